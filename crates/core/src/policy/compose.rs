@@ -1,0 +1,363 @@
+//! The words a policy is written in. `giveway policies show NAME` prints them; the same TOML, edited, is a policy.
+
+use crate::units::Span;
+use serde::{Deserialize, Serialize};
+
+/// A whole scheduling policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// What people call it.
+    pub name: String,
+    /// What it does, in one sentence.
+    #[serde(default)]
+    pub about: String,
+    /// How often estimates and shares are renewed and preemption is considered.
+    #[serde(default = "ten_seconds")]
+    pub renew: Span,
+    /// What a task is taken to last while nothing is known yet.
+    #[serde(default)]
+    pub prior: Prior,
+    /// How map slots are given.
+    pub map: Lane,
+    /// How reduce slots are given.
+    pub reduce: Lane,
+    /// What becomes of work lost with a node.
+    #[serde(default)]
+    pub failure: FailureRule,
+    /// Match classes of jobs to types of node (COSHH).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matching: Option<Matching>,
+    /// Run a second attempt of a task that lags behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speculation: Option<Speculation>,
+}
+
+/// How slots of one kind are given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lane {
+    /// Whose turn it is among pools or users.
+    #[serde(default)]
+    pub groups: GroupOrder,
+    /// Whose turn it is among the jobs of a pool, or among all jobs.
+    pub order: JobOrder,
+    /// How many slots a job is owed.
+    #[serde(default)]
+    pub share: ShareRule,
+    /// Which task of the job, on which node.
+    #[serde(default)]
+    pub placement: Placement,
+    /// Who may take slots from whom, and how.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preempt: Vec<Preemption>,
+}
+
+/// Whose turn it is among groups of jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GroupOrder {
+    /// No groups: all jobs stand in one line.
+    #[default]
+    Flat,
+    /// Pools below their min share first, then pools with the fewest slots for their weight (Hadoop's fair scheduler).
+    FairPools,
+    /// Queues with the least of their capacity in use first, up to their elastic limit (Hadoop's capacity scheduler).
+    CapacityQueues,
+    /// Users furthest below their min share first, then users with the fewest slots for their weight (COSHH, Algorithm 2).
+    Users,
+}
+
+/// Whose turn it is among jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JobOrder {
+    /// By priority, then by submission.
+    #[default]
+    Submitted,
+    /// Shortest remaining time first (hSRTF, eq. 1).
+    RemainingTime,
+    /// Fewest slots for what it is owed first.
+    HeldOverShare,
+    /// Least work left before and in the reduces first (FCS, section 4).
+    RemainingWork,
+    /// Least slot time received first.
+    Attained,
+}
+
+/// How many slots a job is owed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShareRule {
+    /// Nobody is owed anything.
+    #[default]
+    None,
+    /// By weight of pool and job, min shares first (Hadoop's fair scheduler).
+    Weighted,
+    /// In inverse proportion to remaining time, times a starvation ratio against what the share promised (hSRTF, eqs. 3-5).
+    InverseRemaining,
+    /// The same with eq. 5 to the letter: against the time alone on the whole cluster, which undoes most of eq. 3.
+    InverseRemainingLiteral,
+}
+
+/// Which task of a job goes to a node that offers a slot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Placement {
+    /// The most tasks handed to a node in one beat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_beat: Option<u32>,
+    /// The most maps without local data handed to a node in one beat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off_node_per_beat: Option<u32>,
+    /// How long a job holds out for a node with its data (delay scheduling).
+    pub wait_node: Span,
+    /// How long it then holds out for a rack with its data.
+    pub wait_rack: Span,
+    /// Hold out only while the job has at most this many maps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_below_maps: Option<u32>,
+    /// How long a reduce holds out for a node that ran maps of its job (hSRTF, section 3.4).
+    pub colocate: Span,
+    /// When a paused reduce gives up its node for another.
+    pub migrate: Migrate,
+}
+
+/// When a paused reduce gives up its node for another (FCS, Algorithm 2).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Migrate {
+    /// It waits for its node however long that takes.
+    Never,
+    /// After this many offers refused.
+    AfterRefusals(u32),
+    /// After as many refusals as give this chance to find its own node again: D = -M ln((1-L) / (1+(1-L))).
+    ForLocality(f64),
+}
+
+/// A right to take slots from others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preemption {
+    /// Who may demand slots now.
+    pub when: PreemptRule,
+    /// Whose attempts give way first.
+    pub whom: VictimOrder,
+    /// Which attempt of such a job gives way first.
+    pub attempt: AttemptOrder,
+    /// How it gives way.
+    pub how: GiveWay,
+    /// Which attempts are spared.
+    #[serde(default)]
+    pub spare: Spare,
+}
+
+/// Who may demand slots now. A demand never takes what would leave the order wrong the other way round.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PreemptRule {
+    /// A waiting job that ranks before a running one.
+    Outranked,
+    /// A waiting job that holds less than its share.
+    BelowShare,
+    /// A pool below its min share, or below half its fair share, for so long (Hadoop's fair scheduler).
+    Starved {
+        /// Patience below the min share.
+        min_share: Span,
+        /// Patience below half the fair share.
+        fair_share: Span,
+    },
+}
+
+/// Whose attempts give way first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VictimOrder {
+    /// The job that ranks last.
+    RanksLast,
+    /// The job with the longest remaining time (hSRTF, section 3.3).
+    LongestRemaining,
+    /// The job with the most slots over its share.
+    MostOverShare,
+}
+
+/// Which attempt of a job gives way first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AttemptOrder {
+    /// The one that has come least far.
+    LeastProgress,
+    /// The one that started last.
+    Newest,
+    /// One on a node that holds data of the job that waits; then the one that has come least far (hSRTF, section 6).
+    NearData,
+}
+
+/// How an attempt gives way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GiveWay {
+    /// A reduce stops and later goes on where it stopped (FCS, section 3; Chronos, section III-C).
+    Pause,
+    /// A map's finished records become a finished map, the rest a new one (Chronos, section III-C).
+    EndEarly,
+    /// It is killed and begins again from nothing.
+    Kill,
+}
+
+/// Which attempts are spared, so that no job is pushed aside for ever (FCS, section 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Spare {
+    /// Those whose time since the beginning is so many times what they would have needed undisturbed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slackness: Option<f64>,
+    /// Those that were launched less than this ago.
+    pub launched_within: Span,
+    /// Those that have come further than this, of 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress_over: Option<f64>,
+    /// Those that have given way this often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gave_way: Option<u32>,
+}
+
+/// What becomes of work lost with a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureRule {
+    /// It waits for a free slot like other work.
+    #[default]
+    Wait,
+    /// It runs again at once, near its data, in the place of what ranks lower (Chronos).
+    Chronos,
+}
+
+/// Matching of job classes to node types (COSHH, sections 2.2, 3 and 4).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matching {
+    /// What a node does when no job of its suggested classes waits.
+    #[serde(default)]
+    pub otherwise: Otherwise,
+    /// A job belongs to a class if its rates differ from the class's by at most this factor.
+    #[serde(default = "two")]
+    pub fit: f64,
+    /// The history table is renewed each time this many jobs have finished.
+    #[serde(default = "thirty_two")]
+    pub history_every: u32,
+    /// Whether to ask that replicas be kept on nodes suggested for the first job that uses them.
+    #[serde(default)]
+    pub place_replicas: bool,
+}
+
+/// What a node does when no job of its suggested classes waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Otherwise {
+    /// It takes the next best job.
+    #[default]
+    Backfill,
+    /// It stays idle.
+    Strict,
+}
+
+/// When a second attempt of a laggard is worth a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Speculation {
+    /// It lags if its pace is below this part of its job's mean pace.
+    pub pace_below: f64,
+    /// It is left alone until it has run this long.
+    pub after: Span,
+}
+
+/// What a task is taken to last while nothing is known yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prior {
+    /// A map.
+    pub map: Span,
+    /// A reduce.
+    pub reduce: Span,
+}
+
+impl Default for Prior {
+    fn default() -> Prior {
+        Prior { map: Span::from_secs(30), reduce: Span::from_secs(60) }
+    }
+}
+
+impl Default for Placement {
+    fn default() -> Placement {
+        Placement {
+            per_beat: None,
+            off_node_per_beat: None,
+            wait_node: Span::ZERO,
+            wait_rack: Span::ZERO,
+            wait_below_maps: None,
+            colocate: Span::ZERO,
+            migrate: Migrate::ForLocality(0.95),
+        }
+    }
+}
+
+impl Default for Matching {
+    fn default() -> Matching {
+        Matching { otherwise: Otherwise::Backfill, fit: two(), history_every: thirty_two(), place_replicas: true }
+    }
+}
+
+fn ten_seconds() -> Span {
+    Span::from_secs(10)
+}
+
+fn two() -> f64 {
+    2.0
+}
+
+fn thirty_two() -> u32 {
+    32
+}
+
+impl ShareRule {
+    /// True if shares follow from remaining times.
+    pub fn follows_remaining(self) -> bool {
+        matches!(self, ShareRule::InverseRemaining | ShareRule::InverseRemainingLiteral)
+    }
+}
+
+impl Policy {
+    fn lanes(&self) -> [&Lane; 2] {
+        [&self.map, &self.reduce]
+    }
+
+    fn gives_way_by(&self, how: GiveWay) -> bool {
+        self.lanes().iter().any(|lane| lane.preempt.iter().any(|preemption| preemption.how == how))
+    }
+
+    /// True if it may ask a reduce to pause.
+    pub fn pauses_reduces(&self) -> bool {
+        self.gives_way_by(GiveWay::Pause) || self.failure == FailureRule::Chronos
+    }
+
+    /// True if it may ask a map to end early.
+    pub fn ends_maps_early(&self) -> bool {
+        self.gives_way_by(GiveWay::EndEarly) || self.failure == FailureRule::Chronos
+    }
+
+    /// True if how far attempts have come makes a difference to it.
+    pub fn uses_progress(&self) -> bool {
+        let by_estimate = |lane: &&Lane| {
+            matches!(lane.order, JobOrder::RemainingTime | JobOrder::RemainingWork)
+                || lane.share.follows_remaining()
+                || !lane.preempt.is_empty()
+        };
+        self.lanes().iter().any(by_estimate) || self.failure == FailureRule::Chronos || self.speculation.is_some()
+    }
+
+    /// True if it believes anything that must be renewed.
+    pub fn renews(&self) -> bool {
+        self.uses_progress() || self.lanes().iter().any(|lane| lane.order == JobOrder::Attained)
+    }
+}

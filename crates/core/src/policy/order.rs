@@ -1,0 +1,462 @@
+//! Whose turn it is: every waiting job stands in a line, smallest rank first.
+//!
+//! A [`Ranking`] is a tree: groups (pools, queues, users) stand in line below the root, jobs stand in line inside their group. Ranks
+//! are integers and never tied. They change with the events: whoever's facts changed is moved, nobody else is looked at, so a
+//! decision costs the same on ten nodes and on ten thousand.
+
+use super::{GroupOrder, JobOrder};
+use crate::action::Reason;
+use crate::ids::Kind;
+use crate::state::{Job, JobIx};
+use crate::tenants::Tenants;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+/// A place in a line: smaller is sooner.
+pub type Rank = u128;
+
+const ROOT: u32 = 0;
+const SPAN_BITS: u64 = (1 << 48) - 1;
+
+/// The rank of a job for a kind of slot, if it held `more` slots than it does.
+pub fn job_rank(order: JobOrder, job: &Job, kind: Kind, more: i32) -> Rank {
+    let seq = Rank::from(job.seq);
+    match order {
+        JobOrder::Submitted => Rank::from(job.priority as u8) << 32 | seq,
+        JobOrder::RemainingTime => Rank::from(job.estimate.remaining.0.min(SPAN_BITS)) << 32 | seq,
+        JobOrder::HeldOverShare => {
+            let facts = job.facts(kind);
+            let held = i64::from(facts.held()) + i64::from(more);
+            let shorter_first = Rank::from((job.estimate.remaining.0 / 1_000_000).min(u64::from(u32::MAX)));
+            ratio(held.max(0) as f64, facts.weight) << 64 | shorter_first << 32 | seq
+        }
+        JobOrder::RemainingWork => {
+            let shuffle = Rank::from(job.estimate.shuffle.0.min(SPAN_BITS));
+            let bytes = Rank::from(job.estimate.reduce_bytes.min(SPAN_BITS));
+            shuffle << 80 | bytes << 32 | seq
+        }
+        JobOrder::Attained => Rank::from(job.estimate.attained.0.min(SPAN_BITS)) << 32 | seq,
+    }
+}
+
+/// Why a job that stands first stands first.
+pub fn reason(order: JobOrder, job: &Job, kind: Kind) -> Reason {
+    match order {
+        JobOrder::Submitted => Reason::Submitted,
+        JobOrder::RemainingTime => Reason::Remaining { estimate: job.estimate.remaining },
+        JobOrder::HeldOverShare => {
+            let facts = job.facts(kind);
+            Reason::Share { held: facts.held(), owed_milli: (facts.owed * 1e3) as u64 }
+        }
+        JobOrder::RemainingWork => {
+            Reason::RemainingWork { shuffle: job.estimate.shuffle, bytes: job.estimate.reduce_bytes }
+        }
+        JobOrder::Attained => Reason::Attained { service: job.estimate.attained },
+    }
+}
+
+/// A quotient as an integer that keeps its order.
+fn ratio(held: f64, weight: f64) -> Rank {
+    (held / weight * (1u64 << 24) as f64) as u64 as Rank
+}
+
+/// How the groups of a ranking are ordered. COSHH's routing has two stages, each with an order of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// All jobs in one line.
+    Flat,
+    /// Fair pools.
+    FairPools,
+    /// Capacity queues.
+    CapacityQueues,
+    /// Users below their min share, furthest first (COSHH, Algorithm 2, first loop).
+    UsersBelowMin,
+    /// Users by slots for their weight (COSHH, Algorithm 2, second loop).
+    UsersByShare,
+}
+
+impl Stage {
+    /// The stages an order of groups goes through.
+    pub fn of(groups: GroupOrder) -> &'static [Stage] {
+        match groups {
+            GroupOrder::Flat => &[Stage::Flat],
+            GroupOrder::FairPools => &[Stage::FairPools],
+            GroupOrder::CapacityQueues => &[Stage::CapacityQueues],
+            GroupOrder::Users => &[Stage::UsersBelowMin, Stage::UsersByShare],
+        }
+    }
+}
+
+/// Jobs in line, in groups.
+#[derive(Debug)]
+pub struct Ranking {
+    stage: Stage,
+    kind: Kind,
+    groups: Vec<Group>,
+    by_name: FxHashMap<(u32, String), u32>,
+    entries: Vec<Entry>,
+}
+
+/// A pool, a queue, a user, or a user's jobs of one class.
+#[derive(Debug)]
+pub struct Group {
+    parent: u32,
+    /// Share beyond the guarantee, in proportion to its siblings.
+    pub weight: f64,
+    /// Slots guaranteed.
+    pub min: u32,
+    /// Its own part of all slots.
+    pub capacity: f64,
+    /// The part of all slots it may grow to.
+    pub max_capacity: f64,
+    user_limit: f64,
+    /// The classes of its jobs in COSHH's two classifications, if it is a user's jobs of one class.
+    pub classes: Option<[Option<u16>; 2]>,
+    /// Slots its jobs hold.
+    pub held: u32,
+    /// Since when it has been starved of its min share, and of half its fair share.
+    pub starved: [Option<crate::units::Time>; 2],
+    listed: Option<Rank>,
+    groups: BTreeSet<(Rank, u32)>,
+    jobs: BTreeSet<(Rank, JobIx)>,
+    users: FxHashMap<u32, UserUse>,
+    active_users: u32,
+}
+
+/// What a user has and wants in one queue.
+#[derive(Clone, Copy, Debug, Default)]
+struct UserUse {
+    held: u32,
+    listed: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    group: u32,
+    user: u32,
+    listed: Option<Rank>,
+}
+
+/// What the walk along the line needs to know of a group beside its rank.
+pub struct Limits {
+    /// All slots of the kind.
+    pub slots: u32,
+}
+
+impl Group {
+    fn new(parent: u32) -> Group {
+        Group {
+            parent,
+            weight: 1.0,
+            min: 0,
+            capacity: 1.0,
+            max_capacity: 1.0,
+            user_limit: 1.0,
+            classes: None,
+            held: 0,
+            starved: [None; 2],
+            listed: None,
+            groups: BTreeSet::new(),
+            jobs: BTreeSet::new(),
+            users: FxHashMap::default(),
+            active_users: 0,
+        }
+    }
+
+    fn rank(&self, stage: Stage, index: u32, more: i64) -> Rank {
+        let held = (i64::from(self.held) + more).max(0) as f64;
+        // A slot that fills the min share to the brim is still one of the guaranteed ones.
+        let guaranteed = i64::from(self.held) + more.min(0) < i64::from(self.min);
+        let rank = match stage {
+            Stage::Flat => 0,
+            Stage::FairPools if guaranteed => ratio(held, f64::from(self.min)),
+            Stage::FairPools | Stage::UsersByShare => 1 << 64 | ratio(held, self.weight),
+            Stage::CapacityQueues => ratio(held, self.capacity),
+            // The furthest below comes first: the complement of the distance ranks it.
+            Stage::UsersBelowMin => {
+                Rank::from(u64::MAX) - ratio((f64::from(self.min) - held).max(0.0) * self.weight, 1.0)
+            }
+        };
+        rank << 32 | Rank::from(index)
+    }
+
+    /// True while the user limit lets this user's jobs grow.
+    fn admits_user(&self, user: u32, slots: u32) -> bool {
+        if self.user_limit >= 1.0 {
+            return true;
+        }
+        let held = self.users.get(&user).map_or(0, |used| used.held);
+        let queue = (self.capacity * f64::from(slots)).max(f64::from(self.held));
+        let part = self.user_limit.max(1.0 / f64::from(self.active_users.max(1)));
+        f64::from(held) < (queue * part).ceil().max(1.0)
+    }
+
+    /// True while the elastic limit lets it grow.
+    fn may_grow(&self, slots: u32) -> bool {
+        self.max_capacity >= 1.0 || f64::from(self.held) < (self.max_capacity * f64::from(slots)).ceil()
+    }
+}
+
+impl Ranking {
+    /// An empty line, with the declared groups in it.
+    pub fn new(stage: Stage, kind: Kind, tenants: &Tenants) -> Ranking {
+        let mut ranking =
+            Ranking { stage, kind, groups: vec![Group::new(ROOT)], by_name: FxHashMap::default(), entries: Vec::new() };
+        match stage {
+            Stage::Flat => {}
+            Stage::FairPools | Stage::CapacityQueues => {
+                for pool in &tenants.pools {
+                    ranking.declare_pool(tenants, &pool.name);
+                }
+            }
+            Stage::UsersBelowMin | Stage::UsersByShare => {
+                for user in &tenants.users {
+                    let group = ranking.group(ROOT, &user.name);
+                    ranking.groups[group as usize].weight = user.weight;
+                    ranking.groups[group as usize].min = user.min_share;
+                }
+            }
+        }
+        ranking
+    }
+
+    fn declare_pool(&mut self, tenants: &Tenants, name: &str) -> u32 {
+        let Some(pool) = tenants.pools.iter().find(|pool| pool.name == name) else { return self.group(ROOT, name) };
+        if let Some(&group) = self.by_name.get(&(ROOT, pool.name.clone())) {
+            return group;
+        }
+        let parent = pool.parent.as_ref().map_or(ROOT, |parent| self.declare_pool(tenants, parent));
+        let siblings = tenants.pools.iter().filter(|other| other.parent == pool.parent);
+        let claimed: f64 = siblings.clone().filter_map(|other| other.capacity).sum();
+        let unclaimed = siblings.filter(|other| other.capacity.is_none()).count().max(1) as f64;
+        // Queues that do not say what is theirs share what the others leave; never nothing, or they could not be ranked.
+        let capacity = pool.capacity.unwrap_or(((100.0 - claimed) / unclaimed).max(1.0)) / 100.0;
+        let of_parent = &self.groups[parent as usize];
+        let mut group = Group::new(parent);
+        group.weight = pool.weight;
+        group.min = [pool.min_maps, pool.min_reduces][self.kind.ix()];
+        group.capacity = capacity * of_parent.capacity;
+        group.max_capacity = (pool.max_capacity / 100.0 * of_parent.max_capacity).max(group.capacity);
+        group.user_limit = pool.user_limit / 100.0;
+        let index = self.groups.len() as u32;
+        self.groups.push(group);
+        // Pools are named without their ancestors, as in Hadoop's files, so all names live under the root.
+        self.by_name.insert((ROOT, pool.name.clone()), index);
+        index
+    }
+
+    /// The group of this name under a parent; made if it is new.
+    fn group(&mut self, parent: u32, name: &str) -> u32 {
+        if let Some(&group) = self.by_name.get(&(parent, name.to_owned())) {
+            return group;
+        }
+        let index = self.groups.len() as u32;
+        self.groups.push(Group::new(parent));
+        self.by_name.insert((parent, name.to_owned()), index);
+        index
+    }
+
+    /// Gives a new job its group; it stands in no line yet.
+    pub fn join(&mut self, jx: JobIx, user: u32, user_name: &str, pool: &str, classes: Option<[Option<u16>; 2]>) {
+        let group = match self.stage {
+            Stage::Flat => ROOT,
+            Stage::FairPools | Stage::CapacityQueues => self.group(ROOT, pool),
+            Stage::UsersBelowMin | Stage::UsersByShare => {
+                let group = self.group(ROOT, user_name);
+                match classes {
+                    None => group,
+                    Some(classes) => self.class_group(group, classes),
+                }
+            }
+        };
+        if self.entries.len() <= jx as usize {
+            self.entries.resize(jx as usize + 1, Entry::default());
+        }
+        self.entries[jx as usize] = Entry { group, user, listed: None };
+    }
+
+    fn class_group(&mut self, user: u32, classes: [Option<u16>; 2]) -> u32 {
+        let name = format!("{:?}/{:?}", classes[0], classes[1]);
+        let group = self.group(user, &name);
+        self.groups[group as usize].classes = Some(classes);
+        group
+    }
+
+    /// The line is empty.
+    pub fn is_empty(&self) -> bool {
+        let root = &self.groups[ROOT as usize];
+        root.groups.is_empty() && root.jobs.is_empty()
+    }
+
+    /// Puts a job in line at a rank, moves it there, or takes it out of the line.
+    pub fn place(&mut self, jx: JobIx, rank: Option<Rank>) {
+        let entry = self.entries[jx as usize];
+        if entry.listed == rank {
+            return;
+        }
+        let group = &mut self.groups[entry.group as usize];
+        if let Some(old) = entry.listed {
+            group.jobs.remove(&(old, jx));
+        }
+        if let Some(new) = rank {
+            group.jobs.insert((new, jx));
+        }
+        self.entries[jx as usize].listed = rank;
+        if entry.listed.is_some() != rank.is_some() {
+            self.count_user(entry.group, entry.user, 0, if rank.is_some() { 1 } else { -1 });
+            self.relist(entry.group);
+        }
+    }
+
+    fn count_user(&mut self, group: u32, user: u32, held: i64, listed: i64) {
+        if self.stage != Stage::CapacityQueues {
+            return;
+        }
+        let group = &mut self.groups[group as usize];
+        let used = group.users.entry(user).or_default();
+        let was_active = used.held + used.listed > 0;
+        used.held = (i64::from(used.held) + held) as u32;
+        used.listed = (i64::from(used.listed) + listed) as u32;
+        let is_active = used.held + used.listed > 0;
+        group.active_users = (i64::from(group.active_users) + i64::from(is_active) - i64::from(was_active)) as u32;
+        if !is_active {
+            group.users.remove(&user);
+        }
+    }
+
+    /// A job's slots became more or fewer; its group and those above it move.
+    pub fn held_changed(&mut self, jx: JobIx, more: i64) {
+        if self.stage == Stage::Flat {
+            return;
+        }
+        let entry = self.entries[jx as usize];
+        self.count_user(entry.group, entry.user, more, 0);
+        let mut at = entry.group;
+        while at != ROOT {
+            let group = &mut self.groups[at as usize];
+            group.held = u32::try_from(i64::from(group.held) + more).expect("a group holds no fewer than no slots");
+            self.relist(at);
+            at = self.groups[at as usize].parent;
+        }
+    }
+
+    /// Puts a group where it now belongs in its parent's line.
+    fn relist(&mut self, at: u32) {
+        if at == ROOT {
+            return;
+        }
+        let group = &self.groups[at as usize];
+        let (old, parent) = (group.listed, group.parent);
+        let waits = !(group.groups.is_empty() && group.jobs.is_empty());
+        let new = waits.then(|| group.rank(self.stage, at, 0));
+        if old == new {
+            return;
+        }
+        self.groups[at as usize].listed = new;
+        let line = &mut self.groups[parent as usize].groups;
+        if let Some(old) = old {
+            line.remove(&(old, at));
+        }
+        if let Some(new) = new {
+            line.insert((new, at));
+        }
+        if old.is_some() != new.is_some() {
+            self.relist(parent);
+        }
+    }
+
+    /// Walks along the line, group by group, until `visit` breaks off. Groups that may not grow, or that `allow` turns away, are
+    /// passed over whole.
+    pub fn walk<B>(
+        &self,
+        limits: &Limits,
+        allow: &impl Fn(&Group) -> bool,
+        visit: &mut impl FnMut(JobIx) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.walk_group(ROOT, limits, allow, visit)
+    }
+
+    fn walk_group<B>(
+        &self,
+        at: u32,
+        limits: &Limits,
+        allow: &impl Fn(&Group) -> bool,
+        visit: &mut impl FnMut(JobIx) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let group = &self.groups[at as usize];
+        for &(_, child) in &group.groups {
+            let child_group = &self.groups[child as usize];
+            let below_min = self.stage != Stage::UsersBelowMin
+                || child_group.classes.is_some()
+                || child_group.held < child_group.min;
+            if below_min && child_group.may_grow(limits.slots) && allow(child_group) {
+                self.walk_group(child, limits, allow, visit)?;
+            }
+        }
+        for &(_, jx) in &group.jobs {
+            if group.admits_user(self.entries[jx as usize].user, limits.slots) {
+                visit(jx)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// True if `a`, given one of `b`'s slots, would still stand before `b` without it. Whoever takes a slot by this rule cannot lose it
+    /// back by the same rule, so preemption does not go in circles.
+    pub fn stays_before(&self, a: (JobIx, Rank), b: (JobIx, Rank), limits: &Limits) -> bool {
+        let (ga, gb) = (self.entries[a.0 as usize].group, self.entries[b.0 as usize].group);
+        if ga == gb {
+            return a.1 < b.1;
+        }
+        let (path_a, path_b) = (self.path(ga), self.path(gb));
+        let shared = path_a.iter().zip(&path_b).take_while(|(x, y)| x == y).count();
+        match (path_a.get(shared), path_b.get(shared)) {
+            (Some(&a), Some(&b)) => {
+                let (group_a, group_b) = (&self.groups[a as usize], &self.groups[b as usize]);
+                group_a.may_grow(limits.slots) && group_a.rank(self.stage, a, 1) < group_b.rank(self.stage, b, -1)
+            }
+            // One's group lies inside the other's: jobs of inner groups stand before those beside them.
+            (Some(_), None) => true,
+            _ => false,
+        }
+    }
+
+    /// The groups from below the root down to this one.
+    fn path(&self, mut at: u32) -> Vec<u32> {
+        let mut path = Vec::new();
+        while at != ROOT {
+            path.push(at);
+            at = self.groups[at as usize].parent;
+        }
+        path.reverse();
+        path
+    }
+
+    /// The ranks of the groups a job stands in, from the top.
+    pub fn group_ranks(&self, jx: JobIx) -> SmallVec<[Rank; 4]> {
+        let path = self.path(self.entries[jx as usize].group);
+        path.into_iter().map(|group| self.groups[group as usize].rank(self.stage, group, 0)).collect()
+    }
+
+    /// The group a job stands in directly below the root, which carries the rights of its pool or user.
+    pub fn top_group(&self, jx: JobIx) -> u32 {
+        self.path(self.entries[jx as usize].group).first().copied().unwrap_or(ROOT)
+    }
+
+    /// The group a job stands in.
+    pub fn group_of(&self, jx: JobIx) -> u32 {
+        self.entries[jx as usize].group
+    }
+
+    /// All groups; the first is the root.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// All groups, to change what is noted about them.
+    pub fn groups_mut(&mut self) -> &mut [Group] {
+        &mut self.groups
+    }
+}

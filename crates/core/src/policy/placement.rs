@@ -1,0 +1,132 @@
+//! Which task of a job for this node: near its data, near its maps, or where it paused; or wait for a better offer.
+
+use super::{Migrate, Placement};
+use crate::action::Locality;
+use crate::ids::{Kind, NodeId, RackId};
+use crate::state::{Job, JobIx, Node};
+use crate::units::{Span, Time};
+
+/// Where the offered slot is.
+#[derive(Clone, Copy)]
+pub struct Offer<'a> {
+    /// The node that offers it.
+    pub node: NodeId,
+    /// All nodes.
+    pub nodes: &'a [Node],
+    /// Whether there is more than one rack.
+    pub several_racks: bool,
+    /// When.
+    pub now: Time,
+}
+
+/// A reduce for an offered slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReduceChoice {
+    /// One that has never run, or whose work was lost.
+    Fresh(u32),
+    /// One that paused here.
+    Resumed(u32),
+    /// One that paused elsewhere and has waited long enough.
+    Migrated(u32),
+}
+
+impl Offer<'_> {
+    fn rack_of(&self, node: NodeId) -> RackId {
+        self.nodes[node.0 as usize].spec.rack
+    }
+}
+
+/// A waiting map of the job for this node, as near to its data as can be had.
+pub fn nearest_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
+    if let Some(task) = job.waiting_maps.on_node(offer.node, &job.tasks[0], &job.splits) {
+        return Some((task, Locality::Node));
+    }
+    if let Some(task) = rack_map(job, offer) {
+        return Some((task, Locality::Rack));
+    }
+    let task = job.waiting_maps.any(&job.tasks[0])?;
+    let split = &job.splits[job.tasks[0][task as usize].split as usize];
+    Some((task, crate::state::waiting::locality(split, offer.node, |node| offer.rack_of(node))))
+}
+
+fn rack_map(job: &mut Job, offer: Offer<'_>) -> Option<u32> {
+    if !offer.several_racks {
+        return None;
+    }
+    let rack = offer.rack_of(offer.node);
+    job.waiting_maps.in_rack(rack, &|node| offer.rack_of(node), &job.tasks[0], &job.splits)
+}
+
+/// A waiting map of the job for this node, if it does not rather hold out for a nearer one (delay scheduling).
+pub fn choose_map(job: &mut Job, offer: Offer<'_>, placement: &Placement, off_node: bool) -> Option<(u32, Locality)> {
+    if let Some(task) = job.waiting_maps.on_node(offer.node, &job.tasks[0], &job.splits) {
+        job.holding_out[0] = None;
+        return Some((task, Locality::Node));
+    }
+    if !off_node {
+        return None;
+    }
+    let few = placement.wait_below_maps.is_none_or(|most| job.total(Kind::Map) <= most);
+    let waits = few && job.waiting_maps.has_hosts() && !(placement.wait_node + placement.wait_rack).is_zero();
+    if !waits {
+        return nearest_map(job, offer);
+    }
+    let since = *job.holding_out[0].get_or_insert(offer.now);
+    let waited = offer.now.since(since);
+    if waited < placement.wait_node {
+        return None;
+    }
+    if waited < placement.wait_node + placement.wait_rack {
+        return rack_map(job, offer).map(|task| (task, Locality::Rack));
+    }
+    nearest_map(job, offer)
+}
+
+/// A reduce of the job for this node (FCS, Algorithm 2, lines 4 to 17).
+///
+/// One that paused here or never ran is taken at once, unless it holds out for a node with maps of its job (hSRTF, section 3.4). Otherwise
+/// the one that paused longest ago moves here, once more offers were refused than its patience allows.
+pub fn choose_reduce(
+    job: &mut Job,
+    jx: JobIx,
+    offer: Offer<'_>,
+    placement: &Placement,
+    patience: u64,
+) -> Option<ReduceChoice> {
+    let here = &offer.nodes[offer.node.0 as usize];
+    if let Some(&(_, task)) = here.paused.iter().find(|&&(owner, _)| owner == jx) {
+        return Some(ReduceChoice::Resumed(task));
+    }
+    if let Some(&task) = job.waiting_reduces.last()
+        && !holds_out_for_maps(job, offer, placement.colocate)
+    {
+        return Some(ReduceChoice::Fresh(task));
+    }
+    let &(oldest, paused_at) = job.paused.front()?;
+    if job.refusals - paused_at > patience {
+        return Some(ReduceChoice::Migrated(oldest));
+    }
+    job.refusals += 1;
+    None
+}
+
+fn holds_out_for_maps(job: &mut Job, offer: Offer<'_>, colocate: Span) -> bool {
+    if colocate.is_zero() || job.mapped_on(offer.node) {
+        job.holding_out[1] = None;
+        return false;
+    }
+    let since = *job.holding_out[1].get_or_insert(offer.now);
+    offer.now.since(since) < colocate
+}
+
+/// After how many refused offers a paused reduce moves (FCS, section 4: D = -M ln((1-L) / (1+(1-L)))).
+pub fn patience(migrate: Migrate, nodes: u32) -> u64 {
+    match migrate {
+        Migrate::Never => u64::MAX,
+        Migrate::AfterRefusals(most) => u64::from(most),
+        Migrate::ForLocality(locality) => {
+            let off = 1.0 - locality;
+            (-f64::from(nodes) * (off / (1.0 + off)).ln()).round() as u64
+        }
+    }
+}

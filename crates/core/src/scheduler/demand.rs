@@ -1,0 +1,188 @@
+//! Slots are freed for those who are owed them.
+//!
+//! Who may demand, whose attempts go, and how, are the policy's [`Preemption`]s. Whatever they say, a slot is only taken if the taker would still
+//! stand before the giver afterwards, and a freed slot is promised to the taker.
+
+use super::Scheduler;
+use crate::action::{Action, Reason};
+use crate::ids::{Kind, NodeId};
+use crate::policy::failure::standing;
+use crate::policy::preempt;
+use crate::policy::{GiveWay, PreemptRule, Preemption, VictimOrder};
+use crate::state::{Claim, JobIx, TaskState};
+use crate::units::Time;
+use std::cmp::Reverse;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+impl Scheduler {
+    /// Lets every job that may demand slots of a kind now do so.
+    pub(super) fn demand_slots(&mut self, kind: Kind, out: &mut Vec<Action>) {
+        let policy = Arc::clone(&self.policy);
+        for preemption in &policy.lane(kind).preempt {
+            let demands = self.demands(kind, preemption);
+            if demands.is_empty() {
+                continue;
+            }
+            let givers = self.givers(kind, preemption.whom);
+            for (taker, slots) in demands {
+                self.take_slots(taker, slots, &givers, kind, preemption, out);
+            }
+        }
+    }
+
+    /// Jobs that may demand slots, first in line first, and how many beyond those that are free anyway.
+    fn demands(&mut self, kind: Kind, preemption: &Preemption) -> Vec<(JobIx, u32)> {
+        let ix = kind.ix();
+        let mut available = self.state.free[ix].saturating_sub(self.state.claims[ix]);
+        let mut left = self.state.slots[ix];
+        let starved = match preemption.when {
+            PreemptRule::Starved { min_share, fair_share } => Some(self.starved_groups(kind, [min_share, fair_share])),
+            _ => None,
+        };
+        let mut demands = Vec::new();
+        let mut owed_to_group = starved.unwrap_or_default();
+        let line = self.lines[ix].last().expect("every lane has a line");
+        let state = &self.state;
+        let _ = line.walk::<()>(&self.limits(kind), &|_| true, &mut |jx| {
+            let facts = state.job(jx).facts(kind);
+            // A paused task waits for its own node; freeing a slot elsewhere would not help it.
+            let waiting = facts.waiting.saturating_sub(facts.claimed);
+            let wanted = match preemption.when {
+                PreemptRule::Outranked => waiting,
+                PreemptRule::BelowShare => waiting.min((facts.owed.floor() as u32).saturating_sub(facts.held())),
+                PreemptRule::Starved { .. } => {
+                    let owed = &mut owed_to_group[line.group_of(jx) as usize];
+                    let wanted = waiting.min(*owed);
+                    *owed -= wanted;
+                    wanted
+                }
+            };
+            let beyond = wanted.saturating_sub(available).min(left);
+            available = available.saturating_sub(wanted);
+            left -= beyond;
+            if beyond > 0 {
+                demands.push((jx, beyond));
+            }
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        demands
+    }
+
+    /// Slots each group may demand because it has been starved for longer than its patience (Hadoop's fair scheduler).
+    fn starved_groups(&mut self, kind: Kind, patience: [crate::units::Span; 2]) -> Vec<u32> {
+        let fair = self.fair_shares_of_groups(kind);
+        let now: Time = self.now;
+        let line = self.lines[kind.ix()].last_mut().expect("every lane has a line");
+        let mut owed = vec![0; fair.len()];
+        for ((group, share), owed) in line.groups_mut().iter_mut().zip(fair).zip(&mut owed) {
+            let lacks = [share.min.min(share.need), (share.fair / 2.0).min(share.need)];
+            for (level, lack) in lacks.into_iter().enumerate() {
+                if f64::from(group.held) >= lack {
+                    group.starved[level] = None;
+                    continue;
+                }
+                let since = *group.starved[level].get_or_insert(now);
+                if now.since(since) >= patience[level] {
+                    let target = if level == 0 { share.min } else { share.fair }.min(share.need);
+                    *owed = (*owed).max((target - f64::from(group.held)).ceil().max(0.0) as u32);
+                }
+            }
+        }
+        owed
+    }
+
+    /// Jobs that run something, in the order in which they give way.
+    fn givers(&self, kind: Kind, whom: VictimOrder) -> Vec<JobIx> {
+        let running = |facts: &crate::state::Facts| facts.live.len() as u32 > facts.yielding;
+        let jobs = self.state.live().filter(|(_, job)| !job.closed && running(job.facts(kind)));
+        let mut givers: Vec<JobIx> = jobs.map(|(jx, _)| jx).collect();
+        let order = self.lane(kind).order;
+        match whom {
+            VictimOrder::RanksLast => {
+                givers.sort_by_cached_key(|&jx| Reverse(standing(self.line(kind), order, &self.state, jx, kind)));
+            }
+            VictimOrder::LongestRemaining => {
+                givers.sort_by_key(|&jx| Reverse((self.state.job(jx).estimate.remaining, self.state.job(jx).seq)));
+            }
+            VictimOrder::MostOverShare => {
+                givers.sort_by_cached_key(|&jx| {
+                    let facts = self.state.job(jx).facts(kind);
+                    let over_milli = ((f64::from(facts.held()) - facts.owed) * 1e3) as i64;
+                    Reverse((over_milli, self.state.job(jx).seq))
+                });
+            }
+        }
+        givers
+    }
+
+    fn take_slots(
+        &mut self,
+        taker: JobIx,
+        mut slots: u32,
+        givers: &[JobIx],
+        kind: Kind,
+        preemption: &Preemption,
+        out: &mut Vec<Action>,
+    ) {
+        for &giver in givers {
+            if slots == 0 {
+                return;
+            }
+            if !self.may_take(taker, giver, kind) {
+                continue;
+            }
+            let holds_data = |node: NodeId| {
+                let job = self.state.job(taker);
+                job.splits.iter().any(|split| split.hosts.contains(&node))
+            };
+            let job = self.state.job(giver);
+            let going =
+                preempt::in_order_to_go(job, kind, preemption.attempt, &preemption.spare, &holds_data, self.now);
+            for task in going {
+                if slots == 0 || !self.may_take(taker, giver, kind) {
+                    break;
+                }
+                let node = self.state.job(giver).task(kind, task).node;
+                let reason = Reason::GivesWay { to: self.state.job(taker).id };
+                self.ask_to_give_way(giver, kind, task, preemption.how, reason, out);
+                self.claim(node, kind, taker, None);
+                slots -= 1;
+            }
+        }
+    }
+
+    /// Asks a running attempt to give way.
+    pub(super) fn ask_to_give_way(
+        &mut self,
+        jx: JobIx,
+        kind: Kind,
+        index: u32,
+        how: GiveWay,
+        reason: Reason,
+        out: &mut Vec<Action>,
+    ) {
+        let job = self.state.job_mut(jx);
+        let (attempt, node) = (job.attempt(kind, index), job.task(kind, index).node);
+        let task = &mut job.tasks[kind.ix()][index as usize];
+        assert!(task.state == TaskState::Running, "only a running attempt can be asked to give way");
+        task.state = TaskState::Yielding(how);
+        task.gave_way += 1;
+        job.facts[kind.ix()].yielding += 1;
+        out.push(match how {
+            GiveWay::Pause => Action::Pause { attempt, node, reason },
+            GiveWay::EndEarly => Action::EndEarly { attempt, node, reason },
+            GiveWay::Kill => Action::Kill { attempt, node, reason },
+        });
+        self.touch(jx, kind);
+    }
+
+    /// Promises a node's next free slot to a job.
+    pub(super) fn claim(&mut self, node: NodeId, kind: Kind, jx: JobIx, task: Option<u32>) {
+        let job = self.state.job(jx).id;
+        self.state.node_mut(node).claims[kind.ix()].push(Claim { jx, job, task });
+        self.state.claims[kind.ix()] += 1;
+        self.state.job_mut(jx).facts[kind.ix()].claimed += 1;
+        self.touch(jx, kind);
+    }
+}

@@ -1,0 +1,196 @@
+//! The loop: events in, actions out.
+//!
+//! [`Scheduler::handle`] first takes the news in (`news.rs`, `losses.rs`), then, where the event gives occasion, fills free slots (`offer.rs`), frees slots
+//! for those who are owed them (`demand.rs`), brings lost work back (`recover.rs`) or renews what is believed (`renew.rs`). Every choice is asked of the
+//! policy's parts; this folder only carries questions and answers.
+
+mod demand;
+mod losses;
+mod news;
+mod offer;
+mod recover;
+mod renew;
+
+use crate::action::{Action, Refusal};
+use crate::event::Event;
+use crate::ids::{JobId, Kind, NodeId};
+use crate::policy::matching::Matcher;
+use crate::policy::order::{self, Limits, Ranking, Stage};
+use crate::policy::{JobOrder, Lane, Policy, Prior};
+use crate::setup::{Setup, SetupError};
+use crate::state::{JobIx, State};
+use crate::units::Time;
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+use rustc_hash::FxHashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// The brain of one cluster.
+#[derive(Debug)]
+pub struct Scheduler {
+    setup: Setup,
+    policy: Arc<Policy>,
+    now: Time,
+    state: State,
+    /// For each kind of slot, the lines in which jobs wait for it; all but COSHH have one.
+    lines: [Vec<Ranking>; 2],
+    matcher: Option<Matcher>,
+    users: Vec<String>,
+    user_of: FxHashMap<String, u32>,
+    /// Mean task times of the live jobs at the last renewal.
+    averages: Prior,
+    /// When the core asked to be woken, if it did.
+    wake: Option<Time>,
+    /// Tasks that lag behind and may get a second attempt.
+    laggards: Vec<(JobId, Kind, u32)>,
+    several_racks: bool,
+    random: Pcg64Mcg,
+}
+
+impl Scheduler {
+    /// A scheduler for an empty cluster, if the setup makes sense.
+    pub fn new(setup: Setup) -> Result<Scheduler, SetupError> {
+        setup.check()?;
+        let policy = Arc::new(setup.policy.clone());
+        let lines = Kind::BOTH.map(|kind| {
+            let stages = Stage::of(policy.lane(kind).groups);
+            stages.iter().map(|&stage| Ranking::new(stage, kind, &setup.tenants)).collect()
+        });
+        Ok(Scheduler {
+            now: Time::ZERO,
+            state: State::default(),
+            lines,
+            matcher: policy.matching.map(Matcher::new),
+            users: Vec::new(),
+            user_of: FxHashMap::default(),
+            averages: policy.prior,
+            wake: None,
+            laggards: Vec::new(),
+            several_racks: false,
+            random: Pcg64Mcg::seed_from_u64(setup.seed),
+            policy,
+            setup,
+        })
+    }
+
+    /// Takes in what happened at `now` and appends what to do. Events come in the order of time.
+    pub fn handle(&mut self, now: Time, event: &Event, actions: &mut Vec<Action>) {
+        if now < self.now {
+            actions.push(Action::Refuse { refusal: Refusal::TimeWentBack });
+            return;
+        }
+        self.now = now;
+        if let Err(refusal) = self.take_in(event, actions) {
+            actions.push(Action::Refuse { refusal });
+        }
+    }
+
+    fn take_in(&mut self, event: &Event, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        match event {
+            Event::NodeBeat { node, progress } => self.node_beat(*node, progress, out),
+            Event::AttemptFinished { attempt, output_bytes } => self.attempt_finished(*attempt, *output_bytes, out),
+            Event::AttemptPaused { attempt, done_ppm } => self.attempt_paused(*attempt, *done_ppm),
+            Event::AttemptEndedEarly { attempt, done_bytes, output_bytes } => {
+                self.attempt_ended_early(*attempt, *done_bytes, *output_bytes, out)
+            }
+            Event::AttemptKilled { attempt } => self.attempt_over(*attempt, false, out),
+            Event::AttemptFailed { attempt } => self.attempt_over(*attempt, true, out),
+            Event::JobSubmitted(spec) => self.job_submitted(spec, out),
+            Event::JobKilled { job } => self.job_killed(*job, out),
+            Event::NodeJoined { node, spec } => self.node_joined(*node, spec),
+            Event::NodeLost { node } => self.node_lost(*node, out),
+            Event::Woke => {
+                self.woke(out);
+                Ok(())
+            }
+        }
+    }
+
+    /// What it was made of.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// The facts, to look at.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// COSHH's classes and suggestions, under a policy that matches.
+    pub fn matcher(&self) -> Option<&Matcher> {
+        self.matcher.as_ref()
+    }
+
+    /// True if some task of this kind waits that an offered slot might take. While it is false, a beat without news changes nothing.
+    pub fn hungry(&self, kind: Kind) -> bool {
+        self.lines[kind.ix()].iter().any(|line| !line.is_empty())
+            || self.state.claims[kind.ix()] > 0
+            || self.laggards.iter().any(|&(_, lagging, _)| lagging == kind)
+    }
+
+    /// True if progress is used: then it should be reported before each `Woke`.
+    pub fn wants_progress(&self) -> bool {
+        self.policy.uses_progress()
+    }
+
+    /// The jobs that wait for a slot of this kind on this node, first to be served first: the order, without binding any task.
+    pub fn rank(&self, kind: Kind, node: NodeId) -> Vec<JobId> {
+        let mut jobs = Vec::new();
+        for line in &self.lines[kind.ix()] {
+            let profile = self.state.up(node).map_or(0, |node| node.profile);
+            let _ = line.walk::<()>(&self.limits(kind), &self.allows(profile, 0), &mut |jx| {
+                let id = self.state.job(jx).id;
+                if !jobs.contains(&id) {
+                    jobs.push(id);
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        jobs
+    }
+
+    /// Which groups a node of this type may serve, in the given pass of COSHH's routing; all of them in other policies.
+    fn allows(&self, profile: u16, pass: usize) -> impl Fn(&order::Group) -> bool {
+        move |group| match (&self.matcher, group.classes) {
+            (Some(matcher), Some(classes)) if pass < 2 => matcher.suggests(pass, profile, classes[pass]),
+            _ => true,
+        }
+    }
+
+    fn lane(&self, kind: Kind) -> &Lane {
+        self.policy.lane(kind)
+    }
+
+    fn limits(&self, kind: Kind) -> Limits {
+        Limits { slots: self.state.slots[kind.ix()] }
+    }
+
+    /// The line in whose terms jobs are compared: the last stage, which all jobs go through.
+    fn line(&self, kind: Kind) -> &Ranking {
+        self.lines[kind.ix()].last().expect("every lane has a line")
+    }
+
+    /// A job's facts changed: tells its groups what it holds and puts it where it now belongs.
+    fn touch(&mut self, jx: JobIx, kind: Kind) {
+        let order = self.policy.lane(kind).order;
+        let job = self.state.job_mut(jx);
+        let held = job.facts(kind).held();
+        let more = i64::from(held) - i64::from(job.facts(kind).counted);
+        job.facts[kind.ix()].counted = held;
+        let rank = job.wants(kind).then(|| order::job_rank(order, job, kind, 0));
+        for line in &mut self.lines[kind.ix()] {
+            if more != 0 {
+                line.held_changed(jx, more);
+            }
+            line.place(jx, rank);
+        }
+    }
+
+    /// True if `a` may take a slot from `b`: it would still stand before `b` afterwards.
+    fn may_take(&self, a: JobIx, b: JobIx, kind: Kind) -> bool {
+        let order: JobOrder = self.lane(kind).order;
+        let rank = |jx: JobIx, more| (jx, order::job_rank(order, self.state.job(jx), kind, more));
+        a != b && self.line(kind).stays_before(rank(a, 1), rank(b, -1), &self.limits(kind))
+    }
+}

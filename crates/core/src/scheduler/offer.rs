@@ -1,0 +1,220 @@
+//! A node offers its free slots: first to those it was promised to, then along the line.
+
+use super::Scheduler;
+use crate::action::{Action, Locality, Reason, Start, Work};
+use crate::ids::{Kind, NodeId};
+use crate::policy::Otherwise;
+use crate::policy::order;
+use crate::policy::placement::{self, Offer, ReduceChoice};
+use crate::state::{JobIx, TaskState, Twin};
+use crate::units::Time;
+use std::ops::ControlFlow;
+
+/// A task for an offered slot.
+#[derive(Clone, Copy, Debug)]
+enum Choice {
+    Map(u32, Locality),
+    Reduce(ReduceChoice),
+}
+
+impl Scheduler {
+    /// Fills a node's free slots as far as the policy wants them filled now.
+    pub(super) fn offer(&mut self, node: NodeId, out: &mut Vec<Action>) {
+        for kind in Kind::BOTH {
+            self.serve_claims(node, kind, out);
+            let placement = &self.policy.lane(kind).placement;
+            let (most, most_off_node) =
+                (placement.per_beat.unwrap_or(u32::MAX), placement.off_node_per_beat.unwrap_or(u32::MAX));
+            let (mut given, mut off_node) = (0, 0);
+            while given < most && self.state.node(node).free[kind.ix()] > 0 {
+                let Some((jx, choice)) = self.pick(node, kind, off_node < most_off_node) else { break };
+                let reason = self.reason(jx, kind, choice);
+                given += 1;
+                off_node += u32::from(matches!(choice, Choice::Map(_, Locality::Rack | Locality::Remote)));
+                self.launch(jx, node, choice, reason, out);
+            }
+            while given < most && self.state.node(node).free[kind.ix()] > 0 && self.copy_laggard(node, kind, out) {
+                given += 1;
+            }
+        }
+    }
+
+    /// The first job in line that has a task for this node.
+    fn pick(&mut self, node: NodeId, kind: Kind, off_node: bool) -> Option<(JobIx, Choice)> {
+        let profile = self.state.node(node).profile;
+        let passes = match &self.matcher {
+            None => 1,
+            Some(matcher) if matcher.rules().otherwise == Otherwise::Strict => 2,
+            Some(_) => 3,
+        };
+        let last_line = self.lines[kind.ix()].len() - 1;
+        (0..passes).find_map(|pass| {
+            let line = &self.lines[kind.ix()][pass.min(last_line)];
+            if line.is_empty() {
+                return None;
+            }
+            let limits = self.limits(kind);
+            let placement = &self.policy.lane(kind).placement;
+            let patience = placement::patience(placement.migrate, self.state.nodes_up);
+            let matcher = &self.matcher;
+            let allow = |group: &order::Group| match (matcher, group.classes) {
+                (Some(matcher), Some(classes)) if pass < 2 => matcher.suggests(pass, profile, classes[pass]),
+                _ => true,
+            };
+            let offer = Offer { node, nodes: &self.state.nodes, several_racks: self.several_racks, now: self.now };
+            let jobs = &mut self.state.jobs;
+            let found = line.walk(&limits, &allow, &mut |jx| {
+                let job = jobs[jx as usize].as_mut().expect("a job in line is live");
+                let choice = match kind {
+                    Kind::Map => placement::choose_map(job, offer, placement, off_node)
+                        .map(|(task, near)| Choice::Map(task, near)),
+                    Kind::Reduce => placement::choose_reduce(job, jx, offer, placement, patience).map(Choice::Reduce),
+                };
+                match choice {
+                    Some(choice) => ControlFlow::Break((jx, choice)),
+                    None => ControlFlow::Continue(()),
+                }
+            });
+            found.break_value()
+        })
+    }
+
+    fn reason(&self, jx: JobIx, kind: Kind, choice: Choice) -> Reason {
+        let job = self.state.job(jx);
+        let index = match choice {
+            Choice::Map(task, _) => task,
+            Choice::Reduce(ReduceChoice::Fresh(task) | ReduceChoice::Resumed(task) | ReduceChoice::Migrated(task)) => {
+                task
+            }
+        };
+        match job.task(kind, index).lost_with {
+            Some(lost) => Reason::Recovers { lost },
+            None => order::reason(self.lane(kind).order, job, kind),
+        }
+    }
+
+    /// Slots freed on somebody's behalf go to them, if they still want them.
+    fn serve_claims(&mut self, node: NodeId, kind: Kind, out: &mut Vec<Action>) {
+        while self.state.node(node).free[kind.ix()] > 0 && !self.state.node(node).claims[kind.ix()].is_empty() {
+            let claim = self.state.node_mut(node).claims[kind.ix()].remove(0);
+            self.state.claims[kind.ix()] -= 1;
+            if self.state.find(claim.job) != Some(claim.jx) {
+                continue;
+            }
+            self.state.job_mut(claim.jx).facts[kind.ix()].claimed -= 1;
+            match self.claimed_task(claim.jx, claim.task, node, kind) {
+                Some(choice) => {
+                    let reason = match self.reason(claim.jx, kind, choice) {
+                        recovers @ Reason::Recovers { .. } => recovers,
+                        _ => Reason::Claimed,
+                    };
+                    self.launch(claim.jx, node, choice, reason, out);
+                }
+                None => self.touch(claim.jx, kind),
+            }
+        }
+    }
+
+    fn claimed_task(&mut self, jx: JobIx, task: Option<u32>, node: NodeId, kind: Kind) -> Option<Choice> {
+        let offer = Offer { node, nodes: &self.state.nodes, several_racks: self.several_racks, now: self.now };
+        let job = self.state.jobs[jx as usize].as_mut().expect("looked up above");
+        if job.closed {
+            return None;
+        }
+        let named = task.filter(|&task| job.task(kind, task).state == TaskState::Waiting);
+        match (kind, named) {
+            (Kind::Map, Some(task)) => {
+                let split = &job.splits[job.task(kind, task).split as usize];
+                let rack_of = |node: NodeId| self.state.nodes[node.0 as usize].spec.rack;
+                Some(Choice::Map(task, crate::state::waiting::locality(split, node, rack_of)))
+            }
+            (Kind::Map, None) => placement::nearest_map(job, offer).map(|(task, near)| Choice::Map(task, near)),
+            (Kind::Reduce, Some(task)) => Some(Choice::Reduce(ReduceChoice::Fresh(task))),
+            (Kind::Reduce, None) => {
+                let here = &self.state.nodes[node.0 as usize].paused;
+                let resumed =
+                    here.iter().find(|&&(owner, _)| owner == jx).map(|&(_, task)| ReduceChoice::Resumed(task));
+                resumed
+                    .or_else(|| job.waiting_reduces.last().map(|&task| ReduceChoice::Fresh(task)))
+                    .map(Choice::Reduce)
+            }
+        }
+    }
+
+    fn launch(&mut self, jx: JobIx, node: NodeId, choice: Choice, reason: Reason, out: &mut Vec<Action>) {
+        let (kind, index, work) = match choice {
+            Choice::Map(index, near) => (Kind::Map, index, self.state.job(jx).map_work(index, near)),
+            Choice::Reduce(choice) => {
+                let (index, start) = self.take_reduce(jx, choice);
+                (Kind::Reduce, index, Work::Reduce { start })
+            }
+        };
+        let now = self.now;
+        let attempt = self.state.job_mut(jx).start(kind, index, node, now);
+        self.state.take_slot(node, kind, jx, index, attempt.number);
+        out.push(Action::Launch { attempt, node, work, reason });
+        if matches!(choice, Choice::Reduce(ReduceChoice::Fresh(_) | ReduceChoice::Migrated(_))) {
+            self.redo_gone_maps(jx);
+        }
+        self.touch(jx, kind);
+    }
+
+    /// Takes a reduce off the list it waited in and says where it begins.
+    fn take_reduce(&mut self, jx: JobIx, choice: ReduceChoice) -> (u32, Start) {
+        match choice {
+            ReduceChoice::Fresh(index) => {
+                let waiting = &mut self.state.job_mut(jx).waiting_reduces;
+                let at = waiting.iter().rposition(|&task| task == index).expect("a fresh reduce waits");
+                waiting.remove(at);
+                (index, Start::Fresh)
+            }
+            ReduceChoice::Resumed(index) | ReduceChoice::Migrated(index) => {
+                let job = self.state.job_mut(jx);
+                job.unpause(index);
+                let (from, node) = (job.attempt(Kind::Reduce, index), job.task(Kind::Reduce, index).node);
+                self.state.node_mut(node).paused.retain(|&kept| kept != (jx, index));
+                if matches!(choice, ReduceChoice::Resumed(_)) {
+                    return (index, Start::Resumed { from });
+                }
+                // Its input must be fetched again, so what it had fetched no longer counts as fetched.
+                let task = &mut self.state.job_mut(jx).tasks[1][index as usize];
+                task.done_ppm = 0;
+                (index, Start::Migrated { from, node })
+            }
+        }
+    }
+
+    /// Starts a second attempt of a task that lags behind, if one still does and runs elsewhere.
+    fn copy_laggard(&mut self, node: NodeId, kind: Kind, out: &mut Vec<Action>) -> bool {
+        let now: Time = self.now;
+        let state = &self.state;
+        let lags = |&(job, lagging, index): &(_, Kind, u32)| {
+            let jx = state.find(job)?;
+            let task = state.job(jx).task(kind, index);
+            (lagging == kind && task.state == TaskState::Running && task.node != node).then_some(jx)
+        };
+        let Some(at) = self.laggards.iter().position(|entry| lags(entry).is_some()) else { return false };
+        let (id, _, index) = self.laggards.remove(at);
+        let jx = self.state.find(id).expect("found above");
+        let job = self.state.job_mut(jx);
+        let task = &mut job.tasks[kind.ix()][index as usize];
+        let (number, done_ppm) = (task.attempts, task.done_ppm);
+        task.attempts += 1;
+        job.twins.push(Twin { kind, task: index, number, node, launched: now, dying: false });
+        job.facts[kind.ix()].twins += 1;
+        let attempt = crate::ids::AttemptId { number, ..job.attempt(kind, index) };
+        let work = match kind {
+            Kind::Map => {
+                let rack_of = |node: NodeId| self.state.nodes[node.0 as usize].spec.rack;
+                let job = self.state.job(jx);
+                let split = &job.splits[job.task(kind, index).split as usize];
+                job.map_work(index, crate::state::waiting::locality(split, node, rack_of))
+            }
+            Kind::Reduce => Work::Reduce { start: Start::Fresh },
+        };
+        self.state.take_slot(node, kind, jx, index, number);
+        out.push(Action::Launch { attempt, node, work, reason: Reason::Lagging { done_ppm } });
+        self.touch(jx, kind);
+        true
+    }
+}

@@ -1,0 +1,177 @@
+//! What is believed is renewed: estimates, shares, laggards; and with them the right to demand slots.
+
+use super::Scheduler;
+use crate::action::Action;
+use crate::ids::Kind;
+use crate::policy::estimate::{self, Averages};
+use crate::policy::share::{self, Alone, Claimant};
+use crate::policy::{JobOrder, Lane, ShareRule, Speculation};
+use crate::state::{Job, JobIx, TaskState};
+use crate::units::{Time, WHOLE_PPM};
+
+/// What a group of jobs is owed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct GroupShare {
+    /// Guaranteed.
+    pub min: f64,
+    /// Its fair share.
+    pub fair: f64,
+    /// The most that is of use to it.
+    pub need: f64,
+}
+
+impl Scheduler {
+    pub(super) fn woke(&mut self, out: &mut Vec<Action>) {
+        if self.wake.is_none_or(|at| self.now < at) {
+            return;
+        }
+        self.wake = None;
+        self.renew_estimates();
+        for kind in Kind::BOTH {
+            self.renew_shares(kind);
+        }
+        let jobs: Vec<JobIx> = self.state.live().map(|(jx, _)| jx).collect();
+        for jx in jobs {
+            Kind::BOTH.into_iter().for_each(|kind| self.touch(jx, kind));
+        }
+        for kind in Kind::BOTH {
+            self.demand_slots(kind, out);
+        }
+        if let Some(speculation) = self.policy.speculation {
+            self.laggards = self.find_laggards(speculation);
+        }
+        self.wake_later(out);
+    }
+
+    /// Asks to be woken for the next renewal, if there is anything to renew.
+    pub(super) fn wake_later(&mut self, out: &mut Vec<Action>) {
+        if self.wake.is_none() && self.policy.renews() && self.state.live_count() > 0 {
+            let at = self.now + self.policy.renew;
+            self.wake = Some(at);
+            out.push(Action::WakeAt { at });
+        }
+    }
+
+    /// hSRTF, section 3.2: every job's estimate, and the averages from which new jobs start.
+    fn renew_estimates(&mut self) {
+        let mut averages = Averages::default();
+        for (_, job) in self.state.live() {
+            averages.add(job, self.now);
+        }
+        // While nothing runs that could teach anything, what was learnt last still holds.
+        self.averages = averages.or(self.averages);
+        let (now, slots, prior) = (self.now, self.state.slots, self.averages);
+        for job in self.state.jobs.iter_mut().flatten() {
+            job.estimate = estimate::estimate(job, now, slots, prior);
+        }
+    }
+
+    pub(super) fn renew_shares(&mut self, kind: Kind) {
+        match self.lane(kind).share {
+            ShareRule::None => {}
+            ShareRule::InverseRemaining => self.share_by_remaining(kind, Alone::OnItsShare),
+            ShareRule::InverseRemainingLiteral => self.share_by_remaining(kind, Alone::OnTheCluster),
+            ShareRule::Weighted => {
+                if !self.lane(kind).preempt.is_empty() {
+                    self.share_by_weight(kind);
+                }
+            }
+        }
+    }
+
+    fn share_by_remaining(&mut self, kind: Kind, alone: Alone) {
+        let wants = |job: &&Job| !job.closed && (job.facts(kind).held() > 0 || job.wants(kind));
+        let jobs = self.state.live().map(|(_, job)| job).filter(wants);
+        let shares = share::inverse_remaining(jobs, kind, self.state.slots, alone, self.now);
+        let jobs: Vec<JobIx> = self.state.live().filter(|(_, job)| wants(job)).map(|(jx, _)| jx).collect();
+        for (&jx, share) in jobs.iter().zip(shares) {
+            let facts = &mut self.state.job_mut(jx).facts[kind.ix()];
+            facts.owed = share;
+            facts.weight = share.max(1e-3);
+        }
+        if self.lane(kind).order == JobOrder::HeldOverShare {
+            jobs.into_iter().for_each(|jx| self.touch(jx, kind));
+        }
+    }
+
+    /// Hadoop's fair scheduler: slots to pools by weight, min shares first; a pool's slots to its jobs by weight.
+    fn share_by_weight(&mut self, kind: Kind) {
+        let groups = self.fair_shares_of_groups(kind);
+        let line = self.line(kind);
+        let mut members: Vec<Vec<JobIx>> = vec![Vec::new(); groups.len()];
+        for (jx, job) in self.state.live().filter(|(_, job)| !job.closed) {
+            let facts = job.facts(kind);
+            if facts.held() + facts.demand() > 0 {
+                members[line.group_of(jx) as usize].push(jx);
+            }
+        }
+        for (group, members) in groups.into_iter().zip(members) {
+            let claimants: Vec<Claimant> = members.iter().map(|&jx| job_claimant(self.state.job(jx), kind)).collect();
+            for (jx, share) in members.into_iter().zip(share::divide(group.fair, &claimants)) {
+                self.state.job_mut(jx).facts[kind.ix()].owed = share;
+            }
+        }
+    }
+
+    /// What each group is owed. Groups inside groups share as if they stood side by side: their weights multiply down the tree.
+    pub(super) fn fair_shares_of_groups(&self, kind: Kind) -> Vec<GroupShare> {
+        let line = self.line(kind);
+        let mut needs = vec![0.0; line.groups().len()];
+        for (jx, job) in self.state.live().filter(|(_, job)| !job.closed && job.may_start(kind)) {
+            let facts = job.facts(kind);
+            needs[line.group_of(jx) as usize] += f64::from(facts.held() + facts.demand());
+        }
+        let claimants: Vec<Claimant> = line
+            .groups()
+            .iter()
+            .zip(&needs)
+            .map(|(group, &need)| Claimant { weight: group.weight, min: f64::from(group.min), need })
+            .collect();
+        let fair = share::divide(f64::from(self.state.slots[kind.ix()]), &claimants);
+        claimants.iter().zip(fair).map(|(c, fair)| GroupShare { min: c.min, fair, need: c.need }).collect()
+    }
+
+    /// Running tasks whose pace is far below their job's mean pace.
+    fn find_laggards(&self, rule: Speculation) -> Vec<(crate::ids::JobId, Kind, u32)> {
+        let mut laggards = Vec::new();
+        for (_, job) in self.state.live().filter(|(_, job)| !job.closed) {
+            for kind in Kind::BOTH {
+                // While tasks wait that never ran, a slot is better spent on them.
+                if job.facts(kind).demand() > 0 {
+                    continue;
+                }
+                let Some(mean) = estimate::observed_task_time(job, kind, self.now) else { continue };
+                let lags = |&&index: &&u32| lags(job, kind, index, mean.as_secs_f64(), rule, self.now);
+                laggards.extend(job.facts(kind).live.iter().filter(lags).map(|&index| (job.id, kind, index)));
+            }
+        }
+        laggards
+    }
+}
+
+fn job_claimant(job: &Job, kind: Kind) -> Claimant {
+    let facts = job.facts(kind);
+    let need = if job.may_start(kind) { f64::from(facts.held() + facts.demand()) } else { f64::from(facts.held()) };
+    Claimant { weight: facts.weight, min: 0.0, need }
+}
+
+fn lags(job: &Job, kind: Kind, index: u32, mean_s: f64, rule: Speculation, now: Time) -> bool {
+    let task = job.task(kind, index);
+    let ran = now.since(task.launched);
+    let twinned = job.twins.iter().any(|twin| (twin.kind, twin.task) == (kind, index));
+    if task.state != TaskState::Running || twinned || ran < rule.after {
+        return false;
+    }
+    let pace = f64::from(task.done_ppm) / f64::from(WHOLE_PPM) / ran.as_secs_f64().max(1e-6);
+    pace < rule.pace_below / mean_s.max(1e-6)
+}
+
+impl crate::policy::Policy {
+    /// The lane of a kind.
+    pub fn lane(&self, kind: Kind) -> &Lane {
+        match kind {
+            Kind::Map => &self.map,
+            Kind::Reduce => &self.reduce,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A job's waiting maps, by where their data lies.
+//!
+//! Built once when the job arrives, as flat lists by node and by rack whose entries are dropped lazily: a task taken through one
+//! list stays in the others until somebody looks there. Tasks that come back (lost, killed, or the rest of one that ended early)
+//! are few; they stand in a list of their own that is looked through first, so lost work is not left for last.
+
+use crate::action::Locality;
+use crate::event::Split;
+use crate::ids::{NodeId, RackId};
+use crate::state::{Task, TaskState};
+use rustc_hash::FxHashMap;
+
+/// Jobs of up to so many maps are looked through one by one.
+const FEW: usize = 8;
+
+/// A job's waiting maps.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    returned: Vec<u32>,
+    next_fresh: u32,
+    fresh_end: u32,
+    by_node: Index,
+    by_rack: Option<Index>,
+    has_hosts: bool,
+}
+
+/// Lists of tasks, all in one vector.
+#[derive(Debug, Default)]
+struct Index {
+    /// Where each key's list begins and ends.
+    ranges: FxHashMap<u32, (u32, u32)>,
+    tasks: Vec<u32>,
+}
+
+impl Index {
+    /// Lists `(key, task)` pairs under their keys; within a key, the last listed is found first.
+    fn build(pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Index {
+        let mut ranges: FxHashMap<u32, (u32, u32)> = FxHashMap::default();
+        let mut order = Vec::new();
+        for (key, _) in pairs.clone() {
+            let range = ranges.entry(key).or_insert_with(|| {
+                order.push(key);
+                (0, 0)
+            });
+            range.1 += 1;
+        }
+        let mut begin = 0;
+        for key in order {
+            let range = ranges.get_mut(&key).expect("listed above");
+            let count = range.1;
+            *range = (begin, begin);
+            begin += count;
+        }
+        let mut tasks = vec![0; begin as usize];
+        for (key, task) in pairs {
+            let range = ranges.get_mut(&key).expect("listed above");
+            tasks[range.1 as usize] = task;
+            range.1 += 1;
+        }
+        Index { ranges, tasks }
+    }
+
+    /// The last task of a key's list that still waits, dropping those that do not.
+    fn last_waiting(&mut self, key: u32, all: &[Task]) -> Option<u32> {
+        let range = self.ranges.get_mut(&key)?;
+        while range.0 < range.1 {
+            let task = self.tasks[range.1 as usize - 1];
+            if all[task as usize].state == TaskState::Waiting {
+                return Some(task);
+            }
+            range.1 -= 1;
+        }
+        None
+    }
+}
+
+impl Waiting {
+    /// All maps of a new job wait.
+    pub fn new(splits: &[Split]) -> Waiting {
+        let has_hosts = splits.iter().any(|split| !split.hosts.is_empty());
+        let pairs = splits.iter().enumerate().rev();
+        let pairs = pairs.flat_map(|(task, split)| split.hosts.iter().map(move |host| (host.0, task as u32)));
+        let by_node = if splits.len() > FEW { Index::build(pairs) } else { Index::default() };
+        Waiting {
+            returned: Vec::new(),
+            next_fresh: 0,
+            fresh_end: splits.len() as u32,
+            by_node,
+            by_rack: None,
+            has_hosts,
+        }
+    }
+
+    /// Whether any input has a known place.
+    pub fn has_hosts(&self) -> bool {
+        self.has_hosts
+    }
+
+    /// A task waits again, or for the first time if it is the rest of another.
+    pub fn come_back(&mut self, task: u32) {
+        self.returned.push(task);
+    }
+
+    /// A waiting task with data on this node.
+    pub fn on_node(&mut self, node: NodeId, tasks: &[Task], splits: &[Split]) -> Option<u32> {
+        let holds = |task: &u32| splits[tasks[*task as usize].split as usize].hosts.contains(&node);
+        self.find(tasks, splits, holds, |waiting| waiting.by_node.last_waiting(node.0, tasks))
+    }
+
+    /// A waiting task with data in this rack.
+    pub fn in_rack(
+        &mut self,
+        rack: RackId,
+        rack_of: &impl Fn(NodeId) -> RackId,
+        tasks: &[Task],
+        splits: &[Split],
+    ) -> Option<u32> {
+        let in_rack =
+            |task: &u32| splits[tasks[*task as usize].split as usize].hosts.iter().any(|&host| rack_of(host) == rack);
+        self.find(tasks, splits, in_rack, |waiting| {
+            let index = waiting.by_rack.get_or_insert_with(|| {
+                let pairs = splits.iter().enumerate().rev();
+                Index::build(
+                    pairs.flat_map(|(task, split)| split.hosts.iter().map(move |&host| (rack_of(host).0, task as u32))),
+                )
+            });
+            index.last_waiting(rack.0, tasks)
+        })
+    }
+
+    fn find(
+        &mut self,
+        tasks: &[Task],
+        splits: &[Split],
+        near: impl Fn(&u32) -> bool,
+        indexed: impl FnOnce(&mut Waiting) -> Option<u32>,
+    ) -> Option<u32> {
+        if !self.has_hosts {
+            return None;
+        }
+        self.drop_started(tasks);
+        if let Some(&task) = self.returned.iter().find(|task| near(task)) {
+            return Some(task);
+        }
+        if splits.len() > FEW {
+            return indexed(self);
+        }
+        (self.next_fresh..self.fresh_end).find(|task| tasks[*task as usize].state == TaskState::Waiting && near(task))
+    }
+
+    /// Any waiting task: first those that came back, then in the order of the input.
+    pub fn any(&mut self, tasks: &[Task]) -> Option<u32> {
+        self.drop_started(tasks);
+        if let Some(&task) = self.returned.first() {
+            return Some(task);
+        }
+        while self.next_fresh < self.fresh_end {
+            if tasks[self.next_fresh as usize].state == TaskState::Waiting {
+                return Some(self.next_fresh);
+            }
+            self.next_fresh += 1;
+        }
+        None
+    }
+
+    fn drop_started(&mut self, tasks: &[Task]) {
+        if !self.returned.is_empty() {
+            self.returned.retain(|&task| tasks[task as usize].state == TaskState::Waiting);
+        }
+    }
+}
+
+/// How far a node is from the nearest replica of a split.
+pub fn locality(split: &Split, node: NodeId, rack_of: impl Fn(NodeId) -> RackId) -> Locality {
+    if split.hosts.contains(&node) {
+        Locality::Node
+    } else if split.hosts.iter().any(|&host| rack_of(host) == rack_of(node)) {
+        Locality::Rack
+    } else {
+        Locality::Remote
+    }
+}

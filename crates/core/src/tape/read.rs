@@ -1,0 +1,542 @@
+//! Bytes into records, whether they lie in memory or arrive in pieces. Nothing that a tape says is believed before its check fits,
+//! and no room is made by its word.
+
+use super::{
+    CHECK_BYTES, HEAD_BYTES, LENGTH_BYTES, MARK, RECORD_BYTES_MAX, Record, TAPE_VERSION, TapeError, TapeWriter,
+};
+use crate::setup::Setup;
+use crc32c::crc32c_append;
+use serde::Deserialize;
+use std::fmt;
+
+/// What a record holds; `ContentRef` beside the writer is the same, as it is written.
+#[derive(Deserialize)]
+enum Content {
+    Record(Record),
+    Close(u64),
+}
+
+/// How far a tape has been read: all that both readers know, beside the bytes.
+#[derive(Clone, Debug, Default)]
+struct Cursor {
+    stage: Stage,
+    chain: u32,
+    records: u64,
+    /// Where the last whole record ends.
+    valid_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Head,
+    Records,
+    /// Zeros where a record should begin: room that was made for records that never came.
+    Zeros,
+    Closed,
+}
+
+/// What lay at the front of the unread bytes.
+enum Step {
+    /// Not enough yet to tell.
+    More,
+    Head(Box<Setup>),
+    Record(Record),
+    /// Nothing a caller wants to see.
+    Passed,
+}
+
+impl Cursor {
+    /// Reads what lies at the front of `bytes`; the number is how many of them it took.
+    fn step(&mut self, bytes: &[u8]) -> Result<(Step, usize), TapeError> {
+        match self.stage {
+            Stage::Head => self.head(bytes),
+            Stage::Records => self.frame(bytes),
+            Stage::Zeros if bytes.iter().all(|byte| *byte == 0) => {
+                Ok((if bytes.is_empty() { Step::More } else { Step::Passed }, bytes.len()))
+            }
+            Stage::Zeros => Err(self.damaged()),
+            Stage::Closed if bytes.is_empty() => Ok((Step::More, 0)),
+            Stage::Closed => Err(TapeError::Trailing { records: self.records }),
+        }
+    }
+
+    fn head(&mut self, bytes: &[u8]) -> Result<(Step, usize), TapeError> {
+        let marked = bytes.len().min(MARK.len());
+        if bytes[..marked] != MARK[..marked] {
+            return Err(TapeError::NotATape);
+        }
+        let Some(found) = u32_at(bytes, 8) else { return Ok((Step::More, 0)) };
+        if found != TAPE_VERSION {
+            return Err(TapeError::Version { found, known: TAPE_VERSION });
+        }
+        let (Some(length), Some(check)) = (u32_at(bytes, 20), u32_at(bytes, 24)) else { return Ok((Step::More, 0)) };
+        let chain = crc32c_append(0, &bytes[..24]);
+        if chain != check {
+            return Err(self.damaged());
+        }
+        let Some((text, chain, used)) = self.checked(bytes, HEAD_BYTES, length, chain)? else {
+            return Ok((Step::More, 0));
+        };
+        let text = std::str::from_utf8(text).map_err(|error| self.malformed(error))?;
+        let mut setup: Setup = toml::from_str(text).map_err(|error| self.malformed(error))?;
+        setup.seed = u64::from_le_bytes(bytes[12..20].try_into().expect("eight bytes"));
+        *self = Cursor { stage: Stage::Records, chain, records: 0, valid_bytes: used as u64 };
+        Ok((Step::Head(Box::new(setup)), used))
+    }
+
+    fn frame(&mut self, bytes: &[u8]) -> Result<(Step, usize), TapeError> {
+        let (Some(length), Some(check)) = (u32_at(bytes, 0), u32_at(bytes, 4)) else { return Ok((Step::More, 0)) };
+        if length == 0 && check == 0 {
+            self.stage = Stage::Zeros;
+            return Ok((Step::Passed, LENGTH_BYTES));
+        }
+        let chain = crc32c_append(self.chain, &bytes[..4]);
+        if chain != check {
+            return Err(self.damaged());
+        }
+        let Some((content, chain, used)) = self.checked(bytes, LENGTH_BYTES, length, chain)? else {
+            return Ok((Step::More, 0));
+        };
+        match postcard::take_from_bytes(content) {
+            Ok((Content::Record(record), [])) => {
+                self.chain = chain;
+                self.records += 1;
+                self.valid_bytes += used as u64;
+                Ok((Step::Record(record), used))
+            }
+            // The place to go on from stays before the closing record, so that a closed journal can be opened again.
+            Ok((Content::Close(records), [])) if records == self.records => {
+                self.stage = Stage::Closed;
+                Ok((Step::Passed, used))
+            }
+            Ok((Content::Close(records), [])) => {
+                Err(self.malformed(format!("it closes a tape of {records} records after {}", self.records)))
+            }
+            Ok((_, rest)) => Err(self.malformed(format!("{} bytes too many", rest.len()))),
+            Err(error) => Err(self.malformed(error)),
+        }
+    }
+
+    /// The `length` bytes at `start`, if they are there and fit the check behind them; the check; where they all end.
+    fn checked<'a>(
+        &self,
+        bytes: &'a [u8],
+        start: usize,
+        length: u32,
+        chain: u32,
+    ) -> Result<Option<(&'a [u8], u32, usize)>, TapeError> {
+        if length > RECORD_BYTES_MAX {
+            return Err(self.malformed(format!("a length of {length} bytes")));
+        }
+        let end = start + length as usize;
+        let Some(check) = u32_at(bytes, end) else { return Ok(None) };
+        let content = &bytes[start..end];
+        let chain = crc32c_append(chain, content);
+        if chain != check {
+            return Err(self.damaged());
+        }
+        Ok(Some((content, chain, end + CHECK_BYTES)))
+    }
+
+    /// Whether the tape may end here.
+    fn end(&self) -> Result<(), TapeError> {
+        match self.stage {
+            Stage::Closed => Ok(()),
+            _ => Err(TapeError::Truncated { record: self.at(), valid_bytes: self.valid_bytes }),
+        }
+    }
+
+    /// The record that is being read.
+    fn at(&self) -> u64 {
+        if self.stage == Stage::Head { 0 } else { self.records + 1 }
+    }
+
+    fn damaged(&self) -> TapeError {
+        TapeError::Damaged { record: self.at() }
+    }
+
+    fn malformed(&self, problem: impl fmt::Display) -> TapeError {
+        TapeError::Malformed { record: self.at(), problem: problem.to_string().trim_end().into() }
+    }
+
+    fn writer(&self) -> TapeWriter {
+        TapeWriter { chain: self.chain, records: self.records }
+    }
+}
+
+fn u32_at(bytes: &[u8], start: usize) -> Option<u32> {
+    let four = bytes.get(start..start.checked_add(4)?)?;
+    Some(u32::from_le_bytes(four.try_into().expect("four bytes")))
+}
+
+/// Reads a tape that lies in memory. Iterating gives its records; the last item is an error if the tape is not whole.
+#[derive(Clone, Debug)]
+pub struct TapeReader<'a> {
+    unread: &'a [u8],
+    cursor: Cursor,
+    setup: Box<Setup>,
+    over: bool,
+}
+
+impl<'a> TapeReader<'a> {
+    /// Reads the head.
+    pub fn open(tape: &'a [u8]) -> Result<TapeReader<'a>, TapeError> {
+        let mut cursor = Cursor::default();
+        match cursor.step(tape)? {
+            (Step::Head(setup), used) => Ok(TapeReader { unread: &tape[used..], cursor, setup, over: false }),
+            _ => Err(TapeError::Truncated { record: 0, valid_bytes: 0 }),
+        }
+    }
+
+    /// What the scheduler was made of.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// Records read so far.
+    pub fn records(&self) -> u64 {
+        self.cursor.records
+    }
+
+    /// Where the last record read ends: what [`TapeReader::writer`] writes belongs there.
+    pub fn valid_bytes(&self) -> u64 {
+        self.cursor.valid_bytes
+    }
+
+    /// A writer that goes on after the last record read, in place of whatever follows it now.
+    pub fn writer(&self) -> TapeWriter {
+        self.cursor.writer()
+    }
+}
+
+impl Iterator for TapeReader<'_> {
+    type Item = Result<Record, TapeError>;
+
+    fn next(&mut self) -> Option<Result<Record, TapeError>> {
+        while !self.over {
+            match self.cursor.step(self.unread) {
+                Ok((Step::Record(record), used)) => {
+                    self.unread = &self.unread[used..];
+                    return Some(Ok(record));
+                }
+                Ok((Step::Head(_) | Step::Passed, used)) => self.unread = &self.unread[used..],
+                Ok((Step::More, _)) => {
+                    self.over = true;
+                    return self.cursor.end().err().map(Err);
+                }
+                Err(error) => {
+                    self.over = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Reads a tape that arrives in pieces: [`feed`](TapeDecoder::feed) it bytes, [`pull`](TapeDecoder::pull) records until there is
+/// none, feed it more; when no more come, ask it to [`finish`](TapeDecoder::finish). It holds what was fed and not yet pulled.
+#[derive(Clone, Debug, Default)]
+pub struct TapeDecoder {
+    buffer: Vec<u8>,
+    /// How much of the buffer has been read.
+    read: usize,
+    cursor: Cursor,
+    setup: Option<Box<Setup>>,
+    failed: Option<TapeError>,
+}
+
+impl TapeDecoder {
+    /// A decoder at the beginning of a tape.
+    pub fn new() -> TapeDecoder {
+        TapeDecoder::default()
+    }
+
+    /// Takes in the tape's next bytes, however many.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.buffer.drain(..self.read);
+        self.read = 0;
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next record; none if it has not come whole yet, or the tape is closed. An error is final.
+    pub fn pull(&mut self) -> Result<Option<Record>, TapeError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        loop {
+            match self.cursor.step(&self.buffer[self.read..]) {
+                Ok((step, used)) => {
+                    self.read += used;
+                    match step {
+                        Step::Record(record) => return Ok(Some(record)),
+                        Step::Head(setup) => self.setup = Some(setup),
+                        Step::Passed => {}
+                        Step::More => return Ok(None),
+                    }
+                }
+                Err(error) => {
+                    self.failed = Some(error.clone());
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Says whether the tape was whole. To be asked when all bytes were fed and all records pulled.
+    pub fn finish(&self) -> Result<(), TapeError> {
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None => self.cursor.end(),
+        }
+    }
+
+    /// What the scheduler was made of, once [`pull`](TapeDecoder::pull) has come past the head.
+    pub fn setup(&self) -> Option<&Setup> {
+        self.setup.as_deref()
+    }
+
+    /// Records pulled so far.
+    pub fn records(&self) -> u64 {
+        self.cursor.records
+    }
+
+    /// Where the last record pulled ends: what [`TapeDecoder::writer`] writes belongs there.
+    pub fn valid_bytes(&self) -> u64 {
+        self.cursor.valid_bytes
+    }
+
+    /// A writer that goes on after the last record pulled, in place of whatever follows it now. None before the head was read.
+    pub fn writer(&self) -> Option<TapeWriter> {
+        self.setup.is_some().then(|| self.cursor.writer())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{records, setup};
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A tape, and where its head, each of its records and its closing record end.
+    fn tape(records: &[Record]) -> (Vec<u8>, Vec<usize>) {
+        let (mut writer, mut tape) = TapeWriter::begin(&setup()).unwrap();
+        let mut ends = vec![tape.len()];
+        for record in records {
+            writer.record(record.now, &record.event, &record.actions, &mut tape).unwrap();
+            ends.push(tape.len());
+        }
+        writer.close(&mut tape);
+        ends.push(tape.len());
+        (tape, ends)
+    }
+
+    /// Reads a tape as far as it goes.
+    fn read(tape: &[u8]) -> (Vec<Record>, Result<(), TapeError>) {
+        let mut read = Vec::new();
+        let reader = match TapeReader::open(tape) {
+            Ok(reader) => reader,
+            Err(error) => return (read, Err(error)),
+        };
+        for record in reader {
+            match record {
+                Ok(record) => read.push(record),
+                Err(error) => return (read, Err(error)),
+            }
+        }
+        (read, Ok(()))
+    }
+
+    /// The same in pieces.
+    fn read_in_pieces(tape: &[u8], piece_bytes: usize) -> (Vec<Record>, Result<(), TapeError>) {
+        let (mut decoder, mut read) = (TapeDecoder::new(), Vec::new());
+        for piece in tape.chunks(piece_bytes) {
+            decoder.feed(piece);
+            loop {
+                match decoder.pull() {
+                    Ok(Some(record)) => read.push(record),
+                    Ok(None) => break,
+                    Err(error) => return (read, Err(error)),
+                }
+            }
+        }
+        (read, decoder.finish())
+    }
+
+    /// A tape of one record with this content and fitting checks: what a liar would write.
+    fn forged(length: u32, content: &[u8]) -> Vec<u8> {
+        let (writer, mut tape) = TapeWriter::begin(&setup()).unwrap();
+        let check = crc32c_append(writer.chain, &length.to_le_bytes());
+        tape.extend_from_slice(&length.to_le_bytes());
+        tape.extend_from_slice(&check.to_le_bytes());
+        tape.extend_from_slice(content);
+        tape.extend_from_slice(&crc32c_append(check, content).to_le_bytes());
+        tape
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(records in records(), piece_bytes in 1usize..200) {
+            let (tape, _) = tape(&records);
+            prop_assert_eq!(read(&tape), (records.clone(), Ok(())));
+            prop_assert_eq!(read_in_pieces(&tape, piece_bytes), (records, Ok(())));
+            prop_assert!(*TapeReader::open(&tape).unwrap().setup() == setup());
+        }
+
+        #[test]
+        fn any_cut_is_seen_and_keeps_what_is_whole(records in records(), at in any::<prop::sample::Index>()) {
+            let (tape, ends) = tape(&records);
+            let cut = &tape[..at.index(tape.len())];
+            // The closing record is the last end; a tape without it is cut, however many records it has.
+            let whole = ends[..ends.len() - 1].iter().take_while(|end| **end <= cut.len()).count();
+            let valid_bytes = if whole == 0 { 0 } else { ends[whole - 1] as u64 };
+            let error = TapeError::Truncated { record: whole as u64, valid_bytes };
+            let kept = records[..whole.saturating_sub(1)].to_vec();
+            prop_assert_eq!(read(cut), (kept.clone(), Err(error.clone())));
+            prop_assert_eq!(read_in_pieces(cut, 17), (kept, Err(error)));
+        }
+
+        #[test]
+        fn any_flipped_bit_is_seen_where_it_is(records in records(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+            let (mut tape, ends) = tape(&records);
+            let at = at.index(tape.len());
+            tape[at] ^= 1u8 << bit;
+            let record = ends.iter().take_while(|end| **end <= at).count();
+            let error = match at {
+                0..8 => TapeError::NotATape,
+                8..12 => TapeError::Version { found: u32_at(&tape, 8).unwrap(), known: TAPE_VERSION },
+                _ => TapeError::Damaged { record: record as u64 },
+            };
+            let kept = records[..record.saturating_sub(1)].to_vec();
+            prop_assert_eq!(read(&tape), (kept.clone(), Err(error.clone())));
+            prop_assert_eq!(read_in_pieces(&tape, 40), (kept, Err(error)));
+        }
+
+        #[test]
+        fn noise_never_panics(noise in prop::collection::vec(any::<u8>(), 0..300), from in any::<prop::sample::Index>()) {
+            prop_assert!(read(&noise).1.is_err());
+            let (mut tape, _) = tape(&[]);
+            tape.truncate(from.index(tape.len()));
+            tape.extend_from_slice(&noise);
+            let _ = read(&tape);
+        }
+
+        #[test]
+        fn forged_content_never_panics(
+            record in records().prop_filter_map("a record", |mut records| records.pop()),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        ) {
+            let mut content = postcard::to_allocvec(&(0u8, &record)).unwrap();
+            for (at, byte) in changes {
+                let at = at.index(content.len());
+                content[at] = byte;
+            }
+            let error = read(&forged(content.len() as u32, &content)).1.unwrap_err();
+            prop_assert!(matches!(error, TapeError::Malformed { record: 1, .. } | TapeError::Truncated { record: 2, .. }), "{error}");
+        }
+
+        #[test]
+        fn a_cut_journal_goes_on(records in records(), at in any::<prop::sample::Index>()) {
+            let (tape, ends) = tape(&records);
+            let mut journal = tape[..at.index(tape.len() + 1).max(ends[0])].to_vec();
+            let mut reader = TapeReader::open(&journal).unwrap();
+            while let Some(Ok(_)) = reader.next() {}
+            let (mut writer, valid_bytes) = (reader.writer(), reader.valid_bytes());
+            journal.truncate(valid_bytes as usize);
+            for record in &records[writer.records() as usize..] {
+                writer.record(record.now, &record.event, &record.actions, &mut journal).unwrap();
+            }
+            writer.close(&mut journal);
+            prop_assert_eq!(journal, tape);
+        }
+    }
+
+    fn three() -> Vec<Record> {
+        use crate::event::Event;
+        use crate::ids::{JobId, NodeId};
+        use crate::units::Time;
+        let record = |at, event| Record { now: Time(at), event, actions: vec![] };
+        vec![
+            record(1, Event::NodeLost { node: NodeId(1) }),
+            record(2, Event::JobKilled { job: JobId(2) }),
+            record(3, Event::Woke),
+        ]
+    }
+
+    #[test]
+    fn removed_swapped_and_doubled_records_are_seen() {
+        let (tape, ends) = tape(&three());
+        let piece = |record: usize| &tape[ends[record - 1]..ends[record]];
+        let rest = &tape[ends[3]..];
+        let head = &tape[..ends[0]];
+        for (order, record) in
+            [(vec![2, 3], 1), (vec![1, 3], 2), (vec![1, 2], 3), (vec![1, 3, 2], 2), (vec![1, 1, 2, 3], 2)]
+        {
+            let records: Vec<&[u8]> = order.iter().map(|record| piece(*record)).collect();
+            let changed = [head, &records.concat(), rest].concat();
+            assert_eq!(read(&changed).1, Err(TapeError::Damaged { record }), "{order:?}");
+        }
+    }
+
+    #[test]
+    fn zeros_at_the_end_are_a_cut_and_zeros_in_the_middle_are_damage() {
+        let (tape, ends) = tape(&three());
+        for zeros in 1..40 {
+            let mut cut = tape[..ends[2]].to_vec();
+            cut.resize(ends[2] + zeros, 0);
+            let error = TapeError::Truncated { record: 3, valid_bytes: ends[2] as u64 };
+            assert_eq!(read(&cut).1, Err(error.clone()));
+            assert_eq!(read_in_pieces(&cut, 3).1, Err(error));
+        }
+        let mut wiped = tape.clone();
+        wiped[ends[1]..ends[2]].fill(0);
+        assert_eq!(read(&wiped).1, Err(TapeError::Damaged { record: 2 }));
+        assert_eq!(read_in_pieces(&wiped, 3).1, Err(TapeError::Damaged { record: 2 }));
+    }
+
+    #[test]
+    fn nothing_may_follow_the_closing_record() {
+        let (mut tape, _) = tape(&three());
+        tape.push(0);
+        assert_eq!(read(&tape).1, Err(TapeError::Trailing { records: 3 }));
+    }
+
+    #[test]
+    fn a_closing_record_must_count_right() {
+        let close = postcard::to_allocvec(&(1u8, 5u64)).unwrap();
+        let error = read(&forged(close.len() as u32, &close)).1.unwrap_err();
+        assert_eq!(
+            error.to_string().split(';').next().unwrap(),
+            "record 1 of the tape makes no sense (it closes a tape of 5 records after 0)"
+        );
+    }
+
+    #[test]
+    fn a_nonsense_length_is_refused_before_its_bytes_are_waited_for() {
+        let mut decoder = TapeDecoder::new();
+        decoder.feed(&forged(u32::MAX, &[]));
+        let error = decoder.pull().unwrap_err();
+        assert!(matches!(error, TapeError::Malformed { record: 1, .. }), "{error}");
+        assert_eq!(decoder.pull(), Err(error), "an error is final");
+    }
+
+    #[test]
+    fn an_empty_file_is_a_tape_cut_in_its_head() {
+        assert_eq!(read(b"").1, Err(TapeError::Truncated { record: 0, valid_bytes: 0 }));
+        assert_eq!(read(b"name,submit_s\n").1, Err(TapeError::NotATape));
+        assert!(TapeDecoder::new().writer().is_none());
+    }
+
+    #[test]
+    fn messages_say_where_and_what_to_do() {
+        let error = TapeError::Truncated { record: 7, valid_bytes: 4096 }.to_string();
+        assert_eq!(
+            error,
+            "the tape ends in record 7: its writer was stopped before it closed the tape; what comes before (the first 4096 \
+             bytes) is whole and can be used"
+        );
+        let error = TapeError::Damaged { record: 0 }.to_string();
+        assert!(error.starts_with("the tape is damaged in the head: "), "{error}");
+    }
+}

@@ -1,0 +1,176 @@
+//! Instants, spans and fractions: integers, so that one seed gives one run, bit for bit.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+/// One whole, in parts per million. Progress is counted in these.
+pub const WHOLE_PPM: u32 = 1_000_000;
+
+/// An instant: microseconds since the body's own beginning. The core never asks what time it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Time(pub u64);
+
+/// A length of time in microseconds. In text files it is written as people write it: `"10s"`, `"1m 30s"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(pub u64);
+
+impl Time {
+    /// The body's beginning.
+    pub const ZERO: Time = Time(0);
+    /// An instant that never comes.
+    pub const NEVER: Time = Time(u64::MAX);
+
+    /// The instant this many seconds after the beginning.
+    pub fn from_secs_f64(secs: f64) -> Time {
+        Time(Span::from_secs_f64(secs).0)
+    }
+
+    /// Seconds since the beginning.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// How long after `earlier` this is; nothing if it is not after it.
+    pub fn since(self, earlier: Time) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Span = Span(0);
+    /// Longer than anything.
+    pub const FOREVER: Span = Span(u64::MAX);
+
+    /// A span of whole seconds.
+    pub const fn from_secs(secs: u64) -> Span {
+        Span(secs * 1_000_000)
+    }
+
+    /// A span of whole milliseconds.
+    pub const fn from_millis(millis: u64) -> Span {
+        Span(millis * 1_000)
+    }
+
+    /// The nearest span to this many seconds; negative and undefined become zero, what is too long becomes [`Span::FOREVER`].
+    pub fn from_secs_f64(secs: f64) -> Span {
+        Span((secs * 1e6).round() as u64)
+    }
+
+    /// The span in seconds.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// The span a number of times over; too long becomes [`Span::FOREVER`].
+    pub fn times(self, n: u64) -> Span {
+        Span(self.0.saturating_mul(n))
+    }
+
+    /// The span scaled by a factor.
+    pub fn scaled(self, factor: f64) -> Span {
+        Span((self.0 as f64 * factor).round() as u64)
+    }
+
+    /// True if no time passes.
+    pub fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl Add<Span> for Time {
+    type Output = Time;
+    fn add(self, span: Span) -> Time {
+        Time(self.0.saturating_add(span.0))
+    }
+}
+
+impl Add for Span {
+    type Output = Span;
+    fn add(self, other: Span) -> Span {
+        Span(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Span {
+    fn add_assign(&mut self, other: Span) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Span {
+    type Output = Span;
+    fn sub(self, other: Span) -> Span {
+        Span(self.0.saturating_sub(other.0))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3} s", self.as_secs_f64())
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} s", self.as_secs_f64())
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            let text = humantime::format_duration(std::time::Duration::from_micros(self.0));
+            serializer.collect_str(&text)
+        } else {
+            serializer.serialize_u64(self.0)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+        if !deserializer.is_human_readable() {
+            return u64::deserialize(deserializer).map(Span);
+        }
+        let text = String::deserialize(deserializer)?;
+        let duration = humantime::parse_duration(&text).map_err(|error| {
+            serde::de::Error::custom(format!(
+                "`{text}` is not a span of time ({error}); write it like \"10s\" or \"1m 30s\""
+            ))
+        })?;
+        u64::try_from(duration.as_micros()).map(Span).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize, Deserialize, PartialEq, Debug)]
+    struct Holder {
+        wait: Span,
+    }
+
+    #[test]
+    fn spans_are_written_as_people_write_them() {
+        let text = toml::to_string(&Holder { wait: Span::from_millis(90_500) }).unwrap();
+        assert_eq!(text.trim(), r#"wait = "1m 30s 500ms""#);
+        assert_eq!(toml::from_str::<Holder>(&text).unwrap().wait, Span::from_millis(90_500));
+    }
+
+    #[test]
+    fn a_span_that_is_none_says_how_to_write_one() {
+        let error = toml::from_str::<Holder>(r#"wait = "soon""#).unwrap_err().to_string();
+        assert!(error.contains("write it like"), "{error}");
+    }
+
+    #[test]
+    fn odd_seconds_become_no_time_or_forever() {
+        assert_eq!(Span::from_secs_f64(-1.0), Span::ZERO);
+        assert_eq!(Span::from_secs_f64(f64::NAN), Span::ZERO);
+        assert_eq!(Span::from_secs_f64(f64::INFINITY), Span::FOREVER);
+    }
+}

@@ -1,0 +1,125 @@
+//! COSHH: "A Classification and Optimization based Scheduler for Heterogeneous Hadoop Systems".
+
+use crate::hand::*;
+use giveway_core::policy::matching::lp::{Problem, solve};
+use giveway_core::policy::{Matching, Otherwise, catalog};
+use giveway_core::*;
+
+#[test]
+fn sec_3_2_the_worked_instance_comes_out() {
+    let mu = [vec![9.0, 5.0], vec![2.0, 1.0]];
+    let allocation = solve(&Problem { alpha: &[2.45, 2.45], mu: &mu, counts: &[1.0, 1.0] }).unwrap();
+    assert!((allocation.lambda - 1.0204).abs() < 1e-4);
+    for (got, wanted) in allocation.delta.iter().flatten().zip([0.0, 0.5, 1.0, 0.5]) {
+        assert!((got - wanted).abs() < 1e-6, "{:?}", allocation.delta);
+    }
+    assert_eq!(allocation.suggested(), vec![vec![1], vec![0, 1]], "SC_1 = {{C_2}}, SC_2 = {{C_1, C_2}}");
+}
+
+fn user(name: &str, weight: f64, min_share: u32) -> User {
+    User { name: name.into(), weight, min_share }
+}
+
+fn setup(users: Vec<User>, otherwise: Otherwise) -> Setup {
+    let mut policy = catalog::by_name("coshh").unwrap();
+    policy.matching = Some(Matching { otherwise, place_replicas: false, ..Matching::default() });
+    Setup { tenants: Tenants { users, pools: Vec::new() }, ..Setup::new(policy) }
+}
+
+fn hinted(user: &'static str, maps: u32, map_s: u64) -> JobOf {
+    let hint = Hint { map: Span::from_secs(map_s), reduce: Span::from_secs(1) };
+    JobOf { user, hint: Some(hint), ..job(maps, 0) }
+}
+
+#[test]
+fn algorithm_2_first_loop_the_user_furthest_below_min_share_times_weight_goes_first() {
+    let users = vec![user("small", 1.0, 4), user("large", 1.0, 6), user("heavy", 3.0, 3), user("none", 9.0, 0)];
+    let mut hand = Hand::with(setup(users, Otherwise::Backfill), 1, 16, 1);
+    for name in ["none", "small", "large", "heavy"] {
+        hand.submit(hinted(name, 20, 10));
+    }
+    let order: Vec<JobId> = launches(&hand.beat(0)).iter().map(|launch| launch.0).collect();
+    let [none, small, large, heavy] = [JobId(0), JobId(1), JobId(2), JobId(3)];
+    // (min - current) x weight: heavy 9, large 6, small 4. Heavy leads until 3 x 2 = 6 ties with large, and so on down to none left below.
+    assert_eq!(order[0], heavy);
+    let count = |of: JobId| order[..13].iter().filter(|&&id| id == of).count();
+    assert_eq!((count(heavy), count(large), count(small), count(none)), (3, 6, 4, 0), "{order:?}");
+    // Second loop: smallest current / weight. None has 0 of weight 9, so it comes next.
+    assert!(order[13..].iter().all(|&id| id == none), "{order:?}");
+}
+
+#[test]
+fn algorithm_2_second_loop_shares_follow_weights() {
+    let users = vec![user("one", 1.0, 0), user("two", 2.0, 0)];
+    let mut hand = Hand::with(setup(users, Otherwise::Backfill), 1, 9, 1);
+    let (one, _) = hand.submit(hinted("one", 20, 10));
+    let (two, _) = hand.submit(hinted("two", 20, 10));
+    let got = launches(&hand.beat(0));
+    let count = |of: JobId| got.iter().filter(|launch| launch.0 == of).count();
+    assert_eq!((count(one), count(two)), (3, 6));
+}
+
+/// A fast node and a slow one; one user's tasks take a hundred times as long as the other's.
+fn fast_and_slow(otherwise: Otherwise) -> (Hand, JobId, JobId) {
+    let mut hand = Hand::with(setup(vec![user("quick", 1.0, 0), user("slow", 1.0, 0)], otherwise), 0, 0, 0);
+    hand.join(4, 1, 1.0);
+    hand.join(4, 1, 0.01);
+    let (quick, _) = hand.submit(hinted("quick", 50, 1));
+    let (slow, _) = hand.submit(hinted("slow", 50, 1000));
+    (hand, quick, slow)
+}
+
+#[test]
+fn sec_3_1_there_are_as_many_classes_as_users_and_like_jobs_make_no_new_ones() {
+    let (mut hand, ..) = fast_and_slow(Otherwise::Backfill);
+    let solved = hand.core.matcher().unwrap().solved;
+    assert!(solved >= 1);
+    let classes = |hand: &Hand, id: JobId| hand.job(id).classes[1].unwrap();
+    assert_ne!(classes(&hand, JobId(0)), classes(&hand, JobId(1)));
+    let (again, _) = hand.at(60.0).submit(hinted("slow", 50, 1000));
+    assert_eq!(hand.core.matcher().unwrap().solved, solved, "Algorithm 1: a job that fits a class makes nothing anew");
+    assert_eq!(classes(&hand, again), classes(&hand, JobId(1)));
+}
+
+#[test]
+fn sec_4_a_strict_node_stays_idle_rather_than_take_a_class_it_was_not_suggested() {
+    let (mut strict, ..) = fast_and_slow(Otherwise::Strict);
+    let (mut backfill, ..) = fast_and_slow(Otherwise::Backfill);
+    let matcher = strict.core.matcher().unwrap();
+    let suggested = |node: u16| (0..2).filter(|&class| matcher.suggests(1, node, Some(class))).count();
+    let narrow = (0..2).find(|&node| suggested(node) == 1).expect("the program leaves one type with one class");
+    let jobs_on = |hand: &mut Hand, node: u16| {
+        let mut jobs: Vec<JobId> = launches(&hand.beat(u32::from(node))).iter().map(|launch| launch.0).collect();
+        jobs.dedup();
+        jobs.sort();
+        jobs.dedup();
+        jobs.len()
+    };
+    assert_eq!(jobs_on(&mut strict, narrow), 1);
+    assert!(jobs_on(&mut backfill, narrow) >= 1);
+}
+
+#[test]
+fn sec_3_2_replicas_go_to_suggested_nodes() {
+    let mut policy = catalog::by_name("coshh").unwrap();
+    policy.matching = Some(Matching { place_replicas: true, ..Matching::default() });
+    let mut setup = setup(vec![user("quick", 1.0, 0), user("slow", 1.0, 0)], Otherwise::Backfill);
+    setup.policy = policy;
+    let mut hand = Hand::with(setup, 0, 0, 0);
+    (0..4).for_each(|_| hand.join(4, 1, 1.0));
+    (0..4).for_each(|_| hand.join(4, 1, 0.01));
+    let hosts = vec![vec![0, 4]; 5];
+    hand.submit(JobOf { hosts: hosts.clone(), ..hinted("quick", 5, 1) });
+    hand.submit(JobOf { hosts: hosts.clone(), ..hinted("slow", 5, 1000) });
+    let (id, actions) = hand.at(60.0).submit(JobOf { hosts, ..hinted("slow", 5, 1000) });
+    let matcher = hand.core.matcher().unwrap();
+    let suits = |node: NodeId| matcher.suggests(1, hand.core.state().node(node).profile, hand.job(id).classes[1]);
+    for action in &actions {
+        if let Action::PlaceReplicas { hosts, .. } = action {
+            assert!(hosts.iter().flatten().all(|&node| suits(node)), "{hosts:?}");
+            assert!(hosts.iter().all(|hosts| hosts.len() == 2 && hosts[0] != hosts[1]), "{hosts:?}");
+        }
+    }
+    let anywhere = (0..8).map(NodeId).all(suits);
+    assert!(anywhere || actions.iter().any(|action| matches!(action, Action::PlaceReplicas { .. })), "{actions:?}");
+}
