@@ -33,6 +33,8 @@ impl Scheduler {
                 }
                 task.state = TaskState::Running;
                 (task.number, task.node, task.launched, task.done_ppm) = (twin.number, twin.node, twin.launched, 0);
+                // The first may have fetched output that is gone since; its twin has yet to.
+                self.redo_gone_maps(jx);
             }
             None => {
                 job.stop(kind, index, now);

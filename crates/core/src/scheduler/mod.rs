@@ -90,7 +90,7 @@ impl Scheduler {
         match event {
             Event::NodeBeat { node, progress } => self.node_beat(*node, progress, out),
             Event::AttemptFinished { attempt, output_bytes } => self.attempt_finished(*attempt, *output_bytes, out),
-            Event::AttemptPaused { attempt, done_ppm } => self.attempt_paused(*attempt, *done_ppm),
+            Event::AttemptPaused { attempt, done_ppm } => self.attempt_paused(*attempt, *done_ppm, out),
             Event::AttemptEndedEarly { attempt, done_bytes, output_bytes } => {
                 self.attempt_ended_early(*attempt, *done_bytes, *output_bytes, out)
             }

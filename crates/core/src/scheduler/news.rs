@@ -229,7 +229,10 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn attempt_paused(&mut self, attempt: AttemptId, done_ppm: u32) -> Result<(), Refusal> {
+    pub(super) fn attempt_paused(&mut self, attempt: AttemptId, done_ppm: u32, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        if self.is_over(attempt) {
+            return self.attempt_over(attempt, false, out);
+        }
         let (jx, index) = self.yielding(attempt, GiveWay::Pause)?;
         let (node, now) = (self.state.job(jx).task(Kind::Reduce, index).node, self.now);
         self.state.job_mut(jx).pause(index, done_ppm.min(WHOLE_PPM), now);
@@ -246,6 +249,9 @@ impl Scheduler {
         output_bytes: u64,
         out: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
+        if self.is_over(attempt) {
+            return self.attempt_over(attempt, false, out);
+        }
         let (jx, index) = self.yielding(attempt, GiveWay::EndEarly)?;
         let job = self.state.job(jx);
         if done_bytes > job.task(Kind::Map, index).bytes {
@@ -256,6 +262,11 @@ impl Scheduler {
         self.state.leave_slot(node, Kind::Map, jx, index, attempt.number);
         self.task_done(jx, Kind::Map, could_start, out);
         Ok(())
+    }
+
+    /// True if the attempt's job was closed while it was giving way: what it kept is of no use any more.
+    fn is_over(&self, attempt: AttemptId) -> bool {
+        self.role(attempt).is_some_and(|(jx, _)| self.state.job(jx).closed)
     }
 
     /// An attempt that was asked to give way in this manner.

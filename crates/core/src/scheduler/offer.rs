@@ -189,9 +189,9 @@ impl Scheduler {
         let now: Time = self.now;
         let state = &self.state;
         let lags = |&(job, lagging, index): &(_, Kind, u32)| {
-            let jx = state.find(job)?;
+            let jx = state.find(job).filter(|_| lagging == kind)?;
             let task = state.job(jx).task(kind, index);
-            (lagging == kind && task.state == TaskState::Running && task.node != node).then_some(jx)
+            (task.state == TaskState::Running && task.node != node).then_some(jx)
         };
         let Some(at) = self.laggards.iter().position(|entry| lags(entry).is_some()) else { return false };
         let (id, _, index) = self.laggards.remove(at);
@@ -200,8 +200,7 @@ impl Scheduler {
         let task = &mut job.tasks[kind.ix()][index as usize];
         let (number, done_ppm) = (task.attempts, task.done_ppm);
         task.attempts += 1;
-        job.twins.push(Twin { kind, task: index, number, node, launched: now, dying: false });
-        job.facts[kind.ix()].twins += 1;
+        job.start_twin(Twin { kind, task: index, number, node, launched: now, dying: false });
         let attempt = crate::ids::AttemptId { number, ..job.attempt(kind, index) };
         let work = match kind {
             Kind::Map => {
@@ -214,6 +213,9 @@ impl Scheduler {
         };
         self.state.take_slot(node, kind, jx, index, number);
         out.push(Action::Launch { attempt, node, work, reason: Reason::Lagging { done_ppm } });
+        if kind == Kind::Reduce {
+            self.redo_gone_maps(jx);
+        }
         self.touch(jx, kind);
         true
     }

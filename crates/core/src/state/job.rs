@@ -330,6 +330,15 @@ impl Job {
         self.attempt(kind, index)
     }
 
+    /// A second attempt of a running task starts.
+    pub fn start_twin(&mut self, twin: Twin) {
+        self.twins.push(twin);
+        self.facts[twin.kind.ix()].twins += 1;
+        if twin.kind == Kind::Map {
+            self.note_map_on(twin.node);
+        }
+    }
+
     /// A live task leaves the list of live tasks; the caller says what becomes of it.
     pub fn stop(&mut self, kind: Kind, index: u32, now: Time) {
         let facts = &mut self.facts[kind.ix()];
