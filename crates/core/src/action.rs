@@ -145,6 +145,11 @@ pub enum Reason {
         /// The estimate.
         estimate: Span,
     },
+    /// Fewest slots for its weight.
+    Weight {
+        /// Slots it holds.
+        held: u32,
+    },
     /// Furthest below what it is owed.
     Share {
         /// Slots it holds.
@@ -224,6 +229,7 @@ impl fmt::Display for Reason {
         match self {
             Reason::Submitted => write!(f, "next by submission"),
             Reason::Remaining { estimate } => write!(f, "shortest remaining time, {estimate}"),
+            Reason::Weight { held } => write!(f, "fewest slots for its weight, {held}"),
             Reason::Share { held, owed_milli } => {
                 write!(f, "furthest below its share, {held} of {:.1} slots", *owed_milli as f64 / 1e3)
             }

@@ -80,7 +80,8 @@ impl Body {
     fn new(policy: &str, seed: u64) -> Body {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let nodes = random.random_range(2..10u32);
-        let users = (0..3).map(|i| User { name: format!("u{i}"), weight: 1.0 + f64::from(i), min_share: i * 2 }).collect();
+        let users =
+            (0..3).map(|i| User { name: format!("u{i}"), weight: 1.0 + f64::from(i), min_share: i * 2 }).collect();
         let pool = |name: &str, capacity| Pool {
             name: name.into(),
             parent: None,
@@ -229,7 +230,11 @@ impl Body {
     }
 
     fn order(&mut self, attempt: AttemptId, node: u32, answer: Answer, reason: Reason) {
-        assert_eq!(self.running.get(&attempt).map(|running| running.node), Some(node), "{attempt} asked, not running there");
+        assert_eq!(
+            self.running.get(&attempt).map(|running| running.node),
+            Some(node),
+            "{attempt} asked, not running there"
+        );
         if matches!(reason, Reason::GivesWay { .. } | Reason::GivesWayToRecovery { .. }) {
             self.preemptions_since_finish += 1;
             let most = 50 * self.slots.iter().map(|slots| u32::from(slots[0] + slots[1])).sum::<u32>();
@@ -284,8 +289,13 @@ impl Body {
             Next::Submit(job) => {
                 let spec = self.specs[job as usize].clone();
                 let splits = spec.splits.iter().map(|split| split.bytes).collect();
-                let watched =
-                    Watched { splits, reduces: spec.reduces, mapped: BTreeMap::new(), reduced: BTreeSet::new(), closed: false };
+                let watched = Watched {
+                    splits,
+                    reduces: spec.reduces,
+                    mapped: BTreeMap::new(),
+                    reduced: BTreeSet::new(),
+                    closed: false,
+                };
                 self.jobs.insert(job, watched);
                 self.tell(Event::JobSubmitted(Box::new(spec)));
             }
@@ -315,7 +325,8 @@ impl Body {
     fn beat(&mut self, node: u32) {
         self.fetch();
         let on_node = self.running.iter().filter(|(_, running)| running.node == node);
-        let progress = on_node.map(|(&attempt, running)| Progress { attempt, done_ppm: self.done_ppm(running) }).collect();
+        let progress =
+            on_node.map(|(&attempt, running)| Progress { attempt, done_ppm: self.done_ppm(running) }).collect();
         self.tell(Event::NodeBeat { node: NodeId(node), progress });
     }
 
@@ -325,7 +336,11 @@ impl Body {
             let watched = &self.jobs[&attempt.task.job.0];
             let there = |&(_, on, lived): &&(u64, u32, u32)| self.up[*on as usize] && self.life[*on as usize] == *lived;
             let mapped: u64 = watched.mapped.values().filter(there).map(|&(len, ..)| len).sum();
-            let tasks = self.core.state().find(attempt.task.job).map_or(0, |jx| self.core.state().job(jx).facts(Kind::Map).waiting);
+            let tasks = self
+                .core
+                .state()
+                .find(attempt.task.job)
+                .map_or(0, |jx| self.core.state().job(jx).facts(Kind::Map).waiting);
             running.fetched |= mapped == watched.splits.iter().sum::<u64>() && tasks == 0;
         }
     }

@@ -104,7 +104,7 @@ fn fifo() -> Policy {
 fn fair_lane(placement: Placement) -> Lane {
     Lane {
         groups: GroupOrder::FairPools,
-        order: JobOrder::HeldOverShare,
+        order: JobOrder::HeldOverWeight,
         share: ShareRule::Weighted,
         placement,
         preempt: Vec::new(),

@@ -77,6 +77,8 @@ pub enum JobOrder {
     Submitted,
     /// Shortest remaining time first (hSRTF, eq. 1).
     RemainingTime,
+    /// Fewest slots for its weight first, where priority is weight (Hadoop's fair scheduler).
+    HeldOverWeight,
     /// Fewest slots for what it is owed first.
     HeldOverShare,
     /// Least work left before and in the reduces first (FCS, section 4).

@@ -26,11 +26,11 @@ pub fn job_rank(order: JobOrder, job: &Job, kind: Kind, more: i32) -> Rank {
     match order {
         JobOrder::Submitted => Rank::from(job.priority as u8) << 32 | seq,
         JobOrder::RemainingTime => Rank::from(job.estimate.remaining.0.min(SPAN_BITS)) << 32 | seq,
+        JobOrder::HeldOverWeight => ratio(held(job, kind, more), job.priority.weight()) << 32 | seq,
         JobOrder::HeldOverShare => {
-            let facts = job.facts(kind);
-            let held = i64::from(facts.held()) + i64::from(more);
+            let owed = job.facts(kind).owed.max(1e-3);
             let shorter_first = Rank::from((job.estimate.remaining.0 / 1_000_000).min(u64::from(u32::MAX)));
-            ratio(held.max(0) as f64, facts.weight) << 64 | shorter_first << 32 | seq
+            ratio(held(job, kind, more), owed) << 64 | shorter_first << 32 | seq
         }
         JobOrder::RemainingWork => {
             let shuffle = Rank::from(job.estimate.shuffle.0.min(SPAN_BITS));
@@ -41,11 +41,16 @@ pub fn job_rank(order: JobOrder, job: &Job, kind: Kind, more: i32) -> Rank {
     }
 }
 
+fn held(job: &Job, kind: Kind, more: i32) -> f64 {
+    (i64::from(job.facts(kind).held()) + i64::from(more)).max(0) as f64
+}
+
 /// Why a job that stands first stands first.
 pub fn reason(order: JobOrder, job: &Job, kind: Kind) -> Reason {
     match order {
         JobOrder::Submitted => Reason::Submitted,
         JobOrder::RemainingTime => Reason::Remaining { estimate: job.estimate.remaining },
+        JobOrder::HeldOverWeight => Reason::Weight { held: job.facts(kind).held() },
         JobOrder::HeldOverShare => {
             let facts = job.facts(kind);
             Reason::Share { held: facts.held(), owed_milli: (facts.owed * 1e3) as u64 }

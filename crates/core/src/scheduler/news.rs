@@ -229,7 +229,12 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn attempt_paused(&mut self, attempt: AttemptId, done_ppm: u32, out: &mut Vec<Action>) -> Result<(), Refusal> {
+    pub(super) fn attempt_paused(
+        &mut self,
+        attempt: AttemptId,
+        done_ppm: u32,
+        out: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
         if self.is_over(attempt) {
             return self.attempt_over(attempt, false, out);
         }

@@ -85,9 +85,7 @@ impl Scheduler {
         let shares = share::inverse_remaining(jobs, kind, self.state.slots, alone, self.now);
         let jobs: Vec<JobIx> = self.state.live().filter(|(_, job)| wants(job)).map(|(jx, _)| jx).collect();
         for (&jx, share) in jobs.iter().zip(shares) {
-            let facts = &mut self.state.job_mut(jx).facts[kind.ix()];
-            facts.owed = share;
-            facts.weight = share.max(1e-3);
+            self.state.job_mut(jx).facts[kind.ix()].owed = share;
         }
         if self.lane(kind).order == JobOrder::HeldOverShare {
             jobs.into_iter().for_each(|jx| self.touch(jx, kind));
@@ -152,7 +150,7 @@ impl Scheduler {
 fn job_claimant(job: &Job, kind: Kind) -> Claimant {
     let facts = job.facts(kind);
     let need = if job.may_start(kind) { f64::from(facts.held() + facts.demand()) } else { f64::from(facts.held()) };
-    Claimant { weight: facts.weight, min: 0.0, need }
+    Claimant { weight: job.priority.weight(), min: 0.0, need }
 }
 
 fn lags(job: &Job, kind: Kind, index: u32, mean_s: f64, rule: Speculation, now: Time) -> bool {

@@ -89,8 +89,6 @@ pub struct Facts {
     pub finished_time: Span,
     /// How many tasks that is.
     pub finished: u32,
-    /// What its slots are divided by when it is ranked by share.
-    pub weight: f64,
     /// Slots it is owed.
     pub owed: f64,
     /// The slots its groups were last told it holds.
@@ -230,7 +228,7 @@ impl Job {
             waiting_maps: Waiting::new(&spec.splits),
             splits: spec.splits.clone(),
             tasks: [maps, reduces],
-            facts: waiting.map(|waiting| Facts { waiting, weight: spec.priority.weight(), ..Facts::default() }),
+            facts: waiting.map(|waiting| Facts { waiting, ..Facts::default() }),
             waiting_reduces: (0..spec.reduces).rev().collect(),
             paused: VecDeque::new(),
             refusals: 0,

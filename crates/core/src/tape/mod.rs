@@ -1,6 +1,6 @@
 //! The tape: everything that happened and everything that was asked for, in order.
 //!
-//! A tape is a head with the [`Setup`], then one record for each call of the scheduler (when, what happened, what it asked for),
+//! A tape is a head with the [`Setup`](crate::Setup), then one record for each call of the scheduler (when, what happened, what it asked for),
 //! then a closing record. Every body writes the same bytes, a report never asks who wrote them, and replaying the events through
 //! a scheduler made of the setup gives the same actions. The engine's journal is a tape that is synced as it grows.
 //!

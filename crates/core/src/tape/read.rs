@@ -46,6 +46,14 @@ enum Step {
     Passed,
 }
 
+/// Bytes that fit their check.
+struct Checked<'a> {
+    content: &'a [u8],
+    chain: u32,
+    /// How many bytes of the tape it took, the check included.
+    used: usize,
+}
+
 impl Cursor {
     /// Reads what lies at the front of `bytes`; the number is how many of them it took.
     fn step(&mut self, bytes: &[u8]) -> Result<(Step, usize), TapeError> {
@@ -75,10 +83,10 @@ impl Cursor {
         if chain != check {
             return Err(self.damaged());
         }
-        let Some((text, chain, used)) = self.checked(bytes, HEAD_BYTES, length, chain)? else {
+        let Some(Checked { content, chain, used }) = self.checked(bytes, HEAD_BYTES, length, chain)? else {
             return Ok((Step::More, 0));
         };
-        let text = std::str::from_utf8(text).map_err(|error| self.malformed(error))?;
+        let text = std::str::from_utf8(content).map_err(|error| self.malformed(error))?;
         let mut setup: Setup = toml::from_str(text).map_err(|error| self.malformed(error))?;
         setup.seed = u64::from_le_bytes(bytes[12..20].try_into().expect("eight bytes"));
         *self = Cursor { stage: Stage::Records, chain, records: 0, valid_bytes: used as u64 };
@@ -95,7 +103,7 @@ impl Cursor {
         if chain != check {
             return Err(self.damaged());
         }
-        let Some((content, chain, used)) = self.checked(bytes, LENGTH_BYTES, length, chain)? else {
+        let Some(Checked { content, chain, used }) = self.checked(bytes, LENGTH_BYTES, length, chain)? else {
             return Ok((Step::More, 0));
         };
         match postcard::take_from_bytes(content) {
@@ -118,14 +126,14 @@ impl Cursor {
         }
     }
 
-    /// The `length` bytes at `start`, if they are there and fit the check behind them; the check; where they all end.
+    /// The `length` bytes at `start`, if they are there and fit the check behind them.
     fn checked<'a>(
         &self,
         bytes: &'a [u8],
         start: usize,
         length: u32,
         chain: u32,
-    ) -> Result<Option<(&'a [u8], u32, usize)>, TapeError> {
+    ) -> Result<Option<Checked<'a>>, TapeError> {
         if length > RECORD_BYTES_MAX {
             return Err(self.malformed(format!("a length of {length} bytes")));
         }
@@ -136,7 +144,7 @@ impl Cursor {
         if chain != check {
             return Err(self.damaged());
         }
-        Ok(Some((content, chain, end + CHECK_BYTES)))
+        Ok(Some(Checked { content, chain, used: end + CHECK_BYTES }))
     }
 
     /// Whether the tape may end here.

@@ -60,8 +60,8 @@ fn beginnings(points: &[Vec<f64>], k: usize) -> Vec<Vec<f64>> {
     let mut gaps: Vec<f64> = points.iter().map(|point| distance(point, &chosen[0])).collect();
     while chosen.len() < k {
         let (farthest, gap) = highest(gaps.iter().copied()).expect("there are points");
-        // Not `== 0`: an undefined feature would make every gap undefined, and the search endless.
-        if !(gap > 0.0) {
+        // An undefined feature would make every gap undefined, and the search endless.
+        if gap.is_nan() || gap <= 0.0 {
             break;
         }
         let next = points[farthest].clone();

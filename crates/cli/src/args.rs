@@ -1,0 +1,150 @@
+//! What can be typed.
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+/// Schedulers for shared MapReduce clusters, where large jobs give way to small ones and no work is lost.
+#[derive(Debug, Parser)]
+#[command(name = "giveway", version, after_help = "Start with `giveway demo`, then `giveway sim --workload hsrtf-table2 --policy all`.")]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Simulate a paper's mix of large, medium and small jobs under every policy, and write a report.
+    Demo(Demo),
+    /// Simulate a workload on a cluster under one or more policies.
+    Sim(Sim),
+    /// List the policies, or show what one is composed of.
+    Policies(Policies),
+    /// List the workloads and clusters that need no file.
+    Workloads,
+    /// Run a tape again and say whether every action is identical.
+    Replay(Replay),
+    /// Measure the simulator or the core on this machine.
+    Bench(Bench),
+    /// Print completions for a shell.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+}
+
+/// `giveway demo`
+#[derive(Debug, ClapArgs)]
+pub struct Demo {
+    /// Where to write the report.
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    pub report: PathBuf,
+}
+
+/// `giveway sim`
+#[derive(Debug, ClapArgs)]
+#[command(after_long_help = "\
+EXAMPLES
+  The hSRTF paper's mix under every policy:
+      giveway sim --workload hsrtf-table2 --policy all
+  A node fails; what does Chronos bring?
+      giveway sim --workload chronos-map --policy 'fifo,chronos(fifo)'
+  Your own cluster and workload, thirty seeds, figures for a script:
+      giveway sim --workload jobs.toml --cluster rack.toml --policy fair,fcs --runs 30 --json out.json
+  A policy of your own: print one, edit it, try it:
+      giveway policies show hsrtf-pr > mine.toml
+      giveway sim --workload synthetic --policy fair,mine.toml
+
+The files are described in docs/files.md.")]
+pub struct Sim {
+    /// A workload by name (see `giveway workloads`), or a workload file.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub workload: String,
+    /// A cluster by name, or a cluster file. Named workloads bring their own.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub cluster: Option<String>,
+    /// Policies by name, policy files, or `all`; separated by commas, or the option given again.
+    #[arg(long, value_name = "P[,P...]", value_delimiter = ',', required = true)]
+    pub policy: Vec<String>,
+    /// Where chance begins. The same seed gives the same run, bit for bit.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How many seeds to run, counting up from the first; the table then has means and 95 % intervals.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: u32,
+    /// Write all figures as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write the tape of each run; with several runs, policy and seed go into the file names.
+    #[arg(long, value_name = "FILE")]
+    pub tape: Option<PathBuf>,
+    /// Write a report with plots (of the first seed).
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+}
+
+/// `giveway policies`
+#[derive(Debug, ClapArgs)]
+pub struct Policies {
+    /// What about them; without it they are listed.
+    #[command(subcommand)]
+    pub what: Option<PoliciesWhat>,
+}
+
+/// What about the policies.
+#[derive(Debug, Subcommand)]
+pub enum PoliciesWhat {
+    /// List them.
+    List,
+    /// Print one as TOML. Edited, it is a policy for `--policy FILE`.
+    Show {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// `giveway replay`
+#[derive(Debug, ClapArgs)]
+pub struct Replay {
+    /// The tape.
+    pub tape: PathBuf,
+}
+
+/// `giveway bench`
+#[derive(Debug, ClapArgs)]
+pub struct Bench {
+    /// What to measure.
+    #[command(subcommand)]
+    pub what: BenchWhat,
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub enum BenchWhat {
+    /// Events per second of the simulator on one core, and its memory.
+    Sim {
+        /// Nodes of the cluster.
+        #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        nodes: u32,
+        /// Jobs to run.
+        #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        jobs: u32,
+        /// The policy.
+        #[arg(long, default_value = "hsrtf-pr")]
+        policy: String,
+        /// How often to repeat; the median is printed.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+        repeat: u32,
+    },
+    /// Decisions per second of the core and how long they take, by policy and number of nodes.
+    Core {
+        /// Policies; all if left out.
+        #[arg(long, value_name = "P[,P...]", value_delimiter = ',')]
+        policy: Vec<String>,
+        /// Decisions to measure at each size.
+        #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1_000..))]
+        decisions: u32,
+    },
+}

@@ -1,0 +1,24 @@
+//! `giveway bench`: figures of this machine, printed, never asserted.
+
+mod core;
+mod sim;
+
+use crate::args::{Bench, BenchWhat};
+use crate::input;
+use anyhow::Result;
+use giveway_core::policy::catalog;
+
+/// Runs the command.
+pub fn run(args: &Bench) -> Result<()> {
+    match &args.what {
+        BenchWhat::Sim { nodes, jobs, policy, repeat } => {
+            let policy = input::policies(std::slice::from_ref(policy))?.remove(0);
+            sim::run(*nodes, *jobs, &policy, *repeat)
+        }
+        BenchWhat::Core { policy, decisions } => {
+            let all = || catalog::NAMES.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+            let named = if policy.is_empty() { all() } else { policy.clone() };
+            core::run(&input::policies(&named)?, *decisions)
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! How many events the simulator gets through on one core, and what it needs to remember of jobs that are over.
+
+use anyhow::{Result, anyhow};
+use giveway_core::Policy;
+use giveway_sim::cluster::{self, Cluster};
+use giveway_sim::workload::Workload;
+use giveway_sim::{Observer, Simulation};
+use std::io::Write;
+use std::time::Instant;
+
+/// Runs the benchmark.
+pub fn run(nodes: u32, jobs: u32, policy: &Policy, repeat: u32) -> Result<()> {
+    let cluster = racks(nodes)?;
+    let workload = workload(&cluster, jobs)?;
+    let mut out = std::io::stdout();
+    let tasks: u64 = workload.jobs.iter().map(|job| u64::from(job.maps) + u64::from(job.reduces)).sum();
+    writeln!(out, "{nodes} nodes in 25 racks, {jobs} jobs of {tasks} tasks, shuffle and locality on, {}, one core", policy.name)?;
+    let mut rates = Vec::new();
+    for _ in 0..repeat {
+        let mut memory = Memory { half: jobs as usize / 2, at_half: 0 };
+        let begun = Instant::now();
+        let mut simulation = Simulation::new(&cluster, &workload, policy.clone(), 1)?;
+        let totals = simulation.run(&mut memory);
+        let took_s = begun.elapsed().as_secs_f64();
+        let grown = (resident_bytes() as f64 - memory.at_half as f64) / (f64::from(jobs) / 2.0);
+        writeln!(
+            out,
+            "{:>12.0} events/s   {:>12.0} ticks/s   {} events in {took_s:.2} s, {:.1} h simulated, {:.0} MB resident, {grown:+.0} bytes a finished job",
+            totals.events as f64 / took_s,
+            totals.ticks as f64 / took_s,
+            totals.events,
+            totals.end.as_secs_f64() / 3600.0,
+            resident_bytes() as f64 / 1e6,
+        )?;
+        rates.push(totals.events as f64 / took_s);
+    }
+    rates.sort_by(f64::total_cmp);
+    writeln!(out, "median: {:.2} million events/s", rates[rates.len() / 2] / 1e6)?;
+    Ok(())
+}
+
+/// Nodes of the FCS paper, in racks, with links that are slower between racks.
+fn racks(nodes: u32) -> Result<Cluster> {
+    let mut cluster = cluster::by_name("fcs")?;
+    let model = cluster.nodes.first().cloned().ok_or_else(|| anyhow!("the fcs cluster has no nodes"))?;
+    cluster.nodes = (0..nodes)
+        .map(|node| {
+            let mut model = model.clone();
+            model.spec.name = format!("n{node}");
+            model.spec.rack = giveway_core::RackId(node % 25);
+            model
+        })
+        .collect();
+    cluster.cross_rack = 0.5;
+    cluster.name = "bench".into();
+    Ok(cluster)
+}
+
+/// Heavy-tailed jobs that keep most of the cluster busy.
+fn workload(cluster: &Cluster, jobs: u32) -> Result<Workload> {
+    let text = format!("[generate]\njobs = {jobs}\nload = 0.8\n");
+    Ok(Workload::from_toml(&text, "bench", cluster, 1)?)
+}
+
+/// Notes the memory in use when half of the jobs are over.
+struct Memory {
+    half: usize,
+    at_half: u64,
+}
+
+impl Observer for Memory {
+    fn saw(&mut self, _: giveway_core::Time, _: &giveway_core::Event, _: &[giveway_core::Action]) {}
+
+    fn closed(&mut self, _: giveway_core::Time, closed: usize, _: usize) {
+        if closed == self.half {
+            self.at_half = resident_bytes();
+        }
+    }
+}
+
+/// Memory in use, where the system tells.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok()).map_or(0, |pages| pages * 4096)
+}

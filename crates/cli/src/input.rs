@@ -1,0 +1,79 @@
+//! What was named or written in files becomes policies, workloads and clusters; or an error that says what, where and what to do.
+
+use anyhow::{Context, Result, anyhow, bail};
+use giveway_core::policy::catalog;
+use giveway_core::{Policy, Setup};
+use giveway_sim::cluster::{self, Cluster};
+use giveway_sim::workload::{self, Workload};
+use std::fs;
+use std::path::Path;
+
+/// Policies by name or file; `all` stands for every one that stands on its own.
+pub fn policies(named: &[String]) -> Result<Vec<Policy>> {
+    let mut policies: Vec<Policy> = Vec::new();
+    for name in named {
+        let new = if name == "all" {
+            catalog::NAMES.iter().filter_map(|name| catalog::by_name(name)).collect()
+        } else {
+            vec![policy(name)?]
+        };
+        for policy in new {
+            if policies.iter().any(|other| other.name == policy.name) {
+                bail!("policy `{}` is named twice; give each its own name", policy.name);
+            }
+            policies.push(policy);
+        }
+    }
+    Ok(policies)
+}
+
+fn policy(name: &str) -> Result<Policy> {
+    if let Some(policy) = catalog::by_name(name) {
+        return Ok(policy);
+    }
+    if !looks_like_file(name) {
+        let known = catalog::NAMES.join(", ");
+        bail!("no policy is called `{name}`; write a policy file, chronos(NAME), or one of: all, {known}");
+    }
+    let text = read(name)?;
+    let policy: Policy = toml::from_str(&text).map_err(|error| toml_error(name, &text, &error))?;
+    Setup::new(policy.clone()).check().map_err(|error| anyhow!("{name}: {error}"))?;
+    Ok(policy)
+}
+
+/// A TOML error as `FILE:LINE: what is wrong`.
+fn toml_error(file: &str, text: &str, error: &toml::de::Error) -> anyhow::Error {
+    let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    let what = error.message().replace('\n', "; ");
+    anyhow!("{file}:{line}: {what}; `giveway policies show NAME` prints a policy that works")
+}
+
+/// A workload and the cluster it runs on.
+pub fn workload_and_cluster(named: &str, cluster_named: Option<&str>, seed: u64) -> Result<(Workload, Cluster)> {
+    let is_file = looks_like_file(named);
+    let default = if is_file { None } else { workload::default_cluster_for(named) };
+    let cluster = match cluster_named.or(default) {
+        Some(name) => cluster(name)?,
+        // Let the workload's own error come first if its name is wrong.
+        None if !is_file => bail!(workload::by_name(named, seed).err().map_or("no cluster".into(), |error| error.to_string())),
+        None => bail!("a workload file needs a cluster; add --cluster NAME or --cluster FILE"),
+    };
+    let workload = if is_file {
+        Workload::from_toml(&read(named)?, named, &cluster, seed)?
+    } else {
+        workload::by_name(named, seed)?
+    };
+    Ok((workload, cluster))
+}
+
+fn cluster(named: &str) -> Result<Cluster> {
+    if looks_like_file(named) { Ok(Cluster::from_toml(&read(named)?, named)?) } else { Ok(cluster::by_name(named)?) }
+}
+
+fn looks_like_file(name: &str) -> bool {
+    name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file()
+}
+
+fn read(file: &str) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("cannot read {file}; check the path"))
+}

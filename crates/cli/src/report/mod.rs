@@ -1,0 +1,56 @@
+//! The static report: one HTML page that shows what runs were like, side by side.
+//!
+//! The page stands alone. It loads nothing, runs no script, follows the reader's light or dark setting and fits a phone, so it can
+//! be mailed, archived beside a tape or opened on a machine without a network. All its text is escaped: names of jobs, policies
+//! and files come from users.
+//!
+//! * `chart.rs` watches a run and keeps slots in use over time, in bounded memory.
+//! * `page.rs` puts the page together: head, sections, legends.
+//! * `tables.rs` is figures as tables, and means as bars.
+//! * `curves.rs` draws distributions, one line for each policy.
+//! * `slots.rs` draws what a [`Chart`] has kept.
+//! * `plots.rs` is what every drawing needs: axes, ticks, steps, a pen.
+//! * `text.rs` is how numbers and names are written.
+//! * `style.css` is how it all looks; colours are there and nowhere else, but for the ramps that depend on how many groups there are.
+//!
+//! Nothing here measures: figures are those of `giveway_sim::metrics`, and a run that came from a tape looks like one that was
+//! simulated.
+
+mod chart;
+mod curves;
+mod page;
+mod plots;
+mod slots;
+mod tables;
+mod text;
+
+pub use chart::Chart;
+
+use giveway_sim::metrics::{JobFigures, Summary};
+
+/// One run of one policy, over.
+pub struct Run {
+    /// Its figures.
+    pub summary: Summary,
+    /// Its jobs that succeeded.
+    pub jobs: Vec<JobFigures>,
+    /// Its slots over time.
+    pub chart: Chart,
+}
+
+/// The page. `facts` stand at its top, in order (the workload, the cluster, the seed, the command that makes it again); `groups`
+/// are the names of the size groups, smallest first; `runs` keep their order.
+pub fn html(title: &str, facts: &[(String, String)], groups: &[String], runs: &[Run]) -> String {
+    page::html(title, facts, groups, runs)
+}
+
+/// What to call each run: its policy, and its seed too where a policy ran more than once.
+fn names(runs: &[Run]) -> Vec<String> {
+    let policy = |run: &Run| run.summary.policy.clone();
+    runs.iter()
+        .map(|run| {
+            let twice = runs.iter().filter(|other| policy(other) == policy(run)).count() > 1;
+            if twice { format!("{}, seed {}", policy(run), run.summary.seed) } else { policy(run) }
+        })
+        .collect()
+}

@@ -1,0 +1,256 @@
+//! `giveway sim`: a workload, a cluster, some policies; a table at the end, and files for whoever wants them.
+
+use crate::args::Sim;
+use crate::progress::{self, JobsDone};
+use crate::report::{self, Chart};
+use crate::{NotSo, input, table};
+use anyhow::{Context, Result};
+use giveway_core::tape::TapeWriter;
+use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time};
+use giveway_sim::metrics::Summary;
+use giveway_sim::trial::{Trial, Trialled};
+use giveway_sim::Observer;
+use indicatif::ProgressBar;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The JSON that `--json` writes.
+#[derive(Serialize)]
+struct Json<'a> {
+    runs: Vec<&'a Summary>,
+}
+
+/// One policy under one seed.
+struct Job<'a> {
+    trial: &'a Trial,
+    policy: &'a Policy,
+    tape: Option<PathBuf>,
+    wants_chart: bool,
+}
+
+/// What came of it.
+struct Done {
+    trialled: Trialled,
+    chart: Option<Chart>,
+}
+
+/// Runs the command.
+pub fn run(args: &Sim) -> Result<()> {
+    let policies = input::policies(&args.policy)?;
+    let mut trials = Vec::new();
+    for seed in (0..u64::from(args.runs)).map(|run| args.seed.wrapping_add(run)) {
+        let (workload, cluster) = input::workload_and_cluster(&args.workload, args.cluster.as_deref(), seed)?;
+        trials.push(Trial::new(cluster, workload, seed));
+    }
+    for policy in &policies {
+        setup(&trials[0], policy).check().with_context(|| format!("{} cannot run this workload", policy.name))?;
+    }
+    let several = policies.len() * trials.len() > 1;
+    let jobs: Vec<Job> = policies
+        .iter()
+        .flat_map(|policy| trials.iter().map(move |trial| (policy, trial)))
+        .map(|(policy, trial)| Job {
+            trial,
+            policy,
+            tape: args.tape.as_ref().map(|file| tape_file(file, several.then_some((&policy.name, trial.seed)))),
+            wants_chart: args.report.is_some() && trial.seed == args.seed,
+        })
+        .collect();
+    let bar = progress::bar(jobs.iter().map(|job| job.trial.workload.jobs.len() as u64).sum(), "simulating");
+    let done = run_all(&jobs, &bar)?;
+    bar.finish_and_clear();
+    let by_policy: Vec<Vec<Summary>> = done
+        .chunks(trials.len())
+        .map(|seeds| seeds.iter().map(|done| done.trialled.summary.clone()).collect())
+        .collect();
+    writeln!(std::io::stdout(), "{}\n{}", describe(&trials[0], trials.len()), table::policies(&by_policy))?;
+    if let Some(file) = &args.json {
+        let json = Json { runs: by_policy.iter().flatten().collect() };
+        write_file(file, &(serde_json::to_string_pretty(&json)? + "\n"))?;
+    }
+    let starved = starving(&jobs, &done);
+    if let Some(file) = &args.report {
+        write_report(file, &trials[0], done)?;
+        writeln!(std::io::stdout(), "report: {}", file.display())?;
+    }
+    starved
+}
+
+/// Simulates under some policies, writes a report and prints the table: what `giveway demo` shows.
+pub fn show(workload: &str, policies: &[Policy], report: &Path) -> Result<Vec<Summary>> {
+    let seed = 1;
+    let (workload, cluster) = input::workload_and_cluster(workload, None, seed)?;
+    let trial = Trial::new(cluster, workload, seed);
+    let jobs: Vec<Job> =
+        policies.iter().map(|policy| Job { trial: &trial, policy, tape: None, wants_chart: true }).collect();
+    let bar = progress::bar((policies.len() * trial.workload.jobs.len()) as u64, "simulating");
+    let done = run_all(&jobs, &bar)?;
+    bar.finish_and_clear();
+    let summaries: Vec<Summary> = done.iter().map(|done| done.trialled.summary.clone()).collect();
+    let rows: Vec<Vec<Summary>> = summaries.iter().map(|summary| vec![summary.clone()]).collect();
+    writeln!(std::io::stdout(), "{}\n{}", describe(&trial, 1), table::policies(&rows))?;
+    write_report(report, &trial, done)?;
+    Ok(summaries)
+}
+
+fn setup(trial: &Trial, policy: &Policy) -> Setup {
+    Setup {
+        policy: policy.clone(),
+        tenants: trial.workload.tenants.clone(),
+        capabilities: Capabilities::ALL,
+        seed: trial.seed,
+    }
+}
+
+fn describe(trial: &Trial, seeds: usize) -> String {
+    let (workload, cluster) = (&trial.workload, &trial.cluster);
+    let seeds = if seeds == 1 { format!("seed {}", trial.seed) } else { format!("{seeds} seeds from {}", trial.seed) };
+    format!(
+        "{} ({} jobs) on {} ({} nodes), {seeds}. mean, p95: submission to finish; x bound: mean over the lower bound.",
+        workload.name,
+        workload.jobs.len(),
+        cluster.name,
+        cluster.nodes.len(),
+    )
+}
+
+/// Runs all of them on as many threads as there are cores; results come in the order of the jobs.
+fn run_all(jobs: &[Job<'_>], bar: &ProgressBar) -> Result<Vec<Done>> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<Result<Done>>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let at = (job as *const Job as usize - jobs.as_ptr() as usize) / size_of::<Job>();
+                    *results[at].lock().expect("no thread panics while it holds a result") = Some(run_one(job, bar));
+                }
+            });
+        }
+    });
+    results.into_iter().map(|result| result.into_inner().expect("as above").expect("every job was run")).collect()
+}
+
+fn run_one(job: &Job<'_>, bar: &ProgressBar) -> Result<Done> {
+    let mut chart = job.wants_chart.then(|| {
+        let groups = job.trial.groups();
+        let group_of = move |spec: &JobSpec| groups.get(spec.id.0 as usize).copied().unwrap_or(0);
+        Chart::new(group_of, job.trial.workload.groups.len())
+    });
+    let mut tape = job.tape.as_ref().map(|file| TapeFile::create(file, &setup(job.trial, job.policy))).transpose()?;
+    let mut watchers = (Maybe(chart.as_mut()), (Maybe(tape.as_mut()), JobsDone(bar)));
+    let trialled = job.trial.run(job.policy, &mut watchers)?;
+    if let Some(tape) = tape {
+        tape.close()?;
+    }
+    Ok(Done { trialled, chart })
+}
+
+/// A policy that starves jobs is reported, after everything else was written.
+fn starving(jobs: &[Job<'_>], done: &[Done]) -> Result<()> {
+    let starved = |(job, done): (&Job<'_>, &Done)| {
+        let left = done.trialled.totals.jobs_unfinished;
+        (left > 0).then(|| format!("{} left {left} jobs unfinished with seed {}", job.policy.name, job.trial.seed))
+    };
+    let starved: Vec<String> = jobs.iter().zip(done).filter_map(starved).collect();
+    if starved.is_empty() { Ok(()) } else { Err(NotSo(format!("{}; its figures cover only the rest", starved.join("; "))).into()) }
+}
+
+fn write_report(file: &Path, trial: &Trial, done: Vec<Done>) -> Result<()> {
+    let facts = [
+        ("Workload".to_owned(), format!("{}, {} jobs", trial.workload.name, trial.workload.jobs.len())),
+        ("Cluster".to_owned(), format!("{}, {} nodes", trial.cluster.name, trial.cluster.nodes.len())),
+        ("Seed".to_owned(), trial.seed.to_string()),
+        (
+            "Again".to_owned(),
+            format!(
+                "giveway sim --workload {} --cluster {} --seed {} --policy {} --report FILE.html",
+                trial.workload.name,
+                trial.cluster.name,
+                trial.seed,
+                done.iter().map(|done| done.trialled.summary.policy.as_str()).collect::<Vec<_>>().join(",")
+            ),
+        ),
+    ];
+    let charted = done.into_iter().filter_map(|done| {
+        Some(report::Run { summary: done.trialled.summary, jobs: done.trialled.jobs, chart: done.chart? })
+    });
+    let runs: Vec<report::Run> = charted.collect();
+    write_file(file, &report::html(&trial.workload.name, &facts, &trial.workload.groups, &runs))
+}
+
+fn write_file(file: &Path, text: &str) -> Result<()> {
+    std::fs::write(file, text).with_context(|| format!("cannot write {}; check the folder and the space left", file.display()))
+}
+
+/// `FILE`, or `FILE` with policy and seed before its extension.
+fn tape_file(file: &Path, run: Option<(&String, u64)>) -> PathBuf {
+    let Some((policy, seed)) = run else { return file.to_owned() };
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = file.extension().map_or(String::new(), |extension| format!(".{}", extension.to_string_lossy()));
+    file.with_file_name(format!("{stem}-{policy}-{seed}{extension}"))
+}
+
+/// Writes a tape as the run goes on.
+struct TapeFile {
+    name: PathBuf,
+    file: BufWriter<File>,
+    writer: TapeWriter,
+    bytes: Vec<u8>,
+    failed: Option<anyhow::Error>,
+}
+
+impl TapeFile {
+    fn create(name: &Path, setup: &Setup) -> Result<TapeFile> {
+        let (writer, bytes) = TapeWriter::begin(setup)?;
+        let file = File::create(name).with_context(|| format!("cannot create {}; check the folder", name.display()))?;
+        let mut tape =
+            TapeFile { name: name.to_owned(), file: BufWriter::new(file), writer, bytes, failed: None };
+        tape.flush();
+        Ok(tape)
+    }
+
+    /// A tape that cannot be written does not stop the run; it is reported at its end.
+    fn flush(&mut self) {
+        if self.failed.is_none()
+            && let Err(error) = self.file.write_all(&self.bytes)
+        {
+            self.failed = Some(error.into());
+        }
+        self.bytes.clear();
+    }
+
+    fn close(mut self) -> Result<()> {
+        self.writer.close(&mut self.bytes);
+        let written = match self.failed {
+            Some(error) => Err(error),
+            None => self.file.write_all(&self.bytes).and_then(|()| self.file.flush()).map_err(Into::into),
+        };
+        written.with_context(|| format!("cannot write {}; its tape is not whole", self.name.display()))
+    }
+}
+
+impl Observer for TapeFile {
+    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
+        if let Err(error) = self.writer.record(now, event, actions, &mut self.bytes) {
+            self.failed.get_or_insert(error.into());
+        }
+        self.flush();
+    }
+}
+
+/// An observer that may not be there.
+struct Maybe<O>(Option<O>);
+
+impl<O: Observer> Observer for Maybe<O> {
+    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
+        if let Some(observer) = &mut self.0 {
+            observer.saw(now, event, actions);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Where a job's input lies, and what the core is told of the job.
+//!
+//! A [`JobPlan`] is a line; when the job arrives it becomes a [`JobSpec`] with a split for each map and nodes for each replica.
+//! Both come from the seed and the job's number alone, so every policy finds the same input in the same places.
+
+use crate::cluster::Cluster;
+use crate::draws::{Draws, Purpose, below, unit};
+use crate::tasks::sort_span;
+use crate::workload::{JobPlan, Workload};
+use giveway_core::{Hint, Hosts, JobSpec, NodeId, Span, Split, WHOLE_PPM};
+use rand::Rng;
+
+/// Nodes by rack, ready for drawing.
+pub(crate) struct Layout {
+    /// All nodes, those of a rack together.
+    nodes: Vec<u32>,
+    /// By node, where its rack begins and ends in `nodes`.
+    rack: Vec<(u32, u32)>,
+    replicas: usize,
+    disk_bytes_per_s: f64,
+    net_bytes_per_s: f64,
+}
+
+impl Layout {
+    pub(crate) fn new(cluster: &Cluster) -> Layout {
+        let rack_of = |node: u32| cluster.nodes[node as usize].spec.rack;
+        let mut nodes: Vec<u32> = (0..cluster.nodes.len() as u32).collect();
+        nodes.sort_by_key(|node| (rack_of(*node), *node));
+        let mut rack = vec![(0, 0); nodes.len()];
+        for members in nodes.chunk_by(|a, b| rack_of(*a) == rack_of(*b)) {
+            let begin = nodes.iter().position(|node| *node == members[0]).unwrap_or(0) as u32;
+            for member in members {
+                rack[*member as usize] = (begin, begin + members.len() as u32);
+            }
+        }
+        // The first node stands for the reference machine of which hints speak; a machine without a disk reads at a usual pace.
+        let usual = 100e6;
+        let pace = |bytes_per_s: u64| if bytes_per_s == 0 { usual } else { bytes_per_s as f64 };
+        let first = cluster.nodes.first();
+        Layout {
+            replicas: (cluster.replicas as usize).min(nodes.len()),
+            disk_bytes_per_s: first.map_or(usual, |node| pace(node.spec.disk_bytes_per_s)),
+            net_bytes_per_s: first.map_or(usual, |node| pace(node.net_bytes_per_s)),
+            nodes,
+            rack,
+        }
+    }
+
+    /// The job as its user submits it.
+    pub(crate) fn spec(&self, cluster: &Cluster, workload: &Workload, plan: &JobPlan, draws: &Draws) -> JobSpec {
+        let mut stream = draws.stream(Purpose::Layout, u64::from(plan.id.0), 0);
+        let splits = (0..plan.maps).map(|_| Split { bytes: plan.map_bytes, hosts: self.hosts(&mut stream) }).collect();
+        JobSpec {
+            id: plan.id,
+            name: plan.name.clone(),
+            user: plan.user.clone(),
+            pool: plan.pool.clone(),
+            priority: plan.priority,
+            splits,
+            reduces: plan.reduces,
+            slowstart_ppm: plan.slowstart_ppm,
+            hint: workload.hints.then(|| self.hint(cluster, plan)),
+            estimate_bias_ppm: bias_ppm(workload.estimate_error, plan, draws),
+        }
+    }
+
+    /// Replicas as HDFS places them: one anywhere, one in another rack, one more in that rack, the others anywhere.
+    fn hosts(&self, stream: &mut impl Rng) -> Hosts {
+        let mut hosts = Hosts::new();
+        let all = self.nodes.len() as u32;
+        while hosts.len() < self.replicas {
+            let last = hosts.last().map(|host: &NodeId| self.rack[host.0 as usize]);
+            let node = match (hosts.len(), last) {
+                (1, Some((begin, end))) if end - begin < all => {
+                    let outside = below(stream, all - (end - begin));
+                    self.nodes[if outside < begin { outside } else { outside + (end - begin) } as usize]
+                }
+                (2, Some((begin, end))) if self.beside(&hosts, begin, end) => {
+                    self.nodes[(begin + below(stream, end - begin)) as usize]
+                }
+                _ => self.nodes[below(stream, all) as usize],
+            };
+            if !hosts.contains(&NodeId(node)) {
+                hosts.push(NodeId(node));
+            }
+        }
+        hosts
+    }
+
+    /// Whether a rack has a node that holds no replica yet.
+    fn beside(&self, hosts: &Hosts, begin: u32, end: u32) -> bool {
+        let held = hosts.iter().filter(|host| self.rack[host.0 as usize] == (begin, end)).count();
+        held < (end - begin) as usize
+    }
+
+    /// What the tasks last on the reference machine with their data at hand (COSHH's task scheduling process).
+    fn hint(&self, cluster: &Cluster, plan: &JobPlan) -> Hint {
+        let read = Span::from_secs_f64(plan.map_bytes as f64 / self.disk_bytes_per_s);
+        let fetch = Span::from_secs_f64(plan.partition_bytes() as f64 / self.net_bytes_per_s);
+        let sort = sort_span(&cluster.costs, plan.partition_bytes() as f64);
+        Hint { map: plan.map_compute + read, reduce: fetch + sort + plan.reduce_compute }
+    }
+}
+
+fn bias_ppm(error: f64, plan: &JobPlan, draws: &Draws) -> u32 {
+    if error <= 0.0 {
+        return WHOLE_PPM;
+    }
+    let mut stream = draws.stream(Purpose::Bias, u64::from(plan.id.0), 0);
+    let bias = 1.0 + error * (2.0 * unit(&mut stream) - 1.0);
+    // A bias of nothing would make every estimate nothing; the core refuses it.
+    (bias * f64::from(WHOLE_PPM)).round().max(1.0) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use giveway_core::RackId;
+
+    #[test]
+    fn three_replicas_stand_in_two_racks() {
+        let mut cluster = fixture::cluster(12);
+        for (index, node) in cluster.nodes.iter_mut().enumerate() {
+            node.spec.rack = RackId(index as u32 % 3);
+        }
+        cluster.replicas = 3;
+        let layout = Layout::new(&cluster);
+        let mut stream = Draws::new(&cluster, 1).stream(Purpose::Layout, 0, 0);
+        for _ in 0..200 {
+            let hosts = layout.hosts(&mut stream);
+            let rack = |index: usize| hosts[index].0 % 3;
+            assert_eq!(hosts.len(), 3);
+            assert_ne!(rack(0), rack(1));
+            assert_eq!(rack(1), rack(2));
+            assert_ne!(hosts[1], hosts[2]);
+        }
+    }
+
+    #[test]
+    fn replicas_are_distinct_and_spread_evenly() {
+        let mut cluster = fixture::cluster(10);
+        cluster.replicas = 3;
+        let layout = Layout::new(&cluster);
+        let mut stream = Draws::new(&cluster, 2).stream(Purpose::Layout, 0, 0);
+        let mut held = [0u32; 10];
+        for _ in 0..2_000 {
+            for host in layout.hosts(&mut stream) {
+                held[host.0 as usize] += 1;
+            }
+        }
+        assert!(held.iter().all(|count| (500..700).contains(count)), "{held:?}");
+    }
+
+    #[test]
+    fn a_small_cluster_holds_fewer_replicas() {
+        let mut cluster = fixture::cluster(2);
+        cluster.nodes[1].spec.rack = RackId(1);
+        cluster.replicas = 3;
+        let mut stream = Draws::new(&cluster, 3).stream(Purpose::Layout, 0, 0);
+        assert_eq!(Layout::new(&cluster).hosts(&mut stream).len(), 2);
+    }
+
+    #[test]
+    fn the_layout_depends_on_seed_and_job_alone() {
+        let cluster = fixture::cluster(20);
+        let workload = fixture::workload(vec![fixture::plan(0, 0.0, 5, 1), fixture::plan(1, 1.0, 5, 1)]);
+        let layout = Layout::new(&cluster);
+        let spec = |job: usize, seed| layout.spec(&cluster, &workload, &workload.jobs[job], &Draws::new(&cluster, seed));
+        assert_eq!(spec(0, 1).splits, spec(0, 1).splits);
+        assert_ne!(spec(0, 1).splits, spec(1, 1).splits);
+        assert_ne!(spec(0, 1).splits, spec(0, 2).splits);
+    }
+
+    #[test]
+    fn bias_stays_within_the_error() {
+        let cluster = fixture::cluster(2);
+        let draws = Draws::new(&cluster, 5);
+        for job in 0..100 {
+            let bias = bias_ppm(0.4, &fixture::plan(job, 0.0, 1, 0), &draws);
+            assert!((600_000..=1_400_000).contains(&bias), "{bias}");
+        }
+        assert_eq!(bias_ppm(0.0, &fixture::plan(0, 0.0, 1, 0), &draws), WHOLE_PPM);
+    }
+}

@@ -1,0 +1,198 @@
+//! What nodes say: which attempts have ended, how far the others are, and that slots are free.
+
+use super::Simulation;
+use crate::attempts::{Attempt, Kept, Run, Stop};
+use crate::nodes::Running;
+use crate::observe::Observer;
+use crate::queue::{NONE, Tick};
+use giveway_core::{AttemptId, Event, Kind, NodeId, Progress, Time, WHOLE_PPM};
+
+impl Simulation<'_> {
+    /// A node was expected to have something to say. What it had to say may have been said, or been overtaken.
+    pub(super) fn beat_if_news(&mut self, node: u32, observer: &mut impl Observer) {
+        let now = self.now;
+        let state = &self.nodes[node as usize];
+        if state.up && (state.next_end() <= now || !state.orders.is_empty()) {
+            self.beat(node, observer);
+        }
+        // Only now, so that what was launched in this beat did not get in line one by one.
+        let state = &mut self.nodes[node as usize];
+        if state.expected == now {
+            state.expected = Time::NEVER;
+            let next_end = state.next_end();
+            self.expect_report(node, next_end);
+        }
+    }
+
+    /// A node's turn to offer free slots.
+    pub(super) fn offer(&mut self, node: u32, version: u32, observer: &mut impl Observer) {
+        if !self.offers.came_up(version) {
+            return;
+        }
+        let state = &self.nodes[node as usize];
+        if state.up && state.last_beat != self.now {
+            self.offers_since += 1;
+            self.beat(node, observer);
+        }
+    }
+
+    /// One heartbeat: ended attempts are reported, orders received, free slots offered.
+    fn beat(&mut self, node: u32, observer: &mut impl Observer) {
+        let now = self.now;
+        self.nodes[node as usize].last_beat = now;
+        while let Some(place) = self.nodes[node as usize].next_ended(now) {
+            self.report_end(place, observer);
+        }
+        if !self.nodes[node as usize].orders.is_empty() {
+            let mut orders = std::mem::take(&mut self.nodes[node as usize].orders);
+            for order in orders.drain(..) {
+                self.obey(node, order);
+            }
+            self.nodes[node as usize].orders = orders;
+        }
+        self.offer_slots(node, observer);
+    }
+
+    /// Offers a node's free slots, if the core could want them.
+    fn offer_slots(&mut self, node: u32, observer: &mut impl Observer) {
+        let state = &self.nodes[node as usize];
+        if Kind::BOTH.into_iter().any(|kind| state.has_free(kind) && self.scheduler.hungry(kind)) {
+            self.tell(Event::NodeBeat { node: NodeId(node), progress: Vec::new() }, Some(node), observer);
+        }
+    }
+
+    /// An attempt has done its task.
+    fn report_end(&mut self, place: u32, observer: &mut impl Observer) {
+        let (id, node) = self.vacate(place);
+        let map_output_bytes = match &self.attempts[place].run {
+            Run::Map(map) => Some(map.output_bytes()),
+            _ => None,
+        };
+        let output_bytes = match map_output_bytes {
+            Some(output_bytes) => {
+                self.add_output(id, output_bytes, node);
+                output_bytes
+            }
+            None => self.workload.jobs[id.task.job.0 as usize].reduce_output_bytes,
+        };
+        self.tell(Event::AttemptFinished { attempt: id, output_bytes }, Some(node), observer);
+    }
+
+    /// An attempt has paused, ended early or been killed. Its node says so at once and offers the slot.
+    pub(super) fn stopped(&mut self, place: u32, version: u32, observer: &mut impl Observer) {
+        if self.attempts[place].version != version {
+            return;
+        }
+        let Run::Stopping(stop) = &self.attempts[place].run else { return };
+        let stop = **stop;
+        let (id, node) = self.vacate(place);
+        let job = &mut self.jobs[id.task.job.0 as usize];
+        let event = match stop {
+            // Nothing is kept for a job that is over.
+            _ if job.pool == NONE => Event::AttemptKilled { attempt: id },
+            Stop::Killed => Event::AttemptKilled { attempt: id },
+            Stop::Paused(done) => {
+                self.nodes[node as usize].kept.push(Kept { from: id, done });
+                job.kept += 1;
+                Event::AttemptPaused { attempt: id, done_ppm: done.ppm() }
+            }
+            Stop::EndedEarly { done_bytes, output_bytes, bytes } => {
+                if done_bytes > 0 {
+                    if done_bytes < bytes {
+                        self.shuffle.divide(job.pool);
+                    }
+                    self.add_output(id, output_bytes, node);
+                }
+                Event::AttemptEndedEarly { attempt: id, done_bytes, output_bytes }
+            }
+        };
+        self.tell(event, Some(node), observer);
+        self.beat(node, observer);
+    }
+
+    /// Every live node says how far its attempts are. Core and estimates see the same instant; the free slots of these nodes are
+    /// thereby offered once more, off their grid.
+    pub(super) fn report_progress(&mut self, observer: &mut impl Observer) {
+        for node in 0..self.nodes.len() as u32 {
+            let state = &self.nodes[node as usize];
+            if !state.up || state.running.is_empty() {
+                continue;
+            }
+            let mut progress = std::mem::take(&mut self.progress);
+            progress.extend(state.running.iter().map(|running| self.progress_of(*running)));
+            let event = self.tell(Event::NodeBeat { node: NodeId(node), progress }, Some(node), observer);
+            if let Event::NodeBeat { mut progress, .. } = event {
+                progress.clear();
+                self.progress = progress;
+            }
+        }
+    }
+
+    fn progress_of(&self, running: Running) -> Progress {
+        let attempt = &self.attempts[running.place];
+        let done_ppm = match &attempt.run {
+            Run::Map(_) => part_ppm(self.now.since(attempt.ready).0, running.end.since(attempt.ready).0),
+            Run::Reduce(reduce) => {
+                let fetched = reduce.fetch.map_or(reduce.done.fetched, |fetch| self.shuffle.fetched(self.now, fetch));
+                reduce.done(fetched, running.end, self.now).ppm()
+            }
+            Run::Stopping(stop) => match **stop {
+                Stop::Paused(done) => done.ppm(),
+                Stop::EndedEarly { done_bytes, bytes, .. } => part_ppm(done_bytes, bytes),
+                Stop::Killed => 0,
+            },
+        };
+        Progress { attempt: attempt.id, done_ppm }
+    }
+
+    /// An attempt leaves its slot and its place.
+    fn vacate(&mut self, place: u32) -> (AttemptId, u32) {
+        let Attempt { id, node, .. } = *self.attempts.remove(place);
+        self.nodes[node as usize].leave(place, id.task.kind);
+        self.offers.note(node, &self.nodes[node as usize], id.task.kind, self.now);
+        (id, node)
+    }
+
+    /// Reduces of the job may now fetch the output of a map. A job that is over has no use for it.
+    fn add_output(&mut self, map: AttemptId, output_bytes: u64, node: u32) {
+        let job = map.task.job.0 as usize;
+        let pool = self.jobs[job].pool;
+        if pool != NONE && self.workload.jobs[job].reduces > 0 {
+            self.shuffle.add_output(self.now, pool, map.task.index, output_bytes, node);
+            self.plan_fetches();
+        }
+    }
+
+    /// Puts the instants in line that the shuffle has reckoned.
+    pub(super) fn plan_fetches(&mut self) {
+        for (fetch, version, at) in self.shuffle.due() {
+            self.queue.push(at, Tick::Fetched { fetch, version });
+        }
+    }
+
+    /// Sees to it that the end of an attempt will be reported.
+    pub(super) fn expect_report(&mut self, node: u32, end: Time) {
+        if end == Time::NEVER {
+            return;
+        }
+        let last_beat = self.nodes[node as usize].last_beat;
+        let at = end.max(self.now);
+        self.expect_beat(node, if self.cluster.out_of_band { at } else { self.offers.next_beat(node, at, last_beat) });
+    }
+
+    /// Puts a beat in line, unless an earlier one is there: that one will look further.
+    pub(super) fn expect_beat(&mut self, node: u32, at: Time) {
+        let state = &mut self.nodes[node as usize];
+        if at < state.expected {
+            state.expected = at;
+            self.queue.push(at, Tick::Beat { node });
+        }
+    }
+}
+
+fn part_ppm(part: u64, whole: u64) -> u32 {
+    if whole == 0 || part >= whole {
+        return if part == 0 { 0 } else { WHOLE_PPM };
+    }
+    (u128::from(part) * u128::from(WHOLE_PPM) / u128::from(whole)) as u32
+}

@@ -1,0 +1,202 @@
+//! What the core asks for: launches, orders, closing a job, waking.
+
+use super::Simulation;
+use crate::attempts::{Attempt, Demand, Order, Run, Stop};
+use crate::nodes::Running;
+use crate::observe::Observer;
+use crate::queue::{NONE, Tick};
+use crate::tasks::{Done, MapRun, ReduceRun};
+use giveway_core::{Action, AttemptId, JobId, NodeId, Span, Start, Time, Work};
+
+impl Simulation<'_> {
+    /// Carries out an action, or sends it on its way.
+    pub(super) fn carry_out(&mut self, action: Action, beating: Option<u32>, observer: &mut impl Observer) {
+        match action {
+            Action::Launch { attempt, node, work, .. } => self.launch(attempt, node, work),
+            Action::Pause { attempt, node, .. } => self.send(node.0, Order { attempt, what: Demand::Pause }, beating),
+            Action::EndEarly { attempt, node, .. } => self.send(node.0, Order { attempt, what: Demand::EndEarly }, beating),
+            Action::Kill { attempt, node, .. } => self.send(node.0, Order { attempt, what: Demand::Kill }, beating),
+            Action::CloseJob { job, .. } => self.close(job, observer),
+            Action::WakeAt { at } => self.wake_at(at),
+            // The core itself says with each launch how near its data is, so there is nothing to move.
+            Action::PlaceReplicas { .. } => {}
+            Action::Refuse { .. } => self.totals.refusals += 1,
+        }
+    }
+
+    /// Time must pass before a wake, or a core that always asks for one would stop the clock.
+    fn wake_at(&mut self, at: Time) {
+        let at = at.max(Time(self.now.0 + 1));
+        if at != self.wake.at {
+            self.wake.at = at;
+            self.wake.version += 1;
+            self.queue.push(at, Tick::Wake { version: self.wake.version });
+        }
+    }
+
+    fn launch(&mut self, id: AttemptId, node: NodeId, work: Work) {
+        assert!(self.nodes[node.0 as usize].up, "attempt {id} was launched on {node}, which is down");
+        (self.stirred, self.offers_since) = (self.now, 0);
+        self.totals.launches += 1;
+        let running = match work {
+            Work::Map { split, start_bytes, bytes, locality } => {
+                let plan = &self.workload.jobs[id.task.job.0 as usize];
+                let map = MapRun::new(plan, start_bytes, bytes);
+                let factor = self.draws.task_factor(id.task.job, id.task.kind, split) * self.draws.attempt_factor(id);
+                let ready = self.now + self.cluster.costs.launch;
+                let end = ready + map.span(plan, &self.paces[node.0 as usize], locality, factor);
+                Running { place: self.attempts.add(id, node, ready, Run::Map(map)), end }
+            }
+            Work::Reduce { start } => self.launch_reduce(id, node, start),
+        };
+        self.nodes[node.0 as usize].enter(id, running);
+        self.expect_report(node.0, running.end);
+        self.offers.note(node.0, &self.nodes[node.0 as usize], id.task.kind, self.now);
+    }
+
+    fn launch_reduce(&mut self, id: AttemptId, node: NodeId, start: Start) -> Running {
+        let costs = &self.cluster.costs;
+        let (done, cost) = match start {
+            Start::Fresh => (Done::default(), costs.launch),
+            Start::Resumed { from } => (self.take_kept(node, from), costs.launch + costs.resume),
+            Start::Migrated { from, node } => (self.take_kept(node, from).migrated(), costs.launch),
+        };
+        let ready = self.now + cost;
+        let place = self.attempts.add(id, node, ready, Run::Reduce(Box::new(ReduceRun::new(done))));
+        if done.fetched < 1.0 {
+            self.queue.push(ready, Tick::Launched { attempt: place, version: self.attempts[place].version });
+            return Running { place, end: Time::NEVER };
+        }
+        Running { place, end: self.sort(place, ready) }
+    }
+
+    fn take_kept(&mut self, node: NodeId, from: AttemptId) -> Done {
+        let state = &mut self.nodes[node.0 as usize];
+        let Some(kept) = state.take_kept(from) else {
+            // The core may not know yet that the node is gone; then there is nothing to move, and all begins again.
+            assert!(!state.up, "attempt {from} left nothing on {node} to go on from");
+            return Done::default();
+        };
+        self.jobs[from.task.job.0 as usize].kept -= 1;
+        kept.done
+    }
+
+    /// A reduce is up and begins to fetch, unless its job ended meanwhile.
+    pub(super) fn launched(&mut self, place: u32, version: u32) {
+        let attempt = &mut self.attempts[place];
+        let pool = self.jobs[attempt.id.task.job.0 as usize].pool;
+        if attempt.version != version || pool == NONE {
+            return;
+        }
+        if let Run::Reduce(reduce) = &mut attempt.run {
+            reduce.fetch = Some(self.shuffle.begin(self.now, pool, attempt.node, place, reduce.done.fetched));
+        }
+        self.plan_fetches();
+    }
+
+    /// A reduce may have fetched everything.
+    pub(super) fn fetched(&mut self, fetch: u32, version: u32) {
+        if let Some(place) = self.shuffle.fell_due(self.now, fetch, version) {
+            self.shuffle.end(self.now, fetch);
+            let (node, end) = (self.attempts[place].node, self.sort(place, self.now));
+            self.nodes[node as usize].set_end(place, end);
+            self.expect_report(node, end);
+        }
+        self.plan_fetches();
+    }
+
+    /// A reduce has everything and sorts from this instant on; returns its end.
+    fn sort(&mut self, place: u32, from: Time) -> Time {
+        let Attempt { id, node, .. } = self.attempts[place];
+        let plan = &self.workload.jobs[id.task.job.0 as usize];
+        let factor = self.draws.task_factor(id.task.job, id.task.kind, id.task.index) * self.draws.attempt_factor(id);
+        match &mut self.attempts[place].run {
+            Run::Reduce(reduce) => reduce.sort(from, plan, &self.cluster.costs, &self.paces[node as usize], factor),
+            Run::Map(_) | Run::Stopping(_) => unreachable!("only a reduce at work fetches"),
+        }
+    }
+
+    /// Sends an order: it travels with the answer to the node's next heartbeat, or to the one that is being answered now.
+    fn send(&mut self, node: u32, order: Order, beating: Option<u32>) {
+        let state = &mut self.nodes[node as usize];
+        if !state.up {
+            return;
+        }
+        if beating == Some(node) {
+            self.obey(node, order);
+            return;
+        }
+        state.orders.push(order);
+        let at = self.offers.next_beat(node, self.now, state.last_beat);
+        self.expect_beat(node, at);
+    }
+
+    /// A node receives an order. One for an attempt that has ended comes too late: its end will be reported instead.
+    pub(super) fn obey(&mut self, node: u32, order: Order) {
+        let Some(Running { place, end }) = self.nodes[node as usize].find(order.attempt, &self.attempts) else { return };
+        let again = matches!(self.attempts[place].run, Run::Stopping(_));
+        if end <= self.now || (again && order.what != Demand::Kill) {
+            return;
+        }
+        let fetching = matches!(&self.attempts[place].run, Run::Reduce(reduce) if reduce.fetch.is_some());
+        self.stop_fetching(place);
+        let attempt = &self.attempts[place];
+        let costs = &self.cluster.costs;
+        let (stop, cost) = match (order.what, &attempt.run) {
+            (Demand::Pause, Run::Reduce(reduce)) => {
+                let done = reduce.done(reduce.done.fetched, end, self.now);
+                (Stop::Paused(done), self.pause_cost(attempt, fetching, done))
+            }
+            (Demand::EndEarly, Run::Map(map)) => {
+                let plan = &self.workload.jobs[order.attempt.task.job.0 as usize];
+                let (done_bytes, output_bytes) = map.done(plan, attempt.ready, end, self.now);
+                (Stop::EndedEarly { done_bytes, output_bytes, bytes: map.bytes() }, costs.end_early)
+            }
+            _ => (Stop::Killed, costs.kill),
+        };
+        let attempt = &mut self.attempts[place];
+        attempt.run = Run::Stopping(Box::new(stop));
+        attempt.version += 1;
+        self.nodes[node as usize].set_end(place, Time::NEVER);
+        self.queue.push(self.now + cost, Tick::Stopped { attempt: place, version: attempt.version });
+    }
+
+    /// Pausing writes the index record, and in the shuffle flushes what is in memory (Chronos, section III-C; FCS, section 3).
+    fn pause_cost(&self, attempt: &Attempt, fetching: bool, done: Done) -> Span {
+        let costs = &self.cluster.costs;
+        if !fetching {
+            return costs.pause;
+        }
+        let partition_bytes = self.workload.jobs[attempt.id.task.job.0 as usize].partition_bytes() as f64;
+        let flush_bytes = (partition_bytes * done.fetched).min(costs.pause_flush_bytes as f64);
+        costs.pause + Span((flush_bytes / self.paces[attempt.node as usize].disk_bytes_per_us).round() as u64)
+    }
+
+    /// If the attempt is a reduce that fetches, it stops and remembers how far it has come.
+    pub(super) fn stop_fetching(&mut self, place: u32) {
+        let Run::Reduce(reduce) = &mut self.attempts[place].run else { return };
+        if let Some(fetch) = reduce.fetch.take() {
+            reduce.done.fetched = self.shuffle.end(self.now, fetch);
+            self.plan_fetches();
+        }
+    }
+
+    /// A job is over: all that was kept for it goes. Attempts of it that still run do no more than wait to be killed.
+    fn close(&mut self, job: JobId, observer: &mut impl Observer) {
+        let place = &mut self.jobs[job.0 as usize];
+        let pool = std::mem::replace(&mut place.pool, NONE);
+        assert!(pool != NONE, "{job} was closed and is not live");
+        let attempts = &mut self.attempts;
+        self.shuffle.close(self.now, pool, |orphan| {
+            if let Run::Reduce(reduce) = &mut attempts[orphan].run {
+                reduce.fetch = None;
+            }
+        });
+        self.plan_fetches();
+        if std::mem::take(&mut self.jobs[job.0 as usize].kept) > 0 {
+            self.nodes.iter_mut().for_each(|node| node.kept.retain(|kept| kept.from.task.job != job));
+        }
+        self.totals.jobs_closed += 1;
+        observer.closed(self.now, self.totals.jobs_closed, self.workload.jobs.len());
+    }
+}

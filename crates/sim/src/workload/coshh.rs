@@ -1,0 +1,282 @@
+//! COSHH's two workloads: the classes of Table 4, from traces of Facebook and Yahoo!, submitted by the users of Table 5
+//! (section 5.2).
+//!
+//! **Sizes.** The table's jobs ran on hundreds of nodes; the paper runs them on six. Every size here, bytes and
+//! task-seconds alike, is a tenth of the table's. A hundred jobs then keep the fast slots of Table 3 busy for about
+//! 40,000 s (Facebook) and 470,000 s (Yahoo!): completion times of the order of 10^4 and 10^5 s, as the paper reports
+//! them (sections 5.3 and 6.2.2). Bytes and seconds shrink together, so computing and moving data keep their proportion.
+//!
+//! **Tasks.** The table gives totals. One rule makes tasks of them: a map for each block of 128 MB, more if one would
+//! last over a minute at speed 1; as many reduces as last a minute each. A minute, because the slow nodes are a hundred
+//! times slower: a task caught there lasts an hour and a half, bad enough to matter and short against the run. What
+//! map-only jobs write is part of their seconds.
+//!
+//! **Arrivals.** The paper derives its rates from traces it does not print. Here jobs arrive as one Poisson process, in
+//! random order, at twice the pace the cluster of Table 3 could keep up with. By job 50 of 100 it holds all the work it
+//! can do before job 100 comes: the paper sees completion times rise from there. Which jobs come is not random: the
+//! classes keep the trace's proportions.
+//!
+//! **Users.** User i submits class i, into a pool of her own. Priorities are weights. A minimum share counts slots of
+//! both kinds, a pool of the fair scheduler wants them apart: it is split as the cluster's slots are (31 to 23), or all
+//! maps where there are no reduces.
+
+use super::apps::SLOWSTART_PPM;
+use super::random::{in_proportion, poisson, rng};
+use super::{JobPlan, Workload};
+use crate::cluster;
+use crate::files::MB;
+use giveway_core::{JobId, Kind, Pool, Priority, Span, Tenants, Time, User};
+use rand::seq::SliceRandom;
+
+const BLOCK: u64 = 128 * MB;
+/// Sizes here are the table's divided by this.
+const SCALE: f64 = 10.0;
+/// No task lasts longer than this at speed 1, seconds.
+const TASK_S: f64 = 60.0;
+/// Work that arrives, for each unit the cluster can do.
+const LOAD: f64 = 2.0;
+/// From this many task-seconds in the table a job is large.
+const LARGE_TASK_S: f64 = 1e6;
+/// The most jobs a name may ask for.
+pub(super) const JOBS_MAX: u32 = 100_000;
+
+const GROUPS: [&str; 3] = ["small", "medium", "large"];
+
+/// Which trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trace {
+    Facebook,
+    Yahoo,
+}
+
+/// Who submits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Users {
+    /// The users of Table 5.
+    Table5,
+    /// Users with priority 1 and no minimum share (section 6.1, Tables 8 and 9).
+    Even,
+}
+
+/// A row of Table 4 with its user of Table 5: class, jobs in 200, bytes of input and shuffle and output, task-seconds
+/// of maps and of reduces, minimum share, priority.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    name: &'static str,
+    jobs: f64,
+    input: f64,
+    shuffle: f64,
+    output: f64,
+    map_s: f64,
+    reduce_s: f64,
+    min_share: u32,
+    priority: u32,
+}
+
+const FACEBOOK: [Class; 10] = [
+    class("small-jobs", 126.0, [21e3, 0.0, 871e3], [20.0, 0.0], 5, 1),
+    class("fast-data-load", 25.0, [381e3, 0.0, 1.9e9], [6_079.0, 0.0], 0, 2),
+    class("slow-data-load", 3.0, [10e3, 0.0, 4.2e9], [26_321.0, 0.0], 0, 2),
+    class("large-data-load", 10.0, [405e3, 0.0, 447e9], [66_657.0, 0.0], 5, 1),
+    class("huge-data-load", 3.0, [446e3, 0.0, 1.1e12], [125_662.0, 0.0], 10, 2),
+    class("fast-aggregate", 10.0, [230e9, 8.8e9, 491e6], [104_338.0, 66_760.0], 15, 1),
+    class("aggregate-and-expand", 6.0, [1.9e12, 502e6, 2.6e9], [348_942.0, 76_736.0], 4, 2),
+    class("expand-and-aggregate", 2.0, [418e9, 2.5e12, 45e9], [1_076_089.0, 974_395.0], 10, 1),
+    class("data-transform", 14.0, [255e9, 788e9, 1.6e9], [384_562.0, 338_050.0], 10, 1),
+    class("data-summary", 1.0, [7.6e12, 51e9, 104e3], [4_843_452.0, 853_911.0], 15, 1),
+];
+
+const YAHOO: [Class; 8] = [
+    class("small-jobs", 114.0, [174e6, 73e6, 6e6], [412.0, 740.0], 5, 1),
+    class("fast-aggregate", 23.0, [568e9, 76e9, 3.9e9], [270_376.0, 589_385.0], 0, 2),
+    class("expand-and-aggregate", 10.0, [206e9, 1.5e12, 133e6], [983_998.0, 1_425_941.0], 10, 2),
+    class("transform-expand", 5.0, [806e9, 235e9, 10e12], [257_567.0, 979_181.0], 15, 1),
+    class("data-summary", 7.0, [4.9e12, 78e9, 775e6], [4_481_926.0, 1_663_358.0], 10, 1),
+    class("large-data-summary", 4.0, [31e12, 937e9, 475e6], [33_606_055.0, 31_884_004.0], 15, 2),
+    class("data-transform", 36.0, [36e9, 15e9, 4.0e9], [15_021.0, 13_614.0], 10, 1),
+    class("large-data-transform", 1.0, [5.5e12, 10e12, 2.5e12], [7_729_409.0, 8_305_880.0], 15, 1),
+];
+
+const fn class(
+    name: &'static str,
+    jobs: f64,
+    [input, shuffle, output]: [f64; 3],
+    [map_s, reduce_s]: [f64; 2],
+    min_share: u32,
+    priority: u32,
+) -> Class {
+    Class { name, jobs, input, shuffle, output, map_s, reduce_s, min_share, priority }
+}
+
+impl Class {
+    fn group(&self) -> u16 {
+        match self.map_s + self.reduce_s {
+            _ if self.name == "small-jobs" => 0,
+            task_s if task_s < LARGE_TASK_S => 1,
+            _ => 2,
+        }
+    }
+
+    fn task_s(&self, kind: Kind) -> f64 {
+        match kind {
+            Kind::Map => self.map_s,
+            Kind::Reduce => self.reduce_s,
+        }
+    }
+
+    /// One job of the class.
+    fn job(&self, name: String, user: String) -> JobPlan {
+        let (map_s, reduce_s) = (self.map_s / SCALE, self.reduce_s / SCALE);
+        let input = self.input / SCALE;
+        let maps = (input / BLOCK as f64).max(map_s / TASK_S).ceil().max(1.0);
+        let reduces = (reduce_s / TASK_S).ceil();
+        let per_map = |total: f64| (total / maps) as u64;
+        let per_reduce = |total: f64| if reduces > 0.0 { total / reduces } else { 0.0 };
+        JobPlan {
+            id: JobId(0),
+            name,
+            pool: user.clone(),
+            user,
+            priority: Priority::Normal,
+            submit: Time::ZERO,
+            group: self.group(),
+            maps: maps as u32,
+            map_bytes: per_map(input),
+            map_compute: Span::from_secs_f64(map_s / maps),
+            map_output_bytes: per_map(self.shuffle / SCALE),
+            reduces: reduces as u32,
+            reduce_compute: Span::from_secs_f64(per_reduce(reduce_s)),
+            reduce_output_bytes: per_reduce(self.output / SCALE) as u64,
+            slowstart_ppm: SLOWSTART_PPM,
+        }
+    }
+}
+
+/// So many jobs of a trace.
+pub(super) fn coshh(name: &str, trace: Trace, users: Users, count: u32, seed: u64) -> Workload {
+    let classes: &[Class] = match trace {
+        Trace::Facebook => &FACEBOOK,
+        Trace::Yahoo => &YAHOO,
+    };
+    let weights: Vec<f64> = classes.iter().map(|class| class.jobs).collect();
+    let mut jobs: Vec<JobPlan> = Vec::new();
+    for (i, (class, count)) in classes.iter().zip(in_proportion(count, &weights)).enumerate() {
+        jobs.extend((1..=count).map(|n| class.job(format!("{}-{n}", class.name), user_name(i))));
+    }
+    jobs.shuffle(&mut rng(seed, "coshh order"));
+    for (job, at) in jobs.iter_mut().zip(poisson(mean_gap_s(classes), &mut rng(seed, "coshh arrivals"))) {
+        job.submit = at;
+    }
+    Workload { hints: true, ..Workload::numbered(name, tenants(classes, users), &GROUPS, jobs) }
+}
+
+fn user_name(class: usize) -> String {
+    format!("U{}", class + 1)
+}
+
+fn tenants(classes: &[Class], users: Users) -> Tenants {
+    let mut tenants = Tenants::default();
+    for (i, class) in classes.iter().enumerate() {
+        let (min_share, weight) = match users {
+            Users::Table5 => (class.min_share, f64::from(class.priority)),
+            Users::Even => (0, 1.0),
+        };
+        let min_maps = if class.reduce_s == 0.0 { min_share } else { (min_share * 31).div_ceil(54) };
+        tenants.users.push(User { name: user_name(i), weight, min_share });
+        tenants.pools.push(Pool {
+            name: user_name(i),
+            parent: None,
+            weight,
+            min_maps,
+            min_reduces: min_share - min_maps,
+            capacity: None,
+            max_capacity: 100.0,
+            user_limit: 100.0,
+        });
+    }
+    tenants
+}
+
+/// The mean time between arrivals that gives the cluster of Table 3 the chosen load, whatever cluster the jobs then
+/// meet.
+fn mean_gap_s(classes: &[Class]) -> f64 {
+    let cluster = cluster::by_name("coshh").expect("a cluster of the catalogue");
+    let jobs: f64 = classes.iter().map(|class| class.jobs).sum();
+    let busy_s = |kind: Kind| {
+        let work_s: f64 = classes.iter().map(|class| class.jobs * class.task_s(kind) / SCALE).sum();
+        work_s / jobs / cluster.speed_slots(kind)
+    };
+    busy_s(Kind::Map).max(busy_s(Kind::Reduce)) / LOAD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hundred(trace: Trace) -> Workload {
+        coshh("test", trace, Users::Table5, 100, 1)
+    }
+
+    #[test]
+    fn the_tables_hold_200_jobs_each() {
+        assert_eq!(FACEBOOK.iter().map(|class| class.jobs).sum::<f64>(), 200.0);
+        assert_eq!(YAHOO.iter().map(|class| class.jobs).sum::<f64>(), 200.0);
+    }
+
+    #[test]
+    fn every_class_and_user_takes_part() {
+        for (trace, users) in [(Trace::Facebook, 10), (Trace::Yahoo, 8)] {
+            let workload = hundred(trace);
+            assert_eq!(workload.jobs.len(), 100);
+            workload.tenants.check().unwrap();
+            assert_eq!(workload.tenants.users.len(), users);
+            for user in &workload.tenants.users {
+                assert!(
+                    workload.jobs.iter().any(|job| job.user == user.name && job.pool == user.name),
+                    "{}",
+                    user.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn tasks_add_up_to_the_tables_totals() {
+        for class in FACEBOOK.iter().chain(&YAHOO) {
+            let job = class.job("j".into(), "u".into());
+            for kind in Kind::BOTH {
+                let task_s = job.compute_seconds(kind) * SCALE;
+                assert!((task_s - class.task_s(kind)).abs() <= class.task_s(kind) * 1e-3, "{}: {task_s}", class.name);
+                assert!(job.compute(kind).as_secs_f64() <= TASK_S);
+            }
+            assert!(job.map_bytes <= BLOCK);
+            let shuffle = job.map_output_bytes as f64 * f64::from(job.maps) * SCALE;
+            assert!((shuffle - class.shuffle).abs() <= class.shuffle * 1e-3 + f64::from(job.maps) * SCALE);
+        }
+    }
+
+    #[test]
+    fn work_is_of_the_order_the_paper_reports() {
+        for (trace, low, high) in [(Trace::Facebook, 1e4, 1e5), (Trace::Yahoo, 1e5, 1e6)] {
+            let workload = hundred(trace);
+            let map_s: f64 = workload.jobs.iter().map(|job| job.compute_seconds(Kind::Map)).sum();
+            let busy_s = map_s / 28.03;
+            assert!((low..high).contains(&busy_s), "{trace:?}: {busy_s}");
+        }
+    }
+
+    #[test]
+    fn minimum_shares_are_split_by_kind() {
+        let tenants = hundred(Trace::Facebook).tenants;
+        let pool = |i: usize| (tenants.pools[i].min_maps, tenants.pools[i].min_reduces);
+        assert_eq!(pool(0), (5, 0), "a class without reduces");
+        assert_eq!(pool(5), (9, 6));
+        assert_eq!((tenants.users[4].min_share, tenants.users[4].weight), (10, 2.0));
+    }
+
+    #[test]
+    fn even_users_have_no_rights() {
+        let tenants = coshh("test", Trace::Yahoo, Users::Even, 10, 1).tenants;
+        assert!(tenants.users.iter().all(|user| user.min_share == 0 && user.weight == 1.0));
+    }
+}

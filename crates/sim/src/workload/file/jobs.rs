@@ -1,0 +1,203 @@
+//! Jobs that are written out: one `[[jobs]]` table is a job, or several alike.
+
+use super::{JOBS_MAX, TASK_MB_MAX, TASKS_MAX, TIME_S_MAX, job_count, known_app, need_reduce_slots, slowstart};
+use crate::cluster::Cluster;
+use crate::files::{Bounds, FileError, Key, MB, Page, Seconds};
+use crate::workload::JobPlan;
+use crate::workload::apps::App;
+use crate::workload::generate::{GROUPS, group_of};
+use giveway_core::{Priority, Span, Time};
+use serde::Deserialize;
+use toml::Spanned;
+
+/// A job, or several alike.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JobsEntry {
+    name: Option<String>,
+    app: Key<String>,
+    maps: Key<i64>,
+    map_mb: Key<f64>,
+    map_seconds: Key<f64>,
+    map_output_mb: Key<f64>,
+    reduces: Key<i64>,
+    reduce_seconds: Key<f64>,
+    reduce_output_mb: Key<f64>,
+    submit: Key<Seconds>,
+    every: Key<Seconds>,
+    count: Key<i64>,
+    user: Option<String>,
+    pool: Option<String>,
+    #[serde(default)]
+    priority: Priority,
+    group: Option<String>,
+    slowstart: Key<f64>,
+}
+
+/// The jobs that are written out, each with the name of its group.
+pub(super) fn explicit_jobs(
+    page: &Page<'_>,
+    entries: &[Spanned<JobsEntry>],
+    cluster: &Cluster,
+) -> Result<Vec<(String, JobPlan)>, FileError> {
+    let mut drafts = Vec::new();
+    for spanned in entries {
+        let entry = spanned.get_ref();
+        let count = job_count(page, spanned, &entry.count, 1, JOBS_MAX - drafts.len() as u32)?;
+        let job = job(page, spanned, cluster)?;
+        let submit_s = page.seconds("submit", &entry.submit, 0.0, 0.0, TIME_S_MAX)?;
+        let every_s = page.seconds("every", &entry.every, 0.0, 0.0, TIME_S_MAX)?;
+        let last_s = submit_s + every_s * f64::from(count - 1);
+        if last_s > TIME_S_MAX {
+            let problem = format!("the last of {count} jobs would be submitted after {last_s} s");
+            return Err(page.wrong(spanned.span(), problem, "write a smaller count, or a shorter every"));
+        }
+        let group = entry.group.clone().unwrap_or_else(|| GROUPS[usize::from(group_of(job.maps))].into());
+        for i in 0..count {
+            let mut job = job.clone();
+            if count > 1 {
+                job.name = format!("{}-{}", job.name, i + 1);
+            }
+            job.submit = Time::from_secs_f64(submit_s + every_s * f64::from(i));
+            drafts.push((group.clone(), job));
+        }
+    }
+    Ok(drafts)
+}
+
+/// One job of an entry: an application's figures, with any of them overruled by what is written out.
+fn job(page: &Page<'_>, spanned: &Spanned<JobsEntry>, cluster: &Cluster) -> Result<JobPlan, FileError> {
+    let entry = spanned.get_ref();
+    let app = match &entry.app {
+        Some(key) => Some(known_app(page, key.get_ref(), key.span())?),
+        None => None,
+    };
+    if app.is_none() && entry.map_seconds.is_none() {
+        let remedy = format!("add app = one of {}; or map_seconds = what one map computes", App::names());
+        return Err(page.wrong(
+            spanned.span(),
+            "the job says neither what it runs nor how long that takes".into(),
+            &remedy,
+        ));
+    }
+    let maps = page.count("maps", &entry.maps, 1, 1, TASKS_MAX)?;
+    let reduces = page.count("reduces", &entry.reduces, 1, 0, TASKS_MAX)?;
+    need_reduce_slots(page, spanned, reduces, cluster)?;
+    let size = |name: &str, key: &Key<f64>, default: u64| match key {
+        Some(_) => {
+            page.number(name, key, 0.0, Bounds::From(0.0, TASK_MB_MAX)).map(|mb| (mb * MB as f64).round() as u64)
+        }
+        None => Ok(default),
+    };
+    let time = |name: &str, key: &Key<f64>, default: Span| match key {
+        Some(_) => page.number(name, key, 0.0, Bounds::From(0.0, TIME_S_MAX)).map(Span::from_secs_f64),
+        None => Ok(default),
+    };
+    for (name, key) in [("reduce_seconds", &entry.reduce_seconds), ("reduce_output_mb", &entry.reduce_output_mb)] {
+        if let (Some(key), 0) = (key, reduces) {
+            return Err(page.wrong(key.span(), format!("{name} is given, but reduces is 0"), "leave one of them out"));
+        }
+    }
+    let map_bytes = size("map_mb", &entry.map_mb, cluster.block_bytes)?;
+    // Without an application all its figures are nothing, and what is written out is the whole truth.
+    let nothing = App { name: "job", map_s_per_mb: 0.0, shuffle_ratio: 0.0, reduce_s_per_mb: 0.0, output_ratio: 0.0 };
+    let app = app.copied().unwrap_or(nothing);
+    let name = entry.name.clone().unwrap_or_else(|| app.name.into());
+    let mut job = app.job(name, maps, map_bytes, reduces);
+    if entry.map_output_mb.is_some() {
+        // What the maps write decides what a reduce gets, so the application's figures for it follow.
+        let written = size("map_output_mb", &entry.map_output_mb, 0)?;
+        job.map_output_bytes = if reduces == 0 { 0 } else { written };
+        let partition = job.partition_bytes() as f64;
+        job.reduce_compute = Span::from_secs_f64(partition / MB as f64 * app.reduce_s_per_mb);
+        job.reduce_output_bytes = (partition * app.output_ratio) as u64;
+    }
+    job.map_compute = time("map_seconds", &entry.map_seconds, job.map_compute)?;
+    job.reduce_compute = time("reduce_seconds", &entry.reduce_seconds, job.reduce_compute)?;
+    job.reduce_output_bytes = size("reduce_output_mb", &entry.reduce_output_mb, job.reduce_output_bytes)?;
+    job.user = entry.user.clone().unwrap_or_else(|| "default".into());
+    job.pool = entry.pool.clone().unwrap_or_else(|| job.user.clone());
+    job.priority = entry.priority;
+    job.slowstart_ppm = slowstart(page, &entry.slowstart)?;
+    Ok(job)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cluster::{self, Cluster};
+    use crate::files::MB;
+    use crate::workload::Workload;
+    use giveway_core::{Priority, Span, Time};
+
+    fn read_on(cluster: &Cluster, text: &str) -> Result<Workload, String> {
+        Workload::from_toml(text, "w.toml", cluster, 1).map_err(|error| error.to_string())
+    }
+
+    fn read(text: &str) -> Result<Workload, String> {
+        read_on(&cluster::by_name("fcs").unwrap(), text)
+    }
+
+    #[test]
+    fn an_application_gives_what_is_left_out() {
+        let workload = read("[[jobs]]\napp = 'wordcount'\nmaps = 10\nreduces = 2").unwrap();
+        let job = &workload.jobs[0];
+        assert_eq!((job.name.as_str(), job.user.as_str(), job.pool.as_str()), ("wordcount", "default", "default"));
+        assert_eq!((job.map_bytes, job.slowstart_ppm, job.submit), (128 * MB, 50_000, Time::ZERO));
+        assert!(job.map_compute > Span::from_secs(30) && !job.reduce_compute.is_zero());
+    }
+
+    #[test]
+    fn what_is_written_overrules_the_application() {
+        let text = "[[jobs]]\napp='sort'\nmaps=4\nmap_mb=10\nmap_seconds=7\nmap_output_mb=50\nreduces=2\nreduce_seconds=3.5\n\
+                    reduce_output_mb=1\nuser='ann'\npool='lab'\npriority='very-high'\nslowstart=0.5";
+        let workload = read(text).unwrap();
+        let job = &workload.jobs[0];
+        assert_eq!((job.map_bytes, job.map_output_bytes, job.partition_bytes()), (10 * MB, 50 * MB, 100 * MB));
+        assert_eq!((job.map_compute, job.reduce_compute), (Span::from_secs(7), Span::from_millis(3_500)));
+        assert_eq!((job.user.as_str(), job.pool.as_str(), job.priority), ("ann", "lab", Priority::VeryHigh));
+        assert_eq!((job.reduce_output_bytes, job.slowstart_ppm), (MB, 500_000));
+    }
+
+    #[test]
+    fn several_alike_come_one_after_the_other() {
+        let text = "[[jobs]]\nname='late'\napp='grep'\nsubmit=60\n[[jobs]]\nname='b'\napp='grep'\ncount=3\nevery='40s'\nsubmit='10s'";
+        let workload = read(text).unwrap();
+        let found: Vec<(&str, f64)> =
+            workload.jobs.iter().map(|job| (job.name.as_str(), job.submit.as_secs_f64())).collect();
+        assert_eq!(found, [("b-1", 10.0), ("b-2", 50.0), ("late", 60.0), ("b-3", 90.0)]);
+    }
+
+    #[test]
+    fn errors_name_line_and_remedy() {
+        for (text, line, part) in [
+            ("[[jobs]]\napp = 'wordcuont'", 2, "no application is called `wordcuont`; write one of combiner, grep"),
+            ("[[jobs]]\nmaps = 4", 1, "neither what it runs nor how long"),
+            ("[[jobs]]\napp = 'sort'\nmaps = 0", 3, "maps is 0; write a whole number from 1 to 10000000"),
+            ("[[jobs]]\napp = 'sort'\nmaps = 20000000", 3, "maps is 20000000"),
+            ("[[jobs]]\napp = 'sort'\nmaps = 1.5", 3, "invalid type"),
+            ("[[jobs]]\napp = 'sort'\nreduces = -1", 3, "reduces is -1"),
+            ("[[jobs]]\napp = 'sort'\nmap_mb = -128", 3, "map_mb is -128; write a number from 0"),
+            ("[[jobs]]\napp = 'sort'\nmap_mb = nan", 3, "map_mb is NaN"),
+            ("[[jobs]]\nmap_seconds = inf", 2, "map_seconds is inf"),
+            ("[[jobs]]\nmap_seconds = 1\nreduces = 0\nreduce_seconds = 1", 4, "but reduces is 0"),
+            ("[[jobs]]\napp = 'sort'\nsubmit = -5", 3, "submit is -5 s; write a time from 0 s"),
+            ("[[jobs]]\napp = 'sort'\nsubmit = '-5s'", 3, "not a span of time"),
+            ("[[jobs]]\napp = 'sort'\ncount = 0", 3, "write 1 or more"),
+            ("[[jobs]]\napp = 'sort'\ncount = 10000000", 3, "at most 1000000 in all; write fewer"),
+            ("[[jobs]]\napp = 'sort'\ncount = 1000\nevery = '1y'", 1, "shorter every"),
+            ("[[jobs]]\napp = 'sort'\npriority = 'urgent'", 3, "unknown variant `urgent`"),
+            ("[[jobs]]\napp = 'sort'\nslowstart = 1.2", 3, "slowstart is 1.2; write a number from 0 to 1"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.starts_with(&format!("w.toml:{line}: ")) && error.contains(part), "{text:?} gave {error}");
+        }
+    }
+
+    #[test]
+    fn reduces_need_slots_to_run_in() {
+        let cluster = Cluster::from_toml("[[nodes]]\nreduce_slots = 0", "c.toml").unwrap();
+        let error = read_on(&cluster, "[[jobs]]\napp = 'sort'").unwrap_err();
+        assert!(error.contains("cluster `c.toml` has no reduce slots; write reduces = 0"), "{error}");
+        read_on(&cluster, "[[jobs]]\napp = 'sort'\nreduces = 0").unwrap();
+    }
+}

@@ -1,0 +1,300 @@
+//! Whole runs: they end, they repeat, they survive failures, and pauses lose no work.
+
+use giveway_core::policy::catalog;
+use giveway_core::{
+    Action, AttemptId, Event, JobId, Kind, NodeId, NodeSpec, Policy, Priority, RackId, Span, Start, Tenants, Time,
+    WHOLE_PPM, Work,
+};
+use giveway_sim::cluster::{Cluster, Costs, Faults, NodeModel, RandomFaults, ScriptedFault, Stragglers};
+use giveway_sim::workload::{JobPlan, Workload};
+use giveway_sim::{Observer, Simulation, Totals};
+use std::collections::HashMap;
+
+fn cluster(nodes: u32, racks: u32) -> Cluster {
+    let node = |index: u32| NodeModel {
+        spec: NodeSpec {
+            name: format!("n{index}"),
+            rack: RackId(index % racks),
+            map_slots: 4,
+            reduce_slots: 2,
+            speed_ppm: if index % 5 == 4 { WHOLE_PPM / 2 } else { WHOLE_PPM },
+            disk_bytes_per_s: 100_000_000,
+            disk_bytes: 1 << 40,
+        },
+        net_bytes_per_s: 125_000_000,
+    };
+    Cluster {
+        name: "test".into(),
+        nodes: (0..nodes).map(node).collect(),
+        heartbeat: Span::from_secs(3),
+        out_of_band: false,
+        lost_after: Span::from_secs(25),
+        block_bytes: 64 << 20,
+        replicas: 3,
+        cross_rack: 0.5,
+        costs: Costs::default(),
+        noise: 0.2,
+        stragglers: Stragglers { share: 0.02, factor: 4.0 },
+        faults: Faults::default(),
+    }
+}
+
+fn plan(job: u32, submit_s: f64, maps: u32, reduces: u32) -> JobPlan {
+    JobPlan {
+        id: JobId(job),
+        name: format!("job {job}"),
+        user: ["ada", "bob", "cyd"][job as usize % 3].into(),
+        pool: "default".into(),
+        priority: Priority::Normal,
+        submit: Time::from_secs_f64(submit_s),
+        group: 0,
+        maps,
+        map_bytes: 64 << 20,
+        map_compute: Span::from_secs(10),
+        map_output_bytes: 32 << 20,
+        reduces,
+        reduce_compute: Span::from_secs(20),
+        reduce_output_bytes: 64 << 20,
+        slowstart_ppm: 50_000,
+    }
+}
+
+/// Thirty jobs of all sizes, one every 20 s.
+fn mixed() -> Workload {
+    let sizes = [(1, 1), (5, 1), (20, 4), (80, 8), (3, 0), (200, 16)];
+    let jobs = (0..30).map(|job| {
+        let (maps, reduces) = sizes[job as usize % sizes.len()];
+        plan(job, f64::from(job) * 20.0, maps, reduces)
+    });
+    workload(jobs.collect())
+}
+
+fn workload(jobs: Vec<JobPlan>) -> Workload {
+    let (name, groups) = ("test".into(), vec!["all".into()]);
+    Workload { name, tenants: Tenants::default(), jobs, groups, hints: false, estimate_error: 0.1 }
+}
+
+fn policy(name: &str) -> Policy {
+    catalog::by_name(name).unwrap_or_else(|| panic!("no policy {name}"))
+}
+
+/// Keeps everything that was said.
+#[derive(Default)]
+struct Transcript(Vec<(Time, Event, Vec<Action>)>);
+
+impl Observer for Transcript {
+    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
+        self.0.push((now, event.clone(), actions.to_vec()));
+    }
+}
+
+fn run(cluster: &Cluster, workload: &Workload, name: &str, seed: u64) -> (Totals, Transcript) {
+    let mut transcript = Transcript::default();
+    let totals = Simulation::new(cluster, workload, policy(name), seed).unwrap().run(&mut transcript);
+    for (now, event, actions) in &transcript.0 {
+        for action in actions {
+            assert!(!matches!(action, Action::Refuse { .. }), "{name} at {now}: {action:?} to {event:?}");
+        }
+    }
+    (totals, transcript)
+}
+
+fn assert_all_done(name: &str, workload: &Workload, totals: &Totals) {
+    assert_eq!(totals.jobs_unfinished, 0, "{name}: {totals:?}");
+    assert_eq!(totals.jobs_closed, workload.jobs.len(), "{name}: {totals:?}");
+    assert_eq!(totals.refusals, 0, "{name}: {totals:?}");
+}
+
+#[test]
+fn every_policy_finishes_every_job() {
+    let (cluster, workload) = (cluster(10, 2), mixed());
+    for name in catalog::all_names() {
+        let (totals, transcript) = run(&cluster, &workload, &name, 1);
+        assert_all_done(&name, &workload, &totals);
+        check_transcript(&name, &cluster, &transcript);
+    }
+}
+
+#[test]
+fn one_seed_gives_one_run() {
+    let (mut cluster, workload) = (cluster(10, 2), mixed());
+    cluster.faults.random = Some(RandomFaults {
+        mean_up: Span::from_secs(900),
+        mean_down: Span::from_secs(60),
+        until: Span::from_secs(1_200),
+    });
+    for name in ["fair", "fcs", "chronos(hsrtf-prp)"] {
+        let (first, second) = (run(&cluster, &workload, name, 5), run(&cluster, &workload, name, 5));
+        assert_eq!(first.0, second.0);
+        assert!(first.1.0 == second.1.0, "{name} did not repeat itself");
+        assert!(first.1.0 != run(&cluster, &workload, name, 6).1.0, "{name} ignores its seed");
+    }
+}
+
+#[test]
+fn every_policy_meets_the_same_jobs_in_the_same_places() {
+    let (cluster, workload) = (cluster(10, 2), mixed());
+    let arrivals = |name| -> Vec<(Time, Event)> {
+        let said = run(&cluster, &workload, name, 3).1.0.into_iter();
+        said.filter(|(_, event, _)| matches!(event, Event::JobSubmitted(_))).map(|(now, event, _)| (now, event)).collect()
+    };
+    assert!(arrivals("fifo") == arrivals("hsrtf-pup"));
+}
+
+#[test]
+fn failures_delay_jobs_but_lose_none() {
+    let (mut cluster, workload) = (cluster(10, 2), mixed());
+    let fault = |node, at_s, back_after_s| ScriptedFault { node: NodeId(node), at_s, back_after_s };
+    // One for good, one that comes back late, one that comes back before anybody has noticed.
+    cluster.faults.scripted = vec![fault(3, 60.0, None), fault(7, 100.0, Some(200.0)), fault(1, 150.0, Some(5.0))];
+    cluster.faults.random = Some(RandomFaults {
+        mean_up: Span::from_secs(600),
+        mean_down: Span::from_secs(60),
+        until: Span::from_secs(3_600),
+    });
+    for name in catalog::all_names() {
+        let (totals, transcript) = run(&cluster, &workload, &name, 2);
+        assert_all_done(&name, &workload, &totals);
+        check_transcript(&name, &cluster, &transcript);
+        let lost = transcript.0.iter().filter(|(_, event, _)| matches!(event, Event::NodeLost { .. })).count();
+        assert!(lost >= 3, "{name}: {lost}");
+    }
+}
+
+#[test]
+fn a_node_that_returns_unnoticed_is_lost_before_it_joins() {
+    let (mut cluster, workload) = (cluster(4, 1), mixed());
+    cluster.faults.scripted = vec![ScriptedFault { node: NodeId(2), at_s: 50.0, back_after_s: Some(5.0) }];
+    let (totals, transcript) = run(&cluster, &workload, "fifo", 1);
+    assert_all_done("fifo", &workload, &totals);
+    let of_node = |event: &Event| match event {
+        Event::NodeLost { node: NodeId(2) } => Some("lost"),
+        Event::NodeJoined { node: NodeId(2), .. } => Some("joined"),
+        _ => None,
+    };
+    let story: Vec<_> = transcript.0.iter().filter_map(|(now, event, _)| Some((now.0 / 1_000_000, of_node(event)?))).collect();
+    assert_eq!(story, [(0, "joined"), (55, "lost"), (55, "joined")]);
+}
+
+/// FCS, section 3: a paused reduce goes on where it stopped, with no work lost or repeated. A long job's reduce is pushed aside by short ones; its
+/// slot time, less what pausing and resuming cost by themselves, must be what it is undisturbed.
+#[test]
+fn pauses_lose_no_work() {
+    let mut cluster = cluster(4, 1);
+    cluster.noise = 0.0;
+    cluster.stragglers.share = 0.0;
+    cluster.nodes.iter_mut().for_each(|node| (node.spec.reduce_slots, node.spec.speed_ppm) = (1, WHOLE_PPM));
+    let mut long = plan(0, 0.0, 16, 4);
+    // So long that it stays below the 70 % of progress at which FCS spares a reduce.
+    long.reduce_compute = Span::from_secs(10_000);
+    let alone = workload(vec![long.clone()]);
+    let shorts = (1..9).map(|job| plan(job, 100.0 + 60.0 * f64::from(job), 2, 2));
+    let crowd = workload(std::iter::once(long).chain(shorts).collect());
+    let undisturbed = reduce_time(&run(&cluster, &alone, "fcs", 1).1, JobId(0));
+    let (totals, transcript) = run(&cluster, &crowd, "fcs", 1);
+    assert_all_done("fcs", &crowd, &totals);
+    let paused = transcript.0.iter().filter(|(_, event, _)| matches!(event, Event::AttemptPaused { .. })).count() as u64;
+    assert!(paused >= 4, "only {paused} pauses");
+    let moved = transcript.0.iter().flat_map(|(_, _, actions)| actions).any(|action| {
+        matches!(action, Action::Launch { work: Work::Reduce { start: Start::Migrated { .. } }, .. })
+    });
+    assert!(!moved, "this case is about resuming in place");
+    let costs = &cluster.costs;
+    let per_pause = costs.pause + costs.launch + costs.resume;
+    let spent = reduce_time(&transcript, JobId(0));
+    // A flush happens only in the shuffle, and ends are reported up to a beat late.
+    let slack = Span::from_secs(2).times(paused) + cluster.heartbeat.times(8);
+    let expected = undisturbed + per_pause.times(paused);
+    assert!(spent <= expected + slack && spent + slack >= expected, "{spent} against {expected}, {paused} pauses");
+}
+
+/// Slot time the reduces of a job took.
+fn reduce_time(transcript: &Transcript, job: JobId) -> Span {
+    let mut launched = HashMap::new();
+    let mut total = Span::ZERO;
+    for (now, event, actions) in &transcript.0 {
+        if let Some(attempt) = ended(event).filter(|attempt| attempt.task.job == job && attempt.task.kind == Kind::Reduce) {
+            total += now.since(launched[&attempt]);
+        }
+        for action in actions {
+            if let Action::Launch { attempt, .. } = action {
+                launched.insert(*attempt, *now);
+            }
+        }
+    }
+    total
+}
+
+fn ended(event: &Event) -> Option<AttemptId> {
+    match event {
+        Event::AttemptFinished { attempt, .. }
+        | Event::AttemptFailed { attempt }
+        | Event::AttemptKilled { attempt }
+        | Event::AttemptPaused { attempt, .. }
+        | Event::AttemptEndedEarly { attempt, .. } => Some(*attempt),
+        _ => None,
+    }
+}
+
+/// An independent checker: time never goes back, slots are never overfilled, attempts end once, and every byte of every finished job was
+/// mapped exactly once by the attempts that count.
+fn check_transcript(name: &str, cluster: &Cluster, transcript: &Transcript) {
+    let mut before = Time::ZERO;
+    let mut running: HashMap<AttemptId, NodeId> = HashMap::new();
+    let mut up = vec![false; cluster.nodes.len()];
+    for (now, event, actions) in &transcript.0 {
+        assert!(*now >= before, "{name}: time went back");
+        before = *now;
+        match event {
+            Event::NodeJoined { node, .. } => up[node.0 as usize] = true,
+            Event::NodeLost { node } => {
+                up[node.0 as usize] = false;
+                running.retain(|_, on| on != node);
+            }
+            _ => {}
+        }
+        if let Some(attempt) = ended(event) {
+            assert!(running.remove(&attempt).is_some(), "{name}: {attempt} ended and was not running");
+        }
+        for action in actions {
+            let Action::Launch { attempt, node, .. } = action else { continue };
+            assert!(up[node.0 as usize], "{name}: {attempt} launched on a node that is down");
+            assert!(running.insert(*attempt, *node).is_none(), "{name}: {attempt} launched twice");
+            let kind = attempt.task.kind;
+            let held = running.iter().filter(|(other, on)| *on == node && other.task.kind == kind).count();
+            assert!(held <= usize::from(cluster.nodes[node.0 as usize].spec.slots(kind)), "{name}: {node} is overfull");
+        }
+    }
+    assert!(running.is_empty(), "{name}: {} attempts never ended", running.len());
+}
+
+#[test]
+fn a_run_that_cannot_go_on_says_so() {
+    let (mut cluster, workload) = (cluster(3, 1), mixed());
+    cluster.faults.scripted =
+        (0..3).map(|node| ScriptedFault { node: NodeId(node), at_s: 30.0, back_after_s: None }).collect();
+    for name in ["fifo", "hsrtf-prp", "fcs"] {
+        let (totals, _) = run(&cluster, &workload, name, 1);
+        assert_eq!(totals.jobs_unfinished, 30 - totals.jobs_closed);
+        assert!(totals.jobs_unfinished > 20, "{name}: {totals:?}");
+    }
+}
+
+#[test]
+fn nothing_happens_without_jobs_or_nodes() {
+    let (totals, _) = run(&cluster(3, 1), &workload(Vec::new()), "fair", 1);
+    assert_eq!((totals.events, totals.jobs_unfinished), (3, 0));
+    let (totals, _) = run(&cluster(0, 1), &mixed(), "fair", 1);
+    assert_eq!(totals.jobs_unfinished, 30);
+}
+
+/// Reports at once instead of at the next beat: never slower, and often a beat faster.
+#[test]
+fn out_of_band_beats_save_time() {
+    let (mut cluster, workload) = (cluster(10, 2), mixed());
+    let slow = run(&cluster, &workload, "fifo", 1).0;
+    cluster.out_of_band = true;
+    let fast = run(&cluster, &workload, "fifo", 1).0;
+    assert_all_done("fifo", &workload, &fast);
+    assert!(fast.end < slow.end, "{} against {}", fast.end, slow.end);
+}
