@@ -328,6 +328,7 @@ impl Machine<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::{RandomFaults, Stragglers};
     use crate::{Observer, Simulation, fixture};
     use giveway_core::policy::catalog;
     use giveway_core::{Action, Event, Span};
@@ -385,7 +386,7 @@ mod tests {
             policy in 0usize..7,
             jobs in prop::collection::vec((0u32..120, 1u32..40, 0u32..6, 0u64..40), 1..8),
             speeds in prop::collection::vec(200_000u32..3_000_000, 1..5),
-            (noise, beats) in (0u32..2, any::<bool>()),
+            (noise, beats, faults) in (0u32..2, any::<bool>(), any::<bool>()),
         ) {
             let mut cluster = fixture::cluster(speeds.len() as u32);
             (cluster.noise, cluster.out_of_band) = (f64::from(noise) * 0.5, beats);
@@ -393,6 +394,11 @@ mod tests {
             cluster.nodes.iter_mut().zip(&speeds).for_each(|(node, speed)| node.spec.speed_ppm = *speed);
             let disks = speeds.iter().map(|speed| u64::from(speed % 7 + 1) * 20_000_000);
             cluster.nodes.iter_mut().zip(disks).for_each(|(node, disk)| node.spec.disk_bytes_per_s = disk);
+            if faults {
+                let (mean_up, mean_down, until) = (Span::from_secs(300), Span::from_secs(60), Span::from_secs(900));
+                cluster.faults.random = Some(RandomFaults { mean_up, mean_down, until });
+                cluster.stragglers = Stragglers { share: 0.2, factor: 3.0 };
+            }
             let plans = jobs.iter().enumerate().map(|(job, (submit, maps, reduces, compute_s))| {
                 let mut plan = fixture::plan(job as u32, f64::from(*submit), *maps, *reduces);
                 (plan.map_compute, plan.reduce_compute) = (Span::from_secs(*compute_s), Span::from_secs(40 - compute_s));

@@ -111,20 +111,21 @@ impl Chart {
     /// The run, stretch by stretch.
     pub(super) fn stretches(&self) -> impl Iterator<Item = Stretch> {
         let width_s = self.width_us as f64 / 1e6;
-        self.buckets.iter().enumerate().filter_map(move |(ix, bucket)| {
-            let (from_s, to_s) = (ix as f64 * width_s, ((ix + 1) as f64 * width_s).min(self.length_s()));
+        self.buckets.iter().enumerate().map(move |(ix, bucket)| {
+            let from_s = ix as f64 * width_s;
             // The last bucket may have marks and no length: what happened at the very end.
+            let to_s = ((ix + 1) as f64 * width_s).min(self.length_s()).max(from_s);
             let mean = |slots_us: u128| if to_s > from_s { slots_us as f64 / 1e6 / (to_s - from_s) } else { 0.0 };
             let [map, reduce] = &bucket.lanes;
             let held = |lane: &Lane| lane.held_us.iter().map(|held_us| mean(*held_us)).collect();
-            (from_s <= to_s).then(|| Stretch {
+            Stretch {
                 from_s,
                 to_s,
                 slots: [mean(map.slots_us), mean(reduce.slots_us)],
                 held: [held(map), held(reduce)],
                 marks: [map.marks, reduce.marks],
                 nodes_lost: bucket.nodes_lost,
-            })
+            }
         })
     }
 
@@ -403,9 +404,11 @@ pub(super) mod tests {
         chart.saw(Time(S), &Event::NodeLost { node: NodeId(1) }, &[]);
         // News of the attempt that was lost comes too late, and the core says so.
         let refusal = giveway_core::Refusal::StaleAttempt(map(0, 1));
-        chart.saw(Time(S), &Event::AttemptFinished { attempt: map(0, 1), output_bytes: 0 }, &[Action::Refuse {
-            refusal,
-        }]);
+        chart.saw(
+            Time(S),
+            &Event::AttemptFinished { attempt: map(0, 1), output_bytes: 0 },
+            &[Action::Refuse { refusal }],
+        );
         finished(&mut chart, 2 * S, map(0, 0));
         assert_eq!(held_us(&chart, Kind::Map, 0), 3 * u128::from(S));
         assert_eq!(slots_us(&chart, Kind::Map), 12 * u128::from(S));

@@ -78,11 +78,8 @@ fn facts_list(facts: &[(String, String)]) -> String {
     let all: String = facts
         .iter()
         .map(|(name, value)| {
-            let value = if value.starts_with("giveway ") {
-                format!("<code>{}</code>", escape(value))
-            } else {
-                escape(value)
-            };
+            let value =
+                if value.starts_with("giveway ") { format!("<code>{}</code>", escape(value)) } else { escape(value) };
             format!("<dt>{}</dt><dd>{value}</dd>\n", escape(name))
         })
         .collect();
@@ -117,16 +114,15 @@ fn verdict(names: &[String], runs: &[Run]) -> String {
         format!(", {} times the bound that no scheduler can beat", text::times(least_s / bound_s))
     });
     let equal = means.iter().filter(|(mean_s, ..)| text::span(*mean_s) == text::span(*least_s)).count() - 1;
-    let equal = if equal > 0 { format!(" (as {equal} more)") } else { String::new() };
+    let has = if equal > 0 { format!(" and {equal} more have") } else { " has".into() };
+    let span = |seconds: f64| text::span(seconds).replace(' ', "&nbsp;");
     let (name, last) = (escape(name), escape(last));
     if means.len() == 1 {
-        return format!("<p class=\"verdict\"><b>{name}</b>: mean completion {}{bound}.</p>\n", text::span(*least_s));
+        return format!("<p class=\"verdict\"><b>{name}</b>: mean completion {}{bound}.</p>\n", span(*least_s));
     }
-    format!(
-        "<p class=\"verdict\"><b>{name}</b>{equal} has the lowest mean completion: {}{bound}. The highest is {} under <b>{last}</b>.</p>\n",
-        text::span(*least_s),
-        text::span(*most_s),
-    )
+    let (least, most) = (span(*least_s), span(*most_s));
+    let highest = if least == most { String::new() } else { format!(" The highest is {most} under <b>{last}</b>.") };
+    format!("<p class=\"verdict\"><b>{name}</b>{has} the lowest mean completion: {least}{bound}.{highest}</p>\n")
 }
 
 /// Jobs that are not in the figures: a policy that fails the slow ones must not look quick.
@@ -191,8 +187,10 @@ fn bars(names: &[String], groups: &[String], runs: &[Run]) -> String {
 }
 
 fn distributions(names: &[String], groups: &[String], runs: &[Run]) -> String {
-    let mut all =
-        format!("<h3>All jobs</h3>\n<div class=\"row\">\n{}</div>\n", curves::row("all", "all jobs", names, runs, None));
+    let mut all = format!(
+        "<h3>All jobs</h3>\n<div class=\"row\">\n{}</div>\n",
+        curves::row("all", "all jobs", names, runs, None)
+    );
     for (group, name) in worth_telling(groups, runs) {
         let drawn = curves::row(&format!("g{group}"), &format!("{name} jobs"), names, runs, Some(group as u16));
         let (_, jobs) = group_rows(names, runs, group);
@@ -229,7 +227,9 @@ fn chooser(names: &[String], runs: &[Run]) -> String {
     let hint = if few {
         String::new()
     } else {
-        format!("<p>At first the {CURVES_AT_FIRST} policies with the lowest mean completion are shown, and one of those that are equal.</p>\n")
+        format!(
+            "<p>At first the {CURVES_AT_FIRST} policies with the lowest mean completion are shown, one of each that are equal.</p>\n"
+        )
     };
     format!("{hint}<fieldset class=\"legend\"><legend>Policies shown</legend>\n{all}</fieldset>\n")
 }
@@ -248,7 +248,10 @@ fn slots(names: &[String], groups: &[String], runs: &[Run]) -> String {
         .map(|(ix, (name, run))| {
             let drawn = frame.draw(&format!("slots-{ix}"), name, &run.chart);
             let makespan = text::span(run.summary.makespan_s);
-            format!("<figure><figcaption>{} <span>all over after {makespan}</span></figcaption>{drawn}</figure>\n", escape(name))
+            format!(
+                "<figure><figcaption>{} <span>all over after {makespan}</span></figcaption>{drawn}</figure>\n",
+                escape(name)
+            )
         })
         .collect();
     let keys: String = groups
@@ -257,7 +260,8 @@ fn slots(names: &[String], groups: &[String], runs: &[Run]) -> String {
         .map(|(group, name)| format!("<li><i style=\"background:var(--g{group})\"></i>{}</li>", escape(name)))
         .collect();
     let there = format!("<li>{}slots there are</li>", key("class=\"there\""));
-    let lost = if frame.has_losses() { format!("<li>{}a node is lost</li>", key("class=\"loss\"")) } else { String::new() };
+    let lost =
+        if frame.has_lines() { format!("<li>{}a node is lost</li>", key("class=\"loss\"")) } else { String::new() };
     format!(
         "<section aria-labelledby=\"slots\"><h2 id=\"slots\">Slots over time</h2>\n\
          <p>Slots in use by the size group of their job, from the first submission on. Marks below are attempts that gave way, \
@@ -277,11 +281,96 @@ fn by_group(names: &[String], groups: &[String], runs: &[Run]) -> String {
         .map(|(group, name)| {
             let (rows, jobs) = group_rows(names, runs, group);
             let name = with_jobs(name, jobs);
-            format!("<details{open}><summary>{}</summary>\n{}</details>\n", escape(&name), tables::figures(&name, &rows))
+            format!(
+                "<details{open}><summary>{}</summary>\n{}</details>\n",
+                escape(&name),
+                tables::figures(&name, &rows)
+            )
         })
         .collect();
     format!(
         "<section aria-labelledby=\"groups\"><h2 id=\"groups\">Figures by size of job</h2>\n\
          <p>Utilisation is the part of all slot time that the group’s own jobs used.</p>\n{all}</section>\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use super::super::Chart;
+    use super::super::chart::Marks;
+    use giveway_core::{Kind, policy};
+    use giveway_sim::metrics::{Grouping, Metrics};
+    use giveway_sim::{Simulation, cluster, workload};
+
+    /// A small experiment of the papers, under a policy of this name.
+    fn run(policy: &str, seed: u64) -> (Run, Vec<String>) {
+        let workload = workload::by_name("hsrtf-table2", seed).unwrap();
+        let cluster = cluster::by_name("hsrtf").unwrap();
+        let by_job: Vec<u16> = workload.jobs.iter().map(|job| job.group).collect();
+        let grouping = Grouping::listed(workload.groups.clone(), by_job.clone());
+        let mut metrics = Metrics::new(&workload.tenants, grouping, vec![]);
+        let mut chart = Chart::new(move |job| by_job[job.id.0 as usize], workload.groups.len());
+        let rules = policy::catalog::by_name(policy).unwrap();
+        Simulation::new(&cluster, &workload, rules, seed).unwrap().run(&mut (&mut metrics, &mut chart));
+        let (summary, jobs) = (metrics.summary(policy, seed, Some(60.0)), metrics.jobs().to_vec());
+        (Run { summary, jobs, chart }, workload.groups)
+    }
+
+    /// The metrics count the same things in their own way.
+    #[test]
+    fn chart_and_figures_agree() {
+        for policy in ["fcs", "hsrtf-prp", "hsrtf-pup-pause"] {
+            let (run, _) = run(policy, 7);
+            let figures = &run.summary.figures;
+            let all: Vec<_> = run.chart.stretches().collect();
+            let marks = |count: fn(&Marks) -> u32, kind: Kind| -> u64 {
+                all.iter().map(|stretch| u64::from(count(&stretch.marks[kind.ix()]))).sum()
+            };
+            assert_eq!(marks(|marks| marks.kept, Kind::Map), figures.early_ends, "{policy}");
+            assert_eq!(marks(|marks| marks.kept, Kind::Reduce), figures.pauses, "{policy}");
+            let kills: u64 = Kind::BOTH.iter().map(|kind| marks(|marks| marks.killed, *kind)).sum();
+            assert_eq!(kills, figures.kills, "{policy}");
+            let slot_time = |of: &dyn Fn(usize) -> f64| {
+                (0..all.len()).map(|ix| of(ix) * (all[ix].to_s - all[ix].from_s)).sum::<f64>()
+            };
+            let held = slot_time(&|ix| all[ix].held.iter().flatten().sum());
+            let there = slot_time(&|ix| all[ix].slots.iter().sum());
+            assert!((held / there - figures.utilisation.unwrap()).abs() < 1e-6, "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_page_stands_alone_and_runs_nothing() {
+        let (mut first, mut groups) = run("fcs", 7);
+        let (second, _) = run("fcs", 8);
+        groups[0] = "<script>alert(1)</script>".into();
+        first.summary.killed = 1;
+        first.summary.jobs -= 1;
+        let facts = [("<dt>".into(), "giveway simulate \"x\" & y".into())];
+        let page = html("A <b>title</b>", &facts, &groups, &[first, second]);
+        for none in ["<script", "http", "url(", "@import", "<b>title", "NaN", "inf s"] {
+            assert!(!page.contains(none), "{none}");
+        }
+        assert!(page.contains("A &lt;b&gt;title") && page.contains("giveway simulate &quot;x&quot; &amp; y"));
+        assert!(page.contains("fcs, seed 7") && page.contains("fcs, seed 8"));
+        assert!(page.contains("of 31 jobs, 1 killed by users."));
+        let mut ids: Vec<&str> = page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "two things on the page have one id");
+    }
+
+    #[test]
+    fn a_page_without_runs_says_so() {
+        assert!(html("Empty", &[], &[], &[]).contains("There are no runs to show."));
+    }
+
+    #[test]
+    fn a_ramp_goes_from_end_to_end() {
+        let of = |ix, count| on_ramp(&RAMP_LIGHT, ix, count);
+        assert_eq!([of(0, 3), of(1, 3), of(2, 3)], ["#ffd75f", "#d7415f", "#232869"]);
+        assert_eq!(of(0, 1), "#ffd75f");
+    }
 }

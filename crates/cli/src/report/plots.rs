@@ -199,7 +199,10 @@ mod tests {
     fn time_ticks_follow_the_clock() {
         assert_eq!(Axis::linear(290.0, 0.0, 1.0).ticks_s(5), [0.0, 60.0, 120.0, 180.0, 240.0]);
         assert_eq!(Axis::linear(7_000.0, 0.0, 1.0).ticks_s(5), [0.0, 1_800.0, 3_600.0, 5_400.0]);
-        assert_eq!(Axis::linear(4e7, 0.0, 1.0).ticks_s(5), [0.0, 8_640_000.0, 17_280_000.0, 25_920_000.0, 34_560_000.0]);
+        assert_eq!(
+            Axis::linear(4e7, 0.0, 1.0).ticks_s(5),
+            [0.0, 8_640_000.0, 17_280_000.0, 25_920_000.0, 34_560_000.0]
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Slots over time, drawn: for each run the map slots above and the reduce slots below, stacked by size group with the smallest at
-//! the bottom, under the line of the slots there are. Below each stack are lanes of marks for attempts that gave way; a thin line
-//! through both is a node that was lost.
+//! the bottom, under the line of the slots there are. Below each stack are lanes of marks for attempts that gave way; a dashed
+//! line through both is a node that was lost.
 //!
 //! All runs of a page share one frame (the same length of time, the same number of slots, the same lanes), so that drawings side
 //! by side can be compared by eye.
@@ -21,6 +21,9 @@ const LANE: f64 = 17.0;
 const LANE_MARK: f64 = 11.0;
 const GAP: f64 = 16.0;
 const FOOT: f64 = 26.0;
+/// More losses than this in a run would be a fence of lines: they get a lane instead.
+const LINES_MAX: usize = 12;
+const NODES_LOST: &str = "nodes lost";
 
 /// What all drawings of a page have in common.
 pub(super) struct Frame {
@@ -28,6 +31,8 @@ pub(super) struct Frame {
     slots_max: [f64; 2],
     /// For each lane, the most marks of one stretch; a lane without any is left out.
     marks_max: [u32; LANES.len()],
+    /// The most stretches of one run in which nodes were lost.
+    losses_max: usize,
 }
 
 /// A row of marks below a stack.
@@ -37,7 +42,6 @@ struct LaneOf {
     count: fn(&Stretch) -> u32,
 }
 
-const NODES_LOST: &str = "nodes lost";
 const LANES: [LaneOf; 5] = [
     LaneOf { name: "early ends", kind: Kind::Map, count: |stretch| stretch.marks[0].kept },
     LaneOf { name: "kills", kind: Kind::Map, count: |stretch| stretch.marks[0].killed },
@@ -49,9 +53,11 @@ const LANES: [LaneOf; 5] = [
 impl Frame {
     /// The frame into which all of these fit.
     pub(super) fn around<'a>(charts: impl Iterator<Item = &'a Chart>) -> Frame {
-        let mut frame = Frame { length_s: 0.0, slots_max: [0.0; 2], marks_max: [0; LANES.len()] };
+        let mut frame = Frame { length_s: 0.0, slots_max: [0.0; 2], marks_max: [0; LANES.len()], losses_max: 0 };
         for chart in charts {
             frame.length_s = frame.length_s.max(chart.length_s());
+            let losses = chart.stretches().filter(|stretch| stretch.nodes_lost > 0).count();
+            frame.losses_max = frame.losses_max.max(losses);
             for stretch in chart.stretches() {
                 for kind in Kind::BOTH {
                     let held: f64 = stretch.held[kind.ix()].iter().sum();
@@ -66,13 +72,14 @@ impl Frame {
         frame
     }
 
-    /// True if a node was lost in any of the runs.
-    pub(super) fn has_losses(&self) -> bool {
-        LANES.iter().zip(self.marks_max).any(|(lane, most)| lane.name == NODES_LOST && most > 0)
+    /// True if there are lines for nodes that were lost.
+    pub(super) fn has_lines(&self) -> bool {
+        (1..=LINES_MAX).contains(&self.losses_max)
     }
 
     fn lanes_below(&self, kind: Kind) -> impl Iterator<Item = (&'static LaneOf, u32)> {
-        LANES.iter().zip(self.marks_max).filter(move |(lane, most)| lane.kind == kind && *most > 0)
+        let wanted = move |lane: &LaneOf| lane.kind == kind && !(lane.name == NODES_LOST && self.has_lines());
+        LANES.iter().zip(self.marks_max).filter(move |(lane, most)| wanted(lane) && *most > 0)
     }
 
     /// One run, drawn.
@@ -84,7 +91,7 @@ impl Frame {
         for kind in Kind::BOTH {
             let base = top + STACK[kind.ix()];
             body += &self.stack(kind, &stretches, &time, (top, base));
-            top = base + 5.0;
+            top = base + 7.0;
             for (lane, most) in self.lanes_below(kind) {
                 body += &marks(lane, most, &stretches, &time, top);
                 top += LANE;
@@ -92,7 +99,9 @@ impl Frame {
             top += GAP;
         }
         let bottom = top - GAP;
-        body += &losses(&stretches, &time, bottom);
+        if self.has_lines() {
+            body += &losses(&stretches, &time, bottom);
+        }
         for tick in time.ticks_s(6) {
             let x = time.at(tick);
             body += &format!("<path class=\"axis\" d=\"M{x:.1} {bottom:.1}v4\"/>");
@@ -212,7 +221,18 @@ mod tests {
         assert!(drawn.contains("On average 1.0 of 8.0 map slots and 0.0 of 4.0 reduce slots were in use."), "{drawn}");
         assert!(drawn.contains("1 nodes lost") && drawn.contains("class=\"loss\""), "{drawn}");
         // Nothing gave way, so there is no lane for it.
-        assert!(!drawn.contains(">pauses<") && drawn.contains(">nodes lost<"), "{drawn}");
+        assert!(!drawn.contains(">pauses<") && !drawn.contains(">nodes lost<"), "{drawn}");
+    }
+
+    #[test]
+    fn many_losses_get_a_lane_instead_of_lines() {
+        let mut chart = busy();
+        for n in 1..20 {
+            joined(&mut chart, (8 + n) * 1_000_000, 1);
+            chart.saw(Time((9 + n) * 1_000_000), &Event::NodeLost { node: NodeId(1) }, &[]);
+        }
+        let drawn = Frame::around([&chart].into_iter()).draw("s0", "fifo", &chart);
+        assert!(drawn.contains(">nodes lost<") && !drawn.contains("class=\"loss\""), "{drawn}");
     }
 
     #[test]

@@ -136,8 +136,7 @@ fn whole(number: f64) -> String {
 pub(super) fn figures(caption: &str, rows: &[Row]) -> String {
     let known = |column: &&Column| rows.iter().any(|(_, figures)| value(column, figures).is_some());
     let columns: Vec<&Column> = COLUMNS.iter().filter(known).collect();
-    let head: String =
-        columns.iter().map(|column| format!("<th scope=\"col\">{}</th>", escape(column.name))).collect();
+    let head: String = columns.iter().map(|column| format!("<th scope=\"col\">{}</th>", escape(column.name))).collect();
     let cells: Vec<Vec<String>> = columns.iter().map(|column| cells(column, rows)).collect();
     let body: String = rows
         .iter()
@@ -283,7 +282,10 @@ pub(super) mod tests {
         let all = [mean(Some(50.0)), mean(Some(100.0)), mean(None)];
         let rows: Vec<Row> = ["<a>", "b", "c"].into_iter().zip(&all).collect();
         let table = bars("All", &rows);
-        assert!(table.contains("width:50.0%") && table.contains("width:100.0%") && table.contains("width:0.0%"), "{table}");
+        assert!(
+            table.contains("width:50.0%") && table.contains("width:100.0%") && table.contains("width:0.0%"),
+            "{table}"
+        );
         assert!(table.contains("&lt;a&gt;") && !table.contains("<a>"), "{table}");
     }
 }

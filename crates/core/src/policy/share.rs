@@ -19,34 +19,53 @@ pub struct Claimant {
     pub need: f64,
 }
 
+/// Slots divided among claimants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Division {
+    /// What each gets.
+    pub shares: Vec<f64>,
+    /// What each unit of weight gets, where neither need nor guarantee says otherwise.
+    pub level: f64,
+}
+
 /// Divides `slots` by weight, min shares first, nobody over need (max-min fairness).
-pub fn divide(slots: f64, claimants: &[Claimant]) -> Vec<f64> {
-    let mut shares: Vec<f64> = claimants.iter().map(|claimant| claimant.min.min(claimant.need)).collect();
-    let guaranteed: f64 = shares.iter().sum();
+pub fn divide(slots: f64, claimants: &[Claimant]) -> Division {
+    let guarantee = |c: &Claimant| c.min.min(c.need);
+    let guaranteed: f64 = claimants.iter().map(guarantee).sum();
     if guaranteed >= slots {
         let part = if guaranteed > 0.0 { slots / guaranteed } else { 0.0 };
-        shares.iter_mut().for_each(|share| *share *= part);
-        return shares;
+        return Division { shares: claimants.iter().map(|c| guarantee(c) * part).collect(), level: 0.0 };
     }
-    // The level of water is the slots each unit of weight gets; whoever's need or guarantee it passes stops or starts rising there.
-    let amount =
-        |level: f64| -> f64 { claimants.iter().map(|c| (level * c.weight).max(c.min.min(c.need)).min(c.need)).sum() };
-    let total_need: f64 = claimants.iter().map(|claimant| claimant.need).sum();
+    let total_need: f64 = claimants.iter().map(|c| c.need).sum();
     if total_need <= slots {
-        return claimants.iter().map(|claimant| claimant.need).collect();
+        return Division { shares: claimants.iter().map(|c| c.need).collect(), level: f64::INFINITY };
     }
-    let (mut low, mut high) = (0.0, 1.0);
-    while amount(high) < slots {
-        high *= 2.0;
+    let level = level(slots, claimants);
+    Division { shares: claimants.iter().map(|c| (level * c.weight).max(guarantee(c)).min(c.need)).collect(), level }
+}
+
+/// The level of water at which all slots are given out. Whoever's guarantee it passes starts to rise with it, whoever's need it passes
+/// stops: between two such points the amount grows in proportion to the weights that rise.
+fn level(slots: f64, claimants: &[Claimant]) -> f64 {
+    let mut points: Vec<(f64, f64)> = Vec::with_capacity(2 * claimants.len());
+    let mut amount = 0.0;
+    for c in claimants {
+        let guarantee = c.min.min(c.need);
+        amount += guarantee;
+        points.push((guarantee / c.weight, c.weight));
+        points.push((c.need / c.weight, -c.weight));
     }
-    for _ in 0..64 {
-        let middle = (low + high) / 2.0;
-        if amount(middle) < slots { low = middle } else { high = middle }
+    points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut at, mut rising) = (0.0, 0.0);
+    for (point, change) in points {
+        let reached = amount + rising * (point - at);
+        if reached >= slots {
+            return at + (slots - amount) / rising;
+        }
+        (amount, at) = (reached, point);
+        rising += change;
     }
-    for (share, c) in shares.iter_mut().zip(claimants) {
-        *share = (high * c.weight).max(c.min.min(c.need)).min(c.need);
-    }
-    shares
+    at
 }
 
 /// Against what the starvation ratio measures the time a job will have taken (hSRTF, eq. 5).
@@ -67,14 +86,14 @@ pub fn inverse_remaining<'a>(
     slots: [u32; 2],
     alone: Alone,
     now: Time,
-) -> Vec<f64> {
+) -> Division {
     let claimant = |job: &Job, starvation: f64| {
         let facts = job.facts(kind);
         let remaining_s = job.estimate.remaining.as_secs_f64().max(1e-3);
         Claimant { weight: starvation / remaining_s, min: 0.0, need: f64::from(facts.held() + facts.demand()) }
     };
     let plain: Vec<Claimant> = jobs.clone().map(|job| claimant(job, 1.0)).collect();
-    let first = divide(f64::from(slots[kind.ix()]), &plain);
+    let first = divide(f64::from(slots[kind.ix()]), &plain).shares;
     let starved: Vec<Claimant> = jobs
         .zip(&first)
         .map(|(job, &share)| claimant(job, starvation_ratio(job, kind, share, slots, alone, now)))
@@ -108,25 +127,54 @@ mod tests {
 
     #[test]
     fn surplus_is_handed_on() {
-        let shares = divide(10.0, &claimants(&[(1.0, 0.0, 2.0), (1.0, 0.0, 100.0)]));
+        let shares = divide(10.0, &claimants(&[(1.0, 0.0, 2.0), (1.0, 0.0, 100.0)])).shares;
         assert!((shares[0] - 2.0).abs() < 1e-9 && (shares[1] - 8.0).abs() < 1e-9, "{shares:?}");
     }
 
     #[test]
     fn min_shares_come_first() {
-        let shares = divide(10.0, &claimants(&[(1.0, 8.0, 100.0), (1.0, 0.0, 100.0)]));
+        let shares = divide(10.0, &claimants(&[(1.0, 8.0, 100.0), (1.0, 0.0, 100.0)])).shares;
         assert!((shares[0] - 8.0).abs() < 1e-9 && (shares[1] - 2.0).abs() < 1e-9, "{shares:?}");
     }
 
     #[test]
     fn min_shares_over_the_cluster_are_scaled_down() {
-        let shares = divide(10.0, &claimants(&[(1.0, 15.0, 100.0), (1.0, 5.0, 100.0)]));
+        let shares = divide(10.0, &claimants(&[(1.0, 15.0, 100.0), (1.0, 5.0, 100.0)])).shares;
         assert!((shares.iter().sum::<f64>() - 10.0).abs() < 1e-9 && (shares[0] - 7.5).abs() < 1e-9, "{shares:?}");
+    }
+
+    /// The same by trying levels until the amount fits.
+    fn divide_slowly(slots: f64, claimants: &[Claimant]) -> Vec<f64> {
+        let at = |level: f64| -> Vec<f64> {
+            claimants.iter().map(|c| (level * c.weight).max(c.min.min(c.need)).min(c.need)).collect()
+        };
+        let (mut low, mut high) = (0.0, 1e12);
+        for _ in 0..200 {
+            let middle = (low + high) / 2.0;
+            if at(middle).iter().sum::<f64>() < slots { low = middle } else { high = middle }
+        }
+        at(high)
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_level_is_where_the_amount_fits(
+            of in proptest::collection::vec((0.01..10.0f64, 0.0..5.0f64, 0.1..50.0f64), 1..30),
+            slots in 1.0..200.0f64,
+        ) {
+            let claimants = claimants(&of);
+            let guaranteed: f64 = claimants.iter().map(|c| c.min.min(c.need)).sum();
+            if guaranteed < slots {
+                for (fast, slow) in divide(slots, &claimants).shares.iter().zip(divide_slowly(slots, &claimants)) {
+                    proptest::prop_assert!((fast - slow).abs() < 1e-6, "{fast} {slow}");
+                }
+            }
+        }
     }
 
     #[test]
     fn nobody_gets_more_than_of_use() {
-        assert_eq!(divide(10.0, &claimants(&[(1.0, 0.0, 2.0), (3.0, 0.0, 4.0)])), vec![2.0, 4.0]);
-        assert_eq!(divide(10.0, &[]), Vec::<f64>::new());
+        assert_eq!(divide(10.0, &claimants(&[(1.0, 0.0, 2.0), (3.0, 0.0, 4.0)])).shares, vec![2.0, 4.0]);
+        assert_eq!(divide(10.0, &[]).shares, Vec::<f64>::new());
     }
 }

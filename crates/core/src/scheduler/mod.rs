@@ -22,6 +22,7 @@ use crate::state::{JobIx, State};
 use crate::units::Time;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
+use renew::Level;
 use rustc_hash::FxHashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub struct Scheduler {
     user_of: FxHashMap<String, u32>,
     /// Mean task times of the live jobs at the last renewal.
     averages: Prior,
+    /// How far the slots of each kind went at the last renewal.
+    levels: [Level; 2],
     /// When the core asked to be woken, if it did.
     wake: Option<Time>,
     /// Tasks that lag behind and may get a second attempt.
@@ -65,6 +68,7 @@ impl Scheduler {
             users: Vec::new(),
             user_of: FxHashMap::default(),
             averages: policy.prior,
+            levels: Default::default(),
             wake: None,
             laggards: Vec::new(),
             several_racks: false,

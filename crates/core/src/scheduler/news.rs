@@ -89,7 +89,7 @@ impl Scheduler {
         self.classify(jx, spec, out);
         for kind in Kind::BOTH {
             if self.policy.lane(kind).share.follows_remaining() {
-                self.renew_shares(kind);
+                self.share_of_new(jx, kind);
             }
             self.touch(jx, kind);
         }

@@ -20,6 +20,21 @@ pub(super) struct GroupShare {
     pub need: f64,
 }
 
+/// How far the slots went at the last renewal.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Level {
+    /// What each unit of weight was owed; without limit while there was plenty for all.
+    per_weight: f64,
+    /// What all jobs together needed, those that came since included.
+    needed: f64,
+}
+
+impl Default for Level {
+    fn default() -> Level {
+        Level { per_weight: f64::INFINITY, needed: 0.0 }
+    }
+}
+
 impl Scheduler {
     pub(super) fn woke(&mut self, out: &mut Vec<Action>) {
         if self.wake.is_none_or(|at| self.now < at) {
@@ -79,12 +94,31 @@ impl Scheduler {
         }
     }
 
+    /// What a new job is owed until the next renewal: as much as its remaining time would have given it at the last one. Only the job
+    /// that ends the plenty makes everybody's share anew.
+    pub(super) fn share_of_new(&mut self, jx: JobIx, kind: Kind) {
+        let slots = f64::from(self.state.slots[kind.ix()]);
+        let level = &mut self.levels[kind.ix()];
+        let job = self.state.jobs[jx as usize].as_mut().expect("just admitted");
+        let need = f64::from(job.total(kind));
+        let was_plenty = level.per_weight.is_infinite();
+        level.needed += need;
+        if was_plenty && level.needed > slots {
+            self.renew_shares(kind);
+            return;
+        }
+        let by_remaining = level.per_weight / job.estimate.remaining.as_secs_f64().max(1e-3);
+        job.facts[kind.ix()].owed = by_remaining.min(need);
+    }
+
     fn share_by_remaining(&mut self, kind: Kind, alone: Alone) {
         let wants = |job: &&Job| !job.closed && (job.facts(kind).held() > 0 || job.wants(kind));
         let jobs = self.state.live().map(|(_, job)| job).filter(wants);
-        let shares = share::inverse_remaining(jobs, kind, self.state.slots, alone, self.now);
+        let division = share::inverse_remaining(jobs, kind, self.state.slots, alone, self.now);
+        let needed = jobs_need(self.state.live().map(|(_, job)| job).filter(wants), kind);
+        self.levels[kind.ix()] = Level { per_weight: division.level, needed };
         let jobs: Vec<JobIx> = self.state.live().filter(|(_, job)| wants(job)).map(|(jx, _)| jx).collect();
-        for (&jx, share) in jobs.iter().zip(shares) {
+        for (&jx, share) in jobs.iter().zip(division.shares) {
             self.state.job_mut(jx).facts[kind.ix()].owed = share;
         }
         if self.lane(kind).order == JobOrder::HeldOverShare {
@@ -105,7 +139,7 @@ impl Scheduler {
         }
         for (group, members) in groups.into_iter().zip(members) {
             let claimants: Vec<Claimant> = members.iter().map(|&jx| job_claimant(self.state.job(jx), kind)).collect();
-            for (jx, share) in members.into_iter().zip(share::divide(group.fair, &claimants)) {
+            for (jx, share) in members.into_iter().zip(share::divide(group.fair, &claimants).shares) {
                 self.state.job_mut(jx).facts[kind.ix()].owed = share;
             }
         }
@@ -125,7 +159,7 @@ impl Scheduler {
             .zip(&needs)
             .map(|(group, &need)| Claimant { weight: group.weight, min: f64::from(group.min), need })
             .collect();
-        let fair = share::divide(f64::from(self.state.slots[kind.ix()]), &claimants);
+        let fair = share::divide(f64::from(self.state.slots[kind.ix()]), &claimants).shares;
         claimants.iter().zip(fair).map(|(c, fair)| GroupShare { min: c.min, fair, need: c.need }).collect()
     }
 
@@ -145,6 +179,10 @@ impl Scheduler {
         }
         laggards
     }
+}
+
+fn jobs_need<'a>(jobs: impl Iterator<Item = &'a Job>, kind: Kind) -> f64 {
+    jobs.map(|job| f64::from(job.facts(kind).held() + job.facts(kind).demand())).sum()
 }
 
 fn job_claimant(job: &Job, kind: Kind) -> Claimant {

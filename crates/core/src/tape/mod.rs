@@ -1,8 +1,9 @@
 //! The tape: everything that happened and everything that was asked for, in order.
 //!
-//! A tape is a head with the [`Setup`](crate::Setup), then one record for each call of the scheduler (when, what happened, what it asked for),
-//! then a closing record. Every body writes the same bytes, a report never asks who wrote them, and replaying the events through
-//! a scheduler made of the setup gives the same actions. The engine's journal is a tape that is synced as it grows.
+//! A tape is a head with the [`Setup`](crate::Setup), then one record for each call of the scheduler (when, what happened,
+//! what it asked for), then a closing record. Every body writes the same bytes, a report never asks who wrote them, and replaying
+//! the events through a scheduler made of the setup gives the same actions. The engine's journal is a tape that is synced as it
+//! grows.
 //!
 //! This module turns records into bytes and bytes into records; files are the caller's business. Writing is [`TapeWriter`];
 //! reading is [`TapeReader`] for a tape that lies in memory and [`TapeDecoder`] for one that arrives in pieces.

@@ -99,6 +99,7 @@ fn pure_mode_gives_all_slots_to_the_shortest_and_what_it_cannot_use_to_the_next(
 fn owed_and_remaining(setup: Setup) -> (Vec<f64>, Vec<f64>) {
     let mut hand = Hand::with(setup, 10, 6, 2);
     let ids: Vec<JobId> = [600, 300, 100].map(|maps| hand.submit(job(maps, 4)).0).into();
+    hand.at(10.0).wake();
     let owed = ids.iter().map(|&id| hand.job(id).facts(Kind::Map).owed).collect();
     (owed, ids.iter().map(|&id| hand.job(id).estimate.remaining.as_secs_f64()).collect())
 }
@@ -107,10 +108,10 @@ fn owed_and_remaining(setup: Setup) -> (Vec<f64>, Vec<f64>) {
 fn eqs_3_and_4_shares_are_inverse_to_remaining_time_and_add_up_to_the_cluster() {
     let (owed, remaining) = owed_and_remaining(Setup::new(catalog::by_name("hsrtf-pr").unwrap()));
     assert!((owed.iter().sum::<f64>() - 60.0).abs() < 1e-6, "{owed:?}");
-    // Nobody has waited yet, so eq. 5 is one for all, but for whole waves.
+    // Nobody has waited long yet, so eq. 5 is nearly one for all.
     for i in 0..3 {
         let expected = remaining[0] / remaining[i] * owed[0];
-        assert!((owed[i] / expected - 1.0).abs() < 0.02, "S_i = RT_0 / RT_i x S_0: {owed:?} for {remaining:?}");
+        assert!((owed[i] / expected - 1.0).abs() < 0.05, "S_i = RT_0 / RT_i x S_0: {owed:?} for {remaining:?}");
     }
 }
 
@@ -129,6 +130,8 @@ fn sec_3_5_what_a_job_cannot_use_is_handed_on() {
     let mut hand = Hand::new("hsrtf-pr", 10, 6, 2);
     let (long, _) = hand.submit(job(600, 4));
     let (tiny, _) = hand.submit(job(1, 1));
+    assert_eq!(hand.job(tiny).facts(Kind::Map).owed, 1.0, "at once");
+    hand.at(10.0).wake();
     assert_eq!(hand.job(tiny).facts(Kind::Map).owed, 1.0);
     assert!((hand.job(long).facts(Kind::Map).owed - 59.0).abs() < 1e-6);
 }
