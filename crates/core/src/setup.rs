@@ -142,8 +142,8 @@ fn check_lane(name: &str, lane: &Lane) -> Result<(), String> {
     if lane.placement.per_beat == Some(0) {
         return Err("placement.per_beat = 0 would start nothing; leave it out for no limit".into());
     }
-    if lane.placement.off_node_per_beat == Some(0) {
-        return Err("placement.off_node_per_beat = 0 would starve jobs without local data; write at least 1".into());
+    if lane.placement.off_rack_per_beat == Some(0) {
+        return Err("placement.off_rack_per_beat = 0 would starve jobs without local data; write at least 1".into());
     }
     if let Migrate::ForLocality(locality) = lane.placement.migrate
         && !(0.0..1.0).contains(&locality)

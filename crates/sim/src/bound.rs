@@ -1,24 +1,24 @@
 //! How good a schedule could be at best: a lower bound on the mean completion time, printed beside every result.
 //!
-//! The true optimum cannot be found, so some of what makes scheduling hard is dropped and the rest is solved exactly. No policy,
-//! however clever or lucky, can do better than any of these relaxations, so the largest of them counts:
+//! The true optimum cannot be found, so some of what makes scheduling hard is dropped and the rest is solved exactly.
+//! No policy, however clever or lucky, can do better than any of these relaxations, so the largest of them counts:
 //!
 //! * **alone**: every job has the cluster to itself.
-//! * **all**: all slots are one machine that does all work of all jobs, and changes from one job to another at no cost. On one
-//!   machine, shortest remaining processing time first is optimal (Schrage, 1968).
+//! * **all**: all slots are one machine that does all work of all jobs, and changes from one job to another at no cost.
+//!   On one machine, shortest remaining processing time first is optimal (Schrage, 1968).
 //! * **maps**: the same for the map slots and the maps; each job's reduces then have the cluster to themselves.
-//! * **reduces**: each job's maps have the cluster to themselves; then the same for the reduce slots and what reduces do after the
-//!   last map.
+//! * **reduces**: each job's maps have the cluster to themselves; then the same for the reduce slots and what reduces
+//!   do after the last map.
 //!
-//! Nodes differ. Give each type of slot a value per second and let a task be worth what it costs on the type where it costs least:
-//! then no slot earns more than its value, and all slots together are a machine as fast as the sum of their values. This holds for
-//! any values. Three are tried, and the largest bound counts: every slot is worth 1 (each task runs where it is fastest); every slot
-//! is worth its speed (computing is shared among all slots as their speeds allow); every slot is worth the pace at which it does
-//! this workload's tasks, reading and writing included.
+//! Nodes differ. Give each type of slot a value per second and let a task be worth what it costs on the type where it
+//! costs least: then no slot earns more than its value, and all slots together are a machine as fast as the sum of
+//! their values. This holds for any values. Three are tried, and the largest bound counts: every slot is worth 1 (each
+//! task runs where it is fastest); every slot is worth its speed (computing is shared among all slots as their speeds
+//! allow); every slot is worth the pace at which it does this workload's tasks, reading and writing included.
 //!
-//! Task times are the simulator's own, with the noise of the seed, the data on the node, nothing to wait for at heartbeats, no
-//! ill luck and nothing to fetch (a reduce may sit where all maps ran). Failures only take capacity away, pauses and early ends
-//! only add costs, and copies only add work: the bound holds with them too.
+//! Task times are the simulator's own, with the noise of the seed, the data on the node, nothing to wait for at
+//! heartbeats, no ill luck and nothing to fetch (a reduce may sit where all maps ran). Failures only take capacity
+//! away, pauses and early ends only add costs, and copies only add work: the bound holds with them too.
 
 use crate::cluster::Cluster;
 use crate::draws::Draws;
@@ -163,8 +163,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// How long a reduce still holds a slot after the last map. It can be given its slot and be launched while maps still run;
-    /// sorting, computing and writing must come after them.
+    /// How long a reduce still holds a slot after the last map. It can be given its slot and be launched while maps
+    /// still run; sorting, computing and writing must come after them.
     fn tail_s(&self, plan: &JobPlan, pace: &Pace, factor: f64) -> f64 {
         let end = ReduceRun::new(Done::default()).sort(Time::ZERO, plan, &self.cluster.costs, pace, factor);
         end.as_secs_f64()
@@ -232,8 +232,8 @@ struct Tasks {
     work: [f64; VALUES],
 }
 
-/// The least possible sum of completion instants on one machine, given when each job comes and how long it takes: whenever a job
-/// comes or ends, the one with the least left goes on.
+/// The least possible sum of completion instants on one machine, given when each job comes and how long it takes:
+/// whenever a job comes or ends, the one with the least left goes on.
 fn srpt(jobs: impl Iterator<Item = (f64, f64)>) -> f64 {
     let mut jobs: Vec<(f64, f64)> = jobs.collect();
     jobs.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -278,8 +278,9 @@ impl Ord for Left {
     }
 }
 
-/// About how long a job runs alone on the cluster, from its first map to its end: waves of maps, then waves of reduces, with local
-/// data, without noise, with half a heartbeat of waiting for each task. An estimate, for slowdowns where the job was not run alone.
+/// About how long a job runs alone on the cluster, from its first map to its end: waves of maps, then waves of reduces,
+/// with local data, without noise, with half a heartbeat of waiting for each task. An estimate, for slowdowns where the
+/// job was not run alone.
 pub fn alone_s(plan: &JobPlan, cluster: &Cluster) -> f64 {
     let machine = Machine::new(cluster, &[], 0);
     let beat_s = if cluster.out_of_band { 0.0 } else { cluster.heartbeat.as_secs_f64() / 2.0 };

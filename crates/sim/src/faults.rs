@@ -71,7 +71,7 @@ mod tests {
         let mut cluster = fixture::cluster(2);
         let fault = |node, back_after_s| ScriptedFault { node: NodeId(node), at_s: 10.0, back_after_s };
         cluster.faults.scripted = vec![fault(1, Some(5.0)), fault(0, None), fault(7, None)];
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(cluster.heartbeat);
         let mut failures = Failures::new(&cluster, &Draws::new(&cluster, 0), &mut queue);
         let (at, tick) = queue.pop().unwrap();
         assert_eq!((at, tick), (Time::from_secs_f64(10.0), Tick::Failure { node: 1, fault: 0 }));
@@ -86,7 +86,7 @@ mod tests {
         let mut cluster = fixture::cluster(4);
         let (mean_up, mean_down) = (Span::from_secs(100), Span::from_secs(10));
         cluster.faults.random = Some(RandomFaults { mean_up, mean_down, until: Span::from_secs(1_000) });
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(cluster.heartbeat);
         let mut failures = Failures::new(&cluster, &Draws::new(&cluster, 0), &mut queue);
         let mut seen = 0;
         while let Some((at, Tick::Failure { node, fault })) = queue.pop() {

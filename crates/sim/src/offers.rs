@@ -100,7 +100,7 @@ mod tests {
         let cluster = fixture::cluster(3);
         let mut nodes: Vec<Node> = cluster.nodes.iter().map(|node| Node::new(&node.spec)).collect();
         let mut offers = Offers::new(Grid::new(&cluster), 3);
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(cluster.heartbeat);
         for node in [0, 2] {
             offers.note(node, &nodes[node as usize], Kind::Map, Time::ZERO);
         }
@@ -123,7 +123,7 @@ mod tests {
         let cluster = fixture::cluster(1);
         let mut nodes = vec![Node::new(&cluster.nodes[0].spec)];
         let mut offers = Offers::new(Grid::new(&cluster), 1);
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(cluster.heartbeat);
         offers.note(0, &nodes[0], Kind::Reduce, Time::ZERO);
         nodes[0].last_beat = Time(3_000_000);
         offers.arm(Time(3_000_000), [false, true], &nodes, &mut queue);
@@ -135,7 +135,7 @@ mod tests {
         let cluster = fixture::cluster(3);
         let nodes: Vec<Node> = cluster.nodes.iter().map(|node| Node::new(&node.spec)).collect();
         let mut offers = Offers::new(Grid::new(&cluster), 3);
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(cluster.heartbeat);
         offers.note(2, &nodes[2], Kind::Map, Time::ZERO);
         offers.arm(Time(1), [true, false], &nodes, &mut queue);
         offers.note(1, &nodes[1], Kind::Map, Time(1));

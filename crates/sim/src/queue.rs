@@ -2,8 +2,12 @@
 //!
 //! A [`Tick`] is small and plain, and it is never taken back: what has been overtaken carries an old version and is dropped
 //! when its turn comes. Ticks of one instant come out in the order they went in, so one seed gives one run.
+//!
+//! Nearly all ticks lie a few heartbeats ahead, spread evenly. So the next minutes are a wheel of short buckets, each sorted
+//! only when its turn comes, and a heap holds what lies further off. The twin in the tests is a heap alone.
 
-use giveway_core::Time;
+use crate::ring::Ring;
+use giveway_core::{Span, Time};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -50,15 +54,41 @@ struct Entry {
     tick: Tick,
 }
 
+/// Buckets of the wheel.
+const WHEEL: u64 = 4_096;
+/// Buckets in one heartbeat, roughly: few enough to make use of each, many enough to keep them short.
+const PER_BEAT: u64 = 64;
+
 /// A queue of ticks.
-#[derive(Default)]
 pub(crate) struct Queue {
-    heap: BinaryHeap<Entry>,
+    /// The bucket of an instant is its microseconds without these low bits.
+    bucket_bits: u32,
+    /// Which bucket is being emptied, and what is left of it, latest first.
+    turn: u64,
+    current: Vec<Entry>,
+    wheel: Vec<Vec<Entry>>,
+    /// Which buckets of the wheel hold something.
+    filled: Ring,
+    /// What lies beyond the wheel.
+    far: BinaryHeap<Entry>,
     pushed: u64,
     stirring: usize,
 }
 
 impl Queue {
+    pub(crate) fn new(heartbeat: Span) -> Queue {
+        Queue {
+            bucket_bits: (heartbeat.0 / PER_BEAT).max(1).ilog2(),
+            turn: 0,
+            current: Vec::new(),
+            wheel: vec![Vec::new(); WHEEL as usize],
+            filled: Ring::new(WHEEL as usize),
+            far: BinaryHeap::new(),
+            pushed: 0,
+            stirring: 0,
+        }
+    }
+
     /// Puts a tick in line. What never happens takes no room.
     pub(crate) fn push(&mut self, at: Time, tick: Tick) {
         if at == Time::NEVER {
@@ -66,12 +96,21 @@ impl Queue {
         }
         self.pushed += 1;
         self.stirring += usize::from(tick.stirs());
-        self.heap.push(Entry { at, order: self.pushed, tick });
+        let entry = Entry { at, order: self.pushed, tick };
+        if self.bucket(at) <= self.turn {
+            let place = self.current.partition_point(|other| *other < entry);
+            self.current.insert(place, entry);
+        } else {
+            self.put_by(entry);
+        }
     }
 
     /// Takes the earliest tick.
     pub(crate) fn pop(&mut self) -> Option<(Time, Tick)> {
-        let entry = self.heap.pop()?;
+        if self.current.is_empty() {
+            self.turn_wheel();
+        }
+        let entry = self.current.pop()?;
         self.stirring -= usize::from(entry.tick.stirs());
         Some((entry.at, entry.tick))
     }
@@ -80,11 +119,46 @@ impl Queue {
     pub(crate) fn stirs(&self) -> bool {
         self.stirring > 0
     }
+
+    fn bucket(&self, at: Time) -> u64 {
+        at.0 >> self.bucket_bits
+    }
+
+    /// Puts an entry of a later bucket where it waits for its turn.
+    fn put_by(&mut self, entry: Entry) {
+        let bucket = self.bucket(entry.at);
+        if bucket < self.turn + WHEEL {
+            self.wheel[(bucket % WHEEL) as usize].push(entry);
+            self.filled.set((bucket % WHEEL) as u32, true);
+        } else {
+            self.far.push(entry);
+        }
+    }
+
+    /// Goes on to the next bucket that holds something, if there is one.
+    fn turn_wheel(&mut self) {
+        let next = self.turn + 1;
+        let on_wheel = self.filled.next_from((next % WHEEL) as u32);
+        let on_wheel = on_wheel.map(|place| next + (u64::from(place) + WHEEL - next % WHEEL) % WHEEL);
+        let beyond = self.far.peek().map(|entry| self.bucket(entry.at));
+        let Some(turn) = on_wheel.into_iter().chain(beyond).min() else { return };
+        self.turn = turn;
+        std::mem::swap(&mut self.current, &mut self.wheel[(turn % WHEEL) as usize]);
+        self.filled.set((turn % WHEEL) as u32, false);
+        while self.far.peek().is_some_and(|entry| self.bucket(entry.at) < turn + WHEEL) {
+            match self.far.pop() {
+                Some(entry) if self.bucket(entry.at) == turn => self.current.push(entry),
+                Some(entry) => self.put_by(entry),
+                None => {}
+            }
+        }
+        self.current.sort_unstable();
+    }
 }
 
 impl Ord for Entry {
     fn cmp(&self, other: &Entry) -> Ordering {
-        // The standard heap gives the largest first; the earliest is the largest here.
+        // The earliest is the largest: a heap gives the largest first, and a bucket is emptied from its end.
         (other.at, other.order).cmp(&(self.at, self.order))
     }
 }
@@ -106,10 +180,11 @@ impl Eq for Entry {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn earlier_comes_first_and_equals_keep_their_order() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(Span::from_secs(3));
         queue.push(Time(5), Tick::Beat { node: 1 });
         queue.push(Time(3), Tick::Beat { node: 2 });
         queue.push(Time(5), Tick::Beat { node: 3 });
@@ -121,7 +196,7 @@ mod tests {
 
     #[test]
     fn offers_and_wakes_alone_do_not_stir() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(Span::from_secs(3));
         queue.push(Time(1), Tick::Arrival);
         queue.push(Time(2), Tick::Wake { version: 0 });
         queue.push(Time(2), Tick::Offer { node: 0, version: 0 });
@@ -133,5 +208,34 @@ mod tests {
     #[test]
     fn a_tick_is_small() {
         assert!(size_of::<Tick>() <= 12 && size_of::<Entry>() <= 32);
+    }
+
+    proptest! {
+        /// The obvious twin: one heap. Spans reach from nothing over the wheel's edge to far beyond it.
+        #[test]
+        fn the_wheel_does_what_a_heap_does(
+            steps in prop::collection::vec((any::<bool>(), 0u32..34, any::<u64>()), 1..400),
+        ) {
+            let mut queue = Queue::new(Span::from_secs(3));
+            let mut heap = BinaryHeap::new();
+            let (mut now, mut order) = (Time::ZERO, 0);
+            for (push, bits, noise) in steps {
+                if push {
+                    order += 1;
+                    let (at, tick) = (now + Span(noise & ((1 << bits) - 1)), Tick::Beat { node: order as u32 });
+                    queue.push(at, tick);
+                    heap.push(Entry { at, order, tick });
+                } else {
+                    let expected = heap.pop().map(|entry| (entry.at, entry.tick));
+                    let popped = queue.pop();
+                    prop_assert_eq!(popped, expected);
+                    now = popped.map_or(now, |(at, _)| at);
+                }
+            }
+            while let Some(entry) = heap.pop() {
+                prop_assert_eq!(queue.pop(), Some((entry.at, entry.tick)));
+            }
+            prop_assert_eq!(queue.pop(), None);
+        }
     }
 }

@@ -198,7 +198,8 @@ fn distributions(names: &[String], groups: &[String], runs: &[Run]) -> String {
     }
     format!(
         "<section aria-labelledby=\"curves\"><h2 id=\"curves\">Distributions</h2>\n\
-         <p>How many of the jobs took no longer than so long: a line further to the left and higher up is better.</p>\n{}{all}</section>\n",
+         <p>How many of the jobs took no longer than so long: a line further to the left and higher up is better.</p>\n\
+         {}{all}</section>\n",
         chooser(names, runs)
     )
 }
@@ -228,7 +229,8 @@ fn chooser(names: &[String], runs: &[Run]) -> String {
         String::new()
     } else {
         format!(
-            "<p>At first the {CURVES_AT_FIRST} policies with the lowest mean completion are shown, one of each that are equal.</p>\n"
+            "<p>At first the {CURVES_AT_FIRST} policies with the lowest mean completion are shown, \
+             one of each that are equal.</p>\n"
         )
     };
     format!("{hint}<fieldset class=\"legend\"><legend>Policies shown</legend>\n{all}</fieldset>\n")
@@ -264,8 +266,8 @@ fn slots(names: &[String], groups: &[String], runs: &[Run]) -> String {
         if frame.has_lines() { format!("<li>{}a node is lost</li>", key("class=\"loss\"")) } else { String::new() };
     format!(
         "<section aria-labelledby=\"slots\"><h2 id=\"slots\">Slots over time</h2>\n\
-         <p>Slots in use by the size group of their job, from the first submission on. Marks below are attempts that gave way, \
-         higher where more did at once. All drawings have one scale.</p>\n\
+         <p>Slots in use by the size group of their job, from the first submission on. Marks below are attempts that gave \
+         way, higher where more did at once. All drawings have one scale.</p>\n\
          <ul class=\"legend\">{keys}{there}{lost}</ul>\n<div class=\"pairs\">\n{drawn}</div></section>\n"
     )
 }
@@ -296,9 +298,9 @@ fn by_group(names: &[String], groups: &[String], runs: &[Run]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::super::Chart;
     use super::super::chart::Marks;
+    use super::*;
     use giveway_core::{Kind, policy};
     use giveway_sim::metrics::{Grouping, Metrics};
     use giveway_sim::{Simulation, cluster, workload};

@@ -77,9 +77,9 @@ fn compose(name: &str, about: &str, map: Lane, reduce: Lane) -> Policy {
     }
 }
 
-/// Hadoop 1 hands out at most one map without local data and at most one reduce in a beat.
+/// Hadoop 1 hands out at most one map whose data is in another rack and at most one reduce in a beat.
 fn hadoop_maps() -> Placement {
-    Placement { off_node_per_beat: Some(1), ..Placement::default() }
+    Placement { off_rack_per_beat: Some(1), ..Placement::default() }
 }
 
 fn hadoop_reduces() -> Placement {

@@ -109,9 +109,9 @@ pub struct Placement {
     /// The most tasks handed to a node in one beat.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_beat: Option<u32>,
-    /// The most maps without local data handed to a node in one beat.
+    /// A node gets no further maps in a beat once it got so many whose data is in another rack.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub off_node_per_beat: Option<u32>,
+    pub off_rack_per_beat: Option<u32>,
     /// How long a job holds out for a node with its data (delay scheduling).
     pub wait_node: Span,
     /// How long it then holds out for a rack with its data.
@@ -294,7 +294,7 @@ impl Default for Placement {
     fn default() -> Placement {
         Placement {
             per_beat: None,
-            off_node_per_beat: None,
+            off_rack_per_beat: None,
             wait_node: Span::ZERO,
             wait_rack: Span::ZERO,
             wait_below_maps: None,

@@ -58,13 +58,10 @@ fn rack_map(job: &mut Job, offer: Offer<'_>) -> Option<u32> {
 }
 
 /// A waiting map of the job for this node, if it does not rather hold out for a nearer one (delay scheduling).
-pub fn choose_map(job: &mut Job, offer: Offer<'_>, placement: &Placement, off_node: bool) -> Option<(u32, Locality)> {
+pub fn choose_map(job: &mut Job, offer: Offer<'_>, placement: &Placement) -> Option<(u32, Locality)> {
     if let Some(task) = job.waiting_maps.on_node(offer.node, &job.tasks[0], &job.splits) {
         job.holding_out[0] = None;
         return Some((task, Locality::Node));
-    }
-    if !off_node {
-        return None;
     }
     let few = placement.wait_below_maps.is_none_or(|most| job.total(Kind::Map) <= most);
     let waits = few && job.waiting_maps.has_hosts() && !(placement.wait_node + placement.wait_rack).is_zero();

@@ -23,14 +23,14 @@ impl Scheduler {
         for kind in Kind::BOTH {
             self.serve_claims(node, kind, out);
             let placement = &self.policy.lane(kind).placement;
-            let (most, most_off_node) =
-                (placement.per_beat.unwrap_or(u32::MAX), placement.off_node_per_beat.unwrap_or(u32::MAX));
-            let (mut given, mut off_node) = (0, 0);
-            while given < most && self.state.node(node).free[kind.ix()] > 0 {
-                let Some((jx, choice)) = self.pick(node, kind, off_node < most_off_node) else { break };
+            let most = placement.per_beat.unwrap_or(u32::MAX);
+            let mut off_rack_left = placement.off_rack_per_beat.unwrap_or(u32::MAX);
+            let mut given = 0;
+            while given < most && off_rack_left > 0 && self.state.node(node).free[kind.ix()] > 0 {
+                let Some((jx, choice)) = self.pick(node, kind) else { break };
                 let reason = self.reason(jx, kind, choice);
                 given += 1;
-                off_node += u32::from(matches!(choice, Choice::Map(_, Locality::Rack | Locality::Remote)));
+                off_rack_left -= u32::from(matches!(choice, Choice::Map(_, Locality::Remote)));
                 self.launch(jx, node, choice, reason, out);
             }
             while given < most && self.state.node(node).free[kind.ix()] > 0 && self.copy_laggard(node, kind, out) {
@@ -40,7 +40,7 @@ impl Scheduler {
     }
 
     /// The first job in line that has a task for this node.
-    fn pick(&mut self, node: NodeId, kind: Kind, off_node: bool) -> Option<(JobIx, Choice)> {
+    fn pick(&mut self, node: NodeId, kind: Kind) -> Option<(JobIx, Choice)> {
         let profile = self.state.node(node).profile;
         let passes = match &self.matcher {
             None => 1,
@@ -66,8 +66,9 @@ impl Scheduler {
             let found = line.walk(&limits, &allow, &mut |jx| {
                 let job = jobs[jx as usize].as_mut().expect("a job in line is live");
                 let choice = match kind {
-                    Kind::Map => placement::choose_map(job, offer, placement, off_node)
-                        .map(|(task, near)| Choice::Map(task, near)),
+                    Kind::Map => {
+                        placement::choose_map(job, offer, placement).map(|(task, near)| Choice::Map(task, near))
+                    }
                     Kind::Reduce => placement::choose_reduce(job, jx, offer, placement, patience).map(Choice::Reduce),
                 };
                 match choice {

@@ -1,18 +1,19 @@
 //! The tape: everything that happened and everything that was asked for, in order.
 //!
-//! A tape is a head with the [`Setup`](crate::Setup), then one record for each call of the scheduler (when, what happened,
-//! what it asked for), then a closing record. Every body writes the same bytes, a report never asks who wrote them, and replaying
-//! the events through a scheduler made of the setup gives the same actions. The engine's journal is a tape that is synced as it
-//! grows.
+//! A tape is a head with the [`Setup`](crate::Setup), then one record for each call of the scheduler (when, what
+//! happened, what it asked for), then a closing record. Every body writes the same bytes, a report never asks who wrote
+//! them, and replaying the events through a scheduler made of the setup gives the same actions. The engine's journal is
+//! a tape that is synced as it grows.
 //!
-//! This module turns records into bytes and bytes into records; files are the caller's business. Writing is [`TapeWriter`];
-//! reading is [`TapeReader`] for a tape that lies in memory and [`TapeDecoder`] for one that arrives in pieces.
+//! This module turns records into bytes and bytes into records; files are the caller's business. Writing is
+//! [`TapeWriter`]; reading is [`TapeReader`] for a tape that lies in memory and [`TapeDecoder`] for one that arrives in
+//! pieces.
 //!
 //! # Bytes
 //!
-//! Integers are little-endian. A *check* is the CRC-32C of all lengths and contents from the tape's first byte up to and
-//! including what it follows (the checks themselves left out). Each check so depends on everything before it: a record that is
-//! changed, removed, doubled, moved, or taken from another tape does not fit.
+//! Integers are little-endian. A *check* is the CRC-32C of all lengths and contents from the tape's first byte up to
+//! and including what it follows (the checks themselves left out). Each check so depends on everything before it: a
+//! record that is changed, removed, doubled, moved, or taken from another tape does not fit.
 //!
 //! | head | |
 //! |---|---|
@@ -31,12 +32,13 @@
 //! | bytes | content |
 //! | `u32` | check |
 //!
-//! The content is in postcard's format: a byte 0, then instant, event and list of actions; or, in the closing record, a byte 1,
-//! then the number of records before it. The length has a check of its own so that a damaged length is not taken for a cut: a
-//! journal is cut back to its last whole record after a crash, and must never be cut for a flipped bit in its middle.
+//! The content is in postcard's format: a byte 0, then instant, event and list of actions; or, in the closing record, a
+//! byte 1, then the number of records before it. The length has a check of its own so that a damaged length is not
+//! taken for a cut: a journal is cut back to its last whole record after a crash, and must never be cut for a flipped
+//! bit in its middle.
 //!
-//! Records are counted from 1 in messages; 0 is the head. A tape that ends before its closing record was cut short: the writer
-//! was killed. If a power cut left zeros where a record should begin, that is a cut too.
+//! Records are counted from 1 in messages; 0 is the head. A tape that ends before its closing record was cut short: the
+//! writer was killed. If a power cut left zeros where a record should begin, that is a cut too.
 
 mod read;
 mod write;
@@ -301,8 +303,8 @@ mod tests {
         prop::collection::vec(record.prop_map(|(now, event, actions)| Record { now: Time(now), event, actions }), 0..6)
     }
 
-    /// The numbers of events and actions on the tape are their places in the enums: a new one goes to the end, or the version
-    /// goes up.
+    /// The numbers of events and actions on the tape are their places in the enums: a new one goes to the end, or the
+    /// version goes up.
     #[test]
     fn events_and_actions_keep_their_numbers() {
         let (job, node, attempt) = (JobId(0), NodeId(0), AttemptId::new(JobId(0), Kind::Map, 0, 0));

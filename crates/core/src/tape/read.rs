@@ -1,5 +1,5 @@
-//! Bytes into records, whether they lie in memory or arrive in pieces. Nothing that a tape says is believed before its check fits,
-//! and no room is made by its word.
+//! Bytes into records, whether they lie in memory or arrive in pieces. Nothing that a tape says is believed before its
+//! check fits, and no room is made by its word.
 
 use super::{
     CHECK_BYTES, HEAD_BYTES, LENGTH_BYTES, MARK, RECORD_BYTES_MAX, Record, TAPE_VERSION, TapeError, TapeWriter,
@@ -243,8 +243,9 @@ impl Iterator for TapeReader<'_> {
     }
 }
 
-/// Reads a tape that arrives in pieces: [`feed`](TapeDecoder::feed) it bytes, [`pull`](TapeDecoder::pull) records until there is
-/// none, feed it more; when no more come, ask it to [`finish`](TapeDecoder::finish). It holds what was fed and not yet pulled.
+/// Reads a tape that arrives in pieces: [`feed`](TapeDecoder::feed) it bytes, [`pull`](TapeDecoder::pull) records until
+/// there is none, feed it more; when no more come, ask it to [`finish`](TapeDecoder::finish). It holds what was fed and
+/// not yet pulled.
 #[derive(Clone, Debug, Default)]
 pub struct TapeDecoder {
     buffer: Vec<u8>,
@@ -315,7 +316,8 @@ impl TapeDecoder {
         self.cursor.valid_bytes
     }
 
-    /// A writer that goes on after the last record pulled, in place of whatever follows it now. None before the head was read.
+    /// A writer that goes on after the last record pulled, in place of whatever follows it now. None before the head
+    /// was read.
     pub fn writer(&self) -> Option<TapeWriter> {
         self.setup.is_some().then(|| self.cursor.writer())
     }

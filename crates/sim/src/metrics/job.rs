@@ -148,7 +148,8 @@ impl Live {
         self.tasks[id.kind.ix()].get(id.index as usize).is_some_and(|task| task.done)
     }
 
-    /// If a map that is about to be launched was done before, where its output was: a done map runs again only if that is gone.
+    /// If a map that is about to be launched was done before, where its output was: a done map runs again only if that
+    /// is gone.
     pub(super) fn lost_output(&self, id: TaskId) -> Option<Home> {
         (id.kind == Kind::Map && self.is_done(id)).then(|| self.homes[id.index as usize])
     }

@@ -1,11 +1,12 @@
 //! Levels over time: slots that are there, slots in use, and COSHH's dissatisfaction and fairness (section 5.1).
 //!
-//! A level stays what it is until an event changes it, so its integral is a sum of rectangles, taken when it changes. All sums are
-//! whole numbers (of slots or billionths, times microseconds): nothing drifts, however many changes there are.
+//! A level stays what it is until an event changes it, so its integral is a sum of rectangles, taken when it changes.
+//! All sums are whole numbers (of slots or billionths, times microseconds): nothing drifts, however many changes there
+//! are.
 //!
-//! COSHH compares two schedulers by dissatisfaction and fairness at time T without saying which time that is; here both are
-//! averaged over the run. Its users are all that are declared, whether they have jobs or not; one that is not declared is added
-//! with weight 1 and no min share when its first job comes.
+//! COSHH compares two schedulers by dissatisfaction and fairness at time T without saying which time that is; here both
+//! are averaged over the run. Its users are all that are declared, whether they have jobs or not; one that is not
+//! declared is added with weight 1 and no min share when its first job comes.
 
 use super::spread::Spread;
 use giveway_core::{Kind, Tenants, Time};

@@ -1,7 +1,8 @@
 //! What a run was like, in numbers.
 //!
-//! [`Metrics`] looks on: it is shown every event and the actions that followed, keeps what the figures need, and at the end gives
-//! a [`Summary`]. It sees nothing but the tape, so it measures a simulated run, the engine's and a Hadoop cluster's alike.
+//! [`Metrics`] looks on: it is shown every event and the actions that followed, keeps what the figures need, and at the
+//! end gives a [`Summary`]. It sees nothing but the tape, so it measures a simulated run, the engine's and a Hadoop
+//! cluster's alike.
 //!
 //! * `mod.rs` follows jobs, tasks and attempts through the events.
 //! * `job.rs` is what is remembered of a job while it lives.
@@ -10,8 +11,9 @@
 //! * `summary.rs` turns counts into figures and gives them their names.
 //! * `twin.rs`, for tests, finds the same figures by going through the whole tape for each, slowly and obviously.
 //!
-//! Times inside are whole microseconds and sums of them are exact, so figures do not depend on the order of summation. Nothing
-//! is ever read from a hash table in its order. What decisions cost in wall time is not here: that differs from run to run.
+//! Times inside are whole microseconds and sums of them are exact, so figures do not depend on the order of summation.
+//! Nothing is ever read from a hash table in its order. What decisions cost in wall time is not here: that differs from
+//! run to run.
 
 mod job;
 mod levels;
@@ -130,7 +132,8 @@ enum End {
 }
 
 impl Metrics {
-    /// Begins to look on. `alone_s` has, by job number, the seconds each job would take alone; without it there is no slowdown.
+    /// Begins to look on. `alone_s` has, by job number, the seconds each job would take alone; without it there is no
+    /// slowdown.
     pub fn new(tenants: &Tenants, groups: Grouping, alone_s: Vec<f64>) -> Metrics {
         Metrics {
             tallies: vec![Tally::default(); groups.names.len()],

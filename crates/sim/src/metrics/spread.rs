@@ -1,8 +1,8 @@
 //! How far values lie from their mean, kept up to date while they change by small steps.
 //!
-//! The sum of distances from the mean is twice the sum of what lies above it. The values are whole numbers, so it is enough to
-//! know the count and the sum of those above the mean's whole part; and the mean of many values moves slowly, so these are mended
-//! with a look at a value or two, not with a walk over all.
+//! The sum of distances from the mean is twice the sum of what lies above it. The values are whole numbers, so it is
+//! enough to know the count and the sum of those above the mean's whole part; and the mean of many values moves slowly,
+//! so these are mended with a look at a value or two, not with a walk over all.
 
 /// Whole numbers and their distances from their mean.
 #[derive(Clone, Debug, Default)]

@@ -173,7 +173,8 @@ pub struct Figures {
     pub lost_work_s: f64,
     /// How often a reduce paused.
     pub pauses: u64,
-    /// How often an attempt was killed to give way. Others that were killed (outrun, or their job was over) do not count.
+    /// How often an attempt was killed to give way. Others that were killed (outrun, or their job was over) do not
+    /// count.
     pub kills: u64,
     /// How often a map ended early.
     pub early_ends: u64,
@@ -211,7 +212,8 @@ pub struct MoreFigures {
 }
 
 impl Metrics {
-    /// The figures so far. While jobs are live they reach up to the last event, afterwards up to the end of the last job.
+    /// The figures so far. While jobs are live they reach up to the last event, afterwards up to the end of the last
+    /// job.
     pub fn summary(&self, policy: &str, seed: u64, lower_bound_mean_completion_s: Option<f64>) -> Summary {
         let sums = if self.live == 0 { self.at_close } else { self.levels.clone().sums(self.latest) };
         let mut total = Tally::default();

@@ -1,4 +1,5 @@
-//! The figures found slowly: every attempt is a line from its launch to its end, and every question goes through all of them.
+//! The figures found slowly: every attempt is a line from its launch to its end, and every question goes through all of
+//! them.
 
 use giveway_core::{
     Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, Outcome, Reason, Start, TaskId, Tenants, Time, Work,
@@ -161,7 +162,8 @@ impl<'a> Reading<'a> {
                 Some(Event::AttemptEndedEarly { done_bytes, .. }) => late || *done_bytes == 0,
                 Some(_) => true,
             };
-            // A paused attempt was in vain if its node was lost before it went on, or if what went on from it was in vain.
+            // A paused attempt was in vain if its node was lost before it went on, or if what went on from it was in
+            // vain.
             if wasted {
                 work_s += span_s(line);
                 let mut at = line;
@@ -232,7 +234,8 @@ impl<'a> Reading<'a> {
         )
     }
 
-    /// COSHH's dissatisfaction and fairness, and the part of the slots in use, averaged from the first submission to the last close.
+    /// COSHH's dissatisfaction and fairness, and the part of the slots in use, averaged from the first submission to
+    /// the last close.
     fn levels(&self, tenants: &Tenants) -> (Option<f64>, Option<f64>, Option<f64>) {
         let first = self.jobs.values().map(|(at, _)| *at).min().unwrap();
         let last = self.closed.values().map(|(at, _)| *at).max().unwrap();

@@ -90,7 +90,7 @@ impl<'a> Simulation<'a> {
         let tenants = workload.tenants.clone();
         let scheduler = Scheduler::new(Setup { policy, tenants, capabilities: Capabilities::ALL, seed })?;
         let draws = Draws::new(cluster, seed);
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(cluster.heartbeat);
         if let Some(first) = workload.jobs.first() {
             queue.push(first.submit, Tick::Arrival);
         }

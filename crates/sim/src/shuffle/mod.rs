@@ -266,6 +266,7 @@ impl Shuffle {
         }
         let pool = &mut self.jobs[job as usize];
         let strained = pool.strains_senders(now, fetches.len());
+        let was_complete = pool.complete;
         (pool.share, pool.complete) = (pool.outputs.share(), pool.outputs.complete());
         pool.strained = strained && !pool.complete;
         (pool.looked, pool.looked_share) = (now, pool.share);
@@ -282,8 +283,12 @@ impl Shuffle {
         }
         let pool = &mut self.jobs[job as usize];
         pool.sender_share = pool.fair_send(fetches.len());
+        let every_rate_counts = was_complete || pool.complete;
         for fetch in &fetches {
-            self.pace(*fetch, now);
+            // While maps run, the rate of one that keeps up with them may be out of date: it will be renewed once it lags.
+            if every_rate_counts || self.fetches[*fetch as usize].pulls {
+                self.pace(*fetch, now);
+            }
         }
         self.jobs[job as usize].fetches = fetches;
         for node in touched.drain(..) {

@@ -1,9 +1,9 @@
 //! k-means clustering, the same on every machine and every day (COSHH, sections 2.2 and 3.1).
 //!
-//! The paper does not say how its clusters begin. Random beginnings would make a run depend on more than its seed, so here the
-//! first centroid is the point nearest to the mean of all, and each further one is the point farthest from those chosen.
-//! Sums run in the order of the points, ties go to the lower index, and the number of rounds is bounded: the same points in the
-//! same order give the same clusters, bit for bit.
+//! The paper does not say how its clusters begin. Random beginnings would make a run depend on more than its seed, so
+//! here the first centroid is the point nearest to the mean of all, and each further one is the point farthest from
+//! those chosen. Sums run in the order of the points, ties go to the lower index, and the number of rounds is bounded:
+//! the same points in the same order give the same clusters, bit for bit.
 //!
 //! Distances are Euclidean, so features must be comparable: the caller scales them (logarithms for rates), or asks
 //! [`standardised`] to.
@@ -40,7 +40,8 @@ pub fn kmeans(points: &[Vec<f64>], k: usize) -> Clusters {
     clusters
 }
 
-/// Each feature shifted and scaled to mean 0 and variance 1. A feature that never varies becomes 0: it tells no points apart.
+/// Each feature shifted and scaled to mean 0 and variance 1. A feature that never varies becomes 0: it tells no points
+/// apart.
 pub fn standardised(points: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let Some(centre) = mean(points.iter()) else { return Vec::new() };
     let mut spread = vec![0.0; centre.len()];
@@ -52,7 +53,8 @@ pub fn standardised(points: &[Vec<f64>]) -> Vec<Vec<f64>> {
     points.iter().map(|point| point.iter().zip(&centre).zip(&spread).map(scaled).collect()).collect()
 }
 
-/// The first centroids: nearest to the mean, then farthest from the chosen, until there are `k` or all places are taken.
+/// The first centroids: nearest to the mean, then farthest from the chosen, until there are `k` or all places are
+/// taken.
 fn beginnings(points: &[Vec<f64>], k: usize) -> Vec<Vec<f64>> {
     let Some(centre) = mean(points.iter()).filter(|_| k > 0) else { return Vec::new() };
     let first = nearest(points, &centre).0;
@@ -71,7 +73,8 @@ fn beginnings(points: &[Vec<f64>], k: usize) -> Vec<Vec<f64>> {
     chosen
 }
 
-/// A cluster that lost all its points takes the one that lies farthest from its own centroid, from a cluster that can spare it.
+/// A cluster that lost all its points takes the one that lies farthest from its own centroid, from a cluster that can
+/// spare it.
 fn fill_empty(points: &[Vec<f64>], clusters: &mut Clusters) {
     let mut sizes = vec![0usize; clusters.centroids.len()];
     clusters.assignment.iter().for_each(|cluster| sizes[*cluster] += 1);

@@ -1,25 +1,26 @@
 //! COSHH's linear program (section 3.2): which classes of jobs each type of node should work for.
 //!
-//! Classes *i* arrive at rate α_i; one node of type *j*, working for class *i* alone, does μ_ij of its jobs per second; there are
-//! n_j such nodes. The program shares each type's time among the classes so that the load could grow as much as possible in all
-//! classes alike:
+//! Classes *i* arrive at rate α_i; one node of type *j*, working for class *i* alone, does μ_ij of its jobs per second;
+//! there are n_j such nodes. The program shares each type's time among the classes so that the load could grow as much
+//! as possible in all classes alike:
 //!
 //! ```text
 //! maximise λ   subject to   Σ_j μ_ij n_j δ_ij ≥ λ α_i,   Σ_i δ_ij ≤ 1,   δ ≥ 0
 //! ```
 //!
-//! The paper has a column for each node. Nodes of one type can share one: their columns are equal, so the average of their δ is as
-//! good as any, and λ is the same.
+//! The paper has a column for each node. Nodes of one type can share one: their columns are equal, so the average of
+//! their δ is as good as any, and λ is the same.
 //!
-//! Rates may lie nine orders of magnitude apart, and the solver wants coefficients within six. So the program that is solved has
-//! other unknowns. Let Λ be the most that the class hardest to serve could get from the whole cluster: then 1/classes ≤ λ/Λ ≤ 1.
-//! Let y_ij = μ_ij n_j δ_ij / (α_i Λ) be what type *j* does for class *i* in these terms, and c_ij = δ_ij / y_ij what that costs.
-//! Then Σ_j y_ij ≥ λ/Λ and Σ_i c_ij y_ij ≤ 1. A type with c_ij over 10^6 is left out for that class: it could do less than a
-//! millionth of what is asked. A c_ij below 10^-6 is raised to that: a rare class of light jobs so keeps a share that can be told
-//! from zero. Either changes λ by about a millionth.
+//! Rates may lie nine orders of magnitude apart, and the solver wants coefficients within six. So the program that is
+//! solved has other unknowns. Let Λ be the most that the class hardest to serve could get from the whole cluster: then
+//! 1/classes ≤ λ/Λ ≤ 1. Let y_ij = μ_ij n_j δ_ij / (α_i Λ) be what type *j* does for class *i* in these terms, and
+//! c_ij = δ_ij / y_ij what that costs. Then Σ_j y_ij ≥ λ/Λ and Σ_i c_ij y_ij ≤ 1. A type with c_ij over 10^6 is left
+//! out for that class: it could do less than a millionth of what is asked. A c_ij below 10^-6 is raised to that: a rare
+//! class of light jobs so keeps a share that can be told from zero. Either changes λ by about a millionth.
 //!
-//! δ is not unique, but the same problem gives the same δ: the solver draws its perturbations from fixed hashes and keeps one hash set,
-//! to ask whether a basis was visited, never to walk through it. It reads a clock only to report how long it took.
+//! δ is not unique, but the same problem gives the same δ: the solver draws its perturbations from fixed hashes and
+//! keeps one hash set, to ask whether a basis was visited, never to walk through it. It reads a clock only to report
+//! how long it took.
 
 use microlp::{ComparisonOp, OptimizationDirection, Variable};
 
@@ -119,8 +120,8 @@ struct Unknown {
     variable: Variable,
 }
 
-/// The solver keeps its promises within a tolerance. This keeps them exactly: no type spends more than all its time, and λ is what the
-/// shares truly reach.
+/// The solver keeps its promises within a tolerance. This keeps them exactly: no type spends more than all its time,
+/// and λ is what the shares truly reach.
 fn tidied(problem: &Problem, mut delta: Vec<Vec<f64>>) -> Allocation {
     let Problem { alpha, mu, counts } = *problem;
     for j in 0..counts.len() {
@@ -192,8 +193,8 @@ mod tests {
         })
     }
 
-    /// With two classes the best shares are known: in the order of their relative talent for the first class, types work for it
-    /// until both classes are served equally well. An independent twin of the solver.
+    /// With two classes the best shares are known: in the order of their relative talent for the first class, types
+    /// work for it until both classes are served equally well. An independent twin of the solver.
     fn swept(problem: &Problem) -> f64 {
         let alone = |i: usize, j: usize| problem.mu[i][j] * problem.counts[j] / problem.alpha[i];
         let mut types: Vec<usize> = (0..problem.counts.len()).collect();
@@ -203,7 +204,8 @@ mod tests {
             let (gain, loss) = (alone(0, j), alone(1, j));
             two -= loss;
             if one + gain >= two {
-                // This type works for both: for the first during a part x of its time, with one + x gain = two + (1 - x) loss.
+                // This type works for both: for the first during a part x of its time, so that one + x gain is two +
+                // (1 - x) loss.
                 return (one * loss + two.max(0.0) * gain + gain * loss) / (gain + loss);
             }
             one += gain;
