@@ -19,7 +19,12 @@ fn main() {
     let totals = simulation.run(&mut ());
     let took = begin.elapsed().as_secs_f64();
     println!("{name} on {nodes} nodes: {totals:?}");
-    println!("{:.2} s, {:.2} M events/s, {:.2} M ticks/s", took, totals.events as f64 / took / 1e6, totals.ticks as f64 / took / 1e6);
+    println!(
+        "{:.2} s, {:.2} M events/s, {:.2} M ticks/s",
+        took,
+        totals.events as f64 / took / 1e6,
+        totals.ticks as f64 / took / 1e6
+    );
 }
 
 fn cluster(nodes: u32) -> Cluster {

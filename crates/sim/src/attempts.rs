@@ -3,7 +3,8 @@
 use crate::tasks::{Done, MapRun, ReduceRun};
 use giveway_core::{AttemptId, NodeId, Time};
 
-/// One attempt on its node. Tens of thousands of these are visited in no order a cache could guess, so each fills one line.
+/// One attempt on its node. Tens of thousands of these are visited in no order a cache could guess, so each fills one
+/// line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Attempt {
@@ -78,8 +79,8 @@ impl Attempts {
         }
     }
 
-    /// Frees the place of an attempt; ticks in line for it mean nothing from now on. What it did is there until the place is
-    /// used again.
+    /// Frees the place of an attempt; ticks in line for it mean nothing from now on. What it did is there until the
+    /// place is used again.
     pub(crate) fn remove(&mut self, place: u32) -> &Attempt {
         self.places[place as usize].version += 1;
         self.free.push(place);

@@ -1,8 +1,8 @@
 //! Chance, by purpose.
 //!
-//! Every draw comes from a stream of its own, named by the seed, a purpose and what it is for: a job, a task, an attempt, a
-//! node. So nothing depends on the order in which a policy does things, and every policy meets the same noise, the same
-//! stragglers, the same replicas and the same failures.
+//! Every draw comes from a stream of its own, named by the seed, a purpose and what it is for: a job, a task, an
+//! attempt, a node. So nothing depends on the order in which a policy does things, and every policy meets the same
+//! noise, the same stragglers, the same replicas and the same failures.
 
 use crate::cluster::Cluster;
 use giveway_core::{AttemptId, JobId, Kind, Span};
@@ -46,8 +46,8 @@ impl Draws {
         Pcg64Mcg::new(u128::from(high) << 64 | u128::from(mix(high)))
     }
 
-    /// What the compute time of a task is multiplied by: log-normal with mean 1. The pieces of a split that ended early are as
-    /// hard as the split, so a map is named by its split.
+    /// What the compute time of a task is multiplied by: log-normal with mean 1. The pieces of a split that ended early
+    /// are as hard as the split, so a map is named by its split.
     pub(crate) fn task_factor(&self, job: JobId, kind: Kind, index: u32) -> f64 {
         if self.noise == 0.0 {
             return 1.0;

@@ -1,7 +1,7 @@
 //! When nodes fall silent and when they come back.
 //!
-//! Scripted failures come from the cluster's file; random ones alternate between up and down on each node's own clock, drawn
-//! from its own stream. A failure that finds its node already down changes nothing, and neither does its repair.
+//! Scripted failures come from the cluster's file; random ones alternate between up and down on each node's own clock,
+//! drawn from its own stream. A failure that finds its node already down changes nothing, and neither does its repair.
 
 use crate::cluster::{Cluster, Faults, RandomFaults};
 use crate::draws::{Draws, Purpose, exponential};

@@ -1,7 +1,8 @@
 //! Where a job's input lies, and what the core is told of the job.
 //!
-//! A [`JobPlan`] is a line; when the job arrives it becomes a [`JobSpec`] with a split for each map and nodes for each replica.
-//! Both come from the seed and the job's number alone, so every policy finds the same input in the same places.
+//! A [`JobPlan`] is a line; when the job arrives it becomes a [`JobSpec`] with a split for each map and nodes for each
+//! replica. Both come from the seed and the job's number alone, so every policy finds the same input in the same
+//! places.
 
 use crate::cluster::Cluster;
 use crate::draws::{Draws, Purpose, below, unit};
@@ -33,7 +34,8 @@ impl Layout {
                 rack[*member as usize] = (begin, begin + members.len() as u32);
             }
         }
-        // The first node stands for the reference machine of which hints speak; a machine without a disk reads at a usual pace.
+        // The first node stands for the reference machine of which hints speak; a machine without a disk reads at a
+        // usual pace.
         let usual = 100e6;
         let pace = |bytes_per_s: u64| if bytes_per_s == 0 { usual } else { bytes_per_s as f64 };
         let first = cluster.nodes.first();
@@ -166,7 +168,8 @@ mod tests {
         let cluster = fixture::cluster(20);
         let workload = fixture::workload(vec![fixture::plan(0, 0.0, 5, 1), fixture::plan(1, 1.0, 5, 1)]);
         let layout = Layout::new(&cluster);
-        let spec = |job: usize, seed| layout.spec(&cluster, &workload, &workload.jobs[job], &Draws::new(&cluster, seed));
+        let spec =
+            |job: usize, seed| layout.spec(&cluster, &workload, &workload.jobs[job], &Draws::new(&cluster, seed));
         assert_eq!(spec(0, 1).splits, spec(0, 1).splits);
         assert_ne!(spec(0, 1).splits, spec(1, 1).splits);
         assert_ne!(spec(0, 1).splits, spec(0, 2).splits);

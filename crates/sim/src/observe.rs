@@ -57,8 +57,8 @@ pub struct Totals {
     pub jobs_submitted: usize,
     /// Jobs that are over.
     pub jobs_closed: usize,
-    /// Jobs that were submitted and are not over, or that the core would not take. Not zero at the end means that the policy
-    /// left work undone for ever.
+    /// Jobs that were submitted and are not over, or that the core would not take. Not zero at the end means that the
+    /// policy left work undone for ever.
     pub jobs_unfinished: usize,
     /// The most jobs that were live at once.
     pub jobs_live_max: usize,

@@ -1,7 +1,8 @@
 //! Who offers free slots next.
 //!
-//! While the core is hungry, nodes with free slots beat in turn, as their places on the grid come round. Only the next one is in
-//! line; when it has beaten, the one after it is looked up. While the core is not hungry, nobody beats in vain.
+//! While the core is hungry, nodes with free slots beat in turn, as their places on the grid come round. Only the next
+//! one is in line; when it has beaten, the one after it is looked up. While the core is not hungry, nobody beats in
+//! vain.
 
 use crate::nodes::Node;
 use crate::queue::{Queue, Tick};

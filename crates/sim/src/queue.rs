@@ -1,10 +1,10 @@
 //! The line of things to come, earliest first.
 //!
-//! A [`Tick`] is small and plain, and it is never taken back: what has been overtaken carries an old version and is dropped
-//! when its turn comes. Ticks of one instant come out in the order they went in, so one seed gives one run.
+//! A [`Tick`] is small and plain, and it is never taken back: what has been overtaken carries an old version and is
+//! dropped when its turn comes. Ticks of one instant come out in the order they went in, so one seed gives one run.
 //!
-//! Nearly all ticks lie a few heartbeats ahead, spread evenly. So the next minutes are a wheel of short buckets, each sorted
-//! only when its turn comes, and a heap holds what lies further off. The twin in the tests is a heap alone.
+//! Nearly all ticks lie a few heartbeats ahead, spread evenly. So the next minutes are a wheel of short buckets, each
+//! sorted only when its turn comes, and a heap holds what lies further off. The twin in the tests is a heap alone.
 
 use crate::ring::Ring;
 use giveway_core::{Span, Time};
@@ -40,8 +40,8 @@ pub(crate) enum Tick {
 }
 
 impl Tick {
-    /// Whether this can move a stuck run on. Offers and wakes repeat for ever while a policy leaves a task waiting, and a
-    /// failure frees nothing; a run that has only these before it is at its end.
+    /// Whether this can move a stuck run on. Offers and wakes repeat for ever while a policy leaves a task waiting, and
+    /// a failure frees nothing; a run that has only these before it is at its end.
     pub(crate) fn stirs(self) -> bool {
         !matches!(self, Tick::Offer { .. } | Tick::Wake { .. } | Tick::Failure { .. })
     }

@@ -1,7 +1,8 @@
 //! The grid of beat times, and rings of nodes around it.
 //!
-//! Every node beats at its own offset in each interval, so the nodes stand around the interval as around a clock face. A beat
-//! without news is not an event: a [`Ring`] remembers which nodes would have something to say, and finds the next one.
+//! Every node beats at its own offset in each interval, so the nodes stand around the interval as around a clock face.
+//! A beat without news is not an event: a [`Ring`] remembers which nodes would have something to say, and finds the
+//! next one.
 
 use crate::cluster::Cluster;
 use giveway_core::{NodeId, Time};
@@ -15,7 +16,8 @@ pub(crate) struct Grid {
 
 impl Grid {
     pub(crate) fn new(cluster: &Cluster) -> Grid {
-        let offsets_us: Vec<u64> = (0..cluster.nodes.len() as u32).map(|node| cluster.first_beat(NodeId(node)).0).collect();
+        let offsets_us: Vec<u64> =
+            (0..cluster.nodes.len() as u32).map(|node| cluster.first_beat(NodeId(node)).0).collect();
         assert!(offsets_us.is_sorted(), "beats go round by node number");
         // A cluster that beats all the time would never let time pass.
         Grid { interval_us: cluster.heartbeat.0.max(1_000), offsets_us }
@@ -130,7 +132,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_node_is_the_one_a_walk_finds(nodes in 1u64..500, interval_us in 1_000u64..5_000_000, now in any::<u32>()) {
+        fn the_first_node_is_the_one_a_walk_finds(
+            nodes in 1u64..500,
+            interval_us in 1_000u64..5_000_000,
+            now in any::<u32>(),
+        ) {
             let grid = grid(nodes, interval_us);
             let phase_us = u64::from(now) % interval_us;
             let walked = grid.offsets_us.iter().position(|offset_us| *offset_us >= phase_us).unwrap_or(0);

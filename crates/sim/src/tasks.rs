@@ -1,9 +1,9 @@
 //! What tasks take, phase by phase, and how far they have come.
 //!
-//! A map is launched, reads its part of a split, computes, and writes its output; once launched it advances evenly, so its end
-//! is known at once. A reduce is launched, fetches (see [`crate::shuffle`]), sorts, and reduces while it writes; its end is
-//! known when it has fetched everything. Time inside a task is reckoned in floating point, in one fixed order, and rounded to a
-//! microsecond once.
+//! A map is launched, reads its part of a split, computes, and writes its output; once launched it advances evenly, so
+//! its end is known at once. A reduce is launched, fetches (see [`crate::shuffle`]), sorts, and reduces while it
+//! writes; its end is known when it has fetched everything. Time inside a task is reckoned in floating point, in one
+//! fixed order, and rounded to a microsecond once.
 
 use crate::cluster::{Cluster, Costs};
 use crate::workload::JobPlan;
@@ -64,8 +64,8 @@ fn rounded(us: f64) -> Span {
 pub(crate) struct MapRun {
     start_bytes: u64,
     bytes: u64,
-    /// The difference of what the split gives up to its end and up to its beginning, so that the outputs of all pieces of a
-    /// split add up to the whole, exactly.
+    /// The difference of what the split gives up to its end and up to its beginning, so that the outputs of all pieces
+    /// of a split add up to the whole, exactly.
     output_bytes: u64,
 }
 
@@ -118,8 +118,8 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Hadoop's count: a third for each phase. More than a third says that everything is fetched, so a reduce that fetches again
-    /// after it moved does not count what it has reduced.
+    /// Hadoop's count: a third for each phase. More than a third says that everything is fetched, so a reduce that
+    /// fetches again after it moved does not count what it has reduced.
     pub(crate) fn ppm(&self) -> u32 {
         let third = f64::from(WHOLE_PPM) / 3.0;
         if self.fetched < 1.0 {

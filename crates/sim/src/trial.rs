@@ -69,7 +69,11 @@ fn alone(cluster: &Cluster, workload: &Workload, seed: u64) -> Vec<f64> {
     let mut shapes: FxHashMap<Shape, f64> = FxHashMap::default();
     let distinct = workload.jobs.iter().map(Shape::of).collect::<rustc_hash::FxHashSet<_>>().len();
     let seconds = |job: &JobPlan| {
-        if distinct > SHAPES_SIMULATED_MAX { bound::alone_s(job, &calm) } else { simulate_alone(&calm, workload, job, seed) }
+        if distinct > SHAPES_SIMULATED_MAX {
+            bound::alone_s(job, &calm)
+        } else {
+            simulate_alone(&calm, workload, job, seed)
+        }
     };
     workload.jobs.iter().map(|job| *shapes.entry(Shape::of(job)).or_insert_with(|| seconds(job))).collect()
 }

@@ -5,8 +5,7 @@
 
 use super::Prior;
 use crate::ids::Kind;
-use crate::state::job::FETCHED_PPM;
-use crate::state::{Job, TaskState};
+use crate::state::Job;
 use crate::units::{Span, Time, WHOLE_PPM};
 
 /// What is believed of a job.
@@ -152,19 +151,16 @@ pub fn remaining_work(job: &Job, now: Time, map_time: Span) -> (Span, u64) {
     if reduces == 0 {
         return (shuffle, 0);
     }
-    let reduced: f64 = job.tasks[1].iter().map(reduced_part).sum();
+    // Only those that run or are paused can be half done; the others are counted.
+    let begun = job.facts(Kind::Reduce).live.iter().chain(job.paused.iter().map(|(index, _)| index));
+    let half_done: f64 = begun.map(|&index| reduced_part(job.task(Kind::Reduce, index).done_ppm)).sum();
+    let reduced = f64::from(job.facts(Kind::Reduce).done) + half_done;
     let bytes = total * (1.0 - reduced / f64::from(reduces)).max(0.0) * job.bias;
     (shuffle, bytes as u64)
 }
 
 /// What part of its input a reduce has reduced: its last third of progress.
-fn reduced_part(task: &crate::state::Task) -> f64 {
+fn reduced_part(done_ppm: u32) -> f64 {
     let reduce_phase = 2 * WHOLE_PPM / 3;
-    match task.state {
-        TaskState::Done => 1.0,
-        _ if task.done_ppm > reduce_phase.max(FETCHED_PPM) => {
-            f64::from(task.done_ppm - reduce_phase) / f64::from(WHOLE_PPM - reduce_phase)
-        }
-        _ => 0.0,
-    }
+    f64::from(done_ppm.saturating_sub(reduce_phase)) / f64::from(WHOLE_PPM - reduce_phase)
 }

@@ -17,7 +17,7 @@ pub fn may_give_way(job: &Job, kind: Kind, index: u32, spare: &Spare, now: Time)
 
 /// True if one of the guards holds.
 pub fn is_spared(task: &Task, spare: &Spare, now: Time) -> bool {
-    let since_start = now.since(task.first_launched.unwrap_or(now));
+    let since_start = now.since(task.first_launched());
     let pushed_about =
         spare.slackness.is_some_and(|limit| slackness(since_start, task.service(now), task.done_ppm) >= limit);
     let just_launched = now.since(task.launched) < spare.launched_within;

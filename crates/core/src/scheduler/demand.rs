@@ -167,7 +167,7 @@ impl Scheduler {
         let task = &mut job.tasks[kind.ix()][index as usize];
         assert!(task.state == TaskState::Running, "only a running attempt can be asked to give way");
         task.state = TaskState::Yielding(how);
-        task.gave_way += 1;
+        task.gave_way = task.gave_way.saturating_add(1);
         job.facts[kind.ix()].yielding += 1;
         out.push(match how {
             GiveWay::Pause => Action::Pause { attempt, node, reason },

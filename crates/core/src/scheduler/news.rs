@@ -12,7 +12,7 @@ use crate::units::{Span, WHOLE_PPM};
 use rand::RngExt;
 
 /// A task that fails so often fails its job, as in Hadoop.
-const MOST_FAILURES: u16 = 4;
+const MOST_FAILURES: u8 = 4;
 /// More reduces than this in one job are taken for a mistake.
 const MOST_REDUCES: u32 = 1_000_000;
 
@@ -300,7 +300,7 @@ impl Scheduler {
         let (kind, index) = (attempt.task.kind, attempt.task.index);
         let (jx, role) = self.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
         let task = &mut self.state.job_mut(jx).tasks[kind.ix()][index as usize];
-        task.failures += u16::from(failed);
+        task.failures += u8::from(failed);
         let too_often = task.failures >= MOST_FAILURES;
         if role == Role::First {
             self.end_first(jx, attempt, None);

@@ -97,41 +97,47 @@ pub struct Facts {
     pub finished_work_s: f64,
 }
 
-/// A task and its current attempt.
+/// A task and its current attempt. One cache line: there are millions of these, and most have no past.
 #[derive(Debug)]
 pub struct Task {
     /// What it is doing.
     pub state: TaskState,
-    /// The node where it runs, is paused, or left its output.
-    pub node: NodeId,
+    /// How often it gave way.
+    pub gave_way: u8,
+    /// How often it failed on its own.
+    pub failures: u8,
     /// The number of its current or last attempt.
     pub number: u16,
     /// Attempts so far.
     pub attempts: u16,
-    /// How often it gave way.
-    pub gave_way: u16,
-    /// How often it failed on its own.
-    pub failures: u16,
+    /// The node where it runs, is paused, or left its output.
+    pub node: NodeId,
     /// How far it has come.
     pub done_ppm: u32,
     /// Its place in the list of live tasks while it runs.
     pub live_at: u32,
     /// Its split, if it is a map.
     pub split: u32,
-    /// From which byte of the split.
-    pub start_bytes: u64,
-    /// How many bytes.
+    /// The node it was lost with, until it runs again.
+    pub lost_with: Option<NodeId>,
+    /// How many bytes of the split.
     pub bytes: u64,
     /// What it wrote when it finished.
     pub output_bytes: u64,
     /// When its current attempt was launched.
     pub launched: Time,
+    past: Option<Box<Past>>,
+}
+
+/// What there is to say of a task that did not just run once from beginning to end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Past {
+    /// From which byte of its split it begins: not zero for the rest of one that ended early.
+    start_bytes: u64,
     /// When its first attempt was launched.
-    pub first_launched: Option<Time>,
+    first_launched: Option<Time>,
     /// Slot time of earlier attempts whose work was kept.
-    pub served: Span,
-    /// The node it was lost with, until it runs again.
-    pub lost_with: Option<NodeId>,
+    served: Span,
 }
 
 /// What a task is doing.
@@ -168,23 +174,22 @@ pub struct Twin {
 
 impl Task {
     fn new(split: u32, start_bytes: u64, bytes: u64) -> Task {
+        let past = (start_bytes > 0).then(|| Box::new(Past { start_bytes, ..Past::default() }));
         Task {
             state: TaskState::Waiting,
-            node: NodeId::default(),
-            number: 0,
-            attempts: 0,
             gave_way: 0,
             failures: 0,
+            number: 0,
+            attempts: 0,
+            node: NodeId::default(),
             done_ppm: 0,
             live_at: 0,
             split,
-            start_bytes,
+            lost_with: None,
             bytes,
             output_bytes: 0,
             launched: Time::ZERO,
-            first_launched: None,
-            served: Span::ZERO,
-            lost_with: None,
+            past,
         }
     }
 
@@ -195,7 +200,40 @@ impl Task {
 
     /// Slot time that counts towards its result.
     pub fn service(&self, now: Time) -> Span {
-        if self.is_live() { self.served + now.since(self.launched) } else { self.served }
+        let served = self.past().served;
+        if self.is_live() { served + now.since(self.launched) } else { served }
+    }
+
+    /// From which byte of its split it begins.
+    pub fn start_bytes(&self) -> u64 {
+        self.past().start_bytes
+    }
+
+    /// When its first attempt was launched.
+    pub fn first_launched(&self) -> Time {
+        self.past().first_launched.unwrap_or(self.launched)
+    }
+
+    fn past(&self) -> Past {
+        self.past.as_deref().copied().unwrap_or_default()
+    }
+
+    fn past_mut(&mut self) -> &mut Past {
+        self.past.get_or_insert_default()
+    }
+
+    /// An attempt begins on a node.
+    fn begin(&mut self, node: NodeId, now: Time) {
+        if self.attempts > 0 {
+            let launched = self.launched;
+            self.past_mut().first_launched.get_or_insert(launched);
+        }
+        self.state = TaskState::Running;
+        self.node = node;
+        self.number = self.attempts;
+        self.attempts += 1;
+        self.launched = now;
+        self.lost_with = None;
     }
 }
 
@@ -312,13 +350,7 @@ impl Job {
             TaskState::Paused => facts.paused -= 1,
             state => unreachable!("a task that is {state:?} cannot start"),
         }
-        task.state = TaskState::Running;
-        task.node = node;
-        task.number = task.attempts;
-        task.attempts += 1;
-        task.launched = now;
-        task.first_launched.get_or_insert(now);
-        task.lost_with = None;
+        task.begin(node, now);
         task.live_at = facts.live.len() as u32;
         facts.live.push(index);
         if kind == Kind::Map {
@@ -358,7 +390,9 @@ impl Job {
         let task = &mut self.tasks[kind.ix()][index as usize];
         task.state = TaskState::Waiting;
         task.done_ppm = 0;
-        task.served = Span::ZERO;
+        if let Some(past) = &mut task.past {
+            past.served = Span::ZERO;
+        }
         task.lost_with = lost_with;
         self.facts[kind.ix()].waiting += 1;
         match kind {
@@ -389,7 +423,7 @@ impl Job {
     /// A live map ended early: what it did is a finished map, the rest a new one, whose index is returned.
     pub fn split_off(&mut self, index: u32, done_bytes: u64, output_bytes: u64, now: Time) -> Option<u32> {
         let task = &self.tasks[0][index as usize];
-        let (split, start_bytes, bytes, gave_way) = (task.split, task.start_bytes, task.bytes, task.gave_way);
+        let (split, start_bytes, bytes, gave_way) = (task.split, task.start_bytes(), task.bytes, task.gave_way);
         if done_bytes == 0 {
             self.stop(Kind::Map, index, now);
             self.wait_again(Kind::Map, index, None);
@@ -422,7 +456,7 @@ impl Job {
         let task = &mut self.tasks[1][index as usize];
         task.state = TaskState::Paused;
         task.done_ppm = done_ppm;
-        task.served = served;
+        task.past_mut().served = served;
         self.facts[1].paused += 1;
         self.paused.push_back((index, self.refusals));
     }
@@ -446,7 +480,7 @@ impl Job {
     /// What an attempt at this task does on a node.
     pub fn map_work(&self, index: u32, locality: Locality) -> Work {
         let task = self.task(Kind::Map, index);
-        Work::Map { split: task.split, start_bytes: task.start_bytes, bytes: task.bytes, locality }
+        Work::Map { split: task.split, start_bytes: task.start_bytes(), bytes: task.bytes, locality }
     }
 
     /// What its maps will have written in all, as far as one can tell from those that are done.
@@ -462,3 +496,13 @@ impl Job {
 
 /// A reduce that has come this far has fetched all its input: the first third of its progress is the shuffle.
 pub const FETCHED_PPM: u32 = WHOLE_PPM / 3 + 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_one_cache_line() {
+        assert_eq!(size_of::<Task>(), 64);
+    }
+}

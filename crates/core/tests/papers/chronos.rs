@@ -142,8 +142,12 @@ fn sec_3c_early_end_conserves_every_record() {
     let (done, rest) = (job.task(Kind::Map, 0), job.task(Kind::Map, 1));
     assert_eq!(done.state, TaskState::Done);
     assert_eq!(rest.state, TaskState::Waiting);
-    assert_eq!((done.start_bytes, done.bytes + rest.bytes), (0, BLOCK));
-    assert_eq!((rest.start_bytes, rest.split), (done.bytes, done.split), "the rest begins where the first part ended");
+    assert_eq!((done.start_bytes(), done.bytes + rest.bytes), (0, BLOCK));
+    assert_eq!(
+        (rest.start_bytes(), rest.split),
+        (done.bytes, done.split),
+        "the rest begins where the first part ended"
+    );
     let done_bytes = done.bytes;
     hand.beat(2);
     let recovery = hand.running(JobId(0), Kind::Map)[0];

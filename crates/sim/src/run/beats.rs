@@ -110,8 +110,8 @@ impl Simulation<'_> {
         self.beat(node, observer);
     }
 
-    /// Every live node says how far its attempts are. Core and estimates see the same instant; the free slots of these nodes are
-    /// thereby offered once more, off their grid.
+    /// Every live node says how far its attempts are. Core and estimates see the same instant; the free slots of these
+    /// nodes are thereby offered once more, off their grid.
     pub(super) fn report_progress(&mut self, observer: &mut impl Observer) {
         for node in 0..self.nodes.len() as u32 {
             let state = &self.nodes[node as usize];

@@ -14,7 +14,9 @@ impl Simulation<'_> {
         match action {
             Action::Launch { attempt, node, work, .. } => self.launch(attempt, node, work),
             Action::Pause { attempt, node, .. } => self.send(node.0, Order { attempt, what: Demand::Pause }, beating),
-            Action::EndEarly { attempt, node, .. } => self.send(node.0, Order { attempt, what: Demand::EndEarly }, beating),
+            Action::EndEarly { attempt, node, .. } => {
+                self.send(node.0, Order { attempt, what: Demand::EndEarly }, beating)
+            }
             Action::Kill { attempt, node, .. } => self.send(node.0, Order { attempt, what: Demand::Kill }, beating),
             Action::CloseJob { job, .. } => self.close(job, observer),
             Action::WakeAt { at } => self.wake_at(at),
@@ -116,7 +118,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// Sends an order: it travels with the answer to the node's next heartbeat, or to the one that is being answered now.
+    /// Sends an order: it travels with the answer to the node's next heartbeat, or to the one that is being answered
+    /// now.
     fn send(&mut self, node: u32, order: Order, beating: Option<u32>) {
         let state = &mut self.nodes[node as usize];
         if !state.up {
@@ -133,7 +136,9 @@ impl Simulation<'_> {
 
     /// A node receives an order. One for an attempt that has ended comes too late: its end will be reported instead.
     pub(super) fn obey(&mut self, node: u32, order: Order) {
-        let Some(Running { place, end }) = self.nodes[node as usize].find(order.attempt, &self.attempts) else { return };
+        let Some(Running { place, end }) = self.nodes[node as usize].find(order.attempt, &self.attempts) else {
+            return;
+        };
         let again = matches!(self.attempts[place].run, Run::Stopping(_));
         if end <= self.now || (again && order.what != Demand::Kill) {
             return;
@@ -161,7 +166,8 @@ impl Simulation<'_> {
         self.queue.push(self.now + cost, Tick::Stopped { attempt: place, version: attempt.version });
     }
 
-    /// Pausing writes the index record, and in the shuffle flushes what is in memory (Chronos, section III-C; FCS, section 3).
+    /// Pausing writes the index record, and in the shuffle flushes what is in memory (Chronos, section III-C; FCS,
+    /// section 3).
     fn pause_cost(&self, attempt: &Attempt, fetching: bool, done: Done) -> Span {
         let costs = &self.cluster.costs;
         if !fetching {

@@ -1,11 +1,12 @@
 //! The run: one clock, one line of things to come, one core to talk to.
 //!
-//! [`Simulation::step`] takes the next tick and lets it happen; what the core answers is carried out at once or put in line.
-//! `beats` is what nodes say (ends of attempts, offers, progress), `deeds` is what the core asks for (launches, orders, closing
-//! a job), `outages` is what goes wrong. Nothing in this folder chooses anything.
+//! [`Simulation::step`] takes the next tick and lets it happen; what the core answers is carried out at once or put in
+//! line. `beats` is what nodes say (ends of attempts, offers, progress), `deeds` is what the core asks for (launches,
+//! orders, closing a job), `outages` is what goes wrong. Nothing in this folder chooses anything.
 //!
-//! A run ends when every job is over and nothing runs any more. It also ends, with jobs unfinished, when nothing is left that
-//! could move it on: a policy may starve a job, but it cannot make the simulator turn for ever.
+//! A run ends when every job is over, nothing runs any more and every failure has been noticed. It also ends, with jobs
+//! unfinished, when nothing is left that could move it on: a policy may starve a job, but it cannot make the simulator
+//! turn for ever.
 
 mod beats;
 mod deeds;
@@ -28,10 +29,11 @@ use giveway_core::{
     Action, Capabilities, Event, JobId, Kind, NodeId, Policy, Progress, Scheduler, Setup, SetupError, Span, Time,
 };
 
-/// How long nothing but offers and wakes may happen before a run counts as stuck. Longer than any patience a policy has reason
-/// to ask for, short enough to simulate in a moment.
+/// How long nothing but offers and wakes may happen before a run counts as stuck. Longer than any patience a policy has
+/// reason to ask for, short enough to simulate in a moment.
 const STUCK_AFTER: Span = Span::from_secs(2 * 3_600);
-/// How many rounds of offers must have been in vain besides, for patience may be counted in refusals; but not after this long.
+/// How many rounds of offers must have been in vain besides, for patience may be counted in refusals; but not after
+/// this long.
 const STUCK_ROUNDS: u64 = 8;
 const STUCK_ANYWAY_AFTER: Span = Span::from_secs(24 * 3_600);
 
@@ -53,6 +55,8 @@ pub struct Simulation<'a> {
     /// By job.
     jobs: Vec<Place>,
     wake: Wake,
+    /// Nodes that have failed without the core knowing.
+    silent: usize,
     /// When something last happened that was neither an offer nor a wake, and the offers since.
     stirred: Time,
     offers_since: u64,
@@ -108,6 +112,7 @@ impl<'a> Simulation<'a> {
             offers: Offers::new(Grid::new(cluster), cluster.nodes.len()),
             jobs: vec![Place { pool: NONE, kept: 0 }; workload.jobs.len()],
             wake: Wake { at: Time::NEVER, version: 0 },
+            silent: 0,
             stirred: Time::ZERO,
             offers_since: 0,
             actions: Vec::new(),
@@ -163,7 +168,7 @@ impl<'a> Simulation<'a> {
 
     fn is_over(&self) -> bool {
         if self.totals.jobs_closed == self.workload.jobs.len() {
-            return self.attempts.len() == 0;
+            return self.attempts.len() == 0 && self.silent == 0;
         }
         let quiet = self.now.since(self.stirred);
         let patience_over = self.offers_since > STUCK_ROUNDS * self.nodes.len() as u64 || quiet > STUCK_ANYWAY_AFTER;
@@ -185,8 +190,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Tells the core and carries out its answer. `beating` is the node whose heartbeat this is part of: orders for it travel
-    /// back with the answer to that very heartbeat.
+    /// Tells the core and carries out its answer. `beating` is the node whose heartbeat this is part of: orders for it
+    /// travel back with the answer to that very heartbeat.
     fn tell(&mut self, event: Event, beating: Option<u32>, observer: &mut impl Observer) -> Event {
         let mut actions = std::mem::take(&mut self.actions);
         self.scheduler.handle(self.now, &event, &mut actions);

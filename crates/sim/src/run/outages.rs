@@ -1,8 +1,8 @@
 //! What goes wrong: a node falls silent, is given up, comes back.
 //!
-//! When a node fails, all that ran there, was kept there or lay there as map output is gone at once, but nobody is told: the
-//! core learns of it when the node has been silent for too long. Input blocks are spared: the core keeps their replicas on its
-//! list, and a block whose replicas are all down is read as if from afar.
+//! When a node fails, all that ran there, was kept there or lay there as map output is gone at once, but nobody is
+//! told: the core learns of it when the node has been silent for too long. Input blocks are spared: the core keeps
+//! their replicas on its list, and a block whose replicas are all down is read as if from afar.
 
 use super::Simulation;
 use crate::nodes::Running;
@@ -27,6 +27,7 @@ impl Simulation<'_> {
         }
         let state = &mut self.nodes[node as usize];
         state.fail();
+        self.silent += 1;
         let outage = state.outage;
         self.note_free(node);
         self.shuffle.lose_node(self.now, node);
@@ -42,12 +43,14 @@ impl Simulation<'_> {
             return;
         }
         state.known_up = false;
+        self.silent -= 1;
         // What must be done again depends on how far the reduces are; a real heartbeat always says so.
         self.report_progress(observer);
         self.tell(Event::NodeLost { node: NodeId(node) }, None, observer);
     }
 
-    /// A node is repaired and joins with an empty disk. If its silence was too short to be noticed, its loss is noticed now.
+    /// A node is repaired and joins with an empty disk. If its silence was too short to be noticed, its loss is noticed
+    /// now.
     pub(super) fn come_back(&mut self, node: u32, outage: u32, observer: &mut impl Observer) {
         if self.nodes[node as usize].outage != outage {
             return;

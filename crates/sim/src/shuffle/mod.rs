@@ -1,15 +1,15 @@
 //! The shuffle, as a fluid.
 //!
-//! A shuffle of 20,000 maps by 1,024 reduces is 20 million flows; nobody needs to see them. Each reduce is one vessel that fills
-//! from its job's common pool of finished map output: what it has fetched follows what is there, no faster than its rate. The
-//! rate is the smaller of two shares: the receiver's link among the reduces that pull there now, and what the holders of the
-//! job's outputs can send among the reduces of the job that pull now. Output on the reduce's own node costs no network
-//! (hSRTF, section 3.4), and bytes from another rack count for more than one.
+//! A shuffle of 20,000 maps by 1,024 reduces is 20 million flows; nobody needs to see them. Each reduce is one vessel
+//! that fills from its job's common pool of finished map output: what it has fetched follows what is there, no faster
+//! than its rate. The rate is the smaller of two shares: the receiver's link among the reduces that pull there now, and
+//! what the holders of the job's outputs can send among the reduces of the job that pull now. Output on the reduce's
+//! own node costs no network (hSRTF, section 3.4), and bytes from another rack count for more than one.
 //!
-//! Levels are settled lazily. Each 1/64 of the job's output is only noted; rates are looked at again at each 1/8, when the last
-//! map is done, when the reduces that fetch on a node change, and when the sender's share moves by a quarter. Only when all
-//! output is there does a reduce get an instant at which it will be full. `twin` does the same flow by flow, slowly and
-//! obviously, for comparison.
+//! Levels are settled lazily. Each 1/64 of the job's output is only noted; rates are looked at again at each 1/8, when
+//! the last map is done, when the reduces that fetch on a node change, and when the sender's share moves by a quarter.
+//! Only when all output is there does a reduce get an instant at which it will be full. `twin` does the same flow by
+//! flow, slowly and obviously, for comparison.
 
 mod outputs;
 #[cfg(test)]
@@ -59,7 +59,8 @@ struct Pool {
     /// What part of the output the reduces know of, of 1; it follows the outputs step by step.
     share: f64,
     complete: bool,
-    /// When the rates of all its reduces were last looked at, what they knew then, and what they have learnt since and when.
+    /// When the rates of all its reduces were last looked at, what they knew then, and what they have learnt since and
+    /// when.
     looked: Time,
     looked_share: f64,
     steps: SmallVec<[(Time, f64); 8]>,
@@ -165,8 +166,17 @@ impl Shuffle {
     /// A reduce begins to fetch, with this part of its partition fetched before.
     pub(crate) fn begin(&mut self, now: Time, job: u32, node: u32, owner: u32, fetched: f64) -> u32 {
         let fetch = self.free_fetches.pop().unwrap_or_else(|| {
-            let unused =
-                Fetch { job, node, owner, version: 0, place: 0, bytes: 0.0, since: now, bytes_per_us: 0.0, pulls: false };
+            let unused = Fetch {
+                job,
+                node,
+                owner,
+                version: 0,
+                place: 0,
+                bytes: 0.0,
+                since: now,
+                bytes_per_us: 0.0,
+                pulls: false,
+            };
             self.fetches.push(unused);
             self.fetches.len() as u32 - 1
         });
@@ -211,7 +221,8 @@ impl Shuffle {
         (self.level(fetch, now) / pool.partition_bytes).min(1.0)
     }
 
-    /// The instant of a fetch came: its owner, if it is full. Otherwise a neighbour has changed, and it gets another instant.
+    /// The instant of a fetch came: its owner, if it is full. Otherwise a neighbour has changed, and it gets another
+    /// instant.
     pub(crate) fn fell_due(&mut self, now: Time, fetch: u32, version: u32) -> Option<u32> {
         if self.fetches[fetch as usize].version != version {
             return None;
@@ -266,7 +277,6 @@ impl Shuffle {
         }
         let pool = &mut self.jobs[job as usize];
         let strained = pool.strains_senders(now, fetches.len());
-        let was_complete = pool.complete;
         (pool.share, pool.complete) = (pool.outputs.share(), pool.outputs.complete());
         pool.strained = strained && !pool.complete;
         (pool.looked, pool.looked_share) = (now, pool.share);
@@ -283,12 +293,8 @@ impl Shuffle {
         }
         let pool = &mut self.jobs[job as usize];
         pool.sender_share = pool.fair_send(fetches.len());
-        let every_rate_counts = was_complete || pool.complete;
         for fetch in &fetches {
-            // While maps run, the rate of one that keeps up with them may be out of date: it will be renewed once it lags.
-            if every_rate_counts || self.fetches[*fetch as usize].pulls {
-                self.pace(*fetch, now);
-            }
+            self.pace(*fetch, now);
         }
         self.jobs[job as usize].fetches = fetches;
         for node in touched.drain(..) {
@@ -372,9 +378,8 @@ impl Shuffle {
         let carried = in_rack + afar / self.cross_rack;
         // A reduce with everything at hand needs no network; the floor keeps its rate finite.
         let bytes_per_us = link.min(pool.sender_share) / carried.max(1e-9);
-        let missing = pool.partition_bytes - bytes;
-        let (partition_is_here, complete) = (missing <= CRUMB_BYTES, pool.complete);
-        let full_us = if partition_is_here { 0.0 } else { missing / bytes_per_us };
+        let full_us = (pool.partition_bytes - bytes - CRUMB_BYTES).max(0.0) / bytes_per_us;
+        let complete = pool.complete;
         let state = &mut self.fetches[fetch as usize];
         state.bytes_per_us = bytes_per_us;
         state.version += 1;
@@ -400,7 +405,8 @@ impl Pool {
         self.outputs.send_bytes_per_us() * (now.since(self.looked).0 as f64) < made_bytes
     }
 
-    /// What the holders of the outputs can send to each reduce that pulls; if they are strained, that is each one that fetches.
+    /// What the holders of the outputs can send to each reduce that pulls; if they are strained, that is each one that
+    /// fetches.
     fn fair_send(&self, fetching: usize) -> f64 {
         let receivers = if self.strained { fetching as u32 } else { self.pulling };
         self.outputs.send_bytes_per_us() / f64::from(receivers.max(1))

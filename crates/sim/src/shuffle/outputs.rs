@@ -93,7 +93,7 @@ impl Outputs {
     /// What part of the output that is there lies on this node, and what part lies elsewhere in its rack.
     pub(crate) fn near(&self, node: u32, rack: u32) -> (f64, f64) {
         if self.present_bytes == 0 {
-            return (1.0, 0.0);
+            return (0.0, 0.0);
         }
         let on_node = self.bytes_on.get(&node).copied().unwrap_or(0);
         let in_rack = self.bytes_in.get(rack as usize).copied().unwrap_or(self.present_bytes);

@@ -1,6 +1,6 @@
-//! The slow, obvious twin of the fluid: every map output to every reduce is a flow of its own, and all flows of the cluster share
-//! the links max-min fairly. Every reduce fetches with equal strength, as Hadoop's do with their equal number of copiers, so a
-//! flow weighs the less the more flows its reduce has. A test oracle for small cases.
+//! The slow, obvious twin of the fluid: every map output to every reduce is a flow of its own, and all flows of the
+//! cluster share the links max-min fairly. Every reduce fetches with equal strength, as Hadoop's do with their equal
+//! number of copiers, so a flow weighs the less the more flows its reduce has. A test oracle for small cases.
 
 use super::Shuffle;
 use crate::cluster::Cluster;
@@ -69,7 +69,8 @@ fn flow_by_flow(cluster: &Cluster, cases: &[Case]) -> Vec<Vec<f64>> {
 fn fair_rates(cluster: &Cluster, flows: &[(f64, Flow)], now: f64) -> Vec<f64> {
     let nodes = cluster.nodes.len();
     // Links out, then links in.
-    let mut room: Vec<f64> = cluster.nodes.iter().chain(&cluster.nodes).map(|node| node.net_bytes_per_s as f64 / 1e6).collect();
+    let mut room: Vec<f64> =
+        cluster.nodes.iter().chain(&cluster.nodes).map(|node| node.net_bytes_per_s as f64 / 1e6).collect();
     let mut rates = vec![0.0; flows.len()];
     let mut loose: Vec<usize> = (0..flows.len()).filter(|index| flows[*index].0 <= now).collect();
     let rivals = |index: &usize| loose.iter().filter(|other| flows[**other].1.owner == flows[*index].1.owner).count();
@@ -120,7 +121,13 @@ fn fluid(cluster: &Cluster, cases: &[Case]) -> Vec<Vec<f64>> {
     while let Some((now, turn)) = turns.pop_first() {
         match turn {
             Turn::Map(job, index) => {
-                shuffle.add_output(Time(now), jobs[job], index as u32, cases[job].output_bytes, cases[job].maps[index].1);
+                shuffle.add_output(
+                    Time(now),
+                    jobs[job],
+                    index as u32,
+                    cases[job].output_bytes,
+                    cases[job].maps[index].1,
+                );
             }
             Turn::Reduce(job, index) => {
                 let owner = (job << 16 | index) as u32;
@@ -254,8 +261,9 @@ fn differences(jobs: usize) -> Vec<f64> {
     differences
 }
 
-/// One job alone: 2 % apart in the mean, 10 % in 99 cases of 100. Where they differ more, the last output lies on one node and all reduces
-/// want it at once, while the fluid lets what is missing lie where the job's outputs lie in general.
+/// One job alone: 2 % apart in the mean, 10 % in 99 cases of 100. Where they differ more, the last output lies on one
+/// node and all reduces want it at once, while the fluid lets what is missing lie where the job's outputs lie in
+/// general.
 #[test]
 fn the_fluid_is_close_to_the_flows() {
     let differences = differences(1);
