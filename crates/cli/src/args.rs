@@ -6,7 +6,11 @@ use std::path::PathBuf;
 
 /// Schedulers for shared MapReduce clusters, where large jobs give way to small ones and no work is lost.
 #[derive(Debug, Parser)]
-#[command(name = "giveway", version, after_help = "Start with `giveway demo`, then `giveway sim --workload hsrtf-table2 --policy all`.")]
+#[command(
+    name = "giveway",
+    version,
+    after_help = "Start with `giveway demo`, then `giveway sim --workload hsrtf-table2 --policy all`."
+)]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]

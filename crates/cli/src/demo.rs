@@ -10,7 +10,10 @@ use std::io::Write;
 /// Runs the command.
 pub fn run(args: &Demo) -> Result<()> {
     let mut out = std::io::stdout();
-    writeln!(out, "Three large sorts, eight medium ones and twenty small jobs share 58 nodes; one arrives every ten seconds.")?;
+    writeln!(
+        out,
+        "Three large sorts, eight medium ones and twenty small jobs share 58 nodes; one arrives every ten seconds."
+    )?;
     let policies: Vec<_> = catalog::NAMES.iter().filter_map(|name| catalog::by_name(name)).collect();
     let summaries = sim::show("hsrtf-table2", &policies, &args.report)?;
     let small = |policy: &str| {

@@ -55,7 +55,9 @@ pub fn workload_and_cluster(named: &str, cluster_named: Option<&str>, seed: u64)
     let cluster = match cluster_named.or(default) {
         Some(name) => cluster(name)?,
         // Let the workload's own error come first if its name is wrong.
-        None if !is_file => bail!(workload::by_name(named, seed).err().map_or("no cluster".into(), |error| error.to_string())),
+        None if !is_file => {
+            bail!(workload::by_name(named, seed).err().map_or("no cluster".into(), |error| error.to_string()))
+        }
         None => bail!("a workload file needs a cluster; add --cluster NAME or --cluster FILE"),
     };
     let workload = if is_file {

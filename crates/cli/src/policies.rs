@@ -14,12 +14,16 @@ pub fn run(args: &Policies) -> Result<()> {
             for policy in catalog::NAMES.iter().filter_map(|name| catalog::by_name(name)) {
                 writeln!(out, "{:<16} {}", policy.name, policy.about)?;
             }
-            writeln!(out, "{:<16} Any of the above; lost work runs again at once, near its data (Chronos).", "chronos(NAME)")?;
+            writeln!(
+                out,
+                "{:<16} Any of the above; lost work runs again at once, near its data (Chronos).",
+                "chronos(NAME)"
+            )?;
         }
         Some(PoliciesWhat::Show { name }) => {
             let known = catalog::NAMES.join(", ");
-            let policy =
-                catalog::by_name(name).ok_or_else(|| anyhow!("no policy is called `{name}`; there are {known}, and chronos(NAME)"))?;
+            let policy = catalog::by_name(name)
+                .ok_or_else(|| anyhow!("no policy is called `{name}`; there are {known}, and chronos(NAME)"))?;
             write!(out, "{}", toml::to_string(&policy)?)?;
         }
     }

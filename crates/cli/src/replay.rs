@@ -27,7 +27,9 @@ pub fn run(args: &Replay) -> Result<()> {
                 Some(core) => core,
                 None => {
                     let setup = decoder.setup().expect("a record comes after the head").clone();
-                    core.insert(Scheduler::new(setup).with_context(|| format!("{name} has a setup that makes no sense"))?)
+                    core.insert(
+                        Scheduler::new(setup).with_context(|| format!("{name} has a setup that makes no sense"))?,
+                    )
                 }
             };
             actions.clear();

@@ -7,9 +7,9 @@ use crate::{NotSo, input, table};
 use anyhow::{Context, Result};
 use giveway_core::tape::TapeWriter;
 use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time};
+use giveway_sim::Observer;
 use giveway_sim::metrics::Summary;
 use giveway_sim::trial::{Trial, Trialled};
-use giveway_sim::Observer;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::fs::File;
@@ -158,7 +158,11 @@ fn starving(jobs: &[Job<'_>], done: &[Done]) -> Result<()> {
         (left > 0).then(|| format!("{} left {left} jobs unfinished with seed {}", job.policy.name, job.trial.seed))
     };
     let starved: Vec<String> = jobs.iter().zip(done).filter_map(starved).collect();
-    if starved.is_empty() { Ok(()) } else { Err(NotSo(format!("{}; its figures cover only the rest", starved.join("; "))).into()) }
+    if starved.is_empty() {
+        Ok(())
+    } else {
+        Err(NotSo(format!("{}; its figures cover only the rest", starved.join("; "))).into())
+    }
 }
 
 fn write_report(file: &Path, trial: &Trial, done: Vec<Done>) -> Result<()> {
@@ -185,7 +189,8 @@ fn write_report(file: &Path, trial: &Trial, done: Vec<Done>) -> Result<()> {
 }
 
 fn write_file(file: &Path, text: &str) -> Result<()> {
-    std::fs::write(file, text).with_context(|| format!("cannot write {}; check the folder and the space left", file.display()))
+    std::fs::write(file, text)
+        .with_context(|| format!("cannot write {}; check the folder and the space left", file.display()))
 }
 
 /// `FILE`, or `FILE` with policy and seed before its extension.
@@ -209,8 +214,7 @@ impl TapeFile {
     fn create(name: &Path, setup: &Setup) -> Result<TapeFile> {
         let (writer, bytes) = TapeWriter::begin(setup)?;
         let file = File::create(name).with_context(|| format!("cannot create {}; check the folder", name.display()))?;
-        let mut tape =
-            TapeFile { name: name.to_owned(), file: BufWriter::new(file), writer, bytes, failed: None };
+        let mut tape = TapeFile { name: name.to_owned(), file: BufWriter::new(file), writer, bytes, failed: None };
         tape.flush();
         Ok(tape)
     }

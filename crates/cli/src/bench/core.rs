@@ -155,8 +155,9 @@ impl Full {
     }
 
     fn obey(&mut self, event: Event) {
-        let (Event::AttemptPaused { attempt, .. } | Event::AttemptKilled { attempt } | Event::AttemptEndedEarly { attempt, .. }) =
-            event
+        let (Event::AttemptPaused { attempt, .. }
+        | Event::AttemptKilled { attempt }
+        | Event::AttemptEndedEarly { attempt, .. }) = event
         else {
             return;
         };

@@ -14,7 +14,11 @@ pub fn run(nodes: u32, jobs: u32, policy: &Policy, repeat: u32) -> Result<()> {
     let workload = workload(&cluster, jobs)?;
     let mut out = std::io::stdout();
     let tasks: u64 = workload.jobs.iter().map(|job| u64::from(job.maps) + u64::from(job.reduces)).sum();
-    writeln!(out, "{nodes} nodes in 25 racks, {jobs} jobs of {tasks} tasks, shuffle and locality on, {}, one core", policy.name)?;
+    writeln!(
+        out,
+        "{nodes} nodes in 25 racks, {jobs} jobs of {tasks} tasks, shuffle and locality on, {}, one core",
+        policy.name
+    )?;
     let mut rates = Vec::new();
     for _ in 0..repeat {
         let mut memory = Memory { half: jobs as usize / 2, at_half: 0 };

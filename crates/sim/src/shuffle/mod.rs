@@ -350,29 +350,19 @@ impl Shuffle {
 
     /// What a reduce lags behind, beyond what a step may leave.
     fn backlog(&self, fetch: u32, now: Time) -> f64 {
-        let pool = &self.jobs[self.fetches[fetch as usize].job as usize];
+        let state = &self.fetches[fetch as usize];
+        let pool = &self.jobs[state.job as usize];
         let slack = if pool.complete { CRUMB_BYTES } else { pool.partition_bytes / STEPS + CRUMB_BYTES };
-        pool.share * pool.partition_bytes - self.level(fetch, now) - slack
+        let level = if state.since == now { state.bytes } else { self.level(fetch, now) };
+        pool.share * pool.partition_bytes - level - slack
     }
 
     /// Gives a settled reduce its rate, and its instant if all output of its job is there.
     fn pace(&mut self, fetch: u32, now: Time) {
         let Fetch { job, node, bytes, .. } = self.fetches[fetch as usize];
         let pool = &self.jobs[job as usize];
-        let mut pulling = 1.0;
-        let mut neighbour_done_us = f64::INFINITY;
-        for other in self.on_node[node as usize].iter().filter(|other| **other != fetch) {
-            let backlog = self.backlog(*other, now);
-            if backlog <= 0.0 {
-                continue;
-            }
-            pulling += 1.0;
-            let other = &self.fetches[*other as usize];
-            if !self.jobs[other.job as usize].complete {
-                neighbour_done_us = neighbour_done_us.min(backlog / other.bytes_per_us);
-            }
-        }
-        let link = self.links[node as usize] / pulling;
+        let (pulling, neighbour_done_us) = self.neighbours(fetch, now, pool.complete);
+        let link = self.links[node as usize] / f64::from(1 + pulling);
         let (on_node, in_rack) = pool.outputs.near(node, self.racks[node as usize]);
         let afar = (1.0 - on_node - in_rack).max(0.0);
         let carried = in_rack + afar / self.cross_rack;
@@ -388,6 +378,28 @@ impl Shuffle {
             let wait_us = full_us.min(neighbour_done_us.max(1.0)).ceil() as u64;
             self.due.push((fetch, state.version, Time(now.0.saturating_add(wait_us))));
         }
+    }
+
+    /// How many others pull on the node of a reduce, and how soon one of them may stop without an event of its own, because it
+    /// catches up with its maps. While maps of the reduce run too, it is enough to know who pulled when last looked at.
+    fn neighbours(&self, fetch: u32, now: Time, exactly: bool) -> (u32, f64) {
+        let node = self.fetches[fetch as usize].node;
+        let others = self.on_node[node as usize].iter().filter(|other| **other != fetch);
+        if !exactly {
+            return (others.filter(|other| self.fetches[**other as usize].pulls).count() as u32, f64::INFINITY);
+        }
+        let (mut pulling, mut soonest_us) = (0, f64::INFINITY);
+        for other in others {
+            let backlog = self.backlog(*other, now);
+            if backlog > 0.0 {
+                pulling += 1;
+                let other = &self.fetches[*other as usize];
+                if !self.jobs[other.job as usize].complete {
+                    soonest_us = soonest_us.min(backlog / other.bytes_per_us);
+                }
+            }
+        }
+        (pulling, soonest_us)
     }
 
     fn forget(&mut self, fetch: u32) {

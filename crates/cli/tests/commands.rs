@@ -1,0 +1,244 @@
+//! The command line as a user meets it: what works, what is refused and how, and the same bytes twice.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+fn giveway(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_giveway")).args(args).current_dir(folder).output().expect("the binary runs")
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs it, expects exit code 2 and no panic, and returns what it said.
+fn refused(folder: &Path, args: &[&str]) -> String {
+    let output = giveway(folder, args);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+    assert!(!said.contains("panicked"), "{args:?}: {said}");
+    said
+}
+
+fn file(folder: &TempDir, name: &str, content: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    fs::write(&path, content).expect("a file");
+    path
+}
+
+#[test]
+fn the_demo_prints_a_table_and_writes_a_report() {
+    let folder = folder();
+    let output = giveway(folder.path(), &["demo"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("hsrtf-prp-pause"));
+    let report = fs::read_to_string(folder.path().join("report.html")).expect("a report");
+    assert!(report.contains("<svg") && !report.contains("http://") && !report.contains("https://"), "it loads nothing");
+}
+
+#[test]
+fn two_runs_of_a_command_give_the_same_bytes() {
+    let folder = folder();
+    for workload in ["hsrtf-table2", "chronos-reduce", "coshh-facebook-30"] {
+        let run = |name: &str| {
+            let (json, tape) = (format!("{name}.json"), format!("{name}.tape"));
+            let policies = "fifo,fair,hsrtf-prp-pause,fcs,coshh,chronos(las)";
+            let args =
+                ["sim", "--workload", workload, "--policy", policies, "--seed", "7", "--json", &json, "--tape", &tape];
+            assert!(giveway(folder.path(), &args).status.success());
+            let mut bytes = vec![fs::read(folder.path().join(json)).expect("figures")];
+            for policy in policies.split(',') {
+                bytes.push(fs::read(folder.path().join(format!("{name}-{policy}-7.tape"))).expect("a tape"));
+            }
+            bytes
+        };
+        assert!(run("one") == run("two"), "{workload}");
+    }
+}
+
+#[test]
+fn a_tape_replays_and_a_damaged_one_is_refused_with_the_record() {
+    let folder = folder();
+    let args = ["sim", "--workload", "chronos-map", "--policy", "chronos(fair)", "--tape", "run.tape"];
+    assert!(giveway(folder.path(), &args).status.success());
+    let replayed = giveway(folder.path(), &["replay", "run.tape"]);
+    assert!(replayed.status.success(), "{}", text(&replayed.stderr));
+    assert!(text(&replayed.stdout).contains("every action identical"));
+
+    let tape = fs::read(folder.path().join("run.tape")).expect("the tape");
+    fs::write(folder.path().join("cut.tape"), &tape[..tape.len() / 2]).expect("a cut tape");
+    let said = refused(folder.path(), &["replay", "cut.tape"]);
+    assert!(said.contains("record"), "{said}");
+
+    let mut bent = tape.clone();
+    let at = bent.len() / 3;
+    bent[at] ^= 4;
+    fs::write(folder.path().join("bent.tape"), &bent).expect("a bent tape");
+    let said = refused(folder.path(), &["replay", "bent.tape"]);
+    assert!(said.contains("record"), "{said}");
+
+    refused(folder.path(), &["replay", "missing.tape"]);
+    file(&folder, "text.tape", "not a tape at all");
+    refused(folder.path(), &["replay", "text.tape"]);
+}
+
+#[test]
+fn a_policy_printed_edited_and_read_back_runs() {
+    let folder = folder();
+    let shown = giveway(folder.path(), &["policies", "show", "chronos(fcs)"]);
+    let mine = text(&shown.stdout)
+        .replace("chronos(fcs)", "mine")
+        .replace("launched_within = \"10s\"", "launched_within = \"20s\"");
+    file(&folder, "mine.toml", &mine);
+    let output = giveway(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fcs,mine.toml"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("mine"));
+}
+
+#[test]
+fn every_name_that_is_listed_is_known() {
+    let folder = folder();
+    let listed = text(&giveway(folder.path(), &["policies"]).stdout);
+    for name in listed.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| !name.contains('(')) {
+        assert!(giveway(folder.path(), &["policies", "show", name]).status.success(), "{name}");
+        assert!(giveway(folder.path(), &["policies", "show", &format!("chronos({name})")]).status.success(), "{name}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(giveway(folder.path(), &["completions", shell]).status.success());
+    }
+}
+
+#[test]
+fn several_seeds_give_means_with_intervals() {
+    let folder = folder();
+    let args = ["sim", "--workload", "gridmix-60", "--policy", "fair,fcs", "--runs", "3", "--json", "out.json"];
+    let output = giveway(folder.path(), &args);
+    assert!(text(&output.stdout).contains('±'), "{}", text(&output.stdout));
+    let json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(folder.path().join("out.json")).expect("figures")).expect("JSON");
+    let runs = json["runs"].as_array().expect("runs");
+    assert_eq!(runs.len(), 6);
+    for run in runs {
+        for key in
+            ["mean_completion_s", "p99_completion_s", "mean_slowdown", "lower_bound_mean_completion_s", "utilisation"]
+        {
+            assert!(run[key].is_number(), "{key}");
+        }
+        let bound = run["lower_bound_mean_completion_s"].as_f64().expect("a number");
+        assert!(bound <= run["mean_completion_s"].as_f64().expect("a number"), "nothing beats the bound");
+        assert!(run["groups"].as_object().is_some_and(|groups| !groups.is_empty()));
+    }
+}
+
+const CLUSTER: &str = "name = 'c'\n[[nodes]]\ncount = 4\nmap_slots = 2\nreduce_slots = 1\n";
+const WORKLOAD: &str = "[[jobs]]\nname = 'a'\napp = 'sort'\nmaps = 4\nreduces = 1\n";
+
+#[test]
+fn wrong_files_are_refused_with_place_and_remedy() {
+    let folder = folder();
+    file(&folder, "good-cluster.toml", CLUSTER);
+    file(&folder, "good-workload.toml", WORKLOAD);
+    let sim = |workload: &str, cluster: &str, policy: &str| {
+        vec!["sim", "--workload", workload, "--cluster", cluster, "--policy", policy]
+            .into_iter()
+            .map(String::from)
+            .collect()
+    };
+    let run = |args: Vec<String>| {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        giveway(folder.path(), &args)
+    };
+    let good = run(sim("good-workload.toml", "good-cluster.toml", "fifo"));
+    assert!(good.status.success(), "{}", text(&good.stderr));
+
+    let clusters = [
+        (
+            "zero-slots.toml",
+            CLUSTER.replace("map_slots = 2", "map_slots = 0").replace("reduce_slots = 1", "reduce_slots = 0"),
+        ),
+        ("million.toml", CLUSTER.replace("count = 4", "count = 1000000")),
+        ("broken.toml", "[[nodes]\n".into()),
+        ("unknown-key.toml", format!("{CLUSTER}speeed = 3\n")),
+        ("negative.toml", format!("{CLUSTER}disk_mb_s = -5\n")),
+    ];
+    for (name, content) in clusters {
+        file(&folder, name, &content);
+        let args = sim("good-workload.toml", name, "fifo");
+        let said = refused(folder.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(said.contains(&format!("{name}:")), "names file and line: {said}");
+    }
+
+    let cycle = format!("{WORKLOAD}[[pools]]\nname = 'a'\nparent = 'b'\n[[pools]]\nname = 'b'\nparent = 'a'\n");
+    let workloads = [
+        ("cycle.toml", cycle),
+        ("no-jobs.toml", String::new()),
+        ("negative-size.toml", format!("{WORKLOAD}map_mb = -1\n")),
+        ("unknown-app.toml", WORKLOAD.replace("sort", "sorrt")),
+        ("no-maps.toml", WORKLOAD.replace("maps = 4", "maps = 0")),
+        ("too-many.toml", WORKLOAD.replace("maps = 4", "maps = 4000000000")),
+    ];
+    for (name, content) in workloads {
+        file(&folder, name, &content);
+        let args = sim(name, "good-cluster.toml", "fifo");
+        let said = refused(folder.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(said.contains(&format!("{name}:")), "names file and line: {said}");
+    }
+
+    let shown = text(&giveway(folder.path(), &["policies", "show", "hsrtf-prp"]).stdout);
+    let policies = [
+        ("unknown-part.toml", shown.replace("below-share", "below-everything")),
+        ("map-pause.toml", shown.replacen("how = \"kill\"", "how = \"pause\"", 1)),
+        ("no-share.toml", shown.replace("share = \"inverse-remaining\"", "share = \"none\"")),
+        ("not-a-span.toml", shown.replace("renew = \"10s\"", "renew = \"soon\"")),
+        ("empty.toml", String::new()),
+    ];
+    for (name, content) in policies {
+        assert_ne!(content, shown, "{name} is really wrong");
+        file(&folder, name, &content);
+        let args = sim("good-workload.toml", "good-cluster.toml", name);
+        let said = refused(folder.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(said.contains(name), "names the file: {said}");
+    }
+}
+
+#[test]
+fn wrong_words_are_refused() {
+    let folder = folder();
+    let said = refused(folder.path(), &["sim", "--workload", "hsrtf-table3", "--policy", "fifo"]);
+    assert!(said.contains("hsrtf-table2"), "lists what there is: {said}");
+    let said = refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifoo"]);
+    assert!(said.contains("fifo, fair"), "{said}");
+    let said = refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo,fifo"]);
+    assert!(said.contains("twice"), "{said}");
+    refused(folder.path(), &["sim", "--workload", "missing.toml", "--policy", "fifo"]);
+    refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--cluster", "nowhere", "--policy", "fifo"]);
+    refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--runs", "0"]);
+    refused(folder.path(), &["policies", "show", "chronos(chronos(fifo))"]);
+    refused(folder.path(), &["frobnicate"]);
+    let said = refused(
+        folder.path(),
+        &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--json", "no/such/folder.json"],
+    );
+    assert!(said.contains("no/such/folder.json"), "{said}");
+    refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--tape", "no/such/folder.tape"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error_and_not_a_panic() {
+    let folder = folder();
+    let said =
+        refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--json", "/dev/full"]);
+    assert!(said.contains("/dev/full"), "{said}");
+    let said =
+        refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--tape", "/dev/full"]);
+    assert!(said.contains("/dev/full"), "{said}");
+    let said = refused(folder.path(), &["demo", "--report", "/dev/full"]);
+    assert!(said.contains("/dev/full"), "{said}");
+}
