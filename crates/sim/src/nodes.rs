@@ -1,7 +1,7 @@
 //! The simulator's own picture of a node: what runs there, what was left there, what is on its way to it.
 
 use crate::attempts::{Attempts, Kept, Order};
-use giveway_core::{AttemptId, Kind, NodeSpec, Time};
+use giveway_core::{AttemptId, JobId, Kind, NodeSpec, Time};
 use smallvec::SmallVec;
 
 /// One node.
@@ -29,8 +29,28 @@ pub(crate) struct Node {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running {
     pub(crate) place: u32,
+    /// Whose it is, so that nobody has to look the attempt up to know.
+    pub(crate) whose: Whose,
     /// When its work is done; never while that cannot be known, and once it has been stopped.
     pub(crate) end: Time,
+}
+
+/// A job and a kind of task in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whose(u32);
+
+impl Whose {
+    pub(crate) fn of(attempt: AttemptId) -> Whose {
+        Whose(attempt.task.job.0 << 1 | attempt.task.kind as u32)
+    }
+
+    pub(crate) fn job(self) -> JobId {
+        JobId(self.0 >> 1)
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        Kind::BOTH[(self.0 & 1) as usize]
+    }
 }
 
 impl Node {

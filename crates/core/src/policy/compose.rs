@@ -348,18 +348,26 @@ impl Policy {
         self.gives_way_by(GiveWay::EndEarly) || self.failure == FailureRule::Chronos
     }
 
-    /// True if how far attempts have come makes a difference to it.
-    pub fn uses_progress(&self) -> bool {
-        let by_estimate = |lane: &&Lane| {
-            matches!(lane.order, JobOrder::RemainingTime | JobOrder::RemainingWork)
-                || lane.share.follows_remaining()
-                || !lane.preempt.is_empty()
-        };
-        self.lanes().iter().any(by_estimate) || self.failure == FailureRule::Chronos || self.speculation.is_some()
+    /// True if one of its lanes ranks jobs in this order.
+    pub fn ranks_by(&self, order: JobOrder) -> bool {
+        self.lanes().iter().any(|lane| lane.order == order)
+    }
+
+    /// True if remaining times make a difference to it.
+    pub fn uses_remaining_time(&self) -> bool {
+        self.ranks_by(JobOrder::RemainingTime) || self.lanes().iter().any(|lane| lane.share.follows_remaining())
+    }
+
+    /// True if how far each attempt has come makes a difference to it, and not only what that says of its job.
+    pub fn compares_attempts(&self) -> bool {
+        self.ranks_by(JobOrder::RemainingWork)
+            || self.lanes().iter().any(|lane| !lane.preempt.is_empty())
+            || self.failure == FailureRule::Chronos
+            || self.speculation.is_some()
     }
 
     /// True if it believes anything that must be renewed.
     pub fn renews(&self) -> bool {
-        self.uses_progress() || self.lanes().iter().any(|lane| lane.order == JobOrder::Attained)
+        self.compares_attempts() || self.uses_remaining_time() || self.ranks_by(JobOrder::Attained)
     }
 }

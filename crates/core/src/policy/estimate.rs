@@ -85,12 +85,16 @@ impl Averages {
     }
 }
 
-/// Mean task time from finished tasks, and from running ones by their progress.
+/// Once so many tasks of a kind have finished, those that run add little to what is known and are not asked.
+pub const FINISHED_ENOUGH: u32 = 8;
+
+/// Mean task time from finished tasks, and from running ones by their progress while few have finished.
 pub fn observed_task_time(job: &Job, kind: Kind, now: Time) -> Option<Span> {
     let facts = job.facts(kind);
     let mut sum_s = facts.finished_time.as_secs_f64();
     let mut count = f64::from(facts.finished);
-    for &index in &facts.live {
+    let asked = if facts.finished < FINISHED_ENOUGH { facts.live.as_slice() } else { &[] };
+    for &index in asked {
         let task = job.task(kind, index);
         // Below a hundredth, progress is mostly start-up and would be blown up a hundredfold.
         if task.done_ppm >= WHOLE_PPM / 100 {
@@ -127,17 +131,19 @@ pub fn estimate(job: &Job, now: Time, slots: [u32; 2], prior: Prior) -> Estimate
     let capacity = slots.map(f64::from);
     let total = [job.total(Kind::Map), reduces];
     let left = Kind::BOTH.map(|kind| job.total(kind) - job.facts(kind).done);
-    let running = Kind::BOTH.map(|kind| job.facts(kind).live.iter().map(move |&index| job.task(kind, index)));
-    let running_time: u64 = running.into_iter().flatten().map(|task| now.since(task.launched).0).sum();
-    let (shuffle, reduce_bytes) = remaining_work(job, now, task[0]);
     Estimate {
         task,
         remaining: remaining_time(left, capacity, task),
         alone: remaining_time(total, capacity, task),
-        shuffle,
-        reduce_bytes,
-        attained: job.attained + Span(running_time),
+        ..job.estimate
     }
+}
+
+/// Slot time a job has received, that of running attempts included.
+pub fn attained(job: &Job, now: Time) -> Span {
+    let running = Kind::BOTH.map(|kind| job.facts(kind).live.iter().map(move |&index| job.task(kind, index)));
+    let running_time: u64 = running.into_iter().flatten().map(|task| now.since(task.launched).0).sum();
+    job.attained + Span(running_time)
 }
 
 /// T_rs and R_left of a job (FCS, section 4).

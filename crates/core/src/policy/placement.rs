@@ -13,6 +13,8 @@ pub struct Offer<'a> {
     pub node: NodeId,
     /// All nodes.
     pub nodes: &'a [Node],
+    /// Their racks.
+    pub racks: &'a [RackId],
     /// Whether there is more than one rack.
     pub several_racks: bool,
     /// When.
@@ -32,7 +34,7 @@ pub enum ReduceChoice {
 
 impl Offer<'_> {
     fn rack_of(&self, node: NodeId) -> RackId {
-        self.nodes[node.0 as usize].spec.rack
+        self.racks[node.0 as usize]
     }
 }
 

@@ -14,6 +14,7 @@ mod renew;
 use crate::action::{Action, Refusal};
 use crate::event::Event;
 use crate::ids::{JobId, Kind, NodeId};
+use crate::policy::estimate::FINISHED_ENOUGH;
 use crate::policy::matching::Matcher;
 use crate::policy::order::{self, Limits, Ranking, Stage};
 use crate::policy::{JobOrder, Lane, Policy, Prior};
@@ -133,9 +134,18 @@ impl Scheduler {
             || self.laggards.iter().any(|&(_, lagging, _)| lagging == kind)
     }
 
-    /// True if progress is used: then it should be reported before each `Woke`.
+    /// True if progress is used at all: then it should be reported before each `Woke`, where it is wanted.
     pub fn wants_progress(&self) -> bool {
-        self.policy.uses_progress()
+        self.policy.compares_attempts() || self.policy.uses_remaining_time()
+    }
+
+    /// True if the progress of this job's attempts of a kind is of use now. Reporting more does no harm.
+    pub fn wants_progress_of(&self, job: JobId, kind: Kind) -> bool {
+        if self.policy.compares_attempts() {
+            return true;
+        }
+        let finished = self.state.find(job).map_or(u32::MAX, |jx| self.state.job(jx).facts(kind).finished);
+        self.policy.uses_remaining_time() && finished < FINISHED_ENOUGH
     }
 
     /// The jobs that wait for a slot of this kind on this node, first to be served first: the order, without binding any task.

@@ -29,13 +29,14 @@ impl Scheduler {
             return Err(Refusal::BadNode(node));
         }
         let profile = self.matcher.as_mut().map_or(0, |matcher| matcher.node_up(node, spec));
-        let first_rack = self.state.nodes.first().map_or(spec.rack, |first| first.spec.rack);
-        self.several_racks |= spec.rack != first_rack;
+        self.several_racks |= self.state.racks.first().is_some_and(|&first| first != spec.rack);
         let joined = Node::new(spec.clone(), profile);
         if at == self.state.nodes.len() {
             self.state.nodes.push(joined);
+            self.state.racks.push(spec.rack);
         } else {
             self.state.nodes[at] = joined;
+            self.state.racks[at] = spec.rack;
         }
         self.state.nodes_up += 1;
         for kind in Kind::BOTH {
@@ -85,6 +86,8 @@ impl Scheduler {
             job.waiting_maps = Waiting::new(&job.splits);
         }
         job.estimate = estimate::estimate(&job, self.now, self.state.slots, self.averages);
+        (job.estimate.shuffle, job.estimate.reduce_bytes) =
+            estimate::remaining_work(&job, self.now, job.estimate.task[0]);
         let jx = self.state.admit(job);
         self.classify(jx, spec, out);
         for kind in Kind::BOTH {

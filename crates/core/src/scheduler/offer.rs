@@ -61,7 +61,13 @@ impl Scheduler {
                 (Some(matcher), Some(classes)) if pass < 2 => matcher.suggests(pass, profile, classes[pass]),
                 _ => true,
             };
-            let offer = Offer { node, nodes: &self.state.nodes, several_racks: self.several_racks, now: self.now };
+            let offer = Offer {
+                node,
+                nodes: &self.state.nodes,
+                racks: &self.state.racks,
+                several_racks: self.several_racks,
+                now: self.now,
+            };
             let jobs = &mut self.state.jobs;
             let found = line.walk(&limits, &allow, &mut |jx| {
                 let job = jobs[jx as usize].as_mut().expect("a job in line is live");
@@ -117,7 +123,13 @@ impl Scheduler {
     }
 
     fn claimed_task(&mut self, jx: JobIx, task: Option<u32>, node: NodeId, kind: Kind) -> Option<Choice> {
-        let offer = Offer { node, nodes: &self.state.nodes, several_racks: self.several_racks, now: self.now };
+        let offer = Offer {
+            node,
+            nodes: &self.state.nodes,
+            racks: &self.state.racks,
+            several_racks: self.several_racks,
+            now: self.now,
+        };
         let job = self.state.jobs[jx as usize].as_mut().expect("looked up above");
         if job.closed {
             return None;
@@ -126,7 +138,7 @@ impl Scheduler {
         match (kind, named) {
             (Kind::Map, Some(task)) => {
                 let split = &job.splits[job.task(kind, task).split as usize];
-                let rack_of = |node: NodeId| self.state.nodes[node.0 as usize].spec.rack;
+                let rack_of = |node: NodeId| self.state.racks[node.0 as usize];
                 Some(Choice::Map(task, crate::state::waiting::locality(split, node, rack_of)))
             }
             (Kind::Map, None) => placement::nearest_map(job, offer).map(|(task, near)| Choice::Map(task, near)),
@@ -205,7 +217,7 @@ impl Scheduler {
         let attempt = crate::ids::AttemptId { number, ..job.attempt(kind, index) };
         let work = match kind {
             Kind::Map => {
-                let rack_of = |node: NodeId| self.state.nodes[node.0 as usize].spec.rack;
+                let rack_of = |node: NodeId| self.state.racks[node.0 as usize];
                 let job = self.state.job(jx);
                 let split = &job.splits[job.task(kind, index).split as usize];
                 job.map_work(index, crate::state::waiting::locality(split, node, rack_of))

@@ -8,6 +8,7 @@ use crate::policy::share::{self, Alone, Claimant};
 use crate::policy::{JobOrder, Lane, ShareRule, Speculation};
 use crate::state::{Job, JobIx, TaskState};
 use crate::units::{Time, WHOLE_PPM};
+use std::sync::Arc;
 
 /// What a group of jobs is owed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,8 +77,17 @@ impl Scheduler {
         // While nothing runs that could teach anything, what was learnt last still holds.
         self.averages = averages.or(self.averages);
         let (now, slots, prior) = (self.now, self.state.slots, self.averages);
+        let policy = Arc::clone(&self.policy);
         for job in self.state.jobs.iter_mut().flatten() {
             job.estimate = estimate::estimate(job, now, slots, prior);
+            // The rest of what may be believed takes a look at every running task, so only those who rank by it pay for it.
+            if policy.ranks_by(JobOrder::RemainingWork) {
+                (job.estimate.shuffle, job.estimate.reduce_bytes) =
+                    estimate::remaining_work(job, now, job.estimate.task[0]);
+            }
+            if policy.ranks_by(JobOrder::Attained) {
+                job.estimate.attained = estimate::attained(job, now);
+            }
         }
     }
 

@@ -11,7 +11,7 @@ pub mod waiting;
 pub use job::{Facts, Job, Task, TaskState, Twin};
 pub use node::{Claim, Node};
 
-use crate::ids::{JobId, Kind, NodeId};
+use crate::ids::{JobId, Kind, NodeId, RackId};
 use rustc_hash::FxHashMap;
 
 /// Where a live job stands in the job table. Used again after the job is closed.
@@ -22,6 +22,8 @@ pub type JobIx = u32;
 pub struct State {
     /// Nodes by number, up or down.
     pub nodes: Vec<Node>,
+    /// The rack of each node, by itself because it is asked for more often than anything else about a node.
+    pub racks: Vec<RackId>,
     /// Live jobs; a closed job leaves its place empty.
     pub jobs: Vec<Option<Job>>,
     places: Vec<JobIx>,

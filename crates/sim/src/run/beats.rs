@@ -118,8 +118,15 @@ impl Simulation<'_> {
             if !state.up || state.running.is_empty() {
                 continue;
             }
+            // Most jobs have finished enough tasks to be judged by those: asking them would only cost time.
+            let wanted =
+                |running: &&Running| self.scheduler.wants_progress_of(running.whose.job(), running.whose.kind());
             let mut progress = std::mem::take(&mut self.progress);
-            progress.extend(state.running.iter().map(|running| self.progress_of(*running)));
+            progress.extend(state.running.iter().filter(wanted).map(|running| self.progress_of(*running)));
+            if progress.is_empty() {
+                self.progress = progress;
+                continue;
+            }
             let event = self.tell(Event::NodeBeat { node: NodeId(node), progress }, Some(node), observer);
             if let Event::NodeBeat { mut progress, .. } = event {
                 progress.clear();

@@ -2,7 +2,7 @@
 
 use super::Simulation;
 use crate::attempts::{Attempt, Demand, Order, Run, Stop};
-use crate::nodes::Running;
+use crate::nodes::{Running, Whose};
 use crate::observe::Observer;
 use crate::queue::{NONE, Tick};
 use crate::tasks::{Done, MapRun, ReduceRun};
@@ -47,7 +47,7 @@ impl Simulation<'_> {
                 let factor = self.draws.task_factor(id.task.job, id.task.kind, split) * self.draws.attempt_factor(id);
                 let ready = self.now + self.cluster.costs.launch;
                 let end = ready + map.span(plan, &self.paces[node.0 as usize], locality, factor);
-                Running { place: self.attempts.add(id, node, ready, Run::Map(map)), end }
+                Running { place: self.attempts.add(id, node, ready, Run::Map(map)), whose: Whose::of(id), end }
             }
             Work::Reduce { start } => self.launch_reduce(id, node, start),
         };
@@ -67,9 +67,9 @@ impl Simulation<'_> {
         let place = self.attempts.add(id, node, ready, Run::Reduce(Box::new(ReduceRun::new(done))));
         if done.fetched < 1.0 {
             self.queue.push(ready, Tick::Launched { attempt: place, version: self.attempts[place].version });
-            return Running { place, end: Time::NEVER };
+            return Running { place, whose: Whose::of(id), end: Time::NEVER };
         }
-        Running { place, end: self.sort(place, ready) }
+        Running { place, whose: Whose::of(id), end: self.sort(place, ready) }
     }
 
     fn take_kept(&mut self, node: NodeId, from: AttemptId) -> Done {
@@ -136,7 +136,7 @@ impl Simulation<'_> {
 
     /// A node receives an order. One for an attempt that has ended comes too late: its end will be reported instead.
     pub(super) fn obey(&mut self, node: u32, order: Order) {
-        let Some(Running { place, end }) = self.nodes[node as usize].find(order.attempt, &self.attempts) else {
+        let Some(Running { place, end, .. }) = self.nodes[node as usize].find(order.attempt, &self.attempts) else {
             return;
         };
         let again = matches!(self.attempts[place].run, Run::Stopping(_));

@@ -12,13 +12,14 @@
 //! flow, slowly and obviously, for comparison.
 
 mod outputs;
+mod rates;
 #[cfg(test)]
 mod twin;
 
 use crate::cluster::Cluster;
 use crate::queue::NONE;
 use crate::tasks::{Pace, cross_rack};
-use giveway_core::{Span, Time};
+use giveway_core::Time;
 use outputs::Outputs;
 use smallvec::SmallVec;
 
@@ -69,7 +70,9 @@ struct Pool {
     pulling: u32,
     /// Whether the maps have made more of late than their nodes could send.
     strained: bool,
-    /// The sender's share each of them was last given.
+    /// What senders could give each of them when last looked at, if all took the same.
+    even_share: f64,
+    /// The same, if those that can take less leave the rest to the others.
     sender_share: f64,
 }
 
@@ -121,6 +124,7 @@ impl Shuffle {
             open: true,
             outputs: Outputs::new(maps, output_bytes, self.links.len(), self.rack_count),
             partition_bytes: output_bytes as f64 / f64::from(reduces.max(1)),
+            even_share: f64::INFINITY,
             sender_share: f64::INFINITY,
             ..Pool::default()
         };
@@ -263,7 +267,7 @@ impl Shuffle {
         pool.strained = pool.strained && pool.strains_senders(now, pool.fetches.len());
         // A share that no receiver's link could take in binds nobody, however it changes.
         let binding = |share: f64| share.min(self.fastest_link);
-        let (before, share) = (binding(pool.sender_share), binding(pool.fair_send(pool.fetches.len())));
+        let (before, share) = (binding(pool.even_share), binding(pool.even_send(pool.fetches.len())));
         if pool.pulling > 0 && (share > before * DRIFT || share * DRIFT < before) {
             self.refresh(now, job);
         }
@@ -291,8 +295,7 @@ impl Shuffle {
                 touched.push(self.fetches[*fetch as usize].node);
             }
         }
-        let pool = &mut self.jobs[job as usize];
-        pool.sender_share = pool.fair_send(fetches.len());
+        self.share_senders(job, &fetches);
         for fetch in &fetches {
             self.pace(*fetch, now);
         }
@@ -319,108 +322,10 @@ impl Shuffle {
         }
     }
 
-    /// What a reduce has at an instant, if nothing changes before. It never falls, even when outputs are lost.
-    fn level(&self, fetch: u32, now: Time) -> f64 {
-        let fetch = &self.fetches[fetch as usize];
-        let pool = &self.jobs[fetch.job as usize];
-        let fill = |bytes: f64, share: f64, span: Span| {
-            let there = (share * pool.partition_bytes).max(bytes);
-            (bytes + fetch.bytes_per_us * span.0 as f64).min(there)
-        };
-        let (mut bytes, mut since, mut share) = (fetch.bytes, fetch.since, pool.looked_share);
-        for (at, next) in &pool.steps {
-            if *at > since {
-                (bytes, since) = (fill(bytes, share, at.since(since)), *at);
-            }
-            share = *next;
-        }
-        fill(bytes, share, now.since(since))
-    }
-
-    fn settle(&mut self, fetch: u32, now: Time) {
-        let level = self.level(fetch, now);
-        let fetch = &mut self.fetches[fetch as usize];
-        (fetch.bytes, fetch.since) = (level, now);
-    }
-
-    /// Whether a reduce takes its share of the link. One that keeps up with the maps step by step hardly does.
-    fn pulls(&self, fetch: u32, now: Time) -> bool {
-        self.backlog(fetch, now) > 0.0
-    }
-
-    /// What a reduce lags behind, beyond what a step may leave.
-    fn backlog(&self, fetch: u32, now: Time) -> f64 {
-        let state = &self.fetches[fetch as usize];
-        let pool = &self.jobs[state.job as usize];
-        let slack = if pool.complete { CRUMB_BYTES } else { pool.partition_bytes / STEPS + CRUMB_BYTES };
-        let level = if state.since == now { state.bytes } else { self.level(fetch, now) };
-        pool.share * pool.partition_bytes - level - slack
-    }
-
-    /// Gives a settled reduce its rate, and its instant if all output of its job is there.
-    fn pace(&mut self, fetch: u32, now: Time) {
-        let Fetch { job, node, bytes, .. } = self.fetches[fetch as usize];
-        let pool = &self.jobs[job as usize];
-        let (pulling, neighbour_done_us) = self.neighbours(fetch, now, pool.complete);
-        let link = self.links[node as usize] / f64::from(1 + pulling);
-        let (on_node, in_rack) = pool.outputs.near(node, self.racks[node as usize]);
-        let afar = (1.0 - on_node - in_rack).max(0.0);
-        let carried = in_rack + afar / self.cross_rack;
-        // A reduce with everything at hand needs no network; the floor keeps its rate finite.
-        let bytes_per_us = link.min(pool.sender_share) / carried.max(1e-9);
-        let full_us = (pool.partition_bytes - bytes - CRUMB_BYTES).max(0.0) / bytes_per_us;
-        let complete = pool.complete;
-        let state = &mut self.fetches[fetch as usize];
-        state.bytes_per_us = bytes_per_us;
-        state.version += 1;
-        if complete {
-            // A neighbour that catches up with its maps leaves the link without an event of its own: look again then.
-            let wait_us = full_us.min(neighbour_done_us.max(1.0)).ceil() as u64;
-            self.due.push((fetch, state.version, Time(now.0.saturating_add(wait_us))));
-        }
-    }
-
-    /// How many others pull on the node of a reduce, and how soon one of them may stop without an event of its own, because it
-    /// catches up with its maps. While maps of the reduce run too, it is enough to know who pulled when last looked at.
-    fn neighbours(&self, fetch: u32, now: Time, exactly: bool) -> (u32, f64) {
-        let node = self.fetches[fetch as usize].node;
-        let others = self.on_node[node as usize].iter().filter(|other| **other != fetch);
-        if !exactly {
-            return (others.filter(|other| self.fetches[**other as usize].pulls).count() as u32, f64::INFINITY);
-        }
-        let (mut pulling, mut soonest_us) = (0, f64::INFINITY);
-        for other in others {
-            let backlog = self.backlog(*other, now);
-            if backlog > 0.0 {
-                pulling += 1;
-                let other = &self.fetches[*other as usize];
-                if !self.jobs[other.job as usize].complete {
-                    soonest_us = soonest_us.min(backlog / other.bytes_per_us);
-                }
-            }
-        }
-        (pulling, soonest_us)
-    }
-
     fn forget(&mut self, fetch: u32) {
         let node = self.fetches[fetch as usize].node;
         self.on_node[node as usize].retain(|other| *other != fetch);
         self.fetches[fetch as usize].version += 1;
         self.free_fetches.push(fetch);
-    }
-}
-
-impl Pool {
-    /// Whether the maps have made more since the last look than their nodes can have sent.
-    fn strains_senders(&self, now: Time, fetching: usize) -> bool {
-        let made_bytes = (self.share - self.looked_share) * self.partition_bytes * fetching as f64;
-        self.outputs.send_bytes_per_us() * (now.since(self.looked).0 as f64) < made_bytes
-    }
-
-    /// What the holders of the outputs can send to each reduce that pulls; if they are strained, that is each one that
-    /// fetches.
-    fn fair_send(&self, fetching: usize) -> f64 {
-        let receivers = if self.strained { fetching as u32 } else { self.pulling };
-        self.outputs.send_bytes_per_us() / f64::from(receivers.max(1))
     }
 }

@@ -18,8 +18,9 @@ pub(crate) struct Outputs {
     bytes_on: FxHashMap<u32, u64>,
     /// By rack; empty in a cluster of one rack.
     bytes_in: Vec<u64>,
-    /// How long the slowest holder takes to send all it has, alone.
+    /// How long the slowest holder takes to send all it has, alone; and which one that is.
     longest_send_us: f64,
+    fullest_holder: u32,
 }
 
 impl Outputs {
@@ -30,6 +31,7 @@ impl Outputs {
             lies_on: vec![NONE; maps as usize],
             bytes_on: FxHashMap::with_capacity_and_hasher(nodes.min(maps as usize), Default::default()),
             bytes_in: if racks > 1 { vec![0; racks] } else { Vec::new() },
+            fullest_holder: NONE,
             ..Outputs::default()
         }
     }
@@ -53,7 +55,10 @@ impl Outputs {
         self.present_bytes += bytes;
         let on_node = self.bytes_on.entry(node).or_default();
         *on_node += bytes;
-        self.longest_send_us = self.longest_send_us.max(*on_node as f64 / link);
+        let send_us = *on_node as f64 / link;
+        if send_us > self.longest_send_us {
+            (self.longest_send_us, self.fullest_holder) = (send_us, node);
+        }
         if let Some(in_rack) = self.bytes_in.get_mut(rack as usize) {
             *in_rack += bytes;
         }
@@ -71,9 +76,10 @@ impl Outputs {
             *lies_on = NONE;
             self.present -= 1;
         }
-        // A largest value does not depend on the order of the walk.
-        let sends = self.bytes_on.iter().map(|(node, bytes)| *bytes as f64 / link(*node));
-        self.longest_send_us = sends.fold(0.0, f64::max);
+        // A largest value does not depend on the order of the walk; of equals the last node counts.
+        let sends = self.bytes_on.iter().map(|(node, bytes)| (*bytes as f64 / link(*node), *node));
+        let longest = sends.max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        (self.longest_send_us, self.fullest_holder) = longest.unwrap_or((0.0, NONE));
         true
     }
 
@@ -99,6 +105,11 @@ impl Outputs {
         let in_rack = self.bytes_in.get(rack as usize).copied().unwrap_or(self.present_bytes);
         let present = self.present_bytes as f64;
         (on_node as f64 / present, (in_rack - on_node) as f64 / present)
+    }
+
+    /// The node that takes longest to send what it holds.
+    pub(crate) fn fullest_holder(&self) -> u32 {
+        self.fullest_holder
     }
 
     /// How fast all holders together can send, if each sends in proportion to what it has: the fullest one decides.

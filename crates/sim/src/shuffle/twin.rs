@@ -180,6 +180,15 @@ fn many_reduces_are_bound_by_the_one_sender() {
 }
 
 #[test]
+fn one_reduce_is_bound_by_a_slow_sender() {
+    let mut cluster = fixture::cluster(3);
+    cluster.nodes[1].net_bytes_per_s = 10_000_000;
+    let case = Case { output_bytes: 50 * MB, maps: vec![(0, 1), (0, 2)], reduces: vec![(SECOND, 0)] };
+    assert_eq!(fluid(&cluster, std::slice::from_ref(&case)), [[6.0 * SECOND as f64]]);
+    assert!(worst_difference(&cluster, &[case]) < 1e-3);
+}
+
+#[test]
 fn output_on_the_own_node_costs_no_network() {
     let cluster = fixture::cluster(2);
     let home = Case { output_bytes: 100 * MB, maps: vec![(0, 0), (SECOND, 0)], reduces: vec![(0, 0)] };
@@ -238,45 +247,50 @@ fn lost_output_is_waited_for_but_not_fetched_twice() {
     assert_eq!(shuffle.end(at, fetch), 1.0);
 }
 
-fn some_case(stream: &mut Pcg64Mcg, nodes: u32) -> Case {
+/// A random job with at most this many maps, which end within so many seconds.
+fn some_case(stream: &mut Pcg64Mcg, nodes: u32, maps_max: u32, within: u64) -> Case {
     let mut places = |most: u32, latest: u64| -> Vec<(u64, u32)> {
         let count = 1 + below(stream, most);
         (0..count).map(|_| (u64::from(below(stream, latest as u32)), below(stream, nodes))).collect()
     };
-    let (maps, reduces) = (places(24, 30 * SECOND), places(5, 20 * SECOND));
+    let (maps, reduces) = (places(maps_max, within * SECOND), places(5, within * SECOND * 2 / 3));
     Case { output_bytes: u64::from(5 + below(stream, 55)) * MB, maps, reduces }
 }
 
-/// Differences over many random cases, smallest first.
-fn differences(jobs: usize) -> Vec<f64> {
+/// Differences over many random cases: their mean, the largest but one in a hundred, and the largest.
+fn differences(count: usize, jobs: usize, maps_max: u32, within: u64) -> [f64; 3] {
     let cluster = fixture::cluster(6);
     let mut stream = Pcg64Mcg::new(0x5eed);
-    let mut differences: Vec<f64> = (0..1_000)
+    let mut differences: Vec<f64> = (0..count)
         .map(|_| {
-            let cases: Vec<Case> = (0..jobs).map(|_| some_case(&mut stream, 6)).collect();
+            let cases: Vec<Case> = (0..jobs).map(|_| some_case(&mut stream, 6, maps_max, within)).collect();
             worst_difference(&cluster, &cases)
         })
         .collect();
     differences.sort_by(f64::total_cmp);
-    differences
+    let mean = differences.iter().sum::<f64>() / count as f64;
+    [mean, differences[count - count / 100 - 1], differences[count - 1]]
 }
 
-/// One job alone: 2 % apart in the mean, 10 % in 99 cases of 100. Where they differ more, the last output lies on one
-/// node and all reduces want it at once, while the fluid lets what is missing lie where the job's outputs lie in
-/// general.
+/// One job alone that waits for its maps most of the time: 2 % apart in the mean, 10 % in 99 cases of 100. Where they
+/// differ more, the last output lies on one node and all reduces want it at once, while the fluid lets what is missing
+/// lie where the job's outputs lie in general.
 #[test]
 fn the_fluid_is_close_to_the_flows() {
-    let differences = differences(1);
-    let mean = differences.iter().sum::<f64>() / differences.len() as f64;
-    eprintln!("one job: mean {mean}, p99 {}, worst {}", differences[989], differences[999]);
-    assert!(mean < 0.02 && differences[989] < 0.10 && differences[999] < 0.4, "mean {mean}, {:?}", &differences[989..]);
+    let [mean, most, worst] = differences(1_000, 1, 24, 30);
+    assert!(mean < 0.02 && most < 0.10 && worst < 0.4, "{mean} {most} {worst}");
+}
+
+/// One job alone that waits for the network: 6 % and 30 %, mostly for the same reason, for these shuffles are short.
+#[test]
+fn the_fluid_is_not_far_from_the_flows_when_the_network_is_the_bottleneck() {
+    let [mean, most, worst] = differences(300, 1, 60, 2);
+    assert!(mean < 0.06 && most < 0.30 && worst < 0.5, "{mean} {most} {worst}");
 }
 
 /// Two jobs at once: 3 % and 20 %. The fluid does not see that holders of both jobs' outputs send over one link.
 #[test]
 fn the_fluid_is_not_far_from_the_flows_of_two_jobs() {
-    let differences = differences(2);
-    let mean = differences.iter().sum::<f64>() / differences.len() as f64;
-    eprintln!("two jobs: mean {mean}, p99 {}, worst {}", differences[989], differences[999]);
-    assert!(mean < 0.03 && differences[989] < 0.20 && differences[999] < 0.5, "mean {mean}, {:?}", &differences[989..]);
+    let [mean, most, worst] = differences(1_000, 2, 24, 30);
+    assert!(mean < 0.03 && most < 0.20 && worst < 0.5, "{mean} {most} {worst}");
 }
