@@ -465,3 +465,117 @@ impl Ranking {
         &mut self.groups
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tenants::Pool;
+    use proptest::prelude::*;
+
+    const JOBS: u32 = 12;
+
+    fn pool(name: &str, parent: Option<&str>, weight: f64, min: u32) -> Pool {
+        Pool {
+            name: name.into(),
+            parent: parent.map(String::from),
+            weight,
+            min_maps: min,
+            min_reduces: min,
+            capacity: None,
+            max_capacity: 100.0,
+            user_limit: 100.0,
+        }
+    }
+
+    fn tenants() -> Tenants {
+        let pools = vec![
+            pool("a", None, 1.0, 2),
+            pool("b", None, 2.0, 0),
+            pool("b1", Some("b"), 1.0, 1),
+            pool("b2", Some("b"), 3.0, 0),
+        ];
+        Tenants { users: Vec::new(), pools }
+    }
+
+    /// The twin: the jobs of a group and of those below it, sorted anew.
+    fn in_order(ranking: &Ranking, at: u32, out: &mut Vec<JobIx>) {
+        let mut inner: Vec<(Rank, u32)> = (1..ranking.groups.len() as u32)
+            .filter(|&group| ranking.groups[group as usize].parent == at && group != at)
+            .map(|group| (ranking.groups[group as usize].rank(ranking.stage, group, 0), group))
+            .collect();
+        inner.sort();
+        inner.into_iter().for_each(|(_, group)| in_order(ranking, group, out));
+        let mut jobs: Vec<(Rank, JobIx)> = ranking
+            .entries
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| entry.group == at)
+            .filter_map(|(jx, entry)| Some((entry.listed?, jx as JobIx)))
+            .collect();
+        jobs.sort();
+        out.extend(jobs.into_iter().map(|(_, jx)| jx));
+    }
+
+    proptest! {
+        /// Jobs come, go, gain and lose slots: the line is always what sorting everything anew would give.
+        #[test]
+        fn the_line_is_always_sorted(
+            stage in prop_oneof![Just(Stage::Flat), Just(Stage::FairPools), Just(Stage::CapacityQueues)],
+            pools in prop::collection::vec(0..5usize, JOBS as usize),
+            steps in prop::collection::vec((0..JOBS, 0..4u8, 0..50u64), 0..150),
+        ) {
+            let mut ranking = Ranking::new(stage, Kind::Map, &tenants());
+            let mut held = [0i64; JOBS as usize];
+            for (jx, &pool) in pools.iter().enumerate() {
+                ranking.join(jx as JobIx, 0, "ann", ["a", "b", "b1", "b2", "new"][pool], None);
+            }
+            for (jx, step, value) in steps {
+                match step {
+                    0 => ranking.place(jx, Some(Rank::from(value) << 32 | Rank::from(jx))),
+                    1 => ranking.place(jx, None),
+                    2 => {
+                        held[jx as usize] += 1;
+                        ranking.held_changed(jx, 1);
+                    }
+                    _ if held[jx as usize] > 0 => {
+                        held[jx as usize] -= 1;
+                        ranking.held_changed(jx, -1);
+                    }
+                    _ => {}
+                }
+                let mut walked = Vec::new();
+                let _ = ranking.walk::<()>(&Limits { slots: 1_000 }, &|_| true, &mut |jx| {
+                    walked.push(jx);
+                    ControlFlow::Continue(())
+                });
+                let mut sorted = Vec::new();
+                in_order(&ranking, ROOT, &mut sorted);
+                prop_assert_eq!(walked, sorted);
+            }
+        }
+
+        /// Whoever may take a slot cannot lose it back by the same rule.
+        #[test]
+        fn taking_does_not_go_in_circles(
+            stage in prop_oneof![Just(Stage::FairPools), Just(Stage::CapacityQueues)],
+            pools in prop::collection::vec(0..5usize, 2),
+            held in prop::collection::vec(0..20i64, 2),
+            ranks in prop::collection::vec(0..1_000u64, 2),
+        ) {
+            let mut ranking = Ranking::new(stage, Kind::Map, &tenants());
+            for jx in 0..2 {
+                ranking.join(jx as JobIx, 0, "ann", ["a", "b", "b1", "b2", "new"][pools[jx]], None);
+                ranking.held_changed(jx as JobIx, held[jx]);
+            }
+            prop_assume!(held[1] > 0);
+            let limits = Limits { slots: 1_000 };
+            // Jobs' own ranks stand still here; groups' ranks move with the slot.
+            let rank = |jx: usize| (jx as JobIx, Rank::from(ranks[jx]) << 32 | jx as Rank);
+            if ranking.stays_before(rank(0), rank(1), &limits) {
+                ranking.held_changed(0, 1);
+                ranking.held_changed(1, -1);
+                prop_assert!(!ranking.stays_before(rank(1), rank(0), &limits));
+            }
+        }
+    }
+}

@@ -180,3 +180,86 @@ pub fn locality(split: &Split, node: NodeId, rack_of: impl Fn(NodeId) -> RackId)
         Locality::Remote
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::JobSpec;
+    use crate::ids::{JobId, Kind};
+    use crate::state::Job;
+    use crate::units::{Time, WHOLE_PPM};
+    use proptest::prelude::*;
+
+    const NODES: u32 = 6;
+
+    fn rack_of(node: NodeId) -> RackId {
+        RackId(node.0 / 2)
+    }
+
+    fn job(hosts: Vec<Vec<u32>>) -> Job {
+        let splits = hosts.into_iter().map(|on| Split { bytes: 100, hosts: on.into_iter().map(NodeId).collect() });
+        let spec = JobSpec {
+            id: JobId(0),
+            name: String::new(),
+            user: String::new(),
+            pool: String::new(),
+            priority: Default::default(),
+            splits: splits.collect(),
+            reduces: 0,
+            slowstart_ppm: 0,
+            hint: None,
+            estimate_bias_ppm: WHOLE_PPM,
+        };
+        Job::new(&spec, 0, 0, Time::ZERO)
+    }
+
+    /// The twin: every waiting task that is near, by looking at all of them.
+    fn near(job: &Job, is_near: impl Fn(NodeId) -> bool) -> Vec<u32> {
+        let waits = |task: &&Task| task.state == TaskState::Waiting;
+        let tasks = job.tasks[0].iter().enumerate().filter(|(_, task)| waits(task));
+        let holds = |task: &Task| job.splits[task.split as usize].hosts.iter().any(|&host| is_near(host));
+        tasks.filter(|(_, task)| holds(task)).map(|(index, _)| index as u32).collect()
+    }
+
+    proptest! {
+        /// Tasks start, end early, come back: what the lists find is near, and they find something whenever there is something.
+        #[test]
+        fn the_lists_find_what_a_look_at_everything_finds(
+            hosts in prop::collection::vec(prop::collection::vec(0..NODES, 0..4), 1..40),
+            steps in prop::collection::vec((0..NODES, 0..4u8), 0..200),
+        ) {
+            let mut job = job(hosts);
+            for (node, step) in steps {
+                let node = NodeId(node);
+                let Job { waiting_maps, tasks, splits, .. } = &mut job;
+                let found = match step {
+                    0 => waiting_maps.on_node(node, &tasks[0], splits),
+                    1 => waiting_maps.in_rack(rack_of(node), &rack_of, &tasks[0], splits),
+                    _ => waiting_maps.any(&tasks[0]),
+                };
+                let expected = match step {
+                    0 => near(&job, |host| host == node),
+                    1 => near(&job, |host| rack_of(host) == rack_of(node)),
+                    _ => {
+                        let waits = |(_, task): &(usize, &Task)| task.state == TaskState::Waiting;
+                        job.tasks[0].iter().enumerate().filter(waits).map(|(index, _)| index as u32).collect()
+                    }
+                };
+                prop_assert_eq!(found.is_some(), !expected.is_empty());
+                if let Some(task) = found {
+                    prop_assert!(expected.contains(&task));
+                    job.start(Kind::Map, task, node, Time::ZERO);
+                }
+                // Now and then something that runs comes back, whole or in part.
+                if step == 3 && let Some(&task) = job.facts[0].live.first() {
+                    if node.0 % 2 == 0 && job.task(Kind::Map, task).bytes > 1 {
+                        job.split_off(task, 1, 1, Time::ZERO);
+                    } else {
+                        job.stop(Kind::Map, task, Time::ZERO);
+                        job.wait_again(Kind::Map, task, None);
+                    }
+                }
+            }
+        }
+    }
+}

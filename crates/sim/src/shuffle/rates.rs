@@ -1,4 +1,7 @@
 //! How fast each reduce fetches, and how far that has brought it.
+//!
+//! A level is a number that was true at some instant, a rate since then, and the steps the pool has taken meanwhile;
+//! reading it never changes it. A rate is given by [`Shuffle::pace`] and holds until somebody looks again.
 
 use super::{CRUMB_BYTES, Fetch, Pool, STEPS, Shuffle};
 use giveway_core::{Span, Time};
