@@ -90,7 +90,7 @@ pub fn choose_reduce(
     jx: JobIx,
     offer: Offer<'_>,
     placement: &Placement,
-    patience: u64,
+    nodes_up: u32,
 ) -> Option<ReduceChoice> {
     let here = &offer.nodes[offer.node.0 as usize];
     if let Some(&(_, task)) = here.paused.iter().find(|&&(owner, _)| owner == jx) {
@@ -102,7 +102,7 @@ pub fn choose_reduce(
         return Some(ReduceChoice::Fresh(task));
     }
     let &(oldest, paused_at) = job.paused.front()?;
-    if job.refusals - paused_at > patience {
+    if job.refusals - paused_at > patience(placement.migrate, nodes_up) {
         return Some(ReduceChoice::Migrated(oldest));
     }
     job.refusals += 1;

@@ -55,7 +55,7 @@ impl Scheduler {
             }
             let limits = self.limits(kind);
             let placement = &self.policy.lane(kind).placement;
-            let patience = placement::patience(placement.migrate, self.state.nodes_up);
+            let nodes_up = self.state.nodes_up;
             let matcher = &self.matcher;
             let allow = |group: &order::Group| match (matcher, group.classes) {
                 (Some(matcher), Some(classes)) if pass < 2 => matcher.suggests(pass, profile, classes[pass]),
@@ -75,7 +75,7 @@ impl Scheduler {
                     Kind::Map => {
                         placement::choose_map(job, offer, placement).map(|(task, near)| Choice::Map(task, near))
                     }
-                    Kind::Reduce => placement::choose_reduce(job, jx, offer, placement, patience).map(Choice::Reduce),
+                    Kind::Reduce => placement::choose_reduce(job, jx, offer, placement, nodes_up).map(Choice::Reduce),
                 };
                 match choice {
                     Some(choice) => ControlFlow::Break((jx, choice)),

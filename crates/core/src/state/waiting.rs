@@ -8,7 +8,6 @@ use crate::action::Locality;
 use crate::event::Split;
 use crate::ids::{NodeId, RackId};
 use crate::state::{Task, TaskState};
-use rustc_hash::FxHashMap;
 
 /// Jobs of up to so many maps are looked through one by one.
 const FEW: usize = 8;
@@ -24,53 +23,37 @@ pub struct Waiting {
     has_hosts: bool,
 }
 
-/// Lists of tasks, all in one vector.
+/// Lists of tasks by node or by rack, all in one vector.
 #[derive(Debug, Default)]
 struct Index {
-    /// Where each key's list begins and ends.
-    ranges: FxHashMap<u32, (u32, u32)>,
-    tasks: Vec<u32>,
+    /// Key and task of each entry, sorted.
+    entries: Vec<(u32, u32)>,
+    /// For the first entry of each key, how many of that key's entries are known not to wait any more.
+    dropped: Vec<u32>,
 }
 
 impl Index {
-    /// Lists `(key, task)` pairs under their keys; within a key, the last listed is found first.
-    fn build(pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Index {
-        let mut ranges: FxHashMap<u32, (u32, u32)> = FxHashMap::default();
-        let mut order = Vec::new();
-        for (key, _) in pairs.clone() {
-            let range = ranges.entry(key).or_insert_with(|| {
-                order.push(key);
-                (0, 0)
-            });
-            range.1 += 1;
-        }
-        let mut begin = 0;
-        for key in order {
-            let range = ranges.get_mut(&key).expect("listed above");
-            let count = range.1;
-            *range = (begin, begin);
-            begin += count;
-        }
-        let mut tasks = vec![0; begin as usize];
-        for (key, task) in pairs {
-            let range = ranges.get_mut(&key).expect("listed above");
-            tasks[range.1 as usize] = task;
-            range.1 += 1;
-        }
-        Index { ranges, tasks }
+    fn build(pairs: impl Iterator<Item = (u32, u32)>) -> Index {
+        let mut entries: Vec<(u32, u32)> = pairs.collect();
+        entries.sort_unstable();
+        let dropped = vec![0; entries.len()];
+        Index { entries, dropped }
     }
 
-    /// The last task of a key's list that still waits, dropping those that do not.
-    fn last_waiting(&mut self, key: u32, all: &[Task]) -> Option<u32> {
-        let range = self.ranges.get_mut(&key)?;
-        while range.0 < range.1 {
-            let task = self.tasks[range.1 as usize - 1];
+    /// The first task of a key's list that still waits, dropping those that do not.
+    fn first_waiting(&mut self, key: u32, all: &[Task]) -> Option<u32> {
+        let first = self.entries.partition_point(|&(other, _)| other < key);
+        loop {
+            let at = first + *self.dropped.get(first)? as usize;
+            let &(found, task) = self.entries.get(at)?;
+            if found != key {
+                return None;
+            }
             if all[task as usize].state == TaskState::Waiting {
                 return Some(task);
             }
-            range.1 -= 1;
+            self.dropped[first] += 1;
         }
-        None
     }
 }
 
@@ -78,7 +61,7 @@ impl Waiting {
     /// All maps of a new job wait.
     pub fn new(splits: &[Split]) -> Waiting {
         let has_hosts = splits.iter().any(|split| !split.hosts.is_empty());
-        let pairs = splits.iter().enumerate().rev();
+        let pairs = splits.iter().enumerate();
         let pairs = pairs.flat_map(|(task, split)| split.hosts.iter().map(move |host| (host.0, task as u32)));
         let by_node = if splits.len() > FEW { Index::build(pairs) } else { Index::default() };
         Waiting {
@@ -104,7 +87,7 @@ impl Waiting {
     /// A waiting task with data on this node.
     pub fn on_node(&mut self, node: NodeId, tasks: &[Task], splits: &[Split]) -> Option<u32> {
         let holds = |task: &u32| splits[tasks[*task as usize].split as usize].hosts.contains(&node);
-        self.find(tasks, splits, holds, |waiting| waiting.by_node.last_waiting(node.0, tasks))
+        self.find(tasks, splits, holds, |waiting| waiting.by_node.first_waiting(node.0, tasks))
     }
 
     /// A waiting task with data in this rack.
@@ -119,12 +102,12 @@ impl Waiting {
             |task: &u32| splits[tasks[*task as usize].split as usize].hosts.iter().any(|&host| rack_of(host) == rack);
         self.find(tasks, splits, in_rack, |waiting| {
             let index = waiting.by_rack.get_or_insert_with(|| {
-                let pairs = splits.iter().enumerate().rev();
+                let pairs = splits.iter().enumerate();
                 Index::build(
                     pairs.flat_map(|(task, split)| split.hosts.iter().map(move |&host| (rack_of(host).0, task as u32))),
                 )
             });
-            index.last_waiting(rack.0, tasks)
+            index.first_waiting(rack.0, tasks)
         })
     }
 
