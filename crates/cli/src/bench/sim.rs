@@ -21,20 +21,20 @@ pub fn run(nodes: u32, jobs: u32, policy: &Policy, repeat: u32) -> Result<()> {
     )?;
     let mut rates = Vec::new();
     for _ in 0..repeat {
-        let mut memory = Memory { half: jobs as usize / 2, at_half: 0 };
+        let mut memory = Memory::default();
         let begun = Instant::now();
         let mut simulation = Simulation::new(&cluster, &workload, policy.clone(), 1)?;
         let totals = simulation.run(&mut memory);
         let took_s = begun.elapsed().as_secs_f64();
-        let grown = (resident_bytes() as f64 - memory.at_half as f64) / (f64::from(jobs) / 2.0);
         writeln!(
             out,
-            "{:>12.0} events/s   {:>12.0} ticks/s   {} events in {took_s:.2} s, {:.1} h simulated, {:.0} MB resident, {grown:+.0} bytes a finished job",
+            "{:>12.0} events/s   {:>12.0} ticks/s   {} events in {took_s:.2} s, {:.1} h simulated, at most {} jobs live, resident MB with 1/4, 2/4, 3/4 and all jobs over: {}",
             totals.events as f64 / took_s,
             totals.ticks as f64 / took_s,
             totals.events,
             totals.end.as_secs_f64() / 3600.0,
-            resident_bytes() as f64 / 1e6,
+            totals.jobs_live_max,
+            memory.resident_bytes.iter().map(|&bytes| (bytes / 1_000_000).to_string()).collect::<Vec<_>>().join(", "),
         )?;
         rates.push(totals.events as f64 / took_s);
     }
@@ -66,18 +66,18 @@ fn workload(cluster: &Cluster, jobs: u32) -> Result<Workload> {
     Ok(Workload::from_toml(&text, "bench", cluster, 1)?)
 }
 
-/// Notes the memory in use when half of the jobs are over.
+/// Notes the memory in use each time another quarter of the jobs is over.
+#[derive(Default)]
 struct Memory {
-    half: usize,
-    at_half: u64,
+    resident_bytes: Vec<u64>,
 }
 
 impl Observer for Memory {
     fn saw(&mut self, _: giveway_core::Time, _: &giveway_core::Event, _: &[giveway_core::Action]) {}
 
-    fn closed(&mut self, _: giveway_core::Time, closed: usize, _: usize) {
-        if closed == self.half {
-            self.at_half = resident_bytes();
+    fn closed(&mut self, _: giveway_core::Time, closed: usize, jobs: usize) {
+        if closed * 4 / jobs > self.resident_bytes.len() {
+            self.resident_bytes.push(resident_bytes());
         }
     }
 }

@@ -26,34 +26,46 @@ pub struct Waiting {
 /// Lists of tasks by node or by rack, all in one vector.
 #[derive(Debug, Default)]
 struct Index {
-    /// Key and task of each entry, sorted.
-    entries: Vec<(u32, u32)>,
-    /// For the first entry of each key, how many of that key's entries are known not to wait any more.
-    dropped: Vec<u32>,
+    /// Sorted by key.
+    lists: Vec<List>,
+    tasks: Vec<u32>,
+}
+
+/// Where one key's tasks stand; those before `next` are known not to wait any more.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    key: u32,
+    next: u32,
+    end: u32,
 }
 
 impl Index {
     fn build(pairs: impl Iterator<Item = (u32, u32)>) -> Index {
-        let mut entries: Vec<(u32, u32)> = pairs.collect();
-        entries.sort_unstable();
-        let dropped = vec![0; entries.len()];
-        Index { entries, dropped }
+        let mut pairs: Vec<(u32, u32)> = pairs.collect();
+        pairs.sort_unstable();
+        let mut lists: Vec<List> = Vec::new();
+        for (at, &(key, _)) in pairs.iter().enumerate() {
+            let at = at as u32;
+            match lists.last_mut() {
+                Some(list) if list.key == key => list.end = at + 1,
+                _ => lists.push(List { key, next: at, end: at + 1 }),
+            }
+        }
+        Index { lists, tasks: pairs.into_iter().map(|(_, task)| task).collect() }
     }
 
     /// The first task of a key's list that still waits, dropping those that do not.
     fn first_waiting(&mut self, key: u32, all: &[Task]) -> Option<u32> {
-        let first = self.entries.partition_point(|&(other, _)| other < key);
-        loop {
-            let at = first + *self.dropped.get(first)? as usize;
-            let &(found, task) = self.entries.get(at)?;
-            if found != key {
-                return None;
-            }
+        let at = self.lists.binary_search_by_key(&key, |list| list.key).ok()?;
+        let list = &mut self.lists[at];
+        while list.next < list.end {
+            let task = self.tasks[list.next as usize];
             if all[task as usize].state == TaskState::Waiting {
                 return Some(task);
             }
-            self.dropped[first] += 1;
+            list.next += 1;
         }
+        None
     }
 }
 
