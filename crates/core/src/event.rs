@@ -72,6 +72,11 @@ pub enum Event {
     },
     /// The instant came for which the core had asked with `WakeAt`.
     Woke,
+    /// Attempts have come further. Unlike with a beat, no slots are offered.
+    Progressed {
+        /// How far.
+        progress: Vec<Progress>,
+    },
 }
 
 /// How far an attempt has come.

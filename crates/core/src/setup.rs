@@ -134,10 +134,9 @@ impl Setup {
 }
 
 fn check_lane(name: &str, lane: &Lane) -> Result<(), String> {
-    if lane.order == JobOrder::HeldOverShare && lane.share == ShareRule::None {
-        return Err(
-            "order = \"held-over-share\" needs a share; set share = \"weighted\" or \"inverse-remaining\"".into()
-        );
+    if lane.order == JobOrder::HeldOverShare && !lane.share.follows_remaining() {
+        let remedy = "needs share = \"inverse-remaining\"; to rank by weight, write \"held-over-weight\"";
+        return Err(format!("order = \"held-over-share\" {remedy}"));
     }
     if lane.placement.per_beat == Some(0) {
         return Err("placement.per_beat = 0 would start nothing; leave it out for no limit".into());
@@ -162,6 +161,9 @@ fn check_lane(name: &str, lane: &Lane) -> Result<(), String> {
             || preemption.whom == VictimOrder::MostOverShare;
         if needs_share && lane.share == ShareRule::None {
             return Err("this preemption compares shares; set share = \"weighted\" or \"inverse-remaining\"".into());
+        }
+        if matches!(preemption.when, PreemptRule::Starved { .. }) && lane.groups != GroupOrder::FairPools {
+            return Err("only pools can starve; set groups = \"fair-pools\", or another `when`".into());
         }
         if preemption.spare.slackness.is_some_and(|limit| limit.is_nan() || limit < 1.0) {
             return Err("spare.slackness below 1 would spare everything; write 1 or more".into());

@@ -80,7 +80,7 @@ fn alone(cluster: &Cluster, workload: &Workload, seed: u64) -> Vec<f64> {
 
 /// What makes two jobs alike.
 #[derive(PartialEq, Eq, Hash)]
-struct Shape([u64; 7]);
+struct Shape([u64; 8]);
 
 impl Shape {
     fn of(job: &JobPlan) -> Shape {
@@ -92,6 +92,7 @@ impl Shape {
             u64::from(job.reduces),
             job.reduce_compute.0,
             job.reduce_output_bytes,
+            u64::from(job.slowstart_ppm),
         ])
     }
 }

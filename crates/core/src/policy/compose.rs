@@ -249,7 +249,7 @@ pub struct Matching {
     #[serde(default = "thirty_two")]
     pub history_every: u32,
     /// Whether to ask that replicas be kept on nodes suggested for the first job that uses them.
-    #[serde(default)]
+    #[serde(default = "yes")]
     pub place_replicas: bool,
 }
 
@@ -312,6 +312,10 @@ impl Default for Matching {
 
 fn ten_seconds() -> Span {
     Span::from_secs(10)
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn two() -> f64 {

@@ -170,6 +170,11 @@ impl Group {
         }
     }
 
+    /// Where its parent stands among the groups.
+    pub fn parent(&self) -> usize {
+        self.parent as usize
+    }
+
     fn rank(&self, stage: Stage, index: u32, more: i64) -> Rank {
         let held = (i64::from(self.held) + more).max(0) as f64;
         // A slot that fills the min share to the brim is still one of the guaranteed ones.

@@ -43,20 +43,23 @@ pub fn nearest_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
     if let Some(task) = job.waiting_maps.on_node(offer.node, &job.tasks[0], &job.splits) {
         return Some((task, Locality::Node));
     }
-    if let Some(task) = rack_map(job, offer) {
+    if offer.several_racks
+        && let Some(task) = rack_map(job, offer)
+    {
         return Some((task, Locality::Rack));
     }
-    let task = job.waiting_maps.any(&job.tasks[0])?;
-    let split = &job.splits[job.tasks[0][task as usize].split as usize];
-    Some((task, crate::state::waiting::locality(split, offer.node, |node| offer.rack_of(node))))
+    any_map(job, offer)
 }
 
 fn rack_map(job: &mut Job, offer: Offer<'_>) -> Option<u32> {
-    if !offer.several_racks {
-        return None;
-    }
     let rack = offer.rack_of(offer.node);
     job.waiting_maps.in_rack(rack, &|node| offer.rack_of(node), &job.tasks[0], &job.splits)
+}
+
+fn any_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
+    let task = job.waiting_maps.any(&job.tasks[0])?;
+    let split = &job.splits[job.tasks[0][task as usize].split as usize];
+    Some((task, crate::state::waiting::locality(split, offer.node, |node| offer.rack_of(node))))
 }
 
 /// A waiting map of the job for this node, if it does not rather hold out for a nearer one (delay scheduling).
@@ -75,7 +78,8 @@ pub fn choose_map(job: &mut Job, offer: Offer<'_>, placement: &Placement) -> Opt
     if waited < placement.wait_node {
         return None;
     }
-    if waited < placement.wait_node + placement.wait_rack {
+    // In a single rack, everything is near the rack.
+    if waited < placement.wait_node + placement.wait_rack && offer.several_racks {
         return rack_map(job, offer).map(|task| (task, Locality::Rack));
     }
     nearest_map(job, offer)

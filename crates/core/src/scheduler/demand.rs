@@ -34,7 +34,7 @@ impl Scheduler {
     /// Jobs that may demand slots, first in line first, and how many beyond those that are free anyway.
     fn demands(&mut self, kind: Kind, preemption: &Preemption) -> Vec<(JobIx, u32)> {
         let ix = kind.ix();
-        let mut available = self.state.free[ix].saturating_sub(self.state.claims[ix]);
+        let mut available = self.unclaimed(kind);
         let mut left = self.state.slots[ix];
         let starved = match preemption.when {
             PreemptRule::Starved { min_share, fair_share } => Some(self.starved_groups(kind, [min_share, fair_share])),
@@ -67,6 +67,13 @@ impl Scheduler {
             if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         demands
+    }
+
+    /// Free slots that nobody was promised. A claim on a slot that is still being freed takes none of those that are free.
+    pub(super) fn unclaimed(&self, kind: Kind) -> u32 {
+        let being_freed: u32 = self.state.live().map(|(_, job)| job.facts(kind).yielding).sum();
+        let on_free_slots = self.state.claims[kind.ix()].saturating_sub(being_freed);
+        self.state.free[kind.ix()].saturating_sub(on_free_slots)
     }
 
     /// Slots each group may demand because it has been starved for longer than its patience (Hadoop's fair scheduler).

@@ -17,7 +17,7 @@ use crate::ids::{JobId, Kind, NodeId};
 use crate::policy::estimate::FINISHED_ENOUGH;
 use crate::policy::matching::Matcher;
 use crate::policy::order::{self, Limits, Ranking, Stage};
-use crate::policy::{JobOrder, Lane, Policy, Prior};
+use crate::policy::{JobOrder, Lane, Otherwise, Policy, Prior};
 use crate::setup::{Setup, SetupError};
 use crate::state::{JobIx, State};
 use crate::units::Time;
@@ -109,6 +109,10 @@ impl Scheduler {
                 self.woke(out);
                 Ok(())
             }
+            Event::Progressed { progress } => {
+                self.note_progress(progress);
+                Ok(())
+            }
         }
     }
 
@@ -150,26 +154,38 @@ impl Scheduler {
 
     /// The jobs that wait for a slot of this kind on this node, first to be served first: the order, without binding any task.
     pub fn rank(&self, kind: Kind, node: NodeId) -> Vec<JobId> {
+        let profile = self.state.up(node).map_or(0, |node| node.profile);
         let mut jobs = Vec::new();
-        for line in &self.lines[kind.ix()] {
-            let profile = self.state.up(node).map_or(0, |node| node.profile);
-            let _ = line.walk::<()>(&self.limits(kind), &self.allows(profile, 0), &mut |jx| {
-                let id = self.state.job(jx).id;
-                if !jobs.contains(&id) {
-                    jobs.push(id);
-                }
-                ControlFlow::Continue(())
-            });
+        for pass in 0..self.passes() {
+            let _ =
+                self.line_of_pass(kind, pass).walk::<()>(&self.limits(kind), &self.allows(profile, pass), &mut |jx| {
+                    let id = self.state.job(jx).id;
+                    if !jobs.contains(&id) {
+                        jobs.push(id);
+                    }
+                    ControlFlow::Continue(())
+                });
         }
         jobs
     }
 
-    /// Which groups a node of this type may serve, in the given pass of COSHH's routing; all of them in other policies.
-    fn allows(&self, profile: u16, pass: usize) -> impl Fn(&order::Group) -> bool {
-        move |group| match (&self.matcher, group.classes) {
-            (Some(matcher), Some(classes)) if pass < 2 => matcher.suggests(pass, profile, classes[pass]),
-            _ => true,
+    /// How often an offer goes along a line: COSHH's routing has two stages, and a third pass takes the next best.
+    fn passes(&self) -> usize {
+        match &self.matcher {
+            None => 1,
+            Some(matcher) if matcher.rules().otherwise == Otherwise::Strict => 2,
+            Some(_) => 3,
         }
+    }
+
+    fn line_of_pass(&self, kind: Kind, pass: usize) -> &Ranking {
+        let lines = &self.lines[kind.ix()];
+        &lines[pass.min(lines.len() - 1)]
+    }
+
+    /// Which groups a node of this type may serve in a pass: under COSHH those of the classes it was suggested.
+    fn allows(&self, profile: u16, pass: usize) -> impl Fn(&order::Group) -> bool {
+        allows(self.matcher.as_ref(), profile, pass)
     }
 
     fn lane(&self, kind: Kind) -> &Lane {
@@ -206,5 +222,13 @@ impl Scheduler {
         let order: JobOrder = self.lane(kind).order;
         let rank = |jx: JobIx, more| (jx, order::job_rank(order, self.state.job(jx), kind, more));
         a != b && self.line(kind).stays_before(rank(a, 1), rank(b, -1), &self.limits(kind))
+    }
+}
+
+/// Which groups a node of this type may serve in a pass. A function of its own, so that jobs may be changed while it is in use.
+fn allows(matcher: Option<&Matcher>, profile: u16, pass: usize) -> impl Fn(&order::Group) -> bool {
+    move |group| match (matcher, group.classes) {
+        (Some(matcher), Some(classes)) if pass < 2 => matcher.suggests(pass, profile, classes[pass]),
+        _ => true,
     }
 }

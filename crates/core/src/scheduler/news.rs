@@ -14,7 +14,7 @@ use rand::RngExt;
 /// A task that fails so often fails its job, as in Hadoop.
 const MOST_FAILURES: u8 = 4;
 /// More reduces than this in one job are taken for a mistake.
-const MOST_REDUCES: u32 = 1_000_000;
+const MOST_REDUCES: u32 = 10_000_000;
 
 impl Scheduler {
     pub(super) fn node_joined(&mut self, node: NodeId, spec: &NodeSpec) -> Result<(), Refusal> {
@@ -28,7 +28,8 @@ impl Scheduler {
         if spec.map_slots + spec.reduce_slots == 0 || spec.speed_ppm == 0 || spec.disk_bytes_per_s == 0 {
             return Err(Refusal::BadNode(node));
         }
-        let profile = self.matcher.as_mut().map_or(0, |matcher| matcher.node_up(node, spec));
+        let is_back = at < self.state.nodes.len();
+        let profile = self.matcher.as_mut().map_or(0, |matcher| matcher.node_up(node, spec, is_back));
         self.several_racks |= self.state.racks.first().is_some_and(|&first| first != spec.rack);
         let joined = Node::new(spec.clone(), profile);
         if at == self.state.nodes.len() {
@@ -55,15 +56,19 @@ impl Scheduler {
         if self.state.up(node).is_none() {
             return Err(Refusal::UnknownNode(node));
         }
+        self.note_progress(progress);
+        self.offer(node, out);
+        Ok(())
+    }
+
+    pub(super) fn note_progress(&mut self, progress: &[Progress]) {
         for &Progress { attempt, done_ppm } in progress {
-            // A beat may have crossed the end of an attempt on its way: then it is no news.
+            // It may have crossed the end of the attempt on its way: then it is no news.
             if let Some((jx, Role::First)) = self.role(attempt) {
                 let task = &mut self.state.job_mut(jx).tasks[attempt.task.kind.ix()][attempt.task.index as usize];
                 task.done_ppm = task.done_ppm.max(done_ppm.min(WHOLE_PPM));
             }
         }
-        self.offer(node, out);
-        Ok(())
     }
 
     pub(super) fn job_submitted(&mut self, spec: &JobSpec, out: &mut Vec<Action>) -> Result<(), Refusal> {

@@ -3,7 +3,6 @@
 use super::Scheduler;
 use crate::action::{Action, Locality, Reason, Start, Work};
 use crate::ids::{Kind, NodeId};
-use crate::policy::Otherwise;
 use crate::policy::order;
 use crate::policy::placement::{self, Offer, ReduceChoice};
 use crate::state::{JobIx, TaskState, Twin};
@@ -42,25 +41,15 @@ impl Scheduler {
     /// The first job in line that has a task for this node.
     fn pick(&mut self, node: NodeId, kind: Kind) -> Option<(JobIx, Choice)> {
         let profile = self.state.node(node).profile;
-        let passes = match &self.matcher {
-            None => 1,
-            Some(matcher) if matcher.rules().otherwise == Otherwise::Strict => 2,
-            Some(_) => 3,
-        };
-        let last_line = self.lines[kind.ix()].len() - 1;
-        (0..passes).find_map(|pass| {
-            let line = &self.lines[kind.ix()][pass.min(last_line)];
+        (0..self.passes()).find_map(|pass| {
+            let line = &self.lines[kind.ix()][pass.min(self.lines[kind.ix()].len() - 1)];
             if line.is_empty() {
                 return None;
             }
             let limits = self.limits(kind);
             let placement = &self.policy.lane(kind).placement;
             let nodes_up = self.state.nodes_up;
-            let matcher = &self.matcher;
-            let allow = |group: &order::Group| match (matcher, group.classes) {
-                (Some(matcher), Some(classes)) if pass < 2 => matcher.suggests(pass, profile, classes[pass]),
-                _ => true,
-            };
+            let allow = super::allows(self.matcher.as_ref(), profile, pass);
             let offer = Offer {
                 node,
                 nodes: &self.state.nodes,

@@ -41,7 +41,7 @@ impl Scheduler {
             return;
         }
         // Without a place near the data, any free slot is as good as a taken one.
-        if near.is_empty() && self.state.free[kind.ix()] > self.state.claims[kind.ix()] {
+        if near.is_empty() && self.unclaimed(kind) > 0 {
             return;
         }
         let line = self.line(kind);

@@ -155,22 +155,39 @@ impl Scheduler {
         }
     }
 
-    /// What each group is owed. Groups inside groups share as if they stood side by side: their weights multiply down the tree.
+    /// What each group is owed: a group's share is divided among the groups inside it and its own jobs together.
     pub(super) fn fair_shares_of_groups(&self, kind: Kind) -> Vec<GroupShare> {
-        let line = self.line(kind);
-        let mut needs = vec![0.0; line.groups().len()];
+        let groups = self.line(kind).groups();
+        let mut own_need = vec![0.0; groups.len()];
         for (jx, job) in self.state.live().filter(|(_, job)| !job.closed && job.may_start(kind)) {
             let facts = job.facts(kind);
-            needs[line.group_of(jx) as usize] += f64::from(facts.held() + facts.demand());
+            own_need[self.line(kind).group_of(jx) as usize] += f64::from(facts.held() + facts.demand());
         }
-        let claimants: Vec<Claimant> = line
-            .groups()
-            .iter()
-            .zip(&needs)
-            .map(|(group, &need)| Claimant { weight: group.weight, min: f64::from(group.min), need })
-            .collect();
-        let fair = share::divide(f64::from(self.state.slots[kind.ix()]), &claimants).shares;
-        claimants.iter().zip(fair).map(|(c, fair)| GroupShare { min: c.min, fair, need: c.need }).collect()
+        // Groups are made after their parents, so going backwards meets children first.
+        let mut need = own_need.clone();
+        for at in (1..groups.len()).rev() {
+            need[groups[at].parent()] += need[at];
+        }
+        let guaranteed = groups.iter().map(|group| f64::from(group.min));
+        let mut shares: Vec<GroupShare> =
+            guaranteed.zip(&need).map(|(min, &need)| GroupShare { min, fair: 0.0, need }).collect();
+        shares[0].fair = f64::from(self.state.slots[kind.ix()]);
+        for at in 0..groups.len() {
+            let inside: Vec<usize> = (at + 1..groups.len()).filter(|&child| groups[child].parent() == at).collect();
+            let mut claimants = vec![Claimant { weight: 1.0, min: 0.0, need: own_need[at] }];
+            let claimant = |&child: &usize| Claimant {
+                weight: groups[child].weight,
+                min: shares[child].min,
+                need: shares[child].need,
+            };
+            claimants.extend(inside.iter().map(claimant));
+            let division = share::divide(shares[at].fair, &claimants).shares;
+            shares[at].fair = division[0];
+            for (child, fair) in inside.into_iter().zip(&division[1..]) {
+                shares[child].fair = *fair;
+            }
+        }
+        shares
     }
 
     /// Running tasks whose pace is far below their job's mean pace.

@@ -67,11 +67,43 @@ fn fair_gives_min_shares_first_then_weights() {
 #[test]
 fn delay_scheduling_holds_out_for_the_node_then_the_rack_then_takes_anything() {
     let mut hand = Hand::new("fair", 3, 2, 1);
-    let (id, _) = hand.submit(JobOf { hosts: vec![vec![2]; 2], ..job(2, 0) });
+    hand.submit(JobOf { hosts: vec![vec![2]; 2], ..job(2, 0) });
     assert_eq!(launches(&hand.beat(0)), vec![], "it holds out for node 2");
     assert_eq!(launches(&hand.at(4.0).beat(1)), vec![]);
-    assert_eq!(launches(&hand.at(11.0).beat(0)).len(), 2, "after ten seconds anything will do");
-    let _ = id;
+    assert_eq!(launches(&hand.at(5.0).beat(1)).len(), 2, "all are in one rack, so after five seconds anything will do");
+
+    let mut racks = Hand::new("fair", 3, 2, 1);
+    racks.join_rack(1);
+    racks.submit(JobOf { hosts: vec![vec![2]; 2], ..job(2, 0) });
+    assert_eq!(launches(&racks.beat(3)), vec![]);
+    assert_eq!(launches(&racks.at(5.0).beat(3)), vec![], "it still holds out for the rack");
+    assert_eq!(launches(&racks.at(9.0).beat(0)).len(), 2, "and takes it");
+}
+
+#[test]
+fn a_slot_that_is_being_freed_for_one_does_not_hide_one_that_is_free() {
+    let mut hand = Hand::new("hsrtf-pup", 2, 1, 1);
+    let (long, _) = hand.submit(job(100, 1));
+    hand.beat_all();
+    let (first, actions) = hand.at(5.0).submit(job(1, 1));
+    assert_eq!(orders(&actions).len(), 1, "{first} takes a slot");
+    hand.join(1, 1, 1.0);
+    let (second, actions) = hand.submit(job(1, 1));
+    assert_eq!(orders(&actions), vec![], "{second} has the new node's slot; {long} need not give another");
+}
+
+#[test]
+fn the_order_can_be_asked_for_without_binding_a_task() {
+    for policy in ["fifo", "hsrtf-pu", "coshh"] {
+        let mut hand = Hand::new(policy, 1, 1, 1);
+        let (long, _) = hand.submit(job(100, 0));
+        let (short, _) = hand.submit(JobOf { user: "bob", ..job(1, 0) });
+        let mut expected = vec![long, short];
+        if policy == "hsrtf-pu" {
+            expected.reverse();
+        }
+        assert_eq!(hand.core.rank(Kind::Map, NodeId(0)), expected, "{policy}");
+    }
 }
 
 #[test]

@@ -44,9 +44,18 @@ impl Hand {
     }
 
     pub fn join(&mut self, map_slots: u16, reduce_slots: u16, speed: f64) {
+        self.join_in(RackId(0), map_slots, reduce_slots, speed);
+    }
+
+    /// A node of two map slots and one reduce slot in another rack.
+    pub fn join_rack(&mut self, rack: u32) {
+        self.join_in(RackId(rack), 2, 1, 1.0);
+    }
+
+    fn join_in(&mut self, rack: RackId, map_slots: u16, reduce_slots: u16, speed: f64) {
         let spec = NodeSpec {
             name: format!("n{}", self.nodes),
-            rack: RackId(0),
+            rack,
             map_slots,
             reduce_slots,
             speed_ppm: (speed * 1e6) as u32,

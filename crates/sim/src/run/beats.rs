@@ -2,10 +2,10 @@
 
 use super::Simulation;
 use crate::attempts::{Attempt, Kept, Run, Stop};
-use crate::nodes::Running;
+use crate::nodes::{Running, Whose};
 use crate::observe::Observer;
 use crate::queue::{NONE, Tick};
-use giveway_core::{AttemptId, Event, Kind, NodeId, Progress, Time, WHOLE_PPM};
+use giveway_core::{AttemptId, Event, Kind, NodeId, Progress, Scheduler, Time, WHOLE_PPM};
 
 impl Simulation<'_> {
     /// A node was expected to have something to say. What it had to say may have been said, or been overtaken.
@@ -110,28 +110,17 @@ impl Simulation<'_> {
         self.beat(node, observer);
     }
 
-    /// Every live node says how far its attempts are. Core and estimates see the same instant; the free slots of these
-    /// nodes are thereby offered once more, off their grid.
-    pub(super) fn report_progress(&mut self, observer: &mut impl Observer) {
-        for node in 0..self.nodes.len() as u32 {
-            let state = &self.nodes[node as usize];
-            if !state.up || state.running.is_empty() {
-                continue;
-            }
-            // Most jobs have finished enough tasks to be judged by those: asking them would only cost time.
-            let wanted =
-                |running: &&Running| self.scheduler.wants_progress_of(running.whose.job(), running.whose.kind());
-            let mut progress = std::mem::take(&mut self.progress);
-            progress.extend(state.running.iter().filter(wanted).map(|running| self.progress_of(*running)));
-            if progress.is_empty() {
-                self.progress = progress;
-                continue;
-            }
-            let event = self.tell(Event::NodeBeat { node: NodeId(node), progress }, Some(node), observer);
-            if let Event::NodeBeat { mut progress, .. } = event {
-                progress.clear();
-                self.progress = progress;
-            }
+    /// Says how far the attempts of live nodes are, those that `wanted` picks out. Nothing is offered thereby: that would give a policy that
+    /// asks for progress more offers than one that does not.
+    pub(super) fn report_progress(&mut self, wanted: impl Fn(&Scheduler, Whose) -> bool, observer: &mut impl Observer) {
+        let mut progress = std::mem::take(&mut self.progress);
+        for node in self.nodes.iter().filter(|node| node.up) {
+            let running = node.running.iter().filter(|running| wanted(&self.scheduler, running.whose));
+            progress.extend(running.map(|running| self.progress_of(*running)));
+        }
+        if let Event::Progressed { mut progress } = self.tell(Event::Progressed { progress }, None, observer) {
+            progress.clear();
+            self.progress = progress;
         }
     }
 

@@ -17,7 +17,7 @@ use crate::cluster::Cluster;
 use crate::draws::Draws;
 use crate::faults::Failures;
 use crate::layout::Layout;
-use crate::nodes::Node;
+use crate::nodes::{Node, Whose};
 use crate::observe::{Observer, Totals};
 use crate::offers::Offers;
 use crate::queue::{NONE, Queue, Tick};
@@ -246,7 +246,9 @@ impl<'a> Simulation<'a> {
         }
         self.wake.at = Time::NEVER;
         if self.scheduler.wants_progress() {
-            self.report_progress(observer);
+            // Most jobs have finished enough tasks to be judged by those: asking them would only cost time.
+            let wanted = |core: &Scheduler, whose: Whose| core.wants_progress_of(whose.job(), whose.kind());
+            self.report_progress(wanted, observer);
         }
         self.tell(Event::Woke, None, observer);
     }

@@ -8,7 +8,7 @@ use super::Simulation;
 use crate::nodes::Running;
 use crate::observe::Observer;
 use crate::queue::Tick;
-use giveway_core::{Event, NodeId};
+use giveway_core::{Event, Kind, NodeId};
 
 impl Simulation<'_> {
     /// A node falls silent, unless it is silent already.
@@ -45,7 +45,7 @@ impl Simulation<'_> {
         state.known_up = false;
         self.silent -= 1;
         // What must be done again depends on how far the reduces are; a real heartbeat always says so.
-        self.report_progress(observer);
+        self.report_progress(|_, whose| whose.kind() == Kind::Reduce, observer);
         self.tell(Event::NodeLost { node: NodeId(node) }, None, observer);
     }
 

@@ -92,8 +92,8 @@ impl Matcher {
         &self.profiles
     }
 
-    /// A node came up; returns its type.
-    pub fn node_up(&mut self, node: NodeId, spec: &NodeSpec) -> u16 {
+    /// A node came up, for the first time or again; returns its type.
+    pub fn node_up(&mut self, node: NodeId, spec: &NodeSpec, is_back: bool) -> u16 {
         let profile = Profile {
             slots: [spec.map_slots, spec.reduce_slots],
             speed: f64::from(spec.speed_ppm) / 1e6,
@@ -108,9 +108,11 @@ impl Matcher {
             self.profiles.len() - 1
         });
         self.profiles[at].up += 1;
-        if !self.profiles[at].nodes.contains(&node) {
-            self.profiles[at].nodes.push(node);
+        if is_back {
+            // It may come back as another type of node than it was.
+            self.profiles.iter_mut().for_each(|profile| profile.nodes.retain(|&other| other != node));
         }
+        self.profiles[at].nodes.push(node);
         at as u16
     }
 
