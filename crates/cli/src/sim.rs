@@ -4,7 +4,7 @@ use crate::args::Sim;
 use crate::progress::{self, JobsDone};
 use crate::report::{self, Chart};
 use crate::{NotSo, input, table};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use giveway_core::tape::TapeWriter;
 use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time};
 use giveway_sim::Observer;
@@ -43,7 +43,14 @@ pub fn run(args: &Sim) -> Result<()> {
     let policies = input::policies(&args.policy)?;
     let mut trials = Vec::new();
     for seed in (0..u64::from(args.runs)).map(|run| args.seed.wrapping_add(run)) {
-        let (workload, cluster) = input::workload_and_cluster(&args.workload, args.cluster.as_deref(), seed)?;
+        let (mut workload, cluster) = input::workload_and_cluster(&args.workload, args.cluster.as_deref(), seed)?;
+        if let Some(error) = args.estimate_error {
+            ensure!(
+                (0.0..1.0).contains(&error),
+                "--estimate-error {error} makes no sense; write a part of 1, such as 0.4"
+            );
+            workload.estimate_error = error;
+        }
         trials.push(Trial::new(cluster, workload, seed));
     }
     for policy in &policies {

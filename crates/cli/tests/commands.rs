@@ -219,6 +219,7 @@ fn wrong_words_are_refused() {
     refused(folder.path(), &["sim", "--workload", "missing.toml", "--policy", "fifo"]);
     refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--cluster", "nowhere", "--policy", "fifo"]);
     refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--runs", "0"]);
+    refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--estimate-error", "1.5"]);
     refused(folder.path(), &["policies", "show", "chronos(chronos(fifo))"]);
     refused(folder.path(), &["frobnicate"]);
     let said = refused(

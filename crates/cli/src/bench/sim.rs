@@ -2,9 +2,9 @@
 
 use anyhow::{Result, anyhow};
 use giveway_core::Policy;
+use giveway_sim::Simulation;
 use giveway_sim::cluster::{self, Cluster};
 use giveway_sim::workload::Workload;
-use giveway_sim::{Observer, Simulation};
 use std::io::Write;
 use std::time::Instant;
 
@@ -21,20 +21,24 @@ pub fn run(nodes: u32, jobs: u32, policy: &Policy, repeat: u32) -> Result<()> {
     )?;
     let mut rates = Vec::new();
     for _ in 0..repeat {
-        let mut memory = Memory::default();
         let begun = Instant::now();
         let mut simulation = Simulation::new(&cluster, &workload, policy.clone(), 1)?;
-        let totals = simulation.run(&mut memory);
+        let mut quarters = Vec::new();
+        while simulation.step(&mut ()) {
+            if simulation.totals().jobs_closed * 4 / jobs as usize > quarters.len() {
+                quarters.push(format!("{} MB for {}", resident_bytes() / 1_000_000, live_tasks(&simulation)));
+            }
+        }
         let took_s = begun.elapsed().as_secs_f64();
+        let totals = simulation.totals();
         writeln!(
             out,
-            "{:>12.0} events/s   {:>12.0} ticks/s   {} events in {took_s:.2} s, {:.1} h simulated, at most {} jobs live, resident MB with 1/4, 2/4, 3/4 and all jobs over: {}",
+            "{:>12.0} events/s   {:>12.0} ticks/s   {} events in {took_s:.2} s, {:.1} h simulated; resident for tasks of live jobs, with 1/4, 2/4, 3/4, all jobs over: {}",
             totals.events as f64 / took_s,
             totals.ticks as f64 / took_s,
             totals.events,
             totals.end.as_secs_f64() / 3600.0,
-            totals.jobs_live_max,
-            memory.resident_bytes.iter().map(|&bytes| (bytes / 1_000_000).to_string()).collect::<Vec<_>>().join(", "),
+            quarters.join(", "),
         )?;
         rates.push(totals.events as f64 / took_s);
     }
@@ -66,20 +70,8 @@ fn workload(cluster: &Cluster, jobs: u32) -> Result<Workload> {
     Ok(Workload::from_toml(&text, "bench", cluster, 1)?)
 }
 
-/// Notes the memory in use each time another quarter of the jobs is over.
-#[derive(Default)]
-struct Memory {
-    resident_bytes: Vec<u64>,
-}
-
-impl Observer for Memory {
-    fn saw(&mut self, _: giveway_core::Time, _: &giveway_core::Event, _: &[giveway_core::Action]) {}
-
-    fn closed(&mut self, _: giveway_core::Time, closed: usize, jobs: usize) {
-        if closed * 4 / jobs > self.resident_bytes.len() {
-            self.resident_bytes.push(resident_bytes());
-        }
-    }
+fn live_tasks(simulation: &Simulation<'_>) -> usize {
+    simulation.scheduler().state().live().map(|(_, job)| job.tasks.iter().map(Vec::len).sum::<usize>()).sum()
 }
 
 /// Memory in use, where the system tells.
