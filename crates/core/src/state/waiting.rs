@@ -247,7 +247,7 @@ mod tests {
                 }
                 // Now and then something that runs comes back, whole or in part.
                 if step == 3 && let Some(&task) = job.facts[0].live.first() {
-                    if node.0 % 2 == 0 && job.task(Kind::Map, task).bytes > 1 {
+                    if node.0.is_multiple_of(2) && job.task(Kind::Map, task).bytes > 1 {
                         job.split_off(task, 1, 1, Time::ZERO);
                     } else {
                         job.stop(Kind::Map, task, Time::ZERO);
