@@ -68,6 +68,10 @@ impl Averages {
     /// Counts a job's mean task times in, where it has seen tasks of its own.
     pub fn add(&mut self, job: &Job, now: Time) {
         for kind in Kind::BOTH {
+            // While its maps run, a reduce mostly waits for them and says little about reduces.
+            if kind == Kind::Reduce && !job.maps_done() {
+                continue;
+            }
             if let Some(mean) = observed_task_time(job, kind, now) {
                 self.sum_s[kind.ix()] += mean.as_secs_f64();
                 self.count[kind.ix()] += 1.0;

@@ -9,7 +9,7 @@ use crate::ids::{Kind, NodeId};
 use crate::policy::failure::standing;
 use crate::policy::preempt;
 use crate::policy::{GiveWay, PreemptRule, Preemption, VictimOrder};
-use crate::state::{Claim, JobIx, TaskState};
+use crate::state::{Claim, Facts, JobIx, TaskState};
 use crate::units::Time;
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
@@ -24,7 +24,7 @@ impl Scheduler {
             if demands.is_empty() {
                 continue;
             }
-            let givers = self.givers(kind, preemption.whom);
+            let givers = self.givers(kind, preemption);
             for (taker, slots) in demands {
                 self.take_slots(taker, slots, &givers, kind, preemption, out);
             }
@@ -99,13 +99,16 @@ impl Scheduler {
         owed
     }
 
-    /// Jobs that run something, in the order in which they give way.
-    fn givers(&self, kind: Kind, whom: VictimOrder) -> Vec<JobIx> {
-        let running = |facts: &crate::state::Facts| facts.live.len() as u32 > facts.yielding;
+    /// Jobs that run something they could give, in the order in which they give way. Who demands a share takes only from those over theirs.
+    fn givers(&self, kind: Kind, preemption: &Preemption) -> Vec<JobIx> {
+        let by_share = preemption.when == PreemptRule::BelowShare;
+        let running = |facts: &Facts| {
+            facts.live.len() as u32 > facts.yielding && !(by_share && f64::from(facts.held()) <= facts.owed)
+        };
         let jobs = self.state.live().filter(|(_, job)| !job.closed && running(job.facts(kind)));
         let mut givers: Vec<JobIx> = jobs.map(|(jx, _)| jx).collect();
         let order = self.lane(kind).order;
-        match whom {
+        match preemption.whom {
             VictimOrder::RanksLast => {
                 givers.sort_by_cached_key(|&jx| Reverse(standing(self.line(kind), order, &self.state, jx, kind)));
             }

@@ -148,8 +148,9 @@ impl Scheduler {
         if self.policy.compares_attempts() {
             return true;
         }
-        let finished = self.state.find(job).map_or(u32::MAX, |jx| self.state.job(jx).facts(kind).finished);
-        self.policy.uses_remaining_time() && finished < FINISHED_ENOUGH
+        let Some(job) = self.state.find(job).map(|jx| self.state.job(jx)) else { return false };
+        let is_telling = kind == Kind::Map || job.maps_done();
+        self.policy.uses_remaining_time() && is_telling && job.facts(kind).finished < FINISHED_ENOUGH
     }
 
     /// The jobs that wait for a slot of this kind on this node, first to be served first: the order, without binding any task.

@@ -105,7 +105,8 @@ impl Scheduler {
     }
 
     /// What a new job is owed until the next renewal: as much as its remaining time would have given it at the last one. Only the job
-    /// that ends the plenty makes everybody's share anew.
+    /// that ends the plenty makes everybody's share anew; and any new job does where slots are taken by share, for then somebody's
+    /// share must have become smaller before anybody can be over it.
     pub(super) fn share_of_new(&mut self, jx: JobIx, kind: Kind) {
         let slots = f64::from(self.state.slots[kind.ix()]);
         let level = &mut self.levels[kind.ix()];
@@ -113,7 +114,8 @@ impl Scheduler {
         let need = f64::from(job.total(kind));
         let was_plenty = level.per_weight.is_infinite();
         level.needed += need;
-        if was_plenty && level.needed > slots {
+        let takes = !self.policy.lane(kind).preempt.is_empty();
+        if takes || (was_plenty && level.needed > slots) {
             self.renew_shares(kind);
             return;
         }

@@ -26,7 +26,7 @@ pub struct Waiting {
 /// Lists of tasks by node or by rack, all in one vector.
 #[derive(Debug, Default)]
 struct Index {
-    /// Sorted by key.
+    /// Sorted by key. A job with many tasks has a list for every key, which then is found without a search.
     lists: Vec<List>,
     tasks: Vec<u32>,
 }
@@ -40,7 +40,33 @@ struct List {
 }
 
 impl Index {
-    fn build(pairs: impl Iterator<Item = (u32, u32)>) -> Index {
+    /// Lists `(key, task)` pairs, which come in the order of their tasks.
+    fn build(pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Index {
+        let (count, keys) = pairs.clone().fold((0, 0), |(count, keys), (key, _)| (count + 1, keys.max(key + 1)));
+        if keys as usize <= 2 * count { Index::build_full(pairs, keys, count) } else { Index::build_sparse(pairs) }
+    }
+
+    fn build_full(pairs: impl Iterator<Item = (u32, u32)> + Clone, keys: u32, count: usize) -> Index {
+        let mut lists: Vec<List> = (0..keys).map(|key| List { key, next: 0, end: 0 }).collect();
+        for (key, _) in pairs.clone() {
+            lists[key as usize].end += 1;
+        }
+        let mut begin = 0;
+        for list in &mut lists {
+            let length = list.end;
+            (list.next, list.end) = (begin, begin);
+            begin += length;
+        }
+        let mut tasks = vec![0; count];
+        for (key, task) in pairs {
+            let end = &mut lists[key as usize].end;
+            tasks[*end as usize] = task;
+            *end += 1;
+        }
+        Index { lists, tasks }
+    }
+
+    fn build_sparse(pairs: impl Iterator<Item = (u32, u32)>) -> Index {
         let mut pairs: Vec<(u32, u32)> = pairs.collect();
         pairs.sort_unstable();
         let mut lists: Vec<List> = Vec::new();
@@ -54,18 +80,22 @@ impl Index {
         Index { lists, tasks: pairs.into_iter().map(|(_, task)| task).collect() }
     }
 
+    fn list(&mut self, key: u32) -> Option<&mut List> {
+        let at = match self.lists.get(key as usize) {
+            Some(list) if list.key == key => key as usize,
+            _ => self.lists.binary_search_by_key(&key, |list| list.key).ok()?,
+        };
+        Some(&mut self.lists[at])
+    }
+
     /// The first task of a key's list that still waits, dropping those that do not.
     fn first_waiting(&mut self, key: u32, all: &[Task]) -> Option<u32> {
-        let at = self.lists.binary_search_by_key(&key, |list| list.key).ok()?;
-        let list = &mut self.lists[at];
-        while list.next < list.end {
-            let task = self.tasks[list.next as usize];
-            if all[task as usize].state == TaskState::Waiting {
-                return Some(task);
-            }
-            list.next += 1;
+        let List { mut next, end, .. } = *self.list(key)?;
+        while next < end && all[self.tasks[next as usize] as usize].state != TaskState::Waiting {
+            next += 1;
         }
-        None
+        self.list(key)?.next = next;
+        (next < end).then(|| self.tasks[next as usize])
     }
 }
 
