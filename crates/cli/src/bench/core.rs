@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const SIZES: [u32; 3] = [100, 1_000, 10_000];
 const LIVE_JOBS: u32 = 1_000;
@@ -123,14 +123,19 @@ impl Full {
         (0..LIVE_JOBS).for_each(|_| full.submit());
         for _ in 0..8 {
             full.now = full.now + Span::from_secs(3);
-            (0..nodes).for_each(|node| full.tell(&Event::NodeBeat { node: NodeId(node), progress: Vec::new() }));
+            for node in 0..nodes {
+                full.tell(&Event::NodeBeat { node: NodeId(node), progress: Vec::new() });
+            }
         }
         Ok(full)
     }
 
-    fn tell(&mut self, event: &Event) {
+    /// Tells the core and does what it asks; returns what the core took to answer.
+    fn tell(&mut self, event: &Event) -> Duration {
         let mut actions = std::mem::take(&mut self.actions);
+        let begun = Instant::now();
         self.core.handle(self.now, event, &mut actions);
+        let took = begun.elapsed();
         let mut over = Vec::new();
         for action in actions.drain(..) {
             match action {
@@ -152,6 +157,7 @@ impl Full {
                 Some(event) => self.obey(event),
             }
         }
+        took
     }
 
     fn obey(&mut self, event: Event) {
@@ -200,10 +206,9 @@ impl Full {
         self.now = self.now + Span(30_000_000 / u64::from(self.nodes * 10) + 1);
         if let Some(at) = self.wake.filter(|&at| at <= self.now) {
             self.wake = None;
-            let begun = Instant::now();
             self.now = self.now.max(at);
-            self.tell(&Event::Woke);
-            self.renewals.push(begun.elapsed().as_secs_f64());
+            let took = self.tell(&Event::Woke);
+            self.renewals.push(took.as_secs_f64());
         }
         let (attempt, node) = loop {
             let at = self.random.random_range(0..self.running.len());
@@ -217,17 +222,6 @@ impl Full {
             }
         };
         self.tell(&Event::AttemptFinished { attempt, output_bytes: BLOCK / 2 });
-        let beat = Event::NodeBeat { node, progress: Vec::new() };
-        let begun = Instant::now();
-        let mut actions = std::mem::take(&mut self.actions);
-        self.core.handle(self.now, &beat, &mut actions);
-        let took = begun.elapsed();
-        for action in actions.drain(..) {
-            if let Action::Launch { attempt, node, .. } = action {
-                self.running.push((attempt, node));
-            }
-        }
-        self.actions = actions;
-        took.as_nanos() as u64
+        self.tell(&Event::NodeBeat { node, progress: Vec::new() }).as_nanos() as u64
     }
 }

@@ -8,12 +8,19 @@ use crate::action::{Action, Reason};
 use crate::ids::{Kind, NodeId};
 use crate::policy::failure::standing;
 use crate::policy::preempt;
-use crate::policy::{GiveWay, PreemptRule, Preemption, VictimOrder};
+use crate::policy::{AttemptOrder, GiveWay, GroupOrder, JobOrder, PreemptRule, Preemption, VictimOrder};
 use crate::state::{Claim, Facts, JobIx, TaskState};
 use crate::units::Time;
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+/// A job that may have to give slots.
+struct Giver {
+    jx: JobIx,
+    /// Its attempts that may give way, last to go first; none if nobody has asked yet.
+    going: Option<Vec<u32>>,
+}
 
 impl Scheduler {
     /// Lets every job that may demand slots of a kind now do so.
@@ -24,9 +31,12 @@ impl Scheduler {
             if demands.is_empty() {
                 continue;
             }
-            let givers = self.givers(kind, preemption);
+            let mut givers = self.givers(kind, preemption);
             for (taker, slots) in demands {
-                self.take_slots(taker, slots, &givers, kind, preemption, out);
+                self.take_slots(taker, slots, &mut givers, kind, preemption, out);
+                if givers.is_empty() {
+                    break;
+                }
             }
         }
     }
@@ -100,7 +110,7 @@ impl Scheduler {
     }
 
     /// Jobs that run something they could give, in the order in which they give way. Who demands a share takes only from those over theirs.
-    fn givers(&self, kind: Kind, preemption: &Preemption) -> Vec<JobIx> {
+    fn givers(&self, kind: Kind, preemption: &Preemption) -> Vec<Giver> {
         let by_share = preemption.when == PreemptRule::BelowShare;
         let running = |facts: &Facts| {
             facts.live.len() as u32 > facts.yielding && !(by_share && f64::from(facts.held()) <= facts.owed)
@@ -123,43 +133,66 @@ impl Scheduler {
                 });
             }
         }
-        givers
+        givers.into_iter().map(|jx| Giver { jx, going: None }).collect()
     }
 
+    /// Takes slots for a job from those who can give some. Givers that have nothing left to give are taken off the list; all of them are, if
+    /// nobody who comes after this taker can take anything either.
     fn take_slots(
         &mut self,
         taker: JobIx,
         mut slots: u32,
-        givers: &[JobIx],
+        givers: &mut Vec<Giver>,
         kind: Kind,
         preemption: &Preemption,
         out: &mut Vec<Action>,
     ) {
-        for &giver in givers {
-            if slots == 0 {
-                return;
-            }
+        let lane = self.policy.lane(kind);
+        let by_rank = preemption.whom == VictimOrder::RanksLast
+            || (preemption.whom == VictimOrder::LongestRemaining && lane.order == JobOrder::RemainingTime);
+        // Takers come in the order of rank. If givers do too, the first refusal speaks for all that follow.
+        let refusal_is_final = by_rank && lane.groups == GroupOrder::Flat;
+        let mut at = 0;
+        while slots > 0 && at < givers.len() {
+            let giver = givers[at].jx;
             if !self.may_take(taker, giver, kind) {
+                if refusal_is_final {
+                    givers.truncate(at);
+                }
+                at += 1;
                 continue;
             }
-            let holds_data = |node: NodeId| {
-                let job = self.state.job(taker);
-                job.splits.iter().any(|split| split.hosts.contains(&node))
+            let mut going = match givers[at].going.take() {
+                Some(going) => going,
+                None => self.in_order_to_stay(giver, taker, kind, preemption),
             };
-            let job = self.state.job(giver);
-            let going =
-                preempt::in_order_to_go(job, kind, preemption.attempt, &preemption.spare, &holds_data, self.now);
-            for task in going {
-                if slots == 0 || !self.may_take(taker, giver, kind) {
-                    break;
-                }
+            while slots > 0 && !going.is_empty() && self.may_take(taker, giver, kind) {
+                let task = going.pop().expect("not empty");
                 let node = self.state.job(giver).task(kind, task).node;
                 let reason = Reason::GivesWay { to: self.state.job(taker).id };
                 self.ask_to_give_way(giver, kind, task, preemption.how, reason, out);
                 self.claim(node, kind, taker, None);
                 slots -= 1;
             }
+            if going.is_empty() {
+                givers.remove(at);
+                continue;
+            }
+            // What is near one taker's data may be far from the next one's.
+            givers[at].going = (preemption.attempt != AttemptOrder::NearData).then_some(going);
+            at += 1;
         }
+    }
+
+    /// The attempts of a job that may give way, last to go first.
+    fn in_order_to_stay(&self, giver: JobIx, taker: JobIx, kind: Kind, preemption: &Preemption) -> Vec<u32> {
+        let splits = &self.state.job(taker).splits;
+        let holds_data = |node: NodeId| splits.iter().any(|split| split.hosts.contains(&node));
+        let job = self.state.job(giver);
+        let mut going =
+            preempt::in_order_to_go(job, kind, preemption.attempt, &preemption.spare, &holds_data, self.now);
+        going.reverse();
+        going
     }
 
     /// Asks a running attempt to give way.
