@@ -66,6 +66,8 @@ struct Body {
     used: Vec<[u16; 2]>,
     running: BTreeMap<AttemptId, Running>,
     launched: BTreeSet<AttemptId>,
+    /// Attempts that were outrun: what they still finish is not kept.
+    outrun: BTreeSet<AttemptId>,
     jobs: BTreeMap<u32, Watched>,
     specs: Vec<JobSpec>,
     losses_left: u32,
@@ -111,6 +113,7 @@ impl Body {
             used: vec![[0; 2]; nodes as usize],
             running: BTreeMap::new(),
             launched: BTreeSet::new(),
+            outrun: BTreeSet::new(),
             jobs: BTreeMap::new(),
             specs: Vec::new(),
             losses_left: random.random_range(0..4),
@@ -235,6 +238,9 @@ impl Body {
             Some(node),
             "{attempt} asked, not running there"
         );
+        if reason == Reason::Outrun {
+            self.outrun.insert(attempt);
+        }
         if matches!(reason, Reason::GivesWay { .. } | Reason::GivesWayToRecovery { .. }) {
             self.preemptions_since_finish += 1;
             let most = 50 * self.slots.iter().map(|slots| u32::from(slots[0] + slots[1])).sum::<u32>();
@@ -271,6 +277,9 @@ impl Body {
     /// Notes what an attempt finished, and where it lies.
     fn credit(&mut self, attempt: AttemptId, running: &Running, bytes_done: u64) {
         self.preemptions_since_finish = 0;
+        if self.outrun.contains(&attempt) {
+            return;
+        }
         let watched = self.jobs.get_mut(&attempt.task.job.0).unwrap();
         match running.work {
             // A twin that finishes after the first changes nothing.

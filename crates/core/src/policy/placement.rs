@@ -113,6 +113,16 @@ pub fn choose_reduce(
     None
 }
 
+/// Until when a job that has just refused an offer will refuse every offer of a node that is no better, if that can be told: tasks that came back
+/// or are paused have nodes of their own.
+pub fn holds_out_until(job: &Job, kind: Kind, placement: &Placement) -> Option<Time> {
+    let since = job.holding_out[kind.ix()]?;
+    match kind {
+        Kind::Map => (!job.waiting_maps.has_returned()).then(|| since + placement.wait_node),
+        Kind::Reduce => job.paused.is_empty().then(|| since + placement.colocate),
+    }
+}
+
 fn holds_out_for_maps(job: &mut Job, offer: Offer<'_>, colocate: Span) -> bool {
     if colocate.is_zero() || job.mapped_on(offer.node) {
         job.holding_out[1] = None;

@@ -205,7 +205,10 @@ impl Scheduler {
     /// A job's facts changed: tells its groups what it holds and puts it where it now belongs.
     fn touch(&mut self, jx: JobIx, kind: Kind) {
         let order = self.policy.lane(kind).order;
-        let job = self.state.job_mut(jx);
+        let job = self.state.jobs[jx as usize].as_mut().expect("a job index outlived its job");
+        if job.waiting_maps.has_returned() || !job.paused.is_empty() {
+            self.state.holdouts[kind.ix()].ask_again(jx);
+        }
         let held = job.facts(kind).held();
         let more = i64::from(held) - i64::from(job.facts(kind).counted);
         job.facts[kind.ix()].counted = held;

@@ -95,6 +95,7 @@ impl Scheduler {
             estimate::remaining_work(&job, self.now, job.estimate.task[0]);
         let jx = self.state.admit(job);
         self.classify(jx, spec, out);
+        self.note_data(jx);
         for kind in Kind::BOTH {
             if self.policy.lane(kind).share.follows_remaining() {
                 self.share_of_new(jx, kind);
@@ -106,6 +107,17 @@ impl Scheduler {
             self.demand_slots(kind, out);
         }
         Ok(())
+    }
+
+    /// Nodes with data of a job are good for its maps, where maps hold out for that.
+    fn note_data(&mut self, jx: JobIx) {
+        if self.policy.map.placement.wait_node.is_zero() {
+            return;
+        }
+        let job = self.state.jobs[jx as usize].as_ref().expect("just admitted");
+        for host in job.splits.iter().flat_map(|split| &split.hosts) {
+            self.state.holdouts[Kind::Map.ix()].note_good(jx, *host);
+        }
     }
 
     fn user(&mut self, name: &str) -> u32 {

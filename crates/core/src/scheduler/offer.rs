@@ -57,8 +57,11 @@ impl Scheduler {
                 several_racks: self.several_racks,
                 now: self.now,
             };
-            let jobs = &mut self.state.jobs;
+            let (jobs, holdouts) = (&mut self.state.jobs, &mut self.state.holdouts[kind.ix()]);
             let found = line.walk(&limits, &allow, &mut |jx| {
+                if holdouts.refuses(jx, node, offer.now) {
+                    return ControlFlow::Continue(());
+                }
                 let job = jobs[jx as usize].as_mut().expect("a job in line is live");
                 let choice = match kind {
                     Kind::Map => {
@@ -67,8 +70,17 @@ impl Scheduler {
                     Kind::Reduce => placement::choose_reduce(job, jx, offer, placement, nodes_up).map(Choice::Reduce),
                 };
                 match choice {
-                    Some(choice) => ControlFlow::Break((jx, choice)),
-                    None => ControlFlow::Continue(()),
+                    Some(choice) => {
+                        holdouts.ask_again(jx);
+                        ControlFlow::Break((jx, choice))
+                    }
+                    None => {
+                        if let Some(until) = placement::holds_out_until(job, kind, placement).filter(|&t| offer.now < t)
+                        {
+                            holdouts.hold_out(jx, node, until);
+                        }
+                        ControlFlow::Continue(())
+                    }
                 }
             });
             found.break_value()
@@ -155,10 +167,18 @@ impl Scheduler {
         let attempt = self.state.job_mut(jx).start(kind, index, node, now);
         self.state.take_slot(node, kind, jx, index, attempt.number);
         out.push(Action::Launch { attempt, node, work, reason });
+        self.note_map_on(jx, kind, node);
         if matches!(choice, Choice::Reduce(ReduceChoice::Fresh(_) | ReduceChoice::Migrated(_))) {
             self.redo_gone_maps(jx);
         }
         self.touch(jx, kind);
+    }
+
+    /// A node that runs a map of a job is good for its reduces, where reduces hold out for that.
+    fn note_map_on(&mut self, jx: JobIx, kind: Kind, node: NodeId) {
+        if kind == Kind::Map && !self.policy.reduce.placement.colocate.is_zero() {
+            self.state.holdouts[Kind::Reduce.ix()].note_good(jx, node);
+        }
     }
 
     /// Takes a reduce off the list it waited in and says where it begins.
@@ -215,6 +235,7 @@ impl Scheduler {
         };
         self.state.take_slot(node, kind, jx, index, number);
         out.push(Action::Launch { attempt, node, work, reason: Reason::Lagging { done_ppm } });
+        self.note_map_on(jx, kind, node);
         if kind == Kind::Reduce {
             self.redo_gone_maps(jx);
         }

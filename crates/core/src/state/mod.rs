@@ -4,10 +4,12 @@
 //! facts (free slots, waiting tasks) are changed only together with them.
 
 pub mod check;
+pub mod holdouts;
 pub mod job;
 pub mod node;
 pub mod waiting;
 
+pub use holdouts::Holdouts;
 pub use job::{Facts, Job, Task, TaskState, Twin};
 pub use node::{Claim, Node};
 
@@ -36,6 +38,8 @@ pub struct State {
     pub nodes_up: u32,
     /// Claims that wait for their slot.
     pub claims: [u32; 2],
+    /// Jobs that hold out for a better node.
+    pub holdouts: [Holdouts; 2],
     submitted: u32,
 }
 
@@ -78,6 +82,7 @@ impl State {
             self.jobs.push(None);
         }
         self.by_id.insert(job.id, jx);
+        self.holdouts.iter_mut().for_each(|holdouts| holdouts.ask_again(jx));
         self.jobs[jx as usize] = Some(job);
         jx
     }

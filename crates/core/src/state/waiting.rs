@@ -121,6 +121,11 @@ impl Waiting {
         self.has_hosts
     }
 
+    /// Whether tasks came back and may still wait.
+    pub fn has_returned(&self) -> bool {
+        !self.returned.is_empty()
+    }
+
     /// A task waits again, or for the first time if it is the rest of another.
     pub fn come_back(&mut self, task: u32) {
         self.returned.push(task);
