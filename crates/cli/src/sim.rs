@@ -133,8 +133,9 @@ fn run_all(jobs: &[Job<'_>], bar: &ProgressBar) -> Result<Vec<Done>> {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let at = (job as *const Job as usize - jobs.as_ptr() as usize) / size_of::<Job>();
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(at) else { break };
                     *results[at].lock().expect("no thread panics while it holds a result") = Some(run_one(job, bar));
                 }
             });

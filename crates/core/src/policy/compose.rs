@@ -1,5 +1,6 @@
 //! The words a policy is written in. `giveway policies show NAME` prints them; the same TOML, edited, is a policy.
 
+use crate::ids::Kind;
 use crate::units::Span;
 use serde::{Deserialize, Serialize};
 
@@ -334,6 +335,14 @@ impl ShareRule {
 }
 
 impl Policy {
+    /// The lane of a kind.
+    pub fn lane(&self, kind: Kind) -> &Lane {
+        match kind {
+            Kind::Map => &self.map,
+            Kind::Reduce => &self.reduce,
+        }
+    }
+
     fn lanes(&self) -> [&Lane; 2] {
         [&self.map, &self.reduce]
     }

@@ -158,14 +158,15 @@ impl Scheduler {
         let profile = self.state.up(node).map_or(0, |node| node.profile);
         let mut jobs = Vec::new();
         for pass in 0..self.passes() {
-            let _ =
-                self.line_of_pass(kind, pass).walk::<()>(&self.limits(kind), &self.allows(profile, pass), &mut |jx| {
-                    let id = self.state.job(jx).id;
-                    if !jobs.contains(&id) {
-                        jobs.push(id);
-                    }
-                    ControlFlow::Continue(())
-                });
+            let line = line_of_pass(&self.lines[kind.ix()], pass);
+            let allow = allows(self.matcher.as_ref(), profile, pass);
+            let _ = line.walk::<()>(&self.limits(kind), &allow, &mut |jx| {
+                let id = self.state.job(jx).id;
+                if !jobs.contains(&id) {
+                    jobs.push(id);
+                }
+                ControlFlow::Continue(())
+            });
         }
         jobs
     }
@@ -177,16 +178,6 @@ impl Scheduler {
             Some(matcher) if matcher.rules().otherwise == Otherwise::Strict => 2,
             Some(_) => 3,
         }
-    }
-
-    fn line_of_pass(&self, kind: Kind, pass: usize) -> &Ranking {
-        let lines = &self.lines[kind.ix()];
-        &lines[pass.min(lines.len() - 1)]
-    }
-
-    /// Which groups a node of this type may serve in a pass: under COSHH those of the classes it was suggested.
-    fn allows(&self, profile: u16, pass: usize) -> impl Fn(&order::Group) -> bool {
-        allows(self.matcher.as_ref(), profile, pass)
     }
 
     fn lane(&self, kind: Kind) -> &Lane {
@@ -229,7 +220,14 @@ impl Scheduler {
     }
 }
 
-/// Which groups a node of this type may serve in a pass. A function of its own, so that jobs may be changed while it is in use.
+// Functions of their own, so that jobs may be changed while what they give is in use.
+
+/// The line an offer goes along in a pass: COSHH's third pass goes along the line of its second stage again.
+fn line_of_pass(lines: &[Ranking], pass: usize) -> &Ranking {
+    &lines[pass.min(lines.len() - 1)]
+}
+
+/// Which groups a node of this type may serve in a pass: under COSHH those of the classes it was suggested.
 fn allows(matcher: Option<&Matcher>, profile: u16, pass: usize) -> impl Fn(&order::Group) -> bool {
     move |group| match (matcher, group.classes) {
         (Some(matcher), Some(classes)) if pass < 2 => matcher.suggests(pass, profile, classes[pass]),

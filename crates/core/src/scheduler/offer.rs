@@ -42,7 +42,7 @@ impl Scheduler {
     fn pick(&mut self, node: NodeId, kind: Kind) -> Option<(JobIx, Choice)> {
         let profile = self.state.node(node).profile;
         (0..self.passes()).find_map(|pass| {
-            let line = &self.lines[kind.ix()][pass.min(self.lines[kind.ix()].len() - 1)];
+            let line = super::line_of_pass(&self.lines[kind.ix()], pass);
             if line.is_empty() {
                 return None;
             }

@@ -5,7 +5,7 @@ use crate::action::Action;
 use crate::ids::Kind;
 use crate::policy::estimate::{self, Averages};
 use crate::policy::share::{self, Alone, Claimant};
-use crate::policy::{JobOrder, Lane, ShareRule, Speculation};
+use crate::policy::{JobOrder, ShareRule, Speculation};
 use crate::state::{Job, JobIx, TaskState};
 use crate::units::{Time, WHOLE_PPM};
 use std::sync::Arc;
@@ -229,14 +229,4 @@ fn lags(job: &Job, kind: Kind, index: u32, mean_s: f64, rule: Speculation, now: 
     }
     let pace = f64::from(task.done_ppm) / f64::from(WHOLE_PPM) / ran.as_secs_f64().max(1e-6);
     pace < rule.pace_below / mean_s.max(1e-6)
-}
-
-impl crate::policy::Policy {
-    /// The lane of a kind.
-    pub fn lane(&self, kind: Kind) -> &Lane {
-        match kind {
-            Kind::Map => &self.map,
-            Kind::Reduce => &self.reduce,
-        }
-    }
 }

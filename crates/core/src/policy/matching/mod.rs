@@ -132,17 +132,14 @@ impl Matcher {
         self.arrivals[user].first.get_or_insert(now);
         self.arrivals[user].count += 1;
         let features = self.features(state.job(jx), now);
-        let primary = if rights.min_share > 0 { self.fitting(0, &features) } else { Some(None) };
-        match (primary, self.fitting(1, &features)) {
-            (Some(primary), Some(secondary)) => {
-                state.job_mut(jx).classes = [primary, secondary];
-                false
-            }
-            _ => {
-                self.make_anew(state, now);
-                true
-            }
+        let primary = self.fitting(0, &features).filter(|_| rights.min_share > 0);
+        let secondary = self.fitting(1, &features);
+        state.job_mut(jx).classes = [primary, secondary];
+        let fits = secondary.is_some() && (primary.is_some() || rights.min_share == 0);
+        if !fits {
+            self.make_anew(state, now);
         }
+        !fits
     }
 
     /// A job finished: its task times go into the history.
@@ -168,11 +165,11 @@ impl Matcher {
         nodes
     }
 
-    /// The class a job fits into: the nearest one, if it is near enough. `Some(None)` never comes out; `None` means it fits nowhere.
-    fn fitting(&self, classification: usize, features: &[f64]) -> Option<Option<u16>> {
+    /// The class a job fits into: the nearest one, if it is near enough.
+    fn fitting(&self, classification: usize, features: &[f64]) -> Option<u16> {
         let (class, distance) = nearest(&self.classes[classification], features)?;
         let reach = self.rules.fit.ln().max(self.classes[classification][class].radius);
-        (distance <= reach).then_some(Some(class as u16))
+        (distance <= reach).then_some(class as u16)
     }
 
     /// Priority, execution rate on each type of node, and arrival rate (section 3.1), all as logarithms so that a factor is a distance.
