@@ -50,22 +50,17 @@ fn toml_error(file: &str, text: &str, error: &toml::de::Error) -> anyhow::Error 
 
 /// A workload and the cluster it runs on.
 pub fn workload_and_cluster(named: &str, cluster_named: Option<&str>, seed: u64) -> Result<(Workload, Cluster)> {
-    let is_file = looks_like_file(named);
-    let default = if is_file { None } else { workload::default_cluster_for(named) };
-    let cluster = match cluster_named.or(default) {
-        Some(name) => cluster(name)?,
-        // Let the workload's own error come first if its name is wrong.
-        None if !is_file => {
-            bail!(workload::by_name(named, seed).err().map_or("no cluster".into(), |error| error.to_string()))
-        }
-        None => bail!("a workload file needs a cluster; add --cluster NAME or --cluster FILE"),
+    // A workload that is not there is said before anything about its cluster.
+    let text = if looks_like_file(named) { Some(read(named)?) } else { None };
+    let Some(text) = text else {
+        let workload = workload::by_name(named, seed)?;
+        let its_own = workload::default_cluster_for(named).context("a named workload has a cluster")?;
+        return Ok((workload, cluster(cluster_named.unwrap_or(its_own))?));
     };
-    let workload = if is_file {
-        Workload::from_toml(&read(named)?, named, &cluster, seed)?
-    } else {
-        workload::by_name(named, seed)?
-    };
-    Ok((workload, cluster))
+    let cluster_named =
+        cluster_named.context("a workload file needs a cluster; add --cluster NAME or --cluster FILE")?;
+    let cluster = cluster(cluster_named)?;
+    Ok((Workload::from_toml(&text, named, &cluster, seed)?, cluster))
 }
 
 fn cluster(named: &str) -> Result<Cluster> {

@@ -216,7 +216,8 @@ fn wrong_words_are_refused() {
     assert!(said.contains("fifo, fair"), "{said}");
     let said = refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo,fifo"]);
     assert!(said.contains("twice"), "{said}");
-    refused(folder.path(), &["sim", "--workload", "missing.toml", "--policy", "fifo"]);
+    let said = refused(folder.path(), &["sim", "--workload", "missing.toml", "--policy", "fifo"]);
+    assert!(said.contains("missing.toml"), "{said}");
     refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--cluster", "nowhere", "--policy", "fifo"]);
     refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--runs", "0"]);
     refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--estimate-error", "1.5"]);
