@@ -77,6 +77,11 @@ pub enum Event {
         /// How far.
         progress: Vec<Progress>,
     },
+    /// The output of a finished map can no longer be read, though its node is up, and a reduce asked for it.
+    OutputLost {
+        /// The attempt that made it.
+        map: AttemptId,
+    },
 }
 
 /// How far an attempt has come.

@@ -131,7 +131,11 @@ impl Chart {
 
     fn happened(&mut self, now: Time, event: &Event) {
         match event {
-            Event::NodeBeat { .. } | Event::Progressed { .. } | Event::Woke | Event::JobKilled { .. } => {}
+            Event::NodeBeat { .. }
+            | Event::Progressed { .. }
+            | Event::Woke
+            | Event::JobKilled { .. }
+            | Event::OutputLost { .. } => {}
             Event::JobSubmitted(spec) => {
                 let group = (self.group_of)(spec).min(self.last_group());
                 self.jobs.insert(spec.id, group);

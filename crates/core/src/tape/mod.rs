@@ -328,6 +328,8 @@ mod tests {
             Event::AttemptPaused { attempt, done_ppm: 0 },
             Event::AttemptEndedEarly { attempt, done_bytes: 0, output_bytes: 0 },
             Event::Woke,
+            Event::Progressed { progress: vec![] },
+            Event::OutputLost { map: attempt },
         ];
         for (event, number) in events.iter().zip(1..) {
             assert_eq!(postcard::to_allocvec(event).unwrap()[0], number, "{event:?}");

@@ -159,7 +159,11 @@ impl Metrics {
         self.events += 1;
         self.latest = now;
         match event {
-            Event::NodeBeat { .. } | Event::Progressed { .. } | Event::Woke | Event::JobKilled { .. } => {}
+            Event::NodeBeat { .. }
+            | Event::Progressed { .. }
+            | Event::Woke
+            | Event::JobKilled { .. }
+            | Event::OutputLost { .. } => {}
             // What the core refused has not happened.
             _ if actions.iter().any(|action| matches!(action, Action::Refuse { .. })) => {}
             Event::JobSubmitted(spec) => self.submitted(now, spec),
