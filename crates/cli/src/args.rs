@@ -43,6 +43,8 @@ pub enum Command {
     Nodes(cluster::Which),
     /// Why a job stands where it stands, and what was decided about it lately.
     Explain(cluster::OneJob),
+    /// Have every running task of a job give way once; nothing it did is lost.
+    Yield(cluster::OneJob),
     /// Kill a job.
     Kill(cluster::OneJob),
     /// List the applications and their options.

@@ -48,6 +48,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Job(job) => cluster::job(&job),
         args::Command::Nodes(which) => cluster::nodes(&which),
         args::Command::Explain(job) => cluster::explain(&job),
+        args::Command::Yield(job) => cluster::give_way(&job),
         args::Command::Kill(job) => cluster::kill(&job),
         args::Command::Apps => cluster::apps(&apps),
         args::Command::Policies(policies) => policies::run(&policies),

@@ -82,6 +82,11 @@ pub enum Event {
         /// The attempt that made it.
         map: AttemptId,
     },
+    /// A person asked that this attempt give way to whoever is first in line: a map ends early, a reduce pauses.
+    YieldRequested {
+        /// The attempt.
+        attempt: AttemptId,
+    },
 }
 
 /// How far an attempt has come.

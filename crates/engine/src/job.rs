@@ -33,6 +33,8 @@ pub struct Request {
     pub priority: Priority,
     /// A task that does nothing for so long is given up.
     pub task_timeout_ms: u64,
+    /// Each task takes at most so many records a second: to be gentle, or to watch it work. As many as it can if left out.
+    pub records_per_s: Option<u64>,
 }
 
 /// Everything a task of a job needs to know. Workers get it once for each job.

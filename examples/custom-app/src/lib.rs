@@ -96,6 +96,7 @@ mod tests {
             pool: "default".to_owned(),
             priority: Priority::default(),
             task_timeout_ms: 60_000,
+            records_per_s: None,
         };
         let plan = apps::plan(&Extremes, JobId(1), request, &LocalOnly).unwrap();
         let parts = reference::run(&Extremes, &plan, &LocalOnly).unwrap();

@@ -136,6 +136,9 @@ pub struct Job {
     /// A task that does nothing for so long is given up.
     #[arg(long, value_name = "SPAN", default_value = "10m", value_parser = span)]
     pub task_timeout: Duration,
+    /// Let each task take at most so many records a second: to be gentle to the machine, or to watch it work.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub records_per_second: Option<u64>,
 }
 
 /// `giveway run`

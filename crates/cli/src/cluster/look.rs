@@ -88,6 +88,11 @@ pub fn explain(args: &OneJob) -> Result<()> {
     Ok(())
 }
 
+/// `giveway yield ID`
+pub fn give_way(args: &OneJob) -> Result<()> {
+    Ok(Client::connect(&args.which.dir)?.give_way(JobId(args.id))?)
+}
+
 /// `giveway kill ID`
 pub fn kill(args: &OneJob) -> Result<()> {
     Ok(Client::connect(&args.which.dir)?.kill(JobId(args.id))?)

@@ -5,6 +5,6 @@ mod look;
 mod submit;
 mod up;
 
-pub use look::{explain, job, jobs, kill, nodes};
+pub use look::{explain, give_way, job, jobs, kill, nodes};
 pub use submit::{apps, run, submit};
 pub use up::{down, up, worker};

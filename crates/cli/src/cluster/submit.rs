@@ -66,7 +66,7 @@ fn request(job: &Job) -> Result<Request> {
     if job.app == "streaming" {
         // Commands run where they were typed.
         let here = std::env::current_dir().context("the current folder")?;
-        options.entry("directory".into()).or_insert_with(|| here.to_string_lossy().into_owned());
+        options.entry("dir".into()).or_insert_with(|| here.to_string_lossy().into_owned());
     }
     let absolute = |path: &str| -> Result<String> {
         let path = std::path::absolute(path).with_context(|| format!("the path {path}"))?;
@@ -85,6 +85,7 @@ fn request(job: &Job) -> Result<Request> {
         pool: job.pool.clone(),
         priority: job.priority,
         task_timeout_ms: job.task_timeout.as_millis() as u64,
+        records_per_s: job.records_per_second,
     })
 }
 

@@ -135,7 +135,8 @@ impl Chart {
             | Event::Progressed { .. }
             | Event::Woke
             | Event::JobKilled { .. }
-            | Event::OutputLost { .. } => {}
+            | Event::OutputLost { .. }
+            | Event::YieldRequested { .. } => {}
             Event::JobSubmitted(spec) => {
                 let group = (self.group_of)(spec).min(self.last_group());
                 self.jobs.insert(spec.id, group);

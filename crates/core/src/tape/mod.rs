@@ -330,6 +330,7 @@ mod tests {
             Event::Woke,
             Event::Progressed { progress: vec![] },
             Event::OutputLost { map: attempt },
+            Event::YieldRequested { attempt },
         ];
         for (event, number) in events.iter().zip(1..) {
             assert_eq!(postcard::to_allocvec(event).unwrap()[0], number, "{event:?}");

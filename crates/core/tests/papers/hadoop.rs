@@ -229,6 +229,26 @@ fn a_map_whose_output_is_damaged_runs_again_once() {
 }
 
 #[test]
+fn a_person_may_ask_a_task_to_give_way_and_it_loses_nothing() {
+    let mut hand = Hand::new("fifo", 1, 1, 1);
+    let (id, _) = hand.submit(job(1, 1));
+    hand.beat(0);
+    let map = hand.running(id, Kind::Map)[0];
+    let actions = hand.tell(Event::YieldRequested { attempt: map });
+    assert!(matches!(actions[..], [Action::EndEarly { reason: Reason::Requested, .. }]), "{actions:?}");
+    let again = hand.tell(Event::YieldRequested { attempt: map });
+    assert!(matches!(again[..], [Action::Refuse { refusal: Refusal::NotAsked(_) }]), "asked once is enough");
+    hand.obey(&actions, 0.5);
+    hand.beat(0);
+    assert_eq!(hand.job(id).total(Kind::Map), 2, "the rest is a map of its own");
+    hand.finish_maps(id, 10);
+    hand.beat(0);
+    let reduce = hand.running(id, Kind::Reduce)[0];
+    let actions = hand.tell(Event::YieldRequested { attempt: reduce });
+    assert!(matches!(actions[..], [Action::Pause { reason: Reason::Requested, .. }]), "{actions:?}");
+}
+
+#[test]
 fn a_body_that_cannot_pause_is_told_at_the_start() {
     let mut setup = Setup::new(policy::catalog::by_name("fcs").unwrap());
     setup.capabilities.pause_reduces = false;

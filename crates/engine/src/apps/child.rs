@@ -59,6 +59,7 @@ impl Program {
             is_reaped: false,
             is_last: false,
             unwritten: Vec::new(),
+            written: 0,
             line: Vec::new(),
             last_words: Vec::new(),
             chunk: vec![0; CHUNK],
@@ -80,6 +81,8 @@ pub(super) struct Running {
     /// No more input comes.
     is_last: bool,
     unwritten: Vec<u8>,
+    /// How much of that is written after all.
+    written: usize,
     /// What it printed of a line that is not at its end.
     line: Vec<u8>,
     last_words: Vec<u8>,
@@ -111,7 +114,7 @@ impl Running {
         self.judge(out)
     }
 
-    /// Writes and reads until all input is written or, after the last input, until the program has closed its output.
+    /// Writes and reads until all input is written or the program wants no more; after the last input, until it has closed its output too.
     fn exchange(&mut self, take: Take<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
         loop {
             if out.is_stopped() {
@@ -120,7 +123,7 @@ impl Running {
             let wrote = self.write()?;
             let read = self.read(take, out)?;
             let heard = self.hear();
-            if if self.is_last { self.stdout.is_none() } else { self.unwritten.is_empty() } {
+            if self.unwritten.is_empty() && (self.stdout.is_none() || !self.is_last) {
                 return Ok(());
             }
             if !(wrote || read || heard) {
@@ -131,26 +134,27 @@ impl Running {
 
     /// Writes what the program takes; true if it took something.
     fn write(&mut self) -> Result<bool, Failure> {
-        let mut written = 0;
+        let before = self.written;
         while let Some(stdin) = &mut self.stdin
-            && written < self.unwritten.len()
+            && self.written < self.unwritten.len()
         {
-            match stdin.write(&self.unwritten[written..]) {
-                Ok(bytes) => written += bytes,
+            match stdin.write(&self.unwritten[self.written..]) {
+                Ok(bytes) => self.written += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.stdin = None,
                 Err(error) => return Err(self.failed(&format!("cannot be written to: {error}"))),
             }
         }
-        self.unwritten.drain(..written);
-        if self.stdin.is_none() {
+        let has_moved = self.written > before;
+        if self.written == self.unwritten.len() || self.stdin.is_none() {
             self.unwritten.clear();
+            self.written = 0;
+            if self.is_last {
+                self.stdin = None;
+            }
         }
-        if self.is_last && self.unwritten.is_empty() {
-            self.stdin = None;
-        }
-        Ok(written > 0)
+        Ok(has_moved)
     }
 
     /// Reads some of what the program printed; true if there was something.

@@ -307,6 +307,7 @@ mod tests {
             Ok(0),
             "closes its output"
         );
+        assert_eq!(printed("exec >&-; sleep 0.3; cat > /dev/null"), Ok(0), "closes its output and reads late");
     }
 
     #[test]

@@ -41,6 +41,7 @@ impl Try {
             pool: "test".to_owned(),
             priority: Priority::default(),
             task_timeout_ms: 1000,
+            records_per_s: None,
         };
         Try { app: Apps::builtin().find(app).unwrap(), request, _folder: folder }
     }

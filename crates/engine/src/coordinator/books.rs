@@ -183,7 +183,11 @@ impl Books {
                 }
             }
             Event::Woke => self.wake = None,
-            Event::JobKilled { .. } | Event::NodeBeat { .. } | Event::Progressed { .. } | Event::OutputLost { .. } => {}
+            Event::JobKilled { .. }
+            | Event::NodeBeat { .. }
+            | Event::Progressed { .. }
+            | Event::OutputLost { .. }
+            | Event::YieldRequested { .. } => {}
         }
     }
 

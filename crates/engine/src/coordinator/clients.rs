@@ -4,7 +4,7 @@ use super::books::counts;
 use super::desk::{Deed, Desk};
 use crate::wire::{FromClient, NodeStatus, ToClient};
 use giveway_core::state::TaskState;
-use giveway_core::{Event, JobId, Kind, NodeId};
+use giveway_core::{AttemptId, Event, JobId, Kind, NodeId};
 use std::sync::mpsc::Sender;
 
 impl Desk {
@@ -29,6 +29,18 @@ impl Desk {
                 Some(Some(_)) => ToClient::Refused { why: format!("{job} is over already") },
                 Some(None) => {
                     self.tell(Event::JobKilled { job });
+                    ToClient::Done
+                }
+            },
+            FromClient::Yield { job } => match self.books.jobs.contains_key(&job) {
+                false => unknown(job),
+                true => {
+                    let of_job = |attempt: &&AttemptId| attempt.task.job == job;
+                    let mut running: Vec<AttemptId> = self.books.at_work.keys().filter(of_job).copied().collect();
+                    running.sort_unstable();
+                    for attempt in running {
+                        self.tell(Event::YieldRequested { attempt });
+                    }
                     ToClient::Done
                 }
             },

@@ -11,6 +11,7 @@
 mod arena;
 mod merge;
 mod output;
+mod prefetch;
 pub mod segment;
 mod sink;
 
@@ -42,6 +43,12 @@ fn prefix(key: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_of_it_may_move_to_another_thread() {
+        fn moves<T: Send>() {}
+        moves::<(MapSink, MapOutput, Merge, SegmentReader, SegmentWriter<Vec<u8>>, Source)>();
+    }
 
     #[test]
     fn a_prefix_orders_like_its_key() {

@@ -89,9 +89,9 @@ impl MapOutput {
             return Err(damaged("index does not fit its check"));
         }
         let parts: Vec<PartAt> = postcard::from_bytes(&index).map_err(|_| damaged("index makes no sense"))?;
-        let is_gapless = parts.iter().try_fold(0_u64, |at, part| {
-            if part.offset == at { at.checked_add(part.stored_bytes) } else { None }
-        });
+        let is_gapless = parts
+            .iter()
+            .try_fold(0_u64, |at, part| if part.offset == at { at.checked_add(part.stored_bytes) } else { None });
         if is_gapless != Some(index_at) {
             return Err(damaged("index does not fit the file"));
         }

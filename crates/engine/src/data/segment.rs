@@ -38,6 +38,9 @@ pub const BLOCK_BYTES: usize = 64 << 10;
 /// The largest record, with its lengths: what claims to be larger is refused before room is made for it.
 pub const RECORD_BYTES_MAX: usize = 1 << 30;
 
+/// The largest key and value together, so that the record is not too large whatever a sum in its value comes to.
+pub(super) const PAIR_BYTES_MAX: usize = RECORD_BYTES_MAX - 32;
+
 const HEAD_BYTES: usize = 16;
 const PLAIN: u8 = 0;
 const LZ4: u8 = 1;
@@ -144,6 +147,9 @@ pub struct SegmentWriter<W> {
 }
 
 impl<W: Write> SegmentWriter<W> {
+    /// What a writer of a segment with no record larger than a block needs for its buffers.
+    pub const MEMORY_BYTES: usize = 2 * (BLOCK_BYTES + BLOCK_BYTES / 64);
+
     /// A writer of an empty segment. Every block goes to `out` in one piece, so `out` needs no buffer of its own.
     pub fn new(out: W, compression: Compression) -> SegmentWriter<W> {
         let mut block = Vec::with_capacity(HEAD_BYTES + BLOCK_BYTES);
@@ -228,7 +234,7 @@ impl Packer {
     }
 
     /// The codec and the block as stored, behind room for its head as before.
-    fn pack<'a>(&'a mut self, block: &'a mut Vec<u8>) -> (u8, &'a mut [u8]) {
+    fn pack<'a>(&'a mut self, block: &'a mut [u8]) -> (u8, &'a mut [u8]) {
         let raw = &block[HEAD_BYTES..];
         // A small block says little about the others: it is tried, but not taken for a sample.
         let is_small = raw.len() < BLOCK_BYTES / 2;

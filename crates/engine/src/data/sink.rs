@@ -20,7 +20,7 @@ use self::sort::SortBuffer;
 use self::sum::SumTable;
 use super::merge::{Merge, MergeError};
 use super::output::{MapOutput, OutputError, PartAt, PartsWriter, source};
-use super::segment::{Compression, RECORD_BYTES_MAX, SegmentReader, record_bytes};
+use super::segment::{Compression, PAIR_BYTES_MAX, SegmentReader, SegmentWriter};
 use crate::job::Partition;
 use crate::record::{Combine, Emit, number};
 use std::collections::{BTreeMap, VecDeque};
@@ -32,6 +32,8 @@ use thiserror::Error;
 
 /// Runs that are merged at once, at most: beyond this the disk seeks more than it reads.
 const FAN_IN_MAX: usize = 64;
+
+const WRITER_BYTES: usize = SegmentWriter::<File>::MEMORY_BYTES;
 
 /// How a map's records are to be kept.
 #[derive(Debug)]
@@ -66,9 +68,9 @@ pub enum SinkError {
     #[error(transparent)]
     Output(#[from] OutputError),
     /// A record is larger than records can be.
-    #[error("a record of {bytes} bytes is too large; at most {RECORD_BYTES_MAX} are possible")]
+    #[error("a record of {bytes} bytes is too large; key and value may have {PAIR_BYTES_MAX} bytes together")]
     TooLarge {
-        /// Its size.
+        /// The size of its key and value.
         bytes: usize,
     },
 }
@@ -91,6 +93,7 @@ pub struct MapSink {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a map has one, and the largest is the one in the greatest hurry")]
 enum Buffer {
     Sort(SortBuffer),
     Sum(SumTable),
@@ -109,6 +112,8 @@ impl MapSink {
     pub fn new(scratch: &Path, options: SinkOptions) -> MapSink {
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
         let reduces = options.reduces.max(1);
+        // The writer takes its share when the buffer is written.
+        let memory_bytes = memory_bytes - WRITER_BYTES.min(memory_bytes / 8);
         let buffer = Buffer::new(&options.combine, memory_bytes);
         MapSink {
             scratch: scratch.to_owned(),
@@ -231,8 +236,8 @@ impl MapSink {
     }
 
     fn try_emit_slowly(&mut self, key: &[u8], value: &[u8]) -> Result<(), SinkError> {
-        let bytes = record_bytes(key, value);
-        if bytes > RECORD_BYTES_MAX {
+        let bytes = key.len() + value.len();
+        if bytes > PAIR_BYTES_MAX {
             return Err(SinkError::TooLarge { bytes });
         }
         if matches!(self.buffer, Buffer::Sum(_)) && number::parse(value).is_none() {
@@ -286,7 +291,10 @@ impl Buffer {
     fn insert(&mut self, key: &[u8], value: &[u8], partitioner: &Partitioner) -> bool {
         match self {
             Buffer::Sort(buffer) => buffer.insert(key, value, partitioner),
-            Buffer::Sum(table) => number::parse(value).is_some_and(|number| table.add(key, number)),
+            Buffer::Sum(table) => match *value {
+                [byte @ ..0x80] => table.add(key, byte.into()),
+                _ => add_parsed(table, key, value),
+            },
             Buffer::Fold(table) => table.insert(key, value),
         }
     }
@@ -299,11 +307,17 @@ impl Buffer {
         out: &mut PartsWriter,
     ) -> Result<(), MergeError> {
         match self {
-            Buffer::Sort(buffer) => buffer.write(out).map_err(MergeError::Write),
+            Buffer::Sort(buffer) => buffer.write(partitioner.reduces(), out).map_err(MergeError::Write),
             Buffer::Sum(table) => table.write(partitioner, out).map_err(MergeError::Write),
             Buffer::Fold(table) => table.write(partitioner, combine, out).map_err(MergeError::Write),
         }
     }
+}
+
+/// Keeps the seldom needed half of parsing out of the way of ones.
+#[inline(never)]
+fn add_parsed(table: &mut SumTable, key: &[u8], value: &[u8]) -> bool {
+    number::parse(value).is_some_and(|number| table.add(key, number))
 }
 
 /// Merges runs, partition by partition.

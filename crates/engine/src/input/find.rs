@@ -101,7 +101,10 @@ fn matches(pattern: &str) -> Result<Vec<PathBuf>, InputError> {
     let options = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
     let mut paths = Vec::new();
     for found in glob::glob_with(pattern, options).map_err(bad)? {
-        let path = found.map_err(|error| unreadable(&error.path().to_owned(), error.into()))?;
+        let path = found.map_err(|error| {
+            let path = error.path().to_owned();
+            unreadable(&path, error.into())
+        })?;
         if !is_hidden(&path) || last.starts_with(['.', '_']) {
             paths.push(path);
         }

@@ -104,7 +104,12 @@ pub fn survey(dir: &Path, job: JobId) -> io::Result<Leavings> {
     let mut leavings = Leavings::default();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        let Some(attempt) = entry.file_name().to_str().and_then(|name| names::parse(job, name)) else { continue };
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        if names::is_unfinished(job, name) {
+            fs::remove_file(entry.path())?;
+        }
+        let Some(attempt) = names::parse(job, name) else { continue };
         if entry.file_type()?.is_file() {
             leavings.outputs.push(attempt);
         } else if read::<Checkpoint>(&entry.path().join(CHECKPOINT)).is_ok_and(|left| left.kept.attempt == attempt) {

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a worker wants of a running task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +22,9 @@ pub struct Control {
     ask: AtomicU8,
     done_ppm: AtomicU32,
     ticks: AtomicU64,
+    /// How long each tick should last at least, if the task is to go slowly.
+    tick_span: Duration,
+    began: Option<Instant>,
     bell: Arc<Bell>,
 }
 
@@ -29,6 +32,18 @@ impl Control {
     /// Nothing asked, nothing done.
     pub fn new() -> Control {
         Control::default()
+    }
+
+    /// The same for a task that takes at most so many records a second.
+    pub fn slowly(records_per_s: Option<u64>) -> Control {
+        match records_per_s {
+            None | Some(0) => Control::default(),
+            Some(records) => Control {
+                tick_span: Duration::from_secs(1) / u32::try_from(records).unwrap_or(u32::MAX),
+                began: Some(Instant::now()),
+                ..Control::default()
+            },
+        }
     }
 
     /// Asks for something. A task that was asked to stop stays so.
@@ -71,7 +86,22 @@ impl Control {
     /// The task lives. Only its own thread says so, hence no locked addition.
     #[inline]
     pub fn tick(&self) {
-        self.ticks.store(self.ticks.load(Relaxed).wrapping_add(1), Relaxed);
+        let ticks = self.ticks.load(Relaxed).wrapping_add(1);
+        self.ticks.store(ticks, Relaxed);
+        if let Some(began) = self.began {
+            self.slow_down(began, ticks);
+        }
+    }
+
+    /// Waits until so many ticks are due, or something is asked.
+    #[cold]
+    fn slow_down(&self, began: Instant, ticks: u64) {
+        let due = Duration::from_nanos((self.tick_span.as_nanos() as u64).saturating_mul(ticks));
+        while self.asked().is_none()
+            && let Some(early) = due.checked_sub(began.elapsed()).filter(|early| *early > Duration::from_millis(1))
+        {
+            self.wait_for_news(early);
+        }
     }
 
     /// Waits until something is new since the last wait, or until the time is over.

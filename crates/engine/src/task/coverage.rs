@@ -6,6 +6,7 @@
 //! one lies within the other, and this rule neither doubles nor loses a record.
 
 use super::outputs::OutputAt;
+use super::share;
 use crate::job::SplitAt;
 use serde::{Deserialize, Serialize};
 
@@ -56,10 +57,9 @@ impl Coverage {
         self.missing == 0
     }
 
-    /// How much is there, in parts per million of the input.
-    pub(super) fn ppm(&self) -> u32 {
-        let all: u64 = self.splits.iter().map(|split| split.bytes).sum();
-        (u128::from(self.bytes) * 1_000_000 / u128::from(all.max(1))) as u32
+    /// How much is there, of so many parts of the input in all.
+    pub(super) fn share(&self, parts: u32) -> u32 {
+        share(self.bytes, self.splits.iter().map(|split| split.bytes).sum(), parts)
     }
 
     /// True if these are the splits it speaks of.
@@ -75,7 +75,7 @@ impl Covered {
 
     /// An empty piece touches what it lies in or at the front of; others touch what they share a byte with.
     fn touches(&self, from: u64, to: u64) -> bool {
-        self.pieces.iter().any(|&(start, end)| from < end && start < to || start <= from && from < end)
+        self.pieces.iter().any(|&(start, end)| from < end && (start <= from || start < to))
     }
 
     fn add(&mut self, from: u64, to: u64) {
@@ -125,7 +125,7 @@ mod tests {
         assert!(take(&mut coverage, piece(0, 40, 30)));
         assert!(take(&mut coverage, piece(1, 0, 50)));
         assert!(coverage.is_complete());
-        assert_eq!(coverage.ppm(), 1_000_000);
+        assert_eq!(coverage.share(100), 100);
         assert!(!coverage.lacks(&piece(2, 0, 1)), "there is no such split");
     }
 
@@ -133,7 +133,7 @@ mod tests {
     fn an_empty_split_needs_its_empty_output() {
         let mut coverage = Coverage::none(&splits(&[0, 10]));
         assert!(take(&mut coverage, piece(1, 0, 10)));
-        assert_eq!(coverage.ppm(), 1_000_000);
+        assert_eq!(coverage.share(100), 100);
         assert!(!coverage.is_complete());
         assert!(take(&mut coverage, piece(0, 0, 0)));
         assert!(!take(&mut coverage, piece(0, 0, 0)));

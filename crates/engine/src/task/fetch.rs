@@ -7,10 +7,10 @@ use super::control::Control;
 use super::hold::Hold;
 use super::names;
 use super::outputs::OutputAt;
-use super::serve::{SEGMENT_MESSAGE_BYTES_MAX, SegmentAnswer, SegmentRequest};
+use super::serve::{self, SEGMENT_MESSAGE_BYTES_MAX, SegmentAnswer, SegmentRequest};
 use super::text::cannot_write;
 use super::verify::{Check, is_sound};
-use crate::data::{MapOutput, Source};
+use crate::data::Source;
 use crate::record::Failure;
 use crate::wire::{self, Role, Token, WireError};
 use giveway_core::{AttemptId, JobId, Kind, NodeId};
@@ -167,8 +167,15 @@ enum Sound {
     No,
 }
 
-fn fetch_own(dir: &Path, map: AttemptId, reduce: u32, hold: &mut Hold, control: &Control) -> Result<Fetched, NotFetched> {
-    let output = MapOutput::open(&names::map_output(dir, map)).map_err(|_| NotFetched::Gone)?;
+fn fetch_own(
+    dir: &Path,
+    map: AttemptId,
+    reduce: u32,
+    hold: &mut Hold,
+    control: &Control,
+) -> Result<Fetched, NotFetched> {
+    let opened = serve::open(&names::map_output(dir, map)).map_err(|_| NotFetched::Unreachable)?;
+    let output = opened.map_err(|_| NotFetched::Gone)?;
     let part = output.parts.get(reduce as usize).ok_or(NotFetched::Gone)?;
     if part.stored_bytes == 0 {
         return Ok(Fetched::Empty);

@@ -7,7 +7,7 @@
 use super::control::Control;
 use super::names;
 use super::text::cannot_write;
-use crate::data::{Compression, Merge, MapOutput, Position, SegmentError, SegmentReader, SegmentWriter, Source};
+use crate::data::{Compression, MapOutput, Merge, Position, SegmentError, SegmentReader, SegmentWriter, Source};
 use crate::record::Failure;
 use giveway_core::AttemptId;
 use serde::{Deserialize, Serialize};
@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// What is kept in memory at most, whatever the job's budget: a pause has to write it, and a slot should be free within 100 ms.
 const MEMORY_BYTES_MAX: u64 = 32 << 20;
 
-/// Runs that are merged at once, at most.
-const FAN_IN_MAX: u64 = 128;
+/// Runs that are merged at once, at most. Up to twice as many may be waiting, each with an open file.
+const FAN_IN_MAX: u64 = 64;
 const FAN_IN_MIN: u64 = 8;
 
 /// A merge looks up after so many records.
@@ -103,8 +103,10 @@ impl Hold {
     }
 
     fn over(folder: PathBuf, memory_bytes: u64) -> Hold {
-        let memory_bytes_max = memory_bytes.min(MEMORY_BYTES_MAX);
-        let fan_in = (memory_bytes / SegmentReader::MEMORY_BYTES as u64).clamp(FAN_IN_MIN, FAN_IN_MAX) as usize;
+        // Half of the budget is for segments, half for the buffers of those who read them.
+        let half = memory_bytes / 2;
+        let memory_bytes_max = half.min(MEMORY_BYTES_MAX);
+        let fan_in = (half / SegmentReader::MEMORY_BYTES as u64).clamp(FAN_IN_MIN, FAN_IN_MAX) as usize;
         Hold { folder, runs: Vec::new(), next_file: 0, memory_bytes_max, fan_in }
     }
 
@@ -322,4 +324,90 @@ fn left(bytes: u64, position: Position) -> u64 {
 /// It was sound when it was fetched or written here.
 pub(super) fn damaged(error: SegmentError) -> Failure {
     Failure(format!("what this reduce keeps on its disk cannot be read back: {error}; check that disk"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::control::Ask;
+    use giveway_core::{JobId, Kind};
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
+
+    fn segment(numbers: &[u32]) -> Vec<u8> {
+        let mut writer = SegmentWriter::new(Vec::new(), Compression::Auto);
+        numbers.iter().for_each(|number| writer.push(&number.to_be_bytes(), b"value").unwrap());
+        writer.finish().unwrap().0
+    }
+
+    fn numbers(mut merge: Merge) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        while !merge.is_done() {
+            numbers.push(u32::from_be_bytes(merge.key().try_into().unwrap()));
+            merge.advance().unwrap();
+        }
+        numbers
+    }
+
+    /// However often merges are interrupted, and whatever is written down and restored in between, every record is there once.
+    #[test]
+    fn interrupted_merges_lose_and_double_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut random = Pcg64Mcg::seed_from_u64(1);
+        for round in 0..10 {
+            let attempt = AttemptId::new(JobId(1), Kind::Reduce, 0, round);
+            let memory_bytes = random.random_range(1..200_000);
+            let mut hold = Hold::begin(folder.path(), attempt, memory_bytes).unwrap();
+            let mut expected = Vec::new();
+            let mut interruptions = 0;
+            for _ in 0..60 {
+                let mut some: Vec<u32> =
+                    (0..random.random_range(1..3000)).map(|_| random.random_range(0..9999)).collect();
+                some.sort_unstable();
+                expected.extend_from_slice(&some);
+                hold.add_memory(segment(&some));
+                let control = std::sync::Arc::new(Control::new());
+                let asker = std::sync::Arc::clone(&control);
+                let wait = std::time::Duration::from_micros(random.random_range(0..2000));
+                let asker = std::thread::spawn(move || {
+                    std::thread::sleep(wait);
+                    asker.ask(Ask::GiveWay);
+                });
+                if hold.tidy(&control).unwrap() == Merged::Interrupted {
+                    interruptions += 1;
+                    let held = hold.flush().unwrap();
+                    hold = Hold::restore(hold.folder, memory_bytes, &held).unwrap();
+                }
+                asker.join().unwrap();
+            }
+            println!("round {round}: {interruptions} interruptions");
+            assert_eq!(hold.settle(&Control::new(), || {}).unwrap(), Merged::Whole);
+            assert!(hold.runs.len() <= hold.fan_in);
+            expected.sort_unstable();
+            assert_eq!(numbers(hold.merge().unwrap()), expected);
+            let files = fs::read_dir(&hold.folder).unwrap().count();
+            assert!(files <= hold.runs.len(), "files without a run are left");
+        }
+    }
+
+    #[test]
+    fn an_output_of_this_node_is_linked_and_outlives_its_first_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = crate::data::SinkOptions {
+            reduces: 1,
+            partition: crate::job::Partition::Hash,
+            combine: crate::record::Combine::Nothing,
+            memory_bytes: 1 << 20,
+            compression: Compression::None,
+        };
+        let mut sink = crate::data::MapSink::new(folder.path(), options);
+        crate::record::Emit::emit(&mut sink, &7_u32.to_be_bytes(), b"value");
+        let output = sink.finish(&folder.path().join("map-0.0.out")).unwrap();
+        let mut hold = Hold::begin(folder.path(), AttemptId::new(JobId(1), Kind::Reduce, 0, 0), 1 << 20).unwrap();
+        hold.add_own(&output, 0).unwrap();
+        fs::remove_file(&output.path).unwrap();
+        let held = hold.flush().unwrap();
+        let hold = Hold::restore(hold.folder, 1 << 20, &held).unwrap();
+        assert_eq!(numbers(hold.merge().unwrap()), [7]);
+    }
 }

@@ -6,19 +6,20 @@
 use super::control::{Ask, Control};
 use super::counts::{Counters, Counts};
 use super::text::Text;
-use super::{counter, guarded, names};
+use super::{counter, guarded, names, share};
 use crate::apps::App;
 use crate::data::{Compression, MapSink, SinkOptions};
 use crate::input::{LineReader, Stored};
 use crate::job::{Plan, SplitAt};
-use crate::record::{Emit, Failure, Mapper};
+use crate::record::{Emit, Failure};
 use giveway_core::AttemptId;
 use std::fmt;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Records between two looks at how far the map has come.
-const MEASURE_EVERY: u32 = 256;
+const MEASURE_EVERY: u64 = 256;
 
 /// A map to be run.
 pub struct MapTask {
@@ -72,10 +73,17 @@ pub enum MapEnd {
 
 /// Runs a map. Only a map that finished or ended early leaves anything.
 pub fn run_map(task: &MapTask, control: &Control) -> Result<MapEnd, Failure> {
-    guarded(|| match task.plan.reduces {
+    let ended = guarded(|| match task.plan.reduces {
         0 => run_to_text(task, control),
         reduces => run_to_sink(task, control, reduces),
-    })
+    });
+    // Output in the making that has not become visible by now never will.
+    let _ = fs::remove_file(names::temporary(&task.plan, task.attempt));
+    match ended {
+        // Programs that are stopped break in many ways.
+        Err(_) if control.is_stopped() => Ok(MapEnd::Stopped),
+        ended => ended,
+    }
 }
 
 /// How far the lines of a piece were mapped.
@@ -129,16 +137,10 @@ fn run_to_sink(task: &MapTask, control: &Control, reduces: u32) -> Result<MapEnd
 
 /// Output of the job itself.
 fn run_to_text(task: &MapTask, control: &Control) -> Result<MapEnd, Failure> {
-    let mut out = ToText { text: Text::begin(&task.plan, task.attempt)?, counts: Counts::default(), records: 0, control };
+    let mut out =
+        ToText { text: Text::begin(&task.plan, task.attempt)?, counts: Counts::default(), records: 0, control };
     let mut counts = Counts::default();
-    let mapped = match map_lines(task, control, &mut out, &mut counts) {
-        Ok(mapped @ (Mapped::All | Mapped::Part(_))) => mapped,
-        ended => {
-            out.text.discard();
-            return ended?.end(|| unreachable!("there is nothing to keep"));
-        }
-    };
-    mapped.end(|| {
+    map_lines(task, control, &mut out, &mut counts)?.end(|| {
         out.counts.add(counter::MAP_OUTPUT_RECORDS, out.records);
         let output_bytes = out.text.commit(&names::map_part(&task.plan, task.split, task.start_bytes))?;
         let mut counters = counts.total();
@@ -153,14 +155,10 @@ trait Target: Emit {
 }
 
 /// Maps the lines of the task's piece until they are through or something is asked.
-fn map_lines(
-    task: &MapTask,
-    control: &Control,
-    out: &mut impl Target,
-    counts: &mut Counts,
-) -> Result<Mapped, Failure> {
+fn map_lines(task: &MapTask, control: &Control, out: &mut impl Target, counts: &mut Counts) -> Result<Mapped, Failure> {
     let MapTask { plan, split, start_bytes, bytes, .. } = task;
-    let no_such = |what: &str| Failure(format!("the job's plan has no such {what}; the input changed while it was looked at"));
+    let no_such =
+        |what: &str| Failure(format!("the job's plan has no such {what}; the input changed while it was looked at"));
     let split = plan.splits.get(*split as usize).ok_or_else(|| no_such("split"))?;
     let file = plan.files.get(split.file as usize).ok_or_else(|| no_such("file"))?;
     let piece = SplitAt { file: split.file, offset: split.offset + start_bytes, bytes: *bytes };
@@ -179,9 +177,8 @@ fn map_lines(
                 Some(_) => {}
             },
         }
-        let done_bytes = if records % u64::from(MEASURE_EVERY) == 0 { lines.bytes_done() } else { u64::MAX };
-        if done_bytes < piece.bytes {
-            control.set_done_ppm((u128::from(done_bytes) * 1_000_000 / u128::from(piece.bytes)) as u32);
+        if records.is_multiple_of(MEASURE_EVERY) {
+            control.set_done_ppm(share(lines.bytes_done(), piece.bytes, 1_000_000));
         }
         let Some(record) = lines.next()? else { break Mapped::All };
         mapper.map(record, out)?;
@@ -189,14 +186,11 @@ fn map_lines(
         records += 1;
         control.tick();
     };
-    finish(mapper.as_mut(), out)?;
-    counts.add(counter::MAP_INPUT_RECORDS, records);
-    Ok(mapped)
-}
-
-fn finish(mapper: &mut dyn Mapper, out: &mut impl Target) -> Result<(), Failure> {
     mapper.finish(out)?;
-    out.check()
+    out.check()?;
+    counts.add(counter::MAP_INPUT_RECORDS, records);
+    // A program that is told to stop need not finish.
+    Ok(if control.is_stopped() { Mapped::Stopped } else { mapped })
 }
 
 struct ToSink<'a> {

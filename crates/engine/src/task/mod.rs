@@ -54,11 +54,17 @@ pub mod counter {
     pub const RECORDS_READ_AGAIN: &str = "records read again after a resume";
 }
 
+/// The share of something that is done, of so many parts in all.
+fn share(done: u64, all: u64, parts: u32) -> u32 {
+    (u128::from(done.min(all)) * u128::from(parts) / u128::from(all.max(1))) as u32
+}
+
 /// Runs a task; a panic in a program becomes a failure with the panic's words.
 fn guarded<R>(task: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
     // What the task had in its hands is dropped with it, half changed or not.
     catch_unwind(AssertUnwindSafe(task)).unwrap_or_else(|panic| {
-        let words = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let words =
+            panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         Err(Failure(format!("the program panicked: {}", words.unwrap_or("it did not say why"))))
     })
 }

@@ -63,6 +63,12 @@ pub(super) fn parse(job: JobId, name: &str) -> Option<AttemptId> {
     Some(AttemptId::new(job, kind, index.parse().ok()?, number.parse().ok()?))
 }
 
+/// True if this is the output of a map that was never finished, as [`crate::data::MapSink`] names it.
+pub(super) fn is_unfinished(job: JobId, name: &str) -> bool {
+    let of = name.strip_prefix('.').and_then(|name| name.strip_suffix(".tmp"));
+    of.and_then(|name| parse(job, name)).is_some_and(|attempt| attempt.task.kind == Kind::Map)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +87,7 @@ mod tests {
         for name in ["map-7.0", "map-7.0.out.tmp", "reduce-7", "reduce-x.1", "reduce-1.70000", "plan"] {
             assert_eq!(parse(JobId(4), name), None, "{name}");
         }
+        assert!(is_unfinished(JobId(4), ".map-7.0.out.tmp"));
+        assert!(!is_unfinished(JobId(4), "map-7.0.out") && !is_unfinished(JobId(4), ".plan.tmp"));
     }
 }

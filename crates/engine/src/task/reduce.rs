@@ -17,7 +17,7 @@ use super::hold::{Hold, Merged, damaged};
 use super::outputs::Outputs;
 use super::shuffle::shuffle;
 use super::text::Text;
-use super::{counter, guarded, names};
+use super::{counter, guarded, names, share};
 use crate::apps::App;
 use crate::job::Plan;
 use crate::record::{Emit, Failure, Reducer, Values};
@@ -76,7 +76,11 @@ pub enum ReduceEnd {
 
 /// Runs a reduce. Unless it pauses, nothing of it is left but its output.
 pub fn run_reduce(task: &ReduceTask, control: &Control) -> Result<ReduceEnd, Failure> {
-    let ended = guarded(|| Reduce::begin(task, control)?.run());
+    let ended = match guarded(|| Reduce::begin(task, control)?.run()) {
+        // Programs that are stopped break in many ways.
+        Err(_) if control.is_stopped() => Ok(ReduceEnd::Stopped),
+        ended => ended,
+    };
     if !matches!(ended, Ok(ReduceEnd::Paused { .. })) {
         // What cannot be removed now goes with the job's folder.
         let _ = fs::remove_dir_all(names::reduce_folder(&task.dir, task.attempt));
@@ -125,7 +129,8 @@ impl<'a> Reduce<'a> {
 
     /// On the same node: the folder changes its name, and with it its owner. From then on the old attempt cannot be resumed again.
     fn resumed(task: &'a ReduceTask, control: &'a Control, from: AttemptId) -> Result<Reduce<'a>, Failure> {
-        let cannot = |why: &dyn fmt::Display| Failure(format!("cannot resume {from}: its checkpoint: {why}; it starts anew"));
+        let cannot =
+            |why: &dyn fmt::Display| Failure(format!("cannot resume {from}: its checkpoint: {why}; it starts anew"));
         let folder = names::reduce_folder(&task.dir, task.attempt);
         fs::rename(names::reduce_folder(&task.dir, from), &folder).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => cannot(&RecordError::Missing),
@@ -224,7 +229,7 @@ impl<'a> Reduce<'a> {
     fn reduce_keys(&mut self, reducer: &mut dyn Reducer, text: &mut Text) -> Result<Option<Ask>, Failure> {
         let control = self.control;
         let mut merge = self.hold.merge()?;
-        let reduce_bytes = *self.reduce_bytes.get_or_insert(self.hold.bytes_left()).max(&mut 1);
+        let reduce_bytes = *self.reduce_bytes.get_or_insert(self.hold.bytes_left());
         let mut out = Out { text, counts: &mut self.counts, control };
         let mut skip_to = self.last_key.clone();
         let mut last_key = self.last_key.take().unwrap_or_default();
@@ -240,7 +245,7 @@ impl<'a> Reduce<'a> {
             if until_measured == 0 {
                 until_measured = MEASURE_EVERY;
                 let done = reduce_bytes.saturating_sub(self.hold.bytes_left_at(&merge.positions()));
-                control.set_done_ppm(666_667 + (u128::from(done) * 333_332 / u128::from(reduce_bytes)) as u32);
+                control.set_done_ppm(666_667 + share(done, reduce_bytes, 333_332));
             }
             until_measured -= 1;
             let group = merge.next_group(|key, values| -> Result<(), Failure> {
@@ -267,6 +272,11 @@ impl<'a> Reduce<'a> {
         if asked != Some(Ask::Stop) {
             reducer.finish(&mut out)?;
         }
+        if control.is_stopped() {
+            // The last values may have been held back, and a program that is told to stop need not finish.
+            return Ok(Some(Ask::Stop));
+        }
+        out.text.check()?;
         out.counts.add(counter::REDUCE_INPUT_RECORDS, records);
         self.last_key = has_last_key.then_some(last_key);
         self.hold.set_positions(&merge.positions());
@@ -281,15 +291,14 @@ impl<'a> Reduce<'a> {
         let task = self.task;
         let output_bytes = self.text.as_mut().map_or(Ok(0), Text::flush)?;
         let runs = self.hold.flush()?;
-        let kept =
-            Kept { attempt: task.attempt, output_bytes, last_key: self.last_key, counters: self.counts.total() };
+        let kept = Kept { attempt: task.attempt, output_bytes, last_key: self.last_key, counters: self.counts.total() };
         if self.text.is_some() {
             checkpoint::write(&names::kept(&task.plan, task.attempt), &kept)?;
         }
         let done_ppm = self.control.done_ppm();
         let left = Checkpoint { coverage: self.coverage, runs, reduce_bytes: self.reduce_bytes, done_ppm, kept };
         checkpoint::write(&self.hold.folder().join(CHECKPOINT), &left)?;
-        Ok(ReduceEnd::Paused { done_ppm })
+        Ok(if self.control.is_stopped() { ReduceEnd::Stopped } else { ReduceEnd::Paused { done_ppm } })
     }
 }
 

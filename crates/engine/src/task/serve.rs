@@ -1,10 +1,11 @@
 //! The other end of a fetch: a worker gives out the segments of the map outputs it keeps.
 
 use super::names;
-use crate::data::{MapOutput, Source};
+use crate::data::{MapOutput, OutputError};
 use crate::wire::{self, WireError};
 use giveway_core::{AttemptId, Kind};
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::net::TcpStream;
 use std::path::Path;
@@ -39,7 +40,7 @@ pub enum SegmentAnswer {
 /// Answers a request from a job's folder. The bytes go from the file to the socket without passing through this process.
 pub fn serve_segment(request: SegmentRequest, dir: &Path, stream: &mut TcpStream) -> Result<(), WireError> {
     let broken = |error| WireError::Io { what: "cannot send a segment".into(), error };
-    let (mut file, bytes) = match find(request, dir) {
+    let (mut file, bytes) = match find(request, dir).map_err(broken)? {
         Ok(found) => found,
         Err(why) => return wire::send(stream, &SegmentAnswer::Gone { why: why.chars().take(1000).collect() }),
     };
@@ -49,21 +50,35 @@ pub fn serve_segment(request: SegmentRequest, dir: &Path, stream: &mut TcpStream
     if sent < bytes { Err(broken(io::ErrorKind::UnexpectedEof.into())) } else { Ok(()) }
 }
 
-fn find(request: SegmentRequest, dir: &Path) -> Result<(std::fs::File, u64), String> {
+/// The file, with its cursor at the segment, and the segment's length; or why it is not here. An error says nothing about the output: the
+/// connection ends, and the other side tries again.
+fn find(request: SegmentRequest, dir: &Path) -> io::Result<Result<(File, u64), String>> {
     let SegmentRequest { map, reduce } = request;
     if map.task.kind != Kind::Map {
-        return Err(format!("{map} is not a map"));
+        return Ok(Err(format!("{map} is not a map")));
     }
-    let output = MapOutput::open(&names::map_output(dir, map)).map_err(|error| error.to_string())?;
-    if reduce as usize >= output.parts.len() {
-        return Err(format!("the output of {map} has no part {reduce}; there are {}", output.parts.len()));
-    }
-    let Source::File { file, offset, bytes } = output.part(reduce) else {
-        return Err(format!("the output of {map} is not in a file"));
+    let path = names::map_output(dir, map);
+    let output = match open(&path)? {
+        Ok(output) => output,
+        Err(gone) => return Ok(Err(gone.to_string())),
     };
-    drop(output);
-    // `open` has just made this handle, so no one else moves its cursor.
-    let mut file = std::sync::Arc::try_unwrap(file).map_err(|_| "the file is in use".to_string())?;
-    file.seek(SeekFrom::Start(offset)).map_err(|error| error.to_string())?;
-    Ok((file, bytes))
+    let Some(part) = output.parts.get(reduce as usize) else {
+        return Ok(Err(format!("the output of {map} has no part {reduce}; there are {}", output.parts.len())));
+    };
+    let mut file = File::open(&path)?;
+    file.seek(SeekFrom::Start(part.offset))?;
+    Ok(Ok((file, part.stored_bytes)))
+}
+
+/// Opens a map's output. What is gone or damaged is told apart from what cannot be opened just now (too many files, say): only the
+/// former is worth running a map again.
+pub(super) fn open(path: &Path) -> io::Result<Result<MapOutput, OutputError>> {
+    match MapOutput::open(path) {
+        Err(OutputError::Io { error, .. })
+            if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) =>
+        {
+            Err(error)
+        }
+        opened => Ok(opened),
+    }
 }

@@ -4,16 +4,16 @@
 //! merges. So at any look there is at most one segment in flight, and "finish it and stop" is what the loop does anyway (FCS, section 3.1.1).
 
 use super::control::{Ask, Control};
+use super::counter;
+use super::counts::Counts;
 use super::coverage::Coverage;
 use super::fetch::{Fetched, NotFetched};
 use super::hold::Hold;
 use super::outputs::{Bookmark, OutputAt};
 use super::reduce::ReduceTask;
-use super::counter;
-use super::counts::Counts;
 use crate::record::Failure;
-use giveway_core::{AttemptId, Kind};
-use std::collections::VecDeque;
+use giveway_core::{AttemptId, Kind, NodeId};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// How long to wait for news before a look around.
@@ -34,14 +34,18 @@ const REPORTED: Duration = Duration::from_secs(5);
 struct Wanted {
     bookmark: Bookmark,
     now: VecDeque<OutputAt>,
-    later: Vec<Later>,
+    /// Outputs that were reported, each with when to try the old copy again.
+    later: Vec<(Instant, OutputAt)>,
+    /// Outputs that came damaged, or were not there, once.
+    doubted: HashSet<(u32, u16)>,
+    /// Nodes that did not answer. One that is stuck must not keep the reduce from the others.
+    silent: HashMap<NodeId, Silent>,
 }
 
-/// An output to be tried again.
-#[derive(Debug)]
-struct Later {
-    at: Instant,
-    output: OutputAt,
+/// A node that did not answer.
+#[derive(Clone, Copy, Debug)]
+struct Silent {
+    until: Instant,
     tries: u32,
 }
 
@@ -58,7 +62,8 @@ pub(super) fn shuffle(
     let mut wanted = Wanted::default();
     loop {
         // Fetched in whole is more than a third, and nothing else is.
-        control.set_done_ppm(if coverage.is_complete() { 333_334 } else { (coverage.ppm() / 3).min(333_333) });
+        let done_ppm = if coverage.is_complete() { 333_334 } else { coverage.share(333_333) };
+        control.set_done_ppm(done_ppm.max(control.done_ppm()));
         control.tick();
         if let Some(ask) = control.asked() {
             return Ok(Some(ask));
@@ -67,32 +72,33 @@ pub(super) fn shuffle(
             return Ok(None);
         }
         wanted.read_on(task);
-        let Some((output, tries)) = wanted.next(coverage) else {
+        let Some(output) = wanted.next(coverage) else {
             control.wait_for_news(wanted.patience());
             continue;
         };
-        match task.shuffle.fetch(job, &task.dir, &output, reduce, hold, control) {
+        let is_bad = match task.shuffle.fetch(job, &task.dir, &output, reduce, hold, control) {
             Ok(fetched) => {
+                wanted.silent.remove(&output.node);
                 coverage.add(&output);
                 counts.add(counter::SEGMENTS_FETCHED, 1);
                 if let Fetched::Taken = fetched {
                     // If this is interrupted, the next look sees why.
                     hold.tidy(control)?;
                 }
+                false
             }
-            Err(NotFetched::Interrupted) => wanted.now.push_front(output),
+            Err(NotFetched::Interrupted) => {
+                wanted.now.push_front(output);
+                false
+            }
             Err(NotFetched::Broken(failure)) => return Err(failure),
-            Err(NotFetched::Unreachable) if tries < TRIES_MAX => {
-                let wait = RETRY.saturating_mul(1 << tries.min(16)).min(RETRY_MAX);
-                wanted.try_later(output, tries + 1, wait);
-            }
-            // The bytes may have been damaged on their way; that does not happen twice.
-            Err(NotFetched::Gone) if tries == 0 => wanted.try_later(output, 1, Duration::ZERO),
-            Err(NotFetched::Gone | NotFetched::Unreachable) => {
-                counts.add(counter::OUTPUTS_REPORTED, 1);
-                task.shuffle.report_bad(AttemptId::new(job, Kind::Map, output.map, output.number));
-                wanted.try_later(output, 1, REPORTED);
-            }
+            Err(NotFetched::Unreachable) => wanted.put_off(output),
+            Err(NotFetched::Gone) => wanted.doubt(output),
+        };
+        if is_bad {
+            counts.add(counter::OUTPUTS_REPORTED, 1);
+            task.shuffle.report_bad(AttemptId::new(job, Kind::Map, output.map, output.number));
+            wanted.later.push((Instant::now() + REPORTED, output));
         }
     }
 }
@@ -108,30 +114,51 @@ impl Wanted {
         self.now.extend(fresh.outputs);
     }
 
-    /// The next output that is lacking and due.
-    fn next(&mut self, coverage: &Coverage) -> Option<(OutputAt, u32)> {
+    /// The next output that is lacking and can be had now.
+    fn next(&mut self, coverage: &Coverage) -> Option<OutputAt> {
         let now = Instant::now();
-        self.later.retain(|later| coverage.lacks(&later.output));
-        if let Some(due) = self.later.iter().position(|later| later.at <= now) {
-            let Later { output, tries, .. } = self.later.swap_remove(due);
-            return Some((output, tries));
-        }
-        loop {
+        self.now.extend(self.later.extract_if(.., |later| later.0 <= now).map(|later| later.1));
+        for _ in 0..self.now.len() {
             let output = self.now.pop_front()?;
-            if coverage.lacks(&output) {
-                return Some((output, 0));
+            let is_silent = self.silent.get(&output.node).is_some_and(|silent| silent.until > now);
+            if !coverage.lacks(&output) {
+                continue;
             }
+            if !is_silent {
+                return Some(output);
+            }
+            self.now.push_back(output);
         }
+        None
     }
 
-    fn try_later(&mut self, output: OutputAt, tries: u32, wait: Duration) {
-        self.later.push(Later { at: Instant::now() + wait, output, tries });
+    /// The node of an output did not answer: all of its outputs have to wait, longer each time. True if it was tried often enough.
+    fn put_off(&mut self, output: OutputAt) -> bool {
+        let now = Instant::now();
+        let silent = self.silent.entry(output.node).or_insert(Silent { until: now, tries: 0 });
+        silent.until = now + RETRY.saturating_mul(1 << silent.tries.min(16)).min(RETRY_MAX);
+        silent.tries += 1;
+        let is_given_up = silent.tries > TRIES_MAX;
+        if !is_given_up {
+            self.now.push_back(output);
+        }
+        is_given_up
+    }
+
+    /// An output was damaged or not there. Its bytes may have suffered on their way, but not twice: then it is true.
+    fn doubt(&mut self, output: OutputAt) -> bool {
+        let is_first = self.doubted.insert((output.map, output.number));
+        if is_first {
+            self.now.push_front(output);
+        }
+        !is_first
     }
 
     /// How long there is nothing to do.
     fn patience(&self) -> Duration {
         let now = Instant::now();
-        let until_due = self.later.iter().map(|later| later.at.saturating_duration_since(now)).min();
-        until_due.unwrap_or(LOOK_AROUND).min(LOOK_AROUND)
+        let silent = self.silent.values().map(|silent| silent.until).filter(|until| *until > now);
+        let due = self.later.iter().map(|later| later.0).chain(silent).min();
+        due.map_or(LOOK_AROUND, |due| due.saturating_duration_since(now).min(LOOK_AROUND))
     }
 }

@@ -37,7 +37,12 @@ impl Text {
 
     /// Takes over the first bytes of what an earlier attempt left. Nothing if they are not there any more: moved files belong to whoever
     /// moved them first.
-    pub(super) fn take_over(plan: &Plan, attempt: AttemptId, from: AttemptId, bytes: u64) -> Result<Option<Text>, Failure> {
+    pub(super) fn take_over(
+        plan: &Plan,
+        attempt: AttemptId,
+        from: AttemptId,
+        bytes: u64,
+    ) -> Result<Option<Text>, Failure> {
         let (old, path) = (names::temporary(plan, from), names::temporary(plan, attempt));
         let claim = || {
             fs::rename(&old, &path)?;
@@ -101,12 +106,6 @@ impl Text {
         let bytes = self.flush()?;
         fs::rename(&self.path, to).map_err(|error| cannot_write(to, &error))?;
         Ok(bytes)
-    }
-
-    /// Takes the output away again.
-    pub(super) fn discard(self) {
-        // It may be gone with the whole folder already, and a leftover does no harm: no one looks there, and the folder goes with its job.
-        let _ = fs::remove_file(&self.path);
     }
 }
 

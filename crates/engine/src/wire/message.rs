@@ -193,6 +193,11 @@ pub enum FromClient {
         /// The job.
         job: JobId,
     },
+    /// Every running task of this job gives way once: maps end early, reduces pause.
+    Yield {
+        /// The job.
+        job: JobId,
+    },
     /// Why does this job stand where it stands?
     Explain {
         /// The job.

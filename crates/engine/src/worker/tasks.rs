@@ -117,7 +117,7 @@ impl Worker {
             shuffle,
             folder: self.job_folder(attempt.task.job),
         };
-        let control = Arc::new(Control::new());
+        let control = Arc::new(Control::slowly(here.plan.request.records_per_s));
         let running = Running {
             control: Arc::clone(&control),
             timeout: Duration::from_millis(here.plan.request.task_timeout_ms),

@@ -163,7 +163,8 @@ impl Metrics {
             | Event::Progressed { .. }
             | Event::Woke
             | Event::JobKilled { .. }
-            | Event::OutputLost { .. } => {}
+            | Event::OutputLost { .. }
+            | Event::YieldRequested { .. } => {}
             // What the core refused has not happened.
             _ if actions.iter().any(|action| matches!(action, Action::Refuse { .. })) => {}
             Event::JobSubmitted(spec) => self.submitted(now, spec),

@@ -164,12 +164,14 @@ fn forged(codec: u8, stored: &[u8], stored_bytes: u32, raw_bytes: u32) -> Vec<u8
 #[test]
 fn forged_lengths_are_refused() {
     let huge = u32::MAX;
-    let cases: [(&[u8], u32, u32); 6] =
-        [(b"", 0, 0), (b"\x01\x01ab", huge, huge), (b"\x01\x01ab", 4, huge), (b"\x01\x02ab", 4, 4), (b"\x81", 1, 1), (
-            b"\xff\xff\xff\xff\xff\x01\x00",
-            7,
-            7,
-        )];
+    let cases: [(&[u8], u32, u32); 6] = [
+        (b"", 0, 0),
+        (b"\x01\x01ab", huge, huge),
+        (b"\x01\x01ab", 4, huge),
+        (b"\x01\x02ab", 4, 4),
+        (b"\x81", 1, 1),
+        (b"\xff\xff\xff\xff\xff\x01\x00", 7, 7),
+    ];
     for (stored, stored_bytes, raw_bytes) in cases {
         for codec in [PLAIN, LZ4, 2] {
             let bytes = forged(codec, stored, stored_bytes, raw_bytes);

@@ -10,6 +10,7 @@ use crate::data::arena::Arena;
 use crate::data::merge::Combined;
 use crate::data::output::PartsWriter;
 use crate::data::prefix;
+use crate::data::segment::PAIR_BYTES_MAX;
 use crate::record::{Combine, Values};
 use std::io;
 
@@ -39,9 +40,12 @@ impl FoldTable {
         }
     }
 
-    /// Takes a value, unless there is no room for it. An empty table takes any record.
-    #[inline]
+    /// Takes a value, unless there is no room for it. An empty table takes any record that is not too large.
+    #[inline(never)]
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> bool {
+        if key.len() + value.len() > PAIR_BYTES_MAX {
+            return false;
+        }
         let Some(number) = self.keys.find(key) else { return self.insert_new(key, value) };
         if !self.has_room(value, 0) {
             return false;
@@ -91,25 +95,22 @@ impl FoldTable {
     fn combine(&self, number: u32, combine: &mut Combine, combined: &mut Combined) {
         let mut values = Chain { values: &self.values, next: self.last[number as usize] };
         match combine {
-            Combine::With(combiner) => combined.fill(self.keys.key(number), &mut values, combiner.as_mut()),
-            Combine::Nothing | Combine::Sum => combined.copy(&mut values),
+            Combine::With(combiner) if !values.is_single() => {
+                combined.fill(self.keys.key(number), &mut values, combiner.as_mut());
+            }
+            _ => combined.copy(&mut values),
         }
     }
 
     /// Writes the combined values in order and forgets them.
-    pub fn write(
-        &mut self,
-        partitioner: &Partitioner,
-        combine: &mut Combine,
-        out: &mut PartsWriter,
-    ) -> io::Result<()> {
+    pub fn write(&mut self, partitioner: &Partitioner, combine: &mut Combine, out: &mut PartsWriter) -> io::Result<()> {
         let entry = |number| {
             let key = self.keys.key(number);
             let prefix = prefix(key);
             Entry { prefix, partition: partitioner.of(key, prefix), at: number }
         };
         let mut entries: Vec<Entry> = (0..self.last.len() as u32).map(entry).collect();
-        index::sort(&mut entries, |a, b| self.keys.key(a).cmp(self.keys.key(b)));
+        index::sort(&mut entries, partitioner.reduces(), &|a, b| self.keys.key(a).cmp(self.keys.key(b)));
         let mut combined = Combined::default();
         for entry in entries {
             self.combine(entry.at, combine, &mut combined);
@@ -136,15 +137,29 @@ struct Chain<'a> {
     next: u32,
 }
 
-impl Values for Chain<'_> {
-    fn next(&mut self) -> Option<&[u8]> {
+impl<'a> Chain<'a> {
+    /// True if there is nothing to combine.
+    fn is_single(&self) -> bool {
+        self.first().is_some_and(|(_, next)| next == NONE)
+    }
+
+    /// The value the chain is at, and the one to go on with.
+    fn first(&self) -> Option<(&'a [u8], u32)> {
         if self.next == NONE {
             return None;
         }
         let (chunk, at) = self.values.at(self.next);
         let (link, rest) = chunk[at..].split_first_chunk::<LINK_BYTES>().expect("the arena holds whole values");
         let [n0, n1, n2, n3, l0, l1, l2, l3] = *link;
-        self.next = u32::from_le_bytes([n0, n1, n2, n3]);
-        Some(&rest[..u32::from_le_bytes([l0, l1, l2, l3]) as usize])
+        let bytes = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        Some((&rest[..bytes], u32::from_le_bytes([n0, n1, n2, n3])))
+    }
+}
+
+impl Values for Chain<'_> {
+    fn next(&mut self) -> Option<&[u8]> {
+        let (value, next) = self.first()?;
+        self.next = next;
+        Some(value)
     }
 }

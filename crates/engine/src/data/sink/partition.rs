@@ -21,6 +21,11 @@ impl Partitioner {
         Partitioner { partition, reduces, prefixes }
     }
 
+    /// How many reduces there are.
+    pub fn reduces(&self) -> u32 {
+        self.reduces
+    }
+
     /// The reduce for a key with this prefix. Cuts beyond the reduces there are do not count.
     #[inline]
     pub fn of(&self, key: &[u8], key_prefix: u64) -> u32 {

@@ -1,19 +1,24 @@
 //! One sum for each key.
 //!
 //! Most keys that are summed are short: words, names, numbers. A key of up to 15 bytes lies in its slot as two machine
-//! words, so that finding it is one look at one place, without a pointer to follow. Longer keys have a table of their
-//! own.
+//! words, so that finding it is one look at one place, without a pointer to follow. That place is likely not in a near
+//! cache; so a key waits in a short queue while memory is asked for its slot. Longer keys have a table of their own.
 
 use super::index::{self, ENTRY_BYTES, Entry};
 use super::keys::KeyTable;
 use super::partition::Partitioner;
 use crate::data::output::PartsWriter;
+use crate::data::prefetch::prefetch;
 use crate::data::prefix;
+use crate::data::segment::PAIR_BYTES_MAX;
 use crate::record::number;
 use std::io;
 
 const SHORT_BYTES: usize = 15;
 const SLOTS_MIN: usize = 64;
+
+/// How many keys wait for their slots.
+const QUEUE: usize = 16;
 
 /// In an [`Entry`], marks the number of a long key; all else are places of short ones.
 const LONG: u32 = 1 << 31;
@@ -25,14 +30,26 @@ pub(super) struct SumTable {
     /// Open addressing with linear probing, at most half full; a power of two of them.
     slots: Vec<Slot>,
     taken: usize,
+    /// Keys that were added but are not in their slots yet: a ring, the oldest at `oldest`.
+    queue: [Waiting; QUEUE],
+    oldest: usize,
     long: KeyTable,
     long_sums: Vec<u64>,
 }
 
+/// Two to a cache line.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
 struct Slot {
     key: ShortKey,
     sum: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Waiting {
+    key: ShortKey,
+    number: u64,
+    hash: usize,
 }
 
 /// A key of up to 15 bytes, filled up with zeros, and its length plus one in the last byte; all zero is no key. As
@@ -49,42 +66,67 @@ impl SumTable {
             memory_bytes_max,
             slots: vec![Slot::default(); SLOTS_MIN],
             taken: 0,
+            queue: [Waiting::default(); QUEUE],
+            oldest: 0,
             long: KeyTable::new(memory_bytes_max),
             long_sums: Vec::new(),
         }
     }
 
-    /// Adds to a key's sum, unless there is no room for the key. An empty table takes any key.
+    /// Adds to a key's sum, unless there is no room. An empty table takes any key that is not too large.
     #[inline]
     pub fn add(&mut self, key: &[u8], number: u64) -> bool {
         let Some(key) = ShortKey::new(key) else { return self.add_long(key, number) };
-        let mask = self.slots.len() - 1;
-        let mut at = key.hash() & mask;
-        loop {
-            let slot = &mut self.slots[at];
-            if slot.key == key {
-                slot.sum = slot.sum.saturating_add(number);
-                return true;
-            }
-            if slot.key.is_none() {
-                return self.add_short(key, number, at);
-            }
-            at = (at + 1) & mask;
+        let hash = key.hash();
+        prefetch(&self.slots, hash & (self.slots.len() - 1));
+        let waiting = self.queue[self.oldest % QUEUE];
+        if !waiting.key.is_none() && !self.place(waiting) {
+            return false;
         }
+        self.queue[self.oldest % QUEUE] = Waiting { key, number, hash };
+        self.oldest = self.oldest.wrapping_add(1);
+        true
+    }
+
+    /// Adds to the sum in a key's slot, unless the key is new and there is no room for it.
+    #[inline]
+    fn place(&mut self, waiting: Waiting) -> bool {
+        let at = self.slot_of(waiting.key, waiting.hash);
+        let slot = &mut self.slots[at];
+        if slot.key.is_none() {
+            return self.place_new(waiting);
+        }
+        slot.sum = slot.sum.saturating_add(waiting.number);
+        true
     }
 
     #[inline(never)]
-    fn add_short(&mut self, key: ShortKey, number: u64, mut at: usize) -> bool {
-        if (self.taken + 1) * 2 > self.slots.len() {
+    fn place_new(&mut self, waiting: Waiting) -> bool {
+        if (self.taken + 1 + QUEUE) * 2 > self.slots.len() {
             if !self.may_take(self.slots.len() * 2 * SLOT_COST) {
                 return false;
             }
             self.grow();
-            at = self.free_slot(key);
         }
-        self.slots[at] = Slot { key, sum: number };
-        self.taken += 1;
+        self.fill(waiting);
         true
+    }
+
+    fn fill(&mut self, waiting: Waiting) {
+        let at = self.slot_of(waiting.key, waiting.hash);
+        self.slots[at] = Slot { key: waiting.key, sum: waiting.number };
+        self.taken += 1;
+    }
+
+    /// The slot that has this key, or the one for it to go to. There is one: at most half of them are taken.
+    #[inline]
+    fn slot_of(&self, key: ShortKey, hash: usize) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = hash & mask;
+        while self.slots[at].key != key && !self.slots[at].key.is_none() {
+            at = (at + 1) & mask;
+        }
+        at
     }
 
     #[inline(never)]
@@ -93,6 +135,9 @@ impl SumTable {
             let sum = &mut self.long_sums[found as usize];
             *sum = sum.saturating_add(number);
             return true;
+        }
+        if key.len() >= PAIR_BYTES_MAX {
+            return false;
         }
         let Some(growth) = self.long.growth_for(key) else { return false };
         let sums = if self.long_sums.len() == self.long_sums.capacity() { self.long_sums.len() * 2 } else { 0 };
@@ -121,22 +166,26 @@ impl SumTable {
     fn grow(&mut self) {
         let slots = vec![Slot::default(); self.slots.len() * 2];
         for slot in std::mem::replace(&mut self.slots, slots).into_iter().filter(|slot| !slot.key.is_none()) {
-            let at = self.free_slot(slot.key);
+            let at = self.slot_of(slot.key, slot.key.hash());
             self.slots[at] = slot;
         }
     }
 
-    fn free_slot(&self, key: ShortKey) -> usize {
-        let mask = self.slots.len() - 1;
-        let mut at = key.hash() & mask;
-        while !self.slots[at].key.is_none() {
-            at = (at + 1) & mask;
+    /// Empties the queue. New keys are taken without growing, for the table leaves room for as many.
+    fn place_all(&mut self) {
+        for waiting in std::mem::take(&mut self.queue).into_iter().filter(|waiting| !waiting.key.is_none()) {
+            let at = self.slot_of(waiting.key, waiting.hash);
+            if self.slots[at].key.is_none() {
+                self.fill(waiting);
+            } else {
+                self.place(waiting);
+            }
         }
-        at
     }
 
     /// Writes the sums in order and forgets them.
     pub fn write(&mut self, partitioner: &Partitioner, out: &mut PartsWriter) -> io::Result<()> {
+        self.place_all();
         let mut entries = Vec::with_capacity(self.taken + self.long.len());
         for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| !slot.key.is_none()) {
             let partition = slot.key.with(|key| partitioner.of(key, slot.key.prefix()));
@@ -147,7 +196,7 @@ impl SumTable {
             let partition = partitioner.of(self.long.key(number), prefix);
             entries.push(Entry { prefix, partition, at: number | LONG });
         }
-        index::sort(&mut entries, |a, b| self.with_key(a, |a| self.with_key(b, |b| a.cmp(b))));
+        index::sort(&mut entries, partitioner.reduces(), &|a, b| self.with_key(a, |a| self.with_key(b, |b| a.cmp(b))));
         for entry in entries {
             let sum = if entry.at & LONG == 0 {
                 self.slots[entry.at as usize].sum

@@ -20,7 +20,7 @@ fn run(records: &[(Vec<u8>, Vec<u8>)], options: SinkOptions) -> (Vec<Records>, u
     let spills = sink.spills();
     let output = sink.finish(&folder.path().join("output")).expect("finishes");
     let names: Vec<_> = fs::read_dir(folder.path()).expect("lists").map(|entry| entry.expect("lists").path()).collect();
-    assert_eq!(names, [output.path.clone()], "nothing else is left behind");
+    assert_eq!(names, std::slice::from_ref(&output.path), "nothing else is left behind");
     let output = MapOutput::open(&output.path).expect("sound");
     (output.parts.iter().enumerate().map(|(reduce, part)| read(&output, reduce as u32, part)).collect(), spills)
 }
@@ -90,6 +90,9 @@ const TINY: u64 = 4 << 10;
 const AMPLE: u64 = 64 << 20;
 
 proptest! {
+    // Each case writes dozens of files.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn sorting_agrees_with_a_sorted_vector(
         records in vec((key(), vec(any::<u8>(), 0..60)), 0..600),
@@ -134,7 +137,8 @@ proptest! {
 
 #[test]
 fn many_spills_are_merged_in_rounds() {
-    let records: Records = (0..40_000_u64).map(|n| (n.wrapping_mul(0x9e37_79b9).to_be_bytes().to_vec(), vec![1])).collect();
+    let records: Records =
+        (0..40_000_u64).map(|n| (n.wrapping_mul(0x9e37_79b9).to_be_bytes().to_vec(), vec![1])).collect();
     let (parts, spills) = run(&records, options(3, Combine::Nothing, 16 << 10));
     assert!(spills > 50, "{spills}");
     assert_eq!(parts, sorted_by_partition(&records, &Partition::Hash, 3));

@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex};
 
 const JOB: JobId = JobId(7);
 
+type AtKey = Box<dyn FnMut(u64) + Send>;
+
 /// For every word, where it stands; and how many lines there are, by a counter. What a key gives is said only when the next key comes or when
 /// there is none, as a program in a process of its own would do.
 #[derive(Default)]
@@ -32,7 +34,7 @@ struct Places {
     ask: Mutex<Option<(u64, Ask)>>,
     seen: AtomicU64,
     /// Do this at every key.
-    at_key: Mutex<Option<Box<dyn FnMut(u64) + Send>>>,
+    at_key: Mutex<Option<AtKey>>,
 }
 
 impl Places {
@@ -195,6 +197,7 @@ impl Setup {
             pool: "default".into(),
             priority: Priority::Normal,
             task_timeout_ms: 60_000,
+            records_per_s: None,
         };
         let plan = Plan {
             job: JOB,
@@ -237,6 +240,11 @@ impl Setup {
 impl Cluster {
     /// A data server for a node, of which all learn.
     fn serve(&self, node: u32) {
+        self.serve_briefly(node, usize::MAX);
+    }
+
+    /// A data server that hangs up after so many requests of a caller.
+    fn serve_briefly(&self, node: u32, requests: usize) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (dir, token) = (self.dir(node), self.token.clone());
@@ -245,11 +253,10 @@ impl Cluster {
                 let (dir, token) = (dir.clone(), token.clone());
                 std::thread::spawn(move || {
                     wire::accept(&mut stream, &token)?;
-                    loop {
+                    for _ in 0..requests {
                         let request = wire::receive(&mut stream, SEGMENT_MESSAGE_BYTES_MAX)?;
                         serve_segment(request, &dir, &mut stream)?;
                     }
-                    #[allow(unreachable_code, reason = "it says what a failed `?` returns")]
                     Ok::<(), wire::WireError>(())
                 });
             }

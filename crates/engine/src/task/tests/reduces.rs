@@ -142,7 +142,14 @@ fn progress_goes_by_thirds() {
     cluster.ask_at(1, Ask::GiveWay);
     let bytes = 0;
     run_map(&cluster.map_task(splits - 1, 0, 0, splits - 1, 0, bytes), &Control::new()).unwrap();
-    cluster.outputs.add(OutputAt { map: splits - 1, number: 0, node: NodeId(0), split: splits - 1, start_bytes: 0, bytes });
+    cluster.outputs.add(OutputAt {
+        map: splits - 1,
+        number: 0,
+        node: NodeId(0),
+        split: splits - 1,
+        start_bytes: 0,
+        bytes,
+    });
     let ReduceEnd::Paused { done_ppm } = thread.join().unwrap().unwrap() else { panic!("it was asked to pause") };
     assert!(done_ppm > 666_666);
 }
