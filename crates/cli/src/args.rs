@@ -1,6 +1,7 @@
 //! What can be typed.
 
 use crate::cluster::args as cluster;
+use crate::dfs;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ pub struct Args {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Simulate a paper's mix of large, medium and small jobs under every policy, and write a report.
+    /// Run a mix of large, medium and small jobs on a real cluster under four policies, check every output, and write a report.
     Demo(Demo),
     /// Simulate a workload on a cluster under one or more policies.
     Sim(Sim),
@@ -47,6 +48,8 @@ pub enum Command {
     Yield(cluster::OneJob),
     /// Kill a job.
     Kill(cluster::OneJob),
+    /// Store files in a cluster's blocks, and look at them: put, ls, cat, rm, fsck.
+    Dfs(dfs::Dfs),
     /// List the applications and their options.
     Apps,
     /// List the policies, or show what one is composed of.

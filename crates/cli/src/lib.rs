@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod cluster;
 mod demo;
+mod dfs;
 mod input;
 mod policies;
 mod progress;
@@ -37,7 +38,7 @@ impl std::error::Error for NotSo {}
 pub fn main_with(apps: Apps) -> ExitCode {
     worker::run_if_asked(&apps);
     let outcome = match args::Args::parse().command {
-        args::Command::Demo(demo) => demo::run(&demo),
+        args::Command::Demo(demo) => demo::run(&demo, &apps),
         args::Command::Sim(sim) => sim::run(&sim),
         args::Command::Up(up) => cluster::up(&up, &apps),
         args::Command::Down(which) => cluster::down(&which),
@@ -50,6 +51,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Explain(job) => cluster::explain(&job),
         args::Command::Yield(job) => cluster::give_way(&job),
         args::Command::Kill(job) => cluster::kill(&job),
+        args::Command::Dfs(dfs) => dfs::run(&dfs),
         args::Command::Apps => cluster::apps(&apps),
         args::Command::Policies(policies) => policies::run(&policies),
         args::Command::Workloads => policies::workloads(),

@@ -87,23 +87,6 @@ pub fn run(args: &Sim) -> Result<()> {
     starved
 }
 
-/// Simulates under some policies, writes a report and prints the table: what `giveway demo` shows.
-pub fn show(workload: &str, policies: &[Policy], report: &Path) -> Result<Vec<Summary>> {
-    let seed = 1;
-    let (workload, cluster) = input::workload_and_cluster(workload, None, seed)?;
-    let trial = Trial::new(cluster, workload, seed);
-    let jobs: Vec<Job> =
-        policies.iter().map(|policy| Job { trial: &trial, policy, tape: None, wants_chart: true }).collect();
-    let bar = progress::bar((policies.len() * trial.workload.jobs.len()) as u64, "simulating");
-    let done = run_all(&jobs, &bar)?;
-    bar.finish_and_clear();
-    let summaries: Vec<Summary> = done.iter().map(|done| done.trialled.summary.clone()).collect();
-    let rows: Vec<Vec<Summary>> = summaries.iter().map(|summary| vec![summary.clone()]).collect();
-    writeln!(std::io::stdout(), "{}\n{}", describe(&trial, 1), table::policies(&rows))?;
-    write_report(report, &trial, done)?;
-    Ok(summaries)
-}
-
 fn setup(trial: &Trial, policy: &Policy) -> Setup {
     Setup {
         policy: policy.clone(),

@@ -1,6 +1,7 @@
 //! A user's side of the line to a coordinator.
 
 use crate::job::Request;
+use crate::store::{StoreAnswer, StoreRequest};
 use crate::wire::{
     self, FromClient, JobStatus, MESSAGE_BYTES_MAX, NodeStatus, Role, ToClient, Token, WireError,
 };
@@ -133,6 +134,14 @@ impl Client {
     /// Stops the cluster. Jobs that are not done go on when it is started again.
     pub fn stop(&mut self) -> Result<(), ClientError> {
         self.ask(&FromClient::Stop).map(drop)
+    }
+
+    /// Asks something about stored files. [`StoreClient`](crate::store::StoreClient) knows what to ask.
+    pub fn store(&mut self, request: StoreRequest) -> Result<StoreAnswer, ClientError> {
+        match self.ask(&FromClient::Store(request))? {
+            ToClient::Store(answer) => Ok(answer),
+            _ => Err(ClientError::Confused),
+        }
     }
 
     fn ask(&mut self, message: &FromClient) -> Result<ToClient, ClientError> {

@@ -12,6 +12,7 @@ pub mod input;
 pub mod job;
 pub mod record;
 pub mod reference;
+pub mod store;
 pub mod task;
 pub mod wire;
 pub mod worker;

@@ -69,6 +69,9 @@ fn request(job: &Job) -> Result<Request> {
         options.entry("dir".into()).or_insert_with(|| here.to_string_lossy().into_owned());
     }
     let absolute = |path: &str| -> Result<String> {
+        if path.starts_with(giveway_engine::store::SCHEME) {
+            return Ok(path.to_owned());
+        }
         let path = std::path::absolute(path).with_context(|| format!("the path {path}"))?;
         Ok(path.to_string_lossy().into_owned())
     };

@@ -36,8 +36,9 @@ fn rounds_at(records_per_s: u64, name: &str, story: impl Fn(&mut Story)) {
 /// A cluster with every application at work.
 struct Story {
     random: Pcg64Mcg,
-    workload: Workload,
+    /// Stopped before the workload's folder goes.
     cluster: Cluster,
+    workload: Workload,
     jobs: Vec<JobId>,
 }
 

@@ -339,7 +339,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (at, lines) in [("reading", 100_000), ("its end", 1)] {
             let mark = folder.path().join(at.replace(' ', "-"));
-            let command = format!("(sleep 1; touch {}) & sleep 600", mark.display());
+            let command = format!("(sleep 2; touch {}) & sleep 600", mark.display());
             let stop = AtomicBool::new(false);
             let began = Instant::now();
             let failure = std::thread::scope(|scope| {
@@ -349,9 +349,9 @@ mod tests {
                 });
                 map(&command, lines, &mut Sink { stop: Some(&stop), ..Sink::default() }).unwrap_err()
             });
-            assert!(began.elapsed() < Duration::from_millis(900), "{at}: {:?}", began.elapsed());
+            assert!(began.elapsed() < Duration::from_millis(1900), "{at}: {:?}", began.elapsed());
             assert!(failure.0.contains("was stopped, since its task was given up"), "{}", failure.0);
-            std::thread::sleep(Duration::from_millis(1200));
+            std::thread::sleep(Duration::from_millis(2200));
             assert!(!mark.exists(), "{at}: a child lived on");
         }
     }

@@ -48,8 +48,8 @@ impl Desk {
                 Some(lines) => ToClient::Explained(lines),
                 None => unknown(job),
             },
-            // Jobs come planned, and the stop is taken before this.
-            FromClient::Submit(_) | FromClient::Stop => return,
+            // Jobs come planned, stored files are no matter of the desk, and the stop is taken before this.
+            FromClient::Submit(_) | FromClient::Store(_) | FromClient::Stop => return,
         };
         self.outbox.push(Deed::Reply(reply, answer));
     }

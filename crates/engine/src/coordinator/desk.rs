@@ -4,9 +4,11 @@ use super::books::{self, Asked, Books};
 use super::journal::{Found, Journal, JournalError, Note};
 use super::{Options, StartError};
 use crate::job::Plan;
+use crate::store::Catalog;
 use crate::wire::{FromClient, FromWorker, Join, ToClient, ToWorker};
 use giveway_core::{Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Outcome, Progress, Scheduler, Setup, Time, Work};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -74,6 +76,8 @@ pub(crate) struct Desk {
     pub(super) journal: Journal,
     pub(super) books: Books,
     pub(super) nodes: Vec<Desked>,
+    /// Stored files and who has their blocks.
+    pub(super) store: Arc<Catalog>,
     pub(super) outbox: Vec<Deed>,
     pub(super) followers: Vec<(JobId, Sender<ToClient>)>,
     /// How far each attempt was when last heard of.
@@ -92,7 +96,7 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// Opens the journal, or begins one. Unfinished jobs of an earlier life go on under the policy they were submitted to.
-    pub(super) fn open(options: Options) -> Result<Desk, StartError> {
+    pub(super) fn open(options: Options, store: Arc<Catalog>) -> Result<Desk, StartError> {
         let setup = Setup {
             policy: options.policy.clone(),
             tenants: options.tenants.clone(),
@@ -102,7 +106,7 @@ impl Desk {
         let fresh = Scheduler::new(setup.clone())?;
         let mut next_job = 1;
         if let Some(found) = Journal::find(&options.folder)? {
-            let (mut desk, same) = Desk::restore(options.clone(), found, &setup)?;
+            let (mut desk, same) = Desk::restore(options.clone(), found, &setup, Arc::clone(&store))?;
             if same || desk.core.state().live_count() > 0 {
                 desk.pick_up();
                 return Ok(desk);
@@ -114,11 +118,12 @@ impl Desk {
         let journal = Journal::begin(&options.folder, &setup, next_job)?;
         let mut books = Books::default();
         books.next_job = next_job;
-        Ok(Desk::new(options, fresh, journal, books, Time::ZERO))
+        Ok(Desk::new(options, fresh, journal, books, Time::ZERO, store))
     }
 
-    fn new(options: Options, core: Scheduler, journal: Journal, books: Books, base: Time) -> Desk {
+    fn new(options: Options, core: Scheduler, journal: Journal, books: Books, base: Time, store: Arc<Catalog>) -> Desk {
         let now = Instant::now();
+        store.expect(core.state().nodes.iter().map(|node| (node.spec.name.as_str(), node.up)));
         let nodes = core.state().nodes.iter().map(|_| Desked::unknown(now)).collect();
         Desk {
             options,
@@ -126,6 +131,7 @@ impl Desk {
             journal,
             books,
             nodes,
+            store,
             outbox: Vec::new(),
             followers: Vec::new(),
             progress: HashMap::new(),
@@ -139,7 +145,12 @@ impl Desk {
         }
     }
 
-    fn restore(options: Options, found: Found, wanted: &Setup) -> Result<(Desk, bool), StartError> {
+    fn restore(
+        options: Options,
+        found: Found,
+        wanted: &Setup,
+        store: Arc<Catalog>,
+    ) -> Result<(Desk, bool), StartError> {
         let Found { setup, records, notes, journal } = found;
         let same = setup == *wanted;
         let mut core = Scheduler::new(setup)?;
@@ -155,7 +166,7 @@ impl Desk {
             books.saw(record.now, &record.event, &actions);
             last = record.now;
         }
-        Ok((Desk::new(options, core, journal, books, last), same))
+        Ok((Desk::new(options, core, journal, books, last, store), same))
     }
 
     /// The core's time: goes on from where an earlier life stopped.
@@ -246,6 +257,8 @@ impl Desk {
                 self.lose(node);
             }
         }
+        let orders = self.store.orders().into_iter();
+        self.outbox.extend(orders.map(|(node, order)| Deed::Say(node, ToWorker::Store(order))));
         if self.told_followers.elapsed() >= self.options.beat {
             self.told_followers = Instant::now();
             self.tell_followers();

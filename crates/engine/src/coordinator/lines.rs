@@ -3,20 +3,29 @@
 use super::desk::{Link, Mail};
 use super::planning;
 use crate::apps::Apps;
+use crate::store::{Catalog, OnCoordinator, Session};
 use crate::wire::{self, FromClient, FromWorker, MESSAGE_BYTES_MAX, Role, ToClient, ToWorker, Token};
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 /// Answers whoever calls, each on a thread of their own.
-pub(super) fn listen(listener: TcpListener, token: Token, apps: Apps, mail: Sender<Mail>) -> io::Result<()> {
+pub(super) fn listen(
+    listener: TcpListener,
+    token: Token,
+    apps: Apps,
+    store: Arc<Catalog>,
+    mail: Sender<Mail>,
+) -> io::Result<()> {
     thread::Builder::new().name("listener".into()).spawn(move || {
         for (stream, line) in listener.incoming().zip(1_u64..) {
             let Ok(stream) = stream else { continue };
-            let (token, apps, mail) = (token.clone(), apps.clone(), mail.clone());
-            let served = thread::Builder::new().name("line".into()).spawn(move || serve(stream, line, &token, &apps, &mail));
+            let (token, apps, store, mail) = (token.clone(), apps.clone(), Arc::clone(&store), mail.clone());
+            let stored = OnCoordinator { catalog: store, token };
+            let served = thread::Builder::new().name("line".into()).spawn(move || serve(stream, line, stored, &apps, &mail));
             if let Err(error) = served {
                 crate::say(&format!("a caller was turned away: no thread for it ({error})"));
             }
@@ -25,10 +34,10 @@ pub(super) fn listen(listener: TcpListener, token: Token, apps: Apps, mail: Send
     Ok(())
 }
 
-fn serve(mut stream: TcpStream, line: u64, token: &Token, apps: &Apps, mail: &Sender<Mail>) {
-    let served = match wire::accept(&mut stream, token) {
+fn serve(mut stream: TcpStream, line: u64, stored: OnCoordinator, apps: &Apps, mail: &Sender<Mail>) {
+    let served = match wire::accept(&mut stream, &stored.token) {
         Ok(Role::Worker) => serve_worker(stream, line, mail),
-        Ok(Role::Client) => serve_client(stream, apps, mail),
+        Ok(Role::Client) => serve_client(stream, &stored, apps, mail),
         Ok(Role::Data) => {
             crate::say("a caller wanted data from the coordinator, which keeps none; turned away");
             Ok(())
@@ -89,12 +98,19 @@ fn write_out(stream: TcpStream, outbox: &Receiver<ToWorker>) {
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-fn serve_client(mut stream: TcpStream, apps: &Apps, mail: &Sender<Mail>) -> Result<(), wire::WireError> {
+fn serve_client(
+    mut stream: TcpStream,
+    stored: &OnCoordinator,
+    apps: &Apps,
+    mail: &Sender<Mail>,
+) -> Result<(), wire::WireError> {
+    // Puts that were begun here and not ended are over when the line is.
+    let mut session = Session::new(Arc::clone(&stored.catalog), stored.token.clone());
     loop {
         let message: FromClient = wire::receive(&mut stream, MESSAGE_BYTES_MAX)?;
         let (reply, answers) = mpsc::channel();
         let sent = match message {
-            FromClient::Submit(request) => match planning::plan(*request, apps) {
+            FromClient::Submit(request) => match planning::plan(*request, apps, stored) {
                 Ok(plan) => mail.send(Mail::Submit { plan: Box::new(plan), reply }),
                 Err(failure) => {
                     let _ = reply.send(ToClient::Refused { why: failure.0 });
@@ -102,6 +118,10 @@ fn serve_client(mut stream: TcpStream, apps: &Apps, mail: &Sender<Mail>) -> Resu
                     Ok(())
                 }
             },
+            FromClient::Store(request) => {
+                wire::send(&mut stream, &session.answer(request))?;
+                continue;
+            }
             message => mail.send(Mail::Client { message, reply }),
         };
         if sent.is_err() {

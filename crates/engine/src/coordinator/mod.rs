@@ -20,13 +20,14 @@ mod workers;
 pub use journal::JournalError;
 
 use crate::apps::Apps;
+use crate::store::Catalog;
 use crate::wire::Token;
 use desk::Desk;
 use giveway_core::{Policy, SetupError, Tenants};
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
@@ -132,12 +133,13 @@ impl Coordinator {
         let listener = listen(&options.listen)?;
         let address = listener.local_addr().map_err(in_folder)?.to_string();
         let apps = options.apps.clone();
-        let desk = Desk::open(options)?;
+        let store = Arc::new(Catalog::open(&folder, options.timeout).map_err(in_folder)?);
+        let desk = Desk::open(options, Arc::clone(&store))?;
         // Only now, so that nobody calls a coordinator that cannot serve.
         write_whole(&folder.join("address"), address.as_bytes()).map_err(in_folder)?;
         let (mail, inbox) = mpsc::channel();
         let desk = std::thread::Builder::new().name("desk".into()).spawn(move || desk.run(&inbox)).map_err(in_folder)?;
-        lines::listen(listener, token, apps, mail.clone()).map_err(in_folder)?;
+        lines::listen(listener, token, apps, store, mail.clone()).map_err(in_folder)?;
         Ok(Coordinator { address, desk, mail, _lock: lock })
     }
 

@@ -1,7 +1,7 @@
 //! From what a user asks for to what tasks need to know.
 
 use crate::apps::{self, Apps};
-use crate::input::LocalOnly;
+use crate::input::Stored;
 use crate::job::{Plan, Request};
 use crate::record::Failure;
 use giveway_core::JobId;
@@ -10,7 +10,7 @@ use giveway_core::JobId;
 const REDUCES_MOST: u32 = 10_000;
 
 /// Looks at the request and its input. The job's number is set when it is accepted.
-pub(super) fn plan(request: Request, known: &Apps) -> Result<Plan, Failure> {
+pub(super) fn plan(request: Request, known: &Apps, stored: &dyn Stored) -> Result<Plan, Failure> {
     let app = known.find(&request.app)?;
     let output = request.output.display();
     if !request.output.is_absolute() {
@@ -29,7 +29,7 @@ pub(super) fn plan(request: Request, known: &Apps) -> Result<Plan, Failure> {
     if request.reduces.is_some_and(|reduces| reduces > REDUCES_MOST) {
         return Err(Failure(format!("more than {REDUCES_MOST} reduces for one job; ask for fewer")));
     }
-    apps::plan(app.as_ref(), JobId(0), request, &LocalOnly)
+    apps::plan(app.as_ref(), JobId(0), request, stored)
 }
 
 pub(super) fn output_exists(request: &Request) -> Failure {

@@ -6,7 +6,7 @@ use super::desk::{Deed, Desk};
 use super::journal::Note;
 use super::planning::output_exists;
 use crate::apps::round_output;
-use crate::job::{Place, Plan};
+use crate::job::{Place, Plan, SplitAt};
 use crate::record::Failure;
 use crate::wire::ToClient;
 use giveway_core::{Event, Hosts, JobId, JobSpec, NodeId, Outcome, Split, WHOLE_PPM};
@@ -50,12 +50,12 @@ impl Desk {
     fn spec(&self, plan: &Plan) -> JobSpec {
         let up = (0..self.core.state().nodes.len() as u32).map(NodeId).filter(|&node| self.core.state().up(node).is_some());
         let everywhere: Hosts = up.collect();
-        let hosts = |file: u32| match plan.files[file as usize].place {
+        let hosts = |split: &SplitAt| match &plan.files[split.file as usize].place {
             // Every worker opens the file itself, so it is as near to one as to another.
             Place::Local(_) => everywhere.clone(),
-            Place::Blocks(_) => Hosts::new(),
+            Place::Blocks(blocks) => self.store.nodes_at(blocks, split.offset).into_iter().collect(),
         };
-        let splits = plan.splits.iter().map(|split| Split { bytes: split.bytes, hosts: hosts(split.file) }).collect();
+        let splits = plan.splits.iter().map(|split| Split { bytes: split.bytes, hosts: hosts(split) }).collect();
         let request = &plan.request;
         JobSpec {
             id: plan.job,

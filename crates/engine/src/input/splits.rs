@@ -1,8 +1,9 @@
 //! Cutting files into the pieces that maps read.
 
-use crate::job::{InputFile, Packing, SplitAt};
+use crate::job::{InputFile, Packing, Place, SplitAt};
 
-/// Pieces of at most `split_bytes` each, in the order of the files. Packed files cannot be entered in the middle and stay whole; empty
+/// Pieces of at most `split_bytes` each, in the order of the files. A piece of a stored file lies in one block, so that whoever has the block
+/// has all of it. Packed files cannot be entered in the middle and stay whole; empty
 /// files give nothing, except that a job has at least one map: if all are empty, the first gives one piece of no bytes.
 pub fn cut(files: &[InputFile], split_bytes: u64) -> Vec<SplitAt> {
     let mut splits = Vec::new();
@@ -10,7 +11,7 @@ pub fn cut(files: &[InputFile], split_bytes: u64) -> Vec<SplitAt> {
         let largest = if file.packing == Packing::Plain { split_bytes.max(1) } else { file.bytes };
         let mut offset = 0;
         while offset < file.bytes {
-            let bytes = largest.min(file.bytes - offset);
+            let bytes = largest.min(end_of_block(file, offset) - offset);
             splits.push(SplitAt { file: ix, offset, bytes });
             offset += bytes;
         }
@@ -21,10 +22,20 @@ pub fn cut(files: &[InputFile], split_bytes: u64) -> Vec<SplitAt> {
     splits
 }
 
+/// Where the block ends that a byte is in; files that are in no blocks, and those that are not cut, end where they end.
+fn end_of_block(file: &InputFile, offset: u64) -> u64 {
+    let Place::Blocks(blocks) = &file.place else { return file.bytes };
+    let next = blocks.partition_point(|block| block.offset <= offset);
+    match blocks.get(next) {
+        Some(next) if file.packing == Packing::Plain => next.offset,
+        _ => file.bytes,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Place;
+    use crate::job::BlockAt;
 
     fn file(bytes: u64, packing: Packing) -> InputFile {
         InputFile { name: "f".into(), place: Place::Local("/f".into()), packing, bytes }
@@ -39,6 +50,17 @@ mod tests {
         let files =
             [file(25, Packing::Plain), file(0, Packing::Plain), file(25, Packing::Gzip), file(10, Packing::Plain)];
         assert_eq!(pieces(&files), [(0, 0, 10), (0, 10, 10), (0, 20, 5), (2, 0, 25), (3, 0, 10)]);
+    }
+
+    #[test]
+    fn pieces_of_stored_files_lie_in_one_block() {
+        let block = |offset, bytes| BlockAt { block: 1, offset, bytes };
+        let stored = |packing| InputFile {
+            place: Place::Blocks(vec![block(0, 14), block(14, 7), block(21, 4)]),
+            ..file(25, packing)
+        };
+        let files = [stored(Packing::Plain), stored(Packing::Gzip)];
+        assert_eq!(pieces(&files), [(0, 0, 10), (0, 10, 4), (0, 14, 7), (0, 21, 4), (1, 0, 25)]);
     }
 
     #[test]

@@ -81,9 +81,9 @@ impl Catalog {
         self.naming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A node of which the journal speaks.
-    pub fn expect(&self, node: NodeId, name: &str, up: bool) {
-        self.state().holdings.expect(node, name, up);
+    /// The nodes of which the journal speaks, by number; those that were up are waited for.
+    pub fn expect<'a>(&self, nodes: impl Iterator<Item = (&'a str, bool)>) {
+        self.state().holdings.expect(nodes);
     }
 
     /// A worker has called.
@@ -434,7 +434,7 @@ mod tests {
     fn removing_takes_a_word_more_for_folders() {
         let folder = tempfile::tempdir().unwrap();
         let catalog = catalog(folder.path(), 2);
-        ["dfs:/a/1", "dfs:/a/2", "dfs:/b"].map(|file| store(&catalog, file));
+        ["dfs:/a/1", "dfs:/a/2", "dfs:/b"].iter().for_each(|file| store(&catalog, file));
         assert!(matches!(catalog.remove(&name("dfs:/a"), false), Err(StoreError::IsFolder { .. })));
         assert!(matches!(catalog.remove(&name("dfs:/c"), true), Err(StoreError::Missing { .. })));
         catalog.remove(&name("dfs:/a"), true).unwrap();

@@ -91,10 +91,13 @@ impl Holdings {
         }
     }
 
-    /// A node of which the journal speaks: it may come, and if it was up, it is waited for.
-    pub(super) fn expect(&mut self, node: NodeId, name: &str, up: bool) {
-        let state = if up { NodeState::Awaited(None) } else { NodeState::Lost };
-        *self.node(node) = Node { name: name.into(), state, ..Node::unknown(self.quiet_until) };
+    /// The nodes of which the journal speaks, by number. They may come, and those that were up are waited for.
+    pub(super) fn expect<'a>(&mut self, nodes: impl Iterator<Item = (&'a str, bool)>) {
+        let node = |(name, up): (&str, bool)| {
+            let state = if up { NodeState::Awaited(None) } else { NodeState::Lost };
+            Node { name: name.into(), state, ..Node::unknown(self.quiet_until) }
+        };
+        self.nodes = nodes.map(node).collect();
     }
 
     fn node(&mut self, node: NodeId) -> &mut Node {
@@ -213,7 +216,7 @@ impl Holdings {
         let has = |(_, node): &(usize, &Node)| node.held.get(&block).is_some_and(fits);
         let holders: BTreeSet<NodeId> =
             self.nodes.iter().enumerate().filter(has).map(|(at, _)| NodeId(at as u32)).collect();
-        holders.iter().for_each(|&node| drop(self.strays.remove(&(block, node))));
+        self.strays.retain(|(stray, node), _| *stray != block || !holders.contains(node));
         self.blocks.insert(block, Block { replicas, sound, holders });
         self.uneasy.insert(block);
     }

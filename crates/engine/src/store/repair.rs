@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(bench.turn(), [""; 0], "four at a time");
         bench.hear(2, StoreNews::Got(held(2)));
         assert_eq!(bench.turn(), ["1 copies 5 to 2"]);
-        [1, 3, 4, 5].map(|block| bench.hear(2, StoreNews::Got(held(block))));
+        [1, 3, 4, 5].iter().for_each(|&block| bench.hear(2, StoreNews::Got(held(block))));
         assert_eq!(bench.turn(), ["1 copies 6 to 2"]);
     }
 
@@ -190,9 +190,7 @@ mod tests {
     #[test]
     fn nothing_is_concluded_before_everybody_has_spoken() {
         let mut bench = Bench::new(0);
-        bench.holdings.expect(NodeId(0), "n0", true);
-        bench.holdings.expect(NodeId(1), "n1", true);
-        bench.holdings.expect(NodeId(2), "n2", true);
+        bench.holdings.expect([("n0", true), ("n1", true), ("n2", true)].into_iter());
         bench.holdings.add(BlockId(1), 2, Some(held(1)));
         bench.up(0, &[1, 9]);
         bench.up(1, &[]);

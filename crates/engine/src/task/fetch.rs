@@ -12,7 +12,7 @@ use super::text::cannot_write;
 use super::verify::{Check, is_sound};
 use crate::data::Source;
 use crate::record::Failure;
-use crate::wire::{self, Role, Token, WireError};
+use crate::wire::{self, DataRequest, Role, Token, WireError};
 use giveway_core::{AttemptId, JobId, Kind, NodeId};
 use std::collections::HashMap;
 use std::fmt;
@@ -226,7 +226,7 @@ fn fetch_over(
         WireError::Io { error, .. } if error.kind() == io::ErrorKind::Other => NotFetched::Interrupted,
         _ => NotFetched::Unreachable,
     };
-    wire::send(stream, &request).map_err(not_fetched)?;
+    wire::send(stream, &DataRequest::Segment(request)).map_err(not_fetched)?;
     let mut from = Patient { stream, control, silent_since: Instant::now() };
     match wire::receive::<SegmentAnswer>(&mut from, SEGMENT_MESSAGE_BYTES_MAX).map_err(not_fetched)? {
         SegmentAnswer::Gone { .. } => Ok((Fetched::Empty, Sound::No)),

@@ -1,6 +1,8 @@
 //! What processes say to each other.
 
 use crate::job::{Plan, Request};
+use crate::store::{BlockId, StoreAnswer, StoreNews, StoreOrder, StoreRequest};
+use crate::task::SegmentRequest;
 use giveway_core::{AttemptId, JobId, NodeId, Outcome, Progress, Work};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,6 +27,8 @@ pub enum FromWorker {
         /// What.
         news: News,
     },
+    /// Something about its blocks.
+    Store(StoreNews),
 }
 
 /// Who a worker is and what it has.
@@ -168,6 +172,8 @@ pub enum ToWorker {
         /// Its number.
         seq: u64,
     },
+    /// Something about its blocks.
+    Store(StoreOrder),
     /// Stop.
     Stop,
 }
@@ -203,6 +209,8 @@ pub enum FromClient {
         /// The job.
         job: JobId,
     },
+    /// Something about stored files.
+    Store(StoreRequest),
     /// Stop the cluster.
     Stop,
 }
@@ -223,6 +231,8 @@ pub enum ToClient {
     Nodes(Vec<NodeStatus>),
     /// Why a job stands where it stands, line by line.
     Explained(Vec<String>),
+    /// What was asked about stored files.
+    Store(StoreAnswer),
     /// Done.
     Done,
     /// It cannot be done.
@@ -230,6 +240,31 @@ pub enum ToClient {
         /// Why, and what to do.
         why: String,
     },
+}
+
+/// Anybody to a worker's data server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DataRequest {
+    /// A segment of a map's output.
+    Segment(SegmentRequest),
+    /// A range of a block.
+    ReadBlock {
+        /// The block.
+        block: BlockId,
+        /// From which byte.
+        from: u64,
+        /// At most so many.
+        bytes: u32,
+    },
+    /// Here comes a block.
+    WriteBlock {
+        /// The block.
+        block: BlockId,
+        /// So many bytes follow, in pieces.
+        bytes: u64,
+    },
+    /// Read all your blocks and say how each is.
+    CheckBlocks,
 }
 
 /// How a job is.

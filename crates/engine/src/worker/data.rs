@@ -1,8 +1,9 @@
-//! This worker's data for other workers: segments of its map outputs.
+//! This worker's data for others: segments of its map outputs, and blocks of stored files.
 
 use super::Worker;
-use crate::task::{SegmentRequest, serve_segment};
-use crate::wire::{self, Role, WireError};
+use crate::store;
+use crate::task::serve_segment;
+use crate::wire::{self, DataRequest, Role, WireError};
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -36,7 +37,15 @@ fn serve(worker: &Worker, mut stream: TcpStream) -> Result<(), WireError> {
         return Err(WireError::Stranger);
     }
     loop {
-        let request: SegmentRequest = wire::receive(&mut stream, REQUEST_BYTES_MAX)?;
-        serve_segment(request, &worker.job_folder(request.map.task.job), &mut stream)?;
+        match wire::receive(&mut stream, REQUEST_BYTES_MAX)? {
+            DataRequest::Segment(request) => {
+                serve_segment(request, &worker.job_folder(request.map.task.job), &mut stream)?;
+            }
+            DataRequest::ReadBlock { block, from, bytes } => {
+                store::serve_read(&worker.shelf, block, from, bytes, &mut stream)?;
+            }
+            DataRequest::WriteBlock { block, bytes } => store::serve_write(&worker.shelf, block, bytes, &mut stream)?,
+            DataRequest::CheckBlocks => store::serve_check(&worker.shelf, &mut stream)?,
+        }
     }
 }

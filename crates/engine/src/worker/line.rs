@@ -78,8 +78,9 @@ fn call(worker: &Arc<Worker>, data_address: &str) -> Result<End, WorkerError> {
         shared.unacked.iter().for_each(|(&seq, news)| {
             let _ = out.send(FromWorker::Report { seq, news: news.clone() });
         });
-        shared.line = Out(Some(out));
+        shared.line = Out(Some(out.clone()));
     }
+    worker.shelf.report_to(out);
     let (beating, beat) = (Arc::clone(worker), Duration::from_millis(u64::from(beat_ms)));
     let writer = thread::Builder::new().name("line-out".into()).spawn(move || write_out(&beating, writing, &outbox, beat));
     if writer.is_err() {

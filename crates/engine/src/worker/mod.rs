@@ -11,6 +11,7 @@ mod line;
 mod tasks;
 
 use crate::apps::Apps;
+use crate::store::Shelf;
 use crate::task;
 use crate::wire::{News, Token, WireError};
 use giveway_core::{AttemptId, JobId, Kind};
@@ -124,11 +125,14 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
     let token = Token::read(&token_file).map_err(at(&token_file))?;
     let mut life = [0; 8];
     getrandom::fill(&mut life).map_err(|error| at(&options.folder)(io::Error::other(error.to_string())))?;
+    let blocks = options.folder.join("blocks");
+    let shelf = Arc::new(Shelf::open(blocks.clone()).map_err(at(&blocks))?);
     let worker = Arc::new(Worker {
         options: options.clone(),
         apps,
         token,
         life: u64::from_le_bytes(life),
+        shelf,
         shared: Mutex::default(),
     });
     worker.survey().map_err(at(&options.folder))?;
@@ -144,6 +148,8 @@ struct Worker {
     token: Token,
     /// A number for this process.
     life: u64,
+    /// Blocks of stored files kept here, through everything.
+    shelf: Arc<Shelf>,
     shared: Mutex<Shared>,
 }
 

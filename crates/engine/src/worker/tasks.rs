@@ -2,9 +2,10 @@
 
 use super::Worker;
 use crate::apps::App;
-use crate::input::LocalOnly;
+use crate::input::Stored;
 use crate::job::Plan;
 use crate::record::Failure;
+use crate::store::{self, OnWorker};
 use crate::task::{Ask, Control, MapEnd, MapTask, Outputs, ReduceEnd, ReduceTask, Shuffle, run_map, run_reduce};
 use crate::wire::{News, ToWorker};
 use giveway_core::{AttemptId, JobId, Kind, Work};
@@ -77,6 +78,7 @@ impl Worker {
                 }
             }
             ToWorker::CloseJob { job } => self.close(job),
+            ToWorker::Store(order) => store::obey(&self.shelf, &self.token, order),
             ToWorker::Ack { seq } => {
                 self.shared().unacked.remove(&seq);
             }
@@ -115,6 +117,11 @@ impl Worker {
             app: Arc::clone(&here.app),
             outputs: Arc::clone(&here.outputs),
             shuffle,
+            stored: Arc::new(OnWorker {
+                shelf: Arc::clone(&self.shelf),
+                token: self.token.clone(),
+                cluster: self.options.cluster.clone(),
+            }),
             folder: self.job_folder(attempt.task.job),
         };
         let control = Arc::new(Control::slowly(here.plan.request.records_per_s));
@@ -239,6 +246,7 @@ struct Task {
     app: Arc<dyn App>,
     outputs: Arc<Outputs>,
     shuffle: Arc<Shuffle>,
+    stored: Arc<dyn Stored>,
     folder: PathBuf,
 }
 
@@ -270,7 +278,7 @@ impl Task {
             start_bytes,
             bytes,
             dir: self.folder.clone(),
-            stored: Arc::new(LocalOnly),
+            stored: Arc::clone(&self.stored),
         };
         Ok(match run_map(&task, control)? {
             MapEnd::Finished { output_bytes, counters } => News::Finished { attempt, output_bytes, counters },

@@ -27,7 +27,7 @@ const LONG: u32 = 1 << 31;
 #[derive(Debug)]
 pub(super) struct SumTable {
     memory_bytes_max: usize,
-    /// Open addressing with linear probing, at most half full; a power of two of them.
+    /// Open addressing, at most half full; a power of two of them.
     slots: Vec<Slot>,
     taken: usize,
     /// Keys that were added but are not in their slots yet: a ring, the oldest at `oldest`.
@@ -123,10 +123,16 @@ impl SumTable {
     fn slot_of(&self, key: ShortKey, hash: usize) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = hash & mask;
-        while self.slots[at].key != key && !self.slots[at].key.is_none() {
-            at = (at + 1) & mask;
+        loop {
+            // A cache line after the other: the slot itself, then the one beside it.
+            for at in [at, at ^ 1] {
+                let found = self.slots[at].key;
+                if found == key || found.is_none() {
+                    return at;
+                }
+            }
+            at = (at + 2) & mask;
         }
-        at
     }
 
     #[inline(never)]
