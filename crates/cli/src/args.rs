@@ -58,7 +58,7 @@ pub enum Command {
     Workloads,
     /// Run a tape again and say whether every action is identical.
     Replay(Replay),
-    /// Measure the simulator or the core on this machine.
+    /// Measure the simulator, the core or the engine on this machine.
     Bench(Bench),
     /// Print completions for a shell.
     Completions {
@@ -173,6 +173,8 @@ pub enum BenchWhat {
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
         repeat: u32,
     },
+    /// Speed of real jobs, latency of small ones, and what giving way costs.
+    Engine(crate::bench::engine::Options),
     /// Decisions per second of the core and how long they take, by policy and number of nodes.
     Core {
         /// Policies; all if left out.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// `giveway dfs`
 #[derive(Debug, Args)]
+#[command(mut_arg("dir", |dir| dir.global(true)))]
 #[command(after_long_help = "\
 EXAMPLES
   giveway dfs put books/*.txt dfs:/books
@@ -111,8 +112,11 @@ impl Target {
 }
 
 fn put(store: &mut StoreClient, locals: &[String], target: &Target, block: u64, replicas: u8) -> Result<()> {
-    let exists = || matches!(store.list(&target.name.to_string()), Ok(found) if !found.iter().any(|one| one.file.is_some() && one.name == target.name.to_string()));
-    let into_folder = target.folder || locals.len() > 1 || exists();
+    // What is listed under its own name is a file; anything else that can be listed is a folder.
+    let name = target.name.to_string();
+    let exists =
+        |store: &mut StoreClient| store.list(&name).is_ok_and(|found| found.iter().all(|entry| entry.name != name));
+    let into_folder = target.folder || locals.len() > 1 || exists(store);
     let mut files: Vec<(PathBuf, Name)> = Vec::new();
     for local in locals {
         let path = Path::new(local);

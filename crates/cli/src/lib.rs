@@ -56,7 +56,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Policies(policies) => policies::run(&policies),
         args::Command::Workloads => policies::workloads(),
         args::Command::Replay(replay) => replay::run(&replay),
-        args::Command::Bench(bench) => bench::run(&bench),
+        args::Command::Bench(bench) => bench::run(&bench, &apps),
         args::Command::Completions { shell } => {
             clap_complete::generate(shell, &mut args::Args::command(), "giveway", &mut std::io::stdout());
             Ok(())

@@ -1,16 +1,19 @@
 //! `giveway bench`: figures of this machine, printed, never asserted.
 
 mod core;
+pub mod engine;
 mod sim;
 
 use crate::args::{Bench, BenchWhat};
 use crate::input;
 use anyhow::Result;
 use giveway_core::policy::catalog;
+use giveway_engine::apps::Apps;
 
 /// Runs the command.
-pub fn run(args: &Bench) -> Result<()> {
+pub fn run(args: &Bench, apps: &Apps) -> Result<()> {
     match &args.what {
+        BenchWhat::Engine(options) => engine::run(options, apps),
         BenchWhat::Sim { nodes, jobs, policy, repeat } => {
             let policy = input::policies(std::slice::from_ref(policy))?.remove(0);
             sim::run(*nodes, *jobs, &policy, *repeat)

@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 pub const GROUPS: [&str; 3] = ["small", "medium", "large"];
 
 /// Lines for one map.
-const LINES_A_MAP: usize = 400;
+const LINES_A_MAP: usize = 800;
 
 /// Lines a task takes in a second.
-const RECORDS_PER_S: u64 = 1_000;
+const RECORDS_PER_S: u64 = 2_000;
 
 /// One job of the mix.
 pub struct Job {
@@ -44,7 +44,7 @@ impl Mix {
     pub fn make(folder: &Path, known: &Apps) -> Result<Mix> {
         let mut random = Pcg64Mcg::seed_from_u64(1);
         let mut input = |name: &str, maps: usize| text(folder, name, maps, &mut random);
-        let (large, medium, small) = (input("large", 72)?, input("medium", 16)?, input("small", 2)?);
+        let (large, medium, small) = (input("large", 72)?, input("medium", 8)?, input("small", 2)?);
         let mut jobs = Vec::new();
         let mut add = |at_ms, group, app: &str, input: &Path, reduces| -> Result<()> {
             let request = request(app, input, reduces)?;

@@ -2,7 +2,7 @@
 //!
 //! Four worker processes, input made here, and the hSRTF paper's kind of mix: one large job, a few medium ones, many small ones that arrive
 //! while the large one runs. The same mix runs under several policies; each time one worker is killed on the way, and each time every output is
-//! compared, byte for byte, with a sequential run. Tasks take their records slowly, so that two cores can play a cluster of sixteen slots; the
+//! compared, byte for byte, with a sequential run. Tasks take their records slowly, so that two cores can play a cluster of twenty slots; the
 //! policies' time-outs are shortened to match.
 
 mod mix;

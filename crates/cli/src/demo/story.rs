@@ -47,7 +47,7 @@ fn options(folder: &Path, policy: Policy, apps: &Apps) -> cluster::Options {
         slowstart_ppm: 50_000,
         apps: apps.clone(),
     };
-    cluster::Options { coordinator, nodes: NODES, map_slots: 3, reduce_slots: 1, patience: Duration::from_secs(10) }
+    cluster::Options { coordinator, nodes: NODES, map_slots: 3, reduce_slots: 2, patience: Duration::from_secs(10) }
 }
 
 /// Submits the jobs at their times, kills a worker on the way, and waits.

@@ -165,7 +165,8 @@ fn damaged(how: &str) -> io::Error {
 /// True if an error says that the replica itself is bad, and not that the process has, say, too many files open.
 pub(super) fn is_damage(error: &io::Error) -> bool {
     const EIO: i32 = 5;
-    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) || error.raw_os_error() == Some(EIO)
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
+        || error.raw_os_error() == Some(EIO)
 }
 
 #[cfg(test)]

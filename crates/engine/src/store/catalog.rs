@@ -22,6 +22,9 @@ const REPLICAS_MOST: u8 = 16;
 /// Lines of a listing that are sent at once.
 const LISTED_MOST: usize = 10_000;
 
+/// How long a put waits for workers that have called and not yet said what they have.
+const CALLERS_PATIENCE: Duration = Duration::from_secs(2);
+
 /// How long a put waits for replicas that went while it was being written.
 const SEAL_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -67,8 +70,7 @@ impl Catalog {
             crate::say(&format!("the manifest {} cannot be read: {why}", path.display()));
         }
         let files = found.files.into_iter().map(|(name, manifest)| (name, Arc::new(manifest))).collect();
-        let state =
-            State { files, unreadable: found.unreadable, holdings, puts: BTreeMap::new(), next_put: 1 };
+        let state = State { files, unreadable: found.unreadable, holdings, puts: BTreeMap::new(), next_put: 1 };
         Ok(Catalog { manifests, state: Mutex::new(state), naming: Mutex::new(()) })
     }
 
@@ -124,14 +126,15 @@ impl Catalog {
         if !(1..=REPLICAS_MOST).contains(&replicas) {
             return Err(StoreError::Replicas { replicas });
         }
+        if self.manifests.path(&name).is_file() {
+            // Even one that cannot be read is nothing to write over.
+            return Err(StoreError::Exists { name });
+        }
+        self.wait_for_callers();
         let mut state = self.state();
         state.check_free(&name)?;
         if state.puts.values().any(|put| put.name == name) {
             return Err(StoreError::BeingWritten { name });
-        }
-        if self.manifests.path(&name).exists() {
-            // A manifest that cannot be read, or one the disk has and we do not: still nothing to write over.
-            return Err(StoreError::Exists { name });
         }
         if state.holdings.up() == 0 {
             return Err(StoreError::Nowhere { wanted: 1, found: 0 });
@@ -140,6 +143,14 @@ impl Catalog {
         state.next_put += 1;
         state.puts.insert(put, Put { name, replicas, blocks: BTreeSet::new() });
         Ok(put)
+    }
+
+    /// A cluster that has just come up is complete in a moment: workers have called, and what they have is on its way.
+    fn wait_for_callers(&self) {
+        let began = Instant::now();
+        while self.state().holdings.has_callers() && began.elapsed() < CALLERS_PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// A number and places for a put's next block.
@@ -172,7 +183,11 @@ impl Catalog {
         let _naming = self.naming();
         // Others may have taken the name, or a folder of it, since the put began.
         self.state().check_free(&name)?;
-        self.manifests.write(put, &name, &manifest).map_err(|error| disk(self.manifests.path(&name), error))?;
+        if let Err(error) = self.manifests.write(put, &name, &manifest) {
+            // It may be there all the same, and its blocks are about to go.
+            let _ = self.manifests.remove(&name);
+            return Err(disk(self.manifests.path(&name), error));
+        }
         let mut state = self.state();
         state.puts.remove(&put);
         state.files.insert(name, Arc::new(manifest));
@@ -256,7 +271,8 @@ impl Catalog {
         let folder = name.as_folder();
         let mut entries = Vec::new();
         let mut from = after.map_or(Bound::Included(folder.clone()), behind);
-        while let Some((file, manifest)) = state.files.range::<str, _>((from.as_ref().map(String::as_str), Bound::Unbounded)).next()
+        while let Some((file, manifest)) =
+            state.files.range::<str, _>((from.as_ref().map(String::as_str), Bound::Unbounded)).next()
             && let Some(rest) = file.as_str().strip_prefix(&folder)
         {
             if entries.len() == LISTED_MOST {
@@ -327,7 +343,10 @@ fn behind(name: &str) -> Bound<String> {
 
 fn entry(name: &Name, manifest: &Manifest) -> Entry {
     let blocks = manifest.blocks.len() as u32;
-    Entry { name: name.to_string(), file: Some(EntryFile { bytes: manifest.bytes, blocks, replicas: manifest.replicas }) }
+    Entry {
+        name: name.to_string(),
+        file: Some(EntryFile { bytes: manifest.bytes, blocks, replicas: manifest.replicas }),
+    }
 }
 
 fn disk(path: PathBuf, error: io::Error) -> StoreError {

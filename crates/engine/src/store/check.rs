@@ -17,7 +17,8 @@ impl Catalog {
     pub(super) fn check(&self, token: &Token) -> Health {
         let workers: Vec<(Holder, String)> = {
             let holdings = &self.state().holdings;
-            let up = |at: usize| holdings.holder(NodeId(at as u32)).map(|holder| (holder, holdings.nodes[at].name.clone()));
+            let up =
+                |at: usize| holdings.holder(NodeId(at as u32)).map(|holder| (holder, holdings.nodes[at].name.clone()));
             (0..holdings.nodes.len()).filter_map(up).collect()
         };
         let mut found = Found::default();
@@ -53,7 +54,8 @@ struct Found {
 impl State {
     fn health(&mut self, found: Found, nodes: u32) -> Health {
         let mut health = Health { nodes, damaged: found.bad.len() as u64, ..Health::default() };
-        let awaited: Vec<String> = self.holdings.awaited().map(|name| format!("{name} has not said yet what it has")).collect();
+        let awaited: Vec<String> =
+            self.holdings.awaited().map(|name| format!("{name} has not said yet what it has")).collect();
         if self.unreadable.is_empty() && awaited.is_empty() && found.silent.is_empty() {
             health.strays = self.holdings.collect(Instant::now(), Duration::ZERO);
         }

@@ -79,7 +79,8 @@ impl StoreClient {
             return Err(failed(io::Error::other("not a regular file; name the files to store")));
         }
         let file = File::open(local).map_err(failed)?;
-        let StoreAnswer::Created { put } = self.client.store(StoreRequest::Create { name: name.into(), replicas })? else {
+        let StoreAnswer::Created { put } = self.client.store(StoreRequest::Create { name: name.into(), replicas })?
+        else {
             return Err(ClientError::Confused.into());
         };
         let mut blocks = Vec::new();
@@ -111,7 +112,9 @@ impl StoreClient {
                     thread::sleep(PAUSE);
                     continue;
                 }
-                Err(ClientError::Refused(refused)) if !last.is_empty() => return Err(PutError::NotTaken { refused, last }),
+                Err(ClientError::Refused(refused)) if !last.is_empty() => {
+                    return Err(PutError::NotTaken { refused, last });
+                }
                 Err(error) => return Err(error.into()),
             };
             match part.send(&self.token, block, &to) {

@@ -17,7 +17,9 @@ pub enum StoreError {
         why: &'static str,
     },
     /// The name is taken.
-    #[error("{name} exists already; remove it with `giveway dfs rm` or choose another name, files are never overwritten")]
+    #[error(
+        "{name} exists already; remove it with `giveway dfs rm` or choose another name, files are never overwritten"
+    )]
     Exists {
         /// The name.
         name: Name,
@@ -55,7 +57,9 @@ pub enum StoreError {
         replicas: u8,
     },
     /// Too few workers to take a block.
-    #[error("a block needs {wanted} workers to store it and {found} can take it; see `giveway nodes`, or ask for fewer --replicas")]
+    #[error(
+        "a block needs {wanted} workers to store it and {found} can take it; see `giveway nodes`, or ask for fewer --replicas"
+    )]
     Nowhere {
         /// How many are needed.
         wanted: usize,
@@ -66,7 +70,9 @@ pub enum StoreError {
     #[error("this put is over; begin it again")]
     NoPut,
     /// Replicas went while the file was written and could not be made again.
-    #[error("{name} was not stored: {blocks} of its blocks have lost replicas meanwhile; see `giveway nodes` and put it again")]
+    #[error(
+        "{name} was not stored: {blocks} of its blocks have lost replicas meanwhile; see `giveway nodes` and put it again"
+    )]
     NotWhole {
         /// The name.
         name: Name,

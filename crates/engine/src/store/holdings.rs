@@ -127,8 +127,12 @@ impl Holdings {
         }
         self.clear(node);
         self.node(node).state = NodeState::Lost;
-        let ended: Vec<BlockId> =
-            self.copies.iter().filter(|(_, copy)| copy.from == node || copy.to == node).map(|(&block, _)| block).collect();
+        let ended: Vec<BlockId> = self
+            .copies
+            .iter()
+            .filter(|(_, copy)| copy.from == node || copy.to == node)
+            .map(|(&block, _)| block)
+            .collect();
         for block in ended {
             self.copies.remove(&block);
             self.uneasy.insert(block);
@@ -268,11 +272,19 @@ impl Holdings {
         self.nodes.iter().filter(|node| matches!(node.state, NodeState::Up(_))).count()
     }
 
+    /// True if a worker has called and has not yet said what it has.
+    pub(super) fn has_callers(&self) -> bool {
+        self.nodes.iter().any(|node| matches!(node.state, NodeState::Awaited(Some(_))))
+    }
+
     /// Workers for another replica, the emptiest first.
     pub(super) fn targets(&mut self, count: usize, avoid: impl Fn(NodeId) -> bool, now: Instant) -> Vec<Holder> {
         let all = self.nodes.len();
-        let mut targets: Vec<Holder> =
-            (0..all).map(|at| NodeId(at as u32)).filter(|&node| !avoid(node)).filter_map(|node| self.holder(node)).collect();
+        let mut targets: Vec<Holder> = (0..all)
+            .map(|at| NodeId(at as u32))
+            .filter(|&node| !avoid(node))
+            .filter_map(|node| self.holder(node))
+            .collect();
         let turn = self.turn;
         targets.sort_by_key(|holder| {
             let (at, node) = (holder.node.0 as usize, &self.nodes[holder.node.0 as usize]);

@@ -80,6 +80,7 @@ impl Manifests {
             _ => {}
         }
         fs::create_dir_all(&manifests.unsealed)?;
+        prune(&manifests.names)?;
         Ok(manifests)
     }
 
@@ -149,6 +150,19 @@ impl Manifests {
     }
 }
 
+/// Removes folders that were made for a file which never came.
+fn prune(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            prune(&path)?;
+            // Only what is empty can be removed.
+            let _ = fs::remove_dir(&path);
+        }
+    }
+    Ok(())
+}
+
 /// Blocks in the manner of a plan, as blocks of the store.
 pub(super) fn id(at: &BlockAt) -> BlockId {
     BlockId(at.block)
@@ -189,8 +203,9 @@ mod tests {
         manifests.write(1, &name("dfs:/a/b/c"), &manifest()).unwrap();
         manifests.write(2, &name("dfs:/a/d"), &manifest()).unwrap();
         fs::write(manifests.unsealed.join("3"), b"half").unwrap();
+        fs::create_dir_all(manifests.names.join("e/f")).unwrap();
         let manifests = Manifests::open(folder.path()).unwrap();
-        assert!(!manifests.unsealed.join("3").exists());
+        assert!(!manifests.unsealed.join("3").exists() && !manifests.names.join("e").exists());
         let mut names: Vec<_> = manifests.read().files.into_iter().map(|(name, _)| name.to_string()).collect();
         names.sort();
         assert_eq!(names, ["dfs:/a/b/c", "dfs:/a/d"]);

@@ -101,8 +101,24 @@ mod tests {
         let long = format!("dfs:/{}", "x".repeat(256));
         let deep = format!("dfs:{}", "/xxxxxxx".repeat(300));
         let wrong = [
-            "", "a", "/a", "dfs:", "dfs:a", "dfs:../a", "dfs://a", "dfs:/a//b", "dfs:/a/", "dfs:/..", "dfs:/a/../b",
-            "dfs:/./a", "dfs:/a\nb", "dfs:/a\0", "dfs:/\u{7f}", "DFS:/a", &long, &deep,
+            "",
+            "a",
+            "/a",
+            "dfs:",
+            "dfs:a",
+            "dfs:../a",
+            "dfs://a",
+            "dfs:/a//b",
+            "dfs:/a/",
+            "dfs:/..",
+            "dfs:/a/../b",
+            "dfs:/./a",
+            "dfs:/a\nb",
+            "dfs:/a\0",
+            "dfs:/\u{7f}",
+            "DFS:/a",
+            &long,
+            &deep,
         ];
         for text in wrong {
             let error = Name::parse(text).unwrap_err().to_string();

@@ -201,7 +201,8 @@ pub struct OnCoordinator {
 
 impl Stored for OnCoordinator {
     fn find(&self, path: &str) -> Result<Vec<InputFile>, InputError> {
-        let not_stored = |error: super::StoreError| InputError::NotStored { path: path.into(), detail: error.to_string() };
+        let not_stored =
+            |error: super::StoreError| InputError::NotStored { path: path.into(), detail: error.to_string() };
         let wanted = Name::parse(path).map_err(not_stored)?;
         let mut found = Vec::new();
         for (name, manifest) in self.catalog.files(&wanted).map_err(not_stored)? {
@@ -251,8 +252,12 @@ mod tests {
                     wire::accept(&mut stream, &token)?;
                     loop {
                         match wire::receive(&mut stream, 4096)? {
-                            DataRequest::ReadBlock { block, from, bytes } => serve_read(&serving, block, from, bytes, &mut stream)?,
-                            DataRequest::WriteBlock { block, bytes } => serve_write(&serving, block, bytes, &mut stream)?,
+                            DataRequest::ReadBlock { block, from, bytes } => {
+                                serve_read(&serving, block, from, bytes, &mut stream)?
+                            }
+                            DataRequest::WriteBlock { block, bytes } => {
+                                serve_write(&serving, block, bytes, &mut stream)?
+                            }
                             _ => return Ok(()),
                         }
                     }
@@ -281,16 +286,23 @@ mod tests {
                 catalog.heard(NodeId(node), StoreNews::Holds { held: Vec::new(), damaged: Vec::new() });
             }
             let put = catalog.create(Name::parse("dfs:/d/f").unwrap(), 2).unwrap();
-            let blocks: Vec<_> = content.chunks(content.len().div_ceil(2)).map(|part| {
-                let (block, targets) = catalog.allot(put, None, &[]).unwrap();
-                let written: Vec<_> = targets.iter().map(|target| {
-                    let mut sending = data::Sending::begin(&target.address, &token, block, part.len() as u64).unwrap();
-                    part.chunks(PIECE_BYTES_MAX).for_each(|piece| sending.send(piece).unwrap());
-                    sending.finish().unwrap()
-                }).collect();
-                assert_eq!(written[0], written[1]);
-                (written[0], targets.iter().map(|target| target.node).collect())
-            }).collect();
+            let blocks: Vec<_> = content
+                .chunks(content.len().div_ceil(2))
+                .map(|part| {
+                    let (block, targets) = catalog.allot(put, None, &[]).unwrap();
+                    let written: Vec<_> = targets
+                        .iter()
+                        .map(|target| {
+                            let mut sending =
+                                data::Sending::begin(&target.address, &token, block, part.len() as u64).unwrap();
+                            part.chunks(PIECE_BYTES_MAX).for_each(|piece| sending.send(piece).unwrap());
+                            sending.finish().unwrap()
+                        })
+                        .collect();
+                    assert_eq!(written[0], written[1]);
+                    (written[0], targets.iter().map(|target| target.node).collect())
+                })
+                .collect();
             catalog.seal(put, &blocks).unwrap();
             Cluster { folder, token, catalog, workers }
         }

@@ -73,10 +73,8 @@ impl Holdings {
         let busy = |node: &NodeId| self.copies.values().filter(|copy| copy.from == *node).count();
         let from = *holders.iter().min_by_key(|node| busy(node)).expect("more than none");
         let shunned = |node: &NodeId| self.nodes[node.0 as usize].shunned_until > now;
-        let unfit: Vec<NodeId> = (0..self.nodes.len() as u32)
-            .map(NodeId)
-            .filter(|node| holders.contains(node) || shunned(node))
-            .collect();
+        let unfit: Vec<NodeId> =
+            (0..self.nodes.len() as u32).map(NodeId).filter(|node| holders.contains(node) || shunned(node)).collect();
         let Some(to) = self.targets(1, |node| unfit.contains(&node), now).pop() else { return false };
         self.copies.insert(id, Copying { from, to: to.node, until: now + COPY_PATIENCE });
         self.orders.push((from, StoreOrder::Copy { block: id, to: to.node, address: to.address }));

@@ -241,7 +241,10 @@ mod tests {
         let (line, news) = mpsc::channel();
         shelf.report_to(line);
         let said = news.recv().unwrap();
-        assert!(matches!(&said, FromWorker::Store(StoreNews::Holds { held: all, damaged }) if *all == [held] && damaged.is_empty()), "{said:?}");
+        assert!(
+            matches!(&said, FromWorker::Store(StoreNews::Holds { held: all, damaged }) if *all == [held] && damaged.is_empty()),
+            "{said:?}"
+        );
         assert!(!folder.path().join(format!("{BLOCK}.new3")).exists());
         assert!(folder.path().join("README").exists());
         let mut buffer = [0; 10];

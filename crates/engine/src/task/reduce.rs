@@ -337,9 +337,11 @@ impl Values for Watched<'_> {
         if self.control.is_stopped() {
             return None;
         }
-        self.control.tick();
         let value = self.values.next();
-        self.records += u64::from(value.is_some());
+        if value.is_some() {
+            self.control.tick();
+            self.records += 1;
+        }
         value
     }
 }

@@ -28,8 +28,11 @@ impl Text {
     pub(super) fn begin(plan: &Plan, attempt: AttemptId) -> Result<Text, Failure> {
         let path = names::temporary(plan, attempt);
         let make = || {
-            fs::create_dir_all(path.parent().unwrap_or(&plan.output))?;
-            File::create(&path)
+            // Only this one: if the output folder itself is gone, the job is over and nobody may bring it back.
+            match fs::create_dir(plan.output.join(names::TEMPORARY)) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => File::create(&path),
+            }
         };
         let file = make().map_err(|error| cannot_write(&path, &error))?;
         Ok(Text::over(path, file, plan.format, 0))

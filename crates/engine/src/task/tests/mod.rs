@@ -254,7 +254,11 @@ impl Cluster {
                 std::thread::spawn(move || {
                     wire::accept(&mut stream, &token)?;
                     for _ in 0..requests {
-                        let wire::DataRequest::Segment(request) = wire::receive(&mut stream, SEGMENT_MESSAGE_BYTES_MAX)? else { break };
+                        let wire::DataRequest::Segment(request) =
+                            wire::receive(&mut stream, SEGMENT_MESSAGE_BYTES_MAX)?
+                        else {
+                            break;
+                        };
                         serve_segment(request, &dir, &mut stream)?;
                     }
                     Ok::<(), wire::WireError>(())

@@ -1,0 +1,13 @@
+//! A `giveway` that knows one application more. Everything `giveway` can do, this program can do too:
+//!
+//! ```sh
+//! cargo run -p giveway-custom-app -- run extremes --input readings.txt --output extremes
+//! ```
+
+use giveway_custom_app::Extremes;
+use giveway_engine::apps::Apps;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    giveway::main_with(Apps::builtin().with(Extremes))
+}
