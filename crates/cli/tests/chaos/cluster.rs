@@ -120,7 +120,10 @@ impl Cluster {
         let mut tape = self.tape();
         while let Some(record) = tape.pull().expect("a sound tape") {
             if let Event::JobSubmitted(spec) = &record.event {
-                let maps = spec.splits.iter().zip(0..).map(|(_, index)| (spec.id, Kind::Map, index));
+                // The end of a file may be a split of a line or two, which is done before anybody can ask.
+                let largest = spec.splits.iter().map(|split| split.bytes).max().unwrap_or(0);
+                let whole = spec.splits.iter().zip(0..).filter(|(split, _)| split.bytes * 2 > largest);
+                let maps = whole.map(|(_, index)| (spec.id, Kind::Map, index));
                 tasks.extend(maps.chain((0..spec.reduces).map(|index| (spec.id, Kind::Reduce, index))));
             }
             gave_way.extend(super::gave_way(&record.event));

@@ -36,6 +36,8 @@ pub(crate) struct Link {
     pub(crate) line: u64,
     /// What is sent here goes out.
     pub(crate) to: Sender<ToWorker>,
+    /// The welcome went out on it. Nothing may come before that: what was meant for the line before is said again to who comes back.
+    pub(crate) welcomed: bool,
     /// Jobs whose plan went out on it.
     pub(crate) plans: HashSet<JobId>,
     /// Jobs whose map outputs are told as they come.
@@ -379,8 +381,11 @@ impl Desk {
 
     /// Says something to a worker, if it is there to hear it. What matters is said again when it comes back.
     pub(super) fn say(&mut self, node: NodeId, message: ToWorker) {
-        if let Some(Desked { link: Some(link), .. }) = self.nodes.get(node.0 as usize) {
-            let _ = link.to.send(message);
+        if let Some(Desked { link: Some(link), .. }) = self.nodes.get_mut(node.0 as usize) {
+            link.welcomed |= matches!(message, ToWorker::Welcome { .. });
+            if link.welcomed {
+                let _ = link.to.send(message);
+            }
         }
     }
 }

@@ -61,7 +61,7 @@ fn serve_worker(mut stream: TcpStream, line: u64, mail: &Sender<Mail>) -> Result
     if writer.is_err() {
         return Ok(());
     }
-    let link = Link { line, to, plans: HashSet::new(), told_outputs: HashSet::new() };
+    let link = Link { line, to, welcomed: false, plans: HashSet::new(), told_outputs: HashSet::new() };
     let _ = mail.send(Mail::Joined { join, link });
     loop {
         match wire::receive(&mut stream, MESSAGE_BYTES_MAX) {

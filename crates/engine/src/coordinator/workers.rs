@@ -217,6 +217,9 @@ impl Desk {
         let Some(book) = self.books.jobs.get(&job) else { return };
         let plan = book.plan.clone();
         let Some(Desked { link: Some(link), .. }) = self.nodes.get_mut(node.0 as usize) else { return };
+        if !link.welcomed {
+            return;
+        }
         if link.plans.insert(job) {
             let _ = link.to.send(ToWorker::Plan(Box::new((*plan).clone())));
         }
@@ -245,7 +248,7 @@ impl Desk {
         let Some(output) = books::output(map, &self.core) else { return };
         let job = map.task.job;
         for node in &self.nodes {
-            if let Some(link) = node.link.as_ref().filter(|link| link.told_outputs.contains(&job)) {
+            if let Some(link) = node.link.as_ref().filter(|link| link.welcomed && link.told_outputs.contains(&job)) {
                 let _ = link.to.send(ToWorker::Outputs { job, afresh: false, outputs: vec![output] });
             }
         }

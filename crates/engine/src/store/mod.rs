@@ -1,9 +1,10 @@
 //! The block store: files in blocks, with replicas in the workers' own folders.
 //!
-//! The coordinator keeps the names (`catalog.rs`): one *manifest* a file (`manifest.rs`) says of which blocks it is. Where the replicas are it keeps
-//! in memory only (`holdings.rs`), because the workers know it better: each keeps a *shelf* of block files (`shelf.rs`, `block.rs`)
-//! and says what is on it whenever it calls. Bytes never pass through the coordinator: who stores a file writes its blocks to workers,
-//! who reads one reads them from workers (`data.rs`), and a worker that has a replica itself reads its own disk (`reader.rs`).
+//! The coordinator keeps the names (`catalog.rs`, `put.rs`): one *manifest* a file (`manifest.rs`) says of which blocks it is. Where
+//! the replicas are it keeps in memory only (`holdings.rs`), because the workers know it better: each keeps a *shelf* of block files
+//! (`shelf.rs`, `block.rs`) and says what is on it whenever it calls. Bytes never pass through the coordinator: who stores a file
+//! writes its blocks to workers, who reads one reads them from workers (`data.rs`), and a worker that has a replica itself reads its
+//! own disk (`reader.rs`).
 //!
 //! A file exists from the moment its manifest is renamed into place, which is after every block has all its replicas on disk. Whatever
 //! is cut short before leaves blocks that belong to no file, and those are collected. A replica is checked whenever it is read; a
@@ -21,6 +22,7 @@ mod holdings;
 mod manifest;
 mod message;
 mod name;
+mod put;
 mod reader;
 mod repair;
 mod session;

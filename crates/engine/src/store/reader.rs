@@ -330,7 +330,7 @@ mod tests {
     }
 
     fn content() -> Vec<u8> {
-        (0..5_000_003_u64).map(|at| (at * 2_654_435_761 >> 13) as u8).collect()
+        (0..5_000_003_u64).map(|at| ((at * 2_654_435_761) >> 13) as u8).collect()
     }
 
     #[test]
