@@ -57,7 +57,7 @@ fn rack_map(job: &mut Job, offer: Offer<'_>) -> Option<u32> {
 }
 
 fn any_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
-    let task = job.waiting_maps.any(&job.tasks[0])?;
+    let task = job.waiting_maps.any()?;
     let split = &job.splits[job.tasks[0][task as usize].split as usize];
     Some((task, crate::state::waiting::locality(split, offer.node, |node| offer.rack_of(node))))
 }

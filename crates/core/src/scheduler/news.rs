@@ -10,6 +10,7 @@ use crate::state::waiting::Waiting;
 use crate::state::{Job, JobIx, Node, TaskState};
 use crate::units::{Span, WHOLE_PPM};
 use rand::RngExt;
+use std::sync::Arc;
 
 /// A task that fails so often fails its job, as in Hadoop.
 const MOST_FAILURES: u8 = 4;
@@ -87,7 +88,7 @@ impl Scheduler {
         // Replicas on nodes that never joined are of no use and would only make the job hold out for them.
         let known = self.state.nodes.len() as u32;
         if job.splits.iter().any(|split| split.hosts.iter().any(|host| host.0 >= known)) {
-            job.splits.iter_mut().for_each(|split| split.hosts.retain(|host| host.0 < known));
+            Arc::make_mut(&mut job.splits).iter_mut().for_each(|split| split.hosts.retain(|host| host.0 < known));
             job.waiting_maps = Waiting::new(&job.splits);
         }
         job.estimate = estimate::estimate(&job, self.now, self.state.slots, self.averages);
@@ -183,7 +184,7 @@ impl Scheduler {
             return;
         }
         let random = &mut self.random;
-        let splits = &mut self.state.jobs[jx as usize].as_mut().expect("just admitted").splits;
+        let splits = Arc::make_mut(&mut self.state.jobs[jx as usize].as_mut().expect("just admitted").splits);
         for split in splits.iter_mut() {
             let replicas = split.hosts.len().min(nodes.len());
             split.hosts = random_sample(&nodes, replicas, random);

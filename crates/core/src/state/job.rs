@@ -1,5 +1,6 @@
 //! A job, its tasks, and what is counted of them.
 
+use super::bits::Bits;
 use super::waiting::Waiting;
 use crate::action::{Locality, Work};
 use crate::event::{Hint, JobSpec, Priority, Split};
@@ -8,6 +9,7 @@ use crate::policy::GiveWay;
 use crate::policy::estimate::Estimate;
 use crate::units::{Span, Time, WHOLE_PPM};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A live job.
 #[derive(Debug)]
@@ -23,7 +25,7 @@ pub struct Job {
     /// Its place in the order of submission.
     pub seq: u32,
     /// Its input.
-    pub splits: Vec<Split>,
+    pub splits: Arc<[Split]>,
     /// Its tasks of each kind.
     pub tasks: [Vec<Task>; 2],
     /// What is counted of its tasks of each kind.
@@ -46,8 +48,8 @@ pub struct Job {
     pub first_launch: Option<Time>,
     /// Since when it has held out for a node with its data.
     pub holding_out: [Option<Time>; 2],
-    /// Nodes that run or ran its maps, one bit each.
-    pub map_nodes: Vec<u64>,
+    /// Nodes that run or ran its maps.
+    pub map_nodes: Bits,
     /// Input bytes in all.
     pub input_bytes: u64,
     /// Input bytes mapped so far, and what they gave.
@@ -264,7 +266,7 @@ impl Job {
             submitted: now,
             seq,
             waiting_maps: Waiting::new(&spec.splits),
-            splits: spec.splits.clone(),
+            splits: Arc::clone(&spec.splits),
             tasks: [maps, reduces],
             facts: waiting.map(|waiting| Facts { waiting, ..Facts::default() }),
             waiting_reduces: (0..spec.reduces).rev().collect(),
@@ -275,7 +277,7 @@ impl Job {
             slowstart_maps,
             first_launch: None,
             holding_out: [None; 2],
-            map_nodes: Vec::new(),
+            map_nodes: Bits::default(),
             input_bytes: spec.splits.iter().map(|split| split.bytes).sum(),
             mapped_bytes: 0,
             output_bytes: 0,
@@ -330,15 +332,7 @@ impl Job {
 
     /// Whether a node ran or runs maps of this job.
     pub fn mapped_on(&self, node: NodeId) -> bool {
-        self.map_nodes.get(node.0 as usize / 64).is_some_and(|word| word >> (node.0 % 64) & 1 == 1)
-    }
-
-    fn note_map_on(&mut self, node: NodeId) {
-        let word = node.0 as usize / 64;
-        if self.map_nodes.len() <= word {
-            self.map_nodes.resize(word + 1, 0);
-        }
-        self.map_nodes[word] |= 1 << (node.0 % 64);
+        self.map_nodes.has(node.0)
     }
 
     /// A waiting or paused task starts an attempt; returns the attempt's name.
@@ -354,8 +348,9 @@ impl Job {
         task.live_at = facts.live.len() as u32;
         facts.live.push(index);
         if kind == Kind::Map {
+            self.waiting_maps.leave(index);
             self.first_launch.get_or_insert(now);
-            self.note_map_on(node);
+            self.map_nodes.add(node.0);
         }
         self.attempt(kind, index)
     }
@@ -365,7 +360,7 @@ impl Job {
         self.twins.push(twin);
         self.facts[twin.kind.ix()].twins += 1;
         if twin.kind == Kind::Map {
-            self.note_map_on(twin.node);
+            self.map_nodes.add(twin.node.0);
         }
     }
 

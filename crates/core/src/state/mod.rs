@@ -3,6 +3,7 @@
 //! Nothing here ranks or chooses. A move that is not legal is refused by the caller before it is made; the counts kept beside the
 //! facts (free slots, waiting tasks) are changed only together with them.
 
+pub mod bits;
 pub mod check;
 pub mod holdouts;
 pub mod job;
