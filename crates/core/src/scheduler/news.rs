@@ -171,6 +171,10 @@ impl Scheduler {
             }
         }
         self.join_lines(jx, "");
+        for kind in Kind::BOTH {
+            let holds_out = self.state.holdouts[kind.ix()].holds_out(jx, self.now);
+            self.lines[kind.ix()].iter_mut().for_each(|line| line.hold_out(jx, holds_out));
+        }
         Kind::BOTH.into_iter().for_each(|kind| self.touch(jx, kind));
     }
 
