@@ -284,7 +284,7 @@ impl Scheduler {
         }
         let (jx, index) = self.yielding(attempt, GiveWay::EndEarly)?;
         let job = self.state.job(jx);
-        if done_bytes > job.task(Kind::Map, index).bytes {
+        if done_bytes > job.bytes(index) {
             return Err(Refusal::NotAsked(attempt));
         }
         let (node, could_start, now) = (job.task(Kind::Map, index).node, job.may_start(Kind::Reduce), self.now);
@@ -324,15 +324,13 @@ impl Scheduler {
     ) -> Result<(), Refusal> {
         let (kind, index) = (attempt.task.kind, attempt.task.index);
         let (jx, role) = self.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
-        let task = &mut self.state.job_mut(jx).tasks[kind.ix()][index as usize];
-        task.failures += u8::from(failed);
-        let too_often = task.failures >= MOST_FAILURES;
+        let too_often = failed && self.state.job_mut(jx).count_failure(kind, index) >= MOST_FAILURES;
         if role == Role::First {
             self.end_first(jx, attempt, None);
         } else {
             self.end_twin(jx, attempt);
         }
-        if failed && too_often && !self.state.job(jx).closed {
+        if too_often && !self.state.job(jx).closed {
             self.abandon(jx, Outcome::Failed, out);
         }
         self.bury(jx);

@@ -97,7 +97,7 @@ impl Scheduler {
                 task
             }
         };
-        match job.task(kind, index).lost_with {
+        match job.lost_with(kind, index) {
             Some(lost) => Reason::Recovers { lost },
             None => order::reason(self.lane(kind).order, job, kind),
         }

@@ -51,7 +51,8 @@ struct Entry {
 impl Index {
     /// Lists `(key, task)` pairs, which come in the order of their tasks.
     fn build(pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Index {
-        let (count, keys) = pairs.clone().fold((0, 0), |(count, keys), (key, _)| (count + 1, keys.max(key as usize + 1)));
+        let (count, keys) =
+            pairs.clone().fold((0, 0), |(count, keys), (key, _)| (count + 1, keys.max(key as usize + 1)));
         let mut lists = vec![List::default(); keys.min(count).next_power_of_two()];
         let low_bits = lists.len() - 1;
         for (key, _) in pairs.clone() {
@@ -272,7 +273,7 @@ mod tests {
                 }
                 // Now and then something that runs comes back, whole or in part.
                 if step == 3 && let Some(&task) = job.facts[0].live.first() {
-                    if node.0.is_multiple_of(2) && job.task(Kind::Map, task).bytes > 1 {
+                    if node.0.is_multiple_of(2) && job.bytes(task) > 1 {
                         job.split_off(task, 1, 1, Time::ZERO);
                     } else {
                         job.stop(Kind::Map, task, Time::ZERO);
