@@ -114,7 +114,8 @@ pub fn observed_task_time(job: &Job, kind: Kind, now: Time) -> Option<Span> {
 
 /// What part of a whole split a map has: less than one for a part of a map that ended early.
 fn share_of_split(job: &Job, kind: Kind, index: u32) -> f64 {
-    let Some(bytes) = job.part_bytes(index).filter(|_| kind == Kind::Map) else { return 1.0 };
+    let part_bytes = if kind == Kind::Map { job.part_bytes(index) } else { None };
+    let Some(bytes) = part_bytes else { return 1.0 };
     let whole = job.splits[job.task(kind, index).split as usize].bytes;
     if whole == 0 { 1.0 } else { (bytes as f64 / whole as f64).max(0.01) }
 }
