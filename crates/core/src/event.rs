@@ -4,6 +4,7 @@ use crate::ids::{AttemptId, JobId, Kind, NodeId, RackId};
 use crate::units::Span;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// The nodes that hold a replica of a block.
 pub type Hosts = SmallVec<[NodeId; 4]>;
@@ -111,8 +112,8 @@ pub struct JobSpec {
     pub pool: String,
     /// Urgent or not, within its pool.
     pub priority: Priority,
-    /// Its input, one map for each split.
-    pub splits: Vec<Split>,
+    /// Its input, one map for each split. Shared with whoever keeps it: large jobs have many.
+    pub splits: Arc<[Split]>,
     /// How many reduces; none for a map-only job.
     pub reduces: u32,
     /// Reduces may start once this part of the maps is done.

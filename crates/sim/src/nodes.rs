@@ -75,21 +75,26 @@ impl Node {
         self.up && self.free[kind.ix()] > 0
     }
 
-    /// An attempt takes a slot.
-    pub(crate) fn enter(&mut self, attempt: AttemptId, running: Running) {
+    /// An attempt takes a slot; true if it was the last free one.
+    pub(crate) fn enter(&mut self, attempt: AttemptId, running: Running) -> bool {
         let free = &mut self.free[attempt.task.kind.ix()];
         assert!(*free > 0, "attempt {attempt} was launched on a node without a free slot");
         *free -= 1;
+        let was_last = *free == 0;
         self.next_end = self.next_end.min(running.end);
         self.running.push(running);
+        was_last
     }
 
-    /// An attempt leaves its slot.
-    pub(crate) fn leave(&mut self, place: u32, kind: Kind) {
+    /// An attempt leaves its slot; true if no other was free.
+    pub(crate) fn leave(&mut self, place: u32, kind: Kind) -> bool {
         let at = self.running.iter().position(|running| running.place == place).expect("it runs here");
-        self.running.swap_remove(at);
+        let gone = self.running.swap_remove(at);
+        if gone.end == self.next_end {
+            self.find_next_end();
+        }
         self.free[kind.ix()] += 1;
-        self.find_next_end();
+        self.free[kind.ix()] == 1
     }
 
     /// An attempt that still runs here.

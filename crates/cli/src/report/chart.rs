@@ -316,7 +316,7 @@ pub(super) mod tests {
             user: "a".into(),
             pool: "a".into(),
             priority: Priority::Normal,
-            splits: vec![Split { bytes: 1, hosts: Hosts::new() }],
+            splits: vec![Split { bytes: 1, hosts: Hosts::new() }].into(),
             reduces: 1,
             slowstart_ppm: 0,
             hint: None,

@@ -103,7 +103,9 @@ pub fn observed_task_time(job: &Job, kind: Kind, now: Time) -> Option<Span> {
         // Below a hundredth, progress is mostly start-up and would be blown up a hundredfold.
         if task.done_ppm >= WHOLE_PPM / 100 {
             let whole_part = share_of_split(job, kind, index);
-            sum_s += task.service(now).as_secs_f64() / (f64::from(task.done_ppm) / f64::from(WHOLE_PPM)) / whole_part;
+            sum_s += job.service(kind, index, now).as_secs_f64()
+                / (f64::from(task.done_ppm) / f64::from(WHOLE_PPM))
+                / whole_part;
             count += 1.0;
         }
     }
@@ -112,12 +114,10 @@ pub fn observed_task_time(job: &Job, kind: Kind, now: Time) -> Option<Span> {
 
 /// What part of a whole split a map has: less than one for a part of a map that ended early.
 fn share_of_split(job: &Job, kind: Kind, index: u32) -> f64 {
-    let task = job.task(kind, index);
-    let whole = match kind {
-        Kind::Map => job.splits[task.split as usize].bytes,
-        Kind::Reduce => 0,
-    };
-    if whole == 0 { 1.0 } else { (task.bytes as f64 / whole as f64).max(0.01) }
+    let part_bytes = if kind == Kind::Map { job.part_bytes(index) } else { None };
+    let Some(bytes) = part_bytes else { return 1.0 };
+    let whole = job.splits[job.task(kind, index).split as usize].bytes;
+    if whole == 0 { 1.0 } else { (bytes as f64 / whole as f64).max(0.01) }
 }
 
 /// What is believed of a job now.

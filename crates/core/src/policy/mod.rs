@@ -5,7 +5,7 @@
 //!
 //! | part | file | answers |
 //! |---|---|---|
-//! | [`GroupOrder`], [`JobOrder`] | `order.rs` | which pool, then which job, comes first for a slot |
+//! | [`GroupOrder`], [`JobOrder`] | `order.rs`, `line.rs` | which pool, then which job, comes first for a slot |
 //! | [`ShareRule`] | `share.rs` | how many slots a job is owed |
 //! | [`Preemption`] | `preempt.rs` | who may demand slots now, which attempt gives way, and how |
 //! | [`Placement`] | `placement.rs` | which task of the job for this node, or wait |
@@ -19,6 +19,7 @@ pub mod catalog;
 mod compose;
 pub mod estimate;
 pub mod failure;
+pub mod line;
 pub mod matching;
 pub mod order;
 pub mod placement;

@@ -2,20 +2,21 @@
 //!
 //! A [`Ranking`] is a tree: groups (pools, queues, users) stand in line below the root, jobs stand in line inside their group. Ranks
 //! are integers and never tied. They change with the events: whoever's facts changed is moved, nobody else is looked at, so a
-//! decision costs the same on ten nodes and on ten thousand.
+//! decision costs the same on ten nodes and on ten thousand. Jobs that hold out for a better node stand beside the line, where a walk on
+//! behalf of one node finds those for which it is good without a look at the others.
 
+pub use super::line::Rank;
+
+use super::line::Line;
 use super::{GroupOrder, JobOrder};
 use crate::action::Reason;
 use crate::ids::Kind;
+use crate::state::bits::Bits;
 use crate::state::{Job, JobIx};
 use crate::tenants::Tenants;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-
-/// A place in a line: smaller is sooner.
-pub type Rank = u128;
 
 const ROOT: u32 = 0;
 const SPAN_BITS: u64 = (1 << 48) - 1;
@@ -124,8 +125,11 @@ pub struct Group {
     /// Since when it has been starved of its min share, and of half its fair share.
     pub starved: [Option<crate::units::Time>; 2],
     listed: Option<Rank>,
-    groups: BTreeSet<(Rank, u32)>,
-    jobs: BTreeSet<(Rank, JobIx)>,
+    groups: Line,
+    jobs: Line,
+    /// Its jobs that wait and hold out; they are not among `jobs`.
+    aside: Bits,
+    aside_count: u32,
     users: FxHashMap<u32, UserUse>,
     active_users: u32,
 }
@@ -142,6 +146,16 @@ struct Entry {
     group: u32,
     user: u32,
     listed: Option<Rank>,
+    holds_out: bool,
+}
+
+/// Which of the jobs that hold out a walk visits.
+#[derive(Clone, Copy)]
+pub enum HoldingOut<'a> {
+    /// All of them.
+    All,
+    /// Those of this set.
+    Of(&'a Bits),
 }
 
 /// What the walk along the line needs to know of a group beside its rank.
@@ -163,10 +177,35 @@ impl Group {
             held: 0,
             starved: [None; 2],
             listed: None,
-            groups: BTreeSet::new(),
-            jobs: BTreeSet::new(),
+            groups: Line::default(),
+            jobs: Line::default(),
+            aside: Bits::default(),
+            aside_count: 0,
             users: FxHashMap::default(),
             active_users: 0,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.jobs.is_empty() && self.aside_count == 0
+    }
+
+    /// A job of the group gets in line, or stands aside.
+    fn enter(&mut self, rank: Rank, jx: JobIx, holds_out: bool) {
+        if holds_out {
+            self.aside.add(jx);
+            self.aside_count += 1;
+        } else {
+            self.jobs.insert(rank, jx);
+        }
+    }
+
+    fn leave(&mut self, rank: Rank, jx: JobIx, holds_out: bool) {
+        if holds_out {
+            self.aside.remove(jx);
+            self.aside_count -= 1;
+        } else {
+            self.jobs.remove(rank);
         }
     }
 
@@ -284,7 +323,7 @@ impl Ranking {
         if self.entries.len() <= jx as usize {
             self.entries.resize(jx as usize + 1, Entry::default());
         }
-        self.entries[jx as usize] = Entry { group, user, listed: None };
+        self.entries[jx as usize] = Entry { group, user, listed: None, holds_out: false };
     }
 
     fn class_group(&mut self, user: u32, classes: [Option<u16>; 2]) -> u32 {
@@ -296,8 +335,7 @@ impl Ranking {
 
     /// The line is empty.
     pub fn is_empty(&self) -> bool {
-        let root = &self.groups[ROOT as usize];
-        root.groups.is_empty() && root.jobs.is_empty()
+        self.groups[ROOT as usize].is_empty()
     }
 
     /// Puts a job in line at a rank, moves it there, or takes it out of the line.
@@ -306,17 +344,31 @@ impl Ranking {
         if entry.listed == rank {
             return;
         }
-        let group = &mut self.groups[entry.group as usize];
-        if let Some(old) = entry.listed {
-            group.jobs.remove(&(old, jx));
-        }
-        if let Some(new) = rank {
-            group.jobs.insert((new, jx));
-        }
         self.entries[jx as usize].listed = rank;
+        // Who stands aside has no place that could change.
+        if !entry.holds_out || entry.listed.is_some() != rank.is_some() {
+            let group = &mut self.groups[entry.group as usize];
+            if let Some(old) = entry.listed {
+                group.leave(old, jx, entry.holds_out);
+            }
+            if let Some(new) = rank {
+                group.enter(new, jx, entry.holds_out);
+            }
+        }
         if entry.listed.is_some() != rank.is_some() {
             self.count_user(entry.group, entry.user, 0, if rank.is_some() { 1 } else { -1 });
             self.relist(entry.group);
+        }
+    }
+
+    /// A job begins or ceases to hold out: it stands aside, or in line again.
+    pub fn hold_out(&mut self, jx: JobIx, holds_out: bool) {
+        let entry = &mut self.entries[jx as usize];
+        let before = std::mem::replace(&mut entry.holds_out, holds_out);
+        if let Some(rank) = entry.listed.filter(|_| before != holds_out) {
+            let group = &mut self.groups[entry.group as usize];
+            group.leave(rank, jx, before);
+            group.enter(rank, jx, holds_out);
         }
     }
 
@@ -359,18 +411,17 @@ impl Ranking {
         }
         let group = &self.groups[at as usize];
         let (old, parent) = (group.listed, group.parent);
-        let waits = !(group.groups.is_empty() && group.jobs.is_empty());
-        let new = waits.then(|| group.rank(self.stage, at, 0));
+        let new = (!group.is_empty()).then(|| group.rank(self.stage, at, 0));
         if old == new {
             return;
         }
         self.groups[at as usize].listed = new;
         let line = &mut self.groups[parent as usize].groups;
         if let Some(old) = old {
-            line.remove(&(old, at));
+            line.remove(old);
         }
         if let Some(new) = new {
-            line.insert((new, at));
+            line.insert(new, at);
         }
         if old.is_some() != new.is_some() {
             self.relist(parent);
@@ -378,14 +429,15 @@ impl Ranking {
     }
 
     /// Walks along the line, group by group, until `visit` breaks off. Groups that may not grow, or that `allow` turns away, are
-    /// passed over whole.
+    /// passed over whole; of the jobs that hold out, `holding_out` says which are visited, each in its place.
     pub fn walk<B>(
         &self,
         limits: &Limits,
         allow: &impl Fn(&Group) -> bool,
+        holding_out: HoldingOut<'_>,
         visit: &mut impl FnMut(JobIx) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        self.walk_group(ROOT, limits, allow, visit)
+        self.walk_group(ROOT, limits, allow, holding_out, visit)
     }
 
     fn walk_group<B>(
@@ -393,24 +445,45 @@ impl Ranking {
         at: u32,
         limits: &Limits,
         allow: &impl Fn(&Group) -> bool,
+        holding_out: HoldingOut<'_>,
         visit: &mut impl FnMut(JobIx) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let group = &self.groups[at as usize];
-        for &(_, child) in &group.groups {
+        for (_, child) in group.groups.iter() {
             let child_group = &self.groups[child as usize];
             let below_min = self.stage != Stage::UsersBelowMin
                 || child_group.classes.is_some()
                 || child_group.held < child_group.min;
             if below_min && child_group.may_grow(limits.slots) && allow(child_group) {
-                self.walk_group(child, limits, allow, visit)?;
+                self.walk_group(child, limits, allow, holding_out, visit)?;
             }
         }
-        for &(_, jx) in &group.jobs {
-            if group.admits_user(self.entries[jx as usize].user, limits.slots) {
-                visit(jx)?;
+        let mut admitted = |jx: JobIx| {
+            let admits = group.admits_user(self.entries[jx as usize].user, limits.slots);
+            if admits { visit(jx) } else { ControlFlow::Continue(()) }
+        };
+        let mut aside = self.aside(group, holding_out);
+        for (rank, jx) in group.jobs.iter() {
+            while let Some((_, sooner)) = aside.pop_if(|&mut (other, _)| other < rank) {
+                admitted(sooner)?;
             }
+            admitted(jx)?;
         }
-        ControlFlow::Continue(())
+        aside.into_iter().rev().try_for_each(|(_, jx)| admitted(jx))
+    }
+
+    /// The jobs of a group that hold out and are to be visited all the same, last to first.
+    fn aside(&self, group: &Group, holding_out: HoldingOut<'_>) -> Vec<(Rank, JobIx)> {
+        if group.aside_count == 0 {
+            return Vec::new();
+        }
+        let placed = |jx: JobIx| Some((self.entries[jx as usize].listed?, jx));
+        let mut aside: Vec<(Rank, JobIx)> = match holding_out {
+            HoldingOut::All => group.aside.iter().filter_map(placed).collect(),
+            HoldingOut::Of(jobs) => group.aside.shared(jobs).filter_map(placed).collect(),
+        };
+        aside.sort_unstable_by(|a, b| b.cmp(a));
+        aside
     }
 
     /// True if `a`, given one of `b`'s slots, would still stand before `b` without it. Whoever takes a slot by this rule cannot lose it
@@ -521,13 +594,22 @@ mod tests {
         out.extend(jobs.into_iter().map(|(_, jx)| jx));
     }
 
+    fn walked(ranking: &Ranking, holding_out: HoldingOut<'_>) -> Vec<JobIx> {
+        let mut walked = Vec::new();
+        let _ = ranking.walk::<()>(&Limits { slots: 1_000 }, &|_| true, holding_out, &mut |jx| {
+            walked.push(jx);
+            ControlFlow::Continue(())
+        });
+        walked
+    }
+
     proptest! {
-        /// Jobs come, go, gain and lose slots: the line is always what sorting everything anew would give.
+        /// Jobs come, go, gain and lose slots, hold out: the line is always what sorting everything anew would give.
         #[test]
         fn the_line_is_always_sorted(
             stage in prop_oneof![Just(Stage::Flat), Just(Stage::FairPools), Just(Stage::CapacityQueues)],
             pools in prop::collection::vec(0..5usize, JOBS as usize),
-            steps in prop::collection::vec((0..JOBS, 0..4u8, 0..50u64), 0..150),
+            steps in prop::collection::vec((0..JOBS, 0..6u8, 0..50u64), 0..150),
         ) {
             let mut ranking = Ranking::new(stage, Kind::Map, &tenants());
             let mut held = [0i64; JOBS as usize];
@@ -538,6 +620,8 @@ mod tests {
                 match step {
                     0 => ranking.place(jx, Some(Rank::from(value) << 32 | Rank::from(jx))),
                     1 => ranking.place(jx, None),
+                    4 => ranking.hold_out(jx, true),
+                    5 => ranking.hold_out(jx, false),
                     2 => {
                         held[jx as usize] += 1;
                         ranking.held_changed(jx, 1);
@@ -548,14 +632,15 @@ mod tests {
                     }
                     _ => {}
                 }
-                let mut walked = Vec::new();
-                let _ = ranking.walk::<()>(&Limits { slots: 1_000 }, &|_| true, &mut |jx| {
-                    walked.push(jx);
-                    ControlFlow::Continue(())
-                });
+                let mut even = Bits::default();
+                (0..JOBS).step_by(2).for_each(|jx| even.add(jx));
                 let mut sorted = Vec::new();
                 in_order(&ranking, ROOT, &mut sorted);
-                prop_assert_eq!(walked, sorted);
+                prop_assert_eq!(ranking.is_empty(), sorted.is_empty());
+                prop_assert_eq!(walked(&ranking, HoldingOut::All), sorted.clone());
+                // A walk for a node that is good for even jobs meets all but the odd ones that hold out.
+                sorted.retain(|&jx| jx % 2 == 0 || !ranking.entries[jx as usize].holds_out);
+                prop_assert_eq!(walked(&ranking, HoldingOut::Of(&even)), sorted);
             }
         }
 

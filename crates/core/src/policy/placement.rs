@@ -40,9 +40,18 @@ impl Offer<'_> {
 
 /// A waiting map of the job for this node, as near to its data as can be had.
 pub fn nearest_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
-    if let Some(task) = job.waiting_maps.on_node(offer.node, &job.tasks[0], &job.splits) {
-        return Some((task, Locality::Node));
+    match node_map(job, offer) {
+        Some(task) => Some((task, Locality::Node)),
+        None => next_nearest_map(job, offer),
     }
+}
+
+fn node_map(job: &mut Job, offer: Offer<'_>) -> Option<u32> {
+    job.waiting_maps.on_node(offer.node, &job.tasks[0], &job.splits)
+}
+
+/// The same, where it is known that no data is on the node.
+fn next_nearest_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
     if offer.several_racks
         && let Some(task) = rack_map(job, offer)
     {
@@ -57,21 +66,21 @@ fn rack_map(job: &mut Job, offer: Offer<'_>) -> Option<u32> {
 }
 
 fn any_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
-    let task = job.waiting_maps.any(&job.tasks[0])?;
+    let task = job.waiting_maps.any()?;
     let split = &job.splits[job.tasks[0][task as usize].split as usize];
     Some((task, crate::state::waiting::locality(split, offer.node, |node| offer.rack_of(node))))
 }
 
 /// A waiting map of the job for this node, if it does not rather hold out for a nearer one (delay scheduling).
 pub fn choose_map(job: &mut Job, offer: Offer<'_>, placement: &Placement) -> Option<(u32, Locality)> {
-    if let Some(task) = job.waiting_maps.on_node(offer.node, &job.tasks[0], &job.splits) {
+    if let Some(task) = node_map(job, offer) {
         job.holding_out[0] = None;
         return Some((task, Locality::Node));
     }
     let few = placement.wait_below_maps.is_none_or(|most| job.total(Kind::Map) <= most);
     let waits = few && job.waiting_maps.has_hosts() && !(placement.wait_node + placement.wait_rack).is_zero();
     if !waits {
-        return nearest_map(job, offer);
+        return next_nearest_map(job, offer);
     }
     let since = *job.holding_out[0].get_or_insert(offer.now);
     let waited = offer.now.since(since);
@@ -82,7 +91,7 @@ pub fn choose_map(job: &mut Job, offer: Offer<'_>, placement: &Placement) -> Opt
     if waited < placement.wait_node + placement.wait_rack && offer.several_racks {
         return rack_map(job, offer).map(|task| (task, Locality::Rack));
     }
-    nearest_map(job, offer)
+    next_nearest_map(job, offer)
 }
 
 /// A reduce of the job for this node (FCS, Algorithm 2, lines 4 to 17).

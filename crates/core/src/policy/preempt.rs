@@ -5,21 +5,23 @@
 use super::estimate::slackness;
 use super::{AttemptOrder, Spare};
 use crate::ids::{Kind, NodeId};
-use crate::state::{Job, Task, TaskState};
+use crate::state::{Job, TaskState};
 use crate::units::{Time, WHOLE_PPM};
 
 /// True if the attempt may be asked to give way: it runs, was not asked already, has no twin, and nothing spares it (FCS, section 4).
 pub fn may_give_way(job: &Job, kind: Kind, index: u32, spare: &Spare, now: Time) -> bool {
     let task = job.task(kind, index);
     let alone = !job.twins.iter().any(|twin| twin.kind == kind && twin.task == index);
-    task.state == TaskState::Running && alone && !is_spared(task, spare, now)
+    task.state == TaskState::Running && alone && !is_spared(job, kind, index, spare, now)
 }
 
 /// True if one of the guards holds.
-pub fn is_spared(task: &Task, spare: &Spare, now: Time) -> bool {
-    let since_start = now.since(task.first_launched());
-    let pushed_about =
-        spare.slackness.is_some_and(|limit| slackness(since_start, task.service(now), task.done_ppm) >= limit);
+pub fn is_spared(job: &Job, kind: Kind, index: u32, spare: &Spare, now: Time) -> bool {
+    let task = job.task(kind, index);
+    let pushed_about = spare.slackness.is_some_and(|limit| {
+        let since_start = now.since(job.first_launched(kind, index));
+        slackness(since_start, job.service(kind, index, now), task.done_ppm) >= limit
+    });
     let just_launched = now.since(task.launched) < spare.launched_within;
     let nearly_done = spare.progress_over.is_some_and(|limit| f64::from(task.done_ppm) > limit * f64::from(WHOLE_PPM));
     let often_enough = spare.gave_way.is_some_and(|limit| u32::from(task.gave_way) >= limit);

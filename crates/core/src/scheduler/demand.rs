@@ -8,6 +8,7 @@ use super::news::Role;
 use crate::action::{Action, Reason, Refusal};
 use crate::ids::{AttemptId, Kind, NodeId};
 use crate::policy::failure::standing;
+use crate::policy::order::HoldingOut;
 use crate::policy::preempt;
 use crate::policy::{AttemptOrder, GiveWay, GroupOrder, JobOrder, PreemptRule, Preemption, VictimOrder};
 use crate::state::{Claim, Facts, JobIx, TaskState};
@@ -55,7 +56,7 @@ impl Scheduler {
         let mut owed_to_group = starved.unwrap_or_default();
         let line = self.lines[ix].last().expect("every lane has a line");
         let state = &self.state;
-        let _ = line.walk::<()>(&self.limits(kind), &|_| true, &mut |jx| {
+        let _ = line.walk::<()>(&self.limits(kind), &|_| true, HoldingOut::All, &mut |jx| {
             let facts = state.job(jx).facts(kind);
             // A paused task waits for its own node; freeing a slot elsewhere would not help it.
             let waiting = facts.waiting.saturating_sub(facts.claimed);

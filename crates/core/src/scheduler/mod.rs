@@ -16,7 +16,7 @@ use crate::event::Event;
 use crate::ids::{JobId, Kind, NodeId};
 use crate::policy::estimate::FINISHED_ENOUGH;
 use crate::policy::matching::Matcher;
-use crate::policy::order::{self, Limits, Ranking, Stage};
+use crate::policy::order::{self, HoldingOut, Limits, Ranking, Stage};
 use crate::policy::{JobOrder, Lane, Otherwise, Policy, Prior};
 use crate::setup::{Setup, SetupError};
 use crate::state::{JobIx, State};
@@ -162,7 +162,7 @@ impl Scheduler {
         for pass in 0..self.passes() {
             let line = line_of_pass(&self.lines[kind.ix()], pass);
             let allow = allows(self.matcher.as_ref(), profile, pass);
-            let _ = line.walk::<()>(&self.limits(kind), &allow, &mut |jx| {
+            let _ = line.walk::<()>(&self.limits(kind), &allow, HoldingOut::All, &mut |jx| {
                 let id = self.state.job(jx).id;
                 if !jobs.contains(&id) {
                     jobs.push(id);
@@ -199,9 +199,7 @@ impl Scheduler {
     fn touch(&mut self, jx: JobIx, kind: Kind) {
         let order = self.policy.lane(kind).order;
         let job = self.state.jobs[jx as usize].as_mut().expect("a job index outlived its job");
-        if job.waiting_maps.has_returned() || !job.paused.is_empty() {
-            self.state.holdouts[kind.ix()].ask_again(jx);
-        }
+        let has_node_of_its_own = job.waiting_maps.has_returned() || !job.paused.is_empty();
         let held = job.facts(kind).held();
         let more = i64::from(held) - i64::from(job.facts(kind).counted);
         job.facts[kind.ix()].counted = held;
@@ -212,6 +210,21 @@ impl Scheduler {
             }
             line.place(jx, rank);
         }
+        if has_node_of_its_own {
+            self.ask_again(jx, kind);
+        }
+    }
+
+    /// A job takes nothing but a good node until then; this one was not good.
+    fn hold_out(&mut self, jx: JobIx, kind: Kind, node: NodeId, until: Time) {
+        self.state.holdouts[kind.ix()].hold_out(jx, node, until);
+        self.lines[kind.ix()].iter_mut().for_each(|line| line.hold_out(jx, true));
+    }
+
+    /// A job no longer holds out: every node asks it again.
+    fn ask_again(&mut self, jx: JobIx, kind: Kind) {
+        self.state.holdouts[kind.ix()].ask_again(jx);
+        self.lines[kind.ix()].iter_mut().for_each(|line| line.hold_out(jx, false));
     }
 
     /// True if `a` may take a slot from `b`: it would still stand before `b` afterwards.

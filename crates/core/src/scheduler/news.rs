@@ -10,6 +10,7 @@ use crate::state::waiting::Waiting;
 use crate::state::{Job, JobIx, Node, TaskState};
 use crate::units::{Span, WHOLE_PPM};
 use rand::RngExt;
+use std::sync::Arc;
 
 /// A task that fails so often fails its job, as in Hadoop.
 const MOST_FAILURES: u8 = 4;
@@ -87,7 +88,7 @@ impl Scheduler {
         // Replicas on nodes that never joined are of no use and would only make the job hold out for them.
         let known = self.state.nodes.len() as u32;
         if job.splits.iter().any(|split| split.hosts.iter().any(|host| host.0 >= known)) {
-            job.splits.iter_mut().for_each(|split| split.hosts.retain(|host| host.0 < known));
+            Arc::make_mut(&mut job.splits).iter_mut().for_each(|split| split.hosts.retain(|host| host.0 < known));
             job.waiting_maps = Waiting::new(&job.splits);
         }
         job.estimate = estimate::estimate(&job, self.now, self.state.slots, self.averages);
@@ -170,6 +171,10 @@ impl Scheduler {
             }
         }
         self.join_lines(jx, "");
+        for kind in Kind::BOTH {
+            let holds_out = self.state.holdouts[kind.ix()].holds_out(jx, self.now);
+            self.lines[kind.ix()].iter_mut().for_each(|line| line.hold_out(jx, holds_out));
+        }
         Kind::BOTH.into_iter().for_each(|kind| self.touch(jx, kind));
     }
 
@@ -183,7 +188,7 @@ impl Scheduler {
             return;
         }
         let random = &mut self.random;
-        let splits = &mut self.state.jobs[jx as usize].as_mut().expect("just admitted").splits;
+        let splits = Arc::make_mut(&mut self.state.jobs[jx as usize].as_mut().expect("just admitted").splits);
         for split in splits.iter_mut() {
             let replicas = split.hosts.len().min(nodes.len());
             split.hosts = random_sample(&nodes, replicas, random);
@@ -279,7 +284,7 @@ impl Scheduler {
         }
         let (jx, index) = self.yielding(attempt, GiveWay::EndEarly)?;
         let job = self.state.job(jx);
-        if done_bytes > job.task(Kind::Map, index).bytes {
+        if done_bytes > job.bytes(index) {
             return Err(Refusal::NotAsked(attempt));
         }
         let (node, could_start, now) = (job.task(Kind::Map, index).node, job.may_start(Kind::Reduce), self.now);
@@ -319,15 +324,13 @@ impl Scheduler {
     ) -> Result<(), Refusal> {
         let (kind, index) = (attempt.task.kind, attempt.task.index);
         let (jx, role) = self.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
-        let task = &mut self.state.job_mut(jx).tasks[kind.ix()][index as usize];
-        task.failures += u8::from(failed);
-        let too_often = task.failures >= MOST_FAILURES;
+        let too_often = failed && self.state.job_mut(jx).count_failure(kind, index) >= MOST_FAILURES;
         if role == Role::First {
             self.end_first(jx, attempt, None);
         } else {
             self.end_twin(jx, attempt);
         }
-        if failed && too_often && !self.state.job(jx).closed {
+        if too_often && !self.state.job(jx).closed {
             self.abandon(jx, Outcome::Failed, out);
         }
         self.bury(jx);

@@ -3,10 +3,11 @@
 use super::Scheduler;
 use crate::action::{Action, Locality, Reason, Start, Work};
 use crate::ids::{Kind, NodeId};
-use crate::policy::order;
+use crate::policy::order::{self, HoldingOut};
 use crate::policy::placement::{self, Offer, ReduceChoice};
 use crate::state::{JobIx, TaskState, Twin};
 use crate::units::Time;
+use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
 /// A task for an offered slot.
@@ -40,51 +41,52 @@ impl Scheduler {
 
     /// The first job in line that has a task for this node.
     fn pick(&mut self, node: NodeId, kind: Kind) -> Option<(JobIx, Choice)> {
+        while let Some(jx) = self.state.holdouts[kind.ix()].next_ended(self.now) {
+            self.lines[kind.ix()].iter_mut().for_each(|line| line.hold_out(jx, false));
+        }
+        (0..self.passes()).find_map(|pass| self.pick_in(pass, node, kind))
+    }
+
+    /// The first job that has a task for this node in one pass along the line.
+    fn pick_in(&mut self, pass: usize, node: NodeId, kind: Kind) -> Option<(JobIx, Choice)> {
+        let line = super::line_of_pass(&self.lines[kind.ix()], pass);
+        if line.is_empty() {
+            return None;
+        }
+        let limits = self.limits(kind);
+        let placement = &self.policy.lane(kind).placement;
+        let nodes_up = self.state.nodes_up;
         let profile = self.state.node(node).profile;
-        (0..self.passes()).find_map(|pass| {
-            let line = super::line_of_pass(&self.lines[kind.ix()], pass);
-            if line.is_empty() {
-                return None;
-            }
-            let limits = self.limits(kind);
-            let placement = &self.policy.lane(kind).placement;
-            let nodes_up = self.state.nodes_up;
-            let allow = super::allows(self.matcher.as_ref(), profile, pass);
-            let offer = Offer {
-                node,
-                nodes: &self.state.nodes,
-                racks: &self.state.racks,
-                several_racks: self.several_racks,
-                now: self.now,
+        let offer = Offer {
+            node,
+            nodes: &self.state.nodes,
+            racks: &self.state.racks,
+            several_racks: self.several_racks,
+            now: self.now,
+        };
+        let (jobs, good) = (&mut self.state.jobs, self.state.holdouts[kind.ix()].good_for(node));
+        let mut holding_out: SmallVec<[(JobIx, Time); 4]> = SmallVec::new();
+        let mut ask = |jx: JobIx| {
+            let job = jobs[jx as usize].as_mut().expect("a job in line is live");
+            let choice = match kind {
+                Kind::Map => placement::choose_map(job, offer, placement).map(|(task, near)| Choice::Map(task, near)),
+                Kind::Reduce => placement::choose_reduce(job, jx, offer, placement, nodes_up).map(Choice::Reduce),
             };
-            let (jobs, holdouts) = (&mut self.state.jobs, &mut self.state.holdouts[kind.ix()]);
-            let found = line.walk(&limits, &allow, &mut |jx| {
-                if holdouts.refuses(jx, node, offer.now) {
-                    return ControlFlow::Continue(());
-                }
-                let job = jobs[jx as usize].as_mut().expect("a job in line is live");
-                let choice = match kind {
-                    Kind::Map => {
-                        placement::choose_map(job, offer, placement).map(|(task, near)| Choice::Map(task, near))
-                    }
-                    Kind::Reduce => placement::choose_reduce(job, jx, offer, placement, nodes_up).map(Choice::Reduce),
-                };
-                match choice {
-                    Some(choice) => {
-                        holdouts.ask_again(jx);
-                        ControlFlow::Break((jx, choice))
-                    }
-                    None => {
-                        if let Some(until) = placement::holds_out_until(job, kind, placement).filter(|&t| offer.now < t)
-                        {
-                            holdouts.hold_out(jx, node, until);
-                        }
-                        ControlFlow::Continue(())
-                    }
-                }
-            });
-            found.break_value()
-        })
+            if let Some(choice) = choice {
+                return ControlFlow::Break((jx, choice));
+            }
+            let until = placement::holds_out_until(job, kind, placement);
+            holding_out.extend(until.filter(|&until| offer.now < until).map(|until| (jx, until)));
+            ControlFlow::Continue(())
+        };
+        let matcher = self.matcher.as_ref();
+        let found = line.walk(&limits, &super::allows(matcher, profile, pass), HoldingOut::Of(good), &mut ask);
+        for (jx, until) in holding_out {
+            self.hold_out(jx, kind, node, until);
+        }
+        let (jx, choice) = found.break_value()?;
+        self.ask_again(jx, kind);
+        Some((jx, choice))
     }
 
     fn reason(&self, jx: JobIx, kind: Kind, choice: Choice) -> Reason {
@@ -95,7 +97,7 @@ impl Scheduler {
                 task
             }
         };
-        match job.task(kind, index).lost_with {
+        match job.lost_with(kind, index) {
             Some(lost) => Reason::Recovers { lost },
             None => order::reason(self.lane(kind).order, job, kind),
         }

@@ -80,8 +80,14 @@ impl State {
                 return Err(format!("{}: {} {kind} claims kept, not so many on the nodes", job.id, facts.claimed));
             }
         }
+        let waits = |task: &TaskState| *task == TaskState::Waiting;
+        if let Some(task) = (0..job.total(Kind::Map))
+            .find(|&task| job.waiting_maps.has(task) != waits(&job.task(Kind::Map, task).state))
+        {
+            return Err(format!("{}: map {task} is on the list of those that wait, or not, and it is not so", job.id));
+        }
         let input: u64 = job.splits.iter().map(|split| split.bytes).sum();
-        let tasks: u64 = job.tasks[0].iter().map(|task| task.bytes).sum();
+        let tasks: u64 = (0..job.total(Kind::Map)).map(|task| job.bytes(task)).sum();
         if input != tasks {
             return Err(format!("{}: {input} bytes of input, {tasks} bytes in its maps", job.id));
         }

@@ -5,20 +5,32 @@
 //! looked in vain; it is never missing, so passing a job by changes no decision.
 
 use super::JobIx;
+use super::bits::Bits;
 use crate::ids::NodeId;
 use crate::units::Time;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// Who holds out, until when, and for which nodes.
 #[derive(Debug, Default)]
 pub struct Holdouts {
     until: Vec<Time>,
-    good: Vec<Vec<u64>>,
+    /// By node: the jobs it may be good for.
+    good: Vec<Bits>,
+    /// When somebody's patience ends, soonest first. Notes that no longer hold are dropped when their turn comes.
+    ends: BinaryHeap<Reverse<(Time, JobIx)>>,
+    nobody: Bits,
 }
 
 impl Holdouts {
-    /// True if the job would refuse an offer of this node.
-    pub fn refuses(&self, jx: JobIx, node: NodeId, now: Time) -> bool {
-        self.until.get(jx as usize).is_some_and(|&until| now < until) && !self.is_good(jx, node)
+    /// Whether a job holds out.
+    pub fn holds_out(&self, jx: JobIx, now: Time) -> bool {
+        self.until.get(jx as usize).is_some_and(|&until| now < until)
+    }
+
+    /// The jobs a node may be good for.
+    pub fn good_for(&self, node: NodeId) -> &Bits {
+        self.good.get(node.0 as usize).unwrap_or(&self.nobody)
     }
 
     /// The job takes nothing but a good node until then; this one was not good.
@@ -26,10 +38,26 @@ impl Holdouts {
         if self.until.len() <= jx as usize {
             self.until.resize(jx as usize + 1, Time::ZERO);
         }
-        self.until[jx as usize] = until;
-        if let Some(word) = self.good.get_mut(node.0 as usize).and_then(|words| words.get_mut(jx as usize / 64)) {
-            *word &= !(1 << (jx % 64));
+        if std::mem::replace(&mut self.until[jx as usize], until) != until {
+            self.ends.push(Reverse((until, jx)));
         }
+        if let Some(jobs) = self.good.get_mut(node.0 as usize) {
+            jobs.remove(jx);
+        }
+    }
+
+    /// A job whose patience has ended by now, if there is one that has not been named yet.
+    pub fn next_ended(&mut self, now: Time) -> Option<JobIx> {
+        while let Some(&Reverse((until, jx))) = self.ends.peek() {
+            if until > now {
+                return None;
+            }
+            self.ends.pop();
+            if !self.holds_out(jx, now) {
+                return Some(jx);
+            }
+        }
+        None
     }
 
     /// The job wants to be asked again by every node.
@@ -42,17 +70,8 @@ impl Holdouts {
     /// A node may be good for a job.
     pub fn note_good(&mut self, jx: JobIx, node: NodeId) {
         if self.good.len() <= node.0 as usize {
-            self.good.resize(node.0 as usize + 1, Vec::new());
+            self.good.resize(node.0 as usize + 1, Bits::default());
         }
-        let words = &mut self.good[node.0 as usize];
-        if words.len() <= jx as usize / 64 {
-            words.resize(jx as usize / 64 + 1, 0);
-        }
-        words[jx as usize / 64] |= 1 << (jx % 64);
-    }
-
-    fn is_good(&self, jx: JobIx, node: NodeId) -> bool {
-        let word = self.good.get(node.0 as usize).and_then(|words| words.get(jx as usize / 64));
-        word.is_some_and(|word| word >> (jx % 64) & 1 == 1)
+        self.good[node.0 as usize].add(jx);
     }
 }

@@ -1,5 +1,6 @@
 //! A job, its tasks, and what is counted of them.
 
+use super::bits::Bits;
 use super::waiting::Waiting;
 use crate::action::{Locality, Work};
 use crate::event::{Hint, JobSpec, Priority, Split};
@@ -7,7 +8,9 @@ use crate::ids::{AttemptId, JobId, Kind, NodeId, TaskId};
 use crate::policy::GiveWay;
 use crate::policy::estimate::Estimate;
 use crate::units::{Span, Time, WHOLE_PPM};
+use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A live job.
 #[derive(Debug)]
@@ -23,9 +26,14 @@ pub struct Job {
     /// Its place in the order of submission.
     pub seq: u32,
     /// Its input.
-    pub splits: Vec<Split>,
+    pub splits: Arc<[Split]>,
     /// Its tasks of each kind.
     pub tasks: [Vec<Task>; 2],
+    /// The size of its splits, if they are all the same.
+    block_bytes: Option<u64>,
+    /// What each of its maps wrote when it finished.
+    map_outputs: Vec<u64>,
+    pasts: FxHashMap<(Kind, u32), Past>,
     /// What is counted of its tasks of each kind.
     pub facts: [Facts; 2],
     /// Its waiting maps, by where their data lies.
@@ -46,8 +54,8 @@ pub struct Job {
     pub first_launch: Option<Time>,
     /// Since when it has held out for a node with its data.
     pub holding_out: [Option<Time>; 2],
-    /// Nodes that run or ran its maps, one bit each.
-    pub map_nodes: Vec<u64>,
+    /// Nodes that run or ran its maps.
+    pub map_nodes: Bits,
     /// Input bytes in all.
     pub input_bytes: u64,
     /// Input bytes mapped so far, and what they gave.
@@ -97,19 +105,12 @@ pub struct Facts {
     pub finished_work_s: f64,
 }
 
-/// A task and its current attempt. One cache line: there are millions of these, and most have no past.
-#[derive(Debug)]
+/// A task and its current attempt. Two of them fill a cache line: there are millions of these, and most just run once from beginning
+/// to end. What there is to say of the others is kept apart.
+#[derive(Clone, Copy, Debug)]
 pub struct Task {
-    /// What it is doing.
-    pub state: TaskState,
-    /// How often it gave way.
-    pub gave_way: u8,
-    /// How often it failed on its own.
-    pub failures: u8,
-    /// The number of its current or last attempt.
-    pub number: u16,
-    /// Attempts so far.
-    pub attempts: u16,
+    /// When its current attempt was launched.
+    pub launched: Time,
     /// The node where it runs, is paused, or left its output.
     pub node: NodeId,
     /// How far it has come.
@@ -118,26 +119,31 @@ pub struct Task {
     pub live_at: u32,
     /// Its split, if it is a map.
     pub split: u32,
-    /// The node it was lost with, until it runs again.
-    pub lost_with: Option<NodeId>,
-    /// How many bytes of the split.
-    pub bytes: u64,
-    /// What it wrote when it finished.
-    pub output_bytes: u64,
-    /// When its current attempt was launched.
-    pub launched: Time,
-    past: Option<Box<Past>>,
+    /// The number of its current or last attempt.
+    pub number: u16,
+    /// Attempts so far.
+    pub attempts: u16,
+    /// What it is doing.
+    pub state: TaskState,
+    /// How often it gave way.
+    pub gave_way: u8,
+    has_past: bool,
 }
 
 /// What there is to say of a task that did not just run once from beginning to end.
 #[derive(Clone, Copy, Debug, Default)]
 struct Past {
-    /// From which byte of its split it begins: not zero for the rest of one that ended early.
+    /// From which byte of its split it begins, and how many it has, if it is a part of one that ended early.
     start_bytes: u64,
+    bytes: Option<u64>,
     /// When its first attempt was launched.
     first_launched: Option<Time>,
     /// Slot time of earlier attempts whose work was kept.
     served: Span,
+    /// The node it was lost with, until it runs again.
+    lost_with: Option<NodeId>,
+    /// How often it failed on its own.
+    failures: u8,
 }
 
 /// What a task is doing.
@@ -173,67 +179,24 @@ pub struct Twin {
 }
 
 impl Task {
-    fn new(split: u32, start_bytes: u64, bytes: u64) -> Task {
-        let past = (start_bytes > 0).then(|| Box::new(Past { start_bytes, ..Past::default() }));
+    fn new(split: u32) -> Task {
         Task {
-            state: TaskState::Waiting,
-            gave_way: 0,
-            failures: 0,
-            number: 0,
-            attempts: 0,
+            launched: Time::ZERO,
             node: NodeId::default(),
             done_ppm: 0,
             live_at: 0,
             split,
-            lost_with: None,
-            bytes,
-            output_bytes: 0,
-            launched: Time::ZERO,
-            past,
+            number: 0,
+            attempts: 0,
+            state: TaskState::Waiting,
+            gave_way: 0,
+            has_past: false,
         }
     }
 
     /// True while it holds a slot.
     pub fn is_live(&self) -> bool {
         matches!(self.state, TaskState::Running | TaskState::Yielding(_))
-    }
-
-    /// Slot time that counts towards its result.
-    pub fn service(&self, now: Time) -> Span {
-        let served = self.past().served;
-        if self.is_live() { served + now.since(self.launched) } else { served }
-    }
-
-    /// From which byte of its split it begins.
-    pub fn start_bytes(&self) -> u64 {
-        self.past().start_bytes
-    }
-
-    /// When its first attempt was launched.
-    pub fn first_launched(&self) -> Time {
-        self.past().first_launched.unwrap_or(self.launched)
-    }
-
-    fn past(&self) -> Past {
-        self.past.as_deref().copied().unwrap_or_default()
-    }
-
-    fn past_mut(&mut self) -> &mut Past {
-        self.past.get_or_insert_default()
-    }
-
-    /// An attempt begins on a node.
-    fn begin(&mut self, node: NodeId, now: Time) {
-        if self.attempts > 0 {
-            let launched = self.launched;
-            self.past_mut().first_launched.get_or_insert(launched);
-        }
-        self.state = TaskState::Running;
-        self.node = node;
-        self.number = self.attempts;
-        self.attempts += 1;
-        self.launched = now;
-        self.lost_with = None;
     }
 }
 
@@ -252,9 +215,9 @@ impl Facts {
 impl Job {
     /// A job that has just been submitted.
     pub fn new(spec: &JobSpec, user: u32, seq: u32, now: Time) -> Job {
-        let maps: Vec<Task> =
-            spec.splits.iter().enumerate().map(|(i, split)| Task::new(i as u32, 0, split.bytes)).collect();
-        let reduces: Vec<Task> = (0..spec.reduces).map(|_| Task::new(0, 0, 0)).collect();
+        let maps: Vec<Task> = (0..spec.splits.len() as u32).map(Task::new).collect();
+        let reduces = vec![Task::new(0); spec.reduces as usize];
+        let first_bytes = spec.splits.first().map(|split| split.bytes);
         let waiting = [maps.len() as u32, spec.reduces];
         let slowstart_maps = (maps.len() as u64 * u64::from(spec.slowstart_ppm)).div_ceil(u64::from(WHOLE_PPM)) as u32;
         Job {
@@ -264,8 +227,11 @@ impl Job {
             submitted: now,
             seq,
             waiting_maps: Waiting::new(&spec.splits),
-            splits: spec.splits.clone(),
+            splits: Arc::clone(&spec.splits),
+            block_bytes: first_bytes.filter(|&first| spec.splits.iter().all(|split| split.bytes == first)),
+            map_outputs: vec![0; maps.len()],
             tasks: [maps, reduces],
+            pasts: FxHashMap::default(),
             facts: waiting.map(|waiting| Facts { waiting, ..Facts::default() }),
             waiting_reduces: (0..spec.reduces).rev().collect(),
             paused: VecDeque::new(),
@@ -275,7 +241,7 @@ impl Job {
             slowstart_maps,
             first_launch: None,
             holding_out: [None; 2],
-            map_nodes: Vec::new(),
+            map_nodes: Bits::default(),
             input_bytes: spec.splits.iter().map(|split| split.bytes).sum(),
             mapped_bytes: 0,
             output_bytes: 0,
@@ -323,6 +289,57 @@ impl Job {
         !self.closed && self.facts(kind).demand() > 0 && self.may_start(kind)
     }
 
+    #[inline]
+    fn past(&self, kind: Kind, index: u32) -> Option<&Past> {
+        if self.task(kind, index).has_past { self.pasts.get(&(kind, index)) } else { None }
+    }
+
+    fn past_mut(&mut self, kind: Kind, index: u32) -> &mut Past {
+        self.tasks[kind.ix()][index as usize].has_past = true;
+        self.pasts.entry((kind, index)).or_default()
+    }
+
+    /// How many bytes of its split a map has.
+    pub fn bytes(&self, index: u32) -> u64 {
+        let whole = || self.splits[self.task(Kind::Map, index).split as usize].bytes;
+        self.part_bytes(index).or(self.block_bytes).unwrap_or_else(whole)
+    }
+
+    /// The same of a map that is a part of one that ended early.
+    pub fn part_bytes(&self, index: u32) -> Option<u64> {
+        self.past(Kind::Map, index)?.bytes
+    }
+
+    /// From which byte of its split a map begins.
+    pub fn start_bytes(&self, index: u32) -> u64 {
+        self.past(Kind::Map, index).map_or(0, |past| past.start_bytes)
+    }
+
+    /// Slot time that counts towards a task's result.
+    pub fn service(&self, kind: Kind, index: u32, now: Time) -> Span {
+        let served = self.past(kind, index).map_or(Span::ZERO, |past| past.served);
+        let task = self.task(kind, index);
+        if task.is_live() { served + now.since(task.launched) } else { served }
+    }
+
+    /// When a task's first attempt was launched.
+    pub fn first_launched(&self, kind: Kind, index: u32) -> Time {
+        let first = self.past(kind, index).and_then(|past| past.first_launched);
+        first.unwrap_or(self.task(kind, index).launched)
+    }
+
+    /// The node a task was lost with, until it runs again.
+    pub fn lost_with(&self, kind: Kind, index: u32) -> Option<NodeId> {
+        self.past(kind, index)?.lost_with
+    }
+
+    /// A task failed on its own; returns how often it has.
+    pub fn count_failure(&mut self, kind: Kind, index: u32) -> u8 {
+        let past = self.past_mut(kind, index);
+        past.failures += 1;
+        past.failures
+    }
+
     /// The name of a task's current attempt.
     pub fn attempt(&self, kind: Kind, index: u32) -> AttemptId {
         AttemptId { task: TaskId { job: self.id, kind, index }, number: self.task(kind, index).number }
@@ -330,15 +347,7 @@ impl Job {
 
     /// Whether a node ran or runs maps of this job.
     pub fn mapped_on(&self, node: NodeId) -> bool {
-        self.map_nodes.get(node.0 as usize / 64).is_some_and(|word| word >> (node.0 % 64) & 1 == 1)
-    }
-
-    fn note_map_on(&mut self, node: NodeId) {
-        let word = node.0 as usize / 64;
-        if self.map_nodes.len() <= word {
-            self.map_nodes.resize(word + 1, 0);
-        }
-        self.map_nodes[word] |= 1 << (node.0 % 64);
+        self.map_nodes.has(node.0)
     }
 
     /// A waiting or paused task starts an attempt; returns the attempt's name.
@@ -350,12 +359,23 @@ impl Job {
             TaskState::Paused => facts.paused -= 1,
             state => unreachable!("a task that is {state:?} cannot start"),
         }
-        task.begin(node, now);
+        let again = (task.attempts > 0).then_some(task.launched);
+        task.state = TaskState::Running;
+        task.node = node;
+        task.number = task.attempts;
+        task.attempts += 1;
+        task.launched = now;
         task.live_at = facts.live.len() as u32;
         facts.live.push(index);
+        if let Some(launched) = again {
+            let past = self.past_mut(kind, index);
+            past.first_launched.get_or_insert(launched);
+            past.lost_with = None;
+        }
         if kind == Kind::Map {
+            self.waiting_maps.leave(index);
             self.first_launch.get_or_insert(now);
-            self.note_map_on(node);
+            self.map_nodes.add(node.0);
         }
         self.attempt(kind, index)
     }
@@ -365,7 +385,7 @@ impl Job {
         self.twins.push(twin);
         self.facts[twin.kind.ix()].twins += 1;
         if twin.kind == Kind::Map {
-            self.note_map_on(twin.node);
+            self.map_nodes.add(twin.node.0);
         }
     }
 
@@ -390,10 +410,10 @@ impl Job {
         let task = &mut self.tasks[kind.ix()][index as usize];
         task.state = TaskState::Waiting;
         task.done_ppm = 0;
-        if let Some(past) = &mut task.past {
-            past.served = Span::ZERO;
+        if task.has_past || lost_with.is_some() {
+            let past = self.past_mut(kind, index);
+            (past.served, past.lost_with) = (Span::ZERO, lost_with);
         }
-        task.lost_with = lost_with;
         self.facts[kind.ix()].waiting += 1;
         match kind {
             Kind::Map => self.waiting_maps.come_back(index),
@@ -403,34 +423,35 @@ impl Job {
 
     /// A live task finished; its output lies on its node.
     pub fn finish(&mut self, kind: Kind, index: u32, output_bytes: u64, speed: f64, now: Time) {
-        let node_time = self.task(kind, index).service(now);
+        let node_time = self.service(kind, index, now);
         self.stop(kind, index, now);
         let task = &mut self.tasks[kind.ix()][index as usize];
         task.state = TaskState::Done;
         task.done_ppm = WHOLE_PPM;
-        task.output_bytes = output_bytes;
         let facts = &mut self.facts[kind.ix()];
         facts.done += 1;
         facts.finished += 1;
         facts.finished_time += node_time;
         facts.finished_work_s += node_time.as_secs_f64() * speed;
         if kind == Kind::Map {
-            self.mapped_bytes += task.bytes;
+            self.mapped_bytes += self.bytes(index);
             self.output_bytes += output_bytes;
+            self.map_outputs[index as usize] = output_bytes;
         }
     }
 
     /// A live map ended early: what it did is a finished map, the rest a new one, whose index is returned.
     pub fn split_off(&mut self, index: u32, done_bytes: u64, output_bytes: u64, now: Time) -> Option<u32> {
         let task = &self.tasks[0][index as usize];
-        let (split, start_bytes, bytes, gave_way) = (task.split, task.start_bytes(), task.bytes, task.gave_way);
+        let (split, gave_way) = (task.split, task.gave_way);
+        let (start_bytes, bytes) = (self.start_bytes(index), self.bytes(index));
         if done_bytes == 0 {
             self.stop(Kind::Map, index, now);
             self.wait_again(Kind::Map, index, None);
             return None;
         }
         let rest_bytes = bytes - done_bytes;
-        self.tasks[0][index as usize].bytes = done_bytes;
+        self.past_mut(Kind::Map, index).bytes = Some(done_bytes);
         // A part of a split says nothing about how long a whole one takes.
         let Facts { finished, finished_time, finished_work_s, .. } = self.facts[0];
         self.finish(Kind::Map, index, output_bytes, 1.0, now);
@@ -441,9 +462,10 @@ impl Job {
             return None;
         }
         let rest = self.tasks[0].len() as u32;
-        let mut task = Task::new(split, start_bytes + done_bytes, rest_bytes);
-        task.gave_way = gave_way;
-        self.tasks[0].push(task);
+        self.tasks[0].push(Task { gave_way, ..Task::new(split) });
+        self.map_outputs.push(0);
+        let past = self.past_mut(Kind::Map, rest);
+        (past.start_bytes, past.bytes) = (start_bytes + done_bytes, Some(rest_bytes));
         self.facts[0].waiting += 1;
         self.waiting_maps.come_back(rest);
         Some(rest)
@@ -451,12 +473,12 @@ impl Job {
 
     /// A live reduce paused; its node keeps its state.
     pub fn pause(&mut self, index: u32, done_ppm: u32, now: Time) {
-        let served = self.task(Kind::Reduce, index).service(now);
+        let served = self.service(Kind::Reduce, index, now);
         self.stop(Kind::Reduce, index, now);
         let task = &mut self.tasks[1][index as usize];
         task.state = TaskState::Paused;
         task.done_ppm = done_ppm;
-        task.past_mut().served = served;
+        self.past_mut(Kind::Reduce, index).served = served;
         self.facts[1].paused += 1;
         self.paused.push_back((index, self.refusals));
     }
@@ -469,18 +491,17 @@ impl Job {
 
     /// A finished map's output is gone and needed: it waits again.
     pub fn undo_map(&mut self, index: u32, lost_with: NodeId) {
-        let task = &self.tasks[0][index as usize];
-        assert!(task.state == TaskState::Done);
-        self.mapped_bytes -= task.bytes;
-        self.output_bytes -= task.output_bytes;
+        assert!(self.task(Kind::Map, index).state == TaskState::Done);
+        self.mapped_bytes -= self.bytes(index);
+        self.output_bytes -= self.map_outputs[index as usize];
         self.facts[0].done -= 1;
         self.wait_again(Kind::Map, index, Some(lost_with));
     }
 
     /// What an attempt at this task does on a node.
     pub fn map_work(&self, index: u32, locality: Locality) -> Work {
-        let task = self.task(Kind::Map, index);
-        Work::Map { split: task.split, start_bytes: task.start_bytes(), bytes: task.bytes, locality }
+        let split = self.task(Kind::Map, index).split;
+        Work::Map { split, start_bytes: self.start_bytes(index), bytes: self.bytes(index), locality }
     }
 
     /// What its maps will have written in all, as far as one can tell from those that are done.
@@ -502,7 +523,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_one_cache_line() {
-        assert_eq!(size_of::<Task>(), 64);
+    fn two_tasks_fill_a_cache_line() {
+        assert_eq!(size_of::<Task>(), 32);
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing here ranks or chooses. A move that is not legal is refused by the caller before it is made; the counts kept beside the
 //! facts (free slots, waiting tasks) are changed only together with them.
 
+pub mod bits;
 pub mod check;
 pub mod holdouts;
 pub mod job;
@@ -88,11 +89,11 @@ impl State {
     }
 
     /// Takes a job's place away.
-    pub fn remove(&mut self, jx: JobIx) -> Job {
-        let job = self.jobs[jx as usize].take().expect("a job index outlived its job");
-        self.by_id.remove(&job.id);
+    pub fn remove(&mut self, jx: JobIx) {
+        let id = self.job(jx).id;
+        self.jobs[jx as usize] = None;
+        self.by_id.remove(&id);
         self.places.push(jx);
-        job
     }
 
     /// The node, if it is up.

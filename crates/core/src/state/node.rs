@@ -3,6 +3,7 @@
 use super::JobIx;
 use crate::event::NodeSpec;
 use crate::ids::JobId;
+use smallvec::SmallVec;
 
 /// A node, up or down.
 #[derive(Debug)]
@@ -13,8 +14,9 @@ pub struct Node {
     pub up: bool,
     /// Free slots of each kind.
     pub free: [u16; 2],
-    /// Attempts that hold a slot of each kind: job, task, attempt number.
-    pub running: [Vec<(JobIx, u32, u16)>; 2],
+    /// Attempts that hold a slot of each kind: job, task, attempt number. Kept here and not elsewhere in memory, for every start and
+    /// every end looks there.
+    pub running: [SmallVec<[(JobIx, u32, u16); 8]>; 2],
     /// Reduces whose state is kept here: job, task.
     pub paused: Vec<(JobIx, u32)>,
     /// Who was promised the next free slots of each kind, in this order.

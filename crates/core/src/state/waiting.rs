@@ -1,13 +1,15 @@
 //! A job's waiting maps, by where their data lies.
 //!
 //! Built once when the job arrives, as flat lists by node and by rack whose entries are dropped lazily: a task taken through one
-//! list stays in the others until somebody looks there. Tasks that come back (lost, killed, or the rest of one that ended early)
-//! are few; they stand in a list of their own that is looked through first, so lost work is not left for last.
+//! list stays in the others until somebody looks there. Whether a task still waits is one bit, so that looking does not fetch the
+//! task. Tasks that come back (lost, killed, or the rest of one that ended early) are few; they stand in a list of their own that is
+//! looked through first, so lost work is not left for last.
 
+use super::bits::Bits;
 use crate::action::Locality;
 use crate::event::Split;
 use crate::ids::{NodeId, RackId};
-use crate::state::{Task, TaskState};
+use crate::state::Task;
 
 /// Jobs of up to so many maps are looked through one by one.
 const FEW: usize = 8;
@@ -15,6 +17,7 @@ const FEW: usize = 8;
 /// A job's waiting maps.
 #[derive(Debug, Default)]
 pub struct Waiting {
+    waits: Bits,
     returned: Vec<u32>,
     next_fresh: u32,
     fresh_end: u32,
@@ -23,79 +26,61 @@ pub struct Waiting {
     has_hosts: bool,
 }
 
-/// Lists of tasks by node or by rack, all in one vector.
+/// Lists of tasks by node or by rack, all in one vector. A job with few tasks has fewer lists than there are nodes; then several
+/// nodes share a list, and whoever looks there passes over the tasks of the others.
 #[derive(Debug, Default)]
 struct Index {
-    /// Sorted by key. A job with many tasks has a list for every key, which then is found without a search.
+    /// By the low bits of the key.
     lists: Vec<List>,
-    tasks: Vec<u32>,
+    entries: Vec<Entry>,
 }
 
-/// Where one key's tasks stand; those before `next` are known not to wait any more.
-#[derive(Clone, Copy, Debug)]
+/// Where the entries of a list stand; those before `next` are known not to wait any more.
+#[derive(Clone, Copy, Debug, Default)]
 struct List {
-    key: u32,
     next: u32,
     end: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    key: u32,
+    task: u32,
 }
 
 impl Index {
     /// Lists `(key, task)` pairs, which come in the order of their tasks.
     fn build(pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Index {
-        let (count, keys) = pairs.clone().fold((0, 0), |(count, keys), (key, _)| (count + 1, keys.max(key + 1)));
-        if keys as usize <= 2 * count { Index::build_full(pairs, keys, count) } else { Index::build_sparse(pairs) }
-    }
-
-    fn build_full(pairs: impl Iterator<Item = (u32, u32)> + Clone, keys: u32, count: usize) -> Index {
-        let mut lists: Vec<List> = (0..keys).map(|key| List { key, next: 0, end: 0 }).collect();
+        let (count, keys) =
+            pairs.clone().fold((0, 0), |(count, keys), (key, _)| (count + 1, keys.max(key as usize + 1)));
+        let mut lists = vec![List::default(); keys.min(count).next_power_of_two()];
+        let low_bits = lists.len() - 1;
         for (key, _) in pairs.clone() {
-            lists[key as usize].end += 1;
+            lists[key as usize & low_bits].end += 1;
         }
         let mut begin = 0;
         for list in &mut lists {
             let length = list.end;
-            (list.next, list.end) = (begin, begin);
+            *list = List { next: begin, end: begin };
             begin += length;
         }
-        let mut tasks = vec![0; count];
+        let mut entries = vec![Entry::default(); count];
         for (key, task) in pairs {
-            let end = &mut lists[key as usize].end;
-            tasks[*end as usize] = task;
+            let end = &mut lists[key as usize & low_bits].end;
+            entries[*end as usize] = Entry { key, task };
             *end += 1;
         }
-        Index { lists, tasks }
+        Index { lists, entries }
     }
 
-    fn build_sparse(pairs: impl Iterator<Item = (u32, u32)>) -> Index {
-        let mut pairs: Vec<(u32, u32)> = pairs.collect();
-        pairs.sort_unstable();
-        let mut lists: Vec<List> = Vec::new();
-        for (at, &(key, _)) in pairs.iter().enumerate() {
-            let at = at as u32;
-            match lists.last_mut() {
-                Some(list) if list.key == key => list.end = at + 1,
-                _ => lists.push(List { key, next: at, end: at + 1 }),
-            }
-        }
-        Index { lists, tasks: pairs.into_iter().map(|(_, task)| task).collect() }
-    }
-
-    fn list(&mut self, key: u32) -> Option<&mut List> {
-        let at = match self.lists.get(key as usize) {
-            Some(list) if list.key == key => key as usize,
-            _ => self.lists.binary_search_by_key(&key, |list| list.key).ok()?,
-        };
-        Some(&mut self.lists[at])
-    }
-
-    /// The first task of a key's list that still waits, dropping those that do not.
-    fn first_waiting(&mut self, key: u32, all: &[Task]) -> Option<u32> {
-        let List { mut next, end, .. } = *self.list(key)?;
-        while next < end && all[self.tasks[next as usize] as usize].state != TaskState::Waiting {
-            next += 1;
-        }
-        self.list(key)?.next = next;
-        (next < end).then(|| self.tasks[next as usize])
+    /// The first task of a key that still waits, dropping those at the front of its list that do not.
+    fn first_waiting(&mut self, key: u32, waits: &Bits) -> Option<u32> {
+        let at = key as usize & self.lists.len().checked_sub(1)?;
+        let list = &mut self.lists[at];
+        let entries = &self.entries[list.next as usize..list.end as usize];
+        let gone = entries.iter().take_while(|entry| !waits.has(entry.task)).count();
+        list.next += gone as u32;
+        entries[gone..].iter().find(|entry| entry.key == key && waits.has(entry.task)).map(|entry| entry.task)
     }
 }
 
@@ -107,6 +92,7 @@ impl Waiting {
         let pairs = pairs.flat_map(|(task, split)| split.hosts.iter().map(move |host| (host.0, task as u32)));
         let by_node = if splits.len() > FEW { Index::build(pairs) } else { Index::default() };
         Waiting {
+            waits: Bits::below(splits.len() as u32),
             returned: Vec::new(),
             next_fresh: 0,
             fresh_end: splits.len() as u32,
@@ -126,15 +112,26 @@ impl Waiting {
         !self.returned.is_empty()
     }
 
+    /// Whether a task waits.
+    pub fn has(&self, task: u32) -> bool {
+        self.waits.has(task)
+    }
+
+    /// A task waits no longer.
+    pub fn leave(&mut self, task: u32) {
+        self.waits.remove(task);
+    }
+
     /// A task waits again, or for the first time if it is the rest of another.
     pub fn come_back(&mut self, task: u32) {
+        self.waits.add(task);
         self.returned.push(task);
     }
 
     /// A waiting task with data on this node.
     pub fn on_node(&mut self, node: NodeId, tasks: &[Task], splits: &[Split]) -> Option<u32> {
         let holds = |task: &u32| splits[tasks[*task as usize].split as usize].hosts.contains(&node);
-        self.find(tasks, splits, holds, |waiting| waiting.by_node.first_waiting(node.0, tasks))
+        self.find(splits, holds, |waiting| waiting.by_node.first_waiting(node.0, &waiting.waits))
     }
 
     /// A waiting task with data in this rack.
@@ -147,20 +144,19 @@ impl Waiting {
     ) -> Option<u32> {
         let in_rack =
             |task: &u32| splits[tasks[*task as usize].split as usize].hosts.iter().any(|&host| rack_of(host) == rack);
-        self.find(tasks, splits, in_rack, |waiting| {
+        self.find(splits, in_rack, |waiting| {
             let index = waiting.by_rack.get_or_insert_with(|| {
                 let pairs = splits.iter().enumerate();
                 Index::build(
                     pairs.flat_map(|(task, split)| split.hosts.iter().map(move |&host| (rack_of(host).0, task as u32))),
                 )
             });
-            index.first_waiting(rack.0, tasks)
+            index.first_waiting(rack.0, &waiting.waits)
         })
     }
 
     fn find(
         &mut self,
-        tasks: &[Task],
         splits: &[Split],
         near: impl Fn(&u32) -> bool,
         indexed: impl FnOnce(&mut Waiting) -> Option<u32>,
@@ -168,34 +164,29 @@ impl Waiting {
         if !self.has_hosts {
             return None;
         }
-        self.drop_started(tasks);
+        self.drop_started();
         if let Some(&task) = self.returned.iter().find(|task| near(task)) {
             return Some(task);
         }
         if splits.len() > FEW {
             return indexed(self);
         }
-        (self.next_fresh..self.fresh_end).find(|task| tasks[*task as usize].state == TaskState::Waiting && near(task))
+        (self.next_fresh..self.fresh_end).find(|task| self.waits.has(*task) && near(task))
     }
 
     /// Any waiting task: first those that came back, then in the order of the input.
-    pub fn any(&mut self, tasks: &[Task]) -> Option<u32> {
-        self.drop_started(tasks);
+    pub fn any(&mut self) -> Option<u32> {
+        self.drop_started();
         if let Some(&task) = self.returned.first() {
             return Some(task);
         }
-        while self.next_fresh < self.fresh_end {
-            if tasks[self.next_fresh as usize].state == TaskState::Waiting {
-                return Some(self.next_fresh);
-            }
-            self.next_fresh += 1;
-        }
-        None
+        self.next_fresh = self.waits.first_from(self.next_fresh).unwrap_or(self.fresh_end);
+        (self.next_fresh < self.fresh_end).then_some(self.next_fresh)
     }
 
-    fn drop_started(&mut self, tasks: &[Task]) {
+    fn drop_started(&mut self) {
         if !self.returned.is_empty() {
-            self.returned.retain(|&task| tasks[task as usize].state == TaskState::Waiting);
+            self.returned.retain(|&task| self.waits.has(task));
         }
     }
 }
@@ -216,7 +207,7 @@ mod tests {
     use super::*;
     use crate::event::JobSpec;
     use crate::ids::{JobId, Kind};
-    use crate::state::Job;
+    use crate::state::{Job, TaskState};
     use crate::units::{Time, WHOLE_PPM};
     use proptest::prelude::*;
 
@@ -265,7 +256,7 @@ mod tests {
                 let found = match step {
                     0 => waiting_maps.on_node(node, &tasks[0], splits),
                     1 => waiting_maps.in_rack(rack_of(node), &rack_of, &tasks[0], splits),
-                    _ => waiting_maps.any(&tasks[0]),
+                    _ => waiting_maps.any(),
                 };
                 let expected = match step {
                     0 => near(&job, |host| host == node),
@@ -282,7 +273,7 @@ mod tests {
                 }
                 // Now and then something that runs comes back, whole or in part.
                 if step == 3 && let Some(&task) = job.facts[0].live.first() {
-                    if node.0.is_multiple_of(2) && job.task(Kind::Map, task).bytes > 1 {
+                    if node.0.is_multiple_of(2) && job.bytes(task) > 1 {
                         job.split_off(task, 1, 1, Time::ZERO);
                     } else {
                         job.stop(Kind::Map, task, Time::ZERO);

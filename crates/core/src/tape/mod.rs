@@ -242,7 +242,7 @@ mod tests {
             pool: "default".into(),
             name,
             priority: Priority::Low,
-            splits,
+            splits: splits.into(),
             reduces,
             slowstart_ppm: 50_000,
             hint,

@@ -25,7 +25,7 @@ fn sec_2_running_tasks_and_needed_map_outputs_of_a_lost_node_run_again() {
     lose(&mut hand, 0);
     for &index in &on_node_0 {
         assert_eq!(hand.state_of(id, Kind::Map, index), TaskState::Waiting);
-        assert_eq!(hand.job(id).task(Kind::Map, index).lost_with, Some(NodeId(0)));
+        assert_eq!(hand.job(id).lost_with(Kind::Map, index), Some(NodeId(0)));
     }
 }
 
@@ -142,13 +142,13 @@ fn sec_3c_early_end_conserves_every_record() {
     let (done, rest) = (job.task(Kind::Map, 0), job.task(Kind::Map, 1));
     assert_eq!(done.state, TaskState::Done);
     assert_eq!(rest.state, TaskState::Waiting);
-    assert_eq!((done.start_bytes(), done.bytes + rest.bytes), (0, BLOCK));
+    assert_eq!((job.start_bytes(0), job.bytes(0) + job.bytes(1)), (0, BLOCK));
     assert_eq!(
-        (rest.start_bytes(), rest.split),
-        (done.bytes, done.split),
+        (job.start_bytes(1), rest.split),
+        (job.bytes(0), done.split),
         "the rest begins where the first part ended"
     );
-    let done_bytes = done.bytes;
+    let done_bytes = job.bytes(0);
     hand.beat(2);
     let recovery = hand.running(JobId(0), Kind::Map)[0];
     hand.at(30.0).finish(recovery, BLOCK);

@@ -45,17 +45,18 @@ fn sec_4_each_guard_spares_on_its_own() {
     let reduce = hand.running(id, Kind::Reduce)[0];
     hand.at(110.0).progress_of(reduce, 0.6);
     let now = hand.now;
-    let task = hand.job(id).task(Kind::Reduce, 0);
+    let job = hand.job(id);
+    let is_spared = |spare: &Spare, now| is_spared(job, Kind::Reduce, 0, spare, now);
     let none = Spare::default();
-    assert!(!is_spared(task, &none, now));
-    assert!(is_spared(task, &Spare { progress_over: Some(0.55), ..none }, now), "progress over the limit");
-    assert!(!is_spared(task, &Spare { progress_over: Some(0.6), ..none }, now), "not at the limit");
-    assert!(is_spared(task, &Spare { launched_within: secs(101), ..none }, now), "just launched");
-    assert!(!is_spared(task, &Spare { launched_within: secs(100), ..none }, now));
+    assert!(!is_spared(&none, now));
+    assert!(is_spared(&Spare { progress_over: Some(0.55), ..none }, now), "progress over the limit");
+    assert!(!is_spared(&Spare { progress_over: Some(0.6), ..none }, now), "not at the limit");
+    assert!(is_spared(&Spare { launched_within: secs(101), ..none }, now), "just launched");
+    assert!(!is_spared(&Spare { launched_within: secs(100), ..none }, now));
     // Never disturbed: slackness is its progress.
-    assert!(!is_spared(task, &Spare { slackness: Some(5.0), ..none }, now));
-    assert!(is_spared(task, &Spare { slackness: Some(0.6), ..none }, now), "slackness at the limit");
-    assert!(is_spared(task, &Spare { gave_way: Some(0), ..none }, now));
+    assert!(!is_spared(&Spare { slackness: Some(5.0), ..none }, now));
+    assert!(is_spared(&Spare { slackness: Some(0.6), ..none }, now), "slackness at the limit");
+    assert!(is_spared(&Spare { gave_way: Some(0), ..none }, now));
 }
 
 /// Two jobs: the large one holds both reduce slots while its maps still run, the small one has all maps done and wants one reduce slot.

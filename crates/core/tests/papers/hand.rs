@@ -163,7 +163,7 @@ impl Hand {
                     self.tell(Event::AttemptKilled { attempt });
                 }
                 Action::EndEarly { attempt, .. } => {
-                    let bytes = self.job(attempt.task.job).task(Kind::Map, attempt.task.index).bytes;
+                    let bytes = self.job(attempt.task.job).bytes(attempt.task.index);
                     let done_bytes = (bytes as f64 * done) as u64;
                     self.tell(Event::AttemptEndedEarly { attempt, done_bytes, output_bytes: done_bytes });
                 }

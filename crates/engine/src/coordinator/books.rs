@@ -7,7 +7,7 @@ use super::journal::Note;
 use crate::job::Plan;
 use crate::task::OutputAt;
 use crate::wire::{Counters, Counts, JobStatus};
-use giveway_core::state::TaskState;
+use giveway_core::state::{Job, TaskState};
 use giveway_core::{
     Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, Reason, Refusal, Scheduler, Time, Work,
 };
@@ -279,33 +279,27 @@ pub(crate) fn counts(job: JobId, core: &Scheduler) -> Option<[Counts; 2]> {
 /// Where the outputs of a job's finished maps are.
 pub(crate) fn outputs(job: JobId, core: &Scheduler) -> Vec<OutputAt> {
     let state = core.state();
-    let Some(jx) = state.find(job) else { return Vec::new() };
-    let job = state.job(jx);
-    let done = job.tasks[Kind::Map.ix()].iter().zip(0_u32..).filter(|(task, _)| task.state == TaskState::Done);
-    let there = done.filter(|&(_, map)| !job.gone.iter().any(|&(gone, _)| gone == map));
-    there
-        .map(|(task, map)| OutputAt {
-            map,
-            number: task.number,
-            node: task.node,
-            split: task.split,
-            start_bytes: task.start_bytes(),
-            bytes: task.bytes,
-        })
-        .collect()
+    let Some(job) = state.find(job).map(|jx| state.job(jx)) else { return Vec::new() };
+    let there = |&map: &u32| !job.gone.iter().any(|&(gone, _)| gone == map);
+    (0..job.total(Kind::Map)).filter(there).filter_map(|map| output_of(job, map)).collect()
 }
 
 /// The output of one finished map.
 pub(crate) fn output(map: AttemptId, core: &Scheduler) -> Option<OutputAt> {
     let state = core.state();
-    let task = state.job(state.find(map.task.job)?).task(Kind::Map, map.task.index);
-    (task.state == TaskState::Done && task.number == map.number).then(|| OutputAt {
-        map: map.task.index,
+    let output = output_of(state.job(state.find(map.task.job)?), map.task.index)?;
+    (output.number == map.number).then_some(output)
+}
+
+fn output_of(job: &Job, map: u32) -> Option<OutputAt> {
+    let task = job.tasks[Kind::Map.ix()].get(map as usize).filter(|task| task.state == TaskState::Done)?;
+    Some(OutputAt {
+        map,
         number: task.number,
         node: task.node,
         split: task.split,
-        start_bytes: task.start_bytes(),
-        bytes: task.bytes,
+        start_bytes: job.start_bytes(map),
+        bytes: job.bytes(map),
     })
 }
 

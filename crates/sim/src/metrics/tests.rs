@@ -37,7 +37,7 @@ impl Story {
             user: "ann".into(),
             pool: "default".into(),
             priority: Priority::Normal,
-            splits: vec![Split { bytes: 100, hosts: Hosts::new() }; 2],
+            splits: vec![Split { bytes: 100, hosts: Hosts::new() }; 2].into(),
             reduces: 1,
             slowstart_ppm: 0,
             hint: None,

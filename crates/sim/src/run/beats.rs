@@ -2,10 +2,10 @@
 
 use super::Simulation;
 use crate::attempts::{Attempt, Kept, Run, Stop};
-use crate::nodes::{Running, Whose};
+use crate::nodes::{Node, Running, Whose};
 use crate::observe::Observer;
 use crate::queue::{NONE, Tick};
-use giveway_core::{AttemptId, Event, Kind, NodeId, Progress, Scheduler, Time, WHOLE_PPM};
+use giveway_core::{AttemptId, Event, Kind, NodeId, Progress, Time, WHOLE_PPM};
 
 impl Simulation<'_> {
     /// A node was expected to have something to say. What it had to say may have been said, or been overtaken.
@@ -57,7 +57,7 @@ impl Simulation<'_> {
     fn offer_slots(&mut self, node: u32, observer: &mut impl Observer) {
         let state = &self.nodes[node as usize];
         if Kind::BOTH.into_iter().any(|kind| state.has_free(kind) && self.scheduler.hungry(kind)) {
-            self.tell(Event::NodeBeat { node: NodeId(node), progress: Vec::new() }, Some(node), observer);
+            self.tell(&Event::NodeBeat { node: NodeId(node), progress: Vec::new() }, Some(node), observer);
         }
     }
 
@@ -75,7 +75,7 @@ impl Simulation<'_> {
             }
             None => self.workload.jobs[id.task.job.0 as usize].reduce_output_bytes,
         };
-        self.tell(Event::AttemptFinished { attempt: id, output_bytes }, Some(node), observer);
+        self.tell(&Event::AttemptFinished { attempt: id, output_bytes }, Some(node), observer);
     }
 
     /// An attempt has paused, ended early or been killed. Its node says so at once and offers the slot.
@@ -106,20 +106,22 @@ impl Simulation<'_> {
                 Event::AttemptEndedEarly { attempt: id, done_bytes, output_bytes }
             }
         };
-        self.tell(event, Some(node), observer);
+        self.tell(&event, Some(node), observer);
         self.beat(node, observer);
     }
 
     /// Says how far the attempts of live nodes are, those that `wanted` picks out. Nothing is offered thereby: that would give a policy that
     /// asks for progress more offers than one that does not.
-    pub(super) fn report_progress(&mut self, wanted: impl Fn(&Scheduler, Whose) -> bool, observer: &mut impl Observer) {
+    pub(super) fn report_progress(&mut self, wanted: impl Fn(Whose) -> bool, observer: &mut impl Observer) {
         let mut progress = std::mem::take(&mut self.progress);
+        progress.clear();
         for node in self.nodes.iter().filter(|node| node.up) {
-            let running = node.running.iter().filter(|running| wanted(&self.scheduler, running.whose));
+            let running = node.running.iter().filter(|running| wanted(running.whose));
             progress.extend(running.map(|running| self.progress_of(*running)));
         }
-        if let Event::Progressed { mut progress } = self.tell(Event::Progressed { progress }, None, observer) {
-            progress.clear();
+        let event = Event::Progressed { progress };
+        self.tell(&event, None, observer);
+        if let Event::Progressed { progress } = event {
             self.progress = progress;
         }
     }
@@ -144,8 +146,9 @@ impl Simulation<'_> {
     /// An attempt leaves its slot and its place.
     fn vacate(&mut self, place: u32) -> (AttemptId, u32) {
         let Attempt { id, node, .. } = *self.attempts.remove(place);
-        self.nodes[node as usize].leave(place, id.task.kind);
-        self.offers.note(node, &self.nodes[node as usize], id.task.kind, self.now);
+        if self.nodes[node as usize].leave(place, id.task.kind) {
+            self.offers.note(node, &self.nodes[node as usize], id.task.kind, self.now);
+        }
         (id, node)
     }
 
@@ -168,10 +171,11 @@ impl Simulation<'_> {
 
     /// Sees to it that the end of an attempt will be reported.
     pub(super) fn expect_report(&mut self, node: u32, end: Time) {
-        if end == Time::NEVER {
+        let Node { last_beat, expected, .. } = self.nodes[node as usize];
+        // A beat before the end will look further.
+        if end == Time::NEVER || expected <= end {
             return;
         }
-        let last_beat = self.nodes[node as usize].last_beat;
         let at = end.max(self.now);
         self.expect_beat(node, if self.cluster.out_of_band { at } else { self.offers.next_beat(node, at, last_beat) });
     }

@@ -10,8 +10,8 @@ use giveway_core::{Action, AttemptId, JobId, NodeId, Span, Start, Time, Work};
 
 impl Simulation<'_> {
     /// Carries out an action, or sends it on its way.
-    pub(super) fn carry_out(&mut self, action: Action, beating: Option<u32>, observer: &mut impl Observer) {
-        match action {
+    pub(super) fn carry_out(&mut self, action: &Action, beating: Option<u32>, observer: &mut impl Observer) {
+        match *action {
             Action::Launch { attempt, node, work, .. } => self.launch(attempt, node, work),
             Action::Pause { attempt, node, .. } => self.send(node.0, Order { attempt, what: Demand::Pause }, beating),
             Action::EndEarly { attempt, node, .. } => {
@@ -51,9 +51,11 @@ impl Simulation<'_> {
             }
             Work::Reduce { start } => self.launch_reduce(id, node, start),
         };
-        self.nodes[node.0 as usize].enter(id, running);
+        let was_last = self.nodes[node.0 as usize].enter(id, running);
         self.expect_report(node.0, running.end);
-        self.offers.note(node.0, &self.nodes[node.0 as usize], id.task.kind, self.now);
+        if was_last {
+            self.offers.note(node.0, &self.nodes[node.0 as usize], id.task.kind, self.now);
+        }
     }
 
     fn launch_reduce(&mut self, id: AttemptId, node: NodeId, start: Start) -> Running {

@@ -17,7 +17,7 @@ use crate::cluster::Cluster;
 use crate::draws::Draws;
 use crate::faults::Failures;
 use crate::layout::Layout;
-use crate::nodes::{Node, Whose};
+use crate::nodes::Node;
 use crate::observe::{Observer, Totals};
 use crate::offers::Offers;
 use crate::queue::{NONE, Queue, Tick};
@@ -61,8 +61,10 @@ pub struct Simulation<'a> {
     stirred: Time,
     offers_since: u64,
     actions: Vec<Action>,
-    /// Lent to the core with each beat that carries progress, and taken back.
+    /// Lent to the core with each report of progress, and taken back.
     progress: Vec<Progress>,
+    /// By job: whose progress is to be reported, maps and reduces.
+    wanted: Vec<[bool; 2]>,
     begun: bool,
     totals: Totals,
 }
@@ -117,6 +119,7 @@ impl<'a> Simulation<'a> {
             offers_since: 0,
             actions: Vec::new(),
             progress: Vec::new(),
+            wanted: Vec::new(),
             begun: false,
             totals: Totals::default(),
             cluster,
@@ -192,17 +195,17 @@ impl<'a> Simulation<'a> {
 
     /// Tells the core and carries out its answer. `beating` is the node whose heartbeat this is part of: orders for it
     /// travel back with the answer to that very heartbeat.
-    fn tell(&mut self, event: Event, beating: Option<u32>, observer: &mut impl Observer) -> Event {
+    fn tell(&mut self, event: &Event, beating: Option<u32>, observer: &mut impl Observer) {
         let mut actions = std::mem::take(&mut self.actions);
-        self.scheduler.handle(self.now, &event, &mut actions);
+        self.scheduler.handle(self.now, event, &mut actions);
         self.totals.events += 1;
         self.totals.end = self.now;
-        observer.saw(self.now, &event, &actions);
-        for action in actions.drain(..) {
+        observer.saw(self.now, event, &actions);
+        for action in &actions {
             self.carry_out(action, beating, observer);
         }
+        actions.clear();
         self.actions = actions;
-        event
     }
 
     fn join_all(&mut self, observer: &mut impl Observer) {
@@ -213,7 +216,7 @@ impl<'a> Simulation<'a> {
 
     fn join(&mut self, node: u32, observer: &mut impl Observer) {
         let spec = self.cluster.nodes[node as usize].spec.clone();
-        self.tell(Event::NodeJoined { node: NodeId(node), spec }, None, observer);
+        self.tell(&Event::NodeJoined { node: NodeId(node), spec }, None, observer);
         self.note_free(node);
     }
 
@@ -237,7 +240,7 @@ impl<'a> Simulation<'a> {
         self.jobs[plan.id.0 as usize].pool = self.shuffle.open(maps, output_bytes, plan.reduces);
         let live = self.totals.jobs_submitted - self.totals.jobs_closed;
         self.totals.jobs_live_max = self.totals.jobs_live_max.max(live);
-        self.tell(Event::JobSubmitted(Box::new(spec)), None, observer);
+        self.tell(&Event::JobSubmitted(Box::new(spec)), None, observer);
     }
 
     fn woke(&mut self, version: u32, observer: &mut impl Observer) {
@@ -247,9 +250,15 @@ impl<'a> Simulation<'a> {
         self.wake.at = Time::NEVER;
         if self.scheduler.wants_progress() {
             // Most jobs have finished enough tasks to be judged by those: asking them would only cost time.
-            let wanted = |core: &Scheduler, whose: Whose| core.wants_progress_of(whose.job(), whose.kind());
-            self.report_progress(wanted, observer);
+            let mut wanted = std::mem::take(&mut self.wanted);
+            wanted.clear();
+            wanted.resize(self.totals.jobs_submitted, [false; 2]);
+            for (_, job) in self.scheduler.state().live() {
+                wanted[job.id.0 as usize] = Kind::BOTH.map(|kind| self.scheduler.wants_progress_of(job.id, kind));
+            }
+            self.report_progress(|whose| wanted[whose.job().0 as usize][whose.kind().ix()], observer);
+            self.wanted = wanted;
         }
-        self.tell(Event::Woke, None, observer);
+        self.tell(&Event::Woke, None, observer);
     }
 }

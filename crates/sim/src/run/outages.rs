@@ -45,8 +45,8 @@ impl Simulation<'_> {
         state.known_up = false;
         self.silent -= 1;
         // What must be done again depends on how far the reduces are; a real heartbeat always says so.
-        self.report_progress(|_, whose| whose.kind() == Kind::Reduce, observer);
-        self.tell(Event::NodeLost { node: NodeId(node) }, None, observer);
+        self.report_progress(|whose| whose.kind() == Kind::Reduce, observer);
+        self.tell(&Event::NodeLost { node: NodeId(node) }, None, observer);
     }
 
     /// A node is repaired and joins with an empty disk. If its silence was too short to be noticed, its loss is noticed
