@@ -66,6 +66,8 @@ pub struct Job {
     pub attained: Span,
     /// True once it is over and only waits for its last attempts to leave their slots.
     pub closed: bool,
+    /// True while its tasks become known only as it asks for slots: then it is over when the body says so.
+    pub open: bool,
 }
 
 /// What is counted of a job's tasks of one kind.
@@ -285,6 +287,7 @@ impl Job {
             classes: [None; 2],
             attained: Span::ZERO,
             closed: false,
+            open: false,
         }
     }
 
@@ -308,9 +311,9 @@ impl Job {
         self.facts[Kind::Map.ix()].done == self.total(Kind::Map)
     }
 
-    /// True once every task is done.
+    /// True once every task is done and no more can come.
     pub fn is_done(&self) -> bool {
-        self.maps_done() && self.facts[Kind::Reduce.ix()].done == self.total(Kind::Reduce)
+        !self.open && self.maps_done() && self.facts[Kind::Reduce.ix()].done == self.total(Kind::Reduce)
     }
 
     /// True if tasks of a kind may start: reduces wait for the slow-start.
@@ -465,6 +468,33 @@ impl Job {
     pub fn unpause(&mut self, index: u32) {
         let at = self.paused.iter().position(|&(task, _)| task == index).expect("a paused task is on the list");
         self.paused.remove(at);
+    }
+
+    /// A task becomes known, of whose input nothing is known.
+    pub fn add_task(&mut self, kind: Kind) {
+        let index = self.total(kind);
+        let mut split = 0;
+        if kind == Kind::Map {
+            split = self.splits.len() as u32;
+            self.splits.push(Split::default());
+            self.waiting_maps.add(index);
+        } else {
+            self.waiting_reduces.push(index);
+        }
+        self.tasks[kind.ix()].push(Task::new(split, 0, 0));
+        self.facts[kind.ix()].waiting += 1;
+    }
+
+    /// The waiting task that became known last is no longer asked for: nothing is left to do of it, and it leaves nothing anywhere.
+    pub fn drop_task(&mut self, kind: Kind) {
+        let waits = |task: &Task| task.state == TaskState::Waiting;
+        let index = self.tasks[kind.ix()].iter().rposition(waits).expect("the caller counted the waiting tasks");
+        let task = &mut self.tasks[kind.ix()][index];
+        task.state = TaskState::Done;
+        task.node = NodeId(u32::MAX);
+        self.waiting_reduces.retain(|&waiting| kind == Kind::Map || waiting != index as u32);
+        self.facts[kind.ix()].waiting -= 1;
+        self.facts[kind.ix()].done += 1;
     }
 
     /// A finished map's output is gone and needed: it waits again.

@@ -317,6 +317,18 @@ mod tests {
             disk_bytes_per_s: 1,
             disk_bytes: 1,
         };
+        let job_spec = JobSpec {
+            id: job,
+            name: String::new(),
+            user: String::new(),
+            pool: String::new(),
+            priority: Priority::Normal,
+            splits: vec![],
+            reduces: 0,
+            slowstart_ppm: 0,
+            hint: None,
+            estimate_bias_ppm: 1,
+        };
         let events = [
             Event::JobKilled { job },
             Event::NodeJoined { node, spec: spec("") },
@@ -328,6 +340,12 @@ mod tests {
             Event::AttemptPaused { attempt, done_ppm: 0 },
             Event::AttemptEndedEarly { attempt, done_bytes: 0, output_bytes: 0 },
             Event::Woke,
+            Event::Progressed { progress: vec![] },
+            Event::JobOpened(Box::new(job_spec)),
+            Event::TasksAsked { job, maps: 0, reduces: 0 },
+            Event::SlotTaken { job, kind: Kind::Map, node },
+            Event::JobEnded { job, outcome: Outcome::Succeeded },
+            Event::Resynced,
         ];
         for (event, number) in events.iter().zip(1..) {
             assert_eq!(postcard::to_allocvec(event).unwrap()[0], number, "{event:?}");
