@@ -2,6 +2,7 @@
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Schedulers for shared MapReduce clusters, where large jobs give way to small ones and no work is lost.
@@ -30,6 +31,8 @@ pub enum Command {
     Workloads,
     /// Run a tape again and say whether every action is identical.
     Replay(Replay),
+    /// Order the applications of a real Hadoop YARN cluster, beside its ResourceManager.
+    Yarn(Yarn),
     /// Measure the simulator or the core on this machine.
     Bench(Bench),
     /// Print completions for a shell.
@@ -117,6 +120,35 @@ pub enum PoliciesWhat {
 pub struct Replay {
     /// The tape.
     pub tape: PathBuf,
+}
+
+/// `giveway yarn`
+#[derive(Debug, ClapArgs)]
+#[command(after_long_help = "\
+The ResourceManager needs the plug-in giveway-yarn.jar and a few properties: docs/yarn.md. While the sidecar is not there, queues are FIFO.
+A policy that needs more than an order of applications (to kill, to pause, to choose a task or a node) is refused.
+
+EXAMPLES
+      openssl rand -hex 32 > token && chmod 600 token
+      giveway yarn --policy hsrtf-pr --token-file token --tape cluster.tape
+  What would another policy have done with what the cluster ran?
+      giveway sim --workload cluster.tape --policy fifo,hsrtf-pr,fair")]
+pub struct Yarn {
+    /// A policy by name, or a policy file: fifo, fair, capacity, hsrtf-pu, hsrtf-pr, las, or one made of their parts.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub policy: String,
+    /// Where to listen for the ResourceManager's plug-in: a loopback address.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7040")]
+    pub listen: SocketAddr,
+    /// The file with the token that the plug-in must show.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: PathBuf,
+    /// Write everything told and asked for as a tape; one that is there is continued.
+    #[arg(long, value_name = "FILE")]
+    pub tape: Option<PathBuf>,
+    /// Memory of an ordinary container in MB, from which the slots of a node are reckoned; the cluster's minimum allocation if left out.
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
+    pub slot_mb: Option<u64>,
 }
 
 /// `giveway bench`

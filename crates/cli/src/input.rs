@@ -27,7 +27,8 @@ pub fn policies(named: &[String]) -> Result<Vec<Policy>> {
     Ok(policies)
 }
 
-fn policy(name: &str) -> Result<Policy> {
+/// A policy by name or file.
+pub fn policy(name: &str) -> Result<Policy> {
     if let Some(policy) = catalog::by_name(name) {
         return Ok(policy);
     }

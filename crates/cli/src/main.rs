@@ -13,6 +13,7 @@ mod replay;
 mod report;
 mod sim;
 mod table;
+mod yarn;
 
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         args::Command::Policies(policies) => policies::run(&policies),
         args::Command::Workloads => policies::workloads(),
         args::Command::Replay(replay) => replay::run(&replay),
+        args::Command::Yarn(yarn) => yarn::run(&yarn),
         args::Command::Bench(bench) => bench::run(&bench),
         args::Command::Completions { shell } => {
             clap_complete::generate(shell, &mut args::Args::command(), "giveway", &mut std::io::stdout());
