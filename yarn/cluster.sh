@@ -204,6 +204,6 @@ stop_all() {
 example() {
     local queue=$1 name=$2 program=$3
     shift 3
-    java_of 160m org.apache.hadoop.examples.ExampleDriver "$program" "-Dmapreduce.job.queuename=$queue" "-Dmapreduce.job.name=$name" "$@" \
+    java_of 160m org.apache.hadoop.examples.ExampleDriver "$program" "-Dmapreduce.job.queuename=$queue" "-Dmapreduce.job.tags=$name" "$@" \
         </dev/null >>"$work/logs/$name.log" 2>&1
 }

@@ -63,13 +63,15 @@ EXAMPLES
   A policy of your own: print one, edit it, try it:
       giveway policies show hsrtf-pr > mine.toml
       giveway sim --workload synthetic --policy fair,mine.toml
+  What would other policies have done with what ran on this tape (of a simulation, or of a Hadoop cluster)?
+      giveway sim --workload cluster.tape --policy fifo,fair,hsrtf-pr
 
 The files are described in docs/files.md.")]
 pub struct Sim {
-    /// A workload by name (see `giveway workloads`), or a workload file.
+    /// A workload by name (see `giveway workloads`), a workload file, or a tape, whose jobs and cluster are run again.
     #[arg(long, value_name = "NAME|FILE")]
     pub workload: String,
-    /// A cluster by name, or a cluster file. Named workloads bring their own.
+    /// A cluster by name, or a cluster file. Named workloads and tapes bring their own.
     #[arg(long, value_name = "NAME|FILE")]
     pub cluster: Option<String>,
     /// Policies by name, policy files, or `all`; separated by commas, or the option given again.
@@ -120,6 +122,12 @@ pub enum PoliciesWhat {
 pub struct Replay {
     /// The tape.
     pub tape: PathBuf,
+    /// Also print every record: when, what happened, and what the scheduler asked for.
+    #[arg(long)]
+    pub list: bool,
+    /// Also print the jobs in the order in which they ended: when, how, and what they are called.
+    #[arg(long)]
+    pub jobs: bool,
 }
 
 /// `giveway yarn`

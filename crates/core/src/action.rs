@@ -268,7 +268,9 @@ impl fmt::Display for Refusal {
             Refusal::BadNode(node) => write!(f, "{node} has no slots or no speed"),
             Refusal::StaleAttempt(attempt) => write!(f, "attempt {attempt} is over or unknown"),
             Refusal::NotAsked(attempt) => write!(f, "attempt {attempt} was not asked to do that"),
-            Refusal::NothingWaits(job) => write!(f, "{job} has no waiting task for that slot; say first what it asks for"),
+            Refusal::NothingWaits(job) => {
+                write!(f, "{job} has no waiting task for that slot; say first what it asks for")
+            }
             Refusal::NotOpen(job) => write!(f, "{job} came with all its tasks; only an open job asks for more"),
             Refusal::TimeWentBack => write!(f, "time went back; events must come in the order of time"),
         }

@@ -8,8 +8,8 @@
 use crate::journal::{Journal, JournalError};
 use crate::wire::{AppSpec, News};
 use giveway_core::{
-    Action, AttemptId, Capabilities, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Outcome, Policy, Priority, Progress,
-    RackId, Scheduler, Setup, SetupError, Tenants, Time, WHOLE_PPM,
+    Action, AttemptId, Capabilities, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Outcome, Policy, Priority,
+    Progress, RackId, Scheduler, Setup, SetupError, Tenants, Time, WHOLE_PPM,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io;

@@ -95,7 +95,8 @@ impl Journal {
         file.set_len(decoder.valid_bytes()).map_err(io)?;
         file.seek(SeekFrom::End(0)).map_err(io)?;
         // The tape's clock went on while nobody wrote: as long as the file has not changed.
-        let away = meta.modified().ok().and_then(|then| SystemTime::now().duration_since(then).ok()).unwrap_or_default();
+        let away =
+            meta.modified().ok().and_then(|then| SystemTime::now().duration_since(then).ok()).unwrap_or_default();
         let begins = last + Span(u64::try_from(away.as_micros()).unwrap_or(0));
         Ok(Journal { file, writer, buffer: Vec::new(), begins })
     }

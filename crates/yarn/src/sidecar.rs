@@ -47,7 +47,9 @@ pub struct Options {
 #[derive(Debug, Error)]
 pub enum SidecarError {
     /// Beyond the machine.
-    #[error("{0} can be reached from other machines, and the token would cross the network in clear; listen on 127.0.0.1 or ::1")]
+    #[error(
+        "{0} can be reached from other machines, and the token would cross the network in clear; listen on 127.0.0.1 or ::1"
+    )]
     NotLoopback(IpAddr),
     /// The address is taken, or not ours.
     #[error("cannot listen on {at} ({error}); is another sidecar running?")]
@@ -69,7 +71,9 @@ pub enum SidecarError {
     #[error("{0} can be read by others than its owner; say `chmod 600` to it")]
     TokenOpen(PathBuf),
     /// The token is too easy to guess.
-    #[error("the token in {0} has fewer than {TOKEN_BYTES_MIN} bytes; write a longer one, for example with `openssl rand -hex 32`")]
+    #[error(
+        "the token in {0} has fewer than {TOKEN_BYTES_MIN} bytes; write a longer one, for example with `openssl rand -hex 32`"
+    )]
     TokenShort(PathBuf),
     /// The policy or the tape.
     #[error(transparent)]
@@ -135,8 +139,8 @@ impl Sidecar {
         }
         let token = read_token(&options.token_file)?;
         let book = Book::open(options.policy, options.tape.as_deref(), options.sizes)?;
-        let listener = TcpListener::bind(options.listen)
-            .map_err(|error| SidecarError::Listen { at: options.listen, error })?;
+        let listener =
+            TcpListener::bind(options.listen).map_err(|error| SidecarError::Listen { at: options.listen, error })?;
         let (post, inbox) = sync_channel(NEWS_MAX);
         let log = Log(Arc::new(Mutex::new((String::new(), Box::new(log)))));
         Ok(Sidecar { book, listener, token: token.into(), inbox, post, log })

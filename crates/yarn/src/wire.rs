@@ -199,9 +199,7 @@ pub fn read_news(from: &mut impl Read) -> Result<News, WireError> {
             priority: fields.number(4)? as u32 as i32,
         }),
         b'a' => News::AppGone { app: fields.text()?, outcome: fields.outcome()? },
-        b'Q' => {
-            News::Reported { app: fields.text()?, progress_ppm: fields.number(4)? as u32, asks: fields.asks()? }
-        }
+        b'Q' => News::Reported { app: fields.text()?, progress_ppm: fields.number(4)? as u32, asks: fields.asks()? },
         b'C' => News::Started {
             app: fields.text()?,
             container: fields.text()?,

@@ -65,6 +65,11 @@ const HEAD_BYTES: usize = 28;
 const LENGTH_BYTES: usize = 8;
 const CHECK_BYTES: usize = 4;
 
+/// True if these bytes begin as a tape does.
+pub fn is_tape(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MARK)
+}
+
 /// One call of the scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {

@@ -5,6 +5,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.function.Consumer;
 import org.apache.hadoop.yarn.api.records.ApplicationId;
+import org.apache.hadoop.yarn.api.records.ContainerExitStatus;
 import org.apache.hadoop.yarn.api.records.FinalApplicationStatus;
 import org.apache.hadoop.yarn.api.records.NodeState;
 import org.apache.hadoop.yarn.server.resourcemanager.RMContext;
@@ -51,6 +52,12 @@ final class Cluster implements Bridge.Source {
         }
       }
       to.accept(report(app));
+    }
+    // How those ended that the sidecar may still take for active.
+    for (RMApp application : context.getRMApps().values()) {
+      if (application.isAppInCompletedStates()) {
+        to.accept(gone(application.getApplicationId(), application.getFinalApplicationStatus()));
+      }
     }
   }
 
@@ -108,9 +115,15 @@ final class Cluster implements Bridge.Source {
     return asks(frame, app).content();
   }
 
-  byte[] ended(SchedulerApplicationAttempt app, RMContainer container) {
+  /**
+   * A container that its application master stopped counts as done: MapReduce stops those whose tasks are done and that have not left yet. A task that it
+   * gives up is asked for again, and is a new task then.
+   */
+  byte[] ended(SchedulerApplicationAttempt app, RMContainer container, boolean appSucceeded) {
+    int status = container.getContainerExitStatus();
+    boolean done = status == ContainerExitStatus.SUCCESS || status == ContainerExitStatus.KILLED_BY_APPMASTER || appSucceeded;
     Frame frame = Frame.of('c').text(app.getApplicationId().toString()).text(container.getContainerId().toString());
-    return asks(frame.number(1, container.getContainerExitStatus() == 0 ? 1 : 0), app).content();
+    return asks(frame.number(1, done ? 1 : 0), app).content();
   }
 
   /** What it asks for now. It goes with all news of an application, so whatever crosses on the way is soon put right. */
@@ -118,6 +131,10 @@ final class Cluster implements Bridge.Source {
     int[] asks = new int[2];
     for (SchedulerRequestKey key : app.getSchedulerKeys()) {
       asks[kind(app, key)] += Math.max(0, app.getOutstandingAsksCount(key));
+    }
+    // An application whose master has no container yet is seen to ask for one only some of the time.
+    if (asks[MAP] + asks[REDUCE] == 0 && app.isWaitingForAMContainer()) {
+      asks[MAP] = 1;
     }
     return frame.number(4, asks[MAP]).number(4, asks[REDUCE]);
   }

@@ -85,7 +85,11 @@ final class Giveway {
   }
 
   static void ended(Object entity, RMContainer container) {
-    quietly(() -> tell(cluster.ended((SchedulerApplicationAttempt) entity, container)));
+    quietly(() -> {
+      SchedulerApplicationAttempt app = (SchedulerApplicationAttempt) entity;
+      boolean succeeded = ENDINGS.get(app.getApplicationId()) == FinalApplicationStatus.SUCCEEDED;
+      tell(cluster.ended(app, container, succeeded));
+    });
   }
 
   static void progressed(SchedulerApplicationAttempt app, float progress) {
