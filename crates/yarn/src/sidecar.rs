@@ -104,14 +104,19 @@ impl Stopper {
 
 /// Where lines for people go. The same line is not said twice in a row: whoever tries again in vain would fill the disk.
 #[derive(Clone)]
-struct Log(Arc<Mutex<(String, Box<dyn FnMut(&str) + Send>)>>);
+struct Log(Arc<Mutex<Lines>>);
+
+struct Lines {
+    last: String,
+    to: Box<dyn FnMut(&str) + Send>,
+}
 
 impl Log {
     fn say(&self, line: &str) {
-        let mut log = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
-        if log.0 != line {
-            log.0 = line.to_owned();
-            (log.1)(line);
+        let mut lines = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
+        if lines.last != line {
+            lines.last = line.to_owned();
+            (lines.to)(line);
         }
     }
 }
@@ -142,7 +147,7 @@ impl Sidecar {
         let listener =
             TcpListener::bind(options.listen).map_err(|error| SidecarError::Listen { at: options.listen, error })?;
         let (post, inbox) = sync_channel(NEWS_MAX);
-        let log = Log(Arc::new(Mutex::new((String::new(), Box::new(log)))));
+        let log = Log(Arc::new(Mutex::new(Lines { last: String::new(), to: Box::new(log) })));
         Ok(Sidecar { book, listener, token: token.into(), inbox, post, log })
     }
 

@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.net.SocketException;
 import java.net.SocketTimeoutException;
 import java.nio.file.Files;
 import java.util.ArrayList;
@@ -37,6 +38,7 @@ final class Bridge {
 
   private static final int NEWS_MAX = 100_000;
   private static final long BEAT_MS = 500;
+  private static final long GATHER_MS = 10;
   private static final int CONNECT_MS = 2_000;
 
   private final Settings settings;
@@ -96,7 +98,7 @@ final class Bridge {
         // Only stop() interrupts.
         return;
       } catch (Throwable t) {
-        say(reason(t));
+        say(t);
       } finally {
         connected = false;
         ranking = null;
@@ -167,8 +169,8 @@ final class Bridge {
 
   private void write(OutputStream out) throws IOException, InterruptedException {
     List<byte[]> batch = new ArrayList<>();
-    Consumer<byte[]> to = batch::add;
     boolean whole = false;
+    byte[] first = null;
     while (!stopped) {
       if (overflowed) {
         news.clear();
@@ -176,30 +178,28 @@ final class Bridge {
         whole = false;
       }
       batch.clear();
-      if (!whole) {
+      if (whole) {
+        // Nodes first: news of a container on a node that nobody has heard of would be of no use.
+        source.tellNodes(batch::add);
+        if (first != null) {
+          batch.add(first);
+        }
+      } else {
         batch.add(Frame.of('[').content());
-        source.tellAll(to);
+        source.tellAll(batch::add);
         batch.add(Frame.of(']').content());
         whole = true;
-      } else {
-        source.tellNodes(to);
       }
-      // Nodes first: news of a container on a node that nobody has heard of would be of no use.
       news.drainTo(batch);
       batch.add(Frame.of('b').content());
       for (byte[] content : batch) {
         Frame.write(out, content);
       }
       out.flush();
-      byte[] next = news.poll(BEAT_MS, TimeUnit.MILLISECONDS);
-      if (next != null) {
-        batch.clear();
-        source.tellNodes(to);
-        batch.add(next);
-        news.drainTo(batch);
-        for (byte[] content : batch) {
-          Frame.write(out, content);
-        }
+      first = news.poll(BEAT_MS, TimeUnit.MILLISECONDS);
+      if (first != null) {
+        // Where one piece of news comes, more come: they are cheaper together.
+        Thread.sleep(GATHER_MS);
       }
     }
   }
@@ -257,10 +257,16 @@ final class Bridge {
     return t.getMessage() == null ? t.toString() : t.getMessage();
   }
 
-  /** Says once what is wrong; trying again in vain is not worth a line. */
-  private void say(String reason) {
-    if (!stopped && !reason.equals(lastSaid)) {
-      lastSaid = reason;
+  /**
+   * Says once what is wrong; trying again in vain is not worth a line. First it hangs up, then it cannot be reached: that is one thing, that it is not there. What
+   * one says who is there is another.
+   */
+  private void say(Throwable t) {
+    String reason = reason(t);
+    boolean absent = t instanceof EOFException || t instanceof SocketException || t instanceof SocketTimeoutException;
+    String what = absent ? "absent" : reason;
+    if (!stopped && !what.equals(lastSaid)) {
+      lastSaid = what;
       log.accept("no order from the sidecar at " + settings.host + ":" + settings.port + ", so its queues are FIFO: " + reason);
     }
   }
