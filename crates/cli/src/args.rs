@@ -1,5 +1,6 @@
 //! What can be typed.
 
+use crate::cluster::args as cluster;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
 use std::net::SocketAddr;
@@ -25,6 +26,30 @@ pub enum Command {
     Demo(Demo),
     /// Simulate a workload on a cluster under one or more policies.
     Sim(Sim),
+    /// Start a cluster on this machine: a coordinator and several worker processes.
+    Up(cluster::Up),
+    /// Stop a cluster; unfinished jobs go on when it is started again.
+    Down(cluster::Which),
+    /// Start one more worker and have it join a cluster.
+    Worker(cluster::Worker),
+    /// Run one job on a short-lived cluster of its own.
+    Run(cluster::Run),
+    /// Submit a job to a running cluster.
+    Submit(cluster::Submit),
+    /// List the jobs of a cluster.
+    Jobs(cluster::Which),
+    /// How one job is: tasks, counters, what went wrong.
+    Job(cluster::OneJob),
+    /// List the nodes of a cluster.
+    Nodes(cluster::Which),
+    /// Why a job stands where it stands, and what was decided about it lately.
+    Explain(cluster::OneJob),
+    /// Have every running task of a job give way once; nothing it did is lost.
+    Yield(cluster::OneJob),
+    /// Kill a job.
+    Kill(cluster::OneJob),
+    /// List the applications and their options.
+    Apps,
     /// List the policies, or show what one is composed of.
     Policies(Policies),
     /// List the workloads and clusters that need no file.

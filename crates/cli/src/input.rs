@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use giveway_core::policy::catalog;
 use giveway_core::tape::is_tape;
-use giveway_core::{Policy, Setup};
+use giveway_core::{Policy, Setup, Tenants};
 use giveway_sim::cluster::{self, Cluster};
 use giveway_sim::workload::{self, Workload};
 use std::fs;
@@ -41,6 +41,15 @@ pub fn policy(name: &str) -> Result<Policy> {
     let policy: Policy = toml::from_str(&text).map_err(|error| toml_error(name, &text, &error))?;
     Setup::new(policy.clone()).check().map_err(|error| anyhow!("{name}: {error}"))?;
     Ok(policy)
+}
+
+/// Users and pools from a file.
+pub fn tenants(file: &Path) -> Result<Tenants> {
+    let name = file.display().to_string();
+    let text = read(&name)?;
+    let tenants: Tenants = toml::from_str(&text).map_err(|error| anyhow!("{name}: {}", error.message()))?;
+    tenants.check().map_err(|error| anyhow!("{name}: {error}"))?;
+    Ok(tenants)
 }
 
 /// A TOML error as `FILE:LINE: what is wrong`.

@@ -195,6 +195,8 @@ pub enum Reason {
     Outrun,
     /// Its job is over.
     JobOver,
+    /// A person asked for it.
+    Requested,
     /// The body had given its job the slot already.
     Granted,
 }
@@ -250,6 +252,7 @@ impl fmt::Display for Reason {
             Reason::GivesWayToRecovery { to } => write!(f, "gives way to lost work of {to}"),
             Reason::Outrun => write!(f, "another attempt was first"),
             Reason::JobOver => write!(f, "its job is over"),
+            Reason::Requested => write!(f, "a person asked for it"),
             Reason::Granted => write!(f, "the cluster gave its job the slot"),
         }
     }

@@ -78,6 +78,16 @@ pub enum Event {
         /// How far.
         progress: Vec<Progress>,
     },
+    /// The output of a finished map can no longer be read, though its node is up, and a reduce asked for it.
+    OutputLost {
+        /// The attempt that made it.
+        map: AttemptId,
+    },
+    /// A person asked that this attempt give way to whoever is first in line: a map ends early, a reduce pauses.
+    YieldRequested {
+        /// The attempt.
+        attempt: AttemptId,
+    },
     /// A job came whose tasks become known only as it asks for slots (an application of a YARN cluster). It may have none yet, and stays open
     /// until the body says that it ended.
     JobOpened(Box<JobSpec>),

@@ -131,8 +131,16 @@ impl Chart {
 
     fn happened(&mut self, now: Time, event: &Event) {
         match event {
-            Event::NodeBeat { .. } | Event::Progressed { .. } | Event::Woke | Event::JobKilled { .. } => {}
-            Event::TasksAsked { .. } | Event::SlotTaken { .. } | Event::JobEnded { .. } | Event::Resynced => {}
+            Event::NodeBeat { .. }
+            | Event::Progressed { .. }
+            | Event::Woke
+            | Event::JobKilled { .. }
+            | Event::OutputLost { .. }
+            | Event::YieldRequested { .. }
+            | Event::TasksAsked { .. }
+            | Event::SlotTaken { .. }
+            | Event::JobEnded { .. }
+            | Event::Resynced => {}
             Event::JobSubmitted(spec) | Event::JobOpened(spec) => {
                 let group = (self.group_of)(spec).min(self.last_group());
                 self.jobs.insert(spec.id, group);

@@ -4,8 +4,9 @@
 //! stand before the giver afterwards, and a freed slot is promised to the taker.
 
 use super::Scheduler;
-use crate::action::{Action, Reason};
-use crate::ids::{Kind, NodeId};
+use super::news::Role;
+use crate::action::{Action, Reason, Refusal};
+use crate::ids::{AttemptId, Kind, NodeId};
 use crate::policy::failure::standing;
 use crate::policy::preempt;
 use crate::policy::{AttemptOrder, GiveWay, GroupOrder, JobOrder, PreemptRule, Preemption, VictimOrder};
@@ -193,6 +194,23 @@ impl Scheduler {
             preempt::in_order_to_go(job, kind, preemption.attempt, &preemption.spare, &holds_data, self.now);
         going.reverse();
         going
+    }
+
+    /// A person asked that an attempt give way. Its slot is promised to nobody: the line decides.
+    pub(super) fn yield_requested(&mut self, attempt: AttemptId, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        let (jx, role) = self.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
+        let (kind, index) = (attempt.task.kind, attempt.task.index);
+        let able = self.setup.capabilities;
+        let (how, able) = match kind {
+            Kind::Map => (GiveWay::EndEarly, able.end_maps_early),
+            Kind::Reduce => (GiveWay::Pause, able.pause_reduces),
+        };
+        let job = self.state.job(jx);
+        if !able || role != Role::First || job.closed || job.task(kind, index).state != TaskState::Running {
+            return Err(Refusal::NotAsked(attempt));
+        }
+        self.ask_to_give_way(jx, kind, index, how, Reason::Requested, out);
+        Ok(())
     }
 
     /// Asks a running attempt to give way.

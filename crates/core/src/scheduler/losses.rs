@@ -191,6 +191,25 @@ impl Scheduler {
         }
     }
 
+    /// A finished map's output is damaged and a reduce wants it: the map runs again.
+    pub(super) fn output_lost(&mut self, map: AttemptId, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        let stale = Refusal::StaleAttempt(map);
+        let jx = self.state.find(map.task.job).filter(|&jx| !self.state.job(jx).closed).ok_or(stale)?;
+        let job = self.state.job_mut(jx);
+        let task = job.tasks[Kind::Map.ix()].get(map.task.index as usize).ok_or(stale)?;
+        if map.task.kind != Kind::Map || task.state != TaskState::Done || task.number != map.number {
+            return Err(stale);
+        }
+        let (index, node) = (map.task.index, task.node);
+        job.gone.retain(|&(gone, _)| gone != index);
+        job.undo_map(index, node);
+        Kind::BOTH.into_iter().for_each(|kind| self.touch(jx, kind));
+        if self.policy.failure == FailureRule::Chronos {
+            self.recover(vec![Lost { jx, kind: Kind::Map, task: index }], out);
+        }
+        Ok(())
+    }
+
     /// A reduce needs map output again that was lost while nobody needed it: those maps run again.
     pub(super) fn redo_gone_maps(&mut self, jx: JobIx) {
         let job = self.state.job_mut(jx);

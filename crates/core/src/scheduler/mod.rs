@@ -107,6 +107,8 @@ impl Scheduler {
             Event::JobKilled { job } => self.job_killed(*job, out),
             Event::NodeJoined { node, spec } => self.node_joined(*node, spec),
             Event::NodeLost { node } => self.node_lost(*node, out),
+            Event::OutputLost { map } => self.output_lost(*map, out),
+            Event::YieldRequested { attempt } => self.yield_requested(*attempt, out),
             Event::Woke => {
                 self.woke(out);
                 Ok(())

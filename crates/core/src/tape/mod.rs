@@ -346,6 +346,8 @@ mod tests {
             Event::AttemptEndedEarly { attempt, done_bytes: 0, output_bytes: 0 },
             Event::Woke,
             Event::Progressed { progress: vec![] },
+            Event::OutputLost { map: attempt },
+            Event::YieldRequested { attempt },
             Event::JobOpened(Box::new(job_spec)),
             Event::TasksAsked { job, maps: 0, reduces: 0 },
             Event::SlotTaken { job, kind: Kind::Map, node },

@@ -1,6 +1,7 @@
 //! What the papers share: Hadoop 1's own schedulers, slow-start, delay scheduling.
 
 use crate::hand::*;
+use giveway_core::state::TaskState;
 use giveway_core::*;
 
 fn tenants(text: &str) -> Tenants {
@@ -209,6 +210,42 @@ fn a_task_that_fails_four_times_fails_its_job_and_a_killed_job_leaves_its_slots(
     hand.obey(&actions, 0.0);
     assert!(hand.core.state().find(id).is_none());
     assert_eq!(hand.core.state().free, [2, 1]);
+}
+
+#[test]
+fn a_map_whose_output_is_damaged_runs_again_once() {
+    let mut hand = Hand::new("fifo", 2, 1, 1);
+    let (id, _) = hand.submit(job(1, 1));
+    hand.beat(0);
+    let map = hand.running(id, Kind::Map)[0];
+    hand.finish(map, 100);
+    hand.beat(0);
+    assert_eq!(hand.running(id, Kind::Reduce).len(), 1);
+    assert_eq!(hand.tell(Event::OutputLost { map }), vec![]);
+    assert_eq!(hand.state_of(id, Kind::Map, 0), TaskState::Waiting);
+    let again = hand.tell(Event::OutputLost { map });
+    assert!(matches!(again[..], [Action::Refuse { refusal: Refusal::StaleAttempt(_) }]), "said twice, it is done once");
+    assert_eq!(launches(&hand.beat(1)), vec![(id, Kind::Map, NodeId(1))]);
+}
+
+#[test]
+fn a_person_may_ask_a_task_to_give_way_and_it_loses_nothing() {
+    let mut hand = Hand::new("fifo", 1, 1, 1);
+    let (id, _) = hand.submit(job(1, 1));
+    hand.beat(0);
+    let map = hand.running(id, Kind::Map)[0];
+    let actions = hand.tell(Event::YieldRequested { attempt: map });
+    assert!(matches!(actions[..], [Action::EndEarly { reason: Reason::Requested, .. }]), "{actions:?}");
+    let again = hand.tell(Event::YieldRequested { attempt: map });
+    assert!(matches!(again[..], [Action::Refuse { refusal: Refusal::NotAsked(_) }]), "asked once is enough");
+    hand.obey(&actions, 0.5);
+    hand.beat(0);
+    assert_eq!(hand.job(id).total(Kind::Map), 2, "the rest is a map of its own");
+    hand.finish_maps(id, 10);
+    hand.beat(0);
+    let reduce = hand.running(id, Kind::Reduce)[0];
+    let actions = hand.tell(Event::YieldRequested { attempt: reduce });
+    assert!(matches!(actions[..], [Action::Pause { reason: Reason::Requested, .. }]), "{actions:?}");
 }
 
 #[test]

@@ -159,7 +159,12 @@ impl Metrics {
         self.events += 1;
         self.latest = now;
         match event {
-            Event::NodeBeat { .. } | Event::Progressed { .. } | Event::Woke | Event::JobKilled { .. } => {}
+            Event::NodeBeat { .. }
+            | Event::Progressed { .. }
+            | Event::Woke
+            | Event::JobKilled { .. }
+            | Event::OutputLost { .. }
+            | Event::YieldRequested { .. } => {}
             // What the core refused has not happened.
             _ if actions.iter().any(|action| matches!(action, Action::Refuse { .. })) => {}
             // Told only by a body that grants slots itself; what it granted comes back as a launch.

@@ -3,7 +3,11 @@
 //! A tape says when each job came, which of its tasks finished and how long they took, on which nodes. That becomes a workload of the same jobs, whose
 //! tasks all take what the job's tasks took on the mean, and a cluster of the same nodes. What a task read, fetched and waited for the machine is part
 //! of its time here, not modelled again; a reduce's time counts from when its job's last map was done, because until then it waited. Work that never came
-//! to its end is left out, and so are jobs that finished nothing. What held no slot is not on a tape: an application master of YARN, for one.
+//! to its end is left out, and so are jobs that finished nothing.
+//!
+//! A cluster that gives slots itself (YARN) is known by what it did. Its nodes' slots are a guess, for maps, reduces and application masters share them: so it
+//! has as many map slots here as maps ran on the mean while more were asked for, and as many reduce slots as reduces ever ran at once. A job comes when it
+//! first asks for what it then ran: before that its application master had to start.
 
 use super::generate::{GROUPS, group_of};
 use super::{JobPlan, Workload};
@@ -33,6 +37,20 @@ struct PastJob {
     last_map_done: Time,
     /// Maps done when its first reduce started.
     maps_before_reduces: Option<u32>,
+    /// What it asks for, if it is one whose tasks become known as it asks.
+    asks: [u32; 2],
+    /// Since when it has asked for anything, until it gets it.
+    asks_since: Option<Time>,
+    begun: bool,
+}
+
+/// What a cluster that gives slots itself was seen to do.
+#[derive(Default)]
+struct Seen {
+    /// Time in which maps were asked for that did not run, and slot time of those that ran then.
+    short_of_slots: Span,
+    maps_then: Span,
+    reduces_at_once: u32,
 }
 
 /// What a tape told so far.
@@ -44,6 +62,8 @@ struct Past {
     running: FxHashMap<AttemptId, (Time, NodeId)>,
     /// Time of attempts whose work was kept.
     served: FxHashMap<TaskId, Span>,
+    seen: Option<Seen>,
+    last: Time,
 }
 
 /// The jobs and the cluster of a tape. A tape that was cut short is used as far as it is whole.
@@ -58,6 +78,7 @@ pub fn from_tape(tape: &[u8], name: &str) -> Result<(Workload, Cluster), PastErr
             Err(error) => return Err(error.into()),
         }
     }
+    past.nodes_as_seen();
     let cluster = cluster(name, std::mem::take(&mut past.nodes));
     let jobs: Vec<JobPlan> = past.jobs.into_iter().filter_map(PastJob::plan).collect();
     if jobs.is_empty() || cluster.nodes.is_empty() {
@@ -69,6 +90,7 @@ pub fn from_tape(tape: &[u8], name: &str) -> Result<(Workload, Cluster), PastErr
 impl Past {
     fn take_in(&mut self, record: &Record) {
         let now = record.now;
+        self.pass(now);
         let refused = record.actions.iter().any(|action| matches!(action, Action::Refuse { .. }));
         match &record.event {
             _ if refused => {}
@@ -90,15 +112,57 @@ impl Past {
                 self.running.remove(attempt);
             }
             Event::Resynced => self.running.clear(),
+            Event::TasksAsked { job, maps, reduces } => {
+                self.seen.get_or_insert_default();
+                if let Some(&at) = self.by_id.get(job) {
+                    self.jobs[at].asked([*maps, *reduces], now);
+                }
+            }
+            Event::JobEnded { job, .. } => {
+                self.by_id.remove(job).into_iter().for_each(|at| self.jobs[at].asks = [0; 2]);
+            }
             _ => {}
         }
         for action in &record.actions {
             let Action::Launch { attempt, node, .. } = action else { continue };
             self.running.insert(*attempt, (now, *node));
-            let job = self.by_id.get(&attempt.task.job).map(|&at| &mut self.jobs[at]);
-            if let Some(job) = job.filter(|_| attempt.task.kind == Kind::Reduce) {
-                job.maps_before_reduces.get_or_insert(job.finished[0]);
+            if let Some(&at) = self.by_id.get(&attempt.task.job) {
+                self.jobs[at].launched(attempt.task.kind);
             }
+        }
+        let reduces = self.at_work(Kind::Reduce);
+        if let Some(seen) = &mut self.seen {
+            seen.reduces_at_once = seen.reduces_at_once.max(reduces);
+        }
+    }
+
+    fn at_work(&self, kind: Kind) -> u32 {
+        self.running.keys().filter(|attempt| attempt.task.kind == kind).count() as u32
+    }
+
+    /// Time passes in which nothing changes.
+    fn pass(&mut self, now: Time) {
+        let maps = u64::from(self.at_work(Kind::Map));
+        let short = self.by_id.values().any(|&at| self.jobs[at].asks[0] > 0);
+        if let Some(seen) = self.seen.as_mut().filter(|_| short) {
+            seen.short_of_slots += now.since(self.last);
+            seen.maps_then += now.since(self.last).times(maps);
+        }
+        self.last = now;
+    }
+
+    /// Gives the nodes of a cluster that gives slots itself the slots they were seen to have.
+    fn nodes_as_seen(&mut self) {
+        let Some(seen) = &self.seen else { return };
+        let all = self.nodes.len() as u32;
+        let spread = |slots: u32, node: u32| (slots / all + u32::from(node < slots % all)) as u16;
+        let maps = (seen.maps_then.as_secs_f64() / seen.short_of_slots.as_secs_f64()).round() as u32;
+        for (node, number) in self.nodes.iter_mut().zip(0..) {
+            if maps > 0 {
+                node.map_slots = spread(maps, number);
+            }
+            // Never none at all: the node would be none.
+            node.reduce_slots = spread(seen.reduces_at_once, number).max(1);
         }
     }
 
@@ -136,7 +200,39 @@ impl PastJob {
             reduce_output_bytes: 0,
             slowstart_ppm: spec.slowstart_ppm,
         };
-        PastJob { plan, took: [Span::ZERO; 2], finished: [0; 2], last_map_done: Time::ZERO, maps_before_reduces: None }
+        PastJob {
+            plan,
+            took: [Span::ZERO; 2],
+            finished: [0; 2],
+            last_map_done: Time::ZERO,
+            maps_before_reduces: None,
+            asks: [0; 2],
+            asks_since: None,
+            begun: false,
+        }
+    }
+
+    /// It asks for so many slots now.
+    fn asked(&mut self, asks: [u32; 2], now: Time) {
+        if asks == [0, 0] {
+            self.asks_since = None;
+        } else {
+            self.asks_since.get_or_insert(now);
+        }
+        self.asks = asks;
+    }
+
+    /// One of its tasks starts.
+    fn launched(&mut self, kind: Kind) {
+        if kind == Kind::Reduce {
+            self.maps_before_reduces.get_or_insert(self.finished[0]);
+        }
+        self.asks[kind.ix()] = self.asks[kind.ix()].saturating_sub(1);
+        // The first one shows that this is what it came for, and not its application master.
+        if let Some(since) = self.asks_since.take().filter(|_| !self.begun) {
+            self.plan.submit = since;
+        }
+        self.begun = true;
     }
 
     fn plan(self) -> Option<JobPlan> {
@@ -230,6 +326,71 @@ mod tests {
             assert!(again.jobs[0].map_compute > Span::from_secs(10), "reading is part of a map's time");
             assert_eq!(run(&cluster, &again, policy).ended, first.ended, "{policy}");
         }
+    }
+
+    #[test]
+    fn a_cluster_that_gives_slots_itself_is_known_by_what_it_did() {
+        let setup = Setup { capabilities: Capabilities::ORDER_ONLY, ..Setup::new(catalog::by_name("fifo").unwrap()) };
+        let mut core = giveway_core::Scheduler::new(setup.clone()).unwrap();
+        let (mut writer, mut tape) = TapeWriter::begin(&setup).unwrap();
+        let mut tell = |secs: u64, event: Event| -> Option<AttemptId> {
+            let (now, mut actions) = (Time::ZERO + Span::from_secs(secs), Vec::new());
+            core.handle(now, &event, &mut actions);
+            writer.record(now, &event, &actions, &mut tape).unwrap();
+            actions.iter().find_map(|action| match action {
+                Action::Launch { attempt, .. } => Some(*attempt),
+                _ => None,
+            })
+        };
+        for (node, model) in fixture::cluster(2).nodes.into_iter().enumerate() {
+            tell(0, Event::NodeJoined { node: NodeId(node as u32), spec: model.spec });
+        }
+        let (job, node) = (JobId(0), NodeId(0));
+        let spec = JobSpec {
+            id: job,
+            name: "application".into(),
+            user: "ann".into(),
+            pool: "ours".into(),
+            priority: giveway_core::Priority::Normal,
+            splits: vec![],
+            reduces: 0,
+            slowstart_ppm: 0,
+            hint: None,
+            estimate_bias_ppm: WHOLE_PPM,
+        };
+        tell(1, Event::JobOpened(Box::new(spec)));
+        tell(1, Event::TasksAsked { job, maps: 1, reduces: 0 });
+        tell(2, Event::TasksAsked { job, maps: 0, reduces: 0 });
+        tell(10, Event::TasksAsked { job, maps: 9, reduces: 0 });
+        let (mut ends, mut reduce) = (Vec::new(), None);
+        // Three at a time, each for ten seconds; then the reduce, from the first map's end on.
+        for round in 0..3u64 {
+            let kinds =
+                if round == 1 { vec![Kind::Map, Kind::Map, Kind::Map, Kind::Reduce] } else { vec![Kind::Map; 3] };
+            if round == 1 {
+                tell(20, Event::TasksAsked { job, maps: 6, reduces: 1 });
+            }
+            for kind in kinds {
+                let attempt = tell(10 + 10 * round, Event::SlotTaken { job, kind, node }).unwrap();
+                let end = if kind == Kind::Map { 20 + 10 * round } else { 45 };
+                if kind == Kind::Map {
+                    ends.push((end, attempt));
+                } else {
+                    reduce = Some(attempt);
+                }
+            }
+            for (end, attempt) in ends.drain(..) {
+                tell(end, Event::AttemptFinished { attempt, output_bytes: 0 });
+            }
+        }
+        tell(45, Event::AttemptFinished { attempt: reduce.unwrap(), output_bytes: 0 });
+        tell(50, Event::JobEnded { job, outcome: giveway_core::Outcome::Succeeded });
+        writer.close(&mut tape);
+        let (workload, cluster) = from_tape(&tape, "a tape").unwrap();
+        let plan = &workload.jobs[0];
+        assert_eq!((plan.submit, plan.maps, plan.reduces), (Time::from_secs_f64(10.0), 9, 1));
+        assert_eq!((plan.map_compute, plan.reduce_compute), (Span::from_secs(10), Span::from_secs(5)));
+        assert_eq!((cluster.slots(Kind::Map), cluster.slots(Kind::Reduce)), (3, 2));
     }
 
     #[test]

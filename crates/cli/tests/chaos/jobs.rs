@@ -1,0 +1,157 @@
+//! One job for each application, with input it makes itself, and what must come out.
+
+use crate::cluster::Cluster;
+use giveway_core::{JobId, Outcome, Priority};
+use giveway_engine::apps::{self, Apps};
+use giveway_engine::client::Client;
+use giveway_engine::input::LocalOnly;
+use giveway_engine::job::Request;
+use giveway_engine::reference;
+use rand::RngExt;
+use rand_pcg::Pcg64Mcg;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Lines in a file.
+const LINES: usize = 1_500;
+
+pub struct Workload {
+    folder: TempDir,
+    requests: Vec<Request>,
+}
+
+impl Workload {
+    /// Each task takes so many records a second: slow enough to be disturbed at work.
+    pub fn make(random: &mut Pcg64Mcg, records_per_s: u64) -> Workload {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = folder.path();
+        let text: Vec<String> = (0..3).map(|n| file(at, &format!("text-{n}"), || words(random))).collect();
+        let records = file(at, "records", || record(random));
+        let points = file(at, "points", || point(random));
+        let items = file(at, "items", || items(random));
+        let job = |app: &str, options: &[(&str, &str)], input: &[String]| Request {
+            records_per_s: Some(records_per_s),
+            ..request(at, app, options, input)
+        };
+        let requests = vec![
+            job("wordcount", &[], &text),
+            job("grep", &[("pattern", "w1[0-4] ")], &text),
+            job("sort", &[], &text),
+            job("terasort", &[], &[records]),
+            job("termvector", &[], &text),
+            job("invertedindex", &[], &text),
+            job("sequencecount", &[], &text[..2]),
+            job("rankedinvertedindex", &[], &text[..1]),
+            job("selfjoin", &[], &[items]),
+            job("kmeans", &[("k", "3"), ("iterations", "2")], &[points]),
+            job("streaming", &[("mapper", "tr -s ' ' '\\n'"), ("reducer", "uniq -c"), ("dir", "/")], &text[..1]),
+        ];
+        Workload { folder, requests }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn submit_all(&self, client: &mut Client) -> Vec<JobId> {
+        self.requests.iter().map(|request| client.submit(request.clone()).expect("a sound request")).collect()
+    }
+
+    /// Every job succeeded, and left what a sequential run gives.
+    pub fn check(&self, cluster: &Cluster, jobs: &[JobId]) {
+        let known = Apps::builtin();
+        for status in cluster.jobs() {
+            assert_eq!(status.outcome, Some(Outcome::Succeeded), "{status:#?}");
+        }
+        for (request, job) in self.requests.iter().zip(jobs) {
+            let app = known.find(&request.app).expect("built in");
+            let plan = apps::plan(app.as_ref(), *job, request.clone(), &LocalOnly).expect("a plan");
+            let expected = reference::run(app.as_ref(), &plan, &LocalOnly).expect("a reference");
+            let found = parts(&request.output);
+            let names = |parts: &BTreeMap<String, Vec<u8>>| parts.keys().cloned().collect::<Vec<_>>();
+            let expected: BTreeMap<String, Vec<u8>> = expected.into_iter().collect();
+            assert_eq!(names(&found), names(&expected), "{}", request.app);
+            for (name, bytes) in &expected {
+                assert!(
+                    found[name] == *bytes,
+                    "{} {name} of {job} differs in {}",
+                    request.app,
+                    request.output.display()
+                );
+            }
+        }
+    }
+}
+
+/// The parts of an output; the pieces of a split that ended early are put together.
+fn parts(output: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut names: Vec<String> = fs::read_dir(output)
+        .unwrap_or_else(|error| panic!("{}: {error}", output.display()))
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    assert!(names.contains(&"_SUCCESS".to_string()) && !names.contains(&"_temporary".to_string()), "{names:?}");
+    let mut parts: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    for name in names.iter().filter(|name| name.starts_with("part-")) {
+        let bytes = fs::read(output.join(name)).expect("a part");
+        parts.entry(name[.."part-r-00000".len()].to_string()).or_default().extend(bytes);
+    }
+    parts
+}
+
+fn request(folder: &Path, app: &str, options: &[(&str, &str)], input: &[String]) -> Request {
+    let bytes: u64 = input.iter().map(|path| fs::metadata(path).expect("a file").len()).sum();
+    Request {
+        app: app.into(),
+        options: options.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+        input: input.to_vec(),
+        output: folder.join(format!("out-{app}")),
+        reduces: Some(2),
+        split_bytes: bytes.div_ceil(6).max(1),
+        memory_bytes: 256 << 10,
+        name: app.into(),
+        user: "chaos".into(),
+        pool: "default".into(),
+        priority: Priority::Normal,
+        task_timeout_ms: 60_000,
+        records_per_s: None,
+    }
+}
+
+fn file(folder: &Path, name: &str, mut line: impl FnMut() -> String) -> String {
+    let path: PathBuf = folder.join(name);
+    let text: String = (0..LINES).map(|_| line() + "\n").collect();
+    fs::write(&path, text).expect("a file");
+    path.to_string_lossy().into_owned()
+}
+
+fn words(random: &mut Pcg64Mcg) -> String {
+    let count = random.random_range(0..6);
+    let word = |random: &mut Pcg64Mcg| {
+        let rank = random.random_range(0..40_u32) * random.random_range(0..8_u32);
+        format!("w{rank}")
+    };
+    (0..count).map(|_| word(random)).collect::<Vec<_>>().join(" ")
+}
+
+fn record(random: &mut Pcg64Mcg) -> String {
+    let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    (0..40).map(|_| letters[random.random_range(0..letters.len())] as char).collect()
+}
+
+fn point(random: &mut Pcg64Mcg) -> String {
+    let centre = f64::from(random.random_range(0..3_u32)) * 10.0;
+    let mut text = String::new();
+    for _ in 0..3 {
+        let _ = write!(text, "{:.3} ", centre + random.random_range(-1.0..1.0));
+    }
+    text.trim_end().to_string()
+}
+
+fn items(random: &mut Pcg64Mcg) -> String {
+    let mut item = |most: u32| random.random_range(0..most);
+    format!("a{},b{},c{}", item(12), item(12), item(30))
+}

@@ -1,0 +1,218 @@
+//! What the data path costs for each record: `cargo run --release -p giveway-engine --example datapath`.
+//!
+//! Prints the best of some rounds: summing words drawn from a Zipf distribution, sorting 100-byte records into a map's
+//! output, and merging the segments of eight maps.
+
+use giveway_engine::data::{Compression, MapOutput, MapSink, Merge, SegmentReader, SegmentWriter, SinkOptions};
+use giveway_engine::job::Partition;
+use giveway_engine::record::{Combine, Emit};
+use std::hint::black_box;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+/// The allocator of the program that runs tasks.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const ROUNDS: usize = 3;
+const WORDS: usize = 20_000_000;
+const VOCABULARY: usize = 100_000;
+const SORT_RECORDS: usize = (128 << 20) / 100;
+const REDUCES: u32 = 8;
+const MERGE_INPUTS: usize = 8;
+
+fn main() {
+    let folder = std::env::args().nth(1).map_or_else(std::env::temp_dir, Into::into).join("giveway-datapath");
+    std::fs::create_dir_all(&folder).expect("a folder for scratch files");
+    let only = std::env::args().nth(2);
+    let wants = |name: &str| only.as_deref().is_none_or(|only| only == name);
+    if wants("sum") {
+        sum_words(&folder);
+    }
+    if wants("sort") {
+        sort_records(&folder);
+    }
+    if wants("merge") {
+        merge_segments(&folder);
+    }
+    std::fs::remove_dir_all(&folder).expect("scratch files removed");
+}
+
+fn sum_words(folder: &Path) {
+    let text = zipf_text();
+    let mut words = Vec::with_capacity(WORDS);
+    let mut from = 0;
+    for (at, _) in text.iter().enumerate().filter(|(_, byte)| **byte == b' ') {
+        words.push((from as u32, at as u32));
+        from = at + 1;
+    }
+    report("sum: emit of Zipf words", words.len(), || {
+        let mut sink = sink(folder, Partition::Hash, Combine::Sum);
+        let (_, took) = timed(|| emit_words(&text, &words, black_box(&mut sink)));
+        took
+    });
+    report("sum: finish, by distinct word", VOCABULARY, || {
+        let mut sink = sink(folder, Partition::Hash, Combine::Sum);
+        emit_words(&text, &words, &mut sink);
+        timed(|| sink.finish(&folder.join("sums")).expect("finishes")).1
+    });
+}
+
+fn emit_words(text: &[u8], words: &[(u32, u32)], out: &mut dyn Emit) {
+    for &(from, to) in words {
+        out.emit(&text[from as usize..to as usize], &[1]);
+    }
+}
+
+fn sort_records(folder: &Path) {
+    let records = random_records(1);
+    let cuts: Vec<Vec<u8>> = (1..REDUCES as usize).map(|n| vec![b' ' + (n * 95 / REDUCES as usize) as u8]).collect();
+    for compression in [Compression::None, Compression::Auto] {
+        let mut finish = Duration::MAX;
+        report(&format!("sort: emit, {compression:?}"), SORT_RECORDS, || {
+            let mut options = options(Partition::Ranges(cuts.clone()), Combine::Nothing);
+            options.compression = compression;
+            let mut sink = MapSink::new(folder, options);
+            let (_, took) = timed(|| emit_records(&records, black_box(&mut sink)));
+            assert_eq!(sink.spills(), 0);
+            let (output, finished) = timed(|| sink.finish(&folder.join("sorted")).expect("finishes"));
+            finish = finish.min(finished);
+            std::fs::remove_file(output.path).expect("scratch file removed");
+            took
+        });
+        report(&format!("sort: finish, {compression:?}"), SORT_RECORDS, || finish);
+    }
+}
+
+fn emit_records(records: &[u8], out: &mut dyn Emit) {
+    for record in records.chunks_exact(100) {
+        out.emit(&record[..10], &record[10..99]);
+    }
+}
+
+fn merge_segments(folder: &Path) {
+    let outputs: Vec<MapOutput> = (0..MERGE_INPUTS)
+        .map(|n| {
+            let mut options = options(Partition::Hash, Combine::Nothing);
+            options.reduces = 1;
+            options.compression = Compression::None;
+            let mut sink = MapSink::new(folder, options);
+            emit_records(&random_records(n as u64 + 1)[..SORT_RECORDS / MERGE_INPUTS * 100], &mut sink);
+            sink.finish(&folder.join(format!("map-{n}"))).expect("finishes")
+        })
+        .collect();
+    let merge = || {
+        let readers = outputs.iter().map(|output| SegmentReader::open(output.part(0)).expect("sound"));
+        Merge::new(readers.collect()).expect("sound")
+    };
+    let records = SORT_RECORDS / MERGE_INPUTS * MERGE_INPUTS;
+    report("merge of 8: groups, discarded", records, || {
+        let mut merge = merge();
+        timed(|| {
+            let mut sum = 0;
+            while merge
+                .next_group(|key, values| {
+                    while let Some(value) = values.next() {
+                        sum += key.len() + value.len();
+                    }
+                })
+                .expect("sound")
+                .is_some()
+            {}
+            black_box(sum)
+        })
+        .1
+    });
+    report("merge of 8: into a segment, discarded", records, || {
+        let mut merge = merge();
+        let mut out = SegmentWriter::new(io::sink(), Compression::None);
+        timed(|| merge.merge_to(&mut out, &mut Combine::Nothing).expect("sound")).1
+    });
+    report("merge of 1: into a segment, discarded", records / MERGE_INPUTS, || {
+        let reader = SegmentReader::open(outputs[0].part(0)).expect("sound");
+        let mut merge = Merge::new(vec![reader]).expect("sound");
+        let mut out = SegmentWriter::new(io::sink(), Compression::None);
+        timed(|| merge.merge_to(&mut out, &mut Combine::Nothing).expect("sound")).1
+    });
+}
+
+fn options(partition: Partition, combine: Combine) -> SinkOptions {
+    SinkOptions { reduces: REDUCES, partition, combine, memory_bytes: 256 << 20, compression: Compression::Auto }
+}
+
+fn sink(folder: &Path, partition: Partition, combine: Combine) -> MapSink {
+    MapSink::new(folder, options(partition, combine))
+}
+
+fn timed<R>(run: impl FnOnce() -> R) -> (R, Duration) {
+    let begun = on_processor();
+    let result = run();
+    (result, on_processor() - begun)
+}
+
+/// How long this thread has run: a machine with other work does not spoil the figures as much as it does the clock.
+fn on_processor() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells how long a thread has run");
+    Duration::from_nanos(stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("nanoseconds"))
+}
+
+fn report(what: &str, records: usize, mut round: impl FnMut() -> Duration) {
+    let best = (0..ROUNDS).map(|_| round()).min().expect("at least one round");
+    println!(
+        "{what:<42} {:>7.1} ns/record {:>8.1} ms",
+        best.as_nanos() as f64 / records as f64,
+        best.as_secs_f64() * 1e3
+    );
+}
+
+/// A small generator, so that the figures of two versions are of the same input.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mixed = (self.0 ^ self.0 >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((u128::from(mixed ^ mixed >> 32) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+/// Words of 2 to 14 letters, frequent ones shorter, the n-th as frequent as 1/n, a blank behind each.
+fn zipf_text() -> Vec<u8> {
+    let mut random = Random(7);
+    let words: Vec<Vec<u8>> = (0..VOCABULARY)
+        .map(|rank| {
+            let (least, most) = match rank {
+                0..100 => (2, 4),
+                100..1000 => (3, 7),
+                1000..10_000 => (4, 10),
+                _ => (5, 14),
+            };
+            let letters = least + random.below(most - least + 1);
+            (0..letters).map(|_| b'a' + random.below(26) as u8).collect()
+        })
+        .collect();
+    let mut sum = 0.0;
+    let up_to: Vec<f64> = (1..=VOCABULARY).map(|rank| (sum += 1.0 / rank as f64, sum).1).collect();
+    let mut text = Vec::new();
+    for _ in 0..WORDS {
+        let draw = random.below(1 << 53) as f64 / (1_u64 << 53) as f64 * sum;
+        let rank = up_to.partition_point(|up_to| *up_to <= draw).min(VOCABULARY - 1);
+        text.extend_from_slice(&words[rank]);
+        text.push(b' ');
+    }
+    text
+}
+
+/// Records of 100 bytes: a random printable key of 10, a number, filler and a line end.
+fn random_records(seed: u64) -> Vec<u8> {
+    let mut random = Random(seed);
+    let mut records = Vec::with_capacity(SORT_RECORDS * 100);
+    for n in 0..SORT_RECORDS {
+        records.extend((0..10).map(|_| b' ' + random.below(95) as u8));
+        records.extend_from_slice(format!("  {n:032X}  ").as_bytes());
+        records.extend((0..53).map(|at| b'A' + ((n + at / 8) % 26) as u8));
+        records.push(b'\n');
+    }
+    records
+}

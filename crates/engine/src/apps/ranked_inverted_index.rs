@@ -1,0 +1,117 @@
+//! RankedInvertedIndex: for each sequence of three words, the documents it occurs in, most frequent first.
+//!
+//! As in PUMA, it starts from what SequenceCount wrote: the first round counts, the second ranks. The ranking is a secondary sort: values
+//! begin with the count turned over, so they arrive in the order they are written in.
+
+use super::sequence_count::SequenceCount;
+use super::{App, round_output};
+use crate::input::{self, LocalOnly, Stored};
+use crate::job::Plan;
+use crate::record::{Combine, Emit, Failure, Mapper, Record, Reducer, Values};
+use std::io::Write;
+
+pub(super) struct RankedInvertedIndex;
+
+impl App for RankedInvertedIndex {
+    fn name(&self) -> &'static str {
+        "rankedinvertedindex"
+    }
+
+    fn about(&self) -> &'static str {
+        "for each three consecutive words of a line, the documents (files) they occur in, most frequent first"
+    }
+
+    fn prepare(&self, plan: &mut Plan, stored: &dyn Stored) -> Result<(), Failure> {
+        plan.output = round_output(plan, 0);
+        SequenceCount.prepare(plan, stored)
+    }
+
+    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+        if plan.round == 0 { SequenceCount.mapper(plan) } else { Ok(Box::new(Counted::default())) }
+    }
+
+    fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+        if plan.round == 0 { SequenceCount.reducer(plan) } else { Ok(Some(Box::new(Ranked::default()))) }
+    }
+
+    fn combine(&self, plan: &Plan) -> Combine {
+        if plan.round == 0 { SequenceCount.combine(plan) } else { Combine::Nothing }
+    }
+
+    fn next_round(&self, plan: &Plan) -> Result<Option<Plan>, Failure> {
+        if plan.output == plan.request.output {
+            return Ok(None);
+        }
+        let files = input::find(&[plan.output.to_string_lossy().into_owned()], &LocalOnly)?;
+        let splits = input::cut(&files, plan.request.split_bytes);
+        Ok(Some(Plan {
+            files,
+            splits,
+            round: 1,
+            output: plan.request.output.clone(),
+            notes: Vec::new(),
+            ..plan.clone()
+        }))
+    }
+}
+
+/// Reads `sequence TAB document TAB count`.
+#[derive(Default)]
+struct Counted {
+    value: Vec<u8>,
+}
+
+impl Mapper for Counted {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+        let line = record.line;
+        let parsed = || {
+            let (first, last) = (memchr::memchr(b'\t', line)?, memchr::memrchr(b'\t', line)?);
+            let count: u64 = std::str::from_utf8(&line[last + 1..]).ok()?.parse().ok()?;
+            Some((&line[..first], line.get(first + 1..last)?, count))
+        };
+        let (sequence, document, count) = parsed().ok_or_else(|| {
+            Failure(format!(
+                "{}: the line at byte {} is not a sequence, a document and a count",
+                record.file, record.offset
+            ))
+        })?;
+        self.value.clear();
+        self.value.extend_from_slice(&(!count).to_be_bytes());
+        self.value.extend_from_slice(document);
+        out.emit(sequence, &self.value);
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Ranked {
+    list: Vec<u8>,
+}
+
+impl Reducer for Ranked {
+    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
+        self.list.clear();
+        while let Some(value) = values.next() {
+            let (turned, document) = value.split_first_chunk().expect("a value begins with a count");
+            if !self.list.is_empty() {
+                self.list.push(b' ');
+            }
+            self.list.extend_from_slice(document);
+            write!(self.list, ":{}", !u64::from_be_bytes(*turned)).expect("memory takes all");
+        }
+        out.emit(key, &self.list);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::apps::tests::check;
+
+    #[test]
+    fn documents_are_ranked_by_count_and_then_by_name() {
+        let files = [("x", "a b c\n"), ("y", "a b c a b c\n"), ("z", "a b c\n")];
+        check("rankedinvertedindex", &[], &files, "a b c\ty:2 x:1 z:1\nb c a\ty:1\nc a b\ty:1\n");
+        check("rankedinvertedindex", &[], &[("x", "too short")], "");
+    }
+}

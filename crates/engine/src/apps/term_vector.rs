@@ -1,0 +1,150 @@
+//! TermVector: for each document, its most frequent words.
+//!
+//! A value is a word, a zero byte and a count. Words hold no zero byte, so all values of a word are neighbours in the order of values, and
+//! counts are added up as they pass by.
+
+use super::documents::Documents;
+use super::{App, words};
+use crate::input::Stored;
+use crate::job::Plan;
+use crate::record::{Combine, Combiner, Emit, Failure, Mapper, Record, Reducer, Values, number};
+use std::cmp::Reverse;
+use std::io::Write;
+
+pub(super) struct TermVector;
+
+impl App for TermVector {
+    fn name(&self) -> &'static str {
+        "termvector"
+    }
+
+    fn about(&self) -> &'static str {
+        "for each document (file), its most frequent words with their counts"
+    }
+
+    fn options(&self) -> &'static [(&'static str, &'static str)] {
+        &[("min", "leave out words that occur less often in the document (2)"), ("top", "keep so many words (100)")]
+    }
+
+    fn prepare(&self, plan: &mut Plan, _stored: &dyn Stored) -> Result<(), Failure> {
+        Documents::prepare(plan);
+        Ok(())
+    }
+
+    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+        Ok(Box::new(Terms { documents: Documents::of(plan), term: Vec::new() }))
+    }
+
+    fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+        let top = plan.request.number("top", 100)?;
+        Ok(Some(Box::new(Frequent {
+            min: plan.request.number("min", 2)?,
+            top: usize::try_from(top).unwrap_or(usize::MAX),
+        })))
+    }
+
+    fn combine(&self, _plan: &Plan) -> Combine {
+        Combine::With(Box::new(Tally))
+    }
+}
+
+struct Terms {
+    documents: Documents,
+    term: Vec<u8>,
+}
+
+impl Mapper for Terms {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+        let document = self.documents.name(record.file);
+        words(record.line, |word| {
+            write_term(word, 1, &mut self.term);
+            out.emit(document, &self.term);
+        });
+        Ok(())
+    }
+}
+
+fn write_term(word: &[u8], count: u64, term: &mut Vec<u8>) {
+    term.clear();
+    term.extend_from_slice(word);
+    term.push(0);
+    number::with(count, |number| term.extend_from_slice(number));
+}
+
+/// Calls `take` with each word and its count among these values.
+fn tally(values: &mut dyn Values, mut take: impl FnMut(&[u8], u64)) {
+    let mut word = Vec::new();
+    let mut count = 0_u64;
+    while let Some(value) = values.next() {
+        let zero = memchr::memchr(0, value).expect("a term has a zero byte behind its word");
+        let more = number::parse(&value[zero + 1..]).expect("a term ends in a number");
+        if word != value[..zero] {
+            if count > 0 {
+                take(&word, count);
+            }
+            word.clear();
+            word.extend_from_slice(&value[..zero]);
+            count = 0;
+        }
+        count += more;
+    }
+    if count > 0 {
+        take(&word, count);
+    }
+}
+
+struct Tally;
+
+impl Combiner for Tally {
+    fn combine(&mut self, _key: &[u8], values: &mut dyn Values, out: &mut dyn FnMut(&[u8])) {
+        let mut term = Vec::new();
+        tally(values, |word, count| {
+            write_term(word, count, &mut term);
+            out(&term);
+        });
+    }
+}
+
+struct Frequent {
+    min: u64,
+    top: usize,
+}
+
+impl Reducer for Frequent {
+    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
+        let mut found = Vec::new();
+        tally(values, |word, count| {
+            if count >= self.min {
+                found.push((Reverse(count), word.to_vec()));
+            }
+        });
+        found.sort_unstable();
+        found.truncate(self.top);
+        let mut list = Vec::new();
+        for (Reverse(count), word) in &found {
+            if !list.is_empty() {
+                list.push(b' ');
+            }
+            list.extend_from_slice(word);
+            write!(list, ":{count}").expect("memory takes all");
+        }
+        out.emit(key, &list);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::apps::tests::{check, refused};
+
+    #[test]
+    fn documents_show_their_frequent_words() {
+        let files = [("x", "b a b\nc b a\n"), ("y", "b\n"), ("z", "")];
+        check("termvector", &[], &files, "x\tb:3 a:2\ny\n");
+        check("termvector", &[("min", "1"), ("top", "2")], &files, "x\tb:3 a:2\ny\tb:1\n");
+        check("termvector", &[("min", "1")], &files, "x\tb:3 a:2 c:1\ny\tb:1\n");
+        assert!(
+            refused("termvector", &[("min", "two")], "x").starts_with("option min=two of termvector is not a number;")
+        );
+    }
+}

@@ -1,0 +1,49 @@
+//! WordCount: how often each word occurs.
+
+use super::{App, Sum, words};
+use crate::job::Plan;
+use crate::record::{Combine, Emit, Failure, Mapper, Record, Reducer, number};
+
+pub(super) struct WordCount;
+
+impl App for WordCount {
+    fn name(&self) -> &'static str {
+        "wordcount"
+    }
+
+    fn about(&self) -> &'static str {
+        "how often each word occurs"
+    }
+
+    fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+        Ok(Box::new(Words))
+    }
+
+    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+        Ok(Some(Box::new(Sum)))
+    }
+
+    fn combine(&self, _plan: &Plan) -> Combine {
+        Combine::Sum
+    }
+}
+
+struct Words;
+
+impl Mapper for Words {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+        number::with(1, |one| words(record.line, |word| out.emit(word, one)));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::apps::tests::check;
+
+    #[test]
+    fn words_are_counted_over_all_files() {
+        check("wordcount", &[], &[("a", "to be or\nnot to be\n"), ("b", "be")], "be\t3\nnot\t1\nor\t1\nto\t2\n");
+        check("wordcount", &[], &[("a", "")], "");
+    }
+}

@@ -1,0 +1,166 @@
+//! Where a job's output begins and ends: its folder is made when the job is accepted, and published or removed when it is over.
+//!
+//! Everything here may be done twice: a coordinator that dies in between does it again in its next life.
+
+use super::desk::{Deed, Desk};
+use super::journal::Note;
+use super::planning::output_exists;
+use crate::apps::round_output;
+use crate::job::{Place, Plan};
+use crate::record::Failure;
+use crate::wire::ToClient;
+use giveway_core::{Event, Hosts, JobId, JobSpec, NodeId, Outcome, Split, WHOLE_PPM};
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::Sender;
+
+/// Where attempts write before their output is whole; inside the output, so on the same disk.
+const TEMPORARY: &str = "_temporary";
+
+impl Desk {
+    /// Takes a job in: makes room for its output, writes its plan down, tells the core.
+    pub(super) fn submit(&mut self, mut plan: Plan, reply: Option<Sender<ToClient>>) {
+        plan.job = JobId(self.books.next_job);
+        let job = plan.job;
+        let answer = match make_room(&plan) {
+            Ok(()) => {
+                let spec = self.spec(&plan);
+                self.note(Note::Planned(Box::new(plan)));
+                if self.tell(Event::JobSubmitted(Box::new(spec))) {
+                    ToClient::Submitted { job }
+                } else {
+                    self.close_refused(job);
+                    ToClient::Refused { why: "the job has a number out of its range".into() }
+                }
+            }
+            Err(failure) => ToClient::Refused { why: failure.0 },
+        };
+        if let Some(reply) = reply {
+            self.outbox.push(Deed::Reply(reply, answer));
+        }
+    }
+
+    fn close_refused(&mut self, job: JobId) {
+        if let Some(book) = self.books.jobs.remove(&job) {
+            remove(&book.plan.output);
+        }
+    }
+
+    fn spec(&self, plan: &Plan) -> JobSpec {
+        let up =
+            (0..self.core.state().nodes.len() as u32).map(NodeId).filter(|&node| self.core.state().up(node).is_some());
+        let everywhere: Hosts = up.collect();
+        let hosts = |file: u32| match plan.files[file as usize].place {
+            // Every worker opens the file itself, so it is as near to one as to another.
+            Place::Local(_) => everywhere.clone(),
+            Place::Blocks(_) => Hosts::new(),
+        };
+        let splits = plan.splits.iter().map(|split| Split { bytes: split.bytes, hosts: hosts(split.file) }).collect();
+        let request = &plan.request;
+        JobSpec {
+            id: plan.job,
+            name: request.name.clone(),
+            user: request.user.clone(),
+            pool: request.pool.clone(),
+            priority: request.priority,
+            splits,
+            reduces: plan.reduces,
+            slowstart_ppm: self.options.slowstart_ppm,
+            hint: None,
+            estimate_bias_ppm: WHOLE_PPM,
+        }
+    }
+
+    /// A job is over: its output is published or removed, or its next round begins.
+    pub(super) fn settle(&mut self, job: JobId, outcome: Outcome) {
+        let Some(book) = self.books.jobs.get_mut(&job) else { return };
+        if book.settled {
+            return;
+        }
+        let plan = book.plan.clone();
+        let all = |all| crate::wire::Counts { all, done: all, ..Default::default() };
+        book.tasks_last = [all(plan.splits.len() as u32), all(plan.reduces)];
+        let (mut outcome, mut next) = (outcome, None);
+        if outcome == Outcome::Succeeded {
+            match self.options.apps.find(&plan.request.app).and_then(|app| app.next_round(&plan)) {
+                Ok(None) => {
+                    if let Err(error) = publish(&plan) {
+                        outcome = Outcome::Failed;
+                        let text = format!("its output cannot be published: {}: {error}", plan.output.display());
+                        self.note(Note::Problem { job, text });
+                    }
+                }
+                Ok(Some(following)) => {
+                    next = Some(JobId(self.books.next_job));
+                    self.submit(following, None);
+                }
+                Err(failure) => {
+                    outcome = Outcome::Failed;
+                    self.note(Note::Problem { job, text: failure.0 });
+                }
+            }
+        }
+        if outcome != Outcome::Succeeded {
+            remove(&plan.output);
+        }
+        if next.is_none() {
+            (0..plan.round).for_each(|round| remove(&round_output(&plan, round)));
+        }
+        self.note(Note::Ended { job, outcome, next });
+        self.tell_ended(job);
+    }
+
+    /// After a restart: what an earlier life left half done is done now.
+    pub(super) fn pick_up(&mut self) {
+        let jobs: Vec<JobId> = self.books.jobs.keys().copied().collect();
+        for job in jobs {
+            let book = &self.books.jobs[&job];
+            match (book.submitted, book.closed) {
+                // Planned, and killed before it was accepted: nobody was told that it would run.
+                (None, _) if !book.settled => self.close_refused(job),
+                (Some(_), Some(outcome)) if !book.settled => self.settle(job, outcome),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn make_room(plan: &Plan) -> Result<(), Failure> {
+    let cannot =
+        |error: io::Error| Failure(format!("cannot make the output folder {}: {error}", plan.output.display()));
+    if let Some(parent) = plan.output.parent() {
+        fs::create_dir_all(parent).map_err(cannot)?;
+    }
+    if plan.output != plan.request.output {
+        // A folder of our own for a round before the last; whatever an earlier life left there is in nobody's way.
+        remove(&plan.output);
+    }
+    match fs::create_dir(&plan.output) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(output_exists(&plan.request)),
+        Err(error) => return Err(cannot(error)),
+    }
+    fs::create_dir(plan.output.join(TEMPORARY)).map_err(cannot)
+}
+
+fn publish(plan: &Plan) -> io::Result<()> {
+    match fs::remove_dir_all(plan.output.join(TEMPORARY)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::write(plan.output.join("_SUCCESS"), b"")
+}
+
+/// Removes a folder of ours. It is moved away first, so that an attempt which has not heard yet cannot put anything into it.
+fn remove(folder: &Path) {
+    let Some(name) = folder.file_name() else { return };
+    let mut aside = std::ffi::OsString::from(".");
+    aside.push(name);
+    aside.push(".removed");
+    let aside = folder.with_file_name(aside);
+    let moved = fs::rename(folder, &aside);
+    if moved.is_ok() || aside.exists() {
+        let _ = fs::remove_dir_all(&aside);
+    }
+}

@@ -1,0 +1,68 @@
+//! Which reduce a key goes to, worked out fast: the same answer as [`Partition::of`].
+
+use crate::data::prefix;
+use crate::job::Partition;
+
+/// A partition, with the first bytes of its cuts at hand.
+#[derive(Debug)]
+pub(super) struct Partitioner {
+    partition: Partition,
+    reduces: u32,
+    /// The prefixes of the cuts.
+    prefixes: Vec<u64>,
+}
+
+impl Partitioner {
+    pub fn new(partition: Partition, reduces: u32) -> Partitioner {
+        let prefixes = match &partition {
+            Partition::Hash => Vec::new(),
+            Partition::Ranges(cuts) => cuts.iter().map(|cut| prefix(cut)).collect(),
+        };
+        Partitioner { partition, reduces, prefixes }
+    }
+
+    /// How many reduces there are.
+    pub fn reduces(&self) -> u32 {
+        self.reduces
+    }
+
+    /// The reduce for a key with this prefix. Cuts beyond the reduces there are do not count.
+    #[inline]
+    pub fn of(&self, key: &[u8], key_prefix: u64) -> u32 {
+        match &self.partition {
+            Partition::Hash => self.partition.of(key, self.reduces),
+            Partition::Ranges(cuts) => {
+                let mut below = self.prefixes.partition_point(|cut| *cut < key_prefix);
+                while self.prefixes.get(below) == Some(&key_prefix) && cuts[below].as_slice() <= key {
+                    below += 1;
+                }
+                (below as u32).min(self.reduces - 1)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_plain_partition(
+            mut cuts in proptest::collection::vec("[ab\0]{0,12}", 0..20),
+            keys in proptest::collection::vec("[ab\0]{0,12}", 1..50),
+        ) {
+            cuts.sort_unstable();
+            let cuts: Vec<Vec<u8>> = cuts.into_iter().map(String::into_bytes).collect();
+            let reduces = cuts.len() as u32 + 1;
+            for partition in [Partition::Ranges(cuts), Partition::Hash] {
+                let partitioner = Partitioner::new(partition.clone(), reduces);
+                for key in &keys {
+                    let key = key.as_bytes();
+                    prop_assert_eq!(partitioner.of(key, prefix(key)), partition.of(key, reduces));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The sink against the obvious: all records in a vector, sorted.
+
+use super::*;
+use crate::record::{Combiner, Values};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn options(reduces: u32, combine: Combine, memory_bytes: u64) -> SinkOptions {
+    SinkOptions { reduces, partition: Partition::Hash, combine, memory_bytes, compression: Compression::Auto }
+}
+
+/// What comes out for each reduce, and how many spills it took.
+fn run(records: &[(Vec<u8>, Vec<u8>)], options: SinkOptions) -> (Vec<Records>, u64) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut sink = MapSink::new(folder.path(), options);
+    records.iter().for_each(|(key, value)| sink.emit(key, value));
+    assert_eq!(sink.records(), records.len() as u64);
+    let spills = sink.spills();
+    let output = sink.finish(&folder.path().join("output")).expect("finishes");
+    let names: Vec<_> = fs::read_dir(folder.path()).expect("lists").map(|entry| entry.expect("lists").path()).collect();
+    assert_eq!(names, std::slice::from_ref(&output.path), "nothing else is left behind");
+    let output = MapOutput::open(&output.path).expect("sound");
+    (output.parts.iter().enumerate().map(|(reduce, part)| read(&output, reduce as u32, part)).collect(), spills)
+}
+
+fn read(output: &MapOutput, reduce: u32, part: &PartAt) -> Records {
+    let mut reader = SegmentReader::open(output.part(reduce)).expect("sound");
+    let mut records = Vec::new();
+    while !reader.is_done() {
+        records.push((reader.key().to_vec(), reader.value().to_vec()));
+        reader.advance().expect("sound");
+    }
+    assert_eq!(part.records, records.len() as u64);
+    records
+}
+
+fn sorted_by_partition(records: &[(Vec<u8>, Vec<u8>)], partition: &Partition, reduces: u32) -> Vec<Records> {
+    let mut parts = vec![Records::new(); reduces as usize];
+    records.iter().for_each(|record| parts[partition.of(&record.0, reduces) as usize].push(record.clone()));
+    parts.iter_mut().for_each(|part| part.sort());
+    parts
+}
+
+/// The slow twin of combining: a map.
+fn summed(records: &[(Vec<u8>, u64)]) -> Records {
+    let mut sums = BTreeMap::<_, u64>::new();
+    records.iter().for_each(|(key, number)| *sums.entry(key.clone()).or_default() += number);
+    sums.into_iter().map(|(key, sum)| (key, number::with(sum, <[u8]>::to_vec))).collect()
+}
+
+fn numbers(records: &[(Vec<u8>, u64)]) -> Records {
+    records.iter().map(|(key, n)| (key.clone(), number::with(*n, <[u8]>::to_vec))).collect()
+}
+
+/// Adds numbers up as [`Combine::Sum`] does, but as a program would.
+struct Adding;
+
+impl Combiner for Adding {
+    fn combine(&mut self, _key: &[u8], values: &mut dyn Values, out: &mut dyn FnMut(&[u8])) {
+        let mut sum = 0;
+        while let Some(value) = values.next() {
+            sum += number::parse(value).expect("a number");
+        }
+        number::with(sum, out);
+    }
+}
+
+/// Drops values that are there twice.
+struct Distinct;
+
+impl Combiner for Distinct {
+    fn combine(&mut self, _key: &[u8], values: &mut dyn Values, out: &mut dyn FnMut(&[u8])) {
+        let mut seen = std::collections::HashSet::new();
+        while let Some(value) = values.next() {
+            if seen.insert(value.to_vec()) {
+                out(value);
+            }
+        }
+    }
+}
+
+/// Keys that often begin alike or are the same, empty ones, and ones on both sides of what a slot holds.
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    "[ab\0]{0,4}|[ab]{13,18}|[a-z]{0,40}".prop_map(String::into_bytes)
+}
+
+const TINY: u64 = 4 << 10;
+const AMPLE: u64 = 64 << 20;
+
+proptest! {
+    // Each case writes dozens of files.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn sorting_agrees_with_a_sorted_vector(
+        records in vec((key(), vec(any::<u8>(), 0..60)), 0..600),
+        reduces in 1_u32..5,
+        cuts in vec(key(), 4),
+        memory_bytes in prop_oneof![Just(0), Just(TINY), Just(AMPLE)],
+    ) {
+        let mut cuts = cuts[..reduces as usize - 1].to_vec();
+        cuts.sort();
+        for partition in [Partition::Hash, Partition::Ranges(cuts)] {
+            let expected = sorted_by_partition(&records, &partition, reduces);
+            let options = SinkOptions { partition, ..options(reduces, Combine::Nothing, memory_bytes) };
+            prop_assert_eq!(run(&records, options).0, expected);
+        }
+    }
+
+    #[test]
+    fn sums_agree_with_a_map(
+        records in vec((key(), prop_oneof![0_u64..200, 0_u64..1 << 40]), 0..600),
+        reduces in 1_u32..5,
+        memory_bytes in prop_oneof![Just(0), Just(TINY), Just(AMPLE)],
+    ) {
+        let expected = sorted_by_partition(&summed(&records), &Partition::Hash, reduces);
+        let records = numbers(&records);
+        prop_assert_eq!(run(&records, options(reduces, Combine::Sum, memory_bytes)).0, expected.clone());
+        let with = Combine::With(Box::new(Adding));
+        prop_assert_eq!(run(&records, options(reduces, with, memory_bytes)).0, expected);
+    }
+
+    #[test]
+    fn a_combiner_with_several_values_agrees_with_a_set(
+        records in vec((key(), "[a-c]{0,3}".prop_map(String::into_bytes)), 0..600),
+        memory_bytes in prop_oneof![Just(0), Just(TINY), Just(AMPLE)],
+    ) {
+        let mut distinct = records.clone();
+        distinct.sort();
+        distinct.dedup();
+        let expected = sorted_by_partition(&distinct, &Partition::Hash, 3);
+        prop_assert_eq!(run(&records, options(3, Combine::With(Box::new(Distinct)), memory_bytes)).0, expected);
+    }
+}
+
+#[test]
+fn many_spills_are_merged_in_rounds() {
+    let records: Records =
+        (0..40_000_u64).map(|n| (n.wrapping_mul(0x9e37_79b9).to_be_bytes().to_vec(), vec![1])).collect();
+    let (parts, spills) = run(&records, options(3, Combine::Nothing, 16 << 10));
+    assert!(spills > 50, "{spills}");
+    assert_eq!(parts, sorted_by_partition(&records, &Partition::Hash, 3));
+    let (sums, spills) = run(&records, options(3, Combine::Sum, 16 << 10));
+    assert!(spills > 10, "{spills}");
+    assert_eq!(sums, parts);
+}
+
+#[test]
+fn records_larger_than_blocks_and_budgets_work() {
+    let records: Records =
+        (0..12_usize).map(|n| (vec![b'a' + (n % 3) as u8; n * 9000], vec![n as u8; (n % 4) << 20])).collect();
+    for memory_bytes in [0, 100 << 10, 3 << 20, AMPLE] {
+        let expected = sorted_by_partition(&records, &Partition::Hash, 2);
+        assert_eq!(run(&records, options(2, Combine::Nothing, memory_bytes)).0, expected);
+        assert_eq!(run(&records, options(2, Combine::With(Box::new(Distinct)), memory_bytes)).0, expected);
+    }
+}
+
+#[test]
+fn a_few_keys_with_many_values_never_spill() {
+    let records: Records = (0..50_000_u32).map(|n| (vec![(n % 10) as u8; 20], vec![1])).collect();
+    for combine in [Combine::Sum, Combine::With(Box::new(Adding))] {
+        let (parts, spills) = run(&records, options(2, combine, 64 << 10));
+        assert_eq!(spills, 0);
+        assert_eq!(parts.iter().map(Vec::len).sum::<usize>(), 10);
+    }
+}
+
+#[test]
+fn what_goes_wrong_is_kept_until_asked_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let to = folder.path().join("output");
+
+    let mut sink = MapSink::new(folder.path(), options(1, Combine::Sum, AMPLE));
+    sink.emit(b"fine", &[1]);
+    assert!(sink.error().is_none() && !sink.is_stopped());
+    sink.emit(b"wrong", b"\xff");
+    assert!(sink.error().is_some() && sink.is_stopped());
+    sink.emit(b"late", &[1]);
+    let error = sink.finish(&to).expect_err("was not a number").to_string();
+    assert!(error.contains("\"wrong\"") && error.contains("number"), "{error}");
+
+    let mut sink = MapSink::new(&folder.path().join("missing"), options(1, Combine::Nothing, TINY));
+    (0..1000_u32).for_each(|n| sink.emit(&n.to_be_bytes(), b"value"));
+    assert!(matches!(sink.error(), Some(SinkError::Write { .. })));
+    assert!(matches!(sink.finish(&to), Err(SinkError::Write { .. })));
+    assert!(!to.exists());
+}
+
+#[test]
+fn counters_add_up() {
+    let mut sink = MapSink::new(Path::new("unused"), options(1, Combine::Nothing, AMPLE));
+    sink.count("lines", 2);
+    sink.count("words", 5);
+    sink.count("lines", 1);
+    assert_eq!(sink.counters(), BTreeMap::from([("lines", 3), ("words", 5)]));
+}
+
+#[test]
+fn a_damaged_index_is_found() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("output");
+    let mut sink = MapSink::new(folder.path(), options(3, Combine::Nothing, AMPLE));
+    (0..100_u32).for_each(|n| sink.emit(&n.to_be_bytes(), b"value"));
+    let output = sink.finish(&path).expect("finishes");
+    let index_at = output.parts.iter().map(|part| part.stored_bytes).sum::<u64>() as usize;
+    let bytes = fs::read(&path).expect("reads");
+    let is_damaged = |bytes: &[u8]| {
+        fs::write(&path, bytes).expect("writes");
+        matches!(MapOutput::open(&path), Err(OutputError::Damaged { .. }))
+    };
+    for at in index_at..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        assert!(is_damaged(&damaged), "byte {at}");
+    }
+    for length in 0..bytes.len() {
+        assert!(is_damaged(&bytes[..length]), "cut to {length}");
+    }
+    assert!(!is_damaged(&bytes));
+}

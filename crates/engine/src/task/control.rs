@@ -1,0 +1,184 @@
+//! What a task's thread and its worker share while the task runs: wishes go in, progress comes out.
+//!
+//! A task looks at [`Control::asked`] between records and between keys, so the look must cost next to nothing: one relaxed load. Whoever waits
+//! instead of working (a shuffle with nothing to fetch) waits at the control's [`Bell`], which every wish and every new output rings.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What a worker wants of a running task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ask {
+    /// Keep what is done and free the slot: a map ends early, a reduce pauses.
+    GiveWay,
+    /// Give up; nothing of it is wanted any more. Outranks [`Ask::GiveWay`].
+    Stop,
+}
+
+/// The strings and dials of one running task.
+#[derive(Debug, Default)]
+pub struct Control {
+    ask: AtomicU8,
+    done_ppm: AtomicU32,
+    ticks: AtomicU64,
+    /// How long each tick should last at least, if the task is to go slowly.
+    tick_span: Duration,
+    began: Option<Instant>,
+    bell: Arc<Bell>,
+}
+
+impl Control {
+    /// Nothing asked, nothing done.
+    pub fn new() -> Control {
+        Control::default()
+    }
+
+    /// The same for a task that takes at most so many records a second.
+    pub fn slowly(records_per_s: Option<u64>) -> Control {
+        match records_per_s {
+            None | Some(0) => Control::default(),
+            Some(records) => Control {
+                tick_span: Duration::from_secs(1) / u32::try_from(records).unwrap_or(u32::MAX),
+                began: Some(Instant::now()),
+                ..Control::default()
+            },
+        }
+    }
+
+    /// Asks for something. A task that was asked to stop stays so.
+    pub fn ask(&self, ask: Ask) {
+        self.ask.fetch_max(1 + ask as u8, Relaxed);
+        self.wake();
+    }
+
+    /// What was asked, if anything.
+    #[inline]
+    pub fn asked(&self) -> Option<Ask> {
+        match self.ask.load(Relaxed) {
+            0 => None,
+            1 => Some(Ask::GiveWay),
+            _ => Some(Ask::Stop),
+        }
+    }
+
+    /// True once the task is to be given up.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        self.asked() == Some(Ask::Stop)
+    }
+
+    /// How far the task is, in parts per million.
+    pub fn done_ppm(&self) -> u32 {
+        self.done_ppm.load(Relaxed)
+    }
+
+    /// The task says how far it is.
+    pub fn set_done_ppm(&self, done_ppm: u32) {
+        self.done_ppm.store(done_ppm.min(1_000_000), Relaxed);
+    }
+
+    /// A number that moves while the task lives. One that stands still for the job's time-out belongs to a task that hangs.
+    pub fn ticks(&self) -> u64 {
+        self.ticks.load(Relaxed)
+    }
+
+    /// The task lives. Only its own thread says so, hence no locked addition.
+    #[inline]
+    pub fn tick(&self) {
+        let ticks = self.ticks.load(Relaxed).wrapping_add(1);
+        self.ticks.store(ticks, Relaxed);
+        if let Some(began) = self.began {
+            self.slow_down(began, ticks);
+        }
+    }
+
+    /// Waits until so many ticks are due, or something is asked.
+    #[cold]
+    fn slow_down(&self, began: Instant, ticks: u64) {
+        let due = Duration::from_nanos((self.tick_span.as_nanos() as u64).saturating_mul(ticks));
+        while self.asked().is_none()
+            && let Some(early) = due.checked_sub(began.elapsed()).filter(|early| *early > Duration::from_millis(1))
+        {
+            self.wait_for_news(early);
+        }
+    }
+
+    /// Waits until something is new since the last wait, or until the time is over.
+    pub fn wait_for_news(&self, timeout: Duration) {
+        self.bell.wait(timeout);
+    }
+
+    /// Something is new: whoever waits looks again.
+    pub fn wake(&self) {
+        self.bell.ring();
+    }
+
+    /// What rings when something is new for this task.
+    pub(super) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+}
+
+/// A bell that remembers that it was rung, so that news between a look and a wait is not slept through.
+#[derive(Debug, Default)]
+pub(super) struct Bell {
+    rung: Mutex<bool>,
+    news: Condvar,
+}
+
+impl Bell {
+    pub(super) fn ring(&self) {
+        *self.rung() = true;
+        self.news.notify_all();
+    }
+
+    fn wait(&self, timeout: Duration) {
+        let waited = self.news.wait_timeout_while(self.rung(), timeout, |rung| !*rung);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
+    }
+
+    /// A thread that panicked cannot have left a lone `bool` in disorder.
+    fn rung(&self) -> MutexGuard<'_, bool> {
+        self.rung.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn a_stop_outranks_a_wish_to_give_way() {
+        let control = Control::new();
+        assert_eq!(control.asked(), None);
+        control.ask(Ask::GiveWay);
+        assert_eq!(control.asked(), Some(Ask::GiveWay));
+        control.ask(Ask::Stop);
+        control.ask(Ask::GiveWay);
+        assert_eq!(control.asked(), Some(Ask::Stop));
+    }
+
+    #[test]
+    fn news_before_the_wait_is_not_slept_through() {
+        let control = Control::new();
+        let began = Instant::now();
+        control.wake();
+        control.wait_for_news(Duration::from_secs(60));
+        assert!(began.elapsed() < Duration::from_secs(30));
+        control.wait_for_news(Duration::from_millis(5));
+        assert!(began.elapsed() >= Duration::from_millis(5));
+    }
+
+    #[test]
+    fn a_wish_ends_a_wait() {
+        let control = Arc::new(Control::new());
+        let other = Arc::clone(&control);
+        let asker = std::thread::spawn(move || other.ask(Ask::GiveWay));
+        while control.asked().is_none() {
+            control.wait_for_news(Duration::from_secs(60));
+        }
+        asker.join().unwrap();
+    }
+}

@@ -1,0 +1,155 @@
+//! Reduces that pause, resume and move.
+
+use super::*;
+
+/// Same node: what one attempt leaves, the next has.
+fn resumed(from: u16) -> Start {
+    Start::Resumed { from: attempt(0, from) }
+}
+
+fn migrated(from: u16, node: u32) -> Start {
+    Start::Migrated { from: attempt(0, from), node: NodeId(node) }
+}
+
+#[test]
+fn undisturbed() {
+    let cluster = Setup::new(200, 60, 1).build();
+    cluster.run_maps();
+    cluster.run_reduces();
+    for reduce in 0..2 {
+        cluster.check(reduce);
+        cluster.check_is_clean(reduce);
+    }
+    assert!(cluster.bad.lock().unwrap().is_empty());
+}
+
+/// FCS, section 3.1.2: stops at the boundary of a key and proceeds without loss or repetition.
+#[test]
+fn pause_at_every_key_and_resume() {
+    let setup = Setup::new(60, 20, 2);
+    let cluster = setup.build();
+    cluster.run_maps();
+    let end = cluster.reduce(0, 900, 0, Start::Fresh).unwrap();
+    let keys = counter(&end, "words");
+    assert!(keys > 5);
+    for key in 1..keys {
+        let number = 10 * key as u16;
+        cluster.ask_at(key, Ask::GiveWay);
+        let paused = cluster.reduce(0, number, 0, Start::Fresh).unwrap();
+        let ReduceEnd::Paused { done_ppm } = paused else { panic!("{paused:?} at key {key}") };
+        assert!((666_667..1_000_000).contains(&done_ppm));
+        assert_eq!(survey(&cluster.dir(0), JOB).unwrap().paused, [attempt(0, number)]);
+        // What is fetched is there: nothing is needed from anyone.
+        let outputs = Arc::new(Outputs::new());
+        let task = ReduceTask { outputs, ..cluster.reduce_task(0, number + 1, 0, resumed(number)) };
+        let resumed = run_reduce(&task, &cluster.control()).unwrap();
+        assert_eq!(resumed, end, "the same output and the same counters, paused at key {key}");
+        assert_eq!(counter(&resumed, counter::RECORDS_READ_AGAIN), 0);
+        cluster.check(0);
+        cluster.check_is_clean(0);
+    }
+    cluster.ask_at(keys, Ask::GiveWay);
+    let end_at_last = cluster.reduce(0, 901, 0, Start::Fresh).unwrap();
+    assert_eq!(end_at_last, end, "after the last key there is nothing to pause");
+}
+
+#[test]
+fn pause_at_every_key_of_one_run() {
+    let setup = Setup { memory_bytes: 1 << 10, ..Setup::new(100, 30, 3) };
+    let cluster = setup.build();
+    cluster.run_maps();
+    let end = cluster.reduce(0, 900, 0, Start::Fresh).unwrap();
+    let mut start = Start::Fresh;
+    let mut number = 0;
+    let last = loop {
+        cluster.ask_at(1, Ask::GiveWay);
+        match cluster.reduce(0, number, 0, start).unwrap() {
+            ReduceEnd::Paused { .. } => {
+                start = resumed(number);
+                number += 1;
+            }
+            last => break last,
+        }
+    };
+    assert_eq!(u64::from(number) + 1, counter(&end, "words"));
+    assert_eq!(last, end);
+    cluster.check(0);
+    cluster.check_is_clean(0);
+}
+
+#[test]
+fn migrate_at_every_key() {
+    let cluster = Setup::new(60, 20, 4).build();
+    cluster.run_maps();
+    let end = cluster.reduce(0, 900, 0, Start::Fresh).unwrap();
+    for key in 1..counter(&end, "words") {
+        let number = 10 * key as u16;
+        cluster.ask_at(key, Ask::GiveWay);
+        cluster.reduce(0, number, 0, Start::Fresh).unwrap();
+        // It moves on, pauses there right away before it has all of its input, and goes on there.
+        let control = cluster.control();
+        control.ask(Ask::GiveWay);
+        let task = cluster.reduce_task(0, number + 1, 1, migrated(number, 0));
+        assert!(matches!(run_reduce(&task, &control).unwrap(), ReduceEnd::Paused { done_ppm: 0 }));
+        let moved = cluster.reduce(0, number + 2, 1, resumed(number + 1)).unwrap();
+        assert_eq!(counter(&moved, "words"), counter(&end, "words"), "no key is reduced twice, moved at key {key}");
+        assert!(counter(&moved, counter::RECORDS_READ_AGAIN) > 0);
+        let records = counter::REDUCE_INPUT_RECORDS;
+        assert_eq!(counter(&moved, records), counter(&end, records));
+        cluster.check(0);
+        forget_paused(&cluster.dir(0), attempt(0, number)).unwrap();
+        cluster.check_is_clean(0);
+    }
+}
+
+#[test]
+fn a_move_without_the_kept_output_begins_afresh() {
+    let cluster = Setup::new(60, 20, 5).build();
+    cluster.run_maps();
+    for (number, lose) in [(0, "reduce-0.0"), (10, "reduce-0.10.kept")] {
+        cluster.ask_at(3, Ask::GiveWay);
+        cluster.reduce(0, number, 0, Start::Fresh).unwrap();
+        std::fs::remove_file(cluster.plan.output.join(TEMPORARY).join(lose)).unwrap();
+        let end = cluster.reduce(0, number + 1, 1, migrated(number, 0)).unwrap();
+        assert_eq!(counter(&end, counter::RECORDS_READ_AGAIN), 0);
+        cluster.check(0);
+    }
+}
+
+#[test]
+fn progress_goes_by_thirds() {
+    let cluster = Setup::new(60, 20, 6).build();
+    let control = cluster.control();
+    let task = cluster.reduce_task(0, 0, 0, Start::Fresh);
+    let thread = {
+        let control = Arc::clone(&control);
+        std::thread::spawn(move || run_reduce(&task, &control))
+    };
+    let splits = cluster.plan.splits.len() as u32;
+    for split in 0..splits - 1 {
+        cluster.run_map(split, 0, split % 3);
+        assert!(control.done_ppm() <= 333_333);
+    }
+    // All bytes are there, but one empty split is not.
+    while control.done_ppm() < 333_333 {
+        std::thread::yield_now();
+    }
+    let ticks = control.ticks();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    assert_eq!(control.done_ppm(), 333_333);
+    assert!(control.ticks() > ticks, "who waits lives");
+    *cluster.app.control.lock().unwrap() = Arc::clone(&control);
+    cluster.ask_at(1, Ask::GiveWay);
+    let bytes = 0;
+    run_map(&cluster.map_task(splits - 1, 0, 0, splits - 1, 0, bytes), &Control::new()).unwrap();
+    cluster.outputs.add(OutputAt {
+        map: splits - 1,
+        number: 0,
+        node: NodeId(0),
+        split: splits - 1,
+        start_bytes: 0,
+        bytes,
+    });
+    let ReduceEnd::Paused { done_ppm } = thread.join().unwrap().unwrap() else { panic!("it was asked to pause") };
+    assert!(done_ppm > 666_666);
+}
