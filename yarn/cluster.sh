@@ -110,7 +110,7 @@ write_conf() {
         mapreduce.framework.name=yarn \
         mapreduce.shuffle.port=0 \
         mapreduce.jobhistory.address= \
-        "mapreduce.application.classpath=$conf,$jars/*" \
+        "mapreduce.application.classpath=$conf,$jars/*,$cache/java/test-classes" \
         "yarn.app.mapreduce.am.staging-dir=$work/staging" \
         yarn.app.mapreduce.am.resource.mb=512 \
         mapreduce.map.memory.mb=512 \
@@ -153,7 +153,7 @@ start() {
 java_of() { # HEAP ARGUMENTS...
     local heap=$1
     shift
-    java "-Xmx$heap" "${thrifty[@]}" "${opened[@]}" -cp "$conf:$plugin:$jars/*" "$@"
+    java "-Xmx$heap" "${thrifty[@]}" "${opened[@]}" -cp "$conf:$plugin:$jars/*:$cache/java/test-classes" "$@"
 }
 
 start_sidecar() { # POLICY TAPE
