@@ -4,6 +4,7 @@ use crate::cluster::args as cluster;
 use crate::dfs;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Schedulers for shared MapReduce clusters, where large jobs give way to small ones and no work is lost.
@@ -58,6 +59,8 @@ pub enum Command {
     Workloads,
     /// Run a tape again and say whether every action is identical.
     Replay(Replay),
+    /// Order the applications of a real Hadoop YARN cluster, beside its ResourceManager.
+    Yarn(Yarn),
     /// Measure the simulator, the core or the engine on this machine.
     Bench(Bench),
     /// Print completions for a shell.
@@ -88,13 +91,15 @@ EXAMPLES
   A policy of your own: print one, edit it, try it:
       giveway policies show hsrtf-pr > mine.toml
       giveway sim --workload synthetic --policy fair,mine.toml
+  What would other policies have done with what ran on this tape (of a simulation, or of a Hadoop cluster)?
+      giveway sim --workload cluster.tape --policy fifo,fair,hsrtf-pr
 
 The files are described in docs/files.md.")]
 pub struct Sim {
-    /// A workload by name (see `giveway workloads`), or a workload file.
+    /// A workload by name (see `giveway workloads`), a workload file, or a tape, whose jobs and cluster are run again.
     #[arg(long, value_name = "NAME|FILE")]
     pub workload: String,
-    /// A cluster by name, or a cluster file. Named workloads bring their own.
+    /// A cluster by name, or a cluster file. Named workloads and tapes bring their own.
     #[arg(long, value_name = "NAME|FILE")]
     pub cluster: Option<String>,
     /// Policies by name, policy files, or `all`; separated by commas, or the option given again.
@@ -145,6 +150,41 @@ pub enum PoliciesWhat {
 pub struct Replay {
     /// The tape.
     pub tape: PathBuf,
+    /// Also print every record: when, what happened, and what the scheduler asked for.
+    #[arg(long)]
+    pub list: bool,
+    /// Also print the jobs in the order in which they ended: when, how, and what they are called.
+    #[arg(long)]
+    pub jobs: bool,
+}
+
+/// `giveway yarn`
+#[derive(Debug, ClapArgs)]
+#[command(after_long_help = "\
+The ResourceManager needs the plug-in giveway-yarn.jar and a few properties: docs/yarn.md. While the sidecar is not there, queues are FIFO.
+A policy that needs more than an order of applications (to kill, to pause, to choose a task or a node) is refused.
+
+EXAMPLES
+      openssl rand -hex 32 > token && chmod 600 token
+      giveway yarn --policy hsrtf-pr --token-file token --tape cluster.tape
+  What would another policy have done with what the cluster ran?
+      giveway sim --workload cluster.tape --policy fifo,hsrtf-pr,fair")]
+pub struct Yarn {
+    /// A policy by name, or a policy file: fifo, fair, capacity, hsrtf-pu, hsrtf-pr, las, or one made of their parts.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub policy: String,
+    /// Where to listen for the ResourceManager's plug-in: a loopback address.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7040")]
+    pub listen: SocketAddr,
+    /// The file with the token that the plug-in must show.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: PathBuf,
+    /// Write everything told and asked for as a tape; one that is there is continued.
+    #[arg(long, value_name = "FILE")]
+    pub tape: Option<PathBuf>,
+    /// Memory of an ordinary container in MB, from which the slots of a node are reckoned; the cluster's minimum allocation if left out.
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
+    pub slot_mb: Option<u64>,
 }
 
 /// `giveway bench`

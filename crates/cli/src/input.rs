@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use giveway_core::policy::catalog;
+use giveway_core::tape::is_tape;
 use giveway_core::{Policy, Setup, Tenants};
 use giveway_sim::cluster::{self, Cluster};
 use giveway_sim::workload::{self, Workload};
@@ -61,7 +62,14 @@ fn toml_error(file: &str, text: &str, error: &toml::de::Error) -> anyhow::Error 
 /// A workload and the cluster it runs on.
 pub fn workload_and_cluster(named: &str, cluster_named: Option<&str>, seed: u64) -> Result<(Workload, Cluster)> {
     // A workload that is not there is said before anything about its cluster.
-    let text = if looks_like_file(named) { Some(read(named)?) } else { None };
+    let bytes = if looks_like_file(named) { Some(read_bytes(named)?) } else { None };
+    if let Some(tape) = bytes.as_deref().filter(|bytes| is_tape(bytes)) {
+        let name = Path::new(named).file_name().map_or(named.into(), |name| name.to_string_lossy());
+        let (workload, its_own) = workload::from_tape(tape, &name).with_context(|| named.to_owned())?;
+        return Ok((workload, cluster_named.map_or(Ok(its_own), cluster)?));
+    }
+    let text =
+        bytes.map(|bytes| String::from_utf8(bytes).with_context(|| format!("{named} is no text"))).transpose()?;
     let Some(text) = text else {
         let workload = workload::by_name(named, seed)?;
         let its_own = workload::default_cluster_for(named).context("a named workload has a cluster")?;
@@ -83,4 +91,8 @@ fn looks_like_file(name: &str) -> bool {
 
 fn read(file: &str) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("cannot read {file}; check the path"))
+}
+
+fn read_bytes(file: &str) -> Result<Vec<u8>> {
+    fs::read(file).with_context(|| format!("cannot read {file}; check the path"))
 }

@@ -15,6 +15,7 @@ mod replay;
 mod report;
 mod sim;
 mod table;
+mod yarn;
 
 use clap::{CommandFactory, Parser};
 use giveway_engine::apps::Apps;
@@ -56,6 +57,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Policies(policies) => policies::run(&policies),
         args::Command::Workloads => policies::workloads(),
         args::Command::Replay(replay) => replay::run(&replay),
+        args::Command::Yarn(yarn) => yarn::run(&yarn),
         args::Command::Bench(bench) => bench::run(&bench, &apps),
         args::Command::Completions { shell } => {
             clap_complete::generate(shell, &mut args::Args::command(), "giveway", &mut std::io::stdout());

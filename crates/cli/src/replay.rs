@@ -3,10 +3,11 @@
 use crate::NotSo;
 use crate::args::Replay;
 use anyhow::{Context, Result};
-use giveway_core::Scheduler;
-use giveway_core::tape::TapeDecoder;
+use giveway_core::tape::{Record, TapeDecoder};
+use giveway_core::{Action, Event, JobId, Scheduler};
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufWriter, Read, Write};
 
 /// Runs the command.
 pub fn run(args: &Replay) -> Result<()> {
@@ -16,6 +17,8 @@ pub fn run(args: &Replay) -> Result<()> {
     let mut core: Option<Scheduler> = None;
     let mut buffer = vec![0; 1 << 20];
     let mut actions = Vec::new();
+    let mut names = HashMap::new();
+    let mut out = BufWriter::new(std::io::stdout());
     loop {
         let read = file.read(&mut buffer).with_context(|| format!("cannot read {name}"))?;
         if read == 0 {
@@ -32,6 +35,12 @@ pub fn run(args: &Replay) -> Result<()> {
                     )
                 }
             };
+            if args.list {
+                writeln!(out, "{} {:?} -> {:?}", record.now, record.event, record.actions)?;
+            }
+            if args.jobs {
+                list_ended(&record, &mut names, &mut out)?;
+            }
             actions.clear();
             core.handle(record.now, &record.event, &mut actions);
             if actions != record.actions {
@@ -46,6 +55,19 @@ pub fn run(args: &Replay) -> Result<()> {
     }
     decoder.finish().with_context(|| format!("{name} is no whole tape"))?;
     let policy = decoder.setup().map_or(String::new(), |setup| setup.policy.name.clone());
-    writeln!(std::io::stdout(), "{name}: {} events under {policy}, every action identical", decoder.records())?;
+    writeln!(out, "{name}: {} events under {policy}, every action identical", decoder.records())?;
+    out.flush()?;
+    Ok(())
+}
+
+fn list_ended(record: &Record, names: &mut HashMap<JobId, String>, out: &mut impl Write) -> std::io::Result<()> {
+    if let Event::JobSubmitted(spec) | Event::JobOpened(spec) = &record.event {
+        names.insert(spec.id, spec.name.clone());
+    }
+    for action in &record.actions {
+        if let Action::CloseJob { job, outcome } = action {
+            writeln!(out, "{} {outcome:?} {}", record.now, names.remove(job).unwrap_or_default())?;
+        }
+    }
     Ok(())
 }

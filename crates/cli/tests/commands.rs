@@ -244,3 +244,44 @@ fn a_full_disk_is_an_error_and_not_a_panic() {
     let said = refused(folder.path(), &["demo", "--report", "/dev/full"]);
     assert!(said.contains("/dev/full"), "{said}");
 }
+
+#[test]
+fn a_tape_is_a_workload_and_lists_its_jobs() {
+    let folder = folder();
+    let sim = |workload: &str, tape: &str| {
+        let output = giveway(folder.path(), &["sim", "--workload", workload, "--policy", "hsrtf-pr", "--tape", tape]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    sim("chronos-map", "first.tape");
+    sim("first.tape", "again.tape");
+    let ended = |tape: &str| -> Vec<String> {
+        let output = giveway(folder.path(), &["replay", "--jobs", tape]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let said = text(&output.stdout);
+        said.lines().filter_map(|line| line.split_once(" Succeeded ")).map(|(_, name)| name.to_owned()).collect()
+    };
+    let (first, again) = (ended("first.tape"), ended("again.tape"));
+    assert!(!first.is_empty() && first.len() == again.len(), "{first:?} {again:?}");
+    let listed = text(&giveway(folder.path(), &["replay", "--list", "first.tape"]).stdout);
+    assert!(listed.contains(" NodeLost { node: "), "{listed}");
+    let said = refused(folder.path(), &["sim", "--workload", "none.tape/", "--policy", "fifo"]);
+    assert!(said.contains("cannot read none.tape/"), "{said}");
+}
+
+#[test]
+fn a_sidecar_refuses_what_its_cluster_cannot_do() {
+    let folder = folder();
+    file(&folder, "token", "a token that is long enough");
+    let said = |policy| refused(folder.path(), &["yarn", "--policy", policy, "--token-file", "token"]);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let token = folder.path().join("token");
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).expect("a mode");
+        assert!(said("fifo").contains("chmod 600"));
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("a mode");
+    }
+    assert!(said("fcs").contains("policy `fcs` needs a body that can pause a reduce and resume it"));
+    assert!(said("hsrtf-pup").contains("needs a body that can kill a task"));
+    assert!(said("shortest").contains("no policy is called `shortest`"));
+}

@@ -88,8 +88,12 @@ fn a_job_of_ones_own_runs_from_the_command_line() {
     file(&folder, "words", "to be or\nnot to be\n");
     let output = giveway(folder.path(), &["run", "wordcount", "--input", "words", "--output", "out"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(fs::read_to_string(folder.path().join("out/part-r-00000")).expect("output"), "be\t2\nnot\t1\nor\t1\nto\t2\n");
-    let left: Vec<_> = fs::read_dir(folder.path()).expect("the folder").map(|entry| entry.expect("entry").file_name()).collect();
+    assert_eq!(
+        fs::read_to_string(folder.path().join("out/part-r-00000")).expect("output"),
+        "be\t2\nnot\t1\nor\t1\nto\t2\n"
+    );
+    let left: Vec<_> =
+        fs::read_dir(folder.path()).expect("the folder").map(|entry| entry.expect("entry").file_name()).collect();
     assert_eq!(left.len(), 2, "nothing but input and output is left: {left:?}");
 }
 
@@ -100,7 +104,10 @@ fn any_executable_maps_and_reduces() {
     let args = ["run", "streaming", "--mapper", "tr ' ' '\\n'", "--reducer", "uniq -c | awk '{print $2, $1}'"];
     let output = giveway(folder.path(), &[&args[..], &["--input", "words", "--output", "out"]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(fs::read_to_string(folder.path().join("out/part-r-00000")).expect("output"), "be 2\nnot 1\nor 1\nto 2\n");
+    assert_eq!(
+        fs::read_to_string(folder.path().join("out/part-r-00000")).expect("output"),
+        "be 2\nnot 1\nor 1\nto 2\n"
+    );
 }
 
 #[test]
@@ -168,7 +175,8 @@ fn one_users_broken_job_leaves_the_others_alone() {
     let root = up.folder.path();
     up.word_count_works("first");
     fs::write(root.join("lines"), "x\n".repeat(100)).expect("input");
-    let broken = ["submit", "streaming", "--mapper", "exit 1", "--reducer", "cat", "--input", "lines", "--output", "broken"];
+    let broken =
+        ["submit", "streaming", "--mapper", "exit 1", "--reducer", "cat", "--input", "lines", "--output", "broken"];
     let broken = up.ask(&broken);
     assert!(broken.status.success(), "it is accepted: {}", text(&broken.stderr));
     up.word_count_works("second");
@@ -191,7 +199,8 @@ fn a_running_job_can_be_explained_made_to_yield_and_killed() {
     let up = Up::start();
     let root = up.folder.path();
     fs::write(root.join("lines"), "x y\n".repeat(2_000)).expect("input");
-    let slow = ["submit", "sort", "--input", "lines", "--output", "slow", "--records-per-second", "200", "--split", "2000"];
+    let slow =
+        ["submit", "sort", "--input", "lines", "--output", "slow", "--records-per-second", "200", "--split", "2000"];
     let id = text(&up.ask(&slow).stdout).trim().to_string();
     std::thread::sleep(Duration::from_millis(300));
     assert!(up.ask(&["yield", &id]).status.success());
@@ -242,7 +251,8 @@ fn a_damaged_map_output_is_made_again() {
     fs::write(root.join("lines"), &lines).expect("input");
     // Two reduces of a slow job keep both reduce slots, so the outputs of the next job's maps wait to be fetched.
     fs::write(root.join("few"), "a b\n".repeat(1_500)).expect("input");
-    let slow = ["submit", "sort", "--input", "few", "--output", "slow", "--reduces", "2", "--records-per-second", "500"];
+    let slow =
+        ["submit", "sort", "--input", "few", "--output", "slow", "--reduces", "2", "--records-per-second", "500"];
     assert!(up.ask(&slow).status.success());
     let sort = ["submit", "sort", "--input", "lines", "--output", "out", "--reduces", "2", "--split", "60000"];
     let id = text(&up.ask(&sort).stdout).trim().to_string();
@@ -274,6 +284,7 @@ fn a_damaged_map_output_is_made_again() {
     }
     let mut sorted: Vec<&str> = lines.lines().collect();
     sorted.sort_unstable();
-    let parts = ["part-r-00000", "part-r-00001"].map(|part| fs::read_to_string(root.join("out").join(part)).expect("a part"));
+    let parts =
+        ["part-r-00000", "part-r-00001"].map(|part| fs::read_to_string(root.join("out").join(part)).expect("a part"));
     assert!(parts.concat() == sorted.join("\n") + "\n");
 }

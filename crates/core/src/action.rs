@@ -197,6 +197,8 @@ pub enum Reason {
     JobOver,
     /// A person asked for it.
     Requested,
+    /// The body had given its job the slot already.
+    Granted,
 }
 
 /// Why an event was refused.
@@ -224,6 +226,10 @@ pub enum Refusal {
     NotAsked(AttemptId),
     /// Time ran backwards.
     TimeWentBack,
+    /// The job has no task of this kind that waits for a slot.
+    NothingWaits(JobId),
+    /// The job's tasks were all known when it came, so they are not to be told again.
+    NotOpen(JobId),
 }
 
 impl fmt::Display for Reason {
@@ -247,6 +253,7 @@ impl fmt::Display for Reason {
             Reason::Outrun => write!(f, "another attempt was first"),
             Reason::JobOver => write!(f, "its job is over"),
             Reason::Requested => write!(f, "a person asked for it"),
+            Reason::Granted => write!(f, "the cluster gave its job the slot"),
         }
     }
 }
@@ -264,6 +271,10 @@ impl fmt::Display for Refusal {
             Refusal::BadNode(node) => write!(f, "{node} has no slots or no speed"),
             Refusal::StaleAttempt(attempt) => write!(f, "attempt {attempt} is over or unknown"),
             Refusal::NotAsked(attempt) => write!(f, "attempt {attempt} was not asked to do that"),
+            Refusal::NothingWaits(job) => {
+                write!(f, "{job} has no waiting task for that slot; say first what it asks for")
+            }
+            Refusal::NotOpen(job) => write!(f, "{job} came with all its tasks; only an open job asks for more"),
             Refusal::TimeWentBack => write!(f, "time went back; events must come in the order of time"),
         }
     }

@@ -1,5 +1,6 @@
 //! What happened: news from a body, in the past tense.
 
+use crate::action::Outcome;
 use crate::ids::{AttemptId, JobId, Kind, NodeId, RackId};
 use crate::units::Span;
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,38 @@ pub enum Event {
         /// The attempt.
         attempt: AttemptId,
     },
+    /// A job came whose tasks become known only as it asks for slots (an application of a YARN cluster). It may have none yet, and stays open
+    /// until the body says that it ended.
+    JobOpened(Box<JobSpec>),
+    /// An open job asks for so many slots, no more and no fewer: tasks that are not known yet are added, waiting ones it no longer asks for are
+    /// dropped.
+    TasksAsked {
+        /// The job.
+        job: JobId,
+        /// Slots for maps.
+        maps: u32,
+        /// Slots for reduces.
+        reduces: u32,
+    },
+    /// The body gave a slot to a job on its own. The core is not asked where, only which attempt that is: it answers with a `Launch`.
+    SlotTaken {
+        /// The job.
+        job: JobId,
+        /// The kind of task it was asked for.
+        kind: Kind,
+        /// Where.
+        node: NodeId,
+    },
+    /// An open job is over.
+    JobEnded {
+        /// The job.
+        job: JobId,
+        /// How.
+        outcome: Outcome,
+    },
+    /// The body lost touch with its cluster and has found it again. Attempts may have ended unseen: all of them wait again, and those that still
+    /// run are told anew.
+    Resynced,
 }
 
 /// How far an attempt has come.

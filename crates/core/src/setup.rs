@@ -32,12 +32,33 @@ pub struct Capabilities {
     pub end_maps_early: bool,
     /// Keep replicas where the core asks.
     pub place_replicas: bool,
+    /// Kill an attempt that gives way.
+    #[serde(default = "yes")]
+    pub kill_attempts: bool,
+}
+
+/// What older tapes, written before a body could say otherwise, mean.
+fn yes() -> bool {
+    true
 }
 
 impl Capabilities {
     /// A body that can do everything.
-    pub const ALL: Capabilities =
-        Capabilities { bind_tasks: true, pause_reduces: true, end_maps_early: true, place_replicas: true };
+    pub const ALL: Capabilities = Capabilities {
+        bind_tasks: true,
+        pause_reduces: true,
+        end_maps_early: true,
+        place_replicas: true,
+        kill_attempts: true,
+    };
+    /// A body that can be told an order of jobs and nothing else.
+    pub const ORDER_ONLY: Capabilities = Capabilities {
+        bind_tasks: false,
+        pause_reduces: false,
+        end_maps_early: false,
+        place_replicas: false,
+        kill_attempts: false,
+    };
 }
 
 /// Why a scheduler cannot be made of a setup.
@@ -88,8 +109,14 @@ impl Setup {
         if self.policy.ends_maps_early() && !able.end_maps_early {
             return unable("end a map early and run the rest later");
         }
-        if self.policy.failure == FailureRule::Chronos && !able.bind_tasks {
+        let binds = self.policy.failure == FailureRule::Chronos
+            || self.policy.matching.is_some()
+            || self.policy.speculation.is_some();
+        if binds && !able.bind_tasks {
             return unable("run a given task on a given node");
+        }
+        if self.policy.kills() && !able.kill_attempts {
+            return unable("kill a task so that another job gets its slot");
         }
         if self.policy.matching.is_some_and(|matching| matching.place_replicas) && !able.place_replicas {
             return unable("keep replicas where they are asked for");

@@ -2,9 +2,7 @@
 
 use crate::job::Request;
 use crate::store::{StoreAnswer, StoreRequest};
-use crate::wire::{
-    self, FromClient, JobStatus, MESSAGE_BYTES_MAX, NodeStatus, Role, ToClient, Token, WireError,
-};
+use crate::wire::{self, FromClient, JobStatus, MESSAGE_BYTES_MAX, NodeStatus, Role, ToClient, Token, WireError};
 use giveway_core::JobId;
 use std::io;
 use std::net::TcpStream;

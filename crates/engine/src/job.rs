@@ -172,7 +172,10 @@ impl Request {
         match self.options.get(name) {
             None => Ok(default),
             Some(text) => text.parse().map_err(|_| {
-                Failure(format!("option {name}={text} of {} is not a number; write for example {name}={default}", self.app))
+                Failure(format!(
+                    "option {name}={text} of {} is not a number; write for example {name}={default}",
+                    self.app
+                ))
             }),
         }
     }

@@ -88,6 +88,9 @@ pub fn worker(args: &Worker, apps: &Apps) -> Result<()> {
 /// A worker's name is also a folder's name, and may not lead out of the cluster's folder.
 fn file_name(name: &str) -> Result<&str> {
     let plain = !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_".contains(letter));
-    anyhow::ensure!(plain, "the name `{name}` has more than letters, digits, `-` and `_`; choose another, or add --folder");
+    anyhow::ensure!(
+        plain,
+        "the name `{name}` has more than letters, digits, `-` and `_`; choose another, or add --folder"
+    );
     Ok(name)
 }

@@ -96,8 +96,8 @@ fn request(app: &str, input: &Path, reduces: u32) -> Result<Request> {
 /// A file of so many maps' lines of words.
 fn text(folder: &Path, name: &str, maps: usize, random: &mut Pcg64Mcg) -> Result<PathBuf> {
     const WORDS: [&str; 24] = [
-        "river", "stone", "light", "paper", "green", "small", "large", "night", "house", "water", "cloud", "field", "glass",
-        "sound", "wheel", "table", "north", "south", "bread", "plant", "chair", "smoke", "brick", "grain",
+        "river", "stone", "light", "paper", "green", "small", "large", "night", "house", "water", "cloud", "field",
+        "glass", "sound", "wheel", "table", "north", "south", "bread", "plant", "chair", "smoke", "brick", "grain",
     ];
     let mut text = String::new();
     for line in 0..maps * LINES_A_MAP {

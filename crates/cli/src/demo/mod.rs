@@ -69,7 +69,11 @@ pub fn run(args: &Demo, apps: &Apps) -> Result<()> {
     let html = report::html("The demo: a real cluster on one machine", &facts, &groups, &runs);
     std::fs::write(&args.report, html)
         .with_context(|| format!("cannot write {}; check the folder and the space left", args.report.display()))?;
-    writeln!(out, "Open {} for the plots. Next: `giveway up`, `giveway submit`, `giveway sim --help`.", args.report.display())?;
+    writeln!(
+        out,
+        "Open {} for the plots. Next: `giveway up`, `giveway submit`, `giveway sim --help`.",
+        args.report.display()
+    )?;
     Ok(())
 }
 

@@ -96,7 +96,9 @@ fn check(output: &Path, expected: &Parts) -> Result<()> {
     for (name, bytes) in expected {
         match found.remove(name) {
             None => bail!("{name} is missing in {}", output.display()),
-            Some(found) => ensure!(found == *bytes, "{name} in {} is not what a sequential run gives", output.display()),
+            Some(found) => {
+                ensure!(found == *bytes, "{name} in {} is not what a sequential run gives", output.display())
+            }
         }
     }
     ensure!(found.is_empty(), "{} has more parts than it should", output.display());

@@ -136,8 +136,12 @@ impl Chart {
             | Event::Woke
             | Event::JobKilled { .. }
             | Event::OutputLost { .. }
-            | Event::YieldRequested { .. } => {}
-            Event::JobSubmitted(spec) => {
+            | Event::YieldRequested { .. }
+            | Event::TasksAsked { .. }
+            | Event::SlotTaken { .. }
+            | Event::JobEnded { .. }
+            | Event::Resynced => {}
+            Event::JobSubmitted(spec) | Event::JobOpened(spec) => {
                 let group = (self.group_of)(spec).min(self.last_group());
                 self.jobs.insert(spec.id, group);
                 if self.begin.is_none() {

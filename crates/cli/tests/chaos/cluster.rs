@@ -136,7 +136,8 @@ impl Cluster {
         let mut tape = self.tape();
         let mut core: Option<Scheduler> = None;
         while let Some(record) = tape.pull().expect("a sound tape") {
-            let core = core.get_or_insert_with(|| Scheduler::new(tape.setup().expect("a head").clone()).expect("a setup"));
+            let core =
+                core.get_or_insert_with(|| Scheduler::new(tape.setup().expect("a head").clone()).expect("a setup"));
             let mut actions = Vec::new();
             core.handle(record.now, &record.event, &mut actions);
             assert_eq!(actions, record.actions, "record {}", tape.records());

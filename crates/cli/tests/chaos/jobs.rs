@@ -18,7 +18,6 @@ use tempfile::TempDir;
 /// Lines in a file.
 const LINES: usize = 1_500;
 
-
 pub struct Workload {
     folder: TempDir,
     requests: Vec<Request>,
@@ -76,7 +75,12 @@ impl Workload {
             let expected: BTreeMap<String, Vec<u8>> = expected.into_iter().collect();
             assert_eq!(names(&found), names(&expected), "{}", request.app);
             for (name, bytes) in &expected {
-                assert!(found[name] == *bytes, "{} {name} of {job} differs in {}", request.app, request.output.display());
+                assert!(
+                    found[name] == *bytes,
+                    "{} {name} of {job} differs in {}",
+                    request.app,
+                    request.output.display()
+                );
             }
         }
     }

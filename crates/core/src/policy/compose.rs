@@ -387,6 +387,11 @@ impl Policy {
         self.gives_way_by(GiveWay::EndEarly) || self.failure == FailureRule::Chronos
     }
 
+    /// True if it may ask to kill an attempt so that another job gets its slot.
+    pub fn kills(&self) -> bool {
+        self.gives_way_by(GiveWay::Kill)
+    }
+
     /// True if one of its lanes ranks jobs in this order.
     pub fn ranks_by(&self, order: JobOrder) -> bool {
         self.lanes().iter().any(|lane| lane.order == order)

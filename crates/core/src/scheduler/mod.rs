@@ -1,10 +1,12 @@
 //! The loop: events in, actions out.
 //!
 //! [`Scheduler::handle`] first takes the news in (`news.rs`, `losses.rs`), then, where the event gives occasion, fills free slots (`offer.rs`), frees slots
-//! for those who are owed them (`demand.rs`), brings lost work back (`recover.rs`) or renews what is believed (`renew.rs`). Every choice is asked of the
-//! policy's parts; this folder only carries questions and answers.
+//! for those who are owed them (`demand.rs`), brings lost work back (`recover.rs`) or renews what is believed (`renew.rs`). A body that grants slots itself
+//! tells what it did (`grants.rs`) and asks for the order of jobs. Every choice is asked of the policy's parts; this folder only carries questions and
+//! answers.
 
 mod demand;
+mod grants;
 mod losses;
 mod news;
 mod offer;
@@ -113,6 +115,14 @@ impl Scheduler {
             }
             Event::Progressed { progress } => {
                 self.note_progress(progress);
+                Ok(())
+            }
+            Event::JobOpened(spec) => self.job_opened(spec, out),
+            Event::TasksAsked { job, maps, reduces } => self.tasks_asked(*job, [*maps, *reduces], out),
+            Event::SlotTaken { job, kind, node } => self.slot_taken(*job, *kind, *node, out),
+            Event::JobEnded { job, outcome } => self.job_ended(*job, *outcome, out),
+            Event::Resynced => {
+                self.resynced(out);
                 Ok(())
             }
         }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// A task that fails so often fails its job, as in Hadoop.
 const MOST_FAILURES: u8 = 4;
 /// More reduces than this in one job are taken for a mistake.
-const MOST_REDUCES: u32 = 10_000_000;
+pub(super) const MOST_REDUCES: u32 = 10_000_000;
 
 impl Scheduler {
     pub(super) fn node_joined(&mut self, node: NodeId, spec: &NodeSpec) -> Result<(), Refusal> {
@@ -26,7 +26,7 @@ impl Scheduler {
         if self.state.up(node).is_some() {
             return Err(Refusal::NodeIsUp(node));
         }
-        if spec.map_slots + spec.reduce_slots == 0 || spec.speed_ppm == 0 || spec.disk_bytes_per_s == 0 {
+        if (spec.map_slots, spec.reduce_slots) == (0, 0) || spec.speed_ppm == 0 || spec.disk_bytes_per_s == 0 {
             return Err(Refusal::BadNode(node));
         }
         let is_back = at < self.state.nodes.len();
@@ -58,7 +58,9 @@ impl Scheduler {
             return Err(Refusal::UnknownNode(node));
         }
         self.note_progress(progress);
-        self.offer(node, out);
+        if self.setup.capabilities.bind_tasks {
+            self.offer(node, out);
+        }
         Ok(())
     }
 
@@ -73,11 +75,16 @@ impl Scheduler {
     }
 
     pub(super) fn job_submitted(&mut self, spec: &JobSpec, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        if spec.splits.is_empty() && self.state.find(spec.id).is_none() {
+            return Err(Refusal::EmptyJob(spec.id));
+        }
+        self.admit(spec, false, out)
+    }
+
+    /// A job comes in, if it makes sense; one that is open may have no tasks yet.
+    pub(super) fn admit(&mut self, spec: &JobSpec, open: bool, out: &mut Vec<Action>) -> Result<(), Refusal> {
         if self.state.find(spec.id).is_some() {
             return Err(Refusal::JobExists(spec.id));
-        }
-        if spec.splits.is_empty() {
-            return Err(Refusal::EmptyJob(spec.id));
         }
         if spec.estimate_bias_ppm == 0 || spec.slowstart_ppm > WHOLE_PPM || spec.reduces > MOST_REDUCES {
             return Err(Refusal::BadJob(spec.id));
@@ -85,6 +92,7 @@ impl Scheduler {
         let user = self.user(&spec.user);
         let seq = self.state.next_seq();
         let mut job = Job::new(spec, user, seq, self.now);
+        job.open = open;
         // Replicas on nodes that never joined are of no use and would only make the job hold out for them.
         let known = self.state.nodes.len() as u32;
         if job.splits.iter().any(|split| split.hosts.iter().any(|host| host.0 >= known)) {
@@ -345,7 +353,7 @@ impl Scheduler {
     }
 
     /// Closes a job before its time: what runs is killed, what is paused is forgotten.
-    fn abandon(&mut self, jx: JobIx, outcome: Outcome, out: &mut Vec<Action>) {
+    pub(super) fn abandon(&mut self, jx: JobIx, outcome: Outcome, out: &mut Vec<Action>) {
         let paused: Vec<u32> = self.state.job(jx).paused.iter().map(|&(task, _)| task).collect();
         for task in paused {
             let node = self.state.job(jx).task(Kind::Reduce, task).node;

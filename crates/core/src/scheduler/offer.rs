@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 
 /// A task for an offered slot.
 #[derive(Clone, Copy, Debug)]
-enum Choice {
+pub(super) enum Choice {
     Map(u32, Locality),
     Reduce(ReduceChoice),
 }
@@ -125,7 +125,7 @@ impl Scheduler {
         }
     }
 
-    fn claimed_task(&mut self, jx: JobIx, task: Option<u32>, node: NodeId, kind: Kind) -> Option<Choice> {
+    pub(super) fn claimed_task(&mut self, jx: JobIx, task: Option<u32>, node: NodeId, kind: Kind) -> Option<Choice> {
         let offer = Offer {
             node,
             nodes: &self.state.nodes,
@@ -157,7 +157,7 @@ impl Scheduler {
         }
     }
 
-    fn launch(&mut self, jx: JobIx, node: NodeId, choice: Choice, reason: Reason, out: &mut Vec<Action>) {
+    pub(super) fn launch(&mut self, jx: JobIx, node: NodeId, choice: Choice, reason: Reason, out: &mut Vec<Action>) {
         let (kind, index, work) = match choice {
             Choice::Map(index, near) => (Kind::Map, index, self.state.job(jx).map_work(index, near)),
             Choice::Reduce(choice) => {

@@ -74,6 +74,8 @@ pub struct Job {
     pub attained: Span,
     /// True once it is over and only waits for its last attempts to leave their slots.
     pub closed: bool,
+    /// True while its tasks become known only as it asks for slots: then it is over when the body says so.
+    pub open: bool,
 }
 
 /// What is counted of a job's tasks of one kind.
@@ -251,6 +253,7 @@ impl Job {
             classes: [None; 2],
             attained: Span::ZERO,
             closed: false,
+            open: false,
         }
     }
 
@@ -274,9 +277,9 @@ impl Job {
         self.facts[Kind::Map.ix()].done == self.total(Kind::Map)
     }
 
-    /// True once every task is done.
+    /// True once every task is done and no more can come.
     pub fn is_done(&self) -> bool {
-        self.maps_done() && self.facts[Kind::Reduce.ix()].done == self.total(Kind::Reduce)
+        !self.open && self.maps_done() && self.facts[Kind::Reduce.ix()].done == self.total(Kind::Reduce)
     }
 
     /// True if tasks of a kind may start: reduces wait for the slow-start.
@@ -487,6 +490,38 @@ impl Job {
     pub fn unpause(&mut self, index: u32) {
         let at = self.paused.iter().position(|&(task, _)| task == index).expect("a paused task is on the list");
         self.paused.remove(at);
+    }
+
+    /// A task becomes known, of whose input nothing is known.
+    pub fn add_task(&mut self, kind: Kind) {
+        let index = self.total(kind);
+        if kind == Kind::Map {
+            // One split of which nothing is known does for all of them.
+            if self.splits.is_empty() {
+                self.splits = Arc::from([Split::default()]);
+            }
+            self.map_outputs.push(0);
+            self.waiting_maps.add(index);
+        } else {
+            self.waiting_reduces.push(index);
+        }
+        self.tasks[kind.ix()].push(Task::new(0));
+        self.facts[kind.ix()].waiting += 1;
+    }
+
+    /// The waiting task that became known last is no longer asked for: nothing is left to do of it, and it leaves nothing anywhere.
+    pub fn drop_task(&mut self, kind: Kind) {
+        let waits = |task: &Task| task.state == TaskState::Waiting;
+        let index = self.tasks[kind.ix()].iter().rposition(waits).expect("the caller counted the waiting tasks");
+        let task = &mut self.tasks[kind.ix()][index];
+        task.state = TaskState::Done;
+        task.node = NodeId(u32::MAX);
+        match kind {
+            Kind::Map => self.waiting_maps.leave(index as u32),
+            Kind::Reduce => self.waiting_reduces.retain(|&waiting| waiting != index as u32),
+        }
+        self.facts[kind.ix()].waiting -= 1;
+        self.facts[kind.ix()].done += 1;
     }
 
     /// A finished map's output is gone and needed: it waits again.

@@ -111,6 +111,18 @@ impl State {
         &mut self.nodes[node.0 as usize]
     }
 
+    /// A node is seen to run more than it was said to have slots: then it has one more.
+    pub fn grow(&mut self, node: NodeId, kind: Kind) {
+        let place = self.node_mut(node);
+        match kind {
+            Kind::Map => place.spec.map_slots += 1,
+            Kind::Reduce => place.spec.reduce_slots += 1,
+        }
+        place.free[kind.ix()] += 1;
+        self.free[kind.ix()] += 1;
+        self.slots[kind.ix()] += 1;
+    }
+
     /// An attempt of a job takes a slot.
     pub fn take_slot(&mut self, node: NodeId, kind: Kind, jx: JobIx, task: u32, number: u16) {
         let place = self.node_mut(node);

@@ -128,6 +128,16 @@ impl Waiting {
         self.returned.push(task);
     }
 
+    /// A task becomes known that has no known place.
+    pub fn add(&mut self, task: u32) {
+        self.waits.add(task);
+        if task == self.fresh_end {
+            self.fresh_end += 1;
+        } else {
+            self.returned.push(task);
+        }
+    }
+
     /// A waiting task with data on this node.
     pub fn on_node(&mut self, node: NodeId, tasks: &[Task], splits: &[Split]) -> Option<u32> {
         let holds = |task: &u32| splits[tasks[*task as usize].split as usize].hosts.contains(&node);

@@ -65,6 +65,11 @@ const HEAD_BYTES: usize = 28;
 const LENGTH_BYTES: usize = 8;
 const CHECK_BYTES: usize = 4;
 
+/// True if these bytes begin as a tape does.
+pub fn is_tape(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MARK)
+}
+
 /// One call of the scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -317,6 +322,18 @@ mod tests {
             disk_bytes_per_s: 1,
             disk_bytes: 1,
         };
+        let job_spec = JobSpec {
+            id: job,
+            name: String::new(),
+            user: String::new(),
+            pool: String::new(),
+            priority: Priority::Normal,
+            splits: [].into(),
+            reduces: 0,
+            slowstart_ppm: 0,
+            hint: None,
+            estimate_bias_ppm: 1,
+        };
         let events = [
             Event::JobKilled { job },
             Event::NodeJoined { node, spec: spec("") },
@@ -331,6 +348,11 @@ mod tests {
             Event::Progressed { progress: vec![] },
             Event::OutputLost { map: attempt },
             Event::YieldRequested { attempt },
+            Event::JobOpened(Box::new(job_spec)),
+            Event::TasksAsked { job, maps: 0, reduces: 0 },
+            Event::SlotTaken { job, kind: Kind::Map, node },
+            Event::JobEnded { job, outcome: Outcome::Succeeded },
+            Event::Resynced,
         ];
         for (event, number) in events.iter().zip(1..) {
             assert_eq!(postcard::to_allocvec(event).unwrap()[0], number, "{event:?}");

@@ -8,9 +8,7 @@ use crate::job::Plan;
 use crate::task::OutputAt;
 use crate::wire::{Counters, Counts, JobStatus};
 use giveway_core::state::{Job, TaskState};
-use giveway_core::{
-    Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, Reason, Refusal, Scheduler, Time, Work,
-};
+use giveway_core::{Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, Reason, Refusal, Scheduler, Time, Work};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -188,6 +186,12 @@ impl Books {
             | Event::Progressed { .. }
             | Event::OutputLost { .. }
             | Event::YieldRequested { .. } => {}
+            // News of a body that gives slots itself; never told here.
+            Event::JobOpened(_)
+            | Event::TasksAsked { .. }
+            | Event::SlotTaken { .. }
+            | Event::JobEnded { .. }
+            | Event::Resynced => {}
         }
     }
 
@@ -203,7 +207,9 @@ impl Books {
             }
             Action::Pause { attempt, node, reason } => {
                 self.asked(attempt, Asked::GiveWay);
-                self.of(attempt, |book| book.decided(now, format!("{} on {node} is to pause: {reason}", what(attempt))));
+                self.of(attempt, |book| {
+                    book.decided(now, format!("{} on {node} is to pause: {reason}", what(attempt)))
+                });
             }
             Action::EndEarly { attempt, node, reason } => {
                 self.asked(attempt, Asked::GiveWay);

@@ -66,7 +66,8 @@ impl Desk {
     /// A job has ended: those who follow it hear it for the last time.
     pub(super) fn tell_ended(&mut self, job: JobId) {
         let Some(status) = self.books.status(job, &self.core) else { return };
-        let (told, others) = std::mem::take(&mut self.followers).into_iter().partition(|(followed, _)| *followed == job);
+        let (told, others) =
+            std::mem::take(&mut self.followers).into_iter().partition(|(followed, _)| *followed == job);
         self.followers = others;
         let told: Vec<(JobId, Sender<ToClient>)> = told;
         for (_, to) in told {

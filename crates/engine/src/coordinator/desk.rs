@@ -6,7 +6,9 @@ use super::{Options, StartError};
 use crate::job::Plan;
 use crate::store::Catalog;
 use crate::wire::{FromClient, FromWorker, Join, ToClient, ToWorker};
-use giveway_core::{Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Outcome, Progress, Scheduler, Setup, Time, Work};
+use giveway_core::{
+    Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Outcome, Progress, Scheduler, Setup, Time, Work,
+};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};

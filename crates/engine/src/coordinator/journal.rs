@@ -223,10 +223,7 @@ impl Log {
         if self.pending.is_empty() {
             return Ok(());
         }
-        self.file
-            .write_all(&self.pending)
-            .and_then(|()| self.file.sync_data())
-            .map_err(io_error(&self.path))?;
+        self.file.write_all(&self.pending).and_then(|()| self.file.sync_data()).map_err(io_error(&self.path))?;
         self.bytes += self.pending.len() as u64;
         self.pending.clear();
         Ok(())

@@ -25,7 +25,8 @@ pub(super) fn listen(
             let Ok(stream) = stream else { continue };
             let (token, apps, store, mail) = (token.clone(), apps.clone(), Arc::clone(&store), mail.clone());
             let stored = OnCoordinator { catalog: store, token };
-            let served = thread::Builder::new().name("line".into()).spawn(move || serve(stream, line, stored, &apps, &mail));
+            let served =
+                thread::Builder::new().name("line".into()).spawn(move || serve(stream, line, stored, &apps, &mail));
             if let Err(error) = served {
                 crate::say(&format!("a caller was turned away: no thread for it ({error})"));
             }

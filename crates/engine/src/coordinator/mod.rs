@@ -138,7 +138,8 @@ impl Coordinator {
         // Only now, so that nobody calls a coordinator that cannot serve.
         write_whole(&folder.join("address"), address.as_bytes()).map_err(in_folder)?;
         let (mail, inbox) = mpsc::channel();
-        let desk = std::thread::Builder::new().name("desk".into()).spawn(move || desk.run(&inbox)).map_err(in_folder)?;
+        let desk =
+            std::thread::Builder::new().name("desk".into()).spawn(move || desk.run(&inbox)).map_err(in_folder)?;
         lines::listen(listener, token, apps, store, mail.clone()).map_err(in_folder)?;
         Ok(Coordinator { address, desk, mail, _lock: lock })
     }

@@ -17,7 +17,9 @@ pub(super) fn plan(request: Request, known: &Apps, stored: &dyn Stored) -> Resul
         return Err(Failure(format!("the output {output} is not an absolute path")));
     }
     if request.output.file_name().is_none() {
-        return Err(Failure(format!("the output {output} has no name of its own; write a folder that does not exist yet")));
+        return Err(Failure(format!(
+            "the output {output} has no name of its own; write a folder that does not exist yet"
+        )));
     }
     // Also said when the job is accepted; here before the input is read for nothing.
     if request.output.exists() {

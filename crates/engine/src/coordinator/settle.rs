@@ -48,7 +48,8 @@ impl Desk {
     }
 
     fn spec(&self, plan: &Plan) -> JobSpec {
-        let up = (0..self.core.state().nodes.len() as u32).map(NodeId).filter(|&node| self.core.state().up(node).is_some());
+        let up =
+            (0..self.core.state().nodes.len() as u32).map(NodeId).filter(|&node| self.core.state().up(node).is_some());
         let everywhere: Hosts = up.collect();
         let hosts = |split: &SplitAt| match &plan.files[split.file as usize].place {
             // Every worker opens the file itself, so it is as near to one as to another.
@@ -126,7 +127,8 @@ impl Desk {
 }
 
 fn make_room(plan: &Plan) -> Result<(), Failure> {
-    let cannot = |error: io::Error| Failure(format!("cannot make the output folder {}: {error}", plan.output.display()));
+    let cannot =
+        |error: io::Error| Failure(format!("cannot make the output folder {}: {error}", plan.output.display()));
     if let Some(parent) = plan.output.parent() {
         fs::create_dir_all(parent).map_err(cannot)?;
     }

@@ -67,7 +67,9 @@ impl Token {
         let problem = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_string());
         let mut file = File::open(path)?;
         if file.metadata()?.mode() & 0o077 != 0 {
-            return Err(problem("others can read this token file; run `chmod 600` on it, and make a new one if they did"));
+            return Err(problem(
+                "others can read this token file; run `chmod 600` on it, and make a new one if they did",
+            ));
         }
         let mut text = String::new();
         Read::take(&mut file, 1024).read_to_string(&mut text)?;

@@ -30,7 +30,9 @@ pub enum WireError {
     #[error("the other side does not speak Giveway's protocol; check the address")]
     Stranger,
     /// It is another release.
-    #[error("the other side speaks protocol version {theirs}, this release speaks {ours}; run the same release everywhere")]
+    #[error(
+        "the other side speaks protocol version {theirs}, this release speaks {ours}; run the same release everywhere"
+    )]
     Version {
         /// Their version.
         theirs: u32,

@@ -58,7 +58,8 @@ pub(super) fn keep(worker: &Arc<Worker>, data_address: &str) -> Result<(), Worke
 /// Calls the coordinator and serves it as long as the line holds.
 fn call(worker: &Arc<Worker>, data_address: &str) -> Result<End, WorkerError> {
     let path = worker.options.cluster.join("address");
-    let address = fs::read_to_string(&path).map_err(|error| WireError::Io { what: path.display().to_string(), error })?;
+    let address =
+        fs::read_to_string(&path).map_err(|error| WireError::Io { what: path.display().to_string(), error })?;
     let mut stream = wire::connect(&address, &worker.token, Role::Worker)?;
     wire::send(&mut stream, &FromWorker::Join(Box::new(join(worker, data_address))))?;
     let (node, keep, beat_ms) = match wire::receive(&mut stream, MESSAGE_BYTES_MAX)? {
@@ -82,7 +83,8 @@ fn call(worker: &Arc<Worker>, data_address: &str) -> Result<End, WorkerError> {
     }
     worker.shelf.report_to(out);
     let (beating, beat) = (Arc::clone(worker), Duration::from_millis(u64::from(beat_ms)));
-    let writer = thread::Builder::new().name("line-out".into()).spawn(move || write_out(&beating, writing, &outbox, beat));
+    let writer =
+        thread::Builder::new().name("line-out".into()).spawn(move || write_out(&beating, writing, &outbox, beat));
     if writer.is_err() {
         return Ok(End::Broken);
     }
@@ -151,8 +153,9 @@ fn write_out(worker: &Arc<Worker>, stream: TcpStream, outbox: &Receiver<FromWork
             Err(RecvTimeoutError::Timeout) => {
                 next_beat = Instant::now() + beat;
                 worker.give_up_hung();
-                let of = |(&attempt, running): (&AttemptId, &Running)| {
-                    Progress { attempt, done_ppm: running.control.done_ppm() }
+                let of = |(&attempt, running): (&AttemptId, &Running)| Progress {
+                    attempt,
+                    done_ppm: running.control.done_ppm(),
                 };
                 let progress = worker.shared().running.iter().map(of).collect();
                 wire::send(&mut out, &FromWorker::Beat { progress })

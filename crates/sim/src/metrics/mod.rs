@@ -167,7 +167,9 @@ impl Metrics {
             | Event::YieldRequested { .. } => {}
             // What the core refused has not happened.
             _ if actions.iter().any(|action| matches!(action, Action::Refuse { .. })) => {}
-            Event::JobSubmitted(spec) => self.submitted(now, spec),
+            // Told only by a body that grants slots itself; what it granted comes back as a launch.
+            Event::TasksAsked { .. } | Event::SlotTaken { .. } | Event::JobEnded { .. } | Event::Resynced => {}
+            Event::JobSubmitted(spec) | Event::JobOpened(spec) => self.submitted(now, spec),
             Event::NodeJoined { node, spec } => self.joined(now, *node, spec),
             Event::NodeLost { node } => self.node_lost(now, *node),
             Event::AttemptFinished { attempt, .. } => self.ended(now, *attempt, End::Finished),

@@ -4,7 +4,7 @@
 //! seed and the job's number alone, so every policy sees the same input in the same places.
 //!
 //! Where they come from: [`by_name`] knows the experiments of the four papers (one file a paper), [`generate`] draws
-//! synthetic ones, [`mod@file`] reads what a user wrote. What an application does to a megabyte is in [`apps`], one table
+//! synthetic ones, [`mod@file`] reads what a user wrote, [`from_tape`] takes what ran once. What an application does to a megabyte is in [`apps`], one table
 //! for all of them. Nothing here knows a policy, and nothing here looks at what a policy did.
 
 pub mod apps;
@@ -16,9 +16,11 @@ pub mod file;
 pub mod generate;
 mod gridmix;
 mod hsrtf;
+mod past;
 pub mod random;
 
 pub use catalog::{UnknownWorkload, by_name, default_cluster_for, names};
+pub use past::{PastError, from_tape};
 
 use giveway_core::{JobId, Kind, Priority, Span, Tenants, Time};
 

@@ -32,7 +32,10 @@ pub fn run(folder: &Path, repeat: u32, apps: &Apps) -> Result<()> {
     let mut out = std::io::stdout();
     ms.sort_by(f64::total_cmp);
     let (p50, p95) = (ms[ms.len() / 2], ms[ms.len() * 95 / 100]);
-    writeln!(out, "small job (1 map, 1 reduce, 1 MB), submit to committed output: median {p50:.1} ms, p95 {p95:.1} ms")?;
+    writeln!(
+        out,
+        "small job (1 map, 1 reduce, 1 MB), submit to committed output: median {p50:.1} ms, p95 {p95:.1} ms"
+    )?;
 
     // One byte a line, one line a split: as empty as a map can be and still be a map.
     let lines = folder.join("lines");

@@ -20,7 +20,8 @@ const SLOTS: (u16, u16) = (1, 1);
 pub fn run(folder: &Path, options: &Options, apps: &Apps) -> Result<()> {
     let text = data::text(folder, options.size)?;
     let records = data::records(folder, options.size)?;
-    let bytes = |files: &[PathBuf]| files.iter().map(|file| fs::metadata(file).map_or(0, |data| data.len())).sum::<u64>();
+    let bytes =
+        |files: &[PathBuf]| files.iter().map(|file| fs::metadata(file).map_or(0, |data| data.len())).sum::<u64>();
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["", "wordcount\ns", "\nMB/s", "peak\nMiB", "total sort\ns", "\nMB/s", "peak\nMiB"]);
@@ -46,7 +47,11 @@ pub fn run(folder: &Path, options: &Options, apps: &Apps) -> Result<()> {
     }
     row("threads, a hash map each", peers::count(&text, options.repeat)?, None);
     row("sort(1), two threads", None, peers::sort(folder, &records, options.repeat)?);
-    writeln!(std::io::stdout(), "{} MB of text and of 100-byte records, two workers\n{table}", options.size / 1_000_000)?;
+    writeln!(
+        std::io::stdout(),
+        "{} MB of text and of 100-byte records, two workers\n{table}",
+        options.size / 1_000_000
+    )?;
     Ok(())
 }
 

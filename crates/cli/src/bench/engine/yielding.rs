@@ -28,7 +28,12 @@ pub fn run(folder: &Path, apps: &Apps) -> Result<()> {
             continue;
         }
         let most = ms.iter().copied().fold(0.0, f64::max);
-        writeln!(out, "{} {what}: slot free {:.1} ms after the request (median), {most:.1} ms at most", ms.len(), median(ms.clone()))?;
+        writeln!(
+            out,
+            "{} {what}: slot free {:.1} ms after the request (median), {most:.1} ms at most",
+            ms.len(),
+            median(ms.clone())
+        )?;
     }
     let again = stirred.counters.get("records read again after a resume").copied().unwrap_or(0);
     let count = |status: &JobStatus, name: &str| status.counters.get(name).copied().unwrap_or(0);
@@ -43,7 +48,10 @@ pub fn run(folder: &Path, apps: &Apps) -> Result<()> {
         out,
         "a kill at the same moments would have thrown away {lost:.1} slot seconds of work; giving way kept all of it"
     )?;
-    writeln!(out, "the sort took {calm_s:.2} s undisturbed, {stirred_s:.2} s with every task giving way again and again")?;
+    writeln!(
+        out,
+        "the sort took {calm_s:.2} s undisturbed, {stirred_s:.2} s with every task giving way again and again"
+    )?;
     Ok(())
 }
 
@@ -99,7 +107,9 @@ impl Costs {
             for action in &record.actions {
                 match action {
                     Action::Launch { attempt, .. } => launched.insert(*attempt, record.now),
-                    Action::Pause { attempt, .. } | Action::EndEarly { attempt, .. } => asked.insert(*attempt, record.now),
+                    Action::Pause { attempt, .. } | Action::EndEarly { attempt, .. } => {
+                        asked.insert(*attempt, record.now)
+                    }
                     _ => None,
                 };
             }

@@ -1,0 +1,24 @@
+//! `giveway yarn`: the sidecar of a Hadoop ResourceManager, until it is told to stop.
+
+use crate::args::Yarn;
+use crate::input;
+use anyhow::{Context, Result};
+use giveway_yarn::{Options, Sidecar, Sizes};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// Runs the command.
+pub fn run(args: &Yarn) -> Result<()> {
+    let options = Options {
+        policy: input::policy(&args.policy)?,
+        listen: args.listen,
+        token_file: args.token_file.clone(),
+        tape: args.tape.clone(),
+        sizes: Sizes { slot_mb: args.slot_mb },
+    };
+    let sidecar = Sidecar::bind(options, |line| eprintln!("giveway yarn: {line}"))?;
+    let stopper = sidecar.stopper();
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
+    std::thread::spawn(move || signals.forever().take(1).for_each(|_| stopper.stop()));
+    sidecar.run().context("cannot close the tape")
+}
