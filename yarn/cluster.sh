@@ -175,6 +175,7 @@ start_hadoop() {
 
 rest() { curl -s --max-time 5 "http://127.0.0.1:$((base + 4))/ws/v1/cluster/$1"; }
 three_nodes() { rest metrics | grep -q '"activeNodes":3'; }
+idle() { rest metrics | grep -q '"containersAllocated":0'; }
 
 # wait_for SECONDS WHAT COMMAND...
 wait_for() {

@@ -105,7 +105,6 @@ say "killed: the short job took $(<"$work/killed-short.ms") ms, the long one $(<
 kill -0 "$pid_resourcemanager" || fail "the ResourceManager is gone"
 [[ $(grep -c 'Giveway: no order from the sidecar' "$work/logs/resourcemanager.log") == 1 ]] || fail "the ResourceManager's log does not say just once that queues are FIFO"
 # The client hears of the end some seconds before the application master leaves, and with it the application.
-idle() { rest metrics | grep -q '"containersAllocated":0'; }
 wait_for 60 "all applications have left" idle
 sleep 1
 

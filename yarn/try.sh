@@ -21,7 +21,7 @@ say "web interface: http://127.0.0.1:$((base + 4))/cluster/apps"
 
 mkdir -p "$work/in"
 for file in 1 2 3 4 5 6; do cp "$root/README.md" "$work/in/$file.txt"; done
-say "a long estimate of pi, then a word count, a sort and a short estimate of pi, all in queue root.ours"
+say "a long estimate of pi, then a word count, a search and a short estimate of pi, all in queue root.ours"
 example ours pi-long pi 16 1000 &
 jobs=($!)
 sleep 8
@@ -35,6 +35,9 @@ wait "${jobs[@]}"
 
 grep -h 'Estimated value' "$work"/logs/pi-*.log
 say "$(wc -l <"$work/words/part-r-00000") different words; the most frequent with an h: $(head -1 "$work/found/part-r-00000")"
+# The client hears of the end some seconds before the application master leaves, and with it the application.
+wait_for 60 "all applications have left" idle
+sleep 1
 kill "$pid_sidecar"
 wait "$pid_sidecar" || true
 say "in the order in which they ended:"
