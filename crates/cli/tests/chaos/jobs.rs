@@ -47,7 +47,7 @@ impl Workload {
             job("rankedinvertedindex", &[], &text[..1]),
             job("selfjoin", &[], &[items]),
             job("kmeans", &[("k", "3"), ("iterations", "2")], &[points]),
-            job("streaming", &[("mapper", "tr -s ' ' '\\n'"), ("reducer", "uniq -c"), ("dir", "/")], &text[..1]),
+            job("streaming", &[("mapper", "tr ' ' '\\n'"), ("reducer", "uniq -c"), ("dir", "/")], &text[..1]),
         ];
         Workload { folder, requests }
     }
