@@ -30,7 +30,7 @@ impl Text {
         let make = || {
             // Only this one: if the output folder itself is gone, the job is over and nobody may bring it back.
             match fs::create_dir(plan.output.join(names::TEMPORARY)) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
                 _ => File::create(&path),
             }
         };
