@@ -97,6 +97,7 @@ mod tests {
             priority: Priority::default(),
             task_timeout_ms: 60_000,
             records_per_s: None,
+            compress: false,
         };
         let plan = apps::plan(&Extremes, JobId(1), request, &LocalOnly).unwrap();
         let parts = reference::run(&Extremes, &plan, &LocalOnly).unwrap();

@@ -139,6 +139,9 @@ pub struct Job {
     /// Let each task take at most so many records a second: to be gentle to the machine, or to watch it work.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub records_per_second: Option<u64>,
+    /// Compress what travels from maps to reduces where that saves room. On one machine it rarely saves time.
+    #[arg(long)]
+    pub compress: bool,
 }
 
 /// `giveway run`

@@ -89,6 +89,7 @@ fn request(job: &Job) -> Result<Request> {
         priority: job.priority,
         task_timeout_ms: job.task_timeout.as_millis() as u64,
         records_per_s: job.records_per_second,
+        compress: job.compress,
     })
 }
 

@@ -90,6 +90,7 @@ fn request(app: &str, input: &Path, reduces: u32) -> Result<Request> {
         priority: Priority::Normal,
         task_timeout_ms: 60_000,
         records_per_s: Some(RECORDS_PER_S),
+        compress: false,
     })
 }
 

@@ -118,6 +118,7 @@ fn request(folder: &Path, app: &str, options: &[(&str, &str)], input: &[String])
         priority: Priority::Normal,
         task_timeout_ms: 60_000,
         records_per_s: None,
+        compress: true,
     }
 }
 

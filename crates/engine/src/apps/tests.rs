@@ -42,6 +42,7 @@ impl Try {
             priority: Priority::default(),
             task_timeout_ms: 1000,
             records_per_s: None,
+            compress: true,
         };
         Try { app: Apps::builtin().find(app).unwrap(), request, _folder: folder }
     }

@@ -8,7 +8,7 @@ use super::counts::{Counters, Counts};
 use super::text::Text;
 use super::{counter, guarded, names, share};
 use crate::apps::App;
-use crate::data::{Compression, MapSink, SinkOptions};
+use crate::data::{MapSink, SinkOptions};
 use crate::input::{LineReader, Stored};
 use crate::job::{Plan, SplitAt};
 use crate::record::{Emit, Failure};
@@ -117,7 +117,7 @@ fn run_to_sink(task: &MapTask, control: &Control, reduces: u32) -> Result<MapEnd
         partition: plan.partition.clone(),
         combine: app.combine(plan),
         memory_bytes: plan.request.memory_bytes,
-        compression: Compression::Auto,
+        compression: plan.request.compression(),
     };
     let mut out = ToSink { sink: MapSink::new(&task.dir, options), control };
     let mut counts = Counts::default();

@@ -110,6 +110,7 @@ fn request(app: &str, input: &[PathBuf], output: PathBuf) -> Request {
         priority: Priority::Normal,
         task_timeout_ms: 600_000,
         records_per_s: None,
+        compress: false,
     }
 }
 

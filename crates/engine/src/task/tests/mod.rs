@@ -199,6 +199,7 @@ impl Setup {
             priority: Priority::Normal,
             task_timeout_ms: 60_000,
             records_per_s: None,
+            compress: true,
         };
         let plan = Plan {
             job: JOB,

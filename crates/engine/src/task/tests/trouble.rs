@@ -192,6 +192,7 @@ fn a_reducer_that_panics_says_why_and_leaves_nothing() {
 fn an_output_that_cannot_be_written_is_named() {
     let cluster = Setup::new(60, 20, 27).build();
     cluster.run_maps();
+    std::fs::remove_dir_all(&cluster.plan.output).unwrap();
     std::fs::write(&cluster.plan.output, "in the way").unwrap();
     let failure = cluster.reduce(0, 0, 0, Start::Fresh).unwrap_err();
     assert!(failure.0.contains("cannot write"), "{failure}");
