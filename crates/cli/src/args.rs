@@ -148,6 +148,9 @@ pub enum PoliciesWhat {
 /// `giveway replay`
 #[derive(Debug, ClapArgs)]
 pub struct Replay {
+    /// Take a tape that was not closed, such as the journal of a cluster (`journal/tape` in its folder).
+    #[arg(long)]
+    pub open: bool,
     /// The tape.
     pub tape: PathBuf,
     /// Also print every record: when, what happened, and what the scheduler asked for.

@@ -18,12 +18,14 @@ pub fn run(args: &Replay) -> Result<()> {
     let mut buffer = vec![0; 1 << 20];
     let mut actions = Vec::new();
     let mut names = HashMap::new();
+    let mut bytes = 0;
     let mut out = BufWriter::new(std::io::stdout());
     loop {
         let read = file.read(&mut buffer).with_context(|| format!("cannot read {name}"))?;
         if read == 0 {
             break;
         }
+        bytes += read as u64;
         decoder.feed(&buffer[..read]);
         while let Some(record) = decoder.pull().with_context(|| format!("{name} is no whole tape"))? {
             let core = match &mut core {
@@ -53,9 +55,13 @@ pub fn run(args: &Replay) -> Result<()> {
             }
         }
     }
-    decoder.finish().with_context(|| format!("{name} is no whole tape"))?;
+    let whole = decoder.finish();
+    if !(args.open && decoder.valid_bytes() == bytes) {
+        whole.clone().with_context(|| format!("{name} is no whole tape"))?;
+    }
+    let still_open = if whole.is_err() { "; the tape is not closed" } else { "" };
     let policy = decoder.setup().map_or(String::new(), |setup| setup.policy.name.clone());
-    writeln!(out, "{name}: {} events under {policy}, every action identical", decoder.records())?;
+    writeln!(out, "{name}: {} events under {policy}, every action identical{still_open}", decoder.records())?;
     out.flush()?;
     Ok(())
 }

@@ -116,6 +116,11 @@ impl Cluster {
         self.coordinator.as_ref().expect("stopped only when dropped").address()
     }
 
+    /// The policy it decides by.
+    pub fn policy(&self) -> &str {
+        self.coordinator.as_ref().expect("stopped only when dropped").policy()
+    }
+
     /// A new line to its coordinator.
     pub fn client(&self) -> Result<Client, ClientError> {
         Client::connect(&self.folder)

@@ -100,7 +100,7 @@ pub struct Job {
     /// Input files, folders or globs; the option may be given again.
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     pub input: Vec<String>,
-    /// The folder for the output; it may not exist yet.
+    /// A local folder for the output; it must not exist.
     #[arg(long, value_name = "DIR")]
     pub output: PathBuf,
     /// An option of the application, as NAME=VALUE; may be given again.

@@ -3,7 +3,7 @@
 use super::args::{Job, Run, Submit};
 use super::up;
 use crate::NotSo;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use giveway_core::{JobId, Outcome};
 use giveway_engine::apps::Apps;
 use giveway_engine::client::Client;
@@ -52,11 +52,16 @@ pub fn submit(args: &Submit) -> Result<()> {
         writeln!(std::io::stdout(), "{}", job.0)?;
         return Ok(());
     }
-    let status = follow(&mut client, job)?;
+    eprintln!("{job} is submitted");
+    let status =
+        follow(&mut client, job).with_context(|| format!("{job} goes on; ask for it with `giveway job {}`", job.0))?;
     finish(&status)
 }
 
 fn request(job: &Job) -> Result<Request> {
+    if job.output.to_string_lossy().starts_with("dfs:") {
+        bail!("the output goes to a local folder; `giveway dfs put` stores it afterwards");
+    }
     let mut options: BTreeMap<String, String> = job.options.iter().cloned().collect();
     for (name, command) in [("mapper", &job.mapper), ("reducer", &job.reducer)] {
         if let Some(command) = command {

@@ -52,9 +52,12 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
         "{} workers are up in {}, policy {}, coordinator at {}.",
         args.shape.nodes,
         cluster.folder().display(),
-        args.shape.policy,
+        cluster.policy(),
         cluster.address()
     )?;
+    if input::policy(&args.shape.policy)?.name != cluster.policy() {
+        writeln!(out, "Unfinished jobs were found: their policy stays until the cluster is started without any.")?;
+    }
     writeln!(out, "Submit with `giveway submit APP --input ... --output ...`, stop with `giveway down` or Ctrl-C.")?;
     out.flush()?;
     Ok(cluster.wait()?)

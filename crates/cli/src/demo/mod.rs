@@ -61,7 +61,7 @@ pub fn run(args: &Demo, apps: &Apps) -> Result<()> {
         )?;
     }
     let facts = [
-        ("Workload".to_owned(), format!("{} real jobs on generated text and records", mix.jobs.len())),
+        ("Workload".to_owned(), format!("{} real jobs on generated text", mix.jobs.len())),
         ("Cluster".to_owned(), format!("{} worker processes on this machine, one killed on the way", story::NODES)),
         ("Again".to_owned(), "giveway demo".to_owned()),
     ];

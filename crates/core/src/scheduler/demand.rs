@@ -207,7 +207,8 @@ impl Scheduler {
             Kind::Reduce => (GiveWay::Pause, able.pause_reduces),
         };
         let job = self.state.job(jx);
-        if !able || role != Role::First || job.closed || job.task(kind, index).state != TaskState::Running {
+        let twinned = job.twins.iter().any(|twin| (twin.kind, twin.task) == (kind, index));
+        if !able || twinned || role != Role::First || job.closed || job.task(kind, index).state != TaskState::Running {
             return Err(Refusal::NotAsked(attempt));
         }
         self.ask_to_give_way(jx, kind, index, how, Reason::Requested, out);

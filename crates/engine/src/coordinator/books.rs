@@ -8,7 +8,9 @@ use crate::job::Plan;
 use crate::task::OutputAt;
 use crate::wire::{Counters, Counts, JobStatus};
 use giveway_core::state::{Job, TaskState};
-use giveway_core::{Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, Reason, Refusal, Scheduler, Time, Work};
+use giveway_core::{
+    Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, Reason, Refusal, Scheduler, TaskId, Time, Work,
+};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -29,6 +31,8 @@ pub(crate) struct Books {
     /// When the core wants to be woken.
     pub(crate) wake: Option<Time>,
     pub(crate) next_job: u32,
+    /// How often a task went down with its worker's process, in this life.
+    pub(crate) went_down: HashMap<TaskId, u8>,
     ended: VecDeque<JobId>,
 }
 
@@ -38,8 +42,6 @@ pub(crate) struct AtWork {
     pub(crate) node: NodeId,
     pub(crate) work: Work,
     pub(crate) asked: Option<Asked>,
-    /// How often it was told to a worker that had lost it.
-    pub(crate) told_again: u8,
 }
 
 /// What an attempt was asked to do instead.
@@ -61,7 +63,10 @@ pub(crate) struct JobBook {
     /// True once its output has been published or removed.
     pub(crate) settled: bool,
     pub(crate) next: Option<JobId>,
-    pub(crate) tasks_last: [Counts; 2],
+    /// Tasks of each kind that have finished at one time or another.
+    finished: [u32; 2],
+    /// Of a job without reduces: which attempt's output stands for the piece that begins at this byte of this split.
+    pub(crate) pieces: BTreeMap<(u32, u64), AttemptId>,
     pauses: u32,
     early_ends: u32,
     kills: u32,
@@ -84,7 +89,8 @@ impl JobBook {
             closed: None,
             settled: false,
             next: None,
-            tasks_last: Default::default(),
+            finished: [0; 2],
+            pieces: BTreeMap::new(),
             pauses: 0,
             early_ends: 0,
             kills: 0,
@@ -94,6 +100,17 @@ impl JobBook {
             problems: VecDeque::new(),
             decisions: VecDeque::new(),
         }
+    }
+
+    /// The tasks of a job that is over.
+    fn last_counts(&self) -> [Counts; 2] {
+        let all = [self.plan.splits.len() as u32, self.plan.reduces];
+        Kind::BOTH.map(|kind| {
+            let all = all[kind.ix()];
+            let succeeded = self.closed == Some(Outcome::Succeeded);
+            let done = if succeeded { all } else { self.finished[kind.ix()].min(all) };
+            Counts { all, done, ..Counts::default() }
+        })
     }
 
     fn decided(&mut self, now: Time, what: String) {
@@ -163,9 +180,11 @@ impl Books {
                 self.names.insert(spec.name.clone(), *node);
             }
             Event::NodeLost { node } => self.at_work.retain(|_, at_work| at_work.node != *node),
-            Event::AttemptFinished { attempt, .. }
-            | Event::AttemptFailed { attempt }
-            | Event::AttemptKilled { attempt } => {
+            Event::AttemptFinished { attempt, .. } => {
+                self.piece_done(*attempt);
+                self.of(*attempt, |book| book.finished[attempt.task.kind.ix()] += 1);
+            }
+            Event::AttemptFailed { attempt } | Event::AttemptKilled { attempt } => {
                 self.at_work.remove(attempt);
             }
             Event::AttemptPaused { attempt, .. } => {
@@ -174,8 +193,12 @@ impl Books {
                     book.pauses += 1;
                 }
             }
-            Event::AttemptEndedEarly { attempt, .. } => {
-                self.at_work.remove(attempt);
+            Event::AttemptEndedEarly { attempt, done_bytes, .. } => {
+                if *done_bytes > 0 {
+                    self.piece_done(*attempt);
+                } else {
+                    self.at_work.remove(attempt);
+                }
                 if let Some(book) = self.jobs.get_mut(&attempt.task.job) {
                     book.early_ends += 1;
                 }
@@ -195,10 +218,20 @@ impl Books {
         }
     }
 
+    /// An attempt left something. Of maps without reduces it is noted which attempt counts for which piece.
+    fn piece_done(&mut self, attempt: AttemptId) {
+        if let Some(AtWork { work: Work::Map { split, start_bytes, .. }, .. }) = self.at_work.remove(&attempt)
+            && let Some(book) = self.jobs.get_mut(&attempt.task.job)
+            && book.plan.reduces == 0
+        {
+            book.pieces.insert((split, start_bytes), attempt);
+        }
+    }
+
     fn saw_action(&mut self, now: Time, action: &Action) {
         match *action {
             Action::Launch { attempt, node, work, reason } => {
-                self.at_work.insert(attempt, AtWork { node, work, asked: None, told_again: 0 });
+                self.at_work.insert(attempt, AtWork { node, work, asked: None });
                 self.of(attempt, |book| {
                     book.began.get_or_insert(now);
                     book.recovered += u32::from(matches!(reason, Reason::Recovers { .. }));
@@ -226,7 +259,11 @@ impl Books {
             }
             Action::CloseJob { job, outcome } => {
                 if let Some(book) = self.jobs.get_mut(&job) {
-                    (book.closed, book.ended) = (Some(outcome), Some(now));
+                    book.ended = Some(now);
+                    // What was written down at its end says more: it may have failed only when it was published.
+                    if !book.settled {
+                        book.closed = Some(outcome);
+                    }
                 }
             }
             Action::WakeAt { at } => self.wake = Some(at),
@@ -249,7 +286,7 @@ impl Books {
     /// How a job is.
     pub(crate) fn status(&self, job: JobId, core: &Scheduler) -> Option<JobStatus> {
         let book = self.jobs.get(&job)?;
-        let [maps, reduces] = counts(job, core).unwrap_or(book.tasks_last);
+        let [maps, reduces] = counts(job, core).unwrap_or_else(|| book.last_counts());
         Some(JobStatus {
             job,
             name: book.plan.request.name.clone(),

@@ -7,7 +7,7 @@ use crate::job::Plan;
 use crate::store::Catalog;
 use crate::wire::{FromClient, FromWorker, Join, ToClient, ToWorker};
 use giveway_core::{
-    Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Outcome, Progress, Scheduler, Setup, Time, Work,
+    Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Outcome, Progress, Scheduler, Setup, Time,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -64,8 +64,6 @@ pub(crate) struct Desked {
 pub(crate) enum Deed {
     /// What the core asked for.
     Act(Action),
-    /// Launch something again that a worker has lost.
-    Launch(AttemptId, NodeId, Work),
     /// Say something to a worker.
     Say(NodeId, ToWorker),
     /// Tell who follows the job where a map's output is.
@@ -94,6 +92,8 @@ pub(crate) struct Desk {
     /// The core's time when this life began.
     base: Time,
     told_followers: Instant,
+    /// When the clock was last looked at.
+    looked: Instant,
     stopping: bool,
     failed: Option<JournalError>,
 }
@@ -144,6 +144,7 @@ impl Desk {
             began: now,
             base,
             told_followers: now,
+            looked: now,
             stopping: false,
             failed: None,
         }
@@ -173,6 +174,11 @@ impl Desk {
         Ok((Desk::new(options, core, journal, books, last, store), same))
     }
 
+    /// The policy by which is decided.
+    pub(super) fn policy(&self) -> &str {
+        &self.core.setup().policy.name
+    }
+
     /// The core's time: goes on from where an earlier life stopped.
     pub(super) fn now(&self) -> Time {
         Time(self.base.0 + self.began.elapsed().as_micros() as u64)
@@ -196,6 +202,7 @@ impl Desk {
             self.look_at_the_clock();
             self.offer();
             self.commit()?;
+            self.tidy_up();
         }
         for node in &self.nodes {
             if let Some(link) = &node.link {
@@ -215,7 +222,7 @@ impl Desk {
                 let _ = reply.send(ToClient::Done);
             }
             Mail::Client { message, reply } => self.asked(message, reply),
-            Mail::Submit { plan, reply } => self.submit(*plan, Some(reply)),
+            Mail::Submit { plan, reply } => self.submit(*plan, reply),
         }
     }
 
@@ -254,6 +261,12 @@ impl Desk {
             self.tell_progress(|core, attempt| core.wants_progress_of(attempt.task.job, attempt.task.kind));
             self.tell(Event::Woke);
         }
+        // Whoever was stopped for a while has heard nobody meanwhile; that says nothing about them.
+        if self.looked.elapsed() > self.options.timeout / 2 {
+            let now = Instant::now();
+            self.nodes.iter_mut().for_each(|node| node.heard = now);
+        }
+        self.looked = Instant::now();
         for node in 0..self.nodes.len() {
             let node = NodeId(node as u32);
             let silent = self.nodes[node.0 as usize].heard.elapsed() > self.options.timeout;
@@ -267,7 +280,14 @@ impl Desk {
             self.told_followers = Instant::now();
             self.tell_followers();
         }
-        let idle = self.core.state().live_count() == 0 && self.books.at_work.is_empty();
+    }
+
+    /// A long tape is put aside when nothing is under way: no job, no attempt, nothing unwritten and nothing undone.
+    fn tidy_up(&mut self) {
+        let idle = self.core.state().live_count() == 0
+            && self.books.at_work.is_empty()
+            && self.outbox.is_empty()
+            && self.books.jobs.values().all(|book| book.settled);
         if idle && self.journal.tape_bytes() > TAPE_BYTES_ENOUGH {
             self.begin_anew();
         }
@@ -348,7 +368,6 @@ impl Desk {
     fn act(&mut self, deed: Deed) {
         match deed {
             Deed::Act(action) => self.carry_out(action),
-            Deed::Launch(attempt, node, work) => self.launch(attempt, node, work),
             Deed::Say(node, message) => self.say(node, message),
             Deed::TellOutput(map) => self.tell_output(map),
             Deed::Reply(to, answer) => {

@@ -115,7 +115,7 @@ impl Journal {
     /// Opens the journal of an earlier life, if there is one, and cuts off what was not written whole.
     pub(crate) fn find(folder: &Path) -> Result<Option<Found>, JournalError> {
         let place = folder.join("journal");
-        if !place.exists() {
+        if !place.exists() && !finish_change(folder, &place)? {
             return Ok(None);
         }
         let path = place.join(TAPE);
@@ -173,6 +173,18 @@ impl Journal {
 
 fn sync_folder(folder: &Path) -> Result<(), JournalError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(io_error(folder))
+}
+
+/// Killed between putting the old journal aside and putting the new one in its place: the new one is whole, and takes it now.
+fn finish_change(folder: &Path, place: &Path) -> Result<bool, JournalError> {
+    let was_there = folder.join("journal-0001").exists();
+    let new = folder.join("journal.new");
+    if !was_there || !new.exists() {
+        return Ok(false);
+    }
+    fs::rename(&new, place).map_err(io_error(place))?;
+    sync_folder(folder)?;
+    Ok(true)
 }
 
 fn read_notes(path: &Path) -> Result<(Vec<Note>, u64), JournalError> {
@@ -285,6 +297,16 @@ mod tests {
         fs::write(&path, &notes[..notes.len() - 3]).unwrap();
         let found = Journal::find(folder.path()).unwrap().unwrap();
         assert_eq!(found.notes.len(), 3);
+        assert!(matches!(found.notes[0], Note::Begun { next_job: 7 }));
+    }
+
+    #[test]
+    fn killed_between_two_journals_the_new_one_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path());
+        write(folder.path());
+        fs::rename(folder.path().join("journal"), folder.path().join("journal.new")).unwrap();
+        let found = Journal::find(folder.path()).unwrap().unwrap();
         assert!(matches!(found.notes[0], Note::Begun { next_job: 7 }));
     }
 

@@ -110,6 +110,7 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Coordinator {
     address: String,
+    policy: String,
     desk: JoinHandle<Result<(), JournalError>>,
     mail: mpsc::Sender<desk::Mail>,
     /// Held as long as the coordinator lives, so that no second one uses the folder.
@@ -135,18 +136,24 @@ impl Coordinator {
         let apps = options.apps.clone();
         let store = Arc::new(Catalog::open(&folder, options.timeout).map_err(in_folder)?);
         let desk = Desk::open(options, Arc::clone(&store))?;
+        let policy = desk.policy().to_owned();
         // Only now, so that nobody calls a coordinator that cannot serve.
         write_whole(&folder.join("address"), address.as_bytes()).map_err(in_folder)?;
         let (mail, inbox) = mpsc::channel();
         let desk =
             std::thread::Builder::new().name("desk".into()).spawn(move || desk.run(&inbox)).map_err(in_folder)?;
         lines::listen(listener, token, apps, store, mail.clone()).map_err(in_folder)?;
-        Ok(Coordinator { address, desk, mail, _lock: lock })
+        Ok(Coordinator { address, policy, desk, mail, _lock: lock })
     }
 
     /// Where it listens.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// The policy it decides by: that of unfinished jobs of an earlier life, if there are any.
+    pub fn policy(&self) -> &str {
+        &self.policy
     }
 
     /// True while it is at work.

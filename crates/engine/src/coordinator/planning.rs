@@ -4,6 +4,7 @@ use crate::apps::{self, Apps};
 use crate::input::Stored;
 use crate::job::{Plan, Request};
 use crate::record::Failure;
+use crate::wire::MESSAGE_BYTES_MAX;
 use giveway_core::JobId;
 
 /// More reduces than this are a typing error.
@@ -31,7 +32,16 @@ pub(super) fn plan(request: Request, known: &Apps, stored: &dyn Stored) -> Resul
     if request.reduces.is_some_and(|reduces| reduces > REDUCES_MOST) {
         return Err(Failure(format!("more than {REDUCES_MOST} reduces for one job; ask for fewer")));
     }
-    apps::plan(app.as_ref(), JobId(0), request, stored)
+    let plan = apps::plan(app.as_ref(), JobId(0), request, stored)?;
+    // Workers get the plan as one message.
+    let bytes = postcard::to_allocvec(&plan).map_or(usize::MAX, |plan| plan.len());
+    if bytes + 1024 > MESSAGE_BYTES_MAX {
+        let (files, splits) = (plan.files.len(), plan.splits.len());
+        return Err(Failure(format!(
+            "{files} files in {splits} splits are too many for one job; use fewer, larger files or splits"
+        )));
+    }
+    Ok(plan)
 }
 
 pub(super) fn output_exists(request: &Request) -> Failure {

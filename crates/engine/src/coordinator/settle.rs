@@ -8,8 +8,10 @@ use super::planning::output_exists;
 use crate::apps::round_output;
 use crate::job::{Place, Plan, SplitAt};
 use crate::record::Failure;
+use crate::task::publish_map;
 use crate::wire::ToClient;
-use giveway_core::{Event, Hosts, JobId, JobSpec, NodeId, Outcome, Split, WHOLE_PPM};
+use giveway_core::{AttemptId, Event, Hosts, JobId, JobSpec, NodeId, Outcome, Split, WHOLE_PPM};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -20,30 +22,51 @@ const TEMPORARY: &str = "_temporary";
 
 impl Desk {
     /// Takes a job in: makes room for its output, writes its plan down, tells the core.
-    pub(super) fn submit(&mut self, mut plan: Plan, reply: Option<Sender<ToClient>>) {
-        plan.job = JobId(self.books.next_job);
-        let job = plan.job;
-        let answer = match make_room(&plan) {
-            Ok(()) => {
-                let spec = self.spec(&plan);
-                self.note(Note::Planned(Box::new(plan)));
-                if self.tell(Event::JobSubmitted(Box::new(spec))) {
-                    ToClient::Submitted { job }
-                } else {
-                    self.close_refused(job);
-                    ToClient::Refused { why: "the job has a number out of its range".into() }
-                }
-            }
+    pub(super) fn submit(&mut self, plan: Plan, reply: Sender<ToClient>) {
+        let output = &plan.request.output;
+        // A job in rounds makes its output folder only with its last round.
+        let taken = self.books.jobs.values().any(|book| !book.settled && book.plan.request.output == *output);
+        let accepted = if taken { Err(output_exists(&plan.request)) } else { self.accept(plan) };
+        let answer = match accepted {
+            Ok(job) => ToClient::Submitted { job },
             Err(failure) => ToClient::Refused { why: failure.0 },
         };
-        if let Some(reply) = reply {
-            self.outbox.push(Deed::Reply(reply, answer));
+        self.outbox.push(Deed::Reply(reply, answer));
+    }
+
+    fn accept(&mut self, mut plan: Plan) -> Result<JobId, Failure> {
+        plan.job = JobId(self.books.next_job);
+        let job = plan.job;
+        make_room(&plan)?;
+        let spec = self.spec(&plan);
+        self.note(Note::Planned(Box::new(plan)));
+        if self.tell(Event::JobSubmitted(Box::new(spec))) {
+            return Ok(job);
+        }
+        self.close_refused(job);
+        Err(Failure("the job has a number out of its range".into()))
+    }
+
+    fn submit_again(&mut self, job: JobId) {
+        let plan = self.books.jobs[&job].plan.clone();
+        remove(&plan.output);
+        match make_room(&plan) {
+            Ok(()) => {
+                self.tell(Event::JobSubmitted(Box::new(self.spec(&plan))));
+            }
+            Err(failure) => {
+                self.note(Note::Problem { job, text: failure.0 });
+                self.note(Note::Ended { job, outcome: Outcome::Failed, next: None });
+            }
         }
     }
 
     fn close_refused(&mut self, job: JobId) {
-        if let Some(book) = self.books.jobs.remove(&job) {
+        if let Some(book) = self.books.jobs.get(&job) {
             remove(&book.plan.output);
+            // Written down, or a later life would remove what somebody else has put there since.
+            self.note(Note::Ended { job, outcome: Outcome::Killed, next: None });
+            self.books.jobs.remove(&job);
         }
     }
 
@@ -79,9 +102,15 @@ impl Desk {
             return;
         }
         let plan = book.plan.clone();
-        let all = |all| crate::wire::Counts { all, done: all, ..Default::default() };
-        book.tasks_last = [all(plan.splits.len() as u32), all(plan.reduces)];
+        let pieces = std::mem::take(&mut book.pieces);
         let (mut outcome, mut next) = (outcome, None);
+        if outcome == Outcome::Succeeded
+            && let Err(error) = name_pieces(&plan, &pieces)
+        {
+            outcome = Outcome::Failed;
+            let text = format!("its output cannot be published: {}: {error}", plan.output.display());
+            self.note(Note::Problem { job, text });
+        }
         if outcome == Outcome::Succeeded {
             match self.options.apps.find(&plan.request.app).and_then(|app| app.next_round(&plan)) {
                 Ok(None) => {
@@ -91,10 +120,13 @@ impl Desk {
                         self.note(Note::Problem { job, text });
                     }
                 }
-                Ok(Some(following)) => {
-                    next = Some(JobId(self.books.next_job));
-                    self.submit(following, None);
-                }
+                Ok(Some(following)) => match self.accept(following) {
+                    Ok(job) => next = Some(job),
+                    Err(failure) => {
+                        outcome = Outcome::Failed;
+                        self.note(Note::Problem { job, text: failure.0 });
+                    }
+                },
                 Err(failure) => {
                     outcome = Outcome::Failed;
                     self.note(Note::Problem { job, text: failure.0 });
@@ -114,9 +146,12 @@ impl Desk {
     /// After a restart: what an earlier life left half done is done now.
     pub(super) fn pick_up(&mut self) {
         let jobs: Vec<JobId> = self.books.jobs.keys().copied().collect();
+        let promised: BTreeSet<JobId> = self.books.jobs.values().filter_map(|book| book.next).collect();
         for job in jobs {
             let book = &self.books.jobs[&job];
             match (book.submitted, book.closed) {
+                // The next round of a job whose end was written down, while its own beginning was not.
+                (None, None) if promised.contains(&job) => self.submit_again(job),
                 // Planned, and killed before it was accepted: nobody was told that it would run.
                 (None, _) if !book.settled => self.close_refused(job),
                 (Some(_), Some(outcome)) if !book.settled => self.settle(job, outcome),
@@ -142,6 +177,11 @@ fn make_room(plan: &Plan) -> Result<(), Failure> {
         Err(error) => return Err(cannot(error)),
     }
     fs::create_dir(plan.output.join(TEMPORARY)).map_err(cannot)
+}
+
+/// The outputs of maps without reduces get their names: those of the attempts that count.
+fn name_pieces(plan: &Plan, pieces: &BTreeMap<(u32, u64), AttemptId>) -> io::Result<()> {
+    pieces.iter().try_for_each(|(&(split, start_bytes), &map)| publish_map(plan, map, split, start_bytes))
 }
 
 fn publish(plan: &Plan) -> io::Result<()> {

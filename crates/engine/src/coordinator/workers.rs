@@ -8,8 +8,8 @@ use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, NodeSpec, RackId, WHOL
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// An attempt that took its worker process down so often is given up.
-const TOLD_AGAIN_MOST: u8 = 3;
+/// A task that went down with its worker so often is suspected of being the cause: from then on it counts as failed.
+const WENT_DOWN_MOST: u8 = 3;
 
 impl Desk {
     /// A worker has called: a new one, one that was lost, or one that was only away for a moment.
@@ -59,7 +59,7 @@ impl Desk {
         }
     }
 
-    /// A worker that was away: what it was told and does not have is said again, what it has and should not is dropped.
+    /// A worker that was away: what it was told and does not have is launched anew, what it has and should not is dropped.
     fn reconcile(&mut self, node: NodeId, join: &Join) {
         let here: Vec<(AttemptId, books::AtWork)> = {
             let on_node = self.books.at_work.iter().filter(|(_, at_work)| at_work.node == node);
@@ -71,14 +71,9 @@ impl Desk {
                 if attempt.task.kind == Kind::Reduce {
                     reducing.insert(attempt.task.job);
                 }
-            } else if at_work.told_again >= TOLD_AGAIN_MOST {
-                let text = format!("attempt {attempt}: its worker process died {TOLD_AGAIN_MOST} times while it ran");
-                self.note(Note::Problem { job: attempt.task.job, text });
-                self.tell(Event::AttemptFailed { attempt });
-                continue;
             } else {
-                self.books.at_work.get_mut(&attempt).expect("listed above").told_again += 1;
-                self.outbox.push(Deed::Launch(attempt, node, at_work.work));
+                self.went_down(attempt);
+                continue;
             }
             if let Some(asked) = at_work.asked {
                 self.outbox.push(Deed::Say(node, order(attempt, asked)));
@@ -94,6 +89,20 @@ impl Desk {
                 self.outbox.push(Deed::Say(node, ToWorker::CloseJob { job }));
             }
         }
+    }
+
+    /// An attempt that its worker does not have: it never came there, or went down with the process. The core is told, so that it launches the task
+    /// anew and knows that whatever it had fetched is gone.
+    fn went_down(&mut self, attempt: AttemptId) {
+        let times = self.books.went_down.entry(attempt.task).or_default();
+        *times += 1;
+        if *times <= WENT_DOWN_MOST {
+            self.tell(Event::AttemptKilled { attempt });
+            return;
+        }
+        let text = format!("attempt {attempt}: its worker process died again and again while it ran");
+        self.note(Note::Problem { job: attempt.task.job, text });
+        self.tell(Event::AttemptFailed { attempt });
     }
 
     /// Map outputs the core counts on and the worker no longer has.

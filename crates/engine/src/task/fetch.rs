@@ -84,6 +84,11 @@ impl Shuffle {
         Shuffle { node, token, addresses: RwLock::default(), idle: Mutex::default(), report_bad }
     }
 
+    /// The node that this is.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
     /// Where a node's data is to be had; nowhere if it is lost.
     pub fn set_address(&self, node: NodeId, address: Option<String>) {
         let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);

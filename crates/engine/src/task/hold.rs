@@ -157,7 +157,11 @@ impl Hold {
         let number = self.next_file;
         self.next_file += 1;
         let path = self.path(number);
-        let link = fs::hard_link(&output.path, &path).or_else(|_| fs::copy(&output.path, &path).map(drop));
+        // What is in the way may be a link to another output: it must not be written over.
+        let link = fs::hard_link(&output.path, &path).or_else(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => Err(error),
+            _ => fs::copy(&output.path, &path).map(drop),
+        });
         link.map_err(|error| cannot_write(&path, &error))?;
         self.runs.push(Run { file: Some(number), source: output.part(reduce), position: Position::default() });
         Ok(())

@@ -1,7 +1,8 @@
 //! The map task: lines in, records out; asked to give way, it ends at the next record.
 //!
 //! An early end (Chronos, section III-C) is nothing special: a piece of input owns the lines that begin in it, so the lines done so far are those
-//! of a shorter piece, and the rest is a piece of its own. The output of an attempt appears by one rename, when it is whole.
+//! of a shorter piece, and the rest is a piece of its own. The output of an attempt for the reduces appears by one rename, when it is whole; that
+//! of a map without reduces waits among the temporary files until the job is over.
 
 use super::control::{Ask, Control};
 use super::counts::{Counters, Counts};
@@ -15,6 +16,7 @@ use crate::record::{Emit, Failure};
 use giveway_core::AttemptId;
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -77,12 +79,28 @@ pub fn run_map(task: &MapTask, control: &Control) -> Result<MapEnd, Failure> {
         0 => run_to_text(task, control),
         reduces => run_to_sink(task, control, reduces),
     });
-    // Output in the making that has not become visible by now never will.
-    let _ = fs::remove_file(names::temporary(&task.plan, task.attempt));
+    let leaves = |end: &MapEnd| match end {
+        MapEnd::Finished { .. } => true,
+        MapEnd::EndedEarly { done_bytes, .. } => *done_bytes > 0,
+        MapEnd::Stopped => false,
+    };
+    if !ended.as_ref().is_ok_and(leaves) {
+        let _ = fs::remove_file(names::temporary(&task.plan, task.attempt));
+    }
     match ended {
         // Programs that are stopped break in many ways.
         Err(_) if control.is_stopped() => Ok(MapEnd::Stopped),
         ended => ended,
+    }
+}
+
+/// Gives the output of a map without reduces its name. This is for the coordinator to do, once it knows which attempts count: two attempts at
+/// one piece may have ended at different lines, and one that was taken for lost may still be at work. Done twice, it is done once.
+pub fn publish_map(plan: &Plan, map: AttemptId, split: u32, start_bytes: u64) -> io::Result<()> {
+    let part = names::map_part(plan, split, start_bytes);
+    match fs::rename(names::temporary(plan, map), &part) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && part.exists() => Ok(()),
+        renamed => renamed,
     }
 }
 
@@ -142,7 +160,7 @@ fn run_to_text(task: &MapTask, control: &Control) -> Result<MapEnd, Failure> {
     let mut counts = Counts::default();
     map_lines(task, control, &mut out, &mut counts)?.end(|| {
         out.counts.add(counter::MAP_OUTPUT_RECORDS, out.records);
-        let output_bytes = out.text.commit(&names::map_part(&task.plan, task.split, task.start_bytes))?;
+        let output_bytes = out.text.flush()?;
         let mut counters = counts.total();
         counters.extend(out.counts.total());
         Ok((output_bytes, counters))

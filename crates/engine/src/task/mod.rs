@@ -27,7 +27,7 @@ pub use checkpoint::{Leavings, forget_paused, survey};
 pub use control::{Ask, Control};
 pub use counts::Counters;
 pub use fetch::Shuffle;
-pub use map::{MapEnd, MapTask, run_map};
+pub use map::{MapEnd, MapTask, publish_map, run_map};
 pub use names::{TEMPORARY, map_output, map_part, reduce_folder, reduce_part};
 pub use outputs::{OutputAt, Outputs};
 pub use reduce::{ReduceEnd, ReduceTask, run_reduce};

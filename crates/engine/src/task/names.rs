@@ -4,15 +4,15 @@
 //! |---|---|
 //! | output of map 7, try 0, for the reduces | `map-7.0.out` in the job's folder on the worker |
 //! | what reduce 3, try 1, holds of its input | the folder `reduce-3.1` there |
-//! | output in the making | `_temporary/reduce-3.1` or `_temporary/map-7.0` in the output folder, which all nodes share |
-//! | what is known of a paused reduce's output | `_temporary/reduce-3.1.kept` |
+//! | output in the making | `_temporary/reduce-3.1.of-4` or `_temporary/map-7.0.of-4` (of job 4) in the output folder, which all nodes share |
+//! | what is known of a paused reduce's output | `_temporary/reduce-3.1.of-4.kept` |
 //! | output of a reduce | `part-r-00003` |
 //! | output of a map without reduces | `part-m-00007`, and `part-m-00007-000000004096` for the rest of split 7 from byte 4096 on |
 //!
 //! The pieces of a split that ended early sort by name in the order of the input: the first one has the shortest name.
 
 use crate::job::Plan;
-use giveway_core::{AttemptId, JobId, Kind};
+use giveway_core::{AttemptId, JobId, Kind, TaskId};
 use std::path::{Path, PathBuf};
 
 /// The folder for output in the making, within the output folder.
@@ -30,7 +30,9 @@ pub fn reduce_folder(dir: &Path, reduce: AttemptId) -> PathBuf {
 
 /// Output in the making.
 pub(super) fn temporary(plan: &Plan, attempt: AttemptId) -> PathBuf {
-    plan.output.join(TEMPORARY).join(format!("{}-{}.{}", attempt.task.kind, attempt.task.index, attempt.number))
+    let TaskId { job, kind, index } = attempt.task;
+    // With the job: one that was killed may still be leaving when the next one uses the same folder.
+    plan.output.join(TEMPORARY).join(format!("{kind}-{index}.{}.of-{}", attempt.number, job.0))
 }
 
 /// What is known of a paused reduce's output.

@@ -27,14 +27,8 @@ impl Text {
     /// With nothing in it.
     pub(super) fn begin(plan: &Plan, attempt: AttemptId) -> Result<Text, Failure> {
         let path = names::temporary(plan, attempt);
-        let make = || {
-            // Only this one: if the output folder itself is gone, the job is over and nobody may bring it back.
-            match fs::create_dir(plan.output.join(names::TEMPORARY)) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-                _ => File::create(&path),
-            }
-        };
-        let file = make().map_err(|error| cannot_write(&path, &error))?;
+        // The folder is the job's: if it is gone, the job is over and nobody may bring it back.
+        let file = File::create(&path).map_err(|error| cannot_write(&path, &error))?;
         Ok(Text::over(path, file, plan.format, 0))
     }
 

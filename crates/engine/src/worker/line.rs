@@ -104,7 +104,7 @@ fn call(worker: &Arc<Worker>, data_address: &str) -> Result<End, WorkerError> {
 /// The shuffle knows its own node by number, so it is made once that is known.
 fn settle_in(worker: &Arc<Worker>, node: NodeId) {
     let mut shared = worker.shared();
-    if shared.shuffle.is_none() {
+    if shared.shuffle.as_ref().is_none_or(|shuffle| shuffle.node() != node) {
         let reporter = Arc::clone(worker);
         let report = move |map: AttemptId| {
             let era = reporter.shared().era;

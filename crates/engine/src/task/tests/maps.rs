@@ -119,9 +119,17 @@ fn without_reduces_the_pieces_in_the_order_of_their_names_are_the_output() {
             cluster.ask_at(1 + u64::from(index) % 3, Ask::GiveWay);
             let task = cluster.map_task(index, 0, 0, split as u32, start_bytes, at.bytes - start_bytes);
             index += 1;
+            let publish = || publish_map(&cluster.plan, task.attempt, task.split, task.start_bytes).unwrap();
             match run_map(&task, &cluster.control()).unwrap() {
-                MapEnd::EndedEarly { done_bytes, .. } => start_bytes += done_bytes,
-                MapEnd::Finished { .. } => break,
+                MapEnd::EndedEarly { done_bytes, .. } => {
+                    publish();
+                    start_bytes += done_bytes;
+                }
+                MapEnd::Finished { .. } => {
+                    publish();
+                    publish();
+                    break;
+                }
                 MapEnd::Stopped => panic!("no one asked for that"),
             }
         }

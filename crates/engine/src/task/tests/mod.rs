@@ -184,7 +184,7 @@ impl Setup {
             bytes,
         };
         let output = folder.path().join("out");
-        std::fs::create_dir(&output).unwrap();
+        std::fs::create_dir_all(output.join(TEMPORARY)).unwrap();
         let request = Request {
             app: "places".into(),
             options: BTreeMap::new(),
