@@ -106,7 +106,7 @@ fn migrate_at_every_key() {
 fn a_move_without_the_kept_output_begins_afresh() {
     let cluster = Setup::new(60, 20, 5).build();
     cluster.run_maps();
-    for (number, lose) in [(0, "reduce-0.0"), (10, "reduce-0.10.kept")] {
+    for (number, lose) in [(0, "reduce-0.0.of-7"), (10, "reduce-0.10.of-7.kept")] {
         cluster.ask_at(3, Ask::GiveWay);
         cluster.reduce(0, number, 0, Start::Fresh).unwrap();
         std::fs::remove_file(cluster.plan.output.join(TEMPORARY).join(lose)).unwrap();

@@ -147,7 +147,8 @@ fn a_paused_reduce_without_its_output_is_not_resumed() {
     cluster.run_maps();
     cluster.ask_at(3, Ask::GiveWay);
     cluster.reduce(0, 0, 0, Start::Fresh).unwrap();
-    let output = std::fs::OpenOptions::new().write(true).open(cluster.plan.output.join(TEMPORARY).join("reduce-0.0"));
+    let output =
+        std::fs::OpenOptions::new().write(true).open(cluster.plan.output.join(TEMPORARY).join("reduce-0.0.of-7"));
     output.unwrap().set_len(1).unwrap();
     let failure = cluster.reduce(0, 1, 0, Start::Resumed { from: attempt(0, 0) }).unwrap_err();
     assert!(failure.0.contains("its output is gone"), "{failure}");
