@@ -20,6 +20,25 @@ pub fn run(app: &dyn App, plan: &Plan, stored: &dyn Stored) -> Result<Parts, Fai
     in_rounds(app, plan, |plan| round(app, plan, stored))
 }
 
+/// What a job has left in its output folder, to be compared with [`run`]: the pieces of a split whose map ended early are put together.
+pub fn found(output: &Path) -> io::Result<Parts> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(output)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    let mut parts = Parts::new();
+    for name in names.iter().filter(|name| name.starts_with("part-")) {
+        let bytes = fs::read(output.join(name))?;
+        let part: String = name.chars().take("part-r-00000".len()).collect();
+        match parts.last_mut().filter(|(last, _)| *last == part) {
+            Some((_, whole)) => whole.extend(bytes),
+            None => parts.push((part, bytes)),
+        }
+    }
+    Ok(parts)
+}
+
 /// Runs rounds until the last one. Rounds before it leave their output in a folder of our own, where the application finds it.
 pub(crate) fn in_rounds(
     app: &dyn App,

@@ -86,20 +86,10 @@ impl Workload {
     }
 }
 
-/// The parts of an output; the pieces of a split that ended early are put together.
+/// The parts of an output that was published whole.
 fn parts(output: &Path) -> BTreeMap<String, Vec<u8>> {
-    let mut names: Vec<String> = fs::read_dir(output)
-        .unwrap_or_else(|error| panic!("{}: {error}", output.display()))
-        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    assert!(names.contains(&"_SUCCESS".to_string()) && !names.contains(&"_temporary".to_string()), "{names:?}");
-    let mut parts: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    for name in names.iter().filter(|name| name.starts_with("part-")) {
-        let bytes = fs::read(output.join(name)).expect("a part");
-        parts.entry(name[.."part-r-00000".len()].to_string()).or_default().extend(bytes);
-    }
-    parts
+    assert!(output.join("_SUCCESS").exists() && !output.join("_temporary").exists(), "{}", output.display());
+    reference::found(output).expect("the output").into_iter().collect()
 }
 
 fn request(folder: &Path, app: &str, options: &[(&str, &str)], input: &[String]) -> Request {

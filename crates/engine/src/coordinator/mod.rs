@@ -3,7 +3,7 @@
 //! One thread, the *desk* (`desk.rs`), takes mail from everybody and is the only one that talks to the core. It works in batches: take what has
 //! come, tell the core, offer free slots; then bring the journal (`journal.rs`) to the disk; and only then act on what the core asked for. A
 //! coordinator that is killed at any moment has therefore promised nothing that its journal does not know, and the next one reads the
-//! journal, asks the workers what they have, and says again what may have been lost on the way (`workers.rs`).
+//! journal, asks the workers what they have, and makes good what was lost on the way (`workers.rs`).
 //!
 //! Connections (`lines.rs`) have threads of their own that turn bytes into mail and mail into bytes. Input is looked at (`planning.rs`)
 //! on the thread of whoever submits, so a large folder holds up nobody else.

@@ -8,7 +8,7 @@ use super::planning::output_exists;
 use crate::apps::round_output;
 use crate::job::{Place, Plan, SplitAt};
 use crate::record::Failure;
-use crate::task::publish_map;
+use crate::task::{TEMPORARY, publish_map};
 use crate::wire::ToClient;
 use giveway_core::{AttemptId, Event, Hosts, JobId, JobSpec, NodeId, Outcome, Split, WHOLE_PPM};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,9 +16,6 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::Sender;
-
-/// Where attempts write before their output is whole; inside the output, so on the same disk.
-const TEMPORARY: &str = "_temporary";
 
 impl Desk {
     /// Takes a job in: makes room for its output, writes its plan down, tells the core.
