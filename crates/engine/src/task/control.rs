@@ -22,10 +22,30 @@ pub struct Control {
     ask: AtomicU8,
     done_ppm: AtomicU32,
     ticks: AtomicU64,
-    /// How long each tick should last at least, if the task is to go slowly.
-    tick_span: Duration,
-    began: Option<Instant>,
+    pace: Option<Pace>,
     bell: Arc<Bell>,
+}
+
+/// For a task that is to go slowly: how long each tick lasts at least.
+#[derive(Debug)]
+struct Pace {
+    tick: Duration,
+    began: Instant,
+    /// When the next tick is due, in nanoseconds after the beginning.
+    due_ns: AtomicU64,
+}
+
+impl Pace {
+    /// What a task may catch up on at most. Time in which it had nothing to do is no credit for later.
+    const CREDIT: Duration = Duration::from_millis(20);
+
+    /// One tick more; how long it is too early for the next.
+    fn tick(&self) -> Duration {
+        let now = self.began.elapsed();
+        let due = Duration::from_nanos(self.due_ns.load(Relaxed)).max(now.saturating_sub(Pace::CREDIT)) + self.tick;
+        self.due_ns.store(due.as_nanos() as u64, Relaxed);
+        due.saturating_sub(now)
+    }
 }
 
 impl Control {
@@ -38,11 +58,11 @@ impl Control {
     pub fn slowly(records_per_s: Option<u64>) -> Control {
         match records_per_s {
             None | Some(0) => Control::default(),
-            Some(records) => Control {
-                tick_span: Duration::from_secs(1) / u32::try_from(records).unwrap_or(u32::MAX),
-                began: Some(Instant::now()),
-                ..Control::default()
-            },
+            Some(records) => {
+                let tick = Duration::from_secs(1) / u32::try_from(records).unwrap_or(u32::MAX);
+                let pace = Pace { tick, began: Instant::now(), due_ns: AtomicU64::new(0) };
+                Control { pace: Some(pace), ..Control::default() }
+            }
         }
     }
 
@@ -88,19 +108,21 @@ impl Control {
     pub fn tick(&self) {
         let ticks = self.ticks.load(Relaxed).wrapping_add(1);
         self.ticks.store(ticks, Relaxed);
-        if let Some(began) = self.began {
-            self.slow_down(began, ticks);
+        if let Some(pace) = &self.pace {
+            self.slow_down(pace);
         }
     }
 
-    /// Waits until so many ticks are due, or something is asked.
+    /// Waits until the next tick is due, or something is asked. Short waits are saved up: nobody wakes in time from them.
     #[cold]
-    fn slow_down(&self, began: Instant, ticks: u64) {
-        let due = Duration::from_nanos((self.tick_span.as_nanos() as u64).saturating_mul(ticks));
-        while self.asked().is_none()
-            && let Some(early) = due.checked_sub(began.elapsed()).filter(|early| *early > Duration::from_millis(1))
+    fn slow_down(&self, pace: &Pace) {
+        let early = pace.tick();
+        let until = Instant::now() + early;
+        while early > Duration::from_millis(1)
+            && self.asked().is_none()
+            && let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
         {
-            self.wait_for_news(early);
+            self.wait_for_news(left);
         }
     }
 
@@ -169,6 +191,15 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(30));
         control.wait_for_news(Duration::from_millis(5));
         assert!(began.elapsed() >= Duration::from_millis(5));
+    }
+
+    #[test]
+    fn a_slow_task_keeps_its_pace_and_gets_no_credit_for_idle_time() {
+        let control = Control::slowly(Some(1_000));
+        std::thread::sleep(Duration::from_millis(200));
+        let began = Instant::now();
+        (0..200).for_each(|_| control.tick());
+        assert!(began.elapsed() >= Duration::from_millis(170), "{:?}", began.elapsed());
     }
 
     #[test]
