@@ -34,6 +34,8 @@ struct PastJob {
     /// Time of its finished tasks on a node of speed 1.
     took: [Span; 2],
     finished: [u32; 2],
+    /// What its maps wrote for the reduces.
+    output_bytes: u64,
     last_map_done: Time,
     /// Maps done when its first reduce started.
     maps_before_reduces: Option<u32>,
@@ -100,9 +102,8 @@ impl Past {
                 self.by_id.insert(spec.id, self.jobs.len());
                 self.jobs.push(PastJob::new(spec, now));
             }
-            Event::AttemptFinished { attempt, .. } | Event::AttemptEndedEarly { attempt, .. } => {
-                self.finished(now, *attempt);
-            }
+            Event::AttemptFinished { attempt, output_bytes } => self.finished(now, *attempt, *output_bytes),
+            Event::AttemptEndedEarly { attempt, output_bytes, .. } => self.finished(now, *attempt, *output_bytes),
             Event::AttemptPaused { attempt, .. } => {
                 if let Some((launched, _)) = self.running.remove(attempt) {
                     *self.served.entry(attempt.task).or_default() += now.since(launched);
@@ -166,7 +167,7 @@ impl Past {
         }
     }
 
-    fn finished(&mut self, now: Time, attempt: AttemptId) {
+    fn finished(&mut self, now: Time, attempt: AttemptId, output_bytes: u64) {
         let Some((launched, node)) = self.running.remove(&attempt) else { return };
         let Some(&at) = self.by_id.get(&attempt.task.job) else { return };
         let (job, kind) = (&mut self.jobs[at], attempt.task.kind);
@@ -177,6 +178,7 @@ impl Past {
         job.finished[kind.ix()] += 1;
         if kind == Kind::Map {
             job.last_map_done = now;
+            job.output_bytes += output_bytes;
         }
     }
 }
@@ -192,7 +194,7 @@ impl PastJob {
             submit: now,
             group: 0,
             maps: 0,
-            map_bytes: 0,
+            map_bytes: spec.splits.iter().map(|split| split.bytes).sum(),
             map_compute: Span::ZERO,
             map_output_bytes: 0,
             reduces: 0,
@@ -204,6 +206,7 @@ impl PastJob {
             plan,
             took: [Span::ZERO; 2],
             finished: [0; 2],
+            output_bytes: 0,
             last_map_done: Time::ZERO,
             maps_before_reduces: None,
             asks: [0; 2],
@@ -236,7 +239,7 @@ impl PastJob {
     }
 
     fn plan(self) -> Option<JobPlan> {
-        let PastJob { mut plan, took, finished, maps_before_reduces, .. } = self;
+        let PastJob { mut plan, took, finished, output_bytes, maps_before_reduces, .. } = self;
         if finished == [0, 0] {
             return None;
         }
@@ -244,6 +247,9 @@ impl PastJob {
         // The simulator knows no job without a map; one that takes no time changes nothing.
         (plan.maps, plan.reduces) = (finished[0].max(1), finished[1]);
         (plan.map_compute, plan.reduce_compute) = (mean(Kind::Map), mean(Kind::Reduce));
+        // Until now the input of all maps.
+        plan.map_bytes /= u64::from(plan.maps);
+        plan.map_output_bytes = output_bytes / u64::from(plan.maps);
         plan.group = group_of(plan.maps);
         if let Some(before) = maps_before_reduces {
             plan.slowstart_ppm = (u64::from(before) * u64::from(WHOLE_PPM) / u64::from(plan.maps)) as u32;
@@ -252,13 +258,16 @@ impl PastJob {
     }
 }
 
-/// The nodes of a tape, where nothing costs anything beside the tasks themselves: what it cost is in their times.
+/// The nodes of a tape, where nothing costs anything beside the tasks themselves, and bytes move in no time: what that took is in the tasks' times.
 fn cluster(name: &str, nodes: Vec<NodeSpec>) -> Cluster {
+    const AT_ONCE: u64 = 1 << 50;
+    let node =
+        |spec: NodeSpec| NodeModel { spec: NodeSpec { disk_bytes_per_s: AT_ONCE, ..spec }, net_bytes_per_s: AT_ONCE };
     let costs = Costs { launch: Span::ZERO, sort_per_gb: Span::ZERO, ..Costs::default() };
     Cluster {
         name: format!("the nodes of {name}"),
         replicas: nodes.len().min(3) as u32,
-        nodes: nodes.into_iter().map(|spec| NodeModel { spec, net_bytes_per_s: 125_000_000 }).collect(),
+        nodes: nodes.into_iter().map(node).collect(),
         heartbeat: Span::from_secs(1),
         out_of_band: true,
         lost_after: Span::from_secs(600),
