@@ -27,6 +27,7 @@ pub fn names() -> &'static [(&'static str, &'static str)] {
     &[
         ("hsrtf", "58 nodes of 8 map and 2 reduce slots (hSRTF, section 4)"),
         ("fcs", "45 nodes of 8 map and 4 reduce slots (FCS, section 5.1)"),
+        ("fcs-figure3", "10 nodes of 4 map slots and 10 of 2 reduce slots (FCS, section 2.2)"),
         ("chronos", "8 nodes of 8 map and 4 reduce slots, lost after 25 s (Chronos, section IV)"),
         ("chronos-map", "chronos, and a node fails while the maps run (section V-A)"),
         ("chronos-reduce", "chronos, and a node fails while the first job reduces (section V-B)"),
@@ -46,6 +47,7 @@ pub fn by_name(name: &str) -> Result<Cluster, UnknownCluster> {
     Ok(match name {
         "hsrtf" => hsrtf(),
         "fcs" => fcs(),
+        "fcs-figure3" => fcs_figure_3(),
         "chronos" => chronos(name, None),
         "chronos-map" => chronos(name, Some(MAP_FAULT_S)),
         "chronos-reduce" => chronos(name, Some(REDUCE_FAULT_S)),
@@ -131,15 +133,27 @@ fn hsrtf() -> Cluster {
 /// about 14 s. With the reference seconds of `workload::apps`, a second to start, the beat and the read, that is a
 /// speed of 3.
 fn fcs() -> Cluster {
-    let machine = Machine {
-        map_slots: 8,
-        reduce_slots: 4,
+    hadoop("fcs", fcs_machine(8, 4).times(45))
+}
+
+fn fcs_machine(map_slots: u16, reduce_slots: u16) -> Machine {
+    Machine {
+        map_slots,
+        reduce_slots,
         speed_ppm: 3_000_000,
         disk_bytes_per_s: 100 * MB,
         disk_bytes: 1_000 * GB,
         net_bytes_per_s: GIGABIT,
+    }
+}
+
+/// Section 2.2: 20 nodes, of which ten have 40 map slots between them and ten have 20 reduce slots.
+fn fcs_figure_3() -> Cluster {
+    let node = |number: usize| match number {
+        0..10 => fcs_machine(4, 0),
+        _ => fcs_machine(0, 2),
     };
-    hadoop("fcs", machine.times(45))
+    hadoop("fcs-figure3", (0..20).map(|number| node(number).node(format!("n{number}"))).collect())
 }
 
 /// When the node fails for `chronos-map`: in the second wave of maps, with 68 maps of the first job on 64 slots.
@@ -298,7 +312,7 @@ mod tests {
     fn an_unknown_name_lists_the_known_ones() {
         for name in ["", "fcs2", "coshh-", "coshh-5", "coshh-10001", "coshh-99999999999", "coshh--6"] {
             let error = by_name(name).unwrap_err().to_string();
-            assert!(error.contains("hsrtf, fcs, chronos"), "{error}");
+            assert!(error.contains("hsrtf, fcs, fcs-figure3, chronos"), "{error}");
         }
     }
 }

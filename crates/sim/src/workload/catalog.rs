@@ -21,6 +21,7 @@ enum Known {
     HsrtfTable2,
     FcsMapHeavy,
     FcsReduceHeavy,
+    FcsFigure3,
     Gridmix(u32),
     ChronosMap,
     ChronosReduce,
@@ -34,6 +35,7 @@ pub fn names() -> &'static [(&'static str, &'static str)] {
         ("hsrtf-table2", "31 sorts and word counts, one every 10 s (hSRTF, Table 2)"),
         ("fcs-map-heavy", "171 map-heavy jobs in ten groups (FCS, Table 1)"),
         ("fcs-reduce-heavy", "171 reduce-heavy jobs in ten groups (FCS, Table 3)"),
+        ("fcs-figure3", "8 jobs, the third large: its reduces hold all slots (FCS, section 2.2)"),
         ("gridmix-N", "N jobs of GridMix2, 1 to 10000; the paper takes 60 to 300 (FCS, section 5.5)"),
         ("chronos-map", "word counts over 17 and 56 GB, a node fails (Chronos, section V-A)"),
         ("chronos-reduce", "sorts over 17 and 56 GB, a node fails (Chronos, section V-B)"),
@@ -59,6 +61,7 @@ pub fn by_name(name: &str, seed: u64) -> Result<Workload, UnknownWorkload> {
         Known::HsrtfTable2 => hsrtf::table2(),
         Known::FcsMapHeavy => fcs::map_heavy(seed),
         Known::FcsReduceHeavy => fcs::reduce_heavy(seed),
+        Known::FcsFigure3 => fcs::figure_3(),
         Known::Gridmix(count) => gridmix::gridmix(count, seed),
         Known::ChronosMap => chronos::map(),
         Known::ChronosReduce => chronos::reduce(),
@@ -79,6 +82,7 @@ fn cluster_of(known: Known) -> &'static str {
     match known {
         Known::HsrtfTable2 => "hsrtf",
         Known::FcsMapHeavy | Known::FcsReduceHeavy | Known::Gridmix(_) | Known::Synthetic => "fcs",
+        Known::FcsFigure3 => "fcs-figure3",
         Known::ChronosMap => "chronos-map",
         Known::ChronosReduce => "chronos-reduce",
         Known::Coshh(..) => "coshh",
@@ -90,6 +94,7 @@ fn parse(name: &str) -> Option<Known> {
         "hsrtf-table2" => Known::HsrtfTable2,
         "fcs-map-heavy" => Known::FcsMapHeavy,
         "fcs-reduce-heavy" => Known::FcsReduceHeavy,
+        "fcs-figure3" => Known::FcsFigure3,
         "chronos-map" => Known::ChronosMap,
         "chronos-reduce" => Known::ChronosReduce,
         "synthetic" => Known::Synthetic,
@@ -122,10 +127,11 @@ fn parse_count(text: &str, max: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    const SOME: [&str; 13] = [
+    const SOME: [&str; 14] = [
         "hsrtf-table2",
         "fcs-map-heavy",
         "fcs-reduce-heavy",
+        "fcs-figure3",
         "gridmix-1",
         "gridmix-60",
         "gridmix-300",

@@ -5,7 +5,7 @@ use super::apps::App;
 use super::random::{poisson, rng};
 use super::{JobPlan, Workload};
 use crate::files::MB;
-use giveway_core::Tenants;
+use giveway_core::{Tenants, Time};
 use rand::seq::SliceRandom;
 
 /// HDFS blocks in section 5.1.
@@ -72,6 +72,20 @@ fn arriving(name: &str, table: &[Row], seed: u64) -> Workload {
         job.submit = at;
     }
     Workload::numbered(name, Tenants::default(), &GROUPS, jobs)
+}
+
+/// Section 2.2: eight jobs, one a minute, of which the third is large and has as many reduces as there are reduce slots. The paper gives neither
+/// applications nor sizes; these are sorts.
+pub(super) fn figure_3() -> Workload {
+    let app = App::by_name("terasort").expect("an application of the table");
+    let job = |number: u32| {
+        let (maps, reduces) = if number == 3 { (400, 20) } else { (20, 4) };
+        let mut job = app.job(format!("job {number}"), maps, BLOCK, reduces);
+        job.submit = Time::from_secs_f64(60.0 * f64::from(number - 1));
+        job.group = u16::from(number == 3);
+        job
+    };
+    Workload::numbered("fcs-figure3", Tenants::default(), &["small", "large"], (1..=8).map(job).collect())
 }
 
 #[cfg(test)]
