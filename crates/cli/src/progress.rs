@@ -6,12 +6,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// A bar that counts up to `total`, on standard error, if that is a terminal.
-pub fn bar(total: u64, what: &str) -> ProgressBar {
+/// A bar that counts things up to `total`, on standard error, if that is a terminal.
+pub fn bar(total: u64, what: &str, things: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{msg} {bar:32} {pos}/{len} jobs, {eta} left").expect("a sound template");
+    let template = format!("{{msg}} {{bar:32}} {{pos}}/{{len}} {things}, {{eta}} left");
+    let style = ProgressStyle::with_template(&template).expect("a sound template");
     let bar = ProgressBar::new(total).with_style(style).with_message(what.to_owned());
     bar.enable_steady_tick(Duration::from_millis(200));
     bar

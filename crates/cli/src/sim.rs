@@ -3,7 +3,7 @@
 use crate::args::Sim;
 use crate::progress::{self, JobsDone};
 use crate::report::{self, Chart};
-use crate::{NotSo, input, table};
+use crate::{NotSo, files, input, parallel, table};
 use anyhow::{Context, Result, ensure};
 use giveway_core::tape::TapeWriter;
 use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time};
@@ -15,8 +15,6 @@ use serde::Serialize;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The JSON that `--json` writes.
 #[derive(Serialize)]
@@ -67,8 +65,8 @@ pub fn run(args: &Sim) -> Result<()> {
             wants_chart: args.report.is_some() && trial.seed == args.seed,
         })
         .collect();
-    let bar = progress::bar(jobs.iter().map(|job| job.trial.workload.jobs.len() as u64).sum(), "simulating");
-    let done = run_all(&jobs, &bar)?;
+    let bar = progress::bar(jobs.iter().map(|job| job.trial.workload.jobs.len() as u64).sum(), "simulating", "jobs");
+    let done = parallel::map(&jobs, |job| run_one(job, &bar)).into_iter().collect::<Result<Vec<Done>>>()?;
     bar.finish_and_clear();
     let by_policy: Vec<Vec<Summary>> = done
         .chunks(trials.len())
@@ -77,7 +75,7 @@ pub fn run(args: &Sim) -> Result<()> {
     writeln!(std::io::stdout(), "{}\n{}", describe(&trials[0], trials.len()), table::policies(&by_policy))?;
     if let Some(file) = &args.json {
         let json = Json { runs: by_policy.iter().flatten().collect() };
-        write_file(file, &(serde_json::to_string_pretty(&json)? + "\n"))?;
+        files::write(file, &(serde_json::to_string_pretty(&json)? + "\n"))?;
     }
     let starved = starving(&jobs, &done);
     if let Some(file) = &args.report {
@@ -106,25 +104,6 @@ fn describe(trial: &Trial, seeds: usize) -> String {
         cluster.name,
         cluster.nodes.len(),
     )
-}
-
-/// Runs all of them on as many threads as there are cores; results come in the order of the jobs.
-fn run_all(jobs: &[Job<'_>], bar: &ProgressBar) -> Result<Vec<Done>> {
-    let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Result<Done>>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(job) = jobs.get(at) else { break };
-                    *results[at].lock().expect("no thread panics while it holds a result") = Some(run_one(job, bar));
-                }
-            });
-        }
-    });
-    results.into_iter().map(|result| result.into_inner().expect("as above").expect("every job was run")).collect()
 }
 
 fn run_one(job: &Job<'_>, bar: &ProgressBar) -> Result<Done> {
@@ -176,12 +155,7 @@ fn write_report(file: &Path, trial: &Trial, done: Vec<Done>) -> Result<()> {
         Some(report::Run { summary: done.trialled.summary, jobs: done.trialled.jobs, chart: done.chart? })
     });
     let runs: Vec<report::Run> = charted.collect();
-    write_file(file, &report::html(&trial.workload.name, &facts, &trial.workload.groups, &runs))
-}
-
-fn write_file(file: &Path, text: &str) -> Result<()> {
-    std::fs::write(file, text)
-        .with_context(|| format!("cannot write {}; check the folder and the space left", file.display()))
+    files::write(file, &report::html(&trial.workload.name, &facts, &trial.workload.groups, &runs))
 }
 
 /// `FILE`, or `FILE` with policy and seed before its extension.

@@ -6,10 +6,10 @@
 //! policies' time-outs are shortened to match.
 
 mod mix;
-mod story;
 
 use crate::args::Demo;
-use crate::report;
+use crate::stage::Stage;
+use crate::{files, report};
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
@@ -17,11 +17,21 @@ use giveway_core::policy::catalog;
 use giveway_engine::apps::Apps;
 use giveway_sim::metrics::{Figures, Summary};
 use indicatif::ProgressBar;
-use mix::Mix;
 use std::io::{IsTerminal, Write};
+use std::time::Duration;
 
 /// What is compared.
 const POLICIES: [&str; 4] = ["fifo", "fair", "hsrtf-prp-pause", "fcs"];
+
+/// The cluster.
+const STAGE: Stage = Stage {
+    nodes: 4,
+    map_slots: 3,
+    reduce_slots: 2,
+    beat: Duration::from_millis(75),
+    timeout: Duration::from_millis(750),
+    slowstart_ppm: 50_000,
+};
 
 /// The cluster plays one whose tasks are so many times longer.
 const FASTER: f64 = 40.0;
@@ -30,14 +40,14 @@ const FASTER: f64 = 40.0;
 pub fn run(args: &Demo, apps: &Apps) -> Result<()> {
     let mut out = std::io::stdout();
     let folder = tempfile::Builder::new().prefix("giveway-demo-").tempdir().context("a folder for the demo")?;
-    let mix = Mix::make(folder.path(), apps)?;
+    let mix = mix::make(folder.path(), apps)?;
     writeln!(
         out,
         "A cluster of {} worker processes; {} jobs: one large, {} medium, {} small. A worker is killed in each run.",
-        story::NODES,
+        STAGE.nodes,
         mix.jobs.len(),
-        mix.count("medium"),
-        mix.count("small")
+        mix::count(&mix, "medium"),
+        mix::count(&mix, "small")
     )?;
     let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     bar.enable_steady_tick(std::time::Duration::from_millis(100));
@@ -45,7 +55,8 @@ pub fn run(args: &Demo, apps: &Apps) -> Result<()> {
     for name in POLICIES {
         bar.set_message(format!("under {name}"));
         let policy = catalog::by_name(name).context("a policy of the catalogue")?.faster(FASTER);
-        runs.push(story::tell(&folder.path().join(name), policy, &mix, apps).with_context(|| format!("under {name}"))?);
+        let played = mix.perform(&STAGE, &folder.path().join(name), policy, apps);
+        runs.push(played.with_context(|| format!("under {name}"))?.run);
     }
     bar.finish_and_clear();
     writeln!(out, "{}", table(&runs))?;
@@ -62,13 +73,12 @@ pub fn run(args: &Demo, apps: &Apps) -> Result<()> {
     }
     let facts = [
         ("Workload".to_owned(), format!("{} real jobs on generated text", mix.jobs.len())),
-        ("Cluster".to_owned(), format!("{} worker processes on this machine, one killed on the way", story::NODES)),
+        ("Cluster".to_owned(), format!("{} worker processes on this machine, one killed on the way", STAGE.nodes)),
         ("Again".to_owned(), "giveway demo".to_owned()),
     ];
     let groups: Vec<String> = mix::GROUPS.map(String::from).into();
     let html = report::html("The demo: a real cluster on one machine", &facts, &groups, &runs);
-    std::fs::write(&args.report, html)
-        .with_context(|| format!("cannot write {}; check the folder and the space left", args.report.display()))?;
+    files::write(&args.report, &html)?;
     writeln!(
         out,
         "Open {} for the plots. Next: `giveway up`, `giveway submit`, `giveway sim --help`.",
