@@ -8,12 +8,16 @@ mod bench;
 mod cluster;
 mod demo;
 mod dfs;
+mod files;
 mod input;
+mod parallel;
 mod policies;
 mod progress;
 mod replay;
 mod report;
+mod reproduce;
 mod sim;
+mod stage;
 mod table;
 mod yarn;
 
@@ -57,6 +61,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Policies(policies) => policies::run(&policies),
         args::Command::Workloads => policies::workloads(),
         args::Command::Replay(replay) => replay::run(&replay),
+        args::Command::Reproduce(reproduce) => reproduce::run(&reproduce, &apps),
         args::Command::Yarn(yarn) => yarn::run(&yarn),
         args::Command::Bench(bench) => bench::run(&bench, &apps),
         args::Command::Completions { shell } => {

@@ -11,6 +11,7 @@
 use giveway_core::{Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, Reason, Time};
 use giveway_sim::Observer;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// How many buckets there are at most. Twice what a drawing can show, for between one merging and the next half are in use.
 const BUCKETS: usize = 600;
@@ -18,8 +19,9 @@ const BUCKETS: usize = 600;
 const WIDTH_AT_FIRST_US: u64 = 10_000;
 
 /// Watches a run and keeps its slots over time.
+#[derive(Clone)]
 pub struct Chart {
-    group_of: Box<dyn Fn(&JobSpec) -> u16 + Send>,
+    group_of: Arc<dyn Fn(&JobSpec) -> u16 + Send + Sync>,
     groups: usize,
     /// When the first job was submitted.
     begin: Option<Time>,
@@ -86,10 +88,10 @@ pub(super) struct Stretch {
 
 impl Chart {
     /// Begins to watch. `group_of` puts each job into its size group when it is submitted; there are `groups` of them.
-    pub fn new(group_of: impl Fn(&JobSpec) -> u16 + Send + 'static, groups: usize) -> Chart {
+    pub fn new(group_of: impl Fn(&JobSpec) -> u16 + Send + Sync + 'static, groups: usize) -> Chart {
         let groups = groups.max(1);
         Chart {
-            group_of: Box::new(group_of),
+            group_of: Arc::new(group_of),
             groups,
             begin: None,
             filled: Time::ZERO,
@@ -106,6 +108,11 @@ impl Chart {
     /// How long the run was, in seconds.
     pub(super) fn length_s(&self) -> f64 {
         self.begin.map_or(0.0, |begin| self.filled.since(begin).as_secs_f64())
+    }
+
+    /// The run as numbers: for each stretch its beginning and end in seconds and, by kind, the slots each group held on the mean.
+    pub fn levels(&self) -> Vec<(f64, f64, [Vec<f64>; 2])> {
+        self.stretches().map(|stretch| (stretch.from_s, stretch.to_s, stretch.held)).collect()
     }
 
     /// The run, stretch by stretch.

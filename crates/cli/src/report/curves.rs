@@ -33,7 +33,7 @@ const MEASURES: [Measure; 3] = [
 ];
 
 /// Colour and dashes of a policy, as attributes.
-pub(super) fn stroke(policy: usize) -> String {
+pub(crate) fn stroke(policy: usize) -> String {
     let colour = policy % COLOURS;
     match DASHES[policy % DASHES.len()] {
         "" => format!("stroke=\"var(--c{colour})\""),

@@ -19,12 +19,15 @@
 mod chart;
 mod curves;
 mod page;
-mod plots;
+pub(crate) mod plots;
 mod slots;
 mod tables;
-mod text;
+pub(crate) mod text;
 
 pub use chart::Chart;
+pub(crate) use curves::stroke;
+pub(crate) use page::group_colours;
+pub(crate) use slots::Frame;
 
 use giveway_sim::metrics::{JobFigures, Summary};
 

@@ -44,8 +44,7 @@ pub(super) fn html(title: &str, facts: &[(String, String)], groups: &[String], r
 }
 
 fn head(title: &str, groups: usize, policies: usize) -> String {
-    let ramp = |stops| (0..groups).map(|ix| format!("--g{ix}:{};", on_ramp(stops, ix, groups))).collect::<String>();
-    let (light, dark) = (ramp(&RAMP_LIGHT), ramp(&RAMP_DARK));
+    let colours = group_colours(groups);
     let choices: String = (0..policies)
         .map(|ix| {
             format!(
@@ -58,9 +57,16 @@ fn head(title: &str, groups: usize, policies: usize) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{STYLE}\
-         :root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n{choices}</style>\n</head>\n",
+         {colours}{choices}</style>\n</head>\n",
         escape(title)
     )
+}
+
+/// The style that gives each of so many groups its colour.
+pub(crate) fn group_colours(groups: usize) -> String {
+    let ramp = |stops| (0..groups).map(|ix| format!("--g{ix}:{};", on_ramp(stops, ix, groups))).collect::<String>();
+    let (light, dark) = (ramp(&RAMP_LIGHT), ramp(&RAMP_DARK));
+    format!(":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n")
 }
 
 /// The colour at a place on a ramp.

@@ -19,23 +19,23 @@ const ROOM: f64 = 1.02;
 
 /// Maps values to places along a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Axis {
+pub(crate) struct Axis {
     lo: f64,
     hi: f64,
     from: f64,
     to: f64,
-    pub(super) log: bool,
+    pub(crate) log: bool,
 }
 
 impl Axis {
     /// From zero to `hi` in equal steps.
-    pub(super) fn linear(hi: f64, from: f64, to: f64) -> Axis {
+    pub(crate) fn linear(hi: f64, from: f64, to: f64) -> Axis {
         Axis { lo: 0.0, hi: if hi > 0.0 { hi } else { 1.0 }, from, to, log: false }
     }
 
     /// An axis for these times: logarithmic if they range widely, else from zero on. A twentieth of the values may lie near the
     /// low end or beyond it, for one job that happened to wait a millisecond should not squeeze all others.
-    pub(super) fn fit(values: &mut Vec<f64>, from: f64, to: f64) -> Axis {
+    pub(crate) fn fit(values: &mut Vec<f64>, from: f64, to: f64) -> Axis {
         values.retain(|value| value.is_finite() && *value > 0.0);
         values.sort_unstable_by(f64::total_cmp);
         let (Some(&least), Some(&hi)) = (values.first(), values.last()) else { return Axis::linear(1.0, from, to) };
@@ -47,7 +47,7 @@ impl Axis {
     }
 
     /// Where a value lies; what is beyond an end lies at the end.
-    pub(super) fn at(&self, value: f64) -> f64 {
+    pub(crate) fn at(&self, value: f64) -> f64 {
         let value = value.clamp(self.lo, self.hi);
         let part = if self.log {
             (value / self.lo).ln() / (self.hi / self.lo).ln()
@@ -58,7 +58,7 @@ impl Axis {
     }
 
     /// Ticks for an axis of time, at most so many (but for zero).
-    pub(super) fn ticks_s(&self, most: usize) -> Vec<f64> {
+    pub(crate) fn ticks_s(&self, most: usize) -> Vec<f64> {
         if self.log {
             let longer = |step: f64| std::iter::successors(Some(step * 2.0), |step| Some(step * 10.0)).take(6);
             let steps = STEPS_S.into_iter().chain(longer(432_000.0));
@@ -71,8 +71,13 @@ impl Axis {
     }
 
     /// Ticks for an axis of whole things, at most so many (but for zero).
-    pub(super) fn ticks_whole(&self, most: usize) -> Vec<f64> {
+    pub(crate) fn ticks_whole(&self, most: usize) -> Vec<f64> {
         self.multiples(round_step(self.hi, most).max(1.0))
+    }
+
+    /// Round ticks for an axis of anything, at most so many (but for zero).
+    pub(crate) fn ticks(&self, most: usize) -> Vec<f64> {
+        self.multiples(round_step(self.hi, most))
     }
 
     fn multiples(&self, step: f64) -> Vec<f64> {
@@ -89,7 +94,7 @@ fn round_step(hi: f64, most: usize) -> f64 {
 }
 
 /// The empirical distribution: at each value that was seen, in order, the part of all values that are no larger.
-pub(super) fn ecdf(mut values: Vec<f64>) -> Vec<(f64, f64)> {
+pub(crate) fn ecdf(mut values: Vec<f64>) -> Vec<(f64, f64)> {
     values.retain(|value| value.is_finite());
     values.sort_unstable_by(f64::total_cmp);
     let all = values.len() as f64;
@@ -106,7 +111,7 @@ pub(super) fn ecdf(mut values: Vec<f64>) -> Vec<(f64, f64)> {
 
 /// Draws a level that changes in steps, as the data of an SVG path. A level that stays costs nothing.
 #[derive(Debug)]
-pub(super) struct Pen {
+pub(crate) struct Pen {
     path: String,
     x_tenths: i64,
     y_tenths: i64,
@@ -114,14 +119,14 @@ pub(super) struct Pen {
 
 impl Pen {
     /// Puts the pen down.
-    pub(super) fn at(x: f64, y: f64) -> Pen {
+    pub(crate) fn at(x: f64, y: f64) -> Pen {
         let (x_tenths, y_tenths) = (tenths(x), tenths(y));
         let path = format!("M{} {}", decimal(x_tenths), decimal(y_tenths));
         Pen { path, x_tenths, y_tenths }
     }
 
     /// The level becomes `y` at `x`.
-    pub(super) fn step(&mut self, x: f64, y: f64) {
+    pub(crate) fn step(&mut self, x: f64, y: f64) {
         let y_tenths = tenths(y);
         if y_tenths != self.y_tenths {
             self.level_until(x);
@@ -132,7 +137,7 @@ impl Pen {
     }
 
     /// Draws the level as it is, until `x`.
-    pub(super) fn level_until(&mut self, x: f64) {
+    pub(crate) fn level_until(&mut self, x: f64) {
         let x_tenths = tenths(x);
         if x_tenths != self.x_tenths {
             self.path.push('h');
@@ -142,12 +147,12 @@ impl Pen {
     }
 
     /// The path so far.
-    pub(super) fn path(self) -> String {
+    pub(crate) fn path(self) -> String {
         self.path
     }
 
     /// The area between the path and a base line.
-    pub(super) fn area(mut self, x: f64, base: f64) -> String {
+    pub(crate) fn area(mut self, x: f64, base: f64) -> String {
         self.level_until(x);
         self.step(x, base);
         self.path.push('z');
@@ -155,7 +160,7 @@ impl Pen {
     }
 }
 
-pub(super) fn tenths(place: f64) -> i64 {
+pub(crate) fn tenths(place: f64) -> i64 {
     (place * 10.0).round() as i64
 }
 
@@ -170,7 +175,7 @@ fn decimal(tenths: i64) -> String {
 }
 
 /// A drawing with its title and, for those who do not see it, what there is to see. `id` must be its own on the page.
-pub(super) fn svg(id: &str, class: &str, size: (f64, f64), title: &str, about: &str, body: &str) -> String {
+pub(crate) fn svg(id: &str, class: &str, size: (f64, f64), title: &str, about: &str, body: &str) -> String {
     let (width, height) = size;
     let (title, about) = (escape(title), escape(about));
     format!(
@@ -180,7 +185,7 @@ pub(super) fn svg(id: &str, class: &str, size: (f64, f64), title: &str, about: &
 }
 
 /// Words in a drawing, anchored at `start`, `middle` or `end`.
-pub(super) fn words(x: f64, y: f64, anchor: &str, text: &str) -> String {
+pub(crate) fn words(x: f64, y: f64, anchor: &str, text: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>", escape(text))
 }
 

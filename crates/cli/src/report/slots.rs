@@ -26,7 +26,7 @@ const LINES_MAX: usize = 12;
 const NODES_LOST: &str = "nodes lost";
 
 /// What all drawings of a page have in common.
-pub(super) struct Frame {
+pub(crate) struct Frame {
     length_s: f64,
     slots_max: [f64; 2],
     /// For each lane, the most marks of one stretch; a lane without any is left out.
@@ -52,7 +52,7 @@ const LANES: [LaneOf; 5] = [
 
 impl Frame {
     /// The frame into which all of these fit.
-    pub(super) fn around<'a>(charts: impl Iterator<Item = &'a Chart>) -> Frame {
+    pub(crate) fn around<'a>(charts: impl Iterator<Item = &'a Chart>) -> Frame {
         let mut frame = Frame { length_s: 0.0, slots_max: [0.0; 2], marks_max: [0; LANES.len()], losses_max: 0 };
         for chart in charts {
             frame.length_s = frame.length_s.max(chart.length_s());
@@ -82,8 +82,14 @@ impl Frame {
         LANES.iter().zip(self.marks_max).filter(move |(lane, most)| wanted(lane) && *most > 0)
     }
 
+    /// Width and height of each drawing.
+    pub(crate) fn size(&self) -> (f64, f64) {
+        let below = |kind| STACK[Kind::ix(kind)] + 7.0 + LANE * self.lanes_below(kind).count() as f64;
+        (WIDTH, TOP + Kind::BOTH.map(below).iter().sum::<f64>() + GAP + FOOT)
+    }
+
     /// One run, drawn.
-    pub(super) fn draw(&self, id: &str, name: &str, chart: &Chart) -> String {
+    pub(crate) fn draw(&self, id: &str, name: &str, chart: &Chart) -> String {
         let stretches: Vec<Stretch> = chart.stretches().collect();
         let time = Axis::linear(self.length_s, LEFT, RIGHT);
         let mut body = String::new();
@@ -108,7 +114,7 @@ impl Frame {
             body += &words(x, bottom + 17.0, if tick == 0.0 { "start" } else { "middle" }, &text::tick(tick));
         }
         let title = format!("Slots in use over time under {name}");
-        svg(id, "slots", (WIDTH, bottom + FOOT), &title, &about(&stretches), &body)
+        svg(id, "slots", self.size(), &title, &about(&stretches), &body)
     }
 
     fn stack(&self, kind: Kind, stretches: &[Stretch], time: &Axis, (top, base): (f64, f64)) -> String {

@@ -4,12 +4,12 @@
 //! two digits after an hour. Thousands are set apart by a narrow space that no line breaks at.
 
 /// A figure there is none of.
-pub(super) const NONE: &str = "–";
+pub(crate) const NONE: &str = "–";
 /// Set between the thousands.
 const NARROW: char = '\u{202f}';
 
 /// Text that is safe between tags and in attributes.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -25,7 +25,7 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// A length of time: `0.35 s`, `12.3 s`, `4 m 10 s`, `3 h 05 m`, `1 234 h`.
-pub(super) fn span(seconds: f64) -> String {
+pub(crate) fn span(seconds: f64) -> String {
     // Each limit is where the shorter form would round up to the next unit.
     if (0.005..0.995).contains(&seconds) {
         format!("{seconds:.2} s")
@@ -43,7 +43,7 @@ pub(super) fn span(seconds: f64) -> String {
 }
 
 /// A length of time at a tick, as short as it can be: `0`, `30 s`, `5 m`, `1.5 m`, `2 h`, `3 d`.
-pub(super) fn tick(seconds: f64) -> String {
+pub(crate) fn tick(seconds: f64) -> String {
     let (unit_s, unit) = match seconds {
         s if s < 60.0 => (1.0, "s"),
         s if s < 3_600.0 => (60.0, "m"),
@@ -54,7 +54,7 @@ pub(super) fn tick(seconds: f64) -> String {
 }
 
 /// A whole number: `1 234 567`.
-pub(super) fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -67,17 +67,17 @@ pub(super) fn count(number: u64) -> String {
 }
 
 /// A part of 1, in percent.
-pub(super) fn percent(part: f64) -> String {
+pub(crate) fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 
 /// How many times over.
-pub(super) fn times(factor: f64) -> String {
+pub(crate) fn times(factor: f64) -> String {
     if factor < 100.0 { format!("{factor:.2}") } else { count(factor.round() as u64) }
 }
 
 /// A number without needless digits: at most three behind the point, none that are zero.
-pub(super) fn short(number: f64) -> String {
+pub(crate) fn short(number: f64) -> String {
     let text = format!("{number:.3}");
     text.trim_end_matches('0').trim_end_matches('.').into()
 }

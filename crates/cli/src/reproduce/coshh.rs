@@ -1,0 +1,422 @@
+//! COSHH: two traces on unlike machines against FIFO and Fair, with and without min shares, with more jobs, more machines and worse estimates.
+
+use super::lab::{Case, Run, Runs, Scale};
+use super::study::{Direction, Estimate, Figure, Headline, Measure, Plot, Study, Unit};
+use super::vary::{Column, GAPS, Knob, SPEED};
+use super::watch::Watch;
+
+const POLICIES: [&str; 3] = ["fifo", "fair", "coshh"];
+const TRACES: [&str; 2] = ["yahoo", "facebook"];
+/// Jobs at which the running mean is drawn.
+const UP_TO: [usize; 20] = [5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 100];
+/// Section 6.2.1.
+const JOBS: [u32; 9] = [5, 10, 20, 30, 40, 60, 80, 100, 120];
+/// Section 6.2.2.
+const RESOURCES: [u32; 9] = [6, 18, 30, 42, 54, 66, 78, 90, 102];
+/// Section 6.3.
+const ERRORS: [u32; 5] = [0, 10, 20, 30, 40];
+const KNOBS: [&Knob; 2] = [&GAPS, &SPEED];
+
+/// What to run.
+pub fn cases(scale: &Scale) -> Vec<Case> {
+    let timed = Watch { decisions: true, ..Watch::default() };
+    let mut cases = Vec::new();
+    for trace in TRACES {
+        let workload = |jobs: u32| format!("coshh-{trace}-{jobs}");
+        cases.push(Case::new(shares(trace), workload(100), &POLICIES, scale.seeds).watched(timed));
+        cases.push(Case::new(even(trace), format!("coshh-{trace}-even"), &POLICIES, scale.seeds).watched(timed));
+        for count in jobs(scale) {
+            cases
+                .push(Case::new(with_jobs(trace, count), workload(count), &POLICIES, scale.sweep_seeds).watched(timed));
+        }
+        for count in resources(scale) {
+            let case = Case::new(with_resources(trace, count), workload(100), &POLICIES, scale.sweep_seeds);
+            cases.push(case.on(format!("coshh-{count}")).watched(timed));
+        }
+        for percent in ERRORS {
+            let case = Case::new(with_error(trace, percent), workload(100), &["coshh"], replications(scale));
+            cases.push(
+                case.with(move |_, workload| workload.estimate_error = f64::from(percent) / 100.0).watched(timed),
+            );
+        }
+        if !scale.quick {
+            for knob in KNOBS {
+                cases.extend(knob.cases(&shares(trace), &workload(100), &POLICIES, scale.sweep_seeds));
+            }
+        }
+    }
+    for (name, workload) in [(REAL, "coshh-facebook"), (REAL_EVEN, "coshh-facebook-even")] {
+        cases.push(Case::new(name, workload, &POLICIES, scale.seeds).on("coshh-real").watched(timed));
+    }
+    cases
+}
+
+const REAL: &str = "four nodes, unequal users";
+const REAL_EVEN: &str = "four nodes, equal users";
+
+fn shares(trace: &str) -> String {
+    format!("{trace}, min shares")
+}
+
+fn even(trace: &str) -> String {
+    format!("{trace}, no min shares")
+}
+
+fn with_jobs(trace: &str, count: u32) -> String {
+    format!("{trace}, {count} jobs")
+}
+
+fn with_resources(trace: &str, count: u32) -> String {
+    format!("{trace}, {count} resources")
+}
+
+fn with_error(trace: &str, percent: u32) -> String {
+    format!("{trace}, {percent} % error")
+}
+
+fn jobs(scale: &Scale) -> Vec<u32> {
+    scale.points(&JOBS, &[5, 20, 40, 80, 120])
+}
+
+fn resources(scale: &Scale) -> Vec<u32> {
+    scale.points(&RESOURCES, &[6, 30, 54, 102])
+}
+
+/// The paper takes thirty, whatever the rest has.
+fn replications(scale: &Scale) -> u32 {
+    if scale.quick { scale.seeds } else { scale.seeds.max(30) }
+}
+
+/// What came of it.
+pub fn study(scale: &Scale, runs: &Runs) -> Study {
+    Study {
+        paper: "coshh",
+        title: "COSHH: jobs and machines that differ",
+        about: "Six nodes whose speeds differ a hundredfold (its Table 3), a hundred jobs of Facebook's and Yahoo!'s classes (Table 4) from users with and without \
+                min shares (Table 5). Scheduling time is what our core takes for all decisions of a run, replayed with nothing between them on the machine that \
+                made this page; it is never charged to the jobs.",
+        headlines: headlines(runs),
+        directions: directions(runs),
+        figures: figures(scale, runs),
+        sensitivity: sensitivity(scale, runs),
+    }
+}
+
+fn dissatisfaction(run: &Run) -> f64 {
+    run.summary.dissatisfaction.unwrap_or(f64::NAN)
+}
+
+fn unfairness(run: &Run) -> f64 {
+    run.summary.fairness.unwrap_or(f64::NAN)
+}
+
+fn locality(run: &Run) -> f64 {
+    run.summary.figures.locality_node.unwrap_or(f64::NAN)
+}
+
+fn decided(run: &Run) -> f64 {
+    run.decided_s.last().copied().unwrap_or(f64::NAN)
+}
+
+fn headlines(runs: &Runs) -> Vec<Headline> {
+    let completion = "Classes of jobs are kept from machines on which they would take a hundred times longer.";
+    let against_fair = "Fair runs small jobs beside large ones, which pays here; in the paper it is held back by min shares of large jobs and by sticky slots, \
+                        which our Fair does not have.";
+    let mut all = Vec::new();
+    let means = [("yahoo", -0.7449, -0.7973), ("facebook", -0.3127, -0.4241)];
+    for (trace, fifo, fair) in means {
+        let case = shares(trace);
+        let of = |from: &str| runs.change(&case, from, "coshh", Run::completion);
+        all.push(Headline::change(
+            format!("mean completion against FIFO, {trace}"),
+            "5.3",
+            fifo,
+            &of("fifo"),
+            completion,
+        ));
+        all.push(Headline::change(
+            format!("mean completion against Fair, {trace}"),
+            "5.3",
+            fair,
+            &of("fair"),
+            against_fair,
+        ));
+    }
+    for (trace, fair_over_fifo, fair) in [("yahoo", -0.3772, -0.7592), ("facebook", -0.2642, -0.4297)] {
+        let case = even(trace);
+        all.push(Headline::change(
+            format!("mean completion, no min shares, Fair against FIFO, {trace}"),
+            "6.1",
+            fair_over_fifo,
+            &runs.change(&case, "fifo", "fair", Run::completion),
+            "Small jobs no longer stand behind large ones.",
+        ));
+        all.push(Headline::change(
+            format!("mean completion, no min shares, against Fair, {trace}"),
+            "6.1",
+            fair,
+            &runs.change(&case, "fair", "coshh", Run::completion),
+            completion,
+        ));
+    }
+    let tables = [
+        ("yahoo", "Table 6", [8.618, 1.209], [4.974, 2.779], 0.965),
+        ("facebook", "Table 7", [10.782, 0.294], [6.646, 0.663], 0.950),
+    ];
+    for (trace, table, dissatisfied, unfair, local) in tables {
+        let case = shares(trace);
+        all.push(Headline::change(
+            format!("dissatisfaction against FIFO, {trace}"),
+            table,
+            dissatisfied[1] / dissatisfied[0] - 1.0,
+            &runs.change(&case, "fifo", "coshh", dissatisfaction),
+            "The first loop of its routing serves whoever is below the min share; FIFO knows none.",
+        ));
+        all.push(Headline::change(
+            format!("fairness against FIFO (less is fairer), {trace}"),
+            table,
+            unfair[1] / unfair[0] - 1.0,
+            &runs.change(&case, "fifo", "coshh", unfairness),
+            "The second loop serves users with the fewest slots for their weight.",
+        ));
+        all.push(Headline::level(
+            format!("maps near their data, {trace}"),
+            table,
+            Unit::Part,
+            local,
+            &runs.each(&case, "coshh", locality),
+            "Three replicas on six nodes, and replicas go where the jobs are suggested.",
+        ));
+    }
+    for trace in TRACES {
+        let (exact, worst) = (with_error(trace, 0), with_error(trace, 40));
+        let values: Vec<f64> = runs
+            .each(&worst, "coshh", Run::completion)
+            .iter()
+            .zip(runs.each(&exact, "coshh", Run::completion))
+            .map(|(worst, exact)| worst / exact - 1.0)
+            .collect();
+        all.push(Headline::hardly(
+            format!("40 % error of estimates hardly matters, {trace}"),
+            "6.3",
+            0.0,
+            &values,
+            0.15,
+            "Estimates only decide which class a job is in, and classes differ by more than errors do.",
+        ));
+    }
+    all
+}
+
+fn directions(runs: &Runs) -> Vec<Direction> {
+    let mut all = Vec::new();
+    for case in [shares("yahoo"), shares("facebook"), even("yahoo"), even("facebook")] {
+        for from in ["fifo", "fair"] {
+            let values = runs.change(&case, from, "coshh", Run::completion);
+            all.push(Direction::down(format!("coshh is ahead of {from}, {case}"), &values));
+        }
+    }
+    for trace in TRACES {
+        let values = runs.change(&shares(trace), "fifo", "coshh", dissatisfaction);
+        all.push(Direction::down(format!("users are less dissatisfied under coshh than under fifo, {trace}"), &values));
+    }
+    all
+}
+
+fn figures(scale: &Scale, runs: &Runs) -> Vec<Figure> {
+    let figure = |id: String, title: String, answers: String, plot: Plot| Figure { id, title, answers, plot };
+    let mut all = Vec::new();
+    for (case, numbers) in [
+        (shares("facebook"), [5, 8]),
+        (shares("yahoo"), [6, 7]),
+        (even("facebook"), [9, 12]),
+        (even("yahoo"), [10, 11]),
+    ] {
+        let at: Vec<f64> = UP_TO.iter().map(|jobs| *jobs as f64).collect();
+        let running = |policy: &str| {
+            UP_TO.iter().map(|jobs| Estimate::of(&runs.each(&case, policy, |run| mean_of_first(run, *jobs)))).collect()
+        };
+        let spent = |policy: &str| {
+            UP_TO.iter().map(|jobs| Estimate::of(&runs.each(&case, policy, |run| run.decided_s[*jobs] * 1e3))).collect()
+        };
+        all.push(figure(
+            format!("coshh-{}", numbers[0]),
+            format!("Mean completion of the jobs so far, {case}"),
+            format!("its Fig. {}", numbers[0]),
+            lines("jobs submitted", Measure::seconds("mean completion time"), &at, running),
+        ));
+        all.push(figure(
+            format!("coshh-{}", numbers[1]),
+            format!("Scheduling time so far, {case}"),
+            format!("its Fig. {}", numbers[1]),
+            lines("jobs submitted", Measure::plain("milliseconds"), &at, spent),
+        ));
+    }
+    all.extend(tables(runs));
+    for (trace, [by_jobs, jobs_time, by_resources, resources_time, by_error, error_time]) in
+        [("yahoo", [13, 15, 17, 19, 21, 23]), ("facebook", [14, 16, 18, 20, 22, 24])]
+    {
+        let sweeps: [(u32, u32, &str, Vec<(f64, String)>); 2] = [
+            (
+                by_jobs,
+                jobs_time,
+                "jobs",
+                jobs(scale).iter().map(|count| (f64::from(*count), with_jobs(trace, *count))).collect(),
+            ),
+            (
+                by_resources,
+                resources_time,
+                "resources",
+                resources(scale).iter().map(|count| (f64::from(*count), with_resources(trace, *count))).collect(),
+            ),
+        ];
+        for (number, time_number, x, points) in sweeps {
+            let at: Vec<f64> = points.iter().map(|(at, _)| *at).collect();
+            let completion = |policy: &str| {
+                points.iter().map(|(_, case)| Estimate::of(&runs.each(case, policy, Run::completion))).collect()
+            };
+            let time = |policy: &str| {
+                points
+                    .iter()
+                    .map(|(_, case)| Estimate::of(&runs.each(case, policy, |run| decided(run) * 1e3)))
+                    .collect()
+            };
+            all.push(figure(
+                format!("coshh-{number}"),
+                format!("Mean completion by number of {x}, {trace}"),
+                format!("its Fig. {number}"),
+                lines(x, Measure::seconds("mean completion time"), &at, completion),
+            ));
+            all.push(figure(
+                format!("coshh-{time_number}"),
+                format!("Scheduling time by number of {x}, {trace}"),
+                format!("its Fig. {time_number}"),
+                lines(x, Measure::plain("milliseconds"), &at, time),
+            ));
+        }
+        let categories: Vec<String> = ERRORS.iter().map(|percent| format!("{percent} %")).collect();
+        let by_error_of = |figure: &dyn Fn(&Run) -> f64| -> Vec<(String, Vec<Estimate>)> {
+            let of = |percent: &u32| Estimate::of(&runs.each(&with_error(trace, *percent), "coshh", figure));
+            vec![("coshh".into(), ERRORS.iter().map(of).collect())]
+        };
+        let mut completion = by_error_of(&Run::completion);
+        for policy in ["fifo", "fair"] {
+            let one = Estimate::of(&runs.each(&shares(trace), policy, Run::completion));
+            completion.push((policy.into(), vec![one; ERRORS.len()]));
+        }
+        all.push(figure(
+            format!("coshh-{by_error}"),
+            format!("Mean completion by error of the estimates, {trace}"),
+            format!("its Fig. {by_error}"),
+            Plot::Bars {
+                y: Measure::seconds("mean completion time"),
+                categories: categories.clone(),
+                series: completion,
+            },
+        ));
+        all.push(figure(
+            format!("coshh-{error_time}"),
+            format!("Scheduling time by error of the estimates, {trace}"),
+            format!("its Fig. {error_time}"),
+            Plot::Bars {
+                y: Measure::plain("milliseconds"),
+                categories,
+                series: by_error_of(&|run| decided(run) * 1e3),
+            },
+        ));
+    }
+    all.extend(four_nodes(runs));
+    all
+}
+
+fn lines(x: &str, y: Measure, at: &[f64], of: impl Fn(&str) -> Vec<Estimate>) -> Plot {
+    let series = POLICIES.map(|policy| (policy.to_owned(), of(policy))).into();
+    Plot::Lines { x: x.into(), y, at: at.into(), series }
+}
+
+/// Mean completion of the jobs that came first.
+fn mean_of_first(run: &Run, jobs: usize) -> f64 {
+    let first = run.jobs.iter().filter(|job| (job.job.0 as usize) < jobs);
+    first.map(|job| job.completion_s).sum::<f64>() / jobs as f64
+}
+
+/// A table of the paper as bars.
+type Table = (&'static str, &'static str, Measure, fn(&Run) -> f64);
+
+fn by_case(runs: &Runs, (id, title, y, of): Table, answers: &str, cases: &[String]) -> Figure {
+    let bars = |policy: &str| cases.iter().map(|case| Estimate::of(&runs.each(case, policy, of))).collect();
+    Figure {
+        id: id.into(),
+        title: title.into(),
+        answers: answers.into(),
+        plot: Plot::Bars {
+            y,
+            categories: cases.into(),
+            series: POLICIES.map(|policy| (policy.to_owned(), bars(policy))).into(),
+        },
+    }
+}
+
+fn tables(runs: &Runs) -> Vec<Figure> {
+    let unequal = TRACES.map(shares);
+    let all = [shares("yahoo"), shares("facebook"), even("yahoo"), even("facebook")];
+    let sum = || Measure::plain("averaged over the run, less is better");
+    vec![
+        by_case(
+            runs,
+            ("coshh-dissatisfaction", "Dissatisfaction", sum(), dissatisfaction),
+            "its Tables 6 and 7",
+            &unequal,
+        ),
+        by_case(runs, ("coshh-fairness", "Fairness", sum(), unfairness), "its Tables 6 to 9", &all),
+        by_case(
+            runs,
+            ("coshh-locality", "Maps near their data", Measure::part("part of all map launches"), locality),
+            "its Tables 6 to 9",
+            &all,
+        ),
+    ]
+}
+
+fn four_nodes(runs: &Runs) -> Vec<Figure> {
+    let cases = [REAL, REAL_EVEN].map(String::from);
+    let sum = || Measure::plain("averaged over the run, less is better");
+    vec![
+        by_case(
+            runs,
+            ("coshh-table12", "Dissatisfaction on four nodes", sum(), dissatisfaction),
+            "its Table 12",
+            &cases[..1],
+        ),
+        by_case(
+            runs,
+            ("coshh-25", "Mean completion on four nodes", Measure::seconds("mean completion time"), Run::completion),
+            "its Fig. 25",
+            &cases,
+        ),
+        by_case(runs, ("coshh-26", "Fairness on four nodes", sum(), unfairness), "its Fig. 26", &cases),
+        by_case(
+            runs,
+            ("coshh-27", "Maps near their data on four nodes", Measure::part("part of all map launches"), locality),
+            "its Fig. 27",
+            &cases,
+        ),
+        by_case(
+            runs,
+            ("coshh-28", "Scheduling time on four nodes", Measure::plain("milliseconds"), |run| decided(run) * 1e3),
+            "its Fig. 28",
+            &cases,
+        ),
+    ]
+}
+
+fn sensitivity(scale: &Scale, runs: &Runs) -> Vec<super::study::Sensitivity> {
+    const COLUMNS: [Column; 2] = [
+        Column { name: "against FIFO", of: |runs, case| runs.change(case, "fifo", "coshh", Run::completion) },
+        Column { name: "against Fair", of: |runs, case| runs.change(case, "fair", "coshh", Run::completion) },
+    ];
+    if scale.quick {
+        return Vec::new();
+    }
+    TRACES.iter().flat_map(|trace| KNOBS.iter().map(|knob| knob.table(&shares(trace), runs, &COLUMNS))).collect()
+}
