@@ -256,54 +256,31 @@ fn figures(scale: &Scale, runs: &Runs) -> Vec<Figure> {
     for (trace, [by_jobs, jobs_time, by_resources, resources_time, by_error, error_time]) in
         [("yahoo", [13, 15, 17, 19, 21, 23]), ("facebook", [14, 16, 18, 20, 22, 24])]
     {
-        let sweeps: [(u32, u32, &str, Vec<(f64, String)>); 2] = [
-            (
-                by_jobs,
-                jobs_time,
-                "jobs",
-                jobs(scale).iter().map(|count| (f64::from(*count), with_jobs(trace, *count))).collect(),
-            ),
-            (
-                by_resources,
-                resources_time,
-                "resources",
-                resources(scale).iter().map(|count| (f64::from(*count), with_resources(trace, *count))).collect(),
-            ),
-        ];
-        for (number, time_number, x, points) in sweeps {
-            let at: Vec<f64> = points.iter().map(|(at, _)| *at).collect();
-            let completion = |policy: &str| {
-                points.iter().map(|(_, case)| Estimate::of(&runs.each(case, policy, Run::completion))).collect()
-            };
-            let time = |policy: &str| {
-                points
-                    .iter()
-                    .map(|(_, case)| Estimate::of(&runs.each(case, policy, |run| decided(run) * 1e3)))
-                    .collect()
-            };
-            all.push(figure(
-                format!("coshh-{number}"),
-                format!("Mean completion by number of {x}, {trace}"),
-                format!("its Fig. {number}"),
-                lines(x, Measure::seconds("mean completion time"), &at, completion),
-            ));
-            all.push(figure(
-                format!("coshh-{time_number}"),
-                format!("Scheduling time by number of {x}, {trace}"),
-                format!("its Fig. {time_number}"),
-                lines(x, Measure::plain("milliseconds"), &at, time),
-            ));
+        let by_jobs = Sweep {
+            x: "jobs",
+            figures: [by_jobs, jobs_time],
+            points: jobs(scale).iter().map(|count| (f64::from(*count), with_jobs(trace, *count))).collect(),
+        };
+        let by_resources = Sweep {
+            x: "resources",
+            figures: [by_resources, resources_time],
+            points: resources(scale).iter().map(|count| (f64::from(*count), with_resources(trace, *count))).collect(),
+        };
+        for sweep in [by_jobs, by_resources] {
+            all.extend(sweep.draw(trace, runs));
         }
         let categories: Vec<String> = ERRORS.iter().map(|percent| format!("{percent} %")).collect();
         let by_error_of = |figure: &dyn Fn(&Run) -> f64| -> Vec<(String, Vec<Estimate>)> {
             let of = |percent: &u32| Estimate::of(&runs.each(&with_error(trace, *percent), "coshh", figure));
             vec![("coshh".into(), ERRORS.iter().map(of).collect())]
         };
-        let mut completion = by_error_of(&Run::completion);
-        for policy in ["fifo", "fair"] {
+        // What knows no estimates is the same at every error.
+        let without = |policy: &str| {
             let one = Estimate::of(&runs.each(&shares(trace), policy, Run::completion));
-            completion.push((policy.into(), vec![one; ERRORS.len()]));
-        }
+            (policy.to_owned(), vec![one; ERRORS.len()])
+        };
+        let mut completion = vec![without("fifo"), without("fair")];
+        completion.extend(by_error_of(&Run::completion));
         all.push(figure(
             format!("coshh-{by_error}"),
             format!("Mean completion by error of the estimates, {trace}"),
@@ -327,6 +304,33 @@ fn figures(scale: &Scale, runs: &Runs) -> Vec<Figure> {
     }
     all.extend(four_nodes(runs));
     all
+}
+
+/// More and more of something: its figures in the paper (completion, scheduling time), and for each number of it a case.
+struct Sweep {
+    x: &'static str,
+    figures: [u32; 2],
+    points: Vec<(f64, String)>,
+}
+
+impl Sweep {
+    fn draw(&self, trace: &str, runs: &Runs) -> [Figure; 2] {
+        let at: Vec<f64> = self.points.iter().map(|(at, _)| *at).collect();
+        let of = |policy: &str, figure: fn(&Run) -> f64| -> Vec<Estimate> {
+            self.points.iter().map(|(_, case)| Estimate::of(&runs.each(case, policy, figure))).collect()
+        };
+        let figure = |number: u32, title: &str, y: Measure, value: fn(&Run) -> f64| Figure {
+            id: format!("coshh-{number}"),
+            title: format!("{title} by number of {}, {trace}", self.x),
+            answers: format!("its Fig. {number}"),
+            plot: lines(self.x, y, &at, |policy| of(policy, value)),
+        };
+        let [completion, time] = self.figures;
+        [
+            figure(completion, "Mean completion", Measure::seconds("mean completion time"), Run::completion),
+            figure(time, "Scheduling time", Measure::plain("milliseconds"), |run| decided(run) * 1e3),
+        ]
+    }
 }
 
 fn lines(x: &str, y: Measure, at: &[f64], of: impl Fn(&str) -> Vec<Estimate>) -> Plot {

@@ -75,13 +75,13 @@ fn alone(title: &str, body: &str, height: f64, colours: &str) -> String {
 }
 
 /// An axis upwards with its ticks, and what it measures.
-fn upwards(y: &Measure, values: &[Estimate], may_be_log: bool) -> (Axis, String) {
+fn upwards(y: &Measure, values: &[Estimate]) -> (Axis, String) {
     let tops: Vec<f64> =
         values.iter().map(|value| value.mean + value.half.unwrap_or(0.0)).filter(|top| top.is_finite()).collect();
     let most = tops.iter().copied().fold(0.0, f64::max);
     let axis = match y.unit {
         Unit::Part => Axis::linear(1.0_f64.max(most), BASE, TOP),
-        Unit::Seconds if may_be_log => Axis::fit(&mut tops.clone(), BASE, TOP),
+        Unit::Seconds => Axis::fit(&mut tops.clone(), BASE, TOP),
         _ => Axis::linear(most * 1.05, BASE, TOP),
     };
     let ticks = if y.unit == Unit::Seconds { axis.ticks_s(6) } else { axis.ticks(5) };
@@ -142,7 +142,7 @@ fn names<T>(series: &[(String, T)]) -> Vec<String> {
 
 fn bars(y: &Measure, categories: &[String], series: &[(String, Vec<Estimate>)]) -> Body {
     let all: Vec<Estimate> = series.iter().flat_map(|(_, values)| values.iter().copied()).collect();
-    let (axis, mut svg) = upwards(y, &all, false);
+    let (axis, mut svg) = upwards(y, &all);
     let room = (RIGHT - LEFT) / categories.len().max(1) as f64;
     let width = (room * 0.8 / series.len().max(1) as f64).min(46.0);
     for (ix, category) in categories.iter().enumerate() {
@@ -180,7 +180,7 @@ fn whisker(axis: &Axis, x: f64, value: &Estimate) -> String {
 
 fn lines(x: &str, y: &Measure, at: &[f64], series: &[(String, Vec<Estimate>)]) -> Body {
     let all: Vec<Estimate> = series.iter().flat_map(|(_, values)| values.iter().copied()).collect();
-    let (up, mut svg) = upwards(y, &all, true);
+    let (up, mut svg) = upwards(y, &all);
     let along = Axis::linear(at.iter().copied().fold(0.0, f64::max), LEFT, RIGHT - 10.0);
     for tick in along.ticks(8) {
         let place = along.at(tick);

@@ -75,11 +75,11 @@ fn arriving(name: &str, table: &[Row], seed: u64) -> Workload {
 }
 
 /// Section 2.2: eight jobs, one a minute, of which the third is large and has as many reduces as there are reduce slots. The paper gives neither
-/// applications nor sizes; these are sorts.
+/// applications nor sizes; these are sorts, and the third lasts until the last has come, as in the paper.
 pub(super) fn figure_3() -> Workload {
     let app = App::by_name("terasort").expect("an application of the table");
     let job = |number: u32| {
-        let (maps, reduces) = if number == 3 { (400, 20) } else { (20, 4) };
+        let (maps, reduces) = if number == 3 { (1_400, 20) } else { (20, 4) };
         let mut job = app.job(format!("job {number}"), maps, BLOCK, reduces);
         job.submit = Time::from_secs_f64(60.0 * f64::from(number - 1));
         job.group = u16::from(number == 3);
