@@ -16,6 +16,7 @@ mod progress;
 mod replay;
 mod report;
 mod reproduce;
+mod signals;
 mod sim;
 mod stage;
 mod table;

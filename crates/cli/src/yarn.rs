@@ -1,11 +1,9 @@
 //! `giveway yarn`: the sidecar of a Hadoop ResourceManager, until it is told to stop.
 
 use crate::args::Yarn;
-use crate::input;
+use crate::{input, signals};
 use anyhow::{Context, Result};
 use giveway_yarn::{Options, Sidecar, Sizes};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 /// Runs the command.
 pub fn run(args: &Yarn) -> Result<()> {
@@ -18,7 +16,6 @@ pub fn run(args: &Yarn) -> Result<()> {
     };
     let sidecar = Sidecar::bind(options, |line| eprintln!("giveway yarn: {line}"))?;
     let stopper = sidecar.stopper();
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
-    std::thread::spawn(move || signals.forever().take(1).for_each(|_| stopper.stop()));
+    signals::on_stop(move || stopper.stop())?;
     sidecar.run().context("cannot close the tape")
 }

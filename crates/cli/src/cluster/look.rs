@@ -37,6 +37,16 @@ pub fn job(args: &OneJob) -> Result<()> {
     let job = Client::connect(&args.which.dir)?.job(JobId(args.id))?;
     let mut out = std::io::stdout();
     writeln!(out, "{} {} ({}) of {}: {}", job.job, job.name, job.app, job.user, state(&job))?;
+    match (job.began_us, job.ended_us) {
+        (Some(began), Some(ended)) => {
+            let (waited, took) = (seconds(began - job.submitted_us), seconds(ended - job.submitted_us));
+            writeln!(out, "time      {took} s, of which it waited {waited} s for its first task")?;
+        }
+        (Some(began), None) => {
+            writeln!(out, "time      it waited {} s for its first task", seconds(began - job.submitted_us))?
+        }
+        _ => {}
+    }
     writeln!(out, "maps      {} done, {} running", tasks(job.maps), job.maps.running)?;
     let reduces = job.reduces;
     writeln!(out, "reduces   {} done, {} running, {} paused", tasks(reduces), reduces.running, reduces.paused)?;
@@ -90,7 +100,12 @@ pub fn explain(args: &OneJob) -> Result<()> {
 
 /// `giveway yield ID`
 pub fn give_way(args: &OneJob) -> Result<()> {
-    Ok(Client::connect(&args.which.dir)?.give_way(JobId(args.id))?)
+    let (mut client, job) = (Client::connect(&args.which.dir)?, JobId(args.id));
+    client.give_way(job)?;
+    if client.job(job)?.outcome.is_some() {
+        eprintln!("{job} is over; nothing of it runs any more");
+    }
+    Ok(())
 }
 
 /// `giveway kill ID`

@@ -2,7 +2,7 @@
 
 use super::args::{Job, Run, Submit};
 use super::up;
-use crate::NotSo;
+use crate::{NotSo, signals};
 use anyhow::{Context, Result, bail};
 use giveway_core::{JobId, Outcome};
 use giveway_engine::apps::Apps;
@@ -39,6 +39,11 @@ pub fn run(args: &Run, apps: &Apps) -> Result<()> {
     let cluster = up::start(folder.path(), &args.shape, "127.0.0.1:0", apps)?;
     let mut client = cluster.client()?;
     let job = client.submit(request)?;
+    // The job is killed, so that its output and the cluster's folder are removed as at any other end.
+    let mut killer = cluster.client()?;
+    signals::on_stop(move || {
+        let _ = killer.kill(job);
+    })?;
     let status = follow(&mut client, job)?;
     drop(cluster);
     finish(&status)

@@ -1,8 +1,8 @@
 //! `giveway up`, `down` and `worker`: processes come and go.
 
 use super::args::{Shape, Up, Which, Worker};
-use crate::input;
-use anyhow::{Context, Result};
+use crate::{input, signals};
+use anyhow::{Context, Result, ensure};
 use giveway_core::Tenants;
 use giveway_engine::apps::Apps;
 use giveway_engine::client::Client;
@@ -21,6 +21,12 @@ pub fn start(folder: &Path, shape: &Shape, listen: &str, apps: &Apps) -> Result<
         Some(file) => input::tenants(file)?,
         None => Tenants::default(),
     };
+    ensure!(
+        shape.heartbeat < shape.timeout / 2,
+        "--heartbeat {:?} is too long for --timeout {:?}: a worker that misses one beat would be lost; let the time-out be several beats",
+        shape.heartbeat,
+        shape.timeout
+    );
     let folder = std::path::absolute(folder).with_context(|| format!("the folder {}", folder.display()))?;
     let coordinator = coordinator::Options {
         folder,
@@ -60,6 +66,11 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
     }
     writeln!(out, "Submit with `giveway submit APP --input ... --output ...`, stop with `giveway down` or Ctrl-C.")?;
     out.flush()?;
+    // As `giveway down`: workers are told, and what is unfinished goes on when the cluster is started again.
+    let folder = cluster.folder().to_owned();
+    signals::on_stop(move || {
+        let _ = Client::connect(&folder).and_then(|mut client| client.stop());
+    })?;
     Ok(cluster.wait()?)
 }
 
@@ -91,9 +102,6 @@ pub fn worker(args: &Worker, apps: &Apps) -> Result<()> {
 /// A worker's name is also a folder's name, and may not lead out of the cluster's folder.
 fn file_name(name: &str) -> Result<&str> {
     let plain = !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_".contains(letter));
-    anyhow::ensure!(
-        plain,
-        "the name `{name}` has more than letters, digits, `-` and `_`; choose another, or add --folder"
-    );
+    ensure!(plain, "the name `{name}` has more than letters, digits, `-` and `_`; choose another, or add --folder");
     Ok(name)
 }

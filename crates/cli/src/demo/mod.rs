@@ -9,7 +9,7 @@ mod mix;
 
 use crate::args::Demo;
 use crate::stage::Stage;
-use crate::{files, report};
+use crate::{files, report, signals};
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
@@ -40,6 +40,7 @@ const FASTER: f64 = 40.0;
 pub fn run(args: &Demo, apps: &Apps) -> Result<()> {
     let mut out = std::io::stdout();
     let folder = tempfile::Builder::new().prefix("giveway-demo-").tempdir().context("a folder for the demo")?;
+    signals::remove_on_stop(folder.path().to_owned())?;
     let mix = mix::make(folder.path(), apps)?;
     writeln!(
         out,

@@ -181,7 +181,8 @@ fn directions(runs: &Runs) -> Vec<Direction> {
     let within = |case: &str, base: &str| -> Vec<f64> {
         runs.each(case, &over(base), wait).iter().map(|wait_s| wait_s - 6.0).collect()
     };
-    for (case, base) in [(MAP, "fifo"), (MAP, "fair"), (REDUCE, "fifo"), (REDUCE, "fair")] {
+    // Reduces under Fair are left out: there the first job may already hold its share, and then has no right to more.
+    for (case, base) in [(MAP, "fifo"), (MAP, "fair"), (REDUCE, "fifo")] {
         let claim = format!(
             "lost tasks of the first job run again within two beats of a node with Chronos over {base}, {case}"
         );

@@ -7,6 +7,7 @@
 
 use super::draw::{Drawing, draw};
 use super::study::{Estimate, Figure, Measure, Plot, Unit};
+use crate::signals;
 use crate::stage::{Input, Job, Lines, Play, Stage};
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
@@ -158,6 +159,7 @@ pub fn run(which: Which, quick: bool, apps: &Apps) -> Result<Option<Forecast>> {
     let bar = crate::progress::bar(0, "real runs", "runs");
     bar.set_length(wanted.iter().map(|of| (of.shapes.len() + of.policies(quick).len()) as u64).sum());
     let folder = tempfile::Builder::new().prefix("giveway-reproduce-").tempdir().context("a folder for the runs")?;
+    signals::remove_on_stop(folder.path().to_owned())?;
     let mut runs = Vec::new();
     for (at, experiment) in wanted.into_iter().enumerate() {
         let folder = folder.path().join(at.to_string());

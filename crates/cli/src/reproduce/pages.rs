@@ -27,7 +27,7 @@ pub fn terminal(study: &Study) -> String {
     let (holding, failing): (Vec<&Direction>, Vec<&Direction>) = study.directions.iter().partition(|d| d.holds());
     text += &format!("{} of {} directions hold for at least 19 of 20 seeds.\n", holding.len(), study.directions.len());
     for direction in failing {
-        text += &format!("  does not hold: {} ({} of {} seeds)\n", direction.claim, direction.held, direction.of);
+        text += &format!("  does not hold: {}\n", direction.failing());
     }
     text
 }
@@ -89,7 +89,7 @@ fn front(studies: &[Study], forecast: Option<&Forecast>, command: &str) -> Strin
         .iter()
         .flat_map(|study| &study.directions)
         .filter(|direction| !direction.holds())
-        .map(|direction| format!("- {} ({} of {} seeds)\n", direction.claim, direction.held, direction.of))
+        .map(|direction| format!("- {}\n", direction.failing()))
         .collect();
     if !failing.is_empty() {
         text += &format!("\nWhat should follow from the mechanisms and does not hold:\n\n{}", failing.concat());
@@ -119,7 +119,7 @@ fn page(study: &Study, drawings: &[Vec<Drawing>], command: &str) -> String {
     }
     text += "\n## Directions\n\nWhat follows from the mechanism should hold for at least 19 of 20 seeds.\n\n| direction | seeds | |\n|---|---|---|\n";
     for direction in &study.directions {
-        let holds = if direction.holds() { "holds" } else { "**does not hold**" };
+        let holds = if direction.holds() { "holds".into() } else { format!("**does not hold.** {}", direction.unless) };
         text += &format!("| {} | {} of {} | {holds} |\n", direction.claim, direction.held, direction.of);
     }
     if !study.sensitivity.is_empty() {
@@ -168,7 +168,11 @@ fn section(study: &Study, drawings: &[Vec<Drawing>]) -> String {
         .directions
         .iter()
         .map(|direction| {
-            let holds = if direction.holds() { "holds" } else { "<b>does not hold</b>" };
+            let holds = if direction.holds() {
+                "holds".into()
+            } else {
+                format!("<b>does not hold.</b> {}", escape(direction.unless))
+            };
             format!(
                 "<tr><td>{}</td><td class=\"n\">{} of {}</td><td>{holds}</td></tr>\n",
                 escape(&direction.claim),

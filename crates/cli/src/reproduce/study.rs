@@ -210,18 +210,32 @@ pub struct Direction {
     pub held: usize,
     /// Of how many.
     pub of: usize,
+    /// Why it might not.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub unless: &'static str,
 }
 
 impl Direction {
     /// Holds for a seed where the value is below zero.
     pub fn down(claim: impl Into<String>, values: &[f64]) -> Direction {
         let held = values.iter().filter(|value| **value < 0.0).count();
-        Direction { claim: claim.into(), held, of: values.len() }
+        Direction { claim: claim.into(), held, of: values.len(), unless: "" }
+    }
+
+    /// With the reason for which it might not hold.
+    pub fn unless(self, unless: &'static str) -> Direction {
+        Direction { unless, ..self }
     }
 
     /// Whether it held for at least 19 of 20.
     pub fn holds(&self) -> bool {
         self.held * 20 >= self.of * 19
+    }
+
+    /// That it does not hold, in plain words.
+    pub fn failing(&self) -> String {
+        let reason = if self.unless.is_empty() { String::new() } else { format!(": {}", self.unless) };
+        format!("{} ({} of {} seeds){reason}", self.claim, self.held, self.of)
     }
 }
 
