@@ -25,7 +25,7 @@ use crate::wire::Token;
 use desk::Desk;
 use giveway_core::{Policy, SetupError, Tenants};
 use std::io;
-use std::net::{IpAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -82,7 +82,7 @@ pub enum StartError {
     },
     /// The address can be reached from other machines.
     #[error(
-        "{address} can be reached from other machines and connections are not encrypted; listen on 127.0.0.1 and reach it through a tunnel"
+        "{address} can be reached from other machines and connections are not encrypted; listen on 127.0.0.1; for several machines there is `giveway yarn`"
     )]
     Exposed {
         /// The address.
@@ -178,12 +178,11 @@ impl Coordinator {
 
 fn listen(address: &str) -> Result<TcpListener, StartError> {
     let failed = |error| StartError::Listen { address: address.into(), error };
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    let ip: IpAddr = listener.local_addr().map_err(failed)?.ip();
-    if !ip.is_loopback() {
+    let meant: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
+    if !meant.iter().all(|one| one.ip().is_loopback()) {
         return Err(StartError::Exposed { address: address.into() });
     }
-    Ok(listener)
+    TcpListener::bind(&meant[..]).map_err(failed)
 }
 
 /// Writes a small file so that readers see the old one or the new one, never half.
