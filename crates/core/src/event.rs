@@ -166,10 +166,10 @@ pub struct Split {
     pub hosts: Hosts,
 }
 
-/// What is believed of a job beforehand, on a node of speed 1 with its data at hand.
+/// What is believed of a job beforehand, on a node of speed 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hint {
-    /// Mean time of one map.
+    /// Mean time of one map beside reading its split, which depends on the node's disk.
     pub map: Span,
     /// Mean time of one reduce.
     pub reduce: Span,

@@ -18,7 +18,6 @@ pub(crate) struct Layout {
     /// By node, where its rack begins and ends in `nodes`.
     rack: Vec<(u32, u32)>,
     replicas: usize,
-    disk_bytes_per_s: f64,
     net_bytes_per_s: f64,
 }
 
@@ -34,15 +33,12 @@ impl Layout {
                 rack[*member as usize] = (begin, begin + members.len() as u32);
             }
         }
-        // The first node stands for the reference machine of which hints speak; a machine without a disk reads at a
+        // The first node stands for the reference machine of which hints speak; a machine without a link fetches at a
         // usual pace.
-        let usual = 100e6;
-        let pace = |bytes_per_s: u64| if bytes_per_s == 0 { usual } else { bytes_per_s as f64 };
-        let first = cluster.nodes.first();
+        let link = cluster.nodes.first().map(|node| node.net_bytes_per_s as f64).filter(|rate| *rate > 0.0);
         Layout {
             replicas: (cluster.replicas as usize).min(nodes.len()),
-            disk_bytes_per_s: first.map_or(usual, |node| pace(node.spec.disk_bytes_per_s)),
-            net_bytes_per_s: first.map_or(usual, |node| pace(node.net_bytes_per_s)),
+            net_bytes_per_s: link.unwrap_or(100e6),
             nodes,
             rack,
         }
@@ -95,12 +91,12 @@ impl Layout {
         held < (end - begin) as usize
     }
 
-    /// What the tasks last on the reference machine with their data at hand (COSHH's task scheduling process).
+    /// What the tasks last on the reference machine (COSHH's task scheduling process). What a map reads is left to the
+    /// core, which knows every node's disk.
     fn hint(&self, cluster: &Cluster, plan: &JobPlan) -> Hint {
-        let read = Span::from_secs_f64(plan.map_bytes as f64 / self.disk_bytes_per_s);
         let fetch = Span::from_secs_f64(plan.partition_bytes() as f64 / self.net_bytes_per_s);
         let sort = sort_span(&cluster.costs, plan.partition_bytes() as f64);
-        Hint { map: plan.map_compute + read, reduce: fetch + sort + plan.reduce_compute }
+        Hint { map: plan.map_compute, reduce: fetch + sort + plan.reduce_compute }
     }
 }
 
@@ -119,6 +115,14 @@ mod tests {
     use super::*;
     use crate::fixture;
     use giveway_core::RackId;
+
+    #[test]
+    fn hints_leave_reading_to_the_core() {
+        let cluster = fixture::cluster(3);
+        let plan = fixture::plan(0, 0.0, 4, 1);
+        assert!(plan.map_bytes > 0);
+        assert_eq!(Layout::new(&cluster).hint(&cluster, &plan).map, plan.map_compute);
+    }
 
     #[test]
     fn three_replicas_stand_in_two_racks() {

@@ -226,9 +226,10 @@ impl Scheduler {
         }
         let job = self.state.job(jx);
         let (node, closed, could_start) = (job.task(kind, index).node, job.closed, job.may_start(Kind::Reduce));
-        let speed = f64::from(self.state.node(node).spec.speed_ppm) / f64::from(WHOLE_PPM);
+        let spec = &self.state.node(node).spec;
+        let (speed, disk) = (f64::from(spec.speed_ppm) / f64::from(WHOLE_PPM), spec.disk_bytes_per_s as f64);
         let now = self.now;
-        self.state.job_mut(jx).finish(kind, index, output_bytes, speed, now);
+        self.state.job_mut(jx).finish(kind, index, output_bytes, (speed, disk), now);
         self.state.leave_slot(node, kind, jx, index, attempt.number);
         self.kill_twins(jx, kind, index, out);
         if closed {
