@@ -388,6 +388,12 @@ impl Ranking {
         }
     }
 
+    /// Whether slots of this kind are counted here. Pools and queues have rights to each kind apart; a user's min share and share
+    /// are slots of either kind (COSHH, sections 2.1 and 5.1).
+    pub fn counts(&self, kind: Kind) -> bool {
+        self.kind == kind || matches!(self.stage, Stage::UsersBelowMin | Stage::UsersByShare)
+    }
+
     /// A job's slots became more or fewer; its group and those above it move.
     pub fn held_changed(&mut self, jx: JobIx, more: i64) {
         if self.stage == Stage::Flat {

@@ -115,6 +115,7 @@ impl Scheduler {
         if let Some(matcher) = &mut self.matcher {
             matcher.node_down(profile);
         }
+        self.match_again();
     }
 
     fn lose_attempts(&mut self, node: NodeId, lost: &mut Vec<Lost>) {

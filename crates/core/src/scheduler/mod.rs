@@ -214,14 +214,18 @@ impl Scheduler {
         let more = i64::from(held) - i64::from(job.facts(kind).counted);
         job.facts[kind.ix()].counted = held;
         let rank = job.wants(kind).then(|| order::job_rank(order, job, kind, 0));
-        for line in &mut self.lines[kind.ix()] {
-            if more != 0 {
-                line.held_changed(jx, more);
-            }
-            line.place(jx, rank);
-        }
+        self.count_held(jx, kind, more);
+        self.lines[kind.ix()].iter_mut().for_each(|line| line.place(jx, rank));
         if has_node_of_its_own {
             self.ask_again(jx, kind);
+        }
+    }
+
+    /// A job's slots of a kind became more or fewer: tells every line that counts them.
+    fn count_held(&mut self, jx: JobIx, kind: Kind, more: i64) {
+        if more != 0 {
+            let lines = self.lines.iter_mut().flatten().filter(|line| line.counts(kind));
+            lines.for_each(|line| line.held_changed(jx, more));
         }
     }
 

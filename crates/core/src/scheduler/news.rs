@@ -45,7 +45,15 @@ impl Scheduler {
             self.state.free[kind.ix()] += u32::from(spec.slots(kind));
             self.state.slots[kind.ix()] += u32::from(spec.slots(kind));
         }
+        self.match_again();
         Ok(())
+    }
+
+    /// Nodes came or went: COSHH's suggestions follow.
+    pub(super) fn match_again(&mut self) {
+        if self.matcher.as_mut().is_some_and(|matcher| matcher.nodes_changed(&mut self.state, self.now)) {
+            self.regroup_all_but(None);
+        }
     }
 
     pub(super) fn node_beat(
@@ -149,10 +157,7 @@ impl Scheduler {
         let anew =
             self.matcher.as_mut().is_some_and(|matcher| matcher.job_arrived(jx, rights, &mut self.state, self.now));
         if anew {
-            let others: Vec<JobIx> = self.state.live().map(|(jx, _)| jx).filter(|&other| other != jx).collect();
-            for other in others {
-                self.regroup(other);
-            }
+            self.regroup_all_but(Some(jx));
         }
         self.join_lines(jx, &spec.pool);
         if self.matcher.as_ref().is_some_and(|matcher| matcher.rules().place_replicas) {
@@ -168,15 +173,18 @@ impl Scheduler {
         }
     }
 
+    fn regroup_all_but(&mut self, new: Option<JobIx>) {
+        let others: Vec<JobIx> = self.state.live().map(|(jx, _)| jx).filter(|&jx| Some(jx) != new).collect();
+        others.into_iter().for_each(|jx| self.regroup(jx));
+    }
+
     /// A job's classes may have changed: it leaves its groups and joins those it now belongs to. Only users have classes, so no pool is needed.
     fn regroup(&mut self, jx: JobIx) {
         for kind in Kind::BOTH {
             let facts = &mut self.state.job_mut(jx).facts[kind.ix()];
             let held = i64::from(std::mem::take(&mut facts.counted));
-            for line in &mut self.lines[kind.ix()] {
-                line.held_changed(jx, -held);
-                line.place(jx, None);
-            }
+            self.count_held(jx, kind, -held);
+            self.lines[kind.ix()].iter_mut().for_each(|line| line.place(jx, None));
         }
         self.join_lines(jx, "");
         for kind in Kind::BOTH {
@@ -399,9 +407,7 @@ impl Scheduler {
         }
         for kind in Kind::BOTH {
             let held = i64::from(self.state.job(jx).facts(kind).counted);
-            for line in &mut self.lines[kind.ix()] {
-                line.held_changed(jx, -held);
-            }
+            self.count_held(jx, kind, -held);
         }
         self.state.remove(jx);
     }

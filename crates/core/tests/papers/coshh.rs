@@ -123,3 +123,72 @@ fn sec_3_2_replicas_go_to_suggested_nodes() {
     let anywhere = (0..8).map(NodeId).all(suits);
     assert!(anywhere || actions.iter().any(|action| matches!(action, Action::PlaceReplicas { .. })), "{actions:?}");
 }
+
+#[test]
+fn sec_2_1_reading_is_no_part_of_the_work_a_finished_map_shows() {
+    let mut hand = Hand::with(setup(Vec::new(), Otherwise::Backfill), 0, 0, 0);
+    hand.join(1, 1, 0.5);
+    let (id, _) = hand.submit(job(2, 0));
+    let map = launches(&hand.beat(0)).len();
+    assert_eq!(map, 1);
+    // 128 MB at 100 MB/s, then ten seconds at half speed.
+    hand.at(11.28).finish_maps(id, 0);
+    let work_s = hand.job(id).facts(Kind::Map).finished_work_s;
+    assert!((work_s - 5.0).abs() < 1e-6, "{work_s}: the rate adds what reading takes on each type of node");
+}
+
+#[test]
+fn sec_3_1_a_class_outlives_its_jobs() {
+    let mut hand = Hand::with(setup(Vec::new(), Otherwise::Backfill), 1, 1, 1);
+    let run_alone = |hand: &mut Hand, at_s: f64, user: &'static str, map_s: u64| {
+        let (id, _) = hand.at(at_s).submit(hinted(user, 1, map_s));
+        hand.beat(0);
+        hand.at(at_s + 50.0).finish_maps(id, 0);
+        assert_eq!(hand.core.state().find(id), None, "it is over");
+    };
+    run_alone(&mut hand, 0.0, "ann", 10);
+    run_alone(&mut hand, 300.0, "bob", 1000);
+    let solved = hand.core.matcher().unwrap().solved;
+    run_alone(&mut hand, 600.0, "ann", 10);
+    assert_eq!(hand.core.matcher().unwrap().solved, solved, "later jobs of a class need no new ones (section 6.2.1)");
+}
+
+#[test]
+fn sec_3_2_a_user_who_has_sent_one_job_does_not_count_as_one_who_sends_one_a_minute() {
+    let mut hand = Hand::with(setup(Vec::new(), Otherwise::Backfill), 0, 0, 0);
+    hand.join(4, 1, 1.0);
+    hand.join(4, 1, 0.01);
+    // Jobs that only read are as well off on the slow node; the other user's compute.
+    (0..20u32).for_each(|i| drop(hand.at(f64::from(i) * 100.0).submit(hinted("often", 50, 0))));
+    let (once, _) = hand.at(2000.0).submit(hinted("once", 50, 4));
+    let matcher = hand.core.matcher().unwrap();
+    let suggested = |node: u16, id: JobId| matcher.suggests(1, node, hand.job(id).classes[1]);
+    assert!(suggested(0, once) && !suggested(1, once), "one job in 2000 s leaves the fast node time for others");
+    assert!(suggested(0, JobId(0)) && suggested(1, JobId(0)));
+}
+
+#[test]
+fn algorithm_2_a_users_share_is_slots_of_both_kinds() {
+    let mut hand = Hand::with(setup(vec![user("full", 1.0, 3), user("short", 1.0, 2)], Otherwise::Backfill), 1, 3, 1);
+    hand.submit(hinted("full", 3, 10));
+    assert_eq!(launches(&hand.beat(0)).len(), 3);
+    let at_once = |user| JobOf { reduces: 1, slowstart_ppm: 0, ..hinted(user, 1, 10) };
+    hand.submit(at_once("full"));
+    let (short, _) = hand.submit(at_once("short"));
+    let node = NodeId(0);
+    assert_eq!(launches(&hand.beat(0)), [(short, Kind::Reduce, node)], "three maps fill a min share of three");
+}
+
+#[test]
+fn sec_4_suggestions_follow_the_nodes() {
+    let (mut hand, quick, slow) = fast_and_slow(Otherwise::Strict);
+    let served = |hand: &Hand, node: u16| {
+        let matcher = hand.core.matcher().unwrap();
+        [quick, slow].iter().filter(|&&id| matcher.suggests(1, node, hand.job(id).classes[1])).count()
+    };
+    assert!((0..2).any(|node| served(&hand, node) == 1));
+    hand.tell(Event::NodeLost { node: NodeId(0) });
+    assert_eq!(served(&hand, 1), 2, "the node that is left serves all classes");
+    hand.join(2, 1, 3.0);
+    assert!(served(&hand, 2) > 0, "a new type of node is matched as soon as it joins");
+}

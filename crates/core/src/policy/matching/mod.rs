@@ -14,6 +14,7 @@ use crate::ids::{Kind, NodeId};
 use crate::state::{Job, JobIx, State};
 use crate::units::Time;
 use predict::{Predictor, TaskTimes};
+use std::collections::VecDeque;
 
 /// A type of node: nodes with the same slots, speed and disk share one column of the linear program.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,11 +37,15 @@ struct Class {
     arrivals_per_s: f64,
 }
 
-/// What the matching keeps of a user.
-#[derive(Clone, Debug, Default)]
-struct Arrivals {
-    first: Option<Time>,
-    count: u32,
+/// Jobs that are remembered for classification; older ones are forgotten.
+const REMEMBERED: usize = 512;
+
+/// What classification remembers of a job, also when it is over: classes outlive their jobs, or each next one would need them anew.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    user: u32,
+    tasks: [u32; 2],
+    times: TaskTimes,
 }
 
 /// Predictor, classes and suggestions.
@@ -50,7 +55,12 @@ pub struct Matcher {
     predictor: Predictor,
     profiles: Vec<Profile>,
     users: Vec<UserRights>,
-    arrivals: Vec<Arrivals>,
+    /// The last jobs that came.
+    seen: VecDeque<Seen>,
+    /// Jobs of each user so far.
+    arrivals: Vec<u32>,
+    /// When the first job of all came.
+    first_arrival: Option<Time>,
     classes: [Vec<Class>; 2],
     /// For each classification and type of node, which classes it is suggested.
     suggested: [Vec<Vec<bool>>; 2],
@@ -75,7 +85,9 @@ impl Matcher {
             predictor: Predictor::new(rules.history_every),
             profiles: Vec::new(),
             users: Vec::new(),
+            seen: VecDeque::new(),
             arrivals: Vec::new(),
+            first_arrival: None,
             classes: Default::default(),
             suggested: Default::default(),
             solved: 0,
@@ -121,17 +133,36 @@ impl Matcher {
         self.profiles[profile as usize].up -= 1;
     }
 
+    /// Nodes came or went: solves both linear programs again, and says whether a new type of node made the classes change too (section 4:
+    /// decisions follow any variation in the resources).
+    pub fn nodes_changed(&mut self, state: &mut State, now: Time) -> bool {
+        let [_, all_jobs] = &self.classes;
+        let Some(class) = all_jobs.first() else { return false };
+        let new_type = class.centre.len() != self.features_count();
+        if new_type {
+            self.make_anew(state, now);
+        } else {
+            self.suggested = [self.suggest(0), self.suggest(1)];
+        }
+        new_type
+    }
+
     /// A job arrived: notes it, finds its classes, and says whether all classes were made anew (then every job's may have changed).
     pub fn job_arrived(&mut self, jx: JobIx, rights: UserRights, state: &mut State, now: Time) -> bool {
         let user = state.job(jx).user as usize;
         if self.arrivals.len() <= user {
-            self.arrivals.resize(user + 1, Arrivals::default());
+            self.arrivals.resize(user + 1, 0);
             self.users.resize(user + 1, UserRights { weight: 1.0, min_share: 0 });
         }
         self.users[user] = rights;
-        self.arrivals[user].first.get_or_insert(now);
-        self.arrivals[user].count += 1;
-        let features = self.features(state.job(jx), now);
+        self.first_arrival.get_or_insert(now);
+        self.arrivals[user] += 1;
+        let job = self.seen(state.job(jx));
+        if self.seen.len() == REMEMBERED {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(job);
+        let features = self.features(&job, now);
         let primary = self.fitting(0, &features).filter(|_| rights.min_share > 0);
         let secondary = self.fitting(1, &features);
         state.job_mut(jx).classes = [primary, secondary];
@@ -172,71 +203,69 @@ impl Matcher {
         (distance <= reach).then_some(class as u16)
     }
 
+    fn seen(&self, job: &Job) -> Seen {
+        let tasks = Kind::BOTH.map(|kind| job.total(kind));
+        Seen { user: job.user, tasks, times: self.predictor.predict(job) }
+    }
+
     /// Priority, execution rate on each type of node, and arrival rate (section 3.1), all as logarithms so that a factor is a distance.
-    fn features(&self, job: &Job, now: Time) -> Vec<f64> {
-        let times = self.predictor.predict(job);
-        let mut features: Vec<f64> = self.profiles.iter().map(|profile| rate(job, times, profile).ln()).collect();
+    fn features(&self, job: &Seen, now: Time) -> Vec<f64> {
+        let mut features: Vec<f64> = self.profiles.iter().map(|profile| rate(job, profile).ln()).collect();
         features.push(self.users[job.user as usize].weight.ln());
         features.push(self.arrival_rate(job.user as usize, now).ln());
         features
     }
 
-    /// Mean arrivals of a user's jobs per second.
+    fn features_count(&self) -> usize {
+        self.profiles.len() + 2
+    }
+
+    /// Mean arrivals of a user's jobs per second, over the time that all users have been watched. Counted from her own first job, a user
+    /// who has sent one job would seem to send one a minute, and the program would give her nearly everything.
     fn arrival_rate(&self, user: usize, now: Time) -> f64 {
-        let arrivals = &self.arrivals[user];
-        let since_s = arrivals.first.map_or(1.0, |first| now.since(first).as_secs_f64());
-        f64::from(arrivals.count) / since_s.max(60.0)
+        let watched_s = self.first_arrival.map_or(0.0, |first| now.since(first).as_secs_f64());
+        f64::from(self.arrivals[user]) / watched_s.max(60.0)
     }
 
     /// Algorithm 1, else branch: classify all jobs, then solve both linear programs.
     fn make_anew(&mut self, state: &mut State, now: Time) {
         self.solved += 1;
         for classification in 0..2 {
-            let members: Vec<JobIx> = state
-                .live()
-                .filter(|(_, job)| !job.closed && self.belongs(classification, job))
-                .map(|(jx, _)| jx)
-                .collect();
-            let points: Vec<Vec<f64>> = members.iter().map(|&jx| self.features(state.job(jx), now)).collect();
-            let mut users: Vec<u32> = members.iter().map(|&jx| state.job(jx).user).collect();
+            let members: Vec<Seen> =
+                self.seen.iter().filter(|job| self.belongs(classification, job.user)).copied().collect();
+            let points: Vec<Vec<f64>> = members.iter().map(|job| self.features(job, now)).collect();
+            let mut users: Vec<u32> = members.iter().map(|job| job.user).collect();
             users.sort_unstable();
             users.dedup();
             // Section 3.1: k is the number of users.
             let clusters = kmeans::kmeans(&points, users.len());
-            let members = members.iter().map(|&jx| state.job(jx).user as usize);
-            self.classes[classification] = self.describe(&clusters, &points, members, now);
+            self.classes[classification] = self.describe(&clusters, &points, &members, now);
             self.suggested[classification] = self.suggest(classification);
         }
         let jobs: Vec<JobIx> = state.live().map(|(jx, _)| jx).collect();
         for jx in jobs {
             let job = state.job(jx);
-            let features = self.features(job, now);
+            let features = self.features(&self.seen(job), now);
             let class = |c: usize| nearest(&self.classes[c], &features).map(|(class, _)| class as u16);
-            let classes = [self.belongs(0, job).then(|| class(0)).flatten(), class(1)];
+            let classes = [self.belongs(0, job.user).then(|| class(0)).flatten(), class(1)];
             state.job_mut(jx).classes = classes;
         }
     }
 
-    fn belongs(&self, classification: usize, job: &Job) -> bool {
-        classification == 1 || self.users[job.user as usize].min_share > 0
+    fn belongs(&self, classification: usize, user: u32) -> bool {
+        classification == 1 || self.users[user as usize].min_share > 0
     }
 
-    fn describe(
-        &self,
-        clusters: &kmeans::Clusters,
-        points: &[Vec<f64>],
-        users: impl Iterator<Item = usize>,
-        now: Time,
-    ) -> Vec<Class> {
+    fn describe(&self, clusters: &kmeans::Clusters, points: &[Vec<f64>], members: &[Seen], now: Time) -> Vec<Class> {
         let mut classes: Vec<Class> = clusters
             .centroids
             .iter()
             .map(|centre| Class { centre: centre.clone(), radius: 0.0, arrivals_per_s: 0.0 })
             .collect();
-        let users: Vec<usize> = users.collect();
         let mut jobs_of_user = vec![0.0; self.arrivals.len()];
-        users.iter().for_each(|&user| jobs_of_user[user] += 1.0);
-        for ((point, &class), &user) in points.iter().zip(&clusters.assignment).zip(&users) {
+        members.iter().for_each(|job| jobs_of_user[job.user as usize] += 1.0);
+        for ((point, &class), job) in points.iter().zip(&clusters.assignment).zip(members) {
+            let user = job.user as usize;
             let class = &mut classes[class];
             class.radius = class.radius.max(distance(&class.centre, point));
             class.arrivals_per_s += self.arrival_rate(user, now) / jobs_of_user[user];
@@ -261,13 +290,14 @@ impl Matcher {
 }
 
 /// Jobs per second that a node of a type does, if it does nothing else: the inverse of the mean execution time (section 2.1).
-fn rate(job: &Job, times: TaskTimes, profile: &Profile) -> f64 {
+fn rate(job: &Seen, profile: &Profile) -> f64 {
+    let times = job.times;
     let per_map_s = times.map_s / profile.speed + times.map_bytes / profile.disk_bytes_per_s;
     let per_reduce_s = times.reduce_s / profile.speed;
     let lane_s = |kind: Kind, per_task_s: f64| {
         let slots = f64::from(profile.slots[kind.ix()]);
         // A node without slots of a kind can only hand such tasks on; a very long time says so.
-        f64::from(job.total(kind)) * per_task_s / if slots > 0.0 { slots } else { 1e-3 }
+        f64::from(job.tasks[kind.ix()]) * per_task_s / if slots > 0.0 { slots } else { 1e-3 }
     };
     1.0 / (lane_s(Kind::Map, per_map_s) + lane_s(Kind::Reduce, per_reduce_s)).max(1e-6)
 }
