@@ -23,9 +23,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// The pace of every node of a cluster. A rate of zero would stop time; it becomes one byte a microsecond.
+    /// The pace of every node of a cluster. A rate of zero would stop time; it becomes one byte a second.
     pub(crate) fn of_nodes(cluster: &Cluster) -> Vec<Pace> {
-        let rate = |bytes_per_s: u64| (bytes_per_s as f64 / 1e6).max(1.0);
+        let rate = |bytes_per_s: u64| (bytes_per_s as f64 / 1e6).max(1e-6);
         let pace = |node: &crate::cluster::NodeModel| Pace {
             disk_bytes_per_us: rate(node.spec.disk_bytes_per_s),
             net_bytes_per_us: rate(node.net_bytes_per_s),

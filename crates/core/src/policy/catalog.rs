@@ -244,7 +244,8 @@ fn coshh() -> Policy {
 fn coshh_strict() -> Policy {
     let mut policy = coshh();
     policy.name = "coshh-strict".into();
-    policy.about = "As coshh, but a node stays idle rather than take a job it was not suggested.".into();
+    policy.about =
+        "As coshh, but a node stays idle rather than take a job it was not suggested (Algorithm 2 as written).".into();
     policy.matching = Some(Matching { otherwise: Otherwise::Strict, ..Matching::default() });
     policy
 }

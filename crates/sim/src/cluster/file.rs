@@ -201,7 +201,7 @@ fn add_nodes(
     let rack = page.count("rack", &entry.rack, 0, 0, NODES_MAX)?;
     let racks = page.count("racks", &entry.racks, 1, 1, NODES_MAX)?;
     let speed = page.number("speed", &entry.speed, 1.0, Bounds::From(0.001, 1_000.0))?;
-    let disk_mb_s = page.number("disk_mb_s", &entry.disk_mb_s, 80.0, Bounds::From(1.0, 1e6))?;
+    let disk_mb_s = page.number("disk_mb_s", &entry.disk_mb_s, 80.0, Bounds::From(0.001, 1e6))?;
     let net_mbit_s = page.number("net_mbit_s", &entry.net_mbit_s, 1_000.0, Bounds::From(8.0, 1e7))?;
     let disk_gb = page.number("disk_gb", &entry.disk_gb, 1_000.0, Bounds::From(0.001, 1e9))?;
     for i in 0..count {
