@@ -20,7 +20,7 @@ pub struct Request {
     pub output: PathBuf,
     /// How many reduces; the application's choice if left out.
     pub reduces: Option<u32>,
-    /// Largest piece of input for one map.
+    /// Input for one map; the last piece of a file may be a tenth larger.
     pub split_bytes: u64,
     /// Memory for the buffers of one task.
     pub memory_bytes: u64,

@@ -115,7 +115,7 @@ pub struct Job {
     /// How many reduces; by the size of the input if left out.
     #[arg(long, value_name = "R")]
     pub reduces: Option<u32>,
-    /// Largest piece of input for one map.
+    /// Input for one map; the last piece of a file may be a tenth larger.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     pub split: u64,
     /// Memory for the buffers of one task.

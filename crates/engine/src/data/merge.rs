@@ -10,6 +10,7 @@ mod tests;
 use super::prefix;
 use super::segment::{Position, SegmentError, SegmentReader, SegmentWriter};
 use crate::record::{Combine, Combiner, Values, number};
+use std::hint::select_unpredictable;
 use std::io::{self, Write};
 use thiserror::Error;
 
@@ -91,10 +92,10 @@ impl Merge {
         let mut node = (input + self.readers.len()) / 2;
         while node > 0 {
             let loser = self.losers[node];
-            if self.is_before(loser, rising) {
-                self.losers[node] = rising;
-                rising = loser;
-            }
+            // Which of two records comes first is as good as random: a wrong guess of the processor costs more than all else here.
+            let is_loser_first = self.is_before(loser, rising);
+            self.losers[node] = select_unpredictable(is_loser_first, rising, loser);
+            rising = select_unpredictable(is_loser_first, loser, rising);
             node /= 2;
         }
         self.winner = rising;
@@ -115,12 +116,18 @@ impl Merge {
         let mut key = std::mem::take(&mut self.group);
         key.clear();
         key.extend_from_slice(self.key());
-        let mut values = GroupValues { prefix: prefix(&key), key: &key, merge: self, state: State::Fresh, error: None };
+        let prefix = self.winner.prefix;
+        let mut values = GroupValues { prefix, key: &key, merge: self, state: State::Fresh, error: None };
         let taken = take(&key, &mut values);
         while values.next().is_some() {}
         let error = values.error;
         self.group = key;
         error.map_or(Ok(Some(taken)), Err)
+    }
+
+    /// The key that [`Merge::next_group`] gave out last; empty before the first.
+    pub fn last_group(&self) -> &[u8] {
+        &self.group
     }
 
     /// Writes all that is left to `out`, the values of each key combined.
@@ -190,7 +197,7 @@ impl Merge {
 
     #[inline]
     fn is_before(&self, left: Contender, right: Contender) -> bool {
-        left.prefix < right.prefix || (left.prefix == right.prefix && self.is_before_in_full(left, right))
+        if left.prefix == right.prefix { self.is_before_in_full(left, right) } else { left.prefix < right.prefix }
     }
 
     #[inline(never)]

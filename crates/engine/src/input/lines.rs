@@ -87,9 +87,30 @@ impl LineReader {
     }
 
     /// The next line.
+    // Inlined, so that a record is passed on in registers; what happens once in a chunk stays apart.
     #[allow(clippy::should_implement_trait, reason = "a line lends the buffer, which an iterator cannot say")]
-    #[inline]
+    #[inline(always)]
     pub fn next(&mut self) -> Result<Option<Record<'_>>, InputError> {
+        let mut bytes = None;
+        if !self.is_between && self.at < self.end {
+            bytes = memchr(b'\n', &self.buffer[self.start..self.filled]).filter(|bytes| *bytes <= self.longest);
+        }
+        let (bytes, ending) = match bytes {
+            Some(bytes) => (bytes, 1),
+            None => match self.find_line()? {
+                Some(found) => found,
+                None => return Ok(None),
+            },
+        };
+        let (start, offset) = (self.start, self.at);
+        self.start += bytes + ending;
+        self.at += (bytes + ending) as u64;
+        Ok(Some(Record { file: &self.file, offset, line: &self.buffer[start..start + bytes] }))
+    }
+
+    /// Brings the next line into the buffer as a whole. Its length, and that of its end; nothing if there is no line.
+    #[cold]
+    fn find_line(&mut self) -> Result<Option<(usize, usize)>, InputError> {
         if self.is_between {
             self.skip_line()?;
         }
@@ -115,10 +136,7 @@ impl LineReader {
         if bytes > self.longest {
             return Err(InputError::LongLine { name: self.file.clone(), offset: self.at, limit: self.longest });
         }
-        let (start, offset) = (self.start, self.at);
-        self.start += bytes + ending;
-        self.at += (bytes + ending) as u64;
-        Ok(Some(Record { file: &self.file, offset, line: &self.buffer[start..start + bytes] }))
+        Ok(Some((bytes, ending)))
     }
 
     /// Where the next unread line begins: a map that ends early here leaves the piece from there on. It may be at or behind the end of

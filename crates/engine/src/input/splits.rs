@@ -2,7 +2,11 @@
 
 use crate::job::{InputFile, Packing, Place, SplitAt};
 
-/// Pieces of at most `split_bytes` each, in the order of the files. A piece of a stored file lies in one block, so that whoever has the block
+/// A file may leave so much of a split behind its last whole one, as a share of it, and still be cut no further: a map for a few bytes
+/// costs more than it spreads.
+const REST: u64 = 10;
+
+/// Pieces of `split_bytes` each, in the order of the files; the last one of a file may be smaller, or a tenth larger. A piece of a stored file lies in one block, so that whoever has the block
 /// has all of it. Packed files cannot be entered in the middle and stay whole; empty
 /// files give nothing, except that a job has at least one map: if all are empty, the first gives one piece of no bytes.
 pub fn cut(files: &[InputFile], split_bytes: u64) -> Vec<SplitAt> {
@@ -11,7 +15,8 @@ pub fn cut(files: &[InputFile], split_bytes: u64) -> Vec<SplitAt> {
         let largest = if file.packing == Packing::Plain { split_bytes.max(1) } else { file.bytes };
         let mut offset = 0;
         while offset < file.bytes {
-            let bytes = largest.min(end_of_block(file, offset) - offset);
+            let left = end_of_block(file, offset) - offset;
+            let bytes = if left.saturating_sub(largest) <= largest / REST { left } else { largest };
             splits.push(SplitAt { file: ix, offset, bytes });
             offset += bytes;
         }
@@ -50,6 +55,14 @@ mod tests {
         let files =
             [file(25, Packing::Plain), file(0, Packing::Plain), file(25, Packing::Gzip), file(10, Packing::Plain)];
         assert_eq!(pieces(&files), [(0, 0, 10), (0, 10, 10), (0, 20, 5), (2, 0, 25), (3, 0, 10)]);
+    }
+
+    #[test]
+    fn a_small_rest_goes_with_the_piece_before_it() {
+        assert_eq!(
+            pieces(&[file(21, Packing::Plain), file(22, Packing::Plain)]),
+            [(0, 0, 10), (0, 10, 11), (1, 0, 10), (1, 10, 10), (1, 20, 2)]
+        );
     }
 
     #[test]

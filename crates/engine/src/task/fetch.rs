@@ -1,4 +1,5 @@
-//! How a reduce gets its segments: from this node's own files, or from the node that ran the map, over TCP.
+//! How a reduce gets its segments: from the files of this worker, or from the worker that ran the map. Workers stand on one machine, so a
+//! large segment of another worker is read where it lies, too; what cannot be had that way comes over TCP.
 //!
 //! A fetch either brings a whole, checked segment or nothing. What stands in its way is told apart by what helps: an output that is gone or
 //! damaged must be made again, so it is reported; a node that does not answer may be back in a moment, or the coordinator will find it lost.
@@ -10,7 +11,7 @@ use super::outputs::OutputAt;
 use super::serve::{self, SEGMENT_MESSAGE_BYTES_MAX, SegmentAnswer, SegmentRequest};
 use super::text::cannot_write;
 use super::verify::{Check, is_sound};
-use crate::data::Source;
+use crate::data::{MapOutput, Source};
 use crate::record::Failure;
 use crate::wire::{self, DataRequest, Role, Token, WireError};
 use giveway_core::{AttemptId, JobId, Kind, NodeId};
@@ -22,8 +23,8 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// Own segments from this size on stay where they are; smaller ones are not worth a file handle each.
-const OWN_IN_PLACE_BYTES_MIN: u64 = 1 << 20;
+/// Segments from this size on stay where they are; smaller ones are not worth a file handle each.
+const IN_PLACE_BYTES_MIN: u64 = 1 << 20;
 
 /// How long a read waits before the task looks whether something was asked of it.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -122,7 +123,7 @@ impl Shuffle {
         }
         let address = self.addresses.read().unwrap_or_else(PoisonError::into_inner).get(&output.node).cloned();
         let address = address.ok_or(NotFetched::Unreachable)?;
-        let request = SegmentRequest { map, reduce };
+        let request = SegmentRequest { map, reduce, in_place_bytes_min: in_place_bytes_min(hold) };
         // A connection that has been idle may have been closed from the other side; that says nothing about the node.
         if let Some(mut stream) = self.take_idle(&address) {
             match fetch_over(&mut stream, request, hold, control) {
@@ -185,20 +186,13 @@ fn fetch_own(
     if part.stored_bytes == 0 {
         return Ok(Fetched::Empty);
     }
-    let source = output.part(reduce);
-    let go_on = || {
-        control.tick();
-        control.asked().is_none()
-    };
-    if part.stored_bytes >= OWN_IN_PLACE_BYTES_MIN.min(hold.memory_segment_bytes_max()) {
-        let sound = is_sound(&source, go_on).map_err(|_| NotFetched::Gone)?;
-        return match sound {
-            true => hold.add_own(&output, reduce).map(|()| Fetched::Taken).map_err(NotFetched::Broken),
-            false if control.asked().is_some() => Err(NotFetched::Interrupted),
-            false => Err(NotFetched::Gone),
-        };
+    if part.stored_bytes >= in_place_bytes_min(hold) {
+        if !take_in_place(&output, reduce, hold, control)? {
+            hold.add_copy(&output, reduce).map_err(NotFetched::Broken)?;
+        }
+        return Ok(Fetched::Taken);
     }
-    let bytes = read_all(&source).map_err(|_| NotFetched::Gone)?;
+    let bytes = read_all(&output.part(reduce)).map_err(|_| NotFetched::Gone)?;
     let mut check = Check::default();
     check.feed(&bytes);
     if !check.is_sound() {
@@ -206,6 +200,32 @@ fn fetch_own(
     }
     hold.add_memory(bytes);
     Ok(Fetched::Taken)
+}
+
+/// Takes a segment of another worker's output where it lies. False if it cannot be had that way.
+fn fetch_near(path: &str, reduce: u32, hold: &mut Hold, control: &Control) -> Result<bool, NotFetched> {
+    match serve::open(Path::new(path)) {
+        Ok(Ok(output)) if output.parts.len() > reduce as usize => take_in_place(&output, reduce, hold, control),
+        _ => Ok(false),
+    }
+}
+
+/// What this hold would rather leave where it lies than take.
+fn in_place_bytes_min(hold: &Hold) -> u64 {
+    IN_PLACE_BYTES_MIN.min(hold.memory_segment_bytes_max())
+}
+
+/// Takes a segment where it lies, checked. False if it cannot be kept there: its file has gone, or is on another disk.
+fn take_in_place(output: &MapOutput, reduce: u32, hold: &mut Hold, control: &Control) -> Result<bool, NotFetched> {
+    let go_on = || {
+        control.tick();
+        control.asked().is_none()
+    };
+    match is_sound(&output.part(reduce), go_on).map_err(|_| NotFetched::Gone)? {
+        true => Ok(hold.add_in_place(output, reduce).is_ok()),
+        false if control.asked().is_some() => Err(NotFetched::Interrupted),
+        false => Err(NotFetched::Gone),
+    }
 }
 
 fn read_all(source: &Source) -> io::Result<Vec<u8>> {
@@ -235,6 +255,16 @@ fn fetch_over(
     let mut from = Patient { stream, control, silent_since: Instant::now() };
     match wire::receive::<SegmentAnswer>(&mut from, SEGMENT_MESSAGE_BYTES_MAX).map_err(not_fetched)? {
         SegmentAnswer::Gone { .. } => Ok((Fetched::Empty, Sound::No)),
+        SegmentAnswer::InPlace { path } => match fetch_near(&path, request.reduce, hold, control) {
+            Ok(true) => Ok((Fetched::Taken, Sound::Yes)),
+            Ok(false) if request.in_place_bytes_min < u64::MAX => {
+                let request = SegmentRequest { in_place_bytes_min: u64::MAX, ..request };
+                fetch_over(stream, request, hold, control)
+            }
+            Ok(false) => Err(NotFetched::Unreachable),
+            Err(NotFetched::Gone) => Ok((Fetched::Empty, Sound::No)),
+            Err(error) => Err(error),
+        },
         SegmentAnswer::Here { bytes: 0 } => Ok((Fetched::Empty, Sound::Yes)),
         SegmentAnswer::Here { bytes } if bytes <= hold.memory_segment_bytes_max() => {
             let mut content = Vec::with_capacity(bytes as usize);

@@ -12,7 +12,7 @@ use crate::record::Failure;
 use giveway_core::AttemptId;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -151,18 +151,20 @@ impl Hold {
         self.runs.push(Run { file: Some(number), source, position: Position::default() });
     }
 
-    /// Takes a segment where it lies, in the output of a map that ran on this node. A second name for the file keeps it there, whatever
-    /// becomes of the first.
-    pub(super) fn add_own(&mut self, output: &MapOutput, reduce: u32) -> Result<(), Failure> {
+    /// Takes a segment where it lies, in the output of a map. A second name for the file keeps it there, whatever becomes of the first.
+    pub(super) fn add_in_place(&mut self, output: &MapOutput, reduce: u32) -> io::Result<()> {
         let number = self.next_file;
+        fs::hard_link(&output.path, self.path(number))?;
         self.next_file += 1;
-        let path = self.path(number);
-        // What is in the way may be a link to another output: it must not be written over.
-        let link = fs::hard_link(&output.path, &path).or_else(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => Err(error),
-            _ => fs::copy(&output.path, &path).map(drop),
-        });
-        link.map_err(|error| cannot_write(&path, &error))?;
+        self.runs.push(Run { file: Some(number), source: output.part(reduce), position: Position::default() });
+        Ok(())
+    }
+
+    /// The same on a disk that knows no second names: with a copy of the file.
+    pub(super) fn add_copy(&mut self, output: &MapOutput, reduce: u32) -> Result<(), Failure> {
+        let (number, mut copy) = self.create()?;
+        let copied = File::open(&output.path).and_then(|mut file| io::copy(&mut file, &mut copy));
+        copied.map_err(|error| cannot_write(&self.path(number), &error))?;
         self.runs.push(Run { file: Some(number), source: output.part(reduce), position: Position::default() });
         Ok(())
     }
@@ -395,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_of_this_node_is_linked_and_outlives_its_first_name() {
+    fn an_output_that_is_taken_in_place_outlives_its_first_name() {
         let folder = tempfile::tempdir().unwrap();
         let options = crate::data::SinkOptions {
             reduces: 1,
@@ -408,7 +410,7 @@ mod tests {
         crate::record::Emit::emit(&mut sink, &7_u32.to_be_bytes(), b"value");
         let output = sink.finish(&folder.path().join("map-0.0.out")).unwrap();
         let mut hold = Hold::begin(folder.path(), AttemptId::new(JobId(1), Kind::Reduce, 0, 0), 1 << 20).unwrap();
-        hold.add_own(&output, 0).unwrap();
+        hold.add_in_place(&output, 0).unwrap();
         fs::remove_file(&output.path).unwrap();
         let held = hold.flush().unwrap();
         let hold = Hold::restore(hold.folder, 1 << 20, &held).unwrap();

@@ -231,9 +231,9 @@ impl<'a> Reduce<'a> {
         let mut merge = self.hold.merge()?;
         let reduce_bytes = *self.reduce_bytes.get_or_insert(self.hold.bytes_left());
         let mut out = Out { text, counts: &mut self.counts, control };
-        let mut skip_to = self.last_key.clone();
-        let mut last_key = self.last_key.take().unwrap_or_default();
-        let mut has_last_key = skip_to.is_some();
+        // Keys up to here were reduced before; none once the first key behind them is reached.
+        let mut skip_to = self.last_key.take();
+        let mut keys = 0_u64;
         let mut records = 0;
         let mut until_measured = 0;
         let mut asked = None;
@@ -259,9 +259,7 @@ impl<'a> Reduce<'a> {
                 reducer.reduce(key, &mut values, &mut out)?;
                 while values.next().is_some() {}
                 records += values.records;
-                last_key.clear();
-                last_key.extend_from_slice(key);
-                has_last_key = true;
+                keys += 1;
                 Ok(())
             });
             if let Some(reduced) = group.map_err(damaged)? {
@@ -278,7 +276,7 @@ impl<'a> Reduce<'a> {
         }
         out.text.check()?;
         out.counts.add(counter::REDUCE_INPUT_RECORDS, records);
-        self.last_key = has_last_key.then_some(last_key);
+        self.last_key = if keys > 0 { Some(merge.last_group().to_vec()) } else { skip_to };
         self.hold.set_positions(&merge.positions());
         Ok(asked)
     }

@@ -1,17 +1,17 @@
 //! The other end of a fetch: a worker gives out the segments of the map outputs it keeps.
 
 use super::names;
-use crate::data::{MapOutput, OutputError};
+use crate::data::{MapOutput, OutputError, PartAt};
 use crate::wire::{self, WireError};
 use giveway_core::{AttemptId, Kind};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The longest [`SegmentRequest`] or [`SegmentAnswer`] as a message.
-pub const SEGMENT_MESSAGE_BYTES_MAX: usize = 4096;
+/// The longest [`SegmentRequest`] or [`SegmentAnswer`] as a message: there may be a path in it.
+pub const SEGMENT_MESSAGE_BYTES_MAX: usize = 8192;
 
 /// What a reduce asks of the node that keeps a map's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,8 @@ pub struct SegmentRequest {
     pub map: AttemptId,
     /// Which reduce's segment.
     pub reduce: u32,
+    /// Of a segment as large as this, only the place is wanted: workers stand on one machine and may read each other's files.
+    pub in_place_bytes_min: u64,
 }
 
 /// What it hears.
@@ -29,6 +31,11 @@ pub enum SegmentAnswer {
     Here {
         /// How many.
         bytes: u64,
+    },
+    /// It lies in this file, the output of the map.
+    InPlace {
+        /// The file.
+        path: String,
     },
     /// It is not to be had here.
     Gone {
@@ -40,34 +47,39 @@ pub enum SegmentAnswer {
 /// Answers a request from a job's folder. The bytes go from the file to the socket without passing through this process.
 pub fn serve_segment(request: SegmentRequest, dir: &Path, stream: &mut TcpStream) -> Result<(), WireError> {
     let broken = |error| WireError::Io { what: "cannot send a segment".into(), error };
-    let (mut file, bytes) = match find(request, dir).map_err(broken)? {
+    let (path, part) = match find(request, dir).map_err(broken)? {
         Ok(found) => found,
         Err(why) => return wire::send(stream, &SegmentAnswer::Gone { why: why.chars().take(1000).collect() }),
     };
+    let bytes = part.stored_bytes;
+    if bytes >= request.in_place_bytes_min
+        && let Some(path) = path.to_str().filter(|path| path.len() < SEGMENT_MESSAGE_BYTES_MAX / 2)
+    {
+        return wire::send(stream, &SegmentAnswer::InPlace { path: path.into() });
+    }
+    let mut file = File::open(&path).map_err(broken)?;
+    file.seek(SeekFrom::Start(part.offset)).map_err(broken)?;
     wire::send(stream, &SegmentAnswer::Here { bytes })?;
     let sent = io::copy(&mut io::Read::take(&mut file, bytes), stream).map_err(broken)?;
     // A promise that cannot be kept ends the connection: the other side counts what it gets.
     if sent < bytes { Err(broken(io::ErrorKind::UnexpectedEof.into())) } else { Ok(()) }
 }
 
-/// The file, with its cursor at the segment, and the segment's length; or why it is not here. An error says nothing about the output: the
-/// connection ends, and the other side tries again.
-fn find(request: SegmentRequest, dir: &Path) -> io::Result<Result<(File, u64), String>> {
-    let SegmentRequest { map, reduce } = request;
+/// The file, and where the segment is in it; or why it is not here. An error says nothing about the output: the connection ends, and the
+/// other side tries again.
+fn find(request: SegmentRequest, dir: &Path) -> io::Result<Result<(PathBuf, PartAt), String>> {
+    let SegmentRequest { map, reduce, .. } = request;
     if map.task.kind != Kind::Map {
         return Ok(Err(format!("{map} is not a map")));
     }
-    let path = names::map_output(dir, map);
-    let output = match open(&path)? {
+    let output = match open(&std::path::absolute(names::map_output(dir, map))?)? {
         Ok(output) => output,
         Err(gone) => return Ok(Err(gone.to_string())),
     };
-    let Some(part) = output.parts.get(reduce as usize) else {
-        return Ok(Err(format!("the output of {map} has no part {reduce}; there are {}", output.parts.len())));
-    };
-    let mut file = File::open(&path)?;
-    file.seek(SeekFrom::Start(part.offset))?;
-    Ok(Ok((file, part.stored_bytes)))
+    match output.parts.get(reduce as usize) {
+        Some(&part) => Ok(Ok((output.path, part))),
+        None => Ok(Err(format!("the output of {map} has no part {reduce}; there are {}", output.parts.len()))),
+    }
 }
 
 /// Opens a map's output. What is gone or damaged is told apart from what cannot be opened just now (too many files, say): only the

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The version of handshake and messages.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 const MARK: [u8; 8] = *b"giveway\n";
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -33,9 +33,14 @@ pub(super) fn sort(entries: &mut [Entry], partitions: u32, in_full: &impl Fn(u32
 
 /// Sorts entries of one partition.
 fn sort_part(entries: &mut [Entry], spare: &mut Vec<Entry>, in_full: &impl Fn(u32, u32) -> Ordering) {
-    let prefixes = || entries.iter().map(|entry| entry.prefix);
-    let (least, most) = (prefixes().min().unwrap_or(0), prefixes().max().unwrap_or(0));
-    if entries.len() < FEW || least == most {
+    // A range of nothing if it is not worth a look: then they are compared.
+    let (mut least, mut most) = (0, 0);
+    if entries.len() >= FEW {
+        (least, most) = entries
+            .iter()
+            .fold((u64::MAX, 0), |(least, most), entry| (least.min(entry.prefix), most.max(entry.prefix)));
+    }
+    if least == most {
         entries.sort_unstable_by(|a, b| a.prefix.cmp(&b.prefix).then_with(|| in_full(a.at, b.at)));
         return;
     }

@@ -74,7 +74,7 @@ impl SumTable {
     }
 
     /// Adds to a key's sum, unless there is no room. An empty table takes any key that is not too large.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, key: &[u8], number: u64) -> bool {
         let Some(key) = ShortKey::new(key) else { return self.add_long(key, number) };
         let hash = key.hash();

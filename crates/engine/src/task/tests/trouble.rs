@@ -88,6 +88,48 @@ fn connections_that_are_closed_are_made_again() {
     assert!(cluster.bad.lock().unwrap().is_empty());
 }
 
+/// A worker whose files cannot be reached sends what is in them.
+#[test]
+fn segments_that_cannot_be_had_in_place_come_over_the_line() {
+    let cluster = Setup { memory_bytes: 1 << 10, ..Setup::new(60, 20, 29) }.build();
+    cluster.run_maps();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    cluster.shuffles[0].set_address(NodeId(1), Some(listener.local_addr().unwrap().to_string()));
+    let (dir, token) = (cluster.dir(1), cluster.token.clone());
+    let far = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        wire::accept(&mut stream, &token).unwrap();
+        let mut sent = 0;
+        while let Ok(wire::DataRequest::Segment(request)) = wire::receive(&mut stream, SEGMENT_MESSAGE_BYTES_MAX) {
+            if request.in_place_bytes_min < u64::MAX {
+                wire::send(&mut stream, &SegmentAnswer::InPlace { path: "/not/of/this/machine".into() }).unwrap();
+            } else {
+                serve_segment(request, &dir, &mut stream).unwrap();
+                sent += 1;
+            }
+        }
+        sent
+    });
+    cluster.reduce(0, 0, 0, Start::Fresh).unwrap();
+    cluster.check(0);
+    assert!(cluster.bad.lock().unwrap().is_empty());
+    cluster.serve(1);
+    assert!(far.join().unwrap() > 0);
+}
+
+/// What was taken in place stays, whatever becomes of the worker it was taken from.
+#[test]
+fn segments_taken_in_place_outlive_their_worker() {
+    let cluster = Setup { memory_bytes: 1 << 10, ..Setup::new(60, 20, 30) }.build();
+    cluster.run_maps();
+    cluster.ask_at(3, Ask::GiveWay);
+    assert!(matches!(cluster.reduce(0, 0, 0, Start::Fresh).unwrap(), ReduceEnd::Paused { .. }));
+    std::fs::remove_dir_all(cluster.dir(1)).unwrap();
+    std::fs::remove_dir_all(cluster.dir(2)).unwrap();
+    cluster.reduce(0, 1, 0, Start::Resumed { from: attempt(0, 0) }).unwrap();
+    cluster.check(0);
+}
+
 /// A node that takes calls and then says nothing must not keep a reduce from giving way.
 #[test]
 fn a_silent_node_does_not_hold_up_a_pause() {
