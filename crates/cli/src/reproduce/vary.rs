@@ -8,10 +8,14 @@ use giveway_sim::workload::Workload;
 
 /// A parameter, and the values it is given.
 pub struct Knob {
-    name: &'static str,
-    values: &'static [f64],
-    show: fn(f64) -> String,
-    turn: fn(&mut Cluster, &mut Workload, f64),
+    /// What it is.
+    pub name: &'static str,
+    /// Its values.
+    pub values: &'static [f64],
+    /// How a value is written.
+    pub show: fn(f64) -> String,
+    /// Sets it.
+    pub turn: fn(&mut Cluster, &mut Workload, f64),
 }
 
 /// A figure that a headline rests on: what it is called, and what it is in a case, seed by seed.
@@ -22,7 +26,8 @@ pub struct Column {
     pub of: fn(&Runs, &str) -> Vec<f64>,
 }
 
-fn times(value: f64) -> String {
+/// A multiple of what was chosen.
+pub fn times(value: f64) -> String {
     if value == 1.0 { "as chosen".into() } else { format!("times {value}") }
 }
 
