@@ -12,9 +12,9 @@
 //! job whose only map is caught there lasts for days. What map-only jobs write is part of their seconds.
 //!
 //! **Arrivals.** The paper derives its rates from traces it does not print. Here jobs arrive as one Poisson process, in
-//! random order. How fast is fixed by the paper's two baselines alone: with equal users Fair's mean completion lies 26 %
-//! (Facebook) and 38 % (Yahoo!) below FIFO's (section 6.1). The more work arrives, the further they lie apart here; at
-//! [`Trace::load`] they stand about as in the paper. More jobs come in the same time: the paper's rates depend on how
+//! random order. How fast was chosen after runs, by the paper's two baselines: with equal users Fair's mean completion
+//! lies 26 % (Facebook) and 38 % (Yahoo!) below FIFO's (section 6.1), and at [`Trace::load`] they stand about so here.
+//! Not blind: COSHH's figures came from the same runs, and it does worse under more load (`docs/papers/coshh.md`). More jobs come in the same time: the paper's rates depend on how
 //! many there are, and its five jobs are an underloaded system (sections 5.2, 6.2.1). Which jobs come is not random: the
 //! classes keep the trace's proportions.
 //!
