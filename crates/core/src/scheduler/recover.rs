@@ -32,26 +32,18 @@ impl Scheduler {
             }
             Kind::Reduce => Vec::new(),
         };
+        // Without a place near the data, any place is as good as another.
+        let places = if near.is_empty() { self.state.up_nodes().collect() } else { near };
         let unclaimed = |&&node: &&NodeId| {
             let node = self.state.node(node);
             usize::from(node.free[kind.ix()]) > node.claims[kind.ix()].len()
         };
-        if let Some(&node) = near.iter().find(unclaimed) {
+        if let Some(&node) = places.iter().find(unclaimed) {
             self.claim(node, kind, jx, Some(task));
             return;
         }
-        // Without a place near the data, any free slot is as good as a taken one.
-        if near.is_empty() && self.unclaimed(kind) > 0 {
-            return;
-        }
-        let line = self.line(kind);
         let order = self.lane(kind).order;
-        let everywhere = (0..self.state.nodes.len() as u32).map(NodeId);
-        let candidate = if near.is_empty() {
-            failure::last_in_rank(line, order, &self.state, kind, everywhere, self.now)
-        } else {
-            failure::last_in_rank(line, order, &self.state, kind, near.into_iter(), self.now)
-        };
+        let candidate = failure::last_in_rank(self.line(kind), order, &self.state, kind, places.into_iter(), self.now);
         let Some(candidate) = candidate.filter(|candidate| self.may_take(jx, candidate.jx, kind)) else { return };
         let how = match kind {
             Kind::Map => GiveWay::EndEarly,

@@ -101,6 +101,11 @@ impl State {
         self.nodes.get(node.0 as usize).filter(|node| node.up)
     }
 
+    /// The nodes that are up.
+    pub fn up_nodes(&self) -> impl Iterator<Item = NodeId> {
+        (0..self.nodes.len() as u32).map(NodeId).filter(|node| self.up(*node).is_some())
+    }
+
     /// A node by number; it must have joined once.
     pub fn node(&self, node: NodeId) -> &Node {
         &self.nodes[node.0 as usize]

@@ -184,6 +184,23 @@ fn sec_3c_reduces_pause_and_go_back_to_the_pool() {
 }
 
 #[test]
+fn sec_3b_one_free_slot_is_promised_to_one_lost_reduce() {
+    let mut hand = Hand::new("chronos(fifo)", 3, 4, 2);
+    let (first, _) = hand.submit(JobOf { hosts: vec![vec![1]], slowstart_ppm: 0, ..job(1, 2) });
+    (0..2).for_each(|_| drop(hand.beat(0)));
+    let (second, _) = hand.submit(JobOf { hosts: vec![vec![1]], slowstart_ppm: 0, ..job(1, 3) });
+    [1, 1, 2].into_iter().for_each(|node| drop(hand.beat(node)));
+    assert_eq!((hand.running(first, Kind::Reduce).len(), hand.running(second, Kind::Reduce).len()), (2, 3));
+    // Node 2 has one slot left: one lost reduce goes there, the other cannot count on it too.
+    let actions = lose(hand.at(10.0), 0);
+    let pauses = actions.iter().filter(|action| matches!(action, Action::Pause { .. })).count();
+    assert_eq!(pauses, 1, "{actions:?}");
+    hand.obey(&actions, 0.2);
+    let again: Vec<_> = (1..3).flat_map(|node| launches(&hand.beat(node))).collect();
+    assert_eq!(again.iter().filter(|(job, kind, _)| *job == first && *kind == Kind::Reduce).count(), 2, "{again:?}");
+}
+
+#[test]
 fn sec_3a_it_wraps_every_base() {
     for name in catalog::NAMES {
         let (mut hand, [first, ..], actions) = first_loses_its_node(&format!("chronos({name})"));
