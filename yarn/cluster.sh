@@ -206,11 +206,15 @@ start_hadoop() {
     wait_for 90 "three NodeManagers" three_nodes
 }
 
+start_namenode() {
+    start namenode java -Xmx256m "${thrifty[@]}" "${opened[@]}" -cp "$conf:$jars/*" org.apache.hadoop.hdfs.server.namenode.NameNode
+}
+
 # A NameNode, and two DataNodes that call their machines alpha and beta, so that places differ on one machine.
 start_hdfs() {
     java_of 160m org.apache.hadoop.hdfs.server.namenode.NameNode -format -nonInteractive </dev/null >>"$work/logs/format.log" 2>&1 ||
         fail "the NameNode could not be made; see $work/logs/format.log"
-    start namenode java -Xmx256m "${thrifty[@]}" "${opened[@]}" -cp "$conf:$jars/*" org.apache.hadoop.hdfs.server.namenode.NameNode
+    start_namenode
     local name
     for name in alpha beta; do
         start "$name" java -Xmx160m "${thrifty[@]}" "${opened[@]}" -cp "$conf:$jars/*" \

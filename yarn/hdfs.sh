@@ -4,7 +4,8 @@
 # 1. Word count, sort and grep, from a file of many blocks, a folder, a glob and a packed file: outputs are compared with sort, uniq and the like, byte for byte.
 # 2. The job's tape must know of each split which workers are near, as WebHDFS tells it, and most maps must have run there.
 # 3. Without WebHDFS: one line, and the same output.
-# 4. What goes wrong is said: a path that is missing, no DataNode at all, no NameNode. A DataNode that dies while a job reads is made up for by the other.
+# 4. What goes wrong is said: a path that is missing, no DataNode at all, no NameNode. A DataNode that dies and a
+#    NameNode that is restarted while a job reads make no difference.
 #
 # GIVEWAY_BIN must have been built with `--features hdfs`.
 set -euo pipefail
@@ -124,12 +125,14 @@ is_done() { ask job "$(<"$work/id")" | grep -q ': done$'; }
 wait_for 60 "maps are done" maps_done
 ask yield "$(<"$work/id")"
 die "$pid_alpha"
-wait_for 90 "the job is done" is_done
+die "$pid_namenode"
+start_namenode
+wait_for 120 "the job is done" is_done
 same found found
 ask job "$(<"$work/id")" | grep -q ' [1-9][0-9]* early ends' || fail "no map ended early"
-say "a DataNode died and maps ended early on the way: what the other one has, too, was read from there"
+say "maps ended early, a DataNode died and the NameNode was restarted on the way: nothing is wrong or missing"
 die "$pid_beta"
-refused 'no DataNode that should have the block gives it' --input "$hdfs/in/words"
+refused 'no DataNode that should have the block gives it' --input "$hdfs/in/twice é%20.txt"
 die "$pid_namenode"
 refused "the NameNode at $namenode_at cannot be reached" --input "$hdfs/in/words"
 [[ ! -e $work/out/refused ]] || fail "what was refused has left an output"

@@ -12,7 +12,8 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 /// How long a NameNode may take for an answer.
@@ -20,6 +21,12 @@ const ANSWER_MOST: Duration = Duration::from_secs(30);
 
 /// How long a read may take. A DataNode that falls silent is left for the next one after a minute, so three of them are tried.
 const READ_MOST: Duration = Duration::from_secs(200);
+
+/// How long a task waits for a NameNode or a DataNode that is being started again.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long between two tries.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// One thread for all connections of this process.
 static RUNTIME: LazyLock<io::Result<Runtime>> =
@@ -89,15 +96,9 @@ impl NameNode {
         self.ask(READ_MOST, self.client.glob_status(pattern))
     }
 
-    /// The bytes of a file. Those before `read_to` are fetched ahead while they are read in order.
-    pub(super) fn open(&self, path: &str, read_to: u64) -> Result<Reader, Problem> {
-        let file = self.ask(ANSWER_MOST, self.client.read(path))?;
-        Ok(Reader {
-            node: self.clone(),
-            read_to: read_to.min(file.file_length() as u64),
-            file,
-            ahead: Mutex::new(None),
-        })
+    /// The bytes of a file. Those before `read_to` are fetched ahead while they are read in order. For as long as `patience` says, what may pass is no failure.
+    pub(super) fn reader(&self, path: &str, read_to: u64, patience: Duration) -> Reader {
+        Reader { node: self.clone(), path: path.to_owned(), read_to, patience, opened: Mutex::new(None) }
     }
 
     fn ask<T>(&self, most: Duration, question: impl Future<Output = Result<T, HdfsError>>) -> Result<T, Problem> {
@@ -108,12 +109,19 @@ impl NameNode {
     }
 }
 
-/// The bytes of a file.
+/// The bytes of a file. It is opened when it is first read.
 pub(super) struct Reader {
     node: NameNode,
-    file: FileReader,
+    path: String,
     read_to: u64,
-    ahead: Mutex<Option<Ahead>>,
+    patience: Duration,
+    opened: Mutex<Option<Opened>>,
+}
+
+/// A file, and what is on its way.
+struct Opened {
+    file: FileReader,
+    ahead: Option<Ahead>,
 }
 
 /// Bytes on their way.
@@ -127,13 +135,34 @@ struct Ahead {
 }
 
 impl Reader {
-    fn fetch(&self, at: u64, to: u64) -> Ahead {
-        let coming = self.file.read_range_stream(at as usize, (to - at) as usize);
-        Ahead { at, here: Vec::new(), used: 0, coming: coming.map(|part| part.map(Vec::from)).boxed() }
+    /// Reads once. After a failure the file is opened anew the next time: somebody else may have it by then.
+    fn read_once(&self, at: u64, buffer: &mut [u8]) -> Result<usize, Problem> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let Opened { file, ahead } = match opened.take() {
+            Some(opened) => opened,
+            None => Opened { file: self.node.ask(ANSWER_MOST, self.node.client.read(&self.path))?, ahead: None },
+        };
+        let end = file.file_length() as u64;
+        let read_to = self.read_to.min(end);
+        let mut source = ahead.filter(|ahead| ahead.at == at);
+        let mut read = 0;
+        if at < end {
+            // Behind what was announced only as much is fetched as is wanted.
+            let wanted = at.saturating_add(buffer.len() as u64).min(end);
+            let source = source.get_or_insert_with(|| Ahead::fetch(&file, at, wanted.max(read_to)));
+            read = self.node.ask(READ_MOST, source.read(buffer))?;
+        }
+        *opened = Some(Opened { file, ahead: source.filter(|ahead| ahead.at < read_to) });
+        Ok(read)
     }
 }
 
 impl Ahead {
+    fn fetch(file: &FileReader, at: u64, to: u64) -> Ahead {
+        let coming = file.read_range_stream(at as usize, (to - at) as usize).map(|part| part.map(Vec::from));
+        Ahead { at, here: Vec::new(), used: 0, coming: coming.boxed() }
+    }
+
     /// Fills the buffer, or as much of it as comes.
     async fn read(&mut self, buffer: &mut [u8]) -> Result<usize, HdfsError> {
         let mut filled = 0;
@@ -154,20 +183,13 @@ impl Ahead {
 
 impl ReadAt for Reader {
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let end = self.file.file_length() as u64;
-        if at >= end || buffer.is_empty() {
-            return Ok(0);
+        let began = Instant::now();
+        loop {
+            match self.read_once(at, buffer) {
+                Err(problem) if problem.may_pass() && began.elapsed() < self.patience => thread::sleep(PAUSE),
+                read => return read.map_err(io::Error::other),
+            }
         }
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        // Behind what was announced only as much is fetched as is wanted.
-        let wanted = at.saturating_add(buffer.len() as u64).min(end);
-        let mut source =
-            ahead.take().filter(|ahead| ahead.at == at).unwrap_or_else(|| self.fetch(at, wanted.max(self.read_to)));
-        let read = self.node.ask(READ_MOST, source.read(buffer)).map_err(io::Error::other)?;
-        if source.at < self.read_to {
-            *ahead = Some(source);
-        }
-        Ok(read)
     }
 }
 
@@ -175,6 +197,6 @@ impl ReadAt for Reader {
 pub(crate) fn open(name: &str, read_to: u64) -> io::Result<Box<dyn ReadAt>> {
     let rest = name.strip_prefix("hdfs://").unwrap_or_default();
     let (address, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let opened = NameNode::at(address).and_then(|node| node.open(path, read_to));
-    Ok(Box::new(opened.map_err(io::Error::other)?))
+    let node = NameNode::at(address).map_err(io::Error::other)?;
+    Ok(Box::new(node.reader(path, read_to, PATIENCE)))
 }

@@ -21,6 +21,9 @@ pub(super) enum Problem {
     /// There is no such NameNode.
     #[error("the NameNode at {address} cannot be reached ({error}); check that it runs, and that this is its RPC port")]
     Unreachable { address: String, error: io::Error },
+    /// The NameNode has just been started.
+    #[error("the NameNode at {address} is not ready: {what}")]
+    NotReady { address: String, what: String },
     /// Nothing came in time.
     #[error("HDFS at {address} gave no answer for {seconds} s; check the NameNode and the DataNodes")]
     Silent { address: String, seconds: u64 },
@@ -43,12 +46,21 @@ impl Problem {
             HdfsError::IOError(error) => Problem::Unreachable { address, error },
             HdfsError::FileNotFound(_) => Problem::Missing,
             HdfsError::RPCError(class, _) if class == "java.io.FileNotFoundException" => Problem::Missing,
-            HdfsError::RPCError(_, what) | HdfsError::FatalRPCError(_, what) => {
-                Problem::Other { address, what: first_line(&what) }
+            HdfsError::RPCError(class, what) | HdfsError::FatalRPCError(class, what) => {
+                let what = first_line(&what);
+                match class.rsplit('.').next() {
+                    Some("SafeModeException" | "RetriableException") => Problem::NotReady { address, what },
+                    _ => Problem::Other { address, what },
+                }
             }
             HdfsError::DataTransferError(what) if what.starts_with("All DataNodes failed") => Problem::NoReplica,
             error => Problem::Other { address, what: first_line(&error.to_string()) },
         }
+    }
+
+    /// Whether it may be otherwise in a moment, if somebody is just being started again.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self, Problem::Unreachable { .. } | Problem::NotReady { .. } | Problem::NoReplica)
     }
 }
 
@@ -69,6 +81,9 @@ mod tests {
         assert_eq!(said(denied), "HDFS at nn:8020 says: Permission denied: user=ann, access=READ");
         let missing = HdfsError::RPCError("java.io.FileNotFoundException".into(), "File does not exist: /x".into());
         assert!(said(missing).starts_with("it does not exist"));
+        let safe = "Zero blocklocations for /x. Name node is in safe mode.\nIt was turned on automatically.";
+        let safe = HdfsError::RPCError("org.apache.hadoop.hdfs.server.namenode.SafeModeException".into(), safe.into());
+        assert!(Problem::new("nn", safe).may_pass());
         let gone = HdfsError::DataTransferError("All DataNodes failed: [DatanodeInfoProto { id: ...".into());
         assert!(said(gone).starts_with("no DataNode"));
         let refused = HdfsError::IOError(io::ErrorKind::ConnectionRefused.into());

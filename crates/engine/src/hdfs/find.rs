@@ -7,6 +7,7 @@ use super::webhdfs::Whereabouts;
 use crate::input::{InputError, packing};
 use crate::job::{HdfsBlock, InputFile, Place};
 use hdfs_native::client::FileStatus;
+use std::time::Duration;
 
 /// The files that something typed stands for. They are called by whole names, with the NameNode's address.
 pub(crate) fn find(typed: &str) -> Result<Vec<InputFile>, InputError> {
@@ -18,10 +19,7 @@ pub(crate) fn find(typed: &str) -> Result<Vec<InputFile>, InputError> {
     let mut files = Vec::new();
     for status in named(&node, typed, &path)? {
         let name = format!("hdfs://{address}{}", status.path);
-        let opened = node.open(&status.path, 0);
-        let opened =
-            opened.map_err(|problem| InputError::NotInHdfs { path: name.clone(), detail: problem.to_string() })?;
-        let packing = packing(&name, &opened)?;
+        let packing = packing(&name, &node.reader(&status.path, 0, Duration::ZERO))?;
         let bytes = status.length as u64;
         let blocks = whereabouts.of(&status.path, bytes).unwrap_or_else(|| somewhere(&status));
         files.push(InputFile { name, place: Place::Hdfs(blocks), packing, bytes });
