@@ -5,7 +5,7 @@
 //! file was cut, so any cutting gives each line once, and what a map leaves when it ends early is a piece like any other.
 //!
 //! Files in blocks on the workers' disks are reached through [`Stored`], which their owner implements, and files in HDFS through
-//! [`hdfs`](crate::hdfs). No scheduling, no sockets and no knowledge of applications live here.
+//! [`hdfs`]. No scheduling, no sockets and no knowledge of applications live here.
 
 mod error;
 mod find;
