@@ -60,7 +60,7 @@ put -put "$work/in" /in
 put -D dfs.replication=2 -put "$work/in/words/text" '/in/twice é%20.txt'
 said() { grep -q -- "$1" "$2" || fail "not said: $1; see $2"; }
 
-say "starting a cluster with a worker that stands on no machine in particular, one on alpha and one on beta"
+say "starting a cluster with a worker on this machine, which is near everything, and one each that counts as standing on alpha and beta"
 start up "$giveway" up --dir "$home" --nodes 1
 ask() { "$giveway" "$@" --dir "$home"; }
 nodes_up() { [[ $(ask nodes | grep -c ' up ') == "$1" ]]; }

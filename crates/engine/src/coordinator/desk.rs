@@ -52,7 +52,7 @@ pub(crate) struct Desked {
     pub(crate) link: Option<Link>,
     pub(crate) heard: Instant,
     pub(crate) data_address: String,
-    /// The machine it stands on.
+    /// The machine it counts as standing on.
     pub(crate) host: String,
     pub(crate) pid: u32,
     /// What had been stirred when its slots were last offered.

@@ -27,5 +27,5 @@ pub(crate) use {client::open, find::find};
 /// How names of files in HDFS begin.
 pub const SCHEME: &str = "hdfs:";
 
-/// The machine that workers stand on unless they say otherwise: the coordinator's.
+/// What the machine is called that all workers stand on, unless they say otherwise.
 pub const THIS_HOST: &str = "localhost";

@@ -7,8 +7,7 @@ use crate::job::{InputFile, Packing, Place, SplitAt};
 const REST: u64 = 10;
 
 /// Pieces of `split_bytes` each, in the order of the files; the last one of a file may be smaller, or a tenth larger. A piece of a file
-/// in blocks lies in one of them, so that whoever has the block
-/// has all of it. Packed files cannot be entered in the middle and stay whole; empty
+/// in blocks lies in one of them, so that whoever has the block has all of it. Packed files cannot be entered in the middle and stay whole; empty
 /// files give nothing, except that a job has at least one map: if all are empty, the first gives one piece of no bytes.
 pub fn cut(files: &[InputFile], split_bytes: u64) -> Vec<SplitAt> {
     let mut splits = Vec::new();

@@ -40,7 +40,7 @@ pub struct Join {
     pub life: u64,
     /// The rack it stands in.
     pub rack: u32,
-    /// The machine it stands on, as HDFS calls it.
+    /// The machine it counts as standing on, as HDFS calls it.
     pub host: String,
     /// Maps it runs at once.
     pub map_slots: u16,
