@@ -1,4 +1,5 @@
-# A real Hadoop YARN on loopback: one ResourceManager, three NodeManagers, and the sidecar beside them. Sourced by try.sh and e2e.sh.
+# A real Hadoop on loopback: a ResourceManager, three NodeManagers, and the sidecar beside them; or a NameNode and two DataNodes. Sourced by try.sh, e2e.sh
+# and hdfs.sh.
 #
 # Everything it writes lies under $work, everything it starts is in $work/pids, and stop_all ends exactly those processes.
 # shellcheck shell=bash
@@ -22,12 +23,14 @@ fail() {
 }
 
 fetch_hadoop() {
-    [[ -e $jars/.whole ]] && return
+    local whole
+    whole=$jars/.whole-$(cksum <"$here/hadoop/pom.xml" | cut -d ' ' -f 1)
+    [[ -e $whole ]] && return
     say "fetching Hadoop $hadoop_version from Maven Central"
     mkdir -p "$jars"
     mvn -q -B -f "$here/hadoop/pom.xml" "-Dhadoop.version=$hadoop_version" dependency:copy-dependencies \
         "-DoutputDirectory=$jars" </dev/null >"$cache/fetch.log" 2>&1 || fail "Maven could not fetch Hadoop; see $cache/fetch.log"
-    touch "$jars/.whole"
+    touch "$whole"
 }
 
 build_plugin() {
@@ -37,10 +40,10 @@ build_plugin() {
     cp "$cache/java/giveway-yarn.jar" "$plugin"
 }
 
-build_giveway() {
+build_giveway() { # OPTIONS OF CARGO...
     [[ -n ${GIVEWAY_BIN:-} ]] && return
     say "building giveway"
-    (cd "$root" && cargo build --release --locked --quiet)
+    (cd "$root" && cargo build --release --locked --quiet "$@")
 }
 
 property() { printf '<property><name>%s</name><value>%s</value></property>\n' "$1" "$2"; }
@@ -64,6 +67,16 @@ free_ports() {
             return
         fi
     done
+}
+
+log_to_stderr() {
+    cat >"$conf/log4j.properties" <<'LOG4J'
+log4j.rootLogger=INFO,console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
+LOG4J
 }
 
 # Two leaf queues, `stock` ordered by Hadoop's FIFO and `ours` by the sidecar; either may use the whole cluster.
@@ -132,13 +145,33 @@ write_conf() {
         $q.root.ours.capacity=50 $q.root.ours.maximum-capacity=100 $q.root.ours.user-limit-factor=10 \
         $q.root.ours.ordering-policy=giveway.yarn.GivewayOrderingPolicy \
         $q.node-locality-delay=-1
-    cat >"$conf/log4j.properties" <<'LOG4J'
-log4j.rootLogger=INFO,console
-log4j.appender.console=org.apache.log4j.ConsoleAppender
-log4j.appender.console.target=System.err
-log4j.appender.console.layout=org.apache.log4j.PatternLayout
-log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
-LOG4J
+    log_to_stderr
+}
+
+# Files in small blocks, one replica of each unless asked otherwise.
+write_hdfs_conf() {
+    conf=$work/conf
+    # The jars have no web pages, and the daemons do not start without the folders for them.
+    mkdir -p "$conf/webapps/hdfs" "$conf/webapps/datanode" "$work/logs"
+    free_ports
+    namenode_at=127.0.0.1:$base
+    webhdfs_at=127.0.0.1:$((base + 1))
+    site "$conf/core-site.xml" "fs.defaultFS=hdfs://$namenode_at" "hadoop.tmp.dir=$work/tmp" hadoop.security.authentication=simple
+    site "$conf/hdfs-site.xml" \
+        "dfs.namenode.rpc-address=$namenode_at" \
+        "dfs.namenode.http-address=$webhdfs_at" \
+        "dfs.namenode.name.dir=$work/name" \
+        dfs.namenode.fs-limits.min-block-size=1024 \
+        dfs.namenode.safemode.extension=0 \
+        dfs.namenode.resource.du.reserved=0 \
+        dfs.namenode.datanode.registration.ip-hostname-check=false \
+        dfs.blocksize=524288 \
+        dfs.replication=1 \
+        dfs.heartbeat.interval=1 \
+        dfs.datanode.address=127.0.0.1:0 \
+        dfs.datanode.ipc.address=127.0.0.1:0 \
+        dfs.datanode.http.address=127.0.0.1:0
+    log_to_stderr
 }
 
 # start NAME COMMAND...: starts a process of ours and remembers its id in pid_NAME and in $work/pids.
@@ -172,6 +205,26 @@ start_hadoop() {
     done
     wait_for 90 "three NodeManagers" three_nodes
 }
+
+start_namenode() {
+    start namenode java -Xmx256m "${thrifty[@]}" "${opened[@]}" -cp "$conf:$jars/*" org.apache.hadoop.hdfs.server.namenode.NameNode
+}
+
+# A NameNode, and two DataNodes that call their machines alpha and beta, so that places differ on one machine.
+start_hdfs() {
+    java_of 160m org.apache.hadoop.hdfs.server.namenode.NameNode -format -nonInteractive </dev/null >>"$work/logs/format.log" 2>&1 ||
+        fail "the NameNode could not be made; see $work/logs/format.log"
+    start_namenode
+    local name
+    for name in alpha beta; do
+        start "$name" java -Xmx160m "${thrifty[@]}" "${opened[@]}" -cp "$conf:$jars/*" \
+            org.apache.hadoop.hdfs.server.datanode.DataNode -D "dfs.datanode.data.dir=$work/$name" -D "dfs.datanode.hostname=$name"
+    done
+    wait_for 90 "two DataNodes" two_datanodes
+}
+
+hdfs_state() { curl -s --max-time 5 "http://$webhdfs_at/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"; }
+two_datanodes() { hdfs_state | grep -q '"NumLiveDataNodes" : 2'; }
 
 rest() { curl -s --max-time 5 "http://127.0.0.1:$((base + 4))/ws/v1/cluster/$1"; }
 three_nodes() { rest metrics | grep -q '"activeNodes":3'; }

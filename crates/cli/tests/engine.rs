@@ -130,6 +130,12 @@ fn what_cannot_be_asked_for_is_refused_before_anything_runs() {
     assert!(code == 2 && said.contains("colour"), "{said}");
     let (code, said) = run(&["wordcount", "--input", "words", "--output", "out", "--policy", "nonsense"]);
     assert!(code == 2 && said.contains("nonsense"), "{said}");
+    let (code, said) = run(&["wordcount", "--input", "words", "--output", "hdfs://nn:8020/out"]);
+    assert!(code == 2 && said.contains("hdfs dfs -put"), "{said}");
+    if cfg!(not(feature = "hdfs")) {
+        let (code, said) = run(&["wordcount", "--input", "hdfs://nn:8020/in", "--output", "out"]);
+        assert!(code == 2 && said.contains("cargo build --release --features hdfs"), "{said}");
+    }
     assert!(!folder.path().join("out").exists(), "nothing was made");
     let (code, said) = fails(folder.path(), &["jobs", "--dir", "nowhere"]);
     assert!(code == 2 && said.contains("giveway up"), "{said}");

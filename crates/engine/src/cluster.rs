@@ -2,6 +2,7 @@
 
 use crate::client::{Client, ClientError};
 use crate::coordinator::{self, Coordinator, JournalError, StartError};
+use crate::hdfs;
 use crate::worker;
 use std::fs::OpenOptions;
 use std::io;
@@ -75,6 +76,7 @@ impl Cluster {
                 folder: folder.join(&name),
                 name,
                 rack: 0,
+                host: hdfs::THIS_HOST.into(),
                 map_slots: options.map_slots,
                 reduce_slots: options.reduce_slots,
                 patience: options.patience,

@@ -14,7 +14,7 @@ pub struct Request {
     pub app: String,
     /// Its options, as it documents them.
     pub options: BTreeMap<String, String>,
-    /// Local files, folders or globs (absolute), or `dfs:` paths.
+    /// Local files, folders or globs (absolute), `dfs:` paths, or the same in HDFS (`hdfs://`).
     pub input: Vec<String>,
     /// The folder for the output (absolute); it may not exist yet.
     pub output: PathBuf,
@@ -85,6 +85,8 @@ pub enum Place {
     Local(PathBuf),
     /// In blocks on the workers' disks.
     Blocks(Vec<BlockAt>),
+    /// In HDFS, in these blocks, under the name the job calls it by.
+    Hdfs(Vec<HdfsBlock>),
 }
 
 /// A block of a stored file.
@@ -96,6 +98,15 @@ pub struct BlockAt {
     pub offset: u64,
     /// Its size.
     pub bytes: u64,
+}
+
+/// A block of a file in HDFS.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HdfsBlock {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// The machines that have a replica, as far as is known.
+    pub hosts: Vec<String>,
 }
 
 /// How a file is packed. Only plain files are cut into several splits.

@@ -8,6 +8,7 @@ pub mod client;
 pub mod cluster;
 pub mod coordinator;
 pub mod data;
+pub mod hdfs;
 pub mod input;
 pub mod job;
 pub mod record;

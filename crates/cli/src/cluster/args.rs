@@ -90,6 +90,9 @@ pub struct Worker {
     /// The rack it stands in.
     #[arg(long, default_value_t = 0)]
     pub rack: u32,
+    /// The machine it counts as standing on, by the name that HDFS has for it: it is near the blocks there.
+    #[arg(long, value_name = "NAME", default_value = giveway_engine::hdfs::THIS_HOST)]
+    pub host: String,
 }
 
 /// A job.
@@ -97,7 +100,7 @@ pub struct Worker {
 pub struct Job {
     /// The application; `giveway apps` lists them.
     pub app: String,
-    /// Input files, folders or globs; the option may be given again.
+    /// Input files, folders or globs: local, in the cluster's blocks (dfs:/PATH) or in HDFS (hdfs://HOST:PORT/PATH); the option may be given again.
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     pub input: Vec<String>,
     /// A local folder for the output; it must not exist.

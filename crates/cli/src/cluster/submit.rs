@@ -9,6 +9,7 @@ use giveway_engine::apps::Apps;
 use giveway_engine::client::Client;
 use giveway_engine::job::Request;
 use giveway_engine::wire::JobStatus;
+use giveway_engine::{hdfs, store};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -67,6 +68,9 @@ fn request(job: &Job) -> Result<Request> {
     if job.output.to_string_lossy().starts_with("dfs:") {
         bail!("the output goes to a local folder; `giveway dfs put` stores it afterwards");
     }
+    if job.output.to_string_lossy().starts_with(hdfs::SCHEME) {
+        bail!("the output goes to a local folder; `hdfs dfs -put` brings it to HDFS afterwards");
+    }
     let mut options: BTreeMap<String, String> = job.options.iter().cloned().collect();
     for (name, command) in [("mapper", &job.mapper), ("reducer", &job.reducer)] {
         if let Some(command) = command {
@@ -79,7 +83,7 @@ fn request(job: &Job) -> Result<Request> {
         options.entry("dir".into()).or_insert_with(|| here.to_string_lossy().into_owned());
     }
     let absolute = |path: &str| -> Result<String> {
-        if path.starts_with(giveway_engine::store::SCHEME) {
+        if [store::SCHEME, hdfs::SCHEME].iter().any(|scheme| path.starts_with(scheme)) {
             return Ok(path.to_owned());
         }
         let path = std::path::absolute(path).with_context(|| format!("the path {path}"))?;

@@ -92,6 +92,7 @@ pub fn worker(args: &Worker, apps: &Apps) -> Result<()> {
         folder,
         name: args.name.clone(),
         rack: args.rack,
+        host: args.host.clone(),
         map_slots: args.map_slots,
         reduce_slots: args.reduce_slots,
         patience: PATIENCE,

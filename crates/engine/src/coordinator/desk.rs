@@ -52,6 +52,8 @@ pub(crate) struct Desked {
     pub(crate) link: Option<Link>,
     pub(crate) heard: Instant,
     pub(crate) data_address: String,
+    /// The machine it counts as standing on.
+    pub(crate) host: String,
     pub(crate) pid: u32,
     /// What had been stirred when its slots were last offered.
     pub(crate) offered: u64,
@@ -414,6 +416,14 @@ impl Desk {
 impl Desked {
     /// A node of which only the core knows yet: the journal spoke of it.
     pub(super) fn unknown(now: Instant) -> Desked {
-        Desked { link: None, heard: now, data_address: String::new(), pid: 0, offered: 0, due: false }
+        Desked {
+            link: None,
+            heard: now,
+            data_address: String::new(),
+            host: String::new(),
+            pid: 0,
+            offered: 0,
+            due: false,
+        }
     }
 }

@@ -75,6 +75,11 @@ impl Desk {
             // Every worker opens the file itself, so it is as near to one as to another.
             Place::Local(_) => everywhere.clone(),
             Place::Blocks(blocks) => self.store.nodes_at(blocks, split.offset).into_iter().collect(),
+            Place::Hdfs(blocks) => {
+                let at = blocks.partition_point(|block| block.offset <= split.offset);
+                let machines = blocks[..at].last().map_or(&[][..], |block| &block.hosts);
+                everywhere.iter().copied().filter(|node| self.stands_on(*node, machines)).collect()
+            }
         };
         let splits = plan.splits.iter().map(|split| Split { bytes: split.bytes, hosts: hosts(split) }).collect();
         let request = &plan.request;
@@ -90,6 +95,12 @@ impl Desk {
             hint: None,
             estimate_bias_ppm: WHOLE_PPM,
         }
+    }
+
+    /// Whether a worker stands on one of these machines. Several may stand on one.
+    fn stands_on(&self, node: NodeId, machines: &[String]) -> bool {
+        let host = self.nodes.get(node.0 as usize).map_or("", |desked| &desked.host);
+        machines.iter().any(|machine| machine.eq_ignore_ascii_case(host))
     }
 
     /// A job is over: its output is published or removed, or its next round begins.

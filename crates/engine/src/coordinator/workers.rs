@@ -33,6 +33,7 @@ impl Desk {
         let desked = &mut self.nodes[node.0 as usize];
         (desked.link, desked.heard) = (Some(link), Instant::now());
         (desked.data_address, desked.pid) = (join.data_address.clone(), join.pid);
+        desked.host = join.host.clone();
         (desked.offered, desked.due) = (0, true);
         self.store.joined(node, &join.name, &join.data_address);
         let beat_ms = self.options.beat.as_millis() as u32;

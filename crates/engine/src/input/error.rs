@@ -11,7 +11,9 @@ pub enum InputError {
     #[error("the job has no input; name at least one file, folder or glob")]
     Nothing,
     /// A path that does not begin at the root.
-    #[error("input {path} is not an absolute path; write it from / on, or dfs:/... for a stored file")]
+    #[error(
+        "input {path} is not an absolute path; write it from / on, dfs:/... for a stored file, or hdfs://HOST:PORT/..."
+    )]
     Relative {
         /// What was given.
         path: String,
@@ -51,7 +53,7 @@ pub enum InputError {
         path: String,
     },
     /// The system refuses.
-    #[error("input {name} cannot be read: {source}; check its permissions and its disk")]
+    #[error("input {name} cannot be read: {source}; check its permissions, and the disk or machine it is on")]
     Unreadable {
         /// The file.
         name: String,
@@ -70,6 +72,22 @@ pub enum InputError {
         /// What was given.
         path: String,
         /// What the store says.
+        detail: String,
+    },
+    /// A path in HDFS where HDFS is not built in.
+    #[error(
+        "input {path} is in HDFS, and this program was built without it; build it with `cargo build --release --features hdfs`"
+    )]
+    NoHdfs {
+        /// What was given.
+        path: String,
+    },
+    /// A path in HDFS that is not there, or another complaint of HDFS.
+    #[error("input {path} cannot be found: {detail}")]
+    NotInHdfs {
+        /// What was given.
+        path: String,
+        /// What HDFS says.
         detail: String,
     },
     /// The name says packed, the bytes do not.

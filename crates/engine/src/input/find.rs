@@ -1,13 +1,14 @@
 //! Finding input: what was typed, then what it means.
 
 use super::{InputError, ReadAt, Stored};
+use crate::hdfs;
 use crate::job::{InputFile, Packing, Place};
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The files behind local paths, folders, globs and `dfs:` paths, in order of their names; each once, however often it was named.
+/// The files behind local paths, folders, globs, `dfs:` paths and all that in HDFS, in order of their names; each once, however often it was named.
 ///
 /// A folder stands for all files below it. Names that begin with `.` or `_` (markers, half-written output) are left out of
 /// folders and globs unless they are asked for by that first character.
@@ -16,6 +17,8 @@ pub fn find(input: &[String], stored: &dyn Stored) -> Result<Vec<InputFile>, Inp
     for typed in input {
         if typed.starts_with("dfs:") {
             files.extend(stored.find(typed)?);
+        } else if typed.starts_with(hdfs::SCHEME) {
+            files.extend(hdfs::find(typed)?);
         } else {
             for path in local(typed)? {
                 files.push(look_at(path)?);

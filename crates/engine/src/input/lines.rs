@@ -52,7 +52,7 @@ impl fmt::Debug for LineReader {
 impl LineReader {
     /// A reader for a piece of this file.
     pub fn open(file: &InputFile, piece: SplitAt, stored: &dyn Stored) -> Result<LineReader, InputError> {
-        Ok(LineReader::over(file, piece, open(file, stored)?))
+        Ok(LineReader::over(file, piece, open(file, stored, end_of(file, piece))?))
     }
 
     /// A reader for a piece of this file, whose bytes are these.
@@ -199,6 +199,14 @@ impl LineReader {
                 Err(source) => return Err(InputError::while_reading(&self.file, self.packing, source)),
             }
         }
+    }
+}
+
+/// Where a piece ends, in bytes as packed. Packed files are read whole, whatever the piece says.
+fn end_of(file: &InputFile, piece: SplitAt) -> u64 {
+    match file.packing {
+        Packing::Plain => piece.offset + piece.bytes,
+        _ => file.bytes,
     }
 }
 

@@ -4,8 +4,8 @@
 //! map; [`LineReader`] hands out the lines that *begin* in a piece. A line begins at the start of a file or behind a `\n`, wherever the
 //! file was cut, so any cutting gives each line once, and what a map leaves when it ends early is a piece like any other.
 //!
-//! Files in blocks on the workers' disks are reached through [`Stored`], which their owner implements. No scheduling, no
-//! sockets and no knowledge of applications live here.
+//! Files in blocks on the workers' disks are reached through [`Stored`], which their owner implements, and files in HDFS through
+//! [`hdfs`]. No scheduling, no sockets and no knowledge of applications live here.
 
 mod error;
 mod find;
@@ -20,6 +20,7 @@ pub use lines::{LONGEST_LINE, LineReader};
 pub use sample::{cuts, sample};
 pub use splits::cut;
 
+use crate::hdfs;
 use crate::job::{BlockAt, InputFile, Place};
 use std::fs::File;
 use std::io::{self, Read};
@@ -65,11 +66,12 @@ pub struct LocalOnly;
 
 impl Stored for LocalOnly {}
 
-/// The packed bytes of an input file.
-pub fn open(file: &InputFile, stored: &dyn Stored) -> Result<Box<dyn ReadAt>, InputError> {
+/// The packed bytes of an input file. Those before `read_to` are going to be read in order: where they come from afar, they may be fetched ahead.
+pub fn open(file: &InputFile, stored: &dyn Stored, read_to: u64) -> Result<Box<dyn ReadAt>, InputError> {
     let opened = match &file.place {
         Place::Local(path) => File::open(path).map(|file| Box::new(file) as Box<dyn ReadAt>),
         Place::Blocks(blocks) => stored.open(blocks),
+        Place::Hdfs(_) => hdfs::open(&file.name, read_to),
     };
     opened.map_err(|source| InputError::Unreadable { name: file.name.clone(), source })
 }
@@ -77,7 +79,7 @@ pub fn open(file: &InputFile, stored: &dyn Stored) -> Result<Box<dyn ReadAt>, In
 /// The unpacked text of an input file, all of it.
 pub fn text(file: &InputFile, stored: &dyn Stored) -> Result<Vec<u8>, InputError> {
     let mut text = Vec::new();
-    match packed::unpack(file.packing, lines::FromStart::new(open(file, stored)?)).read_to_end(&mut text) {
+    match packed::unpack(file.packing, lines::FromStart::new(open(file, stored, file.bytes)?)).read_to_end(&mut text) {
         Ok(_) => Ok(text),
         Err(source) => Err(InputError::while_reading(&file.name, file.packing, source)),
     }

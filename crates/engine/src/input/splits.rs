@@ -6,8 +6,8 @@ use crate::job::{InputFile, Packing, Place, SplitAt};
 /// costs more than it spreads.
 const REST: u64 = 10;
 
-/// Pieces of `split_bytes` each, in the order of the files; the last one of a file may be smaller, or a tenth larger. A piece of a stored file lies in one block, so that whoever has the block
-/// has all of it. Packed files cannot be entered in the middle and stay whole; empty
+/// Pieces of `split_bytes` each, in the order of the files; the last one of a file may be smaller, or a tenth larger. A piece of a file
+/// in blocks lies in one of them, so that whoever has the block has all of it. Packed files cannot be entered in the middle and stay whole; empty
 /// files give nothing, except that a job has at least one map: if all are empty, the first gives one piece of no bytes.
 pub fn cut(files: &[InputFile], split_bytes: u64) -> Vec<SplitAt> {
     let mut splits = Vec::new();
@@ -29,18 +29,22 @@ pub fn cut(files: &[InputFile], split_bytes: u64) -> Vec<SplitAt> {
 
 /// Where the block ends that a byte is in; files that are in no blocks, and those that are not cut, end where they end.
 fn end_of_block(file: &InputFile, offset: u64) -> u64 {
-    let Place::Blocks(blocks) = &file.place else { return file.bytes };
-    let next = blocks.partition_point(|block| block.offset <= offset);
-    match blocks.get(next) {
-        Some(next) if file.packing == Packing::Plain => next.offset,
-        _ => file.bytes,
-    }
+    let next = match &file.place {
+        Place::Local(_) => None,
+        Place::Blocks(blocks) => {
+            blocks.get(blocks.partition_point(|block| block.offset <= offset)).map(|block| block.offset)
+        }
+        Place::Hdfs(blocks) => {
+            blocks.get(blocks.partition_point(|block| block.offset <= offset)).map(|block| block.offset)
+        }
+    };
+    next.filter(|_| file.packing == Packing::Plain).unwrap_or(file.bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::BlockAt;
+    use crate::job::{BlockAt, HdfsBlock};
 
     fn file(bytes: u64, packing: Packing) -> InputFile {
         InputFile { name: "f".into(), place: Place::Local("/f".into()), packing, bytes }
@@ -66,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_stored_files_lie_in_one_block() {
+    fn pieces_of_files_in_blocks_lie_in_one_block() {
         let block = |offset, bytes| BlockAt { block: 1, offset, bytes };
         let stored = |packing| InputFile {
             place: Place::Blocks(vec![block(0, 14), block(14, 7), block(21, 4)]),
@@ -74,6 +78,9 @@ mod tests {
         };
         let files = [stored(Packing::Plain), stored(Packing::Gzip)];
         assert_eq!(pieces(&files), [(0, 0, 10), (0, 10, 4), (0, 14, 7), (0, 21, 4), (1, 0, 25)]);
+        let in_hdfs = [0, 14, 21].map(|offset| HdfsBlock { offset, hosts: Vec::new() });
+        let file = InputFile { place: Place::Hdfs(in_hdfs.to_vec()), ..file(25, Packing::Plain) };
+        assert_eq!(pieces(&[file]), [(0, 0, 10), (0, 10, 4), (0, 14, 7), (0, 21, 4)]);
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub struct Join {
     pub life: u64,
     /// The rack it stands in.
     pub rack: u32,
+    /// The machine it counts as standing on, as HDFS calls it.
+    pub host: String,
     /// Maps it runs at once.
     pub map_slots: u16,
     /// Reduces it runs at once.

@@ -132,6 +132,7 @@ fn join(worker: &Worker, data_address: &str) -> Join {
         name: worker.options.name.clone(),
         life: worker.life,
         rack: worker.options.rack,
+        host: worker.options.host.clone(),
         map_slots: worker.options.map_slots,
         reduce_slots: worker.options.reduce_slots,
         data_address: data_address.into(),

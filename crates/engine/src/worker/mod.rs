@@ -38,6 +38,8 @@ pub struct Options {
     pub name: String,
     /// The rack it stands in.
     pub rack: u32,
+    /// The machine it counts as standing on, as HDFS calls it: near what the DataNodes there have.
+    pub host: String,
     /// Maps it runs at once.
     pub map_slots: u16,
     /// Reduces it runs at once.
