@@ -108,9 +108,9 @@ fn resources(scale: &Scale) -> Vec<u32> {
     scale.points(&RESOURCES, &[6, 30, 54, 102])
 }
 
-/// The paper takes thirty, whatever the rest has.
+/// The paper takes thirty.
 fn replications(scale: &Scale) -> u32 {
-    if scale.quick { scale.seeds } else { scale.seeds.max(30) }
+    if scale.seeds < 20 { scale.seeds } else { scale.seeds.max(30) }
 }
 
 /// What came of it.
