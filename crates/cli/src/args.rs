@@ -166,8 +166,7 @@ pub struct Replay {
 /// `giveway reproduce`
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = "\
-Each headline of a paper is set beside our figure with its 95 % interval and called confirmed, direction only, or not confirmed; docs/results has
-what the full run gave. Nothing is tuned for one scheduler; what the papers leave out is listed in docs/papers.
+Each headline of a paper is set beside our figure with its 95 % interval and called confirmed, direction only, or not confirmed. Nothing is tuned for one scheduler; what the papers leave out is listed in docs/papers.
 
 EXAMPLES
   A first look, in under two minutes:

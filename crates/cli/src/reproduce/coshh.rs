@@ -51,6 +51,8 @@ pub fn cases(scale: &Scale) -> Vec<Case> {
         let workload = |jobs: u32| format!("coshh-{trace}-{jobs}");
         cases.push(Case::new(shares(trace), workload(100), &POLICIES, scale.seeds).watched(timed));
         cases.push(Case::new(even(trace), format!("coshh-{trace}-even"), &POLICIES, scale.seeds).watched(timed));
+        let fast_only = Case::new(without_slow(trace), workload(100), &POLICIES, scale.sweep_seeds);
+        cases.push(fast_only.with(|cluster, _| cluster.nodes.retain(|node| node.spec.speed_ppm >= WHOLE_PPM)));
         for count in jobs(scale) {
             cases
                 .push(Case::new(with_jobs(trace, count), workload(count), &POLICIES, scale.sweep_seeds).watched(timed));
