@@ -169,7 +169,7 @@ pub struct Replay {
 Each headline of a paper is set beside our figure with its 95 % interval and called confirmed, direction only, or not confirmed. Nothing is tuned for one scheduler; what the papers leave out is listed in docs/papers.
 
 EXAMPLES
-  A first look, in under two minutes:
+  A first look, in a few minutes:
       giveway reproduce all --quick
   One paper, with figures, tables and the numbers behind them:
       giveway reproduce fcs --report fcs --json fcs.json
