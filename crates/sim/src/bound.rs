@@ -20,7 +20,7 @@
 //! heartbeats, no ill luck and nothing to fetch (a reduce may sit where all maps ran). Failures only take capacity
 //! away, pauses and early ends only add costs, and copies only add work: the bound holds with them too.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Word};
 use crate::draws::Draws;
 use crate::tasks::{Done, MapRun, Pace, ReduceRun};
 use crate::workload::{JobPlan, Workload};
@@ -283,7 +283,7 @@ impl Ord for Left {
 /// job was not run alone.
 pub fn alone_s(plan: &JobPlan, cluster: &Cluster) -> f64 {
     let machine = Machine::new(cluster, &[], 0);
-    let beat_s = if cluster.out_of_band { 0.0 } else { cluster.heartbeat.as_secs_f64() / 2.0 };
+    let beat_s = if cluster.word == Word::WithBeats { cluster.heartbeat.as_secs_f64() / 2.0 } else { 0.0 };
     let map_s = |pace: &Pace| beat_s + machine.task_s(plan, Kind::Map, pace, 1.0);
     let maps_s = machine.waves_s(Kind::Map, plan.maps, &map_s);
     if plan.reduces == 0 {
@@ -387,10 +387,11 @@ mod tests {
             policy in 0usize..7,
             jobs in prop::collection::vec((0u32..120, 1u32..40, 0u32..6, 0u64..40), 1..8),
             speeds in prop::collection::vec(200_000u32..3_000_000, 1..5),
-            (noise, beats, faults) in (0u32..2, any::<bool>(), any::<bool>()),
+            (noise, word, faults) in (0u32..2, 0usize..3, any::<bool>()),
         ) {
             let mut cluster = fixture::cluster(speeds.len() as u32);
-            (cluster.noise, cluster.out_of_band) = (f64::from(noise) * 0.5, beats);
+            cluster.noise = f64::from(noise) * 0.5;
+            cluster.word = [Word::WithBeats, Word::EndsAtOnce, Word::AtOnce][word];
             (cluster.heartbeat, cluster.costs.launch) = (Span::from_millis(300), Span::from_millis(100));
             cluster.nodes.iter_mut().zip(&speeds).for_each(|(node, speed)| node.spec.speed_ppm = *speed);
             let disks = speeds.iter().map(|speed| u64::from(speed % 7 + 1) * 20_000_000);

@@ -21,9 +21,8 @@ pub struct Cluster {
     pub nodes: Vec<NodeModel>,
     /// How often a node beats.
     pub heartbeat: Span,
-    /// Whether a node also beats at once when a task ends there (otherwise it waits for its next beat, as Hadoop 1
-    /// does).
-    pub out_of_band: bool,
+    /// When word travels between the nodes and the core.
+    pub word: Word,
     /// How long a node may be silent before it counts as lost.
     pub lost_after: Span,
     /// Size of a block of input.
@@ -40,6 +39,20 @@ pub struct Cluster {
     pub stragglers: Stragglers,
     /// Accidents.
     pub faults: Faults,
+}
+
+/// When word travels between the nodes and the core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Word {
+    /// Ends of tasks, offers of slots and orders all travel with the beats, as in Hadoop 1.
+    #[default]
+    WithBeats,
+    /// A node also beats at once when a task ends there, as Hadoop can be told to.
+    EndsAtOnce,
+    /// Ends and orders travel at once, and free slots are offered whenever anything has happened, as in the embedded
+    /// engine.
+    AtOnce,
 }
 
 /// One machine.

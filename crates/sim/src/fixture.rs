@@ -1,6 +1,6 @@
 //! Small clusters and jobs for tests.
 
-use crate::cluster::{Cluster, Costs, Faults, NodeModel, Stragglers};
+use crate::cluster::{Cluster, Costs, Faults, NodeModel, Stragglers, Word};
 use crate::workload::{JobPlan, Workload};
 use giveway_core::{JobId, NodeSpec, Priority, RackId, Span, Tenants, Time, WHOLE_PPM};
 
@@ -22,7 +22,7 @@ pub(crate) fn cluster(nodes: u32) -> Cluster {
         name: "test".into(),
         nodes: (0..nodes).map(node).collect(),
         heartbeat: Span::from_secs(3),
-        out_of_band: false,
+        word: Word::WithBeats,
         lost_after: Span::from_secs(25),
         block_bytes: 64 << 20,
         replicas: 3,

@@ -5,7 +5,7 @@ use giveway_core::{
     Action, AttemptId, Event, JobId, Kind, NodeId, NodeSpec, Policy, Priority, RackId, Span, Start, Tenants, Time,
     WHOLE_PPM, Work,
 };
-use giveway_sim::cluster::{Cluster, Costs, Faults, NodeModel, RandomFaults, ScriptedFault, Stragglers};
+use giveway_sim::cluster::{Cluster, Costs, Faults, NodeModel, RandomFaults, ScriptedFault, Stragglers, Word};
 use giveway_sim::workload::{JobPlan, Workload};
 use giveway_sim::{Observer, Simulation, Totals};
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ fn cluster(nodes: u32, racks: u32) -> Cluster {
         name: "test".into(),
         nodes: (0..nodes).map(node).collect(),
         heartbeat: Span::from_secs(3),
-        out_of_band: false,
+        word: Word::WithBeats,
         lost_after: Span::from_secs(25),
         block_bytes: 64 << 20,
         replicas: 3,
@@ -292,15 +292,40 @@ fn nothing_happens_without_jobs_or_nodes() {
     assert_eq!(totals.jobs_unfinished, 30);
 }
 
-/// Reports at once instead of at the next beat: never slower, and often a beat faster.
+/// Reports at once instead of at the next beat save time.
 #[test]
-fn out_of_band_beats_save_time() {
+fn word_that_travels_at_once_saves_time() {
     let (mut cluster, workload) = (cluster(10, 2), mixed());
-    let slow = run(&cluster, &workload, "fifo", 1).0;
-    cluster.out_of_band = true;
-    let fast = run(&cluster, &workload, "fifo", 1).0;
-    assert_all_done("fifo", &workload, &fast);
-    assert!(fast.end < slow.end, "{} against {}", fast.end, slow.end);
+    let mut end = |word: Word| {
+        cluster.word = word;
+        let totals = run(&cluster, &workload, "fifo", 1).0;
+        assert_all_done("fifo", &workload, &totals);
+        totals.end
+    };
+    let (slow, fast, faster) = (end(Word::WithBeats), end(Word::EndsAtOnce), end(Word::AtOnce));
+    assert!(faster < fast && fast < slow, "{faster}, {fast}, {slow}");
+}
+
+/// As in the embedded engine: a job that comes between beats starts at once on every node, and who is asked to give way
+/// does so at once.
+#[test]
+fn where_word_travels_at_once_nobody_waits_for_a_beat() {
+    let mut cluster = cluster(4, 1);
+    (cluster.word, cluster.noise, cluster.stragglers.share) = (Word::AtOnce, 0.0, 0.0);
+    let jobs = vec![plan(0, 0.1, 400, 1), plan(1, 30.7, 1, 1)];
+    let (_, transcript) = run(&cluster, &workload(jobs), "hsrtf-pup-pause", 1);
+    let launched = |job: u32| {
+        let launches =
+            transcript.0.iter().flat_map(|(now, _, actions)| actions.iter().map(move |action| (*now, action)));
+        let of_job = launches.filter(
+            move |(_, action)| matches!(action, Action::Launch { attempt, .. } if attempt.task.job == JobId(job)),
+        );
+        of_job.map(|(now, _)| now)
+    };
+    let map_slots = cluster.nodes.iter().map(|node| usize::from(node.spec.map_slots)).sum();
+    assert!(launched(0).take(map_slots).all(|at| at == Time::from_secs_f64(0.1)));
+    let first_of_second = launched(1).next().expect("it ran");
+    assert_eq!(first_of_second, Time::from_secs_f64(30.7) + cluster.costs.end_early);
 }
 
 /// By hand: one job on one node, nothing random. The clock starts at the first beat, launching takes 1 s, a map reads
@@ -372,7 +397,7 @@ fn a_soak_of_everything() {
     let workload = mixed();
     for seed in 0..seeds {
         let mut cluster = cluster(6 + seed as u32 % 7, 1 + seed as u32 % 3);
-        cluster.out_of_band = seed % 2 == 1;
+        cluster.word = [Word::WithBeats, Word::EndsAtOnce, Word::AtOnce][seed as usize % 3];
         cluster.stragglers = Stragglers { share: 0.1, factor: 8.0 };
         cluster.heartbeat = Span::from_millis(500 + 700 * (seed % 5));
         cluster.faults.random = Some(RandomFaults {

@@ -4,7 +4,7 @@
 //! how fast a slot computes (against the reference core of `workload::apps`), how fast a task reads, how much task
 //! times vary. All nodes of a cluster stand in one rack, because no paper speaks of more than one switch.
 
-use super::{Cluster, Costs, Faults, NodeModel, ScriptedFault, Stragglers};
+use super::{Cluster, Costs, Faults, NodeModel, ScriptedFault, Stragglers, Word};
 use crate::files::{GB, MB};
 use giveway_core::{NodeId, NodeSpec, RackId, Span};
 use thiserror::Error;
@@ -66,7 +66,7 @@ fn hadoop(name: &str, nodes: Vec<NodeModel>) -> Cluster {
         name: name.into(),
         nodes,
         heartbeat: Span::from_secs(3),
-        out_of_band: false,
+        word: Word::WithBeats,
         lost_after: Span::from_secs(600),
         block_bytes: 128 * MB,
         replicas: 3,

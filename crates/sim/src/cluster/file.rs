@@ -1,6 +1,6 @@
 //! Clusters from TOML files. Every key is described in `docs/files.md`.
 
-use super::{Cluster, Costs, Faults, NodeModel, RandomFaults, ScriptedFault, Stragglers};
+use super::{Cluster, Costs, Faults, NodeModel, RandomFaults, ScriptedFault, Stragglers, Word};
 use crate::files::{Bounds, FileError, GB, Key, MB, Page, Seconds};
 use giveway_core::{Kind, NodeId, NodeSpec, RackId, Span};
 use serde::de::Visitor;
@@ -26,7 +26,8 @@ struct ClusterFile {
     replicas: Key<i64>,
     cross_rack: Key<f64>,
     noise: Key<f64>,
-    out_of_band: Option<bool>,
+    #[serde(default)]
+    word: Word,
     costs: Key<Costs>,
     stragglers: Option<StragglersEntry>,
     #[serde(default)]
@@ -124,7 +125,7 @@ impl Cluster {
         let cluster = Cluster {
             name: file.name.unwrap_or_else(|| file_name.into()),
             heartbeat: Span::from_secs_f64(heartbeat_s),
-            out_of_band: file.out_of_band.unwrap_or(false),
+            word: file.word,
             lost_after: Span::from_secs_f64(lost_after_s),
             block_bytes: bytes(page.number("block_mb", &file.block_mb, 128.0, Bounds::From(0.001, 1_048_576.0))?, MB),
             replicas: replicas(&page, &file.replicas, nodes.len() as u32)?,
@@ -325,7 +326,7 @@ mod tests {
             replicas = 2
             cross_rack = 0.25
             noise = 0.2
-            out_of_band = true
+            word = "ends-at-once"
             costs = { launch = "2s", pause_flush_bytes = 1000 }
             stragglers = { share = 0.05, factor = 4 }
             [[nodes]]

@@ -1,7 +1,7 @@
 //! Clusters to TOML files: what [`Cluster::from_toml`] reads back as the same cluster, nodes of one make folded into
 //! one table.
 
-use super::{Cluster, NodeModel};
+use super::{Cluster, NodeModel, Word};
 use crate::files::{GB, MB};
 use giveway_core::{NodeSpec, Span};
 use std::fmt::Write;
@@ -18,7 +18,12 @@ impl Cluster {
     fn write_toml(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "name = {}", quoted(&self.name))?;
         writeln!(out, "heartbeat = {}", time(self.heartbeat))?;
-        writeln!(out, "out_of_band = {}", self.out_of_band)?;
+        let word = match self.word {
+            Word::WithBeats => "with-beats",
+            Word::EndsAtOnce => "ends-at-once",
+            Word::AtOnce => "at-once",
+        };
+        writeln!(out, "word = \"{word}\"")?;
         writeln!(out, "lost_after = {}", time(self.lost_after))?;
         writeln!(out, "block_mb = {}", in_units(self.block_bytes, MB))?;
         writeln!(out, "replicas = {}", self.replicas)?;

@@ -2,6 +2,7 @@
 
 use super::Simulation;
 use crate::attempts::{Attempt, Kept, Run, Stop};
+use crate::cluster::Word;
 use crate::nodes::{Node, Running, Whose};
 use crate::observe::Observer;
 use crate::queue::{NONE, Tick};
@@ -58,6 +59,15 @@ impl Simulation<'_> {
         let state = &self.nodes[node as usize];
         if Kind::BOTH.into_iter().any(|kind| state.has_free(kind) && self.scheduler.hungry(kind)) {
             self.tell(&Event::NodeBeat { node: NodeId(node), progress: Vec::new() }, Some(node), observer);
+        }
+    }
+
+    /// Something has happened: every node offers its free slots, the next one first in its turn.
+    pub(super) fn offer_everywhere(&mut self, observer: &mut impl Observer) {
+        let nodes = self.nodes.len() as u32;
+        self.first_to_offer = (self.first_to_offer + 1) % nodes.max(1);
+        for node in (self.first_to_offer..nodes).chain(0..self.first_to_offer) {
+            self.offer_slots(node, observer);
         }
     }
 
@@ -177,7 +187,8 @@ impl Simulation<'_> {
             return;
         }
         let at = end.max(self.now);
-        self.expect_beat(node, if self.cluster.out_of_band { at } else { self.offers.next_beat(node, at, last_beat) });
+        let with_beats = self.cluster.word == Word::WithBeats;
+        self.expect_beat(node, if with_beats { self.offers.next_beat(node, at, last_beat) } else { at });
     }
 
     /// Puts a beat in line, unless an earlier one is there: that one will look further.

@@ -2,6 +2,7 @@
 
 use super::Simulation;
 use crate::attempts::{Attempt, Demand, Order, Run, Stop};
+use crate::cluster::Word;
 use crate::nodes::{Running, Whose};
 use crate::observe::Observer;
 use crate::queue::{NONE, Tick};
@@ -121,13 +122,13 @@ impl Simulation<'_> {
     }
 
     /// Sends an order: it travels with the answer to the node's next heartbeat, or to the one that is being answered
-    /// now.
+    /// now, or where word travels at once.
     fn send(&mut self, node: u32, order: Order, beating: Option<u32>) {
         let state = &mut self.nodes[node as usize];
         if !state.up {
             return;
         }
-        if beating == Some(node) {
+        if beating == Some(node) || self.cluster.word == Word::AtOnce {
             self.obey(node, order);
             return;
         }

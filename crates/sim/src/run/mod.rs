@@ -13,7 +13,7 @@ mod deeds;
 mod outages;
 
 use crate::attempts::Attempts;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Word};
 use crate::draws::Draws;
 use crate::faults::Failures;
 use crate::layout::Layout;
@@ -66,6 +66,10 @@ pub struct Simulation<'a> {
     /// By job: whose progress is to be reported, maps and reduces.
     wanted: Vec<[bool; 2]>,
     begun: bool,
+    /// Whether the core has heard of anything but offers and progress in this tick.
+    has_news: bool,
+    /// Who offers first where all do.
+    first_to_offer: u32,
     totals: Totals,
 }
 
@@ -121,6 +125,8 @@ impl<'a> Simulation<'a> {
             progress: Vec::new(),
             wanted: Vec::new(),
             begun: false,
+            has_news: false,
+            first_to_offer: 0,
             totals: Totals::default(),
             cluster,
             workload,
@@ -149,6 +155,9 @@ impl<'a> Simulation<'a> {
             (self.stirred, self.offers_since) = (self.now, 0);
         }
         self.happen(tick, observer);
+        if std::mem::take(&mut self.has_news) && self.cluster.word == Word::AtOnce {
+            self.offer_everywhere(observer);
+        }
         let hungry = Kind::BOTH.map(|kind| self.scheduler.hungry(kind));
         self.offers.arm(self.now, hungry, &self.nodes, &mut self.queue);
         true
@@ -199,6 +208,7 @@ impl<'a> Simulation<'a> {
         let mut actions = std::mem::take(&mut self.actions);
         self.scheduler.handle(self.now, event, &mut actions);
         self.totals.events += 1;
+        self.has_news |= !matches!(event, Event::NodeBeat { .. } | Event::Progressed { .. });
         self.totals.end = self.now;
         observer.saw(self.now, event, &actions);
         for action in &actions {

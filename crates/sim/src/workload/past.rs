@@ -11,7 +11,7 @@
 
 use super::generate::{GROUPS, group_of};
 use super::{JobPlan, Workload};
-use crate::cluster::{Cluster, Costs, Faults, NodeModel, Stragglers};
+use crate::cluster::{Cluster, Costs, Faults, NodeModel, Stragglers, Word};
 use giveway_core::tape::{Record, TapeError, TapeReader};
 use giveway_core::{Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Span, TaskId, Time, WHOLE_PPM};
 use rustc_hash::FxHashMap;
@@ -81,7 +81,9 @@ pub fn from_tape(tape: &[u8], name: &str) -> Result<(Workload, Cluster), PastErr
         }
     }
     past.nodes_as_seen();
-    let cluster = cluster(name, std::mem::take(&mut past.nodes));
+    // Nodes of a cluster that gives slots itself beat for them.
+    let word = if past.seen.is_some() { Word::EndsAtOnce } else { Word::AtOnce };
+    let cluster = cluster(name, std::mem::take(&mut past.nodes), word);
     let jobs: Vec<JobPlan> = past.jobs.into_iter().filter_map(PastJob::plan).collect();
     if jobs.is_empty() || cluster.nodes.is_empty() {
         return Err(PastError::Empty);
@@ -259,7 +261,7 @@ impl PastJob {
 }
 
 /// The nodes of a tape, where nothing costs anything beside the tasks themselves, and bytes move in no time: what that took is in the tasks' times.
-fn cluster(name: &str, nodes: Vec<NodeSpec>) -> Cluster {
+fn cluster(name: &str, nodes: Vec<NodeSpec>, word: Word) -> Cluster {
     const AT_ONCE: u64 = 1 << 50;
     let node =
         |spec: NodeSpec| NodeModel { spec: NodeSpec { disk_bytes_per_s: AT_ONCE, ..spec }, net_bytes_per_s: AT_ONCE };
@@ -269,7 +271,7 @@ fn cluster(name: &str, nodes: Vec<NodeSpec>) -> Cluster {
         replicas: nodes.len().min(3) as u32,
         nodes: nodes.into_iter().map(node).collect(),
         heartbeat: Span::from_secs(1),
-        out_of_band: true,
+        word,
         lost_after: Span::from_secs(600),
         block_bytes: 128 << 20,
         cross_rack: 1.0,
