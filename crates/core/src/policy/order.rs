@@ -30,7 +30,8 @@ pub fn job_rank(order: JobOrder, job: &Job, kind: Kind, more: i32) -> Rank {
         JobOrder::HeldOverWeight => ratio(held(job, kind, more), job.priority.weight()) << 32 | seq,
         JobOrder::HeldOverShare => {
             let owed = job.facts(kind).owed.max(1e-3);
-            let shorter_first = Rank::from((job.estimate.remaining.0 / 1_000_000).min(u64::from(u32::MAX)));
+            let remaining_ms = job.estimate.remaining.0 / 1_000;
+            let shorter_first = Rank::from(remaining_ms.min(u64::from(u32::MAX)));
             ratio(held(job, kind, more), owed) << 64 | shorter_first << 32 | seq
         }
         JobOrder::RemainingWork => {
