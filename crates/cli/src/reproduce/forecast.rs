@@ -1,9 +1,10 @@
 //! Two of the experiments on a real cluster of this machine, beside what the simulator forecasts for it.
 //!
 //! The mix of hSRTF's Table 2 and the failure run of Chronos are scaled down to four worker processes whose tasks take their records slowly, so that what is
-//! measured is the schedule and not the machine. Each kind of job is first run alone on the idle cluster; that profile (how long a map takes, how long a
-//! reduce takes once the maps are done) is all the simulator is told. It then forecasts the whole run under each policy, and the run really takes place.
-//! Every output is checked against a sequential run.
+//! measured is the schedule and not the machine. Each kind of job is first run alone on the idle cluster; that profile (how long a map takes and how much that
+//! varies, how long a reduce takes once the maps are done) is all the simulator is told. It then forecasts the whole run under each policy, and the run really
+//! takes place. Who gets a slot first may hang on a millisecond, so a forecast is the median of several simulated runs. Every output is checked against a
+//! sequential run.
 
 use super::draw::{Drawing, draw};
 use super::study::{Estimate, Figure, Measure, Plot, Unit};
@@ -13,16 +14,18 @@ use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use giveway_core::policy::catalog;
-use giveway_core::{JobId, NodeId, Policy, Span, Tenants, Time};
+use giveway_core::tape::{Record, TapeReader};
+use giveway_core::{Action, Event, JobId, Kind, NodeId, Policy, Span, Tenants, Time};
 use giveway_engine::apps::Apps;
 use giveway_sim::cluster::{Cluster, Costs, ScriptedFault};
 use giveway_sim::metrics::{JobFigures, Summary};
-use giveway_sim::trial::Trial;
+use giveway_sim::trial::{Trial, Trialled};
 use giveway_sim::workload::{self, JobPlan, Workload};
 use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -57,6 +60,9 @@ const STAGE: Stage = Stage {
     slowstart_ppm: 50_000,
 };
 
+/// Simulated runs for one forecast.
+const DRAWS: u64 = 25;
+
 /// Lines a task takes in a second.
 const RECORDS_PER_S: u64 = 2_000;
 
@@ -90,9 +96,14 @@ const CHRONOS: Experiment = Experiment {
     ],
     arrivals: || vec![(0, 0), (100, 1)],
     policies: &["fifo", "chronos(fifo)", "fair", "chronos(fair)"],
-    lines_a_map: 4_000,
-    stage: Stage { slowstart_ppm: 1_000_000, ..STAGE },
-    kill_at: Some(Duration::from_millis(2_300)),
+    lines_a_map: 2_600,
+    stage: Stage {
+        beat: Duration::from_millis(50),
+        timeout: Duration::from_millis(500),
+        slowstart_ppm: 1_000_000,
+        ..STAGE
+    },
+    kill_at: Some(Duration::from_millis(1_500)),
 };
 
 /// Which experiments to run.
@@ -140,6 +151,14 @@ struct Recovery {
 impl Recovery {
     fn of(summary: &Summary) -> Recovery {
         Recovery { wait_s: summary.more.recovery_wait_s, near_data: summary.more.recovery_locality }
+    }
+
+    fn mean(all: impl Iterator<Item = Recovery> + Clone) -> Recovery {
+        let mean = |of: fn(Recovery) -> Option<f64>| {
+            let values: Vec<f64> = all.clone().filter_map(of).collect();
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        Recovery { wait_s: mean(|recovery| recovery.wait_s), near_data: mean(|recovery| recovery.near_data) }
     }
 }
 
@@ -199,13 +218,12 @@ impl Experiment {
             // Where data lies matters only to work that was lost.
             Ok(Play { groups, jobs, kill_at, stored: self.kill_at.is_some() })
         };
-        let mut profiles = Vec::new();
+        let mut profiles: Vec<Profile> = Vec::new();
         for group in 0..self.shapes.len() as u16 {
             let alone = play(&[(0, group)], None)?;
             let folder = folder.join(format!("alone-{group}"));
             let played = alone.perform(&self.stage, &folder, policy("fifo")?, apps)?;
-            let (workload, cluster) = workload::from_tape(&played.tape, "a job alone")?;
-            profiles.push((workload.jobs.into_iter().next().context("a job that ran alone")?, cluster));
+            profiles.push(Profile::of(&played.tape)?);
             bar.inc(1);
         }
         let arrivals = (self.arrivals)();
@@ -214,25 +232,20 @@ impl Experiment {
         for name in self.policies(quick) {
             let forecast = self.forecast(&arrivals, &profiles, policy(name)?)?;
             let real = whole.perform(&self.stage, &folder.join(name), policy(name)?, apps)?;
-            compared.push(self.compare(name, &real.run.summary, &real.run.jobs, &forecast.summary, &forecast.jobs));
+            compared.push(self.compare(name, &real.run.summary, &real.run.jobs, &forecast));
             bar.inc(1);
         }
         Ok(compared)
     }
 
-    /// What the simulator makes of jobs of which it knows only how they were alone.
-    fn forecast(
-        &self,
-        arrivals: &[(u64, u16)],
-        profiles: &[(JobPlan, Cluster)],
-        policy: Policy,
-    ) -> Result<giveway_sim::trial::Trialled> {
+    /// What the simulator makes of jobs of which it knows only how they were alone, draw by draw.
+    fn forecast(&self, arrivals: &[(u64, u16)], profiles: &[Profile], policy: Policy) -> Result<Vec<Trialled>> {
         let job = |(number, &(at_ms, group)): (usize, &(u64, u16))| JobPlan {
             id: JobId(number as u32),
             submit: Time::ZERO + Span::from_millis(at_ms),
             group,
             slowstart_ppm: self.stage.slowstart_ppm,
-            ..profiles[usize::from(group)].0.clone()
+            ..profiles[usize::from(group)].job.clone()
         };
         let workload = Workload {
             name: self.name.into(),
@@ -242,7 +255,9 @@ impl Experiment {
             hints: false,
             estimate_error: 0.0,
         };
-        let mut cluster = profiles[0].1.clone();
+        let largest = profiles.last().context("an experiment without jobs")?;
+        let mut cluster = largest.cluster.clone();
+        cluster.noise = largest.map_noise;
         cluster.heartbeat = span(self.stage.beat);
         cluster.lost_after = span(self.stage.timeout);
         // Files of this machine are as near to every worker as to any other.
@@ -252,30 +267,63 @@ impl Experiment {
         cluster.costs =
             Costs { launch: Span::ZERO, pause: ten, resume: ten, end_early: ten, kill: ten, ..cluster.costs };
         cluster.faults.scripted = self.kill_at.map(|at| fault(self.stage.nodes - 1, at)).into_iter().collect();
-        Ok(Trial::new(cluster, workload, 1).run(&policy, &mut ())?)
+        let draw = |seed: u64| Ok(Trial::new(cluster.clone(), workload.clone(), seed).run(&policy, &mut ())?);
+        (1..=DRAWS).map(draw).collect()
     }
 
-    fn compare(
-        &self,
-        policy: &str,
-        real: &Summary,
-        real_jobs: &[JobFigures],
-        forecast: &Summary,
-        forecast_jobs: &[JobFigures],
-    ) -> Compared {
+    fn compare(&self, policy: &str, real: &Summary, real_jobs: &[JobFigures], draws: &[Trialled]) -> Compared {
         let mut jobs = Vec::new();
         // Jobs of the real cluster are numbered as they were submitted, too.
         let mut by_number: Vec<&JobFigures> = real_jobs.iter().collect();
         by_number.sort_by_key(|job| job.job);
         for (number, job) in by_number.into_iter().enumerate() {
-            let forecast = forecast_jobs.iter().find(|forecast| forecast.job.0 as usize == number);
-            let forecast_s = forecast.map_or(f64::NAN, |forecast| forecast.completion_s);
+            let drawn = draws.iter().flat_map(|draw| draw.jobs.iter().filter(|job| job.job.0 as usize == number));
+            let forecast_s = median(drawn.map(|job| job.completion_s).collect());
             let group = self.shapes[usize::from(job.group)].name.to_owned();
             jobs.push(OneJob { group, real_s: job.completion_s, forecast_s });
         }
-        let (real, forecast) = (Recovery::of(real), Recovery::of(forecast));
-        Compared { experiment: self.name, policy: policy.into(), jobs, real, forecast }
+        let forecast = Recovery::mean(draws.iter().map(|draw| Recovery::of(&draw.summary)));
+        Compared { experiment: self.name, policy: policy.into(), jobs, real: Recovery::of(real), forecast }
     }
+}
+
+/// How a job was alone on the idle cluster.
+struct Profile {
+    job: JobPlan,
+    cluster: Cluster,
+    /// How much the times of its maps varied: the standard deviation of their logarithm.
+    map_noise: f64,
+}
+
+impl Profile {
+    fn of(tape: &[u8]) -> Result<Profile> {
+        let (workload, cluster) = workload::from_tape(tape, "a job alone")?;
+        let job = workload.jobs.into_iter().next().context("a job that ran alone")?;
+        Ok(Profile { job, cluster, map_noise: map_noise(tape)? })
+    }
+}
+
+fn map_noise(tape: &[u8]) -> Result<f64> {
+    let mut launched = BTreeMap::new();
+    let mut logs = Vec::new();
+    for record in TapeReader::open(tape)? {
+        // The journal of a cluster that may be started again is not closed.
+        let Ok(Record { now, event, actions }) = record else { break };
+        if let Event::AttemptFinished { attempt, .. } = event
+            && attempt.task.kind == Kind::Map
+            && let Some(since) = launched.remove(&attempt)
+        {
+            logs.push(now.since(since).as_secs_f64().ln());
+        }
+        for action in actions {
+            if let Action::Launch { attempt, .. } = action {
+                launched.insert(attempt, now);
+            }
+        }
+    }
+    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / logs.len() as f64;
+    Ok(variance.sqrt())
 }
 
 fn policy(name: &str) -> Result<Policy> {
@@ -399,8 +447,9 @@ impl Forecast {
         let mut text = format!(
             "# Real runs beside their forecasts\n\nMade by `{command}`. {}\n\nThe mix of hSRTF's Table 2 and the failure run of Chronos (section V-A), scaled to {} worker \
              processes of {} map and {} reduce slots. Tasks take {RECORDS_PER_S} records a second, so that what is measured is the schedule and not how many cores \
-             there are. Each kind of job was first run alone on the idle cluster, and how long its maps and reduces took there is all the simulator was told: \
-             nothing was fitted to the runs that are forecast. Every output was equal to that of a sequential run.\n\n",
+             there are. Each kind of job was first run alone on the idle cluster, and how long its maps and reduces took there, and how much the maps varied, is all the \
+             simulator was told: nothing was fitted to the runs that are forecast. Who gets a slot first may hang on a millisecond, so a forecast is the \
+             median of {DRAWS} simulated runs; the real run is one draw. Every output was equal to that of a sequential run.\n\n",
             self.summary(),
             STAGE.nodes,
             STAGE.map_slots,
