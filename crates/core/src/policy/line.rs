@@ -50,8 +50,7 @@ impl Line {
     pub fn remove(&mut self, rank: Rank) {
         let at = self.piece_of(rank);
         let piece = &mut self.pieces[at];
-        let place = piece.binary_search_by_key(&rank, |&(other, _)| other).expect("somebody stands at this rank");
-        piece.remove(place);
+        piece.remove(place_of(piece, rank));
         let left = piece.len();
         if left == 0 {
             self.pieces.remove(at);
@@ -63,9 +62,35 @@ impl Line {
         }
     }
 
+    /// Whoever stands at one rank goes to another; mostly that is not far.
+    pub fn shift(&mut self, from: Rank, to: Rank, who: u32) {
+        let at = self.piece_of(from);
+        if at != self.piece_of(to) {
+            self.remove(from);
+            self.insert(to, who);
+            return;
+        }
+        let piece = &mut self.pieces[at];
+        let left = place_of(piece, from);
+        let passed = piece.partition_point(|&(other, _)| other < to);
+        // Those in between close up.
+        let place = if passed > left {
+            piece.copy_within(left + 1..passed, left);
+            passed - 1
+        } else {
+            piece.copy_within(passed..left, passed + 1);
+            passed
+        };
+        piece[place] = (to, who);
+    }
+
     fn piece_of(&self, rank: Rank) -> usize {
         self.begins.partition_point(|&begin| begin <= rank).saturating_sub(1)
     }
+}
+
+fn place_of(piece: &[(Rank, u32)], rank: Rank) -> usize {
+    piece.binary_search_by_key(&rank, |&(other, _)| other).expect("somebody stands at this rank")
 }
 
 #[cfg(test)]
@@ -77,11 +102,17 @@ mod tests {
     proptest! {
         /// The obvious twin: a sorted map.
         #[test]
-        fn a_line_is_sorted(steps in prop::collection::vec((any::<bool>(), 0..300u32), 0..1_500)) {
+        fn a_line_is_sorted(steps in prop::collection::vec((any::<bool>(), 0..300u32, 0..300u32), 0..1_500)) {
             let (mut line, mut sorted) = (Line::default(), BTreeMap::new());
-            for (enters, who) in steps {
-                let rank = Rank::from(who.wrapping_mul(2_654_435_761));
+            let rank_of = |who: u32| Rank::from(who.wrapping_mul(2_654_435_761));
+            for (enters, who, other) in steps {
+                let (rank, elsewhere) = (rank_of(who), rank_of(other));
                 match (enters, sorted.contains_key(&rank)) {
+                    (true, true) if !sorted.contains_key(&elsewhere) => {
+                        let who = sorted.remove(&rank).unwrap();
+                        line.shift(rank, elsewhere, who);
+                        sorted.insert(elsewhere, who);
+                    }
                     (true, false) => {
                         line.insert(rank, who);
                         sorted.insert(rank, who);

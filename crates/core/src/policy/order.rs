@@ -346,20 +346,17 @@ impl Ranking {
             return;
         }
         self.entries[jx as usize].listed = rank;
-        // Who stands aside has no place that could change.
-        if !entry.holds_out || entry.listed.is_some() != rank.is_some() {
-            let group = &mut self.groups[entry.group as usize];
-            if let Some(old) = entry.listed {
-                group.leave(old, jx, entry.holds_out);
-            }
-            if let Some(new) = rank {
-                group.enter(new, jx, entry.holds_out);
-            }
+        let group = &mut self.groups[entry.group as usize];
+        match (entry.listed, rank) {
+            // Who stands aside has no place that could change.
+            (Some(_), Some(_)) if entry.holds_out => return,
+            (Some(old), Some(new)) => return group.jobs.shift(old, new, jx),
+            (Some(old), None) => group.leave(old, jx, entry.holds_out),
+            (None, Some(new)) => group.enter(new, jx, entry.holds_out),
+            (None, None) => return,
         }
-        if entry.listed.is_some() != rank.is_some() {
-            self.count_user(entry.group, entry.user, 0, if rank.is_some() { 1 } else { -1 });
-            self.relist(entry.group);
-        }
+        self.count_user(entry.group, entry.user, 0, if rank.is_some() { 1 } else { -1 });
+        self.relist(entry.group);
     }
 
     /// A job begins or ceases to hold out: it stands aside, or in line again.
@@ -424,15 +421,13 @@ impl Ranking {
         }
         self.groups[at as usize].listed = new;
         let line = &mut self.groups[parent as usize].groups;
-        if let Some(old) = old {
-            line.remove(old);
+        match (old, new) {
+            (Some(old), Some(new)) => return line.shift(old, new, at),
+            (Some(old), None) => line.remove(old),
+            (None, Some(new)) => line.insert(new, at),
+            (None, None) => return,
         }
-        if let Some(new) = new {
-            line.insert(new, at);
-        }
-        if old.is_some() != new.is_some() {
-            self.relist(parent);
-        }
+        self.relist(parent);
     }
 
     /// Walks along the line, group by group, until `visit` breaks off. Groups that may not grow, or that `allow` turns away, are
