@@ -39,7 +39,8 @@ pub fn run(policies: &[Policy], decisions: u32) -> Result<()> {
         row.extend(measured.iter().map(|m| right(format!("{:.0}", m.per_s() / 1e3))));
         row.extend(measured.iter().map(|m| right(format!("{:.2}", m.latency_ns.value_at_quantile(0.5) as f64 / 1e3))));
         row.extend(measured.iter().map(|m| right(format!("{:.2}", m.latency_ns.value_at_quantile(0.99) as f64 / 1e3))));
-        row.push(right(format!("{:.1}", measured[2].renewal_s * 1e3)));
+        let renewal_ms = measured[2].renewal_s.map_or("none".into(), |renewal_s| format!("{:.1}", renewal_s * 1e3));
+        row.push(right(renewal_ms));
         row.push(right(format!("{:.2}x", measured[0].per_s() / measured[2].per_s())));
         table.add_row(row);
     }
@@ -52,7 +53,7 @@ pub fn run(policies: &[Policy], decisions: u32) -> Result<()> {
 
 struct Measured {
     latency_ns: Histogram<u64>,
-    renewal_s: f64,
+    renewal_s: Option<f64>,
 }
 
 impl Measured {
@@ -87,7 +88,8 @@ fn measure(policy: &Policy, nodes: u32, decisions: u32) -> Result<Measured> {
     for _ in 0..decisions {
         latency_ns.record(full.turn())?;
     }
-    let renewal_s = full.renewals.iter().sum::<f64>() / full.renewals.len().max(1) as f64;
+    let renewals = full.renewals.len();
+    let renewal_s = (renewals > 0).then(|| full.renewals.iter().sum::<f64>() / renewals as f64);
     Ok(Measured { latency_ns, renewal_s })
 }
 
