@@ -166,10 +166,10 @@ pub struct Replay {
 /// `giveway reproduce`
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = "\
-Each headline of a paper is set beside our figure with its 95 % interval and called confirmed, direction only, or not confirmed. Nothing is tuned for one scheduler; what the papers leave out is listed in docs/papers.
+Each headline of a paper is set beside our figure with its 95 % interval and called confirmed, direction only, or not confirmed. Nothing is tuned for one scheduler; what the papers leave out is listed in docs/papers. docs/results has what the full run gave.
 
 EXAMPLES
-  A first look, in a few minutes:
+  A first look, in two minutes (the full run takes a quarter of an hour):
       giveway reproduce all --quick
   One paper, with figures, tables and the numbers behind them:
       giveway reproduce fcs --report fcs --json fcs.json

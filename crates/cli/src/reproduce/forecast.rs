@@ -449,7 +449,7 @@ impl Forecast {
              processes of {} map and {} reduce slots. Tasks take {RECORDS_PER_S} records a second, so that what is measured is the schedule and not how many cores \
              there are. Each kind of job was first run alone on the idle cluster, and how long its maps and reduces took there, and how much the maps varied, is all the \
              simulator was told: nothing was fitted to the runs that are forecast. Who gets a slot first may hang on a millisecond, so a forecast is the \
-             median of {DRAWS} simulated runs; the real run is one draw. Every output was equal to that of a sequential run.\n\n",
+             median of {DRAWS} simulated runs, each with the input lying elsewhere; the real run is one draw, and the engine spreads blocks evenly. Every output was equal to that of a sequential run.\n\n",
             self.summary(),
             STAGE.nodes,
             STAGE.map_slots,
