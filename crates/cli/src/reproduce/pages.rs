@@ -123,7 +123,7 @@ fn page(study: &Study, drawings: &[Vec<Drawing>], command: &str) -> String {
         text += &format!("| {} | {} of {} | {holds} |\n", direction.claim, direction.held, direction.of);
     }
     if !study.sensitivity.is_empty() {
-        text += "\n## What if we had chosen otherwise?\n\nParameters the paper leaves out, changed for every scheduler alike. The middle of each table is what the rest of this page uses.\n\n";
+        text += "\n## What if we had chosen otherwise?\n\nParameters the paper leaves out, changed for every scheduler alike. The row *as chosen*, or the middle one where none is called so, is what the rest of this page uses.\n\n";
         text += &study.sensitivity.iter().map(sensitivity).collect::<String>();
     }
     text += "\n## Figures\n\n";
