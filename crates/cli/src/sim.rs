@@ -54,6 +54,7 @@ pub fn run(args: &Sim) -> Result<()> {
     for policy in &policies {
         setup(&trials[0], policy).check().with_context(|| format!("{} cannot run this workload", policy.name))?;
     }
+    files::try_places(args.json.as_deref().into_iter().chain(args.report.as_deref()))?;
     let several = policies.len() * trials.len() > 1;
     let jobs: Vec<Job> = policies
         .iter()

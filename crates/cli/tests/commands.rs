@@ -245,6 +245,18 @@ fn a_full_disk_is_an_error_and_not_a_panic() {
     assert!(said.contains("/dev/full"), "{said}");
 }
 
+/// Found out before a quarter of an hour of work, not after.
+#[test]
+fn what_could_not_be_written_is_refused_before_the_work() {
+    let folder = folder();
+    for (option, place) in [("--json", "no/such/folder.json"), ("--json", "."), ("--report", "/dev/null")] {
+        let output = giveway(folder.path(), &["reproduce", "all", option, place]);
+        assert_eq!(output.status.code(), Some(2), "{option} {place}");
+        assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+        assert!(text(&output.stderr).contains(place), "{}", text(&output.stderr));
+    }
+}
+
 #[test]
 fn a_tape_is_a_workload_and_lists_its_jobs() {
     let folder = folder();

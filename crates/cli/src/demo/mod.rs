@@ -39,6 +39,7 @@ const FASTER: f64 = 40.0;
 /// Runs the command.
 pub fn run(args: &Demo, apps: &Apps) -> Result<()> {
     let mut out = std::io::stdout();
+    files::try_places([args.report.as_path()])?;
     let folder = tempfile::Builder::new().prefix("giveway-demo-").tempdir().context("a folder for the demo")?;
     signals::remove_on_stop(folder.path().to_owned())?;
     let mix = mix::make(folder.path(), apps)?;

@@ -32,10 +32,19 @@ pub fn terminal(study: &Study) -> String {
     text
 }
 
+/// Where the figures are, in the report's folder.
+const FIGURES: &str = "figures";
+
+/// Makes the folder of a report, and finds out whether pages can be written there.
+pub fn make_folder(folder: &Path) -> Result<()> {
+    let figures = folder.join(FIGURES);
+    fs::create_dir_all(&figures).with_context(|| format!("cannot make the folder {}", figures.display()))?;
+    files::try_places([folder.join("README.md").as_path()])
+}
+
 /// Writes a page for each paper, a page that leads to them, and every figure.
 pub fn write(folder: &Path, studies: &[Study], forecast: Option<&Forecast>, command: &str) -> Result<()> {
-    let figures = folder.join("figures");
-    fs::create_dir_all(&figures).with_context(|| format!("cannot make the folder {}", figures.display()))?;
+    let figures = folder.join(FIGURES);
     let mut index = front(studies, forecast, command);
     let mut html = String::new();
     for study in studies {
