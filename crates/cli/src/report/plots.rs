@@ -46,6 +46,11 @@ impl Axis {
         Axis { lo: (least.max(low / 2.0) / ROOM).max(LEAST_S), hi: hi * ROOM, from, to, log: true }
     }
 
+    /// Begins lower if it is logarithmic, where it has no zero: so that what is least can be seen as a bar, too.
+    pub(crate) fn with_room_below(self) -> Axis {
+        if self.log { Axis { lo: self.lo / 3.0, ..self } } else { self }
+    }
+
     /// Where a value lies; what is beyond an end lies at the end.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let value = value.clamp(self.lo, self.hi);
@@ -222,6 +227,8 @@ mod tests {
         let narrow = Axis::fit(&mut vec![10.0, 200.0, 0.0], 0.0, 100.0);
         assert_eq!((narrow.log, narrow.at(102.0)), (false, 50.0));
         let wide = Axis::fit(&mut vec![1.0, 10.0, 100.0], 0.0, 100.0);
+        assert!(wide.at(1.0) < 5.0 && wide.with_room_below().at(1.0) > 15.0);
+        assert_eq!(narrow.with_room_below(), narrow);
         assert!(wide.log);
         assert!((wide.at(10.0) - 50.0).abs() < 1e-9);
         assert_eq!((wide.at(0.0), wide.at(1e9)), (0.0, 100.0));

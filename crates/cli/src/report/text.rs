@@ -42,14 +42,13 @@ pub(crate) fn span(seconds: f64) -> String {
     }
 }
 
-/// A length of time at a tick, as short as it can be: `0`, `30 s`, `5 m`, `1.5 m`, `2 h`, `3 d`.
+/// A length of time at a tick, as short as it can be: `0`, `30 s`, `80 s`, `5 m`, `1.5 m`, `2 h`, `3 d`.
 pub(crate) fn tick(seconds: f64) -> String {
-    let (unit_s, unit) = match seconds {
-        s if s < 60.0 => (1.0, "s"),
-        s if s < 3_600.0 => (60.0, "m"),
-        s if s < 2.0 * 86_400.0 => (3_600.0, "h"),
-        _ => (86_400.0, "d"),
-    };
+    let units = [(2.0 * 86_400.0, 86_400.0, "d"), (3_600.0, 3_600.0, "h"), (60.0, 60.0, "m")];
+    // Thirds of an hour are better said in minutes.
+    let round = |unit_s: f64| (seconds * 10.0 / unit_s).fract() == 0.0;
+    let unit = units.into_iter().find(|(from_s, unit_s, _)| seconds >= *from_s && round(*unit_s));
+    let (_, unit_s, unit) = unit.unwrap_or((0.0, 1.0, "s"));
     if seconds == 0.0 { "0".into() } else { format!("{} {unit}", short(seconds / unit_s)) }
 }
 
@@ -90,6 +89,13 @@ mod tests {
     fn markup_in_a_name_stays_a_name() {
         assert_eq!(escape(r#"<b a="1">&'"#), "&lt;b a=&quot;1&quot;&gt;&amp;&#39;");
         assert_eq!(escape("chronos(fifo) – größer"), "chronos(fifo) – größer");
+    }
+
+    #[test]
+    fn ticks_are_said_in_the_largest_unit_that_suits() {
+        let all = [0.0, 0.5, 30.0, 60.0, 80.0, 90.0, 300.0, 4_800.0, 5_400.0, 43_200.0, 172_800.0, 864_000.0];
+        let expected = ["0", "0.5 s", "30 s", "1 m", "80 s", "1.5 m", "5 m", "80 m", "1.5 h", "12 h", "2 d", "10 d"];
+        assert_eq!(all.map(tick), expected);
     }
 
     #[test]

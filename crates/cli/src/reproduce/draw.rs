@@ -81,7 +81,7 @@ fn upwards(y: &Measure, values: &[Estimate]) -> (Axis, String) {
     let most = tops.iter().copied().fold(0.0, f64::max);
     let axis = match y.unit {
         Unit::Part => Axis::linear(1.0_f64.max(most), BASE, TOP),
-        Unit::Seconds => Axis::fit(&mut tops.clone(), BASE, TOP),
+        Unit::Seconds => Axis::fit(&mut tops.clone(), BASE, TOP).with_room_below(),
         _ => Axis::linear(most * 1.05, BASE, TOP),
     };
     let ticks = if y.unit == Unit::Seconds { axis.ticks_s(6) } else { axis.ticks(5) };
