@@ -24,13 +24,11 @@ pub fn try_places<'a>(files: impl IntoIterator<Item = &'a Path>) -> Result<()> {
     files.into_iter().try_for_each(|file| beside(file).map(drop))
 }
 
-/// A new file beside another one's place; none for a device or a pipe, which cannot be replaced, only written to.
+/// A new file beside another one's place; none for a device, a pipe or a link, which are not to be replaced, only written to.
 fn beside(file: &Path) -> Result<Option<NamedTempFile>> {
-    if let Ok(there) = fs::metadata(file) {
-        ensure!(!there.is_dir(), "{} is a folder; name a file", file.display());
-        if !there.is_file() {
-            return Ok(None);
-        }
+    ensure!(!file.is_dir(), "{} is a folder; name a file", file.display());
+    if fs::symlink_metadata(file).is_ok_and(|there| !there.is_file()) {
+        return Ok(None);
     }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();

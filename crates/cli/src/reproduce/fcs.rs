@@ -34,7 +34,7 @@ pub fn cases(scale: &Scale) -> Vec<Case> {
         cases.push(Case::new(killing(jobs), gridmix(jobs), &["fcs", "fcs-kill"], scale.seeds));
     }
     for jobs in scaling(scale) {
-        cases.push(Case::new(gridmix(jobs), gridmix(jobs), &["fcs", "fair"], scale.sweep_seeds));
+        cases.push(Case::new(gridmix(jobs), gridmix(jobs), &["fcs", "fair"], scale.seeds));
     }
     for knob in KNOBS {
         if !scale.quick {
@@ -82,7 +82,7 @@ pub fn study(scale: &Scale, runs: &Runs) -> Study {
         title: "FCS: preemptive reduces and fair completion",
         about: "45 nodes; 171 jobs in ten groups, map-heavy (its Table 1) and reduce-heavy (Table 3), arriving every 30 s on the mean; GridMix2 with 60 to 300 \
                 jobs. The paper's execution time can only be the time from submission on: counted from the first map, Capacity, whose jobs wait in line, would \
-                be the best of all. Slowdown is execution over execution alone.",
+                be the best of all. Slowdown is as the paper words it, execution over execution alone, which leaves the wait for the first map out.",
         headlines: headlines(scale, runs),
         directions: directions(runs),
         figures: figures(scale, runs),
@@ -97,6 +97,15 @@ fn max_slowdown(run: &Run) -> f64 {
 /// How long reduces waited for a slot after the last map of their job.
 fn reduce_wait(run: &Run) -> f64 {
     run.summary.more.mean_reduce_wait_s.unwrap_or(f64::NAN)
+}
+
+/// By how much the largest slowdown of the groups changes from Fair to FCS, seed by seed.
+fn slowdown_changes(runs: &Runs, case: &str, over_groups: fn(&[f64]) -> f64) -> Vec<f64> {
+    let slowest = |group: &'static str| move |run: &Run| run.group(group).figures.max_slowdown.unwrap_or(f64::NAN);
+    let by_group: Vec<Vec<f64>> = GROUPS.iter().map(|group| runs.change(case, "fair", "fcs", slowest(group))).collect();
+    let seeds = by_group.first().map_or(0, Vec::len);
+    let of_seed = |seed: usize| -> Vec<f64> { by_group.iter().map(|changes| changes[seed]).collect() };
+    (0..seeds).map(|seed| over_groups(&of_seed(seed))).collect()
 }
 
 fn headlines(scale: &Scale, runs: &Runs) -> Vec<Headline> {
@@ -133,18 +142,18 @@ fn headlines(scale: &Scale, runs: &Runs) -> Vec<Headline> {
             capacity,
         ),
         Headline::change(
-            "largest slowdown against Fair, map-heavy: fairness",
+            "largest slowdown of a group against Fair, best group, map-heavy: fairness",
             "abstract, Fig. 11",
             -0.667,
-            &runs.change(MAP, "fair", "fcs", max_slowdown),
+            &slowdown_changes(runs, MAP, |groups| groups.iter().copied().fold(f64::INFINITY, f64::min)),
             "The largest slowdown under Fair is a small job's that waited for a reduce slot.",
         ),
         Headline::change(
-            "largest slowdown against Fair, reduce-heavy: fairness",
+            "largest slowdown of a group against Fair, mean of the groups, reduce-heavy: fairness",
             "5.4, Fig. 14",
             -0.352,
-            &runs.change(REDUCE, "fair", "fcs", max_slowdown),
-            "The paper averages over the groups; this is the largest of all jobs.",
+            &slowdown_changes(runs, REDUCE, |groups| groups.iter().sum::<f64>() / groups.len() as f64),
+            "Small jobs no longer wait for reduce slots; in the groups of large jobs little changes.",
         ),
     ];
     let over_all: Vec<Vec<f64>> =

@@ -2,7 +2,7 @@
 //!
 //! The mix of hSRTF's Table 2 and the failure run of Chronos are scaled down to four worker processes whose tasks take their records slowly, so that what is
 //! measured is the schedule and not the machine. Each kind of job is first run alone on the idle cluster; that profile (how long a map takes and how much that
-//! varies, how long a reduce takes once the maps are done) is all the simulator is told. It then forecasts the whole run under each policy, and the run really
+//! varies, how long a reduce takes once the maps are done) is what the simulator is told, beside what stopping a task takes. It then forecasts the whole run under each policy, and the run really
 //! takes place. Who gets a slot first may hang on a millisecond, so a forecast is the median of several simulated runs. Every output is checked against a
 //! sequential run.
 
@@ -363,7 +363,11 @@ impl Compared {
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    let (low, high) = (values.len().saturating_sub(1) / 2, values.len() / 2);
+    match (values.get(low), values.get(high)) {
+        (Some(low), Some(high)) => (low + high) / 2.0,
+        _ => f64::NAN,
+    }
 }
 
 impl Forecast {
@@ -447,9 +451,9 @@ impl Forecast {
         let mut text = format!(
             "# Real runs beside their forecasts\n\nMade by `{command}`. {}\n\nThe mix of hSRTF's Table 2 and the failure run of Chronos (section V-A), scaled to {} worker \
              processes of {} map and {} reduce slots. Tasks take {RECORDS_PER_S} records a second, so that what is measured is the schedule and not how many cores \
-             there are. Each kind of job was first run alone on the idle cluster, and how long its maps and reduces took there, and how much the maps varied, is all the \
-             simulator was told: nothing was fitted to the runs that are forecast. Who gets a slot first may hang on a millisecond, so a forecast is the \
-             median of {DRAWS} simulated runs, each with the input lying elsewhere; the real run is one draw, and the engine spreads blocks evenly. Every output was equal to that of a sequential run.\n\n",
+             there are. Each kind of job was first run alone on the idle cluster, and how long its maps and reduces took there, and how much the maps of the largest varied, is what \
+             the simulator was told, beside the 10 ms that stopping a task takes: nothing was fitted to the runs that are forecast. Who gets a slot first may hang on a millisecond, so a forecast is the \
+             median of {DRAWS} simulated runs (the mean for lost tasks), each with the input lying elsewhere; the real run is one draw, and the engine spreads blocks evenly. Every output was equal to that of a sequential run.\n\n",
             self.summary(),
             STAGE.nodes,
             STAGE.map_slots,

@@ -74,9 +74,9 @@ fn our_figure(headline: &Headline) -> String {
     headline.unit.show_estimate(headline.ours)
 }
 
-const RULE: &str = "A change is *confirmed* if ours goes the same way with its whole 95 % interval and is at least half and at most twice the paper's; \
+const RULE: &str = "Ours is the mean over all seeds of what each gives, with its 95 % interval; points of curves and tables of other choices rest on half of the seeds. A change is *confirmed* if ours goes the same way with its whole 95 % interval and is at least half and at most twice the paper's; \
 *direction only* if it goes the same way but is smaller or larger than that; *not confirmed* otherwise. A level is confirmed if it is at least half and \
-at most twice the paper's.";
+at most twice the paper's; what should hardly change, if it stays within the limit that its row names.";
 
 fn front(studies: &[Study], forecast: Option<&Forecast>, command: &str) -> String {
     let mut text = format!("# What the papers found, and what we found\n\nMade by `{command}`. {RULE}\n\n");

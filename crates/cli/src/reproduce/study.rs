@@ -1,6 +1,6 @@
 //! What was found about a paper: its headlines beside our figures, directions seed by seed, figures, and how much rests on what we chose.
 
-use crate::report::Chart;
+use crate::report::{Chart, text};
 use crate::table::interval;
 use serde::Serialize;
 
@@ -182,7 +182,8 @@ impl Headline {
     ) -> Headline {
         let ours = Estimate::of(values);
         let verdict = if ours.mean.abs() <= at_most { Verdict::Confirmed } else { Verdict::NotConfirmed };
-        Headline { claim: claim.into(), section, paper, ours, unit: Unit::Change, verdict, why }
+        let claim = format!("{}, within {} %", claim.into(), text::short(at_most * 100.0));
+        Headline { claim, section, paper, ours, unit: Unit::Change, verdict, why }
     }
 
     /// A figure is so large; confirmed if ours is at least half and at most twice as large.
