@@ -63,10 +63,3 @@ pub struct Totals {
     /// The most jobs that were live at once.
     pub jobs_live_max: usize,
 }
-
-impl Totals {
-    /// All that happened to the cluster: what the core was told, and the launches that were its answers.
-    pub fn happened(&self) -> u64 {
-        self.events + self.launches
-    }
-}

@@ -83,8 +83,7 @@ fn headlines(runs: &Runs) -> Vec<Headline> {
     let flush = "A lost reduce waits for the next beat of a node whose reduce is to pause; the last of several counts, and whoever pauses while it fetches first writes up \
                  to 128 MB to disk.";
     let saved = "What is saved is the wait of the lost tasks, so it follows from task times and the moment of the failure (see below).";
-    let behind = "The second job has the slots for which the first one's lost tasks wait, so it hardly gains by their running sooner: at no moment of the failure does it gain \
-                  as much as in the paper.";
+    let behind = "The second job has the slots for which the first one's lost tasks wait, so it hardly gains by their running sooner.";
     vec![
         Headline::level(
             "recovery wait under FIFO, map-heavy",

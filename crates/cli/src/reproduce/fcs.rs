@@ -101,11 +101,23 @@ fn reduce_wait(run: &Run) -> f64 {
 
 /// By how much the largest slowdown of the groups changes from Fair to FCS, seed by seed.
 fn slowdown_changes(runs: &Runs, case: &str, over_groups: fn(&[f64]) -> f64) -> Vec<f64> {
-    let slowest = |group: &'static str| move |run: &Run| run.group(group).figures.max_slowdown.unwrap_or(f64::NAN);
-    let by_group: Vec<Vec<f64>> = GROUPS.iter().map(|group| runs.change(case, "fair", "fcs", slowest(group))).collect();
-    let seeds = by_group.first().map_or(0, Vec::len);
-    let of_seed = |seed: usize| -> Vec<f64> { by_group.iter().map(|changes| changes[seed]).collect() };
-    (0..seeds).map(|seed| over_groups(&of_seed(seed))).collect()
+    let by_group: Vec<Vec<f64>> =
+        GROUPS.iter().map(|group| runs.change(case, "fair", "fcs", |run| slowest(run, group))).collect();
+    seed_by_seed(&by_group, over_groups)
+}
+
+fn slowest(run: &Run, group: &str) -> f64 {
+    run.group(group).figures.max_slowdown.unwrap_or(f64::NAN)
+}
+
+/// One figure a seed out of several.
+fn seed_by_seed(columns: &[Vec<f64>], fold: fn(&[f64]) -> f64) -> Vec<f64> {
+    let of_seed = |seed: usize| -> Vec<f64> { columns.iter().map(|column| column[seed]).collect() };
+    (0..columns.first().map_or(0, Vec::len)).map(|seed| fold(&of_seed(seed))).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 fn headlines(scale: &Scale, runs: &Runs) -> Vec<Headline> {
@@ -152,20 +164,17 @@ fn headlines(scale: &Scale, runs: &Runs) -> Vec<Headline> {
             "largest slowdown of a group against Fair, mean of the groups, reduce-heavy: fairness",
             "5.4, Fig. 14",
             -0.352,
-            &slowdown_changes(runs, REDUCE, |groups| groups.iter().sum::<f64>() / groups.len() as f64),
+            &slowdown_changes(runs, REDUCE, mean),
             "Small jobs no longer wait for reduce slots; in the groups of large jobs little changes.",
         ),
     ];
     let over_all: Vec<Vec<f64>> =
         scaling(scale).iter().map(|jobs| runs.change(&gridmix(*jobs), "fair", "fcs", Run::completion)).collect();
-    let seeds = over_all.first().map_or(0, Vec::len);
-    let means: Vec<f64> =
-        (0..seeds).map(|seed| over_all.iter().map(|one| one[seed]).sum::<f64>() / over_all.len() as f64).collect();
     all.push(Headline::change(
         "GridMix2 against Fair, 60 to 300 jobs",
         "abstract, 5.5",
         -0.397,
-        &means,
+        &seed_by_seed(&over_all, mean),
         "The abstract and 5.5 say 39.7 % on average; the same section also says that it rises from 10 to 28 %. The mix and its load are not printed.",
     ));
     for (jobs, paper) in KILLS {
@@ -249,7 +258,6 @@ fn figures(scale: &Scale, runs: &Runs) -> Vec<Figure> {
     let completion = |run: &Run, group: &str| run.group_completion(group);
     let wait = |run: &Run, group: &str| run.group(group).more.mean_reduce_wait_s.unwrap_or(f64::NAN);
     let pauses = |run: &Run, group: &str| run.group(group).figures.pauses as f64 / run.group(group).jobs.max(1) as f64;
-    let slowest = |run: &Run, group: &str| run.group(group).figures.max_slowdown.unwrap_or(f64::NAN);
     let mean_slowdown = |run: &Run, group: &str| run.group(group).figures.mean_slowdown.unwrap_or(f64::NAN);
     let two = ["fcs", "fair"];
     let time = || Measure::seconds("mean completion time");

@@ -119,8 +119,8 @@ fn headlines(runs: &Runs) -> Vec<Headline> {
             "abstract",
             0.10,
             &change("fifo", "hsrtf-pr", large),
-            "Ours is less loaded than the paper's cluster must have been, so large jobs give up less: with slots or disks half as fast it is three or four times as \
-             much (see below).",
+            "Ours is less loaded than the paper's cluster must have been, so large jobs give up less: with slower slots or disks it is more \
+             (see below).",
         ),
         Headline::hardly(
             "large jobs, Pr against Fair: hardly slower",
