@@ -1,28 +1,46 @@
-//! The attempts that run now, in numbered places that are used again.
+//! The attempts that run now.
+//!
+//! Most are maps of whole splits. All there is to say of those stands with their node, as [`Running`]; the others have more to say and
+//! have an [`Attempt`] besides, in numbered places that are used again.
 
+use crate::queue::NONE;
 use crate::tasks::{Done, MapRun, ReduceRun};
-use giveway_core::{AttemptId, NodeId, Time};
+use giveway_core::{AttemptId, JobId, Kind, NodeId, Time};
 
-/// One attempt on its node. Tens of thousands of these are visited in no order a cache could guess, so each fills one
-/// line.
+/// An attempt as its node sees it. Tens of thousands of these are visited in no order a cache could guess, so two fill one line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Running {
+    whose: Whose,
+    index: u32,
+    number: u16,
+    /// Where more is said of it; [`NONE`] for a map at work on a whole split.
+    pub(crate) place: u32,
+    /// When its process is up.
+    pub(crate) ready: Time,
+    /// When its work is done; never while that cannot be known, and once it has been stopped.
+    pub(crate) end: Time,
+}
+
+/// A job and a kind of task in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whose(u32);
+
+/// What there is to say of an attempt that is not just a map at work on a whole split.
 #[derive(Debug)]
-#[repr(align(64))]
 pub(crate) struct Attempt {
     pub(crate) id: AttemptId,
     pub(crate) node: u32,
     /// Grows with everything that makes a tick in line meaningless, and never falls while its place is used again.
     pub(crate) version: u32,
-    /// When its process is up.
-    pub(crate) ready: Time,
     pub(crate) run: Run,
 }
 
-/// What an attempt does. Maps are many and small; the others can afford a place of their own.
+/// What an attempt does.
 #[derive(Debug)]
 pub(crate) enum Run {
     Map(MapRun),
-    Reduce(Box<ReduceRun>),
-    Stopping(Box<Stop>),
+    Reduce(ReduceRun),
+    Stopping(Stop),
 }
 
 /// How an attempt ends that does not finish.
@@ -55,17 +73,45 @@ pub(crate) enum Demand {
     Kill,
 }
 
-/// All attempts that run now.
+/// The attempts of which there is more to say.
 #[derive(Default)]
 pub(crate) struct Attempts {
     places: Vec<Attempt>,
     free: Vec<u32>,
 }
 
+impl Running {
+    pub(crate) fn new(id: AttemptId, place: u32, ready: Time, end: Time) -> Running {
+        Running { whose: Whose::of(id), index: id.task.index, number: id.number, place, ready, end }
+    }
+
+    pub(crate) fn id(&self) -> AttemptId {
+        AttemptId::new(self.whose.job(), self.whose.kind(), self.index, self.number)
+    }
+
+    pub(crate) fn whose(&self) -> Whose {
+        self.whose
+    }
+}
+
+impl Whose {
+    fn of(attempt: AttemptId) -> Whose {
+        Whose(attempt.task.job.0 << 1 | attempt.task.kind as u32)
+    }
+
+    pub(crate) fn job(self) -> JobId {
+        JobId(self.0 >> 1)
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        Kind::BOTH[(self.0 & 1) as usize]
+    }
+}
+
 impl Attempts {
     /// Gives an attempt a place.
-    pub(crate) fn add(&mut self, id: AttemptId, node: NodeId, ready: Time, run: Run) -> u32 {
-        let mut attempt = Attempt { id, node: node.0, version: 0, ready, run };
+    pub(crate) fn add(&mut self, id: AttemptId, node: NodeId, run: Run) -> u32 {
+        let mut attempt = Attempt { id, node: node.0, version: 0, run };
         match self.free.pop() {
             Some(place) => {
                 attempt.version = self.places[place as usize].version;
@@ -79,17 +125,23 @@ impl Attempts {
         }
     }
 
-    /// Frees the place of an attempt; ticks in line for it mean nothing from now on. What it did is there until the
+    /// Frees the place of an attempt, if it has one; ticks in line for it mean nothing from now on. What it did is there until the
     /// place is used again.
-    pub(crate) fn remove(&mut self, place: u32) -> &Attempt {
-        self.places[place as usize].version += 1;
-        self.free.push(place);
-        &self.places[place as usize]
+    pub(crate) fn remove(&mut self, place: u32) {
+        if place != NONE {
+            self.places[place as usize].version += 1;
+            self.free.push(place);
+        }
     }
 
-    /// How many run.
-    pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+    /// What an attempt does, if there is more to say of it.
+    pub(crate) fn run(&self, place: u32) -> Option<&Run> {
+        Some(&self.places.get(place as usize)?.run)
+    }
+
+    /// The same, to change.
+    pub(crate) fn run_mut(&mut self, place: u32) -> Option<&mut Run> {
+        Some(&mut self.places.get_mut(place as usize)?.run)
     }
 }
 
@@ -111,7 +163,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attempt_fills_one_line() {
-        assert_eq!(size_of::<Attempt>(), 64);
+    fn two_attempts_fill_one_line() {
+        assert_eq!(size_of::<Running>(), 32);
+    }
+
+    #[test]
+    fn an_attempt_keeps_its_name() {
+        for kind in Kind::BOTH {
+            let id = AttemptId::new(JobId(7), kind, 4_000_000_000, 65_535);
+            assert_eq!(Running::new(id, NONE, Time::ZERO, Time::NEVER).id(), id);
+        }
     }
 }

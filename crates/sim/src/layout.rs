@@ -64,31 +64,29 @@ impl Layout {
 
     /// Replicas as HDFS places them: one anywhere, one in another rack, one more in that rack, the others anywhere.
     fn hosts(&self, stream: &mut impl Rng) -> Hosts {
-        let mut hosts = Hosts::new();
         let all = self.nodes.len() as u32;
+        let rack = |host: NodeId| self.rack[host.0 as usize];
+        let mut hosts = Hosts::new();
         while hosts.len() < self.replicas {
-            let last = hosts.last().map(|host: &NodeId| self.rack[host.0 as usize]);
-            let node = match (hosts.len(), last) {
-                (1, Some((begin, end))) if end - begin < all => {
+            let place = match hosts[..] {
+                [first] if rack(first).1 - rack(first).0 < all => {
+                    let (begin, end) = rack(first);
                     let outside = below(stream, all - (end - begin));
-                    self.nodes[if outside < begin { outside } else { outside + (end - begin) } as usize]
+                    if outside < begin { outside } else { outside + (end - begin) }
                 }
-                (2, Some((begin, end))) if self.beside(&hosts, begin, end) => {
-                    self.nodes[(begin + below(stream, end - begin)) as usize]
+                // Unless both hold all of the rack there is.
+                [first, second] if rack(second).1 - rack(second).0 > 1 + u32::from(rack(first) == rack(second)) => {
+                    let (begin, end) = rack(second);
+                    begin + below(stream, end - begin)
                 }
-                _ => self.nodes[below(stream, all) as usize],
+                _ => below(stream, all),
             };
-            if !hosts.contains(&NodeId(node)) {
-                hosts.push(NodeId(node));
+            let host = NodeId(self.nodes[place as usize]);
+            if !hosts.contains(&host) {
+                hosts.push(host);
             }
         }
         hosts
-    }
-
-    /// Whether a rack has a node that holds no replica yet.
-    fn beside(&self, hosts: &Hosts, begin: u32, end: u32) -> bool {
-        let held = hosts.iter().filter(|host| self.rack[host.0 as usize] == (begin, end)).count();
-        held < (end - begin) as usize
     }
 
     /// What the tasks last on the reference machine (COSHH's task scheduling process). What a map reads is left to the

@@ -1,7 +1,7 @@
 //! The simulator's own picture of a node: what runs there, what was left there, what is on its way to it.
 
-use crate::attempts::{Attempts, Kept, Order};
-use giveway_core::{AttemptId, JobId, Kind, NodeSpec, Time};
+use crate::attempts::{Kept, Order, Running};
+use giveway_core::{AttemptId, Kind, NodeSpec, Time};
 use smallvec::SmallVec;
 
 /// One node.
@@ -23,34 +23,6 @@ pub(crate) struct Node {
     pub(crate) last_beat: Time,
     /// The earliest beat that is in line for it; never if there is none.
     pub(crate) expected: Time,
-}
-
-/// An attempt that runs on a node.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Running {
-    pub(crate) place: u32,
-    /// Whose it is, so that nobody has to look the attempt up to know.
-    pub(crate) whose: Whose,
-    /// When its work is done; never while that cannot be known, and once it has been stopped.
-    pub(crate) end: Time,
-}
-
-/// A job and a kind of task in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Whose(u32);
-
-impl Whose {
-    pub(crate) fn of(attempt: AttemptId) -> Whose {
-        Whose(attempt.task.job.0 << 1 | attempt.task.kind as u32)
-    }
-
-    pub(crate) fn job(self) -> JobId {
-        JobId(self.0 >> 1)
-    }
-
-    pub(crate) fn kind(self) -> Kind {
-        Kind::BOTH[(self.0 & 1) as usize]
-    }
 }
 
 impl Node {
@@ -76,9 +48,9 @@ impl Node {
     }
 
     /// An attempt takes a slot; true if it was the last free one.
-    pub(crate) fn enter(&mut self, attempt: AttemptId, running: Running) -> bool {
-        let free = &mut self.free[attempt.task.kind.ix()];
-        assert!(*free > 0, "attempt {attempt} was launched on a node without a free slot");
+    pub(crate) fn enter(&mut self, kind: Kind, running: Running) -> bool {
+        let free = &mut self.free[kind.ix()];
+        assert!(*free > 0, "attempt {} was launched on a node without a free slot", running.id());
         *free -= 1;
         let was_last = *free == 0;
         self.next_end = self.next_end.min(running.end);
@@ -86,26 +58,29 @@ impl Node {
         was_last
     }
 
-    /// An attempt leaves its slot; true if no other was free.
-    pub(crate) fn leave(&mut self, place: u32, kind: Kind) -> bool {
-        let at = self.running.iter().position(|running| running.place == place).expect("it runs here");
+    /// The attempt in this place of the list leaves its slot.
+    pub(crate) fn leave(&mut self, at: usize) -> Running {
         let gone = self.running.swap_remove(at);
         if gone.end == self.next_end {
             self.find_next_end();
         }
-        self.free[kind.ix()] += 1;
-        self.free[kind.ix()] == 1
+        self.free[gone.whose().kind().ix()] += 1;
+        gone
     }
 
-    /// An attempt that still runs here.
-    pub(crate) fn find(&self, attempt: AttemptId, attempts: &Attempts) -> Option<Running> {
-        self.running.iter().copied().find(|running| attempts[running.place].id == attempt)
+    /// Where an attempt stands in the list, if it still runs here.
+    pub(crate) fn find(&self, attempt: AttemptId) -> Option<usize> {
+        self.running.iter().position(|running| running.id() == attempt)
+    }
+
+    /// Where the attempt stands of which more is said in this place.
+    pub(crate) fn at(&self, place: u32) -> usize {
+        self.running.iter().position(|running| running.place == place).expect("it runs here")
     }
 
     /// The end of an attempt has become known, or will not come.
-    pub(crate) fn set_end(&mut self, place: u32, end: Time) {
-        let running = self.running.iter_mut().find(|running| running.place == place).expect("it runs here");
-        running.end = end;
+    pub(crate) fn set_end(&mut self, at: usize, end: Time) {
+        self.running[at].end = end;
         self.find_next_end();
     }
 
@@ -118,12 +93,12 @@ impl Node {
         self.next_end
     }
 
-    /// An attempt that has done its work by now, the earliest first.
-    pub(crate) fn next_ended(&self, now: Time) -> Option<u32> {
+    /// Where an attempt stands that has done its work by now, the earliest first.
+    pub(crate) fn next_ended(&self, now: Time) -> Option<usize> {
         if self.next_end > now {
             return None;
         }
-        self.running.iter().find(|running| running.end == self.next_end).map(|running| running.place)
+        self.running.iter().position(|running| running.end == self.next_end)
     }
 
     /// Takes what a paused attempt left.

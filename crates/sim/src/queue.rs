@@ -67,6 +67,8 @@ pub(crate) struct Queue {
     turn: u64,
     current: Vec<Entry>,
     wheel: Vec<Vec<Entry>>,
+    /// Emptied buckets: the last one is filled next, while its memory is still in the cache.
+    spare: Vec<Vec<Entry>>,
     /// Which buckets of the wheel hold something.
     filled: Ring,
     /// What lies beyond the wheel.
@@ -82,6 +84,7 @@ impl Queue {
             turn: 0,
             current: Vec::new(),
             wheel: vec![Vec::new(); WHEEL as usize],
+            spare: Vec::new(),
             filled: Ring::new(WHEEL as usize),
             far: BinaryHeap::new(),
             pushed: 0,
@@ -128,8 +131,12 @@ impl Queue {
     fn put_by(&mut self, entry: Entry) {
         let bucket = self.bucket(entry.at);
         if bucket < self.turn + WHEEL {
-            self.wheel[(bucket % WHEEL) as usize].push(entry);
-            self.filled.set((bucket % WHEEL) as u32, true);
+            let entries = &mut self.wheel[(bucket % WHEEL) as usize];
+            if entries.is_empty() {
+                *entries = self.spare.pop().unwrap_or_default();
+                self.filled.set((bucket % WHEEL) as u32, true);
+            }
+            entries.push(entry);
         } else {
             self.far.push(entry);
         }
@@ -143,8 +150,10 @@ impl Queue {
         let beyond = self.far.peek().map(|entry| self.bucket(entry.at));
         let Some(turn) = on_wheel.into_iter().chain(beyond).min() else { return };
         self.turn = turn;
-        std::mem::swap(&mut self.current, &mut self.wheel[(turn % WHEEL) as usize]);
-        self.filled.set((turn % WHEEL) as u32, false);
+        if self.filled.set((turn % WHEEL) as u32, false) {
+            let entries = std::mem::take(&mut self.wheel[(turn % WHEEL) as usize]);
+            self.spare.push(std::mem::replace(&mut self.current, entries));
+        }
         while self.far.peek().is_some_and(|entry| self.bucket(entry.at) < turn + WHEEL) {
             match self.far.pop() {
                 Some(entry) if self.bucket(entry.at) == turn => self.current.push(entry),

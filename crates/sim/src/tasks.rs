@@ -73,10 +73,19 @@ impl MapRun {
     pub(crate) fn new(plan: &JobPlan, start_bytes: u64, bytes: u64) -> MapRun {
         // Most maps are whole; among them those without a byte to read.
         if bytes == plan.map_bytes {
-            return MapRun { bytes, output_bytes: plan.map_output_bytes, start_bytes };
+            return MapRun::whole(plan);
         }
         let output_bytes = output_up_to(plan, start_bytes + bytes) - output_up_to(plan, start_bytes);
         MapRun { bytes, output_bytes, start_bytes }
+    }
+
+    /// A map at work on a whole split.
+    pub(crate) fn whole(plan: &JobPlan) -> MapRun {
+        MapRun { start_bytes: 0, bytes: plan.map_bytes, output_bytes: plan.map_output_bytes }
+    }
+
+    pub(crate) fn is_whole(&self, plan: &JobPlan) -> bool {
+        self.bytes == plan.map_bytes
     }
 
     /// Reading, computing and writing, once launched. `factor` is the task's noise times the attempt's ill luck.

@@ -65,22 +65,24 @@ impl Line {
     /// Whoever stands at one rank goes to another; mostly that is not far.
     pub fn shift(&mut self, from: Rank, to: Rank, who: u32) {
         let at = self.piece_of(from);
-        if at != self.piece_of(to) {
+        let after_begin = at == 0 || self.begins[at] <= to;
+        let before_next = self.begins.get(at + 1).is_none_or(|&next| to < next);
+        if !(after_begin && before_next) {
             self.remove(from);
             self.insert(to, who);
             return;
         }
         let piece = &mut self.pieces[at];
-        let left = place_of(piece, from);
-        let passed = piece.partition_point(|&(other, _)| other < to);
+        let mut place = place_of(piece, from);
         // Those in between close up.
-        let place = if passed > left {
-            piece.copy_within(left + 1..passed, left);
-            passed - 1
-        } else {
-            piece.copy_within(passed..left, passed + 1);
-            passed
-        };
+        while place > 0 && to < piece[place - 1].0 {
+            piece[place] = piece[place - 1];
+            place -= 1;
+        }
+        while place + 1 < piece.len() && piece[place + 1].0 < to {
+            piece[place] = piece[place + 1];
+            place += 1;
+        }
         piece[place] = (to, who);
     }
 

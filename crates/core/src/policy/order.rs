@@ -387,16 +387,17 @@ impl Ranking {
     }
 
     /// Whether slots of this kind are counted here. Pools and queues have rights to each kind apart; a user's min share and share
-    /// are slots of either kind (COSHH, sections 2.1 and 5.1).
+    /// are slots of either kind (COSHH, sections 2.1 and 5.1); where there are no groups, there is nothing to count.
     pub fn counts(&self, kind: Kind) -> bool {
-        self.kind == kind || matches!(self.stage, Stage::UsersBelowMin | Stage::UsersByShare)
+        match self.stage {
+            Stage::Flat => false,
+            Stage::FairPools | Stage::CapacityQueues => self.kind == kind,
+            Stage::UsersBelowMin | Stage::UsersByShare => true,
+        }
     }
 
     /// A job's slots became more or fewer; its group and those above it move.
     pub fn held_changed(&mut self, jx: JobIx, more: i64) {
-        if self.stage == Stage::Flat {
-            return;
-        }
         let entry = self.entries[jx as usize];
         self.count_user(entry.group, entry.user, more, 0);
         let mut at = entry.group;
@@ -466,7 +467,8 @@ impl Ranking {
         };
         let mut aside = self.aside(group, holding_out);
         for (rank, jx) in group.jobs.iter() {
-            while let Some((_, sooner)) = aside.pop_if(|&mut (other, _)| other < rank) {
+            while let Some(&(_, sooner)) = aside.last().filter(|(other, _)| *other < rank) {
+                aside.pop();
                 admitted(sooner)?;
             }
             admitted(jx)?;
@@ -475,12 +477,12 @@ impl Ranking {
     }
 
     /// The jobs of a group that hold out and are to be visited all the same, last to first.
-    fn aside(&self, group: &Group, holding_out: HoldingOut<'_>) -> Vec<(Rank, JobIx)> {
+    fn aside(&self, group: &Group, holding_out: HoldingOut<'_>) -> SmallVec<[(Rank, JobIx); 8]> {
         if group.aside_count == 0 {
-            return Vec::new();
+            return SmallVec::new();
         }
         let placed = |jx: JobIx| Some((self.entries[jx as usize].listed?, jx));
-        let mut aside: Vec<(Rank, JobIx)> = match holding_out {
+        let mut aside: SmallVec<[(Rank, JobIx); 8]> = match holding_out {
             HoldingOut::All => group.aside.iter().filter_map(placed).collect(),
             HoldingOut::Of(jobs) => group.aside.shared(jobs).filter_map(placed).collect(),
         };

@@ -105,9 +105,11 @@ pub fn choose_reduce(
     placement: &Placement,
     nodes_up: u32,
 ) -> Option<ReduceChoice> {
-    let here = &offer.nodes[offer.node.0 as usize];
-    if let Some(&(_, task)) = here.paused.iter().find(|&&(owner, _)| owner == jx) {
-        return Some(ReduceChoice::Resumed(task));
+    if !job.paused.is_empty() {
+        let here = &offer.nodes[offer.node.0 as usize];
+        if let Some(&(_, task)) = here.paused.iter().find(|&&(owner, _)| owner == jx) {
+            return Some(ReduceChoice::Resumed(task));
+        }
     }
     if let Some(&task) = job.waiting_reduces.last()
         && !holds_out_for_maps(job, offer, placement.colocate)

@@ -234,10 +234,12 @@ impl Scheduler {
         }
         let job = self.state.job(jx);
         let (node, closed, could_start) = (job.task(kind, index).node, job.closed, job.may_start(Kind::Reduce));
-        let spec = &self.state.node(node).spec;
-        let (speed, disk) = (f64::from(spec.speed_ppm) / f64::from(WHOLE_PPM), spec.disk_bytes_per_s as f64);
+        let pace = self.matcher.is_some().then(|| {
+            let spec = &self.state.node(node).spec;
+            (f64::from(spec.speed_ppm) / f64::from(WHOLE_PPM), spec.disk_bytes_per_s as f64)
+        });
         let now = self.now;
-        self.state.job_mut(jx).finish(kind, index, output_bytes, (speed, disk), now);
+        self.state.job_mut(jx).finish(kind, index, output_bytes, pace, now);
         self.state.leave_slot(node, kind, jx, index, attempt.number);
         self.kill_twins(jx, kind, index, out);
         if closed {

@@ -105,6 +105,9 @@ impl Scheduler {
 
     /// Slots freed on somebody's behalf go to them, if they still want them.
     fn serve_claims(&mut self, node: NodeId, kind: Kind, out: &mut Vec<Action>) {
+        if self.state.claims[kind.ix()] == 0 {
+            return;
+        }
         while self.state.node(node).free[kind.ix()] > 0 && !self.state.node(node).claims[kind.ix()].is_empty() {
             let claim = self.state.node_mut(node).claims[kind.ix()].remove(0);
             self.state.claims[kind.ix()] -= 1;

@@ -103,7 +103,7 @@ pub struct Facts {
     pub owed: f64,
     /// The slots its groups were last told it holds.
     pub counted: u32,
-    /// Work of the finished tasks: their time on a node of speed 1 beside reading splits, in seconds.
+    /// Work of the finished tasks: their time on a node of speed 1 beside reading splits, in seconds. Kept under policies that match.
     pub finished_work_s: f64,
 }
 
@@ -424,10 +424,11 @@ impl Job {
         }
     }
 
-    /// A live task finished on a node of this speed and disk (bytes a second); its output lies there.
-    pub fn finish(&mut self, kind: Kind, index: u32, output_bytes: u64, (speed, disk): (f64, f64), now: Time) {
+    /// A live task finished; its output lies on its node. How much work that was is noted if the node's speed and disk (bytes a second) are
+    /// given.
+    pub fn finish(&mut self, kind: Kind, index: u32, output_bytes: u64, pace: Option<(f64, f64)>, now: Time) {
         let node_time = self.service(kind, index, now);
-        let read_s = if kind == Kind::Map { self.bytes(index) as f64 / disk.max(1.0) } else { 0.0 };
+        let bytes = if kind == Kind::Map { self.bytes(index) } else { 0 };
         self.stop(kind, index, now);
         let task = &mut self.tasks[kind.ix()][index as usize];
         task.state = TaskState::Done;
@@ -436,9 +437,11 @@ impl Job {
         facts.done += 1;
         facts.finished += 1;
         facts.finished_time += node_time;
-        facts.finished_work_s += (node_time.as_secs_f64() - read_s).max(0.0) * speed;
+        if let Some((speed, disk)) = pace {
+            facts.finished_work_s += (node_time.as_secs_f64() - bytes as f64 / disk.max(1.0)).max(0.0) * speed;
+        }
         if kind == Kind::Map {
-            self.mapped_bytes += self.bytes(index);
+            self.mapped_bytes += bytes;
             self.output_bytes += output_bytes;
             self.map_outputs[index as usize] = output_bytes;
         }
@@ -457,11 +460,10 @@ impl Job {
         let rest_bytes = bytes - done_bytes;
         self.past_mut(Kind::Map, index).bytes = Some(done_bytes);
         // A part of a split says nothing about how long a whole one takes.
-        let Facts { finished, finished_time, finished_work_s, .. } = self.facts[0];
-        self.finish(Kind::Map, index, output_bytes, (1.0, 1.0), now);
+        let Facts { finished, finished_time, .. } = self.facts[0];
+        self.finish(Kind::Map, index, output_bytes, None, now);
         self.facts[0].finished = finished;
         self.facts[0].finished_time = finished_time;
-        self.facts[0].finished_work_s = finished_work_s;
         if rest_bytes == 0 {
             return None;
         }

@@ -5,24 +5,24 @@ use crate::event::NodeSpec;
 use crate::ids::JobId;
 use smallvec::SmallVec;
 
-/// A node, up or down.
+/// A node, up or down. What every start and every end looks at stands first and lies together in memory.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Node {
-    /// What it has.
-    pub spec: NodeSpec,
-    /// Whether it is up.
-    pub up: bool,
     /// Free slots of each kind.
     pub free: [u16; 2],
-    /// Attempts that hold a slot of each kind: job, task, attempt number. Kept here and not elsewhere in memory, for every start and
-    /// every end looks there.
+    /// Which type of node it is; nodes of one type have the same slots, speed and disk.
+    pub profile: u16,
+    /// Whether it is up.
+    pub up: bool,
+    /// Attempts that hold a slot of each kind: job, task, attempt number.
     pub running: [SmallVec<[(JobIx, u32, u16); 8]>; 2],
     /// Reduces whose state is kept here: job, task.
     pub paused: Vec<(JobIx, u32)>,
     /// Who was promised the next free slots of each kind, in this order.
     pub claims: [Vec<Claim>; 2],
-    /// Which type of node it is; nodes of one type have the same slots, speed and disk.
-    pub profile: u16,
+    /// What it has.
+    pub spec: NodeSpec,
 }
 
 /// A promise: a slot is being freed here on somebody's behalf, so it goes to them and not to whoever asks first.

@@ -55,9 +55,7 @@ impl Index {
             pairs.clone().fold((0, 0), |(count, keys), (key, _)| (count + 1, keys.max(key as usize + 1)));
         let mut lists = vec![List::default(); keys.min(count).next_power_of_two()];
         let low_bits = lists.len() - 1;
-        for (key, _) in pairs.clone() {
-            lists[key as usize & low_bits].end += 1;
-        }
+        pairs.clone().for_each(|(key, _)| lists[key as usize & low_bits].end += 1);
         let mut begin = 0;
         for list in &mut lists {
             let length = list.end;
@@ -65,11 +63,11 @@ impl Index {
             begin += length;
         }
         let mut entries = vec![Entry::default(); count];
-        for (key, task) in pairs {
+        pairs.for_each(|(key, task)| {
             let end = &mut lists[key as usize & low_bits].end;
             entries[*end as usize] = Entry { key, task };
             *end += 1;
-        }
+        });
         Index { lists, entries }
     }
 

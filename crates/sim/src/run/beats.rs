@@ -1,9 +1,9 @@
 //! What nodes say: which attempts have ended, how far the others are, and that slots are free.
 
 use super::Simulation;
-use crate::attempts::{Attempt, Kept, Run, Stop};
+use crate::attempts::{Attempt, Kept, Run, Running, Stop, Whose};
 use crate::cluster::Word;
-use crate::nodes::{Node, Running, Whose};
+use crate::nodes::Node;
 use crate::observe::Observer;
 use crate::queue::{NONE, Tick};
 use giveway_core::{AttemptId, Event, Kind, NodeId, Progress, Time, WHOLE_PPM};
@@ -41,8 +41,8 @@ impl Simulation<'_> {
     fn beat(&mut self, node: u32, observer: &mut impl Observer) {
         let now = self.now;
         self.nodes[node as usize].last_beat = now;
-        while let Some(place) = self.nodes[node as usize].next_ended(now) {
-            self.report_end(place, observer);
+        while let Some(at) = self.nodes[node as usize].next_ended(now) {
+            self.report_end(node, at, observer);
         }
         if !self.nodes[node as usize].orders.is_empty() {
             let mut orders = std::mem::take(&mut self.nodes[node as usize].orders);
@@ -72,30 +72,29 @@ impl Simulation<'_> {
     }
 
     /// An attempt has done its task.
-    fn report_end(&mut self, place: u32, observer: &mut impl Observer) {
-        let (id, node) = self.vacate(place);
-        let map_output_bytes = match &self.attempts[place].run {
-            Run::Map(map) => Some(map.output_bytes()),
-            _ => None,
+    fn report_end(&mut self, node: u32, at: usize, observer: &mut impl Observer) {
+        let running = self.vacate(node, at);
+        let attempt = running.id();
+        let plan = &self.workload.jobs[attempt.task.job.0 as usize];
+        let output_bytes = match (attempt.task.kind, self.attempts.run(running.place)) {
+            (Kind::Map, Some(Run::Map(part))) => part.output_bytes(),
+            (Kind::Map, _) => plan.map_output_bytes,
+            (Kind::Reduce, _) => plan.reduce_output_bytes,
         };
-        let output_bytes = match map_output_bytes {
-            Some(output_bytes) => {
-                self.add_output(id, output_bytes, node);
-                output_bytes
-            }
-            None => self.workload.jobs[id.task.job.0 as usize].reduce_output_bytes,
-        };
-        self.tell(&Event::AttemptFinished { attempt: id, output_bytes }, Some(node), observer);
+        if attempt.task.kind == Kind::Map {
+            self.add_output(attempt, output_bytes, node);
+        }
+        self.tell(&Event::AttemptFinished { attempt, output_bytes }, Some(node), observer);
     }
 
     /// An attempt has paused, ended early or been killed. Its node says so at once and offers the slot.
     pub(super) fn stopped(&mut self, place: u32, version: u32, observer: &mut impl Observer) {
-        if self.attempts[place].version != version {
+        let Attempt { id, node, version: current, ref run } = self.attempts[place];
+        let Run::Stopping(stop) = *run else { return };
+        if version != current {
             return;
         }
-        let Run::Stopping(stop) = &self.attempts[place].run else { return };
-        let stop = **stop;
-        let (id, node) = self.vacate(place);
+        self.vacate(node, self.nodes[node as usize].at(place));
         let job = &mut self.jobs[id.task.job.0 as usize];
         let event = match stop {
             // Nothing is kept for a job that is over.
@@ -126,8 +125,8 @@ impl Simulation<'_> {
         let mut progress = std::mem::take(&mut self.progress);
         progress.clear();
         for node in self.nodes.iter().filter(|node| node.up) {
-            let running = node.running.iter().filter(|running| wanted(running.whose));
-            progress.extend(running.map(|running| self.progress_of(*running)));
+            let running = node.running.iter().filter(|running| wanted(running.whose()));
+            progress.extend(running.map(|running| self.progress_of(running)));
         }
         let event = Event::Progressed { progress };
         self.tell(&event, None, observer);
@@ -136,30 +135,27 @@ impl Simulation<'_> {
         }
     }
 
-    fn progress_of(&self, running: Running) -> Progress {
-        let attempt = &self.attempts[running.place];
-        let done_ppm = match &attempt.run {
-            Run::Map(_) => part_ppm(self.now.since(attempt.ready).0, running.end.since(attempt.ready).0),
-            Run::Reduce(reduce) => {
+    fn progress_of(&self, running: &Running) -> Progress {
+        let done_ppm = match self.attempts.run(running.place) {
+            None | Some(Run::Map(_)) => part_ppm(self.now.since(running.ready).0, running.end.since(running.ready).0),
+            Some(Run::Reduce(reduce)) => {
                 let fetched = reduce.fetch.map_or(reduce.done.fetched, |fetch| self.shuffle.fetched(self.now, fetch));
                 reduce.done(fetched, running.end, self.now).ppm()
             }
-            Run::Stopping(stop) => match **stop {
-                Stop::Paused(done) => done.ppm(),
-                Stop::EndedEarly { done_bytes, bytes, .. } => part_ppm(done_bytes, bytes),
-                Stop::Killed => 0,
-            },
+            Some(Run::Stopping(Stop::Paused(done))) => done.ppm(),
+            Some(Run::Stopping(Stop::EndedEarly { done_bytes, bytes, .. })) => part_ppm(*done_bytes, *bytes),
+            Some(Run::Stopping(Stop::Killed)) => 0,
         };
-        Progress { attempt: attempt.id, done_ppm }
+        Progress { attempt: running.id(), done_ppm }
     }
 
-    /// An attempt leaves its slot and its place.
-    fn vacate(&mut self, place: u32) -> (AttemptId, u32) {
-        let Attempt { id, node, .. } = *self.attempts.remove(place);
-        if self.nodes[node as usize].leave(place, id.task.kind) {
-            self.offers.note(node, &self.nodes[node as usize], id.task.kind, self.now);
-        }
-        (id, node)
+    /// The attempt in this place of a node's list leaves its slot.
+    fn vacate(&mut self, node: u32, at: usize) -> Running {
+        let state = &mut self.nodes[node as usize];
+        let running = state.leave(at);
+        self.attempts.remove(running.place);
+        self.offers.note(node, state, running.whose().kind(), self.now);
+        running
     }
 
     /// Reduces of the job may now fetch the output of a map. A job that is over has no use for it.

@@ -1,12 +1,12 @@
 //! What the core asks for: launches, orders, closing a job, waking.
 
 use super::Simulation;
-use crate::attempts::{Attempt, Demand, Order, Run, Stop};
+use crate::attempts::{Attempt, Demand, Order, Run, Running, Stop};
 use crate::cluster::Word;
-use crate::nodes::{Running, Whose};
 use crate::observe::Observer;
 use crate::queue::{NONE, Tick};
 use crate::tasks::{Done, MapRun, ReduceRun};
+use crate::workload::JobPlan;
 use giveway_core::{Action, AttemptId, JobId, NodeId, Span, Start, Time, Work};
 
 impl Simulation<'_> {
@@ -48,11 +48,12 @@ impl Simulation<'_> {
                 let factor = self.draws.task_factor(id.task.job, id.task.kind, split) * self.draws.attempt_factor(id);
                 let ready = self.now + self.cluster.costs.launch;
                 let end = ready + map.span(plan, &self.paces[node.0 as usize], locality, factor);
-                Running { place: self.attempts.add(id, node, ready, Run::Map(map)), whose: Whose::of(id), end }
+                let place = if map.is_whole(plan) { NONE } else { self.attempts.add(id, node, Run::Map(map)) };
+                Running::new(id, place, ready, end)
             }
             Work::Reduce { start } => self.launch_reduce(id, node, start),
         };
-        let was_last = self.nodes[node.0 as usize].enter(id, running);
+        let was_last = self.nodes[node.0 as usize].enter(id.task.kind, running);
         self.expect_report(node.0, running.end);
         if was_last {
             self.offers.note(node.0, &self.nodes[node.0 as usize], id.task.kind, self.now);
@@ -67,12 +68,14 @@ impl Simulation<'_> {
             Start::Migrated { from, node } => (self.take_kept(node, from).migrated(), costs.launch),
         };
         let ready = self.now + cost;
-        let place = self.attempts.add(id, node, ready, Run::Reduce(Box::new(ReduceRun::new(done))));
-        if done.fetched < 1.0 {
+        let place = self.attempts.add(id, node, Run::Reduce(ReduceRun::new(done)));
+        let end = if done.fetched < 1.0 {
             self.queue.push(ready, Tick::Launched { attempt: place, version: self.attempts[place].version });
-            return Running { place, whose: Whose::of(id), end: Time::NEVER };
-        }
-        Running { place, whose: Whose::of(id), end: self.sort(place, ready) }
+            Time::NEVER
+        } else {
+            self.sort(place, ready)
+        };
+        Running::new(id, place, ready, end)
     }
 
     fn take_kept(&mut self, node: NodeId, from: AttemptId) -> Done {
@@ -104,7 +107,8 @@ impl Simulation<'_> {
         if let Some(place) = self.shuffle.fell_due(self.now, fetch, version) {
             self.shuffle.end(self.now, fetch);
             let (node, end) = (self.attempts[place].node, self.sort(place, self.now));
-            self.nodes[node as usize].set_end(place, end);
+            let state = &mut self.nodes[node as usize];
+            state.set_end(state.at(place), end);
             self.expect_report(node, end);
         }
         self.plan_fetches();
@@ -139,55 +143,61 @@ impl Simulation<'_> {
 
     /// A node receives an order. One for an attempt that has ended comes too late: its end will be reported instead.
     pub(super) fn obey(&mut self, node: u32, order: Order) {
-        let Some(Running { place, end, .. }) = self.nodes[node as usize].find(order.attempt, &self.attempts) else {
-            return;
-        };
-        let again = matches!(self.attempts[place].run, Run::Stopping(_));
+        let Some(at) = self.nodes[node as usize].find(order.attempt) else { return };
+        let Running { place, ready, end, .. } = self.nodes[node as usize].running[at];
+        let again = matches!(self.attempts.run(place), Some(Run::Stopping(_)));
         if end <= self.now || (again && order.what != Demand::Kill) {
             return;
         }
-        let fetching = matches!(&self.attempts[place].run, Run::Reduce(reduce) if reduce.fetch.is_some());
-        self.stop_fetching(place);
-        let attempt = &self.attempts[place];
+        let fetching = self.stop_fetching(place);
+        let plan = &self.workload.jobs[order.attempt.task.job.0 as usize];
         let costs = &self.cluster.costs;
-        let (stop, cost) = match (order.what, &attempt.run) {
-            (Demand::Pause, Run::Reduce(reduce)) => {
+        let (stop, cost) = match (order.what, self.attempts.run(place)) {
+            (Demand::Pause, Some(Run::Reduce(reduce))) => {
                 let done = reduce.done(reduce.done.fetched, end, self.now);
-                (Stop::Paused(done), self.pause_cost(attempt, fetching, done))
+                (Stop::Paused(done), self.pause_cost(plan, node, fetching, done))
             }
-            (Demand::EndEarly, Run::Map(map)) => {
-                let plan = &self.workload.jobs[order.attempt.task.job.0 as usize];
-                let (done_bytes, output_bytes) = map.done(plan, attempt.ready, end, self.now);
-                (Stop::EndedEarly { done_bytes, output_bytes, bytes: map.bytes() }, costs.end_early)
-            }
+            (Demand::EndEarly, None) => self.end_early(plan, &MapRun::whole(plan), ready, end),
+            (Demand::EndEarly, Some(Run::Map(part))) => self.end_early(plan, part, ready, end),
             _ => (Stop::Killed, costs.kill),
         };
-        let attempt = &mut self.attempts[place];
-        attempt.run = Run::Stopping(Box::new(stop));
-        attempt.version += 1;
-        self.nodes[node as usize].set_end(place, Time::NEVER);
-        self.queue.push(self.now + cost, Tick::Stopped { attempt: place, version: attempt.version });
+        let place = if place == NONE {
+            self.attempts.add(order.attempt, NodeId(node), Run::Stopping(stop))
+        } else {
+            let attempt = &mut self.attempts[place];
+            attempt.run = Run::Stopping(stop);
+            attempt.version += 1;
+            place
+        };
+        let state = &mut self.nodes[node as usize];
+        state.running[at].place = place;
+        state.set_end(at, Time::NEVER);
+        self.queue.push(self.now + cost, Tick::Stopped { attempt: place, version: self.attempts[place].version });
+    }
+
+    fn end_early(&self, plan: &JobPlan, map: &MapRun, ready: Time, end: Time) -> (Stop, Span) {
+        let (done_bytes, output_bytes) = map.done(plan, ready, end, self.now);
+        (Stop::EndedEarly { done_bytes, output_bytes, bytes: map.bytes() }, self.cluster.costs.end_early)
     }
 
     /// Pausing writes the index record, and in the shuffle flushes what is in memory (Chronos, section III-C; FCS,
     /// section 3).
-    fn pause_cost(&self, attempt: &Attempt, fetching: bool, done: Done) -> Span {
+    fn pause_cost(&self, plan: &JobPlan, node: u32, fetching: bool, done: Done) -> Span {
         let costs = &self.cluster.costs;
         if !fetching {
             return costs.pause;
         }
-        let partition_bytes = self.workload.jobs[attempt.id.task.job.0 as usize].partition_bytes() as f64;
-        let flush_bytes = (partition_bytes * done.fetched).min(costs.pause_flush_bytes as f64);
-        costs.pause + Span((flush_bytes / self.paces[attempt.node as usize].disk_bytes_per_us).round() as u64)
+        let flush_bytes = (plan.partition_bytes() as f64 * done.fetched).min(costs.pause_flush_bytes as f64);
+        costs.pause + Span((flush_bytes / self.paces[node as usize].disk_bytes_per_us).round() as u64)
     }
 
-    /// If the attempt is a reduce that fetches, it stops and remembers how far it has come.
-    pub(super) fn stop_fetching(&mut self, place: u32) {
-        let Run::Reduce(reduce) = &mut self.attempts[place].run else { return };
-        if let Some(fetch) = reduce.fetch.take() {
-            reduce.done.fetched = self.shuffle.end(self.now, fetch);
-            self.plan_fetches();
-        }
+    /// If the attempt is a reduce that fetches, it stops and remembers how far it has come; true if it was one.
+    pub(super) fn stop_fetching(&mut self, place: u32) -> bool {
+        let Some(Run::Reduce(reduce)) = self.attempts.run_mut(place) else { return false };
+        let Some(fetch) = reduce.fetch.take() else { return false };
+        reduce.done.fetched = self.shuffle.end(self.now, fetch);
+        self.plan_fetches();
+        true
     }
 
     /// A job is over: all that was kept for it goes. Attempts of it that still run do no more than wait to be killed.

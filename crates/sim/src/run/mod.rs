@@ -180,7 +180,7 @@ impl<'a> Simulation<'a> {
 
     fn is_over(&self) -> bool {
         if self.totals.jobs_closed == self.workload.jobs.len() {
-            return self.attempts.len() == 0 && self.silent == 0;
+            return self.silent == 0 && self.nodes.iter().all(|node| node.running.is_empty());
         }
         let quiet = self.now.since(self.stirred);
         let patience_over = self.offers_since > STUCK_ROUNDS * self.nodes.len() as u64 || quiet > STUCK_ANYWAY_AFTER;

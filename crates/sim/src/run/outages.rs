@@ -5,7 +5,6 @@
 //! their replicas on its list, and a block whose replicas are all down is read as if from afar.
 
 use super::Simulation;
-use crate::nodes::Running;
 use crate::observe::Observer;
 use crate::queue::Tick;
 use giveway_core::{Event, Kind, NodeId};
@@ -18,9 +17,9 @@ impl Simulation<'_> {
             return;
         }
         let running = std::mem::take(&mut self.nodes[node as usize].running);
-        for Running { place, .. } in running {
-            self.stop_fetching(place);
-            self.attempts.remove(place);
+        for attempt in running {
+            self.stop_fetching(attempt.place);
+            self.attempts.remove(attempt.place);
         }
         for kept in &self.nodes[node as usize].kept {
             self.jobs[kept.from.task.job.0 as usize].kept -= 1;

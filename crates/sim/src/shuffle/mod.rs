@@ -90,6 +90,8 @@ struct Fetch {
     /// When `bytes` was true.
     since: Time,
     bytes_per_us: f64,
+    /// What lies on its own node of its job's output, so that nobody has to look that up.
+    at_hand: u64,
     /// Whether it pulled when its node was last looked at.
     pulls: bool,
 }
@@ -147,6 +149,10 @@ impl Shuffle {
     pub(crate) fn add_output(&mut self, now: Time, job: u32, map: u32, bytes: u64, node: u32) {
         let (rack, link) = (self.racks[node as usize], self.links[node as usize]);
         if self.jobs[job as usize].outputs.add(map, bytes, node, rack, link) {
+            for fetch in &self.on_node[node as usize] {
+                let fetch = &mut self.fetches[*fetch as usize];
+                fetch.at_hand += if fetch.job == job { bytes } else { 0 };
+            }
             self.follow(now, job);
         }
     }
@@ -158,6 +164,9 @@ impl Shuffle {
 
     /// A node is gone, and all output that lay there. What was fetched from it stays fetched.
     pub(crate) fn lose_node(&mut self, now: Time, node: u32) {
+        for fetch in &self.on_node[node as usize] {
+            self.fetches[*fetch as usize].at_hand = 0;
+        }
         for job in 0..self.jobs.len() as u32 {
             let (links, rack) = (&self.links, self.racks[node as usize]);
             let pool = &mut self.jobs[job as usize];
@@ -179,6 +188,7 @@ impl Shuffle {
                 bytes: 0.0,
                 since: now,
                 bytes_per_us: 0.0,
+                at_hand: 0,
                 pulls: false,
             };
             self.fetches.push(unused);
@@ -188,9 +198,10 @@ impl Shuffle {
         let version = self.fetches[fetch as usize].version;
         let place = pool.fetches.len() as u32;
         let bytes = pool.partition_bytes * fetched;
+        let at_hand = pool.outputs.bytes_on(node);
         pool.fetches.push(fetch);
         self.fetches[fetch as usize] =
-            Fetch { job, node, owner, version, place, bytes, since: now, bytes_per_us: 0.0, pulls: false };
+            Fetch { job, node, owner, version, place, bytes, since: now, bytes_per_us: 0.0, at_hand, pulls: false };
         self.on_node[node as usize].push(fetch);
         let pulls = self.pulls(fetch, now);
         self.fetches[fetch as usize].pulls = pulls;

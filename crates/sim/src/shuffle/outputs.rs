@@ -3,6 +3,7 @@
 //! An output dies with its node. The maps of a job are counted in pieces, because a map that ends early becomes two.
 
 use crate::queue::NONE;
+use giveway_core::state::bits::Bits;
 use rustc_hash::FxHashMap;
 
 /// The map outputs of one job.
@@ -12,9 +13,9 @@ pub(crate) struct Outputs {
     present_bytes: u64,
     /// Maps of the job, the rests of those that ended early among them.
     pieces: u32,
-    present: u32,
-    /// By map: the node its output lies on.
-    lies_on: Vec<u32>,
+    /// The maps whose output is there, and each with its node, as they came.
+    done: Bits,
+    lies_on: Vec<(u32, u32)>,
     bytes_on: FxHashMap<u32, u64>,
     /// By rack; empty in a cluster of one rack.
     bytes_in: Vec<u64>,
@@ -28,7 +29,7 @@ impl Outputs {
         Outputs {
             total_bytes,
             pieces: maps,
-            lies_on: vec![NONE; maps as usize],
+            lies_on: Vec::with_capacity(maps as usize),
             bytes_on: FxHashMap::with_capacity_and_hasher(nodes.min(maps as usize), Default::default()),
             bytes_in: if racks > 1 { vec![0; racks] } else { Vec::new() },
             fullest_holder: NONE,
@@ -43,15 +44,11 @@ impl Outputs {
 
     /// The output of a map lies on a node; false if it has one already (a copy of the attempt was faster).
     pub(crate) fn add(&mut self, map: u32, bytes: u64, node: u32, rack: u32, link: f64) -> bool {
-        let map = map as usize;
-        if map >= self.lies_on.len() {
-            self.lies_on.resize(map + 1, NONE);
-        }
-        if self.lies_on[map] != NONE {
+        if self.done.has(map) {
             return false;
         }
-        self.lies_on[map] = node;
-        self.present += 1;
+        self.done.add(map);
+        self.lies_on.push((map, node));
         self.present_bytes += bytes;
         let on_node = self.bytes_on.entry(node).or_default();
         *on_node += bytes;
@@ -72,10 +69,10 @@ impl Outputs {
         if let Some(in_rack) = self.bytes_in.get_mut(rack as usize) {
             *in_rack -= bytes;
         }
-        for lies_on in self.lies_on.iter_mut().filter(|lies_on| **lies_on == node) {
-            *lies_on = NONE;
-            self.present -= 1;
+        for &(map, _) in self.lies_on.iter().filter(|(_, on)| *on == node) {
+            self.done.remove(map);
         }
+        self.lies_on.retain(|(_, on)| *on != node);
         // A largest value does not depend on the order of the walk; of equals the last node counts.
         let sends = self.bytes_on.iter().map(|(node, bytes)| (*bytes as f64 / link(*node), *node));
         let longest = sends.max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -83,25 +80,33 @@ impl Outputs {
         true
     }
 
+    fn present(&self) -> u32 {
+        self.lies_on.len() as u32
+    }
+
     /// Every map is done and its output is there.
     pub(crate) fn complete(&self) -> bool {
-        self.present == self.pieces
+        self.present() == self.pieces
     }
 
     /// What part of all output is there, of 1.
     pub(crate) fn share(&self) -> f64 {
         if self.total_bytes == 0 {
-            return f64::from(self.present) / f64::from(self.pieces.max(1));
+            return f64::from(self.present()) / f64::from(self.pieces.max(1));
         }
         (self.present_bytes as f64 / self.total_bytes as f64).min(1.0)
     }
 
-    /// What part of the output that is there lies on this node, and what part lies elsewhere in its rack.
-    pub(crate) fn near(&self, node: u32, rack: u32) -> (f64, f64) {
+    /// What lies on a node.
+    pub(crate) fn bytes_on(&self, node: u32) -> u64 {
+        self.bytes_on.get(&node).copied().unwrap_or(0)
+    }
+
+    /// What part of the output that is there lies on a node of this rack which has so much of it, and what part lies elsewhere in the rack.
+    pub(crate) fn near(&self, on_node: u64, rack: u32) -> (f64, f64) {
         if self.present_bytes == 0 {
             return (0.0, 0.0);
         }
-        let on_node = self.bytes_on.get(&node).copied().unwrap_or(0);
         let in_rack = self.bytes_in.get(rack as usize).copied().unwrap_or(self.present_bytes);
         let present = self.present_bytes as f64;
         (on_node as f64 / present, (in_rack - on_node) as f64 / present)
@@ -128,8 +133,8 @@ mod tests {
         assert!(outputs.add(0, 100, 7, 0, 1.0));
         assert!(!outputs.add(0, 100, 8, 1, 1.0), "a copy adds nothing");
         assert!(outputs.add(1, 100, 8, 1, 1.0));
-        assert_eq!(outputs.near(7, 0), (0.5, 0.0));
-        assert_eq!(outputs.near(6, 0), (0.0, 0.5));
+        assert_eq!(outputs.near(outputs.bytes_on(7), 0), (0.5, 0.0));
+        assert_eq!(outputs.near(outputs.bytes_on(6), 0), (0.0, 0.5));
         assert!(outputs.add(2, 100, 8, 1, 1.0));
         assert!(outputs.complete());
         assert_eq!(outputs.send_bytes_per_us(), 1.5);

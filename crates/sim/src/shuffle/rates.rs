@@ -47,11 +47,11 @@ impl Shuffle {
 
     /// Gives a settled reduce its rate, and its instant if all output of its job is there.
     pub(super) fn pace(&mut self, fetch: u32, now: Time) {
-        let Fetch { job, node, bytes, .. } = self.fetches[fetch as usize];
+        let Fetch { job, node, bytes, at_hand, .. } = self.fetches[fetch as usize];
         let pool = &self.jobs[job as usize];
         let (pulling, neighbour_done_us) = self.neighbours(fetch, now, pool.complete);
         let link = self.links[node as usize] / f64::from(1 + pulling);
-        let (on_node, in_rack) = pool.outputs.near(node, self.racks[node as usize]);
+        let (on_node, in_rack) = pool.outputs.near(at_hand, self.racks[node as usize]);
         let afar = (1.0 - on_node - in_rack).max(0.0);
         let carried = in_rack + afar / self.cross_rack;
         let sent = if node == pool.outputs.fullest_holder() { f64::INFINITY } else { pool.sender_share };
