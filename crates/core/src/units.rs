@@ -56,7 +56,7 @@ impl Span {
 
     /// The nearest span to this many seconds; negative and undefined become zero, what is too long becomes [`Span::FOREVER`].
     pub fn from_secs_f64(secs: f64) -> Span {
-        Span((secs * 1e6).round() as u64)
+        Span(rounded(secs * 1e6))
     }
 
     /// The span in seconds.
@@ -71,13 +71,20 @@ impl Span {
 
     /// The span scaled by a factor.
     pub fn scaled(self, factor: f64) -> Span {
-        Span((self.0 as f64 * factor).round() as u64)
+        Span(rounded(self.0 as f64 * factor))
     }
 
     /// True if no time passes.
     pub fn is_zero(self) -> bool {
         self.0 == 0
     }
+}
+
+/// The nearest whole number, halves upwards; nothing for less than nothing. Without a call into the system's mathematics, as `round` would make on
+/// machines of every age.
+fn rounded(number: f64) -> u64 {
+    let whole = number as u64;
+    whole.saturating_add(u64::from(number - whole as f64 >= 0.5))
 }
 
 impl Add<Span> for Time {
@@ -165,6 +172,28 @@ mod tests {
     fn a_span_that_is_none_says_how_to_write_one() {
         let error = toml::from_str::<Holder>(r#"wait = "soon""#).unwrap_err().to_string();
         assert!(error.contains("write it like"), "{error}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn rounding_is_what_the_system_calls_rounding(mantissa in 0..1u64 << 53, exponent in -70..20i32) {
+            let number = mantissa as f64 * f64::from(exponent).exp2();
+            proptest::prop_assert_eq!(rounded(number), number.round() as u64);
+            proptest::prop_assert_eq!(rounded(-number), 0);
+        }
+    }
+
+    #[test]
+    fn halves_go_upwards() {
+        for (number, nearest) in [
+            (0.5, 1),
+            (0.499_999_999_999_999_94, 0),
+            (1.5, 2),
+            (2.5, 3),
+            (4_503_599_627_370_497.5, 4_503_599_627_370_498),
+        ] {
+            assert_eq!(rounded(number), nearest, "{number}");
+        }
     }
 
     #[test]

@@ -66,9 +66,11 @@ impl Layout {
     fn hosts(&self, stream: &mut impl Rng) -> Hosts {
         let all = self.nodes.len() as u32;
         let rack = |host: NodeId| self.rack[host.0 as usize];
-        let mut hosts = Hosts::new();
-        while hosts.len() < self.replicas {
-            let place = match hosts[..] {
+        let mut hosts = Hosts::from_elem(NodeId::default(), self.replicas);
+        let places: &mut [NodeId] = &mut hosts;
+        let mut drawn = 0;
+        while drawn < places.len() {
+            let place = match places[..drawn] {
                 [first] if rack(first).1 - rack(first).0 < all => {
                     let (begin, end) = rack(first);
                     let outside = below(stream, all - (end - begin));
@@ -82,8 +84,9 @@ impl Layout {
                 _ => below(stream, all),
             };
             let host = NodeId(self.nodes[place as usize]);
-            if !hosts.contains(&host) {
-                hosts.push(host);
+            if !places[..drawn].contains(&host) {
+                places[drawn] = host;
+                drawn += 1;
             }
         }
         hosts

@@ -4,25 +4,30 @@ use crate::attempts::{Kept, Order, Running};
 use giveway_core::{AttemptId, Kind, NodeSpec, Time};
 use smallvec::SmallVec;
 
-/// One node.
+/// One node. What every beat looks at stands first and lies together in memory.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Node {
     pub(crate) up: bool,
     /// Whether the core takes it for up.
     pub(crate) known_up: bool,
-    /// Counts its failures.
-    pub(crate) outage: u32,
     free: [u16; 2],
     slots: [u16; 2],
-    pub(crate) running: SmallVec<[Running; 12]>,
-    /// The earliest end among them.
-    next_end: Time,
-    pub(crate) orders: Vec<Order>,
-    pub(crate) kept: Vec<Kept>,
+    /// Counts its failures.
+    pub(crate) outage: u32,
     /// When it last beat, on the grid or off it.
     pub(crate) last_beat: Time,
     /// The earliest beat that is in line for it; never if there is none.
     pub(crate) expected: Time,
+    /// The earliest end of an attempt here, and where that one stands; of equals the first.
+    next_end: Time,
+    next_at: usize,
+    pub(crate) orders: Vec<Order>,
+    /// When each attempt's work is done; never while that cannot be known, and once it has been stopped.
+    ends: SmallVec<[Time; 12]>,
+    /// The attempts, in the same order.
+    running: SmallVec<[Running; 12]>,
+    pub(crate) kept: Vec<Kept>,
 }
 
 impl Node {
@@ -31,15 +36,17 @@ impl Node {
         Node {
             up: true,
             known_up: true,
-            outage: 0,
             free: slots,
             slots,
-            running: SmallVec::new(),
-            next_end: Time::NEVER,
-            orders: Vec::new(),
-            kept: Vec::new(),
+            outage: 0,
             last_beat: Time::NEVER,
             expected: Time::NEVER,
+            next_end: Time::NEVER,
+            next_at: 0,
+            orders: Vec::new(),
+            ends: SmallVec::new(),
+            running: SmallVec::new(),
+            kept: Vec::new(),
         }
     }
 
@@ -47,25 +54,43 @@ impl Node {
         self.up && self.free[kind.ix()] > 0
     }
 
+    /// Whether nothing runs here.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// The attempts that run here, each with its end.
+    pub(crate) fn running(&self) -> impl Iterator<Item = (&Running, Time)> {
+        self.running.iter().zip(self.ends.iter().copied())
+    }
+
+    /// The attempt in this place of the list, and its end.
+    pub(crate) fn attempt(&self, at: usize) -> (Running, Time) {
+        (self.running[at], self.ends[at])
+    }
+
     /// An attempt takes a slot; true if it was the last free one.
-    pub(crate) fn enter(&mut self, kind: Kind, running: Running) -> bool {
+    pub(crate) fn enter(&mut self, kind: Kind, running: Running, end: Time) -> bool {
         let free = &mut self.free[kind.ix()];
         assert!(*free > 0, "attempt {} was launched on a node without a free slot", running.id());
         *free -= 1;
         let was_last = *free == 0;
-        self.next_end = self.next_end.min(running.end);
+        if end < self.next_end {
+            (self.next_end, self.next_at) = (end, self.ends.len());
+        }
+        self.ends.push(end);
         self.running.push(running);
         was_last
     }
 
-    /// The attempt in this place of the list leaves its slot.
-    pub(crate) fn leave(&mut self, at: usize) -> Running {
+    /// The attempt in this place of the list leaves its slot; true if no other was free.
+    pub(crate) fn leave(&mut self, at: usize) -> (Running, bool) {
         let gone = self.running.swap_remove(at);
-        if gone.end == self.next_end {
-            self.find_next_end();
-        }
-        self.free[gone.whose().kind().ix()] += 1;
-        gone
+        self.ends.swap_remove(at);
+        self.find_next_end();
+        let free = &mut self.free[gone.whose().kind().ix()];
+        *free += 1;
+        (gone, *free == 1)
     }
 
     /// Where an attempt stands in the list, if it still runs here.
@@ -78,14 +103,25 @@ impl Node {
         self.running.iter().position(|running| running.place == place).expect("it runs here")
     }
 
-    /// The end of an attempt has become known, or will not come.
+    /// The end of an attempt has become known.
     pub(crate) fn set_end(&mut self, at: usize, end: Time) {
-        self.running[at].end = end;
+        self.ends[at] = end;
         self.find_next_end();
     }
 
+    /// An attempt was stopped: its end will not come, and there is more to say of it in this place.
+    pub(crate) fn stop(&mut self, at: usize, place: u32) {
+        self.running[at].place = place;
+        self.set_end(at, Time::NEVER);
+    }
+
     fn find_next_end(&mut self) {
-        self.next_end = self.running.iter().map(|running| running.end).min().unwrap_or(Time::NEVER);
+        (self.next_end, self.next_at) = (Time::NEVER, 0);
+        for (at, &end) in self.ends.iter().enumerate() {
+            if end < self.next_end {
+                (self.next_end, self.next_at) = (end, at);
+            }
+        }
     }
 
     /// When the next attempt here has done its work.
@@ -95,10 +131,7 @@ impl Node {
 
     /// Where an attempt stands that has done its work by now, the earliest first.
     pub(crate) fn next_ended(&self, now: Time) -> Option<usize> {
-        if self.next_end > now {
-            return None;
-        }
-        self.running.iter().position(|running| running.end == self.next_end)
+        (self.next_end <= now).then_some(self.next_at)
     }
 
     /// Takes what a paused attempt left.
@@ -107,14 +140,15 @@ impl Node {
         Some(self.kept.swap_remove(at))
     }
 
-    /// Everything on the node is gone.
-    pub(crate) fn fail(&mut self) {
+    /// Everything on the node is gone; returns what ran there.
+    pub(crate) fn fail(&mut self) -> SmallVec<[Running; 12]> {
         self.up = false;
         self.outage += 1;
         self.free = self.slots;
-        self.running.clear();
         self.next_end = Time::NEVER;
         self.orders.clear();
         self.kept.clear();
+        self.ends.clear();
+        std::mem::take(&mut self.running)
     }
 }

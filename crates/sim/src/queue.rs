@@ -8,7 +8,7 @@
 
 use crate::ring::Ring;
 use giveway_core::{Span, Time};
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 /// Stands for "no node", "no slot", "no fault" where a number is packed small.
@@ -50,8 +50,13 @@ impl Tick {
 #[derive(Clone, Copy)]
 struct Entry {
     at: Time,
-    order: u64,
     tick: Tick,
+}
+
+/// What lies beyond the wheel, with its place in the order of coming.
+struct Far {
+    entry: Entry,
+    order: u64,
 }
 
 /// Buckets of the wheel.
@@ -72,8 +77,8 @@ pub(crate) struct Queue {
     /// Which buckets of the wheel hold something.
     filled: Ring,
     /// What lies beyond the wheel.
-    far: BinaryHeap<Entry>,
-    pushed: u64,
+    far: BinaryHeap<Far>,
+    put_far: u64,
     stirring: usize,
 }
 
@@ -87,7 +92,7 @@ impl Queue {
             spare: Vec::new(),
             filled: Ring::new(WHEEL as usize),
             far: BinaryHeap::new(),
-            pushed: 0,
+            put_far: 0,
             stirring: 0,
         }
     }
@@ -97,11 +102,10 @@ impl Queue {
         if at == Time::NEVER {
             return;
         }
-        self.pushed += 1;
         self.stirring += usize::from(tick.stirs());
-        let entry = Entry { at, order: self.pushed, tick };
+        let entry = Entry { at, tick };
         if self.bucket(at) <= self.turn {
-            let place = self.current.partition_point(|other| *other < entry);
+            let place = self.current.partition_point(|other| other.at > at);
             self.current.insert(place, entry);
         } else {
             self.put_by(entry);
@@ -138,7 +142,8 @@ impl Queue {
             }
             entries.push(entry);
         } else {
-            self.far.push(entry);
+            self.put_far += 1;
+            self.far.push(Far { entry, order: self.put_far });
         }
     }
 
@@ -147,44 +152,44 @@ impl Queue {
         let next = self.turn + 1;
         let on_wheel = self.filled.next_from((next % WHEEL) as u32);
         let on_wheel = on_wheel.map(|place| next + (u64::from(place) + WHEEL - next % WHEEL) % WHEEL);
-        let beyond = self.far.peek().map(|entry| self.bucket(entry.at));
+        let beyond = self.far.peek().map(|far| self.bucket(far.entry.at));
         let Some(turn) = on_wheel.into_iter().chain(beyond).min() else { return };
         self.turn = turn;
         if self.filled.set((turn % WHEEL) as u32, false) {
             let entries = std::mem::take(&mut self.wheel[(turn % WHEEL) as usize]);
             self.spare.push(std::mem::replace(&mut self.current, entries));
         }
-        while self.far.peek().is_some_and(|entry| self.bucket(entry.at) < turn + WHEEL) {
-            match self.far.pop() {
-                Some(entry) if self.bucket(entry.at) == turn => self.current.push(entry),
-                Some(entry) => self.put_by(entry),
-                None => {}
-            }
+        // What was far comes near before anything else of its bucket can, so each bucket holds its entries in the order of coming.
+        while let Some(far) = self.far.peek().filter(|far| self.bucket(far.entry.at) < turn + WHEEL) {
+            let entry = far.entry;
+            self.far.pop();
+            if self.bucket(entry.at) == turn { self.current.push(entry) } else { self.put_by(entry) }
         }
-        self.current.sort_unstable();
+        self.current.reverse();
+        self.current.sort_by_key(|entry| Reverse(entry.at));
     }
 }
 
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> Ordering {
-        // The earliest is the largest: a heap gives the largest first, and a bucket is emptied from its end.
-        (other.at, other.order).cmp(&(self.at, self.order))
+impl Ord for Far {
+    fn cmp(&self, other: &Far) -> Ordering {
+        // The earliest is the largest, for a heap gives the largest first.
+        (other.entry.at, other.order).cmp(&(self.entry.at, self.order))
     }
 }
 
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<Ordering> {
+impl PartialOrd for Far {
+    fn partial_cmp(&self, other: &Far) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
-        self.order == other.order
+impl PartialEq for Far {
+    fn eq(&self, other: &Far) -> bool {
+        self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Entry {}
+impl Eq for Far {}
 
 #[cfg(test)]
 mod tests {
@@ -216,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_tick_is_small() {
-        assert!(size_of::<Tick>() <= 12 && size_of::<Entry>() <= 32);
+        assert!(size_of::<Tick>() <= 12 && size_of::<Entry>() <= 24);
     }
 
     proptest! {
@@ -233,15 +238,15 @@ mod tests {
                     order += 1;
                     let (at, tick) = (now + Span(noise & ((1 << bits) - 1)), Tick::Beat { node: order as u32 });
                     queue.push(at, tick);
-                    heap.push(Entry { at, order, tick });
+                    heap.push(Far { entry: Entry { at, tick }, order });
                 } else {
-                    let expected = heap.pop().map(|entry| (entry.at, entry.tick));
+                    let expected = heap.pop().map(|Far { entry, .. }| (entry.at, entry.tick));
                     let popped = queue.pop();
                     prop_assert_eq!(popped, expected);
                     now = popped.map_or(now, |(at, _)| at);
                 }
             }
-            while let Some(entry) = heap.pop() {
+            while let Some(Far { entry, .. }) = heap.pop() {
                 prop_assert_eq!(queue.pop(), Some((entry.at, entry.tick)));
             }
             prop_assert_eq!(queue.pop(), None);

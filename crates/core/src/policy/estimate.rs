@@ -66,13 +66,9 @@ pub struct Averages {
 
 impl Averages {
     /// Counts a job's mean task times in, where it has seen tasks of its own.
-    pub fn add(&mut self, job: &Job, now: Time) {
+    pub fn add(&mut self, observed: [Option<Span>; 2]) {
         for kind in Kind::BOTH {
-            // While its maps run, a reduce mostly waits for them and says little about reduces.
-            if kind == Kind::Reduce && !job.maps_done() {
-                continue;
-            }
-            if let Some(mean) = observed_task_time(job, kind, now) {
+            if let Some(mean) = observed[kind.ix()] {
                 self.sum_s[kind.ix()] += mean.as_secs_f64();
                 self.count[kind.ix()] += 1.0;
             }
@@ -91,6 +87,13 @@ impl Averages {
 
 /// Once so many tasks of a kind have finished, those that run add little to what is known and are not asked.
 pub const FINISHED_ENOUGH: u32 = 8;
+
+/// Mean times of a job's maps and reduces, where it has seen tasks of its own. While its maps run, a reduce mostly waits for them and says
+/// little about reduces.
+pub fn observed(job: &Job, now: Time) -> [Option<Span>; 2] {
+    let reduce = if job.maps_done() { observed_task_time(job, Kind::Reduce, now) } else { None };
+    [observed_task_time(job, Kind::Map, now), reduce]
+}
 
 /// Mean task time from finished tasks, and from running ones by their progress while few have finished.
 pub fn observed_task_time(job: &Job, kind: Kind, now: Time) -> Option<Span> {
@@ -120,9 +123,10 @@ fn share_of_split(job: &Job, kind: Kind, index: u32) -> f64 {
     if whole == 0 { 1.0 } else { (bytes as f64 / whole as f64).max(0.01) }
 }
 
-/// What is believed of a job now.
-pub fn estimate(job: &Job, now: Time, slots: [u32; 2], prior: Prior) -> Estimate {
-    let map = observed_task_time(job, Kind::Map, now).unwrap_or(prior.map);
+/// What is believed of a job after what was observed of it.
+pub fn estimate(job: &Job, observed: [Option<Span>; 2], slots: [u32; 2], prior: Prior) -> Estimate {
+    let [map, reduce] = observed;
+    let map = map.unwrap_or(prior.map);
     let reduces = job.total(Kind::Reduce);
     let by_size = || {
         let input_per_reduce = job.intermediate_bytes()? / f64::from(reduces.max(1));
@@ -130,7 +134,7 @@ pub fn estimate(job: &Job, now: Time, slots: [u32; 2], prior: Prior) -> Estimate
         Some(reduce_time(input_per_reduce, block, map))
     };
     // Section 3.2, [4] and [5]: by size while maps run, by what the reduces themselves show afterwards.
-    let reduce = if job.maps_done() { observed_task_time(job, Kind::Reduce, now).or_else(by_size) } else { by_size() };
+    let reduce = reduce.or_else(by_size);
     let task = [map.scaled(job.bias), reduce.unwrap_or(prior.reduce).scaled(job.bias)];
     let capacity = slots.map(f64::from);
     let total = [job.total(Kind::Map), reduces];

@@ -465,7 +465,10 @@ impl Ranking {
             let admits = group.admits_user(self.entries[jx as usize].user, limits.slots);
             if admits { visit(jx) } else { ControlFlow::Continue(()) }
         };
-        let mut aside = self.aside(group, holding_out);
+        let mut aside = SmallVec::<[(Rank, JobIx); 8]>::new();
+        if group.aside_count > 0 {
+            self.find_aside(group, holding_out, &mut aside);
+        }
         for (rank, jx) in group.jobs.iter() {
             while let Some(&(_, sooner)) = aside.last().filter(|(other, _)| *other < rank) {
                 aside.pop();
@@ -476,18 +479,14 @@ impl Ranking {
         aside.into_iter().rev().try_for_each(|(_, jx)| admitted(jx))
     }
 
-    /// The jobs of a group that hold out and are to be visited all the same, last to first.
-    fn aside(&self, group: &Group, holding_out: HoldingOut<'_>) -> SmallVec<[(Rank, JobIx); 8]> {
-        if group.aside_count == 0 {
-            return SmallVec::new();
+    /// Finds the jobs of a group that hold out and are to be visited all the same, last to first.
+    fn find_aside(&self, group: &Group, holding_out: HoldingOut<'_>, aside: &mut SmallVec<[(Rank, JobIx); 8]>) {
+        let find = |jx: JobIx| aside.extend(self.entries[jx as usize].listed.map(|rank| (rank, jx)));
+        match holding_out {
+            HoldingOut::All => group.aside.iter().for_each(find),
+            HoldingOut::Of(jobs) => group.aside.shared(jobs).for_each(find),
         }
-        let placed = |jx: JobIx| Some((self.entries[jx as usize].listed?, jx));
-        let mut aside: SmallVec<[(Rank, JobIx); 8]> = match holding_out {
-            HoldingOut::All => group.aside.iter().filter_map(placed).collect(),
-            HoldingOut::Of(jobs) => group.aside.shared(jobs).filter_map(placed).collect(),
-        };
         aside.sort_unstable_by(|a, b| b.cmp(a));
-        aside
     }
 
     /// True if `a`, given one of `b`'s slots, would still stand before `b` without it. Whoever takes a slot by this rule cannot lose it

@@ -67,7 +67,8 @@ impl Scheduler {
             (asked..waiting).for_each(|_| job.drop_task(kind));
         }
         // How much it has to do has only now become known, so what is believed of it is not left for the next renewal.
-        let estimate = estimate::estimate(self.state.job(jx), self.now, self.state.slots, self.averages);
+        let job = self.state.job(jx);
+        let estimate = estimate::estimate(job, estimate::observed(job, self.now), self.state.slots, self.averages);
         self.state.job_mut(jx).estimate = estimate;
         for kind in Kind::BOTH {
             self.renew_shares(kind);

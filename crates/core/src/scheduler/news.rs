@@ -107,7 +107,7 @@ impl Scheduler {
             Arc::make_mut(&mut job.splits).iter_mut().for_each(|split| split.hosts.retain(|host| host.0 < known));
             job.waiting_maps = Waiting::new(&job.splits);
         }
-        job.estimate = estimate::estimate(&job, self.now, self.state.slots, self.averages);
+        job.estimate = estimate::estimate(&job, [None; 2], self.state.slots, self.averages);
         (job.estimate.shuffle, job.estimate.reduce_bytes) =
             estimate::remaining_work(&job, self.now, job.estimate.task[0]);
         let jx = self.state.admit(job);

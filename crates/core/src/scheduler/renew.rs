@@ -70,16 +70,15 @@ impl Scheduler {
 
     /// hSRTF, section 3.2: every job's estimate, and the averages from which new jobs start.
     fn renew_estimates(&mut self) {
+        let observed: Vec<_> = self.state.live().map(|(_, job)| estimate::observed(job, self.now)).collect();
         let mut averages = Averages::default();
-        for (_, job) in self.state.live() {
-            averages.add(job, self.now);
-        }
+        observed.iter().for_each(|&observed| averages.add(observed));
         // While nothing runs that could teach anything, what was learnt last still holds.
         self.averages = averages.or(self.averages);
         let (now, slots, prior) = (self.now, self.state.slots, self.averages);
         let policy = Arc::clone(&self.policy);
-        for job in self.state.jobs.iter_mut().flatten() {
-            job.estimate = estimate::estimate(job, now, slots, prior);
+        for (job, observed) in self.state.jobs.iter_mut().flatten().zip(observed) {
+            job.estimate = estimate::estimate(job, observed, slots, prior);
             // The rest of what may be believed takes a look at every running task, so only those who rank by it pay for it.
             if policy.ranks_by(JobOrder::RemainingWork) {
                 (job.estimate.shuffle, job.estimate.reduce_bytes) =

@@ -49,13 +49,13 @@ struct Entry {
 }
 
 impl Index {
-    /// Lists `(key, task)` pairs, which come in the order of their tasks.
-    fn build(pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Index {
-        let (count, keys) =
-            pairs.clone().fold((0, 0), |(count, keys), (key, _)| (count + 1, keys.max(key as usize + 1)));
+    /// Lists the tasks of a new job by a key of the nodes that hold their data. Each task has the split of its number.
+    fn build(splits: &[Split], key_of: impl Fn(NodeId) -> u32) -> Index {
+        let (mut count, mut keys) = (0, 0);
+        each_pair(splits, &key_of, |key, _| (count, keys) = (count + 1, keys.max(key as usize + 1)));
         let mut lists = vec![List::default(); keys.min(count).next_power_of_two()];
         let low_bits = lists.len() - 1;
-        pairs.clone().for_each(|(key, _)| lists[key as usize & low_bits].end += 1);
+        each_pair(splits, &key_of, |key, _| lists[key as usize & low_bits].end += 1);
         let mut begin = 0;
         for list in &mut lists {
             let length = list.end;
@@ -63,7 +63,7 @@ impl Index {
             begin += length;
         }
         let mut entries = vec![Entry::default(); count];
-        pairs.for_each(|(key, task)| {
+        each_pair(splits, &key_of, |key, task| {
             let end = &mut lists[key as usize & low_bits].end;
             entries[*end as usize] = Entry { key, task };
             *end += 1;
@@ -82,13 +82,25 @@ impl Index {
     }
 }
 
+/// Visits the key of every replica with its task. Of replicas with one key that are named together, one is enough.
+fn each_pair(splits: &[Split], key_of: impl Fn(NodeId) -> u32, mut visit: impl FnMut(u32, u32)) {
+    for (task, split) in splits.iter().enumerate() {
+        let mut last = None;
+        for &host in &split.hosts {
+            let key = key_of(host);
+            if last != Some(key) {
+                visit(key, task as u32);
+            }
+            last = Some(key);
+        }
+    }
+}
+
 impl Waiting {
     /// All maps of a new job wait.
     pub fn new(splits: &[Split]) -> Waiting {
         let has_hosts = splits.iter().any(|split| !split.hosts.is_empty());
-        let pairs = splits.iter().enumerate();
-        let pairs = pairs.flat_map(|(task, split)| split.hosts.iter().map(move |host| (host.0, task as u32)));
-        let by_node = if splits.len() > FEW { Index::build(pairs) } else { Index::default() };
+        let by_node = if splits.len() > FEW { Index::build(splits, |host| host.0) } else { Index::default() };
         Waiting {
             waits: Bits::below(splits.len() as u32),
             returned: Vec::new(),
@@ -153,12 +165,7 @@ impl Waiting {
         let in_rack =
             |task: &u32| splits[tasks[*task as usize].split as usize].hosts.iter().any(|&host| rack_of(host) == rack);
         self.find(splits, in_rack, |waiting| {
-            let index = waiting.by_rack.get_or_insert_with(|| {
-                let pairs = splits.iter().enumerate();
-                Index::build(
-                    pairs.flat_map(|(task, split)| split.hosts.iter().map(move |&host| (rack_of(host).0, task as u32))),
-                )
-            });
+            let index = waiting.by_rack.get_or_insert_with(|| Index::build(splits, |host| rack_of(host).0));
             index.first_waiting(rack.0, &waiting.waits)
         })
     }

@@ -57,7 +57,7 @@ impl Simulation<'_> {
     /// Offers a node's free slots, if the core could want them.
     fn offer_slots(&mut self, node: u32, observer: &mut impl Observer) {
         let state = &self.nodes[node as usize];
-        if Kind::BOTH.into_iter().any(|kind| state.has_free(kind) && self.scheduler.hungry(kind)) {
+        if Kind::BOTH.into_iter().any(|kind| state.has_free(kind) && self.hungry[kind.ix()]) {
             self.tell(&Event::NodeBeat { node: NodeId(node), progress: Vec::new() }, Some(node), observer);
         }
     }
@@ -125,8 +125,8 @@ impl Simulation<'_> {
         let mut progress = std::mem::take(&mut self.progress);
         progress.clear();
         for node in self.nodes.iter().filter(|node| node.up) {
-            let running = node.running.iter().filter(|running| wanted(running.whose()));
-            progress.extend(running.map(|running| self.progress_of(running)));
+            let running = node.running().filter(|(running, _)| wanted(running.whose()));
+            progress.extend(running.map(|(running, end)| self.progress_of(running, end)));
         }
         let event = Event::Progressed { progress };
         self.tell(&event, None, observer);
@@ -135,12 +135,12 @@ impl Simulation<'_> {
         }
     }
 
-    fn progress_of(&self, running: &Running) -> Progress {
+    fn progress_of(&self, running: &Running, end: Time) -> Progress {
         let done_ppm = match self.attempts.run(running.place) {
-            None | Some(Run::Map(_)) => part_ppm(self.now.since(running.ready).0, running.end.since(running.ready).0),
+            None | Some(Run::Map(_)) => part_ppm(self.now.since(running.ready).0, end.since(running.ready).0),
             Some(Run::Reduce(reduce)) => {
                 let fetched = reduce.fetch.map_or(reduce.done.fetched, |fetch| self.shuffle.fetched(self.now, fetch));
-                reduce.done(fetched, running.end, self.now).ppm()
+                reduce.done(fetched, end, self.now).ppm()
             }
             Some(Run::Stopping(Stop::Paused(done))) => done.ppm(),
             Some(Run::Stopping(Stop::EndedEarly { done_bytes, bytes, .. })) => part_ppm(*done_bytes, *bytes),
@@ -152,9 +152,11 @@ impl Simulation<'_> {
     /// The attempt in this place of a node's list leaves its slot.
     fn vacate(&mut self, node: u32, at: usize) -> Running {
         let state = &mut self.nodes[node as usize];
-        let running = state.leave(at);
+        let (running, is_first_free) = state.leave(at);
         self.attempts.remove(running.place);
-        self.offers.note(node, state, running.whose().kind(), self.now);
+        if is_first_free {
+            self.offers.note(node, state, running.whose().kind(), self.now);
+        }
         running
     }
 

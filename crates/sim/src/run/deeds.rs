@@ -41,7 +41,7 @@ impl Simulation<'_> {
         assert!(self.nodes[node.0 as usize].up, "attempt {id} was launched on {node}, which is down");
         (self.stirred, self.offers_since) = (self.now, 0);
         self.totals.launches += 1;
-        let running = match work {
+        let (running, end) = match work {
             Work::Map { split, start_bytes, bytes, locality } => {
                 let plan = &self.workload.jobs[id.task.job.0 as usize];
                 let map = MapRun::new(plan, start_bytes, bytes);
@@ -49,18 +49,18 @@ impl Simulation<'_> {
                 let ready = self.now + self.cluster.costs.launch;
                 let end = ready + map.span(plan, &self.paces[node.0 as usize], locality, factor);
                 let place = if map.is_whole(plan) { NONE } else { self.attempts.add(id, node, Run::Map(map)) };
-                Running::new(id, place, ready, end)
+                (Running::new(id, place, ready), end)
             }
             Work::Reduce { start } => self.launch_reduce(id, node, start),
         };
-        let was_last = self.nodes[node.0 as usize].enter(id.task.kind, running);
-        self.expect_report(node.0, running.end);
+        let was_last = self.nodes[node.0 as usize].enter(id.task.kind, running, end);
+        self.expect_report(node.0, end);
         if was_last {
             self.offers.note(node.0, &self.nodes[node.0 as usize], id.task.kind, self.now);
         }
     }
 
-    fn launch_reduce(&mut self, id: AttemptId, node: NodeId, start: Start) -> Running {
+    fn launch_reduce(&mut self, id: AttemptId, node: NodeId, start: Start) -> (Running, Time) {
         let costs = &self.cluster.costs;
         let (done, cost) = match start {
             Start::Fresh => (Done::default(), costs.launch),
@@ -75,7 +75,7 @@ impl Simulation<'_> {
         } else {
             self.sort(place, ready)
         };
-        Running::new(id, place, ready, end)
+        (Running::new(id, place, ready), end)
     }
 
     fn take_kept(&mut self, node: NodeId, from: AttemptId) -> Done {
@@ -144,7 +144,7 @@ impl Simulation<'_> {
     /// A node receives an order. One for an attempt that has ended comes too late: its end will be reported instead.
     pub(super) fn obey(&mut self, node: u32, order: Order) {
         let Some(at) = self.nodes[node as usize].find(order.attempt) else { return };
-        let Running { place, ready, end, .. } = self.nodes[node as usize].running[at];
+        let (Running { place, ready, .. }, end) = self.nodes[node as usize].attempt(at);
         let again = matches!(self.attempts.run(place), Some(Run::Stopping(_)));
         if end <= self.now || (again && order.what != Demand::Kill) {
             return;
@@ -169,9 +169,7 @@ impl Simulation<'_> {
             attempt.version += 1;
             place
         };
-        let state = &mut self.nodes[node as usize];
-        state.running[at].place = place;
-        state.set_end(at, Time::NEVER);
+        self.nodes[node as usize].stop(at, place);
         self.queue.push(self.now + cost, Tick::Stopped { attempt: place, version: self.attempts[place].version });
     }
 

@@ -68,6 +68,8 @@ pub struct Simulation<'a> {
     begun: bool,
     /// Whether the core has heard of anything but offers and progress in this tick.
     has_news: bool,
+    /// Whether the core could use slots of each kind.
+    hungry: [bool; 2],
     /// Who offers first where all do.
     first_to_offer: u32,
     totals: Totals,
@@ -126,6 +128,7 @@ impl<'a> Simulation<'a> {
             wanted: Vec::new(),
             begun: false,
             has_news: false,
+            hungry: [false; 2],
             first_to_offer: 0,
             totals: Totals::default(),
             cluster,
@@ -158,8 +161,7 @@ impl<'a> Simulation<'a> {
         if std::mem::take(&mut self.has_news) && self.cluster.word == Word::AtOnce {
             self.offer_everywhere(observer);
         }
-        let hungry = Kind::BOTH.map(|kind| self.scheduler.hungry(kind));
-        self.offers.arm(self.now, hungry, &self.nodes, &mut self.queue);
+        self.offers.arm(self.now, self.hungry, &self.nodes, &mut self.queue);
         true
     }
 
@@ -180,7 +182,7 @@ impl<'a> Simulation<'a> {
 
     fn is_over(&self) -> bool {
         if self.totals.jobs_closed == self.workload.jobs.len() {
-            return self.silent == 0 && self.nodes.iter().all(|node| node.running.is_empty());
+            return self.silent == 0 && self.nodes.iter().all(|node| node.is_idle());
         }
         let quiet = self.now.since(self.stirred);
         let patience_over = self.offers_since > STUCK_ROUNDS * self.nodes.len() as u64 || quiet > STUCK_ANYWAY_AFTER;
@@ -207,6 +209,7 @@ impl<'a> Simulation<'a> {
     fn tell(&mut self, event: &Event, beating: Option<u32>, observer: &mut impl Observer) {
         let mut actions = std::mem::take(&mut self.actions);
         self.scheduler.handle(self.now, event, &mut actions);
+        self.hungry = [self.scheduler.hungry(Kind::Map), self.scheduler.hungry(Kind::Reduce)];
         self.totals.events += 1;
         self.has_news |= !matches!(event, Event::NodeBeat { .. } | Event::Progressed { .. });
         self.totals.end = self.now;

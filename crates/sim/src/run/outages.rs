@@ -16,18 +16,15 @@ impl Simulation<'_> {
         if !self.nodes[node as usize].up {
             return;
         }
-        let running = std::mem::take(&mut self.nodes[node as usize].running);
-        for attempt in running {
-            self.stop_fetching(attempt.place);
-            self.attempts.remove(attempt.place);
-        }
         for kept in &self.nodes[node as usize].kept {
             self.jobs[kept.from.task.job.0 as usize].kept -= 1;
         }
-        let state = &mut self.nodes[node as usize];
-        state.fail();
+        for attempt in self.nodes[node as usize].fail() {
+            self.stop_fetching(attempt.place);
+            self.attempts.remove(attempt.place);
+        }
         self.silent += 1;
-        let outage = state.outage;
+        let outage = self.nodes[node as usize].outage;
         self.note_free(node);
         self.shuffle.lose_node(self.now, node);
         self.plan_fetches();

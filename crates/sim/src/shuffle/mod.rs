@@ -44,7 +44,7 @@ pub(crate) struct Shuffle {
     fetches: Vec<Fetch>,
     free_fetches: Vec<u32>,
     /// By node: the reduces that fetch there.
-    on_node: Vec<SmallVec<[u32; 4]>>,
+    on_node: Vec<SmallVec<[Here; 4]>>,
     /// Instants to put in line: fetch, version, when.
     due: Vec<(u32, u32, Time)>,
     touched: Vec<u32>,
@@ -74,6 +74,13 @@ struct Pool {
     even_share: f64,
     /// The same, if those that can take less leave the rest to the others.
     sender_share: f64,
+}
+
+/// A reduce that fetches on a node, and whose output it fetches.
+#[derive(Clone, Copy)]
+struct Here {
+    fetch: u32,
+    job: u32,
 }
 
 /// One reduce that fetches.
@@ -149,9 +156,8 @@ impl Shuffle {
     pub(crate) fn add_output(&mut self, now: Time, job: u32, map: u32, bytes: u64, node: u32) {
         let (rack, link) = (self.racks[node as usize], self.links[node as usize]);
         if self.jobs[job as usize].outputs.add(map, bytes, node, rack, link) {
-            for fetch in &self.on_node[node as usize] {
-                let fetch = &mut self.fetches[*fetch as usize];
-                fetch.at_hand += if fetch.job == job { bytes } else { 0 };
+            for here in self.on_node[node as usize].iter().filter(|here| here.job == job) {
+                self.fetches[here.fetch as usize].at_hand += bytes;
             }
             self.follow(now, job);
         }
@@ -164,8 +170,8 @@ impl Shuffle {
 
     /// A node is gone, and all output that lay there. What was fetched from it stays fetched.
     pub(crate) fn lose_node(&mut self, now: Time, node: u32) {
-        for fetch in &self.on_node[node as usize] {
-            self.fetches[*fetch as usize].at_hand = 0;
+        for here in &self.on_node[node as usize] {
+            self.fetches[here.fetch as usize].at_hand = 0;
         }
         for job in 0..self.jobs.len() as u32 {
             let (links, rack) = (&self.links, self.racks[node as usize]);
@@ -202,7 +208,7 @@ impl Shuffle {
         pool.fetches.push(fetch);
         self.fetches[fetch as usize] =
             Fetch { job, node, owner, version, place, bytes, since: now, bytes_per_us: 0.0, at_hand, pulls: false };
-        self.on_node[node as usize].push(fetch);
+        self.on_node[node as usize].push(Here { fetch, job });
         let pulls = self.pulls(fetch, now);
         self.fetches[fetch as usize].pulls = pulls;
         self.jobs[job as usize].pulling += u32::from(pulls);
@@ -325,17 +331,17 @@ impl Shuffle {
     /// The same, but for those of one job, which have been seen to.
     fn look_again_beside(&mut self, now: Time, node: u32, job: u32) {
         for index in 0..self.on_node[node as usize].len() {
-            let fetch = self.on_node[node as usize][index];
-            if self.fetches[fetch as usize].job != job {
-                self.settle(fetch, now);
-                self.pace(fetch, now);
+            let here = self.on_node[node as usize][index];
+            if here.job != job {
+                self.settle(here.fetch, now);
+                self.pace(here.fetch, now);
             }
         }
     }
 
     fn forget(&mut self, fetch: u32) {
         let node = self.fetches[fetch as usize].node;
-        self.on_node[node as usize].retain(|other| *other != fetch);
+        self.on_node[node as usize].retain(|here| here.fetch != fetch);
         self.fetches[fetch as usize].version += 1;
         self.free_fetches.push(fetch);
     }

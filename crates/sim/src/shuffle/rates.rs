@@ -74,16 +74,16 @@ impl Shuffle {
     /// looked at.
     fn neighbours(&self, fetch: u32, now: Time, exactly: bool) -> (u32, f64) {
         let node = self.fetches[fetch as usize].node;
-        let others = self.on_node[node as usize].iter().filter(|other| **other != fetch);
+        let others = self.on_node[node as usize].iter().map(|here| here.fetch).filter(|other| *other != fetch);
         if !exactly {
-            return (others.filter(|other| self.fetches[**other as usize].pulls).count() as u32, f64::INFINITY);
+            return (others.filter(|other| self.fetches[*other as usize].pulls).count() as u32, f64::INFINITY);
         }
         let (mut pulling, mut soonest_us) = (0, f64::INFINITY);
         for other in others {
-            let backlog = self.backlog(*other, now);
+            let backlog = self.backlog(other, now);
             if backlog > 0.0 {
                 pulling += 1;
-                let other = &self.fetches[*other as usize];
+                let other = &self.fetches[other as usize];
                 if !self.jobs[other.job as usize].complete {
                     soonest_us = soonest_us.min(backlog / other.bytes_per_us);
                 }
