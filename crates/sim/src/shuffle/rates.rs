@@ -12,8 +12,8 @@ impl Shuffle {
         let fetch = &self.fetches[fetch as usize];
         let pool = &self.jobs[fetch.job as usize];
         let fill = |bytes: f64, share: f64, span: Span| {
-            let there = (share * pool.partition_bytes).max(bytes);
-            (bytes + fetch.bytes_per_us * span.0 as f64).min(there)
+            let there = larger(share * pool.partition_bytes, bytes);
+            smaller(bytes + fetch.bytes_per_us * span.0 as i64 as f64, there)
         };
         let (mut bytes, mut since, mut share) = (fetch.bytes, fetch.since, pool.looked_share);
         for (at, next) in &pool.steps {
@@ -52,19 +52,18 @@ impl Shuffle {
         let (pulling, neighbour_done_us) = self.neighbours(fetch, now, pool.complete);
         let link = self.links[node as usize] / f64::from(1 + pulling);
         let (on_node, in_rack) = pool.outputs.near(at_hand, self.racks[node as usize]);
-        let afar = (1.0 - on_node - in_rack).max(0.0);
+        let afar = larger(1.0 - on_node - in_rack, 0.0);
         let carried = in_rack + afar / self.cross_rack;
         let sent = if node == pool.outputs.fullest_holder() { f64::INFINITY } else { pool.sender_share };
         // A reduce with everything at hand needs no network; the floor keeps its rate finite.
-        let bytes_per_us = link.min(sent) / carried.max(1e-9);
-        let full_us = (pool.partition_bytes - bytes - CRUMB_BYTES).max(0.0) / bytes_per_us;
-        let complete = pool.complete;
+        let bytes_per_us = smaller(link, sent) / larger(carried, 1e-9);
+        let (complete, missing_bytes) = (pool.complete, larger(pool.partition_bytes - bytes - CRUMB_BYTES, 0.0));
         let state = &mut self.fetches[fetch as usize];
         state.bytes_per_us = bytes_per_us;
         state.version += 1;
         if complete {
             // A neighbour that catches up with its maps leaves the link without an event of its own: look again then.
-            let wait_us = full_us.min(neighbour_done_us.max(1.0)).ceil() as u64;
+            let wait_us = smaller(missing_bytes / bytes_per_us, larger(neighbour_done_us, 1.0)).ceil() as u64;
             self.due.push((fetch, state.version, Time(now.0.saturating_add(wait_us))));
         }
     }
@@ -120,6 +119,16 @@ impl Shuffle {
         let pool = &mut self.jobs[job as usize];
         (pool.even_share, pool.sender_share) = (pool.even_send(fetches.len()), sender_share);
     }
+}
+
+// Plain comparisons, for nothing here is ever undefined: `f64::max` and `f64::min` would look out for that each time.
+
+fn larger(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
+}
+
+fn smaller(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
 }
 
 impl Pool {
