@@ -1,12 +1,12 @@
-//! The simulator's own picture of a node: what runs there, what was left there, what is on its way to it.
+//! The simulator's own picture of a node: what runs there, and what was left there.
 
-use crate::attempts::{Kept, Order, Running};
+use crate::attempts::{Kept, Running};
 use giveway_core::{AttemptId, Kind, NodeSpec, Time};
 use smallvec::SmallVec;
 
 /// One node. What every beat looks at stands first and lies together in memory.
 #[derive(Clone, Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Node {
     pub(crate) up: bool,
     /// Whether the core takes it for up.
@@ -22,7 +22,6 @@ pub(crate) struct Node {
     /// The earliest end of an attempt here, and where that one stands; of equals the first.
     next_end: Time,
     next_at: usize,
-    pub(crate) orders: Vec<Order>,
     /// When each attempt's work is done; never while that cannot be known, and once it has been stopped.
     ends: SmallVec<[Time; 12]>,
     /// The attempts, in the same order.
@@ -43,7 +42,6 @@ impl Node {
             expected: Time::NEVER,
             next_end: Time::NEVER,
             next_at: 0,
-            orders: Vec::new(),
             ends: SmallVec::new(),
             running: SmallVec::new(),
             kept: Vec::new(),
@@ -146,7 +144,6 @@ impl Node {
         self.outage += 1;
         self.free = self.slots;
         self.next_end = Time::NEVER;
-        self.orders.clear();
         self.kept.clear();
         self.ends.clear();
         std::mem::take(&mut self.running)

@@ -78,14 +78,14 @@ impl Offers {
         let first = ring.next_from(self.grid.node_from(now))?;
         let mut node = first;
         loop {
-            let at = self.next_beat(node, now, nodes[node as usize].last_beat);
+            let at = self.grid.beat_from(node, now);
             // One that has had its turn at this very instant stands last, whatever its place.
-            if at == self.grid.beat_from(node, now) {
+            if at > now || nodes[node as usize].last_beat != now {
                 return Some((at, node));
             }
             node = ring.next_from(node + 1)?;
             if node == first {
-                return Some((at, node));
+                return Some((self.grid.beat_after(node, now), node));
             }
         }
     }

@@ -39,7 +39,7 @@ impl Grid {
     pub(crate) fn node_from(&self, now: Time) -> u32 {
         let (nodes, phase_us) = (self.offsets_us.len(), now.0 % self.interval_us);
         // Offsets are spread evenly, so the place can be reckoned to within one or two.
-        let guess = u128::from(phase_us) * nodes as u128 / u128::from(self.interval_us);
+        let guess = phase_us as f64 / self.interval_us as f64 * nodes as f64;
         let mut node = (guess as usize).min(nodes);
         while node > 0 && self.offsets_us[node - 1] >= phase_us {
             node -= 1;

@@ -90,7 +90,7 @@ impl MapRun {
 
     /// Reading, computing and writing, once launched. `factor` is the task's noise times the attempt's ill luck.
     pub(crate) fn span(&self, plan: &JobPlan, pace: &Pace, locality: Locality, factor: f64) -> Span {
-        let share = if plan.map_bytes == 0 { 1.0 } else { self.bytes as f64 / plan.map_bytes as f64 };
+        let share = if self.is_whole(plan) { 1.0 } else { self.bytes as f64 / plan.map_bytes as f64 };
         let read_us = pace.read_us(self.bytes as f64, locality);
         let compute_us = plan.map_compute.0 as f64 * share * factor / pace.speed;
         let spill_us = self.output_bytes as f64 / pace.disk_bytes_per_us;

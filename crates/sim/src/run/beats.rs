@@ -13,7 +13,7 @@ impl Simulation<'_> {
     pub(super) fn beat_if_news(&mut self, node: u32, observer: &mut impl Observer) {
         let now = self.now;
         let state = &self.nodes[node as usize];
-        if state.up && (state.next_end() <= now || !state.orders.is_empty()) {
+        if state.up && (state.next_end() <= now || self.orders.contains_key(&node)) {
             self.beat(node, observer);
         }
         // Only now, so that what was launched in this beat did not get in line one by one.
@@ -44,12 +44,8 @@ impl Simulation<'_> {
         while let Some(at) = self.nodes[node as usize].next_ended(now) {
             self.report_end(node, at, observer);
         }
-        if !self.nodes[node as usize].orders.is_empty() {
-            let mut orders = std::mem::take(&mut self.nodes[node as usize].orders);
-            for order in orders.drain(..) {
-                self.obey(node, order);
-            }
-            self.nodes[node as usize].orders = orders;
+        for order in self.orders.remove(&node).unwrap_or_default() {
+            self.obey(node, order);
         }
         self.offer_slots(node, observer);
     }

@@ -128,7 +128,7 @@ impl Simulation<'_> {
     /// Sends an order: it travels with the answer to the node's next heartbeat, or to the one that is being answered
     /// now, or where word travels at once.
     fn send(&mut self, node: u32, order: Order, beating: Option<u32>) {
-        let state = &mut self.nodes[node as usize];
+        let state = &self.nodes[node as usize];
         if !state.up {
             return;
         }
@@ -136,7 +136,7 @@ impl Simulation<'_> {
             self.obey(node, order);
             return;
         }
-        state.orders.push(order);
+        self.orders.entry(node).or_default().push(order);
         let at = self.offers.next_beat(node, self.now, state.last_beat);
         self.expect_beat(node, at);
     }

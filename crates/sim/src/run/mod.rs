@@ -12,7 +12,7 @@ mod beats;
 mod deeds;
 mod outages;
 
-use crate::attempts::Attempts;
+use crate::attempts::{Attempts, Order};
 use crate::cluster::{Cluster, Word};
 use crate::draws::Draws;
 use crate::faults::Failures;
@@ -28,6 +28,7 @@ use crate::workload::Workload;
 use giveway_core::{
     Action, Capabilities, Event, JobId, Kind, NodeId, Policy, Progress, Scheduler, Setup, SetupError, Span, Time,
 };
+use rustc_hash::FxHashMap;
 
 /// How long nothing but offers and wakes may happen before a run counts as stuck. Longer than any patience a policy has
 /// reason to ask for, short enough to simulate in a moment.
@@ -52,6 +53,8 @@ pub struct Simulation<'a> {
     attempts: Attempts,
     shuffle: Shuffle,
     offers: Offers,
+    /// Orders on their way, by node.
+    orders: FxHashMap<u32, Vec<Order>>,
     /// By job.
     jobs: Vec<Place>,
     wake: Wake,
@@ -118,6 +121,7 @@ impl<'a> Simulation<'a> {
             attempts: Attempts::default(),
             shuffle: Shuffle::new(cluster),
             offers: Offers::new(Grid::new(cluster), cluster.nodes.len()),
+            orders: FxHashMap::default(),
             jobs: vec![Place { pool: NONE, kept: 0 }; workload.jobs.len()],
             wake: Wake { at: Time::NEVER, version: 0 },
             silent: 0,

@@ -23,6 +23,7 @@ impl Simulation<'_> {
             self.stop_fetching(attempt.place);
             self.attempts.remove(attempt.place);
         }
+        self.orders.remove(&node);
         self.silent += 1;
         let outage = self.nodes[node as usize].outage;
         self.note_free(node);
