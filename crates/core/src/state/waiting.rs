@@ -26,59 +26,78 @@ pub struct Waiting {
     has_hosts: bool,
 }
 
-/// Lists of tasks by node or by rack, all in one vector. A job with few tasks has fewer lists than there are nodes; then several
-/// nodes share a list, and whoever looks there passes over the tasks of the others.
+/// Lists of tasks by node or by rack, all in one vector. There are as many of these as there are live jobs, and they are looked into at
+/// random, so they are small: a task in a list does not say of which node it is, nor a list where it ends. A job with few tasks has fewer
+/// lists than there are nodes; then several nodes share a list, and whoever looks there passes over the tasks of the others.
 #[derive(Debug, Default)]
 struct Index {
-    /// By the low bits of the key.
-    lists: Vec<List>,
-    entries: Vec<Entry>,
+    /// By the low bits of the key, where the list begins: those before are known not to wait any more. [`OVER`] once none is left.
+    lists: Vec<u32>,
+    /// Tasks, list by list, each list in the order of its tasks; the last one of each is marked.
+    entries: Vec<u32>,
+    /// Keys below this have lists of their own.
+    unshared: u32,
 }
 
-/// Where the entries of a list stand; those before `next` are known not to wait any more.
-#[derive(Clone, Copy, Debug, Default)]
-struct List {
-    next: u32,
-    end: u32,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Entry {
-    key: u32,
-    task: u32,
-}
+const OVER: u32 = u32::MAX;
+const LAST: u32 = 1 << 31;
 
 impl Index {
     /// Lists the tasks of a new job by a key of the nodes that hold their data. Each task has the split of its number.
     fn build(splits: &[Split], key_of: impl Fn(NodeId) -> u32) -> Index {
         let (mut count, mut keys) = (0, 0);
         each_pair(splits, &key_of, |key, _| (count, keys) = (count + 1, keys.max(key as usize + 1)));
-        let mut lists = vec![List::default(); keys.min(count).next_power_of_two()];
+        // First the length of each list, then where its next task goes, which in the end is where it ends.
+        let mut lists = vec![0; keys.min(count).next_power_of_two()];
         let low_bits = lists.len() - 1;
-        each_pair(splits, &key_of, |key, _| lists[key as usize & low_bits].end += 1);
+        each_pair(splits, &key_of, |key, _| lists[key as usize & low_bits] += 1);
         let mut begin = 0;
         for list in &mut lists {
-            let length = list.end;
-            *list = List { next: begin, end: begin };
-            begin += length;
+            begin += std::mem::replace(list, begin);
         }
-        let mut entries = vec![Entry::default(); count];
+        let mut entries = vec![0; count];
         each_pair(splits, &key_of, |key, task| {
-            let end = &mut lists[key as usize & low_bits].end;
-            entries[*end as usize] = Entry { key, task };
+            let end = &mut lists[key as usize & low_bits];
+            entries[*end as usize] = task;
             *end += 1;
         });
-        Index { lists, entries }
+        let mut begin = 0;
+        for list in &mut lists {
+            let end = std::mem::replace(list, if *list == begin { OVER } else { begin });
+            if *list != OVER {
+                entries[end as usize - 1] |= LAST;
+            }
+            begin = end;
+        }
+        let unshared = if keys <= lists.len() { lists.len() as u32 } else { 0 };
+        Index { lists, entries, unshared }
     }
 
-    /// The first task of a key that still waits, dropping those at the front of its list that do not.
-    fn first_waiting(&mut self, key: u32, waits: &Bits) -> Option<u32> {
-        let at = key as usize & self.lists.len().checked_sub(1)?;
-        let list = &mut self.lists[at];
-        let entries = &self.entries[list.next as usize..list.end as usize];
-        let gone = entries.iter().take_while(|entry| !waits.has(entry.task)).count();
-        list.next += gone as u32;
-        entries[gone..].iter().find(|entry| entry.key == key && waits.has(entry.task)).map(|entry| entry.task)
+    /// The first task of a key that still waits, dropping those at the front of its list that do not. `near` says whether a task that may be
+    /// of another key is of this one.
+    fn first_waiting(&mut self, key: u32, waits: &Bits, near: impl Fn(u32) -> bool) -> Option<u32> {
+        let low_bits = self.lists.len().checked_sub(1)?;
+        let list = &mut self.lists[key as usize & low_bits];
+        let (mut at, mut at_front) = (*list, true);
+        if at == OVER {
+            return None;
+        }
+        loop {
+            let entry = self.entries[at as usize];
+            let (task, is_last) = (entry & !LAST, entry & LAST != 0);
+            let still_waits = waits.has(task);
+            if still_waits && (key < self.unshared || near(task)) {
+                return Some(task);
+            }
+            at_front &= !still_waits;
+            if at_front {
+                *list = if is_last { OVER } else { at + 1 };
+            }
+            if is_last {
+                return None;
+            }
+            at += 1;
+        }
     }
 }
 
@@ -150,8 +169,8 @@ impl Waiting {
 
     /// A waiting task with data on this node.
     pub fn on_node(&mut self, node: NodeId, tasks: &[Task], splits: &[Split]) -> Option<u32> {
-        let holds = |task: &u32| splits[tasks[*task as usize].split as usize].hosts.contains(&node);
-        self.find(splits, holds, |waiting| waiting.by_node.first_waiting(node.0, &waiting.waits))
+        let near = |split: u32| splits[split as usize].hosts.contains(&node);
+        self.find(tasks, splits, near, |waiting| waiting.by_node.first_waiting(node.0, &waiting.waits, near))
     }
 
     /// A waiting task with data in this rack.
@@ -162,24 +181,26 @@ impl Waiting {
         tasks: &[Task],
         splits: &[Split],
     ) -> Option<u32> {
-        let in_rack =
-            |task: &u32| splits[tasks[*task as usize].split as usize].hosts.iter().any(|&host| rack_of(host) == rack);
-        self.find(splits, in_rack, |waiting| {
+        let near = |split: u32| splits[split as usize].hosts.iter().any(|&host| rack_of(host) == rack);
+        self.find(tasks, splits, near, |waiting| {
             let index = waiting.by_rack.get_or_insert_with(|| Index::build(splits, |host| rack_of(host).0));
-            index.first_waiting(rack.0, &waiting.waits)
+            index.first_waiting(rack.0, &waiting.waits, near)
         })
     }
 
+    /// A waiting task whose split is near: one that came back, or of a job with few tasks, or one that is `indexed`.
     fn find(
         &mut self,
+        tasks: &[Task],
         splits: &[Split],
-        near: impl Fn(&u32) -> bool,
+        near: impl Fn(u32) -> bool,
         indexed: impl FnOnce(&mut Waiting) -> Option<u32>,
     ) -> Option<u32> {
         if !self.has_hosts {
             return None;
         }
         self.drop_started();
+        let near = |task: &u32| near(tasks[*task as usize].split);
         if let Some(&task) = self.returned.iter().find(|task| near(task)) {
             return Some(task);
         }
@@ -226,7 +247,6 @@ mod tests {
     use crate::units::{Time, WHOLE_PPM};
     use proptest::prelude::*;
 
-    const NODES: u32 = 6;
 
     fn rack_of(node: NodeId) -> RackId {
         RackId(node.0 / 2)
@@ -261,8 +281,11 @@ mod tests {
         /// Tasks start, end early, come back: what the lists find is near, and they find something whenever there is something.
         #[test]
         fn the_lists_find_what_a_look_at_everything_finds(
-            hosts in prop::collection::vec(prop::collection::vec(0..NODES, 0..4), 1..40),
-            steps in prop::collection::vec((0..NODES, 0..4u8), 0..200),
+            (hosts, steps) in prop_oneof![Just(6u32), Just(1_000)].prop_flat_map(|nodes| {
+                // On few nodes each has its list; on many, several share one. Some nodes hold nothing at all.
+                let hosts = prop::collection::vec(prop::collection::vec(0..nodes, 0..4), 1..40);
+                (hosts, prop::collection::vec((0..nodes + nodes / 4, 0..4u8), 0..200))
+            }),
         ) {
             let mut job = job(hosts);
             for (node, step) in steps {
