@@ -19,7 +19,7 @@ use crate::ids::{JobId, Kind, NodeId};
 use crate::policy::estimate::FINISHED_ENOUGH;
 use crate::policy::matching::Matcher;
 use crate::policy::order::{self, HoldingOut, Limits, Ranking, Stage};
-use crate::policy::{JobOrder, Lane, Otherwise, Policy, Prior};
+use crate::policy::{GroupOrder, JobOrder, Lane, Otherwise, Policy, Prior};
 use crate::setup::{Setup, SetupError};
 use crate::state::{JobIx, State};
 use crate::units::Time;
@@ -39,6 +39,8 @@ pub struct Scheduler {
     state: State,
     /// For each kind of slot, the lines in which jobs wait for it; all but COSHH have one.
     lines: [Vec<Ranking>; 2],
+    /// Whether some line counts the slots of its groups.
+    counts_held: bool,
     matcher: Option<Matcher>,
     users: Vec<String>,
     user_of: FxHashMap<String, u32>,
@@ -66,6 +68,7 @@ impl Scheduler {
         Ok(Scheduler {
             now: Time::ZERO,
             state: State::default(),
+            counts_held: Kind::BOTH.iter().any(|kind| policy.lane(*kind).groups != GroupOrder::Flat),
             lines,
             matcher: policy.matching.map(Matcher::new),
             users: Vec::new(),
@@ -223,7 +226,7 @@ impl Scheduler {
 
     /// A job's slots of a kind became more or fewer: tells every line that counts them.
     fn count_held(&mut self, jx: JobIx, kind: Kind, more: i64) {
-        if more != 0 {
+        if more != 0 && self.counts_held {
             let lines = self.lines.iter_mut().flatten().filter(|line| line.counts(kind));
             lines.for_each(|line| line.held_changed(jx, more));
         }

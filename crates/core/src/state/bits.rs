@@ -16,6 +16,11 @@ impl Bits {
         Bits { words }
     }
 
+    /// No number, with room for all below this one.
+    pub fn with_room_below(count: u32) -> Bits {
+        Bits { words: Vec::with_capacity(count.div_ceil(64) as usize) }
+    }
+
     /// Whether a number is in the set.
     pub fn has(&self, number: u32) -> bool {
         self.words.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)

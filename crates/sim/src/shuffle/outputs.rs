@@ -29,6 +29,7 @@ impl Outputs {
         Outputs {
             total_bytes,
             pieces: maps,
+            done: Bits::with_room_below(maps),
             lies_on: Vec::with_capacity(maps as usize),
             bytes_on: FxHashMap::with_capacity_and_hasher(nodes.min(maps as usize), Default::default()),
             bytes_in: if racks > 1 { vec![0; racks] } else { Vec::new() },
