@@ -66,7 +66,8 @@ impl Layout {
     fn hosts(&self, stream: &mut impl Rng) -> Hosts {
         let all = self.nodes.len() as u32;
         let rack = |host: NodeId| self.rack[host.0 as usize];
-        let mut hosts = Hosts::from_elem(NodeId::default(), self.replicas);
+        let mut hosts = Hosts::from_buf([NodeId::default(); 4]);
+        hosts.resize(self.replicas, NodeId::default());
         let places: &mut [NodeId] = &mut hosts;
         let mut drawn = 0;
         while drawn < places.len() {

@@ -2,8 +2,9 @@
 
 use super::{Migrate, Placement};
 use crate::action::Locality;
-use crate::ids::{Kind, NodeId, RackId};
-use crate::state::{Job, JobIx, Node};
+use crate::ids::{Kind, NodeId};
+use crate::state::waiting::locality;
+use crate::state::{Job, JobIx, Node, Racks};
 use crate::units::{Span, Time};
 
 /// Where the offered slot is.
@@ -14,9 +15,7 @@ pub struct Offer<'a> {
     /// All nodes.
     pub nodes: &'a [Node],
     /// Their racks.
-    pub racks: &'a [RackId],
-    /// Whether there is more than one rack.
-    pub several_racks: bool,
+    pub racks: &'a Racks,
     /// When.
     pub now: Time,
 }
@@ -32,12 +31,6 @@ pub enum ReduceChoice {
     Migrated(u32),
 }
 
-impl Offer<'_> {
-    fn rack_of(&self, node: NodeId) -> RackId {
-        self.racks[node.0 as usize]
-    }
-}
-
 /// A waiting map of the job for this node, as near to its data as can be had.
 pub fn nearest_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
     match node_map(job, offer) {
@@ -47,12 +40,12 @@ pub fn nearest_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
 }
 
 fn node_map(job: &mut Job, offer: Offer<'_>) -> Option<u32> {
-    job.waiting_maps.on_node(offer.node, &job.tasks[0], &job.splits)
+    job.waiting_maps.on_node(offer.node, offer.racks.nodes(), &job.tasks[0], &job.splits)
 }
 
 /// The same, where it is known that no data is on the node.
 fn next_nearest_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
-    if offer.several_racks
+    if offer.racks.several()
         && let Some(task) = rack_map(job, offer)
     {
         return Some((task, Locality::Rack));
@@ -61,14 +54,13 @@ fn next_nearest_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> 
 }
 
 fn rack_map(job: &mut Job, offer: Offer<'_>) -> Option<u32> {
-    let rack = offer.rack_of(offer.node);
-    job.waiting_maps.in_rack(rack, &|node| offer.rack_of(node), &job.tasks[0], &job.splits)
+    job.waiting_maps.in_rack(offer.racks.of(offer.node), offer.racks, &job.tasks[0], &job.splits)
 }
 
 fn any_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
     let task = job.waiting_maps.any()?;
     let split = &job.splits[job.tasks[0][task as usize].split as usize];
-    Some((task, crate::state::waiting::locality(split, offer.node, |node| offer.rack_of(node))))
+    Some((task, locality(split, offer.node, offer.racks)))
 }
 
 /// A waiting map of the job for this node, if it does not rather hold out for a nearer one (delay scheduling).
@@ -88,7 +80,7 @@ pub fn choose_map(job: &mut Job, offer: Offer<'_>, placement: &Placement) -> Opt
         return None;
     }
     // In a single rack, everything is near the rack.
-    if waited < placement.wait_node + placement.wait_rack && offer.several_racks {
+    if waited < placement.wait_node + placement.wait_rack && offer.racks.several() {
         return rack_map(job, offer).map(|task| (task, Locality::Rack));
     }
     next_nearest_map(job, offer)

@@ -52,7 +52,6 @@ pub struct Scheduler {
     wake: Option<Time>,
     /// Tasks that lag behind and may get a second attempt.
     laggards: Vec<(JobId, Kind, u32)>,
-    several_racks: bool,
     random: Pcg64Mcg,
 }
 
@@ -77,7 +76,6 @@ impl Scheduler {
             levels: Default::default(),
             wake: None,
             laggards: Vec::new(),
-            several_racks: false,
             random: Pcg64Mcg::seed_from_u64(setup.seed),
             policy,
             setup,
@@ -217,7 +215,9 @@ impl Scheduler {
         let more = i64::from(held) - i64::from(job.facts(kind).counted);
         job.facts[kind.ix()].counted = held;
         let rank = job.wants(kind).then(|| order::job_rank(order, job, kind, 0));
-        self.count_held(jx, kind, more);
+        if self.counts_held {
+            self.count_held(jx, kind, more);
+        }
         self.lines[kind.ix()].iter_mut().for_each(|line| line.place(jx, rank));
         if has_node_of_its_own {
             self.ask_again(jx, kind);
@@ -226,7 +226,7 @@ impl Scheduler {
 
     /// A job's slots of a kind became more or fewer: tells every line that counts them.
     fn count_held(&mut self, jx: JobIx, kind: Kind, more: i64) {
-        if more != 0 && self.counts_held {
+        if more != 0 {
             let lines = self.lines.iter_mut().flatten().filter(|line| line.counts(kind));
             lines.for_each(|line| line.held_changed(jx, more));
         }

@@ -31,14 +31,12 @@ impl Scheduler {
         }
         let is_back = at < self.state.nodes.len();
         let profile = self.matcher.as_mut().map_or(0, |matcher| matcher.node_up(node, spec, is_back));
-        self.several_racks |= self.state.racks.first().is_some_and(|&first| first != spec.rack);
+        self.state.racks.join(node, spec.rack);
         let joined = Node::new(spec.clone(), profile);
         if at == self.state.nodes.len() {
             self.state.nodes.push(joined);
-            self.state.racks.push(spec.rack);
         } else {
             self.state.nodes[at] = joined;
-            self.state.racks[at] = spec.rack;
         }
         self.state.nodes_up += 1;
         for kind in Kind::BOTH {

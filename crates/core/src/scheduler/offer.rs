@@ -5,6 +5,7 @@ use crate::action::{Action, Locality, Reason, Start, Work};
 use crate::ids::{Kind, NodeId};
 use crate::policy::order::{self, HoldingOut};
 use crate::policy::placement::{self, Offer, ReduceChoice};
+use crate::state::waiting::locality;
 use crate::state::{JobIx, TaskState, Twin};
 use crate::units::Time;
 use smallvec::SmallVec;
@@ -57,13 +58,7 @@ impl Scheduler {
         let placement = &self.policy.lane(kind).placement;
         let nodes_up = self.state.nodes_up;
         let profile = self.state.node(node).profile;
-        let offer = Offer {
-            node,
-            nodes: &self.state.nodes,
-            racks: &self.state.racks,
-            several_racks: self.several_racks,
-            now: self.now,
-        };
+        let offer = Offer { node, nodes: &self.state.nodes, racks: &self.state.racks, now: self.now };
         let (jobs, good) = (&mut self.state.jobs, self.state.holdouts[kind.ix()].good_for(node));
         let mut holding_out: SmallVec<[(JobIx, Time); 4]> = SmallVec::new();
         let mut ask = |jx: JobIx| {
@@ -129,13 +124,7 @@ impl Scheduler {
     }
 
     pub(super) fn claimed_task(&mut self, jx: JobIx, task: Option<u32>, node: NodeId, kind: Kind) -> Option<Choice> {
-        let offer = Offer {
-            node,
-            nodes: &self.state.nodes,
-            racks: &self.state.racks,
-            several_racks: self.several_racks,
-            now: self.now,
-        };
+        let offer = Offer { node, nodes: &self.state.nodes, racks: &self.state.racks, now: self.now };
         let job = self.state.jobs[jx as usize].as_mut().expect("looked up above");
         if job.closed {
             return None;
@@ -144,8 +133,7 @@ impl Scheduler {
         match (kind, named) {
             (Kind::Map, Some(task)) => {
                 let split = &job.splits[job.task(kind, task).split as usize];
-                let rack_of = |node: NodeId| self.state.racks[node.0 as usize];
-                Some(Choice::Map(task, crate::state::waiting::locality(split, node, rack_of)))
+                Some(Choice::Map(task, locality(split, node, &self.state.racks)))
             }
             (Kind::Map, None) => placement::nearest_map(job, offer).map(|(task, near)| Choice::Map(task, near)),
             (Kind::Reduce, Some(task)) => Some(Choice::Reduce(ReduceChoice::Fresh(task))),
@@ -231,10 +219,9 @@ impl Scheduler {
         let attempt = crate::ids::AttemptId { number, ..job.attempt(kind, index) };
         let work = match kind {
             Kind::Map => {
-                let rack_of = |node: NodeId| self.state.racks[node.0 as usize];
                 let job = self.state.job(jx);
                 let split = &job.splits[job.task(kind, index).split as usize];
-                job.map_work(index, crate::state::waiting::locality(split, node, rack_of))
+                job.map_work(index, locality(split, node, &self.state.racks))
             }
             Kind::Reduce => Work::Reduce { start: Start::Fresh },
         };

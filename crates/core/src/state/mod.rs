@@ -8,13 +8,15 @@ pub mod check;
 pub mod holdouts;
 pub mod job;
 pub mod node;
+pub mod racks;
 pub mod waiting;
 
 pub use holdouts::Holdouts;
 pub use job::{Facts, Job, Task, TaskState, Twin};
 pub use node::{Claim, Node};
+pub use racks::Racks;
 
-use crate::ids::{JobId, Kind, NodeId, RackId};
+use crate::ids::{JobId, Kind, NodeId};
 use rustc_hash::FxHashMap;
 
 /// Where a live job stands in the job table. Used again after the job is closed.
@@ -25,8 +27,8 @@ pub type JobIx = u32;
 pub struct State {
     /// Nodes by number, up or down.
     pub nodes: Vec<Node>,
-    /// The rack of each node, by itself because it is asked for more often than anything else about a node.
-    pub racks: Vec<RackId>,
+    /// The rack of each node.
+    pub racks: Racks,
     /// Live jobs; a closed job leaves its place empty.
     pub jobs: Vec<Option<Job>>,
     places: Vec<JobIx>,

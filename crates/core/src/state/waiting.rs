@@ -1,6 +1,6 @@
 //! A job's waiting maps, by where their data lies.
 //!
-//! Built once when the job arrives, as flat lists by node and by rack whose entries are dropped lazily: a task taken through one
+//! Built once, when the job is first asked, as flat lists by node and by rack whose entries are dropped lazily: a task taken through one
 //! list stays in the others until somebody looks there. Whether a task still waits is one bit, so that looking does not fetch the
 //! task. Tasks that come back (lost, killed, or the rest of one that ended early) are few; they stand in a list of their own that is
 //! looked through first, so lost work is not left for last.
@@ -9,7 +9,7 @@ use super::bits::Bits;
 use crate::action::Locality;
 use crate::event::Split;
 use crate::ids::{NodeId, RackId};
-use crate::state::Task;
+use crate::state::{Racks, Task};
 
 /// Jobs of up to so many maps are looked through one by one.
 const FEW: usize = 8;
@@ -21,7 +21,7 @@ pub struct Waiting {
     returned: Vec<u32>,
     next_fresh: u32,
     fresh_end: u32,
-    by_node: Index,
+    by_node: Option<Index>,
     by_rack: Option<Index>,
     has_hosts: bool,
 }
@@ -29,7 +29,7 @@ pub struct Waiting {
 /// Lists of tasks by node or by rack, all in one vector. There are as many of these as there are live jobs, and they are looked into at
 /// random, so they are small: a task in a list does not say of which node it is, nor a list where it ends. A job with few tasks has fewer
 /// lists than there are nodes; then several nodes share a list, and whoever looks there passes over the tasks of the others.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Index {
     /// By the low bits of the key, where the list begins: those before are known not to wait any more. [`OVER`] once none is left.
     lists: Vec<u32>,
@@ -43,19 +43,18 @@ const OVER: u32 = u32::MAX;
 const LAST: u32 = 1 << 31;
 
 impl Index {
-    /// Lists the tasks of a new job by a key of the nodes that hold their data. Each task has the split of its number.
-    fn build(splits: &[Split], key_of: impl Fn(NodeId) -> u32) -> Index {
-        let (mut count, mut keys) = (0, 0);
-        each_pair(splits, &key_of, |key, _| (count, keys) = (count + 1, keys.max(key as usize + 1)));
+    /// Lists the tasks of a job by a key of the nodes that hold their data, which is below `keys`. Each task has the split of its number.
+    fn build(splits: &[Split], keys: usize, key_of: impl Fn(NodeId) -> u32) -> Index {
+        let replicas: usize = splits.iter().map(|split| split.hosts.len()).sum();
         // First the length of each list, then where its next task goes, which in the end is where it ends.
-        let mut lists = vec![0; keys.min(count).next_power_of_two()];
+        let mut lists = vec![0; keys.min(replicas).next_power_of_two()];
         let low_bits = lists.len() - 1;
         each_pair(splits, &key_of, |key, _| lists[key as usize & low_bits] += 1);
         let mut begin = 0;
         for list in &mut lists {
             begin += std::mem::replace(list, begin);
         }
-        let mut entries = vec![0; count];
+        let mut entries = vec![0; begin as usize];
         each_pair(splits, &key_of, |key, task| {
             let end = &mut lists[key as usize & low_bits];
             entries[*end as usize] = task;
@@ -119,13 +118,12 @@ impl Waiting {
     /// All maps of a new job wait.
     pub fn new(splits: &[Split]) -> Waiting {
         let has_hosts = splits.iter().any(|split| !split.hosts.is_empty());
-        let by_node = if splits.len() > FEW { Index::build(splits, |host| host.0) } else { Index::default() };
         Waiting {
             waits: Bits::below(splits.len() as u32),
             returned: Vec::new(),
             next_fresh: 0,
             fresh_end: splits.len() as u32,
-            by_node,
+            by_node: None,
             by_rack: None,
             has_hosts,
         }
@@ -167,23 +165,21 @@ impl Waiting {
         }
     }
 
-    /// A waiting task with data on this node.
-    pub fn on_node(&mut self, node: NodeId, tasks: &[Task], splits: &[Split]) -> Option<u32> {
+    /// A waiting task with data on this node, of so many.
+    pub fn on_node(&mut self, node: NodeId, nodes: usize, tasks: &[Task], splits: &[Split]) -> Option<u32> {
         let near = |split: u32| splits[split as usize].hosts.contains(&node);
-        self.find(tasks, splits, near, |waiting| waiting.by_node.first_waiting(node.0, &waiting.waits, near))
+        self.find(tasks, splits, near, |waiting| {
+            let index = waiting.by_node.get_or_insert_with(|| Index::build(splits, nodes, |host| host.0));
+            index.first_waiting(node.0, &waiting.waits, near)
+        })
     }
 
     /// A waiting task with data in this rack.
-    pub fn in_rack(
-        &mut self,
-        rack: RackId,
-        rack_of: &impl Fn(NodeId) -> RackId,
-        tasks: &[Task],
-        splits: &[Split],
-    ) -> Option<u32> {
-        let near = |split: u32| splits[split as usize].hosts.iter().any(|&host| rack_of(host) == rack);
+    pub fn in_rack(&mut self, rack: RackId, racks: &Racks, tasks: &[Task], splits: &[Split]) -> Option<u32> {
+        let near = |split: u32| splits[split as usize].hosts.iter().any(|&host| racks.of(host) == rack);
         self.find(tasks, splits, near, |waiting| {
-            let index = waiting.by_rack.get_or_insert_with(|| Index::build(splits, |host| rack_of(host).0));
+            let index =
+                waiting.by_rack.get_or_insert_with(|| Index::build(splits, racks.end(), |host| racks.of(host).0));
             index.first_waiting(rack.0, &waiting.waits, near)
         })
     }
@@ -228,10 +224,10 @@ impl Waiting {
 }
 
 /// How far a node is from the nearest replica of a split.
-pub fn locality(split: &Split, node: NodeId, rack_of: impl Fn(NodeId) -> RackId) -> Locality {
+pub fn locality(split: &Split, node: NodeId, racks: &Racks) -> Locality {
     if split.hosts.contains(&node) {
         Locality::Node
-    } else if split.hosts.iter().any(|&host| rack_of(host) == rack_of(node)) {
+    } else if split.hosts.iter().any(|&host| racks.of(host) == racks.of(node)) {
         Locality::Rack
     } else {
         Locality::Remote
@@ -246,11 +242,6 @@ mod tests {
     use crate::state::{Job, TaskState};
     use crate::units::{Time, WHOLE_PPM};
     use proptest::prelude::*;
-
-
-    fn rack_of(node: NodeId) -> RackId {
-        RackId(node.0 / 2)
-    }
 
     fn job(hosts: Vec<Vec<u32>>) -> Job {
         let splits = hosts.into_iter().map(|on| Split { bytes: 100, hosts: on.into_iter().map(NodeId).collect() });
@@ -281,24 +272,26 @@ mod tests {
         /// Tasks start, end early, come back: what the lists find is near, and they find something whenever there is something.
         #[test]
         fn the_lists_find_what_a_look_at_everything_finds(
-            (hosts, steps) in prop_oneof![Just(6u32), Just(1_000)].prop_flat_map(|nodes| {
+            (nodes, hosts, steps) in prop_oneof![Just(6u32), Just(1_000)].prop_flat_map(|nodes| {
                 // On few nodes each has its list; on many, several share one. Some nodes hold nothing at all.
                 let hosts = prop::collection::vec(prop::collection::vec(0..nodes, 0..4), 1..40);
-                (hosts, prop::collection::vec((0..nodes + nodes / 4, 0..4u8), 0..200))
+                (Just(nodes + 2), hosts, prop::collection::vec((0..nodes + 2, 0..4u8), 0..200))
             }),
         ) {
+            let mut racks = Racks::default();
+            (0..nodes).for_each(|node| racks.join(NodeId(node), RackId(node / 2)));
             let mut job = job(hosts);
             for (node, step) in steps {
                 let node = NodeId(node);
                 let Job { waiting_maps, tasks, splits, .. } = &mut job;
                 let found = match step {
-                    0 => waiting_maps.on_node(node, &tasks[0], splits),
-                    1 => waiting_maps.in_rack(rack_of(node), &rack_of, &tasks[0], splits),
+                    0 => waiting_maps.on_node(node, nodes as usize, &tasks[0], splits),
+                    1 => waiting_maps.in_rack(racks.of(node), &racks, &tasks[0], splits),
                     _ => waiting_maps.any(),
                 };
                 let expected = match step {
                     0 => near(&job, |host| host == node),
-                    1 => near(&job, |host| rack_of(host) == rack_of(node)),
+                    1 => near(&job, |host| racks.of(host) == racks.of(node)),
                     _ => {
                         let waits = |(_, task): &(usize, &Task)| task.state == TaskState::Waiting;
                         job.tasks[0].iter().enumerate().filter(waits).map(|(index, _)| index as u32).collect()
