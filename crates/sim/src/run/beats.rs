@@ -53,7 +53,7 @@ impl Simulation<'_> {
     /// Offers a node's free slots, if the core could want them.
     fn offer_slots(&mut self, node: u32, observer: &mut impl Observer) {
         let state = &self.nodes[node as usize];
-        if Kind::BOTH.into_iter().any(|kind| state.has_free(kind) && self.hungry[kind.ix()]) {
+        if Kind::BOTH.into_iter().any(|kind| state.has_free(kind) && self.scheduler.hungry(kind)) {
             self.tell(&Event::NodeBeat { node: NodeId(node), progress: Vec::new() }, Some(node), observer);
         }
     }

@@ -69,9 +69,10 @@ pub struct Simulation<'a> {
     /// By job: whose progress is to be reported, maps and reduces.
     wanted: Vec<[bool; 2]>,
     begun: bool,
-    /// Whether the core has heard of anything but offers and progress in this tick.
+    /// Whether the core has been told anything in this tick, and whether anything but offers and progress.
+    was_told: bool,
     has_news: bool,
-    /// Whether the core could use slots of each kind.
+    /// Whether the core could use slots of each kind after the last tick.
     hungry: [bool; 2],
     /// Who offers first where all do.
     first_to_offer: u32,
@@ -131,6 +132,7 @@ impl<'a> Simulation<'a> {
             progress: Vec::new(),
             wanted: Vec::new(),
             begun: false,
+            was_told: false,
             has_news: false,
             hungry: [false; 2],
             first_to_offer: 0,
@@ -164,6 +166,9 @@ impl<'a> Simulation<'a> {
         self.happen(tick, observer);
         if std::mem::take(&mut self.has_news) && self.cluster.word == Word::AtOnce {
             self.offer_everywhere(observer);
+        }
+        if std::mem::take(&mut self.was_told) {
+            self.hungry = [self.scheduler.hungry(Kind::Map), self.scheduler.hungry(Kind::Reduce)];
         }
         self.offers.arm(self.now, self.hungry, &self.nodes, &mut self.queue);
         true
@@ -213,8 +218,8 @@ impl<'a> Simulation<'a> {
     fn tell(&mut self, event: &Event, beating: Option<u32>, observer: &mut impl Observer) {
         let mut actions = std::mem::take(&mut self.actions);
         self.scheduler.handle(self.now, event, &mut actions);
-        self.hungry = [self.scheduler.hungry(Kind::Map), self.scheduler.hungry(Kind::Reduce)];
         self.totals.events += 1;
+        self.was_told = true;
         self.has_news |= !matches!(event, Event::NodeBeat { .. } | Event::Progressed { .. });
         self.totals.end = self.now;
         observer.saw(self.now, event, &actions);
