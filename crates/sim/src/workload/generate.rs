@@ -7,7 +7,7 @@
 use super::apps::{APPS, App, SLOWSTART_PPM};
 use super::random::{poisson, rng};
 use super::{JobPlan, Workload};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Costs, NodeModel};
 use crate::files::GB;
 use giveway_core::{Kind, Pool, Span, Tenants, Time, User};
 use rand::RngExt;
@@ -248,28 +248,47 @@ pub(crate) fn span_at_load_s(jobs: &[JobPlan], cluster: &Cluster, load: f64) -> 
         if slots == 0.0 {
             return 0.0;
         }
-        let work_s: f64 = jobs.iter().map(|job| task_s(job, kind, cluster) * f64::from(job.tasks(kind))).sum();
+        let slot = MeanSlot::of(cluster, kind);
+        let work_s: f64 = jobs.iter().map(|job| slot.task_s(job, &cluster.costs) * f64::from(job.tasks(kind))).sum();
         work_s / slots
     };
     busy_s(Kind::Map).max(busy_s(Kind::Reduce)) / load
 }
 
-/// What a task holds its slot for, about: starting, moving its bytes, sorting them, and computing at the mean speed of
-/// the slots. A reduce is counted as if it started when the last map is done.
-fn task_s(job: &JobPlan, kind: Kind, cluster: &Cluster) -> f64 {
-    let mean = |of: &dyn Fn(&crate::cluster::NodeModel) -> f64| {
-        cluster.nodes.iter().map(of).sum::<f64>() / cluster.nodes.len().max(1) as f64
-    };
-    let speed = cluster.speed_slots(kind) / f64::from(cluster.slots(kind).max(1));
-    let move_s = match kind {
-        Kind::Map => job.map_bytes as f64 / mean(&|node| node.spec.disk_bytes_per_s as f64).max(1.0),
-        Kind::Reduce => {
-            let share = mean(&|node| node.net_bytes_per_s as f64 / f64::from(node.spec.reduce_slots.max(1)));
-            let sort: Span = cluster.costs.sort_per_gb.scaled(job.partition_bytes() as f64 / GB as f64);
-            job.partition_bytes() as f64 / share.max(1.0) + sort.as_secs_f64()
+/// A slot as the slots of a kind are on the average.
+struct MeanSlot {
+    kind: Kind,
+    speed: f64,
+    /// What it moves: a map reads from its disk, a reduce has its share of a link.
+    bytes_per_s: f64,
+}
+
+impl MeanSlot {
+    fn of(cluster: &Cluster, kind: Kind) -> MeanSlot {
+        let moves = |node: &NodeModel| match kind {
+            Kind::Map => node.spec.disk_bytes_per_s as f64,
+            Kind::Reduce => node.net_bytes_per_s as f64 / f64::from(node.spec.reduce_slots.max(1)),
+        };
+        let moved: f64 = cluster.nodes.iter().map(moves).sum();
+        MeanSlot {
+            kind,
+            speed: cluster.speed_slots(kind) / f64::from(cluster.slots(kind).max(1)),
+            bytes_per_s: (moved / cluster.nodes.len().max(1) as f64).max(1.0),
         }
-    };
-    cluster.costs.launch.as_secs_f64() + move_s + job.compute(kind).as_secs_f64() / speed.max(1e-6)
+    }
+
+    /// What a task holds the slot for, about: starting, moving its bytes, sorting them, and computing. A reduce is counted as if it started
+    /// when the last map is done.
+    fn task_s(&self, job: &JobPlan, costs: &Costs) -> f64 {
+        let move_s = match self.kind {
+            Kind::Map => job.map_bytes as f64 / self.bytes_per_s,
+            Kind::Reduce => {
+                let sort: Span = costs.sort_per_gb.scaled(job.partition_bytes() as f64 / GB as f64);
+                job.partition_bytes() as f64 / self.bytes_per_s + sort.as_secs_f64()
+            }
+        };
+        costs.launch.as_secs_f64() + move_s + job.compute(self.kind).as_secs_f64() / self.speed.max(1e-6)
+    }
 }
 
 #[cfg(test)]
