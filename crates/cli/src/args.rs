@@ -101,7 +101,7 @@ pub struct Sim {
     /// A workload by name (see `giveway workloads`), a workload file, or a tape, whose jobs and cluster are run again.
     #[arg(long, value_name = "NAME|FILE")]
     pub workload: String,
-    /// A cluster by name, or a cluster file. Named workloads and tapes bring their own.
+    /// A cluster by name, by the name of a workload that ran on it, or a cluster file. Named workloads and tapes bring their own.
     #[arg(long, value_name = "NAME|FILE")]
     pub cluster: Option<String>,
     /// Policies by name, policy files, or `all`; separated by commas, or the option given again.
@@ -262,8 +262,8 @@ pub enum BenchWhat {
         /// The policy.
         #[arg(long, default_value = "hsrtf-pr")]
         policy: String,
-        /// How often to repeat; the median is printed.
-        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+        /// How often to repeat; the median and the best are printed.
+        #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=100))]
         repeat: u32,
     },
     /// Speed of real jobs, latency of small ones, and what giving way costs.

@@ -82,7 +82,14 @@ pub fn workload_and_cluster(named: &str, cluster_named: Option<&str>, seed: u64)
 }
 
 fn cluster(named: &str) -> Result<Cluster> {
-    if looks_like_file(named) { Ok(Cluster::from_toml(&read(named)?, named)?) } else { Ok(cluster::by_name(named)?) }
+    if looks_like_file(named) {
+        return Ok(Cluster::from_toml(&read(named)?, named)?);
+    }
+    cluster::by_name(named).or_else(|unknown| {
+        // The name of a workload stands for the cluster it ran on.
+        let its_own = workload::default_cluster_for(named).ok_or(unknown)?;
+        Ok(cluster::by_name(its_own)?)
+    })
 }
 
 fn looks_like_file(name: &str) -> bool {

@@ -154,8 +154,11 @@ fn wrong_files_are_refused_with_place_and_remedy() {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         giveway(folder.path(), &args)
     };
-    let good = run(sim("good-workload.toml", "good-cluster.toml", "fifo"));
-    assert!(good.status.success(), "{}", text(&good.stderr));
+    // By its file, by its name, and by the name of a workload that ran on it.
+    for cluster in ["good-cluster.toml", "hsrtf", "hsrtf-table2", "coshh-yahoo"] {
+        let good = run(sim("good-workload.toml", cluster, "fifo"));
+        assert!(good.status.success(), "{cluster}: {}", text(&good.stderr));
+    }
 
     let clusters = [
         (

@@ -42,11 +42,12 @@ pub fn run(nodes: u32, jobs: u32, policy: &Policy, repeat: u32) -> Result<()> {
         rates.push([totals.events, totals.events + totals.launches].map(|count| count as f64 / took_s / 1e6));
     }
     rates.sort_by(|a, b| a[0].total_cmp(&b[0]));
-    let [told, with_launches] = rates[rates.len() / 2];
-    writeln!(
-        out,
-        "median: {told:.2} million events/s of which the core is told; {with_launches:.2} million/s with the launches, which are its answers"
-    )?;
+    for (name, [told, with_launches]) in [("median", rates[rates.len() / 2]), ("best", rates[rates.len() - 1])] {
+        writeln!(
+            out,
+            "{name:>6}: {told:.2} million events/s of which the core is told; {with_launches:.2} million/s with the launches, which are its answers"
+        )?;
+    }
     Ok(())
 }
 
