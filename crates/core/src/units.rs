@@ -80,8 +80,8 @@ impl Span {
     }
 }
 
-/// The nearest whole number, halves upwards; nothing for less than nothing. Without a call into the system's mathematics, as `round` would make on
-/// machines of every age.
+/// The nearest whole number, halves upwards; nothing for less than nothing. `f64::round` would be a call into the system's library, for not every
+/// machine has an instruction for it.
 fn rounded(number: f64) -> u64 {
     let whole = number as u64;
     whole.saturating_add(u64::from(number - whole as f64 >= 0.5))
