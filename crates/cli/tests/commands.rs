@@ -23,6 +23,9 @@ fn refused(folder: &Path, args: &[&str]) -> String {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
     assert!(!said.contains("panicked"), "{args:?}: {said}");
+    let mut parts: Vec<&str> = said.split([':', ';', '\n']).map(str::trim).filter(|part| part.len() > 20).collect();
+    parts.sort_unstable();
+    assert!(parts.windows(2).all(|pair| pair[0] != pair[1]), "something is said twice: {said}");
     said
 }
 

@@ -59,12 +59,12 @@ pub enum FileError {
         remedy: String,
     },
     /// Users or pools that make no sense together.
-    #[error("{at}: {source}")]
+    #[error("{at}: {problem}")]
     Tenants {
         /// Where the first of them is declared.
         at: Place,
         /// What is wrong and what to do.
-        source: TenantsError,
+        problem: TenantsError,
     },
 }
 

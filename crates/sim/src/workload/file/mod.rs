@@ -90,11 +90,11 @@ fn tenants(page: &Page<'_>, users: &[Spanned<User>], pools: &[Spanned<Pool>]) ->
         users: users.iter().map(|user| user.get_ref().clone()).collect(),
         pools: pools.iter().map(|pool| pool.get_ref().clone()).collect(),
     };
-    tenants.check().map_err(|source| {
+    tenants.check().map_err(|problem| {
         // Of two with one name the second is the one too many.
         let user_at = |name: &str| users.iter().rfind(|user| user.get_ref().name == name).map(Spanned::span);
         let pool_at = |name: &str| pools.iter().rfind(|pool| pool.get_ref().name == name).map(Spanned::span);
-        let span = match &source {
+        let span = match &problem {
             TenantsError::Twice { what: "user", name } | TenantsError::Number { what: "user", name, .. } => {
                 user_at(name)
             }
@@ -105,7 +105,7 @@ fn tenants(page: &Page<'_>, users: &[Spanned<User>], pools: &[Spanned<Pool>]) ->
                 pools.iter().rfind(under).map(Spanned::span)
             }
         };
-        FileError::Tenants { at: page.place(span.unwrap_or(0..0)), source }
+        FileError::Tenants { at: page.place(span.unwrap_or(0..0)), problem }
     })?;
     Ok(tenants)
 }
