@@ -57,7 +57,7 @@ pub enum Command {
     Policies(Policies),
     /// List the workloads and clusters that need no file.
     Workloads,
-    /// Run a tape again and say whether every action is identical.
+    /// Run an event log again and say whether every action is identical.
     Replay(Replay),
     /// Run the experiments of the four papers and set what comes out beside what they report.
     Reproduce(Reproduce),
@@ -93,15 +93,15 @@ EXAMPLES
   A policy of your own: print one, edit it, try it:
       giveway policies show hsrtf-pr > mine.toml
       giveway sim --workload synthetic --policy fair,mine.toml
-  What would other policies have done with what ran on this tape (of a simulation, or of a Hadoop cluster)?
-      giveway sim --workload cluster.tape --policy fifo,fair,hsrtf-pr
+  What would other policies have done with what ran on this event_log (of a simulation, or of a Hadoop cluster)?
+      giveway sim --workload cluster.event_log --policy fifo,fair,hsrtf-pr
 
 The files are described in docs/files.md.")]
 pub struct Sim {
-    /// A workload by name (see `giveway workloads`), a workload file, or a tape, whose jobs and cluster are run again.
+    /// A workload by name (see `giveway workloads`), a workload file, or an event log, whose jobs and cluster are run again.
     #[arg(long, value_name = "NAME|FILE")]
     pub workload: String,
-    /// A cluster by name, by the name of a workload that ran on it, or a cluster file. Named workloads and tapes bring their own.
+    /// A cluster by name, by the name of a workload that ran on it, or a cluster file. Named workloads and event logs bring their own.
     #[arg(long, value_name = "NAME|FILE")]
     pub cluster: Option<String>,
     /// Policies by name, policy files, or `all`; separated by commas, or the option given again.
@@ -119,9 +119,9 @@ pub struct Sim {
     /// Write all figures as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write the tape of each run; with several runs, policy and seed go into the file names.
+    /// Write the event log of each run; with several runs, policy and seed go into the file names.
     #[arg(long, value_name = "FILE")]
-    pub tape: Option<PathBuf>,
+    pub event_log: Option<PathBuf>,
     /// Write a report with plots (of the first seed).
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
@@ -150,11 +150,11 @@ pub enum PoliciesWhat {
 /// `giveway replay`
 #[derive(Debug, ClapArgs)]
 pub struct Replay {
-    /// Take a tape that was not closed, such as the journal of a cluster (`journal/tape` in its folder).
+    /// Take an event log that was not closed, such as the journal of a cluster (`journal/event log` in its folder).
     #[arg(long)]
     pub open: bool,
-    /// The tape.
-    pub tape: PathBuf,
+    /// The event log.
+    pub event_log: PathBuf,
     /// Also print every record: when, what happened, and what the scheduler asked for.
     #[arg(long)]
     pub list: bool,
@@ -219,9 +219,9 @@ A policy that needs more than an order of applications (to kill, to pause, to ch
 
 EXAMPLES
       openssl rand -hex 32 > token && chmod 600 token
-      giveway yarn --policy hsrtf-pr --token-file token --tape cluster.tape
+      giveway yarn --policy hsrtf-pr --token-file token --event_log cluster.event_log
   What would another policy have done with what the cluster ran?
-      giveway sim --workload cluster.tape --policy fifo,hsrtf-pr,fair")]
+      giveway sim --workload cluster.event_log --policy fifo,hsrtf-pr,fair")]
 pub struct Yarn {
     /// A policy by name, or a policy file: fifo, fair, capacity, hsrtf-pu, hsrtf-pr, las, or one made of their parts.
     #[arg(long, value_name = "NAME|FILE")]
@@ -232,9 +232,9 @@ pub struct Yarn {
     /// The file with the token that the plug-in must show.
     #[arg(long, value_name = "FILE")]
     pub token_file: PathBuf,
-    /// Write everything told and asked for as a tape; one that is there is continued.
+    /// Write everything told and asked for as an event log; one that is there is continued.
     #[arg(long, value_name = "FILE")]
-    pub tape: Option<PathBuf>,
+    pub event_log: Option<PathBuf>,
     /// Memory of an ordinary container in MB, from which the slots of a node are reckoned; the cluster's minimum allocation if left out.
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
     pub slot_mb: Option<u64>,

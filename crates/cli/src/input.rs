@@ -1,8 +1,8 @@
 //! What was named or written in files becomes policies, workloads and clusters; or an error that says what, where and what to do.
 
 use anyhow::{Context, Result, anyhow, bail};
+use giveway_core::event_log::is_event_log;
 use giveway_core::policy::catalog;
-use giveway_core::tape::is_tape;
 use giveway_core::{Policy, Setup, Tenants};
 use giveway_sim::cluster::{self, Cluster};
 use giveway_sim::workload::{self, Workload};
@@ -63,9 +63,9 @@ fn toml_error(file: &str, text: &str, error: &toml::de::Error) -> anyhow::Error 
 pub fn workload_and_cluster(named: &str, cluster_named: Option<&str>, seed: u64) -> Result<(Workload, Cluster)> {
     // A workload that is not there is said before anything about its cluster.
     let bytes = if looks_like_file(named) { Some(read_bytes(named)?) } else { None };
-    if let Some(tape) = bytes.as_deref().filter(|bytes| is_tape(bytes)) {
+    if let Some(event_log) = bytes.as_deref().filter(|bytes| is_event_log(bytes)) {
         let name = Path::new(named).file_name().map_or(named.into(), |name| name.to_string_lossy());
-        let (workload, its_own) = workload::from_tape(tape, &name).with_context(|| named.to_owned())?;
+        let (workload, its_own) = workload::from_event_log(event_log, &name).with_context(|| named.to_owned())?;
         return Ok((workload, cluster_named.map_or(Ok(its_own), cluster)?));
     }
     let text =

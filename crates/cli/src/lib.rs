@@ -1,7 +1,7 @@
 //! `giveway`: the command line.
 //!
 //! What was typed is parsed in `args.rs`; each command is a file. Errors become messages and exit codes only here: 0 for success, 1 if
-//! what was asked for did not come out (a tape that does not replay, jobs that starve), 2 for input that makes no sense.
+//! what was asked for did not come out (an event log that does not replay, jobs that starve), 2 for input that makes no sense.
 
 mod args;
 mod bench;

@@ -3,7 +3,7 @@
 use crate::NotSo;
 use crate::args::Replay;
 use anyhow::{Context, Result};
-use giveway_core::tape::{Record, TapeDecoder};
+use giveway_core::event_log::{EventLogDecoder, Record};
 use giveway_core::{Action, Event, JobId, Scheduler};
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,9 +11,9 @@ use std::io::{BufWriter, Read, Write};
 
 /// Runs the command.
 pub fn run(args: &Replay) -> Result<()> {
-    let name = args.tape.display();
-    let mut file = File::open(&args.tape).with_context(|| format!("cannot open {name}; check the path"))?;
-    let mut decoder = TapeDecoder::new();
+    let name = args.event_log.display();
+    let mut file = File::open(&args.event_log).with_context(|| format!("cannot open {name}; check the path"))?;
+    let mut decoder = EventLogDecoder::new();
     let mut core: Option<Scheduler> = None;
     let mut buffer = vec![0; 1 << 20];
     let mut actions = Vec::new();
@@ -27,7 +27,7 @@ pub fn run(args: &Replay) -> Result<()> {
         }
         bytes += read as u64;
         decoder.feed(&buffer[..read]);
-        while let Some(record) = decoder.pull().with_context(|| format!("{name} is no whole tape"))? {
+        while let Some(record) = decoder.pull().with_context(|| format!("{name} is no whole event log"))? {
             let core = match &mut core {
                 Some(core) => core,
                 None => {
@@ -57,9 +57,9 @@ pub fn run(args: &Replay) -> Result<()> {
     }
     let whole = decoder.finish();
     if !(args.open && decoder.valid_bytes() == bytes) {
-        whole.clone().with_context(|| format!("{name} is no whole tape"))?;
+        whole.clone().with_context(|| format!("{name} is no whole event log"))?;
     }
-    let still_open = if whole.is_err() { "; the tape is not closed" } else { "" };
+    let still_open = if whole.is_err() { "; the event log is not closed" } else { "" };
     let policy = decoder.setup().map_or(String::new(), |setup| setup.policy.name.clone());
     writeln!(out, "{name}: {} events under {policy}, every action identical{still_open}", decoder.records())?;
     out.flush()?;

@@ -5,7 +5,7 @@ use crate::progress::{self, JobsDone};
 use crate::report::{self, Chart};
 use crate::{NotSo, files, input, parallel, table};
 use anyhow::{Context, Result, ensure};
-use giveway_core::tape::TapeWriter;
+use giveway_core::event_log::EventLogWriter;
 use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time};
 use giveway_sim::Observer;
 use giveway_sim::metrics::Summary;
@@ -26,7 +26,7 @@ struct Json<'a> {
 struct Job<'a> {
     trial: &'a Trial,
     policy: &'a Policy,
-    tape: Option<PathBuf>,
+    event_log: Option<PathBuf>,
     wants_chart: bool,
 }
 
@@ -62,7 +62,10 @@ pub fn run(args: &Sim) -> Result<()> {
         .map(|(policy, trial)| Job {
             trial,
             policy,
-            tape: args.tape.as_ref().map(|file| tape_file(file, several.then_some((&policy.name, trial.seed)))),
+            event_log: args
+                .event_log
+                .as_ref()
+                .map(|file| event_log_file(file, several.then_some((&policy.name, trial.seed)))),
             wants_chart: args.report.is_some() && trial.seed == args.seed,
         })
         .collect();
@@ -113,11 +116,12 @@ fn run_one(job: &Job<'_>, bar: &ProgressBar) -> Result<Done> {
         let group_of = move |spec: &JobSpec| groups.get(spec.id.0 as usize).copied().unwrap_or(0);
         Chart::new(group_of, job.trial.workload.groups.len())
     });
-    let mut tape = job.tape.as_ref().map(|file| TapeFile::create(file, &setup(job.trial, job.policy))).transpose()?;
-    let mut watchers = (Maybe(chart.as_mut()), (Maybe(tape.as_mut()), JobsDone(bar)));
+    let mut event_log =
+        job.event_log.as_ref().map(|file| EventLogFile::create(file, &setup(job.trial, job.policy))).transpose()?;
+    let mut watchers = (Maybe(chart.as_mut()), (Maybe(event_log.as_mut()), JobsDone(bar)));
     let trialled = job.trial.run(job.policy, &mut watchers)?;
-    if let Some(tape) = tape {
-        tape.close()?;
+    if let Some(event_log) = event_log {
+        event_log.close()?;
     }
     Ok(Done { trialled, chart })
 }
@@ -160,32 +164,33 @@ fn write_report(file: &Path, trial: &Trial, done: Vec<Done>) -> Result<()> {
 }
 
 /// `FILE`, or `FILE` with policy and seed before its extension.
-fn tape_file(file: &Path, run: Option<(&String, u64)>) -> PathBuf {
+fn event_log_file(file: &Path, run: Option<(&String, u64)>) -> PathBuf {
     let Some((policy, seed)) = run else { return file.to_owned() };
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let extension = file.extension().map_or(String::new(), |extension| format!(".{}", extension.to_string_lossy()));
     file.with_file_name(format!("{stem}-{policy}-{seed}{extension}"))
 }
 
-/// Writes a tape as the run goes on.
-struct TapeFile {
+/// Writes an event log as the run goes on.
+struct EventLogFile {
     name: PathBuf,
     file: BufWriter<File>,
-    writer: TapeWriter,
+    writer: EventLogWriter,
     bytes: Vec<u8>,
     failed: Option<anyhow::Error>,
 }
 
-impl TapeFile {
-    fn create(name: &Path, setup: &Setup) -> Result<TapeFile> {
-        let (writer, bytes) = TapeWriter::begin(setup)?;
+impl EventLogFile {
+    fn create(name: &Path, setup: &Setup) -> Result<EventLogFile> {
+        let (writer, bytes) = EventLogWriter::begin(setup)?;
         let file = File::create(name).with_context(|| format!("cannot create {}; check the folder", name.display()))?;
-        let mut tape = TapeFile { name: name.to_owned(), file: BufWriter::new(file), writer, bytes, failed: None };
-        tape.flush();
-        Ok(tape)
+        let mut event_log =
+            EventLogFile { name: name.to_owned(), file: BufWriter::new(file), writer, bytes, failed: None };
+        event_log.flush();
+        Ok(event_log)
     }
 
-    /// A tape that cannot be written does not stop the run; it is reported at its end.
+    /// An event log that cannot be written does not stop the run; it is reported at its end.
     fn flush(&mut self) {
         if self.failed.is_none()
             && let Err(error) = self.file.write_all(&self.bytes)
@@ -201,11 +206,11 @@ impl TapeFile {
             Some(error) => Err(error),
             None => self.file.write_all(&self.bytes).and_then(|()| self.file.flush()).map_err(Into::into),
         };
-        written.with_context(|| format!("cannot write {}; its tape is not whole", self.name.display()))
+        written.with_context(|| format!("cannot write {}; its event log is not whole", self.name.display()))
     }
 }
 
-impl Observer for TapeFile {
+impl Observer for EventLogFile {
     fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
         if let Err(error) = self.writer.record(now, event, actions, &mut self.bytes) {
             self.failed.get_or_insert(error.into());

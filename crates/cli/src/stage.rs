@@ -5,7 +5,7 @@
 
 use crate::report::{self, Chart};
 use anyhow::{Context, Result, ensure};
-use giveway_core::tape::TapeReader;
+use giveway_core::event_log::EventLogReader;
 use giveway_core::{JobId, JobSpec, Outcome, Policy, Priority, Tenants};
 use giveway_engine::apps::{self, Apps};
 use giveway_engine::cluster::{self, Cluster};
@@ -81,8 +81,8 @@ pub struct Play {
 pub struct Played {
     /// Figures and pictures.
     pub run: report::Run,
-    /// The journal's tape.
-    pub tape: Vec<u8>,
+    /// The journal's event log.
+    pub event_log: Vec<u8>,
 }
 
 impl Play {
@@ -96,8 +96,8 @@ impl Play {
         for (job, of) in jobs.iter().zip(&self.jobs) {
             by_job[job.0 as usize] = of.group;
         }
-        let tape = fs::read(folder.join("journal").join("tape")).context("the journal")?;
-        Ok(Played { run: self.figures(&tape, &name, by_job)?, tape })
+        let event_log = fs::read(folder.join("journal").join("event log")).context("the journal")?;
+        Ok(Played { run: self.figures(&event_log, &name, by_job)?, event_log })
     }
 
     /// Submits the jobs at their times, kills a worker on the way, and waits.
@@ -152,13 +152,13 @@ impl Play {
         Ok(())
     }
 
-    /// What the tape says. Figures and pictures are those of a simulated run: a tape does not say who wrote it.
-    fn figures(&self, tape: &[u8], policy: &str, by_job: Vec<u16>) -> Result<report::Run> {
+    /// What the event log says. Figures and pictures are those of a simulated run: an event log does not say who wrote it.
+    fn figures(&self, event_log: &[u8], policy: &str, by_job: Vec<u16>) -> Result<report::Run> {
         let groups = Grouping::listed(self.groups.clone(), by_job.clone());
         let mut metrics = Metrics::new(&Tenants::default(), groups, Vec::new());
         let group_of = move |spec: &JobSpec| by_job.get(spec.id.0 as usize).copied().unwrap_or(0);
         let mut chart = Chart::new(group_of, self.groups.len());
-        for record in TapeReader::open(tape)? {
+        for record in EventLogReader::open(event_log)? {
             // The journal of a cluster that may be started again is not closed.
             let Ok(record) = record else { break };
             metrics.saw(record.now, &record.event, &record.actions);

@@ -11,11 +11,11 @@ pub fn run(args: &Yarn) -> Result<()> {
         policy: input::policy(&args.policy)?,
         listen: args.listen,
         token_file: args.token_file.clone(),
-        tape: args.tape.clone(),
+        event_log: args.event_log.clone(),
         sizes: Sizes { slot_mb: args.slot_mb },
     };
     let sidecar = Sidecar::bind(options, |line| eprintln!("giveway yarn: {line}"))?;
     let stopper = sidecar.stopper();
     signals::on_stop(move || stopper.stop())?;
-    sidecar.run().context("cannot close the tape")
+    sidecar.run().context("cannot close the event log")
 }

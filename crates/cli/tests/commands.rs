@@ -50,14 +50,25 @@ fn two_runs_of_a_command_give_the_same_bytes() {
     let folder = folder();
     for workload in ["hsrtf-table2", "chronos-reduce", "coshh-facebook-30"] {
         let run = |name: &str| {
-            let (json, tape) = (format!("{name}.json"), format!("{name}.tape"));
+            let (json, event_log) = (format!("{name}.json"), format!("{name}.event log"));
             let policies = "fifo,fair,hsrtf-prp-pause,fcs,coshh,chronos(las)";
-            let args =
-                ["sim", "--workload", workload, "--policy", policies, "--seed", "7", "--json", &json, "--tape", &tape];
+            let args = [
+                "sim",
+                "--workload",
+                workload,
+                "--policy",
+                policies,
+                "--seed",
+                "7",
+                "--json",
+                &json,
+                "--event-log",
+                &event_log,
+            ];
             assert!(giveway(folder.path(), &args).status.success());
             let mut bytes = vec![fs::read(folder.path().join(json)).expect("figures")];
             for policy in policies.split(',') {
-                bytes.push(fs::read(folder.path().join(format!("{name}-{policy}-7.tape"))).expect("a tape"));
+                bytes.push(fs::read(folder.path().join(format!("{name}-{policy}-7.event log"))).expect("an event log"));
             }
             bytes
         };
@@ -66,38 +77,37 @@ fn two_runs_of_a_command_give_the_same_bytes() {
 }
 
 #[test]
-fn a_tape_replays_and_a_damaged_one_is_refused_with_the_record() {
+fn a_event_log_replays_and_a_damaged_one_is_refused_with_the_record() {
     let folder = folder();
-    let args = ["sim", "--workload", "chronos-map", "--policy", "chronos(fair)", "--tape", "run.tape"];
+    let args = ["sim", "--workload", "chronos-map", "--policy", "chronos(fair)", "--event-log", "run.event log"];
     assert!(giveway(folder.path(), &args).status.success());
-    let replayed = giveway(folder.path(), &["replay", "run.tape"]);
+    let replayed = giveway(folder.path(), &["replay", "run.event log"]);
     assert!(replayed.status.success(), "{}", text(&replayed.stderr));
     assert!(text(&replayed.stdout).contains("every action identical"));
 
-    let tape = fs::read(folder.path().join("run.tape")).expect("the tape");
-    fs::write(folder.path().join("cut.tape"), &tape[..tape.len() / 2]).expect("a cut tape");
-    let said = refused(folder.path(), &["replay", "cut.tape"]);
+    let event_log = fs::read(folder.path().join("run.event log")).expect("the event log");
+    fs::write(folder.path().join("cut.event log"), &event_log[..event_log.len() / 2]).expect("a cut event log");
+    let said = refused(folder.path(), &["replay", "cut.event log"]);
     assert!(said.contains("record"), "{said}");
 
-    let mut bent = tape.clone();
+    let mut bent = event_log.clone();
     let at = bent.len() / 3;
     bent[at] ^= 4;
-    fs::write(folder.path().join("bent.tape"), &bent).expect("a bent tape");
-    let said = refused(folder.path(), &["replay", "bent.tape"]);
+    fs::write(folder.path().join("bent.event log"), &bent).expect("a bent event log");
+    let said = refused(folder.path(), &["replay", "bent.event log"]);
     assert!(said.contains("record"), "{said}");
 
-    refused(folder.path(), &["replay", "missing.tape"]);
-    file(&folder, "text.tape", "not a tape at all");
-    refused(folder.path(), &["replay", "text.tape"]);
+    refused(folder.path(), &["replay", "missing.event log"]);
+    file(&folder, "text.event log", "not an event log at all");
+    refused(folder.path(), &["replay", "text.event log"]);
 }
 
 #[test]
 fn a_policy_printed_edited_and_read_back_runs() {
     let folder = folder();
     let shown = giveway(folder.path(), &["policies", "show", "chronos(fcs)"]);
-    let mine = text(&shown.stdout)
-        .replace("chronos(fcs)", "mine")
-        .replace("launched_within = \"10s\"", "launched_within = \"20s\"");
+    let mine =
+        text(&shown.stdout).replace("chronos(fcs)", "mine").replace("min_runtime = \"10s\"", "min_runtime = \"20s\"");
     file(&folder, "mine.toml", &mine);
     let output = giveway(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fcs,mine.toml"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -234,7 +244,10 @@ fn wrong_words_are_refused() {
         &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--json", "no/such/folder.json"],
     );
     assert!(said.contains("no/such/folder.json"), "{said}");
-    refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--tape", "no/such/folder.tape"]);
+    refused(
+        folder.path(),
+        &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--event-log", "no/such/folder.event log"],
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -245,7 +258,7 @@ fn a_full_disk_is_an_error_and_not_a_panic() {
         refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--json", "/dev/full"]);
     assert!(said.contains("/dev/full"), "{said}");
     let said =
-        refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--tape", "/dev/full"]);
+        refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--event-log", "/dev/full"]);
     assert!(said.contains("/dev/full"), "{said}");
     let said = refused(folder.path(), &["demo", "--report", "/dev/full"]);
     assert!(said.contains("/dev/full"), "{said}");
@@ -264,26 +277,27 @@ fn what_could_not_be_written_is_refused_before_the_work() {
 }
 
 #[test]
-fn a_tape_is_a_workload_and_lists_its_jobs() {
+fn a_event_log_is_a_workload_and_lists_its_jobs() {
     let folder = folder();
-    let sim = |workload: &str, tape: &str| {
-        let output = giveway(folder.path(), &["sim", "--workload", workload, "--policy", "hsrtf-pr", "--tape", tape]);
+    let sim = |workload: &str, event_log: &str| {
+        let output =
+            giveway(folder.path(), &["sim", "--workload", workload, "--policy", "hsrtf-pr", "--event-log", event_log]);
         assert!(output.status.success(), "{}", text(&output.stderr));
     };
-    sim("chronos-map", "first.tape");
-    sim("first.tape", "again.tape");
-    let ended = |tape: &str| -> Vec<String> {
-        let output = giveway(folder.path(), &["replay", "--jobs", tape]);
+    sim("chronos-map", "first.event log");
+    sim("first.event log", "again.event log");
+    let ended = |event_log: &str| -> Vec<String> {
+        let output = giveway(folder.path(), &["replay", "--jobs", event_log]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let said = text(&output.stdout);
         said.lines().filter_map(|line| line.split_once(" Succeeded ")).map(|(_, name)| name.to_owned()).collect()
     };
-    let (first, again) = (ended("first.tape"), ended("again.tape"));
+    let (first, again) = (ended("first.event log"), ended("again.event log"));
     assert!(!first.is_empty() && first.len() == again.len(), "{first:?} {again:?}");
-    let listed = text(&giveway(folder.path(), &["replay", "--list", "first.tape"]).stdout);
+    let listed = text(&giveway(folder.path(), &["replay", "--list", "first.event log"]).stdout);
     assert!(listed.contains(" NodeLost { node: "), "{listed}");
-    let said = refused(folder.path(), &["sim", "--workload", "none.tape/", "--policy", "fifo"]);
-    assert!(said.contains("cannot read none.tape/"), "{said}");
+    let said = refused(folder.path(), &["sim", "--workload", "none.event log/", "--policy", "fifo"]);
+    assert!(said.contains("cannot read none.event log/"), "{said}");
 }
 
 #[test]

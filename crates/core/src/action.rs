@@ -1,125 +1,130 @@
-//! What to do now: requests to a body, in the imperative, each with a reason a person can read.
+//! Actions: what the scheduler asks a backend to do, in the imperative, each with its reason.
 
-use crate::event::Hosts;
+use crate::event::{Hosts, JobSpec};
 use crate::ids::{AttemptId, JobId, Kind, NodeId};
+use crate::timer::Timer;
 use crate::units::{Span, Time};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A request to the body. Plain data: carrying it out is the body's business, and its outcome comes back as an event.
+/// A request to the backend. Plain data: the backend carries it out and reports the result as an event.
+///
+/// The order of the variants is part of the event log's format: add new ones at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Action {
     /// Start an attempt on a node.
     Launch {
-        /// Its name from now on.
+        /// A new attempt.
         attempt: AttemptId,
-        /// Where.
+        /// A node with a free slot.
         node: NodeId,
-        /// What part of the job.
+        /// Input range, or where a reduce starts.
         work: Work,
-        /// Why this task, here, now.
+        /// Why this task was chosen.
         reason: Reason,
     },
-    /// Pause a reduce and keep its state on its node. Answer with `AttemptPaused` (or what happened instead).
+    /// Pause a reduce and keep its state on its node. Answered by `AttemptPaused`, or by another end of the attempt.
     Pause {
-        /// The attempt.
+        /// A running reduce.
         attempt: AttemptId,
-        /// Where it runs.
+        /// Its node.
         node: NodeId,
-        /// Why.
+        /// Why it was chosen.
         reason: Reason,
     },
-    /// End a map at the next record. Answer with `AttemptEndedEarly` (or what happened instead).
+    /// End a map after its current record. Answered by `AttemptEndedEarly`, or by another end of the attempt.
     EndEarly {
-        /// The attempt.
+        /// A running map.
         attempt: AttemptId,
-        /// Where it runs.
+        /// Its node.
         node: NodeId,
-        /// Why.
+        /// Why it was chosen.
         reason: Reason,
     },
-    /// Kill an attempt; its work is lost. Answer with `AttemptKilled` (or what happened instead).
+    /// Kill an attempt; its work is lost. Answered by `AttemptKilled`, or by another end of the attempt.
     Kill {
-        /// The attempt.
+        /// A running attempt.
         attempt: AttemptId,
-        /// Where it runs.
+        /// Its node.
         node: NodeId,
-        /// Why.
+        /// Why it was chosen.
         reason: Reason,
     },
-    /// Keep the replicas of a new job's input on these nodes, split by split.
+    /// Keep the replicas of a new job's input on these nodes.
     PlaceReplicas {
-        /// The job.
+        /// The new job.
         job: JobId,
-        /// For each split, its nodes.
+        /// The nodes of each split, in the order of the splits.
         hosts: Vec<Hosts>,
     },
-    /// The job is over: publish or discard its output, drop what was kept for it.
+    /// The job ended: commit or discard its output and remove its intermediate data.
     CloseJob {
-        /// The job.
+        /// The ended job.
         job: JobId,
-        /// How it ended.
+        /// Success, kill or failure.
         outcome: Outcome,
     },
-    /// Send `Woke` at this instant.
-    WakeAt {
-        /// When.
+    /// Report `TimerFired` at this instant. Replaces the timer's pending expiry.
+    SetTimer {
+        /// Which timer.
+        timer: Timer,
+        /// When it expires.
         at: Time,
     },
-    /// The event was not possible in the state the core knows; nothing changed.
+    /// The event contradicts the scheduler's state and was ignored.
     Refuse {
-        /// What was wrong with it.
+        /// What is wrong with the event.
         refusal: Refusal,
     },
 }
 
-/// What part of a job an attempt does.
+/// What an attempt does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Work {
-    /// Map bytes of a split.
+    /// Map a range of a split.
     Map {
-        /// Which split of the job.
+        /// Index of the split in the job's input.
         split: u32,
-        /// From which byte of the split; not zero for the rest of a map that ended early.
+        /// First byte of the range; not zero for the rest of a map that ended early.
         start_bytes: u64,
-        /// How many bytes.
+        /// Length of the range.
         bytes: u64,
-        /// How far it is from the nearest replica.
+        /// Distance from the nearest replica.
         locality: Locality,
     },
     /// Fetch, merge and reduce a partition.
     Reduce {
-        /// From the beginning, or from what an earlier attempt left.
+        /// From the beginning, or from the state of a paused attempt.
         start: Start,
     },
 }
 
-/// How far a map is from its data.
+/// Distance of a map from its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Locality {
-    /// A replica is on this node.
+    /// Node-local: a replica is on this node.
     Node,
-    /// A replica is in this rack.
+    /// Rack-local: a replica is in this rack.
     Rack,
-    /// All replicas are elsewhere, or there are none.
+    /// All replicas are in other racks, or there are none.
     Remote,
 }
 
-/// Where a reduce begins.
+/// Where a reduce starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Start {
-    /// With nothing.
+    /// From the beginning.
     Fresh,
-    /// On the node where an earlier attempt paused, with all it had.
+    /// From the state of a paused attempt, on the node that keeps it.
     Resumed {
         /// The paused attempt.
         from: AttemptId,
     },
-    /// On another node than the one where an earlier attempt paused: its input must be fetched again.
+    /// From the output position of a paused attempt, on another node: its input is fetched again.
     Migrated {
         /// The paused attempt.
         from: AttemptId,
-        /// Where its state is.
+        /// The node that keeps its state.
         node: NodeId,
     },
 }
@@ -129,131 +134,149 @@ pub enum Start {
 pub enum Outcome {
     /// Every task is done.
     Succeeded,
-    /// Its user took it back.
+    /// A user killed it.
     Killed,
     /// One of its tasks failed too often.
     Failed,
 }
 
-/// Why the core asked for something.
+/// How a running attempt is made to free its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PreemptAction {
+    /// A reduce stops and later resumes where it stopped (FCS, section 3; Chronos, section III-C).
+    Pause,
+    /// A map's finished records become a finished map, the rest a new one (Chronos, section III-C).
+    EndEarly,
+    /// The attempt is killed and its task starts again from the beginning.
+    Kill,
+}
+
+/// Why the scheduler requested an action.
+///
+/// The order of the variants is part of the event log's format: add new ones at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reason {
-    /// Next by submission.
-    Submitted,
+    /// First by priority and submission time.
+    SubmissionOrder,
     /// Shortest remaining time (hSRTF, eq. 1).
-    Remaining {
-        /// The estimate.
+    RemainingTime {
+        /// Estimated remaining time.
         estimate: Span,
     },
     /// Fewest slots for its weight.
-    Weight {
-        /// Slots it holds.
-        held: u32,
+    SlotsOverWeight {
+        /// Slots allocated to the job.
+        allocated: u32,
     },
-    /// Furthest below what it is owed.
-    Share {
-        /// Slots it holds.
-        held: u32,
-        /// Slots it is owed, in thousandths.
-        owed_milli: u64,
+    /// Fewest slots for its share.
+    SlotsOverShare {
+        /// Slots allocated to the job.
+        allocated: u32,
+        /// Its share, in thousandths of a slot.
+        share_milli: u64,
     },
     /// Least work left before and in its reduces (FCS, section 4).
     RemainingWork {
-        /// Until its last map is done.
+        /// Estimated time until its last map is done.
         shuffle: Span,
         /// Bytes still to reduce.
         bytes: u64,
     },
     /// Least service received so far.
-    Attained {
-        /// Slot time received.
+    AttainedService {
+        /// Slot time received so far.
         service: Span,
     },
-    /// The slot was freed for this job.
-    Claimed,
-    /// It does again what was lost with a node.
-    Recovers {
+    /// The slot was reserved for this job when another attempt was preempted.
+    Reserved,
+    /// The task's earlier work was lost with a node.
+    Recovery {
         /// The lost node.
         lost: NodeId,
     },
-    /// A copy of an attempt that lags behind.
-    Lagging {
-        /// How far the laggard is.
-        done_ppm: u32,
+    /// A speculative attempt of a straggling task.
+    Speculative {
+        /// Progress of the straggler.
+        progress_ppm: u32,
     },
-    /// It gives way to a job that ranks before it.
-    GivesWay {
-        /// The other job.
-        to: JobId,
+    /// Preempted for a job that ranks before it.
+    PreemptedFor {
+        /// The beneficiary.
+        job: JobId,
     },
-    /// It gives way to work lost with a node, of a job that ranks before it (Chronos, section III-B).
-    GivesWayToRecovery {
-        /// The other job.
-        to: JobId,
+    /// Preempted for a lost task of a job that ranks before it (Chronos, section III-B).
+    PreemptedForRecovery {
+        /// The beneficiary.
+        job: JobId,
     },
-    /// Another attempt did its task first.
-    Outrun,
-    /// Its job is over.
-    JobOver,
-    /// A person asked for it.
-    Requested,
-    /// The body had given its job the slot already.
-    Granted,
+    /// Another attempt of the same task finished first.
+    OtherAttemptFinished,
+    /// Its job ended.
+    JobEnded,
+    /// A user requested it.
+    RequestedByUser,
+    /// The cluster's own scheduler granted the slot.
+    GrantedByCluster,
 }
 
 /// Why an event was refused.
+///
+/// The order of the variants is part of the event log's format: add new ones at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// A job with this number is here already.
+    /// A live job has this id.
     JobExists(JobId),
-    /// No such job now.
+    /// No live job has this id.
     UnknownJob(JobId),
     /// A job without splits.
     EmptyJob(JobId),
-    /// A number out of its range in a job: bias zero, slow-start over one whole, more than a million reduces.
-    BadJob(JobId),
-    /// No such node, or it is down.
+    /// A job whose bias is zero, whose slow start exceeds one whole, or which has more than [`JobSpec::MAX_REDUCES`] reduces.
+    InvalidJob(JobId),
+    /// The node never joined, or is down.
     UnknownNode(NodeId),
-    /// The node is up already.
-    NodeIsUp(NodeId),
-    /// Node numbers must follow each other.
-    NodeGap(NodeId),
-    /// A node without slots or without speed.
-    BadNode(NodeId),
-    /// News of an attempt that is over, or that never was.
+    /// A node that is up joined again.
+    NodeAlreadyUp(NodeId),
+    /// A node joined whose number leaves a gap.
+    NodeIdGap(NodeId),
+    /// A node without slots, speed or disk rate.
+    InvalidNode(NodeId),
+    /// The attempt is over, or never existed.
     StaleAttempt(AttemptId),
-    /// The attempt was not asked to do that, or cannot.
-    NotAsked(AttemptId),
-    /// Time ran backwards.
-    TimeWentBack,
-    /// The job has no task of this kind that waits for a slot.
-    NothingWaits(JobId),
-    /// The job's tasks were all known when it came, so they are not to be told again.
+    /// The attempt was not requested to do this, or cannot.
+    NotRequested(AttemptId),
+    /// The event is older than the one before it.
+    ClockWentBack,
+    /// The job has no pending task of this kind.
+    NothingPending(JobId),
+    /// The job's tasks were all known at submission, so it cannot request slots.
     NotOpen(JobId),
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Submitted => write!(f, "next by submission"),
-            Reason::Remaining { estimate } => write!(f, "shortest remaining time, {estimate}"),
-            Reason::Weight { held } => write!(f, "fewest slots for its weight, {held}"),
-            Reason::Share { held, owed_milli } => {
-                write!(f, "furthest below its share, {held} of {:.1} slots", *owed_milli as f64 / 1e3)
+            Reason::SubmissionOrder => write!(f, "first by submission"),
+            Reason::RemainingTime { estimate } => write!(f, "shortest remaining time, {estimate}"),
+            Reason::SlotsOverWeight { allocated } => write!(f, "fewest slots for its weight, {allocated}"),
+            Reason::SlotsOverShare { allocated, share_milli } => {
+                write!(f, "furthest below its share, {allocated} of {:.1} slots", *share_milli as f64 / 1e3)
             }
             Reason::RemainingWork { shuffle, bytes } => {
                 write!(f, "least work left, {shuffle} of maps and {} MB to reduce", bytes / 1_000_000)
             }
-            Reason::Attained { service } => write!(f, "least service so far, {service}"),
-            Reason::Claimed => write!(f, "the slot was freed for it"),
-            Reason::Recovers { lost } => write!(f, "does again what was lost with {lost}"),
-            Reason::Lagging { done_ppm } => write!(f, "copy of a laggard at {} %", done_ppm / 10_000),
-            Reason::GivesWay { to } => write!(f, "gives way to {to}"),
-            Reason::GivesWayToRecovery { to } => write!(f, "gives way to lost work of {to}"),
-            Reason::Outrun => write!(f, "another attempt was first"),
-            Reason::JobOver => write!(f, "its job is over"),
-            Reason::Requested => write!(f, "a person asked for it"),
-            Reason::Granted => write!(f, "the cluster gave its job the slot"),
+            Reason::AttainedService { service } => write!(f, "least service so far, {service}"),
+            Reason::Reserved => write!(f, "the slot was reserved for it"),
+            Reason::Recovery { lost } => write!(f, "runs again what was lost with {lost}"),
+            Reason::Speculative { progress_ppm } => {
+                write!(f, "speculative attempt of a straggler at {} %", progress_ppm / 10_000)
+            }
+            Reason::PreemptedFor { job } => write!(f, "preempted for {job}"),
+            Reason::PreemptedForRecovery { job } => write!(f, "preempted for a lost task of {job}"),
+            Reason::OtherAttemptFinished => write!(f, "another attempt finished first"),
+            Reason::JobEnded => write!(f, "its job ended"),
+            Reason::RequestedByUser => write!(f, "requested by a user"),
+            Reason::GrantedByCluster => write!(f, "granted by the cluster's own scheduler"),
         }
     }
 }
@@ -261,27 +284,34 @@ impl fmt::Display for Reason {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::JobExists(job) => write!(f, "{job} exists already; give each job a new number"),
-            Refusal::UnknownJob(job) => write!(f, "{job} is not here (over, or never submitted)"),
+            Refusal::JobExists(job) => write!(f, "{job} already exists; give each job a new id"),
+            Refusal::UnknownJob(job) => write!(f, "{job} does not exist or has ended"),
             Refusal::EmptyJob(job) => write!(f, "{job} has no input split; a job needs at least one map"),
-            Refusal::BadJob(job) => write!(f, "{job} has a number out of range"),
+            Refusal::InvalidJob(job) => write!(
+                f,
+                "{job} has a number out of range: its estimate bias must be over 0, its slow start at most 100 % and its \
+                 reduces at most {}",
+                JobSpec::MAX_REDUCES
+            ),
             Refusal::UnknownNode(node) => write!(f, "{node} is down or unknown; it must join first"),
-            Refusal::NodeIsUp(node) => write!(f, "{node} is up already; report its loss before it joins again"),
-            Refusal::NodeGap(node) => write!(f, "{node} leaves a gap; number nodes from 0 without gaps"),
-            Refusal::BadNode(node) => write!(f, "{node} has no slots or no speed"),
-            Refusal::StaleAttempt(attempt) => write!(f, "attempt {attempt} is over or unknown"),
-            Refusal::NotAsked(attempt) => write!(f, "attempt {attempt} was not asked to do that"),
-            Refusal::NothingWaits(job) => {
-                write!(f, "{job} has no waiting task for that slot; say first what it asks for")
+            Refusal::NodeAlreadyUp(node) => write!(f, "{node} is already up; report its loss before it joins again"),
+            Refusal::NodeIdGap(node) => write!(f, "{node} leaves a gap; number nodes from 0 without gaps"),
+            Refusal::InvalidNode(node) => write!(f, "{node} has no slots, no speed or no disk rate"),
+            Refusal::StaleAttempt(attempt) => write!(f, "attempt {attempt} has ended or is unknown"),
+            Refusal::NotRequested(attempt) => write!(f, "attempt {attempt} was not requested to do that"),
+            Refusal::NothingPending(job) => {
+                write!(f, "{job} has no pending task for that slot; report its slot requests first")
             }
-            Refusal::NotOpen(job) => write!(f, "{job} came with all its tasks; only an open job asks for more"),
-            Refusal::TimeWentBack => write!(f, "time went back; events must come in the order of time"),
+            Refusal::NotOpen(job) => {
+                write!(f, "{job} was submitted with all its tasks; only an open job requests slots")
+            }
+            Refusal::ClockWentBack => write!(f, "the clock went back; events must be ordered by time"),
         }
     }
 }
 
 impl Action {
-    /// The kind of task this concerns, where it concerns one.
+    /// The kind of task this action is about, if it is about one.
     pub fn kind(&self) -> Option<Kind> {
         match self {
             Action::Launch { attempt, .. }

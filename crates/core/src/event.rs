@@ -1,199 +1,207 @@
-//! What happened: news from a body, in the past tense.
+//! Events: what happened in the cluster, reported by a backend, in the past tense.
 
 use crate::action::Outcome;
 use crate::ids::{AttemptId, JobId, Kind, NodeId, RackId};
+use crate::timer::Timer;
 use crate::units::Span;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The nodes that hold a replica of a block.
+/// The nodes that hold a replica of an input block.
 pub type Hosts = SmallVec<[NodeId; 4]>;
 
 /// Something that happened to jobs, nodes or attempts.
+///
+/// The order of the variants is part of the event log's format: add new ones at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
-    /// A user submitted a job.
+    /// A user submitted a job. All of its tasks are known.
     JobSubmitted(Box<JobSpec>),
-    /// A user took a job back.
+    /// A user killed a job.
     JobKilled {
-        /// The job.
+        /// The killed job.
         job: JobId,
     },
     /// A node joined, or came back after a loss with an empty disk.
     NodeJoined {
-        /// The node.
+        /// The next unused node number, or that of a lost node.
         node: NodeId,
-        /// What it has.
+        /// Its slots, speed and disk.
         spec: NodeSpec,
     },
-    /// A node's heartbeat. Its free slots may now be filled.
-    NodeBeat {
-        /// The node.
+    /// A node offers its free slots, on a heartbeat or as soon as one is free. The scheduler may now launch tasks there.
+    SlotsOffered {
+        /// The node with the free slots.
         node: NodeId,
-        /// How far its attempts have come, where that is news.
+        /// Progress of its attempts, where it changed.
         progress: Vec<Progress>,
     },
-    /// A node fell silent for longer than the body's time-out. All that ran there, paused there or was kept there is gone.
+    /// A node missed its heartbeats for longer than the backend's timeout. Its running attempts, paused attempts and map outputs are lost.
     NodeLost {
-        /// The node.
+        /// The lost node.
         node: NodeId,
     },
-    /// An attempt finished its task.
+    /// An attempt completed its task.
     AttemptFinished {
-        /// The attempt.
+        /// The finished attempt.
         attempt: AttemptId,
-        /// What it wrote: map output for the reduces, or the job's output.
+        /// Bytes of map output for the reduces, or of the job's output.
         output_bytes: u64,
     },
-    /// An attempt broke down on its own.
+    /// An attempt failed without being killed.
     AttemptFailed {
-        /// The attempt.
+        /// The failed attempt.
         attempt: AttemptId,
     },
-    /// An attempt was killed, as the core asked.
+    /// An attempt was killed at the scheduler's request.
     AttemptKilled {
-        /// The attempt.
+        /// The killed attempt.
         attempt: AttemptId,
     },
-    /// A reduce paused, as the core asked; its node keeps its state.
+    /// A reduce paused at the scheduler's request; its node keeps its state.
     AttemptPaused {
-        /// The attempt.
+        /// The paused attempt.
         attempt: AttemptId,
-        /// How far it had come: all of that is kept.
-        done_ppm: u32,
+        /// Its progress, in parts per million. All of it is kept.
+        progress_ppm: u32,
     },
-    /// A map ended early, as the core asked: its first bytes are a finished map, the rest a new one.
+    /// A map ended early at the scheduler's request: the bytes it has mapped are a finished map, the rest becomes a new one.
     AttemptEndedEarly {
-        /// The attempt.
+        /// The ended attempt.
         attempt: AttemptId,
-        /// Input bytes read and mapped, at a record boundary.
+        /// Input bytes mapped, up to a record boundary.
         done_bytes: u64,
-        /// What those bytes gave.
+        /// Map output of those bytes.
         output_bytes: u64,
     },
-    /// The instant came for which the core had asked with `WakeAt`.
-    Woke,
-    /// Attempts have come further. Unlike with a beat, no slots are offered.
-    Progressed {
-        /// How far.
+    /// A timer that the scheduler had set with `SetTimer` expired.
+    TimerFired {
+        /// Which one.
+        timer: Timer,
+    },
+    /// Attempts made progress. Unlike `SlotsOffered`, no slot is offered.
+    ProgressReported {
+        /// The changed attempts.
         progress: Vec<Progress>,
     },
-    /// The output of a finished map can no longer be read, though its node is up, and a reduce asked for it.
-    OutputLost {
-        /// The attempt that made it.
+    /// A reduce asked for the output of a finished map and could not read it, though the map's node is up.
+    MapOutputLost {
+        /// The attempt that wrote the output.
         map: AttemptId,
     },
-    /// A person asked that this attempt give way to whoever is first in line: a map ends early, a reduce pauses.
+    /// A user asked that this attempt free its slot and keep its work: a map ends early, a reduce pauses.
     YieldRequested {
-        /// The attempt.
+        /// The attempt to preempt.
         attempt: AttemptId,
     },
-    /// A job came whose tasks become known only as it asks for slots (an application of a YARN cluster). It may have none yet, and stays open
-    /// until the body says that it ended.
+    /// An open job was submitted: its tasks become known only as it requests slots, as with an application of a YARN cluster. It ends with
+    /// `JobEnded`.
     JobOpened(Box<JobSpec>),
-    /// An open job asks for so many slots, no more and no fewer: tasks that are not known yet are added, waiting ones it no longer asks for are
-    /// dropped.
-    TasksAsked {
-        /// The job.
+    /// An open job changed the number of slots it requests. The counts replace those of its last request.
+    SlotsRequested {
+        /// An open job.
         job: JobId,
-        /// Slots for maps.
+        /// Map slots requested and not yet granted.
         maps: u32,
-        /// Slots for reduces.
+        /// Reduce slots requested and not yet granted.
         reduces: u32,
     },
-    /// The body gave a slot to a job on its own. The core is not asked where, only which attempt that is: it answers with a `Launch`.
-    SlotTaken {
-        /// The job.
+    /// The backend granted a slot to an open job by itself. The scheduler answers with a `Launch` that names the attempt.
+    SlotGranted {
+        /// An open job.
         job: JobId,
-        /// The kind of task it was asked for.
+        /// Map or reduce slot.
         kind: Kind,
-        /// Where.
+        /// The node of the slot.
         node: NodeId,
     },
-    /// An open job is over.
+    /// An open job ended.
     JobEnded {
-        /// The job.
+        /// The ended job.
         job: JobId,
-        /// How.
+        /// Success, kill or failure.
         outcome: Outcome,
     },
-    /// The body lost touch with its cluster and has found it again. Attempts may have ended unseen: all of them wait again, and those that still
-    /// run are told anew.
+    /// The backend lost contact with its cluster and has it again. Running attempts are pending again until the backend reports
+    /// them anew.
     Resynced,
 }
 
-/// How far an attempt has come.
+/// Progress of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// The attempt.
+    /// A running attempt.
     pub attempt: AttemptId,
-    /// Parts per million of its task. A reduce counts as Hadoop counts: a third shuffle, a third sort, a third reduce.
-    pub done_ppm: u32,
+    /// Parts per million of its task. For a reduce as in Hadoop: a third each for shuffle, sort and reduce.
+    pub progress_ppm: u32,
 }
 
-/// A job as its user submitted it.
+/// A job as it was submitted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobSpec {
-    /// Its number.
+    /// Unique among live jobs.
     pub id: JobId,
-    /// What people call it.
+    /// Display name. Not unique, never parsed.
     pub name: String,
-    /// Who submitted it.
+    /// The backend's own id of the job, such as a YARN application id. Not used for scheduling.
+    pub external_id: Option<String>,
+    /// The user who submitted it.
     pub user: String,
-    /// The pool or queue it was submitted to.
+    /// The pool (fair scheduler) or queue (capacity scheduler) it was submitted to.
     pub pool: String,
-    /// Urgent or not, within its pool.
+    /// Priority within its pool.
     pub priority: Priority,
-    /// Its input, one map for each split. Shared with whoever keeps it: large jobs have many.
+    /// Its input, one map per split. Shared, because large jobs have many splits.
     pub splits: Arc<[Split]>,
-    /// How many reduces; none for a map-only job.
+    /// Number of reduces; zero for a map-only job.
     pub reduces: u32,
-    /// Reduces may start once this part of the maps is done.
+    /// Fraction of the maps, in parts per million, that must be done before reduces may start (Hadoop's slow start).
     pub slowstart_ppm: u32,
-    /// What is believed of it beforehand, if anything.
+    /// Task times known in advance, if any.
     pub hint: Option<Hint>,
-    /// What every estimate of this job is multiplied by: one whole in earnest, anything else to study bad estimates.
+    /// Factor on every time estimate of this job, in parts per million. One whole except in studies of estimate error.
     pub estimate_bias_ppm: u32,
 }
 
-/// A piece of input and where it lies.
+impl JobSpec {
+    /// The most reduces a job may have, and the most slots of a kind an open job may request.
+    pub const MAX_REDUCES: u32 = 10_000_000;
+}
+
+/// A piece of a job's input.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Split {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Nodes that hold a replica; may be empty.
+    /// Nodes that hold a replica; empty if unknown.
     pub hosts: Hosts,
 }
 
-/// What is believed of a job beforehand, on a node of speed 1.
+/// Mean task times of a job, known in advance, on a node of speed 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hint {
-    /// Mean time of one map beside reading its split, which depends on the node's disk.
+    /// Time of one map without reading its split, which depends on the node's disk.
     pub map: Span,
-    /// Mean time of one reduce.
+    /// Time of one reduce.
     pub reduce: Span,
 }
 
-/// A job's urgency, as Hadoop names it.
+/// A job's priority, with Hadoop's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)]
 pub enum Priority {
-    /// Before all others.
     VeryHigh,
-    /// Before the normal ones.
     High,
-    /// As most.
     #[default]
     Normal,
-    /// After the normal ones.
     Low,
-    /// After all others.
     VeryLow,
 }
 
 impl Priority {
-    /// How much more a job of this priority weighs in a fair share, as in Hadoop's fair scheduler.
+    /// Weight in a fair share, as in Hadoop's fair scheduler: twice the next lower priority's.
     pub fn weight(self) -> f64 {
         match self {
             Priority::VeryHigh => 4.0,
@@ -205,27 +213,27 @@ impl Priority {
     }
 }
 
-/// What a node has.
+/// A node's resources.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeSpec {
-    /// What people call it.
+    /// Host name for display.
     pub name: String,
-    /// Where it stands.
+    /// Its rack.
     pub rack: RackId,
-    /// How many maps it runs at once.
+    /// Maps it runs at once.
     pub map_slots: u16,
-    /// How many reduces it runs at once.
+    /// Reduces it runs at once.
     pub reduce_slots: u16,
-    /// How fast a slot computes; one whole is the reference node.
+    /// Compute speed of a slot, in parts per million of the reference node's.
     pub speed_ppm: u32,
-    /// How fast a task reads from the local disk.
+    /// Rate at which one task reads from the local disk.
     pub disk_bytes_per_s: u64,
-    /// How much the disk holds.
+    /// Disk size.
     pub disk_bytes: u64,
 }
 
 impl NodeSpec {
-    /// Its slots of a kind.
+    /// Number of slots of a kind.
     pub fn slots(&self, kind: Kind) -> u16 {
         match kind {
             Kind::Map => self.map_slots,

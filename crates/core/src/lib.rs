@@ -6,13 +6,14 @@
 
 pub mod action;
 pub mod event;
+pub mod event_log;
 pub mod ids;
 pub mod policy;
 pub mod scheduler;
 pub mod setup;
 pub mod state;
-pub mod tape;
 pub mod tenants;
+pub mod timer;
 pub mod units;
 
 pub use action::{Action, Locality, Outcome, Reason, Refusal, Start, Work};
@@ -22,4 +23,5 @@ pub use policy::Policy;
 pub use scheduler::Scheduler;
 pub use setup::{Capabilities, Setup, SetupError};
 pub use tenants::{Pool, Tenants, TenantsError, User};
+pub use timer::{Timer, Timers};
 pub use units::{Span, Time, WHOLE_PPM};

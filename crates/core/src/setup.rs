@@ -1,7 +1,7 @@
-//! What a scheduler is made of: a policy, the tenants, what the body can do, and a seed. The head of every tape.
+//! What a scheduler is made of: a policy, the tenants, what the body can do, and a seed. The head of every event log.
 
 use crate::policy::{
-    FailureRule, GiveWay, GroupOrder, JobOrder, Lane, Migrate, Policy, PreemptRule, ShareRule, VictimOrder,
+    GroupOrder, JobOrder, Migration, Policy, PreemptAction, PreemptionTrigger, Recovery, Share, SlotPolicy, VictimOrder,
 };
 use crate::tenants::{Tenants, TenantsError};
 use crate::units::Span;
@@ -37,7 +37,7 @@ pub struct Capabilities {
     pub kill_attempts: bool,
 }
 
-/// What older tapes, written before a body could say otherwise, mean.
+/// What older event logs, written before a body could say otherwise, mean.
 fn yes() -> bool {
     true
 }
@@ -109,7 +109,7 @@ impl Setup {
         if self.policy.ends_maps_early() && !able.end_maps_early {
             return unable("end a map early and run the rest later");
         }
-        let binds = self.policy.failure == FailureRule::Chronos
+        let binds = self.policy.failure == Recovery::Chronos
             || self.policy.matching.is_some()
             || self.policy.speculation.is_some();
         if binds && !able.bind_tasks {
@@ -139,17 +139,17 @@ impl Setup {
             if !(matching.fit > 1.0 && matching.fit.is_finite()) {
                 return wrong("matching.fit", "must be over 1; 2 lets rates differ by a factor of two");
             }
-            if matching.history_every == 0 {
-                return wrong("matching.history_every", "must be at least 1");
+            if matching.history_interval_jobs == 0 {
+                return wrong("matching.history_interval_jobs", "must be at least 1");
             }
             if policy.map.groups != GroupOrder::Users || policy.reduce.groups != GroupOrder::Users {
                 return wrong("matching", "works on users; set groups = \"users\" in both lanes");
             }
         }
         if let Some(speculation) = policy.speculation
-            && !(speculation.pace_below > 0.0 && speculation.pace_below < 1.0)
+            && !(speculation.rate_below > 0.0 && speculation.rate_below < 1.0)
         {
-            return wrong("speculation.pace_below", "must lie between 0 and 1");
+            return wrong("speculation.rate_below", "must lie between 0 and 1");
         }
         for (name, lane) in [("map", &policy.map), ("reduce", &policy.reduce)] {
             if let Err(problem) = check_lane(name, lane) {
@@ -160,36 +160,40 @@ impl Setup {
     }
 }
 
-fn check_lane(name: &str, lane: &Lane) -> Result<(), String> {
-    if lane.order == JobOrder::HeldOverShare && !lane.share.follows_remaining() {
+fn check_lane(name: &str, lane: &SlotPolicy) -> Result<(), String> {
+    if lane.order == JobOrder::SlotsOverShare && !lane.share.follows_remaining() {
         let remedy = "needs share = \"inverse-remaining\"; to rank by weight, write \"held-over-weight\"";
         return Err(format!("order = \"held-over-share\" {remedy}"));
     }
-    if lane.placement.per_beat == Some(0) {
-        return Err("placement.per_beat = 0 would start nothing; leave it out for no limit".into());
+    if lane.placement.max_tasks_per_offer == Some(0) {
+        return Err("placement.max_tasks_per_offer = 0 would start nothing; leave it out for no limit".into());
     }
-    if lane.placement.off_rack_per_beat == Some(0) {
-        return Err("placement.off_rack_per_beat = 0 would starve jobs without local data; write at least 1".into());
+    if lane.placement.max_off_rack_per_offer == Some(0) {
+        return Err(
+            "placement.max_off_rack_per_offer = 0 would starve jobs without local data; write at least 1".into()
+        );
     }
-    if let Migrate::ForLocality(locality) = lane.placement.migrate
+    if let Migration::ForLocality(locality) = lane.placement.migrate
         && !(0.0..1.0).contains(&locality)
     {
         return Err("placement.migrate.for-locality must be at least 0 and below 1".into());
     }
     for preemption in &lane.preempt {
         match (name, preemption.how) {
-            ("map", GiveWay::Pause) => return Err("maps cannot pause; write how = \"end-early\" or \"kill\"".into()),
-            ("reduce", GiveWay::EndEarly) => {
+            ("map", PreemptAction::Pause) => {
+                return Err("maps cannot pause; write how = \"end-early\" or \"kill\"".into());
+            }
+            ("reduce", PreemptAction::EndEarly) => {
                 return Err("reduces cannot end early; write how = \"pause\" or \"kill\"".into());
             }
             _ => {}
         }
-        let needs_share = matches!(preemption.when, PreemptRule::BelowShare | PreemptRule::Starved { .. })
+        let needs_share = matches!(preemption.when, PreemptionTrigger::BelowShare | PreemptionTrigger::Starved { .. })
             || preemption.whom == VictimOrder::MostOverShare;
-        if needs_share && lane.share == ShareRule::None {
+        if needs_share && lane.share == Share::None {
             return Err("this preemption compares shares; set share = \"weighted\" or \"inverse-remaining\"".into());
         }
-        if matches!(preemption.when, PreemptRule::Starved { .. }) && lane.groups != GroupOrder::FairPools {
+        if matches!(preemption.when, PreemptionTrigger::Starved { .. }) && lane.groups != GroupOrder::FairPools {
             return Err("only pools can starve; set groups = \"fair-pools\", or another `when`".into());
         }
         if preemption.spare.slackness.is_some_and(|limit| limit.is_nan() || limit < 1.0) {

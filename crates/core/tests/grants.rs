@@ -43,6 +43,7 @@ impl Grants {
 
     fn open(&mut self, job: u32) {
         let spec = JobSpec {
+            external_id: None,
             id: JobId(job),
             name: format!("application {job}"),
             user: "ann".into(),
@@ -58,13 +59,13 @@ impl Grants {
     }
 
     fn ask(&mut self, job: u32, maps: u32, reduces: u32) {
-        assert!(!refused(&self.tell(Event::TasksAsked { job: JobId(job), maps, reduces })));
+        assert!(!refused(&self.tell(Event::SlotsRequested { job: JobId(job), maps, reduces })));
     }
 
     fn take(&mut self, job: u32, kind: Kind, node: u32) -> AttemptId {
-        let actions = self.tell(Event::SlotTaken { job: JobId(job), kind, node: NodeId(node) });
+        let actions = self.tell(Event::SlotGranted { job: JobId(job), kind, node: NodeId(node) });
         match actions[..] {
-            [Action::Launch { attempt, reason: Reason::Granted, .. }] => attempt,
+            [Action::Launch { attempt, reason: Reason::GrantedByCluster, .. }] => attempt,
             _ => panic!("expected one launch, got {actions:?}"),
         }
     }
@@ -137,7 +138,7 @@ fn an_open_job_ends_when_the_body_says_so() {
     assert_eq!(body.order(), [1]);
     let actions = body.tell(Event::JobEnded { job: JobId(1), outcome: Outcome::Succeeded });
     assert_eq!(actions, [Action::CloseJob { job: JobId(1), outcome: Outcome::Succeeded }]);
-    assert!(refused(&body.tell(Event::TasksAsked { job: JobId(1), maps: 1, reduces: 0 })));
+    assert!(refused(&body.tell(Event::SlotsRequested { job: JobId(1), maps: 1, reduces: 0 })));
 }
 
 #[test]
@@ -151,8 +152,8 @@ fn what_is_no_longer_asked_for_is_dropped() {
     assert_eq!((job.facts(Kind::Map).waiting, job.facts(Kind::Reduce).waiting), (2, 0));
     body.take(1, Kind::Map, 0);
     body.take(1, Kind::Map, 1);
-    let late = body.tell(Event::SlotTaken { job: JobId(1), kind: Kind::Map, node: NodeId(1) });
-    assert_eq!(late, [Action::Refuse { refusal: Refusal::NothingWaits(JobId(1)) }]);
+    let late = body.tell(Event::SlotGranted { job: JobId(1), kind: Kind::Map, node: NodeId(1) });
+    assert_eq!(late, [Action::Refuse { refusal: Refusal::NothingPending(JobId(1)) }]);
     body.tell(Event::NodeLost { node: NodeId(0) });
     body.ask(1, 2, 0);
     assert_eq!(body.order(), [1]);
@@ -188,8 +189,9 @@ fn only_open_jobs_ask_and_beats_launch_nothing() {
     let mut body = Grants::new("fair");
     body.open(1);
     body.ask(1, 3, 0);
-    assert_eq!(body.tell(Event::NodeBeat { node: NodeId(0), progress: vec![] }), []);
+    assert_eq!(body.tell(Event::SlotsOffered { node: NodeId(0), progress: vec![] }), []);
     let closed = JobSpec {
+        external_id: None,
         id: JobId(2),
         name: String::new(),
         user: String::new(),
@@ -203,8 +205,8 @@ fn only_open_jobs_ask_and_beats_launch_nothing() {
     };
     body.tell(Event::JobSubmitted(Box::new(closed)));
     for event in [
-        Event::TasksAsked { job: JobId(2), maps: 3, reduces: 0 },
-        Event::SlotTaken { job: JobId(2), kind: Kind::Map, node: NodeId(0) },
+        Event::SlotsRequested { job: JobId(2), maps: 3, reduces: 0 },
+        Event::SlotGranted { job: JobId(2), kind: Kind::Map, node: NodeId(0) },
         Event::JobEnded { job: JobId(2), outcome: Outcome::Killed },
     ] {
         assert_eq!(body.tell(event), [Action::Refuse { refusal: Refusal::NotOpen(JobId(2)) }]);

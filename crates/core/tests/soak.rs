@@ -3,8 +3,8 @@
 //! The body here is as unruly as a body may be: answers come late and in any order, tasks fail, nodes vanish and come back, jobs are taken
 //! back. A case is a seed and a policy; a failure prints both.
 
+use giveway_core::event_log::{EventLogReader, EventLogWriter};
 use giveway_core::policy::catalog;
-use giveway_core::tape::{TapeReader, TapeWriter};
 use giveway_core::*;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -21,7 +21,7 @@ enum Next {
     Return(u32),
     End(AttemptId),
     Answer(AttemptId, Answer),
-    Wake,
+    Timer(Timer),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +72,7 @@ struct Body {
     specs: Vec<JobSpec>,
     losses_left: u32,
     preemptions_since_finish: u32,
-    tape: Vec<(Time, Event, Vec<Action>)>,
+    event_log: Vec<(Time, Event, Vec<Action>)>,
 }
 
 const MB: u64 = 1 << 20;
@@ -97,7 +97,7 @@ impl Body {
         let tenants = Tenants { users, pools: vec![pool("p0", 60.0), pool("p1", 40.0)] };
         let mut policy = catalog::by_name(policy).unwrap();
         if random.random_bool(0.3) {
-            policy.speculation = Some(policy::Speculation { pace_below: 0.7, after: Span::from_secs(5) });
+            policy.speculation = Some(policy::Speculation { rate_below: 0.7, after: Span::from_secs(5) });
         }
         let setup = Setup { tenants, seed, ..Setup::new(policy) };
         let jobs = random.random_range(1..12u32);
@@ -118,7 +118,7 @@ impl Body {
             specs: Vec::new(),
             losses_left: random.random_range(0..4),
             preemptions_since_finish: 0,
-            tape: Vec::new(),
+            event_log: Vec::new(),
             random,
         };
         for node in 0..nodes {
@@ -147,6 +147,7 @@ impl Body {
         let maps = if r.random_bool(0.5) { r.random_range(1..4) } else { r.random_range(4..40) };
         let host = |r: &mut Pcg64Mcg| NodeId(r.random_range(0..nodes));
         JobSpec {
+            external_id: None,
             id: JobId(id),
             name: format!("j{id}"),
             user: format!("u{}", r.random_range(0..4)),
@@ -179,7 +180,7 @@ impl Body {
         for action in &actions {
             self.obey(action);
         }
-        self.tape.push((now, event, actions));
+        self.event_log.push((now, event, actions));
     }
 
     fn obey(&mut self, action: &Action) {
@@ -188,7 +189,7 @@ impl Body {
             Action::Pause { attempt, node, reason } => self.order(attempt, node.0, Answer::Pause, reason),
             Action::EndEarly { attempt, node, reason } => self.order(attempt, node.0, Answer::EndEarly, reason),
             Action::Kill { attempt, node, reason } => self.order(attempt, node.0, Answer::Kill, reason),
-            Action::WakeAt { at } => self.plan(at.0, Next::Wake),
+            Action::SetTimer { timer, at } => self.plan(at.0, Next::Timer(timer)),
             Action::CloseJob { job, outcome } => self.close(job, outcome),
             Action::PlaceReplicas { .. } => {}
             Action::Refuse { refusal } => panic!("the body tells the truth, and is refused: {refusal}"),
@@ -238,10 +239,10 @@ impl Body {
             Some(node),
             "{attempt} asked, not running there"
         );
-        if reason == Reason::Outrun {
+        if reason == Reason::OtherAttemptFinished {
             self.outrun.insert(attempt);
         }
-        if matches!(reason, Reason::GivesWay { .. } | Reason::GivesWayToRecovery { .. }) {
+        if matches!(reason, Reason::PreemptedFor { .. } | Reason::PreemptedForRecovery { .. }) {
             self.preemptions_since_finish += 1;
             let most = 50 * self.slots.iter().map(|slots| u32::from(slots[0] + slots[1])).sum::<u32>();
             assert!(self.preemptions_since_finish <= most, "preemption goes in circles");
@@ -327,7 +328,7 @@ impl Body {
             }
             Next::End(attempt) => self.end(attempt),
             Next::Answer(attempt, answer) => self.answer(attempt, answer),
-            Next::Wake => self.tell(Event::Woke),
+            Next::Timer(timer) => self.tell(Event::TimerFired { timer }),
         }
     }
 
@@ -335,8 +336,8 @@ impl Body {
         self.fetch();
         let on_node = self.running.iter().filter(|(_, running)| running.node == node);
         let progress =
-            on_node.map(|(&attempt, running)| Progress { attempt, done_ppm: self.done_ppm(running) }).collect();
-        self.tell(Event::NodeBeat { node: NodeId(node), progress });
+            on_node.map(|(&attempt, running)| Progress { attempt, progress_ppm: self.progress_ppm(running) }).collect();
+        self.tell(Event::SlotsOffered { node: NodeId(node), progress });
     }
 
     /// Reduces whose job's maps are all there have now fetched everything.
@@ -354,7 +355,7 @@ impl Body {
         }
     }
 
-    fn done_ppm(&self, running: &Running) -> u32 {
+    fn progress_ppm(&self, running: &Running) -> u32 {
         let done = ((self.now - running.begin) as f64 / (running.end - running.begin).max(1) as f64).min(1.0);
         let ppm = match running.work {
             Work::Map { .. } => done * 1e6,
@@ -419,7 +420,7 @@ impl Body {
         match (answer, running.work) {
             (Answer::Pause, _) => {
                 self.kept.insert((attempt.task.job, attempt.task.index), running.fetched);
-                self.tell(Event::AttemptPaused { attempt, done_ppm: self.done_ppm(&running) });
+                self.tell(Event::AttemptPaused { attempt, progress_ppm: self.progress_ppm(&running) });
             }
             (Answer::Kill, _) => self.tell(Event::AttemptKilled { attempt }),
             (Answer::EndEarly, Work::Map { bytes, .. }) => {
@@ -456,14 +457,14 @@ impl Body {
     }
 }
 
-/// The same events give the same actions, also after a journey through the tape.
+/// The same events give the same actions, also after a journey through the event log.
 fn replays(body: &Body) {
-    let (mut writer, mut bytes) = TapeWriter::begin(body.core.setup()).unwrap();
-    for (now, event, actions) in &body.tape {
+    let (mut writer, mut bytes) = EventLogWriter::begin(body.core.setup()).unwrap();
+    for (now, event, actions) in &body.event_log {
         writer.record(*now, event, actions, &mut bytes).unwrap();
     }
     writer.close(&mut bytes);
-    let reader = TapeReader::open(&bytes).unwrap();
+    let reader = EventLogReader::open(&bytes).unwrap();
     let mut core = Scheduler::new(reader.setup().clone()).unwrap();
     let mut count = 0;
     for record in reader {
@@ -473,7 +474,7 @@ fn replays(body: &Body) {
         assert_eq!(actions, record.actions, "record {count}");
         count += 1;
     }
-    assert_eq!(count, body.tape.len());
+    assert_eq!(count, body.event_log.len());
 }
 
 proptest! {

@@ -49,6 +49,7 @@ impl Layout {
         let mut stream = draws.stream(Purpose::Layout, u64::from(plan.id.0), 0);
         let splits = (0..plan.maps).map(|_| Split { bytes: plan.map_bytes, hosts: self.hosts(&mut stream) }).collect();
         JobSpec {
+            external_id: None,
             id: plan.id,
             name: plan.name.clone(),
             user: plan.user.clone(),

@@ -2,7 +2,7 @@
 
 use giveway_core::{Action, Event, Time};
 
-/// Watches a run. Tapes, metrics and checkers are observers; an empty one costs nothing.
+/// Watches a run. Event logs, metrics and checkers are observers; an empty one costs nothing.
 pub trait Observer {
     /// The core was told of an event and answered with these actions.
     fn saw(&mut self, now: Time, event: &Event, actions: &[Action]);

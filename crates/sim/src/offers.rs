@@ -1,7 +1,7 @@
 //! Who offers free slots next.
 //!
-//! While the core is hungry, nodes with free slots beat in turn, as their places on the grid come round. Only the next
-//! one is in line; when it has beaten, the one after it is looked up. While the core is not hungry, nobody beats in
+//! While the core is has_pending, nodes with free slots beat in turn, as their places on the grid come round. Only the next
+//! one is in line; when it has beaten, the one after it is looked up. While the core is not has_pending, nobody beats in
 //! vain.
 
 use crate::nodes::Node;
@@ -13,7 +13,7 @@ use giveway_core::{Kind, Time};
 pub(crate) struct Offers {
     grid: Grid,
     free: [Ring; 2],
-    hungry: [bool; 2],
+    has_pending: [bool; 2],
     /// When the offer in line is due; never if there is none.
     armed: Time,
     version: u32,
@@ -21,7 +21,13 @@ pub(crate) struct Offers {
 
 impl Offers {
     pub(crate) fn new(grid: Grid, nodes: usize) -> Offers {
-        Offers { grid, free: [Ring::new(nodes), Ring::new(nodes)], hungry: [false; 2], armed: Time::NEVER, version: 0 }
+        Offers {
+            grid,
+            free: [Ring::new(nodes), Ring::new(nodes)],
+            has_pending: [false; 2],
+            armed: Time::NEVER,
+            version: 0,
+        }
     }
 
     /// When a node beats next: now, if its turn is now and it has not beaten yet.
@@ -34,7 +40,7 @@ impl Offers {
         let free = node.has_free(kind);
         let joins = self.free[kind.ix()].set(index, free) && free;
         // One that frees a slot between its beats may come before the one in line.
-        if joins && self.hungry[kind.ix()] && self.armed != Time::NEVER {
+        if joins && self.has_pending[kind.ix()] && self.armed != Time::NEVER {
             let at = self.next_beat(index, now, node.last_beat);
             if at < self.armed {
                 self.disarm();
@@ -56,14 +62,15 @@ impl Offers {
         current
     }
 
-    /// Puts the next offer in line, if anyone is hungry and none is there yet.
-    pub(crate) fn arm(&mut self, now: Time, hungry: [bool; 2], nodes: &[Node], queue: &mut Queue) {
-        let rose = Kind::BOTH.iter().any(|kind| hungry[kind.ix()] && !self.hungry[kind.ix()]);
-        self.hungry = hungry;
-        if hungry == [false; 2] || (self.armed != Time::NEVER && !rose) {
+    /// Puts the next offer in line, if anyone is has_pending and none is there yet.
+    pub(crate) fn arm(&mut self, now: Time, has_pending: [bool; 2], nodes: &[Node], queue: &mut Queue) {
+        let rose = Kind::BOTH.iter().any(|kind| has_pending[kind.ix()] && !self.has_pending[kind.ix()]);
+        self.has_pending = has_pending;
+        if has_pending == [false; 2] || (self.armed != Time::NEVER && !rose) {
             return;
         }
-        let next = Kind::BOTH.iter().filter(|kind| hungry[kind.ix()]).filter_map(|kind| self.next(*kind, now, nodes));
+        let next =
+            Kind::BOTH.iter().filter(|kind| has_pending[kind.ix()]).filter_map(|kind| self.next(*kind, now, nodes));
         let Some((at, node)) = next.min() else { return };
         if at < self.armed {
             self.version += 1;

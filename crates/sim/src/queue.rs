@@ -30,7 +30,7 @@ pub(crate) enum Tick {
     /// An attempt has paused, ended early or been killed.
     Stopped { attempt: u32, version: u32 },
     /// The core wished to be woken.
-    Wake { version: u32 },
+    Timers,
     /// A node falls silent.
     Failure { node: u32, fault: u32 },
     /// A node has been silent for too long.
@@ -43,7 +43,7 @@ impl Tick {
     /// Whether this can move a stuck run on. Offers and wakes repeat for ever while a policy leaves a task waiting, and
     /// a failure frees nothing; a run that has only these before it is at its end.
     pub(crate) fn stirs(self) -> bool {
-        !matches!(self, Tick::Offer { .. } | Tick::Wake { .. } | Tick::Failure { .. })
+        !matches!(self, Tick::Offer { .. } | Tick::Timers | Tick::Failure { .. })
     }
 }
 
@@ -212,7 +212,7 @@ mod tests {
     fn offers_and_wakes_alone_do_not_stir() {
         let mut queue = Queue::new(Span::from_secs(3));
         queue.push(Time(1), Tick::Arrival);
-        queue.push(Time(2), Tick::Wake { version: 0 });
+        queue.push(Time(2), Tick::Timers);
         queue.push(Time(2), Tick::Offer { node: 0, version: 0 });
         assert!(queue.stirs());
         queue.pop();

@@ -9,7 +9,7 @@ use crate::journal::{Journal, JournalError};
 use crate::wire::{AppSpec, News};
 use giveway_core::{
     Action, AttemptId, Capabilities, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Outcome, Policy, Priority,
-    Progress, RackId, Scheduler, Setup, SetupError, Tenants, Time, WHOLE_PPM,
+    Progress, RackId, Scheduler, Setup, SetupError, Tenants, Time, Timers, WHOLE_PPM,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io;
@@ -25,11 +25,11 @@ pub enum BookError {
     /// The policy makes no sense, or needs what YARN cannot do.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The tape cannot be used.
+    /// The event log cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The tape was written by a core that decided differently.
-    #[error("the tape's actions are not those of this release (record {record}); give this run a file of its own")]
+    /// The event log was written by a core that decided differently.
+    #[error("the event log's actions are not those of this release (record {record}); give this run a file of its own")]
     Differs {
         /// The first record that differs.
         record: u64,
@@ -51,7 +51,7 @@ struct App {
     progress_ppm: u32,
 }
 
-/// Core, tape, and who is who.
+/// Core, event log, and who is who.
 #[derive(Debug)]
 pub struct Book {
     core: Scheduler,
@@ -63,7 +63,7 @@ pub struct Book {
     racks: FxHashMap<String, RackId>,
     nodes_seen: u32,
     jobs_seen: u32,
-    wake: Option<Time>,
+    timers: Timers,
     /// What was told since a resync began.
     sync: Option<Vec<News>>,
     actions: Vec<Action>,
@@ -71,8 +71,8 @@ pub struct Book {
 }
 
 impl Book {
-    /// An empty book, or the one a tape tells of.
-    pub fn open(policy: Policy, tape: Option<&Path>, sizes: Sizes) -> Result<Book, BookError> {
+    /// An empty book, or the one an event log tells of.
+    pub fn open(policy: Policy, event_log: Option<&Path>, sizes: Sizes) -> Result<Book, BookError> {
         let tenants = Tenants::default();
         let setup = Setup { policy, tenants, capabilities: Capabilities::ORDER_ONLY, seed: 0 };
         let core = Scheduler::new(setup.clone())?;
@@ -86,12 +86,12 @@ impl Book {
             racks: FxHashMap::default(),
             nodes_seen: 0,
             jobs_seen: 0,
-            wake: None,
+            timers: Timers::default(),
             sync: None,
             actions: Vec::new(),
             complaint: None,
         };
-        if let Some(path) = tape {
+        if let Some(path) = event_log {
             let (mut record, mut differs) = (0, None);
             let journal = Journal::open(path, &setup, |known| {
                 record += 1;
@@ -111,14 +111,14 @@ impl Book {
         Ok(book)
     }
 
-    /// When the first news from now on happens, on the tape's clock.
+    /// When the first news from now on happens, on the event log's clock.
     pub fn begins(&self) -> Time {
         self.journal.as_ref().map_or(Time::ZERO, Journal::begins)
     }
 
-    /// When the core wants to be woken.
-    pub fn wake(&self) -> Option<Time> {
-        self.wake
+    /// The next expiry of a timer that the core has set.
+    pub fn next_timer(&self) -> Option<Time> {
+        self.timers.next()
     }
 
     /// The name of the policy that orders.
@@ -141,14 +141,17 @@ impl Book {
         false
     }
 
-    /// The instant came for which the core had asked.
-    pub fn woke(&mut self, now: Time) {
-        self.wake = None;
-        let progress = self.progress();
+    /// Fires the timers that have expired by `now`, after reporting the progress that the core decides by.
+    pub fn fire_timers(&mut self, now: Time) {
+        let mut expired = self.timers.expire(now);
+        let progress = if expired.is_some() { self.progress() } else { Vec::new() };
         if !progress.is_empty() {
-            self.tell(now, Event::Progressed { progress });
+            self.tell(now, Event::ProgressReported { progress });
         }
-        self.tell(now, Event::Woke);
+        while let Some(timer) = expired {
+            self.tell(now, Event::TimerFired { timer });
+            expired = self.timers.expire(now);
+        }
     }
 
     /// The applications that wait for containers, first to be served first.
@@ -161,7 +164,7 @@ impl Book {
         [self.nodes.len(), self.apps.len(), self.apps.values().map(|app| app.containers.len()).sum()]
     }
 
-    /// What the core refused or the tape could not take since this was last asked, if anything.
+    /// What the core refused or the event log could not take since this was last asked, if anything.
     pub fn complaint(&mut self) -> Option<String> {
         self.complaint.take()
     }
@@ -171,12 +174,12 @@ impl Book {
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.flush()
         {
-            self.complaint = Some(format!("the tape ends here, orders go on: it cannot be written ({error})"));
+            self.complaint = Some(format!("the event log ends here, orders go on: it cannot be written ({error})"));
             self.journal = None;
         }
     }
 
-    /// Closes the tape.
+    /// Closes the event log.
     pub fn close(mut self) -> io::Result<()> {
         self.journal.take().map_or(Ok(()), Journal::close)
     }
@@ -187,7 +190,7 @@ impl Book {
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.record(now, &event, &self.actions)
         {
-            self.complaint = Some(format!("the tape ends here, orders go on: {error}"));
+            self.complaint = Some(format!("the event log ends here, orders go on: {error}"));
             self.journal = None;
         }
         self.note(&event)
@@ -225,7 +228,7 @@ impl Book {
         let mut named = None;
         for action in &self.actions {
             match action {
-                Action::WakeAt { at } => self.wake = Some(*at),
+                Action::SetTimer { timer, at } => self.timers.set(*timer, *at),
                 Action::Launch { attempt, .. } => named = Some(*attempt),
                 _ => {}
             }
@@ -281,7 +284,7 @@ impl Book {
                 _ => false,
             };
         }
-        // Sorted, so that one story gives one tape.
+        // Sorted, so that one story gives one event log.
         let mut lost: Vec<NodeId> =
             self.nodes.iter().filter(|(name, _)| !nodes.contains(*name)).map(|(_, &node)| node).collect();
         lost.sort_unstable();
@@ -328,8 +331,9 @@ impl Book {
             return;
         }
         let spec = JobSpec {
+            external_id: None,
             id: JobId(self.jobs_seen),
-            // The id comes first: a tape that is continued is read for it.
+            // The id comes first: an event log that is continued is read for it.
             name: format!("{} {}", spec.app, spec.name),
             user: spec.user,
             pool: spec.queue,
@@ -366,7 +370,7 @@ impl Book {
         // What it asks for now leaves out what it was just given.
         asks[kind.ix()] = asks[kind.ix()].saturating_add(1);
         self.asks(now, app, asks);
-        if let Some(attempt) = self.tell(now, Event::SlotTaken { job, kind, node })
+        if let Some(attempt) = self.tell(now, Event::SlotGranted { job, kind, node })
             && let Some(known) = self.apps.get_mut(app)
         {
             known.containers.insert(container, attempt);
@@ -379,7 +383,7 @@ impl Book {
         let state = self.core.state();
         let believed = state.find(job).map(|jx| Kind::BOTH.map(|kind| state.job(jx).facts(kind).waiting));
         if believed.is_some_and(|believed| believed != asks) {
-            self.tell(now, Event::TasksAsked { job, maps: asks[0], reduces: asks[1] });
+            self.tell(now, Event::SlotsRequested { job, maps: asks[0], reduces: asks[1] });
         }
     }
 
@@ -403,8 +407,8 @@ impl Book {
             let known = finished + running + count(|facts| facts.waiting);
             let beyond = (u64::from(app.progress_ppm) * known).saturating_sub(finished * whole);
             if let Some(done) = beyond.checked_div(running).filter(|done| *done > 0) {
-                let done_ppm = done.min(whole - whole / 100) as u32;
-                all.extend(app.containers.values().map(|&attempt| Progress { attempt, done_ppm }));
+                let progress_ppm = done.min(whole - whole / 100) as u32;
+                all.extend(app.containers.values().map(|&attempt| Progress { attempt, progress_ppm }));
             }
         }
         all.sort_unstable_by_key(|progress| progress.attempt);

@@ -4,7 +4,7 @@
 //! order a queue's applications stand. The sidecar turns YARN's words into the core's events and the core's ranking into orders. It never
 //! chooses; if it dies, the cluster carries on as plain FIFO.
 //!
-//! `wire` has the protocol, `book` knows which application is which job and keeps core and tape in step, `journal` is the tape on disk, and
+//! `wire` has the protocol, `book` knows which application is which job and keeps core and event log in step, `journal` is the event log on disk, and
 //! `sidecar` has the sockets and the clock.
 
 mod book;

@@ -37,8 +37,8 @@ pub struct Options {
     pub listen: SocketAddr,
     /// The file with the token that the plug-in must show.
     pub token_file: PathBuf,
-    /// Where to write the tape, if anywhere.
-    pub tape: Option<PathBuf>,
+    /// Where to write the event log, if anywhere.
+    pub event_log: Option<PathBuf>,
     /// What containers are taken to need.
     pub sizes: Sizes,
 }
@@ -75,7 +75,7 @@ pub enum SidecarError {
         "the token in {0} has fewer than {TOKEN_BYTES_MIN} bytes; write a longer one, for example with `openssl rand -hex 32`"
     )]
     TokenShort(PathBuf),
-    /// The policy or the tape.
+    /// The policy or the event log.
     #[error(transparent)]
     Book(#[from] BookError),
 }
@@ -95,7 +95,7 @@ pub struct Sidecar {
 pub struct Stopper(SyncSender<Letter>);
 
 impl Stopper {
-    /// Asks it to close its tape and return.
+    /// Asks it to close its event log and return.
     pub fn stop(&self) {
         // If nobody listens any more it has stopped already.
         let _ = self.0.send(Letter::Stop);
@@ -137,13 +137,13 @@ struct Guest {
 }
 
 impl Sidecar {
-    /// Checks everything there is to check, opens the tape, and listens. Lines for people go to `log`.
+    /// Checks everything there is to check, opens the event log, and listens. Lines for people go to `log`.
     pub fn bind(options: Options, log: impl FnMut(&str) + Send + 'static) -> Result<Sidecar, SidecarError> {
         if !options.listen.ip().is_loopback() {
             return Err(SidecarError::NotLoopback(options.listen.ip()));
         }
         let token = read_token(&options.token_file)?;
-        let book = Book::open(options.policy, options.tape.as_deref(), options.sizes)?;
+        let book = Book::open(options.policy, options.event_log.as_deref(), options.sizes)?;
         let listener =
             TcpListener::bind(options.listen).map_err(|error| SidecarError::Listen { at: options.listen, error })?;
         let (post, inbox) = sync_channel(NEWS_MAX);
@@ -161,7 +161,7 @@ impl Sidecar {
         Stopper(self.post.clone())
     }
 
-    /// Serves until it is stopped; then the tape is closed.
+    /// Serves until it is stopped; then the event log is closed.
     pub fn run(self) -> io::Result<()> {
         let Sidecar { mut book, listener, token, inbox, post, log } = self;
         let at = listener.local_addr()?;
@@ -173,7 +173,7 @@ impl Sidecar {
         let now = || base + Span(began.elapsed().as_micros() as u64);
         let mut guest: Option<Guest> = None;
         loop {
-            let mut letter = next_letter(&inbox, book.wake(), now());
+            let mut letter = next_letter(&inbox, book.next_timer(), now());
             // All that waits is taken in before anything is said, so an order never lags behind what is known.
             while let Some(received) = letter {
                 match received {
@@ -185,8 +185,8 @@ impl Sidecar {
                 }
                 letter = inbox.try_recv().ok();
             }
-            if book.wake().is_some_and(|at| at <= now()) {
-                book.woke(now());
+            if book.next_timer().is_some_and(|at| at <= now()) {
+                book.fire_timers(now());
             }
             book.flush();
             if let Some(complaint) = book.complaint() {

@@ -1,8 +1,8 @@
 //! The sidecar as the plug-in meets it, over real sockets; and as strangers meet it.
 
 use giveway_core::Scheduler;
+use giveway_core::event_log::EventLogReader;
 use giveway_core::policy::catalog;
-use giveway_core::tape::TapeReader;
 use giveway_yarn::{Options, Sidecar, SidecarError, Sizes, Stopper, VERSION};
 use std::fs;
 use std::io::{Read, Write};
@@ -36,7 +36,7 @@ fn options(dir: &Path, policy: &str) -> Options {
         policy: catalog::by_name(policy).unwrap(),
         listen: "127.0.0.1:0".parse().unwrap(),
         token_file: token_file(dir, TOKEN, 0o600),
-        tape: Some(dir.join("run.tape")),
+        event_log: Some(dir.join("run.event log")),
         sizes: Sizes::default(),
     }
 }
@@ -214,9 +214,9 @@ fn a_plugin_that_talks_nonsense_is_sent_away_and_may_come_again() {
 }
 
 #[test]
-fn news_becomes_an_order_and_a_tape_that_outlives_its_writer() {
+fn news_becomes_an_order_and_a_event_log_that_outlives_its_writer() {
     let dir = TempDir::new().unwrap();
-    let tape = dir.path().join("run.tape");
+    let event_log = dir.path().join("run.event log");
     let sidecar = Running::start(options(dir.path(), "hsrtf-pr"));
     let mut plugin = Plugin::welcome(sidecar.at);
     plugin.send(b"[");
@@ -241,9 +241,9 @@ fn news_becomes_an_order_and_a_tape_that_outlives_its_writer() {
     plugin.waits_for(&["application_1_0001"]);
 
     // What is on disk now is what a kill would leave: another sidecar goes on with it.
-    let left = fs::read(&tape).unwrap();
+    let left = fs::read(&event_log).unwrap();
     sidecar.stop();
-    fs::write(&tape, [&left[..], &[7, 0, 0]].concat()).unwrap();
+    fs::write(&event_log, [&left[..], &[7, 0, 0]].concat()).unwrap();
     let sidecar = Running::start(options(dir.path(), "hsrtf-pr"));
     let mut plugin = Plugin::welcome(sidecar.at);
     plugin.send(b"[");
@@ -259,9 +259,9 @@ fn news_becomes_an_order_and_a_tape_that_outlives_its_writer() {
     plugin.waits_for(&[]);
     sidecar.stop();
 
-    let bytes = fs::read(&tape).unwrap();
-    assert!(bytes.starts_with(&left), "the first sidecar's tape goes on");
-    let mut reader = TapeReader::open(&bytes).unwrap();
+    let bytes = fs::read(&event_log).unwrap();
+    assert!(bytes.starts_with(&left), "the first sidecar's event log goes on");
+    let mut reader = EventLogReader::open(&bytes).unwrap();
     let mut core = Scheduler::new(reader.setup().clone()).unwrap();
     let mut story = String::new();
     for record in &mut reader {
@@ -273,7 +273,7 @@ fn news_becomes_an_order_and_a_tape_that_outlives_its_writer() {
     }
     assert_eq!(story.matches("Resynced []").count(), 1, "{story}");
     assert_eq!(story.matches("CloseJob { job: JobId(1), outcome: Succeeded }").count(), 1, "{story}");
-    assert_eq!(story.matches("SlotTaken").count(), 3, "two containers, and one of them told again\n{story}");
+    assert_eq!(story.matches("SlotGranted").count(), 3, "two containers, and one of them told again\n{story}");
     assert_eq!(story.matches("Refuse").count(), 0, "{story}");
 }
 
@@ -301,8 +301,8 @@ fn what_cannot_be_served_is_refused_at_the_start() {
     assert!(refusal(with_token(TOKEN, 0o644)).contains("chmod 600"));
     assert!(refusal(with_token("short", 0o600)).contains("fewer than 16 bytes"));
     Running::start(options(dir.path(), "fifo")).stop();
-    assert!(refusal(options(dir.path(), "las")).contains("is a tape of policy `fifo`"));
-    fs::write(dir.path().join("run.tape"), "name,submit\n").unwrap();
+    assert!(refusal(options(dir.path(), "las")).contains("is an event log of policy `fifo`"));
+    fs::write(dir.path().join("run.event log"), "name,submit\n").unwrap();
     let error = Sidecar::bind(options(dir.path(), "fifo"), |_| {}).err().expect("refused");
-    assert!(matches!(error, SidecarError::Book(_)) && error.to_string().contains("not a Giveway tape"), "{error}");
+    assert!(matches!(error, SidecarError::Book(_)) && error.to_string().contains("not a Giveway event log"), "{error}");
 }

@@ -8,7 +8,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell, CellAlignment, Table};
 use giveway_core::{
     Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Policy, Priority, RackId, Scheduler, Setup, Span,
-    Split, Tenants, Time, User, WHOLE_PPM,
+    Split, Tenants, Time, Timers, User, WHOLE_PPM,
 };
 use hdrhistogram::Histogram;
 use rand::{RngExt, SeedableRng};
@@ -71,7 +71,7 @@ struct Full {
     jobs: u32,
     /// Attempts that run and where.
     running: Vec<(AttemptId, NodeId)>,
-    wake: Option<Time>,
+    timers: Timers,
     actions: Vec<Action>,
     renewals: Vec<f64>,
     maps_per_job: u32,
@@ -104,7 +104,7 @@ impl Full {
             nodes,
             jobs: 0,
             running: Vec::new(),
-            wake: None,
+            timers: Timers::default(),
             actions: Vec::new(),
             renewals: Vec::new(),
             // So many that the cluster stays full at every size.
@@ -126,7 +126,7 @@ impl Full {
         for _ in 0..8 {
             full.now = full.now + Span::from_secs(3);
             for node in 0..nodes {
-                full.tell(&Event::NodeBeat { node: NodeId(node), progress: Vec::new() });
+                full.tell(&Event::SlotsOffered { node: NodeId(node), progress: Vec::new() });
             }
         }
         Ok(full)
@@ -142,9 +142,9 @@ impl Full {
         for action in actions.drain(..) {
             match action {
                 Action::Launch { attempt, node, .. } => self.running.push((attempt, node)),
-                Action::WakeAt { at } => self.wake = Some(at),
+                Action::SetTimer { timer, at } => self.timers.set(timer, at),
                 Action::CloseJob { .. } => over.push(None),
-                Action::Pause { attempt, .. } => over.push(Some(Event::AttemptPaused { attempt, done_ppm: 1 })),
+                Action::Pause { attempt, .. } => over.push(Some(Event::AttemptPaused { attempt, progress_ppm: 1 })),
                 Action::Kill { attempt, .. } => over.push(Some(Event::AttemptKilled { attempt })),
                 Action::EndEarly { attempt, .. } => {
                     over.push(Some(Event::AttemptEndedEarly { attempt, done_bytes: 1 << 20, output_bytes: 1 }));
@@ -172,7 +172,7 @@ impl Full {
         if let Some(at) = self.running.iter().position(|(running, _)| *running == attempt) {
             let (_, node) = self.running.swap_remove(at);
             self.tell(&event);
-            self.tell(&Event::NodeBeat { node, progress: Vec::new() });
+            self.tell(&Event::SlotsOffered { node, progress: Vec::new() });
         }
     }
 
@@ -189,6 +189,7 @@ impl Full {
             })
             .collect();
         let spec = JobSpec {
+            external_id: None,
             id,
             name: String::new(),
             user: format!("u{}", id.0 % 10),
@@ -206,10 +207,8 @@ impl Full {
     /// An attempt finishes and its node beats; returns what the beat took.
     fn turn(&mut self) -> u64 {
         self.now = self.now + Span(30_000_000 / u64::from(self.nodes * 10) + 1);
-        if let Some(at) = self.wake.filter(|&at| at <= self.now) {
-            self.wake = None;
-            self.now = self.now.max(at);
-            let took = self.tell(&Event::Woke);
+        while let Some(timer) = self.timers.expire(self.now) {
+            let took = self.tell(&Event::TimerFired { timer });
             self.renewals.push(took.as_secs_f64());
         }
         let (attempt, node) = loop {
@@ -224,6 +223,6 @@ impl Full {
             }
         };
         self.tell(&Event::AttemptFinished { attempt, output_bytes: BLOCK / 2 });
-        self.tell(&Event::NodeBeat { node, progress: Vec::new() }).as_nanos() as u64
+        self.tell(&Event::SlotsOffered { node, progress: Vec::new() }).as_nanos() as u64
     }
 }

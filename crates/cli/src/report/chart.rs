@@ -1,6 +1,6 @@
 //! Slots over time: how many there were, and how many each size group held, map and reduce apart.
 //!
-//! [`Chart`] watches a run through the tape alone. A run may last a minute or a year, so time is cut into a fixed number of
+//! [`Chart`] watches a run through the event log alone. A run may last a minute or a year, so time is cut into a fixed number of
 //! buckets; when a run outgrows them, neighbours are merged and every bucket is twice as wide. Buckets hold slots times
 //! microseconds in whole numbers, so merging loses detail but no slot time. What is kept besides grows with what is live at once
 //! (jobs, attempts, nodes), never with what has been.
@@ -56,7 +56,7 @@ struct Bucket {
 /// What a bucket holds for one kind of slot.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Lane {
-    /// Slots times microseconds, there and held by each group. Wide enough for any tape, even one with absurd instants.
+    /// Slots times microseconds, there and held by each group. Wide enough for any event log, even one with absurd instants.
     slots_us: u128,
     held_us: Vec<u128>,
     marks: Marks,
@@ -138,14 +138,14 @@ impl Chart {
 
     fn happened(&mut self, now: Time, event: &Event) {
         match event {
-            Event::NodeBeat { .. }
-            | Event::Progressed { .. }
-            | Event::Woke
+            Event::SlotsOffered { .. }
+            | Event::ProgressReported { .. }
+            | Event::TimerFired { .. }
             | Event::JobKilled { .. }
-            | Event::OutputLost { .. }
+            | Event::MapOutputLost { .. }
             | Event::YieldRequested { .. }
-            | Event::TasksAsked { .. }
-            | Event::SlotTaken { .. }
+            | Event::SlotsRequested { .. }
+            | Event::SlotGranted { .. }
             | Event::JobEnded { .. }
             | Event::Resynced => {}
             Event::JobSubmitted(spec) | Event::JobOpened(spec) => {
@@ -187,12 +187,14 @@ impl Chart {
                 self.fill(now);
                 let group = self.jobs.get(&attempt.task.job).copied().unwrap_or(self.last_group());
                 let before = self.running.insert(*attempt, Running { node: *node, group, gives_way: false });
-                // A tape that launches an attempt twice is broken; count its slot once.
+                // An event log that launches an attempt twice is broken; count its slot once.
                 if before.is_none() {
                     self.held[attempt.task.kind.ix()][usize::from(group)] += 1;
                 }
             }
-            Action::Kill { attempt, reason: Reason::GivesWay { .. } | Reason::GivesWayToRecovery { .. }, .. } => {
+            Action::Kill {
+                attempt, reason: Reason::PreemptedFor { .. } | Reason::PreemptedForRecovery { .. }, ..
+            } => {
                 if let Some(victim) = self.running.get_mut(attempt) {
                     victim.gives_way = true;
                 }
@@ -303,6 +305,7 @@ impl Bucket {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use giveway_core::Timer;
     use giveway_core::{Hosts, Locality, NodeSpec, Outcome, Priority, RackId, Split, Start, Work};
 
     const S: u64 = 1_000_000;
@@ -322,6 +325,7 @@ pub(super) mod tests {
 
     pub(in super::super) fn submitted(chart: &mut Chart, at_us: u64, job: u32) {
         let spec = JobSpec {
+            external_id: None,
             id: JobId(job),
             name: "sort".into(),
             user: "a".into(),
@@ -341,8 +345,8 @@ pub(super) mod tests {
             Kind::Map => Work::Map { split: 0, start_bytes: 0, bytes: 1, locality: Locality::Node },
             Kind::Reduce => Work::Reduce { start: Start::Fresh },
         };
-        let launch = Action::Launch { attempt, node: NodeId(node), work, reason: Reason::Submitted };
-        chart.saw(Time(at_us), &Event::NodeBeat { node: NodeId(node), progress: vec![] }, &[launch]);
+        let launch = Action::Launch { attempt, node: NodeId(node), work, reason: Reason::SubmissionOrder };
+        chart.saw(Time(at_us), &Event::SlotsOffered { node: NodeId(node), progress: vec![] }, &[launch]);
     }
 
     fn finished(chart: &mut Chart, at_us: u64, attempt: AttemptId) {
@@ -440,13 +444,13 @@ pub(super) mod tests {
         (0..4).for_each(|index| launched(&mut chart, 0, map(1, index), 0));
         launched(&mut chart, 0, reduce(1, 0), 0);
         let kill = |index, reason| Action::Kill { attempt: map(1, index), node: NodeId(0), reason };
-        let kills = [kill(0, Reason::GivesWay { to: JobId(0) }), kill(1, Reason::Outrun)];
-        chart.saw(Time(S), &Event::Woke, &kills);
+        let kills = [kill(0, Reason::PreemptedFor { job: JobId(0) }), kill(1, Reason::OtherAttemptFinished)];
+        chart.saw(Time(S), &Event::TimerFired { timer: Timer::Estimates }, &kills);
         chart.saw(Time(S), &Event::AttemptKilled { attempt: map(1, 0) }, &[]);
         chart.saw(Time(S), &Event::AttemptKilled { attempt: map(1, 1) }, &[]);
         let early = Event::AttemptEndedEarly { attempt: map(1, 2), done_bytes: 1, output_bytes: 1 };
         chart.saw(Time(S), &early, &[]);
-        chart.saw(Time(S), &Event::AttemptPaused { attempt: reduce(1, 0), done_ppm: 1 }, &[]);
+        chart.saw(Time(S), &Event::AttemptPaused { attempt: reduce(1, 0), progress_ppm: 1 }, &[]);
         let closed = [Action::CloseJob { job: JobId(1), outcome: Outcome::Succeeded }];
         chart.saw(Time(2 * S), &Event::AttemptFinished { attempt: map(1, 3), output_bytes: 0 }, &closed);
         let mut marks = [Marks::default(); 2];

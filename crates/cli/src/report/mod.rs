@@ -1,7 +1,7 @@
 //! The static report: one HTML page that shows what runs were like, side by side.
 //!
 //! The page stands alone. It loads nothing, runs no script, follows the reader's light or dark setting and fits a phone, so it can
-//! be mailed, archived beside a tape or opened on a machine without a network. All its text is escaped: names of jobs, policies
+//! be mailed, archived beside an event log or opened on a machine without a network. All its text is escaped: names of jobs, policies
 //! and files come from users.
 //!
 //! * `chart.rs` watches a run and keeps slots in use over time, in bounded memory.
@@ -13,7 +13,7 @@
 //! * `text.rs` is how numbers and names are written.
 //! * `style.css` is how it all looks; colours are there and nowhere else, but for the ramps that depend on how many groups there are.
 //!
-//! Nothing here measures: figures are those of `giveway_sim::metrics`, and a run that came from a tape looks like one that was
+//! Nothing here measures: figures are those of `giveway_sim::metrics`, and a run that came from an event log looks like one that was
 //! simulated.
 
 mod chart;

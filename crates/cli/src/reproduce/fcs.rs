@@ -4,7 +4,7 @@ use super::lab::{Case, Run, Runs, Scale};
 use super::study::{Direction, Estimate, Figure, Headline, Measure, Plot, SlotsOverTime, Study};
 use super::vary::{Column, DISK, GAPS, Knob, REDUCES, SPEED};
 use super::watch::Watch;
-use giveway_core::policy::{Migrate, Policy, catalog};
+use giveway_core::policy::{Migration, Policy, catalog};
 
 const MAP: &str = "map-heavy";
 const REDUCE: &str = "reduce-heavy";
@@ -63,15 +63,15 @@ fn refusing(refusals: u32) -> String {
 
 /// FCS with other patience, and with none.
 fn migrating() -> Vec<Policy> {
-    let with = |name: String, migrate: Migrate| {
+    let with = |name: String, migrate: Migration| {
         let mut policy = catalog::by_name("fcs").expect("in the catalogue");
         policy.name = name;
         policy.reduce.placement.migrate = migrate;
         policy
     };
     let mut policies: Vec<Policy> =
-        REFUSALS.iter().map(|refusals| with(refusing(*refusals), Migrate::AfterRefusals(*refusals))).collect();
-    policies.push(with(NO_MIGRATION.into(), Migrate::Never));
+        REFUSALS.iter().map(|refusals| with(refusing(*refusals), Migration::AfterRefusals(*refusals))).collect();
+    policies.push(with(NO_MIGRATION.into(), Migration::Never));
     policies
 }
 

@@ -13,8 +13,8 @@ use crate::stage::{Input, Job, Lines, Play, Stage};
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use giveway_core::event_log::{EventLogReader, Record};
 use giveway_core::policy::catalog;
-use giveway_core::tape::{Record, TapeReader};
 use giveway_core::{Action, Event, JobId, Kind, NodeId, Policy, Span, Tenants, Time};
 use giveway_engine::apps::Apps;
 use giveway_sim::cluster::{Cluster, Costs, ScriptedFault};
@@ -223,7 +223,7 @@ impl Experiment {
             let alone = play(&[(0, group)], None)?;
             let folder = folder.join(format!("alone-{group}"));
             let played = alone.perform(&self.stage, &folder, policy("fifo")?, apps)?;
-            profiles.push(Profile::of(&played.tape)?);
+            profiles.push(Profile::of(&played.event_log)?);
             bar.inc(1);
         }
         let arrivals = (self.arrivals)();
@@ -296,17 +296,17 @@ struct Profile {
 }
 
 impl Profile {
-    fn of(tape: &[u8]) -> Result<Profile> {
-        let (workload, cluster) = workload::from_tape(tape, "a job alone")?;
+    fn of(event_log: &[u8]) -> Result<Profile> {
+        let (workload, cluster) = workload::from_event_log(event_log, "a job alone")?;
         let job = workload.jobs.into_iter().next().context("a job that ran alone")?;
-        Ok(Profile { job, cluster, map_noise: map_noise(tape)? })
+        Ok(Profile { job, cluster, map_noise: map_noise(event_log)? })
     }
 }
 
-fn map_noise(tape: &[u8]) -> Result<f64> {
+fn map_noise(event_log: &[u8]) -> Result<f64> {
     let mut launched = BTreeMap::new();
     let mut logs = Vec::new();
-    for record in TapeReader::open(tape)? {
+    for record in EventLogReader::open(event_log)? {
         // The journal of a cluster that may be started again is not closed.
         let Ok(Record { now, event, actions }) = record else { break };
         if let Event::AttemptFinished { attempt, .. } = event

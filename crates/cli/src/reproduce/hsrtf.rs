@@ -32,9 +32,9 @@ pub fn cases(scale: &Scale) -> Vec<Case> {
 fn delaying() -> Policy {
     let mut policy = catalog::by_name("hsrtf-pr").expect("in the catalogue");
     policy.name = DELAYING.into();
-    policy.map.placement.wait_node = Span::from_secs(5);
-    policy.map.placement.wait_rack = Span::from_secs(5);
-    policy.map.placement.wait_below_maps = Some(10);
+    policy.map.placement.node_locality_delay = Span::from_secs(5);
+    policy.map.placement.rack_locality_delay = Span::from_secs(5);
+    policy.map.placement.delay_max_maps = Some(10);
     policy
 }
 

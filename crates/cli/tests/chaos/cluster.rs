@@ -1,6 +1,6 @@
 //! A cluster of real processes that a test starts, kills and starts again.
 
-use giveway_core::tape::TapeDecoder;
+use giveway_core::event_log::EventLogDecoder;
 use giveway_core::{Event, JobId, Kind, Scheduler};
 use giveway_engine::client::Client;
 use giveway_engine::wire::{JobStatus, NodeStatus};
@@ -107,18 +107,18 @@ impl Cluster {
         self.node(at).is_none_or(|node| !node.up)
     }
 
-    /// Everything on the tape so far.
-    fn tape(&self) -> TapeDecoder {
-        let mut decoder = TapeDecoder::new();
-        decoder.feed(&fs::read(self.folder.join("journal").join("tape")).expect("the journal"));
+    /// Everything on the event log so far.
+    fn event_log(&self) -> EventLogDecoder {
+        let mut decoder = EventLogDecoder::new();
+        decoder.feed(&fs::read(self.folder.join("journal").join("event log")).expect("the journal"));
         decoder
     }
 
-    /// Tasks as they were submitted that the tape does not show giving way.
+    /// Tasks as they were submitted that the event log does not show giving way.
     pub fn tasks_that_never_gave_way(&self) -> Vec<(JobId, Kind, u32)> {
         let (mut tasks, mut gave_way) = (BTreeSet::new(), BTreeSet::new());
-        let mut tape = self.tape();
-        while let Some(record) = tape.pull().expect("a sound tape") {
+        let mut event_log = self.event_log();
+        while let Some(record) = event_log.pull().expect("a sound event log") {
             if let Event::JobSubmitted(spec) = &record.event {
                 // The end of a file may be a split of a line or two, which is done before anybody can ask.
                 let largest = spec.splits.iter().map(|split| split.bytes).max().unwrap_or(0);
@@ -131,16 +131,16 @@ impl Cluster {
         tasks.difference(&gave_way).copied().collect()
     }
 
-    /// The journal is a tape like any other: replayed, it gives the same actions.
-    pub fn check_tape(&self) {
-        let mut tape = self.tape();
+    /// The journal is an event log like any other: replayed, it gives the same actions.
+    pub fn check_event_log(&self) {
+        let mut event_log = self.event_log();
         let mut core: Option<Scheduler> = None;
-        while let Some(record) = tape.pull().expect("a sound tape") {
-            let core =
-                core.get_or_insert_with(|| Scheduler::new(tape.setup().expect("a head").clone()).expect("a setup"));
+        while let Some(record) = event_log.pull().expect("a sound event log") {
+            let core = core
+                .get_or_insert_with(|| Scheduler::new(event_log.setup().expect("a head").clone()).expect("a setup"));
             let mut actions = Vec::new();
             core.handle(record.now, &record.event, &mut actions);
-            assert_eq!(actions, record.actions, "record {}", tape.records());
+            assert_eq!(actions, record.actions, "record {}", event_log.records());
         }
         let core = core.expect("something happened");
         core.state().check().expect("sound state");

@@ -92,7 +92,7 @@ impl Story {
     fn end(mut self) {
         self.wait_for("the end", |_| false);
         self.workload.check(&self.cluster, &self.jobs);
-        self.cluster.check_tape();
+        self.cluster.check_event_log();
     }
 }
 
@@ -236,7 +236,7 @@ fn everything_at_once() {
     });
 }
 
-/// The kinds are named in messages; this keeps the list of what a tape can say in one place.
+/// The kinds are named in messages; this keeps the list of what an event log can say in one place.
 fn gave_way(event: &giveway_core::Event) -> Option<(JobId, Kind, u32)> {
     use giveway_core::Event;
     let attempt = match event {

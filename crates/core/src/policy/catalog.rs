@@ -1,8 +1,8 @@
 //! The policies Giveway ships with, each a short composition.
 
 use super::{
-    AttemptOrder, FailureRule, GiveWay, GroupOrder, JobOrder, Lane, Matching, Migrate, Otherwise, Placement, Policy,
-    PreemptRule, Preemption, Prior, ShareRule, Spare, VictimOrder,
+    AttemptOrder, Fallback, GroupOrder, Guards, JobOrder, Matching, Migration, Placement, Policy, PreemptAction,
+    Preemption, PreemptionTrigger, Prior, Recovery, Share, SlotPolicy, VictimOrder,
 };
 use crate::units::Span;
 
@@ -34,7 +34,7 @@ pub fn all_names() -> Vec<String> {
 /// The policy of this name.
 pub fn by_name(name: &str) -> Option<Policy> {
     if let Some(base) = name.strip_prefix("chronos(").and_then(|rest| rest.strip_suffix(')')) {
-        return by_name(base).filter(|base| base.failure == FailureRule::Wait).map(chronos);
+        return by_name(base).filter(|base| base.failure == Recovery::Requeue).map(chronos);
     }
     Some(match name {
         "fifo" => fifo(),
@@ -63,7 +63,7 @@ enum Manner {
     Keep,
 }
 
-fn compose(name: &str, about: &str, map: Lane, reduce: Lane) -> Policy {
+fn compose(name: &str, about: &str, map: SlotPolicy, reduce: SlotPolicy) -> Policy {
     Policy {
         name: name.into(),
         about: about.into(),
@@ -71,7 +71,7 @@ fn compose(name: &str, about: &str, map: Lane, reduce: Lane) -> Policy {
         prior: Prior::default(),
         map,
         reduce,
-        failure: FailureRule::Wait,
+        failure: Recovery::Requeue,
         matching: None,
         speculation: None,
     }
@@ -79,20 +79,24 @@ fn compose(name: &str, about: &str, map: Lane, reduce: Lane) -> Policy {
 
 /// Hadoop 1 hands out at most one map whose data is in another rack and at most one reduce in a beat.
 fn hadoop_maps() -> Placement {
-    Placement { off_rack_per_beat: Some(1), ..Placement::default() }
+    Placement { max_off_rack_per_offer: Some(1), ..Placement::default() }
 }
 
 fn hadoop_reduces() -> Placement {
-    Placement { per_beat: Some(1), ..Placement::default() }
+    Placement { max_tasks_per_offer: Some(1), ..Placement::default() }
 }
 
 /// Delay scheduling: a job holds out for its data, first on the node, then in the rack.
 fn delayed_maps() -> Placement {
-    Placement { wait_node: Span::from_secs(5), wait_rack: Span::from_secs(5), ..Placement::default() }
+    Placement {
+        node_locality_delay: Span::from_secs(5),
+        rack_locality_delay: Span::from_secs(5),
+        ..Placement::default()
+    }
 }
 
 fn fifo() -> Policy {
-    let lane = |placement| Lane { order: JobOrder::Submitted, placement, ..Lane::default() };
+    let lane = |placement| SlotPolicy { order: JobOrder::Submission, placement, ..SlotPolicy::default() };
     compose(
         "fifo",
         "Jobs by priority, then by submission (Hadoop's default).",
@@ -101,11 +105,11 @@ fn fifo() -> Policy {
     )
 }
 
-fn fair_lane(placement: Placement) -> Lane {
-    Lane {
+fn fair_lane(placement: Placement) -> SlotPolicy {
+    SlotPolicy {
         groups: GroupOrder::FairPools,
-        order: JobOrder::HeldOverWeight,
-        share: ShareRule::Weighted,
+        order: JobOrder::SlotsOverWeight,
+        share: Share::Weighted,
         placement,
         preempt: Vec::new(),
     }
@@ -123,22 +127,22 @@ fn fair_preempt() -> Policy {
     policy.about = "As fair; pools starved for too long have tasks of others killed.".into();
     for lane in [&mut policy.map, &mut policy.reduce] {
         lane.preempt.push(Preemption {
-            when: PreemptRule::Starved { min_share: Span::from_secs(15), fair_share: Span::from_secs(60) },
+            when: PreemptionTrigger::Starved { min_share: Span::from_secs(15), fair_share: Span::from_secs(60) },
             whom: VictimOrder::MostOverShare,
             attempt: AttemptOrder::Newest,
-            how: GiveWay::Kill,
-            spare: Spare { gave_way: Some(3), ..Spare::default() },
+            how: PreemptAction::Kill,
+            spare: Guards { gave_way: Some(3), ..Guards::default() },
         });
     }
     policy
 }
 
 fn capacity() -> Policy {
-    let lane = |placement| Lane {
+    let lane = |placement| SlotPolicy {
         groups: GroupOrder::CapacityQueues,
-        order: JobOrder::Submitted,
+        order: JobOrder::Submission,
         placement,
-        ..Lane::default()
+        ..SlotPolicy::default()
     };
     let about = "Queues by capacity in use, elastic up to a limit, jobs by submission (Hadoop's capacity scheduler).";
     compose("capacity", about, lane(hadoop_maps()), lane(hadoop_reduces()))
@@ -150,17 +154,17 @@ fn colocated_reduces() -> Placement {
 }
 
 fn hsrtf_pure() -> Policy {
-    let lane = |placement| Lane { order: JobOrder::RemainingTime, placement, ..Lane::default() };
+    let lane = |placement| SlotPolicy { order: JobOrder::RemainingTime, placement, ..SlotPolicy::default() };
     let about = "All slots to the job with the shortest remaining time, what it cannot use to the next (hSRTF-Pu).";
     compose("hsrtf-pu", about, lane(hadoop_maps()), lane(colocated_reduces()))
 }
 
 fn hsrtf_proportional() -> Policy {
-    let lane = |placement| Lane {
-        order: JobOrder::HeldOverShare,
-        share: ShareRule::InverseRemaining,
+    let lane = |placement| SlotPolicy {
+        order: JobOrder::SlotsOverShare,
+        share: Share::InverseRemainingTime,
         placement,
-        ..Lane::default()
+        ..SlotPolicy::default()
     };
     let about = "Slots in inverse proportion to remaining time (hSRTF-Pr).";
     compose("hsrtf-pr", about, lane(hadoop_maps()), lane(colocated_reduces()))
@@ -168,20 +172,20 @@ fn hsrtf_proportional() -> Policy {
 
 /// hSRTF, section 3.3: victims from the job with the longest remaining time, lowest progress first. A task that was killed three
 /// times is left alone, which the paper does not say: otherwise a steady stream of short jobs could keep it from ever finishing.
-fn hsrtf_victims(mut policy: Policy, when: PreemptRule, manner: Manner) -> Policy {
+fn hsrtf_victims(mut policy: Policy, when: PreemptionTrigger, manner: Manner) -> Policy {
     let preemption = |how| Preemption {
         when,
-        whom: VictimOrder::LongestRemaining,
+        whom: VictimOrder::LongestRemainingTime,
         attempt: AttemptOrder::LeastProgress,
         how,
         spare: match manner {
-            Manner::Kill => Spare { gave_way: Some(3), ..Spare::default() },
-            Manner::Keep => Spare { launched_within: Span::from_secs(3), ..Spare::default() },
+            Manner::Kill => Guards { gave_way: Some(3), ..Guards::default() },
+            Manner::Keep => Guards { min_runtime: Span::from_secs(3), ..Guards::default() },
         },
     };
     let (map, reduce) = match manner {
-        Manner::Kill => (GiveWay::Kill, GiveWay::Kill),
-        Manner::Keep => (GiveWay::EndEarly, GiveWay::Pause),
+        Manner::Kill => (PreemptAction::Kill, PreemptAction::Kill),
+        Manner::Keep => (PreemptAction::EndEarly, PreemptAction::Pause),
     };
     policy.map.preempt.push(preemption(map));
     policy.reduce.preempt.push(preemption(reduce));
@@ -195,30 +199,30 @@ fn hsrtf_victims(mut policy: Policy, when: PreemptRule, manner: Manner) -> Polic
 }
 
 fn hsrtf_pure_preempting(manner: Manner) -> Policy {
-    hsrtf_victims(hsrtf_pure(), PreemptRule::Outranked, manner)
+    hsrtf_victims(hsrtf_pure(), PreemptionTrigger::Outranked, manner)
 }
 
 fn hsrtf_proportional_preempting(manner: Manner) -> Policy {
-    hsrtf_victims(hsrtf_proportional(), PreemptRule::BelowShare, manner)
+    hsrtf_victims(hsrtf_proportional(), PreemptionTrigger::BelowShare, manner)
 }
 
 fn fcs() -> Policy {
-    let reduce = Lane {
+    let reduce = SlotPolicy {
         order: JobOrder::RemainingWork,
-        placement: Placement { migrate: Migrate::AfterRefusals(60), ..Placement::default() },
+        placement: Placement { migrate: Migration::AfterRefusals(60), ..Placement::default() },
         preempt: vec![Preemption {
-            when: PreemptRule::Outranked,
-            whom: VictimOrder::RanksLast,
+            when: PreemptionTrigger::Outranked,
+            whom: VictimOrder::LowestRank,
             attempt: AttemptOrder::LeastProgress,
-            how: GiveWay::Pause,
-            spare: Spare {
+            how: PreemptAction::Pause,
+            spare: Guards {
                 slackness: Some(5.0),
-                launched_within: Span::from_secs(10),
+                min_runtime: Span::from_secs(10),
                 progress_over: Some(0.7),
                 gave_way: None,
             },
         }],
-        ..Lane::default()
+        ..SlotPolicy::default()
     };
     let about =
         "Maps as fair; reduce slots to the job with the least work left, long reduces pause and later resume (FCS).";
@@ -229,12 +233,17 @@ fn fcs_kill() -> Policy {
     let mut policy = fcs();
     policy.name = "fcs-kill".into();
     policy.about = "As fcs, but long reduces are killed instead of paused (FCS, section 5.2.2).".into();
-    policy.reduce.preempt[0].how = GiveWay::Kill;
+    policy.reduce.preempt[0].how = PreemptAction::Kill;
     policy
 }
 
 fn coshh() -> Policy {
-    let lane = |placement| Lane { groups: GroupOrder::Users, order: JobOrder::Submitted, placement, ..Lane::default() };
+    let lane = |placement| SlotPolicy {
+        groups: GroupOrder::Users,
+        order: JobOrder::Submission,
+        placement,
+        ..SlotPolicy::default()
+    };
     let about = "Classes of jobs matched to types of node by a linear program, users by min share and weight (COSHH).";
     let mut policy = compose("coshh", about, lane(Placement::default()), lane(Placement::default()));
     policy.matching = Some(Matching::default());
@@ -246,12 +255,12 @@ fn coshh_strict() -> Policy {
     policy.name = "coshh-strict".into();
     policy.about =
         "As coshh, but a node stays idle rather than take a job it was not suggested (Algorithm 2 as written).".into();
-    policy.matching = Some(Matching { otherwise: Otherwise::Strict, ..Matching::default() });
+    policy.matching = Some(Matching { otherwise: Fallback::Strict, ..Matching::default() });
     policy
 }
 
 fn las() -> Policy {
-    let lane = |placement| Lane { order: JobOrder::Attained, placement, ..Lane::default() };
+    let lane = |placement| SlotPolicy { order: JobOrder::AttainedService, placement, ..SlotPolicy::default() };
     let about = "Least slot time received first; needs no estimates (least attained service).";
     compose("las", about, lane(hadoop_maps()), lane(hadoop_reduces()))
 }
@@ -263,7 +272,7 @@ fn chronos(mut base: Policy) -> Policy {
         base.about
     );
     base.name = format!("chronos({})", base.name);
-    base.failure = FailureRule::Chronos;
+    base.failure = Recovery::Chronos;
     base
 }
 

@@ -1,5 +1,6 @@
 //! The words a policy is written in. `giveway policies show NAME` prints them; the same TOML, edited, is a policy.
 
+pub use crate::action::PreemptAction;
 use crate::ids::Kind;
 use crate::units::Span;
 use serde::{Deserialize, Serialize};
@@ -20,12 +21,12 @@ pub struct Policy {
     #[serde(default)]
     pub prior: Prior,
     /// How map slots are given.
-    pub map: Lane,
+    pub map: SlotPolicy,
     /// How reduce slots are given.
-    pub reduce: Lane,
+    pub reduce: SlotPolicy,
     /// What becomes of work lost with a node.
     #[serde(default)]
-    pub failure: FailureRule,
+    pub failure: Recovery,
     /// Match classes of jobs to types of node (COSHH).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matching: Option<Matching>,
@@ -37,7 +38,7 @@ pub struct Policy {
 /// How slots of one kind are given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Lane {
+pub struct SlotPolicy {
     /// Whose turn it is among pools or users.
     #[serde(default)]
     pub groups: GroupOrder,
@@ -45,7 +46,7 @@ pub struct Lane {
     pub order: JobOrder,
     /// How many slots a job is owed.
     #[serde(default)]
-    pub share: ShareRule,
+    pub share: Share,
     /// Which task of the job, on which node.
     #[serde(default)]
     pub placement: Placement,
@@ -75,32 +76,32 @@ pub enum GroupOrder {
 pub enum JobOrder {
     /// By priority, then by submission.
     #[default]
-    Submitted,
+    Submission,
     /// Shortest remaining time first (hSRTF, eq. 1).
     RemainingTime,
     /// Fewest slots for its weight first, where priority is weight (Hadoop's fair scheduler).
-    HeldOverWeight,
+    SlotsOverWeight,
     /// Fewest slots for what it is owed first.
-    HeldOverShare,
+    SlotsOverShare,
     /// Least work left before and in the reduces first (FCS, section 4).
     RemainingWork,
     /// Least slot time received first.
-    Attained,
+    AttainedService,
 }
 
 /// How many slots a job is owed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ShareRule {
+pub enum Share {
     /// Nobody is owed anything.
     #[default]
     None,
     /// By weight of pool and job, min shares first (Hadoop's fair scheduler).
     Weighted,
     /// In inverse proportion to remaining time, times a starvation ratio against what the share promised (hSRTF, eqs. 3-5).
-    InverseRemaining,
+    InverseRemainingTime,
     /// The same with eq. 5 to the letter: against the time alone on the whole cluster, which undoes most of eq. 3.
-    InverseRemainingLiteral,
+    InverseRemainingTimeLiteral,
 }
 
 /// Which task of a job goes to a node that offers a slot.
@@ -109,27 +110,27 @@ pub enum ShareRule {
 pub struct Placement {
     /// The most tasks handed to a node in one beat.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub per_beat: Option<u32>,
+    pub max_tasks_per_offer: Option<u32>,
     /// A node gets no further maps in a beat once it got so many whose data is in another rack.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub off_rack_per_beat: Option<u32>,
+    pub max_off_rack_per_offer: Option<u32>,
     /// How long a job holds out for a node with its data (delay scheduling).
-    pub wait_node: Span,
+    pub node_locality_delay: Span,
     /// How long it then holds out for a rack with its data.
-    pub wait_rack: Span,
+    pub rack_locality_delay: Span,
     /// Hold out only while the job has at most this many maps.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wait_below_maps: Option<u32>,
+    pub delay_max_maps: Option<u32>,
     /// How long a reduce holds out for a node that ran maps of its job (hSRTF, section 3.4).
     pub colocate: Span,
     /// When a paused reduce gives up its node for another.
-    pub migrate: Migrate,
+    pub migrate: Migration,
 }
 
 /// When a paused reduce gives up its node for another (FCS, Algorithm 2).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Migrate {
+pub enum Migration {
     /// It waits for its node however long that takes.
     Never,
     /// After this many offers refused.
@@ -143,22 +144,22 @@ pub enum Migrate {
 #[serde(deny_unknown_fields)]
 pub struct Preemption {
     /// Who may demand slots now.
-    pub when: PreemptRule,
+    pub when: PreemptionTrigger,
     /// Whose attempts give way first.
     pub whom: VictimOrder,
     /// Which attempt of such a job gives way first.
     pub attempt: AttemptOrder,
     /// How it gives way.
-    pub how: GiveWay,
+    pub how: PreemptAction,
     /// Which attempts are spared.
     #[serde(default)]
-    pub spare: Spare,
+    pub spare: Guards,
 }
 
 /// Who may demand slots now. A demand never takes what would leave the order wrong the other way round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum PreemptRule {
+pub enum PreemptionTrigger {
     /// A waiting job that ranks before a running one.
     Outranked,
     /// A waiting job that holds less than its share.
@@ -177,9 +178,9 @@ pub enum PreemptRule {
 #[serde(rename_all = "kebab-case")]
 pub enum VictimOrder {
     /// The job that ranks last.
-    RanksLast,
+    LowestRank,
     /// The job with the longest remaining time (hSRTF, section 3.3).
-    LongestRemaining,
+    LongestRemainingTime,
     /// The job with the most slots over its share.
     MostOverShare,
 }
@@ -196,27 +197,15 @@ pub enum AttemptOrder {
     NearData,
 }
 
-/// How an attempt gives way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GiveWay {
-    /// A reduce stops and later goes on where it stopped (FCS, section 3; Chronos, section III-C).
-    Pause,
-    /// A map's finished records become a finished map, the rest a new one (Chronos, section III-C).
-    EndEarly,
-    /// It is killed and begins again from nothing.
-    Kill,
-}
-
 /// Which attempts are spared, so that no job is pushed aside for ever (FCS, section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Spare {
+pub struct Guards {
     /// Those whose time since the beginning is so many times what they would have needed undisturbed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slackness: Option<f64>,
     /// Those that were launched less than this ago.
-    pub launched_within: Span,
+    pub min_runtime: Span,
     /// Those that have come further than this, of 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_over: Option<f64>,
@@ -228,10 +217,10 @@ pub struct Spare {
 /// What becomes of work lost with a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum FailureRule {
+pub enum Recovery {
     /// It waits for a free slot like other work.
     #[default]
-    Wait,
+    Requeue,
     /// It runs again at once, near its data, in the place of what ranks lower (Chronos).
     Chronos,
 }
@@ -242,13 +231,13 @@ pub enum FailureRule {
 pub struct Matching {
     /// What a node does when no job of its suggested classes waits.
     #[serde(default)]
-    pub otherwise: Otherwise,
+    pub otherwise: Fallback,
     /// A job belongs to a class if its rates differ from the class's by at most this factor.
     #[serde(default = "two")]
     pub fit: f64,
     /// The history table is renewed each time this many jobs have finished.
     #[serde(default = "thirty_two")]
-    pub history_every: u32,
+    pub history_interval_jobs: u32,
     /// Whether to ask that replicas be kept on nodes suggested for the first job that uses them.
     #[serde(default = "yes")]
     pub place_replicas: bool,
@@ -257,7 +246,7 @@ pub struct Matching {
 /// What a node does when no job of its suggested classes waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Otherwise {
+pub enum Fallback {
     /// It takes the next best job.
     #[default]
     Backfill,
@@ -270,7 +259,7 @@ pub enum Otherwise {
 #[serde(deny_unknown_fields)]
 pub struct Speculation {
     /// It lags if its pace is below this part of its job's mean pace.
-    pub pace_below: f64,
+    pub rate_below: f64,
     /// It is left alone until it has run this long.
     pub after: Span,
 }
@@ -296,12 +285,12 @@ impl Policy {
             shorter(&mut speculation.after);
         }
         for lane in [&mut self.map, &mut self.reduce] {
-            shorter(&mut lane.placement.wait_node);
-            shorter(&mut lane.placement.wait_rack);
+            shorter(&mut lane.placement.node_locality_delay);
+            shorter(&mut lane.placement.rack_locality_delay);
             shorter(&mut lane.placement.colocate);
             for preemption in &mut lane.preempt {
-                shorter(&mut preemption.spare.launched_within);
-                if let PreemptRule::Starved { min_share, fair_share } = &mut preemption.when {
+                shorter(&mut preemption.spare.min_runtime);
+                if let PreemptionTrigger::Starved { min_share, fair_share } = &mut preemption.when {
                     shorter(min_share);
                     shorter(fair_share);
                 }
@@ -320,20 +309,25 @@ impl Default for Prior {
 impl Default for Placement {
     fn default() -> Placement {
         Placement {
-            per_beat: None,
-            off_rack_per_beat: None,
-            wait_node: Span::ZERO,
-            wait_rack: Span::ZERO,
-            wait_below_maps: None,
+            max_tasks_per_offer: None,
+            max_off_rack_per_offer: None,
+            node_locality_delay: Span::ZERO,
+            rack_locality_delay: Span::ZERO,
+            delay_max_maps: None,
             colocate: Span::ZERO,
-            migrate: Migrate::ForLocality(0.95),
+            migrate: Migration::ForLocality(0.95),
         }
     }
 }
 
 impl Default for Matching {
     fn default() -> Matching {
-        Matching { otherwise: Otherwise::Backfill, fit: two(), history_every: thirty_two(), place_replicas: true }
+        Matching {
+            otherwise: Fallback::Backfill,
+            fit: two(),
+            history_interval_jobs: thirty_two(),
+            place_replicas: true,
+        }
     }
 }
 
@@ -353,43 +347,43 @@ fn thirty_two() -> u32 {
     32
 }
 
-impl ShareRule {
+impl Share {
     /// True if shares follow from remaining times.
     pub fn follows_remaining(self) -> bool {
-        matches!(self, ShareRule::InverseRemaining | ShareRule::InverseRemainingLiteral)
+        matches!(self, Share::InverseRemainingTime | Share::InverseRemainingTimeLiteral)
     }
 }
 
 impl Policy {
     /// The lane of a kind.
-    pub fn lane(&self, kind: Kind) -> &Lane {
+    pub fn slot_policy(&self, kind: Kind) -> &SlotPolicy {
         match kind {
             Kind::Map => &self.map,
             Kind::Reduce => &self.reduce,
         }
     }
 
-    fn lanes(&self) -> [&Lane; 2] {
+    fn lanes(&self) -> [&SlotPolicy; 2] {
         [&self.map, &self.reduce]
     }
 
-    fn gives_way_by(&self, how: GiveWay) -> bool {
+    fn gives_way_by(&self, how: PreemptAction) -> bool {
         self.lanes().iter().any(|lane| lane.preempt.iter().any(|preemption| preemption.how == how))
     }
 
     /// True if it may ask a reduce to pause.
     pub fn pauses_reduces(&self) -> bool {
-        self.gives_way_by(GiveWay::Pause) || self.failure == FailureRule::Chronos
+        self.gives_way_by(PreemptAction::Pause) || self.failure == Recovery::Chronos
     }
 
     /// True if it may ask a map to end early.
     pub fn ends_maps_early(&self) -> bool {
-        self.gives_way_by(GiveWay::EndEarly) || self.failure == FailureRule::Chronos
+        self.gives_way_by(PreemptAction::EndEarly) || self.failure == Recovery::Chronos
     }
 
     /// True if it may ask to kill an attempt so that another job gets its slot.
     pub fn kills(&self) -> bool {
-        self.gives_way_by(GiveWay::Kill)
+        self.gives_way_by(PreemptAction::Kill)
     }
 
     /// True if one of its lanes ranks jobs in this order.
@@ -406,12 +400,12 @@ impl Policy {
     pub fn compares_attempts(&self) -> bool {
         self.ranks_by(JobOrder::RemainingWork)
             || self.lanes().iter().any(|lane| !lane.preempt.is_empty())
-            || self.failure == FailureRule::Chronos
+            || self.failure == Recovery::Chronos
             || self.speculation.is_some()
     }
 
     /// True if it believes anything that must be renewed.
     pub fn renews(&self) -> bool {
-        self.compares_attempts() || self.uses_remaining_time() || self.ranks_by(JobOrder::Attained)
+        self.compares_attempts() || self.uses_remaining_time() || self.ranks_by(JobOrder::AttainedService)
     }
 }

@@ -49,11 +49,11 @@ pub fn remaining_shuffle(left: u32, done: u32, elapsed: Span, running: u32, map_
 }
 
 /// FCS, section 4: `E_slack = T_total / (T_svc / C_pctg)`. Nothing can be said before there is progress.
-pub fn slackness(since_start: Span, service: Span, done_ppm: u32) -> f64 {
-    if service.is_zero() || done_ppm == 0 {
+pub fn slackness(since_start: Span, service: Span, progress_ppm: u32) -> f64 {
+    if service.is_zero() || progress_ppm == 0 {
         return 0.0;
     }
-    let undisturbed = service.as_secs_f64() / (f64::from(done_ppm) / f64::from(WHOLE_PPM));
+    let undisturbed = service.as_secs_f64() / (f64::from(progress_ppm) / f64::from(WHOLE_PPM));
     since_start.as_secs_f64() / undisturbed
 }
 
@@ -104,10 +104,10 @@ pub fn observed_task_time(job: &Job, kind: Kind, now: Time) -> Option<Span> {
     for &index in asked {
         let task = job.task(kind, index);
         // Below a hundredth, progress is mostly start-up and would be blown up a hundredfold.
-        if task.done_ppm >= WHOLE_PPM / 100 {
+        if task.progress_ppm >= WHOLE_PPM / 100 {
             let whole_part = share_of_split(job, kind, index);
             sum_s += job.service(kind, index, now).as_secs_f64()
-                / (f64::from(task.done_ppm) / f64::from(WHOLE_PPM))
+                / (f64::from(task.progress_ppm) / f64::from(WHOLE_PPM))
                 / whole_part;
             count += 1.0;
         }
@@ -167,14 +167,14 @@ pub fn remaining_work(job: &Job, now: Time, map_time: Span) -> (Span, u64) {
     }
     // Only those that run or are paused can be half done; the others are counted.
     let begun = job.facts(Kind::Reduce).live.iter().chain(job.paused.iter().map(|(index, _)| index));
-    let half_done: f64 = begun.map(|&index| reduced_part(job.task(Kind::Reduce, index).done_ppm)).sum();
+    let half_done: f64 = begun.map(|&index| reduced_part(job.task(Kind::Reduce, index).progress_ppm)).sum();
     let reduced = f64::from(job.facts(Kind::Reduce).done) + half_done;
     let bytes = total * (1.0 - reduced / f64::from(reduces)).max(0.0) * job.bias;
     (shuffle, bytes as u64)
 }
 
 /// What part of its input a reduce has reduced: its last third of progress.
-fn reduced_part(done_ppm: u32) -> f64 {
+fn reduced_part(progress_ppm: u32) -> f64 {
     let reduce_phase = 2 * WHOLE_PPM / 3;
-    f64::from(done_ppm.saturating_sub(reduce_phase)) / f64::from(WHOLE_PPM - reduce_phase)
+    f64::from(progress_ppm.saturating_sub(reduce_phase)) / f64::from(WHOLE_PPM - reduce_phase)
 }

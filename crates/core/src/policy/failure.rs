@@ -3,7 +3,7 @@
 use crate::ids::{Kind, NodeId};
 use crate::policy::order::{Rank, Ranking};
 use crate::policy::preempt::may_give_way;
-use crate::policy::{JobOrder, Spare, order};
+use crate::policy::{Guards, JobOrder, order};
 use crate::state::{JobIx, State};
 use crate::units::Time;
 use smallvec::SmallVec;
@@ -43,11 +43,11 @@ pub fn last_in_rank(
             let job = state.job(jx);
             if job.closed
                 || job.task(kind, task).number != number
-                || !may_give_way(job, kind, task, &Spare::default(), now)
+                || !may_give_way(job, kind, task, &Guards::default(), now)
             {
                 continue;
             }
-            let key = (standing(ranking, order, state, jx, kind), Reverse(job.task(kind, task).done_ppm));
+            let key = (standing(ranking, order, state, jx, kind), Reverse(job.task(kind, task).progress_ppm));
             let last_so_far = last.get_or_insert_with(|| (key.clone(), Candidate { jx, task, node }));
             if key > last_so_far.0 {
                 *last_so_far = (key, Candidate { jx, task, node });

@@ -6,10 +6,10 @@
 //! | part | file | answers |
 //! |---|---|---|
 //! | [`GroupOrder`], [`JobOrder`] | `order.rs`, `line.rs` | which pool, then which job, comes first for a slot |
-//! | [`ShareRule`] | `share.rs` | how many slots a job is owed |
+//! | [`Share`] | `share.rs` | how many slots a job is owed |
 //! | [`Preemption`] | `preempt.rs` | who may demand slots now, which attempt gives way, and how |
 //! | [`Placement`] | `placement.rs` | which task of the job for this node, or wait |
-//! | [`FailureRule`] | `failure.rs` | what lost work outranks |
+//! | [`Recovery`] | `failure.rs` | what lost work outranks |
 //! | remaining time, remaining work | `estimate.rs` | how long a job will still take |
 //! | [`Matching`] | `matching/` | which classes of jobs suit which types of node |
 //!

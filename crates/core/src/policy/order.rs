@@ -25,10 +25,10 @@ const SPAN_BITS: u64 = (1 << 48) - 1;
 pub fn job_rank(order: JobOrder, job: &Job, kind: Kind, more: i32) -> Rank {
     let seq = Rank::from(job.seq);
     match order {
-        JobOrder::Submitted => Rank::from(job.priority as u8) << 32 | seq,
+        JobOrder::Submission => Rank::from(job.priority as u8) << 32 | seq,
         JobOrder::RemainingTime => Rank::from(job.estimate.remaining.0.min(SPAN_BITS)) << 32 | seq,
-        JobOrder::HeldOverWeight => ratio(held(job, kind, more), job.priority.weight()) << 32 | seq,
-        JobOrder::HeldOverShare => {
+        JobOrder::SlotsOverWeight => ratio(held(job, kind, more), job.priority.weight()) << 32 | seq,
+        JobOrder::SlotsOverShare => {
             let owed = job.facts(kind).owed.max(1e-3);
             let remaining_ms = job.estimate.remaining.0 / 1_000;
             let shorter_first = Rank::from(remaining_ms.min(u64::from(u32::MAX)));
@@ -39,7 +39,7 @@ pub fn job_rank(order: JobOrder, job: &Job, kind: Kind, more: i32) -> Rank {
             let bytes = Rank::from(job.estimate.reduce_bytes.min(SPAN_BITS));
             shuffle << 80 | bytes << 32 | seq
         }
-        JobOrder::Attained => Rank::from(job.estimate.attained.0.min(SPAN_BITS)) << 32 | seq,
+        JobOrder::AttainedService => Rank::from(job.estimate.attained.0.min(SPAN_BITS)) << 32 | seq,
     }
 }
 
@@ -50,17 +50,17 @@ fn held(job: &Job, kind: Kind, more: i32) -> f64 {
 /// Why a job that stands first stands first.
 pub fn reason(order: JobOrder, job: &Job, kind: Kind) -> Reason {
     match order {
-        JobOrder::Submitted => Reason::Submitted,
-        JobOrder::RemainingTime => Reason::Remaining { estimate: job.estimate.remaining },
-        JobOrder::HeldOverWeight => Reason::Weight { held: job.facts(kind).held() },
-        JobOrder::HeldOverShare => {
+        JobOrder::Submission => Reason::SubmissionOrder,
+        JobOrder::RemainingTime => Reason::RemainingTime { estimate: job.estimate.remaining },
+        JobOrder::SlotsOverWeight => Reason::SlotsOverWeight { allocated: job.facts(kind).held() },
+        JobOrder::SlotsOverShare => {
             let facts = job.facts(kind);
-            Reason::Share { held: facts.held(), owed_milli: (facts.owed * 1e3) as u64 }
+            Reason::SlotsOverShare { allocated: facts.held(), share_milli: (facts.owed * 1e3) as u64 }
         }
         JobOrder::RemainingWork => {
             Reason::RemainingWork { shuffle: job.estimate.shuffle, bytes: job.estimate.reduce_bytes }
         }
-        JobOrder::Attained => Reason::Attained { service: job.estimate.attained },
+        JobOrder::AttainedService => Reason::AttainedService { service: job.estimate.attained },
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which task of a job for this node: near its data, near its maps, or where it paused; or wait for a better offer.
 
-use super::{Migrate, Placement};
+use super::{Migration, Placement};
 use crate::action::Locality;
 use crate::ids::{Kind, NodeId};
 use crate::state::waiting::locality;
@@ -69,18 +69,20 @@ pub fn choose_map(job: &mut Job, offer: Offer<'_>, placement: &Placement) -> Opt
         job.holding_out[0] = None;
         return Some((task, Locality::Node));
     }
-    let few = placement.wait_below_maps.is_none_or(|most| job.total(Kind::Map) <= most);
-    let waits = few && job.waiting_maps.has_hosts() && !(placement.wait_node + placement.wait_rack).is_zero();
+    let few = placement.delay_max_maps.is_none_or(|most| job.total(Kind::Map) <= most);
+    let waits = few
+        && job.waiting_maps.has_hosts()
+        && !(placement.node_locality_delay + placement.rack_locality_delay).is_zero();
     if !waits {
         return next_nearest_map(job, offer);
     }
     let since = *job.holding_out[0].get_or_insert(offer.now);
     let waited = offer.now.since(since);
-    if waited < placement.wait_node {
+    if waited < placement.node_locality_delay {
         return None;
     }
     // In a single rack, everything is near the rack.
-    if waited < placement.wait_node + placement.wait_rack && offer.racks.several() {
+    if waited < placement.node_locality_delay + placement.rack_locality_delay && offer.racks.several() {
         return rack_map(job, offer).map(|task| (task, Locality::Rack));
     }
     next_nearest_map(job, offer)
@@ -88,7 +90,7 @@ pub fn choose_map(job: &mut Job, offer: Offer<'_>, placement: &Placement) -> Opt
 
 /// A reduce of the job for this node (FCS, Algorithm 2, lines 4 to 17).
 ///
-/// One that paused here or never ran is taken at once, unless it holds out for a node with maps of its job (hSRTF, section 3.4). Otherwise
+/// One that paused here or never ran is taken at once, unless it holds out for a node with maps of its job (hSRTF, section 3.4). Fallback
 /// the one that paused longest ago moves here, once more offers were refused than its patience allows.
 pub fn choose_reduce(
     job: &mut Job,
@@ -121,7 +123,7 @@ pub fn choose_reduce(
 pub fn holds_out_until(job: &Job, kind: Kind, placement: &Placement) -> Option<Time> {
     let since = job.holding_out[kind.ix()]?;
     match kind {
-        Kind::Map => (!job.waiting_maps.has_returned()).then(|| since + placement.wait_node),
+        Kind::Map => (!job.waiting_maps.has_returned()).then(|| since + placement.node_locality_delay),
         Kind::Reduce => job.paused.is_empty().then(|| since + placement.colocate),
     }
 }
@@ -136,11 +138,11 @@ fn holds_out_for_maps(job: &mut Job, offer: Offer<'_>, colocate: Span) -> bool {
 }
 
 /// After how many refused offers a paused reduce moves (FCS, section 4: D = -M ln((1-L) / (1+(1-L)))).
-pub fn patience(migrate: Migrate, nodes: u32) -> u64 {
+pub fn patience(migrate: Migration, nodes: u32) -> u64 {
     match migrate {
-        Migrate::Never => u64::MAX,
-        Migrate::AfterRefusals(most) => u64::from(most),
-        Migrate::ForLocality(locality) => {
+        Migration::Never => u64::MAX,
+        Migration::AfterRefusals(most) => u64::from(most),
+        Migration::ForLocality(locality) => {
             let off = 1.0 - locality;
             (-f64::from(nodes) * (off / (1.0 + off)).ln()).round() as u64
         }

@@ -10,7 +10,7 @@ use crate::ids::{AttemptId, Kind, NodeId};
 use crate::policy::failure::standing;
 use crate::policy::order::HoldingOut;
 use crate::policy::preempt;
-use crate::policy::{AttemptOrder, GiveWay, GroupOrder, JobOrder, PreemptRule, Preemption, VictimOrder};
+use crate::policy::{AttemptOrder, GroupOrder, JobOrder, PreemptAction, Preemption, PreemptionTrigger, VictimOrder};
 use crate::state::{Claim, Facts, JobIx, TaskState};
 use crate::units::Time;
 use std::cmp::Reverse;
@@ -28,7 +28,7 @@ impl Scheduler {
     /// Lets every job that may demand slots of a kind now do so.
     pub(super) fn demand_slots(&mut self, kind: Kind, out: &mut Vec<Action>) {
         let policy = Arc::clone(&self.policy);
-        for preemption in &policy.lane(kind).preempt {
+        for preemption in &policy.slot_policy(kind).preempt {
             let demands = self.demands(kind, preemption);
             if demands.is_empty() {
                 continue;
@@ -49,7 +49,9 @@ impl Scheduler {
         let mut available = self.unclaimed(kind);
         let mut left = self.state.slots[ix];
         let starved = match preemption.when {
-            PreemptRule::Starved { min_share, fair_share } => Some(self.starved_groups(kind, [min_share, fair_share])),
+            PreemptionTrigger::Starved { min_share, fair_share } => {
+                Some(self.starved_groups(kind, [min_share, fair_share]))
+            }
             _ => None,
         };
         let mut demands = Vec::new();
@@ -61,9 +63,9 @@ impl Scheduler {
             // A paused task waits for its own node; freeing a slot elsewhere would not help it.
             let waiting = facts.waiting.saturating_sub(facts.claimed);
             let wanted = match preemption.when {
-                PreemptRule::Outranked => waiting,
-                PreemptRule::BelowShare => waiting.min((facts.owed.floor() as u32).saturating_sub(facts.held())),
-                PreemptRule::Starved { .. } => {
+                PreemptionTrigger::Outranked => waiting,
+                PreemptionTrigger::BelowShare => waiting.min((facts.owed.floor() as u32).saturating_sub(facts.held())),
+                PreemptionTrigger::Starved { .. } => {
                     let owed = &mut owed_to_group[line.group_of(jx) as usize];
                     let wanted = waiting.min(*owed);
                     *owed -= wanted;
@@ -113,18 +115,18 @@ impl Scheduler {
 
     /// Jobs that run something they could give, in the order in which they give way. Who demands a share takes only from those over theirs.
     fn givers(&self, kind: Kind, preemption: &Preemption) -> Vec<Giver> {
-        let by_share = preemption.when == PreemptRule::BelowShare;
+        let by_share = preemption.when == PreemptionTrigger::BelowShare;
         let running = |facts: &Facts| {
             facts.live.len() as u32 > facts.yielding && !(by_share && f64::from(facts.held()) <= facts.owed)
         };
         let jobs = self.state.live().filter(|(_, job)| !job.closed && running(job.facts(kind)));
         let mut givers: Vec<JobIx> = jobs.map(|(jx, _)| jx).collect();
-        let order = self.lane(kind).order;
+        let order = self.slot_policy(kind).order;
         match preemption.whom {
-            VictimOrder::RanksLast => {
+            VictimOrder::LowestRank => {
                 givers.sort_by_cached_key(|&jx| Reverse(standing(self.line(kind), order, &self.state, jx, kind)));
             }
-            VictimOrder::LongestRemaining => {
+            VictimOrder::LongestRemainingTime => {
                 givers.sort_by_key(|&jx| Reverse((self.state.job(jx).estimate.remaining, self.state.job(jx).seq)));
             }
             VictimOrder::MostOverShare => {
@@ -149,9 +151,9 @@ impl Scheduler {
         preemption: &Preemption,
         out: &mut Vec<Action>,
     ) {
-        let lane = self.policy.lane(kind);
-        let by_rank = preemption.whom == VictimOrder::RanksLast
-            || (preemption.whom == VictimOrder::LongestRemaining && lane.order == JobOrder::RemainingTime);
+        let lane = self.policy.slot_policy(kind);
+        let by_rank = preemption.whom == VictimOrder::LowestRank
+            || (preemption.whom == VictimOrder::LongestRemainingTime && lane.order == JobOrder::RemainingTime);
         // Takers come in the order of rank. If givers do too, the first refusal speaks for all that follow.
         let refusal_is_final = by_rank && lane.groups == GroupOrder::Flat;
         let mut at = 0;
@@ -171,7 +173,7 @@ impl Scheduler {
             while slots > 0 && !going.is_empty() && self.may_take(taker, giver, kind) {
                 let task = going.pop().expect("not empty");
                 let node = self.state.job(giver).task(kind, task).node;
-                let reason = Reason::GivesWay { to: self.state.job(taker).id };
+                let reason = Reason::PreemptedFor { job: self.state.job(taker).id };
                 self.ask_to_give_way(giver, kind, task, preemption.how, reason, out);
                 self.claim(node, kind, taker, None);
                 slots -= 1;
@@ -203,15 +205,15 @@ impl Scheduler {
         let (kind, index) = (attempt.task.kind, attempt.task.index);
         let able = self.setup.capabilities;
         let (how, able) = match kind {
-            Kind::Map => (GiveWay::EndEarly, able.end_maps_early),
-            Kind::Reduce => (GiveWay::Pause, able.pause_reduces),
+            Kind::Map => (PreemptAction::EndEarly, able.end_maps_early),
+            Kind::Reduce => (PreemptAction::Pause, able.pause_reduces),
         };
         let job = self.state.job(jx);
         let twinned = job.twins.iter().any(|twin| (twin.kind, twin.task) == (kind, index));
         if !able || twinned || role != Role::First || job.closed || job.task(kind, index).state != TaskState::Running {
-            return Err(Refusal::NotAsked(attempt));
+            return Err(Refusal::NotRequested(attempt));
         }
-        self.ask_to_give_way(jx, kind, index, how, Reason::Requested, out);
+        self.ask_to_give_way(jx, kind, index, how, Reason::RequestedByUser, out);
         Ok(())
     }
 
@@ -221,7 +223,7 @@ impl Scheduler {
         jx: JobIx,
         kind: Kind,
         index: u32,
-        how: GiveWay,
+        how: PreemptAction,
         reason: Reason,
         out: &mut Vec<Action>,
     ) {
@@ -233,9 +235,9 @@ impl Scheduler {
         task.gave_way = task.gave_way.saturating_add(1);
         job.facts[kind.ix()].yielding += 1;
         out.push(match how {
-            GiveWay::Pause => Action::Pause { attempt, node, reason },
-            GiveWay::EndEarly => Action::EndEarly { attempt, node, reason },
-            GiveWay::Kill => Action::Kill { attempt, node, reason },
+            PreemptAction::Pause => Action::Pause { attempt, node, reason },
+            PreemptAction::EndEarly => Action::EndEarly { attempt, node, reason },
+            PreemptAction::Kill => Action::Kill { attempt, node, reason },
         });
         self.touch(jx, kind);
     }

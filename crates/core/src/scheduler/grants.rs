@@ -29,7 +29,7 @@ impl Scheduler {
             });
             line
         });
-        let (map, reduce) = (self.lane(Kind::Map), self.lane(Kind::Reduce));
+        let (map, reduce) = (self.slot_policy(Kind::Map), self.slot_policy(Kind::Reduce));
         let alike = (map.order, map.groups) == (reduce.order, reduce.groups);
         let standing = |kind: Kind, jx: JobIx| failure::standing(self.line(kind), map.order, &self.state, jx, kind);
         let mut at = [0, 0];
@@ -58,7 +58,7 @@ impl Scheduler {
     pub(super) fn tasks_asked(&mut self, job: JobId, asked: [u32; 2], out: &mut Vec<Action>) -> Result<(), Refusal> {
         let jx = self.open_job(job)?;
         if asked.iter().any(|&slots| slots > MOST_REDUCES) {
-            return Err(Refusal::BadJob(job));
+            return Err(Refusal::InvalidJob(job));
         }
         let job = self.state.job_mut(jx);
         for kind in Kind::BOTH {
@@ -91,13 +91,13 @@ impl Scheduler {
         let slots = self.state.up(node).ok_or(Refusal::UnknownNode(node))?.spec.slots(kind);
         let full = self.state.node(node).free[kind.ix()] == 0;
         if full && slots >= MOST_SLOTS {
-            return Err(Refusal::BadNode(node));
+            return Err(Refusal::InvalidNode(node));
         }
-        let choice = self.claimed_task(jx, None, node, kind).ok_or(Refusal::NothingWaits(job))?;
+        let choice = self.claimed_task(jx, None, node, kind).ok_or(Refusal::NothingPending(job))?;
         if full {
             self.state.grow(node, kind);
         }
-        self.launch(jx, node, choice, Reason::Granted, out);
+        self.launch(jx, node, choice, Reason::GrantedByCluster, out);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use super::Scheduler;
 use super::news::Role;
 use crate::action::{Action, Reason, Refusal};
 use crate::ids::{AttemptId, Kind, NodeId, TaskId};
-use crate::policy::FailureRule;
+use crate::policy::Recovery;
 use crate::state::{JobIx, TaskState, Twin};
 
 /// A task whose work was lost with a node.
@@ -32,7 +32,7 @@ impl Scheduler {
                     job.facts[kind.ix()].yielding -= 1;
                 }
                 task.state = TaskState::Running;
-                (task.number, task.node, task.launched, task.done_ppm) = (twin.number, twin.node, twin.launched, 0);
+                (task.number, task.node, task.launched, task.progress_ppm) = (twin.number, twin.node, twin.launched, 0);
                 // The first may have fetched output that is gone since; its twin has yet to.
                 self.redo_gone_maps(jx);
             }
@@ -80,7 +80,7 @@ impl Scheduler {
         for twin in job.twins.iter_mut().filter(|twin| (twin.kind, twin.task) == (kind, index) && !twin.dying) {
             twin.dying = true;
             let attempt = AttemptId { task: TaskId { job: id, kind, index }, number: twin.number };
-            out.push(Action::Kill { attempt, node: twin.node, reason: Reason::Outrun });
+            out.push(Action::Kill { attempt, node: twin.node, reason: Reason::OtherAttemptFinished });
         }
     }
 
@@ -97,7 +97,7 @@ impl Scheduler {
         self.lose_outputs(node, &mut lost);
         let closed: Vec<JobIx> = self.state.live().filter(|(_, job)| job.closed).map(|(jx, _)| jx).collect();
         closed.into_iter().for_each(|jx| self.bury(jx));
-        if self.policy.failure == FailureRule::Chronos {
+        if self.policy.failure == Recovery::Chronos {
             self.recover(lost, out);
         }
         Ok(())
@@ -205,7 +205,7 @@ impl Scheduler {
         job.gone.retain(|&(gone, _)| gone != index);
         job.undo_map(index, node);
         Kind::BOTH.into_iter().for_each(|kind| self.touch(jx, kind));
-        if self.policy.failure == FailureRule::Chronos {
+        if self.policy.failure == Recovery::Chronos {
             self.recover(vec![Lost { jx, kind: Kind::Map, task: index }], out);
         }
         Ok(())

@@ -19,7 +19,7 @@ use crate::ids::{JobId, Kind, NodeId};
 use crate::policy::estimate::FINISHED_ENOUGH;
 use crate::policy::matching::Matcher;
 use crate::policy::order::{self, HoldingOut, Limits, Ranking, Stage};
-use crate::policy::{GroupOrder, JobOrder, Lane, Otherwise, Policy, Prior};
+use crate::policy::{Fallback, GroupOrder, JobOrder, Policy, Prior, SlotPolicy};
 use crate::setup::{Setup, SetupError};
 use crate::state::{JobIx, State};
 use crate::units::Time;
@@ -61,13 +61,13 @@ impl Scheduler {
         setup.check()?;
         let policy = Arc::new(setup.policy.clone());
         let lines = Kind::BOTH.map(|kind| {
-            let stages = Stage::of(policy.lane(kind).groups);
+            let stages = Stage::of(policy.slot_policy(kind).groups);
             stages.iter().map(|&stage| Ranking::new(stage, kind, &setup.tenants)).collect()
         });
         Ok(Scheduler {
             now: Time::ZERO,
             state: State::default(),
-            counts_held: Kind::BOTH.iter().any(|kind| policy.lane(*kind).groups != GroupOrder::Flat),
+            counts_held: Kind::BOTH.iter().any(|kind| policy.slot_policy(*kind).groups != GroupOrder::Flat),
             lines,
             matcher: policy.matching.map(Matcher::new),
             users: Vec::new(),
@@ -85,7 +85,7 @@ impl Scheduler {
     /// Takes in what happened at `now` and appends what to do. Events come in the order of time.
     pub fn handle(&mut self, now: Time, event: &Event, actions: &mut Vec<Action>) {
         if now < self.now {
-            actions.push(Action::Refuse { refusal: Refusal::TimeWentBack });
+            actions.push(Action::Refuse { refusal: Refusal::ClockWentBack });
             return;
         }
         self.now = now;
@@ -96,9 +96,9 @@ impl Scheduler {
 
     fn take_in(&mut self, event: &Event, out: &mut Vec<Action>) -> Result<(), Refusal> {
         match event {
-            Event::NodeBeat { node, progress } => self.node_beat(*node, progress, out),
+            Event::SlotsOffered { node, progress } => self.node_beat(*node, progress, out),
             Event::AttemptFinished { attempt, output_bytes } => self.attempt_finished(*attempt, *output_bytes, out),
-            Event::AttemptPaused { attempt, done_ppm } => self.attempt_paused(*attempt, *done_ppm, out),
+            Event::AttemptPaused { attempt, progress_ppm } => self.attempt_paused(*attempt, *progress_ppm, out),
             Event::AttemptEndedEarly { attempt, done_bytes, output_bytes } => {
                 self.attempt_ended_early(*attempt, *done_bytes, *output_bytes, out)
             }
@@ -108,19 +108,19 @@ impl Scheduler {
             Event::JobKilled { job } => self.job_killed(*job, out),
             Event::NodeJoined { node, spec } => self.node_joined(*node, spec),
             Event::NodeLost { node } => self.node_lost(*node, out),
-            Event::OutputLost { map } => self.output_lost(*map, out),
+            Event::MapOutputLost { map } => self.output_lost(*map, out),
             Event::YieldRequested { attempt } => self.yield_requested(*attempt, out),
-            Event::Woke => {
+            Event::TimerFired { .. } => {
                 self.woke(out);
                 Ok(())
             }
-            Event::Progressed { progress } => {
+            Event::ProgressReported { progress } => {
                 self.note_progress(progress);
                 Ok(())
             }
             Event::JobOpened(spec) => self.job_opened(spec, out),
-            Event::TasksAsked { job, maps, reduces } => self.tasks_asked(*job, [*maps, *reduces], out),
-            Event::SlotTaken { job, kind, node } => self.slot_taken(*job, *kind, *node, out),
+            Event::SlotsRequested { job, maps, reduces } => self.tasks_asked(*job, [*maps, *reduces], out),
+            Event::SlotGranted { job, kind, node } => self.slot_taken(*job, *kind, *node, out),
             Event::JobEnded { job, outcome } => self.job_ended(*job, *outcome, out),
             Event::Resynced => {
                 self.resynced(out);
@@ -145,13 +145,13 @@ impl Scheduler {
     }
 
     /// True if some task of this kind waits that an offered slot might take. While it is false, a beat without news changes nothing.
-    pub fn hungry(&self, kind: Kind) -> bool {
+    pub fn has_pending(&self, kind: Kind) -> bool {
         self.lines[kind.ix()].iter().any(|line| !line.is_empty())
             || self.state.claims[kind.ix()] > 0
             || self.laggards.iter().any(|&(_, lagging, _)| lagging == kind)
     }
 
-    /// True if progress is used at all: then it should be reported before each `Woke`, where it is wanted.
+    /// True if progress is used at all: then it should be reported before each `TimerFired`, where it is wanted.
     pub fn wants_progress(&self) -> bool {
         self.policy.compares_attempts() || self.policy.uses_remaining_time()
     }
@@ -188,13 +188,13 @@ impl Scheduler {
     fn passes(&self) -> usize {
         match &self.matcher {
             None => 1,
-            Some(matcher) if matcher.rules().otherwise == Otherwise::Strict => 2,
+            Some(matcher) if matcher.rules().otherwise == Fallback::Strict => 2,
             Some(_) => 3,
         }
     }
 
-    fn lane(&self, kind: Kind) -> &Lane {
-        self.policy.lane(kind)
+    fn slot_policy(&self, kind: Kind) -> &SlotPolicy {
+        self.policy.slot_policy(kind)
     }
 
     fn limits(&self, kind: Kind) -> Limits {
@@ -208,7 +208,7 @@ impl Scheduler {
 
     /// A job's facts changed: tells its groups what it holds and puts it where it now belongs.
     fn touch(&mut self, jx: JobIx, kind: Kind) {
-        let order = self.policy.lane(kind).order;
+        let order = self.policy.slot_policy(kind).order;
         let job = self.state.jobs[jx as usize].as_mut().expect("a job index outlived its job");
         let has_node_of_its_own = job.waiting_maps.has_returned() || !job.paused.is_empty();
         let held = job.facts(kind).held();
@@ -246,7 +246,7 @@ impl Scheduler {
 
     /// True if `a` may take a slot from `b`: it would still stand before `b` afterwards.
     fn may_take(&self, a: JobIx, b: JobIx, kind: Kind) -> bool {
-        let order: JobOrder = self.lane(kind).order;
+        let order: JobOrder = self.slot_policy(kind).order;
         let rank = |jx: JobIx, more| (jx, order::job_rank(order, self.state.job(jx), kind, more));
         a != b && self.line(kind).stays_before(rank(a, 1), rank(b, -1), &self.limits(kind))
     }

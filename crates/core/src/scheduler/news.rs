@@ -5,7 +5,7 @@ use crate::action::{Action, Outcome, Reason, Refusal};
 use crate::event::{Hosts, JobSpec, NodeSpec, Progress};
 use crate::ids::{AttemptId, JobId, Kind, NodeId};
 use crate::policy::matching::UserRights;
-use crate::policy::{GiveWay, JobOrder, estimate};
+use crate::policy::{JobOrder, PreemptAction, estimate};
 use crate::state::waiting::Waiting;
 use crate::state::{Job, JobIx, Node, TaskState};
 use crate::units::{Span, WHOLE_PPM};
@@ -21,13 +21,13 @@ impl Scheduler {
     pub(super) fn node_joined(&mut self, node: NodeId, spec: &NodeSpec) -> Result<(), Refusal> {
         let at = node.0 as usize;
         if at > self.state.nodes.len() {
-            return Err(Refusal::NodeGap(node));
+            return Err(Refusal::NodeIdGap(node));
         }
         if self.state.up(node).is_some() {
-            return Err(Refusal::NodeIsUp(node));
+            return Err(Refusal::NodeAlreadyUp(node));
         }
         if (spec.map_slots, spec.reduce_slots) == (0, 0) || spec.speed_ppm == 0 || spec.disk_bytes_per_s == 0 {
-            return Err(Refusal::BadNode(node));
+            return Err(Refusal::InvalidNode(node));
         }
         let is_back = at < self.state.nodes.len();
         let profile = self.matcher.as_mut().map_or(0, |matcher| matcher.node_up(node, spec, is_back));
@@ -71,11 +71,11 @@ impl Scheduler {
     }
 
     pub(super) fn note_progress(&mut self, progress: &[Progress]) {
-        for &Progress { attempt, done_ppm } in progress {
+        for &Progress { attempt, progress_ppm } in progress {
             // It may have crossed the end of the attempt on its way: then it is no news.
             if let Some((jx, Role::First)) = self.role(attempt) {
                 let task = &mut self.state.job_mut(jx).tasks[attempt.task.kind.ix()][attempt.task.index as usize];
-                task.done_ppm = task.done_ppm.max(done_ppm.min(WHOLE_PPM));
+                task.progress_ppm = task.progress_ppm.max(progress_ppm.min(WHOLE_PPM));
             }
         }
     }
@@ -93,7 +93,7 @@ impl Scheduler {
             return Err(Refusal::JobExists(spec.id));
         }
         if spec.estimate_bias_ppm == 0 || spec.slowstart_ppm > WHOLE_PPM || spec.reduces > MOST_REDUCES {
-            return Err(Refusal::BadJob(spec.id));
+            return Err(Refusal::InvalidJob(spec.id));
         }
         let user = self.user(&spec.user);
         let seq = self.state.next_seq();
@@ -112,7 +112,7 @@ impl Scheduler {
         self.classify(jx, spec, out);
         self.note_data(jx);
         for kind in Kind::BOTH {
-            if self.policy.lane(kind).share.follows_remaining() {
+            if self.policy.slot_policy(kind).share.follows_remaining() {
                 self.share_of_new(jx, kind);
             }
             self.touch(jx, kind);
@@ -126,7 +126,7 @@ impl Scheduler {
 
     /// Nodes with data of a job are good for its maps, where maps hold out for that.
     fn note_data(&mut self, jx: JobIx) {
-        if self.policy.map.placement.wait_node.is_zero() {
+        if self.policy.map.placement.node_locality_delay.is_zero() {
             return;
         }
         let job = self.state.jobs[jx as usize].as_ref().expect("just admitted");
@@ -257,7 +257,7 @@ impl Scheduler {
         }
         self.touch(jx, kind);
         if kind == Kind::Map && self.state.job(jx).total(Kind::Reduce) > 0 {
-            let by_work = self.lane(Kind::Reduce).order == JobOrder::RemainingWork;
+            let by_work = self.slot_policy(Kind::Reduce).order == JobOrder::RemainingWork;
             let may_start = self.state.job(jx).may_start(Kind::Reduce);
             if by_work {
                 self.renew_shuffle(jx);
@@ -274,15 +274,15 @@ impl Scheduler {
     pub(super) fn attempt_paused(
         &mut self,
         attempt: AttemptId,
-        done_ppm: u32,
+        progress_ppm: u32,
         out: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         if self.is_over(attempt) {
             return self.attempt_over(attempt, false, out);
         }
-        let (jx, index) = self.yielding(attempt, GiveWay::Pause)?;
+        let (jx, index) = self.yielding(attempt, PreemptAction::Pause)?;
         let (node, now) = (self.state.job(jx).task(Kind::Reduce, index).node, self.now);
-        self.state.job_mut(jx).pause(index, done_ppm.min(WHOLE_PPM), now);
+        self.state.job_mut(jx).pause(index, progress_ppm.min(WHOLE_PPM), now);
         self.state.leave_slot(node, Kind::Reduce, jx, index, attempt.number);
         self.state.node_mut(node).paused.push((jx, index));
         self.touch(jx, Kind::Reduce);
@@ -299,10 +299,10 @@ impl Scheduler {
         if self.is_over(attempt) {
             return self.attempt_over(attempt, false, out);
         }
-        let (jx, index) = self.yielding(attempt, GiveWay::EndEarly)?;
+        let (jx, index) = self.yielding(attempt, PreemptAction::EndEarly)?;
         let job = self.state.job(jx);
         if done_bytes > job.bytes(index) {
-            return Err(Refusal::NotAsked(attempt));
+            return Err(Refusal::NotRequested(attempt));
         }
         let (node, could_start, now) = (job.task(Kind::Map, index).node, job.may_start(Kind::Reduce), self.now);
         self.state.job_mut(jx).split_off(index, done_bytes, output_bytes, now);
@@ -317,17 +317,17 @@ impl Scheduler {
     }
 
     /// An attempt that was asked to give way in this manner.
-    fn yielding(&self, attempt: AttemptId, how: GiveWay) -> Result<(JobIx, u32), Refusal> {
+    fn yielding(&self, attempt: AttemptId, how: PreemptAction) -> Result<(JobIx, u32), Refusal> {
         match self.role(attempt) {
             Some((jx, Role::First)) => {
                 let state = self.state.job(jx).task(attempt.task.kind, attempt.task.index).state;
                 if state == TaskState::Yielding(how) {
                     Ok((jx, attempt.task.index))
                 } else {
-                    Err(Refusal::NotAsked(attempt))
+                    Err(Refusal::NotRequested(attempt))
                 }
             }
-            Some(_) => Err(Refusal::NotAsked(attempt)),
+            Some(_) => Err(Refusal::NotRequested(attempt)),
             None => Err(Refusal::StaleAttempt(attempt)),
         }
     }
@@ -376,8 +376,8 @@ impl Scheduler {
                 if task.state == TaskState::Running {
                     job.facts[kind.ix()].yielding += 1;
                 }
-                task.state = TaskState::Yielding(GiveWay::Kill);
-                out.push(Action::Kill { attempt, node, reason: Reason::JobOver });
+                task.state = TaskState::Yielding(PreemptAction::Kill);
+                out.push(Action::Kill { attempt, node, reason: Reason::JobEnded });
             }
         }
         let twins: Vec<(Kind, u32)> = self.state.job(jx).twins.iter().map(|twin| (twin.kind, twin.task)).collect();

@@ -23,9 +23,9 @@ impl Scheduler {
     pub(super) fn offer(&mut self, node: NodeId, out: &mut Vec<Action>) {
         for kind in Kind::BOTH {
             self.serve_claims(node, kind, out);
-            let placement = &self.policy.lane(kind).placement;
-            let most = placement.per_beat.unwrap_or(u32::MAX);
-            let mut off_rack_left = placement.off_rack_per_beat.unwrap_or(u32::MAX);
+            let placement = &self.policy.slot_policy(kind).placement;
+            let most = placement.max_tasks_per_offer.unwrap_or(u32::MAX);
+            let mut off_rack_left = placement.max_off_rack_per_offer.unwrap_or(u32::MAX);
             let mut given = 0;
             while given < most && off_rack_left > 0 && self.state.node(node).free[kind.ix()] > 0 {
                 let Some((jx, choice)) = self.pick(node, kind) else { break };
@@ -55,7 +55,7 @@ impl Scheduler {
             return None;
         }
         let limits = self.limits(kind);
-        let placement = &self.policy.lane(kind).placement;
+        let placement = &self.policy.slot_policy(kind).placement;
         let nodes_up = self.state.nodes_up;
         let profile = self.state.node(node).profile;
         let offer = Offer { node, nodes: &self.state.nodes, racks: &self.state.racks, now: self.now };
@@ -93,8 +93,8 @@ impl Scheduler {
             }
         };
         match job.lost_with(kind, index) {
-            Some(lost) => Reason::Recovers { lost },
-            None => order::reason(self.lane(kind).order, job, kind),
+            Some(lost) => Reason::Recovery { lost },
+            None => order::reason(self.slot_policy(kind).order, job, kind),
         }
     }
 
@@ -113,8 +113,8 @@ impl Scheduler {
             match self.claimed_task(claim.jx, claim.task, node, kind) {
                 Some(choice) => {
                     let reason = match self.reason(claim.jx, kind, choice) {
-                        recovers @ Reason::Recovers { .. } => recovers,
-                        _ => Reason::Claimed,
+                        recovers @ Reason::Recovery { .. } => recovers,
+                        _ => Reason::Reserved,
                     };
                     self.launch(claim.jx, node, choice, reason, out);
                 }
@@ -193,7 +193,7 @@ impl Scheduler {
                 }
                 // Its input must be fetched again, so what it had fetched no longer counts as fetched.
                 let task = &mut self.state.job_mut(jx).tasks[1][index as usize];
-                task.done_ppm = 0;
+                task.progress_ppm = 0;
                 (index, Start::Migrated { from, node })
             }
         }
@@ -213,7 +213,7 @@ impl Scheduler {
         let jx = self.state.find(id).expect("found above");
         let job = self.state.job_mut(jx);
         let task = &mut job.tasks[kind.ix()][index as usize];
-        let (number, done_ppm) = (task.attempts, task.done_ppm);
+        let (number, progress_ppm) = (task.attempts, task.progress_ppm);
         task.attempts += 1;
         job.start_twin(Twin { kind, task: index, number, node, launched: now, dying: false });
         let attempt = crate::ids::AttemptId { number, ..job.attempt(kind, index) };
@@ -226,7 +226,7 @@ impl Scheduler {
             Kind::Reduce => Work::Reduce { start: Start::Fresh },
         };
         self.state.take_slot(node, kind, jx, index, number);
-        out.push(Action::Launch { attempt, node, work, reason: Reason::Lagging { done_ppm } });
+        out.push(Action::Launch { attempt, node, work, reason: Reason::Speculative { progress_ppm } });
         self.note_map_on(jx, kind, node);
         if kind == Kind::Reduce {
             self.redo_gone_maps(jx);

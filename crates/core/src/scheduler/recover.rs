@@ -4,14 +4,14 @@ use super::Scheduler;
 use super::losses::Lost;
 use crate::action::{Action, Reason};
 use crate::ids::{Kind, NodeId};
-use crate::policy::GiveWay;
+use crate::policy::PreemptAction;
 use crate::policy::failure::{self, standing};
 
 impl Scheduler {
     /// Finds a place for each lost task, those of the job that ranks first before the others.
     pub(super) fn recover(&mut self, mut lost: Vec<Lost>, out: &mut Vec<Action>) {
         lost.sort_by_cached_key(|lost| {
-            let order = self.lane(lost.kind).order;
+            let order = self.slot_policy(lost.kind).order;
             (standing(self.line(lost.kind), order, &self.state, lost.jx, lost.kind), lost.kind, lost.task)
         });
         for lost in lost {
@@ -42,14 +42,14 @@ impl Scheduler {
             self.claim(node, kind, jx, Some(task));
             return;
         }
-        let order = self.lane(kind).order;
+        let order = self.slot_policy(kind).order;
         let candidate = failure::last_in_rank(self.line(kind), order, &self.state, kind, places.into_iter(), self.now);
         let Some(candidate) = candidate.filter(|candidate| self.may_take(jx, candidate.jx, kind)) else { return };
         let how = match kind {
-            Kind::Map => GiveWay::EndEarly,
-            Kind::Reduce => GiveWay::Pause,
+            Kind::Map => PreemptAction::EndEarly,
+            Kind::Reduce => PreemptAction::Pause,
         };
-        let reason = Reason::GivesWayToRecovery { to: self.state.job(jx).id };
+        let reason = Reason::PreemptedForRecovery { job: self.state.job(jx).id };
         self.ask_to_give_way(candidate.jx, kind, candidate.task, how, reason, out);
         self.claim(candidate.node, kind, jx, Some(task));
     }

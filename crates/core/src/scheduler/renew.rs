@@ -5,7 +5,7 @@ use crate::action::Action;
 use crate::ids::Kind;
 use crate::policy::estimate::{self, Averages};
 use crate::policy::share::{self, Alone, Claimant};
-use crate::policy::{JobOrder, ShareRule, Speculation};
+use crate::policy::{JobOrder, Share, Speculation};
 use crate::state::{Job, JobIx, TaskState};
 use crate::units::{Time, WHOLE_PPM};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Scheduler {
         if self.wake.is_none() && self.policy.renews() && self.state.live_count() > 0 {
             let at = self.now + self.policy.renew;
             self.wake = Some(at);
-            out.push(Action::WakeAt { at });
+            out.push(Action::SetTimer { timer: crate::timer::Timer::Estimates, at });
         }
     }
 
@@ -84,19 +84,19 @@ impl Scheduler {
                 (job.estimate.shuffle, job.estimate.reduce_bytes) =
                     estimate::remaining_work(job, now, job.estimate.task[0]);
             }
-            if policy.ranks_by(JobOrder::Attained) {
+            if policy.ranks_by(JobOrder::AttainedService) {
                 job.estimate.attained = estimate::attained(job, now);
             }
         }
     }
 
     pub(super) fn renew_shares(&mut self, kind: Kind) {
-        match self.lane(kind).share {
-            ShareRule::None => {}
-            ShareRule::InverseRemaining => self.share_by_remaining(kind, Alone::OnItsShare),
-            ShareRule::InverseRemainingLiteral => self.share_by_remaining(kind, Alone::OnTheCluster),
-            ShareRule::Weighted => {
-                if !self.lane(kind).preempt.is_empty() {
+        match self.slot_policy(kind).share {
+            Share::None => {}
+            Share::InverseRemainingTime => self.share_by_remaining(kind, Alone::OnItsShare),
+            Share::InverseRemainingTimeLiteral => self.share_by_remaining(kind, Alone::OnTheCluster),
+            Share::Weighted => {
+                if !self.slot_policy(kind).preempt.is_empty() {
                     self.share_by_weight(kind);
                 }
             }
@@ -113,7 +113,7 @@ impl Scheduler {
         let need = f64::from(job.total(kind));
         let was_plenty = level.per_weight.is_infinite();
         level.needed += need;
-        let takes = !self.policy.lane(kind).preempt.is_empty();
+        let takes = !self.policy.slot_policy(kind).preempt.is_empty();
         if takes || (was_plenty && level.needed > slots) {
             self.renew_shares(kind);
             return;
@@ -132,7 +132,7 @@ impl Scheduler {
         for (&jx, share) in jobs.iter().zip(division.shares) {
             self.state.job_mut(jx).facts[kind.ix()].owed = share;
         }
-        if self.lane(kind).order == JobOrder::HeldOverShare {
+        if self.slot_policy(kind).order == JobOrder::SlotsOverShare {
             jobs.into_iter().for_each(|jx| self.touch(jx, kind));
         }
     }
@@ -226,6 +226,6 @@ fn lags(job: &Job, kind: Kind, index: u32, mean_s: f64, rule: Speculation, now: 
     if task.state != TaskState::Running || twinned || ran < rule.after {
         return false;
     }
-    let pace = f64::from(task.done_ppm) / f64::from(WHOLE_PPM) / ran.as_secs_f64().max(1e-6);
-    pace < rule.pace_below / mean_s.max(1e-6)
+    let pace = f64::from(task.progress_ppm) / f64::from(WHOLE_PPM) / ran.as_secs_f64().max(1e-6);
+    pace < rule.rate_below / mean_s.max(1e-6)
 }

@@ -5,7 +5,7 @@ use super::waiting::Waiting;
 use crate::action::{Locality, Work};
 use crate::event::{Hint, JobSpec, Priority, Split};
 use crate::ids::{AttemptId, JobId, Kind, NodeId, TaskId};
-use crate::policy::GiveWay;
+use crate::policy::PreemptAction;
 use crate::policy::estimate::Estimate;
 use crate::units::{Span, Time, WHOLE_PPM};
 use rustc_hash::FxHashMap;
@@ -116,7 +116,7 @@ pub struct Task {
     /// The node where it runs, is paused, or left its output.
     pub node: NodeId,
     /// How far it has come.
-    pub done_ppm: u32,
+    pub progress_ppm: u32,
     /// Its place in the list of live tasks while it runs.
     pub live_at: u32,
     /// Its split, if it is a map.
@@ -156,7 +156,7 @@ pub enum TaskState {
     /// Runs.
     Running,
     /// Runs, and was asked to give way.
-    Yielding(GiveWay),
+    Yielding(PreemptAction),
     /// Paused; its node keeps its state.
     Paused,
     /// Finished.
@@ -185,7 +185,7 @@ impl Task {
         Task {
             launched: Time::ZERO,
             node: NodeId::default(),
-            done_ppm: 0,
+            progress_ppm: 0,
             live_at: 0,
             split,
             number: 0,
@@ -412,7 +412,7 @@ impl Job {
     pub fn wait_again(&mut self, kind: Kind, index: u32, lost_with: Option<NodeId>) {
         let task = &mut self.tasks[kind.ix()][index as usize];
         task.state = TaskState::Waiting;
-        task.done_ppm = 0;
+        task.progress_ppm = 0;
         if task.has_past || lost_with.is_some() {
             let past = self.past_mut(kind, index);
             (past.served, past.lost_with) = (Span::ZERO, lost_with);
@@ -432,7 +432,7 @@ impl Job {
         self.stop(kind, index, now);
         let task = &mut self.tasks[kind.ix()][index as usize];
         task.state = TaskState::Done;
-        task.done_ppm = WHOLE_PPM;
+        task.progress_ppm = WHOLE_PPM;
         let facts = &mut self.facts[kind.ix()];
         facts.done += 1;
         facts.finished += 1;
@@ -478,12 +478,12 @@ impl Job {
     }
 
     /// A live reduce paused; its node keeps its state.
-    pub fn pause(&mut self, index: u32, done_ppm: u32, now: Time) {
+    pub fn pause(&mut self, index: u32, progress_ppm: u32, now: Time) {
         let served = self.service(Kind::Reduce, index, now);
         self.stop(Kind::Reduce, index, now);
         let task = &mut self.tasks[1][index as usize];
         task.state = TaskState::Paused;
-        task.done_ppm = done_ppm;
+        task.progress_ppm = progress_ppm;
         self.past_mut(Kind::Reduce, index).served = served;
         self.facts[1].paused += 1;
         self.paused.push_back((index, self.refusals));
@@ -549,7 +549,7 @@ impl Job {
 
     /// True if some reduce that is not done has not fetched everything yet.
     pub fn needs_map_output(&self) -> bool {
-        self.tasks[1].iter().any(|task| task.state != TaskState::Done && task.done_ppm < FETCHED_PPM)
+        self.tasks[1].iter().any(|task| task.state != TaskState::Done && task.progress_ppm < FETCHED_PPM)
     }
 }
 

@@ -246,6 +246,7 @@ mod tests {
     fn job(hosts: Vec<Vec<u32>>) -> Job {
         let splits = hosts.into_iter().map(|on| Split { bytes: 100, hosts: on.into_iter().map(NodeId).collect() });
         let spec = JobSpec {
+            external_id: None,
             id: JobId(0),
             name: String::new(),
             user: String::new(),

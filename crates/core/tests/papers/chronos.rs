@@ -68,14 +68,14 @@ fn sec_3b_the_candidate_that_ranks_last_gives_way_on_a_node_with_the_data() {
     let (mut hand, [first, _, third], actions) = first_loses_its_node("chronos(fifo)");
     let [Action::EndEarly { attempt, node, reason }] = orders(&actions)[..] else { panic!("{actions:?}") };
     assert_eq!((attempt.task.job, node), (third, NodeId(2)), "last submitted ranks last");
-    assert_eq!(reason, Reason::GivesWayToRecovery { to: first });
+    assert_eq!(reason, Reason::PreemptedForRecovery { job: first });
     hand.obey(&actions, 0.4);
     let actions = hand.beat(2);
     let Action::Launch { attempt, work: Work::Map { locality, .. }, reason, .. } = actions[0] else {
         panic!("{actions:?}")
     };
     assert_eq!((attempt.task.job, locality), (first, Locality::Node), "the recovery task runs near its data");
-    assert_eq!(reason, Reason::Recovers { lost: NodeId(0) });
+    assert_eq!(reason, Reason::Recovery { lost: NodeId(0) });
 }
 
 #[test]

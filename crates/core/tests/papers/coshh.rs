@@ -2,7 +2,7 @@
 
 use crate::hand::*;
 use giveway_core::policy::matching::lp::{Problem, solve};
-use giveway_core::policy::{Matching, Otherwise, catalog};
+use giveway_core::policy::{Fallback, Matching, catalog};
 use giveway_core::*;
 
 #[test]
@@ -20,7 +20,7 @@ fn user(name: &str, weight: f64, min_share: u32) -> User {
     User { name: name.into(), weight, min_share }
 }
 
-fn setup(users: Vec<User>, otherwise: Otherwise) -> Setup {
+fn setup(users: Vec<User>, otherwise: Fallback) -> Setup {
     let mut policy = catalog::by_name("coshh").unwrap();
     policy.matching = Some(Matching { otherwise, place_replicas: false, ..Matching::default() });
     Setup { tenants: Tenants { users, pools: Vec::new() }, ..Setup::new(policy) }
@@ -34,7 +34,7 @@ fn hinted(user: &'static str, maps: u32, map_s: u64) -> JobOf {
 #[test]
 fn algorithm_2_first_loop_the_user_furthest_below_min_share_times_weight_goes_first() {
     let users = vec![user("small", 1.0, 4), user("large", 1.0, 6), user("heavy", 3.0, 3), user("none", 9.0, 0)];
-    let mut hand = Hand::with(setup(users, Otherwise::Backfill), 1, 16, 1);
+    let mut hand = Hand::with(setup(users, Fallback::Backfill), 1, 16, 1);
     for name in ["none", "small", "large", "heavy"] {
         hand.submit(hinted(name, 20, 10));
     }
@@ -51,7 +51,7 @@ fn algorithm_2_first_loop_the_user_furthest_below_min_share_times_weight_goes_fi
 #[test]
 fn algorithm_2_second_loop_shares_follow_weights() {
     let users = vec![user("one", 1.0, 0), user("two", 2.0, 0)];
-    let mut hand = Hand::with(setup(users, Otherwise::Backfill), 1, 9, 1);
+    let mut hand = Hand::with(setup(users, Fallback::Backfill), 1, 9, 1);
     let (one, _) = hand.submit(hinted("one", 20, 10));
     let (two, _) = hand.submit(hinted("two", 20, 10));
     let got = launches(&hand.beat(0));
@@ -60,7 +60,7 @@ fn algorithm_2_second_loop_shares_follow_weights() {
 }
 
 /// A fast node and a slow one; one user's tasks take a hundred times as long as the other's.
-fn fast_and_slow(otherwise: Otherwise) -> (Hand, JobId, JobId) {
+fn fast_and_slow(otherwise: Fallback) -> (Hand, JobId, JobId) {
     let mut hand = Hand::with(setup(vec![user("quick", 1.0, 0), user("slow", 1.0, 0)], otherwise), 0, 0, 0);
     hand.join(4, 1, 1.0);
     hand.join(4, 1, 0.01);
@@ -71,7 +71,7 @@ fn fast_and_slow(otherwise: Otherwise) -> (Hand, JobId, JobId) {
 
 #[test]
 fn sec_3_1_there_are_as_many_classes_as_users_and_like_jobs_make_no_new_ones() {
-    let (mut hand, ..) = fast_and_slow(Otherwise::Backfill);
+    let (mut hand, ..) = fast_and_slow(Fallback::Backfill);
     let solved = hand.core.matcher().unwrap().solved;
     assert!(solved >= 1);
     let classes = |hand: &Hand, id: JobId| hand.job(id).classes[1].unwrap();
@@ -83,8 +83,8 @@ fn sec_3_1_there_are_as_many_classes_as_users_and_like_jobs_make_no_new_ones() {
 
 #[test]
 fn sec_4_a_strict_node_stays_idle_rather_than_take_a_class_it_was_not_suggested() {
-    let (mut strict, ..) = fast_and_slow(Otherwise::Strict);
-    let (mut backfill, ..) = fast_and_slow(Otherwise::Backfill);
+    let (mut strict, ..) = fast_and_slow(Fallback::Strict);
+    let (mut backfill, ..) = fast_and_slow(Fallback::Backfill);
     let matcher = strict.core.matcher().unwrap();
     let suggested = |node: u16| (0..2).filter(|&class| matcher.suggests(1, node, Some(class))).count();
     let narrow = (0..2).find(|&node| suggested(node) == 1).expect("the program leaves one type with one class");
@@ -103,7 +103,7 @@ fn sec_4_a_strict_node_stays_idle_rather_than_take_a_class_it_was_not_suggested(
 fn sec_3_2_replicas_go_to_suggested_nodes() {
     let mut policy = catalog::by_name("coshh").unwrap();
     policy.matching = Some(Matching { place_replicas: true, ..Matching::default() });
-    let mut setup = setup(vec![user("quick", 1.0, 0), user("slow", 1.0, 0)], Otherwise::Backfill);
+    let mut setup = setup(vec![user("quick", 1.0, 0), user("slow", 1.0, 0)], Fallback::Backfill);
     setup.policy = policy;
     let mut hand = Hand::with(setup, 0, 0, 0);
     (0..4).for_each(|_| hand.join(4, 1, 1.0));
@@ -126,7 +126,7 @@ fn sec_3_2_replicas_go_to_suggested_nodes() {
 
 #[test]
 fn sec_2_1_reading_is_no_part_of_the_work_a_finished_map_shows() {
-    let mut hand = Hand::with(setup(Vec::new(), Otherwise::Backfill), 0, 0, 0);
+    let mut hand = Hand::with(setup(Vec::new(), Fallback::Backfill), 0, 0, 0);
     hand.join(1, 1, 0.5);
     let (id, _) = hand.submit(job(2, 0));
     let map = launches(&hand.beat(0)).len();
@@ -139,7 +139,7 @@ fn sec_2_1_reading_is_no_part_of_the_work_a_finished_map_shows() {
 
 #[test]
 fn sec_3_1_a_class_outlives_its_jobs() {
-    let mut hand = Hand::with(setup(Vec::new(), Otherwise::Backfill), 1, 1, 1);
+    let mut hand = Hand::with(setup(Vec::new(), Fallback::Backfill), 1, 1, 1);
     let run_alone = |hand: &mut Hand, at_s: f64, user: &'static str, map_s: u64| {
         let (id, _) = hand.at(at_s).submit(hinted(user, 1, map_s));
         hand.beat(0);
@@ -155,7 +155,7 @@ fn sec_3_1_a_class_outlives_its_jobs() {
 
 #[test]
 fn sec_3_2_a_user_who_has_sent_one_job_does_not_count_as_one_who_sends_one_a_minute() {
-    let mut hand = Hand::with(setup(Vec::new(), Otherwise::Backfill), 0, 0, 0);
+    let mut hand = Hand::with(setup(Vec::new(), Fallback::Backfill), 0, 0, 0);
     hand.join(4, 1, 1.0);
     hand.join(4, 1, 0.01);
     // Jobs that only read are as well off on the slow node; the other user's compute.
@@ -169,7 +169,7 @@ fn sec_3_2_a_user_who_has_sent_one_job_does_not_count_as_one_who_sends_one_a_min
 
 #[test]
 fn algorithm_2_a_users_share_is_slots_of_both_kinds() {
-    let mut hand = Hand::with(setup(vec![user("full", 1.0, 3), user("short", 1.0, 2)], Otherwise::Backfill), 1, 3, 1);
+    let mut hand = Hand::with(setup(vec![user("full", 1.0, 3), user("short", 1.0, 2)], Fallback::Backfill), 1, 3, 1);
     hand.submit(hinted("full", 3, 10));
     assert_eq!(launches(&hand.beat(0)).len(), 3);
     let at_once = |user| JobOf { reduces: 1, slowstart_ppm: 0, ..hinted(user, 1, 10) };
@@ -181,7 +181,7 @@ fn algorithm_2_a_users_share_is_slots_of_both_kinds() {
 
 #[test]
 fn sec_4_suggestions_follow_the_nodes() {
-    let (mut hand, quick, slow) = fast_and_slow(Otherwise::Strict);
+    let (mut hand, quick, slow) = fast_and_slow(Fallback::Strict);
     let served = |hand: &Hand, node: u16| {
         let matcher = hand.core.matcher().unwrap();
         [quick, slow].iter().filter(|&&id| matcher.suggests(1, node, hand.job(id).classes[1])).count()

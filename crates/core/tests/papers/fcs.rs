@@ -4,7 +4,7 @@ use crate::hand::*;
 use giveway_core::policy::estimate::{remaining_shuffle, slackness};
 use giveway_core::policy::placement::patience;
 use giveway_core::policy::preempt::is_spared;
-use giveway_core::policy::{Migrate, Spare, catalog};
+use giveway_core::policy::{Guards, Migration, catalog};
 use giveway_core::state::TaskState;
 use giveway_core::*;
 
@@ -14,9 +14,9 @@ fn secs(s: u64) -> Span {
 
 #[test]
 fn sec_4_the_migration_parameter_of_twenty_nodes_and_ninety_five_percent_is_61() {
-    assert_eq!(patience(Migrate::ForLocality(0.95), 20), 61);
-    assert_eq!(patience(Migrate::AfterRefusals(60), 20), 60);
-    assert_eq!(patience(Migrate::Never, 20), u64::MAX);
+    assert_eq!(patience(Migration::ForLocality(0.95), 20), 61);
+    assert_eq!(patience(Migration::AfterRefusals(60), 20), 60);
+    assert_eq!(patience(Migration::Never, 20), u64::MAX);
 }
 
 #[test]
@@ -46,17 +46,17 @@ fn sec_4_each_guard_spares_on_its_own() {
     hand.at(110.0).progress_of(reduce, 0.6);
     let now = hand.now;
     let job = hand.job(id);
-    let is_spared = |spare: &Spare, now| is_spared(job, Kind::Reduce, 0, spare, now);
-    let none = Spare::default();
+    let is_spared = |spare: &Guards, now| is_spared(job, Kind::Reduce, 0, spare, now);
+    let none = Guards::default();
     assert!(!is_spared(&none, now));
-    assert!(is_spared(&Spare { progress_over: Some(0.55), ..none }, now), "progress over the limit");
-    assert!(!is_spared(&Spare { progress_over: Some(0.6), ..none }, now), "not at the limit");
-    assert!(is_spared(&Spare { launched_within: secs(101), ..none }, now), "just launched");
-    assert!(!is_spared(&Spare { launched_within: secs(100), ..none }, now));
+    assert!(is_spared(&Guards { progress_over: Some(0.55), ..none }, now), "progress over the limit");
+    assert!(!is_spared(&Guards { progress_over: Some(0.6), ..none }, now), "not at the limit");
+    assert!(is_spared(&Guards { min_runtime: secs(101), ..none }, now), "just launched");
+    assert!(!is_spared(&Guards { min_runtime: secs(100), ..none }, now));
     // Never disturbed: slackness is its progress.
-    assert!(!is_spared(&Spare { slackness: Some(5.0), ..none }, now));
-    assert!(is_spared(&Spare { slackness: Some(0.6), ..none }, now), "slackness at the limit");
-    assert!(is_spared(&Spare { gave_way: Some(0), ..none }, now));
+    assert!(!is_spared(&Guards { slackness: Some(5.0), ..none }, now));
+    assert!(is_spared(&Guards { slackness: Some(0.6), ..none }, now), "slackness at the limit");
+    assert!(is_spared(&Guards { gave_way: Some(0), ..none }, now));
 }
 
 /// Two jobs: the large one holds both reduce slots while its maps still run, the small one has all maps done and wants one reduce slot.
@@ -89,7 +89,7 @@ fn algorithm_1_a_small_job_pauses_one_reduce_of_a_large_one() {
     let [Action::Pause { attempt, node, reason }] = orders(&actions)[..] else { panic!("{actions:?}") };
     assert_eq!(
         (attempt.task.job, reason),
-        (large, Reason::GivesWay { to: small }),
+        (large, Reason::PreemptedFor { job: small }),
         "line 5: m is one slot, and no more"
     );
     hand.obey(&actions, 0.1);
@@ -148,7 +148,7 @@ fn algorithm_1_a_reduce_past_seventy_percent_keeps_its_slot() {
 #[test]
 fn algorithm_1_a_reduce_just_launched_keeps_its_slot() {
     let mut policy = catalog::by_name("fcs").unwrap();
-    policy.reduce.preempt[0].spare.launched_within = secs(1000);
+    policy.reduce.preempt[0].spare.min_runtime = secs(1000);
     let mut hand = Hand::with(Setup::new(policy), 2, 10, 1);
     let (large, _) = hand.submit(JobOf { slowstart_ppm: 10_000, ..job(100, 2) });
     hand.beat_all();
@@ -201,7 +201,7 @@ fn algorithm_2_line_4_a_paused_reduce_resumes_on_its_own_node() {
         _ => None,
     });
     assert_eq!(resumed, Some(Start::Resumed { from: paused }));
-    assert_eq!(hand.job(large).task(Kind::Reduce, paused.task.index).done_ppm, 300_000, "with all it had");
+    assert_eq!(hand.job(large).task(Kind::Reduce, paused.task.index).progress_ppm, 300_000, "with all it had");
 }
 
 #[test]
@@ -233,5 +233,5 @@ fn sec_5_2_2_the_killing_kind_loses_the_work() {
     let (_, actions) = small_wants_a_reduce_slot(&mut hand, large);
     assert!(matches!(orders(&actions)[..], [Action::Kill { .. }]), "{actions:?}");
     hand.obey(&actions, 0.3);
-    assert_eq!(hand.job(large).task(Kind::Reduce, asked(&actions)[0].task.index).done_ppm, 0);
+    assert_eq!(hand.job(large).task(Kind::Reduce, asked(&actions)[0].task.index).progress_ppm, 0);
 }

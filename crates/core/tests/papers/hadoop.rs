@@ -183,8 +183,8 @@ fn late_and_impossible_news_is_refused_and_changes_nothing() {
     assert!(refused(hand.finish(ghost, 0)));
     hand.beat(0);
     let attempt = hand.running(id, Kind::Map)[0];
-    assert!(refused(hand.tell(Event::AttemptPaused { attempt, done_ppm: 1 })), "it was not asked to pause");
-    assert!(refused(hand.tell(Event::NodeBeat { node: NodeId(9), progress: vec![] })));
+    assert!(refused(hand.tell(Event::AttemptPaused { attempt, progress_ppm: 1 })), "it was not asked to pause");
+    assert!(refused(hand.tell(Event::SlotsOffered { node: NodeId(9), progress: vec![] })));
     assert!(refused(hand.tell(Event::NodeLost { node: NodeId(9) })));
     assert!(refused(hand.tell(Event::JobKilled { job: JobId(9) })));
     assert_eq!(hand.running(id, Kind::Map), vec![attempt]);
@@ -221,9 +221,9 @@ fn a_map_whose_output_is_damaged_runs_again_once() {
     hand.finish(map, 100);
     hand.beat(0);
     assert_eq!(hand.running(id, Kind::Reduce).len(), 1);
-    assert_eq!(hand.tell(Event::OutputLost { map }), vec![]);
+    assert_eq!(hand.tell(Event::MapOutputLost { map }), vec![]);
     assert_eq!(hand.state_of(id, Kind::Map, 0), TaskState::Waiting);
-    let again = hand.tell(Event::OutputLost { map });
+    let again = hand.tell(Event::MapOutputLost { map });
     assert!(matches!(again[..], [Action::Refuse { refusal: Refusal::StaleAttempt(_) }]), "said twice, it is done once");
     assert_eq!(launches(&hand.beat(1)), vec![(id, Kind::Map, NodeId(1))]);
 }
@@ -235,9 +235,9 @@ fn a_person_may_ask_a_task_to_give_way_and_it_loses_nothing() {
     hand.beat(0);
     let map = hand.running(id, Kind::Map)[0];
     let actions = hand.tell(Event::YieldRequested { attempt: map });
-    assert!(matches!(actions[..], [Action::EndEarly { reason: Reason::Requested, .. }]), "{actions:?}");
+    assert!(matches!(actions[..], [Action::EndEarly { reason: Reason::RequestedByUser, .. }]), "{actions:?}");
     let again = hand.tell(Event::YieldRequested { attempt: map });
-    assert!(matches!(again[..], [Action::Refuse { refusal: Refusal::NotAsked(_) }]), "asked once is enough");
+    assert!(matches!(again[..], [Action::Refuse { refusal: Refusal::NotRequested(_) }]), "asked once is enough");
     hand.obey(&actions, 0.5);
     hand.beat(0);
     assert_eq!(hand.job(id).total(Kind::Map), 2, "the rest is a map of its own");
@@ -245,7 +245,7 @@ fn a_person_may_ask_a_task_to_give_way_and_it_loses_nothing() {
     hand.beat(0);
     let reduce = hand.running(id, Kind::Reduce)[0];
     let actions = hand.tell(Event::YieldRequested { attempt: reduce });
-    assert!(matches!(actions[..], [Action::Pause { reason: Reason::Requested, .. }]), "{actions:?}");
+    assert!(matches!(actions[..], [Action::Pause { reason: Reason::RequestedByUser, .. }]), "{actions:?}");
 }
 
 #[test]

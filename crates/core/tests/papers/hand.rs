@@ -85,6 +85,7 @@ impl Hand {
         self.jobs += 1;
         let hosts = |i: u32| of.hosts.get(i as usize).cloned().unwrap_or_default().into_iter().map(NodeId).collect();
         let spec = JobSpec {
+            external_id: None,
             id,
             name: format!("job {}", id.0),
             user: of.user.into(),
@@ -101,7 +102,7 @@ impl Hand {
     }
 
     pub fn beat(&mut self, node: u32) -> Vec<Action> {
-        self.tell(Event::NodeBeat { node: NodeId(node), progress: Vec::new() })
+        self.tell(Event::SlotsOffered { node: NodeId(node), progress: Vec::new() })
     }
 
     pub fn beat_all(&mut self) -> Vec<Action> {
@@ -118,8 +119,8 @@ impl Hand {
     pub fn progress_of(&mut self, attempt: AttemptId, done: f64) {
         let jx = self.core.state().find(attempt.task.job).unwrap();
         let node = self.core.state().job(jx).task(attempt.task.kind, attempt.task.index).node;
-        let progress = vec![Progress { attempt, done_ppm: (done * 1e6) as u32 }];
-        self.tell(Event::NodeBeat { node, progress });
+        let progress = vec![Progress { attempt, progress_ppm: (done * 1e6) as u32 }];
+        self.tell(Event::SlotsOffered { node, progress });
     }
 
     pub fn finish(&mut self, attempt: AttemptId, output_bytes: u64) -> Vec<Action> {
@@ -134,7 +135,7 @@ impl Hand {
     }
 
     pub fn wake(&mut self) -> Vec<Action> {
-        self.tell(Event::Woke)
+        self.tell(Event::TimerFired { timer: Timer::Estimates })
     }
 
     pub fn job(&self, id: JobId) -> &Job {
@@ -157,7 +158,7 @@ impl Hand {
         for action in actions {
             match *action {
                 Action::Pause { attempt, .. } => {
-                    self.tell(Event::AttemptPaused { attempt, done_ppm: (done * 1e6) as u32 });
+                    self.tell(Event::AttemptPaused { attempt, progress_ppm: (done * 1e6) as u32 });
                 }
                 Action::Kill { attempt, .. } => {
                     self.tell(Event::AttemptKilled { attempt });

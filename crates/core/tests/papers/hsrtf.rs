@@ -3,7 +3,7 @@
 use crate::hand::*;
 use giveway_core::policy::estimate::{reduce_time, remaining_time};
 use giveway_core::policy::share::{Alone, starvation_ratio};
-use giveway_core::policy::{ShareRule, catalog};
+use giveway_core::policy::{Share, catalog};
 use giveway_core::*;
 
 fn secs(s: u64) -> Span {
@@ -74,14 +74,20 @@ fn sec_3_2_a_new_job_starts_from_the_averages_of_running_ones() {
 fn sec_3_2_estimates_are_renewed_every_ten_seconds_and_not_between() {
     let mut hand = Hand::new("hsrtf-pu", 1, 2, 1);
     let (id, actions) = hand.submit(job(4, 1));
-    assert!(actions.contains(&Action::WakeAt { at: Time::from_secs_f64(10.0) }), "{actions:?}");
+    assert!(
+        actions.contains(&Action::SetTimer { timer: Timer::Estimates, at: Time::from_secs_f64(10.0) }),
+        "{actions:?}"
+    );
     let before = hand.job(id).estimate;
     hand.at(1.0).beat(0);
     hand.at(5.0).finish_maps(id, BLOCK);
     assert_eq!(hand.job(id).estimate, before);
     let actions = hand.at(10.0).wake();
     assert_ne!(hand.job(id).estimate, before);
-    assert!(actions.contains(&Action::WakeAt { at: Time::from_secs_f64(20.0) }), "{actions:?}");
+    assert!(
+        actions.contains(&Action::SetTimer { timer: Timer::Estimates, at: Time::from_secs_f64(20.0) }),
+        "{actions:?}"
+    );
 }
 
 #[test]
@@ -118,7 +124,7 @@ fn eqs_3_and_4_shares_are_inverse_to_remaining_time_and_add_up_to_the_cluster() 
 #[test]
 fn eq_5_to_the_letter_undoes_eq_3() {
     let mut policy = catalog::by_name("hsrtf-pr").unwrap();
-    policy.map.share = ShareRule::InverseRemainingLiteral;
+    policy.map.share = Share::InverseRemainingTimeLiteral;
     let (owed, _) = owed_and_remaining(Setup::new(policy));
     assert!((owed.iter().sum::<f64>() - 60.0).abs() < 1e-6, "{owed:?}");
     // Eq. 3 alone would give 9 : 16 : 35; with the letter of eq. 5 all three are owed about a third.
@@ -174,7 +180,7 @@ fn sec_3_3_victims_come_from_the_longest_job_least_progress_first_and_are_killed
     let (shorter, actions) = hand.submit(job(1, 1));
     assert_eq!(asked(&actions), vec![least], "{actions:?}");
     let [Action::Kill { reason, .. }] = self::orders(&actions)[..] else { panic!("{actions:?}") };
-    assert_eq!(reason, Reason::GivesWay { to: shorter });
+    assert_eq!(reason, Reason::PreemptedFor { job: shorter });
     let node = hand.job(long).task(Kind::Map, least.task.index).node;
     hand.obey(&actions, 0.2);
     assert_eq!(launches(&hand.beat(node.0)), vec![(shorter, Kind::Map, node)], "the freed slot is the taker's");

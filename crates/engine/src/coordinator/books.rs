@@ -1,7 +1,7 @@
 //! What the coordinator keeps of jobs and attempts beside the core's state: what clients ask for, and what must be said to a worker again.
 //!
 //! All of it follows from the journal: [`Books::saw`] is called with each event and what the core answered, when it happens and again when a
-//! new coordinator reads the tape of the old one.
+//! new coordinator reads the event log of the old one.
 
 use super::journal::Note;
 use crate::job::Plan;
@@ -9,7 +9,7 @@ use crate::task::OutputAt;
 use crate::wire::{Counters, Counts, JobStatus};
 use giveway_core::state::{Job, TaskState};
 use giveway_core::{
-    Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, Reason, Refusal, Scheduler, TaskId, Time, Work,
+    Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, Reason, Refusal, Scheduler, TaskId, Time, Timers, Work,
 };
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct Books {
     /// Nodes by name.
     pub(crate) names: HashMap<String, NodeId>,
     /// When the core wants to be woken.
-    pub(crate) wake: Option<Time>,
+    pub(crate) timers: Timers,
     pub(crate) next_job: u32,
     /// How often a task went down with its worker's process, in this life.
     pub(crate) went_down: HashMap<TaskId, u8>,
@@ -203,16 +203,16 @@ impl Books {
                     book.early_ends += 1;
                 }
             }
-            Event::Woke => self.wake = None,
+            Event::TimerFired { timer } => self.timers.clear(*timer),
             Event::JobKilled { .. }
-            | Event::NodeBeat { .. }
-            | Event::Progressed { .. }
-            | Event::OutputLost { .. }
+            | Event::SlotsOffered { .. }
+            | Event::ProgressReported { .. }
+            | Event::MapOutputLost { .. }
             | Event::YieldRequested { .. } => {}
             // News of a body that gives slots itself; never told here.
             Event::JobOpened(_)
-            | Event::TasksAsked { .. }
-            | Event::SlotTaken { .. }
+            | Event::SlotsRequested { .. }
+            | Event::SlotGranted { .. }
             | Event::JobEnded { .. }
             | Event::Resynced => {}
         }
@@ -234,7 +234,7 @@ impl Books {
                 self.at_work.insert(attempt, AtWork { node, work, asked: None });
                 self.of(attempt, |book| {
                     book.began.get_or_insert(now);
-                    book.recovered += u32::from(matches!(reason, Reason::Recovers { .. }));
+                    book.recovered += u32::from(matches!(reason, Reason::Recovery { .. }));
                     book.decided(now, format!("{} on {node}: {reason}", what(attempt)));
                 });
             }
@@ -253,7 +253,7 @@ impl Books {
             Action::Kill { attempt, node, reason } => {
                 self.asked(attempt, Asked::Kill);
                 self.of(attempt, |book| {
-                    book.kills += u32::from(!matches!(reason, Reason::JobOver | Reason::Outrun));
+                    book.kills += u32::from(!matches!(reason, Reason::JobEnded | Reason::OtherAttemptFinished));
                     book.decided(now, format!("{} on {node} is killed: {reason}", what(attempt)));
                 });
             }
@@ -266,7 +266,7 @@ impl Books {
                     }
                 }
             }
-            Action::WakeAt { at } => self.wake = Some(at),
+            Action::SetTimer { timer, at } => self.timers.set(timer, at),
             Action::PlaceReplicas { .. } | Action::Refuse { .. } => {}
         }
     }

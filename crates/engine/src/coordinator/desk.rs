@@ -7,15 +7,15 @@ use crate::job::Plan;
 use crate::store::Catalog;
 use crate::wire::{FromClient, FromWorker, Join, ToClient, ToWorker};
 use giveway_core::{
-    Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Outcome, Progress, Scheduler, Setup, Time,
+    Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Outcome, Progress, Scheduler, Setup, Time, Timers,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-/// A tape that has grown so long is put aside once no job is live.
-const TAPE_BYTES_ENOUGH: u64 = 64 << 20;
+/// An event log that has grown so long is put aside once no job is live.
+const EVENT_LOG_BYTES_ENOUGH: u64 = 64 << 20;
 
 /// What comes to the desk.
 pub(crate) enum Mail {
@@ -237,7 +237,7 @@ impl Desk {
             self.failed.get_or_insert(error);
         }
         self.books.saw(now, &event, &actions);
-        if !matches!(event, Event::NodeBeat { .. } | Event::Progressed { .. }) {
+        if !matches!(event, Event::SlotsOffered { .. } | Event::ProgressReported { .. }) {
             self.stirred += 1;
         }
         let refused = books::refusal(&actions).is_some();
@@ -254,14 +254,19 @@ impl Desk {
     /// How long nothing needs to be done if no mail comes.
     fn patience(&self) -> Duration {
         let tick = self.options.beat.min(Duration::from_millis(100));
-        let wake = self.books.wake.map(|at| Duration::from_micros(at.0.saturating_sub(self.now().0)));
+        let wake = self.books.timers.next().map(|at| Duration::from_micros(at.0.saturating_sub(self.now().0)));
         wake.map_or(tick, |wake| wake.min(tick))
     }
 
     fn look_at_the_clock(&mut self) {
-        if self.books.wake.is_some_and(|at| at <= self.now()) {
+        let now = self.now();
+        let mut expired = self.books.timers.expire(now);
+        if expired.is_some() {
             self.tell_progress(|core, attempt| core.wants_progress_of(attempt.task.job, attempt.task.kind));
-            self.tell(Event::Woke);
+        }
+        while let Some(timer) = expired {
+            self.tell(Event::TimerFired { timer });
+            expired = self.books.timers.expire(now);
         }
         // Whoever was stopped for a while has heard nobody meanwhile; that says nothing about them.
         if self.looked.elapsed() > self.options.timeout / 2 {
@@ -284,13 +289,13 @@ impl Desk {
         }
     }
 
-    /// A long tape is put aside when nothing is under way: no job, no attempt, nothing unwritten and nothing undone.
+    /// A long event log is put aside when nothing is under way: no job, no attempt, nothing unwritten and nothing undone.
     fn tidy_up(&mut self) {
         let idle = self.core.state().live_count() == 0
             && self.books.at_work.is_empty()
             && self.outbox.is_empty()
             && self.books.jobs.values().all(|book| book.settled);
-        if idle && self.journal.tape_bytes() > TAPE_BYTES_ENOUGH {
+        if idle && self.journal.event_log_bytes() > EVENT_LOG_BYTES_ENOUGH {
             self.begin_anew();
         }
     }
@@ -305,7 +310,7 @@ impl Desk {
         match renewed {
             Ok((core, journal)) => {
                 (self.core, self.journal) = (core, journal);
-                self.books.wake = None;
+                self.books.timers = Timers::default();
                 for (node, (up, spec)) in nodes.into_iter().enumerate() {
                     let node = NodeId(node as u32);
                     self.tell(Event::NodeJoined { node, spec });
@@ -324,11 +329,11 @@ impl Desk {
             .progress
             .iter()
             .filter(|(attempt, _)| self.books.at_work.contains_key(attempt) && wanted(&self.core, **attempt))
-            .map(|(&attempt, &done_ppm)| Progress { attempt, done_ppm })
+            .map(|(&attempt, &progress_ppm)| Progress { attempt, progress_ppm })
             .collect();
         if !progress.is_empty() {
             progress.sort_by_key(|progress| progress.attempt);
-            self.tell(Event::Progressed { progress });
+            self.tell(Event::ProgressReported { progress });
         }
     }
 
@@ -343,9 +348,9 @@ impl Desk {
                 continue;
             }
             let Some(state) = self.core.state().up(node) else { continue };
-            let wanted = |&kind: &Kind| state.free[kind.ix()] > 0 && self.core.hungry(kind);
+            let wanted = |&kind: &Kind| state.free[kind.ix()] > 0 && self.core.has_pending(kind);
             if Kind::BOTH.iter().any(wanted) {
-                self.tell(Event::NodeBeat { node, progress: Vec::new() });
+                self.tell(Event::SlotsOffered { node, progress: Vec::new() });
             }
             (self.nodes[at].offered, self.nodes[at].due) = (self.stirred, false);
         }
@@ -390,7 +395,7 @@ impl Desk {
             // Input lies where its owner put it; the core is told where that is with each job.
             Action::PlaceReplicas { .. } => {}
             // The books know when to wake; a refusal concerns whoever told, and they have seen it.
-            Action::WakeAt { .. } | Action::Refuse { .. } => {}
+            Action::SetTimer { .. } | Action::Refuse { .. } => {}
         }
     }
 

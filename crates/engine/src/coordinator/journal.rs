@@ -1,15 +1,15 @@
 //! What the coordinator must not forget, on disk.
 //!
-//! The *tape* is the core's: every event and what the core answered, in the format all bodies write. The *notes* beside it hold what only this
-//! body needs and the tape has no words for: plans, counters, what went wrong; one JSON object to a line. Both only grow. Within a batch the
-//! notes are synced first, so whatever the tape speaks of has its notes; notes the tape never came to speak of belong to nothing and are
+//! The *event log* is the core's: every event and what the core answered, in the format all bodies write. The *notes* beside it hold what only this
+//! body needs and the event log has no words for: plans, counters, what went wrong; one JSON object to a line. Both only grow. Within a batch the
+//! notes are synced first, so whatever the event log speaks of has its notes; notes the event log never came to speak of belong to nothing and are
 //! skipped.
 //!
-//! After a crash the tape is cut back to its last whole record: whatever was cut had not been acted upon.
+//! After a crash the event log is cut back to its last whole record: whatever was cut had not been acted upon.
 
 use crate::job::Plan;
 use crate::wire::Counters;
-use giveway_core::tape::{Record, TapeDecoder, TapeError, TapeWriter};
+use giveway_core::event_log::{EventLogDecoder, EventLogError, EventLogWriter, Record};
 use giveway_core::{Action, AttemptId, Event, JobId, Outcome, Setup, Time};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
@@ -44,13 +44,13 @@ pub enum JournalError {
         /// What it said.
         error: io::Error,
     },
-    /// The tape is damaged.
+    /// The event log is damaged.
     #[error("the journal {}: {error}", path.display())]
-    Tape {
+    EventLog {
         /// The file.
         path: PathBuf,
         /// How.
-        error: TapeError,
+        error: EventLogError,
     },
     /// A line of the notes makes no sense.
     #[error("the journal's notes {}, line {line}: {problem}; use the release that wrote them", path.display())]
@@ -70,9 +70,9 @@ pub enum JournalError {
 /// An open journal.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    tape: Log,
+    event_log: Log,
     notes: Log,
-    writer: TapeWriter,
+    writer: EventLogWriter,
 }
 
 /// What a journal of an earlier life holds.
@@ -83,7 +83,7 @@ pub(crate) struct Found {
     pub(crate) journal: Journal,
 }
 
-const TAPE: &str = "tape";
+const EVENT_LOG: &str = "event log";
 const NOTES: &str = "notes";
 
 impl Journal {
@@ -95,9 +95,10 @@ impl Journal {
             fs::remove_dir_all(&new).map_err(io_error(&new))?;
         }
         fs::create_dir_all(&new).map_err(io_error(&new))?;
-        let (writer, head) = TapeWriter::begin(setup).map_err(|error| JournalError::Record(error.to_string()))?;
-        let mut journal = Journal { tape: Log::create(new.join(TAPE))?, notes: Log::create(new.join(NOTES))?, writer };
-        journal.tape.pending = head;
+        let (writer, head) = EventLogWriter::begin(setup).map_err(|error| JournalError::Record(error.to_string()))?;
+        let mut journal =
+            Journal { event_log: Log::create(new.join(EVENT_LOG))?, notes: Log::create(new.join(NOTES))?, writer };
+        journal.event_log.pending = head;
         journal.note(&Note::Begun { next_job });
         journal.sync()?;
         sync_folder(&new)?;
@@ -108,7 +109,7 @@ impl Journal {
         }
         fs::rename(&new, &place).map_err(io_error(&place))?;
         sync_folder(folder)?;
-        (journal.tape.path, journal.notes.path) = (place.join(TAPE), place.join(NOTES));
+        (journal.event_log.path, journal.notes.path) = (place.join(EVENT_LOG), place.join(NOTES));
         Ok(journal)
     }
 
@@ -118,10 +119,10 @@ impl Journal {
         if !place.exists() && !finish_change(folder, &place)? {
             return Ok(None);
         }
-        let path = place.join(TAPE);
-        let mut decoder = TapeDecoder::new();
+        let path = place.join(EVENT_LOG);
+        let mut decoder = EventLogDecoder::new();
         let mut records = Vec::new();
-        let damaged = |error| JournalError::Tape { path: path.clone(), error };
+        let damaged = |error| JournalError::EventLog { path: path.clone(), error };
         let mut file = File::open(&path).map_err(io_error(&path))?;
         let mut piece = vec![0; 1 << 20];
         loop {
@@ -135,21 +136,21 @@ impl Journal {
             }
         }
         let (Some(setup), Some(writer)) = (decoder.setup().cloned(), decoder.writer()) else {
-            return Err(damaged(TapeError::Truncated { record: 0, valid_bytes: 0 }));
+            return Err(damaged(EventLogError::Truncated { record: 0, valid_bytes: 0 }));
         };
         let (notes, valid_bytes) = read_notes(&place.join(NOTES))?;
         let journal = Journal {
-            tape: Log::go_on(path, decoder.valid_bytes())?,
+            event_log: Log::go_on(path, decoder.valid_bytes())?,
             notes: Log::go_on(place.join(NOTES), valid_bytes)?,
             writer,
         };
         Ok(Some(Found { setup, records, notes, journal }))
     }
 
-    /// Puts a call of the core on the tape; it is there after the next sync.
+    /// Puts a call of the core on the event log; it is there after the next sync.
     pub(crate) fn record(&mut self, now: Time, event: &Event, actions: &[Action]) -> Result<(), JournalError> {
         self.writer
-            .record(now, event, actions, &mut self.tape.pending)
+            .record(now, event, actions, &mut self.event_log.pending)
             .map_err(|error| JournalError::Record(error.to_string()))
     }
 
@@ -162,12 +163,12 @@ impl Journal {
     /// Brings everything to the disk, the notes first.
     pub(crate) fn sync(&mut self) -> Result<(), JournalError> {
         self.notes.sync()?;
-        self.tape.sync()
+        self.event_log.sync()
     }
 
-    /// How long the tape is.
-    pub(crate) fn tape_bytes(&self) -> u64 {
-        self.tape.bytes
+    /// How long the event log is.
+    pub(crate) fn event_log_bytes(&self) -> u64 {
+        self.event_log.bytes
     }
 }
 
@@ -250,6 +251,7 @@ fn io_error(path: &Path) -> impl Fn(io::Error) -> JournalError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use giveway_core::Timer;
     use giveway_core::policy::catalog;
 
     fn setup() -> Setup {
@@ -259,7 +261,7 @@ mod tests {
     fn write(folder: &Path) {
         let mut journal = Journal::begin(folder, &setup(), 7).unwrap();
         for at in 1..4 {
-            journal.record(Time(at), &Event::Woke, &[]).unwrap();
+            journal.record(Time(at), &Event::TimerFired { timer: Timer::Estimates }, &[]).unwrap();
             journal.note(&Note::Problem { job: JobId(at as u32), text: "line\nbreak".into() });
             journal.sync().unwrap();
         }
@@ -271,16 +273,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path());
         let place = folder.path().join("journal");
-        let tape = fs::read(place.join(TAPE)).unwrap();
-        let head = TapeWriter::begin(&setup()).unwrap().1.len();
+        let event_log = fs::read(place.join(EVENT_LOG)).unwrap();
+        let head = EventLogWriter::begin(&setup()).unwrap().1.len();
         let mut most = 0;
-        for cut in head..tape.len() {
-            fs::write(place.join(TAPE), &tape[..cut]).unwrap();
+        for cut in head..event_log.len() {
+            fs::write(place.join(EVENT_LOG), &event_log[..cut]).unwrap();
             let mut found = Journal::find(folder.path()).unwrap().unwrap();
             let whole = found.records.len();
-            assert!(whole >= most, "a longer tape has no fewer records");
+            assert!(whole >= most, "a longer event log has no fewer records");
             most = whole;
-            found.journal.record(Time(9), &Event::Woke, &[]).unwrap();
+            found.journal.record(Time(9), &Event::TimerFired { timer: Timer::Estimates }, &[]).unwrap();
             found.journal.sync().unwrap();
             let again = Journal::find(folder.path()).unwrap().unwrap();
             assert_eq!(again.records.len(), whole + 1);
@@ -315,7 +317,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path());
         write(folder.path());
-        assert!(folder.path().join("journal-0001").join(TAPE).exists());
+        assert!(folder.path().join("journal-0001").join(EVENT_LOG).exists());
         assert_eq!(Journal::find(folder.path()).unwrap().unwrap().records.len(), 3);
     }
 }

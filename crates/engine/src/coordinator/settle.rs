@@ -84,6 +84,7 @@ impl Desk {
         let splits = plan.splits.iter().map(|split| Split { bytes: split.bytes, hosts: hosts(split) }).collect();
         let request = &plan.request;
         JobSpec {
+            external_id: None,
             id: plan.job,
             name: request.name.clone(),
             user: request.user.clone(),

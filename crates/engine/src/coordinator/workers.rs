@@ -139,7 +139,7 @@ impl Desk {
                 self.nodes[node.0 as usize].due = true;
                 for progress in progress {
                     if self.books.at_work.get(&progress.attempt).is_some_and(|at_work| at_work.node == node) {
-                        self.progress.insert(progress.attempt, progress.done_ppm.min(WHOLE_PPM));
+                        self.progress.insert(progress.attempt, progress.progress_ppm.min(WHOLE_PPM));
                     }
                 }
             }
@@ -176,8 +176,8 @@ impl Desk {
                 self.tell(Event::AttemptEndedEarly { attempt, done_bytes, output_bytes });
                 self.outbox.push(Deed::TellOutput(attempt));
             }
-            News::Paused { done_ppm, .. } => {
-                self.tell(Event::AttemptPaused { attempt, done_ppm });
+            News::Paused { progress_ppm, .. } => {
+                self.tell(Event::AttemptPaused { attempt, progress_ppm });
             }
             News::Failed { why, .. } => {
                 let text = format!("attempt {attempt} on {node}: {why}");
@@ -193,7 +193,7 @@ impl Desk {
 
     /// A map's output cannot be read: the map runs again, and nobody looks for this output any more.
     fn lose_output(&mut self, map: AttemptId) {
-        if books::output(map, &self.core).is_some() && self.tell(Event::OutputLost { map }) {
+        if books::output(map, &self.core).is_some() && self.tell(Event::MapOutputLost { map }) {
             let text = format!("the output of {map} is damaged or gone; the map runs again");
             self.note(Note::Problem { job: map.task.job, text });
             for node in 0..self.nodes.len() as u32 {

@@ -35,7 +35,7 @@ pub(super) struct Checkpoint {
     pub(super) runs: HeldRuns,
     /// How many bytes there were to reduce, once reducing has begun.
     pub(super) reduce_bytes: Option<u64>,
-    pub(super) done_ppm: u32,
+    pub(super) progress_ppm: u32,
     pub(super) kept: Kept,
 }
 

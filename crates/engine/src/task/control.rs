@@ -20,7 +20,7 @@ pub enum Ask {
 #[derive(Debug, Default)]
 pub struct Control {
     ask: AtomicU8,
-    done_ppm: AtomicU32,
+    progress_ppm: AtomicU32,
     ticks: AtomicU64,
     pace: Option<Pace>,
     bell: Arc<Bell>,
@@ -89,13 +89,13 @@ impl Control {
     }
 
     /// How far the task is, in parts per million.
-    pub fn done_ppm(&self) -> u32 {
-        self.done_ppm.load(Relaxed)
+    pub fn progress_ppm(&self) -> u32 {
+        self.progress_ppm.load(Relaxed)
     }
 
     /// The task says how far it is.
-    pub fn set_done_ppm(&self, done_ppm: u32) {
-        self.done_ppm.store(done_ppm.min(1_000_000), Relaxed);
+    pub fn set_done_ppm(&self, progress_ppm: u32) {
+        self.progress_ppm.store(progress_ppm.min(1_000_000), Relaxed);
     }
 
     /// A number that moves while the task lives. One that stands still for the job's time-out belongs to a task that hangs.

@@ -68,7 +68,7 @@ pub enum ReduceEnd {
     /// It can be resumed.
     Paused {
         /// How far it is.
-        done_ppm: u32,
+        progress_ppm: u32,
     },
     /// It was given up, as asked.
     Stopped,
@@ -154,7 +154,7 @@ impl<'a> Reduce<'a> {
                 Some(text.ok_or_else(|| cannot(&"its output is gone"))?)
             }
         };
-        control.set_done_ppm(left.done_ppm);
+        control.set_done_ppm(left.progress_ppm);
         Ok(Reduce {
             task,
             control,
@@ -204,7 +204,7 @@ impl<'a> Reduce<'a> {
     fn settle(&mut self) -> Result<Option<Ask>, Failure> {
         let control = self.control;
         // Nobody knows how many merges it takes; each goes half of what is left of this third.
-        let step = || control.set_done_ppm(control.done_ppm().midpoint(666_666));
+        let step = || control.set_done_ppm(control.progress_ppm().midpoint(666_666));
         Ok(match self.hold.settle(control, step)? {
             Merged::Whole => None,
             Merged::Interrupted => control.asked(),
@@ -293,10 +293,10 @@ impl<'a> Reduce<'a> {
         if self.text.is_some() {
             checkpoint::write(&names::kept(&task.plan, task.attempt), &kept)?;
         }
-        let done_ppm = self.control.done_ppm();
-        let left = Checkpoint { coverage: self.coverage, runs, reduce_bytes: self.reduce_bytes, done_ppm, kept };
+        let progress_ppm = self.control.progress_ppm();
+        let left = Checkpoint { coverage: self.coverage, runs, reduce_bytes: self.reduce_bytes, progress_ppm, kept };
         checkpoint::write(&self.hold.folder().join(CHECKPOINT), &left)?;
-        Ok(if self.control.is_stopped() { ReduceEnd::Stopped } else { ReduceEnd::Paused { done_ppm } })
+        Ok(if self.control.is_stopped() { ReduceEnd::Stopped } else { ReduceEnd::Paused { progress_ppm } })
     }
 }
 

@@ -62,8 +62,8 @@ pub(super) fn shuffle(
     let mut wanted = Wanted::default();
     loop {
         // Fetched in whole is more than a third, and nothing else is.
-        let done_ppm = if coverage.is_complete() { 333_334 } else { coverage.share(333_333) };
-        control.set_done_ppm(done_ppm.max(control.done_ppm()));
+        let progress_ppm = if coverage.is_complete() { 333_334 } else { coverage.share(333_333) };
+        control.set_done_ppm(progress_ppm.max(control.progress_ppm()));
         control.tick();
         if let Some(ask) = control.asked() {
             return Ok(Some(ask));

@@ -89,7 +89,7 @@ pub enum News {
         /// The attempt.
         attempt: AttemptId,
         /// How far it was.
-        done_ppm: u32,
+        progress_ppm: u32,
     },
     /// A map ended early as asked.
     EndedEarly {

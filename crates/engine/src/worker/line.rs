@@ -156,7 +156,7 @@ fn write_out(worker: &Arc<Worker>, stream: TcpStream, outbox: &Receiver<FromWork
                 worker.give_up_hung();
                 let of = |(&attempt, running): (&AttemptId, &Running)| Progress {
                     attempt,
-                    done_ppm: running.control.done_ppm(),
+                    progress_ppm: running.control.progress_ppm(),
                 };
                 let progress = worker.shared().running.iter().map(of).collect();
                 wire::send(&mut out, &FromWorker::Beat { progress })

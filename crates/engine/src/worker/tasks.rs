@@ -305,7 +305,7 @@ impl Task {
         };
         Ok(match run_reduce(&task, control)? {
             ReduceEnd::Finished { output_bytes, counters } => News::Finished { attempt, output_bytes, counters },
-            ReduceEnd::Paused { done_ppm } => News::Paused { attempt, done_ppm },
+            ReduceEnd::Paused { progress_ppm } => News::Paused { attempt, progress_ppm },
             ReduceEnd::Stopped => News::Killed { attempt },
         })
     }

@@ -1,7 +1,7 @@
 //! What a run was like, in numbers.
 //!
 //! [`Metrics`] looks on: it is shown every event and the actions that followed, keeps what the figures need, and at the
-//! end gives a [`Summary`]. It sees nothing but the tape, so it measures a simulated run, the engine's and a Hadoop
+//! end gives a [`Summary`]. It sees nothing but the event log, so it measures a simulated run, the engine's and a Hadoop
 //! cluster's alike.
 //!
 //! * `mod.rs` follows jobs, tasks and attempts through the events.
@@ -9,7 +9,7 @@
 //! * `levels.rs` integrates over time: slots there and in use, and COSHH's dissatisfaction and fairness.
 //! * `spread.rs` keeps a sum of distances from a mean while the values change.
 //! * `summary.rs` turns counts into figures and gives them their names.
-//! * `twin.rs`, for tests, finds the same figures by going through the whole tape for each, slowly and obviously.
+//! * `twin.rs`, for tests, finds the same figures by going through the whole event log for each, slowly and obviously.
 //!
 //! Times inside are whole microseconds and sums of them are exact, so figures do not depend on the order of summation.
 //! Nothing is ever read from a hash table in its order. What decisions cost in wall time is not here: that differs from
@@ -83,7 +83,7 @@ impl Grouping {
         Grouping { names, rule: Rule::Listed(by_job) }
     }
 
-    /// Groups for a tape of which nothing else is known: up to 10 maps, up to 100, and more.
+    /// Groups for an event log of which nothing else is known: up to 10 maps, up to 100, and more.
     pub fn by_maps() -> Grouping {
         let names = ["small", "medium", "large"].map(String::from).into();
         Grouping { names, rule: Rule::UpToMaps(vec![10, 100]) }
@@ -154,21 +154,21 @@ impl Metrics {
         }
     }
 
-    /// Takes in one record of the tape.
+    /// Takes in one record of the event log.
     pub fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
         self.events += 1;
         self.latest = now;
         match event {
-            Event::NodeBeat { .. }
-            | Event::Progressed { .. }
-            | Event::Woke
+            Event::SlotsOffered { .. }
+            | Event::ProgressReported { .. }
+            | Event::TimerFired { .. }
             | Event::JobKilled { .. }
-            | Event::OutputLost { .. }
+            | Event::MapOutputLost { .. }
             | Event::YieldRequested { .. } => {}
             // What the core refused has not happened.
             _ if actions.iter().any(|action| matches!(action, Action::Refuse { .. })) => {}
             // Told only by a body that grants slots itself; what it granted comes back as a launch.
-            Event::TasksAsked { .. } | Event::SlotTaken { .. } | Event::JobEnded { .. } | Event::Resynced => {}
+            Event::SlotsRequested { .. } | Event::SlotGranted { .. } | Event::JobEnded { .. } | Event::Resynced => {}
             Event::JobSubmitted(spec) | Event::JobOpened(spec) => self.submitted(now, spec),
             Event::NodeJoined { node, spec } => self.joined(now, *node, spec),
             Event::NodeLost { node } => self.node_lost(now, *node),
@@ -183,7 +183,11 @@ impl Metrics {
         for action in actions {
             match action {
                 Action::Launch { attempt, node, work, .. } => self.launched(now, *attempt, *node, *work),
-                Action::Kill { attempt, node, reason: Reason::GivesWay { .. } | Reason::GivesWayToRecovery { .. } } => {
+                Action::Kill {
+                    attempt,
+                    node,
+                    reason: Reason::PreemptedFor { .. } | Reason::PreemptedForRecovery { .. },
+                } => {
                     let running = self.nodes.get_mut(node.0 as usize).map(|node| &mut node.running);
                     if let Some(victim) = running.and_then(|all| all.iter_mut().find(|one| one.attempt == *attempt)) {
                         victim.gives_way = true;

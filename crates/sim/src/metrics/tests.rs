@@ -1,4 +1,4 @@
-//! Small tapes with figures a person can check, and long ones against the twin.
+//! Small event logs with figures a person can check, and long ones against the twin.
 
 use super::twin;
 use super::{Grouping, Metrics, Summary};
@@ -11,7 +11,7 @@ use giveway_core::{
 };
 use proptest::prelude::*;
 
-/// A tape written by hand.
+/// An event log written by hand.
 struct Story(Metrics);
 
 impl Story {
@@ -32,6 +32,7 @@ impl Story {
             story.told(0.0, Event::NodeJoined { node: NodeId(node), spec }, []);
         }
         let spec = JobSpec {
+            external_id: None,
             id: JobId(0),
             name: "count".into(),
             user: "ann".into(),
@@ -52,7 +53,7 @@ impl Story {
     }
 
     fn beat<const N: usize>(&mut self, at_s: f64, actions: [Action; N]) {
-        self.told(at_s, Event::NodeBeat { node: NodeId(0), progress: vec![] }, actions);
+        self.told(at_s, Event::SlotsOffered { node: NodeId(0), progress: vec![] }, actions);
     }
 
     fn summary(&self) -> Summary {
@@ -70,11 +71,11 @@ fn reduce(number: u16) -> AttemptId {
 
 fn launch_map(attempt: AttemptId, node: u32, locality: Locality) -> Action {
     let work = Work::Map { split: 0, start_bytes: 0, bytes: 100, locality };
-    Action::Launch { attempt, node: NodeId(node), work, reason: Reason::Submitted }
+    Action::Launch { attempt, node: NodeId(node), work, reason: Reason::SubmissionOrder }
 }
 
 fn launch_reduce(attempt: AttemptId, node: u32, start: Start) -> Action {
-    Action::Launch { attempt, node: NodeId(node), work: Work::Reduce { start }, reason: Reason::Submitted }
+    Action::Launch { attempt, node: NodeId(node), work: Work::Reduce { start }, reason: Reason::SubmissionOrder }
 }
 
 fn finished(attempt: AttemptId) -> Event {
@@ -116,7 +117,7 @@ fn a_quiet_job_has_plain_figures() {
 #[test]
 fn giving_way_is_counted_when_it_happened() {
     let mut story = Story::begin();
-    let way = Reason::GivesWay { to: JobId(1) };
+    let way = Reason::PreemptedFor { to: JobId(1) };
     let (fresh, node) = (Start::Fresh, NodeId(0));
     story.beat(10.0, [launch_map(map(0, 0), 0, Locality::Node), launch_map(map(1, 0), 0, Locality::Node)]);
     story.beat(10.0, [launch_reduce(reduce(0), 0, fresh)]);
@@ -130,7 +131,7 @@ fn giving_way_is_counted_when_it_happened() {
         ],
     );
     assert_eq!(story.summary().figures.pauses, 0);
-    story.told(13.0, Event::AttemptPaused { attempt: reduce(0), done_ppm: 1 }, []);
+    story.told(13.0, Event::AttemptPaused { attempt: reduce(0), progress_ppm: 1 }, []);
     story.told(13.0, Event::AttemptEndedEarly { attempt: map(0, 0), done_bytes: 40, output_bytes: 4 }, []);
     story.told(14.0, Event::AttemptKilled { attempt: map(1, 0) }, []);
     let summary = story.summary();
@@ -140,12 +141,12 @@ fn giving_way_is_counted_when_it_happened() {
     story.beat(20.0, [launch_map(map(2, 0), 0, Locality::Node), launch_map(map(1, 1), 0, Locality::Node)]);
     let from = reduce(0);
     story.beat(21.0, [launch_reduce(reduce(1), 1, Start::Migrated { from, node })]);
-    story.told(22.0, Event::AttemptPaused { attempt: reduce(1), done_ppm: 2 }, []);
+    story.told(22.0, Event::AttemptPaused { attempt: reduce(1), progress_ppm: 2 }, []);
     story.beat(23.0, [launch_reduce(reduce(2), 1, Start::Resumed { from: reduce(1) })]);
     story.told(24.0, finished(map(2, 0)), []);
     story.told(25.0, finished(map(1, 1)), []);
     // A kill for another reason is none of the policy's, and takes all with it that had been kept: 3 + 1 + 3 s.
-    story.beat(25.0, [Action::Kill { attempt: reduce(2), node: NodeId(1), reason: Reason::JobOver }]);
+    story.beat(25.0, [Action::Kill { attempt: reduce(2), node: NodeId(1), reason: Reason::JobEnded }]);
     story.told(26.0, Event::AttemptKilled { attempt: reduce(2) }, []);
     let Summary { figures, more, .. } = story.summary();
     assert_eq!((figures.pauses, figures.kills, more.migrations, more.resumes), (2, 1, 1, 1));
@@ -182,7 +183,7 @@ fn a_copy_that_was_outrun_worked_for_nothing() {
     let mut story = Story::begin();
     story.beat(10.0, [launch_map(map(0, 0), 0, Locality::Node), launch_map(map(1, 0), 0, Locality::Node)]);
     story.beat(15.0, [launch_map(map(0, 1), 1, Locality::Node)]);
-    let outrun = Action::Kill { attempt: map(0, 0), node: NodeId(0), reason: Reason::Outrun };
+    let outrun = Action::Kill { attempt: map(0, 0), node: NodeId(0), reason: Reason::OtherAttemptFinished };
     story.told(20.0, finished(map(0, 1)), [outrun]);
     // It finished before the order to die came.
     story.told(21.0, finished(map(0, 0)), []);
@@ -194,7 +195,7 @@ fn a_copy_that_was_outrun_worked_for_nothing() {
 fn what_the_core_refused_has_not_happened() {
     let mut story = Story::begin();
     story.beat(10.0, [launch_map(map(0, 0), 0, Locality::Node)]);
-    let refusal = Action::Refuse { refusal: Refusal::NotAsked(map(0, 0)) };
+    let refusal = Action::Refuse { refusal: Refusal::NotRequested(map(0, 0)) };
     story.told(11.0, Event::AttemptEndedEarly { attempt: map(0, 0), done_bytes: 1, output_bytes: 1 }, [refusal]);
     story.told(12.0, finished(map(7, 7)), []);
     let Summary { figures, submitted, jobs, .. } = story.summary();
@@ -216,9 +217,9 @@ fn the_keys_come_in_their_order() {
 
 /// Keeps a whole run.
 #[derive(Default)]
-struct Tape(Vec<twin::Record>);
+struct EventLog(Vec<twin::Record>);
 
-impl Observer for Tape {
+impl Observer for EventLog {
     fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
         self.0.push((now, event.clone(), actions.to_vec()));
     }
@@ -229,7 +230,7 @@ const POLICIES: [&str; 7] = ["fifo", "fair", "hsrtf-prp", "fcs", "fcs-kill", "ch
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn long_tapes_give_what_the_twin_finds(seed in any::<u64>(), policy in 0usize..POLICIES.len(), faults in any::<bool>(), jobs in 1u32..7) {
+    fn long_event_logs_give_what_the_twin_finds(seed in any::<u64>(), policy in 0usize..POLICIES.len(), faults in any::<bool>(), jobs in 1u32..7) {
         let mut cluster = fixture::cluster(3);
         (cluster.noise, cluster.stragglers.share, cluster.stragglers.factor) = (0.3, 0.1, 4.0);
         if faults {
@@ -246,10 +247,10 @@ proptest! {
         workload.tenants.users = vec![user("user0", 1.0, 3), user("user1", 2.0, 0), user("idle", 1.0, 1)];
         let name = POLICIES[policy];
         let policy = catalog::by_name(name).unwrap();
-        let mut tape = Tape::default();
+        let mut event_log = EventLog::default();
         let mut metrics = Metrics::new(&workload.tenants, Grouping::listed(vec!["all".into()], vec![]), vec![10.0; 7]);
-        Simulation::new(&cluster, &workload, policy, seed).unwrap().run(&mut (&mut tape, &mut metrics));
-        let (seen, expected) = (metrics.summary(name, seed, None), twin::figures(&tape.0, &workload.tenants));
+        Simulation::new(&cluster, &workload, policy, seed).unwrap().run(&mut (&mut event_log, &mut metrics));
+        let (seen, expected) = (metrics.summary(name, seed, None), twin::figures(&event_log.0, &workload.tenants));
         let near = |name: &str, seen: Option<f64>, expected: Option<f64>| match (seen, expected) {
             (Some(a), Some(b)) => prop_assert_ok((a - b).abs() <= 1e-6 * b.abs().max(1.0), name, a, b),
             (a, b) => prop_assert_ok(a == b, name, a.unwrap_or(-1.0), b.unwrap_or(-1.0)),

@@ -23,7 +23,7 @@ pub(super) struct Found {
     pub(super) gave_way: (u64, u64, u64),
 }
 
-/// An attempt from launch to end. Instants are places on the tape: a launch comes after the event it answers.
+/// An attempt from launch to end. Instants are places on the event log: a launch comes after the event it answers.
 struct Line {
     attempt: AttemptId,
     node: NodeId,
@@ -34,14 +34,14 @@ struct Line {
 }
 
 struct Reading<'a> {
-    tape: &'a [Record],
+    event_log: &'a [Record],
     lines: Vec<Line>,
     jobs: BTreeMap<JobId, (usize, &'a JobSpec)>,
     closed: BTreeMap<JobId, (usize, Outcome)>,
 }
 
-pub(super) fn figures(tape: &[Record], tenants: &Tenants) -> Found {
-    let reading = Reading::new(tape);
+pub(super) fn figures(event_log: &[Record], tenants: &Tenants) -> Found {
+    let reading = Reading::new(event_log);
     let mean = |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
     let succeeded = || reading.closed.iter().filter(|(_, (_, outcome))| *outcome == Outcome::Succeeded);
     let submit_s = |job: &JobId| reading.at_s(reading.jobs[job].0);
@@ -67,9 +67,9 @@ pub(super) fn figures(tape: &[Record], tenants: &Tenants) -> Found {
 }
 
 impl<'a> Reading<'a> {
-    fn new(tape: &'a [Record]) -> Reading<'a> {
+    fn new(event_log: &'a [Record]) -> Reading<'a> {
         let (mut lines, mut jobs, mut closed) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        for (at, (_, event, actions)) in tape.iter().enumerate() {
+        for (at, (_, event, actions)) in event_log.iter().enumerate() {
             if let Event::JobSubmitted(spec) = event {
                 jobs.insert(spec.id, (at, &**spec));
             }
@@ -78,9 +78,9 @@ impl<'a> Reading<'a> {
                     Action::Launch { attempt, node, work, .. } => {
                         let ends =
                             |event: &Event| ended(event) == Some(*attempt) || *event == Event::NodeLost { node: *node };
-                        let to = (at + 1..tape.len()).find(|later| ends(&tape[*later].1));
-                        let end = to.map(|to| tape[to].1.clone());
-                        let to = to.unwrap_or(tape.len());
+                        let to = (at + 1..event_log.len()).find(|later| ends(&event_log[*later].1));
+                        let end = to.map(|to| event_log[to].1.clone());
+                        let to = to.unwrap_or(event_log.len());
                         lines.push(Line { attempt: *attempt, node: *node, work: *work, from: at, to, end });
                     }
                     Action::CloseJob { job, outcome } => {
@@ -90,14 +90,14 @@ impl<'a> Reading<'a> {
                 }
             }
         }
-        Reading { tape, lines, jobs, closed }
+        Reading { event_log, lines, jobs, closed }
     }
 
     fn at_s(&self, place: usize) -> f64 {
-        self.tape[place.min(self.tape.len() - 1)].0.as_secs_f64()
+        self.event_log[place.min(self.event_log.len() - 1)].0.as_secs_f64()
     }
 
-    /// The line that did a task, if it is done just before the event at this place on the tape.
+    /// The line that did a task, if it is done just before the event at this place on the event log.
     fn done(&self, task: TaskId, place: usize) -> Option<&Line> {
         self.done_by(task, place, place)
     }
@@ -119,7 +119,7 @@ impl<'a> Reading<'a> {
         self.lines.iter().filter(|line| line.attempt.task == task && line.from < place && line.to >= place).count()
     }
 
-    /// All tasks of a job that exist at a place on the tape; a rest exists from the early end on.
+    /// All tasks of a job that exist at a place on the event log; a rest exists from the early end on.
     fn tasks(&self, job: JobId, place: usize) -> Vec<TaskId> {
         let spec = self.jobs[&job].1;
         let rests =
@@ -216,14 +216,14 @@ impl<'a> Reading<'a> {
     }
 
     fn lost_within(&self, node: NodeId, from: usize, to: usize) -> Option<usize> {
-        (from + 1..to.min(self.tape.len())).find(|at| self.tape[*at].1 == Event::NodeLost { node })
+        (from + 1..to.min(self.event_log.len())).find(|at| self.event_log[*at].1 == Event::NodeLost { node })
     }
 
     fn gave_way(&self) -> (u64, u64, u64) {
         let count = |which: &dyn Fn(&Line) -> bool| self.lines.iter().filter(|line| which(line)).count() as u64;
         let asked = |line: &Line| {
-            self.tape[line.from..line.to].iter().flat_map(|(_, _, actions)| actions).any(|action| {
-                matches!(action, Action::Kill { attempt, reason: Reason::GivesWay { .. } | Reason::GivesWayToRecovery { .. }, .. }
+            self.event_log[line.from..line.to].iter().flat_map(|(_, _, actions)| actions).any(|action| {
+                matches!(action, Action::Kill { attempt, reason: Reason::PreemptedFor { .. } | Reason::PreemptedForRecovery { .. }, .. }
                     if *attempt == line.attempt)
             })
         };
@@ -276,7 +276,7 @@ impl<'a> Reading<'a> {
 
     fn slots(&self, place: usize) -> f64 {
         let mut nodes = BTreeMap::new();
-        for (_, event, _) in &self.tape[..place] {
+        for (_, event, _) in &self.event_log[..place] {
             match event {
                 Event::NodeJoined { node, spec } => {
                     nodes.insert(*node, f64::from(spec.map_slots + spec.reduce_slots));

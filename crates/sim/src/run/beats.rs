@@ -53,8 +53,8 @@ impl Simulation<'_> {
     /// Offers a node's free slots, if the core could want them.
     fn offer_slots(&mut self, node: u32, observer: &mut impl Observer) {
         let state = &self.nodes[node as usize];
-        if Kind::BOTH.into_iter().any(|kind| state.has_free(kind) && self.scheduler.hungry(kind)) {
-            self.tell(&Event::NodeBeat { node: NodeId(node), progress: Vec::new() }, Some(node), observer);
+        if Kind::BOTH.into_iter().any(|kind| state.has_free(kind) && self.scheduler.has_pending(kind)) {
+            self.tell(&Event::SlotsOffered { node: NodeId(node), progress: Vec::new() }, Some(node), observer);
         }
     }
 
@@ -99,7 +99,7 @@ impl Simulation<'_> {
             Stop::Paused(done) => {
                 self.nodes[node as usize].kept.push(Kept { from: id, done });
                 job.kept += 1;
-                Event::AttemptPaused { attempt: id, done_ppm: done.ppm() }
+                Event::AttemptPaused { attempt: id, progress_ppm: done.ppm() }
             }
             Stop::EndedEarly { done_bytes, output_bytes, bytes } => {
                 if done_bytes > 0 {
@@ -124,15 +124,15 @@ impl Simulation<'_> {
             let running = node.running().filter(|(running, _)| wanted(running.whose()));
             progress.extend(running.map(|(running, end)| self.progress_of(running, end)));
         }
-        let event = Event::Progressed { progress };
+        let event = Event::ProgressReported { progress };
         self.tell(&event, None, observer);
-        if let Event::Progressed { progress } = event {
+        if let Event::ProgressReported { progress } = event {
             self.progress = progress;
         }
     }
 
     fn progress_of(&self, running: &Running, end: Time) -> Progress {
-        let done_ppm = match self.attempts.run(running.place) {
+        let progress_ppm = match self.attempts.run(running.place) {
             None | Some(Run::Map(_)) => part_ppm(self.now.since(running.ready).0, end.since(running.ready).0),
             Some(Run::Reduce(reduce)) => {
                 let fetched = reduce.fetch.map_or(reduce.done.fetched, |fetch| self.shuffle.fetched(self.now, fetch));
@@ -142,7 +142,7 @@ impl Simulation<'_> {
             Some(Run::Stopping(Stop::EndedEarly { done_bytes, bytes, .. })) => part_ppm(*done_bytes, *bytes),
             Some(Run::Stopping(Stop::Killed)) => 0,
         };
-        Progress { attempt: running.id(), done_ppm }
+        Progress { attempt: running.id(), progress_ppm }
     }
 
     /// The attempt in this place of a node's list leaves its slot.

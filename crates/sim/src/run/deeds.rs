@@ -7,7 +7,7 @@ use crate::observe::Observer;
 use crate::queue::{NONE, Tick};
 use crate::tasks::{Done, MapRun, ReduceRun};
 use crate::workload::JobPlan;
-use giveway_core::{Action, AttemptId, JobId, NodeId, Span, Start, Time, Work};
+use giveway_core::{Action, AttemptId, JobId, NodeId, Span, Start, Time, Timer, Work};
 
 impl Simulation<'_> {
     /// Carries out an action, or sends it on its way.
@@ -20,20 +20,20 @@ impl Simulation<'_> {
             }
             Action::Kill { attempt, node, .. } => self.send(node.0, Order { attempt, what: Demand::Kill }, beating),
             Action::CloseJob { job, .. } => self.close(job, observer),
-            Action::WakeAt { at } => self.wake_at(at),
+            Action::SetTimer { timer, at } => self.set_timer(timer, at),
             // The core itself says with each launch how near its data is, so there is nothing to move.
             Action::PlaceReplicas { .. } => {}
             Action::Refuse { .. } => self.totals.refusals += 1,
         }
     }
 
-    /// Time must pass before a wake, or a core that always asks for one would stop the clock.
-    fn wake_at(&mut self, at: Time) {
+    /// Sets a timer. It expires a microsecond from now at the earliest, or a core that always sets one would stop the clock.
+    fn set_timer(&mut self, timer: Timer, at: Time) {
         let at = at.max(Time(self.now.0 + 1));
-        if at != self.wake.at {
-            self.wake.at = at;
-            self.wake.version += 1;
-            self.queue.push(at, Tick::Wake { version: self.wake.version });
+        self.timers.set(timer, at);
+        if at != self.timer_tick {
+            self.timer_tick = at;
+            self.queue.push(at, Tick::Timers);
         }
     }
 

@@ -27,6 +27,7 @@ use crate::tasks::Pace;
 use crate::workload::Workload;
 use giveway_core::{
     Action, Capabilities, Event, JobId, Kind, NodeId, Policy, Progress, Scheduler, Setup, SetupError, Span, Time,
+    Timers,
 };
 use rustc_hash::FxHashMap;
 
@@ -57,7 +58,9 @@ pub struct Simulation<'a> {
     orders: FxHashMap<u32, Vec<Order>>,
     /// By job.
     jobs: Vec<Place>,
-    wake: Wake,
+    timers: Timers,
+    /// The tick that was last queued for an expiry.
+    timer_tick: Time,
     /// Nodes that have failed without the core knowing.
     silent: usize,
     /// When something last happened that was neither an offer nor a wake, and the offers since.
@@ -73,7 +76,7 @@ pub struct Simulation<'a> {
     was_told: bool,
     has_news: bool,
     /// Whether the core could use slots of each kind after the last tick.
-    hungry: [bool; 2],
+    has_pending: [bool; 2],
     /// Who offers first where all do.
     first_to_offer: u32,
     totals: Totals,
@@ -86,13 +89,6 @@ struct Place {
     pool: u32,
     /// How many of its reduces have left something on a node.
     kept: u32,
-}
-
-/// When the core wants to be woken.
-#[derive(Clone, Copy)]
-struct Wake {
-    at: Time,
-    version: u32,
 }
 
 impl<'a> Simulation<'a> {
@@ -124,7 +120,8 @@ impl<'a> Simulation<'a> {
             offers: Offers::new(Grid::new(cluster), cluster.nodes.len()),
             orders: FxHashMap::default(),
             jobs: vec![Place { pool: NONE, kept: 0 }; workload.jobs.len()],
-            wake: Wake { at: Time::NEVER, version: 0 },
+            timers: Timers::default(),
+            timer_tick: Time::NEVER,
             silent: 0,
             stirred: Time::ZERO,
             offers_since: 0,
@@ -134,7 +131,7 @@ impl<'a> Simulation<'a> {
             begun: false,
             was_told: false,
             has_news: false,
-            hungry: [false; 2],
+            has_pending: [false; 2],
             first_to_offer: 0,
             totals: Totals::default(),
             cluster,
@@ -168,9 +165,9 @@ impl<'a> Simulation<'a> {
             self.offer_everywhere(observer);
         }
         if std::mem::take(&mut self.was_told) {
-            self.hungry = [self.scheduler.hungry(Kind::Map), self.scheduler.hungry(Kind::Reduce)];
+            self.has_pending = [self.scheduler.has_pending(Kind::Map), self.scheduler.has_pending(Kind::Reduce)];
         }
-        self.offers.arm(self.now, self.hungry, &self.nodes, &mut self.queue);
+        self.offers.arm(self.now, self.has_pending, &self.nodes, &mut self.queue);
         true
     }
 
@@ -206,7 +203,7 @@ impl<'a> Simulation<'a> {
             Tick::Launched { attempt, version } => self.launched(attempt, version),
             Tick::Stopped { attempt, version } => self.stopped(attempt, version, observer),
             Tick::Arrival => self.arrive(observer),
-            Tick::Wake { version } => self.woke(version, observer),
+            Tick::Timers => self.timers_expired(observer),
             Tick::Failure { node, fault } => self.fail(node, fault),
             Tick::Loss { node, outage } => self.lose(node, outage, observer),
             Tick::Return { node, outage } => self.come_back(node, outage, observer),
@@ -220,7 +217,7 @@ impl<'a> Simulation<'a> {
         self.scheduler.handle(self.now, event, &mut actions);
         self.totals.events += 1;
         self.was_told = true;
-        self.has_news |= !matches!(event, Event::NodeBeat { .. } | Event::Progressed { .. });
+        self.has_news |= !matches!(event, Event::SlotsOffered { .. } | Event::ProgressReported { .. });
         self.totals.end = self.now;
         observer.saw(self.now, event, &actions);
         for action in &actions {
@@ -265,12 +262,9 @@ impl<'a> Simulation<'a> {
         self.tell(&Event::JobSubmitted(Box::new(spec)), None, observer);
     }
 
-    fn woke(&mut self, version: u32, observer: &mut impl Observer) {
-        if version != self.wake.version {
-            return;
-        }
-        self.wake.at = Time::NEVER;
-        if self.scheduler.wants_progress() {
+    fn timers_expired(&mut self, observer: &mut impl Observer) {
+        let mut expired = self.timers.expire(self.now);
+        if expired.is_some() && self.scheduler.wants_progress() {
             // Most jobs have finished enough tasks to be judged by those: asking them would only cost time.
             let mut wanted = std::mem::take(&mut self.wanted);
             wanted.clear();
@@ -281,6 +275,9 @@ impl<'a> Simulation<'a> {
             self.report_progress(|whose| wanted[whose.job().0 as usize][whose.kind().ix()], observer);
             self.wanted = wanted;
         }
-        self.tell(&Event::Woke, None, observer);
+        while let Some(timer) = expired {
+            self.tell(&Event::TimerFired { timer }, None, observer);
+            expired = self.timers.expire(self.now);
+        }
     }
 }

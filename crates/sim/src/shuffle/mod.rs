@@ -242,7 +242,7 @@ impl Shuffle {
         (self.level(fetch, now) / pool.partition_bytes).min(1.0)
     }
 
-    /// The instant of a fetch came: its owner, if it is full. Otherwise a neighbour has changed, and it gets another
+    /// The instant of a fetch came: its owner, if it is full. Fallback a neighbour has changed, and it gets another
     /// instant.
     pub(crate) fn fell_due(&mut self, now: Time, fetch: u32, version: u32) -> Option<u32> {
         if self.fetches[fetch as usize].version != version {

@@ -20,7 +20,7 @@ mod past;
 pub mod random;
 
 pub use catalog::{UnknownWorkload, by_name, default_cluster_for, names};
-pub use past::{PastError, from_tape};
+pub use past::{PastError, from_event_log};
 
 use giveway_core::{JobId, Kind, Priority, Span, Tenants, Time};
 

@@ -1,6 +1,6 @@
-//! Workloads from tapes: what ran once, to be run again under other policies.
+//! Workloads from event logs: what ran once, to be run again under other policies.
 //!
-//! A tape says when each job came, which of its tasks finished and how long they took, on which nodes. That becomes a workload of the same jobs, whose
+//! An event log says when each job came, which of its tasks finished and how long they took, on which nodes. That becomes a workload of the same jobs, whose
 //! tasks all take what the job's tasks took on the mean, and a cluster of the same nodes. What a task read, fetched and waited for the machine is part
 //! of its time here, not modelled again; a reduce's time counts from when its job's last map was done, because until then it waited. Work that never came
 //! to its end is left out, and so are jobs that finished nothing.
@@ -12,23 +12,23 @@
 use super::generate::{GROUPS, group_of};
 use super::{JobPlan, Workload};
 use crate::cluster::{Cluster, Costs, Faults, NodeModel, Stragglers, Word};
-use giveway_core::tape::{Record, TapeError, TapeReader};
+use giveway_core::event_log::{EventLogError, EventLogReader, Record};
 use giveway_core::{Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Span, TaskId, Time, WHOLE_PPM};
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 
-/// Why a tape gives no workload.
+/// Why an event log gives no workload.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum PastError {
     /// It cannot be read.
     #[error(transparent)]
-    Tape(#[from] TapeError),
+    EventLog(#[from] EventLogError),
     /// Nothing ran.
-    #[error("no task finished on this tape, so there is nothing to run again")]
+    #[error("no task finished on this event log, so there is nothing to run again")]
     Empty,
 }
 
-/// What a tape tells of one job.
+/// What an event log tells of one job.
 struct PastJob {
     plan: JobPlan,
     /// Time of its finished tasks on a node of speed 1.
@@ -55,7 +55,7 @@ struct Seen {
     reduces_at_once: u32,
 }
 
-/// What a tape told so far.
+/// What an event log told so far.
 #[derive(Default)]
 struct Past {
     nodes: Vec<NodeSpec>,
@@ -68,15 +68,15 @@ struct Past {
     last: Time,
 }
 
-/// The jobs and the cluster of a tape. A tape that was cut short is used as far as it is whole.
-pub fn from_tape(tape: &[u8], name: &str) -> Result<(Workload, Cluster), PastError> {
-    let reader = TapeReader::open(tape)?;
+/// The jobs and the cluster of an event log. An event log that was cut short is used as far as it is whole.
+pub fn from_event_log(event_log: &[u8], name: &str) -> Result<(Workload, Cluster), PastError> {
+    let reader = EventLogReader::open(event_log)?;
     let tenants = reader.setup().tenants.clone();
     let mut past = Past::default();
     for record in reader {
         match record {
             Ok(record) => past.take_in(&record),
-            Err(TapeError::Truncated { .. }) => break,
+            Err(EventLogError::Truncated { .. }) => break,
             Err(error) => return Err(error.into()),
         }
     }
@@ -115,7 +115,7 @@ impl Past {
                 self.running.remove(attempt);
             }
             Event::Resynced => self.running.clear(),
-            Event::TasksAsked { job, maps, reduces } => {
+            Event::SlotsRequested { job, maps, reduces } => {
                 self.seen.get_or_insert_default();
                 if let Some(&at) = self.by_id.get(job) {
                     self.jobs[at].asked([*maps, *reduces], now);
@@ -260,7 +260,7 @@ impl PastJob {
     }
 }
 
-/// The nodes of a tape, where nothing costs anything beside the tasks themselves, and bytes move in no time: what that took is in the tasks' times.
+/// The nodes of an event log, where nothing costs anything beside the tasks themselves, and bytes move in no time: what that took is in the tasks' times.
 fn cluster(name: &str, nodes: Vec<NodeSpec>, word: Word) -> Cluster {
     const AT_ONCE: u64 = 1 << 50;
     let node =
@@ -286,20 +286,20 @@ fn cluster(name: &str, nodes: Vec<NodeSpec>, word: Word) -> Cluster {
 mod tests {
     use super::*;
     use crate::{Observer, Simulation, fixture};
+    use giveway_core::event_log::EventLogWriter;
     use giveway_core::policy::catalog;
-    use giveway_core::tape::TapeWriter;
     use giveway_core::{Capabilities, Setup};
 
-    /// Writes what it sees as a tape.
+    /// Writes what it sees as an event log.
     struct Scribe {
-        writer: TapeWriter,
-        tape: Vec<u8>,
+        writer: EventLogWriter,
+        event_log: Vec<u8>,
         ended: Vec<JobId>,
     }
 
     impl Observer for Scribe {
         fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
-            self.writer.record(now, event, actions, &mut self.tape).unwrap();
+            self.writer.record(now, event, actions, &mut self.event_log).unwrap();
             self.ended.extend(actions.iter().filter_map(|action| match action {
                 Action::CloseJob { job, .. } => Some(*job),
                 _ => None,
@@ -315,10 +315,10 @@ mod tests {
             capabilities: Capabilities::ALL,
             seed: 1,
         };
-        let (writer, tape) = TapeWriter::begin(&setup).unwrap();
-        let mut scribe = Scribe { writer, tape, ended: Vec::new() };
+        let (writer, event_log) = EventLogWriter::begin(&setup).unwrap();
+        let mut scribe = Scribe { writer, event_log, ended: Vec::new() };
         Simulation::new(cluster, workload, policy, 1).unwrap().run(&mut scribe);
-        scribe.writer.clone().close(&mut scribe.tape);
+        scribe.writer.clone().close(&mut scribe.event_log);
         scribe
     }
 
@@ -328,7 +328,7 @@ mod tests {
         let workload = fixture::workload(jobs);
         for policy in ["fifo", "hsrtf-pr", "hsrtf-prp-pause"] {
             let first = run(&fixture::cluster(3), &workload, policy);
-            let (again, cluster) = from_tape(&first.tape, "a tape").unwrap();
+            let (again, cluster) = from_event_log(&first.event_log, "an event log").unwrap();
             let shape = |jobs: &[JobPlan]| -> Vec<(String, Time, u32)> {
                 jobs.iter().map(|job| (job.name.clone(), job.submit, job.reduces)).collect()
             };
@@ -343,11 +343,11 @@ mod tests {
     fn a_cluster_that_gives_slots_itself_is_known_by_what_it_did() {
         let setup = Setup { capabilities: Capabilities::ORDER_ONLY, ..Setup::new(catalog::by_name("fifo").unwrap()) };
         let mut core = giveway_core::Scheduler::new(setup.clone()).unwrap();
-        let (mut writer, mut tape) = TapeWriter::begin(&setup).unwrap();
+        let (mut writer, mut event_log) = EventLogWriter::begin(&setup).unwrap();
         let mut tell = |secs: u64, event: Event| -> Option<AttemptId> {
             let (now, mut actions) = (Time::ZERO + Span::from_secs(secs), Vec::new());
             core.handle(now, &event, &mut actions);
-            writer.record(now, &event, &actions, &mut tape).unwrap();
+            writer.record(now, &event, &actions, &mut event_log).unwrap();
             actions.iter().find_map(|action| match action {
                 Action::Launch { attempt, .. } => Some(*attempt),
                 _ => None,
@@ -358,6 +358,7 @@ mod tests {
         }
         let (job, node) = (JobId(0), NodeId(0));
         let spec = JobSpec {
+            external_id: None,
             id: job,
             name: "application".into(),
             user: "ann".into(),
@@ -370,19 +371,19 @@ mod tests {
             estimate_bias_ppm: WHOLE_PPM,
         };
         tell(1, Event::JobOpened(Box::new(spec)));
-        tell(1, Event::TasksAsked { job, maps: 1, reduces: 0 });
-        tell(2, Event::TasksAsked { job, maps: 0, reduces: 0 });
-        tell(10, Event::TasksAsked { job, maps: 9, reduces: 0 });
+        tell(1, Event::SlotsRequested { job, maps: 1, reduces: 0 });
+        tell(2, Event::SlotsRequested { job, maps: 0, reduces: 0 });
+        tell(10, Event::SlotsRequested { job, maps: 9, reduces: 0 });
         let (mut ends, mut reduce) = (Vec::new(), None);
         // Three at a time, each for ten seconds; then the reduce, from the first map's end on.
         for round in 0..3u64 {
             let kinds =
                 if round == 1 { vec![Kind::Map, Kind::Map, Kind::Map, Kind::Reduce] } else { vec![Kind::Map; 3] };
             if round == 1 {
-                tell(20, Event::TasksAsked { job, maps: 6, reduces: 1 });
+                tell(20, Event::SlotsRequested { job, maps: 6, reduces: 1 });
             }
             for kind in kinds {
-                let attempt = tell(10 + 10 * round, Event::SlotTaken { job, kind, node }).unwrap();
+                let attempt = tell(10 + 10 * round, Event::SlotGranted { job, kind, node }).unwrap();
                 let end = if kind == Kind::Map { 20 + 10 * round } else { 45 };
                 if kind == Kind::Map {
                     ends.push((end, attempt));
@@ -396,8 +397,8 @@ mod tests {
         }
         tell(45, Event::AttemptFinished { attempt: reduce.unwrap(), output_bytes: 0 });
         tell(50, Event::JobEnded { job, outcome: giveway_core::Outcome::Succeeded });
-        writer.close(&mut tape);
-        let (workload, cluster) = from_tape(&tape, "a tape").unwrap();
+        writer.close(&mut event_log);
+        let (workload, cluster) = from_event_log(&event_log, "an event log").unwrap();
         let plan = &workload.jobs[0];
         assert_eq!((plan.submit, plan.maps, plan.reduces), (Time::from_secs_f64(10.0), 9, 1));
         assert_eq!((plan.map_compute, plan.reduce_compute), (Span::from_secs(10), Span::from_secs(5)));
@@ -405,11 +406,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tape_on_which_nothing_finished_gives_nothing() {
+    fn a_event_log_on_which_nothing_finished_gives_nothing() {
         let setup = Setup::new(catalog::by_name("fifo").unwrap());
-        let (writer, mut tape) = TapeWriter::begin(&setup).unwrap();
-        writer.close(&mut tape);
-        assert_eq!(from_tape(&tape, "empty").unwrap_err(), PastError::Empty);
-        assert!(matches!(from_tape(b"no tape", "x"), Err(PastError::Tape(TapeError::NotATape))));
+        let (writer, mut event_log) = EventLogWriter::begin(&setup).unwrap();
+        writer.close(&mut event_log);
+        assert_eq!(from_event_log(&event_log, "empty").unwrap_err(), PastError::Empty);
+        assert!(matches!(from_event_log(b"no event log", "x"), Err(PastError::EventLog(EventLogError::NotAnEventLog))));
     }
 }

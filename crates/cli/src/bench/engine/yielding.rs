@@ -4,7 +4,7 @@
 
 use super::{data, median, request, start};
 use anyhow::{Context, Result, ensure};
-use giveway_core::tape::TapeReader;
+use giveway_core::event_log::EventLogReader;
 use giveway_core::{Action, AttemptId, Event, Kind, Outcome, Time};
 use giveway_engine::apps::Apps;
 use giveway_engine::wire::JobStatus;
@@ -20,8 +20,8 @@ const BYTES: u64 = 256 << 20;
 pub fn run(folder: &Path, apps: &Apps) -> Result<()> {
     let mut out = std::io::stdout();
     let (calm, calm_s, _) = sort(folder, apps, None)?;
-    let (stirred, stirred_s, tape) = sort(folder, apps, Some(Duration::from_millis(250)))?;
-    let costs = Costs::of(&tape)?;
+    let (stirred, stirred_s, event_log) = sort(folder, apps, Some(Duration::from_millis(250)))?;
+    let costs = Costs::of(&event_log)?;
     for (kind, what) in [(Kind::Map, "maps that ended early"), (Kind::Reduce, "reduces that paused")] {
         let ms = &costs.freed_ms[kind.ix()];
         if ms.is_empty() {
@@ -76,13 +76,13 @@ fn sort(folder: &Path, apps: &Apps, every: Option<Duration>) -> Result<(JobStatu
     let seconds = began.elapsed().as_secs_f64();
     ensure!(status.outcome == Some(Outcome::Succeeded), "the sort did not succeed: {:?}", status.problems);
     drop(cluster);
-    let tape = fs::read(place.join("journal").join("tape")).context("the journal")?;
+    let event_log = fs::read(place.join("journal").join("event log")).context("the journal")?;
     fs::remove_dir_all(&output)?;
     fs::remove_dir_all(&place)?;
-    Ok((status, seconds, tape))
+    Ok((status, seconds, event_log))
 }
 
-/// What a tape says of tasks that gave way.
+/// What an event log says of tasks that gave way.
 #[derive(Default)]
 struct Costs {
     /// From the request to the free slot, for each kind.
@@ -92,11 +92,11 @@ struct Costs {
 }
 
 impl Costs {
-    fn of(tape: &[u8]) -> Result<Costs> {
+    fn of(event_log: &[u8]) -> Result<Costs> {
         let mut costs = Costs::default();
         let mut launched: HashMap<AttemptId, Time> = HashMap::new();
         let mut asked: HashMap<AttemptId, Time> = HashMap::new();
-        for record in TapeReader::open(tape)? {
+        for record in EventLogReader::open(event_log)? {
             let Ok(record) = record else { break };
             if let Event::AttemptPaused { attempt, .. } | Event::AttemptEndedEarly { attempt, .. } = &record.event
                 && let (Some(begun), Some(asked)) = (launched.get(attempt), asked.get(attempt))

@@ -82,7 +82,7 @@ impl Matcher {
     pub fn new(rules: Matching) -> Matcher {
         Matcher {
             rules,
-            predictor: Predictor::new(rules.history_every),
+            predictor: Predictor::new(rules.history_interval_jobs),
             profiles: Vec::new(),
             users: Vec::new(),
             seen: VecDeque::new(),

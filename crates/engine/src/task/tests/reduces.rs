@@ -36,8 +36,8 @@ fn pause_at_every_key_and_resume() {
         let number = 10 * key as u16;
         cluster.ask_at(key, Ask::GiveWay);
         let paused = cluster.reduce(0, number, 0, Start::Fresh).unwrap();
-        let ReduceEnd::Paused { done_ppm } = paused else { panic!("{paused:?} at key {key}") };
-        assert!((666_667..1_000_000).contains(&done_ppm));
+        let ReduceEnd::Paused { progress_ppm } = paused else { panic!("{paused:?} at key {key}") };
+        assert!((666_667..1_000_000).contains(&progress_ppm));
         assert_eq!(survey(&cluster.dir(0), JOB).unwrap().paused, [attempt(0, number)]);
         // What is fetched is there: nothing is needed from anyone.
         let outputs = Arc::new(Outputs::new());
@@ -90,7 +90,7 @@ fn migrate_at_every_key() {
         let control = cluster.control();
         control.ask(Ask::GiveWay);
         let task = cluster.reduce_task(0, number + 1, 1, migrated(number, 0));
-        assert!(matches!(run_reduce(&task, &control).unwrap(), ReduceEnd::Paused { done_ppm: 0 }));
+        assert!(matches!(run_reduce(&task, &control).unwrap(), ReduceEnd::Paused { progress_ppm: 0 }));
         let moved = cluster.reduce(0, number + 2, 1, resumed(number + 1)).unwrap();
         assert_eq!(counter(&moved, "words"), counter(&end, "words"), "no key is reduced twice, moved at key {key}");
         assert!(counter(&moved, counter::RECORDS_READ_AGAIN) > 0);
@@ -128,15 +128,15 @@ fn progress_goes_by_thirds() {
     let splits = cluster.plan.splits.len() as u32;
     for split in 0..splits - 1 {
         cluster.run_map(split, 0, split % 3);
-        assert!(control.done_ppm() <= 333_333);
+        assert!(control.progress_ppm() <= 333_333);
     }
     // All bytes are there, but one empty split is not.
-    while control.done_ppm() < 333_333 {
+    while control.progress_ppm() < 333_333 {
         std::thread::yield_now();
     }
     let ticks = control.ticks();
     std::thread::sleep(std::time::Duration::from_millis(700));
-    assert_eq!(control.done_ppm(), 333_333);
+    assert_eq!(control.progress_ppm(), 333_333);
     assert!(control.ticks() > ticks, "who waits lives");
     *cluster.app.control.lock().unwrap() = Arc::clone(&control);
     cluster.ask_at(1, Ask::GiveWay);
@@ -150,6 +150,6 @@ fn progress_goes_by_thirds() {
         start_bytes: 0,
         bytes,
     });
-    let ReduceEnd::Paused { done_ppm } = thread.join().unwrap().unwrap() else { panic!("it was asked to pause") };
-    assert!(done_ppm > 666_666);
+    let ReduceEnd::Paused { progress_ppm } = thread.join().unwrap().unwrap() else { panic!("it was asked to pause") };
+    assert!(progress_ppm > 666_666);
 }

@@ -48,7 +48,7 @@ fn outputs_that_are_damaged_or_missing_are_reported_and_waited_for() {
             let (control, reduce) = spawn(&cluster, 0, Start::Fresh);
             wait_until("the report", || !cluster.bad.lock().unwrap().is_empty());
             assert_eq!(cluster.bad.lock().unwrap()[0], map(node + 3, 0));
-            wait_until("the others", || control.done_ppm() > 150_000);
+            wait_until("the others", || control.progress_ppm() > 150_000);
             assert!(!reduce.is_finished());
             cluster.outputs.drop_one(node + 3, 0);
             cluster.run_map(node + 3, 1, 2);
@@ -68,7 +68,7 @@ fn a_node_that_does_not_answer_is_tried_again() {
     cluster.shuffles[0].set_address(NodeId(1), Some(closed));
     cluster.shuffles[0].set_address(NodeId(2), None);
     let (control, reduce) = spawn(&cluster, 0, Start::Fresh);
-    wait_until("its own", || control.done_ppm() > 0);
+    wait_until("its own", || control.progress_ppm() > 0);
     std::thread::sleep(Duration::from_millis(50));
     cluster.serve(1);
     cluster.serve(2);

@@ -1,19 +1,19 @@
-//! The tape: everything that happened and everything that was asked for, in order.
+//! The event log: everything that happened and everything that was asked for, in order.
 //!
-//! A tape is a head with the [`Setup`](crate::Setup), then one record for each call of the scheduler (when, what
+//! An event log is a head with the [`Setup`](crate::Setup), then one record for each call of the scheduler (when, what
 //! happened, what it asked for), then a closing record. Every body writes the same bytes, a report never asks who wrote
 //! them, and replaying the events through a scheduler made of the setup gives the same actions. The engine's journal is
-//! a tape that is synced as it grows.
+//! an event log that is synced as it grows.
 //!
 //! This module turns records into bytes and bytes into records; files are the caller's business. Writing is
-//! [`TapeWriter`]; reading is [`TapeReader`] for a tape that lies in memory and [`TapeDecoder`] for one that arrives in
+//! [`EventLogWriter`]; reading is [`EventLogReader`] for an event log that lies in memory and [`EventLogDecoder`] for one that arrives in
 //! pieces.
 //!
 //! # Bytes
 //!
-//! Integers are little-endian. A *check* is the CRC-32C of all lengths and contents from the tape's first byte up to
+//! Integers are little-endian. A *check* is the CRC-32C of all lengths and contents from the event log's first byte up to
 //! and including what it follows (the checks themselves left out). Each check so depends on everything before it: a
-//! record that is changed, removed, doubled, moved, or taken from another tape does not fit.
+//! record that is changed, removed, doubled, moved, or taken from another event log does not fit.
 //!
 //! | head | |
 //! |---|---|
@@ -37,14 +37,14 @@
 //! taken for a cut: a journal is cut back to its last whole record after a crash, and must never be cut for a flipped
 //! bit in its middle.
 //!
-//! Records are counted from 1 in messages; 0 is the head. A tape that ends before its closing record was cut short: the
+//! Records are counted from 1 in messages; 0 is the head. An event log that ends before its closing record was cut short: the
 //! writer was killed. If a power cut left zeros where a record should begin, that is a cut too.
 
 mod read;
 mod write;
 
-pub use read::{TapeDecoder, TapeReader};
-pub use write::TapeWriter;
+pub use read::{EventLogDecoder, EventLogReader};
+pub use write::EventLogWriter;
 
 use crate::action::Action;
 use crate::event::Event;
@@ -54,7 +54,7 @@ use std::fmt;
 use thiserror::Error;
 
 /// The version of the format that is written, and the only one that is read.
-pub const TAPE_VERSION: u32 = 1;
+pub const EVENT_LOG_VERSION: u32 = 1;
 
 /// The longest setup or record: what claims to be longer is refused before room is made for it.
 pub const RECORD_BYTES_MAX: u32 = 1 << 30;
@@ -65,8 +65,8 @@ const HEAD_BYTES: usize = 28;
 const LENGTH_BYTES: usize = 8;
 const CHECK_BYTES: usize = 4;
 
-/// True if these bytes begin as a tape does.
-pub fn is_tape(bytes: &[u8]) -> bool {
+/// True if these bytes begin as an event log does.
+pub fn is_event_log(bytes: &[u8]) -> bool {
     bytes.starts_with(&MARK)
 }
 
@@ -81,9 +81,9 @@ pub struct Record {
     pub actions: Vec<Action>,
 }
 
-/// Why a tape cannot be written.
+/// Why an event log cannot be written.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum TapeWriteError {
+pub enum EventLogWriteError {
     /// The setup has no text form.
     #[error("the setup cannot be written as TOML ({problem}); simplify the policy or the tenants")]
     Setup {
@@ -100,23 +100,25 @@ pub enum TapeWriteError {
     },
 }
 
-/// Why a tape cannot be read, or not to its end. Records are counted from 1; 0 is the head.
+/// Why an event log cannot be read, or not to its end. Records are counted from 1; 0 is the head.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum TapeError {
-    /// It does not begin as a tape does.
-    #[error("this is not a Giveway tape: it does not begin with a tape's mark; check which file was meant")]
-    NotATape,
+pub enum EventLogError {
+    /// It does not begin as an event log does.
+    #[error("this is not a Giveway event log: it does not begin with an event log's mark; check which file was meant")]
+    NotAnEventLog,
     /// It was written by another release.
-    #[error("the tape has format version {found}, this release reads version {known}; use the release that wrote it")]
+    #[error(
+        "the event log has format version {found}, this release reads version {known}; use the release that wrote it"
+    )]
     Version {
-        /// The tape's version.
+        /// The event log's version.
         found: u32,
         /// The version known here.
         known: u32,
     },
     /// It ends before its closing record.
     #[error(
-        "the tape ends in {}: its writer was stopped before it closed the tape; what comes before (the first {valid_bytes} \
+        "the event_log ends in {}: its writer was stopped before it closed the event_log; what comes before (the first {valid_bytes} \
          bytes) is whole and can be used",
         At(*.record)
     )]
@@ -127,13 +129,13 @@ pub enum TapeError {
         valid_bytes: u64,
     },
     /// Its bytes are not those that were written.
-    #[error("the tape is damaged in {}: a checksum does not fit; what comes before is whole, restore the rest from a copy", At(*.record))]
+    #[error("the event log is damaged in {}: a checksum does not fit; what comes before is whole, restore the rest from a copy", At(*.record))]
     Damaged {
         /// The first record that does not fit.
         record: u64,
     },
     /// Its checksums fit, but it makes no sense.
-    #[error("{} of the tape makes no sense ({problem}); use the release that wrote it, or report how it was made", At(*.record))]
+    #[error("{} of the event log makes no sense ({problem}); use the release that wrote it, or report how it was made", At(*.record))]
     Malformed {
         /// The record.
         record: u64,
@@ -141,7 +143,7 @@ pub enum TapeError {
         problem: String,
     },
     /// Something follows its closing record.
-    #[error("bytes follow the tape's closing record, after {records} records; keep one tape to a file")]
+    #[error("bytes follow the event log's closing record, after {records} records; keep one event log to a file")]
     Trailing {
         /// Records before the closing one: all of them are whole.
         records: u64,
@@ -167,19 +169,20 @@ mod tests {
     use crate::event::{Hint, JobSpec, NodeSpec, Priority, Progress, Split};
     use crate::ids::{AttemptId, JobId, Kind, NodeId, RackId};
     use crate::policy::{
-        AttemptOrder, FailureRule, GiveWay, Lane, Matching, Migrate, Placement, Policy, PreemptRule, Preemption, Prior,
-        ShareRule, Spare, Speculation, VictimOrder,
+        AttemptOrder, Guards, Matching, Migration, Placement, Policy, PreemptAction, Preemption, PreemptionTrigger,
+        Prior, Recovery, Share, SlotPolicy, Speculation, VictimOrder,
     };
     use crate::setup::{Capabilities, Setup};
     use crate::tenants::{Pool, Tenants, User};
+    use crate::timer::Timer;
     use crate::units::Span;
     use proptest::prelude::*;
 
     /// A setup that uses every word there is: what TOML cannot carry would show.
     pub(super) fn setup() -> Setup {
-        let spare = Spare {
+        let spare = Guards {
             slackness: Some(5.0),
-            launched_within: Span(1),
+            min_runtime: Span(1),
             progress_over: Some(0.1 + 0.2),
             gave_way: Some(u32::MAX),
         };
@@ -187,17 +190,24 @@ mod tests {
             when,
             whom: VictimOrder::MostOverShare,
             attempt: AttemptOrder::NearData,
-            how: GiveWay::Kill,
+            how: PreemptAction::Kill,
             spare,
         };
-        let lane = Lane {
-            share: ShareRule::Weighted,
-            placement: Placement { per_beat: Some(1), migrate: Migrate::AfterRefusals(61), ..Placement::default() },
+        let lane = SlotPolicy {
+            share: Share::Weighted,
+            placement: Placement {
+                max_tasks_per_offer: Some(1),
+                migrate: Migration::AfterRefusals(61),
+                ..Placement::default()
+            },
             preempt: vec![
-                preemption(PreemptRule::Outranked),
-                preemption(PreemptRule::Starved { min_share: Span::FOREVER, fair_share: Span::from_millis(1_500) }),
+                preemption(PreemptionTrigger::Outranked),
+                preemption(PreemptionTrigger::Starved {
+                    min_share: Span::FOREVER,
+                    fair_share: Span::from_millis(1_500),
+                }),
             ],
-            ..Lane::default()
+            ..SlotPolicy::default()
         };
         Setup {
             policy: Policy {
@@ -206,10 +216,10 @@ mod tests {
                 renew: Span(1_234_567),
                 prior: Prior::default(),
                 map: lane.clone(),
-                reduce: Lane { preempt: vec![], placement: Placement::default(), ..lane },
-                failure: FailureRule::Chronos,
+                reduce: SlotPolicy { preempt: vec![], placement: Placement::default(), ..lane },
+                failure: Recovery::Chronos,
                 matching: Some(Matching::default()),
-                speculation: Some(Speculation { pace_below: 1.0 / 3.0, after: Span::from_secs(60) }),
+                speculation: Some(Speculation { rate_below: 1.0 / 3.0, after: Span::from_secs(60) }),
             },
             tenants: Tenants {
                 users: vec![User { name: "ünal".into(), weight: 1e-9, min_share: 3 }],
@@ -242,6 +252,7 @@ mod tests {
             (any::<u64>(), any::<u64>()).prop_map(|(map, reduce)| Hint { map: Span(map), reduce: Span(reduce) }),
         );
         (any::<u32>(), ".{0,8}", splits, any::<u32>(), hint).prop_map(|(id, name, splits, reduces, hint)| JobSpec {
+            external_id: None,
             id: JobId(id),
             user: name.clone(),
             pool: "default".into(),
@@ -257,7 +268,7 @@ mod tests {
 
     fn event() -> impl Strategy<Value = Event> {
         let node = any::<u32>().prop_map(NodeId);
-        let progress = (attempt(), any::<u32>()).prop_map(|(attempt, done_ppm)| Progress { attempt, done_ppm });
+        let progress = (attempt(), any::<u32>()).prop_map(|(attempt, progress_ppm)| Progress { attempt, progress_ppm });
         prop_oneof![
             job().prop_map(|job| Event::JobSubmitted(Box::new(job))),
             (node.clone(), ".{0,8}", any::<u64>()).prop_map(|(node, name, disk_bytes)| Event::NodeJoined {
@@ -273,11 +284,11 @@ mod tests {
                 }
             }),
             (node, prop::collection::vec(progress, 0..4))
-                .prop_map(|(node, progress)| Event::NodeBeat { node, progress }),
+                .prop_map(|(node, progress)| Event::SlotsOffered { node, progress }),
             (attempt(), any::<u64>(), any::<u64>()).prop_map(|(attempt, done_bytes, output_bytes)| {
                 Event::AttemptEndedEarly { attempt, done_bytes, output_bytes }
             }),
-            Just(Event::Woke),
+            Just(Event::TimerFired { timer: Timer::Estimates }),
         ]
     }
 
@@ -289,14 +300,14 @@ mod tests {
                     attempt,
                     node,
                     work: Work::Map { split, start_bytes: 0, bytes, locality: Locality::Rack },
-                    reason: Reason::Share { held: 1, owed_milli: bytes },
+                    reason: Reason::SlotsOverShare { allocated: 1, share_milli: bytes },
                 }
             }),
             (attempt(), attempt(), node).prop_map(|(attempt, from, node)| Action::Launch {
                 attempt,
                 node,
                 work: Work::Reduce { start: Start::Migrated { from, node } },
-                reason: Reason::Recovers { lost: node },
+                reason: Reason::Recovery { lost: node },
             }),
             any::<u32>().prop_map(|job| Action::CloseJob { job: JobId(job), outcome: Outcome::Failed }),
             attempt().prop_map(|attempt| Action::Refuse { refusal: Refusal::StaleAttempt(attempt) }),
@@ -308,7 +319,7 @@ mod tests {
         prop::collection::vec(record.prop_map(|(now, event, actions)| Record { now: Time(now), event, actions }), 0..6)
     }
 
-    /// The numbers of events and actions on the tape are their places in the enums: a new one goes to the end, or the
+    /// The numbers of events and actions on the event log are their places in the enums: a new one goes to the end, or the
     /// version goes up.
     #[test]
     fn events_and_actions_keep_their_numbers() {
@@ -323,6 +334,7 @@ mod tests {
             disk_bytes: 1,
         };
         let job_spec = JobSpec {
+            external_id: None,
             id: job,
             name: String::new(),
             user: String::new(),
@@ -337,27 +349,27 @@ mod tests {
         let events = [
             Event::JobKilled { job },
             Event::NodeJoined { node, spec: spec("") },
-            Event::NodeBeat { node, progress: vec![] },
+            Event::SlotsOffered { node, progress: vec![] },
             Event::NodeLost { node },
             Event::AttemptFinished { attempt, output_bytes: 0 },
             Event::AttemptFailed { attempt },
             Event::AttemptKilled { attempt },
-            Event::AttemptPaused { attempt, done_ppm: 0 },
+            Event::AttemptPaused { attempt, progress_ppm: 0 },
             Event::AttemptEndedEarly { attempt, done_bytes: 0, output_bytes: 0 },
-            Event::Woke,
-            Event::Progressed { progress: vec![] },
-            Event::OutputLost { map: attempt },
+            Event::TimerFired { timer: Timer::Estimates },
+            Event::ProgressReported { progress: vec![] },
+            Event::MapOutputLost { map: attempt },
             Event::YieldRequested { attempt },
             Event::JobOpened(Box::new(job_spec)),
-            Event::TasksAsked { job, maps: 0, reduces: 0 },
-            Event::SlotTaken { job, kind: Kind::Map, node },
+            Event::SlotsRequested { job, maps: 0, reduces: 0 },
+            Event::SlotGranted { job, kind: Kind::Map, node },
             Event::JobEnded { job, outcome: Outcome::Succeeded },
             Event::Resynced,
         ];
         for (event, number) in events.iter().zip(1..) {
             assert_eq!(postcard::to_allocvec(event).unwrap()[0], number, "{event:?}");
         }
-        let reason = Reason::Submitted;
+        let reason = Reason::SubmissionOrder;
         let actions = [
             Action::Launch { attempt, node, work: Work::Reduce { start: Start::Fresh }, reason },
             Action::Pause { attempt, node, reason },
@@ -365,8 +377,8 @@ mod tests {
             Action::Kill { attempt, node, reason },
             Action::PlaceReplicas { job, hosts: vec![] },
             Action::CloseJob { job, outcome: Outcome::Succeeded },
-            Action::WakeAt { at: Time(0) },
-            Action::Refuse { refusal: Refusal::TimeWentBack },
+            Action::SetTimer { timer: Timer::Estimates, at: Time(0) },
+            Action::Refuse { refusal: Refusal::ClockWentBack },
         ];
         for (action, number) in actions.iter().zip(0..) {
             assert_eq!(postcard::to_allocvec(action).unwrap()[0], number, "{action:?}");

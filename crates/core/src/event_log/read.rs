@@ -1,8 +1,9 @@
-//! Bytes into records, whether they lie in memory or arrive in pieces. Nothing that a tape says is believed before its
+//! Bytes into records, whether they lie in memory or arrive in pieces. Nothing that an event log says is believed before its
 //! check fits, and no room is made by its word.
 
 use super::{
-    CHECK_BYTES, HEAD_BYTES, LENGTH_BYTES, MARK, RECORD_BYTES_MAX, Record, TAPE_VERSION, TapeError, TapeWriter,
+    CHECK_BYTES, EVENT_LOG_VERSION, EventLogError, EventLogWriter, HEAD_BYTES, LENGTH_BYTES, MARK, RECORD_BYTES_MAX,
+    Record,
 };
 use crate::setup::Setup;
 use crc32c::crc32c_append;
@@ -16,7 +17,7 @@ enum Content {
     Close(u64),
 }
 
-/// How far a tape has been read: all that both readers know, beside the bytes.
+/// How far an event log has been read: all that both readers know, beside the bytes.
 #[derive(Clone, Debug, Default)]
 struct Cursor {
     stage: Stage,
@@ -50,13 +51,13 @@ enum Step {
 struct Checked<'a> {
     content: &'a [u8],
     chain: u32,
-    /// How many bytes of the tape it took, the check included.
+    /// How many bytes of the event log it took, the check included.
     used: usize,
 }
 
 impl Cursor {
     /// Reads what lies at the front of `bytes`; the number is how many of them it took.
-    fn step(&mut self, bytes: &[u8]) -> Result<(Step, usize), TapeError> {
+    fn step(&mut self, bytes: &[u8]) -> Result<(Step, usize), EventLogError> {
         match self.stage {
             Stage::Head => self.head(bytes),
             Stage::Records => self.frame(bytes),
@@ -65,18 +66,18 @@ impl Cursor {
             }
             Stage::Zeros => Err(self.damaged()),
             Stage::Closed if bytes.is_empty() => Ok((Step::More, 0)),
-            Stage::Closed => Err(TapeError::Trailing { records: self.records }),
+            Stage::Closed => Err(EventLogError::Trailing { records: self.records }),
         }
     }
 
-    fn head(&mut self, bytes: &[u8]) -> Result<(Step, usize), TapeError> {
+    fn head(&mut self, bytes: &[u8]) -> Result<(Step, usize), EventLogError> {
         let marked = bytes.len().min(MARK.len());
         if bytes[..marked] != MARK[..marked] {
-            return Err(TapeError::NotATape);
+            return Err(EventLogError::NotAnEventLog);
         }
         let Some(found) = u32_at(bytes, 8) else { return Ok((Step::More, 0)) };
-        if found != TAPE_VERSION {
-            return Err(TapeError::Version { found, known: TAPE_VERSION });
+        if found != EVENT_LOG_VERSION {
+            return Err(EventLogError::Version { found, known: EVENT_LOG_VERSION });
         }
         let (Some(length), Some(check)) = (u32_at(bytes, 20), u32_at(bytes, 24)) else { return Ok((Step::More, 0)) };
         let chain = crc32c_append(0, &bytes[..24]);
@@ -93,7 +94,7 @@ impl Cursor {
         Ok((Step::Head(Box::new(setup)), used))
     }
 
-    fn frame(&mut self, bytes: &[u8]) -> Result<(Step, usize), TapeError> {
+    fn frame(&mut self, bytes: &[u8]) -> Result<(Step, usize), EventLogError> {
         let (Some(length), Some(check)) = (u32_at(bytes, 0), u32_at(bytes, 4)) else { return Ok((Step::More, 0)) };
         if length == 0 && check == 0 {
             self.stage = Stage::Zeros;
@@ -119,7 +120,7 @@ impl Cursor {
                 Ok((Step::Passed, used))
             }
             Ok((Content::Close(records), [])) => {
-                Err(self.malformed(format!("it closes a tape of {records} records after {}", self.records)))
+                Err(self.malformed(format!("it closes an event log of {records} records after {}", self.records)))
             }
             Ok((_, rest)) => Err(self.malformed(format!("{} bytes too many", rest.len()))),
             Err(error) => Err(self.malformed(error)),
@@ -133,7 +134,7 @@ impl Cursor {
         start: usize,
         length: u32,
         chain: u32,
-    ) -> Result<Option<Checked<'a>>, TapeError> {
+    ) -> Result<Option<Checked<'a>>, EventLogError> {
         if length > RECORD_BYTES_MAX {
             return Err(self.malformed(format!("a length of {length} bytes")));
         }
@@ -147,11 +148,11 @@ impl Cursor {
         Ok(Some(Checked { content, chain, used: end + CHECK_BYTES }))
     }
 
-    /// Whether the tape may end here.
-    fn end(&self) -> Result<(), TapeError> {
+    /// Whether the event log may end here.
+    fn end(&self) -> Result<(), EventLogError> {
         match self.stage {
             Stage::Closed => Ok(()),
-            _ => Err(TapeError::Truncated { record: self.at(), valid_bytes: self.valid_bytes }),
+            _ => Err(EventLogError::Truncated { record: self.at(), valid_bytes: self.valid_bytes }),
         }
     }
 
@@ -160,16 +161,16 @@ impl Cursor {
         if self.stage == Stage::Head { 0 } else { self.records + 1 }
     }
 
-    fn damaged(&self) -> TapeError {
-        TapeError::Damaged { record: self.at() }
+    fn damaged(&self) -> EventLogError {
+        EventLogError::Damaged { record: self.at() }
     }
 
-    fn malformed(&self, problem: impl fmt::Display) -> TapeError {
-        TapeError::Malformed { record: self.at(), problem: problem.to_string().trim_end().into() }
+    fn malformed(&self, problem: impl fmt::Display) -> EventLogError {
+        EventLogError::Malformed { record: self.at(), problem: problem.to_string().trim_end().into() }
     }
 
-    fn writer(&self) -> TapeWriter {
-        TapeWriter { chain: self.chain, records: self.records }
+    fn writer(&self) -> EventLogWriter {
+        EventLogWriter { chain: self.chain, records: self.records }
     }
 }
 
@@ -178,22 +179,22 @@ fn u32_at(bytes: &[u8], start: usize) -> Option<u32> {
     Some(u32::from_le_bytes(four.try_into().expect("four bytes")))
 }
 
-/// Reads a tape that lies in memory. Iterating gives its records; the last item is an error if the tape is not whole.
+/// Reads an event log that lies in memory. Iterating gives its records; the last item is an error if the event log is not whole.
 #[derive(Clone, Debug)]
-pub struct TapeReader<'a> {
+pub struct EventLogReader<'a> {
     unread: &'a [u8],
     cursor: Cursor,
     setup: Box<Setup>,
     over: bool,
 }
 
-impl<'a> TapeReader<'a> {
+impl<'a> EventLogReader<'a> {
     /// Reads the head.
-    pub fn open(tape: &'a [u8]) -> Result<TapeReader<'a>, TapeError> {
+    pub fn open(event_log: &'a [u8]) -> Result<EventLogReader<'a>, EventLogError> {
         let mut cursor = Cursor::default();
-        match cursor.step(tape)? {
-            (Step::Head(setup), used) => Ok(TapeReader { unread: &tape[used..], cursor, setup, over: false }),
-            _ => Err(TapeError::Truncated { record: 0, valid_bytes: 0 }),
+        match cursor.step(event_log)? {
+            (Step::Head(setup), used) => Ok(EventLogReader { unread: &event_log[used..], cursor, setup, over: false }),
+            _ => Err(EventLogError::Truncated { record: 0, valid_bytes: 0 }),
         }
     }
 
@@ -207,21 +208,21 @@ impl<'a> TapeReader<'a> {
         self.cursor.records
     }
 
-    /// Where the last record read ends: what [`TapeReader::writer`] writes belongs there.
+    /// Where the last record read ends: what [`EventLogReader::writer`] writes belongs there.
     pub fn valid_bytes(&self) -> u64 {
         self.cursor.valid_bytes
     }
 
     /// A writer that goes on after the last record read, in place of whatever follows it now.
-    pub fn writer(&self) -> TapeWriter {
+    pub fn writer(&self) -> EventLogWriter {
         self.cursor.writer()
     }
 }
 
-impl Iterator for TapeReader<'_> {
-    type Item = Result<Record, TapeError>;
+impl Iterator for EventLogReader<'_> {
+    type Item = Result<Record, EventLogError>;
 
-    fn next(&mut self) -> Option<Result<Record, TapeError>> {
+    fn next(&mut self) -> Option<Result<Record, EventLogError>> {
         while !self.over {
             match self.cursor.step(self.unread) {
                 Ok((Step::Record(record), used)) => {
@@ -243,34 +244,34 @@ impl Iterator for TapeReader<'_> {
     }
 }
 
-/// Reads a tape that arrives in pieces: [`feed`](TapeDecoder::feed) it bytes, [`pull`](TapeDecoder::pull) records until
-/// there is none, feed it more; when no more come, ask it to [`finish`](TapeDecoder::finish). It holds what was fed and
+/// Reads an event log that arrives in pieces: [`feed`](EventLogDecoder::feed) it bytes, [`pull`](EventLogDecoder::pull) records until
+/// there is none, feed it more; when no more come, ask it to [`finish`](EventLogDecoder::finish). It holds what was fed and
 /// not yet pulled.
 #[derive(Clone, Debug, Default)]
-pub struct TapeDecoder {
+pub struct EventLogDecoder {
     buffer: Vec<u8>,
     /// How much of the buffer has been read.
     read: usize,
     cursor: Cursor,
     setup: Option<Box<Setup>>,
-    failed: Option<TapeError>,
+    failed: Option<EventLogError>,
 }
 
-impl TapeDecoder {
-    /// A decoder at the beginning of a tape.
-    pub fn new() -> TapeDecoder {
-        TapeDecoder::default()
+impl EventLogDecoder {
+    /// A decoder at the beginning of an event log.
+    pub fn new() -> EventLogDecoder {
+        EventLogDecoder::default()
     }
 
-    /// Takes in the tape's next bytes, however many.
+    /// Takes in the event log's next bytes, however many.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.read);
         self.read = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next record; none if it has not come whole yet, or the tape is closed. An error is final.
-    pub fn pull(&mut self) -> Result<Option<Record>, TapeError> {
+    /// The next record; none if it has not come whole yet, or the event log is closed. An error is final.
+    pub fn pull(&mut self) -> Result<Option<Record>, EventLogError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -293,15 +294,15 @@ impl TapeDecoder {
         }
     }
 
-    /// Says whether the tape was whole. To be asked when all bytes were fed and all records pulled.
-    pub fn finish(&self) -> Result<(), TapeError> {
+    /// Says whether the event log was whole. To be asked when all bytes were fed and all records pulled.
+    pub fn finish(&self) -> Result<(), EventLogError> {
         match &self.failed {
             Some(error) => Err(error.clone()),
             None => self.cursor.end(),
         }
     }
 
-    /// What the scheduler was made of, once [`pull`](TapeDecoder::pull) has come past the head.
+    /// What the scheduler was made of, once [`pull`](EventLogDecoder::pull) has come past the head.
     pub fn setup(&self) -> Option<&Setup> {
         self.setup.as_deref()
     }
@@ -311,14 +312,14 @@ impl TapeDecoder {
         self.cursor.records
     }
 
-    /// Where the last record pulled ends: what [`TapeDecoder::writer`] writes belongs there.
+    /// Where the last record pulled ends: what [`EventLogDecoder::writer`] writes belongs there.
     pub fn valid_bytes(&self) -> u64 {
         self.cursor.valid_bytes
     }
 
     /// A writer that goes on after the last record pulled, in place of whatever follows it now. None before the head
     /// was read.
-    pub fn writer(&self) -> Option<TapeWriter> {
+    pub fn writer(&self) -> Option<EventLogWriter> {
         self.setup.is_some().then(|| self.cursor.writer())
     }
 }
@@ -327,25 +328,26 @@ impl TapeDecoder {
 mod tests {
     use super::super::tests::{records, setup};
     use super::*;
+    use crate::timer::Timer;
     use proptest::prelude::*;
 
-    /// A tape, and where its head, each of its records and its closing record end.
-    fn tape(records: &[Record]) -> (Vec<u8>, Vec<usize>) {
-        let (mut writer, mut tape) = TapeWriter::begin(&setup()).unwrap();
-        let mut ends = vec![tape.len()];
+    /// An event log, and where its head, each of its records and its closing record end.
+    fn event_log(records: &[Record]) -> (Vec<u8>, Vec<usize>) {
+        let (mut writer, mut event_log) = EventLogWriter::begin(&setup()).unwrap();
+        let mut ends = vec![event_log.len()];
         for record in records {
-            writer.record(record.now, &record.event, &record.actions, &mut tape).unwrap();
-            ends.push(tape.len());
+            writer.record(record.now, &record.event, &record.actions, &mut event_log).unwrap();
+            ends.push(event_log.len());
         }
-        writer.close(&mut tape);
-        ends.push(tape.len());
-        (tape, ends)
+        writer.close(&mut event_log);
+        ends.push(event_log.len());
+        (event_log, ends)
     }
 
-    /// Reads a tape as far as it goes.
-    fn read(tape: &[u8]) -> (Vec<Record>, Result<(), TapeError>) {
+    /// Reads an event log as far as it goes.
+    fn read(event_log: &[u8]) -> (Vec<Record>, Result<(), EventLogError>) {
         let mut read = Vec::new();
-        let reader = match TapeReader::open(tape) {
+        let reader = match EventLogReader::open(event_log) {
             Ok(reader) => reader,
             Err(error) => return (read, Err(error)),
         };
@@ -359,9 +361,9 @@ mod tests {
     }
 
     /// The same in pieces.
-    fn read_in_pieces(tape: &[u8], piece_bytes: usize) -> (Vec<Record>, Result<(), TapeError>) {
-        let (mut decoder, mut read) = (TapeDecoder::new(), Vec::new());
-        for piece in tape.chunks(piece_bytes) {
+    fn read_in_pieces(event_log: &[u8], piece_bytes: usize) -> (Vec<Record>, Result<(), EventLogError>) {
+        let (mut decoder, mut read) = (EventLogDecoder::new(), Vec::new());
+        for piece in event_log.chunks(piece_bytes) {
             decoder.feed(piece);
             loop {
                 match decoder.pull() {
@@ -374,34 +376,34 @@ mod tests {
         (read, decoder.finish())
     }
 
-    /// A tape of one record with this content and fitting checks: what a liar would write.
+    /// An event log of one record with this content and fitting checks: what a liar would write.
     fn forged(length: u32, content: &[u8]) -> Vec<u8> {
-        let (writer, mut tape) = TapeWriter::begin(&setup()).unwrap();
+        let (writer, mut event_log) = EventLogWriter::begin(&setup()).unwrap();
         let check = crc32c_append(writer.chain, &length.to_le_bytes());
-        tape.extend_from_slice(&length.to_le_bytes());
-        tape.extend_from_slice(&check.to_le_bytes());
-        tape.extend_from_slice(content);
-        tape.extend_from_slice(&crc32c_append(check, content).to_le_bytes());
-        tape
+        event_log.extend_from_slice(&length.to_le_bytes());
+        event_log.extend_from_slice(&check.to_le_bytes());
+        event_log.extend_from_slice(content);
+        event_log.extend_from_slice(&crc32c_append(check, content).to_le_bytes());
+        event_log
     }
 
     proptest! {
         #[test]
         fn what_is_written_is_read(records in records(), piece_bytes in 1usize..200) {
-            let (tape, _) = tape(&records);
-            prop_assert_eq!(read(&tape), (records.clone(), Ok(())));
-            prop_assert_eq!(read_in_pieces(&tape, piece_bytes), (records, Ok(())));
-            prop_assert!(*TapeReader::open(&tape).unwrap().setup() == setup());
+            let (event_log, _) = event_log(&records);
+            prop_assert_eq!(read(&event_log), (records.clone(), Ok(())));
+            prop_assert_eq!(read_in_pieces(&event_log, piece_bytes), (records, Ok(())));
+            prop_assert!(*EventLogReader::open(&event_log).unwrap().setup() == setup());
         }
 
         #[test]
         fn any_cut_is_seen_and_keeps_what_is_whole(records in records(), at in any::<prop::sample::Index>()) {
-            let (tape, ends) = tape(&records);
-            let cut = &tape[..at.index(tape.len())];
-            // The closing record is the last end; a tape without it is cut, however many records it has.
+            let (event_log, ends) = event_log(&records);
+            let cut = &event_log[..at.index(event_log.len())];
+            // The closing record is the last end; an event log without it is cut, however many records it has.
             let whole = ends[..ends.len() - 1].iter().take_while(|end| **end <= cut.len()).count();
             let valid_bytes = if whole == 0 { 0 } else { ends[whole - 1] as u64 };
-            let error = TapeError::Truncated { record: whole as u64, valid_bytes };
+            let error = EventLogError::Truncated { record: whole as u64, valid_bytes };
             let kept = records[..whole.saturating_sub(1)].to_vec();
             prop_assert_eq!(read(cut), (kept.clone(), Err(error.clone())));
             prop_assert_eq!(read_in_pieces(cut, 17), (kept, Err(error)));
@@ -409,27 +411,27 @@ mod tests {
 
         #[test]
         fn any_flipped_bit_is_seen_where_it_is(records in records(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
-            let (mut tape, ends) = tape(&records);
-            let at = at.index(tape.len());
-            tape[at] ^= 1u8 << bit;
+            let (mut event_log, ends) = event_log(&records);
+            let at = at.index(event_log.len());
+            event_log[at] ^= 1u8 << bit;
             let record = ends.iter().take_while(|end| **end <= at).count();
             let error = match at {
-                0..8 => TapeError::NotATape,
-                8..12 => TapeError::Version { found: u32_at(&tape, 8).unwrap(), known: TAPE_VERSION },
-                _ => TapeError::Damaged { record: record as u64 },
+                0..8 => EventLogError::NotAnEventLog,
+                8..12 => EventLogError::Version { found: u32_at(&event_log, 8).unwrap(), known: EVENT_LOG_VERSION },
+                _ => EventLogError::Damaged { record: record as u64 },
             };
             let kept = records[..record.saturating_sub(1)].to_vec();
-            prop_assert_eq!(read(&tape), (kept.clone(), Err(error.clone())));
-            prop_assert_eq!(read_in_pieces(&tape, 40), (kept, Err(error)));
+            prop_assert_eq!(read(&event_log), (kept.clone(), Err(error.clone())));
+            prop_assert_eq!(read_in_pieces(&event_log, 40), (kept, Err(error)));
         }
 
         #[test]
         fn noise_never_panics(noise in prop::collection::vec(any::<u8>(), 0..300), from in any::<prop::sample::Index>()) {
             prop_assert!(read(&noise).1.is_err());
-            let (mut tape, _) = tape(&[]);
-            tape.truncate(from.index(tape.len()));
-            tape.extend_from_slice(&noise);
-            let _ = read(&tape);
+            let (mut event_log, _) = event_log(&[]);
+            event_log.truncate(from.index(event_log.len()));
+            event_log.extend_from_slice(&noise);
+            let _ = read(&event_log);
         }
 
         #[test]
@@ -443,14 +445,14 @@ mod tests {
                 content[at] = byte;
             }
             let error = read(&forged(content.len() as u32, &content)).1.unwrap_err();
-            prop_assert!(matches!(error, TapeError::Malformed { record: 1, .. } | TapeError::Truncated { record: 2, .. }), "{error}");
+            prop_assert!(matches!(error, EventLogError::Malformed { record: 1, .. } | EventLogError::Truncated { record: 2, .. }), "{error}");
         }
 
         #[test]
         fn a_cut_journal_goes_on(records in records(), at in any::<prop::sample::Index>()) {
-            let (tape, ends) = tape(&records);
-            let mut journal = tape[..at.index(tape.len() + 1).max(ends[0])].to_vec();
-            let mut reader = TapeReader::open(&journal).unwrap();
+            let (event_log, ends) = event_log(&records);
+            let mut journal = event_log[..at.index(event_log.len() + 1).max(ends[0])].to_vec();
+            let mut reader = EventLogReader::open(&journal).unwrap();
             while let Some(Ok(_)) = reader.next() {}
             let (mut writer, valid_bytes) = (reader.writer(), reader.valid_bytes());
             journal.truncate(valid_bytes as usize);
@@ -458,7 +460,7 @@ mod tests {
                 writer.record(record.now, &record.event, &record.actions, &mut journal).unwrap();
             }
             writer.close(&mut journal);
-            prop_assert_eq!(journal, tape);
+            prop_assert_eq!(journal, event_log);
         }
     }
 
@@ -470,46 +472,46 @@ mod tests {
         vec![
             record(1, Event::NodeLost { node: NodeId(1) }),
             record(2, Event::JobKilled { job: JobId(2) }),
-            record(3, Event::Woke),
+            record(3, Event::TimerFired { timer: Timer::Estimates }),
         ]
     }
 
     #[test]
     fn removed_swapped_and_doubled_records_are_seen() {
-        let (tape, ends) = tape(&three());
-        let piece = |record: usize| &tape[ends[record - 1]..ends[record]];
-        let rest = &tape[ends[3]..];
-        let head = &tape[..ends[0]];
+        let (event_log, ends) = event_log(&three());
+        let piece = |record: usize| &event_log[ends[record - 1]..ends[record]];
+        let rest = &event_log[ends[3]..];
+        let head = &event_log[..ends[0]];
         for (order, record) in
             [(vec![2, 3], 1), (vec![1, 3], 2), (vec![1, 2], 3), (vec![1, 3, 2], 2), (vec![1, 1, 2, 3], 2)]
         {
             let records: Vec<&[u8]> = order.iter().map(|record| piece(*record)).collect();
             let changed = [head, &records.concat(), rest].concat();
-            assert_eq!(read(&changed).1, Err(TapeError::Damaged { record }), "{order:?}");
+            assert_eq!(read(&changed).1, Err(EventLogError::Damaged { record }), "{order:?}");
         }
     }
 
     #[test]
     fn zeros_at_the_end_are_a_cut_and_zeros_in_the_middle_are_damage() {
-        let (tape, ends) = tape(&three());
+        let (event_log, ends) = event_log(&three());
         for zeros in 1..40 {
-            let mut cut = tape[..ends[2]].to_vec();
+            let mut cut = event_log[..ends[2]].to_vec();
             cut.resize(ends[2] + zeros, 0);
-            let error = TapeError::Truncated { record: 3, valid_bytes: ends[2] as u64 };
+            let error = EventLogError::Truncated { record: 3, valid_bytes: ends[2] as u64 };
             assert_eq!(read(&cut).1, Err(error.clone()));
             assert_eq!(read_in_pieces(&cut, 3).1, Err(error));
         }
-        let mut wiped = tape.clone();
+        let mut wiped = event_log.clone();
         wiped[ends[1]..ends[2]].fill(0);
-        assert_eq!(read(&wiped).1, Err(TapeError::Damaged { record: 2 }));
-        assert_eq!(read_in_pieces(&wiped, 3).1, Err(TapeError::Damaged { record: 2 }));
+        assert_eq!(read(&wiped).1, Err(EventLogError::Damaged { record: 2 }));
+        assert_eq!(read_in_pieces(&wiped, 3).1, Err(EventLogError::Damaged { record: 2 }));
     }
 
     #[test]
     fn nothing_may_follow_the_closing_record() {
-        let (mut tape, _) = tape(&three());
-        tape.push(0);
-        assert_eq!(read(&tape).1, Err(TapeError::Trailing { records: 3 }));
+        let (mut event_log, _) = event_log(&three());
+        event_log.push(0);
+        assert_eq!(read(&event_log).1, Err(EventLogError::Trailing { records: 3 }));
     }
 
     #[test]
@@ -518,35 +520,35 @@ mod tests {
         let error = read(&forged(close.len() as u32, &close)).1.unwrap_err();
         assert_eq!(
             error.to_string().split(';').next().unwrap(),
-            "record 1 of the tape makes no sense (it closes a tape of 5 records after 0)"
+            "record 1 of the event log makes no sense (it closes an event log of 5 records after 0)"
         );
     }
 
     #[test]
     fn a_nonsense_length_is_refused_before_its_bytes_are_waited_for() {
-        let mut decoder = TapeDecoder::new();
+        let mut decoder = EventLogDecoder::new();
         decoder.feed(&forged(u32::MAX, &[]));
         let error = decoder.pull().unwrap_err();
-        assert!(matches!(error, TapeError::Malformed { record: 1, .. }), "{error}");
+        assert!(matches!(error, EventLogError::Malformed { record: 1, .. }), "{error}");
         assert_eq!(decoder.pull(), Err(error), "an error is final");
     }
 
     #[test]
-    fn an_empty_file_is_a_tape_cut_in_its_head() {
-        assert_eq!(read(b"").1, Err(TapeError::Truncated { record: 0, valid_bytes: 0 }));
-        assert_eq!(read(b"name,submit_s\n").1, Err(TapeError::NotATape));
-        assert!(TapeDecoder::new().writer().is_none());
+    fn an_empty_file_is_a_event_log_cut_in_its_head() {
+        assert_eq!(read(b"").1, Err(EventLogError::Truncated { record: 0, valid_bytes: 0 }));
+        assert_eq!(read(b"name,submit_s\n").1, Err(EventLogError::NotAnEventLog));
+        assert!(EventLogDecoder::new().writer().is_none());
     }
 
     #[test]
     fn messages_say_where_and_what_to_do() {
-        let error = TapeError::Truncated { record: 7, valid_bytes: 4096 }.to_string();
+        let error = EventLogError::Truncated { record: 7, valid_bytes: 4096 }.to_string();
         assert_eq!(
             error,
-            "the tape ends in record 7: its writer was stopped before it closed the tape; what comes before (the first 4096 \
+            "the event_log ends in record 7: its writer was stopped before it closed the event_log; what comes before (the first 4096 \
              bytes) is whole and can be used"
         );
-        let error = TapeError::Damaged { record: 0 }.to_string();
-        assert!(error.starts_with("the tape is damaged in the head: "), "{error}");
+        let error = EventLogError::Damaged { record: 0 }.to_string();
+        assert!(error.starts_with("the event log is damaged in the head: "), "{error}");
     }
 }

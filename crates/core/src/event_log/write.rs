@@ -1,6 +1,6 @@
 //! Records into bytes.
 
-use super::{CHECK_BYTES, HEAD_BYTES, LENGTH_BYTES, MARK, RECORD_BYTES_MAX, TAPE_VERSION, TapeWriteError};
+use super::{CHECK_BYTES, EVENT_LOG_VERSION, EventLogWriteError, HEAD_BYTES, LENGTH_BYTES, MARK, RECORD_BYTES_MAX};
 use crate::action::Action;
 use crate::event::Event;
 use crate::setup::Setup;
@@ -15,23 +15,23 @@ enum ContentRef<'a> {
     Close(u64),
 }
 
-/// Turns records into bytes, which the caller appends to the tape in the order they were made.
+/// Turns records into bytes, which the caller appends to the event log in the order they were made.
 #[derive(Clone, Debug)]
-pub struct TapeWriter {
+pub struct EventLogWriter {
     /// The check of all bytes so far.
     pub(super) chain: u32,
     pub(super) records: u64,
 }
 
-impl TapeWriter {
-    /// Begins a tape; the bytes are its head.
-    pub fn begin(setup: &Setup) -> Result<(TapeWriter, Vec<u8>), TapeWriteError> {
+impl EventLogWriter {
+    /// Begins an event log; the bytes are its head.
+    pub fn begin(setup: &Setup) -> Result<(EventLogWriter, Vec<u8>), EventLogWriteError> {
         let text = toml::to_string(&Setup { seed: 0, ..setup.clone() })
-            .map_err(|error| TapeWriteError::Setup { problem: error.to_string() })?;
-        let length = length_u32(text.len()).ok_or(TapeWriteError::TooLong { record: 0, bytes: text.len() })?;
+            .map_err(|error| EventLogWriteError::Setup { problem: error.to_string() })?;
+        let length = length_u32(text.len()).ok_or(EventLogWriteError::TooLong { record: 0, bytes: text.len() })?;
         let mut head = Vec::with_capacity(HEAD_BYTES + text.len() + CHECK_BYTES);
         head.extend_from_slice(&MARK);
-        head.extend_from_slice(&TAPE_VERSION.to_le_bytes());
+        head.extend_from_slice(&EVENT_LOG_VERSION.to_le_bytes());
         head.extend_from_slice(&setup.seed.to_le_bytes());
         head.extend_from_slice(&length.to_le_bytes());
         let chain = crc32c_append(0, &head);
@@ -39,17 +39,17 @@ impl TapeWriter {
         let chain = crc32c_append(chain, text.as_bytes());
         head.extend_from_slice(text.as_bytes());
         head.extend_from_slice(&chain.to_le_bytes());
-        Ok((TapeWriter { chain, records: 0 }, head))
+        Ok((EventLogWriter { chain, records: 0 }, head))
     }
 
-    /// Appends one record's bytes to `out`. If the record is refused, neither `out` nor the tape has changed.
+    /// Appends one record's bytes to `out`. If the record is refused, neither `out` nor the event log has changed.
     pub fn record(
         &mut self,
         now: Time,
         event: &Event,
         actions: &[Action],
         out: &mut Vec<u8>,
-    ) -> Result<(), TapeWriteError> {
+    ) -> Result<(), EventLogWriteError> {
         self.frame(&ContentRef::Record(now, event, actions), out)?;
         self.records += 1;
         Ok(())
@@ -66,7 +66,7 @@ impl TapeWriter {
         self.records
     }
 
-    fn frame(&mut self, content: &ContentRef<'_>, out: &mut Vec<u8>) -> Result<(), TapeWriteError> {
+    fn frame(&mut self, content: &ContentRef<'_>, out: &mut Vec<u8>) -> Result<(), EventLogWriteError> {
         let start = out.len();
         // The length is known only once the content is there: leave room for it.
         out.extend_from_slice(&[0; LENGTH_BYTES]);
@@ -75,7 +75,7 @@ impl TapeWriter {
         let bytes = out.len() - start - LENGTH_BYTES;
         let Some(length) = length_u32(bytes) else {
             out.truncate(start);
-            return Err(TapeWriteError::TooLong { record: self.records + 1, bytes });
+            return Err(EventLogWriteError::TooLong { record: self.records + 1, bytes });
         };
         let length = length.to_le_bytes();
         let length_check = crc32c_append(self.chain, &length);
@@ -111,15 +111,16 @@ impl postcard::ser_flavors::Flavor for Appender<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TapeReader;
+    use super::super::EventLogReader;
     use super::super::tests::setup;
     use super::*;
     use crate::ids::NodeId;
+    use crate::timer::Timer;
 
     #[test]
     fn the_bytes_are_those_the_format_names() {
         let setup = Setup { seed: u64::MAX - 1, ..setup() };
-        let (mut writer, head) = TapeWriter::begin(&setup).unwrap();
+        let (mut writer, head) = EventLogWriter::begin(&setup).unwrap();
         let text = toml::to_string(&Setup { seed: 0, ..setup.clone() }).unwrap();
         assert_eq!(head[..8], [0x89, 0x47, 0x49, 0x56, 0x45, 0x57, 0x41, 0x59]);
         assert_eq!(head[8..12], [1, 0, 0, 0]);
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(head[28 + text.len()..], crc32c::crc32c(&covered).to_le_bytes());
 
         let mut record = Vec::new();
-        let wake = [Action::WakeAt { at: Time(300) }];
+        let wake = [Action::SetTimer { timer: Timer::Estimates, at: Time(300) }];
         writer.record(Time(200), &Event::NodeLost { node: NodeId(5) }, &wake, &mut record).unwrap();
         assert_eq!(record[..4], [9, 0, 0, 0]);
         covered.extend_from_slice(&record[..4]);
@@ -152,8 +153,8 @@ mod tests {
     #[test]
     fn a_seed_beyond_toml_survives() {
         let setup = Setup { seed: u64::MAX, ..setup() };
-        let (writer, mut tape) = TapeWriter::begin(&setup).unwrap();
-        writer.close(&mut tape);
-        assert_eq!(TapeReader::open(&tape).unwrap().setup(), &setup);
+        let (writer, mut event_log) = EventLogWriter::begin(&setup).unwrap();
+        writer.close(&mut event_log);
+        assert_eq!(EventLogReader::open(&event_log).unwrap().setup(), &setup);
     }
 }
