@@ -117,7 +117,7 @@ fn a_quiet_job_has_plain_figures() {
 #[test]
 fn giving_way_is_counted_when_it_happened() {
     let mut story = Story::begin();
-    let way = Reason::PreemptedFor { to: JobId(1) };
+    let way = Reason::PreemptedFor { job: JobId(1) };
     let (fresh, node) = (Start::Fresh, NodeId(0));
     story.beat(10.0, [launch_map(map(0, 0), 0, Locality::Node), launch_map(map(1, 0), 0, Locality::Node)]);
     story.beat(10.0, [launch_reduce(reduce(0), 0, fresh)]);
