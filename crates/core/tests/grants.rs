@@ -81,7 +81,7 @@ fn refused(actions: &[Action]) -> bool {
 
 #[test]
 fn a_body_that_can_only_order_is_refused_what_it_cannot_do() {
-    let able: Vec<&str> = catalog::NAMES
+    let able: Vec<&str> = catalog::names()
         .into_iter()
         .filter(|name| {
             let policy = catalog::by_name(name).unwrap();
@@ -149,7 +149,7 @@ fn what_is_no_longer_asked_for_is_dropped() {
     body.take(1, Kind::Map, 0);
     body.ask(1, 2, 0);
     let job = body.core.state().job(body.core.state().find(JobId(1)).unwrap());
-    assert_eq!((job.facts(Kind::Map).waiting, job.facts(Kind::Reduce).waiting), (2, 0));
+    assert_eq!((job.counts(Kind::Map).pending, job.counts(Kind::Reduce).pending), (2, 0));
     body.take(1, Kind::Map, 0);
     body.take(1, Kind::Map, 1);
     let late = body.tell(Event::SlotGranted { job: JobId(1), kind: Kind::Map, node: NodeId(1) });
@@ -167,7 +167,7 @@ fn a_node_that_runs_more_than_it_has_slots_has_more() {
     (0..5).for_each(|_| {
         body.take(1, Kind::Map, 0);
     });
-    assert_eq!(body.core.state().slots, [7, 4]);
+    assert_eq!(body.core.state().nodes().slots(), PerKind::new(7, 4));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn after_a_resync_all_that_ran_waits_until_it_is_told_anew() {
     let stale = body.tell(Event::AttemptFinished { attempt: before, output_bytes: 0 });
     assert_eq!(stale, [Action::Refuse { refusal: Refusal::StaleAttempt(before) }]);
     let job = body.core.state().job(body.core.state().find(JobId(1)).unwrap());
-    assert_eq!((job.facts(Kind::Map).waiting, job.attained), (3, Span::from_secs(20)));
+    assert_eq!((job.counts(Kind::Map).pending, job.ended_service()), (3, Span::from_secs(20)));
     assert_ne!(body.take(1, Kind::Map, 1), before, "a new name, so late news of the old one is recognised");
 }
 

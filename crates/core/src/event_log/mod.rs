@@ -1,44 +1,41 @@
-//! The event log: everything that happened and everything that was asked for, in order.
+//! The event log: everything that happened and everything that was requested, in order.
 //!
-//! An event log is a head with the [`Setup`](crate::Setup), then one record for each call of the scheduler (when, what
-//! happened, what it asked for), then a closing record. Every body writes the same bytes, a report never asks who wrote
-//! them, and replaying the events through a scheduler made of the setup gives the same actions. The engine's journal is
-//! an event log that is synced as it grows.
+//! An event log is a head with the [`Setup`](crate::Setup), then one record for each call of the scheduler (time, event, actions), then a
+//! closing record. Every backend writes the same bytes, and a report does not depend on which one wrote them. Replaying the events through a
+//! scheduler made of the setup gives the same actions. The engine's journal contains an event log that is synced as it grows.
 //!
-//! This module turns records into bytes and bytes into records; files are the caller's business. Writing is
-//! [`EventLogWriter`]; reading is [`EventLogReader`] for an event log that lies in memory and [`EventLogDecoder`] for one that arrives in
-//! pieces.
+//! This module converts records to bytes and back; files are the caller's. [`EventLogWriter`] writes; [`EventLogReader`] reads a log that is
+//! in memory, [`EventLogDecoder`] one that arrives in pieces.
 //!
-//! # Bytes
+//! # Format
 //!
-//! Integers are little-endian. A *check* is the CRC-32C of all lengths and contents from the event log's first byte up to
-//! and including what it follows (the checks themselves left out). Each check so depends on everything before it: a
-//! record that is changed, removed, doubled, moved, or taken from another event log does not fit.
+//! Integers are little-endian. A *checksum* is the CRC-32C of all lengths and contents from the first byte of the log up to and
+//! including what it follows, without the checksums themselves. It depends on everything before it: a record that is changed, removed,
+//! doubled, moved, or taken from another log does not match.
 //!
 //! | head | |
 //! |---|---|
-//! | 8 bytes | the mark `89 47 49 56 45 57 41 59` (0x89, then `GIVEWAY`) |
-//! | `u32` | version of the format, 1 |
+//! | 8 bytes | magic number `89 47 49 56 45 57 41 59` (0x89, then `GIVEWAY`) |
+//! | `u32` | version of the format, 2 |
 //! | `u64` | the setup's seed (TOML has no unsigned 64-bit integers) |
 //! | `u32` | length of the setup |
-//! | `u32` | check |
-//! | text | the setup as TOML in UTF-8, its seed written as 0 |
-//! | `u32` | check |
+//! | `u32` | checksum |
+//! | text | the setup as TOML in UTF-8, with its seed written as 0 |
+//! | `u32` | checksum |
 //!
 //! | record | |
 //! |---|---|
 //! | `u32` | length of the content, 1 byte to 1 GiB |
-//! | `u32` | check |
+//! | `u32` | checksum |
 //! | bytes | content |
-//! | `u32` | check |
+//! | `u32` | checksum |
 //!
-//! The content is in postcard's format: a byte 0, then instant, event and list of actions; or, in the closing record, a
-//! byte 1, then the number of records before it. The length has a check of its own so that a damaged length is not
-//! taken for a cut: a journal is cut back to its last whole record after a crash, and must never be cut for a flipped
-//! bit in its middle.
+//! The content is encoded with postcard: a byte 0, then time, event and list of actions; or, in the closing record, a byte 1, then the number
+//! of records before it. The length has a checksum of its own, so that a damaged length is not taken for a truncation: after a crash a journal
+//! is truncated to its last complete record, and must not be truncated because of a flipped bit in its middle.
 //!
-//! Records are counted from 1 in messages; 0 is the head. An event log that ends before its closing record was cut short: the
-//! writer was killed. If a power cut left zeros where a record should begin, that is a cut too.
+//! Messages count records from 1; 0 is the head. A log that ends before its closing record was truncated: its writer was killed. Zeros where a
+//! record should begin, left by a power failure, are a truncation too.
 
 mod read;
 mod write;
@@ -54,48 +51,48 @@ use std::fmt;
 use thiserror::Error;
 
 /// The version of the format that is written, and the only one that is read.
-pub const EVENT_LOG_VERSION: u32 = 1;
+pub const EVENT_LOG_VERSION: u32 = 2;
 
-/// The longest setup or record: what claims to be longer is refused before room is made for it.
+/// The longest setup or record. A longer one is refused before memory is allocated for it.
 pub const RECORD_BYTES_MAX: u32 = 1 << 30;
 
-/// The first byte is no text, so that a tool that repairs line ends or encodings shows at once.
-const MARK: [u8; 8] = *b"\x89GIVEWAY";
+/// The first byte is not ASCII, so that a tool that converts line ends or encodings breaks it visibly.
+const MAGIC: [u8; 8] = *b"\x89GIVEWAY";
 const HEAD_BYTES: usize = 28;
 const LENGTH_BYTES: usize = 8;
-const CHECK_BYTES: usize = 4;
+const CHECKSUM_BYTES: usize = 4;
 
-/// True if these bytes begin as an event log does.
+/// True if the bytes begin with the magic number of an event log.
 pub fn is_event_log(bytes: &[u8]) -> bool {
-    bytes.starts_with(&MARK)
+    bytes.starts_with(&MAGIC)
 }
 
 /// One call of the scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// When.
+    /// The time of the event.
     pub now: Time,
-    /// What happened.
+    /// The event.
     pub event: Event,
-    /// What the scheduler asked for.
+    /// The actions that followed.
     pub actions: Vec<Action>,
 }
 
 /// Why an event log cannot be written.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum EventLogWriteError {
-    /// The setup has no text form.
-    #[error("the setup cannot be written as TOML ({problem}); simplify the policy or the tenants")]
+    /// The setup cannot be expressed in TOML.
+    #[error("cannot write the setup as TOML: {problem}; simplify the policy or the tenants")]
     Setup {
-        /// What TOML cannot say.
+        /// What TOML cannot express.
         problem: String,
     },
-    /// More than a record may hold.
-    #[error("{} would be {bytes} bytes long, over the limit of {RECORD_BYTES_MAX}; split the job", At(*.record))]
+    /// A record is too long.
+    #[error("cannot write {}: it has {bytes} bytes, the limit is {RECORD_BYTES_MAX}; split the job", At(*.record))]
     TooLong {
         /// Which record, counted from 1; 0 is the head.
         record: u64,
-        /// How long it would be.
+        /// Its length.
         bytes: usize,
     },
 }
@@ -103,49 +100,52 @@ pub enum EventLogWriteError {
 /// Why an event log cannot be read, or not to its end. Records are counted from 1; 0 is the head.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum EventLogError {
-    /// It does not begin as an event log does.
-    #[error("this is not a Giveway event log: it does not begin with an event log's mark; check which file was meant")]
+    /// The magic number is missing.
+    #[error("not a Giveway event log: the magic number is missing; check the file name")]
     NotAnEventLog,
-    /// It was written by another release.
+    /// The format has another version.
     #[error(
-        "the event log has format version {found}, this release reads version {known}; use the release that wrote it"
+        "unsupported event log: it has format version {found}, this release reads version {known}; use the release that wrote it"
     )]
     Version {
-        /// The event log's version.
+        /// The log's version.
         found: u32,
-        /// The version known here.
+        /// The supported version.
         known: u32,
     },
     /// It ends before its closing record.
     #[error(
-        "the event_log ends in {}: its writer was stopped before it closed the event_log; what comes before (the first {valid_bytes} \
-         bytes) is whole and can be used",
+        "the event log is truncated in {}: its writer was stopped before it closed the log; the first {valid_bytes} bytes are \
+         complete and can be used",
         At(*.record)
     )]
     Truncated {
-        /// The record that is cut or missing.
+        /// The truncated or missing record.
         record: u64,
-        /// Where the last whole record ends. A journal is cut back to this length and goes on from there.
+        /// Where the last complete record ends. A journal is truncated to this length and continued from there.
         valid_bytes: u64,
     },
-    /// Its bytes are not those that were written.
-    #[error("the event log is damaged in {}: a checksum does not fit; what comes before is whole, restore the rest from a copy", At(*.record))]
+    /// A checksum does not match.
+    #[error(
+        "the event log is damaged in {}: a checksum does not match; the records before it are intact, restore the rest from a copy",
+        At(*.record)
+    )]
     Damaged {
-        /// The first record that does not fit.
+        /// The first damaged record.
         record: u64,
     },
-    /// Its checksums fit, but it makes no sense.
-    #[error("{} of the event log makes no sense ({problem}); use the release that wrote it, or report how it was made", At(*.record))]
-    Malformed {
-        /// The record.
+    /// The checksums match, but the content is not valid.
+    #[error("invalid {} in the event log: {problem}; use the release that wrote it, or report how it was made", At(*.record))]
+    Invalid {
+        /// The invalid record.
         record: u64,
         /// What is wrong with it.
         problem: String,
     },
-    /// Something follows its closing record.
-    #[error("bytes follow the event log's closing record, after {records} records; keep one event log to a file")]
+    /// Bytes follow the closing record.
+    #[error("bytes follow the closing record of the event log, after {records} records; keep one log per file")]
     Trailing {
-        /// Records before the closing one: all of them are whole.
+        /// Records before the closing one. All of them are complete.
         records: u64,
     },
 }
@@ -165,62 +165,21 @@ impl fmt::Display for At {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::{Locality, Outcome, Reason, Refusal, Start, Work};
+    use crate::action::{Locality, Outcome, Start, Work};
     use crate::event::{Hint, JobSpec, NodeSpec, Priority, Progress, Split};
     use crate::ids::{AttemptId, JobId, Kind, NodeId, RackId};
-    use crate::policy::{
-        AttemptOrder, Guards, Matching, Migration, Placement, Policy, PreemptAction, Preemption, PreemptionTrigger,
-        Prior, Recovery, Share, SlotPolicy, Speculation, VictimOrder,
-    };
+    use crate::policy::Policy;
+    use crate::reason::{GroupKind, GroupMeasure, GroupReason, Measure, NodeMatch, RankReason, Reason, Refusal};
     use crate::setup::{Capabilities, Setup};
     use crate::tenants::{Pool, Tenants, User};
     use crate::timer::Timer;
     use crate::units::Span;
     use proptest::prelude::*;
 
-    /// A setup that uses every word there is: what TOML cannot carry would show.
+    /// A setup that uses every option: what TOML cannot carry would show.
     pub(super) fn setup() -> Setup {
-        let spare = Guards {
-            slackness: Some(5.0),
-            min_runtime: Span(1),
-            progress_over: Some(0.1 + 0.2),
-            gave_way: Some(u32::MAX),
-        };
-        let preemption = |when| Preemption {
-            when,
-            whom: VictimOrder::MostOverShare,
-            attempt: AttemptOrder::NearData,
-            how: PreemptAction::Kill,
-            spare,
-        };
-        let lane = SlotPolicy {
-            share: Share::Weighted,
-            placement: Placement {
-                max_tasks_per_offer: Some(1),
-                migrate: Migration::AfterRefusals(61),
-                ..Placement::default()
-            },
-            preempt: vec![
-                preemption(PreemptionTrigger::Outranked),
-                preemption(PreemptionTrigger::Starved {
-                    min_share: Span::FOREVER,
-                    fair_share: Span::from_millis(1_500),
-                }),
-            ],
-            ..SlotPolicy::default()
-        };
         Setup {
-            policy: Policy {
-                name: "all \"words\"".into(),
-                about: "One of everything.\nIn two lines.".into(),
-                renew: Span(1_234_567),
-                prior: Prior::default(),
-                map: lane.clone(),
-                reduce: SlotPolicy { preempt: vec![], placement: Placement::default(), ..lane },
-                failure: Recovery::Chronos,
-                matching: Some(Matching::default()),
-                speculation: Some(Speculation { rate_below: 1.0 / 3.0, after: Span::from_secs(60) }),
-            },
+            policy: Policy::with_every_option(),
             tenants: Tenants {
                 users: vec![User { name: "ünal".into(), weight: 1e-9, min_share: 3 }],
                 pools: vec![Pool {
@@ -252,7 +211,7 @@ mod tests {
             (any::<u64>(), any::<u64>()).prop_map(|(map, reduce)| Hint { map: Span(map), reduce: Span(reduce) }),
         );
         (any::<u32>(), ".{0,8}", splits, any::<u32>(), hint).prop_map(|(id, name, splits, reduces, hint)| JobSpec {
-            external_id: None,
+            external_id: Some(name.clone()),
             id: JobId(id),
             user: name.clone(),
             pool: "default".into(),
@@ -300,7 +259,15 @@ mod tests {
                     attempt,
                     node,
                     work: Work::Map { split, start_bytes: 0, bytes, locality: Locality::Rack },
-                    reason: Reason::SlotsOverShare { allocated: 1, share_milli: bytes },
+                    reason: Reason::Ranked(RankReason {
+                        group: Some(GroupReason {
+                            kind: GroupKind::Queue,
+                            name: "etl".into(),
+                            measure: GroupMeasure::CapacityUsed { percent: split },
+                        }),
+                        measure: Measure::SlotsOverShare { allocated: 1, share_milli: bytes },
+                        node_match: Some(NodeMatch::Fallback),
+                    }),
                 }
             }),
             (attempt(), attempt(), node).prop_map(|(attempt, from, node)| Action::Launch {
@@ -319,10 +286,9 @@ mod tests {
         prop::collection::vec(record.prop_map(|(now, event, actions)| Record { now: Time(now), event, actions }), 0..6)
     }
 
-    /// The numbers of events and actions on the event log are their places in the enums: a new one goes to the end, or the
-    /// version goes up.
+    /// The format numbers variants by their position in the enum: a new one goes to the end, or the version goes up.
     #[test]
-    fn events_and_actions_keep_their_numbers() {
+    fn variants_keep_their_numbers() {
         let (job, node, attempt) = (JobId(0), NodeId(0), AttemptId::new(JobId(0), Kind::Map, 0, 0));
         let spec = |name: &str| NodeSpec {
             name: name.into(),
@@ -366,22 +332,81 @@ mod tests {
             Event::JobEnded { job, outcome: Outcome::Succeeded },
             Event::Resynced,
         ];
-        for (event, number) in events.iter().zip(1..) {
-            assert_eq!(postcard::to_allocvec(event).unwrap()[0], number, "{event:?}");
-        }
-        let reason = Reason::SubmissionOrder;
+        check_numbers(&events, 1);
+        let reason = || Reason::Reserved;
         let actions = [
-            Action::Launch { attempt, node, work: Work::Reduce { start: Start::Fresh }, reason },
-            Action::Pause { attempt, node, reason },
-            Action::EndEarly { attempt, node, reason },
-            Action::Kill { attempt, node, reason },
+            Action::Launch { attempt, node, work: Work::Reduce { start: Start::Fresh }, reason: reason() },
+            Action::Pause { attempt, node, reason: reason() },
+            Action::EndEarly { attempt, node, reason: reason() },
+            Action::Kill { attempt, node, reason: reason() },
             Action::PlaceReplicas { job, hosts: vec![] },
             Action::CloseJob { job, outcome: Outcome::Succeeded },
             Action::SetTimer { timer: Timer::Estimates, at: Time(0) },
             Action::Refuse { refusal: Refusal::ClockWentBack },
         ];
-        for (action, number) in actions.iter().zip(0..) {
-            assert_eq!(postcard::to_allocvec(action).unwrap()[0], number, "{action:?}");
+        check_numbers(&actions, 0);
+        let rank = |measure| RankReason { group: None, measure, node_match: None };
+        check_numbers(
+            &[
+                Reason::Ranked(rank(Measure::Submission)),
+                Reason::Reserved,
+                Reason::Recovery { lost: node },
+                Reason::Speculative { progress_ppm: 0 },
+                Reason::PreemptedFor { job },
+                Reason::PreemptedForRecovery { job },
+                Reason::OtherAttemptFinished,
+                Reason::JobEnded,
+                Reason::RequestedByUser,
+                Reason::GrantedByCluster,
+            ],
+            0,
+        );
+        check_numbers(
+            &[
+                Measure::Submission,
+                Measure::RemainingTime(Span::ZERO),
+                Measure::SlotsOverWeight { allocated: 0, weight_milli: 0 },
+                Measure::SlotsOverShare { allocated: 0, share_milli: 0 },
+                Measure::RemainingWork { shuffle: Span::ZERO, reduce_bytes: 0 },
+                Measure::AttainedService(Span::ZERO),
+            ],
+            0,
+        );
+        check_numbers(
+            &[
+                GroupMeasure::BelowMinShare { allocated: 0, min_share: 0 },
+                GroupMeasure::SlotsOverWeight { allocated: 0, weight_milli: 0 },
+                GroupMeasure::CapacityUsed { percent: 0 },
+            ],
+            0,
+        );
+        check_numbers(&[GroupKind::Pool, GroupKind::Queue, GroupKind::User], 0);
+        check_numbers(&[NodeMatch::Suggested { class: 0 }, NodeMatch::Fallback], 0);
+        check_numbers(
+            &[
+                Refusal::JobExists(job),
+                Refusal::UnknownJob(job),
+                Refusal::EmptyJob(job),
+                Refusal::InvalidJob(job),
+                Refusal::UnknownNode(node),
+                Refusal::NodeAlreadyUp(node),
+                Refusal::NodeIdGap(node),
+                Refusal::InvalidNode(node),
+                Refusal::StaleAttempt(attempt),
+                Refusal::NotRequested(attempt),
+                Refusal::ClockWentBack,
+                Refusal::NothingPending(job),
+                Refusal::NotOpen(job),
+            ],
+            0,
+        );
+        check_numbers(&Timer::ALL, 0);
+        check_numbers(&[Outcome::Succeeded, Outcome::Killed, Outcome::Failed], 0);
+    }
+
+    fn check_numbers<T: Serialize + std::fmt::Debug>(variants: &[T], first: u8) {
+        for (variant, number) in variants.iter().zip(first..) {
+            assert_eq!(postcard::to_allocvec(variant).unwrap()[0], number, "{variant:?}");
         }
     }
 }

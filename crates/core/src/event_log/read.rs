@@ -1,29 +1,29 @@
-//! Bytes into records, whether they lie in memory or arrive in pieces. Nothing that an event log says is believed before its
-//! check fits, and no room is made by its word.
+//! Decoding of records, from memory or in pieces. Nothing is decoded before its checksum matches, and no memory is allocated because of an
+//! unchecked length.
 
 use super::{
-    CHECK_BYTES, EVENT_LOG_VERSION, EventLogError, EventLogWriter, HEAD_BYTES, LENGTH_BYTES, MARK, RECORD_BYTES_MAX,
-    Record,
+    CHECKSUM_BYTES, EVENT_LOG_VERSION, EventLogError, EventLogWriter, HEAD_BYTES, LENGTH_BYTES, MAGIC,
+    RECORD_BYTES_MAX, Record,
 };
 use crate::setup::Setup;
 use crc32c::crc32c_append;
 use serde::Deserialize;
 use std::fmt;
 
-/// What a record holds; `ContentRef` beside the writer is the same, as it is written.
+/// The content of a record, as it is read; `ContentRef` in `write.rs` is the same, as it is written.
 #[derive(Deserialize)]
 enum Content {
     Record(Record),
     Close(u64),
 }
 
-/// How far an event log has been read: all that both readers know, beside the bytes.
+/// How far an event log has been read.
 #[derive(Clone, Debug, Default)]
 struct Cursor {
     stage: Stage,
-    chain: u32,
+    checksum: u32,
     records: u64,
-    /// Where the last whole record ends.
+    /// Where the last complete record ends.
     valid_bytes: u64,
 }
 
@@ -32,37 +32,37 @@ enum Stage {
     #[default]
     Head,
     Records,
-    /// Zeros where a record should begin: room that was made for records that never came.
+    /// Zeros where a record should begin: space that was allocated for records that were never written.
     Zeros,
     Closed,
 }
 
-/// What lay at the front of the unread bytes.
+/// What was at the front of the unread bytes.
 enum Step {
-    /// Not enough yet to tell.
+    /// More bytes are needed.
     More,
     Head(Box<Setup>),
     Record(Record),
-    /// Nothing a caller wants to see.
-    Passed,
+    /// Something that is not passed to the caller.
+    Skipped,
 }
 
-/// Bytes that fit their check.
+/// Bytes whose checksum matches.
 struct Checked<'a> {
     content: &'a [u8],
-    chain: u32,
-    /// How many bytes of the event log it took, the check included.
+    checksum: u32,
+    /// Bytes of the log that were used, the checksum included.
     used: usize,
 }
 
 impl Cursor {
-    /// Reads what lies at the front of `bytes`; the number is how many of them it took.
+    /// Reads what is at the front of `bytes`; returns how many of them were used.
     fn step(&mut self, bytes: &[u8]) -> Result<(Step, usize), EventLogError> {
         match self.stage {
             Stage::Head => self.head(bytes),
             Stage::Records => self.frame(bytes),
             Stage::Zeros if bytes.iter().all(|byte| *byte == 0) => {
-                Ok((if bytes.is_empty() { Step::More } else { Step::Passed }, bytes.len()))
+                Ok((if bytes.is_empty() { Step::More } else { Step::Skipped }, bytes.len()))
             }
             Stage::Zeros => Err(self.damaged()),
             Stage::Closed if bytes.is_empty() => Ok((Step::More, 0)),
@@ -71,8 +71,8 @@ impl Cursor {
     }
 
     fn head(&mut self, bytes: &[u8]) -> Result<(Step, usize), EventLogError> {
-        let marked = bytes.len().min(MARK.len());
-        if bytes[..marked] != MARK[..marked] {
+        let marked = bytes.len().min(MAGIC.len());
+        if bytes[..marked] != MAGIC[..marked] {
             return Err(EventLogError::NotAnEventLog);
         }
         let Some(found) = u32_at(bytes, 8) else { return Ok((Step::More, 0)) };
@@ -80,17 +80,17 @@ impl Cursor {
             return Err(EventLogError::Version { found, known: EVENT_LOG_VERSION });
         }
         let (Some(length), Some(check)) = (u32_at(bytes, 20), u32_at(bytes, 24)) else { return Ok((Step::More, 0)) };
-        let chain = crc32c_append(0, &bytes[..24]);
-        if chain != check {
+        let checksum = crc32c_append(0, &bytes[..24]);
+        if checksum != check {
             return Err(self.damaged());
         }
-        let Some(Checked { content, chain, used }) = self.checked(bytes, HEAD_BYTES, length, chain)? else {
+        let Some(Checked { content, checksum, used }) = self.checked(bytes, HEAD_BYTES, length, checksum)? else {
             return Ok((Step::More, 0));
         };
-        let text = std::str::from_utf8(content).map_err(|error| self.malformed(error))?;
-        let mut setup: Setup = toml::from_str(text).map_err(|error| self.malformed(error))?;
+        let text = std::str::from_utf8(content).map_err(|error| self.invalid(error))?;
+        let mut setup: Setup = toml::from_str(text).map_err(|error| self.invalid(error))?;
         setup.seed = u64::from_le_bytes(bytes[12..20].try_into().expect("eight bytes"));
-        *self = Cursor { stage: Stage::Records, chain, records: 0, valid_bytes: used as u64 };
+        *self = Cursor { stage: Stage::Records, checksum, records: 0, valid_bytes: used as u64 };
         Ok((Step::Head(Box::new(setup)), used))
     }
 
@@ -98,57 +98,57 @@ impl Cursor {
         let (Some(length), Some(check)) = (u32_at(bytes, 0), u32_at(bytes, 4)) else { return Ok((Step::More, 0)) };
         if length == 0 && check == 0 {
             self.stage = Stage::Zeros;
-            return Ok((Step::Passed, LENGTH_BYTES));
+            return Ok((Step::Skipped, LENGTH_BYTES));
         }
-        let chain = crc32c_append(self.chain, &bytes[..4]);
-        if chain != check {
+        let checksum = crc32c_append(self.checksum, &bytes[..4]);
+        if checksum != check {
             return Err(self.damaged());
         }
-        let Some(Checked { content, chain, used }) = self.checked(bytes, LENGTH_BYTES, length, chain)? else {
+        let Some(Checked { content, checksum, used }) = self.checked(bytes, LENGTH_BYTES, length, checksum)? else {
             return Ok((Step::More, 0));
         };
         match postcard::take_from_bytes(content) {
             Ok((Content::Record(record), [])) => {
-                self.chain = chain;
+                self.checksum = checksum;
                 self.records += 1;
                 self.valid_bytes += used as u64;
                 Ok((Step::Record(record), used))
             }
-            // The place to go on from stays before the closing record, so that a closed journal can be opened again.
+            // `valid_bytes` stays before the closing record, so that a closed journal can be continued.
             Ok((Content::Close(records), [])) if records == self.records => {
                 self.stage = Stage::Closed;
-                Ok((Step::Passed, used))
+                Ok((Step::Skipped, used))
             }
             Ok((Content::Close(records), [])) => {
-                Err(self.malformed(format!("it closes an event log of {records} records after {}", self.records)))
+                Err(self.invalid(format!("it closes a log of {records} records after {}", self.records)))
             }
-            Ok((_, rest)) => Err(self.malformed(format!("{} bytes too many", rest.len()))),
-            Err(error) => Err(self.malformed(error)),
+            Ok((_, rest)) => Err(self.invalid(format!("{} surplus bytes", rest.len()))),
+            Err(error) => Err(self.invalid(error)),
         }
     }
 
-    /// The `length` bytes at `start`, if they are there and fit the check behind them.
+    /// The `length` bytes at `start`, if they are there and match the checksum behind them.
     fn checked<'a>(
         &self,
         bytes: &'a [u8],
         start: usize,
         length: u32,
-        chain: u32,
+        checksum: u32,
     ) -> Result<Option<Checked<'a>>, EventLogError> {
         if length > RECORD_BYTES_MAX {
-            return Err(self.malformed(format!("a length of {length} bytes")));
+            return Err(self.invalid(format!("its length is {length} bytes")));
         }
         let end = start + length as usize;
         let Some(check) = u32_at(bytes, end) else { return Ok(None) };
         let content = &bytes[start..end];
-        let chain = crc32c_append(chain, content);
-        if chain != check {
+        let checksum = crc32c_append(checksum, content);
+        if checksum != check {
             return Err(self.damaged());
         }
-        Ok(Some(Checked { content, chain, used: end + CHECK_BYTES }))
+        Ok(Some(Checked { content, checksum, used: end + CHECKSUM_BYTES }))
     }
 
-    /// Whether the event log may end here.
+    /// An error if the log may not end here.
     fn end(&self) -> Result<(), EventLogError> {
         match self.stage {
             Stage::Closed => Ok(()),
@@ -156,7 +156,7 @@ impl Cursor {
         }
     }
 
-    /// The record that is being read.
+    /// The number of the record that is being read.
     fn at(&self) -> u64 {
         if self.stage == Stage::Head { 0 } else { self.records + 1 }
     }
@@ -165,12 +165,12 @@ impl Cursor {
         EventLogError::Damaged { record: self.at() }
     }
 
-    fn malformed(&self, problem: impl fmt::Display) -> EventLogError {
-        EventLogError::Malformed { record: self.at(), problem: problem.to_string().trim_end().into() }
+    fn invalid(&self, problem: impl fmt::Display) -> EventLogError {
+        EventLogError::Invalid { record: self.at(), problem: problem.to_string().trim_end().into() }
     }
 
     fn writer(&self) -> EventLogWriter {
-        EventLogWriter { chain: self.chain, records: self.records }
+        EventLogWriter { checksum: self.checksum, records: self.records }
     }
 }
 
@@ -179,7 +179,7 @@ fn u32_at(bytes: &[u8], start: usize) -> Option<u32> {
     Some(u32::from_le_bytes(four.try_into().expect("four bytes")))
 }
 
-/// Reads an event log that lies in memory. Iterating gives its records; the last item is an error if the event log is not whole.
+/// Reads an event log that is in memory. It iterates over the records; the last item is an error if the log is not complete.
 #[derive(Clone, Debug)]
 pub struct EventLogReader<'a> {
     unread: &'a [u8],
@@ -198,7 +198,7 @@ impl<'a> EventLogReader<'a> {
         }
     }
 
-    /// What the scheduler was made of.
+    /// The setup in the head.
     pub fn setup(&self) -> &Setup {
         &self.setup
     }
@@ -208,12 +208,12 @@ impl<'a> EventLogReader<'a> {
         self.cursor.records
     }
 
-    /// Where the last record read ends: what [`EventLogReader::writer`] writes belongs there.
+    /// Where the last record read ends, and [`EventLogReader::writer`] continues.
     pub fn valid_bytes(&self) -> u64 {
         self.cursor.valid_bytes
     }
 
-    /// A writer that goes on after the last record read, in place of whatever follows it now.
+    /// A writer that continues after the last record read, replacing what follows it.
     pub fn writer(&self) -> EventLogWriter {
         self.cursor.writer()
     }
@@ -229,7 +229,7 @@ impl Iterator for EventLogReader<'_> {
                     self.unread = &self.unread[used..];
                     return Some(Ok(record));
                 }
-                Ok((Step::Head(_) | Step::Passed, used)) => self.unread = &self.unread[used..],
+                Ok((Step::Head(_) | Step::Skipped, used)) => self.unread = &self.unread[used..],
                 Ok((Step::More, _)) => {
                     self.over = true;
                     return self.cursor.end().err().map(Err);
@@ -258,19 +258,19 @@ pub struct EventLogDecoder {
 }
 
 impl EventLogDecoder {
-    /// A decoder at the beginning of an event log.
+    /// A decoder at the beginning of a log.
     pub fn new() -> EventLogDecoder {
         EventLogDecoder::default()
     }
 
-    /// Takes in the event log's next bytes, however many.
+    /// Adds the next bytes of the log, however many.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.read);
         self.read = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next record; none if it has not come whole yet, or the event log is closed. An error is final.
+    /// The next record; none if it is not complete yet, or the log is closed. An error is final.
     pub fn pull(&mut self) -> Result<Option<Record>, EventLogError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -282,7 +282,7 @@ impl EventLogDecoder {
                     match step {
                         Step::Record(record) => return Ok(Some(record)),
                         Step::Head(setup) => self.setup = Some(setup),
-                        Step::Passed => {}
+                        Step::Skipped => {}
                         Step::More => return Ok(None),
                     }
                 }
@@ -294,7 +294,7 @@ impl EventLogDecoder {
         }
     }
 
-    /// Says whether the event log was whole. To be asked when all bytes were fed and all records pulled.
+    /// An error if the log is not complete. To be called when all bytes were fed and all records pulled.
     pub fn finish(&self) -> Result<(), EventLogError> {
         match &self.failed {
             Some(error) => Err(error.clone()),
@@ -302,7 +302,7 @@ impl EventLogDecoder {
         }
     }
 
-    /// What the scheduler was made of, once [`pull`](EventLogDecoder::pull) has come past the head.
+    /// The setup, once [`pull`](EventLogDecoder::pull) has read the head.
     pub fn setup(&self) -> Option<&Setup> {
         self.setup.as_deref()
     }
@@ -312,13 +312,12 @@ impl EventLogDecoder {
         self.cursor.records
     }
 
-    /// Where the last record pulled ends: what [`EventLogDecoder::writer`] writes belongs there.
+    /// Where the last record pulled ends, and [`EventLogDecoder::writer`] continues.
     pub fn valid_bytes(&self) -> u64 {
         self.cursor.valid_bytes
     }
 
-    /// A writer that goes on after the last record pulled, in place of whatever follows it now. None before the head
-    /// was read.
+    /// A writer that continues after the last record pulled, replacing what follows it. None before the head was read.
     pub fn writer(&self) -> Option<EventLogWriter> {
         self.setup.is_some().then(|| self.cursor.writer())
     }
@@ -360,7 +359,7 @@ mod tests {
         (read, Ok(()))
     }
 
-    /// The same in pieces.
+    /// Reads an event log in pieces.
     fn read_in_pieces(event_log: &[u8], piece_bytes: usize) -> (Vec<Record>, Result<(), EventLogError>) {
         let (mut decoder, mut read) = (EventLogDecoder::new(), Vec::new());
         for piece in event_log.chunks(piece_bytes) {
@@ -376,10 +375,10 @@ mod tests {
         (read, decoder.finish())
     }
 
-    /// An event log of one record with this content and fitting checks: what a liar would write.
+    /// An event log of one record with this content and matching checksums, as an attacker would write it.
     fn forged(length: u32, content: &[u8]) -> Vec<u8> {
         let (writer, mut event_log) = EventLogWriter::begin(&setup()).unwrap();
-        let check = crc32c_append(writer.chain, &length.to_le_bytes());
+        let check = crc32c_append(writer.checksum, &length.to_le_bytes());
         event_log.extend_from_slice(&length.to_le_bytes());
         event_log.extend_from_slice(&check.to_le_bytes());
         event_log.extend_from_slice(content);
@@ -445,7 +444,7 @@ mod tests {
                 content[at] = byte;
             }
             let error = read(&forged(content.len() as u32, &content)).1.unwrap_err();
-            prop_assert!(matches!(error, EventLogError::Malformed { record: 1, .. } | EventLogError::Truncated { record: 2, .. }), "{error}");
+            prop_assert!(matches!(error, EventLogError::Invalid { record: 1, .. } | EventLogError::Truncated { record: 2, .. }), "{error}");
         }
 
         #[test]
@@ -520,7 +519,7 @@ mod tests {
         let error = read(&forged(close.len() as u32, &close)).1.unwrap_err();
         assert_eq!(
             error.to_string().split(';').next().unwrap(),
-            "record 1 of the event log makes no sense (it closes an event log of 5 records after 0)"
+            "invalid record 1 in the event log: it closes a log of 5 records after 0"
         );
     }
 
@@ -529,12 +528,12 @@ mod tests {
         let mut decoder = EventLogDecoder::new();
         decoder.feed(&forged(u32::MAX, &[]));
         let error = decoder.pull().unwrap_err();
-        assert!(matches!(error, EventLogError::Malformed { record: 1, .. }), "{error}");
+        assert!(matches!(error, EventLogError::Invalid { record: 1, .. }), "{error}");
         assert_eq!(decoder.pull(), Err(error), "an error is final");
     }
 
     #[test]
-    fn an_empty_file_is_a_event_log_cut_in_its_head() {
+    fn an_empty_file_is_a_truncated_event_log() {
         assert_eq!(read(b"").1, Err(EventLogError::Truncated { record: 0, valid_bytes: 0 }));
         assert_eq!(read(b"name,submit_s\n").1, Err(EventLogError::NotAnEventLog));
         assert!(EventLogDecoder::new().writer().is_none());
@@ -545,10 +544,12 @@ mod tests {
         let error = EventLogError::Truncated { record: 7, valid_bytes: 4096 }.to_string();
         assert_eq!(
             error,
-            "the event_log ends in record 7: its writer was stopped before it closed the event_log; what comes before (the first 4096 \
-             bytes) is whole and can be used"
+            "the event log is truncated in record 7: its writer was stopped before it closed the log; the first 4096 bytes are \
+             complete and can be used"
         );
         let error = EventLogError::Damaged { record: 0 }.to_string();
         assert!(error.starts_with("the event log is damaged in the head: "), "{error}");
+        let error = EventLogError::Version { found: 1, known: 2 }.to_string();
+        assert!(error.starts_with("unsupported event log: it has format version 1"), "{error}");
     }
 }

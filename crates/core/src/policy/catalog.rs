@@ -1,83 +1,63 @@
-//! The policies Giveway ships with, each a short composition.
+//! The policies that Giveway ships with, each a short composition of parts.
 
 use super::{
     AttemptOrder, Fallback, GroupOrder, Guards, JobOrder, Matching, Migration, Placement, Policy, PreemptAction,
-    Preemption, PreemptionTrigger, Prior, Recovery, Share, SlotPolicy, VictimOrder,
+    Preemption, Prior, Recovery, Share, SlotPolicy, Trigger, VictimOrder,
 };
 use crate::units::Span;
 
-/// The names of all policies that stand on their own. Each also exists as `chronos(NAME)`.
-pub const NAMES: [&str; 15] = [
-    "fifo",
-    "fair",
-    "fair-preempt",
-    "capacity",
-    "hsrtf-pu",
-    "hsrtf-pup",
-    "hsrtf-pup-pause",
-    "hsrtf-pr",
-    "hsrtf-prp",
-    "hsrtf-prp-pause",
-    "fcs",
-    "fcs-kill",
-    "coshh",
-    "coshh-strict",
-    "las",
+/// All policies by name. Each also exists as `chronos(NAME)`.
+const POLICIES: &[(&str, fn() -> Policy)] = &[
+    ("fifo", fifo),
+    ("fair", fair),
+    ("fair-preempt", fair_preempt),
+    ("capacity", capacity),
+    ("hsrtf-pu", hsrtf_pure),
+    ("hsrtf-pup", || hsrtf_preempting(hsrtf_pure(), Trigger::Outranked, Victims::Killed)),
+    ("hsrtf-pup-pause", || hsrtf_preempting(hsrtf_pure(), Trigger::Outranked, Victims::Paused)),
+    ("hsrtf-pr", hsrtf_proportional),
+    ("hsrtf-prp", || hsrtf_preempting(hsrtf_proportional(), Trigger::BelowShare, Victims::Killed)),
+    ("hsrtf-prp-pause", || hsrtf_preempting(hsrtf_proportional(), Trigger::BelowShare, Victims::Paused)),
+    ("fcs", fcs),
+    ("fcs-kill", fcs_kill),
+    ("coshh", coshh),
+    ("coshh-strict", coshh_strict),
+    ("las", las),
 ];
 
-/// All names, `chronos(...)` included.
-pub fn all_names() -> Vec<String> {
-    let plain = NAMES.iter().map(|name| name.to_string());
-    plain.chain(NAMES.iter().map(|name| format!("chronos({name})"))).collect()
+/// The names of all policies, without `chronos(NAME)`.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    POLICIES.iter().map(|&(name, _)| name)
 }
 
-/// The policy of this name.
+/// All names, `chronos(NAME)` included.
+pub fn all_names() -> Vec<String> {
+    names().map(String::from).chain(names().map(|name| format!("chronos({name})"))).collect()
+}
+
+/// The policy of a name.
 pub fn by_name(name: &str) -> Option<Policy> {
     if let Some(base) = name.strip_prefix("chronos(").and_then(|rest| rest.strip_suffix(')')) {
-        return by_name(base).filter(|base| base.failure == Recovery::Requeue).map(chronos);
+        return by_name(base).filter(|base| base.recovery == Recovery::Requeue).map(chronos);
     }
-    Some(match name {
-        "fifo" => fifo(),
-        "fair" => fair(),
-        "fair-preempt" => fair_preempt(),
-        "capacity" => capacity(),
-        "hsrtf-pu" => hsrtf_pure(),
-        "hsrtf-pup" => hsrtf_pure_preempting(Manner::Kill),
-        "hsrtf-pup-pause" => hsrtf_pure_preempting(Manner::Keep),
-        "hsrtf-pr" => hsrtf_proportional(),
-        "hsrtf-prp" => hsrtf_proportional_preempting(Manner::Kill),
-        "hsrtf-prp-pause" => hsrtf_proportional_preempting(Manner::Keep),
-        "fcs" => fcs(),
-        "fcs-kill" => fcs_kill(),
-        "coshh" => coshh(),
-        "coshh-strict" => coshh_strict(),
-        "las" => las(),
-        _ => return None,
-    })
-}
-
-/// Whether a victim's work is lost or kept.
-#[derive(Clone, Copy)]
-enum Manner {
-    Kill,
-    Keep,
+    POLICIES.iter().find(|(known, _)| *known == name).map(|(_, policy)| policy())
 }
 
 fn compose(name: &str, about: &str, map: SlotPolicy, reduce: SlotPolicy) -> Policy {
     Policy {
         name: name.into(),
         about: about.into(),
-        renew: Span::from_secs(10),
+        update_interval: Span::from_secs(10),
         prior: Prior::default(),
         map,
         reduce,
-        failure: Recovery::Requeue,
+        recovery: Recovery::Requeue,
         matching: None,
         speculation: None,
     }
 }
 
-/// Hadoop 1 hands out at most one map whose data is in another rack and at most one reduce in a beat.
+/// Hadoop 1 launches at most one map with input in another rack, and at most one reduce, per heartbeat.
 fn hadoop_maps() -> Placement {
     Placement { max_off_rack_per_offer: Some(1), ..Placement::default() }
 }
@@ -86,7 +66,7 @@ fn hadoop_reduces() -> Placement {
     Placement { max_tasks_per_offer: Some(1), ..Placement::default() }
 }
 
-/// Delay scheduling: a job holds out for its data, first on the node, then in the rack.
+/// Delay scheduling: a job waits for a node with its input, then for a rack.
 fn delayed_maps() -> Placement {
     Placement {
         node_locality_delay: Span::from_secs(5),
@@ -96,16 +76,16 @@ fn delayed_maps() -> Placement {
 }
 
 fn fifo() -> Policy {
-    let lane = |placement| SlotPolicy { order: JobOrder::Submission, placement, ..SlotPolicy::default() };
+    let slots = |placement| SlotPolicy { order: JobOrder::Submission, placement, ..SlotPolicy::default() };
     compose(
         "fifo",
         "Jobs by priority, then by submission (Hadoop's default).",
-        lane(hadoop_maps()),
-        lane(hadoop_reduces()),
+        slots(hadoop_maps()),
+        slots(hadoop_reduces()),
     )
 }
 
-fn fair_lane(placement: Placement) -> SlotPolicy {
+fn fair_slots(placement: Placement) -> SlotPolicy {
     SlotPolicy {
         groups: GroupOrder::FairPools,
         order: JobOrder::SlotsOverWeight,
@@ -116,136 +96,138 @@ fn fair_lane(placement: Placement) -> SlotPolicy {
 }
 
 fn fair() -> Policy {
-    let about =
-        "Pools by min share and weight, jobs by weight, maps hold out for their data (Hadoop's fair scheduler).";
-    compose("fair", about, fair_lane(delayed_maps()), fair_lane(Placement::default()))
+    let about = "Pools by min share and weight, jobs by weight, delay scheduling for maps (Hadoop's fair scheduler).";
+    compose("fair", about, fair_slots(delayed_maps()), fair_slots(Placement::default()))
 }
 
 fn fair_preempt() -> Policy {
     let mut policy = fair();
     policy.name = "fair-preempt".into();
-    policy.about = "As fair; pools starved for too long have tasks of others killed.".into();
-    for lane in [&mut policy.map, &mut policy.reduce] {
-        lane.preempt.push(Preemption {
-            when: PreemptionTrigger::Starved { min_share: Span::from_secs(15), fair_share: Span::from_secs(60) },
-            whom: VictimOrder::MostOverShare,
-            attempt: AttemptOrder::Newest,
-            how: PreemptAction::Kill,
-            spare: Guards { gave_way: Some(3), ..Guards::default() },
+    policy.about = "Like fair; pools that are starved for too long have tasks of others killed.".into();
+    for slots in [&mut policy.map, &mut policy.reduce] {
+        slots.preempt.push(Preemption {
+            trigger: Trigger::Starved {
+                min_share_timeout: Span::from_secs(15),
+                fair_share_timeout: Span::from_secs(60),
+            },
+            victims: VictimOrder::MostOverShare,
+            attempts: AttemptOrder::Newest,
+            action: PreemptAction::Kill,
+            guards: Guards { max_preemptions: Some(3), ..Guards::default() },
         });
     }
     policy
 }
 
 fn capacity() -> Policy {
-    let lane = |placement| SlotPolicy {
+    let slots = |placement| SlotPolicy {
         groups: GroupOrder::CapacityQueues,
         order: JobOrder::Submission,
         placement,
         ..SlotPolicy::default()
     };
     let about = "Queues by capacity in use, elastic up to a limit, jobs by submission (Hadoop's capacity scheduler).";
-    compose("capacity", about, lane(hadoop_maps()), lane(hadoop_reduces()))
+    compose("capacity", about, slots(hadoop_maps()), slots(hadoop_reduces()))
 }
 
-/// hSRTF, section 3.4: reduces hold out for two beats for a node that runs maps of their job.
+/// hSRTF, section 3.4: reduces wait two heartbeats for a node that runs maps of their job.
 fn colocated_reduces() -> Placement {
-    Placement { colocate: Span::from_secs(6), ..hadoop_reduces() }
+    Placement { colocation_delay: Span::from_secs(6), ..hadoop_reduces() }
 }
 
 fn hsrtf_pure() -> Policy {
-    let lane = |placement| SlotPolicy { order: JobOrder::RemainingTime, placement, ..SlotPolicy::default() };
+    let slots = |placement| SlotPolicy { order: JobOrder::RemainingTime, placement, ..SlotPolicy::default() };
     let about = "All slots to the job with the shortest remaining time, what it cannot use to the next (hSRTF-Pu).";
-    compose("hsrtf-pu", about, lane(hadoop_maps()), lane(colocated_reduces()))
+    compose("hsrtf-pu", about, slots(hadoop_maps()), slots(colocated_reduces()))
 }
 
 fn hsrtf_proportional() -> Policy {
-    let lane = |placement| SlotPolicy {
+    let slots = |placement| SlotPolicy {
         order: JobOrder::SlotsOverShare,
         share: Share::InverseRemainingTime,
         placement,
         ..SlotPolicy::default()
     };
     let about = "Slots in inverse proportion to remaining time (hSRTF-Pr).";
-    compose("hsrtf-pr", about, lane(hadoop_maps()), lane(colocated_reduces()))
+    compose("hsrtf-pr", about, slots(hadoop_maps()), slots(colocated_reduces()))
 }
 
-/// hSRTF, section 3.3: victims from the job with the longest remaining time, lowest progress first. A task that was killed three
-/// times is left alone, which the paper does not say: otherwise a steady stream of short jobs could keep it from ever finishing.
-fn hsrtf_victims(mut policy: Policy, when: PreemptionTrigger, manner: Manner) -> Policy {
-    let preemption = |how| Preemption {
-        when,
-        whom: VictimOrder::LongestRemainingTime,
-        attempt: AttemptOrder::LeastProgress,
-        how,
-        spare: match manner {
-            Manner::Kill => Guards { gave_way: Some(3), ..Guards::default() },
-            Manner::Keep => Guards { min_runtime: Span::from_secs(3), ..Guards::default() },
-        },
+/// What becomes of a victim's work.
+#[derive(Clone, Copy)]
+enum Victims {
+    /// It is lost.
+    Killed,
+    /// It is kept: reduces pause, maps end early.
+    Paused,
+}
+
+/// hSRTF, section 3.3: victims are attempts of the job with the longest remaining time, least progress first. A task that was killed three
+/// times is protected, which the paper does not say: a steady stream of short jobs could keep it from ever finishing.
+fn hsrtf_preempting(mut policy: Policy, trigger: Trigger, victims: Victims) -> Policy {
+    let (actions, guards, suffix, verb) = match victims {
+        Victims::Killed => {
+            let guards = Guards { max_preemptions: Some(3), ..Guards::default() };
+            ([PreemptAction::Kill, PreemptAction::Kill], guards, "p", "kills")
+        }
+        Victims::Paused => {
+            let guards = Guards { min_runtime: Span::from_secs(3), ..Guards::default() };
+            ([PreemptAction::EndEarly, PreemptAction::Pause], guards, "p-pause", "pauses")
+        }
     };
-    let (map, reduce) = match manner {
-        Manner::Kill => (PreemptAction::Kill, PreemptAction::Kill),
-        Manner::Keep => (PreemptAction::EndEarly, PreemptAction::Pause),
-    };
-    policy.map.preempt.push(preemption(map));
-    policy.reduce.preempt.push(preemption(reduce));
-    let (suffix, verb) = match manner {
-        Manner::Kill => ("p", "kills"),
-        Manner::Keep => ("p-pause", "pauses"),
-    };
+    for (slots, action) in [&mut policy.map, &mut policy.reduce].into_iter().zip(actions) {
+        slots.preempt.push(Preemption {
+            trigger,
+            victims: VictimOrder::LongestRemainingTime,
+            attempts: AttemptOrder::LeastProgress,
+            action,
+            guards,
+        });
+    }
     policy.name = format!("{}{suffix}", policy.name);
-    policy.about = format!("{} A waiting job {verb} tasks of longer ones.", policy.about);
+    policy.about = format!("{} A job with pending tasks {verb} tasks of longer jobs.", policy.about);
     policy
-}
-
-fn hsrtf_pure_preempting(manner: Manner) -> Policy {
-    hsrtf_victims(hsrtf_pure(), PreemptionTrigger::Outranked, manner)
-}
-
-fn hsrtf_proportional_preempting(manner: Manner) -> Policy {
-    hsrtf_victims(hsrtf_proportional(), PreemptionTrigger::BelowShare, manner)
 }
 
 fn fcs() -> Policy {
     let reduce = SlotPolicy {
         order: JobOrder::RemainingWork,
-        placement: Placement { migrate: Migration::AfterRefusals(60), ..Placement::default() },
+        placement: Placement { migration: Migration::AfterRefusals(60), ..Placement::default() },
         preempt: vec![Preemption {
-            when: PreemptionTrigger::Outranked,
-            whom: VictimOrder::LowestRank,
-            attempt: AttemptOrder::LeastProgress,
-            how: PreemptAction::Pause,
-            spare: Guards {
-                slackness: Some(5.0),
+            trigger: Trigger::Outranked,
+            victims: VictimOrder::LowestRank,
+            attempts: AttemptOrder::LeastProgress,
+            action: PreemptAction::Pause,
+            guards: Guards {
+                max_slackness: Some(5.0),
                 min_runtime: Span::from_secs(10),
-                progress_over: Some(0.7),
-                gave_way: None,
+                max_progress: Some(0.7),
+                max_preemptions: None,
             },
         }],
         ..SlotPolicy::default()
     };
     let about =
-        "Maps as fair; reduce slots to the job with the least work left, long reduces pause and later resume (FCS).";
-    compose("fcs", about, fair_lane(delayed_maps()), reduce)
+        "Maps like fair; reduce slots to the job with the least work left; long reduces pause and resume later (FCS).";
+    compose("fcs", about, fair_slots(delayed_maps()), reduce)
 }
 
 fn fcs_kill() -> Policy {
     let mut policy = fcs();
     policy.name = "fcs-kill".into();
-    policy.about = "As fcs, but long reduces are killed instead of paused (FCS, section 5.2.2).".into();
-    policy.reduce.preempt[0].how = PreemptAction::Kill;
+    policy.about = "Like fcs, but long reduces are killed instead of paused (FCS, section 5.2.2).".into();
+    policy.reduce.preempt[0].action = PreemptAction::Kill;
     policy
 }
 
 fn coshh() -> Policy {
-    let lane = |placement| SlotPolicy {
+    let slots = |placement| SlotPolicy {
         groups: GroupOrder::Users,
         order: JobOrder::Submission,
         placement,
         ..SlotPolicy::default()
     };
-    let about = "Classes of jobs matched to types of node by a linear program, users by min share and weight (COSHH).";
-    let mut policy = compose("coshh", about, lane(Placement::default()), lane(Placement::default()));
+    let about = "Job classes matched to node types by a linear program; users by min share and weight (COSHH).";
+    let mut policy = compose("coshh", about, slots(Placement::default()), slots(Placement::default()));
     policy.matching = Some(Matching::default());
     policy
 }
@@ -254,25 +236,25 @@ fn coshh_strict() -> Policy {
     let mut policy = coshh();
     policy.name = "coshh-strict".into();
     policy.about =
-        "As coshh, but a node stays idle rather than take a job it was not suggested (Algorithm 2 as written).".into();
-    policy.matching = Some(Matching { otherwise: Fallback::Strict, ..Matching::default() });
+        "Like coshh, but a node stays idle rather than take a job of another class (Algorithm 2 as written).".into();
+    policy.matching = Some(Matching { fallback: Fallback::Strict, ..Matching::default() });
     policy
 }
 
 fn las() -> Policy {
-    let lane = |placement| SlotPolicy { order: JobOrder::AttainedService, placement, ..SlotPolicy::default() };
+    let slots = |placement| SlotPolicy { order: JobOrder::AttainedService, placement, ..SlotPolicy::default() };
     let about = "Least slot time received first; needs no estimates (least attained service).";
-    compose("las", about, lane(hadoop_maps()), lane(hadoop_reduces()))
+    compose("las", about, slots(hadoop_maps()), slots(hadoop_reduces()))
 }
 
-/// Any policy, with lost work brought back at once (Chronos).
+/// Any policy, with lost work run again at once (Chronos).
 fn chronos(mut base: Policy) -> Policy {
     base.about = format!(
-        "Lost work runs again at once, near its data, in the place of what ranks lower; otherwise: {}",
+        "Lost tasks run again at once, near their input, in the place of attempts that rank lower; otherwise: {}",
         base.about
     );
     base.name = format!("chronos({})", base.name);
-    base.failure = Recovery::Chronos;
+    base.recovery = Recovery::Chronos;
     base
 }
 

@@ -1,29 +1,108 @@
-//! Policies: short compositions of shared parts.
+//! Policies: short compositions of parts.
 //!
-//! A [`Policy`] is plain data, the same as its TOML. Each field names a part; each part is an enum whose variants are small pure
-//! functions over the facts, one part to a file:
+//! A [`Policy`] is plain data, the same as its TOML. Each of its fields selects a part. A part lives in a file of its own, with what it
+//! computes, the reason it gives, what it needs and its tests. It is a pure function over a read-only [`View`]: it ranks, counts and chooses;
+//! the scheduler asks it and emits the actions.
 //!
-//! | part | file | answers |
+//! | part | module | answers |
 //! |---|---|---|
-//! | [`GroupOrder`], [`JobOrder`] | `order.rs`, `line.rs` | which pool, then which job, comes first for a slot |
-//! | [`Share`] | `share.rs` | how many slots a job is owed |
-//! | [`Preemption`] | `preempt.rs` | who may demand slots now, which attempt gives way, and how |
-//! | [`Placement`] | `placement.rs` | which task of the job for this node, or wait |
-//! | [`Recovery`] | `failure.rs` | what lost work outranks |
-//! | remaining time, remaining work | `estimate.rs` | how long a job will still take |
+//! | [`JobOrder`] | `orders/` | the rank of a job for a slot, and why |
+//! | [`GroupOrder`] | `groups/` | the rank of a pool, queue or user, and whether it may grow |
+//! | [`Share`] | `shares/` | how many slots a job is entitled to |
+//! | [`Preemption`] | `preemption/` | who may take slots now, from which attempt, and what protects it |
+//! | [`Placement`] | `placement/` | which task of the job for this node, or to wait for a better offer |
+//! | [`Recovery`] | `recovery.rs` | where lost work runs again |
 //! | [`Matching`] | `matching/` | which classes of jobs suit which types of node |
+//! | [`Speculation`] | `speculation.rs` | which running tasks are stragglers |
+//! | remaining time, remaining work | `estimates.rs` | how long a job will still take |
 //!
-//! Nothing here acts: parts rank, count and choose; the scheduler loop asks them and emits the actions.
+//! `ranking/` is the index that keeps jobs sorted by their ranks. `catalog.rs` has the policies that Giveway ships with.
+//!
+//! A part declares what it [`Needs`]; the scheduler keeps exactly that up to date. Outside its own file nothing tests for a part by name.
 
 pub mod catalog;
-mod compose;
-pub mod estimate;
-pub mod failure;
-pub mod line;
+mod composition;
+pub mod estimates;
+pub mod groups;
 pub mod matching;
-pub mod order;
+pub mod orders;
 pub mod placement;
-pub mod preempt;
-pub mod share;
+pub mod preemption;
+pub mod ranking;
+pub mod recovery;
+pub mod shares;
+pub mod speculation;
 
-pub use compose::*;
+pub use crate::action::PreemptAction;
+pub use composition::{Policy, PolicyError, Prior, SlotPolicy};
+pub use groups::GroupOrder;
+pub use matching::{Fallback, Matching};
+pub use orders::JobOrder;
+pub use placement::{Migration, Placement};
+pub use preemption::{AttemptOrder, Guards, Preemption, Trigger, VictimOrder};
+pub use recovery::Recovery;
+pub use shares::Share;
+pub use speculation::Speculation;
+
+use crate::state::State;
+use crate::units::Time;
+use std::ops::BitOr;
+
+/// What every part may read.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// The time of the event that is being handled.
+    pub now: Time,
+    /// The cluster's state.
+    pub state: &'a State,
+}
+
+/// What a part reads beyond the counts that are always kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The progress of every running attempt.
+    pub attempt_progress: bool,
+    /// `Estimate::remaining_time` and `Estimate::task_time`.
+    pub remaining_time: bool,
+    /// `Estimate::remaining_shuffle` and `Estimate::remaining_reduce_bytes`.
+    pub remaining_work: bool,
+    /// `Estimate::attained_service`.
+    pub attained_service: bool,
+    /// `TaskCounts::fair_share` in a rank: jobs are ranked again whenever shares are computed.
+    pub fair_share: bool,
+}
+
+impl Needs {
+    /// Nothing beyond the counts.
+    pub const NOTHING: Needs = Needs {
+        attempt_progress: false,
+        remaining_time: false,
+        remaining_work: false,
+        attained_service: false,
+        fair_share: false,
+    };
+
+    /// True if something must be computed periodically.
+    pub fn anything(self) -> bool {
+        self != Needs::NOTHING
+    }
+
+    /// True if backends must report progress of running attempts.
+    pub fn progress(self) -> bool {
+        self.attempt_progress || self.remaining_time
+    }
+}
+
+impl BitOr for Needs {
+    type Output = Needs;
+
+    fn bitor(self, other: Needs) -> Needs {
+        Needs {
+            attempt_progress: self.attempt_progress | other.attempt_progress,
+            remaining_time: self.remaining_time | other.remaining_time,
+            remaining_work: self.remaining_work | other.remaining_work,
+            attained_service: self.attained_service | other.attained_service,
+            fair_share: self.fair_share | other.fair_share,
+        }
+    }
+}

@@ -1,101 +1,110 @@
-//! What must hold at any time, checked the slow and obvious way.
-//!
-//! The counts beside the facts make decisions cheap; this counts everything again from nothing and compares.
+//! Invariants, checked the slow and obvious way: everything is counted again and compared with the counts that are kept.
 
-use super::{State, TaskState};
-use crate::ids::{Kind, NodeId};
+use super::{JobKey, State, TaskState};
+use crate::ids::{Kind, NodeId, TaskKey};
 
 impl State {
-    /// Says what does not hold, if anything. It walks everything: for tests, and for whoever suspects the core.
+    /// Describes a violated invariant, if there is one. Reads everything: for tests and for fault diagnosis.
     pub fn check(&self) -> Result<(), String> {
         for kind in Kind::BOTH {
             self.check_nodes(kind)?;
         }
-        self.live().try_for_each(|(jx, _)| self.check_job(jx))
+        self.jobs.iter().try_for_each(|(job, _)| self.check_job(job))
     }
 
     fn check_nodes(&self, kind: Kind) -> Result<(), String> {
-        let ix = kind.ix();
-        let (mut free, mut slots, mut claims) = (0, 0, 0);
-        for (at, node) in self.nodes.iter().enumerate() {
-            let (has, runs) = (usize::from(node.spec.slots(kind)), node.running[ix].len());
-            claims += node.claims[ix].len() as u32;
+        let (mut free, mut slots, mut reservations) = (0, 0, 0);
+        for (id, node) in self.nodes.iter() {
+            let (has, runs) = (usize::from(node.spec.slots(kind)), node.running[kind].len());
+            reservations += node.reservations[kind].len() as u32;
             if !node.up {
-                if runs > 0 || !node.paused.is_empty() || !node.claims[ix].is_empty() {
-                    return Err(format!("node {at} is down and still has work or claims"));
+                if runs > 0 || !node.paused.is_empty() || !node.reservations[kind].is_empty() {
+                    return Err(format!("{id} is down and still has attempts or reservations"));
                 }
                 continue;
             }
-            if runs + usize::from(node.free[ix]) != has {
-                return Err(format!("node {at} has {has} {kind} slots, {runs} in use and {} free", node.free[ix]));
+            if runs + usize::from(node.free[kind]) != has {
+                return Err(format!("{id} has {has} {kind} slots, {runs} in use and {} free", node.free[kind]));
             }
-            free += u32::from(node.free[ix]);
+            free += u32::from(node.free[kind]);
             slots += has as u32;
-            for &(jx, task, number) in &node.running[ix] {
-                let job = self.job(jx);
-                let first = job.task(kind, task);
-                let is_first = first.is_live() && first.number == number && first.node == NodeId(at as u32);
-                let is_twin = job.twins.iter().any(|twin| (twin.kind, twin.task, twin.number) == (kind, task, number));
-                if !is_first && !is_twin {
-                    return Err(format!("node {at} runs {kind} {task}.{number} of {}, which does not", job.id));
-                }
-            }
+            self.check_running(id, kind)?;
         }
-        if (free, slots, claims) != (self.free[ix], self.slots[ix], self.claims[ix]) {
-            return Err(format!(
-                "{kind}: counted {free} free of {slots}, {claims} claims; kept {:?} {:?} {:?}",
-                self.free, self.slots, self.claims
-            ));
+        let kept = (self.nodes.free[kind], self.nodes.slots[kind], self.nodes.reservations[kind]);
+        if (free, slots, reservations) != kept {
+            let counted = (free, slots, reservations);
+            return Err(format!("{kind} slots free, in all, reserved: counted {counted:?}, kept {kept:?}"));
         }
         Ok(())
     }
 
-    fn check_job(&self, jx: u32) -> Result<(), String> {
-        let job = self.job(jx);
+    fn check_running(&self, node: NodeId, kind: Kind) -> Result<(), String> {
+        for attempt in self.node(node).running(kind) {
+            let job = self.job(attempt.job);
+            let key = TaskKey { kind, index: attempt.task };
+            let task = job.task(key);
+            let is_primary = task.holds_slot() && task.number == attempt.number && task.node == node;
+            let is_speculative =
+                job.speculative.iter().any(|other| (other.task, other.number) == (key, attempt.number));
+            if !is_primary && !is_speculative {
+                let (id, index, number) = (job.id, attempt.task, attempt.number);
+                return Err(format!("{node} lists {id} {kind} {index}.{number} as running, its job does not"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_job(&self, key: JobKey) -> Result<(), String> {
+        let job = self.job(key);
         for kind in Kind::BOTH {
-            let facts = job.facts(kind);
+            let counts = job.counts(kind);
             let count = |wanted: fn(&TaskState) -> bool| {
-                job.tasks[kind.ix()].iter().filter(|task| wanted(&task.state)).count() as u32
+                job.tasks[kind].iter().filter(|task| wanted(&task.state)).count() as u32
             };
+            // The pending tasks of an open job have no entry yet.
+            let pending = if job.is_open() { counts.pending } else { count(|state| *state == TaskState::Pending) };
             let counted = (
-                count(|state| *state == TaskState::Done),
-                count(|state| *state == TaskState::Waiting),
+                count(|state| *state == TaskState::Done) - job.released[kind],
+                pending,
                 count(|state| *state == TaskState::Paused),
-                count(|state| matches!(state, TaskState::Running | TaskState::Yielding(_))),
-                count(|state| matches!(state, TaskState::Yielding(_))),
+                count(|state| matches!(state, TaskState::Running | TaskState::Stopping(_))),
+                count(|state| matches!(state, TaskState::Stopping(_))),
             );
-            let kept = (facts.done, facts.waiting, facts.paused, facts.live.len() as u32, facts.yielding);
+            let kept = (counts.done, counts.pending, counts.paused, counts.running.len() as u32, counts.stopping);
             if counted != kept {
                 return Err(format!(
-                    "{}: {kind} tasks done, waiting, paused, live, yielding: counted {counted:?}, kept {kept:?}",
+                    "{}: {kind} tasks done, pending, paused, running, stopping: counted {counted:?}, kept {kept:?}",
                     job.id
                 ));
             }
-            let claims = self
-                .nodes
-                .iter()
-                .flat_map(|node| &node.claims[kind.ix()])
-                .filter(|claim| (claim.jx, claim.job) == (jx, job.id));
-            if claims.count() as u32 != facts.claimed {
-                return Err(format!("{}: {} {kind} claims kept, not so many on the nodes", job.id, facts.claimed));
+            let reservations = self.nodes.nodes.iter().flat_map(|node| &node.reservations[kind]);
+            let reserved = reservations.filter(|reservation| (reservation.job, reservation.id) == (key, job.id));
+            if reserved.count() as u32 != counts.reserved {
+                return Err(format!("{}: {} {kind} slots reserved, not so on the nodes", job.id, counts.reserved));
             }
         }
-        let waits = |task: &TaskState| *task == TaskState::Waiting;
-        if let Some(task) = (0..job.total(Kind::Map))
-            .find(|&task| job.waiting_maps.has(task) != waits(&job.task(Kind::Map, task).state))
-        {
-            return Err(format!("{}: map {task} is on the list of those that wait, or not, and it is not so", job.id));
+        self.check_maps(key)?;
+        for &(reduce, _) in &job.paused {
+            let node = job.task(TaskKey::reduce(reduce)).node;
+            if !self.node(node).paused.contains(&(key, reduce)) && !job.closed {
+                return Err(format!("{}: reduce {reduce} is paused, {node} does not list it", job.id));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_maps(&self, key: JobKey) -> Result<(), String> {
+        let job = self.job(key);
+        let maps = 0..job.task_end(Kind::Map);
+        let is_pending = |map: u32| job.task(TaskKey::map(map)).state == TaskState::Pending;
+        let wrong = |&map: &u32| job.pending_maps.contains(map) != is_pending(map);
+        if let Some(map) = maps.clone().find(wrong).filter(|_| !job.is_open()) {
+            return Err(format!("{}: the index of pending maps is wrong about map {map}", job.id));
         }
         let input: u64 = job.splits.iter().map(|split| split.bytes).sum();
-        let tasks: u64 = (0..job.total(Kind::Map)).map(|task| job.bytes(task)).sum();
-        if input != tasks {
-            return Err(format!("{}: {input} bytes of input, {tasks} bytes in its maps", job.id));
-        }
-        for &(task, _) in &job.paused {
-            let node = job.task(Kind::Reduce, task).node;
-            if !self.node(node).paused.contains(&(jx, task)) && !job.closed {
-                return Err(format!("{}: reduce {task} is paused and {node} does not keep it", job.id));
-            }
+        let mapped: u64 = maps.map(|map| job.map_bytes(map)).sum();
+        if input != mapped {
+            return Err(format!("{}: {input} bytes of input, {mapped} bytes in its maps", job.id));
         }
         Ok(())
     }

@@ -1,567 +1,735 @@
-//! A job, its tasks, and what is counted of them.
+//! Jobs: their tasks, the counts kept of them, and what the policy has derived for them.
 
-use super::bits::Bits;
-use super::waiting::Waiting;
+use super::SHUFFLE_DONE_PPM;
+use super::bit_set::BitSet;
+use super::estimate::Estimate;
+use super::pending_maps::PendingMaps;
+use super::racks::Racks;
+use super::task::{SpeculativeAttempt, Task, TaskHistory, TaskState};
 use crate::action::{Locality, Work};
 use crate::event::{Hint, JobSpec, Priority, Split};
-use crate::ids::{AttemptId, JobId, Kind, NodeId, TaskId};
-use crate::policy::PreemptAction;
-use crate::policy::estimate::Estimate;
+use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
 use crate::units::{Span, Time, WHOLE_PPM};
 use rustc_hash::FxHashMap;
+use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// The position of a live job in the [`JobTable`]. Reused after the job is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobKey(u32);
+
+impl JobKey {
+    /// The key as an array index. Keys of live jobs are small: freed ones are used first.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The key as a number, for a [`BitSet`] of jobs.
+    #[inline]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The key of this number.
+    #[inline]
+    pub(crate) fn from_number(number: u32) -> JobKey {
+        JobKey(number)
+    }
+}
+
+/// All live jobs. A job is live from its submission until its last attempt has left its slot.
+#[derive(Debug, Default)]
+pub struct JobTable {
+    jobs: Slab<Job>,
+    by_id: FxHashMap<JobId, JobKey>,
+    submitted: u32,
+}
+
+impl JobTable {
+    /// The key of a live job.
+    pub fn find(&self, id: JobId) -> Option<JobKey> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// A live job.
+    #[inline]
+    pub fn get(&self, job: JobKey) -> &Job {
+        self.jobs.get(job.index()).expect("the key of a live job")
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, job: JobKey) -> &mut Job {
+        self.jobs.get_mut(job.index()).expect("the key of a live job")
+    }
+
+    /// All live jobs in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (JobKey, &Job)> + Clone {
+        self.jobs.iter().map(|(key, job)| (JobKey(key as u32), job))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (JobKey, &mut Job)> {
+        self.jobs.iter_mut().map(|(key, job)| (JobKey(key as u32), job))
+    }
+
+    /// The keys of all live jobs.
+    pub fn keys(&self) -> Vec<JobKey> {
+        self.iter().map(|(key, _)| key).collect()
+    }
+
+    /// Number of live jobs.
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// True if no job is live.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    pub(super) fn insert(&mut self, spec: &JobSpec, user: u32, open: bool, nodes: usize, now: Time) -> JobKey {
+        self.submitted += 1;
+        let job = Job::new(spec, user, self.submitted, open, nodes, now);
+        let key = JobKey(self.jobs.insert(job) as u32);
+        self.by_id.insert(spec.id, key);
+        key
+    }
+
+    pub(super) fn remove(&mut self, job: JobKey) {
+        let removed = self.jobs.remove(job.index());
+        self.by_id.remove(&removed.id);
+    }
+}
 
 /// A live job.
 #[derive(Debug)]
 pub struct Job {
-    /// Its number.
-    pub id: JobId,
-    /// Who submitted it, as an index into the scheduler's list of users.
-    pub user: u32,
-    /// Urgent or not.
-    pub priority: Priority,
-    /// When it was submitted.
-    pub submitted: Time,
-    /// Its place in the order of submission.
-    pub seq: u32,
-    /// Its input.
-    pub splits: Arc<[Split]>,
-    /// Its tasks of each kind.
-    pub tasks: [Vec<Task>; 2],
-    /// The size of its splits, if they are all the same.
+    pub(super) id: JobId,
+    user: u32,
+    priority: Priority,
+    submitted: Time,
+    sequence: u32,
+    pub(super) splits: Arc<[Split]>,
+    pub(super) tasks: PerKind<Vec<Task>>,
+    /// Task entries of an open job that are neither finished nor requested any more.
+    pub(super) released: PerKind<u32>,
+    /// The size of its splits, if they all have the same.
     block_bytes: Option<u64>,
-    /// What each of its maps wrote when it finished.
-    map_outputs: Vec<u64>,
-    pasts: FxHashMap<(Kind, u32), Past>,
-    /// What is counted of its tasks of each kind.
-    pub facts: [Facts; 2],
-    /// Its waiting maps, by where their data lies.
-    pub waiting_maps: Waiting,
-    /// Its waiting reduces; the last one goes first.
-    pub waiting_reduces: Vec<u32>,
-    /// Its paused reduces, oldest first, each with the count of refusals at which it paused.
-    pub paused: VecDeque<(u32, u64)>,
-    /// Offers its paused reduces have refused.
-    pub refusals: u64,
-    /// Finished maps whose output was lost with a node while no reduce needed it any more, and that node.
-    pub gone: Vec<(u32, NodeId)>,
-    /// Second attempts of running tasks.
-    pub twins: Vec<Twin>,
-    /// Reduces may start once so many maps are done.
-    pub slowstart_maps: u32,
-    /// When its first map was launched.
-    pub first_launch: Option<Time>,
-    /// Since when it has held out for a node with its data.
-    pub holding_out: [Option<Time>; 2],
-    /// Nodes that run or ran its maps.
-    pub map_nodes: Bits,
-    /// Input bytes in all.
-    pub input_bytes: u64,
-    /// Input bytes mapped so far, and what they gave.
-    pub mapped_bytes: u64,
-    /// Map output so far.
-    pub output_bytes: u64,
-    /// What is believed of it beforehand.
-    pub hint: Option<Hint>,
-    /// What every estimate of it is multiplied by.
-    pub bias: f64,
-    /// What is believed of it now.
-    pub estimate: Estimate,
-    /// Its class in each of COSHH's two classifications.
-    pub classes: [Option<u16>; 2],
-    /// Slot time received by attempts that are over.
-    pub attained: Span,
-    /// True once it is over and only waits for its last attempts to leave their slots.
-    pub closed: bool,
-    /// True while its tasks become known only as it asks for slots: then it is over when the body says so.
-    pub open: bool,
+    /// Output of each finished map.
+    pub(super) map_outputs: Vec<u64>,
+    histories: FxHashMap<TaskKey, TaskHistory>,
+    pub(super) counts: PerKind<TaskCounts>,
+    pub(super) pending_maps: PendingMaps,
+    /// Pending reduces; the last one is launched first.
+    pub(super) pending_reduces: Vec<u32>,
+    /// Paused reduces, oldest first, each with `refused_offers` at the time of its pause.
+    pub(super) paused: VecDeque<(u32, u64)>,
+    refused_offers: u64,
+    /// Finished maps whose output was lost with a node while no reduce needed it, and that node.
+    pub(super) unneeded_lost_outputs: Vec<(u32, NodeId)>,
+    pub(super) speculative: Vec<SpeculativeAttempt>,
+    slowstart_maps: u32,
+    pub(super) first_launch: Option<Time>,
+    delayed_since: PerKind<Option<Time>>,
+    pub(super) map_nodes: BitSet,
+    input_bytes: u64,
+    pub(super) mapped_bytes: u64,
+    pub(super) output_bytes: u64,
+    hint: Option<Hint>,
+    estimate_bias: f64,
+    estimate: Estimate,
+    classes: [Option<u16>; 2],
+    /// Slot time received by attempts that have ended.
+    pub(super) ended_service: Span,
+    pub(super) closed: bool,
+    open: bool,
 }
 
-/// What is counted of a job's tasks of one kind.
+/// Counts over a job's tasks of one kind.
 #[derive(Debug, Default)]
-pub struct Facts {
-    /// Tasks finished.
+pub struct TaskCounts {
+    /// Finished tasks.
     pub done: u32,
-    /// Tasks that wait for a slot.
-    pub waiting: u32,
-    /// Tasks paused.
+    /// Tasks that need a slot.
+    pub pending: u32,
+    /// Paused tasks.
     pub paused: u32,
-    /// Tasks that run, including those asked to give way.
-    pub live: Vec<u32>,
-    /// Of those, the ones asked to give way.
-    pub yielding: u32,
-    /// Second attempts that run.
-    pub twins: u32,
-    /// Slots being freed on the job's behalf.
-    pub claimed: u32,
-    /// Time of finished attempts, each whole task once.
+    /// Tasks that hold a slot, those requested to stop included.
+    pub running: Vec<u32>,
+    /// Of the running tasks, those requested to stop.
+    pub stopping: u32,
+    /// Speculative attempts that hold a slot.
+    pub speculative: u32,
+    /// Slots reserved for the job.
+    pub reserved: u32,
+    /// Slot time of the finished tasks that `finished` counts.
     pub finished_time: Span,
-    /// How many tasks that is.
+    /// Finished whole tasks; parts of maps that ended early do not count.
     pub finished: u32,
-    /// Slots it is owed.
-    pub owed: f64,
-    /// The slots its groups were last told it holds.
-    pub counted: u32,
-    /// Work of the finished tasks: their time on a node of speed 1 beside reading splits, in seconds. Kept under policies that match.
+    /// Slots the job is entitled to under the policy's share.
+    pub fair_share: f64,
+    /// The allocation that the job's groups have been charged for.
+    pub(super) charged: u32,
+    /// Work of the finished tasks: their time on a node of speed 1 without reading splits, in seconds. Kept only under a policy that
+    /// matches jobs to nodes.
     pub finished_work_s: f64,
 }
 
-/// A task and its current attempt. Two of them fill a cache line: there are millions of these, and most just run once from beginning
-/// to end. What there is to say of the others is kept apart.
-#[derive(Clone, Copy, Debug)]
-pub struct Task {
-    /// When its current attempt was launched.
-    pub launched: Time,
-    /// The node where it runs, is paused, or left its output.
-    pub node: NodeId,
-    /// How far it has come.
-    pub progress_ppm: u32,
-    /// Its place in the list of live tasks while it runs.
-    pub live_at: u32,
-    /// Its split, if it is a map.
-    pub split: u32,
-    /// The number of its current or last attempt.
-    pub number: u16,
-    /// Attempts so far.
-    pub attempts: u16,
-    /// What it is doing.
-    pub state: TaskState,
-    /// How often it gave way.
-    pub gave_way: u8,
-    has_past: bool,
+impl TaskCounts {
+    /// Slots allocated: those it holds and those reserved for it, without those that are being freed.
+    pub fn allocated(&self) -> u32 {
+        (self.running.len() as u32 + self.speculative + self.reserved).saturating_sub(self.stopping)
+    }
+
+    /// Tasks that need a slot and have none reserved.
+    pub fn demand(&self) -> u32 {
+        (self.pending + self.paused).saturating_sub(self.reserved)
+    }
 }
 
-/// What there is to say of a task that did not just run once from beginning to end.
-#[derive(Clone, Copy, Debug, Default)]
-struct Past {
-    /// From which byte of its split it begins, and how many it has, if it is a part of one that ended early.
-    start_bytes: u64,
-    bytes: Option<u64>,
-    /// When its first attempt was launched.
-    first_launched: Option<Time>,
-    /// Slot time of earlier attempts whose work was kept.
-    served: Span,
-    /// The node it was lost with, until it runs again.
-    lost_with: Option<NodeId>,
-    /// How often it failed on its own.
-    failures: u8,
-}
+// Queries.
+impl Job {
+    /// Its id.
+    pub fn id(&self) -> JobId {
+        self.id
+    }
 
-/// What a task is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TaskState {
-    /// Waits for a slot.
-    Waiting,
-    /// Runs.
-    Running,
-    /// Runs, and was asked to give way.
-    Yielding(PreemptAction),
-    /// Paused; its node keeps its state.
-    Paused,
-    /// Finished.
-    Done,
-}
+    /// The user who submitted it, as an index into the scheduler's list of users.
+    pub fn user(&self) -> u32 {
+        self.user
+    }
 
-/// A second attempt of a running task.
-#[derive(Clone, Copy, Debug)]
-pub struct Twin {
-    /// The task's kind.
-    pub kind: Kind,
-    /// The task.
-    pub task: u32,
-    /// The number of the attempt.
-    pub number: u16,
-    /// Where it runs.
-    pub node: NodeId,
-    /// When it was launched.
-    pub launched: Time,
-    /// Asked to die.
-    pub dying: bool,
-}
+    /// Its priority within its pool.
+    pub fn priority(&self) -> Priority {
+        self.priority
+    }
 
-impl Task {
-    fn new(split: u32) -> Task {
-        Task {
-            launched: Time::ZERO,
-            node: NodeId::default(),
-            progress_ppm: 0,
-            live_at: 0,
-            split,
-            number: 0,
-            attempts: 0,
-            state: TaskState::Waiting,
-            gave_way: 0,
-            has_past: false,
+    /// When it was submitted.
+    pub fn submitted(&self) -> Time {
+        self.submitted
+    }
+
+    /// Its position in the order of submission.
+    pub fn sequence(&self) -> u32 {
+        self.sequence
+    }
+
+    /// Its input.
+    pub fn splits(&self) -> &[Split] {
+        &self.splits
+    }
+
+    /// Size of its input.
+    pub fn input_bytes(&self) -> u64 {
+        self.input_bytes
+    }
+
+    /// A task.
+    #[inline]
+    pub fn task(&self, task: TaskKey) -> &Task {
+        &self.tasks[task.kind][task.index as usize]
+    }
+
+    /// A task, if it exists.
+    pub fn find_task(&self, task: TaskKey) -> Option<&Task> {
+        self.tasks[task.kind].get(task.index as usize)
+    }
+
+    /// Number of task entries of a kind: indexes are below it.
+    pub fn task_end(&self, kind: Kind) -> u32 {
+        self.tasks[kind].len() as u32
+    }
+
+    /// Counts over its tasks of a kind.
+    #[inline]
+    pub fn counts(&self, kind: Kind) -> &TaskCounts {
+        &self.counts[kind]
+    }
+
+    /// Number of tasks of a kind, pending ones included. Of an open job, those known so far.
+    pub fn total(&self, kind: Kind) -> u32 {
+        let entries = self.tasks[kind].len() as u32;
+        if self.open { entries - self.released[kind] + self.counts[kind].pending } else { entries }
+    }
+
+    /// Number of tasks of a kind that are not done.
+    pub fn left(&self, kind: Kind) -> u32 {
+        self.total(kind) - self.counts[kind].done
+    }
+
+    /// True once every map is done.
+    pub fn maps_done(&self) -> bool {
+        self.counts[Kind::Map].done == self.total(Kind::Map)
+    }
+
+    /// True once every task is done and no more can be requested.
+    pub fn is_complete(&self) -> bool {
+        !self.open && self.maps_done() && self.counts[Kind::Reduce].done == self.total(Kind::Reduce)
+    }
+
+    /// True if tasks of a kind may start: reduces may after the slow start.
+    pub fn may_start(&self, kind: Kind) -> bool {
+        kind == Kind::Map || self.counts[Kind::Map].done >= self.slowstart_maps
+    }
+
+    /// Maps that must be done before its reduces may start.
+    pub fn slowstart_maps(&self) -> u32 {
+        self.slowstart_maps
+    }
+
+    /// True if it can use a free slot of this kind.
+    pub fn needs_slot(&self, kind: Kind) -> bool {
+        !self.closed && self.counts[kind].demand() > 0 && self.may_start(kind)
+    }
+
+    /// True once it has ended and only waits for its last attempts to leave their slots.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// True if its tasks become known only as it requests slots: it ends when the backend reports so.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// True if no attempt of it holds a slot.
+    pub fn holds_no_slot(&self) -> bool {
+        self.speculative.is_empty() && self.counts.iter().all(|counts| counts.running.is_empty())
+    }
+
+    /// When its first map was launched.
+    pub fn first_launch(&self) -> Option<Time> {
+        self.first_launch
+    }
+
+    /// Task times known in advance.
+    pub fn hint(&self) -> Option<Hint> {
+        self.hint
+    }
+
+    /// Factor on every estimate of it.
+    pub fn estimate_bias(&self) -> f64 {
+        self.estimate_bias
+    }
+
+    /// What is estimated of it.
+    #[inline]
+    pub fn estimate(&self) -> &Estimate {
+        &self.estimate
+    }
+
+    /// Its class in each of COSHH's two classifications.
+    pub fn classes(&self) -> [Option<u16>; 2] {
+        self.classes
+    }
+
+    /// Slot time received by its attempts that have ended.
+    pub fn ended_service(&self) -> Span {
+        self.ended_service
+    }
+
+    /// Its paused reduces, oldest first, each with the number of offers the job had refused when it paused.
+    pub fn paused(&self) -> &VecDeque<(u32, u64)> {
+        &self.paused
+    }
+
+    /// Offers that it has refused while it waited for the node of a paused reduce.
+    pub fn refused_offers(&self) -> u64 {
+        self.refused_offers
+    }
+
+    /// Since when it has refused offers of nodes that are not local to its data or its maps.
+    pub fn delayed_since(&self, kind: Kind) -> Option<Time> {
+        self.delayed_since[kind]
+    }
+
+    /// The pending reduce that is launched next.
+    pub fn next_pending_reduce(&self) -> Option<u32> {
+        self.pending_reduces.last().copied()
+    }
+
+    /// True if some of its pending maps have run before, or are the rest of a map that ended early.
+    pub fn has_returned_maps(&self) -> bool {
+        self.pending_maps.has_returned()
+    }
+
+    /// True if the location of some of its input is known.
+    pub fn has_input_locations(&self) -> bool {
+        self.pending_maps.has_hosts()
+    }
+
+    /// True if a node ran or runs maps of it.
+    pub fn mapped_on(&self, node: NodeId) -> bool {
+        self.map_nodes.contains(node.0)
+    }
+
+    /// True if a task has a speculative attempt.
+    pub fn is_speculated(&self, task: TaskKey) -> bool {
+        self.speculative.iter().any(|attempt| attempt.task == task)
+    }
+
+    /// The id of a task's current or last attempt.
+    pub fn attempt(&self, task: TaskKey) -> AttemptId {
+        AttemptId { task: task.of(self.id), number: self.task(task).number }
+    }
+
+    /// Input bytes of a map.
+    pub fn map_bytes(&self, map: u32) -> u64 {
+        let whole = || self.splits[self.task(TaskKey::map(map)).split as usize].bytes;
+        self.part_bytes(map).or(self.block_bytes).unwrap_or_else(whole)
+    }
+
+    /// Input bytes of a map that is a part of one that ended early.
+    pub fn part_bytes(&self, map: u32) -> Option<u64> {
+        self.history(TaskKey::map(map))?.bytes
+    }
+
+    /// First byte of its split that a map reads.
+    pub fn map_start_bytes(&self, map: u32) -> u64 {
+        self.history(TaskKey::map(map)).map_or(0, |history| history.start_bytes)
+    }
+
+    /// Slot time that counts towards a task's result, its running attempt included.
+    pub fn service(&self, key: TaskKey, now: Time) -> Span {
+        let kept = self.history(key).map_or(Span::ZERO, |history| history.kept_service);
+        let task = self.task(key);
+        if task.holds_slot() { kept + now.since(task.launched) } else { kept }
+    }
+
+    /// When a task's first attempt was launched.
+    pub fn first_launched(&self, task: TaskKey) -> Time {
+        let first = self.history(task).and_then(|history| history.first_launched);
+        first.unwrap_or(self.task(task).launched)
+    }
+
+    /// The node that a task's work was lost with, until it runs again.
+    pub fn lost_with(&self, task: TaskKey) -> Option<NodeId> {
+        self.history(task)?.lost_with
+    }
+
+    /// True if a finished map's output was lost while no reduce needed it.
+    pub fn has_lost_output(&self, map: u32) -> bool {
+        self.unneeded_lost_outputs.iter().any(|&(lost, _)| lost == map)
+    }
+
+    /// The work of an attempt at a map.
+    pub fn map_work(&self, map: u32, locality: Locality) -> Work {
+        let split = self.task(TaskKey::map(map)).split;
+        Work::Map { split, start_bytes: self.map_start_bytes(map), bytes: self.map_bytes(map), locality }
+    }
+
+    /// Distance of a node from a map's input.
+    pub fn locality(&self, map: u32, node: NodeId, racks: &Racks) -> Locality {
+        let hosts = &self.splits[self.task(TaskKey::map(map)).split as usize].hosts;
+        if hosts.contains(&node) {
+            Locality::Node
+        } else if hosts.iter().any(|&host| racks.of(host) == racks.of(node)) {
+            Locality::Rack
+        } else {
+            Locality::Remote
         }
     }
 
-    /// True while it holds a slot.
-    pub fn is_live(&self) -> bool {
-        matches!(self.state, TaskState::Running | TaskState::Yielding(_))
+    /// Output of all its maps, extrapolated from those that are done.
+    pub fn intermediate_bytes(&self) -> Option<f64> {
+        (self.mapped_bytes > 0).then(|| self.output_bytes as f64 * self.input_bytes as f64 / self.mapped_bytes as f64)
+    }
+
+    /// True if some reduce that is not done has not fetched all its input.
+    pub fn needs_map_output(&self) -> bool {
+        let fetches = |task: &Task| task.state != TaskState::Done && task.progress_ppm < SHUFFLE_DONE_PPM;
+        self.tasks[Kind::Reduce].iter().any(fetches) || (self.open && self.counts[Kind::Reduce].pending > 0)
+    }
+
+    #[inline]
+    pub(super) fn history(&self, task: TaskKey) -> Option<&TaskHistory> {
+        if self.task(task).has_history { self.histories.get(&task) } else { None }
     }
 }
 
-impl Facts {
-    /// Slots it has, less those it was asked to give back, plus those being freed for it.
-    pub fn held(&self) -> u32 {
-        (self.live.len() as u32 + self.twins + self.claimed).saturating_sub(self.yielding)
-    }
-
-    /// Tasks that want a slot and have none in sight.
-    pub fn demand(&self) -> u32 {
-        (self.waiting + self.paused).saturating_sub(self.claimed)
-    }
-}
-
+// What the policy keeps with a job.
 impl Job {
-    /// A job that has just been submitted.
-    pub fn new(spec: &JobSpec, user: u32, seq: u32, now: Time) -> Job {
-        let maps: Vec<Task> = (0..spec.splits.len() as u32).map(Task::new).collect();
-        let reduces = vec![Task::new(0); spec.reduces as usize];
-        let first_bytes = spec.splits.first().map(|split| split.bytes);
-        let waiting = [maps.len() as u32, spec.reduces];
+    pub(crate) fn set_estimate(&mut self, estimate: Estimate) {
+        self.estimate = estimate;
+    }
+
+    pub(crate) fn set_fair_share(&mut self, kind: Kind, slots: f64) {
+        self.counts[kind].fair_share = slots;
+    }
+
+    pub(crate) fn set_classes(&mut self, classes: [Option<u16>; 2]) {
+        self.classes = classes;
+    }
+
+    /// Records that its groups are charged for its present allocation; returns by how much that grew.
+    #[inline]
+    pub(crate) fn charge(&mut self, kind: Kind) -> i64 {
+        let counts = &mut self.counts[kind];
+        let allocated = counts.allocated();
+        i64::from(allocated) - i64::from(std::mem::replace(&mut counts.charged, allocated))
+    }
+
+    /// Records that its groups are charged for nothing; returns what they were charged for.
+    pub(crate) fn discharge(&mut self, kind: Kind) -> i64 {
+        i64::from(std::mem::take(&mut self.counts[kind].charged))
+    }
+
+    /// Starts to refuse offers of nodes that are not local, if it does not already; returns since when it does.
+    pub(crate) fn begin_delay(&mut self, kind: Kind, now: Time) -> Time {
+        *self.delayed_since[kind].get_or_insert(now)
+    }
+
+    pub(crate) fn end_delay(&mut self, kind: Kind) {
+        self.delayed_since[kind] = None;
+    }
+
+    pub(crate) fn refuse_offer(&mut self) {
+        self.refused_offers += 1;
+    }
+
+    /// A pending map with input on a node. It takes `&mut self` because the index drops launched maps when it meets them.
+    pub(crate) fn node_local_map(&mut self, node: NodeId, racks: &Racks) -> Option<u32> {
+        self.pending_maps.on_node(node, racks.node_count(), &self.tasks[Kind::Map], &self.splits)
+    }
+
+    /// A pending map with input in the rack of a node.
+    pub(crate) fn rack_local_map(&mut self, node: NodeId, racks: &Racks) -> Option<u32> {
+        self.pending_maps.in_rack(racks.of(node), racks, &self.tasks[Kind::Map], &self.splits)
+    }
+
+    /// Any pending map.
+    pub(crate) fn any_pending_map(&mut self) -> Option<u32> {
+        self.pending_maps.any()
+    }
+
+    /// Moves its input to other nodes, split by split.
+    pub(crate) fn place_replicas(&mut self, mut hosts_of: impl FnMut(&Split) -> crate::event::Hosts) {
+        for split in Arc::make_mut(&mut self.splits).iter_mut() {
+            split.hosts = hosts_of(split);
+        }
+        self.pending_maps = PendingMaps::new(&self.splits);
+    }
+}
+
+// Steps of the transitions.
+impl Job {
+    pub(super) fn new(spec: &JobSpec, user: u32, sequence: u32, open: bool, nodes: usize, now: Time) -> Job {
+        let requested = PerKind::new(spec.splits.len() as u32, spec.reduces);
+        // An open job's tasks are counted until they run.
+        let (mut splits, reduces) = if open { ([].into(), 0) } else { (Arc::clone(&spec.splits), spec.reduces) };
+        // A replica on a node that never joined is of no use, and waiting for that node would only delay the job.
+        let known = |host: &NodeId| (host.0 as usize) < nodes;
+        if splits.iter().any(|split| !split.hosts.iter().all(known)) {
+            Arc::make_mut(&mut splits).iter_mut().for_each(|split| split.hosts.retain(|host| known(host)));
+        }
+        let maps: Vec<Task> = (0..splits.len() as u32).map(Task::new).collect();
+        let first_bytes = splits.first().map(|split| split.bytes);
         let slowstart_maps = (maps.len() as u64 * u64::from(spec.slowstart_ppm)).div_ceil(u64::from(WHOLE_PPM)) as u32;
         Job {
             id: spec.id,
             user,
             priority: spec.priority,
             submitted: now,
-            seq,
-            waiting_maps: Waiting::new(&spec.splits),
-            splits: Arc::clone(&spec.splits),
-            block_bytes: first_bytes.filter(|&first| spec.splits.iter().all(|split| split.bytes == first)),
+            sequence,
+            pending_maps: PendingMaps::new(&splits),
+            block_bytes: first_bytes.filter(|&first| splits.iter().all(|split| split.bytes == first)),
             map_outputs: vec![0; maps.len()],
-            tasks: [maps, reduces],
-            pasts: FxHashMap::default(),
-            facts: waiting.map(|waiting| Facts { waiting, ..Facts::default() }),
-            waiting_reduces: (0..spec.reduces).rev().collect(),
+            tasks: PerKind::new(maps, vec![Task::new(0); reduces as usize]),
+            released: PerKind::default(),
+            histories: FxHashMap::default(),
+            counts: requested.map(|pending| TaskCounts { pending, ..TaskCounts::default() }),
+            pending_reduces: (0..reduces).rev().collect(),
             paused: VecDeque::new(),
-            refusals: 0,
-            gone: Vec::new(),
-            twins: Vec::new(),
+            refused_offers: 0,
+            unneeded_lost_outputs: Vec::new(),
+            speculative: Vec::new(),
             slowstart_maps,
             first_launch: None,
-            holding_out: [None; 2],
-            map_nodes: Bits::default(),
-            input_bytes: spec.splits.iter().map(|split| split.bytes).sum(),
+            delayed_since: PerKind::default(),
+            map_nodes: BitSet::default(),
+            input_bytes: splits.iter().map(|split| split.bytes).sum(),
+            splits,
             mapped_bytes: 0,
             output_bytes: 0,
             hint: spec.hint,
-            bias: f64::from(spec.estimate_bias_ppm) / f64::from(WHOLE_PPM),
+            estimate_bias: f64::from(spec.estimate_bias_ppm) / f64::from(WHOLE_PPM),
             estimate: Estimate::default(),
             classes: [None; 2],
-            attained: Span::ZERO,
+            ended_service: Span::ZERO,
             closed: false,
-            open: false,
+            open,
         }
     }
 
-    /// A task.
-    pub fn task(&self, kind: Kind, index: u32) -> &Task {
-        &self.tasks[kind.ix()][index as usize]
-    }
-
-    /// What is counted of its tasks of a kind.
-    pub fn facts(&self, kind: Kind) -> &Facts {
-        &self.facts[kind.ix()]
-    }
-
-    /// How many tasks of a kind it has.
-    pub fn total(&self, kind: Kind) -> u32 {
-        self.tasks[kind.ix()].len() as u32
-    }
-
-    /// True once every map is done.
-    pub fn maps_done(&self) -> bool {
-        self.facts[Kind::Map.ix()].done == self.total(Kind::Map)
-    }
-
-    /// True once every task is done and no more can come.
-    pub fn is_done(&self) -> bool {
-        !self.open && self.maps_done() && self.facts[Kind::Reduce.ix()].done == self.total(Kind::Reduce)
-    }
-
-    /// True if tasks of a kind may start: reduces wait for the slow-start.
-    pub fn may_start(&self, kind: Kind) -> bool {
-        kind == Kind::Map || self.facts[Kind::Map.ix()].done >= self.slowstart_maps
-    }
-
-    /// True if an offered slot of this kind is of use to it.
-    pub fn wants(&self, kind: Kind) -> bool {
-        !self.closed && self.facts(kind).demand() > 0 && self.may_start(kind)
+    pub(super) fn history_mut(&mut self, task: TaskKey) -> &mut TaskHistory {
+        self.tasks[task.kind][task.index as usize].has_history = true;
+        self.histories.entry(task).or_default()
     }
 
     #[inline]
-    fn past(&self, kind: Kind, index: u32) -> Option<&Past> {
-        if self.task(kind, index).has_past { self.pasts.get(&(kind, index)) } else { None }
+    pub(super) fn task_mut(&mut self, task: TaskKey) -> &mut Task {
+        &mut self.tasks[task.kind][task.index as usize]
     }
 
-    fn past_mut(&mut self, kind: Kind, index: u32) -> &mut Past {
-        self.tasks[kind.ix()][index as usize].has_past = true;
-        self.pasts.entry((kind, index)).or_default()
-    }
-
-    /// How many bytes of its split a map has.
-    pub fn bytes(&self, index: u32) -> u64 {
-        let whole = || self.splits[self.task(Kind::Map, index).split as usize].bytes;
-        self.part_bytes(index).or(self.block_bytes).unwrap_or_else(whole)
-    }
-
-    /// The same of a map that is a part of one that ended early.
-    pub fn part_bytes(&self, index: u32) -> Option<u64> {
-        self.past(Kind::Map, index)?.bytes
-    }
-
-    /// From which byte of its split a map begins.
-    pub fn start_bytes(&self, index: u32) -> u64 {
-        self.past(Kind::Map, index).map_or(0, |past| past.start_bytes)
-    }
-
-    /// Slot time that counts towards a task's result.
-    pub fn service(&self, kind: Kind, index: u32, now: Time) -> Span {
-        let served = self.past(kind, index).map_or(Span::ZERO, |past| past.served);
-        let task = self.task(kind, index);
-        if task.is_live() { served + now.since(task.launched) } else { served }
-    }
-
-    /// When a task's first attempt was launched.
-    pub fn first_launched(&self, kind: Kind, index: u32) -> Time {
-        let first = self.past(kind, index).and_then(|past| past.first_launched);
-        first.unwrap_or(self.task(kind, index).launched)
-    }
-
-    /// The node a task was lost with, until it runs again.
-    pub fn lost_with(&self, kind: Kind, index: u32) -> Option<NodeId> {
-        self.past(kind, index)?.lost_with
-    }
-
-    /// A task failed on its own; returns how often it has.
-    pub fn count_failure(&mut self, kind: Kind, index: u32) -> u8 {
-        let past = self.past_mut(kind, index);
-        past.failures += 1;
-        past.failures
-    }
-
-    /// The name of a task's current attempt.
-    pub fn attempt(&self, kind: Kind, index: u32) -> AttemptId {
-        AttemptId { task: TaskId { job: self.id, kind, index }, number: self.task(kind, index).number }
-    }
-
-    /// Whether a node ran or runs maps of this job.
-    pub fn mapped_on(&self, node: NodeId) -> bool {
-        self.map_nodes.has(node.0)
-    }
-
-    /// A waiting or paused task starts an attempt; returns the attempt's name.
-    pub fn start(&mut self, kind: Kind, index: u32, node: NodeId, now: Time) -> AttemptId {
-        let facts = &mut self.facts[kind.ix()];
-        let task = &mut self.tasks[kind.ix()][index as usize];
+    /// A pending or paused task starts an attempt.
+    pub(super) fn start(&mut self, key: TaskKey, node: NodeId, now: Time) -> AttemptId {
+        let counts = &mut self.counts[key.kind];
+        let task = &mut self.tasks[key.kind][key.index as usize];
         match task.state {
-            TaskState::Waiting => facts.waiting -= 1,
-            TaskState::Paused => facts.paused -= 1,
+            TaskState::Pending => counts.pending -= 1,
+            TaskState::Paused => counts.paused -= 1,
             state => unreachable!("a task that is {state:?} cannot start"),
         }
-        let again = (task.attempts > 0).then_some(task.launched);
+        let launched_before = (task.attempts > 0).then_some(task.launched);
         task.state = TaskState::Running;
         task.node = node;
         task.number = task.attempts;
         task.attempts += 1;
         task.launched = now;
-        task.live_at = facts.live.len() as u32;
-        facts.live.push(index);
-        if let Some(launched) = again {
-            let past = self.past_mut(kind, index);
-            past.first_launched.get_or_insert(launched);
-            past.lost_with = None;
+        task.running_position = counts.running.len() as u32;
+        counts.running.push(key.index);
+        if let Some(launched) = launched_before {
+            let history = self.history_mut(key);
+            history.first_launched.get_or_insert(launched);
+            history.lost_with = None;
         }
-        if kind == Kind::Map {
-            self.waiting_maps.leave(index);
+        if key.kind == Kind::Map {
+            self.pending_maps.remove(key.index);
             self.first_launch.get_or_insert(now);
-            self.map_nodes.add(node.0);
+            self.map_nodes.insert(node.0);
         }
-        self.attempt(kind, index)
+        self.attempt(key)
     }
 
-    /// A second attempt of a running task starts.
-    pub fn start_twin(&mut self, twin: Twin) {
-        self.twins.push(twin);
-        self.facts[twin.kind.ix()].twins += 1;
-        if twin.kind == Kind::Map {
-            self.map_nodes.add(twin.node.0);
-        }
-    }
-
-    /// A live task leaves the list of live tasks; the caller says what becomes of it.
-    pub fn stop(&mut self, kind: Kind, index: u32, now: Time) {
-        let facts = &mut self.facts[kind.ix()];
-        let task = &mut self.tasks[kind.ix()][index as usize];
-        assert!(task.is_live(), "a task that is {:?} cannot stop", task.state);
-        if matches!(task.state, TaskState::Yielding(_)) {
-            facts.yielding -= 1;
-        }
-        self.attained += now.since(task.launched);
-        let at = task.live_at as usize;
-        facts.live.swap_remove(at);
-        if let Some(&moved) = facts.live.get(at) {
-            self.tasks[kind.ix()][moved as usize].live_at = at as u32;
+    /// A running task leaves the list of running tasks; the caller sets its new state.
+    pub(super) fn stop(&mut self, key: TaskKey, now: Time) {
+        let counts = &mut self.counts[key.kind];
+        let task = &mut self.tasks[key.kind][key.index as usize];
+        assert!(task.holds_slot(), "a task that is {:?} cannot stop", task.state);
+        counts.stopping -= u32::from(task.is_stopping());
+        self.ended_service += now.since(task.launched);
+        let at = task.running_position as usize;
+        counts.running.swap_remove(at);
+        if let Some(&moved) = counts.running.get(at) {
+            self.tasks[key.kind][moved as usize].running_position = at as u32;
         }
     }
 
-    /// A stopped, done or paused task waits again, from nothing.
-    pub fn wait_again(&mut self, kind: Kind, index: u32, lost_with: Option<NodeId>) {
-        let task = &mut self.tasks[kind.ix()][index as usize];
-        task.state = TaskState::Waiting;
+    /// A stopped, done or paused task is pending again, from the beginning. The task of an open job is released instead, because the
+    /// backend will request a new slot.
+    pub(super) fn make_pending(&mut self, key: TaskKey, lost_with: Option<NodeId>) {
+        self.counts[key.kind].pending += 1;
+        if self.open {
+            let task = self.task_mut(key);
+            (task.state, task.node) = (TaskState::Done, NodeId(u32::MAX));
+            self.released[key.kind] += 1;
+            return;
+        }
+        let task = self.task_mut(key);
+        task.state = TaskState::Pending;
         task.progress_ppm = 0;
-        if task.has_past || lost_with.is_some() {
-            let past = self.past_mut(kind, index);
-            (past.served, past.lost_with) = (Span::ZERO, lost_with);
+        if task.has_history || lost_with.is_some() {
+            let history = self.history_mut(key);
+            (history.kept_service, history.lost_with) = (Span::ZERO, lost_with);
         }
-        self.facts[kind.ix()].waiting += 1;
-        match kind {
-            Kind::Map => self.waiting_maps.come_back(index),
-            Kind::Reduce => self.waiting_reduces.push(index),
+        match key.kind {
+            Kind::Map => self.pending_maps.add_returned(key.index),
+            Kind::Reduce => self.pending_reduces.push(key.index),
         }
     }
 
-    /// A live task finished; its output lies on its node. How much work that was is noted if the node's speed and disk (bytes a second) are
-    /// given.
-    pub fn finish(&mut self, kind: Kind, index: u32, output_bytes: u64, pace: Option<(f64, f64)>, now: Time) {
-        let node_time = self.service(kind, index, now);
-        let bytes = if kind == Kind::Map { self.bytes(index) } else { 0 };
-        self.stop(kind, index, now);
-        let task = &mut self.tasks[kind.ix()][index as usize];
+    /// A running task finished; a map's output is on its node. `rates` are the node's speed and disk rate, if the work is to be counted.
+    pub(super) fn finish(&mut self, key: TaskKey, output_bytes: u64, rates: Option<(f64, f64)>, now: Time) {
+        let service = self.service(key, now);
+        let bytes = if key.kind == Kind::Map { self.map_bytes(key.index) } else { 0 };
+        self.stop(key, now);
+        let task = self.task_mut(key);
         task.state = TaskState::Done;
         task.progress_ppm = WHOLE_PPM;
-        let facts = &mut self.facts[kind.ix()];
-        facts.done += 1;
-        facts.finished += 1;
-        facts.finished_time += node_time;
-        if let Some((speed, disk)) = pace {
-            facts.finished_work_s += (node_time.as_secs_f64() - bytes as f64 / disk.max(1.0)).max(0.0) * speed;
+        let counts = &mut self.counts[key.kind];
+        counts.done += 1;
+        counts.finished += 1;
+        counts.finished_time += service;
+        if let Some((speed, disk)) = rates {
+            counts.finished_work_s += (service.as_secs_f64() - bytes as f64 / disk.max(1.0)).max(0.0) * speed;
         }
-        if kind == Kind::Map {
+        if key.kind == Kind::Map {
             self.mapped_bytes += bytes;
             self.output_bytes += output_bytes;
-            self.map_outputs[index as usize] = output_bytes;
+            self.map_outputs[key.index as usize] = output_bytes;
         }
     }
 
-    /// A live map ended early: what it did is a finished map, the rest a new one, whose index is returned.
-    pub fn split_off(&mut self, index: u32, done_bytes: u64, output_bytes: u64, now: Time) -> Option<u32> {
-        let task = &self.tasks[0][index as usize];
-        let (split, gave_way) = (task.split, task.gave_way);
-        let (start_bytes, bytes) = (self.start_bytes(index), self.bytes(index));
+    /// A running map ended early: the mapped bytes are a finished map, the rest becomes a new pending one.
+    pub(super) fn end_early(&mut self, map: u32, done_bytes: u64, output_bytes: u64, now: Time) {
+        let key = TaskKey::map(map);
+        let (split, preemptions) = (self.task(key).split, self.task(key).preemptions);
+        let (start_bytes, bytes) = (self.map_start_bytes(map), self.map_bytes(map));
         if done_bytes == 0 {
-            self.stop(Kind::Map, index, now);
-            self.wait_again(Kind::Map, index, None);
-            return None;
+            self.stop(key, now);
+            self.make_pending(key, None);
+            return;
         }
         let rest_bytes = bytes - done_bytes;
-        self.past_mut(Kind::Map, index).bytes = Some(done_bytes);
-        // A part of a split says nothing about how long a whole one takes.
-        let Facts { finished, finished_time, .. } = self.facts[0];
-        self.finish(Kind::Map, index, output_bytes, None, now);
-        self.facts[0].finished = finished;
-        self.facts[0].finished_time = finished_time;
+        self.history_mut(key).bytes = Some(done_bytes);
+        // The time of a part of a split says nothing about the time of a whole one.
+        let TaskCounts { finished, finished_time, .. } = self.counts[Kind::Map];
+        self.finish(key, output_bytes, None, now);
+        self.counts[Kind::Map].finished = finished;
+        self.counts[Kind::Map].finished_time = finished_time;
         if rest_bytes == 0 {
-            return None;
+            return;
         }
-        let rest = self.tasks[0].len() as u32;
-        self.tasks[0].push(Task { gave_way, ..Task::new(split) });
+        let rest = TaskKey::map(self.tasks[Kind::Map].len() as u32);
+        self.tasks[Kind::Map].push(Task { preemptions, ..Task::new(split) });
         self.map_outputs.push(0);
-        let past = self.past_mut(Kind::Map, rest);
-        (past.start_bytes, past.bytes) = (start_bytes + done_bytes, Some(rest_bytes));
-        self.facts[0].waiting += 1;
-        self.waiting_maps.come_back(rest);
-        Some(rest)
+        let history = self.history_mut(rest);
+        (history.start_bytes, history.bytes) = (start_bytes + done_bytes, Some(rest_bytes));
+        self.counts[Kind::Map].pending += 1;
+        self.pending_maps.add_returned(rest.index);
     }
 
-    /// A live reduce paused; its node keeps its state.
-    pub fn pause(&mut self, index: u32, progress_ppm: u32, now: Time) {
-        let served = self.service(Kind::Reduce, index, now);
-        self.stop(Kind::Reduce, index, now);
-        let task = &mut self.tasks[1][index as usize];
+    /// A running reduce paused; its node keeps its state.
+    pub(super) fn pause(&mut self, reduce: u32, progress_ppm: u32, now: Time) {
+        let key = TaskKey::reduce(reduce);
+        let kept_service = self.service(key, now);
+        self.stop(key, now);
+        let task = self.task_mut(key);
         task.state = TaskState::Paused;
         task.progress_ppm = progress_ppm;
-        self.past_mut(Kind::Reduce, index).served = served;
-        self.facts[1].paused += 1;
-        self.paused.push_back((index, self.refusals));
+        self.history_mut(key).kept_service = kept_service;
+        self.counts[Kind::Reduce].paused += 1;
+        self.paused.push_back((reduce, self.refused_offers));
     }
 
-    /// A paused reduce is taken off the list of paused ones, to start or to wait again.
-    pub fn unpause(&mut self, index: u32) {
-        let at = self.paused.iter().position(|&(task, _)| task == index).expect("a paused task is on the list");
+    /// A paused reduce leaves the list of paused ones.
+    pub(super) fn unlist_paused(&mut self, reduce: u32) {
+        let at = self.paused.iter().position(|&(task, _)| task == reduce).expect("a paused reduce is listed");
         self.paused.remove(at);
     }
 
-    /// A task becomes known, of whose input nothing is known.
-    pub fn add_task(&mut self, kind: Kind) {
-        let index = self.total(kind);
+    /// Adds the entry of a task that an open job runs in a slot it was granted. The task stays pending.
+    pub(super) fn add_task(&mut self, kind: Kind) -> TaskKey {
+        let key = TaskKey { kind, index: self.tasks[kind].len() as u32 };
         if kind == Kind::Map {
-            // One split of which nothing is known does for all of them.
+            // Nothing is known of its input; one split of no bytes serves all of them.
             if self.splits.is_empty() {
                 self.splits = Arc::from([Split::default()]);
             }
             self.map_outputs.push(0);
-            self.waiting_maps.add(index);
-        } else {
-            self.waiting_reduces.push(index);
         }
-        self.tasks[kind.ix()].push(Task::new(0));
-        self.facts[kind.ix()].waiting += 1;
+        self.tasks[kind].push(Task::new(0));
+        key
     }
 
-    /// The waiting task that became known last is no longer asked for: nothing is left to do of it, and it leaves nothing anywhere.
-    pub fn drop_task(&mut self, kind: Kind) {
-        let waits = |task: &Task| task.state == TaskState::Waiting;
-        let index = self.tasks[kind.ix()].iter().rposition(waits).expect("the caller counted the waiting tasks");
-        let task = &mut self.tasks[kind.ix()][index];
-        task.state = TaskState::Done;
-        task.node = NodeId(u32::MAX);
-        match kind {
-            Kind::Map => self.waiting_maps.leave(index as u32),
-            Kind::Reduce => self.waiting_reduces.retain(|&waiting| waiting != index as u32),
-        }
-        self.facts[kind.ix()].waiting -= 1;
-        self.facts[kind.ix()].done += 1;
-    }
-
-    /// A finished map's output is gone and needed: it waits again.
-    pub fn undo_map(&mut self, index: u32, lost_with: NodeId) {
-        assert!(self.task(Kind::Map, index).state == TaskState::Done);
-        self.mapped_bytes -= self.bytes(index);
-        self.output_bytes -= self.map_outputs[index as usize];
-        self.facts[0].done -= 1;
-        self.wait_again(Kind::Map, index, Some(lost_with));
-    }
-
-    /// What an attempt at this task does on a node.
-    pub fn map_work(&self, index: u32, locality: Locality) -> Work {
-        let split = self.task(Kind::Map, index).split;
-        Work::Map { split, start_bytes: self.start_bytes(index), bytes: self.bytes(index), locality }
-    }
-
-    /// What its maps will have written in all, as far as one can tell from those that are done.
-    pub fn intermediate_bytes(&self) -> Option<f64> {
-        (self.mapped_bytes > 0).then(|| self.output_bytes as f64 * self.input_bytes as f64 / self.mapped_bytes as f64)
-    }
-
-    /// True if some reduce that is not done has not fetched everything yet.
-    pub fn needs_map_output(&self) -> bool {
-        self.tasks[1].iter().any(|task| task.state != TaskState::Done && task.progress_ppm < FETCHED_PPM)
-    }
-}
-
-/// A reduce that has come this far has fetched all its input: the first third of its progress is the shuffle.
-pub const FETCHED_PPM: u32 = WHOLE_PPM / 3 + 1;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_tasks_fill_a_cache_line() {
-        assert_eq!(size_of::<Task>(), 32);
+    /// A finished map's output is lost and needed: it is pending again.
+    pub(super) fn undo_map(&mut self, map: u32, lost_with: NodeId) {
+        let key = TaskKey::map(map);
+        assert!(self.task(key).state == TaskState::Done, "only a finished map can be undone");
+        self.mapped_bytes -= self.map_bytes(map);
+        self.output_bytes -= self.map_outputs[map as usize];
+        self.counts[Kind::Map].done -= 1;
+        self.make_pending(key, Some(lost_with));
     }
 }

@@ -1,52 +1,177 @@
-//! A node: its slots, what runs there, what is paused there, and who was promised its next free slot.
+//! Nodes: their slots, the attempts that run or are paused there, and reservations of slots that are being freed.
 
-use super::JobIx;
+use super::job::JobKey;
+use super::racks::Racks;
 use crate::event::NodeSpec;
-use crate::ids::JobId;
+use crate::ids::{JobId, Kind, NodeId, PerKind};
 use smallvec::SmallVec;
 
-/// A node, up or down. What every start and every end looks at stands first and lies together in memory.
+/// A node. The fields that every launch and every end of an attempt touch come first and share cache lines.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Node {
-    /// Free slots of each kind.
-    pub free: [u16; 2],
-    /// Which type of node it is; nodes of one type have the same slots, speed and disk.
-    pub profile: u16,
-    /// Whether it is up.
-    pub up: bool,
-    /// Attempts that hold a slot of each kind: job, task, attempt number.
-    pub running: [SmallVec<[(JobIx, u32, u16); 8]>; 2],
-    /// Reduces whose state is kept here: job, task.
-    pub paused: Vec<(JobIx, u32)>,
-    /// Who was promised the next free slots of each kind, in this order.
-    pub claims: [Vec<Claim>; 2],
-    /// What it has.
-    pub spec: NodeSpec,
+    pub(super) free: PerKind<u16>,
+    pub(super) up: bool,
+    pub(super) running: PerKind<SmallVec<[RunningAttempt; 8]>>,
+    /// Reduces whose state is kept here.
+    pub(super) paused: Vec<(JobKey, u32)>,
+    /// Served in this order.
+    pub(super) reservations: PerKind<Vec<Reservation>>,
+    pub(super) spec: NodeSpec,
 }
 
-/// A promise: a slot is being freed here on somebody's behalf, so it goes to them and not to whoever asks first.
+/// An attempt that holds a slot of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// Where the job stands.
-    pub jx: JobIx,
-    /// Which job that was when the promise was made.
-    pub job: JobId,
-    /// A task, if it must be this one.
+pub struct RunningAttempt {
+    /// Its job.
+    pub job: JobKey,
+    /// Its task's index within the kind of the slot.
+    pub task: u32,
+    /// Its number within the task.
+    pub number: u16,
+}
+
+/// A slot of a node that is reserved for a job: the next one that is free goes to this job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// Key of the job at the time of the reservation.
+    pub job: JobKey,
+    /// Id of that job. The reservation is void if the key now belongs to another job.
+    pub id: JobId,
+    /// The index of a task, if the slot is for this one.
     pub task: Option<u32>,
 }
 
 impl Node {
-    /// A node that has just joined.
-    pub fn new(spec: NodeSpec, profile: u16) -> Node {
+    pub(super) fn new(spec: NodeSpec) -> Node {
         Node {
-            free: [spec.map_slots, spec.reduce_slots],
+            free: PerKind::new(spec.map_slots, spec.reduce_slots),
             spec,
             up: true,
             running: Default::default(),
             paused: Vec::new(),
-            claims: Default::default(),
-            profile,
+            reservations: Default::default(),
         }
+    }
+
+    /// False after the node was lost, until it joins again.
+    pub fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// Its slots, speed and disk.
+    pub fn spec(&self) -> &NodeSpec {
+        &self.spec
+    }
+
+    /// Number of free slots of a kind, reserved ones included.
+    #[inline]
+    pub fn free(&self, kind: Kind) -> u16 {
+        self.free[kind]
+    }
+
+    /// The attempts that hold a slot of a kind.
+    pub fn running(&self, kind: Kind) -> &[RunningAttempt] {
+        &self.running[kind]
+    }
+
+    /// The reduces that are paused here, oldest first.
+    pub fn paused(&self) -> &[(JobKey, u32)] {
+        &self.paused
+    }
+
+    /// Reservations of slots of a kind, in the order in which they are served.
+    pub fn reservations(&self, kind: Kind) -> &[Reservation] {
+        &self.reservations[kind]
+    }
+}
+
+/// All nodes, with totals over those that are up.
+#[derive(Debug, Default)]
+pub struct NodeTable {
+    pub(super) nodes: Vec<Node>,
+    pub(super) racks: Racks,
+    pub(super) free: PerKind<u32>,
+    pub(super) slots: PerKind<u32>,
+    pub(super) reservations: PerKind<u32>,
+    pub(super) up: u32,
+}
+
+impl NodeTable {
+    /// Number of nodes that have ever joined; their ids are below it.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// True if no node has joined.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// A node that has joined, up or down.
+    #[inline]
+    pub fn get(&self, node: NodeId) -> &Node {
+        &self.nodes[node.0 as usize]
+    }
+
+    /// A node, if it is up.
+    pub fn up(&self, node: NodeId) -> Option<&Node> {
+        self.nodes.get(node.0 as usize).filter(|node| node.up)
+    }
+
+    /// All nodes that have joined, up or down, by id.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        (0..).map(NodeId).zip(&self.nodes)
+    }
+
+    /// The ids of the nodes that are up.
+    pub fn ids_up(&self) -> impl Iterator<Item = NodeId> {
+        self.iter().filter(|(_, node)| node.up).map(|(id, _)| id)
+    }
+
+    /// Number of nodes that are up.
+    pub fn up_count(&self) -> u32 {
+        self.up
+    }
+
+    /// The rack of each node.
+    pub fn racks(&self) -> &Racks {
+        &self.racks
+    }
+
+    /// Slots of the nodes that are up, by kind.
+    pub fn slots(&self) -> PerKind<u32> {
+        self.slots
+    }
+
+    /// Free slots of the nodes that are up, by kind, reserved ones included.
+    pub fn free(&self) -> PerKind<u32> {
+        self.free
+    }
+
+    /// Reservations that have not been served, by kind.
+    pub fn reservations(&self) -> PerKind<u32> {
+        self.reservations
+    }
+
+    pub(super) fn get_mut(&mut self, node: NodeId) -> &mut Node {
+        &mut self.nodes[node.0 as usize]
+    }
+
+    pub(super) fn take_slot(&mut self, node: NodeId, kind: Kind, attempt: RunningAttempt) {
+        let place = self.get_mut(node);
+        assert!(place.up && place.free[kind] > 0, "{node} has no free {kind} slot");
+        place.free[kind] -= 1;
+        place.running[kind].push(attempt);
+        self.free[kind] -= 1;
+    }
+
+    pub(super) fn free_slot(&mut self, node: NodeId, kind: Kind, attempt: RunningAttempt) {
+        let place = self.get_mut(node);
+        let running = &mut place.running[kind];
+        let at = running.iter().position(|&other| other == attempt).expect("an attempt frees only its own slot");
+        running.remove(at);
+        place.free[kind] += 1;
+        self.free[kind] += 1;
     }
 }

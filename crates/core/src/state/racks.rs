@@ -1,8 +1,8 @@
-//! Which rack each node is in: by itself, because it is asked for more often than anything else about a node.
+//! The rack of each node, apart from the nodes because it is read more often than anything else about them.
 
 use crate::ids::{NodeId, RackId};
 
-/// The racks of all nodes that ever joined.
+/// The racks of all nodes that have ever joined.
 #[derive(Debug, Default)]
 pub struct Racks {
     of: Vec<RackId>,
@@ -11,8 +11,7 @@ pub struct Racks {
 }
 
 impl Racks {
-    /// A node joins, for the first time or again.
-    pub fn join(&mut self, node: NodeId, rack: RackId) {
+    pub(super) fn join(&mut self, node: NodeId, rack: RackId) {
         self.several |= self.of.first().is_some_and(|&first| first != rack);
         self.highest = self.highest.max(rack.0);
         let at = node.0 as usize;
@@ -22,23 +21,23 @@ impl Racks {
         self.of[at] = rack;
     }
 
-    /// The rack of a node.
+    /// The rack of a node that has joined.
     pub fn of(&self, node: NodeId) -> RackId {
         self.of[node.0 as usize]
     }
 
-    /// Whether there is more than one.
+    /// True if the nodes are in more than one rack.
     pub fn several(&self) -> bool {
         self.several
     }
 
-    /// How many nodes are in racks.
-    pub fn nodes(&self) -> usize {
+    /// Number of nodes.
+    pub fn node_count(&self) -> usize {
         self.of.len()
     }
 
-    /// The number all racks' numbers are below.
-    pub fn end(&self) -> usize {
+    /// One more than the highest rack id.
+    pub fn id_end(&self) -> usize {
         self.highest as usize + 1
     }
 }

@@ -18,14 +18,14 @@ fn sec_2_running_tasks_and_needed_map_outputs_of_a_lost_node_run_again() {
         .running(id, Kind::Map)
         .iter()
         .map(|a| a.task.index)
-        .filter(|&i| hand.job(id).task(Kind::Map, i).node == NodeId(0))
+        .filter(|&i| hand.job(id).task(TaskKey::map(i)).node() == NodeId(0))
         .collect();
     let done = AttemptId::new(id, Kind::Map, on_node_0[0], 0);
     hand.at(10.0).finish(done, BLOCK);
     lose(&mut hand, 0);
     for &index in &on_node_0 {
-        assert_eq!(hand.state_of(id, Kind::Map, index), TaskState::Waiting);
-        assert_eq!(hand.job(id).lost_with(Kind::Map, index), Some(NodeId(0)));
+        assert_eq!(hand.state_of(id, Kind::Map, index), TaskState::Pending);
+        assert_eq!(hand.job(id).lost_with(TaskKey::map(index)), Some(NodeId(0)));
     }
 }
 
@@ -44,7 +44,7 @@ fn sec_2_map_output_that_no_reduce_needs_any_more_is_let_go_until_one_does() {
     // Now the reduce's node goes too: its next attempt needs the output again.
     lose(&mut hand, 1);
     assert_eq!(launches(&hand.at(20.0).beat(2)), vec![(id, Kind::Reduce, NodeId(2))]);
-    assert_eq!(hand.state_of(id, Kind::Map, 0), TaskState::Waiting);
+    assert_eq!(hand.state_of(id, Kind::Map, 0), TaskState::Pending);
 }
 
 /// Three nodes of one map slot: the first job runs on node 0, the second and third on nodes 1 and 2, which hold the first's data.
@@ -66,16 +66,16 @@ fn first_loses_its_node(policy: &str) -> (Hand, [JobId; 3], Vec<Action>) {
 #[test]
 fn sec_3b_the_candidate_that_ranks_last_gives_way_on_a_node_with_the_data() {
     let (mut hand, [first, _, third], actions) = first_loses_its_node("chronos(fifo)");
-    let [Action::EndEarly { attempt, node, reason }] = orders(&actions)[..] else { panic!("{actions:?}") };
-    assert_eq!((attempt.task.job, node), (third, NodeId(2)), "last submitted ranks last");
-    assert_eq!(reason, Reason::PreemptedForRecovery { job: first });
+    let [Action::EndEarly { attempt, node, reason }] = &orders(&actions)[..] else { panic!("{actions:?}") };
+    assert_eq!((attempt.task.job, *node), (third, NodeId(2)), "last submitted ranks last");
+    assert_eq!(*reason, Reason::PreemptedForRecovery { job: first });
     hand.obey(&actions, 0.4);
     let actions = hand.beat(2);
-    let Action::Launch { attempt, work: Work::Map { locality, .. }, reason, .. } = actions[0] else {
+    let Action::Launch { attempt, work: Work::Map { locality, .. }, reason, .. } = &actions[0] else {
         panic!("{actions:?}")
     };
-    assert_eq!((attempt.task.job, locality), (first, Locality::Node), "the recovery task runs near its data");
-    assert_eq!(reason, Reason::Recovery { lost: NodeId(0) });
+    assert_eq!((attempt.task.job, *locality), (first, Locality::Node), "the recovery task runs near its data");
+    assert_eq!(*reason, Reason::Recovery { lost: NodeId(0) });
 }
 
 #[test]
@@ -139,16 +139,16 @@ fn sec_3c_early_end_conserves_every_record() {
     let (mut hand, [_, _, third], actions) = first_loses_its_node("chronos(fifo)");
     hand.obey(&actions, 0.4);
     let job = hand.job(third);
-    let (done, rest) = (job.task(Kind::Map, 0), job.task(Kind::Map, 1));
-    assert_eq!(done.state, TaskState::Done);
-    assert_eq!(rest.state, TaskState::Waiting);
-    assert_eq!((job.start_bytes(0), job.bytes(0) + job.bytes(1)), (0, BLOCK));
+    let (done, rest) = (job.task(TaskKey::map(0)), job.task(TaskKey::map(1)));
+    assert_eq!(done.state(), TaskState::Done);
+    assert_eq!(rest.state(), TaskState::Pending);
+    assert_eq!((job.map_start_bytes(0), job.map_bytes(0) + job.map_bytes(1)), (0, BLOCK));
     assert_eq!(
-        (job.start_bytes(1), rest.split),
-        (job.bytes(0), done.split),
+        (job.map_start_bytes(1), rest.split()),
+        (job.map_bytes(0), done.split()),
         "the rest begins where the first part ended"
     );
-    let done_bytes = job.bytes(0);
+    let done_bytes = job.map_bytes(0);
     hand.beat(2);
     let recovery = hand.running(JobId(0), Kind::Map)[0];
     hand.at(30.0).finish(recovery, BLOCK);
@@ -202,7 +202,7 @@ fn sec_3b_one_free_slot_is_promised_to_one_lost_reduce() {
 
 #[test]
 fn sec_3a_it_wraps_every_base() {
-    for name in catalog::NAMES {
+    for name in catalog::names() {
         let (mut hand, [first, ..], actions) = first_loses_its_node(&format!("chronos({name})"));
         // Whoever gives way, if anyone does, belongs to another job than the one that recovers.
         assert!(asked(&actions).iter().all(|attempt| attempt.task.job != first), "{name}: {actions:?}");

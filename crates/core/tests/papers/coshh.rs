@@ -20,9 +20,9 @@ fn user(name: &str, weight: f64, min_share: u32) -> User {
     User { name: name.into(), weight, min_share }
 }
 
-fn setup(users: Vec<User>, otherwise: Fallback) -> Setup {
+fn setup(users: Vec<User>, fallback: Fallback) -> Setup {
     let mut policy = catalog::by_name("coshh").unwrap();
-    policy.matching = Some(Matching { otherwise, place_replicas: false, ..Matching::default() });
+    policy.matching = Some(Matching { fallback, place_replicas: false, ..Matching::default() });
     Setup { tenants: Tenants { users, pools: Vec::new() }, ..Setup::new(policy) }
 }
 
@@ -60,8 +60,8 @@ fn algorithm_2_second_loop_shares_follow_weights() {
 }
 
 /// A fast node and a slow one; one user's tasks take a hundred times as long as the other's.
-fn fast_and_slow(otherwise: Fallback) -> (Hand, JobId, JobId) {
-    let mut hand = Hand::with(setup(vec![user("quick", 1.0, 0), user("slow", 1.0, 0)], otherwise), 0, 0, 0);
+fn fast_and_slow(fallback: Fallback) -> (Hand, JobId, JobId) {
+    let mut hand = Hand::with(setup(vec![user("quick", 1.0, 0), user("slow", 1.0, 0)], fallback), 0, 0, 0);
     hand.join(4, 1, 1.0);
     hand.join(4, 1, 0.01);
     let (quick, _) = hand.submit(hinted("quick", 50, 1));
@@ -72,12 +72,12 @@ fn fast_and_slow(otherwise: Fallback) -> (Hand, JobId, JobId) {
 #[test]
 fn sec_3_1_there_are_as_many_classes_as_users_and_like_jobs_make_no_new_ones() {
     let (mut hand, ..) = fast_and_slow(Fallback::Backfill);
-    let solved = hand.core.matcher().unwrap().solved;
+    let solved = hand.core.matcher().unwrap().classifications();
     assert!(solved >= 1);
-    let classes = |hand: &Hand, id: JobId| hand.job(id).classes[1].unwrap();
+    let classes = |hand: &Hand, id: JobId| hand.job(id).classes()[1].unwrap();
     assert_ne!(classes(&hand, JobId(0)), classes(&hand, JobId(1)));
     let (again, _) = hand.at(60.0).submit(hinted("slow", 50, 1000));
-    assert_eq!(hand.core.matcher().unwrap().solved, solved, "Algorithm 1: a job that fits a class makes nothing anew");
+    assert_eq!(hand.core.matcher().unwrap().classifications(), solved, "Algorithm 1: a job that fits a class makes nothing anew");
     assert_eq!(classes(&hand, again), classes(&hand, JobId(1)));
 }
 
@@ -113,7 +113,7 @@ fn sec_3_2_replicas_go_to_suggested_nodes() {
     hand.submit(JobOf { hosts: hosts.clone(), ..hinted("slow", 5, 1000) });
     let (id, actions) = hand.at(60.0).submit(JobOf { hosts, ..hinted("slow", 5, 1000) });
     let matcher = hand.core.matcher().unwrap();
-    let suits = |node: NodeId| matcher.suggests(1, hand.core.state().node(node).profile, hand.job(id).classes[1]);
+    let suits = |node: NodeId| matcher.suggests(1, matcher.type_of(node), hand.job(id).classes()[1]);
     for action in &actions {
         if let Action::PlaceReplicas { hosts, .. } = action {
             assert!(hosts.iter().flatten().all(|&node| suits(node)), "{hosts:?}");
@@ -133,7 +133,7 @@ fn sec_2_1_reading_is_no_part_of_the_work_a_finished_map_shows() {
     assert_eq!(map, 1);
     // 128 MB at 100 MB/s, then ten seconds at half speed.
     hand.at(11.28).finish_maps(id, 0);
-    let work_s = hand.job(id).facts(Kind::Map).finished_work_s;
+    let work_s = hand.job(id).counts(Kind::Map).finished_work_s;
     assert!((work_s - 5.0).abs() < 1e-6, "{work_s}: the rate adds what reading takes on each type of node");
 }
 
@@ -148,9 +148,9 @@ fn sec_3_1_a_class_outlives_its_jobs() {
     };
     run_alone(&mut hand, 0.0, "ann", 10);
     run_alone(&mut hand, 300.0, "bob", 1000);
-    let solved = hand.core.matcher().unwrap().solved;
+    let solved = hand.core.matcher().unwrap().classifications();
     run_alone(&mut hand, 600.0, "ann", 10);
-    assert_eq!(hand.core.matcher().unwrap().solved, solved, "later jobs of a class need no new ones (section 6.2.1)");
+    assert_eq!(hand.core.matcher().unwrap().classifications(), solved, "later jobs of a class need no new ones (section 6.2.1)");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn sec_3_2_a_user_who_has_sent_one_job_does_not_count_as_one_who_sends_one_a_min
     (0..20u32).for_each(|i| drop(hand.at(f64::from(i) * 100.0).submit(hinted("often", 50, 0))));
     let (once, _) = hand.at(2000.0).submit(hinted("once", 50, 4));
     let matcher = hand.core.matcher().unwrap();
-    let suggested = |node: u16, id: JobId| matcher.suggests(1, node, hand.job(id).classes[1]);
+    let suggested = |node: u16, id: JobId| matcher.suggests(1, node, hand.job(id).classes()[1]);
     assert!(suggested(0, once) && !suggested(1, once), "one job in 2000 s leaves the fast node time for others");
     assert!(suggested(0, JobId(0)) && suggested(1, JobId(0)));
 }
@@ -184,12 +184,12 @@ fn sec_4_suggestions_follow_the_nodes() {
     let (mut hand, quick, slow) = fast_and_slow(Fallback::Strict);
     let served = |hand: &Hand, node: u16| {
         let matcher = hand.core.matcher().unwrap();
-        [quick, slow].iter().filter(|&&id| matcher.suggests(1, node, hand.job(id).classes[1])).count()
+        [quick, slow].iter().filter(|&&id| matcher.suggests(1, node, hand.job(id).classes()[1])).count()
     };
     let narrow = (0..2).find(|&node| served(&hand, node) == 1).expect("the program leaves one type with one class");
     hand.tell(Event::NodeLost { node: NodeId(u32::from(1 - narrow)) });
     assert_eq!(served(&hand, narrow), 2, "the node that is left serves all classes");
-    let solved = hand.core.matcher().unwrap().solved;
+    let solved = hand.core.matcher().unwrap().classifications();
     hand.join(2, 1, 3.0);
-    assert_eq!(hand.core.matcher().unwrap().solved, solved + 1, "a new type of node is matched when it joins");
+    assert_eq!(hand.core.matcher().unwrap().classifications(), solved + 1, "a new type of node is matched when it joins");
 }

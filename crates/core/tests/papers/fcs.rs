@@ -1,9 +1,9 @@
 //! FCS: "Preemptive ReduceTask Scheduling for Fair and Fast Job Completion".
 
 use crate::hand::*;
-use giveway_core::policy::estimate::{remaining_shuffle, slackness};
-use giveway_core::policy::placement::patience;
-use giveway_core::policy::preempt::is_spared;
+use giveway_core::policy::estimates::{remaining_shuffle, slackness};
+use giveway_core::policy::placement::refusals_before_migration;
+use giveway_core::policy::preemption::is_preemptable;
 use giveway_core::policy::{Guards, Migration, catalog};
 use giveway_core::state::TaskState;
 use giveway_core::*;
@@ -14,9 +14,9 @@ fn secs(s: u64) -> Span {
 
 #[test]
 fn sec_4_the_migration_parameter_of_twenty_nodes_and_ninety_five_percent_is_61() {
-    assert_eq!(patience(Migration::ForLocality(0.95), 20), 61);
-    assert_eq!(patience(Migration::AfterRefusals(60), 20), 60);
-    assert_eq!(patience(Migration::Never, 20), u64::MAX);
+    assert_eq!(refusals_before_migration(Migration::ForLocality(0.95), 20), 61);
+    assert_eq!(refusals_before_migration(Migration::AfterRefusals(60), 20), 60);
+    assert_eq!(refusals_before_migration(Migration::Never, 20), u64::MAX);
 }
 
 #[test]
@@ -46,17 +46,17 @@ fn sec_4_each_guard_spares_on_its_own() {
     hand.at(110.0).progress_of(reduce, 0.6);
     let now = hand.now;
     let job = hand.job(id);
-    let is_spared = |spare: &Guards, now| is_spared(job, Kind::Reduce, 0, spare, now);
+    let is_protected = |guards: &Guards, now| !is_preemptable(job, TaskKey::reduce(0), guards, now);
     let none = Guards::default();
-    assert!(!is_spared(&none, now));
-    assert!(is_spared(&Guards { progress_over: Some(0.55), ..none }, now), "progress over the limit");
-    assert!(!is_spared(&Guards { progress_over: Some(0.6), ..none }, now), "not at the limit");
-    assert!(is_spared(&Guards { min_runtime: secs(101), ..none }, now), "just launched");
-    assert!(!is_spared(&Guards { min_runtime: secs(100), ..none }, now));
+    assert!(!is_protected(&none, now));
+    assert!(is_protected(&Guards { max_progress: Some(0.55), ..none }, now), "progress over the limit");
+    assert!(!is_protected(&Guards { max_progress: Some(0.6), ..none }, now), "not at the limit");
+    assert!(is_protected(&Guards { min_runtime: secs(101), ..none }, now), "just launched");
+    assert!(!is_protected(&Guards { min_runtime: secs(100), ..none }, now));
     // Never disturbed: slackness is its progress.
-    assert!(!is_spared(&Guards { slackness: Some(5.0), ..none }, now));
-    assert!(is_spared(&Guards { slackness: Some(0.6), ..none }, now), "slackness at the limit");
-    assert!(is_spared(&Guards { gave_way: Some(0), ..none }, now));
+    assert!(!is_protected(&Guards { max_slackness: Some(5.0), ..none }, now));
+    assert!(is_protected(&Guards { max_slackness: Some(0.6), ..none }, now), "slackness at the limit");
+    assert!(is_protected(&Guards { max_preemptions: Some(0), ..none }, now));
 }
 
 /// Two jobs: the large one holds both reduce slots while its maps still run, the small one has all maps done and wants one reduce slot.
@@ -86,14 +86,14 @@ fn small_wants_a_reduce_slot(hand: &mut Hand, large: JobId) -> (JobId, Vec<Actio
 fn algorithm_1_a_small_job_pauses_one_reduce_of_a_large_one() {
     let (mut hand, large) = large_holds_all_reduce_slots();
     let (small, actions) = small_wants_a_reduce_slot(&mut hand, large);
-    let [Action::Pause { attempt, node, reason }] = orders(&actions)[..] else { panic!("{actions:?}") };
+    let [Action::Pause { attempt, node, reason }] = &orders(&actions)[..] else { panic!("{actions:?}") };
     assert_eq!(
         (attempt.task.job, reason),
-        (large, Reason::PreemptedFor { job: small }),
+        (large, &Reason::PreemptedFor { job: small }),
         "line 5: m is one slot, and no more"
     );
     hand.obey(&actions, 0.1);
-    assert!(launches(&hand.beat(node.0)).contains(&(small, Kind::Reduce, node)), "the freed slot is the small job's");
+    assert!(launches(&hand.beat(node.0)).contains(&(small, Kind::Reduce, *node)), "the freed slot is the small job's");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn algorithm_1_a_reduce_past_seventy_percent_keeps_its_slot() {
 #[test]
 fn algorithm_1_a_reduce_just_launched_keeps_its_slot() {
     let mut policy = catalog::by_name("fcs").unwrap();
-    policy.reduce.preempt[0].spare.min_runtime = secs(1000);
+    policy.reduce.preempt[0].guards.min_runtime = secs(1000);
     let mut hand = Hand::with(Setup::new(policy), 2, 10, 1);
     let (large, _) = hand.submit(JobOf { slowstart_ppm: 10_000, ..job(100, 2) });
     hand.beat_all();
@@ -166,7 +166,7 @@ fn algorithm_1_a_reduce_of_slackness_five_keeps_its_slot() {
     let paused = asked(&actions)[0];
     hand.obey(&actions, 0.5);
     let small = JobId(1);
-    let node = hand.job(large).task(Kind::Reduce, paused.task.index).node;
+    let node = hand.job(large).task(TaskKey::reduce(paused.task.index)).node();
     hand.beat(node.0);
     let reduce = hand.running(small, Kind::Reduce)[0];
     // It served 40 s for half its work, so it would have taken 80 s; at 520 s since its start its slackness is over 6.
@@ -185,7 +185,7 @@ fn paused_and_slot_free() -> (Hand, JobId, AttemptId, NodeId) {
     let (small, actions) = small_wants_a_reduce_slot(&mut hand, large);
     let paused = asked(&actions)[0];
     hand.obey(&actions, 0.3);
-    let node = hand.job(large).task(Kind::Reduce, paused.task.index).node;
+    let node = hand.job(large).task(TaskKey::reduce(paused.task.index)).node();
     hand.beat(node.0);
     let reduce = hand.running(small, Kind::Reduce)[0];
     hand.at(100.0).finish(reduce, 1);
@@ -201,7 +201,7 @@ fn algorithm_2_line_4_a_paused_reduce_resumes_on_its_own_node() {
         _ => None,
     });
     assert_eq!(resumed, Some(Start::Resumed { from: paused }));
-    assert_eq!(hand.job(large).task(Kind::Reduce, paused.task.index).progress_ppm, 300_000, "with all it had");
+    assert_eq!(hand.job(large).task(TaskKey::reduce(paused.task.index)).progress_ppm(), 300_000, "with all it had");
 }
 
 #[test]
@@ -233,5 +233,5 @@ fn sec_5_2_2_the_killing_kind_loses_the_work() {
     let (_, actions) = small_wants_a_reduce_slot(&mut hand, large);
     assert!(matches!(orders(&actions)[..], [Action::Kill { .. }]), "{actions:?}");
     hand.obey(&actions, 0.3);
-    assert_eq!(hand.job(large).task(Kind::Reduce, asked(&actions)[0].task.index).progress_ppm, 0);
+    assert_eq!(hand.job(large).task(TaskKey::reduce(asked(&actions)[0].task.index)).progress_ppm(), 0);
 }

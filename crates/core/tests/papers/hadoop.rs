@@ -209,7 +209,7 @@ fn a_task_that_fails_four_times_fails_its_job_and_a_killed_job_leaves_its_slots(
     assert_eq!(asked(&actions).len(), 2);
     hand.obey(&actions, 0.0);
     assert!(hand.core.state().find(id).is_none());
-    assert_eq!(hand.core.state().free, [2, 1]);
+    assert_eq!(hand.core.state().nodes().free(), PerKind::new(2, 1));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_map_whose_output_is_damaged_runs_again_once() {
     hand.beat(0);
     assert_eq!(hand.running(id, Kind::Reduce).len(), 1);
     assert_eq!(hand.tell(Event::MapOutputLost { map }), vec![]);
-    assert_eq!(hand.state_of(id, Kind::Map, 0), TaskState::Waiting);
+    assert_eq!(hand.state_of(id, Kind::Map, 0), TaskState::Pending);
     let again = hand.tell(Event::MapOutputLost { map });
     assert!(matches!(again[..], [Action::Refuse { refusal: Refusal::StaleAttempt(_) }]), "said twice, it is done once");
     assert_eq!(launches(&hand.beat(1)), vec![(id, Kind::Map, NodeId(1))]);

@@ -118,7 +118,7 @@ impl Hand {
 
     pub fn progress_of(&mut self, attempt: AttemptId, done: f64) {
         let jx = self.core.state().find(attempt.task.job).unwrap();
-        let node = self.core.state().job(jx).task(attempt.task.kind, attempt.task.index).node;
+        let node = self.core.state().job(jx).task(TaskKey { kind: attempt.task.kind, index: attempt.task.index }).node();
         let progress = vec![Progress { attempt, progress_ppm: (done * 1e6) as u32 }];
         self.tell(Event::SlotsOffered { node, progress });
     }
@@ -135,7 +135,7 @@ impl Hand {
     }
 
     pub fn wake(&mut self) -> Vec<Action> {
-        self.tell(Event::TimerFired { timer: Timer::Estimates })
+        Timer::ALL.into_iter().flat_map(|timer| self.tell(Event::TimerFired { timer })).collect()
     }
 
     pub fn job(&self, id: JobId) -> &Job {
@@ -144,19 +144,19 @@ impl Hand {
 
     pub fn running(&self, id: JobId, kind: Kind) -> Vec<AttemptId> {
         let job = self.job(id);
-        let mut running: Vec<AttemptId> = job.facts(kind).live.iter().map(|&index| job.attempt(kind, index)).collect();
+        let mut running: Vec<AttemptId> = job.counts(kind).running.iter().map(|&index| job.attempt(TaskKey { kind, index })).collect();
         running.sort();
         running
     }
 
     pub fn state_of(&self, id: JobId, kind: Kind, index: u32) -> TaskState {
-        self.job(id).task(kind, index).state
+        self.job(id).task(TaskKey { kind: kind, index: index }).state()
     }
 
     /// Does what the core asked of running attempts, with so much of each done.
     pub fn obey(&mut self, actions: &[Action], done: f64) {
         for action in actions {
-            match *action {
+            match action.clone() {
                 Action::Pause { attempt, .. } => {
                     self.tell(Event::AttemptPaused { attempt, progress_ppm: (done * 1e6) as u32 });
                 }
@@ -164,7 +164,7 @@ impl Hand {
                     self.tell(Event::AttemptKilled { attempt });
                 }
                 Action::EndEarly { attempt, .. } => {
-                    let bytes = self.job(attempt.task.job).bytes(attempt.task.index);
+                    let bytes = self.job(attempt.task.job).map_bytes(attempt.task.index);
                     let done_bytes = (bytes as f64 * done) as u64;
                     self.tell(Event::AttemptEndedEarly { attempt, done_bytes, output_bytes: done_bytes });
                 }

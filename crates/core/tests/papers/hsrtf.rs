@@ -1,8 +1,8 @@
 //! hSRTF: "On the Usability of Shortest Remaining Time First Policy in Shared Hadoop Clusters".
 
 use crate::hand::*;
-use giveway_core::policy::estimate::{reduce_time, remaining_time};
-use giveway_core::policy::share::{Alone, starvation_ratio};
+use giveway_core::policy::estimates::{reduce_time, remaining_time};
+use giveway_core::policy::shares::{MakespanAlone, starvation_ratio};
 use giveway_core::policy::{Share, catalog};
 use giveway_core::*;
 
@@ -13,12 +13,12 @@ fn secs(s: u64) -> Span {
 #[test]
 fn eq_1_counts_whole_waves_of_both_phases() {
     // 100 maps on 50 slots are 2 waves of 10 s; 10 reduces on 5 slots 2 waves of 20 s.
-    assert_eq!(remaining_time([100, 10], [50.0, 5.0], [secs(10), secs(20)]), secs(60));
+    assert_eq!(remaining_time(PerKind::new(100, 10), PerKind::new(50.0, 5.0), PerKind::new(secs(10), secs(20))), secs(60));
     // One map more is a third wave.
-    assert_eq!(remaining_time([101, 10], [50.0, 5.0], [secs(10), secs(20)]), secs(70));
+    assert_eq!(remaining_time(PerKind::new(101, 10), PerKind::new(50.0, 5.0), PerKind::new(secs(10), secs(20))), secs(70));
     // No map left: reduces only.
-    assert_eq!(remaining_time([0, 1], [50.0, 5.0], [secs(10), secs(20)]), secs(20));
-    assert_eq!(remaining_time([0, 0], [50.0, 5.0], [secs(10), secs(20)]), Span::ZERO);
+    assert_eq!(remaining_time(PerKind::new(0, 1), PerKind::new(50.0, 5.0), PerKind::new(secs(10), secs(20))), secs(20));
+    assert_eq!(remaining_time(PerKind::new(0, 0), PerKind::new(50.0, 5.0), PerKind::new(secs(10), secs(20))), Span::ZERO);
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn sec_3_2_map_time_comes_from_finished_maps_and_from_progress_of_running_ones()
     // The other has run 20 s and come half way: it will take 40 s, and the mean is 30 s.
     hand.progress_of(running[1], 0.5);
     hand.at(20.0).wake();
-    assert_eq!(hand.job(id).estimate.task[0], secs(30));
+    assert_eq!(hand.job(id).estimate().task_time[Kind::Map], secs(30));
 }
 
 #[test]
@@ -51,12 +51,12 @@ fn sec_3_2_reduce_time_comes_from_sizes_while_maps_run_and_from_reduces_afterwar
     // One of two maps gave half a block, so both will give one block to the one reduce: one map time, 20 s.
     hand.at(20.0).finish(running[0], BLOCK / 2);
     hand.wake();
-    assert_eq!(hand.job(id).estimate.task, [secs(20), secs(20)]);
+    assert_eq!(hand.job(id).estimate().task_time, PerKind::new(secs(20), secs(20)));
     hand.at(20.0).finish(running[1], BLOCK / 2);
     hand.beat(0);
     hand.at(50.0).progress(id, Kind::Reduce, 0.5);
     hand.wake();
-    assert_eq!(hand.job(id).estimate.task[1], secs(60));
+    assert_eq!(hand.job(id).estimate().task_time[Kind::Reduce], secs(60));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn sec_3_2_a_new_job_starts_from_the_averages_of_running_ones() {
     hand.at(12.0).finish_maps(first, BLOCK);
     hand.wake();
     let (second, _) = hand.submit(job(4, 1));
-    assert_eq!(hand.job(second).estimate.task[0], secs(12));
+    assert_eq!(hand.job(second).estimate().task_time[Kind::Map], secs(12));
 }
 
 #[test]
@@ -78,12 +78,12 @@ fn sec_3_2_estimates_are_renewed_every_ten_seconds_and_not_between() {
         actions.contains(&Action::SetTimer { timer: Timer::Estimates, at: Time::from_secs_f64(10.0) }),
         "{actions:?}"
     );
-    let before = hand.job(id).estimate;
+    let before = *hand.job(id).estimate();
     hand.at(1.0).beat(0);
     hand.at(5.0).finish_maps(id, BLOCK);
-    assert_eq!(hand.job(id).estimate, before);
+    assert_eq!(*hand.job(id).estimate(), before);
     let actions = hand.at(10.0).wake();
-    assert_ne!(hand.job(id).estimate, before);
+    assert_ne!(*hand.job(id).estimate(), before);
     assert!(
         actions.contains(&Action::SetTimer { timer: Timer::Estimates, at: Time::from_secs_f64(20.0) }),
         "{actions:?}"
@@ -106,8 +106,8 @@ fn owed_and_remaining(setup: Setup) -> (Vec<f64>, Vec<f64>) {
     let mut hand = Hand::with(setup, 10, 6, 2);
     let ids: Vec<JobId> = [600, 300, 100].map(|maps| hand.submit(job(maps, 4)).0).into();
     hand.at(10.0).wake();
-    let owed = ids.iter().map(|&id| hand.job(id).facts(Kind::Map).owed).collect();
-    (owed, ids.iter().map(|&id| hand.job(id).estimate.remaining.as_secs_f64()).collect())
+    let owed = ids.iter().map(|&id| hand.job(id).counts(Kind::Map).fair_share).collect();
+    (owed, ids.iter().map(|&id| hand.job(id).estimate().remaining_time.as_secs_f64()).collect())
 }
 
 #[test]
@@ -136,23 +136,23 @@ fn sec_3_5_what_a_job_cannot_use_is_handed_on() {
     let mut hand = Hand::new("hsrtf-pr", 10, 6, 2);
     let (long, _) = hand.submit(job(600, 4));
     let (tiny, _) = hand.submit(job(1, 1));
-    assert_eq!(hand.job(tiny).facts(Kind::Map).owed, 1.0, "at once");
+    assert_eq!(hand.job(tiny).counts(Kind::Map).fair_share, 1.0, "at once");
     hand.at(10.0).wake();
-    assert_eq!(hand.job(tiny).facts(Kind::Map).owed, 1.0);
-    assert!((hand.job(long).facts(Kind::Map).owed - 59.0).abs() < 1e-6);
+    assert_eq!(hand.job(tiny).counts(Kind::Map).fair_share, 1.0);
+    assert!((hand.job(long).counts(Kind::Map).fair_share - 59.0).abs() < 1e-6);
 }
 
 #[test]
 fn eq_5_the_longer_a_job_starves_the_more_it_is_owed() {
     let mut hand = Hand::new("hsrtf-pr", 10, 6, 2);
     let (id, _) = hand.submit(job(600, 4));
-    let slots = [60, 20];
+    let slots = PerKind::new(60, 20);
     let ratio = |alone, at: f64| starvation_ratio(hand.job(id), Kind::Map, 6.0, slots, alone, Time::from_secs_f64(at));
     // Alone on the cluster: 10 waves of 30 s and one of 60 s make 360 s. On a tenth of the slots: 100 waves and 2 waves make 3120 s.
-    assert!((ratio(Alone::OnTheCluster, 0.0) - 3120.0 / 360.0).abs() < 1e-9);
-    assert!((ratio(Alone::OnTheCluster, 1e4) - (1e4 + 3120.0) / 360.0).abs() < 1e-9);
-    assert!((ratio(Alone::OnItsShare, 0.0) - 1.0).abs() < 1e-9);
-    assert!((ratio(Alone::OnItsShare, 3120.0) - 2.0).abs() < 1e-9, "kept waiting for as long as it should have taken");
+    assert!((ratio(MakespanAlone::OnTheCluster, 0.0) - 3120.0 / 360.0).abs() < 1e-9);
+    assert!((ratio(MakespanAlone::OnTheCluster, 1e4) - (1e4 + 3120.0) / 360.0).abs() < 1e-9);
+    assert!((ratio(MakespanAlone::OnItsShare, 0.0) - 1.0).abs() < 1e-9);
+    assert!((ratio(MakespanAlone::OnItsShare, 3120.0) - 2.0).abs() < 1e-9, "kept waiting for as long as it should have taken");
 }
 
 #[test]
@@ -179,9 +179,9 @@ fn sec_3_3_victims_come_from_the_longest_job_least_progress_first_and_are_killed
     hand.beat(0);
     let (shorter, actions) = hand.submit(job(1, 1));
     assert_eq!(asked(&actions), vec![least], "{actions:?}");
-    let [Action::Kill { reason, .. }] = self::orders(&actions)[..] else { panic!("{actions:?}") };
-    assert_eq!(reason, Reason::PreemptedFor { job: shorter });
-    let node = hand.job(long).task(Kind::Map, least.task.index).node;
+    let [Action::Kill { reason, .. }] = &self::orders(&actions)[..] else { panic!("{actions:?}") };
+    assert_eq!(*reason, Reason::PreemptedFor { job: shorter });
+    let node = hand.job(long).task(TaskKey::map(least.task.index)).node();
     hand.obey(&actions, 0.2);
     assert_eq!(launches(&hand.beat(node.0)), vec![(shorter, Kind::Map, node)], "the freed slot is the taker's");
     let _ = short;
@@ -197,7 +197,7 @@ fn sec_6_the_same_with_work_kept_ends_maps_early() {
     assert!(matches!(orders[..], [Action::EndEarly { .. }]), "{actions:?}");
     hand.obey(&actions, 0.25);
     assert_eq!(hand.job(long).total(Kind::Map), 101, "the rest of the map is a new map");
-    assert_eq!(hand.job(long).facts(Kind::Map).done, 1);
+    assert_eq!(hand.job(long).counts(Kind::Map).done, 1);
     assert_eq!(launches(&hand.beat_all()).first().map(|launch| launch.0), Some(short));
 }
 
@@ -209,7 +209,7 @@ fn sec_3_5_with_preemption_a_job_below_its_share_takes_slots() {
     assert_eq!(hand.running(long, Kind::Map).len(), 10);
     let (short, actions) = hand.at(10.0).submit(job(10, 1));
     let taken = asked(&actions).len();
-    let owed = hand.job(short).facts(Kind::Map).owed;
+    let owed = hand.job(short).counts(Kind::Map).fair_share;
     assert!(taken >= 1 && taken as f64 <= owed, "took {taken} of {owed} owed");
 }
 

@@ -1,35 +1,115 @@
-//! COSHH: jobs and machines that differ are matched (sections 2.2, 3 and 4 of the paper).
+//! Matching: jobs and nodes that differ are matched by classes (COSHH, sections 2.2, 3 and 4).
 //!
-//! A job's time on each type of node is predicted ([`predict`]); jobs are put into classes twice, once those whose users have a min share and
-//! once all ([`kmeans`]); a linear program suggests classes to each type of node ([`lp`]). A job that fits no class makes all of this
-//! anew; any other job costs a look at the class list. Routing itself is an order like any other (see `order.rs`).
+//! A job's time on each type of node is predicted ([`predict`]); jobs are classified twice, once those whose users have a min share and once
+//! all ([`kmeans`]); a linear program suggests classes to each type of node ([`lp`]). A job that fits no class triggers all of this again; any
+//! other job costs a comparison with each class. Routing is an order of groups like any other (`groups/users.rs`).
 
 pub mod kmeans;
 pub mod lp;
 pub mod predict;
+mod replicas;
+mod routing;
 
-use super::Matching;
+pub use replicas::choose_hosts;
+pub use routing::Routing;
+
+use super::Policy;
 use crate::event::NodeSpec;
-use crate::ids::{Kind, NodeId};
-use crate::state::{Job, JobIx, State};
+use crate::ids::{Kind, NodeId, PerKind};
+use crate::state::{Job, JobKey, State};
+use crate::tenants::Tenants;
 use crate::units::Time;
 use predict::{Predictor, TaskTimes};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// A type of node: nodes with the same slots, speed and disk share one column of the linear program.
+/// Matching of job classes to node types.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matching {
+    /// What a node does when no job of its suggested classes needs a slot.
+    #[serde(default)]
+    pub fallback: Fallback,
+    /// A job fits a class if its rates differ from the class's by at most this factor.
+    #[serde(default = "default_max_rate_ratio")]
+    pub max_rate_ratio: f64,
+    /// The predictor's table is computed again each time this many jobs have finished.
+    #[serde(default = "default_history_interval_jobs")]
+    pub history_interval_jobs: u32,
+    /// Whether to request replicas on nodes that are suggested for the first job that uses them.
+    #[serde(default = "default_place_replicas")]
+    pub place_replicas: bool,
+}
+
+/// What a node does when no job of its suggested classes needs a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fallback {
+    /// It takes the next job.
+    #[default]
+    Backfill,
+    /// It stays idle.
+    Strict,
+}
+
+fn default_max_rate_ratio() -> f64 {
+    2.0
+}
+
+fn default_history_interval_jobs() -> u32 {
+    32
+}
+
+fn default_place_replicas() -> bool {
+    true
+}
+
+impl Default for Matching {
+    fn default() -> Matching {
+        Matching {
+            fallback: Fallback::Backfill,
+            max_rate_ratio: default_max_rate_ratio(),
+            history_interval_jobs: default_history_interval_jobs(),
+            place_replicas: default_place_replicas(),
+        }
+    }
+}
+
+impl Matching {
+    /// Checks its numbers and that the policy ranks users; otherwise returns a key and what to change.
+    pub(super) fn check(&self, policy: &Policy) -> Result<(), (&'static str, String)> {
+        if !(self.max_rate_ratio > 1.0 && self.max_rate_ratio.is_finite()) {
+            let problem = "must be over 1; 2 lets rates differ by a factor of two";
+            return Err(("matching.max_rate_ratio", problem.into()));
+        }
+        if self.history_interval_jobs == 0 {
+            return Err(("matching.history_interval_jobs", "must be at least 1".into()));
+        }
+        if !Kind::BOTH.iter().all(|&kind| policy.slots(kind).groups.is_by_user()) {
+            let problem = "matches the jobs of users; set groups = \"users\" for map and reduce";
+            return Err(("matching", problem.into()));
+        }
+        Ok(())
+    }
+}
+
+/// A job's class in each of the two classifications: of jobs whose users have a min share, and of all jobs.
+pub type Classes = [Option<u16>; 2];
+
+/// A type of node. Nodes with the same slots, speed and disk share one column of the linear program.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Profile {
-    slots: [u16; 2],
+pub struct NodeType {
+    slots: PerKind<u16>,
     speed: f64,
     disk_bytes_per_s: f64,
     disk_bytes: u64,
-    /// Nodes of this type that are up.
+    /// Number of nodes of this type that are up.
     pub up: u32,
     /// All nodes of this type that ever joined.
     pub nodes: Vec<NodeId>,
 }
 
-/// A class of jobs that take about the same time on every type of node and come about as often.
+/// A class of jobs with about the same rate on every type of node and about the same arrival rate.
 #[derive(Clone, Debug)]
 struct Class {
     centre: Vec<f64>,
@@ -37,202 +117,234 @@ struct Class {
     arrivals_per_s: f64,
 }
 
-/// Jobs that are remembered for classification; older ones are forgotten.
-const REMEMBERED: usize = 512;
+/// Number of recent jobs that are classified.
+const CLASSIFIED_JOBS_MAX: usize = 512;
 
-/// What classification remembers of a job, also when it is over: classes outlive their jobs, or each next one would need them anew.
+/// What classification reads of a job. It is kept after the job has ended: a class outlives its jobs, or the next job would fit none.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct ClassifiedJob {
     user: u32,
-    tasks: [u32; 2],
+    tasks: PerKind<u32>,
     times: TaskTimes,
 }
 
-/// Predictor, classes and suggestions.
+/// The predictor, the classes and the suggestions.
 #[derive(Debug)]
 pub struct Matcher {
     rules: Matching,
     predictor: Predictor,
-    profiles: Vec<Profile>,
+    node_types: Vec<NodeType>,
+    /// The type of each node that has joined.
+    type_of: Vec<u16>,
     users: Vec<UserRights>,
-    /// The last jobs that came.
-    seen: VecDeque<Seen>,
-    /// Jobs of each user so far.
+    /// The most recent jobs, oldest first.
+    recent: VecDeque<ClassifiedJob>,
+    /// Number of jobs submitted by each user.
     arrivals: Vec<u32>,
-    /// When the first job of all came.
+    /// When the first job was submitted.
     first_arrival: Option<Time>,
     classes: [Vec<Class>; 2],
-    /// For each classification and type of node, which classes it is suggested.
+    /// For each classification and type of node: whether each class is suggested.
     suggested: [Vec<Vec<bool>>; 2],
-    /// How often classes and suggestions were made anew.
-    pub solved: u32,
+    classifications: u32,
 }
 
 /// What a user is entitled to.
 #[derive(Clone, Copy, Debug)]
 pub struct UserRights {
-    /// Importance beside other users.
+    /// Share in proportion to other users.
     pub weight: f64,
-    /// Slots guaranteed.
+    /// Guaranteed slots.
     pub min_share: u32,
 }
 
+impl UserRights {
+    /// Those of a user that is not declared.
+    pub const UNDECLARED: UserRights = UserRights { weight: 1.0, min_share: 0 };
+
+    /// Those of a user by name.
+    pub fn of(user: &str, tenants: &Tenants) -> UserRights {
+        let declared = tenants.users.iter().find(|declared| declared.name == user);
+        declared.map_or(UserRights::UNDECLARED, |user| UserRights { weight: user.weight, min_share: user.min_share })
+    }
+}
+
 impl Matcher {
-    /// A matcher that has seen nothing yet.
+    /// A matcher without nodes, jobs and classes.
     pub fn new(rules: Matching) -> Matcher {
         Matcher {
             rules,
             predictor: Predictor::new(rules.history_interval_jobs),
-            profiles: Vec::new(),
+            node_types: Vec::new(),
+            type_of: Vec::new(),
             users: Vec::new(),
-            seen: VecDeque::new(),
+            recent: VecDeque::new(),
             arrivals: Vec::new(),
             first_arrival: None,
             classes: Default::default(),
             suggested: Default::default(),
-            solved: 0,
+            classifications: 0,
         }
     }
 
-    /// The rules it works by.
+    /// The options it was made with.
     pub fn rules(&self) -> Matching {
         self.rules
     }
 
-    /// All types of node.
-    pub fn profiles(&self) -> &[Profile] {
-        &self.profiles
+    /// How often classes and suggestions were computed.
+    pub fn classifications(&self) -> u32 {
+        self.classifications
     }
 
-    /// A node came up, for the first time or again; returns its type.
-    pub fn node_up(&mut self, node: NodeId, spec: &NodeSpec, is_back: bool) -> u16 {
-        let profile = Profile {
-            slots: [spec.map_slots, spec.reduce_slots],
+    /// All types of node.
+    pub fn node_types(&self) -> &[NodeType] {
+        &self.node_types
+    }
+
+    /// The index of a node's type; zero for a node that has not joined.
+    pub fn type_of(&self, node: NodeId) -> u16 {
+        self.type_of.get(node.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// A node joined, for the first time or again.
+    pub fn node_joined(&mut self, node: NodeId, spec: &NodeSpec) {
+        let node_type = NodeType {
+            slots: PerKind::new(spec.map_slots, spec.reduce_slots),
             speed: f64::from(spec.speed_ppm) / 1e6,
             disk_bytes_per_s: spec.disk_bytes_per_s as f64,
             disk_bytes: spec.disk_bytes,
             up: 0,
             nodes: Vec::new(),
         };
-        let same = |other: &Profile| Profile { up: 0, nodes: Vec::new(), ..other.clone() } == profile;
-        let at = self.profiles.iter().position(same).unwrap_or_else(|| {
-            self.profiles.push(profile);
-            self.profiles.len() - 1
+        let same = |other: &NodeType| NodeType { up: 0, nodes: Vec::new(), ..other.clone() } == node_type;
+        let at = self.node_types.iter().position(same).unwrap_or_else(|| {
+            self.node_types.push(node_type);
+            self.node_types.len() - 1
         });
-        self.profiles[at].up += 1;
-        if is_back {
-            // It may come back as another type of node than it was.
-            self.profiles.iter_mut().for_each(|profile| profile.nodes.retain(|&other| other != node));
+        self.node_types[at].up += 1;
+        match self.type_of.get_mut(node.0 as usize) {
+            Some(before) => {
+                // It may come back as another type of node than it was.
+                self.node_types[*before as usize].nodes.retain(|&other| other != node);
+                *before = at as u16;
+            }
+            None => self.type_of.push(at as u16),
         }
-        self.profiles[at].nodes.push(node);
-        at as u16
+        self.node_types[at].nodes.push(node);
     }
 
-    /// A node went down.
-    pub fn node_down(&mut self, profile: u16) {
-        self.profiles[profile as usize].up -= 1;
+    /// A node was lost.
+    pub fn node_lost(&mut self, node: NodeId) {
+        let node_type = self.type_of(node);
+        self.node_types[node_type as usize].up -= 1;
     }
 
-    /// Nodes came or went: solves both linear programs again, and says whether a new type of node made the classes change too (section 4:
-    /// decisions follow any variation in the resources).
-    pub fn nodes_changed(&mut self, state: &mut State, now: Time) -> bool {
+    /// Solves both linear programs again after nodes joined or were lost (section 4: decisions follow any variation in the resources). A new
+    /// type of node changes the classes too: then the new classes of all live jobs are returned.
+    pub fn nodes_changed(&mut self, state: &State, now: Time) -> Option<Vec<(JobKey, Classes)>> {
         let [_, all_jobs] = &self.classes;
-        let Some(class) = all_jobs.first() else { return false };
-        let new_type = class.centre.len() != self.features_count();
-        if new_type {
-            self.make_anew(state, now);
-        } else {
-            self.suggested = [self.suggest(0), self.suggest(1)];
+        let is_new_type = all_jobs.first()?.centre.len() != self.features_count();
+        if is_new_type {
+            return Some(self.classify_all(state, now));
         }
-        new_type
+        self.suggested = [self.suggest(0), self.suggest(1)];
+        None
     }
 
-    /// A job arrived: notes it, finds its classes, and says whether all classes were made anew (then every job's may have changed).
-    pub fn job_arrived(&mut self, jx: JobIx, rights: UserRights, state: &mut State, now: Time) -> bool {
-        let user = state.job(jx).user as usize;
+    /// Classifies a job that was just submitted. If it fits no class, all jobs are classified again. Returns the new classes, and whether
+    /// they are those of all live jobs.
+    pub fn job_submitted(
+        &mut self,
+        key: JobKey,
+        rights: UserRights,
+        state: &State,
+        now: Time,
+    ) -> (Vec<(JobKey, Classes)>, bool) {
+        let user = state.job(key).user() as usize;
         if self.arrivals.len() <= user {
             self.arrivals.resize(user + 1, 0);
-            self.users.resize(user + 1, UserRights { weight: 1.0, min_share: 0 });
+            self.users.resize(user + 1, UserRights::UNDECLARED);
         }
         self.users[user] = rights;
         self.first_arrival.get_or_insert(now);
         self.arrivals[user] += 1;
-        let job = self.seen(state.job(jx));
-        if self.seen.len() == REMEMBERED {
-            self.seen.pop_front();
+        let job = self.describe_job(state.job(key));
+        if self.recent.len() == CLASSIFIED_JOBS_MAX {
+            self.recent.pop_front();
         }
-        self.seen.push_back(job);
+        self.recent.push_back(job);
         let features = self.features(&job, now);
-        let primary = self.fitting(0, &features).filter(|_| rights.min_share > 0);
-        let secondary = self.fitting(1, &features);
-        state.job_mut(jx).classes = [primary, secondary];
-        let fits = secondary.is_some() && (primary.is_some() || rights.min_share == 0);
-        if !fits {
-            self.make_anew(state, now);
+        let primary = self.fitting_class(0, &features).filter(|_| rights.min_share > 0);
+        let secondary = self.fitting_class(1, &features);
+        if secondary.is_some() && (primary.is_some() || rights.min_share == 0) {
+            (vec![(key, [primary, secondary])], false)
+        } else {
+            (self.classify_all(state, now), true)
         }
-        !fits
     }
 
-    /// A job finished: its task times go into the history.
+    /// Adds the task times of a finished job to the predictor's history.
     pub fn job_finished(&mut self, job: &Job) {
         self.predictor.learn(job);
     }
 
-    /// Whether nodes of a type are suggested a class. With no suggestions yet, everything is.
-    pub fn suggests(&self, classification: usize, profile: u16, class: Option<u16>) -> bool {
-        let Some(row) = self.suggested[classification].get(profile as usize) else { return true };
+    /// True if a class is suggested for a type of node. Without suggestions every class is.
+    pub fn suggests(&self, classification: usize, node_type: u16, class: Option<u16>) -> bool {
+        let Some(row) = self.suggested[classification].get(node_type as usize) else { return true };
         class.and_then(|class| row.get(class as usize).copied()).unwrap_or(classification == 1)
     }
 
-    /// Nodes whose disk can hold a block and whose type is suggested the classes of this job.
+    /// The nodes whose disk can hold a block and for whose type a class of the job is suggested.
     pub fn suggested_nodes(&self, job: &Job, block_bytes: u64, state: &State) -> Vec<NodeId> {
         let mut nodes = Vec::new();
-        for (index, profile) in self.profiles.iter().enumerate() {
-            let suits = (0..2).any(|c| job.classes[c].is_some() && self.suggests(c, index as u16, job.classes[c]));
-            if suits && profile.disk_bytes >= block_bytes {
-                nodes.extend(profile.nodes.iter().filter(|&&node| state.up(node).is_some()));
+        for (index, node_type) in self.node_types.iter().enumerate() {
+            let classes = job.classes();
+            let suits = (0..2).any(|c| classes[c].is_some() && self.suggests(c, index as u16, classes[c]));
+            if suits && node_type.disk_bytes >= block_bytes {
+                nodes.extend(node_type.nodes.iter().filter(|&&node| state.nodes().up(node).is_some()));
             }
         }
         nodes
     }
 
-    /// The class a job fits into: the nearest one, if it is near enough.
-    fn fitting(&self, classification: usize, features: &[f64]) -> Option<u16> {
+    /// The nearest class of a job, if it is near enough.
+    fn fitting_class(&self, classification: usize, features: &[f64]) -> Option<u16> {
         let (class, distance) = nearest(&self.classes[classification], features)?;
-        let reach = self.rules.fit.ln().max(self.classes[classification][class].radius);
+        let reach = self.rules.max_rate_ratio.ln().max(self.classes[classification][class].radius);
         (distance <= reach).then_some(class as u16)
     }
 
-    fn seen(&self, job: &Job) -> Seen {
-        let tasks = Kind::BOTH.map(|kind| job.total(kind));
-        Seen { user: job.user, tasks, times: self.predictor.predict(job) }
+    fn describe_job(&self, job: &Job) -> ClassifiedJob {
+        let tasks = PerKind::from_fn(|kind| job.total(kind));
+        ClassifiedJob { user: job.user(), tasks, times: self.predictor.predict(job) }
     }
 
     /// Priority, execution rate on each type of node, and arrival rate (section 3.1), all as logarithms so that a factor is a distance.
-    fn features(&self, job: &Seen, now: Time) -> Vec<f64> {
-        let mut features: Vec<f64> = self.profiles.iter().map(|profile| rate(job, profile).ln()).collect();
+    fn features(&self, job: &ClassifiedJob, now: Time) -> Vec<f64> {
+        let mut features: Vec<f64> = self.node_types.iter().map(|node_type| rate(job, node_type).ln()).collect();
         features.push(self.users[job.user as usize].weight.ln());
         features.push(self.arrival_rate(job.user as usize, now).ln());
         features
     }
 
     fn features_count(&self) -> usize {
-        self.profiles.len() + 2
+        self.node_types.len() + 2
     }
 
-    /// Mean arrivals of a user's jobs per second, over the time that all users have been watched. Counted from her own first job, a user
-    /// who has sent one job would seem to send one a minute, and the program would give her nearly everything.
+    /// Mean arrivals of a user's jobs per second since the first job of any user. Counted from the user's own first job, a user with one job
+    /// would appear to submit one a minute, and the linear program would suggest nearly every node to it.
     fn arrival_rate(&self, user: usize, now: Time) -> f64 {
-        let watched_s = self.first_arrival.map_or(0.0, |first| now.since(first).as_secs_f64());
-        f64::from(self.arrivals[user]) / watched_s.max(60.0)
+        let observed_s = self.first_arrival.map_or(0.0, |first| now.since(first).as_secs_f64());
+        f64::from(self.arrivals[user]) / observed_s.max(60.0)
     }
 
-    /// Algorithm 1, else branch: classify all jobs, then solve both linear programs.
-    fn make_anew(&mut self, state: &mut State, now: Time) {
-        self.solved += 1;
+    /// Algorithm 1, else branch: classifies all recent jobs and solves both linear programs. Returns the classes of all live jobs.
+    fn classify_all(&mut self, state: &State, now: Time) -> Vec<(JobKey, Classes)> {
+        self.classifications += 1;
         for classification in 0..2 {
-            let members: Vec<Seen> =
-                self.seen.iter().filter(|job| self.belongs(classification, job.user)).copied().collect();
+            let members: Vec<ClassifiedJob> =
+                self.recent.iter().filter(|job| self.belongs(classification, job.user)).copied().collect();
             let points: Vec<Vec<f64>> = members.iter().map(|job| self.features(job, now)).collect();
             let mut users: Vec<u32> = members.iter().map(|job| job.user).collect();
             users.sort_unstable();
@@ -242,21 +354,25 @@ impl Matcher {
             self.classes[classification] = self.describe(&clusters, &points, &members, now);
             self.suggested[classification] = self.suggest(classification);
         }
-        let jobs: Vec<JobIx> = state.live().map(|(jx, _)| jx).collect();
-        for jx in jobs {
-            let job = state.job(jx);
-            let features = self.features(&self.seen(job), now);
+        let classes_of = |(key, job): (JobKey, &Job)| {
+            let features = self.features(&self.describe_job(job), now);
             let class = |c: usize| nearest(&self.classes[c], &features).map(|(class, _)| class as u16);
-            let classes = [self.belongs(0, job.user).then(|| class(0)).flatten(), class(1)];
-            state.job_mut(jx).classes = classes;
-        }
+            (key, [self.belongs(0, job.user()).then(|| class(0)).flatten(), class(1)])
+        };
+        state.jobs().iter().map(classes_of).collect()
     }
 
     fn belongs(&self, classification: usize, user: u32) -> bool {
         classification == 1 || self.users[user as usize].min_share > 0
     }
 
-    fn describe(&self, clusters: &kmeans::Clusters, points: &[Vec<f64>], members: &[Seen], now: Time) -> Vec<Class> {
+    fn describe(
+        &self,
+        clusters: &kmeans::Clusters,
+        points: &[Vec<f64>],
+        members: &[ClassifiedJob],
+        now: Time,
+    ) -> Vec<Class> {
         let mut classes: Vec<Class> = clusters
             .centroids
             .iter()
@@ -278,28 +394,28 @@ impl Matcher {
         let classes = &self.classes[classification];
         let alpha: Vec<f64> = classes.iter().map(|class| class.arrivals_per_s.max(1e-9)).collect();
         let mu: Vec<Vec<f64>> =
-            classes.iter().map(|class| (0..self.profiles.len()).map(|j| class.centre[j].exp()).collect()).collect();
-        let counts: Vec<f64> = self.profiles.iter().map(|profile| f64::from(profile.up)).collect();
+            classes.iter().map(|class| (0..self.node_types.len()).map(|j| class.centre[j].exp()).collect()).collect();
+        let counts: Vec<f64> = self.node_types.iter().map(|node_type| f64::from(node_type.up)).collect();
         let Some(allocation) = lp::solve(&lp::Problem { alpha: &alpha, mu: &mu, counts: &counts }) else {
             return Vec::new();
         };
-        (0..self.profiles.len())
+        (0..self.node_types.len())
             .map(|j| (0..classes.len()).map(|i| allocation.delta[i][j] > lp::NOTHING).collect())
             .collect()
     }
 }
 
-/// Jobs per second that a node of a type does, if it does nothing else: the inverse of the mean execution time (section 2.1).
-fn rate(job: &Seen, profile: &Profile) -> f64 {
+/// Jobs per second that a node of a type executes alone: the inverse of the mean execution time (section 2.1).
+fn rate(job: &ClassifiedJob, node_type: &NodeType) -> f64 {
     let times = job.times;
-    let per_map_s = times.map_s / profile.speed + times.map_bytes / profile.disk_bytes_per_s;
-    let per_reduce_s = times.reduce_s / profile.speed;
-    let lane_s = |kind: Kind, per_task_s: f64| {
-        let slots = f64::from(profile.slots[kind.ix()]);
-        // A node without slots of a kind can only hand such tasks on; a very long time says so.
-        f64::from(job.tasks[kind.ix()]) * per_task_s / if slots > 0.0 { slots } else { 1e-3 }
+    let per_map_s = times.map_s / node_type.speed + times.map_bytes / node_type.disk_bytes_per_s;
+    let per_reduce_s = times.reduce_s / node_type.speed;
+    let phase_s = |kind: Kind, per_task_s: f64| {
+        let slots = f64::from(node_type.slots[kind]);
+        // A node without slots of a kind cannot run such tasks: that counts as a very long time.
+        f64::from(job.tasks[kind]) * per_task_s / if slots > 0.0 { slots } else { 1e-3 }
     };
-    1.0 / (lane_s(Kind::Map, per_map_s) + lane_s(Kind::Reduce, per_reduce_s)).max(1e-6)
+    1.0 / (phase_s(Kind::Map, per_map_s) + phase_s(Kind::Reduce, per_reduce_s)).max(1e-6)
 }
 
 fn nearest(classes: &[Class], features: &[f64]) -> Option<(usize, f64)> {
@@ -310,7 +426,7 @@ fn nearest(classes: &[Class], features: &[f64]) -> Option<(usize, f64)> {
 /// The largest factor by which two jobs differ in anything, as a logarithm.
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     if a.len() != b.len() {
-        // A type of node joined since: nothing known about the class holds any more.
+        // A node of a new type has joined since the class was computed.
         return f64::INFINITY;
     }
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)

@@ -1,110 +1,118 @@
-//! How long the tasks of a new job will take, from jobs that were like it (COSHH, section 2.2).
+//! How long the tasks of a new job will take, from similar jobs that have finished (COSHH, section 2.2).
 //!
-//! The background part clusters what finished jobs showed into a small table, each time enough new ones have come; the part on the spot looks a new
-//! job up there. What is believed of a job beforehand ([`Hint`](crate::event::Hint)) stands in for both while it is given.
+//! The background part clusters finished jobs into a small table, each time enough new ones have finished; the on-the-spot part looks a new job
+//! up in it. A job's own [`Hint`](crate::event::Hint) replaces both.
 
 use super::kmeans::kmeans;
 use crate::ids::Kind;
 use crate::state::Job;
 use std::collections::VecDeque;
 
-/// Finished jobs kept; older ones are forgotten.
-const KEPT: usize = 512;
+/// Number of finished jobs in the history.
+const HISTORY_JOBS_MAX: usize = 512;
 /// Rows of the table.
-const ROWS: usize = 16;
+const TABLE_ROWS_MAX: usize = 16;
 
-/// What one task of a job costs on a node of speed 1, beside reading.
+/// Times of a job's tasks on a node of speed 1, without reading input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TaskTimes {
-    /// A map's compute.
+    /// Compute time of a map.
     pub map_s: f64,
-    /// A reduce's compute.
+    /// Compute time of a reduce.
     pub reduce_s: f64,
-    /// A map's input.
+    /// Input bytes of a map.
     pub map_bytes: f64,
 }
 
-/// A finished job, or a group of them.
+/// A finished job, or the mean of a cluster of them.
 #[derive(Clone, Debug)]
-struct Past {
+struct FinishedJob {
     features: Vec<f64>,
     map_s: f64,
     reduce_s: f64,
 }
 
-/// Both parts of the predictor.
+/// The predictor: its background part and its on-the-spot part.
 #[derive(Debug)]
 pub struct Predictor {
-    renew_every: u32,
-    since_renewal: u32,
-    history: VecDeque<Past>,
-    table: Vec<Past>,
+    update_interval_jobs: u32,
+    since_update: u32,
+    history: VecDeque<FinishedJob>,
+    table: Vec<FinishedJob>,
 }
 
 impl Predictor {
-    /// A predictor that has seen nothing.
-    pub fn new(renew_every: u32) -> Predictor {
-        Predictor { renew_every, since_renewal: 0, history: VecDeque::new(), table: Vec::new() }
+    /// A predictor without history.
+    pub fn new(update_interval_jobs: u32) -> Predictor {
+        Predictor { update_interval_jobs, since_update: 0, history: VecDeque::new(), table: Vec::new() }
     }
 
-    /// Notes what a finished job showed.
+    /// Adds a finished job to the history.
     pub fn learn(&mut self, job: &Job) {
         let mean = |kind: Kind| {
-            let facts = job.facts(kind);
-            facts.finished_work_s / f64::from(facts.finished.max(1))
+            let counts = job.counts(kind);
+            counts.finished_work_s / f64::from(counts.finished.max(1))
         };
-        if self.history.len() == KEPT {
+        if self.history.len() == HISTORY_JOBS_MAX {
             self.history.pop_front();
         }
-        self.history.push_back(Past { features: features(job), map_s: mean(Kind::Map), reduce_s: mean(Kind::Reduce) });
-        self.since_renewal += 1;
-        if self.table.is_empty() || self.since_renewal >= self.renew_every {
-            self.renew();
+        self.history.push_back(FinishedJob {
+            features: features(job),
+            map_s: mean(Kind::Map),
+            reduce_s: mean(Kind::Reduce),
+        });
+        self.since_update += 1;
+        if self.table.is_empty() || self.since_update >= self.update_interval_jobs {
+            self.update_table();
         }
     }
 
-    fn renew(&mut self) {
-        self.since_renewal = 0;
-        let points: Vec<Vec<f64>> = self.history.iter().map(|past| past.features.clone()).collect();
-        let clusters = kmeans(&points, ROWS.min(points.len()));
+    fn update_table(&mut self) {
+        self.since_update = 0;
+        let points: Vec<Vec<f64>> = self.history.iter().map(|job| job.features.clone()).collect();
+        let clusters = kmeans(&points, TABLE_ROWS_MAX.min(points.len()));
         let rows = clusters.centroids.iter().enumerate().filter_map(|(row, centre)| {
             let members =
-                || self.history.iter().zip(&clusters.assignment).filter(|&(_, &at)| at == row).map(|(past, _)| past);
+                || self.history.iter().zip(&clusters.assignment).filter(|&(_, &at)| at == row).map(|(job, _)| job);
             let count = members().count() as f64;
-            (count > 0.0).then(|| Past {
+            (count > 0.0).then(|| FinishedJob {
                 features: centre.clone(),
-                map_s: members().map(|past| past.map_s).sum::<f64>() / count,
-                reduce_s: members().map(|past| past.reduce_s).sum::<f64>() / count,
+                map_s: members().map(|job| job.map_s).sum::<f64>() / count,
+                reduce_s: members().map(|job| job.reduce_s).sum::<f64>() / count,
             })
         });
         self.table = rows.collect();
     }
 
-    /// What the tasks of a new job will probably cost.
+    /// The expected task times of a new job.
     pub fn predict(&self, job: &Job) -> TaskTimes {
-        let map_bytes = job.input_bytes as f64 / job.splits.len().max(1) as f64;
-        let (map_s, reduce_s) = match (job.hint, self.look_up(&features(job))) {
+        let map_bytes = job.input_bytes() as f64 / job.splits().len().max(1) as f64;
+        let (map_s, reduce_s) = match (job.hint(), self.look_up(&features(job))) {
             (Some(hint), _) => (hint.map.as_secs_f64(), hint.reduce.as_secs_f64()),
             (None, Some(row)) => (row.map_s, row.reduce_s),
-            (None, None) => (job.estimate.task[0].as_secs_f64(), job.estimate.task[1].as_secs_f64()),
+            (None, None) => {
+                let times = job.estimate().task_time;
+                (times[Kind::Map].as_secs_f64(), times[Kind::Reduce].as_secs_f64())
+            }
         };
-        TaskTimes { map_s: (map_s * job.bias).max(1e-3), reduce_s: (reduce_s * job.bias).max(1e-3), map_bytes }
+        let bias = job.estimate_bias();
+        TaskTimes { map_s: (map_s * bias).max(1e-3), reduce_s: (reduce_s * bias).max(1e-3), map_bytes }
     }
 
-    fn look_up(&self, features: &[f64]) -> Option<&Past> {
-        let distance = |row: &Past| row.features.iter().zip(features).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+    fn look_up(&self, features: &[f64]) -> Option<&FinishedJob> {
+        let distance = |row: &FinishedJob| row.features.iter().zip(features).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
         self.table.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))
     }
 }
 
-/// What is known of a job when it arrives: who sent it, how many tasks, how much input.
+/// What is known of a job when it is submitted: its user, its number of tasks, the size of its input.
 fn features(job: &Job) -> Vec<f64> {
     let log = |n: f64| (n + 1.0).ln();
-    // A user is a name, not a quantity: far apart enough that another user's jobs are only asked when one's own are missing.
+    // Users are far apart, so that jobs of another user are used only if there are none of the same user.
     vec![
-        f64::from(job.user) * 100.0,
-        log(f64::from(job.splits.len() as u32)),
+        f64::from(job.user()) * 100.0,
+        log(f64::from(job.splits().len() as u32)),
         log(f64::from(job.total(Kind::Reduce))),
-        log(job.input_bytes as f64),
+        log(job.input_bytes() as f64),
     ]
 }

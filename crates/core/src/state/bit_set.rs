@@ -1,33 +1,34 @@
-//! A set of small numbers, one bit each: sixty-four of them are looked at as cheaply as one.
+//! A set of small numbers, one bit each. Unlike `fixedbitset` it grows on insertion and finds the next member from any number, both of which
+//! are on the path of every decision.
 
 /// A set of small numbers. It grows as needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bits {
+pub struct BitSet {
     words: Vec<u64>,
 }
 
-impl Bits {
+impl BitSet {
     /// All numbers below this one.
-    pub fn below(count: u32) -> Bits {
+    pub fn below(count: u32) -> BitSet {
         let mut words = vec![!0; count as usize / 64];
         if !count.is_multiple_of(64) {
             words.push((1 << (count % 64)) - 1);
         }
-        Bits { words }
+        BitSet { words }
     }
 
-    /// No number, with room for all below this one.
-    pub fn with_room_below(count: u32) -> Bits {
-        Bits { words: Vec::with_capacity(count.div_ceil(64) as usize) }
+    /// The empty set, with room for all numbers below this one.
+    pub fn with_room_below(count: u32) -> BitSet {
+        BitSet { words: Vec::with_capacity(count.div_ceil(64) as usize) }
     }
 
-    /// Whether a number is in the set.
-    pub fn has(&self, number: u32) -> bool {
+    /// True if a number is in the set.
+    pub fn contains(&self, number: u32) -> bool {
         self.words.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// Puts a number in.
-    pub fn add(&mut self, number: u32) {
+    /// Adds a number.
+    pub fn insert(&mut self, number: u32) {
         let at = number as usize / 64;
         if self.words.len() <= at {
             self.words.resize(at + 1, 0);
@@ -35,14 +36,14 @@ impl Bits {
         self.words[at] |= 1 << (number % 64);
     }
 
-    /// Takes a number out.
+    /// Removes a number.
     pub fn remove(&mut self, number: u32) {
         if let Some(word) = self.words.get_mut(number as usize / 64) {
             *word &= !(1 << (number % 64));
         }
     }
 
-    /// The smallest number from this one on.
+    /// The smallest member that is not below a number.
     pub fn first_from(&self, number: u32) -> Option<u32> {
         let mut at = number as usize / 64;
         let mut word = self.words.get(at)? & (!0 << (number % 64));
@@ -53,13 +54,13 @@ impl Bits {
         Some(at as u32 * 64 + word.trailing_zeros())
     }
 
-    /// The numbers that are in both sets, smallest first.
-    pub fn shared<'a>(&'a self, other: &'a Bits) -> impl Iterator<Item = u32> + 'a {
+    /// The members of both sets, in ascending order.
+    pub fn intersection<'a>(&'a self, other: &'a BitSet) -> impl Iterator<Item = u32> + 'a {
         let words = self.words.iter().zip(&other.words).map(|(one, other)| one & other);
         numbers(words)
     }
 
-    /// All its numbers, smallest first.
+    /// All members, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         numbers(self.words.iter().copied())
     }
@@ -82,39 +83,39 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    fn bits(numbers: &[u32]) -> Bits {
-        let mut bits = Bits::default();
-        numbers.iter().for_each(|&number| bits.add(number));
-        bits
+    fn bit_set(numbers: &[u32]) -> BitSet {
+        let mut set = BitSet::default();
+        numbers.iter().for_each(|&number| set.insert(number));
+        set
     }
 
     #[test]
     fn all_below_a_number() {
         for count in [0, 1, 63, 64, 65, 128] {
-            assert_eq!(Bits::below(count).iter().collect::<Vec<_>>(), (0..count).collect::<Vec<_>>());
+            assert_eq!(BitSet::below(count).iter().collect::<Vec<_>>(), (0..count).collect::<Vec<_>>());
         }
     }
 
     proptest! {
-        /// The obvious twin: a sorted set.
+        /// The reference implementation is a sorted set.
         #[test]
-        fn bits_are_a_set(
+        fn a_bit_set_is_a_set(
             one in prop::collection::vec(0..300u32, 0..20),
             other in prop::collection::vec(0..300u32, 0..20),
             gone in prop::collection::vec(0..300u32, 0..20),
             from in 0..400u32,
         ) {
             let mut set: BTreeSet<u32> = one.iter().copied().collect();
-            let mut kept = bits(&one);
+            let mut kept = bit_set(&one);
             for number in gone {
                 set.remove(&number);
                 kept.remove(number);
             }
             prop_assert!(kept.iter().eq(set.iter().copied()));
             prop_assert_eq!(kept.first_from(from), set.range(from..).next().copied());
-            prop_assert_eq!(kept.has(from), set.contains(&from));
+            prop_assert_eq!(kept.contains(from), set.contains(&from));
             let other_set: BTreeSet<u32> = other.iter().copied().collect();
-            prop_assert!(kept.shared(&bits(&other)).eq(set.intersection(&other_set).copied()));
+            prop_assert!(kept.intersection(&bit_set(&other)).eq(set.intersection(&other_set).copied()));
         }
     }
 }

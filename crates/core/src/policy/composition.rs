@@ -1,0 +1,222 @@
+//! A policy as data. `giveway policies show NAME` prints it as TOML; the same TOML, edited, is a policy.
+
+use super::orders::Order;
+use super::{
+    GroupOrder, JobOrder, Matching, Needs, Placement, PreemptAction, Preemption, Recovery, Share, Speculation,
+};
+use crate::ids::Kind;
+use crate::units::Span;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A scheduling policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// The name it is selected by.
+    pub name: String,
+    /// What it does, in one sentence.
+    #[serde(default)]
+    pub about: String,
+    /// How often estimates and shares are computed, preemption is considered and stragglers are looked for.
+    #[serde(default = "default_update_interval")]
+    pub update_interval: Span,
+    /// Task times assumed while none has been observed.
+    #[serde(default)]
+    pub prior: Prior,
+    /// How map slots are allocated.
+    pub map: SlotPolicy,
+    /// How reduce slots are allocated.
+    pub reduce: SlotPolicy,
+    /// How work lost with a node is run again.
+    #[serde(default)]
+    pub recovery: Recovery,
+    /// Matching of job classes to node types (COSHH).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matching: Option<Matching>,
+    /// Speculative execution of stragglers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speculation: Option<Speculation>,
+}
+
+/// How slots of one kind are allocated.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlotPolicy {
+    /// The order of pools, queues or users.
+    #[serde(default)]
+    pub groups: GroupOrder,
+    /// The order of jobs within a group, or among all jobs.
+    pub order: JobOrder,
+    /// The number of slots a job is entitled to.
+    #[serde(default)]
+    pub share: Share,
+    /// Which task of a job runs on which node.
+    #[serde(default)]
+    pub placement: Placement,
+    /// Who may take slots from whom, and how. Each entry is considered in turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preempt: Vec<Preemption>,
+}
+
+/// Task times assumed while none has been observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prior {
+    /// Time of a map.
+    pub map: Span,
+    /// Time of a reduce.
+    pub reduce: Span,
+}
+
+impl Default for Prior {
+    fn default() -> Prior {
+        Prior { map: Span::from_secs(30), reduce: Span::from_secs(60) }
+    }
+}
+
+fn default_update_interval() -> Span {
+    Span::from_secs(10)
+}
+
+/// A policy whose parts do not fit each other.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("policy `{policy}`, {part}: {problem}")]
+pub struct PolicyError {
+    /// The policy's name.
+    pub policy: String,
+    /// The TOML key of the part.
+    pub part: String,
+    /// What is wrong and what to write instead.
+    pub problem: String,
+}
+
+impl Policy {
+    /// How slots of a kind are allocated.
+    pub fn slots(&self, kind: Kind) -> &SlotPolicy {
+        match kind {
+            Kind::Map => &self.map,
+            Kind::Reduce => &self.reduce,
+        }
+    }
+
+    /// Everything that some part of it needs.
+    pub fn needs(&self) -> Needs {
+        let speculation = self.speculation.map_or(Needs::NOTHING, |speculation| speculation.needs());
+        self.map.needs() | self.reduce.needs() | self.recovery.needs() | speculation
+    }
+
+    /// True if it may request an action to free a slot for another job.
+    pub fn preempts_by(&self, action: PreemptAction) -> bool {
+        let listed = |slots: &SlotPolicy| slots.preempt.iter().any(|preemption| preemption.action == action);
+        listed(&self.map) || listed(&self.reduce) || self.recovery.preempts_by(action)
+    }
+
+    /// True if it has to launch a given task on a given node, and not only to rank jobs.
+    pub fn binds_tasks(&self) -> bool {
+        self.recovery.binds_tasks() || self.matching.is_some() || self.speculation.is_some()
+    }
+
+    /// Checks that the parts fit each other.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        let error =
+            |part: &str, problem: String| Err(PolicyError { policy: self.name.clone(), part: part.into(), problem });
+        if self.update_interval < Span::from_millis(100) {
+            return error("update_interval", "shorter than 100 ms; write \"1s\" or longer".into());
+        }
+        if self.prior.map.is_zero() || self.prior.reduce.is_zero() {
+            return error("prior", "a task time of zero; write \"1s\" or longer".into());
+        }
+        if let Some(Err((key, problem))) = self.matching.as_ref().map(|matching| matching.check(self)) {
+            return error(key, problem);
+        }
+        if let Some(Err(problem)) = self.speculation.as_ref().map(Speculation::check) {
+            return error("speculation", problem);
+        }
+        for kind in Kind::BOTH {
+            if let Err(problem) = self.slots(kind).check(kind) {
+                return error(&kind.to_string(), problem);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same policy for a cluster whose tasks are this many times shorter: every span in it is divided by the factor.
+    pub fn faster(mut self, factor: f64) -> Policy {
+        let shorten = &|span: &mut Span| *span = span.scaled(1.0 / factor);
+        shorten(&mut self.update_interval);
+        shorten(&mut self.prior.map);
+        shorten(&mut self.prior.reduce);
+        if let Some(speculation) = &mut self.speculation {
+            speculation.spans_mut().into_iter().for_each(shorten);
+        }
+        for slots in [&mut self.map, &mut self.reduce] {
+            slots.placement.spans_mut().into_iter().for_each(shorten);
+            slots.preempt.iter_mut().flat_map(Preemption::spans_mut).for_each(shorten);
+        }
+        self
+    }
+}
+
+impl SlotPolicy {
+    /// Everything that some part of it needs.
+    pub fn needs(&self) -> Needs {
+        let preemption = if self.preempt.is_empty() { Needs::NOTHING } else { preemption_needs() };
+        self.order.needs() | self.share.needs() | preemption
+    }
+
+    fn check(&self, kind: Kind) -> Result<(), String> {
+        self.order.check(self)?;
+        self.placement.check()?;
+        self.preempt.iter().try_for_each(|preemption| preemption.check(kind, self))
+    }
+}
+
+/// Victims are chosen by comparing attempts.
+fn preemption_needs() -> Needs {
+    Needs { attempt_progress: true, ..Needs::NOTHING }
+}
+
+#[cfg(test)]
+impl Policy {
+    /// A policy that uses every option, for tests of its text form. Its parts do not fit each other.
+    pub(crate) fn with_every_option() -> Policy {
+        use super::*;
+        let guards = Guards {
+            max_slackness: Some(5.0),
+            min_runtime: Span(1),
+            max_progress: Some(0.1 + 0.2),
+            max_preemptions: Some(u32::MAX),
+        };
+        let preemption = |trigger| Preemption {
+            trigger,
+            victims: VictimOrder::MostOverShare,
+            attempts: AttemptOrder::NearData,
+            action: PreemptAction::Kill,
+            guards,
+        };
+        let starved =
+            Trigger::Starved { min_share_timeout: Span::FOREVER, fair_share_timeout: Span::from_millis(1_500) };
+        let slots = SlotPolicy {
+            share: Share::Weighted,
+            placement: Placement {
+                max_tasks_per_offer: Some(1),
+                migration: Migration::AfterRefusals(61),
+                ..Placement::default()
+            },
+            preempt: vec![preemption(Trigger::Outranked), preemption(starved)],
+            ..SlotPolicy::default()
+        };
+        Policy {
+            name: "all \"options\"".into(),
+            about: "One of everything.\nIn two lines.".into(),
+            update_interval: Span(1_234_567),
+            prior: Prior::default(),
+            map: slots.clone(),
+            reduce: SlotPolicy { preempt: vec![], placement: Placement::default(), ..slots },
+            recovery: Recovery::Chronos,
+            matching: Some(Matching::default()),
+            speculation: Some(Speculation { rate_below: 1.0 / 3.0, min_runtime: Span::from_secs(60) }),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! How long a job will still take, and how much work it has left: hSRTF's remaining time (section 3.2, eqs. 1 and 2) and FCS's remaining work
+//! (section 4).
+//!
+//! Estimates are computed when their timer fires, not with each task, so that ranks stay the same between two updates.
+
+use super::{Needs, Prior, View};
+use crate::ids::{Kind, PerKind, TaskKey};
+use crate::state::{Estimate, Job};
+use crate::units::{Span, Time, WHOLE_PPM};
+
+/// Eq. 1: `ceil(maps left / map capacity) x map time + ceil(reduces left / reduce capacity) x reduce time`.
+pub fn remaining_time(left: PerKind<u32>, capacity: PerKind<f64>, task_time: PerKind<Span>) -> Span {
+    let time = |kind: Kind| task_time[kind].scaled((f64::from(left[kind]) / capacity[kind].max(1e-3)).ceil());
+    time(Kind::Map) + time(Kind::Reduce)
+}
+
+/// Eq. 2, read so that its units give a time: a reduce costs per byte what a map costs.
+pub fn reduce_time(input_per_reduce_bytes: f64, block_bytes: f64, map_time: Span) -> Span {
+    if block_bytes > 0.0 { map_time.scaled(input_per_reduce_bytes / block_bytes) } else { map_time }
+}
+
+/// FCS, section 4: `T_rs = M_left / M_rate x T_mavg`, where M_rate is the number of maps the job finishes per T_mavg. Once some are done
+/// the mean map time cancels out: the maps left take as long, map for map, as those that are done took.
+pub fn remaining_shuffle(left: u32, done: u32, elapsed: Span, running: u32, map_time: Span) -> Span {
+    if left == 0 {
+        Span::ZERO
+    } else if done > 0 && !elapsed.is_zero() {
+        elapsed.scaled(f64::from(left) / f64::from(done))
+    } else {
+        map_time.scaled(f64::from(left) / f64::from(running.max(1)))
+    }
+}
+
+/// FCS, section 4: `E_slack = T_total / (T_svc / C_pctg)`. Zero before there is progress.
+pub fn slackness(since_start: Span, service: Span, progress_ppm: u32) -> f64 {
+    if service.is_zero() || progress_ppm == 0 {
+        return 0.0;
+    }
+    let undisturbed = service.as_secs_f64() / (f64::from(progress_ppm) / f64::from(WHOLE_PPM));
+    since_start.as_secs_f64() / undisturbed
+}
+
+/// Mean task times over all live jobs. A new job's estimate starts from them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Averages {
+    sum_s: PerKind<f64>,
+    count: PerKind<f64>,
+}
+
+impl Averages {
+    /// Adds the mean task times that a job has observed.
+    pub fn add(&mut self, observed: PerKind<Option<Span>>) {
+        for kind in Kind::BOTH {
+            if let Some(mean) = observed[kind] {
+                self.sum_s[kind] += mean.as_secs_f64();
+                self.count[kind] += 1.0;
+            }
+        }
+    }
+
+    /// The mean, or the prior where nothing was observed.
+    pub fn or(&self, prior: Prior) -> Prior {
+        let mean = |kind: Kind, prior: Span| {
+            if self.count[kind] > 0.0 { Span::from_secs_f64(self.sum_s[kind] / self.count[kind]) } else { prior }
+        };
+        Prior { map: mean(Kind::Map, prior.map), reduce: mean(Kind::Reduce, prior.reduce) }
+    }
+}
+
+/// Once this many tasks of a kind have finished, running ones add little to the estimate and their progress is not read.
+pub const ENOUGH_FINISHED: u32 = 8;
+
+/// True if the progress of a job's running tasks of a kind changes its estimate.
+pub fn reads_progress(job: &Job, kind: Kind) -> bool {
+    let counts_yet = kind == Kind::Map || job.maps_done();
+    counts_yet && job.counts(kind).finished < ENOUGH_FINISHED
+}
+
+/// Mean times of a job's maps and reduces, where it has observed some. While its maps run, its reduces mostly wait for them, so that their
+/// times are not used.
+pub fn observed(job: &Job, now: Time) -> PerKind<Option<Span>> {
+    let reduce = if job.maps_done() { observed_task_time(job, Kind::Reduce, now) } else { None };
+    PerKind::new(observed_task_time(job, Kind::Map, now), reduce)
+}
+
+/// Mean task time of finished tasks, and of running ones by their progress while few have finished.
+pub fn observed_task_time(job: &Job, kind: Kind, now: Time) -> Option<Span> {
+    let counts = job.counts(kind);
+    let mut sum_s = counts.finished_time.as_secs_f64();
+    let mut count = f64::from(counts.finished);
+    let read = if counts.finished < ENOUGH_FINISHED { counts.running.as_slice() } else { &[] };
+    for &index in read {
+        let key = TaskKey { kind, index };
+        let progress_ppm = job.task(key).progress_ppm();
+        // Below 1 %, progress is mostly start-up, and its inverse would overestimate the time.
+        if progress_ppm >= WHOLE_PPM / 100 {
+            let whole_part = part_of_split(job, key);
+            sum_s +=
+                job.service(key, now).as_secs_f64() / (f64::from(progress_ppm) / f64::from(WHOLE_PPM)) / whole_part;
+            count += 1.0;
+        }
+    }
+    (count > 0.0).then(|| Span::from_secs_f64(sum_s / count))
+}
+
+/// The part of a whole split that a map reads (0-1); less than 1 for a part of a map that ended early.
+fn part_of_split(job: &Job, key: TaskKey) -> f64 {
+    let part_bytes = if key.kind == Kind::Map { job.part_bytes(key.index) } else { None };
+    let Some(bytes) = part_bytes else { return 1.0 };
+    let whole = job.splits()[job.task(key).split() as usize].bytes;
+    if whole == 0 { 1.0 } else { (bytes as f64 / whole as f64).max(0.01) }
+}
+
+/// The estimate of a job from what was observed of it and, where nothing was, from the prior.
+pub fn estimate(job: &Job, observed: PerKind<Option<Span>>, slots: PerKind<u32>, prior: Prior) -> Estimate {
+    let map = observed[Kind::Map].unwrap_or(prior.map);
+    let reduces = job.total(Kind::Reduce);
+    let by_size = || {
+        let input_per_reduce = job.intermediate_bytes()? / f64::from(reduces.max(1));
+        let block = job.input_bytes() as f64 / job.splits().len().max(1) as f64;
+        Some(reduce_time(input_per_reduce, block, map))
+    };
+    // Section 3.2, [4] and [5]: by size while maps run, by the reduces themselves afterwards.
+    let reduce = observed[Kind::Reduce].or_else(by_size);
+    let bias = job.estimate_bias();
+    let task_time = PerKind::new(map.scaled(bias), reduce.unwrap_or(prior.reduce).scaled(bias));
+    let capacity = slots.map(f64::from);
+    Estimate {
+        task_time,
+        remaining_time: remaining_time(PerKind::from_fn(|kind| job.left(kind)), capacity, task_time),
+        time_alone: remaining_time(PerKind::from_fn(|kind| job.total(kind)), capacity, task_time),
+        ..*job.estimate()
+    }
+}
+
+/// The estimate of a job that was just submitted. Its remaining work is included, whether or not an order needs it: it is cheap here.
+pub fn first_estimate(view: View<'_>, job: &Job, averages: Prior) -> Estimate {
+    let estimate = estimate(job, PerKind::default(), view.state.nodes().slots(), averages);
+    with_remaining_work(estimate, job, view.now)
+}
+
+/// The estimates of all jobs, in the order of their keys, and the averages of what they have observed.
+pub fn update_all(view: View<'_>, needs: Needs, averages: Prior) -> (Vec<Estimate>, Prior) {
+    let jobs = || view.state.jobs().iter().map(|(_, job)| job);
+    let observations: Vec<_> = jobs().map(|job| observed(job, view.now)).collect();
+    let mut sums = Averages::default();
+    observations.iter().for_each(|&observation| sums.add(observation));
+    // While nothing runs that could be observed, the last averages stay.
+    let averages = sums.or(averages);
+    let slots = view.state.nodes().slots();
+    let update = |(job, observation)| {
+        let mut new = estimate(job, observation, slots, averages);
+        // The rest takes a look at every running task, so it is computed only for orders that need it.
+        if needs.remaining_work {
+            new = with_remaining_work(new, job, view.now);
+        }
+        if needs.attained_service {
+            new.attained_service = attained_service(job, view.now);
+        }
+        new
+    };
+    (jobs().zip(observations).map(update).collect(), averages)
+}
+
+/// Slot time a job has received, that of running attempts included.
+pub fn attained_service(job: &Job, now: Time) -> Span {
+    let running = Kind::BOTH.into_iter().flat_map(|kind| {
+        job.counts(kind).running.iter().map(move |&index| job.task(TaskKey { kind, index }).launched())
+    });
+    job.ended_service() + Span(running.map(|launched| now.since(launched).0).sum())
+}
+
+fn with_remaining_work(mut estimate: Estimate, job: &Job, now: Time) -> Estimate {
+    (estimate.remaining_shuffle, estimate.remaining_reduce_bytes) =
+        remaining_work(job, now, estimate.task_time[Kind::Map]);
+    estimate
+}
+
+/// T_rs and R_left of a job (FCS, section 4).
+pub fn remaining_work(job: &Job, now: Time, map_time: Span) -> (Span, u64) {
+    let shuffle = shuffle_of(job, now, map_time);
+    let reduces = job.total(Kind::Reduce);
+    let total = job.intermediate_bytes().unwrap_or(job.input_bytes() as f64);
+    if reduces == 0 {
+        return (shuffle, 0);
+    }
+    // Only reduces that run or are paused can be partly done.
+    let begun = job.counts(Kind::Reduce).running.iter().chain(job.paused().iter().map(|(index, _)| index));
+    let partly_done: f64 = begun.map(|&index| reduced_part(job.task(TaskKey::reduce(index)).progress_ppm())).sum();
+    let reduced = f64::from(job.counts(Kind::Reduce).done) + partly_done;
+    let bytes = total * (1.0 - reduced / f64::from(reduces)).max(0.0) * job.estimate_bias();
+    (shuffle, bytes as u64)
+}
+
+/// The estimate of a job with a new T_rs, which follows the maps as they finish.
+pub fn update_shuffle(job: &Job, now: Time) -> Estimate {
+    let estimate = *job.estimate();
+    Estimate { remaining_shuffle: shuffle_of(job, now, estimate.task_time[Kind::Map]), ..estimate }
+}
+
+fn shuffle_of(job: &Job, now: Time, map_time: Span) -> Span {
+    let counts = job.counts(Kind::Map);
+    let elapsed = job.first_launch().map_or(Span::ZERO, |first| now.since(first));
+    let running = counts.running.len() as u32;
+    remaining_shuffle(job.left(Kind::Map), counts.done, elapsed, running, map_time).scaled(job.estimate_bias())
+}
+
+/// The part of its input that a reduce has reduced (0-1): the last third of its progress.
+fn reduced_part(progress_ppm: u32) -> f64 {
+    let reduce_phase = 2 * WHOLE_PPM / 3;
+    f64::from(progress_ppm.saturating_sub(reduce_phase)) / f64::from(WHOLE_PPM - reduce_phase)
+}

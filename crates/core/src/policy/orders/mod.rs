@@ -1,0 +1,125 @@
+//! Orders: the rank of a job for a slot.
+//!
+//! One file per order. To add one: write its file with an [`Order`] implementation and its tests, add a variant to [`JobOrder`] and to
+//! [`JobOrder::part`], and use it in a policy of the catalogue. Nothing else has to know it.
+
+mod attained_service;
+mod remaining_time;
+mod remaining_work;
+mod slots_over_share;
+mod slots_over_weight;
+mod submission;
+
+pub use attained_service::AttainedService;
+pub use remaining_time::RemainingTime;
+pub use remaining_work::RemainingWork;
+pub use slots_over_share::SlotsOverShare;
+pub use slots_over_weight::SlotsOverWeight;
+pub use submission::Submission;
+
+use super::{Needs, SlotPolicy, View};
+use crate::ids::Kind;
+use crate::reason::Measure;
+use crate::state::Job;
+use crate::units::Span;
+use serde::{Deserialize, Serialize};
+
+/// The position of a job or a group in a queue: smaller is sooner, and no two are equal.
+pub type Rank = u128;
+
+/// The order in which jobs get slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JobOrder {
+    /// By priority, then by submission.
+    #[default]
+    Submission,
+    /// Shortest remaining time first (hSRTF, eq. 1).
+    RemainingTime,
+    /// Fewest slots for its weight first, where priority is weight (Hadoop's fair scheduler).
+    SlotsOverWeight,
+    /// Fewest slots for its share first.
+    SlotsOverShare,
+    /// Least work left before and in the reduces first (FCS, section 4).
+    RemainingWork,
+    /// Least slot time received first.
+    AttainedService,
+}
+
+/// What an order has to answer.
+pub trait Order {
+    /// What its rank reads. The scheduler ranks a job again when these, its counts or its share change.
+    fn needs(&self) -> Needs;
+
+    /// The rank of a job, if it had `extra` more slots than it has. The job's [`sequence`](Job::sequence) number in the lowest 32 bits
+    /// keeps ranks distinct.
+    fn rank(&self, view: View<'_>, job: &Job, kind: Kind, extra: i32) -> Rank;
+
+    /// What the rank was computed from.
+    fn measure(&self, view: View<'_>, job: &Job, kind: Kind) -> Measure;
+
+    /// True if of two jobs the one with the longer remaining time always ranks later.
+    fn is_by_remaining_time(&self) -> bool {
+        false
+    }
+
+    /// Checks that the other parts provide what the order needs; otherwise returns what to change.
+    fn check(&self, _slots: &SlotPolicy) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl JobOrder {
+    fn part(&self) -> &dyn Order {
+        match self {
+            JobOrder::Submission => &Submission,
+            JobOrder::RemainingTime => &RemainingTime,
+            JobOrder::SlotsOverWeight => &SlotsOverWeight,
+            JobOrder::SlotsOverShare => &SlotsOverShare,
+            JobOrder::RemainingWork => &RemainingWork,
+            JobOrder::AttainedService => &AttainedService,
+        }
+    }
+}
+
+impl Order for JobOrder {
+    fn needs(&self) -> Needs {
+        self.part().needs()
+    }
+
+    fn rank(&self, view: View<'_>, job: &Job, kind: Kind, extra: i32) -> Rank {
+        self.part().rank(view, job, kind, extra)
+    }
+
+    fn measure(&self, view: View<'_>, job: &Job, kind: Kind) -> Measure {
+        self.part().measure(view, job, kind)
+    }
+
+    fn is_by_remaining_time(&self) -> bool {
+        self.part().is_by_remaining_time()
+    }
+
+    fn check(&self, slots: &SlotPolicy) -> Result<(), String> {
+        self.part().check(slots)
+    }
+}
+
+/// A span as 48 bits of a rank.
+fn span_bits(span: Span) -> Rank {
+    Rank::from(span.0.min((1 << 48) - 1))
+}
+
+/// The slots a job would have with `extra` more.
+fn allocated(job: &Job, kind: Kind, extra: i32) -> f64 {
+    (i64::from(job.counts(kind).allocated()) + i64::from(extra)).max(0) as f64
+}
+
+/// A quotient as an integer that keeps its order.
+pub(super) fn ratio(numerator: f64, denominator: f64) -> Rank {
+    (numerator / denominator * (1u64 << 24) as f64) as u64 as Rank
+}
+
+/// A number in thousandths, for a reason.
+pub(super) fn milli(number: f64) -> u64 {
+    (number * 1e3) as u64
+}

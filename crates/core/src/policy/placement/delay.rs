@@ -1,0 +1,49 @@
+//! Delay scheduling: a job waits a while for a node, then for a rack, that holds its input (Hadoop's fair scheduler).
+
+use super::{Offer, Placement};
+use crate::action::Locality;
+use crate::ids::Kind;
+use crate::state::Job;
+
+/// A pending map for the offered slot, as near to its input as there is one.
+pub fn nearest_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
+    match job.node_local_map(offer.node, offer.nodes.racks()) {
+        Some(map) => Some((map, Locality::Node)),
+        None => nearest_other_map(job, offer),
+    }
+}
+
+/// The same, where no pending map has input on the node.
+fn nearest_other_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
+    let racks = offer.nodes.racks();
+    if racks.several()
+        && let Some(map) = job.rack_local_map(offer.node, racks)
+    {
+        return Some((map, Locality::Rack));
+    }
+    let map = job.any_pending_map()?;
+    Some((map, job.locality(map, offer.node, racks)))
+}
+
+/// A pending map for the offered slot, if the job does not wait for a nearer one.
+pub(super) fn choose_map(placement: &Placement, job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
+    let racks = offer.nodes.racks();
+    if let Some(map) = job.node_local_map(offer.node, racks) {
+        job.end_delay(Kind::Map);
+        return Some((map, Locality::Node));
+    }
+    let is_small = placement.delay_max_maps.is_none_or(|most| job.total(Kind::Map) <= most);
+    let delay = placement.node_locality_delay + placement.rack_locality_delay;
+    if !is_small || !job.has_input_locations() || delay.is_zero() {
+        return nearest_other_map(job, offer);
+    }
+    let waited = offer.now.since(job.begin_delay(Kind::Map, offer.now));
+    if waited < placement.node_locality_delay {
+        return None;
+    }
+    // With a single rack every node is rack-local.
+    if waited < delay && racks.several() {
+        return job.rack_local_map(offer.node, racks).map(|map| (map, Locality::Rack));
+    }
+    nearest_other_map(job, offer)
+}

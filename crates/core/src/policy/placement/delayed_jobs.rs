@@ -1,0 +1,77 @@
+//! An index of the jobs that wait for a local node, so that a search for another node skips them without asking.
+//!
+//! On a large cluster few nodes are local to a job, and many jobs wait at once. The index keeps until when a job takes only a local node, and a
+//! bit for each node and job that tells whether the node may be local. A bit may be set in vain, and is cleared when a search
+//! finds so; it is never missing, so that skipping a job changes no decision.
+
+use crate::ids::NodeId;
+use crate::state::JobKey;
+use crate::state::bit_set::BitSet;
+use crate::units::Time;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Which jobs are delayed, until when, and which nodes may be local to them.
+#[derive(Debug, Default)]
+pub struct DelayedJobs {
+    until: Vec<Time>,
+    /// By node: the jobs it may be local to.
+    local: Vec<BitSet>,
+    /// Ends of delays, soonest first. Entries that no longer hold are dropped when they are due.
+    ends: BinaryHeap<Reverse<(Time, JobKey)>>,
+    none: BitSet,
+}
+
+impl DelayedJobs {
+    /// True if a job is delayed.
+    pub fn is_delayed(&self, job: JobKey, now: Time) -> bool {
+        self.until.get(job.index()).is_some_and(|&until| now < until)
+    }
+
+    /// The jobs that a node may be local to.
+    pub fn local_to(&self, node: NodeId) -> &BitSet {
+        self.local.get(node.0 as usize).unwrap_or(&self.none)
+    }
+
+    /// A job refused an offer of a node and takes only a local node until then.
+    pub fn delay(&mut self, job: JobKey, node: NodeId, until: Time) {
+        if self.until.len() <= job.index() {
+            self.until.resize(job.index() + 1, Time::ZERO);
+        }
+        if std::mem::replace(&mut self.until[job.index()], until) != until {
+            self.ends.push(Reverse((until, job)));
+        }
+        if let Some(jobs) = self.local.get_mut(node.0 as usize) {
+            jobs.remove(job.number());
+        }
+    }
+
+    /// A job whose delay has ended by `now`; each is returned once.
+    pub fn next_ended(&mut self, now: Time) -> Option<JobKey> {
+        while let Some(&Reverse((until, job))) = self.ends.peek() {
+            if until > now {
+                return None;
+            }
+            self.ends.pop();
+            if !self.is_delayed(job, now) {
+                return Some(job);
+            }
+        }
+        None
+    }
+
+    /// Ends a job's delay.
+    pub fn end(&mut self, job: JobKey) {
+        if let Some(until) = self.until.get_mut(job.index()) {
+            *until = Time::ZERO;
+        }
+    }
+
+    /// Records that a node may be local to a job.
+    pub fn add_local(&mut self, job: JobKey, node: NodeId) {
+        if self.local.len() <= node.0 as usize {
+            self.local.resize(node.0 as usize + 1, BitSet::default());
+        }
+        self.local[node.0 as usize].insert(job.number());
+    }
+}

@@ -1,0 +1,141 @@
+//! Placement: which task of a job runs on a node that offers a slot, or whether the job waits for a better offer.
+//!
+//! Maps run near their input (`delay.rs`: delay scheduling), reduces near their job's maps (`colocation.rs`), paused reduces on the node that
+//! keeps their state (`migration.rs`).
+//!
+//! A job is passed mutably, but placement changes only what it keeps with the job itself: since when it is delayed, and how many offers it has
+//! refused. (Searching a job's pending maps also drops launched ones from the index.)
+
+mod colocation;
+mod delay;
+mod delayed_jobs;
+mod migration;
+
+pub use delay::nearest_map;
+pub use delayed_jobs::DelayedJobs;
+pub use migration::{Migration, refusals_before_migration};
+
+use crate::action::Locality;
+use crate::ids::{Kind, NodeId, TaskKey};
+use crate::state::{Job, JobKey, NodeTable};
+use crate::units::{Span, Time};
+use serde::{Deserialize, Serialize};
+
+/// Which task of a job runs on which node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Placement {
+    /// The most tasks launched on a node per offer. No limit by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tasks_per_offer: Option<u32>,
+    /// The most maps launched on a node per offer whose input is in another rack. No limit by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_off_rack_per_offer: Option<u32>,
+    /// How long a job waits for a node with its input (delay scheduling).
+    pub node_locality_delay: Span,
+    /// How long it then waits for a rack with its input.
+    pub rack_locality_delay: Span,
+    /// Only jobs with at most this many maps wait. No limit by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_max_maps: Option<u32>,
+    /// How long a reduce waits for a node that ran maps of its job (hSRTF, section 3.4).
+    pub colocation_delay: Span,
+    /// When a paused reduce moves to another node.
+    pub migration: Migration,
+}
+
+impl Default for Placement {
+    fn default() -> Placement {
+        Placement {
+            max_tasks_per_offer: None,
+            max_off_rack_per_offer: None,
+            node_locality_delay: Span::ZERO,
+            rack_locality_delay: Span::ZERO,
+            delay_max_maps: None,
+            colocation_delay: Span::ZERO,
+            migration: Migration::ForLocality(0.95),
+        }
+    }
+}
+
+/// An offered slot.
+#[derive(Clone, Copy)]
+pub struct Offer<'a> {
+    /// The node that offers it.
+    pub node: NodeId,
+    /// All nodes.
+    pub nodes: &'a NodeTable,
+    /// When.
+    pub now: Time,
+}
+
+/// A task for an offered slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// A map, and how near its input is.
+    Map(u32, Locality),
+    /// A reduce that starts from the beginning.
+    FreshReduce(u32),
+    /// A paused reduce: it resumes if its state is on the node, and migrates otherwise.
+    PausedReduce(u32),
+}
+
+impl Choice {
+    /// The chosen task.
+    pub fn task(self) -> TaskKey {
+        match self {
+            Choice::Map(index, _) => TaskKey::map(index),
+            Choice::FreshReduce(index) | Choice::PausedReduce(index) => TaskKey::reduce(index),
+        }
+    }
+
+    /// True if its input is in another rack.
+    pub fn is_off_rack(self) -> bool {
+        matches!(self, Choice::Map(_, Locality::Remote))
+    }
+}
+
+impl Placement {
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.max_tasks_per_offer == Some(0) {
+            return Err("placement.max_tasks_per_offer = 0 would launch nothing; leave it out for no limit".into());
+        }
+        if self.max_off_rack_per_offer == Some(0) {
+            let problem = "placement.max_off_rack_per_offer = 0 would starve jobs without local input";
+            return Err(format!("{problem}; write at least 1"));
+        }
+        self.migration.check()
+    }
+
+    pub(super) fn spans_mut(&mut self) -> [&mut Span; 3] {
+        [&mut self.node_locality_delay, &mut self.rack_locality_delay, &mut self.colocation_delay]
+    }
+
+    /// The task of a job for an offered slot; none if the job waits for a better offer.
+    pub fn choose(&self, job: &mut Job, key: JobKey, kind: Kind, offer: Offer<'_>) -> Option<Choice> {
+        match kind {
+            Kind::Map => delay::choose_map(self, job, offer).map(|(map, locality)| Choice::Map(map, locality)),
+            Kind::Reduce => migration::choose_reduce(self, job, key, offer),
+        }
+    }
+
+    /// Until when a job that has just refused an offer will refuse every offer of a node that is not local; none if that cannot be told
+    /// because it has tasks with a node of their own (returned maps, paused reduces).
+    pub fn delayed_until(&self, job: &Job, kind: Kind) -> Option<Time> {
+        let since = job.delayed_since(kind)?;
+        match kind {
+            Kind::Map => (!job.has_returned_maps()).then(|| since + self.node_locality_delay),
+            Kind::Reduce => job.paused().is_empty().then(|| since + self.colocation_delay),
+        }
+    }
+
+    /// True if maps wait for nodes with their input.
+    pub fn delays_maps(&self) -> bool {
+        !self.node_locality_delay.is_zero()
+    }
+
+    /// True if reduces wait for nodes that ran maps of their job.
+    pub fn delays_reduces(&self) -> bool {
+        !self.colocation_delay.is_zero()
+    }
+}

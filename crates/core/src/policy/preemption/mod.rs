@@ -1,0 +1,169 @@
+//! Preemption: who may take slots now, from which attempt, and what protects an attempt.
+//!
+//! `trigger.rs` says which jobs request slots, `victims.rs` in which order attempts are considered, `guards.rs` which are protected. A [`Round`]
+//! joins them and yields one victim at a time; the scheduler stops the victim and reserves its slot before it asks for the next, because
+//! both change the ranks. Whatever a policy says, a slot is taken only if the beneficiary would still rank before the victim's job
+//! afterwards ([`Ranking::stays_before`](super::ranking::Ranking::stays_before), ADR 3).
+
+mod guards;
+mod trigger;
+mod victims;
+
+pub use guards::{Guards, is_preemptable};
+pub use trigger::{Starvation, Trigger};
+pub use victims::{AttemptOrder, VictimOrder};
+
+use super::SlotPolicy;
+use super::ranking::Comparison;
+use crate::action::PreemptAction;
+use crate::ids::{Kind, NodeId, TaskKey};
+use crate::state::JobKey;
+use crate::units::Span;
+use serde::{Deserialize, Serialize};
+use trigger::SlotRequest;
+use victims::VictimJob;
+
+/// A rule by which jobs take slots from others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preemption {
+    /// Which jobs may request slots.
+    pub trigger: Trigger,
+    /// Which job's attempts are victims first.
+    pub victims: VictimOrder,
+    /// Which attempt of such a job is a victim first.
+    pub attempts: AttemptOrder,
+    /// How the victim is stopped.
+    pub action: PreemptAction,
+    /// Which attempts are protected.
+    #[serde(default)]
+    pub guards: Guards,
+}
+
+impl Preemption {
+    pub(super) fn check(&self, kind: Kind, slots: &SlotPolicy) -> Result<(), String> {
+        match (kind, self.action) {
+            (Kind::Map, PreemptAction::Pause) => {
+                return Err("maps cannot pause; write action = \"end-early\" or \"kill\"".into());
+            }
+            (Kind::Reduce, PreemptAction::EndEarly) => {
+                return Err("reduces cannot end early; write action = \"pause\" or \"kill\"".into());
+            }
+            _ => {}
+        }
+        if slots.share.is_none() && (self.trigger.compares_shares() || self.victims.compares_shares()) {
+            let hint = "set share = \"weighted\" or \"inverse-remaining-time\"";
+            return Err(format!("this preemption compares shares; {hint}"));
+        }
+        self.trigger.check(slots)?;
+        self.guards.check()
+    }
+
+    pub(super) fn spans_mut(&mut self) -> impl Iterator<Item = &mut Span> {
+        self.trigger.spans_mut().into_iter().chain([&mut self.guards.min_runtime])
+    }
+}
+
+/// An attempt to be preempted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// The job that gets the slot.
+    pub beneficiary: JobKey,
+    /// The victim's job.
+    pub job: JobKey,
+    /// The victim's task.
+    pub task: TaskKey,
+    /// Where it runs.
+    pub node: NodeId,
+}
+
+/// One round of preemption for slots of a kind under one rule.
+pub struct Round<'a> {
+    rule: &'a Preemption,
+    kind: Kind,
+    requests: std::vec::IntoIter<SlotRequest>,
+    request: Option<SlotRequest>,
+    victims: Vec<VictimJob>,
+    /// Which of `victims` is considered for the present request.
+    at: usize,
+    /// True once that job has given a slot for the present request.
+    taking: bool,
+    /// Victims are in the order of rank, as requests are: the first that cannot be taken from ends the search for all later requests too.
+    victims_by_rank: bool,
+}
+
+impl<'a> Round<'a> {
+    /// A round with the requests that the trigger allows now.
+    pub fn new(rule: &'a Preemption, kind: Kind, jobs: Comparison<'_>, starvation: &mut Starvation) -> Round<'a> {
+        let requests = trigger::requests(rule.trigger, kind, jobs, starvation);
+        let victims = if requests.is_empty() { Vec::new() } else { victims::victim_jobs(rule, kind, jobs) };
+        let slots = jobs.policy.slots(kind);
+        let victims_by_rank = rule.victims.follows_rank(&slots.order) && !slots.groups.has_groups();
+        let requests = requests.into_iter();
+        Round { rule, kind, requests, request: None, victims, at: 0, taking: false, victims_by_rank }
+    }
+
+    /// The next victim, if there is one. The caller stops it and reserves its slot for the beneficiary before it calls again.
+    pub fn next(&mut self, jobs: Comparison<'_>) -> Option<Victim> {
+        while !self.victims.is_empty() {
+            let Some(request) = self.request else {
+                self.request = Some(self.requests.next()?);
+                (self.at, self.taking) = (0, false);
+                continue;
+            };
+            if request.slots == 0 || self.at >= self.victims.len() {
+                if self.taking {
+                    self.leave_victim();
+                }
+                self.request = None;
+                continue;
+            }
+            let victim = self.victims[self.at].job;
+            if !jobs.may_take(request.job, victim, self.kind) {
+                self.skip_victim();
+                continue;
+            }
+            let rule = self.rule;
+            let attempts = self.victims[self.at]
+                .attempts
+                .get_or_insert_with(|| victims::attempts_last_first(rule, self.kind, jobs.view, victim, request.job));
+            let Some(index) = attempts.pop() else {
+                self.victims.remove(self.at);
+                self.taking = false;
+                continue;
+            };
+            self.request = Some(SlotRequest { slots: request.slots - 1, ..request });
+            self.taking = true;
+            let task = TaskKey { kind: self.kind, index };
+            let node = jobs.view.state.job(victim).task(task).node();
+            return Some(Victim { beneficiary: request.job, job: victim, task, node });
+        }
+        None
+    }
+
+    /// The beneficiary may not take from this job, or not any more.
+    fn skip_victim(&mut self) {
+        if self.taking {
+            self.leave_victim();
+            return;
+        }
+        if self.victims_by_rank {
+            self.victims.truncate(self.at);
+        }
+        self.at += 1;
+    }
+
+    /// Goes on to the next job after some attempts of this one were taken.
+    fn leave_victim(&mut self) {
+        self.taking = false;
+        let victim = &mut self.victims[self.at];
+        if victim.attempts.as_ref().is_some_and(Vec::is_empty) {
+            self.victims.remove(self.at);
+            return;
+        }
+        if self.rule.attempts.depends_on_beneficiary() {
+            victim.attempts = None;
+        }
+        self.at += 1;
+    }
+}

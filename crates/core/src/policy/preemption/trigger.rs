@@ -1,0 +1,146 @@
+//! Triggers: which jobs may request slots of others, and how many.
+
+use crate::ids::Kind;
+use crate::policy::SlotPolicy;
+use crate::policy::View;
+use crate::policy::ranking::{Comparison, DelayedVisits, Ranking};
+use crate::policy::shares::weighted::group_shares;
+use crate::state::JobKey;
+use crate::units::{Span, Time};
+use serde::{Deserialize, Serialize};
+use std::ops::ControlFlow;
+
+/// Which jobs may request slots now.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trigger {
+    /// A job with pending tasks that ranks before a running one.
+    Outranked,
+    /// A job with pending tasks that has less than its share.
+    BelowShare,
+    /// A pool that has been below its min share, or below half its fair share, for too long (Hadoop's fair scheduler).
+    Starved {
+        /// How long a pool may be below its min share.
+        min_share_timeout: Span,
+        /// How long a pool may be below half its fair share.
+        fair_share_timeout: Span,
+    },
+}
+
+impl Trigger {
+    pub(super) fn compares_shares(self) -> bool {
+        match self {
+            Trigger::Outranked => false,
+            Trigger::BelowShare | Trigger::Starved { .. } => true,
+        }
+    }
+
+    /// True if only jobs over their share are victims.
+    pub(super) fn spares_jobs_within_share(self) -> bool {
+        self == Trigger::BelowShare
+    }
+
+    pub(super) fn check(self, slots: &SlotPolicy) -> Result<(), String> {
+        match self {
+            Trigger::Starved { .. } if !slots.groups.has_fair_pools() => {
+                Err("only pools can be starved; set groups = \"fair-pools\", or another trigger".into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn spans_mut(&mut self) -> Vec<&mut Span> {
+        match self {
+            Trigger::Outranked | Trigger::BelowShare => Vec::new(),
+            Trigger::Starved { min_share_timeout, fair_share_timeout } => vec![min_share_timeout, fair_share_timeout],
+        }
+    }
+}
+
+/// A job that requests slots of others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlotRequest {
+    pub(super) job: JobKey,
+    pub(super) slots: u32,
+}
+
+/// The jobs that may request slots, first in rank first, and how many beyond those that are free.
+pub(super) fn requests(
+    trigger: Trigger,
+    kind: Kind,
+    jobs: Comparison<'_>,
+    starvation: &mut Starvation,
+) -> Vec<SlotRequest> {
+    let state = jobs.view.state;
+    let ranking = jobs.rankings.last(kind);
+    let mut available = unreserved(jobs.view, kind);
+    let mut left = state.nodes().slots()[kind];
+    let mut due = match trigger {
+        Trigger::Outranked | Trigger::BelowShare => Vec::new(),
+        Trigger::Starved { min_share_timeout, fair_share_timeout } => {
+            starvation.due(jobs.view, kind, ranking, [min_share_timeout, fair_share_timeout])
+        }
+    };
+    let mut requests = Vec::new();
+    let _ = ranking.search::<()>(left, &|_| true, DelayedVisits::All, &mut |job| {
+        let counts = state.job(job).counts(kind);
+        // A paused task waits for its own node; a slot freed elsewhere would not help it.
+        let pending = counts.pending.saturating_sub(counts.reserved);
+        let wanted = match trigger {
+            Trigger::Outranked => pending,
+            Trigger::BelowShare => pending.min((counts.fair_share.floor() as u32).saturating_sub(counts.allocated())),
+            Trigger::Starved { .. } => {
+                let due = &mut due[ranking.group_of(job)];
+                let wanted = pending.min(*due);
+                *due -= wanted;
+                wanted
+            }
+        };
+        let slots = wanted.saturating_sub(available).min(left);
+        available = available.saturating_sub(wanted);
+        left -= slots;
+        if slots > 0 {
+            requests.push(SlotRequest { job, slots });
+        }
+        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    requests
+}
+
+/// Free slots without a reservation. A reservation of a slot that is still being freed takes none of them.
+fn unreserved(view: View<'_>, kind: Kind) -> u32 {
+    let being_freed: u32 = view.state.jobs().iter().map(|(_, job)| job.counts(kind).stopping).sum();
+    let on_free_slots = view.state.nodes().reservations()[kind].saturating_sub(being_freed);
+    view.state.nodes().free()[kind].saturating_sub(on_free_slots)
+}
+
+/// Since when each pool has been below its min share and below half its fair share.
+#[derive(Debug, Default)]
+pub struct Starvation {
+    since: Vec<[Option<Time>; 2]>,
+}
+
+impl Starvation {
+    /// The slots that each group may request because it has been starved for longer than the timeouts allow.
+    fn due(&mut self, view: View<'_>, kind: Kind, ranking: &Ranking, timeouts: [Span; 2]) -> Vec<u32> {
+        let shares = group_shares(view, kind, ranking);
+        self.since.resize(shares.len(), [None; 2]);
+        let mut due = vec![0; shares.len()];
+        for (group, share) in shares.into_iter().enumerate() {
+            let allocated = f64::from(ranking.group_facts(group).allocated);
+            let thresholds = [share.min.min(share.need), (share.fair / 2.0).min(share.need)];
+            let targets = [share.min.min(share.need), share.fair.min(share.need)];
+            for level in 0..2 {
+                if allocated >= thresholds[level] {
+                    self.since[group][level] = None;
+                    continue;
+                }
+                let since = *self.since[group][level].get_or_insert(view.now);
+                if view.now.since(since) >= timeouts[level] {
+                    due[group] = due[group].max((targets[level] - allocated).ceil().max(0.0) as u32);
+                }
+            }
+        }
+        due
+    }
+}

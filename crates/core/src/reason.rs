@@ -1,0 +1,326 @@
+//! Reasons: why the scheduler requested an action, and why it refused an event, in terms a user understands.
+//!
+//! The order of the variants of every enum here is part of the event log's format: add new ones at the end.
+
+use crate::event::JobSpec;
+use crate::ids::{AttemptId, JobId, NodeId};
+use crate::units::Span;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// Why the scheduler requested an action.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Reason {
+    /// The job ranks first among those that can use the slot.
+    Ranked(RankReason),
+    /// The slot was reserved for this job when another attempt was preempted.
+    Reserved,
+    /// The task's earlier work was lost with a node.
+    Recovery {
+        /// The lost node.
+        lost: NodeId,
+    },
+    /// A speculative attempt of a straggling task.
+    Speculative {
+        /// Progress of the straggler, in parts per million.
+        progress_ppm: u32,
+    },
+    /// Preempted for a job that ranks before it.
+    PreemptedFor {
+        /// The beneficiary.
+        job: JobId,
+    },
+    /// Preempted for a lost task of a job that ranks before it (Chronos, section III-B).
+    PreemptedForRecovery {
+        /// The beneficiary.
+        job: JobId,
+    },
+    /// Another attempt of the same task finished first.
+    OtherAttemptFinished,
+    /// Its job ended.
+    JobEnded,
+    /// A user requested it.
+    RequestedByUser,
+    /// The cluster's own scheduler granted the slot.
+    GrantedByCluster,
+}
+
+/// Why a job ranks first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankReason {
+    /// Why its pool, queue or user comes first, if the policy has such groups.
+    pub group: Option<GroupReason>,
+    /// Why it comes first within its group, or among all jobs.
+    pub measure: Measure,
+    /// Whether the node suits it, if the policy matches jobs to nodes.
+    pub node_match: Option<NodeMatch>,
+}
+
+/// What a job was ranked by.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Measure {
+    /// Priority, then submission time.
+    Submission,
+    /// Shortest estimated time left.
+    RemainingTime(Span),
+    /// Fewest slots for its weight.
+    SlotsOverWeight {
+        /// Slots allocated to the job.
+        allocated: u32,
+        /// Its weight, in thousandths.
+        weight_milli: u64,
+    },
+    /// Fewest slots for its share.
+    SlotsOverShare {
+        /// Slots allocated to the job.
+        allocated: u32,
+        /// Its share, in thousandths of a slot.
+        share_milli: u64,
+    },
+    /// Least work left before and in its reduces (FCS, section 4).
+    RemainingWork {
+        /// Estimated time until its last map is done.
+        shuffle: Span,
+        /// Bytes still to reduce.
+        reduce_bytes: u64,
+    },
+    /// Least slot time received so far.
+    AttainedService(Span),
+}
+
+/// Why a group of jobs comes before the others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupReason {
+    /// Pool, queue or user.
+    pub kind: GroupKind,
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it was ranked by.
+    pub measure: GroupMeasure,
+}
+
+/// What a group of jobs is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum GroupKind {
+    Pool,
+    Queue,
+    User,
+}
+
+/// What a group was ranked by.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum GroupMeasure {
+    /// It has less than its guaranteed minimum.
+    BelowMinShare {
+        /// Slots allocated to its jobs.
+        allocated: u32,
+        /// Guaranteed slots.
+        min_share: u32,
+    },
+    /// It has the fewest slots for its weight.
+    SlotsOverWeight {
+        /// Slots allocated to its jobs.
+        allocated: u32,
+        /// Its weight, in thousandths.
+        weight_milli: u64,
+    },
+    /// It uses the smallest part of its capacity.
+    CapacityUsed {
+        /// Slots in use, as a part of its capacity, in percent.
+        percent: u32,
+    },
+}
+
+/// How a node suits a job (COSHH, section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NodeMatch {
+    /// The linear program suggests the job's class for this type of node.
+    Suggested {
+        /// The job's class.
+        class: u16,
+    },
+    /// No job of a suggested class needs the slot.
+    Fallback,
+}
+
+/// Why an event was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// A live job has this id.
+    JobExists(JobId),
+    /// No live job has this id.
+    UnknownJob(JobId),
+    /// A job without splits.
+    EmptyJob(JobId),
+    /// A job whose bias is zero, whose slow start exceeds one whole, or which has more than [`JobSpec::MAX_REDUCES`] reduces.
+    InvalidJob(JobId),
+    /// The node never joined, or is down.
+    UnknownNode(NodeId),
+    /// A node that is up joined again.
+    NodeAlreadyUp(NodeId),
+    /// A node joined whose number leaves a gap.
+    NodeIdGap(NodeId),
+    /// A node without slots, speed or disk rate.
+    InvalidNode(NodeId),
+    /// The attempt has ended, or never existed.
+    StaleAttempt(AttemptId),
+    /// The attempt was not requested to do this, or cannot.
+    NotRequested(AttemptId),
+    /// The event is older than the one before it.
+    ClockWentBack,
+    /// The job has no pending task of this kind.
+    NothingPending(JobId),
+    /// The job's tasks were all known at submission, so it cannot request slots.
+    NotOpen(JobId),
+}
+
+impl Reason {
+    /// Ranked first by a measure of the job alone.
+    pub fn ranked(measure: Measure) -> Reason {
+        Reason::Ranked(RankReason { group: None, measure, node_match: None })
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Ranked(rank) => rank.fmt(f),
+            Reason::Reserved => write!(f, "the slot was reserved for it"),
+            Reason::Recovery { lost } => write!(f, "runs again what was lost with {lost}"),
+            Reason::Speculative { progress_ppm } => {
+                write!(f, "speculative attempt of a straggler at {} %", progress_ppm / 10_000)
+            }
+            Reason::PreemptedFor { job } => write!(f, "preempted for {job}"),
+            Reason::PreemptedForRecovery { job } => write!(f, "preempted for a lost task of {job}"),
+            Reason::OtherAttemptFinished => write!(f, "another attempt finished first"),
+            Reason::JobEnded => write!(f, "its job ended"),
+            Reason::RequestedByUser => write!(f, "requested by a user"),
+            Reason::GrantedByCluster => write!(f, "granted by the cluster's own scheduler"),
+        }
+    }
+}
+
+impl fmt::Display for RankReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(group) = &self.group {
+            write!(f, "{group}; ")?;
+        }
+        self.measure.fmt(f)?;
+        match self.node_match {
+            Some(NodeMatch::Suggested { class }) => write!(f, "; its class {class} is suggested for this node"),
+            Some(NodeMatch::Fallback) => write!(f, "; no job of a class suggested for this node needs the slot"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A number of thousandths, without trailing zeros.
+struct Milli(u64);
+
+impl fmt::Display for Milli {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0 as f64 / 1e3)
+    }
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Measure::Submission => write!(f, "first by submission"),
+            Measure::RemainingTime(estimate) => write!(f, "shortest remaining time, {estimate}"),
+            Measure::SlotsOverWeight { allocated, weight_milli } => {
+                write!(f, "fewest slots for its weight, {allocated} for weight {}", Milli(weight_milli))
+            }
+            Measure::SlotsOverShare { allocated, share_milli: 0 } => {
+                write!(f, "fewest slots for its share, {allocated} for less than 0.001 slots")
+            }
+            Measure::SlotsOverShare { allocated, share_milli } => {
+                write!(f, "fewest slots for its share, {allocated} of {} slots", Milli(share_milli))
+            }
+            Measure::RemainingWork { shuffle, reduce_bytes } => {
+                write!(f, "least work left, {shuffle} of maps and {} MB to reduce", reduce_bytes / 1_000_000)
+            }
+            Measure::AttainedService(service) => write!(f, "least slot time so far, {service}"),
+        }
+    }
+}
+
+impl fmt::Display for GroupReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            GroupKind::Pool => "pool",
+            GroupKind::Queue => "queue",
+            GroupKind::User => "user",
+        };
+        write!(f, "{kind} {} ", self.name)?;
+        match self.measure {
+            GroupMeasure::BelowMinShare { allocated, min_share } => {
+                write!(f, "below its min share, {allocated} of {min_share} slots")
+            }
+            GroupMeasure::SlotsOverWeight { allocated, weight_milli } => {
+                write!(f, "at {allocated} slots for weight {}", Milli(weight_milli))
+            }
+            GroupMeasure::CapacityUsed { percent } => write!(f, "at {percent} % of its capacity"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::JobExists(job) => write!(f, "{job} already exists; give each job a new id"),
+            Refusal::UnknownJob(job) => write!(f, "{job} does not exist or has ended"),
+            Refusal::EmptyJob(job) => write!(f, "{job} has no input split; a job needs at least one map"),
+            Refusal::InvalidJob(job) => write!(
+                f,
+                "{job} has a number out of range: its estimate bias must be over 0, its slow start at most 100 % and its \
+                 reduces at most {}",
+                JobSpec::MAX_REDUCES
+            ),
+            Refusal::UnknownNode(node) => write!(f, "{node} is down or unknown; it must join first"),
+            Refusal::NodeAlreadyUp(node) => write!(f, "{node} is already up; report its loss before it joins again"),
+            Refusal::NodeIdGap(node) => write!(f, "{node} leaves a gap; number nodes from 0 without gaps"),
+            Refusal::InvalidNode(node) => write!(f, "{node} has no slots, no speed or no disk rate"),
+            Refusal::StaleAttempt(attempt) => write!(f, "attempt {attempt} has ended or is unknown"),
+            Refusal::NotRequested(attempt) => write!(f, "attempt {attempt} was not requested to do that"),
+            Refusal::NothingPending(job) => {
+                write!(f, "{job} has no pending task for that slot; report its slot requests first")
+            }
+            Refusal::NotOpen(job) => {
+                write!(f, "{job} was submitted with all its tasks; only an open job requests slots")
+            }
+            Refusal::ClockWentBack => write!(f, "the clock went back; events must be ordered by time"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grouped(kind: GroupKind, measure: GroupMeasure, job: Measure) -> String {
+        let group = Some(GroupReason { kind, name: "etl".into(), measure });
+        Reason::Ranked(RankReason { group, measure: job, node_match: None }).to_string()
+    }
+
+    #[test]
+    fn reasons_name_the_group_first() {
+        let text = grouped(GroupKind::Queue, GroupMeasure::CapacityUsed { percent: 40 }, Measure::Submission);
+        assert_eq!(text, "queue etl at 40 % of its capacity; first by submission");
+        let below = GroupMeasure::BelowMinShare { allocated: 3, min_share: 8 };
+        let weight = Measure::SlotsOverWeight { allocated: 1, weight_milli: 500 };
+        assert_eq!(
+            grouped(GroupKind::Pool, below, weight),
+            "pool etl below its min share, 3 of 8 slots; fewest slots for its weight, 1 for weight 0.5"
+        );
+    }
+
+    #[test]
+    fn a_small_share_is_not_printed_as_zero() {
+        let share = |share_milli| Reason::ranked(Measure::SlotsOverShare { allocated: 2, share_milli }).to_string();
+        assert_eq!(share(40), "fewest slots for its share, 2 of 0.04 slots");
+        assert!(share(0).ends_with("2 for less than 0.001 slots"), "{}", share(0));
+    }
+}

@@ -1,0 +1,198 @@
+//! Slots are assigned: first those that are reserved, then the rest in the order of rank, then speculative attempts.
+
+use super::Scheduler;
+use crate::action::{Action, Start, Work};
+use crate::ids::{Kind, NodeId};
+use crate::policy::matching::Routing;
+use crate::policy::orders::Order;
+use crate::policy::placement::{self, Choice, Offer};
+use crate::policy::ranking::DelayedVisits;
+use crate::policy::speculation;
+use crate::reason::{RankReason, Reason};
+use crate::state::{JobKey, TaskState};
+use crate::units::Time;
+use smallvec::SmallVec;
+use std::ops::ControlFlow;
+
+/// A task that an offer is used for.
+struct Pick {
+    job: JobKey,
+    choice: Choice,
+    /// The routing pass that chose it.
+    pass: usize,
+}
+
+impl Scheduler {
+    /// Fills a node's free slots as far as the policy wants them filled now.
+    pub(super) fn assign(&mut self, node: NodeId, out: &mut Vec<Action>) {
+        for kind in Kind::BOTH {
+            self.serve_reservations(node, kind, out);
+            let placement = &self.policy.slots(kind).placement;
+            let limit = placement.max_tasks_per_offer.unwrap_or(u32::MAX);
+            let mut off_rack_left = placement.max_off_rack_per_offer.unwrap_or(u32::MAX);
+            let mut launched = 0;
+            while launched < limit && off_rack_left > 0 && self.state.node(node).free(kind) > 0 {
+                let Some(pick) = self.pick(node, kind) else { break };
+                let reason = self.reason(&pick, node, kind);
+                launched += 1;
+                off_rack_left -= u32::from(pick.choice.is_off_rack());
+                self.launch(pick.job, node, pick.choice, reason, out);
+            }
+            while launched < limit && self.state.node(node).free(kind) > 0 && self.speculate(node, kind, out) {
+                launched += 1;
+            }
+        }
+    }
+
+    /// The first job in rank that has a task for this node.
+    fn pick(&mut self, node: NodeId, kind: Kind) -> Option<Pick> {
+        while let Some(job) = self.delayed[kind].next_ended(self.now) {
+            self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, false));
+        }
+        let passes = Routing::new(self.matcher.as_ref(), node).passes();
+        (0..passes).find_map(|pass| self.pick_in_pass(pass, node, kind))
+    }
+
+    fn pick_in_pass(&mut self, pass: usize, node: NodeId, kind: Kind) -> Option<Pick> {
+        let routing = Routing::new(self.matcher.as_ref(), node);
+        let ranking = routing.ranking(self.rankings.stages(kind), pass);
+        if ranking.is_empty() {
+            return None;
+        }
+        let placement = &self.policy.slots(kind).placement;
+        let local = self.delayed[kind].local_to(node);
+        let slots = self.state.nodes().slots()[kind];
+        let (jobs, nodes) = self.state.jobs_and_nodes();
+        let offer = Offer { node, nodes, now: self.now };
+        let mut delayed: SmallVec<[(JobKey, Time); 4]> = SmallVec::new();
+        let mut visit = |key: JobKey| {
+            let job = jobs.get_mut(key);
+            if let Some(choice) = placement.choose(job, key, kind, offer) {
+                return ControlFlow::Break(Pick { job: key, choice, pass });
+            }
+            let until = placement.delayed_until(job, kind);
+            delayed.extend(until.filter(|&until| offer.now < until).map(|until| (key, until)));
+            ControlFlow::Continue(())
+        };
+        let allow = |group: &_| routing.allows(pass, group);
+        let found = ranking.search(slots, &allow, DelayedVisits::In(local), &mut visit);
+        for (job, until) in delayed {
+            self.delayed[kind].delay(job, node, until);
+            self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, true));
+        }
+        let pick = found.break_value()?;
+        self.end_delay(pick.job, kind);
+        Some(pick)
+    }
+
+    fn reason(&self, pick: &Pick, node: NodeId, kind: Kind) -> Reason {
+        let job = self.state.job(pick.job);
+        if let Some(lost) = job.lost_with(pick.choice.task()) {
+            return Reason::Recovery { lost };
+        }
+        let routing = Routing::new(self.matcher.as_ref(), node);
+        let ranking = routing.ranking(self.rankings.stages(kind), pick.pass);
+        Reason::Ranked(RankReason {
+            group: ranking.group_reason(pick.job, self.state.nodes().slots()[kind]),
+            measure: self.policy.slots(kind).order.measure(self.view(), job, kind),
+            node_match: routing.node_match(pick.pass, job),
+        })
+    }
+
+    /// Gives free slots to the jobs that they are reserved for, if these still need them.
+    fn serve_reservations(&mut self, node: NodeId, kind: Kind, out: &mut Vec<Action>) {
+        if self.state.nodes().reservations()[kind] == 0 {
+            return;
+        }
+        while self.state.node(node).free(kind) > 0
+            && let Some(reservation) = self.state.take_reservation(node, kind)
+        {
+            let job = reservation.job;
+            let Some(choice) = self.choose_reserved(job, reservation.task, node, kind) else {
+                self.rerank(job, kind);
+                continue;
+            };
+            let lost_with = self.state.job(job).lost_with(choice.task());
+            let reason = lost_with.map_or(Reason::Reserved, |lost| Reason::Recovery { lost });
+            self.launch(job, node, choice, reason, out);
+        }
+    }
+
+    /// The task for a reserved slot: the one it is reserved for if that is pending, otherwise the job's nearest.
+    fn choose_reserved(&mut self, key: JobKey, task: Option<u32>, node: NodeId, kind: Kind) -> Option<Choice> {
+        let (jobs, nodes) = self.state.jobs_and_nodes();
+        let job = jobs.get_mut(key);
+        if job.is_closed() {
+            return None;
+        }
+        let is_pending = |&index: &u32| job.task(crate::TaskKey { kind, index }).state() == TaskState::Pending;
+        match (kind, task.filter(is_pending)) {
+            (Kind::Map, Some(map)) => Some(Choice::Map(map, job.locality(map, node, nodes.racks()))),
+            (Kind::Map, None) => {
+                let offer = Offer { node, nodes, now: self.now };
+                placement::nearest_map(job, offer).map(|(map, locality)| Choice::Map(map, locality))
+            }
+            (Kind::Reduce, Some(reduce)) => Some(Choice::FreshReduce(reduce)),
+            (Kind::Reduce, None) => {
+                let paused_here = nodes.get(node).paused().iter().find(|&&(owner, _)| owner == key);
+                let paused = paused_here.map(|&(_, reduce)| Choice::PausedReduce(reduce));
+                paused.or_else(|| job.next_pending_reduce().map(Choice::FreshReduce))
+            }
+        }
+    }
+
+    pub(super) fn launch(&mut self, job: JobKey, node: NodeId, choice: Choice, reason: Reason, out: &mut Vec<Action>) {
+        let task = choice.task();
+        let (attempt, work) = match choice {
+            Choice::Map(map, locality) => {
+                let work = self.state.job(job).map_work(map, locality);
+                (self.state.launch(job, task, node, self.now), work)
+            }
+            Choice::FreshReduce(_) => {
+                (self.state.launch(job, task, node, self.now), Work::Reduce { start: Start::Fresh })
+            }
+            Choice::PausedReduce(reduce) => {
+                let (attempt, start) = self.state.relaunch(job, reduce, node, self.now);
+                (attempt, Work::Reduce { start })
+            }
+        };
+        out.push(Action::Launch { attempt, node, work, reason });
+        self.index_map_node(job, task.kind, node);
+        if matches!(work, Work::Reduce { start: Start::Fresh | Start::Migrated { .. } }) {
+            self.run_lost_maps_again(job);
+        }
+        self.rerank(job, task.kind);
+    }
+
+    /// Records a node that runs a map of a job as local to its reduces, if reduces wait for such nodes.
+    fn index_map_node(&mut self, job: JobKey, kind: Kind, node: NodeId) {
+        if kind == Kind::Map && self.policy.reduce.placement.delays_reduces() {
+            self.delayed[Kind::Reduce].add_local(job, node);
+        }
+    }
+
+    /// Launches a speculative attempt of a straggler that runs elsewhere; returns whether there was one.
+    fn speculate(&mut self, node: NodeId, kind: Kind, out: &mut Vec<Action>) -> bool {
+        let fits = |straggler: &crate::TaskId| {
+            straggler.kind == kind && speculation::runs_elsewhere(self.view(), *straggler, node)
+        };
+        let Some(at) = self.stragglers.iter().position(fits) else { return false };
+        let straggler = self.stragglers.remove(at);
+        let key = self.state.find(straggler.job).expect("the straggler runs");
+        let task = straggler.key();
+        let attempt = self.state.launch_speculative(key, task, node, self.now);
+        let job = self.state.job(key);
+        let work = match kind {
+            Kind::Map => job.map_work(task.index, job.locality(task.index, node, self.state.nodes().racks())),
+            Kind::Reduce => Work::Reduce { start: Start::Fresh },
+        };
+        let reason = Reason::Speculative { progress_ppm: job.task(task).progress_ppm() };
+        out.push(Action::Launch { attempt, node, work, reason });
+        self.index_map_node(key, kind, node);
+        if kind == Kind::Reduce {
+            self.run_lost_maps_again(key);
+        }
+        self.rerank(key, kind);
+        true
+    }
+}

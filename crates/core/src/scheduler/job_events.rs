@@ -1,0 +1,273 @@
+//! Events of jobs: submission, slot requests, ends.
+
+use super::Scheduler;
+use crate::action::{Action, Outcome};
+use crate::event::JobSpec;
+use crate::ids::{JobId, Kind, NodeId, PerKind, TaskKey};
+use crate::policy::estimates;
+use crate::policy::matching::{self, Classes, UserRights};
+use crate::policy::placement::Choice;
+use crate::policy::shares::{NewShare, Share};
+use crate::reason::{Reason, Refusal};
+use crate::state::JobKey;
+use crate::units::WHOLE_PPM;
+
+/// The most slots of a kind that a node grows to.
+const MAX_SLOTS: u16 = u16::MAX / 2;
+
+impl Scheduler {
+    pub(super) fn job_submitted(&mut self, spec: &JobSpec, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        if spec.splits.is_empty() && self.state.find(spec.id).is_none() {
+            return Err(Refusal::EmptyJob(spec.id));
+        }
+        self.admit(spec, false, out)
+    }
+
+    pub(super) fn job_opened(&mut self, spec: &JobSpec, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        self.admit(spec, true, out)
+    }
+
+    fn admit(&mut self, spec: &JobSpec, open: bool, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        if self.state.find(spec.id).is_some() {
+            return Err(Refusal::JobExists(spec.id));
+        }
+        let over_limit = spec.reduces > JobSpec::MAX_REDUCES;
+        if spec.estimate_bias_ppm == 0 || spec.slowstart_ppm > WHOLE_PPM || over_limit {
+            return Err(Refusal::InvalidJob(spec.id));
+        }
+        let user = self.user_number(&spec.user);
+        let job = self.state.add_job(spec, user, open, self.now);
+        self.delayed.iter_mut().for_each(|delayed| delayed.end(job));
+        let estimate = estimates::first_estimate(self.view(), self.state.job(job), self.averages);
+        self.state.job_mut(job).set_estimate(estimate);
+        self.classify(job, spec, out);
+        self.index_local_nodes(job);
+        for kind in Kind::BOTH {
+            self.share_with_new(job, kind);
+            self.rerank(job, kind);
+        }
+        self.set_timers(out);
+        self.preempt_both(out);
+        Ok(())
+    }
+
+    fn user_number(&mut self, name: &str) -> u32 {
+        if let Some(&user) = self.user_numbers.get(name) {
+            return user;
+        }
+        let user = self.users.len() as u32;
+        self.users.push(name.to_owned());
+        self.user_numbers.insert(name.to_owned(), user);
+        user
+    }
+
+    /// Records the nodes with input of a job as local to its maps, if maps wait for such nodes.
+    fn index_local_nodes(&mut self, job: JobKey) {
+        if self.policy.map.placement.delays_maps() {
+            for host in self.state.job(job).splits().iter().flat_map(|split| &split.hosts) {
+                self.delayed[Kind::Map].add_local(job, *host);
+            }
+        }
+    }
+
+    fn share_with_new(&mut self, job: JobKey, kind: Kind) {
+        let mut level = self.water_levels[kind];
+        let share = Share::of_new_job(self.view(), kind, self.policy.slots(kind), job, &mut level);
+        self.water_levels[kind] = level;
+        match share {
+            Some(NewShare::Slots(slots)) => self.state.job_mut(job).set_fair_share(kind, slots),
+            Some(NewShare::Recompute) => self.compute_shares(kind),
+            None => {}
+        }
+    }
+
+    /// Assigns a new job to its groups, after classifying it if the policy matches jobs to nodes.
+    fn classify(&mut self, job: JobKey, spec: &JobSpec, out: &mut Vec<Action>) {
+        let rights = UserRights::of(&spec.user, &self.setup.tenants);
+        if let Some(matcher) = &mut self.matcher {
+            let (classes, all_changed) = matcher.job_submitted(job, rights, &self.state, self.now);
+            self.set_classes(&classes);
+            if all_changed {
+                self.regroup_all_but(Some(job));
+            }
+        }
+        self.add_to_groups(job, &spec.pool);
+        if self.matcher.as_ref().is_some_and(|matcher| matcher.rules().place_replicas) {
+            self.place_replicas(job, out);
+        }
+    }
+
+    /// Nodes joined or were lost: the matching follows.
+    pub(super) fn match_nodes(&mut self) {
+        let changed = self.matcher.as_mut().and_then(|matcher| matcher.nodes_changed(&self.state, self.now));
+        if let Some(classes) = changed {
+            self.set_classes(&classes);
+            self.regroup_all_but(None);
+        }
+    }
+
+    fn set_classes(&mut self, classes: &[(JobKey, Classes)]) {
+        classes.iter().for_each(|&(job, classes)| self.state.job_mut(job).set_classes(classes));
+    }
+
+    fn add_to_groups(&mut self, key: JobKey, pool: &str) {
+        let job = self.state.job(key);
+        let classes = self.matcher.is_some().then(|| job.classes());
+        let user = &self.users[job.user() as usize];
+        self.rankings.all_mut().for_each(|ranking| ranking.add_job(key, job.user(), user, pool, classes));
+    }
+
+    fn regroup_all_but(&mut self, new: Option<JobKey>) {
+        let others = self.state.jobs().keys().into_iter().filter(|&job| Some(job) != new);
+        others.for_each(|job| self.regroup(job));
+    }
+
+    /// Moves a job to the groups of its new classes. Only users have classes, so that its pool does not matter.
+    fn regroup(&mut self, job: JobKey) {
+        for kind in Kind::BOTH {
+            let charged = self.state.job_mut(job).discharge(kind);
+            self.charge_groups(job, kind, -charged);
+            self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_rank(job, None));
+        }
+        self.add_to_groups(job, "");
+        for kind in Kind::BOTH {
+            let delayed = self.delayed[kind].is_delayed(job, self.now);
+            self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, delayed));
+        }
+        self.rerank_both(job);
+    }
+
+    fn place_replicas(&mut self, key: JobKey, out: &mut Vec<Action>) {
+        let job = self.state.job(key);
+        let block_bytes = job.splits().iter().map(|split| split.bytes).max().unwrap_or(0);
+        let matcher = self.matcher.as_ref().expect("replicas are placed only with matching");
+        let nodes = matcher.suggested_nodes(job, block_bytes, &self.state);
+        if nodes.is_empty() || nodes.len() as u32 == self.state.nodes().up_count() {
+            return;
+        }
+        let rng = &mut self.rng;
+        let job = self.state.job_mut(key);
+        job.place_replicas(|split| matching::choose_hosts(&nodes, split.hosts.len(), rng));
+        let hosts = job.splits().iter().map(|split| split.hosts.clone()).collect();
+        out.push(Action::PlaceReplicas { job: job.id(), hosts });
+    }
+
+    /// An open job requests this many slots.
+    pub(super) fn slots_requested(
+        &mut self,
+        job: JobId,
+        requested: PerKind<u32>,
+        out: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
+        let key = self.open_job(job)?;
+        if requested.iter().any(|&slots| slots > JobSpec::MAX_REDUCES) {
+            return Err(Refusal::InvalidJob(job));
+        }
+        Kind::BOTH.into_iter().for_each(|kind| self.state.set_requested(key, kind, requested[kind]));
+        // The job's size has only now become known, so that its estimate is not left for the timer.
+        let job = self.state.job(key);
+        let observed = estimates::observed(job, self.now);
+        let estimate = estimates::estimate(job, observed, self.state.nodes().slots(), self.averages);
+        self.state.job_mut(key).set_estimate(estimate);
+        for kind in Kind::BOTH {
+            self.compute_shares(kind);
+            self.rerank(key, kind);
+        }
+        self.preempt_both(out);
+        Ok(())
+    }
+
+    /// The backend granted a slot to an open job: the slot is bound to a task, so that counts and estimates are kept as for any job.
+    pub(super) fn slot_granted(
+        &mut self,
+        job: JobId,
+        kind: Kind,
+        node: NodeId,
+        out: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
+        let key = self.open_job(job)?;
+        let granting = self.state.nodes().up(node).ok_or(Refusal::UnknownNode(node))?;
+        let is_full = granting.free(kind) == 0;
+        if is_full && granting.spec().slots(kind) >= MAX_SLOTS {
+            return Err(Refusal::InvalidNode(node));
+        }
+        if self.state.job(key).counts(kind).pending == 0 {
+            return Err(Refusal::NothingPending(job));
+        }
+        if is_full {
+            self.state.add_slot(node, kind);
+        }
+        let task = self.state.add_granted_task(key, kind);
+        let choice = match kind {
+            Kind::Map => {
+                let locality = self.state.job(key).locality(task.index, node, self.state.nodes().racks());
+                Choice::Map(task.index, locality)
+            }
+            Kind::Reduce => Choice::FreshReduce(task.index),
+        };
+        self.launch(key, node, choice, Reason::GrantedByCluster, out);
+        Ok(())
+    }
+
+    pub(super) fn job_ended(&mut self, job: JobId, outcome: Outcome, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        let key = self.open_job(job)?;
+        self.abort(key, outcome, out);
+        Ok(())
+    }
+
+    fn open_job(&self, job: JobId) -> Result<JobKey, Refusal> {
+        let key = self.unclosed_job(job)?;
+        if self.state.job(key).is_open() { Ok(key) } else { Err(Refusal::NotOpen(job)) }
+    }
+
+    fn unclosed_job(&self, job: JobId) -> Result<JobKey, Refusal> {
+        let key = self.state.find(job).filter(|&key| !self.state.job(key).is_closed());
+        key.ok_or(Refusal::UnknownJob(job))
+    }
+
+    pub(super) fn job_killed(&mut self, job: JobId, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        let key = self.unclosed_job(job)?;
+        self.abort(key, Outcome::Killed, out);
+        Ok(())
+    }
+
+    /// Closes a job that is not complete: its attempts are killed, its paused reduces dropped.
+    pub(super) fn abort(&mut self, key: JobKey, outcome: Outcome, out: &mut Vec<Action>) {
+        for kind in Kind::BOTH {
+            for index in self.state.job(key).counts(kind).running.clone() {
+                let (attempt, node) = self.state.request_kill(key, TaskKey { kind, index });
+                out.push(Action::Kill { attempt, node, reason: Reason::JobEnded });
+            }
+        }
+        for (attempt, node) in self.state.stop_speculative(key, None) {
+            out.push(Action::Kill { attempt, node, reason: Reason::JobEnded });
+        }
+        self.close(key, outcome, out);
+    }
+
+    /// Closes a job and removes it from the rankings. It stays live until its last attempt has left its slot.
+    pub(super) fn close(&mut self, key: JobKey, outcome: Outcome, out: &mut Vec<Action>) {
+        self.state.close_job(key);
+        out.push(Action::CloseJob { job: self.state.job(key).id(), outcome });
+        if outcome == Outcome::Succeeded
+            && let Some(matcher) = &mut self.matcher
+        {
+            matcher.job_finished(self.state.job(key));
+        }
+        self.rerank_both(key);
+        self.reap(key);
+    }
+
+    /// Removes a closed job once none of its attempts holds a slot.
+    pub(super) fn reap(&mut self, key: JobKey) {
+        let job = self.state.job(key);
+        if !job.is_closed() || !job.holds_no_slot() {
+            return;
+        }
+        for kind in Kind::BOTH {
+            let charged = self.state.job_mut(key).discharge(kind);
+            self.charge_groups(key, kind, -charged);
+        }
+        self.state.remove_job(key);
+    }
+}

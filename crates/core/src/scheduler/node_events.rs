@@ -1,0 +1,157 @@
+//! Events of nodes: joins, offers, losses of nodes and of map outputs.
+
+use super::Scheduler;
+use crate::action::Action;
+use crate::event::{NodeSpec, Progress};
+use crate::ids::{AttemptId, Kind, NodeId, TaskKey};
+use crate::policy::recovery::LostTask;
+use crate::reason::Refusal;
+use crate::state::{AttemptRole, JobKey, TaskState};
+
+impl Scheduler {
+    pub(super) fn node_joined(&mut self, node: NodeId, spec: &NodeSpec) -> Result<(), Refusal> {
+        if node.0 as usize > self.state.nodes().len() {
+            return Err(Refusal::NodeIdGap(node));
+        }
+        if self.state.nodes().up(node).is_some() {
+            return Err(Refusal::NodeAlreadyUp(node));
+        }
+        if (spec.map_slots, spec.reduce_slots) == (0, 0) || spec.speed_ppm == 0 || spec.disk_bytes_per_s == 0 {
+            return Err(Refusal::InvalidNode(node));
+        }
+        if let Some(matcher) = &mut self.matcher {
+            matcher.node_joined(node, spec);
+        }
+        self.state.add_node(node, spec);
+        self.match_nodes();
+        Ok(())
+    }
+
+    pub(super) fn slots_offered(
+        &mut self,
+        node: NodeId,
+        progress: &[Progress],
+        out: &mut Vec<Action>,
+    ) -> Result<(), Refusal> {
+        if self.state.nodes().up(node).is_none() {
+            return Err(Refusal::UnknownNode(node));
+        }
+        self.set_progress(progress);
+        if self.setup.capabilities.bind_tasks {
+            self.assign(node, out);
+        }
+        Ok(())
+    }
+
+    /// A node was lost: what ran, was paused or was stored there has to be done again.
+    pub(super) fn node_lost(&mut self, node: NodeId, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        if self.state.nodes().up(node).is_none() {
+            return Err(Refusal::UnknownNode(node));
+        }
+        let mut lost = Vec::new();
+        self.lose_attempts(node, &mut lost);
+        for (job, reduce) in self.state.lose_paused(node) {
+            lost.push(LostTask { job, task: TaskKey::reduce(reduce) });
+            self.rerank(job, Kind::Reduce);
+        }
+        for kind in Kind::BOTH {
+            while let Some(reservation) = self.state.take_reservation(node, kind) {
+                self.rerank(reservation.job, kind);
+            }
+        }
+        self.state.take_node_down(node);
+        if let Some(matcher) = &mut self.matcher {
+            matcher.node_lost(node);
+        }
+        self.match_nodes();
+        self.lose_outputs(node, &mut lost);
+        let jobs = self.state.jobs().keys();
+        jobs.into_iter().for_each(|job| self.reap(job));
+        self.recover(lost, out);
+        Ok(())
+    }
+
+    fn lose_attempts(&mut self, node: NodeId, lost: &mut Vec<LostTask>) {
+        for kind in Kind::BOTH {
+            for running in self.state.node(node).running(kind).to_vec() {
+                let task = TaskKey { kind, index: running.task };
+                let attempt = AttemptId { task: task.of(self.state.job(running.job).id()), number: running.number };
+                match self.state.role(attempt) {
+                    Some((job, AttemptRole::Primary)) => {
+                        self.fail_primary(job, attempt, Some(node));
+                        let owner = self.state.job(job);
+                        if owner.task(task).state() == TaskState::Pending && !owner.is_closed() {
+                            lost.push(LostTask { job, task });
+                        }
+                    }
+                    Some((job, _)) => self.end_speculative(job, attempt),
+                    None => unreachable!("{attempt} holds a slot of {node}"),
+                }
+            }
+        }
+    }
+
+    /// Finished maps whose output was on the node run again if some reduce still needs it.
+    fn lose_outputs(&mut self, node: NodeId, lost: &mut Vec<LostTask>) {
+        let has_outputs = |key: &JobKey| {
+            let job = self.state.job(*key);
+            !job.is_closed() && job.mapped_on(node) && job.total(Kind::Reduce) > 0
+        };
+        let jobs: Vec<JobKey> = self.state.jobs().keys().into_iter().filter(has_outputs).collect();
+        for job in jobs {
+            let outputs = self.state.outputs_on(job, node);
+            if outputs.is_empty() {
+                continue;
+            }
+            let needed = self.state.job(job).needs_map_output();
+            for map in outputs {
+                if self.state.job(job).has_lost_output(map) {
+                    continue;
+                }
+                if needed {
+                    self.state.undo_map(job, map, node);
+                    lost.push(LostTask { job, task: TaskKey::map(map) });
+                } else {
+                    self.state.record_unneeded_loss(job, map, node);
+                }
+            }
+            if needed {
+                self.run_lost_maps_again(job);
+            }
+            self.rerank_both(job);
+        }
+    }
+
+    /// A finished map's output cannot be read, and a reduce needs it: the map runs again.
+    pub(super) fn map_output_lost(&mut self, map: AttemptId, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        let stale = Refusal::StaleAttempt(map);
+        let key = self.state.find(map.task.job).ok_or(stale)?;
+        let job = self.state.job(key);
+        let task = job.find_task(map.task.key()).ok_or(stale)?;
+        let is_current = task.state() == TaskState::Done && task.number() == map.number;
+        if job.is_closed() || map.task.kind != Kind::Map || !is_current {
+            return Err(stale);
+        }
+        let node = task.node();
+        self.state.undo_map(key, map.task.index, node);
+        self.rerank_both(key);
+        self.recover(vec![LostTask { job: key, task: map.task.key() }], out);
+        Ok(())
+    }
+
+    /// The backend lost contact with its cluster: all running attempts are pending until it reports them again.
+    pub(super) fn resynced(&mut self, out: &mut Vec<Action>) {
+        let mut running = Vec::new();
+        for (_, node) in self.state.nodes().iter() {
+            for kind in Kind::BOTH {
+                running.extend(node.running(kind).iter().map(|attempt| {
+                    let job = self.state.job(attempt.job).id();
+                    AttemptId::new(job, kind, attempt.task, attempt.number)
+                }));
+            }
+        }
+        for attempt in running {
+            self.attempt_lost(attempt, false, out).expect("an attempt that holds a slot can end");
+        }
+    }
+}

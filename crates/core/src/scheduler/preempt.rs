@@ -1,0 +1,74 @@
+//! Preemption and recovery are carried out: victims are stopped, and their slots reserved for the beneficiaries.
+
+use super::Scheduler;
+use crate::action::{Action, PreemptAction};
+use crate::ids::{Kind, NodeId, TaskKey};
+use crate::policy::Recovery;
+use crate::policy::preemption::Round;
+use crate::policy::recovery::{self, LostTask, RecoverySlot};
+use crate::reason::Reason;
+use crate::state::JobKey;
+use std::sync::Arc;
+
+impl Scheduler {
+    pub(super) fn preempt_both(&mut self, out: &mut Vec<Action>) {
+        Kind::BOTH.into_iter().for_each(|kind| self.preempt(kind, out));
+    }
+
+    /// Lets jobs that may take slots of a kind take them.
+    pub(super) fn preempt(&mut self, kind: Kind, out: &mut Vec<Action>) {
+        let policy = Arc::clone(&self.policy);
+        for rule in &policy.slots(kind).preempt {
+            let mut starvation = std::mem::take(&mut self.starvation[kind]);
+            let mut round = Round::new(rule, kind, self.comparison(), &mut starvation);
+            self.starvation[kind] = starvation;
+            while let Some(victim) = round.next(self.comparison()) {
+                let reason = Reason::PreemptedFor { job: self.state.job(victim.beneficiary).id() };
+                self.stop_attempt(victim.job, victim.task, rule.action, reason, out);
+                self.reserve(victim.node, kind, victim.beneficiary, None);
+            }
+        }
+    }
+
+    /// Finds slots for lost tasks, if the policy recovers them at once. The others are pending like any task.
+    pub(super) fn recover(&mut self, mut lost: Vec<LostTask>, out: &mut Vec<Action>) {
+        if !self.policy.recovery.is_immediate() {
+            return;
+        }
+        recovery::sort_lost(&mut lost, self.comparison());
+        for lost in lost {
+            let (kind, task) = (lost.task.kind, Some(lost.task.index));
+            match recovery::find_slot(lost, self.comparison()) {
+                Some(RecoverySlot::Free(node)) => self.reserve(node, kind, lost.job, task),
+                Some(RecoverySlot::Preempt(victim)) => {
+                    let reason = Reason::PreemptedForRecovery { job: self.state.job(lost.job).id() };
+                    self.stop_attempt(victim.job, victim.task, Recovery::preempt_action(kind), reason, out);
+                    self.reserve(victim.node, kind, lost.job, task);
+                }
+                None => {}
+            }
+        }
+    }
+
+    pub(super) fn stop_attempt(
+        &mut self,
+        job: JobKey,
+        task: TaskKey,
+        action: PreemptAction,
+        reason: Reason,
+        out: &mut Vec<Action>,
+    ) {
+        let (attempt, node) = self.state.request_stop(job, task, action);
+        out.push(match action {
+            PreemptAction::Pause => Action::Pause { attempt, node, reason },
+            PreemptAction::EndEarly => Action::EndEarly { attempt, node, reason },
+            PreemptAction::Kill => Action::Kill { attempt, node, reason },
+        });
+        self.rerank(job, task.kind);
+    }
+
+    fn reserve(&mut self, node: NodeId, kind: Kind, job: JobKey, task: Option<u32>) {
+        self.state.reserve(node, kind, job, task);
+        self.rerank(job, kind);
+    }
+}

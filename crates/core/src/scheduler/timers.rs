@@ -1,0 +1,77 @@
+//! Timers: what is computed periodically.
+
+use super::Scheduler;
+use crate::action::Action;
+use crate::ids::Kind;
+use crate::policy::estimates;
+use crate::policy::orders::Order;
+use crate::policy::shares::Share;
+use crate::timer::Timer;
+
+impl Scheduler {
+    pub(super) fn timer_fired(&mut self, timer: Timer, out: &mut Vec<Action>) {
+        // A timer that was not set, or not for now, is ignored: a backend may report it late or twice.
+        if self.timers.expiry(timer).is_none_or(|at| self.now < at) {
+            return;
+        }
+        self.timers.clear(timer);
+        match timer {
+            Timer::Estimates => self.update_estimates(),
+            Timer::Preemption => self.preempt_both(out),
+            Timer::Speculation => self.find_stragglers(),
+        }
+        self.set_timers(out);
+    }
+
+    /// Sets the timers that the policy needs and that are not set. Without jobs there is nothing to compute.
+    pub(super) fn set_timers(&mut self, out: &mut Vec<Action>) {
+        if self.state.jobs().is_empty() {
+            return;
+        }
+        let preempts = !self.policy.map.preempt.is_empty() || !self.policy.reduce.preempt.is_empty();
+        let needed = [self.needs.anything(), preempts, self.policy.speculation.is_some()];
+        for (timer, needed) in Timer::ALL.into_iter().zip(needed) {
+            if needed && self.timers.expiry(timer).is_none() {
+                let at = self.now + self.policy.update_interval;
+                self.timers.set(timer, at);
+                out.push(Action::SetTimer { timer, at });
+            }
+        }
+    }
+
+    /// Computes estimates and shares, and ranks all jobs by them.
+    fn update_estimates(&mut self) {
+        let (estimates, averages) = estimates::update_all(self.view(), self.needs, self.averages);
+        self.averages = averages;
+        let (jobs, _) = self.state.jobs_and_nodes();
+        jobs.iter_mut().zip(estimates).for_each(|((_, job), estimate)| job.set_estimate(estimate));
+        for kind in Kind::BOTH {
+            self.compute_shares(kind);
+        }
+        for job in self.state.jobs().keys() {
+            self.rerank_both(job);
+        }
+    }
+
+    /// Computes the shares of slots of a kind, if anything depends on them.
+    pub(super) fn compute_shares(&mut self, kind: Kind) {
+        let slots = self.policy.slots(kind);
+        let Some(shares) = Share::compute(self.view(), kind, slots, self.rankings.last(kind)) else { return };
+        let changes_ranks = slots.order.needs().fair_share;
+        if let Some(level) = shares.level {
+            self.water_levels[kind] = level;
+        }
+        for &(job, share) in &shares.of {
+            self.state.job_mut(job).set_fair_share(kind, share);
+        }
+        if changes_ranks {
+            shares.of.into_iter().for_each(|(job, _)| self.rerank(job, kind));
+        }
+    }
+
+    fn find_stragglers(&mut self) {
+        if let Some(speculation) = self.policy.speculation {
+            self.stragglers = speculation.stragglers(self.view());
+        }
+    }
+}

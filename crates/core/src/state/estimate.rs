@@ -1,0 +1,21 @@
+//! What is estimated of a job. Filled in by `policy::estimates`; kept with the job because ranks read it with every decision.
+
+use crate::ids::PerKind;
+use crate::units::Span;
+
+/// Estimates of a job's times and work. Values that no part of the policy needs are not kept up to date.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Mean time of its maps and of its reduces.
+    pub task_time: PerKind<Span>,
+    /// Time left if it were alone on the cluster (hSRTF, eq. 1).
+    pub remaining_time: Span,
+    /// Time from beginning to end if it were alone on the cluster.
+    pub time_alone: Span,
+    /// Time until its last map is done at its present rate (FCS, T_rs).
+    pub remaining_shuffle: Span,
+    /// Bytes still to reduce (FCS, R_left).
+    pub remaining_reduce_bytes: u64,
+    /// Slot time received so far.
+    pub attained_service: Span,
+}

@@ -1,0 +1,299 @@
+//! A job's pending maps, indexed by the nodes and racks that hold their input.
+//!
+//! The index is built when it is first used, as flat lists by node and by rack. Entries are dropped lazily: a map found through one list
+//! stays in the others until a search meets it there. Whether a map is still pending is one bit, so that a search does not read the
+//! task itself. Maps that become pending again (lost, killed, or the rest of one that ended early) are few; they are in a list of
+//! their own that is searched first, so that lost work does not run last.
+
+use super::bit_set::BitSet;
+use super::racks::Racks;
+use super::task::Task;
+use crate::event::Split;
+use crate::ids::{NodeId, RackId};
+
+/// Jobs with at most this many maps are searched without an index.
+const INDEX_MIN_MAPS: usize = 8;
+
+/// A job's pending maps.
+#[derive(Debug, Default)]
+pub(super) struct PendingMaps {
+    pending: BitSet,
+    /// Maps that became pending again, or that are the rest of another. Some may have been launched since.
+    returned: Vec<u32>,
+    /// No map before this one is pending, except for those in `returned`.
+    next_fresh: u32,
+    fresh_end: u32,
+    by_node: Option<Index>,
+    by_rack: Option<Index>,
+    has_hosts: bool,
+}
+
+/// Lists of maps by node or by rack, all in one vector.
+///
+/// There is one index per live job, read at random, so it is kept small: an entry does not name its node, and a list does not store its
+/// length. A job with few maps has fewer lists than there are nodes; then several nodes share a list, and a search skips the maps of the
+/// others.
+#[derive(Debug)]
+struct Index {
+    /// Where the list of a key begins, by the key's low bits. Entries before it are no longer pending. [`EMPTY`] if none is left.
+    lists: Vec<u32>,
+    /// Maps, list by list, each list in ascending order; the last entry of each has the bit [`LAST`].
+    entries: Vec<u32>,
+    /// Keys below this have a list of their own.
+    unshared: u32,
+}
+
+const EMPTY: u32 = u32::MAX;
+const LAST: u32 = 1 << 31;
+
+impl Index {
+    /// Lists a job's maps by a key of the nodes that hold their input. Keys are below `keys`. Map number n has split n.
+    fn build(splits: &[Split], keys: usize, key_of: impl Fn(NodeId) -> u32) -> Index {
+        let replicas: usize = splits.iter().map(|split| split.hosts.len()).sum();
+        // In the first pass the length of each list, in the second its next free position, which in the end is its end.
+        let mut lists = vec![0; keys.min(replicas).next_power_of_two()];
+        let low_bits = lists.len() - 1;
+        each_pair(splits, &key_of, |key, _| lists[key as usize & low_bits] += 1);
+        let mut begin = 0;
+        for list in &mut lists {
+            begin += std::mem::replace(list, begin);
+        }
+        let mut entries = vec![0; begin as usize];
+        each_pair(splits, &key_of, |key, task| {
+            let end = &mut lists[key as usize & low_bits];
+            entries[*end as usize] = task;
+            *end += 1;
+        });
+        let mut begin = 0;
+        for list in &mut lists {
+            let end = std::mem::replace(list, if *list == begin { EMPTY } else { begin });
+            if *list != EMPTY {
+                entries[end as usize - 1] |= LAST;
+            }
+            begin = end;
+        }
+        let unshared = if keys <= lists.len() { lists.len() as u32 } else { 0 };
+        Index { lists, entries, unshared }
+    }
+
+    /// The first pending map of a key. Launched maps at the front of the list are dropped. `near` tells whether a map in a shared list has
+    /// this key.
+    fn first_pending(&mut self, key: u32, pending: &BitSet, near: impl Fn(u32) -> bool) -> Option<u32> {
+        let low_bits = self.lists.len().checked_sub(1)?;
+        let list = &mut self.lists[key as usize & low_bits];
+        let (mut at, mut at_front) = (*list, true);
+        if at == EMPTY {
+            return None;
+        }
+        loop {
+            let entry = self.entries[at as usize];
+            let (task, is_last) = (entry & !LAST, entry & LAST != 0);
+            let still_pending = pending.contains(task);
+            if still_pending && (key < self.unshared || near(task)) {
+                return Some(task);
+            }
+            at_front &= !still_pending;
+            if at_front {
+                *list = if is_last { EMPTY } else { at + 1 };
+            }
+            if is_last {
+                return None;
+            }
+            at += 1;
+        }
+    }
+}
+
+/// Calls `visit` with the key of every replica and its map. Of consecutive replicas with the same key only the first counts.
+fn each_pair(splits: &[Split], key_of: impl Fn(NodeId) -> u32, mut visit: impl FnMut(u32, u32)) {
+    for (task, split) in splits.iter().enumerate() {
+        let mut last = None;
+        for &host in &split.hosts {
+            let key = key_of(host);
+            if last != Some(key) {
+                visit(key, task as u32);
+            }
+            last = Some(key);
+        }
+    }
+}
+
+impl PendingMaps {
+    /// The maps of a new job, one per split.
+    pub(super) fn new(splits: &[Split]) -> PendingMaps {
+        let has_hosts = splits.iter().any(|split| !split.hosts.is_empty());
+        PendingMaps {
+            pending: BitSet::below(splits.len() as u32),
+            returned: Vec::new(),
+            next_fresh: 0,
+            fresh_end: splits.len() as u32,
+            by_node: None,
+            by_rack: None,
+            has_hosts,
+        }
+    }
+
+    /// True if the location of some input is known.
+    pub(super) fn has_hosts(&self) -> bool {
+        self.has_hosts
+    }
+
+    /// True if there may be pending maps that have run before.
+    pub(super) fn has_returned(&self) -> bool {
+        !self.returned.is_empty()
+    }
+
+    /// True if a map is pending.
+    pub(super) fn contains(&self, task: u32) -> bool {
+        self.pending.contains(task)
+    }
+
+    /// A map was launched.
+    pub(super) fn remove(&mut self, task: u32) {
+        self.pending.remove(task);
+    }
+
+    /// A map is pending again, or is the rest of one that ended early.
+    pub(super) fn add_returned(&mut self, task: u32) {
+        self.pending.insert(task);
+        self.returned.push(task);
+    }
+
+    /// A pending map with input on a node. Node ids are below `nodes`.
+    pub(super) fn on_node(&mut self, node: NodeId, nodes: usize, tasks: &[Task], splits: &[Split]) -> Option<u32> {
+        let near = |split: u32| splits[split as usize].hosts.contains(&node);
+        self.find(tasks, splits, near, |maps| {
+            let index = maps.by_node.get_or_insert_with(|| Index::build(splits, nodes, |host| host.0));
+            index.first_pending(node.0, &maps.pending, near)
+        })
+    }
+
+    /// A pending map with input in a rack.
+    pub(super) fn in_rack(&mut self, rack: RackId, racks: &Racks, tasks: &[Task], splits: &[Split]) -> Option<u32> {
+        let near = |split: u32| splits[split as usize].hosts.iter().any(|&host| racks.of(host) == rack);
+        self.find(tasks, splits, near, |maps| {
+            let index =
+                maps.by_rack.get_or_insert_with(|| Index::build(splits, racks.id_end(), |host| racks.of(host).0));
+            index.first_pending(rack.0, &maps.pending, near)
+        })
+    }
+
+    /// A pending map whose split is `near`: a returned one, or one found without or through an index.
+    fn find(
+        &mut self,
+        tasks: &[Task],
+        splits: &[Split],
+        near: impl Fn(u32) -> bool,
+        indexed: impl FnOnce(&mut PendingMaps) -> Option<u32>,
+    ) -> Option<u32> {
+        if !self.has_hosts {
+            return None;
+        }
+        self.drop_started();
+        let near = |task: &u32| near(tasks[*task as usize].split);
+        if let Some(&task) = self.returned.iter().find(|task| near(task)) {
+            return Some(task);
+        }
+        if splits.len() > INDEX_MIN_MAPS {
+            return indexed(self);
+        }
+        (self.next_fresh..self.fresh_end).find(|task| self.pending.contains(*task) && near(task))
+    }
+
+    /// Any pending map: first those that returned, then in the order of the input.
+    pub(super) fn any(&mut self) -> Option<u32> {
+        self.drop_started();
+        if let Some(&task) = self.returned.first() {
+            return Some(task);
+        }
+        self.next_fresh = self.pending.first_from(self.next_fresh).unwrap_or(self.fresh_end);
+        (self.next_fresh < self.fresh_end).then_some(self.next_fresh)
+    }
+
+    fn drop_started(&mut self) {
+        if !self.returned.is_empty() {
+            self.returned.retain(|&task| self.pending.contains(task));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::JobSpec;
+    use crate::ids::{JobId, Kind, TaskKey};
+    use crate::state::{Job, TaskState};
+    use crate::units::{Time, WHOLE_PPM};
+    use proptest::prelude::*;
+
+    fn job(hosts: Vec<Vec<u32>>) -> Job {
+        let splits = hosts.into_iter().map(|on| Split { bytes: 100, hosts: on.into_iter().map(NodeId).collect() });
+        let spec = JobSpec {
+            external_id: None,
+            id: JobId(0),
+            name: String::new(),
+            user: String::new(),
+            pool: String::new(),
+            priority: Default::default(),
+            splits: splits.collect(),
+            reduces: 0,
+            slowstart_ppm: 0,
+            hint: None,
+            estimate_bias_ppm: WHOLE_PPM,
+        };
+        Job::new(&spec, 0, 0, false, usize::MAX, Time::ZERO)
+    }
+
+    fn pending(job: &Job) -> impl Iterator<Item = (u32, &Task)> {
+        (0..).zip(&job.tasks[Kind::Map]).filter(|(_, task)| task.state == TaskState::Pending)
+    }
+
+    /// The reference implementation: every pending map that is near, found by looking at all maps.
+    fn near(job: &Job, is_near: impl Fn(NodeId) -> bool) -> Vec<u32> {
+        let holds = |task: &Task| job.splits[task.split as usize].hosts.iter().any(|&host| is_near(host));
+        pending(job).filter(|(_, task)| holds(task)).map(|(map, _)| map).collect()
+    }
+
+    proptest! {
+        /// Maps start, end early and become pending again: the index finds a near map whenever there is one, and no other.
+        #[test]
+        fn the_index_agrees_with_a_full_search(
+            (nodes, hosts, steps) in prop_oneof![Just(6u32), Just(1_000)].prop_flat_map(|nodes| {
+                // With few nodes each has a list of its own; with many, several share one. Some nodes hold no replica.
+                let hosts = prop::collection::vec(prop::collection::vec(0..nodes, 0..4), 1..40);
+                (Just(nodes + 2), hosts, prop::collection::vec((0..nodes + 2, 0..4u8), 0..200))
+            }),
+        ) {
+            let mut racks = Racks::default();
+            (0..nodes).for_each(|node| racks.join(NodeId(node), RackId(node / 2)));
+            let mut job = job(hosts);
+            for (node, step) in steps {
+                let node = NodeId(node);
+                let found = match step {
+                    0 => job.node_local_map(node, &racks),
+                    1 => job.rack_local_map(node, &racks),
+                    _ => job.any_pending_map(),
+                };
+                let expected = match step {
+                    0 => near(&job, |host| host == node),
+                    1 => near(&job, |host| racks.of(host) == racks.of(node)),
+                    _ => pending(&job).map(|(map, _)| map).collect(),
+                };
+                prop_assert_eq!(found.is_some(), !expected.is_empty());
+                if let Some(map) = found {
+                    prop_assert!(expected.contains(&map));
+                    job.start(TaskKey::map(map), node, Time::ZERO);
+                }
+                // Some running maps become pending again, whole or in part.
+                if step == 3 && let Some(&map) = job.counts[Kind::Map].running.first() {
+                    if node.0.is_multiple_of(2) && job.map_bytes(map) > 1 {
+                        job.end_early(map, 1, 1, Time::ZERO);
+                    } else {
+                        job.stop(TaskKey::map(map), Time::ZERO);
+                        job.make_pending(TaskKey::map(map), None);
+                    }
+                }
+            }
+        }
+    }
+}
