@@ -18,138 +18,141 @@ import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplicat
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.AbstractLeafQueue;
 import org.apache.hadoop.yarn.server.scheduler.SchedulerRequestKey;
 
-/** What the ResourceManager knows, in the words of the wire. */
-final class Cluster implements Bridge.Source {
-  // The priorities at which Hadoop's MapReduce asks for containers (RMContainerAllocator): a map that failed 5, a reduce 10, a map 20.
+/** Encodes the ResourceManager's state and its changes as messages to the sidecar. */
+final class ClusterStateEncoder implements SidecarClient.StateSource {
+  // Request priorities of Hadoop's MapReduce (RMContainerAllocator): failed map 5, reduce 10, map 20.
   private static final int REDUCE_PRIORITY = 10;
   private static final String MAPREDUCE = "MAPREDUCE";
   private static final int MAP = 0;
   private static final int REDUCE = 1;
 
   private final RMContext context;
-  private final Map<ApplicationId, Integer> progress;
-  private final Set<String> toldNodes = new HashSet<>();
+  /** Progress in parts per million, as reported by the application masters. */
+  private final Map<ApplicationId, Integer> progressPpm;
+  /** Nodes that the sidecar was sent as up. Used by the sending thread only. */
+  private final Set<String> sentNodes = new HashSet<>();
 
-  Cluster(RMContext context, Map<ApplicationId, Integer> progress) {
+  ClusterStateEncoder(RMContext context, Map<ApplicationId, Integer> progressPpm) {
     this.context = context;
-    this.progress = progress;
+    this.progressPpm = progressPpm;
   }
 
   @Override
-  public void tellAll(Consumer<byte[]> to) {
-    toldNodes.clear();
-    tellNodes(to);
+  public void encodeSnapshot(Consumer<byte[]> sink) {
+    sentNodes.clear();
+    encodeNodeChanges(sink);
     AbstractYarnScheduler<?, ?> scheduler = (AbstractYarnScheduler<?, ?>) context.getScheduler();
     for (SchedulerApplication<?> application : scheduler.getSchedulerApplications().values()) {
-      SchedulerApplicationAttempt app = application.getCurrentAppAttempt();
-      if (app == null || app.isStopped() || !isOurs(app)) {
+      SchedulerApplicationAttempt attempt = application.getCurrentAppAttempt();
+      if (attempt == null || attempt.isStopped() || !isInGivewayQueue(attempt)) {
         continue;
       }
-      to.accept(application(app));
-      for (RMContainer container : app.getLiveContainers()) {
+      sink.accept(applicationAdded(attempt));
+      for (RMContainer container : attempt.getLiveContainers()) {
         if (!container.isAMContainer()) {
-          to.accept(started(app, container));
+          sink.accept(containerAllocated(attempt, container));
         }
       }
-      to.accept(report(app));
+      sink.accept(applicationUpdated(attempt));
     }
-    // How those ended that the sidecar may still take for active.
+    // Final status of applications that ended while the sidecar was not connected.
     for (RMApp application : context.getRMApps().values()) {
       if (application.isAppInCompletedStates()) {
-        to.accept(gone(application.getApplicationId(), application.getFinalApplicationStatus()));
+        sink.accept(applicationRemoved(application.getApplicationId(), application.getFinalApplicationStatus()));
       }
     }
   }
 
-  /** Nodes are looked at instead of listened for: a listener would have to be put into the dispatcher while it runs. */
+  /** Polls the nodes. A listener would have to be registered with the dispatcher while it is running, which is not thread-safe. */
   @Override
-  public void tellNodes(Consumer<byte[]> to) {
-    long slotMb = context.getScheduler().getMinimumResourceCapability().getMemorySize();
-    Set<String> up = new HashSet<>();
+  public void encodeNodeChanges(Consumer<byte[]> sink) {
+    long minAllocationMb = context.getScheduler().getMinimumResourceCapability().getMemorySize();
+    Set<String> usableNodes = new HashSet<>();
     for (RMNode node : context.getRMNodes().values()) {
       if (node.getState() != NodeState.RUNNING && node.getState() != NodeState.DECOMMISSIONING) {
         continue;
       }
       String name = node.getNodeID().toString();
-      up.add(name);
-      if (toldNodes.add(name)) {
+      usableNodes.add(name);
+      if (sentNodes.add(name)) {
         long memoryMb = node.getTotalCapability().getMemorySize();
-        to.accept(Frame.of('N').text(name).text(node.getRackName()).number(8, memoryMb).number(8, slotMb).content());
+        sink.accept(Frame.of(Frame.NODE_ADDED).string(name).string(node.getRackName()).integer(8, memoryMb).integer(8, minAllocationMb).content());
       }
     }
-    toldNodes.removeIf(name -> {
-      if (up.contains(name)) {
+    sentNodes.removeIf(name -> {
+      if (usableNodes.contains(name)) {
         return false;
       }
-      to.accept(Frame.of('n').text(name).content());
+      sink.accept(Frame.of(Frame.NODE_REMOVED).string(name).content());
       return true;
     });
   }
 
-  byte[] application(SchedulerApplicationAttempt app) {
-    RMApp known = context.getRMApps().get(app.getApplicationId());
-    int priority = app.getPriority() == null ? 0 : app.getPriority().getPriority();
-    return Frame.of('A')
-        .text(app.getApplicationId().toString())
-        .text(known == null ? "" : known.getName())
-        .text(app.getUser())
-        .text(app.getQueueName())
-        .number(4, priority)
+  byte[] applicationAdded(SchedulerApplicationAttempt attempt) {
+    RMApp application = context.getRMApps().get(attempt.getApplicationId());
+    int priority = attempt.getPriority() == null ? 0 : attempt.getPriority().getPriority();
+    return Frame.of(Frame.APP_ADDED)
+        .string(attempt.getApplicationId().toString())
+        .string(application == null ? "" : application.getName())
+        .string(attempt.getUser())
+        .string(attempt.getQueueName())
+        .integer(4, priority)
         .content();
   }
 
-  static byte[] gone(ApplicationId application, FinalApplicationStatus status) {
-    int how = status == FinalApplicationStatus.SUCCEEDED ? 0 : status == FinalApplicationStatus.FAILED ? 2 : 1;
-    return Frame.of('a').text(application.toString()).number(1, how).content();
+  /** @param status the final status, or null if unknown; then the application counts as killed */
+  static byte[] applicationRemoved(ApplicationId applicationId, FinalApplicationStatus status) {
+    int outcome = status == FinalApplicationStatus.SUCCEEDED ? 0 : status == FinalApplicationStatus.FAILED ? 2 : 1;
+    return Frame.of(Frame.APP_REMOVED).string(applicationId.toString()).integer(1, outcome).content();
   }
 
-  byte[] report(SchedulerApplicationAttempt app) {
-    Frame frame = Frame.of('Q').text(app.getApplicationId().toString());
-    frame.number(4, progress.getOrDefault(app.getApplicationId(), 0));
-    return asks(frame, app).content();
+  byte[] applicationUpdated(SchedulerApplicationAttempt attempt) {
+    Frame frame = Frame.of(Frame.APP_UPDATED).string(attempt.getApplicationId().toString());
+    frame.integer(4, progressPpm.getOrDefault(attempt.getApplicationId(), 0));
+    return appendOutstandingAsks(frame, attempt).content();
   }
 
-  byte[] started(SchedulerApplicationAttempt app, RMContainer container) {
-    Frame frame = Frame.of('C').text(app.getApplicationId().toString()).text(container.getContainerId().toString());
-    frame.text(container.getNodeId().toString()).number(1, kind(app, container.getAllocatedSchedulerKey()));
-    return asks(frame, app).content();
+  byte[] containerAllocated(SchedulerApplicationAttempt attempt, RMContainer container) {
+    Frame frame = Frame.of(Frame.CONTAINER_ALLOCATED).string(attempt.getApplicationId().toString()).string(container.getContainerId().toString());
+    frame.string(container.getNodeId().toString()).integer(1, taskKind(attempt, container.getAllocatedSchedulerKey()));
+    return appendOutstandingAsks(frame, attempt).content();
   }
 
   /**
-   * A container that its application master stopped counts as done: MapReduce stops those whose tasks are done and that have not left yet. A task that it
-   * gives up is asked for again, and is a new task then.
+   * A container that was killed by its application master counts as succeeded: MapReduce kills containers whose tasks are done and that have not exited yet. For a
+   * task that it kills unfinished it asks for a new container, which counts as a new task.
    */
-  byte[] ended(SchedulerApplicationAttempt app, RMContainer container, boolean appSucceeded) {
+  byte[] containerReleased(SchedulerApplicationAttempt attempt, RMContainer container, boolean applicationSucceeded) {
     int status = container.getContainerExitStatus();
-    boolean done = status == ContainerExitStatus.SUCCESS || status == ContainerExitStatus.KILLED_BY_APPMASTER || appSucceeded;
-    Frame frame = Frame.of('c').text(app.getApplicationId().toString()).text(container.getContainerId().toString());
-    return asks(frame.number(1, done ? 1 : 0), app).content();
+    boolean succeeded = status == ContainerExitStatus.SUCCESS || status == ContainerExitStatus.KILLED_BY_APPMASTER || applicationSucceeded;
+    Frame frame = Frame.of(Frame.CONTAINER_RELEASED).string(attempt.getApplicationId().toString()).string(container.getContainerId().toString());
+    return appendOutstandingAsks(frame.integer(1, succeeded ? 1 : 0), attempt).content();
   }
 
-  /** What it asks for now. It goes with all news of an application, so whatever crosses on the way is soon put right. */
-  private Frame asks(Frame frame, SchedulerApplicationAttempt app) {
+  /** Every message about an application has its current asks, so that the next message corrects one that was lost or reordered. */
+  private Frame appendOutstandingAsks(Frame frame, SchedulerApplicationAttempt attempt) {
     int[] asks = new int[2];
-    for (SchedulerRequestKey key : app.getSchedulerKeys()) {
-      asks[kind(app, key)] += Math.max(0, app.getOutstandingAsksCount(key));
+    for (SchedulerRequestKey key : attempt.getSchedulerKeys()) {
+      asks[taskKind(attempt, key)] += Math.max(0, attempt.getOutstandingAsksCount(key));
     }
-    // An application whose master has no container yet is seen to ask for one only some of the time.
-    if (asks[MAP] + asks[REDUCE] == 0 && app.isWaitingForAMContainer()) {
+    // The ask for the application master's own container is not always visible while the application waits for it.
+    if (asks[MAP] + asks[REDUCE] == 0 && attempt.isWaitingForAMContainer()) {
       asks[MAP] = 1;
     }
-    return frame.number(4, asks[MAP]).number(4, asks[REDUCE]);
+    return frame.integer(4, asks[MAP]).integer(4, asks[REDUCE]);
   }
 
-  /** Only MapReduce has reduces; what other applications run counts as maps. */
-  private int kind(SchedulerApplicationAttempt app, SchedulerRequestKey key) {
+  /** Only MapReduce has reduces; containers of other applications count as maps. */
+  private int taskKind(SchedulerApplicationAttempt attempt, SchedulerRequestKey key) {
     if (key == null || key.getPriority() == null || key.getPriority().getPriority() != REDUCE_PRIORITY) {
       return MAP;
     }
-    RMApp known = context.getRMApps().get(app.getApplicationId());
-    return known != null && MAPREDUCE.equals(known.getApplicationType()) ? REDUCE : MAP;
+    RMApp application = context.getRMApps().get(attempt.getApplicationId());
+    return application != null && MAPREDUCE.equals(application.getApplicationType()) ? REDUCE : MAP;
   }
 
-  private static boolean isOurs(SchedulerApplicationAttempt app) {
-    return app.getQueue() instanceof AbstractLeafQueue
-        && ((AbstractLeafQueue) app.getQueue()).getOrderingPolicy() instanceof GivewayOrderingPolicy;
+  private static boolean isInGivewayQueue(SchedulerApplicationAttempt attempt) {
+    return attempt.getQueue() instanceof AbstractLeafQueue
+        && ((AbstractLeafQueue) attempt.getQueue()).getOrderingPolicy() instanceof GivewayOrderingPolicy;
   }
 }

@@ -1,6 +1,7 @@
 package giveway.yarn;
 
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.hadoop.yarn.api.records.ApplicationId;
@@ -12,122 +13,129 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Where the hooks meet the bridge. Hadoop makes the hooks, each by itself and by class name, so what they share is static: there is one
- * ResourceManager to a JVM.
+ * State shared by the ordering policies and the application master service processor. Hadoop instantiates those separately, by class name, so the shared state
+ * is static: there is one ResourceManager per JVM.
  *
- * <p>Every method here is called under Hadoop's locks, on threads whose death is the ResourceManager's: it leaves a few bytes in a queue, and
- * whatever goes wrong ends here with one line in the log.
+ * <p>The methods are called under Hadoop's locks, on threads whose uncaught exceptions stop the ResourceManager. They only queue a message, and catch and
+ * log every {@link Throwable}.
  */
-final class Giveway {
-  private static final Logger LOG = LoggerFactory.getLogger(Giveway.class);
-  private static final AtomicBoolean TROUBLE_SAID = new AtomicBoolean();
-  private static final AtomicBoolean UNUSED_SAID = new AtomicBoolean();
-  private static final Map<ApplicationId, FinalApplicationStatus> ENDINGS = new ConcurrentHashMap<>();
-  private static final Map<ApplicationId, Integer> PROGRESS = new ConcurrentHashMap<>();
+final class GivewayPlugin {
+  private static final Logger LOG = LoggerFactory.getLogger(GivewayPlugin.class);
+  private static final int LOGGED_FAULTS_MAX = 100;
+  private static final Set<String> LOGGED_FAULTS = ConcurrentHashMap.newKeySet();
+  private static final AtomicBoolean MISSING_PROCESSOR_LOGGED = new AtomicBoolean();
+  /** Final status of applications whose application master has unregistered and that have not left their queue yet. */
+  private static final Map<ApplicationId, FinalApplicationStatus> FINAL_STATUS = new ConcurrentHashMap<>();
+  private static final Map<ApplicationId, Integer> PROGRESS_PPM = new ConcurrentHashMap<>();
 
-  private static volatile Bridge bridge;
-  private static volatile Cluster cluster;
+  private static volatile SidecarClient client;
+  private static volatile ClusterStateEncoder encoder;
 
-  private Giveway() {}
+  private GivewayPlugin() {}
 
-  /** The ResourceManager became active: from now on there is something to tell. */
-  static synchronized void begin(RMContext context) {
-    if (bridge != null) {
-      bridge.stop();
+  /** Connects to the sidecar. Called each time the ResourceManager becomes active. */
+  static synchronized void start(RMContext context) {
+    if (client != null) {
+      client.stop();
     }
-    ENDINGS.clear();
-    PROGRESS.clear();
-    cluster = new Cluster(context, PROGRESS);
-    bridge = new Bridge(Settings.of(context.getYarnConfiguration()), cluster, line -> LOG.warn("Giveway: {}", line));
-    bridge.start();
+    FINAL_STATUS.clear();
+    PROGRESS_PPM.clear();
+    encoder = new ClusterStateEncoder(context, PROGRESS_PPM);
+    client = new SidecarClient(
+        Settings.of(context.getYarnConfiguration()), encoder, line -> LOG.info("Giveway: {}", line), line -> LOG.warn("Giveway: {}", line));
+    client.start();
   }
 
+  /** The current ranking, or null if there is none: then the queue is FIFO. */
   static Ranking ranking() {
-    Bridge now = bridge;
-    if (now == null) {
-      if (UNUSED_SAID.compareAndSet(false, true)) {
-        LOG.warn("Giveway: the processor has not been started, so queues are FIFO; is {} in yarn.resourcemanager.application-master-service.processors?",
-            GivewayProcessor.class.getName());
+    SidecarClient current = client;
+    if (current == null) {
+      if (MISSING_PROCESSOR_LOGGED.compareAndSet(false, true)) {
+        LOG.warn("Giveway: not connected to the sidecar, queues are FIFO: the processor was not started; add {} to "
+            + "yarn.resourcemanager.application-master-service.processors", GivewayProcessor.class.getName());
       }
       return null;
     }
-    return now.ranking();
+    return current.ranking();
   }
 
-  static void added(Object entity) {
-    quietly(() -> {
-      SchedulerApplicationAttempt app = (SchedulerApplicationAttempt) entity;
-      tell(cluster.application(app));
-      tell(cluster.report(app));
+  static void applicationAdded(Object entity) {
+    catchAll(() -> {
+      SchedulerApplicationAttempt attempt = (SchedulerApplicationAttempt) entity;
+      send(encoder.applicationAdded(attempt));
+      send(encoder.applicationUpdated(attempt));
     });
   }
 
-  static void removed(Object entity) {
-    quietly(() -> {
-      SchedulerApplicationAttempt app = (SchedulerApplicationAttempt) entity;
-      ApplicationId id = app.getApplicationId();
-      PROGRESS.remove(id);
-      tell(Cluster.gone(id, ENDINGS.remove(id)));
+  static void applicationRemoved(Object entity) {
+    catchAll(() -> {
+      ApplicationId id = ((SchedulerApplicationAttempt) entity).getApplicationId();
+      PROGRESS_PPM.remove(id);
+      send(ClusterStateEncoder.applicationRemoved(id, FINAL_STATUS.remove(id)));
     });
   }
 
-  static void asked(Object entity) {
-    quietly(() -> tell(cluster.report((SchedulerApplicationAttempt) entity)));
+  static void demandUpdated(Object entity) {
+    catchAll(() -> send(encoder.applicationUpdated((SchedulerApplicationAttempt) entity)));
   }
 
-  static void started(Object entity, RMContainer container) {
-    quietly(() -> {
-      SchedulerApplicationAttempt app = (SchedulerApplicationAttempt) entity;
-      // The application master runs none of its job's tasks; what is asked for changes all the same.
-      boolean master = container.isAMContainer() || app.isWaitingForAMContainer();
-      tell(master ? cluster.report(app) : cluster.started(app, container));
+  static void containerAllocated(Object entity, RMContainer container) {
+    catchAll(() -> {
+      SchedulerApplicationAttempt attempt = (SchedulerApplicationAttempt) entity;
+      // The application master's container runs no task, but its allocation changes the outstanding asks. It is not marked as such yet at this point.
+      boolean isMaster = container.isAMContainer() || attempt.isWaitingForAMContainer();
+      send(isMaster ? encoder.applicationUpdated(attempt) : encoder.containerAllocated(attempt, container));
     });
   }
 
-  static void ended(Object entity, RMContainer container) {
-    quietly(() -> {
-      SchedulerApplicationAttempt app = (SchedulerApplicationAttempt) entity;
-      boolean succeeded = ENDINGS.get(app.getApplicationId()) == FinalApplicationStatus.SUCCEEDED;
-      tell(cluster.ended(app, container, succeeded));
+  static void containerReleased(Object entity, RMContainer container) {
+    catchAll(() -> {
+      SchedulerApplicationAttempt attempt = (SchedulerApplicationAttempt) entity;
+      boolean succeeded = FINAL_STATUS.get(attempt.getApplicationId()) == FinalApplicationStatus.SUCCEEDED;
+      send(encoder.containerReleased(attempt, container, succeeded));
     });
   }
 
-  static void progressed(SchedulerApplicationAttempt app, float progress) {
-    quietly(() -> {
-      PROGRESS.put(app.getApplicationId(), (int) (Math.max(0, Math.min(1, progress)) * 1_000_000));
-      tell(cluster.report(app));
+  /** @param progress fraction, 0 to 1; values outside are clamped */
+  static void progressReported(SchedulerApplicationAttempt attempt, float progress) {
+    catchAll(() -> {
+      PROGRESS_PPM.put(attempt.getApplicationId(), (int) (Math.max(0, Math.min(1, progress)) * 1_000_000));
+      send(encoder.applicationUpdated(attempt));
     });
   }
 
-  static void ending(ApplicationId application, FinalApplicationStatus status) {
-    quietly(() -> {
+  static void applicationMasterFinished(ApplicationId applicationId, FinalApplicationStatus status) {
+    catchAll(() -> {
       if (status != null) {
-        ENDINGS.put(application, status);
+        FINAL_STATUS.put(applicationId, status);
       }
     });
   }
 
-  private static void tell(byte[] content) {
-    Bridge now = bridge;
-    if (now != null) {
-      now.tell(content);
+  private static void send(byte[] content) {
+    SidecarClient current = client;
+    if (current != null) {
+      current.send(content);
     }
   }
 
-  private static void quietly(Runnable what) {
-    if (bridge == null) {
+  private static void catchAll(Runnable hook) {
+    if (client == null) {
       return;
     }
     try {
-      what.run();
+      hook.run();
     } catch (Throwable t) {
-      trouble(t);
+      logFault(t);
     }
   }
 
-  static void trouble(Throwable t) {
-    if (TROUBLE_SAID.compareAndSet(false, true)) {
-      LOG.error("Giveway: something went wrong and was left out; queues go on. It is said once.", t);
+  /** Logs a fault once for each exception class and place where it is thrown. */
+  static void logFault(Throwable t) {
+    StackTraceElement[] trace = t.getStackTrace();
+    String fault = t.getClass().getName() + (trace.length == 0 ? "" : " " + trace[0]);
+    if (LOGGED_FAULTS.size() < LOGGED_FAULTS_MAX && LOGGED_FAULTS.add(fault)) {
+      LOG.error("Giveway: internal error, ignored; scheduling continues. Further errors of this kind are not logged.", t);
     }
   }
 }

@@ -10,41 +10,46 @@ import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.net.SocketException;
 import java.net.SocketTimeoutException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
 /**
- * The way to the sidecar and back: a daemon thread that writes news and one that reads orders.
+ * Connection to the sidecar: one daemon thread that connects and sends messages, and one that receives rankings.
  *
- * <p>Whoever has news leaves it in a bounded queue and goes on; whoever wants the order looks at the last one. Neither ever waits for the sidecar.
- * If the sidecar is silent, slow, restarted, or sends what makes no sense, the order is dropped, which means FIFO, the log says so once, and the
- * thread tries again. Each connection begins with everything there is to know, so nothing that was missed matters, and a full queue is nothing
- * worse than a reason to begin again.
+ * <p>{@link #send} puts a message into a bounded queue and {@link #ranking} returns the last ranking received; neither blocks. If the sidecar is silent,
+ * slow, restarted, or sends invalid frames, the ranking is dropped, so the queues are FIFO; the fault is logged and the client reconnects. Every
+ * connection begins with a snapshot of the whole state, so messages lost in between do not matter. If the message queue overflows, it is cleared and a
+ * new snapshot is sent.
  */
-final class Bridge {
-  /** Tells everything there is to know now, and what is new of the nodes, which nobody announces. */
-  interface Source {
-    /** Everything: nodes, applications, what they ask for, what they run. */
-    void tellAll(Consumer<byte[]> to);
+final class SidecarClient {
+  /** The ResourceManager's state as messages. Called on the sending thread. */
+  interface StateSource {
+    /** Passes the whole state to the sink: nodes, applications, containers, outstanding asks. */
+    void encodeSnapshot(Consumer<byte[]> sink);
 
-    /** What changed of the nodes since this was last asked. */
-    void tellNodes(Consumer<byte[]> to);
+    /** Passes the changes of nodes since the last call of either method to the sink. */
+    void encodeNodeChanges(Consumer<byte[]> sink);
   }
 
-  private static final int NEWS_MAX = 100_000;
-  private static final long BEAT_MS = 500;
-  private static final long GATHER_MS = 10;
-  private static final int CONNECT_MS = 2_000;
+  private static final int MESSAGE_QUEUE_MAX = 100_000;
+  private static final long HEARTBEAT_MS = 500;
+  private static final long BATCH_DELAY_MS = 10;
+  private static final int CONNECT_TIMEOUT_MS = 2_000;
 
   private final Settings settings;
-  private final Source source;
-  private final Consumer<String> log;
-  private final BlockingQueue<byte[]> news = new ArrayBlockingQueue<>(NEWS_MAX);
+  private final StateSource source;
+  private final Consumer<String> info;
+  private final Consumer<String> warn;
+  private final BlockingQueue<byte[]> messages = new ArrayBlockingQueue<>(MESSAGE_QUEUE_MAX);
   private final Thread thread;
 
   private volatile boolean stopped;
@@ -52,14 +57,16 @@ final class Bridge {
   private volatile boolean overflowed;
   private volatile Ranking ranking;
   private volatile Socket socket;
-  private volatile IOException readerFailed;
-  private String lastSaid = "";
+  private volatile IOException receiveError;
+  /** Faults logged since the last successful connection. */
+  private final Set<String> loggedFaults = new HashSet<>();
 
-  Bridge(Settings settings, Source source, Consumer<String> log) {
+  SidecarClient(Settings settings, StateSource source, Consumer<String> info, Consumer<String> warn) {
     this.settings = settings;
     this.source = source;
-    this.log = log;
-    thread = new Thread(this::run, "giveway-bridge");
+    this.info = info;
+    this.warn = warn;
+    thread = new Thread(this::run, "giveway-sidecar-client");
     thread.setDaemon(true);
   }
 
@@ -78,14 +85,14 @@ final class Bridge {
     return thread.isAlive();
   }
 
-  /** The last order, or null where there is none that can be trusted: then the queue is FIFO. */
+  /** The last ranking, or null if there is no working connection: then the queues are FIFO. */
   Ranking ranking() {
     return ranking;
   }
 
-  /** Leaves news for the sidecar. It never waits. */
-  void tell(byte[] content) {
-    if (connected && !news.offer(content)) {
+  /** Queues a message for the sidecar. Does not block. Without a connection the message is dropped, because the next connection sends a snapshot. */
+  void send(byte[] content) {
+    if (connected && !messages.offer(content)) {
       overflowed = true;
     }
   }
@@ -93,12 +100,12 @@ final class Bridge {
   private void run() {
     while (!stopped) {
       try {
-        session();
+        runConnection();
       } catch (InterruptedException e) {
         // Only stop() interrupts.
         return;
       } catch (Throwable t) {
-        say(t);
+        logFault(t);
       } finally {
         connected = false;
         ranking = null;
@@ -112,126 +119,123 @@ final class Bridge {
     }
   }
 
-  private void session() throws IOException, InterruptedException {
-    String token = new String(Files.readAllBytes(settings.tokenFile), java.nio.charset.StandardCharsets.UTF_8).trim();
+  private void runConnection() throws IOException, InterruptedException {
+    String token = new String(Files.readAllBytes(settings.tokenFile), StandardCharsets.UTF_8).trim();
     Socket connection = new Socket();
     socket = connection;
-    connection.connect(new InetSocketAddress(settings.host, settings.port), CONNECT_MS);
+    connection.connect(new InetSocketAddress(settings.host, settings.port), CONNECT_TIMEOUT_MS);
     connection.setTcpNoDelay(true);
-    // Whoever is silent for longer than this is not there: the sidecar beats much more often.
-    connection.setSoTimeout(settings.silenceMs);
+    // A live sidecar answers every heartbeat, so it sends much more often than this.
+    connection.setSoTimeout(settings.readTimeoutMs);
     DataInputStream in = new DataInputStream(new BufferedInputStream(connection.getInputStream()));
     OutputStream out = new BufferedOutputStream(connection.getOutputStream(), 1 << 16);
-    Frame hello = Frame.of('H');
-    for (char letter : "GIVEWAY".toCharArray()) {
-      hello.number(1, letter);
-    }
-    Frame.write(out, hello.number(2, Frame.VERSION).text(token).content());
+    Frame.write(out, Frame.of(Frame.HELLO).ascii("GIVEWAY").integer(2, Frame.VERSION).string(token).content());
     out.flush();
-    String policy = welcome(in);
-    news.clear();
+    String policy = receiveWelcome(in);
+    messages.clear();
     overflowed = false;
-    readerFailed = null;
+    receiveError = null;
     connected = true;
-    Thread reader = new Thread(() -> read(in, connection), "giveway-orders");
-    reader.setDaemon(true);
-    reader.start();
-    lastSaid = "";
-    log.accept("the sidecar at " + settings.host + ":" + settings.port + " orders applications by " + policy);
+    Thread receiver = new Thread(() -> receive(in, connection), "giveway-ranking-receiver");
+    receiver.setDaemon(true);
+    receiver.start();
+    loggedFaults.clear();
+    info.accept("connected to the sidecar at " + settings.host + ":" + settings.port + ", policy " + policy);
     try {
-      write(out);
+      sendMessages(out);
     } catch (IOException e) {
-      // What the reader met comes first: it closed the connection under the writer's feet.
-      reader.join(CONNECT_MS);
-      throw readerFailed != null ? readerFailed : e;
+      // The receiver closes the socket when it fails. Its error is then the cause of this one.
+      receiver.join(CONNECT_TIMEOUT_MS);
+      throw receiveError != null ? receiveError : e;
     }
   }
 
-  private String welcome(DataInputStream in) throws IOException {
+  /** Returns the name of the sidecar's policy. */
+  private String receiveWelcome(DataInputStream in) throws IOException {
     byte[] content = Frame.read(in);
     if (content == null) {
       throw new EOFException();
     }
-    Frame.Fields fields = new Frame.Fields(content);
-    switch (fields.what()) {
-      case 'W':
-        long version = fields.number(2);
+    Frame.FieldReader fields = new Frame.FieldReader(content);
+    switch (fields.type()) {
+      case Frame.WELCOME:
+        long version = fields.integer(2);
         if (version != Frame.VERSION) {
-          throw new IOException("it speaks version " + version + " of the protocol, this plug-in " + Frame.VERSION + "; install the same release on both sides");
+          throw new IOException("protocol version mismatch: sidecar " + version + ", plug-in " + Frame.VERSION + "; install the same release of both");
         }
-        return fields.text();
-      case 'R':
-        throw new IOException("it refuses: " + fields.text());
+        return fields.string();
+      case Frame.REJECTED:
+        throw new IOException("rejected by the sidecar: " + fields.string());
       default:
-        throw new IOException("it answered with a frame `" + fields.what() + "` that makes no sense");
+        throw new IOException("invalid reply to HELLO: unexpected frame of type `" + fields.type() + "`");
     }
   }
 
-  private void write(OutputStream out) throws IOException, InterruptedException {
+  private void sendMessages(OutputStream out) throws IOException, InterruptedException {
     List<byte[]> batch = new ArrayList<>();
-    boolean whole = false;
+    boolean snapshotSent = false;
     byte[] first = null;
     while (!stopped) {
       if (overflowed) {
-        news.clear();
+        messages.clear();
         overflowed = false;
-        whole = false;
+        snapshotSent = false;
       }
       batch.clear();
-      if (whole) {
-        // Nodes first: news of a container on a node that nobody has heard of would be of no use.
-        source.tellNodes(batch::add);
+      if (snapshotSent) {
+        // Nodes first: the sidecar ignores containers on nodes that it does not know.
+        source.encodeNodeChanges(batch::add);
         if (first != null) {
           batch.add(first);
         }
       } else {
-        batch.add(Frame.of('[').content());
-        source.tellAll(batch::add);
-        batch.add(Frame.of(']').content());
-        whole = true;
+        batch.add(Frame.of(Frame.SNAPSHOT_STARTED).content());
+        source.encodeSnapshot(batch::add);
+        batch.add(Frame.of(Frame.SNAPSHOT_ENDED).content());
+        snapshotSent = true;
       }
-      news.drainTo(batch);
-      batch.add(Frame.of('b').content());
+      messages.drainTo(batch);
+      batch.add(Frame.of(Frame.HEARTBEAT).content());
       for (byte[] content : batch) {
         Frame.write(out, content);
       }
       out.flush();
-      first = news.poll(BEAT_MS, TimeUnit.MILLISECONDS);
+      first = messages.poll(HEARTBEAT_MS, TimeUnit.MILLISECONDS);
       if (first != null) {
-        // Where one piece of news comes, more come: they are cheaper together.
-        Thread.sleep(GATHER_MS);
+        // Messages come in bursts; one batch is cheaper than many.
+        Thread.sleep(BATCH_DELAY_MS);
       }
     }
   }
 
-  private void read(DataInputStream in, Socket connection) {
+  private void receive(DataInputStream in, Socket connection) {
     try {
       for (byte[] content = Frame.read(in); content != null; content = Frame.read(in)) {
-        Frame.Fields fields = new Frame.Fields(content);
-        switch (fields.what()) {
-          case 'O':
-            int count = (int) fields.number(4);
-            List<String> applications = new ArrayList<>();
+        Frame.FieldReader fields = new Frame.FieldReader(content);
+        switch (fields.type()) {
+          case Frame.RANKING:
+            int count = (int) fields.integer(4);
+            List<String> applicationIds = new ArrayList<>();
             for (int i = 0; i < count; i++) {
-              applications.add(fields.text());
+              applicationIds.add(fields.string());
             }
             if (socket == connection && !stopped) {
-              ranking = new Ranking(applications);
+              ranking = new Ranking(applicationIds);
             }
             break;
-          case 'b':
+          case Frame.HEARTBEAT:
             break;
-          case 'R':
-            throw new IOException("it refuses: " + fields.text());
+          case Frame.REJECTED:
+            throw new IOException("rejected by the sidecar: " + fields.string());
           default:
-            throw new IOException("it sent a frame `" + fields.what() + "` that makes no sense");
+            throw new IOException("invalid frame: unknown type `" + fields.type() + "`");
         }
       }
       throw new EOFException();
     } catch (IOException e) {
-      readerFailed = e;
+      receiveError = e;
     } catch (Throwable t) {
-      readerFailed = new IOException(t);
+      receiveError = new IOException(t);
     } finally {
       if (socket == connection) {
         ranking = null;
@@ -239,35 +243,33 @@ final class Bridge {
       try {
         connection.close();
       } catch (IOException ignored) {
-        // It is gone either way.
+        // Nothing is left to release.
       }
     }
   }
 
   private String reason(Throwable t) {
     if (t instanceof SocketTimeoutException) {
-      return "it has said nothing for " + settings.silenceMs + " ms";
+      return "no complete frame for " + settings.readTimeoutMs + " ms";
     }
     if (t instanceof EOFException) {
-      return "it hung up";
+      return "the sidecar closed the connection";
     }
-    if (t instanceof java.nio.file.NoSuchFileException) {
-      return "there is no token file " + t.getMessage();
+    if (t instanceof NoSuchFileException) {
+      return "token file " + t.getMessage() + " does not exist; check giveway.token.file";
     }
     return t.getMessage() == null ? t.toString() : t.getMessage();
   }
 
   /**
-   * Says once what is wrong; trying again in vain is not worth a line. First it hangs up, then it cannot be reached: that is one thing, that it is not there. What
-   * one says who is there is another.
+   * Logs a fault once until the next successful connection. Closed, refused and timed-out connections count as one fault: a sidecar that stops causes them one
+   * after the other.
    */
-  private void say(Throwable t) {
+  private void logFault(Throwable t) {
     String reason = reason(t);
-    boolean absent = t instanceof EOFException || t instanceof SocketException || t instanceof SocketTimeoutException;
-    String what = absent ? "absent" : reason;
-    if (!stopped && !what.equals(lastSaid)) {
-      lastSaid = what;
-      log.accept("no order from the sidecar at " + settings.host + ":" + settings.port + ", so its queues are FIFO: " + reason);
+    boolean unreachable = t instanceof EOFException || t instanceof SocketException || t instanceof SocketTimeoutException;
+    if (!stopped && loggedFaults.add(unreachable ? "unreachable" : reason)) {
+      warn.accept("no ranking from the sidecar at " + settings.host + ":" + settings.port + ", its queues are FIFO: " + reason);
     }
   }
 
@@ -277,7 +279,7 @@ final class Bridge {
       try {
         open.close();
       } catch (IOException ignored) {
-        // It is gone either way.
+        // Nothing is left to release.
       }
     }
   }

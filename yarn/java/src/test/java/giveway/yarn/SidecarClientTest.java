@@ -18,196 +18,206 @@ import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 
 /**
- * A bridge and sidecars that misbehave: in each case there is no order, the log has one line that says why, the bridge lives on, and a sidecar that behaves
- * is followed at once. A plain main, so that nothing beyond Hadoop's classes is needed.
+ * Tests of the client against faulty sidecars. For each fault: there is no ranking, the reason is logged, the client keeps running, and it uses the ranking of a
+ * correct sidecar as soon as there is one. A plain main class, so that only Hadoop's jars are needed.
  */
-public final class BridgeCheck {
-  private static final List<String> LOG = new CopyOnWriteArrayList<>();
+public final class SidecarClientTest {
+  private static final List<String> INFO = new CopyOnWriteArrayList<>();
+  private static final List<String> WARNINGS = new CopyOnWriteArrayList<>();
 
-  private BridgeCheck() {}
+  private SidecarClientTest() {}
 
+  /** The sidecar's end of one connection. */
   private interface Peer {
     void serve(DataInputStream in, OutputStream out) throws Exception;
   }
 
   public static void main(String[] args) throws Exception {
-    check("another version", "speaks version 9 of the protocol", (in, out) -> {
+    testFault("other protocol version", "protocol version mismatch: sidecar 9, plug-in 1", (in, out) -> {
       Frame.read(in);
-      Frame.write(out, Frame.of('W').number(2, 9).text("fifo").content());
+      Frame.write(out, Frame.of(Frame.WELCOME).integer(2, 9).string("fifo").content());
       Thread.sleep(200);
     });
-    check("a refusal", "it refuses: the token is wrong", (in, out) -> {
+    testFault("rejection", "rejected by the sidecar: token mismatch", (in, out) -> {
       Frame.read(in);
-      Frame.write(out, Frame.of('R').text("the token is wrong").content());
+      Frame.write(out, Frame.of(Frame.REJECTED).string("token mismatch").content());
     });
-    check("a frame of 2 GB instead of a welcome", "a frame of 2147483648 bytes is none", (in, out) -> {
+    testFault("2 GB frame instead of WELCOME", "invalid frame length 2147483648", (in, out) -> {
       Frame.read(in);
       out.write(new byte[] {(byte) 0x80, 0, 0, 0});
       Thread.sleep(200);
     });
-    check("a frame of 2 GB after the welcome", "a frame of 2147483648 bytes is none", (in, out) -> {
-      welcome(in, out);
+    testFault("2 GB frame after WELCOME", "invalid frame length 2147483648", (in, out) -> {
+      acceptHello(in, out);
       out.write(new byte[] {(byte) 0x80, 0, 0, 0});
       Thread.sleep(200);
     });
-    check("half a frame, then the end", "it hung up", (in, out) -> {
-      welcome(in, out);
-      out.write(new byte[] {0, 0, 0, 9, 'O'});
+    testFault("partial frame, then close", "the sidecar closed the connection", (in, out) -> {
+      acceptHello(in, out);
+      out.write(new byte[] {0, 0, 0, 9, Frame.RANKING});
     });
-    check("half a frame, then silence", "it has said nothing for 400 ms", (in, out) -> {
-      welcome(in, out);
-      out.write(new byte[] {0, 0, 0, 9, 'O'});
+    testFault("partial frame, then silence", "no complete frame for 400 ms", (in, out) -> {
+      acceptHello(in, out);
+      out.write(new byte[] {0, 0, 0, 9, Frame.RANKING});
       Thread.sleep(1_000);
     });
-    check("silence from the beginning", "it has said nothing for 400 ms", (in, out) -> Thread.sleep(1_000));
-    check("a frame nobody knows", "a frame `z` that makes no sense", (in, out) -> {
-      welcome(in, out);
+    testFault("no reply to HELLO", "no complete frame for 400 ms", (in, out) -> Thread.sleep(1_000));
+    testFault("unknown frame type", "invalid frame: unknown type `z`", (in, out) -> {
+      acceptHello(in, out);
       Frame.write(out, Frame.of('z').content());
       Thread.sleep(200);
     });
-    check("an order that ends within itself", "ends within a field", (in, out) -> {
-      welcome(in, out);
-      Frame.write(out, Frame.of('O').number(4, 5).text("a").content());
+    testFault("ranking shorter than its count", "ends within a field", (in, out) -> {
+      acceptHello(in, out);
+      Frame.write(out, Frame.of(Frame.RANKING).integer(4, 5).string("a").content());
       Thread.sleep(200);
     });
-    check("something else on the port", "a frame of 1213486160 bytes is none", (in, out) -> {
+    testFault("HTTP server on the port", "invalid frame length 1213486160", (in, out) -> {
       Frame.read(in);
       out.write("HTTP/1.1 400 Bad Request\r\n\r\n".getBytes("US-ASCII"));
       Thread.sleep(200);
     });
-    sorts();
-    overflows();
-    System.out.println("the plug-in's checks hold");
+    testAlternatingFaults();
+    testRankingSort();
+    testQueueOverflow();
+    System.out.println("plug-in tests passed");
   }
 
-  /** The bad sidecar comes first, a few times over; then a good one. */
-  private static void check(String name, String line, Peer bad) throws Exception {
-    LOG.clear();
-    AtomicInteger visits = new AtomicInteger();
-    try (Stand stand = new Stand(400, (in, out) -> {
-      if (visits.getAndIncrement() < 3) {
-        bad.serve(in, out);
+  /** The first three connections meet the faulty sidecar, later ones a correct sidecar. */
+  private static void testFault(String name, String reason, Peer faulty) throws Exception {
+    AtomicInteger connections = new AtomicInteger();
+    try (Fixture fixture = new Fixture(400, (in, out) -> {
+      if (connections.getAndIncrement() < 3) {
+        faulty.serve(in, out);
       } else {
-        behave(in, out);
+        serveCorrectly(in, out);
       }
     })) {
-      until(name + ": it tries again", () -> visits.get() >= 3);
-      until(name + ": the log says why", () -> said(line) >= 1);
-      until(name + ": it follows the good one", () -> stand.bridge.ranking() != null && stand.bridge.ranking().size() == 2);
-      expect(name + ": the log says it once in a row", said(line) <= 3 && !repeated(), LOG.toString());
-      expect(name + ": the bridge lives", stand.bridge.isAlive(), "");
+      waitUntil(name + ": reconnects", () -> connections.get() >= 3);
+      waitUntil(name + ": logs the reason", () -> warningsWith(reason) >= 1);
+      waitUntil(name + ": uses the correct sidecar's ranking", () -> fixture.client.ranking() != null && fixture.client.ranking().size() == 2);
+      // A fault after WELCOME is logged for each connection, one before it only once.
+      expect(name + ": logs the reason once per connection", warningsWith(reason) <= Math.max(1, INFO.size() - 1), WARNINGS + " " + INFO);
+      expect(name + ": logs the connection as information", INFO.get(INFO.size() - 1).contains("policy fifo"), INFO.toString());
+      expect(name + ": keeps running", fixture.client.isAlive(), "");
     }
   }
 
-  private static void sorts() {
-    Ranking ranking = new Ranking(Arrays.asList("b", "a"));
-    expect("known first, the others as they came", ranking.sort(Arrays.asList("x", "a", "y", "b"), id -> id).equals(Arrays.asList("b", "a", "x", "y")), "");
-    expect("nobody is known", new Ranking(Collections.emptyList()).sort(Arrays.asList("x", "a"), id -> id).equals(Arrays.asList("x", "a")), "");
+  /** Two faults that alternate while there is no working connection are logged once each. */
+  private static void testAlternatingFaults() throws Exception {
+    AtomicInteger connections = new AtomicInteger();
+    try (Fixture fixture = new Fixture(400, (in, out) -> {
+      Frame.read(in);
+      Frame.write(out, Frame.of(Frame.REJECTED).string("fault " + connections.getAndIncrement() % 2).content());
+    })) {
+      waitUntil("alternating faults: reconnects", () -> connections.get() >= 6);
+      expect("alternating faults: the first once", warningsWith("fault 0") == 1, WARNINGS.toString());
+      expect("alternating faults: the second once", warningsWith("fault 1") == 1, WARNINGS.toString());
+      expect("alternating faults: never connected", INFO.isEmpty() && fixture.client.ranking() == null, INFO.toString());
+    }
   }
 
-  /** News beyond the queue is not waited for: the bridge tells everything again instead. */
-  private static void overflows() throws Exception {
-    LOG.clear();
-    AtomicInteger visits = new AtomicInteger();
-    AtomicInteger syncs = new AtomicInteger();
-    CountDownLatch told = new CountDownLatch(1);
-    try (Stand stand = new Stand(60_000, (in, out) -> {
-      visits.incrementAndGet();
-      welcome(in, out);
+  private static void testRankingSort() {
+    Ranking ranking = new Ranking(Arrays.asList("b", "a"));
+    expect("ranked first, then the rest in given order", ranking.sort(Arrays.asList("x", "a", "y", "b"), id -> id).equals(Arrays.asList("b", "a", "x", "y")), "");
+    expect("empty ranking", new Ranking(Collections.emptyList()).sort(Arrays.asList("x", "a"), id -> id).equals(Arrays.asList("x", "a")), "");
+  }
+
+  /** Sending to a full queue does not block; the client sends a new snapshot instead. */
+  private static void testQueueOverflow() throws Exception {
+    AtomicInteger connections = new AtomicInteger();
+    AtomicInteger snapshots = new AtomicInteger();
+    CountDownLatch allSent = new CountDownLatch(1);
+    try (Fixture fixture = new Fixture(60_000, (in, out) -> {
+      connections.incrementAndGet();
+      acceptHello(in, out);
       for (byte[] content = Frame.read(in); content != null; content = Frame.read(in)) {
-        if (content[0] == '[' && syncs.incrementAndGet() == 1) {
-          told.await();
+        if (content[0] == Frame.SNAPSHOT_STARTED && snapshots.incrementAndGet() == 1) {
+          allSent.await();
         }
       }
     })) {
-      until("the first sync", () -> syncs.get() == 1);
-      byte[] news = Frame.of('Q').text("an application with a name that fills the sockets' own buffers soon enough").content();
-      long from = System.nanoTime();
+      waitUntil("overflow: first snapshot", () -> snapshots.get() == 1);
+      byte[] message = Frame.of(Frame.APP_UPDATED).string("an application id that is long enough to fill the socket buffers soon").content();
+      long start = System.nanoTime();
       for (int i = 0; i < 300_000; i++) {
-        stand.bridge.tell(news);
+        fixture.client.send(message);
       }
-      expect("telling never waits", System.nanoTime() - from < 10_000_000_000L, "");
-      told.countDown();
-      until("everything is told again", () -> syncs.get() >= 2);
-      expect("over the same connection", visits.get() == 1, LOG.toString());
+      expect("overflow: send does not block", System.nanoTime() - start < 10_000_000_000L, "");
+      allSent.countDown();
+      waitUntil("overflow: second snapshot", () -> snapshots.get() >= 2);
+      expect("overflow: same connection", connections.get() == 1, WARNINGS.toString());
     }
   }
 
-  private static void welcome(DataInputStream in, OutputStream out) throws IOException {
+  private static void acceptHello(DataInputStream in, OutputStream out) throws IOException {
     Frame.read(in);
-    Frame.write(out, Frame.of('W').number(2, Frame.VERSION).text("fifo").content());
+    Frame.write(out, Frame.of(Frame.WELCOME).integer(2, Frame.VERSION).string("fifo").content());
   }
 
-  /** Sends an order, then beats until the bridge hangs up. */
-  private static void behave(DataInputStream in, OutputStream out) throws Exception {
-    welcome(in, out);
-    Frame.write(out, Frame.of('O').number(4, 2).text("b").text("a").content());
+  /** Sends a ranking, then heartbeats until the client closes the connection. */
+  private static void serveCorrectly(DataInputStream in, OutputStream out) throws Exception {
+    acceptHello(in, out);
+    Frame.write(out, Frame.of(Frame.RANKING).integer(4, 2).string("b").string("a").content());
     while (true) {
-      Frame.write(out, Frame.of('b').content());
+      Frame.write(out, Frame.of(Frame.HEARTBEAT).content());
       Thread.sleep(50);
     }
   }
 
-  private static int said(String part) {
-    return (int) LOG.stream().filter(line -> line.contains(part)).count();
+  private static int warningsWith(String part) {
+    return (int) WARNINGS.stream().filter(line -> line.contains(part)).count();
   }
 
-  private static boolean repeated() {
-    for (int i = 1; i < LOG.size(); i++) {
-      if (LOG.get(i).equals(LOG.get(i - 1))) {
-        return true;
-      }
-    }
-    return false;
-  }
-
-  private static void until(String what, BooleanSupplier holds) throws InterruptedException {
-    for (int i = 0; i < 1_000 && !holds.getAsBoolean(); i++) {
+  private static void waitUntil(String what, BooleanSupplier condition) throws InterruptedException {
+    for (int i = 0; i < 1_000 && !condition.getAsBoolean(); i++) {
       Thread.sleep(20);
     }
-    expect(what, holds.getAsBoolean(), LOG.toString());
+    expect(what, condition.getAsBoolean(), WARNINGS.toString());
   }
 
-  private static void expect(String what, boolean holds, String detail) {
-    if (!holds) {
+  private static void expect(String what, boolean condition, String detail) {
+    if (!condition) {
       throw new AssertionError(what + " " + detail);
     }
   }
 
-  /** A server socket with a peer behind it, and a bridge that goes there. */
-  private static final class Stand implements AutoCloseable {
+  /** A server socket whose connections are served by a peer, and a client that connects to it. Clears the logs. */
+  private static final class Fixture implements AutoCloseable {
     final ServerSocket server = new ServerSocket(0, 8, InetAddress.getByName("127.0.0.1"));
-    final Bridge bridge;
+    final SidecarClient client;
 
-    Stand(int silenceMs, Peer peer) throws IOException {
+    Fixture(int readTimeoutMs, Peer peer) throws IOException {
+      INFO.clear();
+      WARNINGS.clear();
       Thread thread = new Thread(() -> {
         while (!server.isClosed()) {
           try (Socket socket = server.accept()) {
             peer.serve(new DataInputStream(socket.getInputStream()), socket.getOutputStream());
           } catch (Exception e) {
-            // The bridge hung up, or the stand is taken down.
+            // The client or close() closed the connection.
           }
         }
       });
       thread.setDaemon(true);
       thread.start();
       Path token = Files.createTempFile("token", "");
-      Files.write(token, "a token for checks".getBytes("US-ASCII"));
+      Files.write(token, "a token for tests".getBytes("US-ASCII"));
       token.toFile().deleteOnExit();
-      Bridge.Source nothing = new Bridge.Source() {
+      SidecarClient.StateSource emptyCluster = new SidecarClient.StateSource() {
         @Override
-        public void tellAll(Consumer<byte[]> to) {}
+        public void encodeSnapshot(Consumer<byte[]> sink) {}
 
         @Override
-        public void tellNodes(Consumer<byte[]> to) {}
+        public void encodeNodeChanges(Consumer<byte[]> sink) {}
       };
-      bridge = new Bridge(new Settings("127.0.0.1", server.getLocalPort(), token, silenceMs, 50), nothing, LOG::add);
-      bridge.start();
+      client = new SidecarClient(new Settings("127.0.0.1", server.getLocalPort(), token, readTimeoutMs, 50), emptyCluster, INFO::add, WARNINGS::add);
+      client.start();
     }
 
     @Override
     public void close() throws IOException {
-      bridge.stop();
+      client.stop();
       server.close();
     }
   }
