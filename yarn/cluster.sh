@@ -1,54 +1,55 @@
-# A real Hadoop on loopback: a ResourceManager, three NodeManagers, and the sidecar beside them; or a NameNode and two DataNodes. Sourced by try.sh, e2e.sh
-# and hdfs.sh.
+# Functions that run Hadoop on loopback: a ResourceManager, three NodeManagers and the sidecar; or a NameNode and two DataNodes. Sourced by try.sh, e2e.sh and
+# hdfs.sh.
 #
-# Everything it writes lies under $work, everything it starts is in $work/pids, and stop_all ends exactly those processes.
+# All files are written under $work. The ids of all started processes are in $work/pids; stop_all ends exactly those.
 # shellcheck shell=bash
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(dirname "$here")
+script_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$script_dir")
 hadoop_version=${HADOOP_VERSION:-3.4.3}
 cache=${GIVEWAY_CACHE:-${CARGO_TARGET_DIR:-$root/target}/yarn}
 jars=$cache/hadoop-$hadoop_version
-plugin=$cache/giveway-yarn.jar
+plugin_jar=$cache/giveway-yarn.jar
 giveway=${GIVEWAY_BIN:-${CARGO_TARGET_DIR:-$root/target}/release/giveway}
-# Small machines run seven JVMs here: few threads, the quick compiler, the simple collector.
-thrifty=(-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:CICompilerCount=1 -Xshare:auto -Djava.net.preferIPv4Stack=true)
-# Hadoop reaches into the JDK in ways that Java 17 wants to be told of.
-opened=(--add-opens=java.base/java.lang=ALL-UNNAMED --add-opens=java.base/java.util=ALL-UNNAMED)
+# Seven JVMs run on a small machine: few threads, C1 compiler only, serial collector.
+small_jvm=(-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:CICompilerCount=1 -Xshare:auto -Djava.net.preferIPv4Stack=true)
+# Hadoop uses reflection on JDK internals, which Java 17 allows only with these options.
+add_opens=(--add-opens=java.base/java.lang=ALL-UNNAMED --add-opens=java.base/java.util=ALL-UNNAMED)
 
-say() { printf '%s %s\n' "$(date +%H:%M:%S)" "$*"; }
+log() { printf '%s %s\n' "$(date +%H:%M:%S)" "$*"; }
 fail() {
-    say "FAILED: $*" >&2
+    log "FAILED: $*" >&2
     exit 1
 }
 
 fetch_hadoop() {
-    local whole
-    whole=$jars/.whole-$(cksum <"$here/hadoop/pom.xml" | cut -d ' ' -f 1)
-    [[ -e $whole ]] && return
-    say "fetching Hadoop $hadoop_version from Maven Central"
+    local complete
+    complete=$jars/.complete-$(cksum <"$script_dir/hadoop/pom.xml" | cut -d ' ' -f 1)
+    [[ -e $complete ]] && return
+    log "fetching Hadoop $hadoop_version from Maven Central"
     mkdir -p "$jars"
-    mvn -q -B -f "$here/hadoop/pom.xml" "-Dhadoop.version=$hadoop_version" dependency:copy-dependencies \
-        "-DoutputDirectory=$jars" </dev/null >"$cache/fetch.log" 2>&1 || fail "Maven could not fetch Hadoop; see $cache/fetch.log"
-    touch "$whole"
+    mvn -q -B -f "$script_dir/hadoop/pom.xml" "-Dhadoop.version=$hadoop_version" dependency:copy-dependencies \
+        "-DoutputDirectory=$jars" </dev/null >"$cache/fetch.log" 2>&1 || fail "cannot fetch Hadoop; see $cache/fetch.log"
+    touch "$complete"
 }
 
 build_plugin() {
-    say "building the plug-in"
-    mvn -q -B -f "$here/java/pom.xml" "-DbuildDirectory=$cache/java" package </dev/null >"$cache/plugin.log" 2>&1 ||
-        fail "Maven could not build the plug-in; see $cache/plugin.log"
-    cp "$cache/java/giveway-yarn.jar" "$plugin"
+    log "building the plug-in"
+    mvn -q -B -f "$script_dir/java/pom.xml" "-DbuildDirectory=$cache/java" package </dev/null >"$cache/plugin.log" 2>&1 ||
+        fail "cannot build the plug-in; see $cache/plugin.log"
+    cp "$cache/java/giveway-yarn.jar" "$plugin_jar"
 }
 
-build_giveway() { # OPTIONS OF CARGO...
+# build_giveway CARGO_OPTION...: unless GIVEWAY_BIN names a binary.
+build_giveway() {
     [[ -n ${GIVEWAY_BIN:-} ]] && return
-    say "building giveway"
+    log "building giveway"
     (cd "$root" && cargo build --release --locked --quiet "$@")
 }
 
 property() { printf '<property><name>%s</name><value>%s</value></property>\n' "$1" "$2"; }
 
-# site FILE NAME=VALUE...
+# site FILE NAME=VALUE...: writes a Hadoop configuration file.
 site() {
     local file=$1 pair
     shift
@@ -59,10 +60,11 @@ site() {
     } >"$file"
 }
 
+# Sets base_port such that it and the next five ports are free.
 free_ports() {
-    base=$((20000 + RANDOM % 20000))
+    base_port=$((20000 + RANDOM % 20000))
     for port in 0 1 2 3 4 5; do
-        if (exec 3<>"/dev/tcp/127.0.0.1/$((base + port))") 2>/dev/null; then
+        if (exec 3<>"/dev/tcp/127.0.0.1/$((base_port + port))") 2>/dev/null; then
             free_ports
             return
         fi
@@ -79,26 +81,26 @@ log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
 LOG4J
 }
 
-# Two leaf queues, `stock` ordered by Hadoop's FIFO and `ours` by the sidecar; either may use the whole cluster.
+# Two leaf queues: `stock` with Hadoop's FIFO ordering policy, `giveway` with Giveway's. Either may use the whole cluster.
 write_conf() {
     conf=$work/conf
     mkdir -p "$conf" "$work/logs"
     (umask 077 && head -c 24 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/token")
     free_ports
-    sidecar_at=127.0.0.1:$((base + 5))
-    local java_opts="-Xmx160m ${thrifty[*]} ${opened[*]}"
+    sidecar_address=127.0.0.1:$((base_port + 5))
+    local java_opts="-Xmx160m ${small_jvm[*]} ${add_opens[*]}"
     site "$conf/core-site.xml" fs.defaultFS=file:/// "hadoop.tmp.dir=$work/tmp" hadoop.security.authentication=simple \
         hadoop.caller.context.enabled=false ipc.client.connect.max.retries=3
     site "$conf/yarn-site.xml" \
         yarn.resourcemanager.hostname=127.0.0.1 \
-        "yarn.resourcemanager.address=127.0.0.1:$base" \
-        "yarn.resourcemanager.scheduler.address=127.0.0.1:$((base + 1))" \
-        "yarn.resourcemanager.resource-tracker.address=127.0.0.1:$((base + 2))" \
-        "yarn.resourcemanager.admin.address=127.0.0.1:$((base + 3))" \
-        "yarn.resourcemanager.webapp.address=127.0.0.1:$((base + 4))" \
+        "yarn.resourcemanager.address=127.0.0.1:$base_port" \
+        "yarn.resourcemanager.scheduler.address=127.0.0.1:$((base_port + 1))" \
+        "yarn.resourcemanager.resource-tracker.address=127.0.0.1:$((base_port + 2))" \
+        "yarn.resourcemanager.admin.address=127.0.0.1:$((base_port + 3))" \
+        "yarn.resourcemanager.webapp.address=127.0.0.1:$((base_port + 4))" \
         yarn.resourcemanager.scheduler.class=org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler \
         yarn.resourcemanager.application-master-service.processors=giveway.yarn.GivewayProcessor \
-        "giveway.sidecar.address=$sidecar_at" \
+        "giveway.sidecar.address=$sidecar_address" \
         "giveway.token.file=$work/token" \
         yarn.resourcemanager.nodemanagers.heartbeat-interval-ms=200 \
         yarn.scheduler.minimum-allocation-mb=512 \
@@ -139,27 +141,27 @@ write_conf() {
         mapreduce.client.completion.pollinterval=200
     local q=yarn.scheduler.capacity
     site "$conf/capacity-scheduler.xml" \
-        $q.root.queues=stock,ours $q.maximum-am-resource-percent=1.0 \
+        $q.root.queues=stock,giveway $q.maximum-am-resource-percent=1.0 \
         $q.root.stock.capacity=50 $q.root.stock.maximum-capacity=100 $q.root.stock.user-limit-factor=10 \
         $q.root.stock.ordering-policy=fifo \
-        $q.root.ours.capacity=50 $q.root.ours.maximum-capacity=100 $q.root.ours.user-limit-factor=10 \
-        $q.root.ours.ordering-policy=giveway.yarn.GivewayOrderingPolicy \
+        $q.root.giveway.capacity=50 $q.root.giveway.maximum-capacity=100 $q.root.giveway.user-limit-factor=10 \
+        $q.root.giveway.ordering-policy=giveway.yarn.GivewayOrderingPolicy \
         $q.node-locality-delay=-1
     log_to_stderr
 }
 
-# Files in small blocks, one replica of each unless asked otherwise.
+# Block size 512 KiB, replication factor 1.
 write_hdfs_conf() {
     conf=$work/conf
-    # The jars have no web pages, and the daemons do not start without the folders for them.
+    # The daemons do not start without these directories for web pages, which the jars do not contain.
     mkdir -p "$conf/webapps/hdfs" "$conf/webapps/datanode" "$work/logs"
     free_ports
-    namenode_at=127.0.0.1:$base
-    webhdfs_at=127.0.0.1:$((base + 1))
-    site "$conf/core-site.xml" "fs.defaultFS=hdfs://$namenode_at" "hadoop.tmp.dir=$work/tmp" hadoop.security.authentication=simple
+    namenode_address=127.0.0.1:$base_port
+    webhdfs_address=127.0.0.1:$((base_port + 1))
+    site "$conf/core-site.xml" "fs.defaultFS=hdfs://$namenode_address" "hadoop.tmp.dir=$work/tmp" hadoop.security.authentication=simple
     site "$conf/hdfs-site.xml" \
-        "dfs.namenode.rpc-address=$namenode_at" \
-        "dfs.namenode.http-address=$webhdfs_at" \
+        "dfs.namenode.rpc-address=$namenode_address" \
+        "dfs.namenode.http-address=$webhdfs_address" \
         "dfs.namenode.name.dir=$work/name" \
         dfs.namenode.fs-limits.min-block-size=1024 \
         dfs.namenode.safemode.extension=0 \
@@ -174,7 +176,7 @@ write_hdfs_conf() {
     log_to_stderr
 }
 
-# start NAME COMMAND...: starts a process of ours and remembers its id in pid_NAME and in $work/pids.
+# start NAME COMMAND...: starts a process in the background, with its id in pid_NAME and in $work/pids and its output in $work/logs/NAME.log.
 start() {
     local name=$1
     shift
@@ -183,23 +185,25 @@ start() {
     echo "$!" >>"$work/pids"
 }
 
-java_of() { # HEAP ARGUMENTS...
+# run_java HEAP ARGUMENT...
+run_java() {
     local heap=$1
     shift
-    java "-Xmx$heap" "${thrifty[@]}" "${opened[@]}" -cp "$conf:$plugin:$jars/*:$cache/java/test-classes" "$@"
+    java "-Xmx$heap" "${small_jvm[@]}" "${add_opens[@]}" -cp "$conf:$plugin_jar:$jars/*:$cache/java/test-classes" "$@"
 }
 
-start_sidecar() { # POLICY TAPE
-    start sidecar "$giveway" yarn --policy "$1" --listen "$sidecar_at" --token-file "$work/token" --tape "$2"
+# start_sidecar POLICY EVENT_LOG
+start_sidecar() {
+    start sidecar "$giveway" yarn --policy "$1" --listen "$sidecar_address" --token-file "$work/token" --event-log "$2"
 }
 
 start_hadoop() {
-    start resourcemanager java -Xmx400m "${thrifty[@]}" "${opened[@]}" -cp "$conf:$plugin:$jars/*" \
+    start resourcemanager java -Xmx400m "${small_jvm[@]}" "${add_opens[@]}" -cp "$conf:$plugin_jar:$jars/*" \
         org.apache.hadoop.yarn.server.resourcemanager.ResourceManager
     local node
     for node in 1 2 3; do
         mkdir -p "$work/node$node"
-        start "node$node" java -Xmx200m "${thrifty[@]}" "${opened[@]}" -cp "$conf:$jars/*" \
+        start "node$node" java -Xmx200m "${small_jvm[@]}" "${add_opens[@]}" -cp "$conf:$jars/*" \
             org.apache.hadoop.yarn.server.nodemanager.NodeManager \
             -D "yarn.nodemanager.local-dirs=$work/node$node/local" -D "yarn.nodemanager.log-dirs=$work/node$node/logs"
     done
@@ -207,39 +211,40 @@ start_hadoop() {
 }
 
 start_namenode() {
-    start namenode java -Xmx256m "${thrifty[@]}" "${opened[@]}" -cp "$conf:$jars/*" org.apache.hadoop.hdfs.server.namenode.NameNode
+    start namenode java -Xmx256m "${small_jvm[@]}" "${add_opens[@]}" -cp "$conf:$jars/*" org.apache.hadoop.hdfs.server.namenode.NameNode
 }
 
-# A NameNode, and two DataNodes that call their machines alpha and beta, so that places differ on one machine.
+# A NameNode, and two DataNodes with the host names alpha and beta, so that block locations differ although there is one machine.
 start_hdfs() {
-    java_of 160m org.apache.hadoop.hdfs.server.namenode.NameNode -format -nonInteractive </dev/null >>"$work/logs/format.log" 2>&1 ||
-        fail "the NameNode could not be made; see $work/logs/format.log"
+    run_java 160m org.apache.hadoop.hdfs.server.namenode.NameNode -format -nonInteractive </dev/null >>"$work/logs/format.log" 2>&1 ||
+        fail "cannot format the NameNode; see $work/logs/format.log"
     start_namenode
     local name
     for name in alpha beta; do
-        start "$name" java -Xmx160m "${thrifty[@]}" "${opened[@]}" -cp "$conf:$jars/*" \
+        start "$name" java -Xmx160m "${small_jvm[@]}" "${add_opens[@]}" -cp "$conf:$jars/*" \
             org.apache.hadoop.hdfs.server.datanode.DataNode -D "dfs.datanode.data.dir=$work/$name" -D "dfs.datanode.hostname=$name"
     done
     wait_for 90 "two DataNodes" two_datanodes
 }
 
-hdfs_state() { curl -s --max-time 5 "http://$webhdfs_at/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"; }
+hdfs_state() { curl -s --max-time 5 "http://$webhdfs_address/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"; }
 two_datanodes() { hdfs_state | grep -q '"NumLiveDataNodes" : 2'; }
 
-rest() { curl -s --max-time 5 "http://127.0.0.1:$((base + 4))/ws/v1/cluster/$1"; }
-three_nodes() { rest metrics | grep -q '"activeNodes":3'; }
-idle() { rest metrics | grep -q '"containersAllocated":0'; }
+rm_rest() { curl -s --max-time 5 "http://127.0.0.1:$((base_port + 4))/ws/v1/cluster/$1"; }
+three_nodes() { rm_rest metrics | grep -q '"activeNodes":3'; }
+no_containers() { rm_rest metrics | grep -q '"containersAllocated":0'; }
 
-# wait_for SECONDS WHAT COMMAND...
+# wait_for SECONDS WHAT COMMAND...: repeats the command until it succeeds; fails after the given time.
 wait_for() {
-    local until=$((SECONDS + $1)) what=$2
+    local deadline=$((SECONDS + $1)) what=$2
     shift 2
     until "$@" >/dev/null 2>&1; do
-        ((SECONDS < until)) || fail "$what: not in time; see $work/logs"
+        ((SECONDS < deadline)) || fail "timed out waiting for: $what; see $work/logs"
         sleep 0.3
     done
 }
 
+# Ends all started processes: SIGTERM, then SIGKILL after ten seconds.
 stop_all() {
     local pid
     [[ -e $work/pids ]] || return 0
@@ -254,10 +259,10 @@ stop_all() {
     wait 2>/dev/null || true
 }
 
-# example QUEUE NAME PROGRAM ARGUMENTS...: runs one of Hadoop's examples to its end.
-example() {
+# run_example QUEUE NAME PROGRAM ARGUMENT...: runs one of Hadoop's MapReduce examples and waits for it. NAME becomes the application's tag.
+run_example() {
     local queue=$1 name=$2 program=$3
     shift 3
-    java_of 160m org.apache.hadoop.examples.ExampleDriver "$program" "-Dmapreduce.job.queuename=$queue" "-Dmapreduce.job.tags=$name" "$@" \
+    run_java 160m org.apache.hadoop.examples.ExampleDriver "$program" "-Dmapreduce.job.queuename=$queue" "-Dmapreduce.job.tags=$name" "$@" \
         </dev/null >>"$work/logs/$name.log" 2>&1
 }

@@ -1,18 +1,18 @@
-//! Giveway's body on Hadoop YARN.
+//! The Hadoop YARN backend.
 //!
-//! A real ResourceManager keeps its own CapacityScheduler; a small plug-in (`yarn/java`) tells this *sidecar* what happens and is told in which
-//! order a queue's applications stand. The sidecar turns YARN's words into the core's events and the core's ranking into orders. It never
-//! chooses; if it dies, the cluster carries on as plain FIFO.
+//! The ResourceManager keeps the stock CapacityScheduler. A plug-in (`yarn/java`) sends cluster changes to this *sidecar* and receives a ranking of
+//! the applications of its leaf queues. The sidecar translates YARN's messages into core events and the core's job ranking into a ranking of
+//! application ids. It takes no scheduling decision. If it stops, the queues are plain FIFO.
 //!
-//! `wire` has the protocol, `book` knows which application is which job and keeps core and event log in step, `journal` is the event log on disk, and
-//! `sidecar` has the sockets and the clock.
+//! Modules: `wire` is the protocol; `app_registry` maps applications to jobs and containers to attempts, and drives the core; `event_log` is the
+//! event log file; `sidecar` has the sockets, threads and the clock.
 
-mod book;
-mod journal;
+mod app_registry;
+mod event_log;
 mod sidecar;
 mod wire;
 
-pub use book::{Book, BookError, Sizes};
-pub use journal::{Journal, JournalError};
-pub use sidecar::{Options, Sidecar, SidecarError, Stopper};
-pub use wire::{FRAME_BYTES_MAX, News, Order, VERSION, WireError};
+pub use app_registry::{AppRegistry, ClusterCounts, RegistryError};
+pub use event_log::{EventLogFile, EventLogFileError};
+pub use sidecar::{Options, Sidecar, SidecarError, StopHandle};
+pub use wire::{AppSpec, FRAME_BYTES_MAX, PROTOCOL_VERSION, PluginMessage, SidecarMessage, WireError};

@@ -1,10 +1,11 @@
-//! The sockets and the clock around the [`Book`].
+//! The sidecar process: sockets, threads and the clock around the [`AppRegistry`].
 //!
-//! One thread accepts, one for each guest shakes hands and then reads, and one, the caller's, owns the book: it takes news in, sends orders and
-//! answers beats. So an answer to a beat says that the one who decides is alive. There is one ResourceManager; whoever shows the token last is it.
+//! One thread accepts connections. One thread per connection performs the handshake and then reads messages. The caller's thread owns the registry:
+//! it applies messages, sends rankings and answers heartbeats, so an answered heartbeat shows that the deciding thread is alive. There is one
+//! ResourceManager: a new authenticated connection replaces the previous one.
 
-use crate::book::{Book, BookError, Sizes};
-use crate::wire::{self, News, Order, WireError};
+use crate::app_registry::{AppRegistry, RegistryError};
+use crate::wire::{self, PluginMessage, SidecarMessage, WireError};
 use giveway_core::{Policy, Span, Time};
 use std::io::{BufReader, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,309 +17,318 @@ use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 use thiserror::Error;
 
-/// Who has not shown a token within this time is sent away.
-const HELLO_WITHIN: Duration = Duration::from_secs(5);
-/// The plug-in beats twice a second: after so long it is not there, or stuck within a frame.
-const SILENCE: Duration = Duration::from_secs(10);
-/// A plug-in that does not read for so long is not there.
-const WRITE_WITHIN: Duration = Duration::from_secs(2);
-/// More guests than this at once are not one ResourceManager trying again.
-const GUESTS_MAX: usize = 16;
-/// News that waits to be taken in; beyond it the plug-in waits, on a thread of its own.
-const NEWS_MAX: usize = 65_536;
+/// Time within which a new connection must send its `HELLO`.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time within which a complete message must arrive. The plug-in sends a heartbeat twice a second.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time within which the plug-in must accept a frame.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Limit on connections at a time. One ResourceManager that reconnects needs only a few.
+const CONNECTIONS_MAX: usize = 16;
+/// Limit on queued inputs. When it is reached, the reading threads block, and so does the plug-in's sending thread.
+const INPUT_QUEUE_MAX: usize = 65_536;
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// What a sidecar is made of.
+/// Options of a sidecar.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The policy.
+    /// Must need no capability beyond [`ORDER_ONLY`](giveway_core::Capabilities::ORDER_ONLY).
     pub policy: Policy,
-    /// Where to listen: a loopback address.
+    /// Address to listen on. Must be a loopback address.
     pub listen: SocketAddr,
-    /// The file with the token that the plug-in must show.
+    /// File with the shared token, at least 16 bytes, readable by its owner only.
     pub token_file: PathBuf,
-    /// Where to write the event log, if anywhere.
+    /// File to write the event log to. An existing one is continued.
     pub event_log: Option<PathBuf>,
-    /// What containers are taken to need.
-    pub sizes: Sizes,
+    /// Memory of one container, from which the slots of a node are computed. Default: the ResourceManager's minimum allocation.
+    pub slot_mb: Option<u64>,
 }
 
 /// Why a sidecar cannot start.
 #[derive(Debug, Error)]
 pub enum SidecarError {
-    /// Beyond the machine.
+    /// The address is not a loopback address.
     #[error(
-        "{0} can be reached from other machines, and the token would cross the network in clear; listen on 127.0.0.1 or ::1"
+        "cannot listen on {0}: it is reachable from other machines and the token is sent in clear; use 127.0.0.1 or ::1"
     )]
     NotLoopback(IpAddr),
-    /// The address is taken, or not ours.
-    #[error("cannot listen on {at} ({error}); is another sidecar running?")]
+    /// The address is in use or not available.
+    #[error("cannot listen on {address}: {error}; check whether another sidecar is running")]
     Listen {
         /// The address.
-        at: SocketAddr,
-        /// What the system said.
+        address: SocketAddr,
+        /// The operating system's error.
         error: io::Error,
     },
-    /// The token cannot be read.
-    #[error("cannot read the token in {file} ({error}); write one there, for example with `openssl rand -hex 32`")]
+    /// The token file cannot be read.
+    #[error("cannot read token file {file}: {error}; create it, for example with `openssl rand -hex 32`")]
     TokenFile {
-        /// The file.
+        /// Path of the token file.
         file: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         error: io::Error,
     },
-    /// Others may read the token.
-    #[error("{0} can be read by others than its owner; say `chmod 600` to it")]
-    TokenOpen(PathBuf),
-    /// The token is too easy to guess.
+    /// Users other than the owner may read the token file.
+    #[error("token file {0} is accessible to other users; run `chmod 600` on it")]
+    TokenPermissions(PathBuf),
+    /// The token is too short.
     #[error(
         "the token in {0} has fewer than {TOKEN_BYTES_MIN} bytes; write a longer one, for example with `openssl rand -hex 32`"
     )]
-    TokenShort(PathBuf),
-    /// The policy or the event log.
+    TokenLength(PathBuf),
+    /// The policy or the event log cannot be used.
     #[error(transparent)]
-    Book(#[from] BookError),
+    Registry(#[from] RegistryError),
 }
 
-/// A sidecar that listens.
+/// A sidecar that is bound to its address and not yet running.
 pub struct Sidecar {
-    book: Book,
+    registry: AppRegistry,
     listener: TcpListener,
     token: Arc<str>,
-    inbox: Receiver<Letter>,
-    post: SyncSender<Letter>,
+    inputs: Receiver<Input>,
+    input_sender: SyncSender<Input>,
     log: Log,
 }
 
-/// Ends a sidecar from another thread.
+/// Stops a running sidecar from another thread.
 #[derive(Clone)]
-pub struct Stopper(SyncSender<Letter>);
+pub struct StopHandle(SyncSender<Input>);
 
-impl Stopper {
-    /// Asks it to close its event log and return.
+impl StopHandle {
+    /// Makes [`Sidecar::run`] close its event log and return. Has no effect if it has returned already.
     pub fn stop(&self) {
-        // If nobody listens any more it has stopped already.
-        let _ = self.0.send(Letter::Stop);
+        let _ = self.0.send(Input::Stop);
     }
 }
 
-/// Where lines for people go. The same line is not said twice in a row: whoever tries again in vain would fill the disk.
+/// The operator's log. A line equal to the last one is dropped, so that a peer that keeps retrying does not fill the disk.
 #[derive(Clone)]
-struct Log(Arc<Mutex<Lines>>);
+struct Log(Arc<Mutex<LogSink>>);
 
-struct Lines {
-    last: String,
-    to: Box<dyn FnMut(&str) + Send>,
+struct LogSink {
+    last_line: String,
+    write_line: Box<dyn FnMut(&str) + Send>,
 }
 
 impl Log {
-    fn say(&self, line: &str) {
-        let mut lines = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
-        if lines.last != line {
-            lines.last = line.to_owned();
-            (lines.to)(line);
+    fn line(&self, line: &str) {
+        let mut sink = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if sink.last_line != line {
+            sink.last_line = line.to_owned();
+            (sink.write_line)(line);
         }
     }
 }
 
-/// What threads tell the one that owns the book.
-enum Letter {
-    Arrived(u64, TcpStream),
-    News(u64, News),
-    Left(u64, WireError),
+/// What other threads send to the one that owns the registry. Connections are identified by number.
+enum Input {
+    Connected(u64, TcpStream),
+    Message(u64, PluginMessage),
+    Disconnected(u64, WireError),
     Stop,
 }
 
-/// The ResourceManager's end.
-struct Guest {
+/// The current connection of the ResourceManager's plug-in.
+struct Connection {
     number: u64,
     stream: TcpStream,
-    told: Option<Vec<String>>,
+    /// The last ranking sent; none after a snapshot, so that the ranking is sent even if it has not changed.
+    sent_ranking: Option<Vec<String>>,
 }
 
 impl Sidecar {
-    /// Checks everything there is to check, opens the event log, and listens. Lines for people go to `log`.
+    /// Checks the options, opens the event log and binds the socket. `log` receives one line per call, for the operator.
     pub fn bind(options: Options, log: impl FnMut(&str) + Send + 'static) -> Result<Sidecar, SidecarError> {
         if !options.listen.ip().is_loopback() {
             return Err(SidecarError::NotLoopback(options.listen.ip()));
         }
         let token = read_token(&options.token_file)?;
-        let book = Book::open(options.policy, options.event_log.as_deref(), options.sizes)?;
-        let listener =
-            TcpListener::bind(options.listen).map_err(|error| SidecarError::Listen { at: options.listen, error })?;
-        let (post, inbox) = sync_channel(NEWS_MAX);
-        let log = Log(Arc::new(Mutex::new(Lines { last: String::new(), to: Box::new(log) })));
-        Ok(Sidecar { book, listener, token: token.into(), inbox, post, log })
+        let registry = AppRegistry::open(options.policy, options.event_log.as_deref(), options.slot_mb)?;
+        let listener = TcpListener::bind(options.listen)
+            .map_err(|error| SidecarError::Listen { address: options.listen, error })?;
+        let (input_sender, inputs) = sync_channel(INPUT_QUEUE_MAX);
+        let log = Log(Arc::new(Mutex::new(LogSink { last_line: String::new(), write_line: Box::new(log) })));
+        Ok(Sidecar { registry, listener, token: token.into(), inputs, input_sender, log })
     }
 
-    /// Where it listens.
+    /// The bound address; with the port that the system chose if port 0 was requested.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// What ends it.
-    pub fn stopper(&self) -> Stopper {
-        Stopper(self.post.clone())
+    /// A handle that stops this sidecar.
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle(self.input_sender.clone())
     }
 
-    /// Serves until it is stopped; then the event log is closed.
+    /// Serves until stopped, then closes the event log. Blocks the calling thread.
     pub fn run(self) -> io::Result<()> {
-        let Sidecar { mut book, listener, token, inbox, post, log } = self;
-        let at = listener.local_addr()?;
-        log.say(&format!("listening on {at}, applications are ordered by {}", book.policy()));
-        let welcome = book.policy().to_owned();
+        let Sidecar { mut registry, listener, token, inputs, input_sender, log } = self;
+        let address = listener.local_addr()?;
+        let policy = registry.policy_name().to_owned();
+        log.line(&format!("listening on {address}, policy {policy}"));
         let accept_log = log.clone();
-        thread::spawn(move || accept(&listener, &token, &welcome, &post, &accept_log));
-        let (began, base) = (Instant::now(), book.begins());
-        let now = || base + Span(began.elapsed().as_micros() as u64);
-        let mut guest: Option<Guest> = None;
+        thread::spawn(move || accept(&listener, &token, &policy, &input_sender, &accept_log));
+        let (started, start_time) = (Instant::now(), registry.start_time());
+        let now = || start_time + Span(started.elapsed().as_micros() as u64);
+        let mut connection: Option<Connection> = None;
         loop {
-            let mut letter = next_letter(&inbox, book.next_timer(), now());
-            // All that waits is taken in before anything is said, so an order never lags behind what is known.
-            while let Some(received) = letter {
-                match received {
-                    Letter::Stop => {
-                        log.say("stopped");
-                        return book.close();
+            let mut next = next_input(&inputs, registry.next_timer(), now());
+            // All queued inputs are applied before a ranking is sent, so that a ranking is never older than they are.
+            while let Some(input) = next {
+                match input {
+                    Input::Stop => {
+                        log.line("stopped");
+                        return registry.close();
                     }
-                    received => receive(received, &mut book, &mut guest, now(), &log),
+                    input => on_input(input, &mut registry, &mut connection, now(), &log),
                 }
-                letter = inbox.try_recv().ok();
+                next = inputs.try_recv().ok();
             }
-            if book.next_timer().is_some_and(|at| at <= now()) {
-                book.fire_timers(now());
+            if registry.next_timer().is_some_and(|at| at <= now()) {
+                registry.fire_timers(now());
             }
-            book.flush();
-            if let Some(complaint) = book.complaint() {
-                log.say(&complaint);
+            registry.flush();
+            if let Some(warning) = registry.take_warning() {
+                log.line(&warning);
             }
-            send_order(&book, &mut guest, &log);
+            send_ranking(&registry, &mut connection, &log);
         }
     }
 }
 
-fn next_letter(inbox: &Receiver<Letter>, wake: Option<Time>, now: Time) -> Option<Letter> {
-    let patience = wake.map_or(Duration::from_secs(3600), |at| Duration::from_micros(at.since(now).0));
-    match inbox.recv_timeout(patience) {
-        Ok(letter) => Some(letter),
+/// Waits for an input, at most until the next timer expires.
+fn next_input(inputs: &Receiver<Input>, next_timer: Option<Time>, now: Time) -> Option<Input> {
+    let timeout = next_timer.map_or(Duration::from_secs(3600), |at| Duration::from_micros(at.since(now).0));
+    match inputs.recv_timeout(timeout) {
+        Ok(input) => Some(input),
         Err(RecvTimeoutError::Timeout) => None,
-        Err(RecvTimeoutError::Disconnected) => Some(Letter::Stop),
+        Err(RecvTimeoutError::Disconnected) => Some(Input::Stop),
     }
 }
 
-fn receive(letter: Letter, book: &mut Book, guest: &mut Option<Guest>, now: Time, log: &Log) {
-    match letter {
-        Letter::Stop => {}
-        Letter::Arrived(number, stream) => {
-            if let Some(old) = guest.replace(Guest { number, stream, told: None }) {
-                let _ = old.stream.shutdown(Shutdown::Both);
+fn on_input(input: Input, registry: &mut AppRegistry, connection: &mut Option<Connection>, now: Time, log: &Log) {
+    match input {
+        Input::Stop => {}
+        Input::Connected(number, stream) => {
+            if let Some(previous) = connection.replace(Connection { number, stream, sent_ranking: None }) {
+                let _ = previous.stream.shutdown(Shutdown::Both);
             }
         }
-        Letter::News(number, news) if guest.as_ref().is_some_and(|guest| guest.number == number) => {
-            if news == News::Beat {
-                say(guest, &Order::Beat, log);
-            } else if book.news(now, news) {
-                let [nodes, apps, containers] = book.counts();
-                log.say(&format!(
-                    "in step with the ResourceManager: {nodes} nodes, {apps} applications, {containers} containers"
+        Input::Message(number, message) if is_current(connection, number) => {
+            if message == PluginMessage::Heartbeat {
+                send(connection, &SidecarMessage::Heartbeat, log);
+            } else if registry.on_message(now, message) {
+                let counts = registry.counts();
+                log.line(&format!(
+                    "synchronized with the ResourceManager: {} nodes, {} applications, {} containers",
+                    counts.nodes, counts.apps, counts.containers
                 ));
-                // Whoever asked for everything to be heard also wants to hear the order, be it the old one.
-                if let Some(guest) = guest {
-                    guest.told = None;
+                if let Some(connection) = connection {
+                    connection.sent_ranking = None;
                 }
             }
         }
-        Letter::News(..) => {}
-        Letter::Left(number, why) => {
-            if guest.as_ref().is_some_and(|guest| guest.number == number) {
-                log.say(&format!("the ResourceManager is gone, or its plug-in is: {why}"));
-                say(guest, &Order::Refused(why.to_string()), log);
-                if let Some(guest) = guest.take() {
-                    let _ = guest.stream.shutdown(Shutdown::Both);
+        // From a connection that has been replaced.
+        Input::Message(..) => {}
+        Input::Disconnected(number, error) => {
+            if is_current(connection, number) {
+                log.line(&format!("lost the connection to the ResourceManager's plug-in: {error}"));
+                send(connection, &SidecarMessage::Rejected(error.to_string()), log);
+                if let Some(connection) = connection.take() {
+                    let _ = connection.stream.shutdown(Shutdown::Both);
                 }
             }
         }
     }
 }
 
-fn send_order(book: &Book, guest: &mut Option<Guest>, log: &Log) {
-    let Some(here) = guest else { return };
-    let order = book.order();
-    if here.told.as_ref() != Some(&order) {
-        here.told = Some(order.clone());
-        say(guest, &Order::Ranked(order), log);
+fn is_current(connection: &Option<Connection>, number: u64) -> bool {
+    connection.as_ref().is_some_and(|connection| connection.number == number)
+}
+
+/// Sends the ranking if it differs from the last one sent.
+fn send_ranking(registry: &AppRegistry, connection: &mut Option<Connection>, log: &Log) {
+    let Some(current) = connection else { return };
+    let ranking = registry.ranking();
+    if current.sent_ranking.as_ref() != Some(&ranking) {
+        current.sent_ranking = Some(ranking.clone());
+        send(connection, &SidecarMessage::Ranking(ranking), log);
     }
 }
 
-/// Says something to the guest; one that does not listen is sent away.
-fn say(guest: &mut Option<Guest>, order: &Order, log: &Log) {
-    let Some(here) = guest else { return };
+/// Sends a message; closes the connection if that fails.
+fn send(connection: &mut Option<Connection>, message: &SidecarMessage, log: &Log) {
+    let Some(current) = connection else { return };
     let mut bytes = Vec::new();
-    order.write(&mut bytes).expect("memory takes it");
-    if let Err(error) = here.stream.write_all(&bytes) {
-        log.say(&format!("the ResourceManager does not listen ({error}); it will come again"));
-        let _ = here.stream.shutdown(Shutdown::Both);
-        *guest = None;
+    message.write(&mut bytes).expect("writing to a Vec cannot fail");
+    if let Err(error) = current.stream.write_all(&bytes) {
+        log.line(&format!("cannot send to the ResourceManager's plug-in: {error}; waiting for it to reconnect"));
+        let _ = current.stream.shutdown(Shutdown::Both);
+        *connection = None;
     }
 }
 
-fn accept(listener: &TcpListener, token: &Arc<str>, policy: &str, post: &SyncSender<Letter>, log: &Log) {
-    let guests = Arc::new(AtomicUsize::new(0));
+fn accept(listener: &TcpListener, token: &Arc<str>, policy: &str, input_sender: &SyncSender<Input>, log: &Log) {
+    let open = Arc::new(AtomicUsize::new(0));
     for number in 0.. {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
             Err(error) => {
-                log.say(&format!("cannot accept a connection ({error})"));
-                // Out of file handles, most likely: there may be some in a moment.
+                log.line(&format!("cannot accept a connection: {error}; retrying"));
+                // Most likely out of file descriptors, which other connections will free.
                 thread::sleep(Duration::from_millis(200));
                 continue;
             }
         };
-        if guests.fetch_add(1, Ordering::Relaxed) >= GUESTS_MAX {
-            guests.fetch_sub(1, Ordering::Relaxed);
-            log.say("too many connections at once; sent one away");
+        if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
+            open.fetch_sub(1, Ordering::Relaxed);
+            log.line(&format!("closed a connection: more than {CONNECTIONS_MAX} at once"));
             continue;
         }
-        let (token, policy, post, log, guests) =
-            (Arc::clone(token), policy.to_owned(), post.clone(), log.clone(), Arc::clone(&guests));
+        let (token, policy, input_sender, log, open) =
+            (Arc::clone(token), policy.to_owned(), input_sender.clone(), log.clone(), Arc::clone(&open));
         thread::spawn(move || {
-            serve(number, stream, &token, policy, &post, &log);
-            guests.fetch_sub(1, Ordering::Relaxed);
+            serve(number, stream, &token, policy, &input_sender, &log);
+            open.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }
 
-/// Shakes hands with a guest, then reads what it says until it leaves.
-fn serve(number: u64, stream: TcpStream, token: &str, policy: String, post: &SyncSender<Letter>, log: &Log) {
-    let ready = || -> io::Result<TcpStream> {
+/// Performs the handshake on a new connection, then forwards its messages until it fails or closes.
+fn serve(number: u64, stream: TcpStream, token: &str, policy: String, input_sender: &SyncSender<Input>, log: &Log) {
+    let configure = || -> io::Result<TcpStream> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(HELLO_WITHIN))?;
-        stream.set_write_timeout(Some(WRITE_WITHIN))?;
+        stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
+        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         stream.try_clone()
     };
-    let Ok(mut other_end) = ready() else { return };
-    let mut from = BufReader::new(&stream);
-    if let Err(why) = wire::read_hello(&mut from, token) {
-        log.say(&format!("sent a guest away: {why}"));
-        let _ = Order::Refused(why.to_string()).write(&mut other_end);
+    let Ok(mut write_half) = configure() else { return };
+    let mut read_half = BufReader::new(&stream);
+    if let Err(error) = wire::read_hello(&mut read_half, token) {
+        log.line(&format!("rejected a connection: {error}"));
+        let _ = SidecarMessage::Rejected(error.to_string()).write(&mut write_half);
         let _ = stream.shutdown(Shutdown::Both);
         return;
     }
-    let began = Order::Welcome(policy).write(&mut other_end).and_then(|()| stream.set_read_timeout(Some(SILENCE)));
-    if began.is_err() || post.send(Letter::Arrived(number, other_end)).is_err() {
+    let welcomed = SidecarMessage::Welcome(policy)
+        .write(&mut write_half)
+        .and_then(|()| stream.set_read_timeout(Some(READ_TIMEOUT)));
+    if welcomed.is_err() || input_sender.send(Input::Connected(number, write_half)).is_err() {
         return;
     }
-    let why = loop {
-        match wire::read_news(&mut from) {
-            Ok(news) => {
-                if post.send(Letter::News(number, news)).is_err() {
+    let error = loop {
+        match wire::read_message(&mut read_half) {
+            Ok(message) => {
+                if input_sender.send(Input::Message(number, message)).is_err() {
                     return;
                 }
             }
-            Err(why) => break why,
+            Err(error) => break error,
         }
     };
-    let _ = post.send(Letter::Left(number, why));
+    let _ = input_sender.send(Input::Disconnected(number, error));
 }
 
 fn read_token(file: &Path) -> Result<String, SidecarError> {
@@ -328,12 +338,12 @@ fn read_token(file: &Path) -> Result<String, SidecarError> {
     {
         use std::os::unix::fs::PermissionsExt;
         if fs::metadata(file).map_err(io)?.permissions().mode() & 0o077 != 0 {
-            return Err(SidecarError::TokenOpen(file.into()));
+            return Err(SidecarError::TokenPermissions(file.into()));
         }
     }
     let token = text.trim();
     if token.len() < TOKEN_BYTES_MIN {
-        return Err(SidecarError::TokenShort(file.into()));
+        return Err(SidecarError::TokenLength(file.into()));
     }
     Ok(token.to_owned())
 }

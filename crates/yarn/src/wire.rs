@@ -1,338 +1,367 @@
-//! The protocol between plug-in and sidecar, byte by byte in `docs/yarn.md`.
+//! The protocol between plug-in and sidecar. `docs/yarn.md` describes it byte by byte.
 //!
-//! A frame is a length of four bytes and so many bytes of content; the content begins with a letter that says what it is. Integers are big-endian,
-//! text is a length of two bytes and UTF-8. The plug-in begins with a `Hello`, is welcomed or refused, and then sends news; the sidecar sends
-//! orders and answers beats.
+//! A frame is a 4-byte length followed by its content; the first byte of the content is the frame type. Integers are big-endian; a string is a 2-byte
+//! length followed by UTF-8. The plug-in sends `HELLO` and receives `WELCOME` or `REJECTED`. After that the plug-in sends [`PluginMessage`]s, and the
+//! sidecar sends rankings and answers heartbeats.
 
 use giveway_core::{Kind, Outcome};
 use std::io::{self, ErrorKind, Read, Write};
 use thiserror::Error;
 
-/// Version of the protocol. Both sides must speak the same one.
-pub const VERSION: u16 = 1;
-/// A longer frame is taken for nonsense, before any room is made for it.
+/// Protocol version. Plug-in and sidecar must have the same one.
+pub const PROTOCOL_VERSION: u16 = 1;
+/// Limit on a frame's content. Longer frames are rejected before memory is allocated.
 pub const FRAME_BYTES_MAX: u32 = 4 << 20;
-/// Who has not shown a token yet is given less room.
+/// Limit on the content of a `HELLO`, which arrives from a peer that is not authenticated yet.
 const HELLO_BYTES_MAX: u32 = 4 << 10;
-const MARK: &[u8; 7] = b"GIVEWAY";
+const MAGIC: &[u8; 7] = b"GIVEWAY";
 
-/// Why a peer was not understood.
+/// First byte of a frame's content. The same constants are in `Frame.java`.
+mod frame_type {
+    pub const HELLO: u8 = b'H';
+    pub const WELCOME: u8 = b'W';
+    pub const REJECTED: u8 = b'R';
+    pub const SNAPSHOT_STARTED: u8 = b'[';
+    pub const SNAPSHOT_ENDED: u8 = b']';
+    pub const NODE_ADDED: u8 = b'N';
+    pub const NODE_REMOVED: u8 = b'n';
+    pub const APP_ADDED: u8 = b'A';
+    pub const APP_REMOVED: u8 = b'a';
+    pub const APP_UPDATED: u8 = b'Q';
+    pub const CONTAINER_ALLOCATED: u8 = b'C';
+    pub const CONTAINER_RELEASED: u8 = b'c';
+    pub const HEARTBEAT: u8 = b'b';
+    pub const RANKING: u8 = b'O';
+}
+
+/// Why reading from the plug-in failed.
 #[derive(Debug, Error)]
 pub enum WireError {
-    /// It closed the connection between two frames.
-    #[error("it hung up")]
-    HungUp,
-    /// It stopped within a frame.
-    #[error("it hung up within a frame")]
-    CutShort,
-    /// It said nothing for too long.
-    #[error("it said nothing for too long, or only half a frame")]
-    Silent,
-    /// The length makes no sense.
-    #[error("a frame of {bytes} bytes is none; at most {most} make sense here")]
+    /// The peer closed the connection between two frames.
+    #[error("the peer closed the connection")]
+    Closed,
+    /// The peer closed the connection within a frame.
+    #[error("the peer closed the connection within a frame")]
+    Truncated,
+    /// No complete frame arrived before the read timeout.
+    #[error("timed out waiting for a complete frame")]
+    TimedOut,
+    /// The length is zero or over the limit.
+    #[error("invalid frame length {bytes}: expected 1 to {max_bytes} bytes")]
     Length {
-        /// What it said.
+        /// Length in the frame.
         bytes: u32,
         /// The limit.
-        most: u32,
+        max_bytes: u32,
     },
-    /// It is no plug-in.
-    #[error("it does not begin as the plug-in does; is something else talking to this port?")]
-    NotHello,
-    /// Another release.
+    /// The first frame is not a `HELLO`.
+    #[error("the first frame is not a HELLO of the Giveway plug-in; check which program connects to this port")]
+    UnknownPeer,
+    /// The plug-in has another protocol version.
     #[error(
-        "the plug-in speaks version {theirs} of the protocol, this sidecar {VERSION}; install the same release on both sides"
+        "protocol version mismatch: plug-in {plugin_version}, sidecar {PROTOCOL_VERSION}; install the same release of both"
     )]
     Version {
-        /// What it speaks.
-        theirs: u16,
+        /// The plug-in's protocol version.
+        plugin_version: u16,
     },
-    /// The token differs.
-    #[error("the token is not this sidecar's; giveway.token.file and --token-file must have the same content")]
+    /// The plug-in's token differs from the sidecar's.
+    #[error("token mismatch: giveway.token.file and --token-file must have the same content")]
     Token,
-    /// A frame with this letter cannot be, or ends within a field, or has a field that makes no sense.
-    #[error("a frame `{}` makes no sense: {problem}", what.escape_ascii())]
-    Nonsense {
-        /// The letter.
-        what: u8,
-        /// What is wrong.
+    /// The frame's type is unknown, or its fields are invalid.
+    #[error("invalid frame of type `{}`: {problem}", frame_type.escape_ascii())]
+    Decode {
+        /// First byte of the frame's content.
+        frame_type: u8,
+        /// What is wrong with the frame.
         problem: &'static str,
     },
-    /// The connection broke.
-    #[error("the connection broke ({0})")]
+    /// Reading from the socket failed.
+    #[error("connection error: {0}")]
     Io(io::Error),
 }
 
-/// What the plug-in tells.
+/// A message of the plug-in: a change in the ResourceManager's state.
+///
+/// Every message about a live application has its `outstanding_asks`: containers requested and not allocated, for maps and for reduces, indexed by
+/// [`Kind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// What follows, up to the end of it, is everything there is.
-    SyncBegan,
-    /// That was everything.
-    SyncEnded,
+pub enum PluginMessage {
+    /// The messages up to `SnapshotEnded` describe the complete state.
+    SnapshotStarted,
+    /// The snapshot is complete.
+    SnapshotEnded,
     /// A node is up.
-    NodeUp {
-        /// Host and port.
+    NodeAdded {
+        /// `host:port` of the NodeManager.
         name: String,
-        /// Its rack.
+        /// Rack name.
         rack: String,
-        /// What it has for containers.
+        /// Memory for containers.
         memory_mb: u64,
-        /// The smallest container the ResourceManager gives.
-        least_mb: u64,
+        /// The ResourceManager's minimum allocation.
+        min_allocation_mb: u64,
     },
-    /// A node is gone.
-    NodeDown {
-        /// Host and port.
+    /// A node is down or decommissioned.
+    NodeRemoved {
+        /// `host:port` of the NodeManager.
         name: String,
     },
     /// An application became active in its queue.
     AppAdded(AppSpec),
-    /// An application is over, or left its queue.
-    AppGone {
-        /// Its id.
-        app: String,
-        /// How it ended.
+    /// An application ended or left its queue.
+    AppRemoved {
+        /// Application id.
+        app_id: String,
+        /// Final status; killed if unknown.
         outcome: Outcome,
     },
-    /// How far an application is.
-    Reported {
-        /// Its id.
-        app: String,
-        /// How far it says it is.
+    /// An application's progress or outstanding asks changed.
+    AppUpdated {
+        /// Application id.
+        app_id: String,
+        /// Progress as reported by the application master, in parts per million.
         progress_ppm: u32,
-        /// What it asks for now.
-        asks: [u32; 2],
+        /// Current outstanding asks.
+        outstanding_asks: [u32; 2],
     },
-    /// A container was given to an application.
-    Started {
-        /// The application.
-        app: String,
-        /// The container.
-        container: String,
-        /// Where.
+    /// A container was allocated. Not sent for application masters.
+    ContainerAllocated {
+        /// Application id.
+        app_id: String,
+        /// Container id.
+        container_id: String,
+        /// `host:port` of its NodeManager.
         node: String,
-        /// What it was asked for.
+        /// Map or reduce, by the priority of its `ResourceRequest`.
         kind: Kind,
-        /// What the application still asks for.
-        asks: [u32; 2],
+        /// Outstanding asks after the allocation.
+        outstanding_asks: [u32; 2],
     },
     /// A container ended.
-    Ended {
-        /// The application.
-        app: String,
-        /// The container.
-        container: String,
-        /// Whether what ran there came to its end.
-        done: bool,
-        /// What the application asks for now.
-        asks: [u32; 2],
+    ContainerReleased {
+        /// Application id.
+        app_id: String,
+        /// Container id.
+        container_id: String,
+        /// True if its task counts as done.
+        succeeded: bool,
+        /// Outstanding asks after the release.
+        outstanding_asks: [u32; 2],
     },
-    /// The plug-in is alive and waits for an answer.
-    Beat,
+    /// Requests a heartbeat in reply.
+    Heartbeat,
 }
 
-/// An application as YARN knows it.
+/// An application's submission context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppSpec {
-    /// Its id.
-    pub app: String,
-    /// What its user calls it.
+    /// Application id, `application_<cluster timestamp>_<number>`.
+    pub app_id: String,
+    /// Display name. Not unique.
     pub name: String,
-    /// Who submitted it.
+    /// The user who submitted it.
     pub user: String,
-    /// Into which queue.
+    /// Name of the leaf queue.
     pub queue: String,
-    /// YARN's priority: larger is more urgent.
+    /// YARN's application priority: a larger number is more urgent.
     pub priority: i32,
 }
 
-/// What the sidecar says.
+/// A message of the sidecar.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// The token is right; this policy orders the applications.
+pub enum SidecarMessage {
+    /// The `HELLO` was accepted. Has the name of the policy.
     Welcome(String),
-    /// There will be no order, and why.
-    Refused(String),
-    /// The applications, first to be served first. Those not named come after them.
-    Ranked(Vec<String>),
-    /// The answer to a beat.
-    Beat,
+    /// The connection is rejected or ended, with the reason. The sidecar closes it.
+    Rejected(String),
+    /// Application ids in the order in which they are to be served. Applications not in the list come after those.
+    Ranking(Vec<String>),
+    /// Reply to a heartbeat.
+    Heartbeat,
 }
 
-/// Reads a hello and compares the token, in a time that does not depend on where it differs.
+/// Reads a `HELLO` and compares its token in constant time.
 pub fn read_hello(from: &mut impl Read, token: &str) -> Result<(), WireError> {
     let content = read_frame(from, HELLO_BYTES_MAX)?;
-    let mut fields = Fields { content: &content, at: 1 };
-    let mark = fields.bytes(MARK.len()).map_err(|_| WireError::NotHello)?;
-    if content[0] != b'H' || mark != MARK {
-        return Err(WireError::NotHello);
+    let mut fields = FieldReader { content: &content, position: 1 };
+    let magic = fields.bytes(MAGIC.len()).map_err(|_| WireError::UnknownPeer)?;
+    if content[0] != frame_type::HELLO || magic != MAGIC {
+        return Err(WireError::UnknownPeer);
     }
-    let theirs = fields.number(2)? as u16;
-    if theirs != VERSION {
-        return Err(WireError::Version { theirs });
+    let plugin_version = fields.integer(2)? as u16;
+    if plugin_version != PROTOCOL_VERSION {
+        return Err(WireError::Version { plugin_version });
     }
-    let shown = fields.text()?;
-    let same: bool = subtle::ConstantTimeEq::ct_eq(shown.as_bytes(), token.as_bytes()).into();
-    if same { Ok(()) } else { Err(WireError::Token) }
+    let plugin_token = fields.string()?;
+    let equal: bool = subtle::ConstantTimeEq::ct_eq(plugin_token.as_bytes(), token.as_bytes()).into();
+    if equal { Ok(()) } else { Err(WireError::Token) }
 }
 
-/// Reads one piece of news.
-pub fn read_news(from: &mut impl Read) -> Result<News, WireError> {
+/// Reads one message of the plug-in.
+pub fn read_message(from: &mut impl Read) -> Result<PluginMessage, WireError> {
     let content = read_frame(from, FRAME_BYTES_MAX)?;
-    let mut fields = Fields { content: &content, at: 1 };
-    let news = match content[0] {
-        b'[' => News::SyncBegan,
-        b']' => News::SyncEnded,
-        b'N' => News::NodeUp {
-            name: fields.text()?,
-            rack: fields.text()?,
-            memory_mb: fields.number(8)?,
-            least_mb: fields.number(8)?,
+    let mut fields = FieldReader { content: &content, position: 1 };
+    let message = match content[0] {
+        frame_type::SNAPSHOT_STARTED => PluginMessage::SnapshotStarted,
+        frame_type::SNAPSHOT_ENDED => PluginMessage::SnapshotEnded,
+        frame_type::NODE_ADDED => PluginMessage::NodeAdded {
+            name: fields.string()?,
+            rack: fields.string()?,
+            memory_mb: fields.integer(8)?,
+            min_allocation_mb: fields.integer(8)?,
         },
-        b'n' => News::NodeDown { name: fields.text()? },
-        b'A' => News::AppAdded(AppSpec {
-            app: fields.text()?,
-            name: fields.text()?,
-            user: fields.text()?,
-            queue: fields.text()?,
-            priority: fields.number(4)? as u32 as i32,
+        frame_type::NODE_REMOVED => PluginMessage::NodeRemoved { name: fields.string()? },
+        frame_type::APP_ADDED => PluginMessage::AppAdded(AppSpec {
+            app_id: fields.string()?,
+            name: fields.string()?,
+            user: fields.string()?,
+            queue: fields.string()?,
+            priority: fields.integer(4)? as u32 as i32,
         }),
-        b'a' => News::AppGone { app: fields.text()?, outcome: fields.outcome()? },
-        b'Q' => News::Reported { app: fields.text()?, progress_ppm: fields.number(4)? as u32, asks: fields.asks()? },
-        b'C' => News::Started {
-            app: fields.text()?,
-            container: fields.text()?,
-            node: fields.text()?,
+        frame_type::APP_REMOVED => PluginMessage::AppRemoved { app_id: fields.string()?, outcome: fields.outcome()? },
+        frame_type::APP_UPDATED => PluginMessage::AppUpdated {
+            app_id: fields.string()?,
+            progress_ppm: fields.integer(4)? as u32,
+            outstanding_asks: fields.outstanding_asks()?,
+        },
+        frame_type::CONTAINER_ALLOCATED => PluginMessage::ContainerAllocated {
+            app_id: fields.string()?,
+            container_id: fields.string()?,
+            node: fields.string()?,
             kind: fields.kind()?,
-            asks: fields.asks()?,
+            outstanding_asks: fields.outstanding_asks()?,
         },
-        b'c' => News::Ended {
-            app: fields.text()?,
-            container: fields.text()?,
-            done: fields.number(1)? == 1,
-            asks: fields.asks()?,
+        frame_type::CONTAINER_RELEASED => PluginMessage::ContainerReleased {
+            app_id: fields.string()?,
+            container_id: fields.string()?,
+            succeeded: fields.integer(1)? == 1,
+            outstanding_asks: fields.outstanding_asks()?,
         },
-        b'b' => News::Beat,
-        what => return Err(WireError::Nonsense { what, problem: "there is no such frame" }),
+        frame_type::HEARTBEAT => PluginMessage::Heartbeat,
+        frame_type => return Err(WireError::Decode { frame_type, problem: "unknown frame type" }),
     };
-    if fields.at < content.len() {
-        return Err(WireError::Nonsense { what: content[0], problem: "it goes on after its last field" });
+    if fields.position < content.len() {
+        return Err(fields.error("bytes after the last field"));
     }
-    Ok(news)
+    Ok(message)
 }
 
-impl Order {
-    /// Writes it as a frame.
+impl SidecarMessage {
+    /// Writes the message as one frame. A ranking that exceeds the frame limit is cut at its end.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let mut content = Vec::new();
         match self {
-            Order::Welcome(policy) => {
-                content.push(b'W');
-                content.extend(VERSION.to_be_bytes());
-                put_text(&mut content, policy);
+            SidecarMessage::Welcome(policy) => {
+                content.push(frame_type::WELCOME);
+                content.extend(PROTOCOL_VERSION.to_be_bytes());
+                put_string(&mut content, policy);
             }
-            Order::Refused(why) => {
-                content.push(b'R');
-                put_text(&mut content, why);
+            SidecarMessage::Rejected(reason) => {
+                content.push(frame_type::REJECTED);
+                put_string(&mut content, reason);
             }
-            Order::Ranked(apps) => {
-                content.push(b'O');
-                // Those beyond the limit would come last anyway, and whoever is not named does.
-                let room = FRAME_BYTES_MAX as usize - 5;
+            SidecarMessage::Ranking(app_ids) => {
+                content.push(frame_type::RANKING);
+                // Cutting the end loses only their order among each other: applications not in the list are served last.
+                let capacity = FRAME_BYTES_MAX as usize - 5;
                 let mut bytes = 0;
-                let fit = apps.iter().take_while(|app| {
-                    bytes += app.len() + 2;
-                    bytes <= room
+                let fitting = app_ids.iter().take_while(|app_id| {
+                    bytes += app_id.len() + 2;
+                    bytes <= capacity
                 });
-                let fit: Vec<&String> = fit.collect();
-                content.extend((fit.len() as u32).to_be_bytes());
-                fit.into_iter().for_each(|app| put_text(&mut content, app));
+                let fitting: Vec<&String> = fitting.collect();
+                content.extend((fitting.len() as u32).to_be_bytes());
+                fitting.into_iter().for_each(|app_id| put_string(&mut content, app_id));
             }
-            Order::Beat => content.push(b'b'),
+            SidecarMessage::Heartbeat => content.push(frame_type::HEARTBEAT),
         }
         to.write_all(&(content.len() as u32).to_be_bytes())?;
         to.write_all(&content)
     }
 }
 
-fn put_text(content: &mut Vec<u8>, text: &str) {
-    let length = u16::try_from(text.len()).unwrap_or(u16::MAX);
+/// Appends a string, cut to 65,535 bytes.
+fn put_string(content: &mut Vec<u8>, string: &str) {
+    let length = u16::try_from(string.len()).unwrap_or(u16::MAX);
     content.extend(length.to_be_bytes());
-    content.extend(&text.as_bytes()[..usize::from(length)]);
+    content.extend(&string.as_bytes()[..usize::from(length)]);
 }
 
-fn read_frame(from: &mut impl Read, most: u32) -> Result<Vec<u8>, WireError> {
+/// Reads the content of one frame, at least one byte.
+fn read_frame(from: &mut impl Read, max_bytes: u32) -> Result<Vec<u8>, WireError> {
     let mut length = [0; 4];
-    let first = from.read(&mut length[..1]).map_err(broken)?;
+    // The first byte is read alone: end of file is a normal close only before it.
+    let first = from.read(&mut length[..1]).map_err(read_error)?;
     if first == 0 {
-        return Err(WireError::HungUp);
+        return Err(WireError::Closed);
     }
-    from.read_exact(&mut length[1..]).map_err(broken)?;
+    from.read_exact(&mut length[1..]).map_err(read_error)?;
     let bytes = u32::from_be_bytes(length);
-    if bytes == 0 || bytes > most {
-        return Err(WireError::Length { bytes, most });
+    if bytes == 0 || bytes > max_bytes {
+        return Err(WireError::Length { bytes, max_bytes });
     }
     let mut content = vec![0; bytes as usize];
-    from.read_exact(&mut content).map_err(broken)?;
+    from.read_exact(&mut content).map_err(read_error)?;
     Ok(content)
 }
 
-fn broken(error: io::Error) -> WireError {
+fn read_error(error: io::Error) -> WireError {
     match error.kind() {
-        ErrorKind::UnexpectedEof => WireError::CutShort,
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => WireError::Silent,
-        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => WireError::HungUp,
+        ErrorKind::UnexpectedEof => WireError::Truncated,
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => WireError::TimedOut,
+        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => WireError::Closed,
         _ => WireError::Io(error),
     }
 }
 
-/// A content's fields, read one after the other.
-struct Fields<'a> {
+/// Reads the fields of a frame's content in order.
+struct FieldReader<'a> {
     content: &'a [u8],
-    at: usize,
+    position: usize,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     fn bytes(&mut self, length: usize) -> Result<&'a [u8], WireError> {
-        let found = self.content.get(self.at..self.at + length);
-        self.at += length;
-        found.ok_or_else(|| self.nonsense("it ends within a field"))
+        let found = self.content.get(self.position..self.position + length);
+        self.position += length;
+        found.ok_or_else(|| self.error("the frame ends within a field"))
     }
 
-    fn number(&mut self, width: usize) -> Result<u64, WireError> {
-        Ok(self.bytes(width)?.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)))
+    /// An unsigned integer of `width` bytes, at most 8.
+    fn integer(&mut self, width: usize) -> Result<u64, WireError> {
+        Ok(self.bytes(width)?.iter().fold(0, |value, &byte| value << 8 | u64::from(byte)))
     }
 
-    fn text(&mut self) -> Result<String, WireError> {
-        let length = self.number(2)? as usize;
-        // The plug-in cuts long text by bytes, so a letter may have lost its end.
+    fn string(&mut self) -> Result<String, WireError> {
+        let length = self.integer(2)? as usize;
+        // Lossy, because the plug-in cuts long strings at a byte limit, possibly within a character.
         Ok(String::from_utf8_lossy(self.bytes(length)?).into_owned())
     }
 
-    fn asks(&mut self) -> Result<[u32; 2], WireError> {
-        Ok([self.number(4)? as u32, self.number(4)? as u32])
+    fn outstanding_asks(&mut self) -> Result<[u32; 2], WireError> {
+        Ok([self.integer(4)? as u32, self.integer(4)? as u32])
     }
 
     fn kind(&mut self) -> Result<Kind, WireError> {
-        match self.number(1)? {
+        match self.integer(1)? {
             0 => Ok(Kind::Map),
             1 => Ok(Kind::Reduce),
-            _ => Err(self.nonsense("there is no such kind of task")),
+            _ => Err(self.error("invalid task kind, expected 0 (map) or 1 (reduce)")),
         }
     }
 
     fn outcome(&mut self) -> Result<Outcome, WireError> {
-        match self.number(1)? {
+        match self.integer(1)? {
             0 => Ok(Outcome::Succeeded),
             1 => Ok(Outcome::Killed),
             2 => Ok(Outcome::Failed),
-            _ => Err(self.nonsense("there is no such end")),
+            _ => Err(self.error("invalid outcome, expected 0 (succeeded), 1 (killed) or 2 (failed)")),
         }
     }
 
-    fn nonsense(&self, problem: &'static str) -> WireError {
-        WireError::Nonsense { what: self.content[0], problem }
+    fn error(&self, problem: &'static str) -> WireError {
+        WireError::Decode { frame_type: self.content[0], problem }
     }
 }
 
@@ -340,54 +369,59 @@ impl<'a> Fields<'a> {
 mod tests {
     use super::*;
 
-    fn framed(content: &[u8]) -> Vec<u8> {
+    fn frame(content: &[u8]) -> Vec<u8> {
         [&(content.len() as u32).to_be_bytes(), content].concat()
     }
 
     fn hello(version: u16, token: &str) -> Vec<u8> {
-        let mut content = [b"H", &MARK[..], &version.to_be_bytes()].concat();
-        put_text(&mut content, token);
-        framed(&content)
+        let mut content = [b"H", &MAGIC[..], &version.to_be_bytes()].concat();
+        put_string(&mut content, token);
+        frame(&content)
     }
 
     #[test]
-    fn the_bytes_are_those_the_protocol_names() {
+    fn frames_have_the_documented_bytes() {
         let mut bytes = Vec::new();
-        Order::Ranked(vec!["a".into(), "bc".into()]).write(&mut bytes).unwrap();
+        SidecarMessage::Ranking(vec!["a".into(), "bc".into()]).write(&mut bytes).unwrap();
         assert_eq!(bytes, [0, 0, 0, 12, b'O', 0, 0, 0, 2, 0, 1, b'a', 0, 2, b'b', b'c']);
         let content = [&b"c\0\x01a\0\x02c7"[..], &[1, 0, 0, 0, 5, 0, 0, 0, 6]].concat();
-        let news = News::Ended { app: "a".into(), container: "c7".into(), done: true, asks: [5, 6] };
-        assert_eq!(read_news(&mut &framed(&content)[..]).unwrap(), news);
+        let message = PluginMessage::ContainerReleased {
+            app_id: "a".into(),
+            container_id: "c7".into(),
+            succeeded: true,
+            outstanding_asks: [5, 6],
+        };
+        assert_eq!(read_message(&mut &frame(&content)[..]).unwrap(), message);
     }
 
     #[test]
-    fn a_hello_is_refused_for_what_is_wrong_with_it() {
-        assert!(read_hello(&mut &hello(VERSION, "secret")[..], "secret").is_ok());
-        for (bytes, part) in [
-            (hello(VERSION, "secreT"), "the token is not this sidecar's"),
-            (hello(VERSION, "secret and more"), "the token is not this sidecar's"),
-            (hello(VERSION + 1, "secret"), "speaks version 2 of the protocol, this sidecar 1"),
-            (hello(VERSION, "secret")[..9].to_vec(), "hung up within a frame"),
-            (Vec::new(), "hung up"),
-            (framed(b"GET / HTTP/1.1"), "does not begin as the plug-in does"),
-            (b"GET / HTTP/1.1\r\n".to_vec(), "a frame of 1195725856 bytes is none"),
-            (0x8000_0000u32.to_be_bytes().to_vec(), "a frame of 2147483648 bytes is none"),
+    fn an_invalid_hello_is_rejected_with_its_reason() {
+        assert!(read_hello(&mut &hello(PROTOCOL_VERSION, "secret")[..], "secret").is_ok());
+        for (bytes, reason) in [
+            (hello(PROTOCOL_VERSION, "secreT"), "token mismatch"),
+            (hello(PROTOCOL_VERSION, "secret and more"), "token mismatch"),
+            (hello(PROTOCOL_VERSION + 1, "secret"), "version mismatch: plug-in 2, sidecar 1"),
+            (hello(PROTOCOL_VERSION, "secret")[..9].to_vec(), "closed the connection within a frame"),
+            (Vec::new(), "closed the connection"),
+            (frame(b"GET / HTTP/1.1"), "the first frame is not a HELLO"),
+            (b"GET / HTTP/1.1\r\n".to_vec(), "invalid frame length 1195725856"),
+            (0x8000_0000u32.to_be_bytes().to_vec(), "invalid frame length 2147483648"),
         ] {
             let error = read_hello(&mut &bytes[..], "secret").unwrap_err().to_string();
-            assert!(error.contains(part), "{error}");
+            assert!(error.contains(reason), "{error}");
         }
     }
 
     #[test]
-    fn news_that_makes_no_sense_is_named() {
-        for (content, part) in [
-            (&b"z"[..], "`z` makes no sense: there is no such frame"),
-            (b"n\0\x05abc", "`n` makes no sense: it ends within a field"),
-            (b"bb", "`b` makes no sense: it goes on"),
-            (b"a\0\x01x\x09", "`a` makes no sense: there is no such end"),
+    fn an_invalid_message_is_rejected_with_its_reason() {
+        for (content, reason) in [
+            (&b"z"[..], "invalid frame of type `z`: unknown frame type"),
+            (b"n\0\x05abc", "invalid frame of type `n`: the frame ends within a field"),
+            (b"bb", "invalid frame of type `b`: bytes after the last field"),
+            (b"a\0\x01x\x09", "invalid frame of type `a`: invalid outcome"),
         ] {
-            let error = read_news(&mut &framed(content)[..]).unwrap_err().to_string();
-            assert!(error.contains(part), "{error}");
+            let error = read_message(&mut &frame(content)[..]).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
         }
     }
 }

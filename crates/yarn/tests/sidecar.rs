@@ -1,9 +1,9 @@
-//! The sidecar as the plug-in meets it, over real sockets; and as strangers meet it.
+//! The sidecar over real sockets, with a scripted plug-in and with unknown peers.
 
-use giveway_core::Scheduler;
 use giveway_core::event_log::EventLogReader;
 use giveway_core::policy::catalog;
-use giveway_yarn::{Options, Sidecar, SidecarError, Sizes, Stopper, VERSION};
+use giveway_core::{Event, Scheduler};
+use giveway_yarn::{Options, PROTOCOL_VERSION, Sidecar, SidecarError, StopHandle};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const TOKEN: &str = "a token that is long enough";
+const EVENT_LOG: &str = "run.event_log";
 
-/// A sidecar that runs, and what it said.
-struct Running {
-    at: SocketAddr,
+/// A running sidecar and the lines it has logged.
+struct RunningSidecar {
+    address: SocketAddr,
     lines: Arc<Mutex<Vec<String>>>,
-    stopper: Stopper,
+    stop_handle: StopHandle,
     thread: JoinHandle<std::io::Result<()>>,
 }
 
@@ -36,64 +37,66 @@ fn options(dir: &Path, policy: &str) -> Options {
         policy: catalog::by_name(policy).unwrap(),
         listen: "127.0.0.1:0".parse().unwrap(),
         token_file: token_file(dir, TOKEN, 0o600),
-        event_log: Some(dir.join("run.event log")),
-        sizes: Sizes::default(),
+        event_log: Some(dir.join(EVENT_LOG)),
+        slot_mb: None,
     }
 }
 
-impl Running {
-    fn start(options: Options) -> Running {
+impl RunningSidecar {
+    fn start(options: Options) -> RunningSidecar {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&lines);
         let sidecar = Sidecar::bind(options, move |line| log.lock().unwrap().push(line.to_owned())).unwrap();
-        let (at, stopper) = (sidecar.address().unwrap(), sidecar.stopper());
-        Running { at, lines, stopper, thread: std::thread::spawn(move || sidecar.run()) }
+        let (address, stop_handle) = (sidecar.address().unwrap(), sidecar.stop_handle());
+        RunningSidecar { address, lines, stop_handle, thread: std::thread::spawn(move || sidecar.run()) }
     }
 
-    fn said(&self, part: &str) -> usize {
+    /// Number of log lines that contain `part`.
+    fn lines_with(&self, part: &str) -> usize {
         self.lines.lock().unwrap().iter().filter(|line| line.contains(part)).count()
     }
 
-    fn waits_for(&self, part: &str) {
-        let from = Instant::now();
-        while self.said(part) == 0 {
-            assert!(from.elapsed() < Duration::from_secs(15), "never said `{part}`: {:?}", self.lines.lock().unwrap());
+    fn wait_for_line(&self, part: &str) {
+        let start = Instant::now();
+        while self.lines_with(part) == 0 {
+            let lines = self.lines.lock().unwrap().clone();
+            assert!(start.elapsed() < Duration::from_secs(15), "never logged `{part}`: {lines:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     fn stop(self) {
-        self.stopper.stop();
+        self.stop_handle.stop();
         self.thread.join().unwrap().unwrap();
     }
 }
 
-/// The plug-in's end, turned by hand.
+/// The plug-in's end of a connection, driven by the test.
 struct Plugin(TcpStream);
 
-fn text(text: &str) -> Vec<u8> {
-    [&(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat()
+fn string(string: &str) -> Vec<u8> {
+    [&(string.len() as u16).to_be_bytes()[..], string.as_bytes()].concat()
 }
 
-fn numbers(numbers: &[u32]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
+fn integers(integers: &[u32]) -> Vec<u8> {
+    integers.iter().flat_map(|integer| integer.to_be_bytes()).collect()
 }
 
 fn hello(version: u16, token: &str) -> Vec<u8> {
-    [b"HGIVEWAY", &version.to_be_bytes()[..], &text(token)].concat()
+    [b"HGIVEWAY", &version.to_be_bytes()[..], &string(token)].concat()
 }
 
 impl Plugin {
-    fn connect(at: SocketAddr) -> Plugin {
-        let stream = TcpStream::connect(at).unwrap();
+    fn connect(address: SocketAddr) -> Plugin {
+        let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(15))).unwrap();
         Plugin(stream)
     }
 
-    /// A guest who is let in.
-    fn welcome(at: SocketAddr) -> Plugin {
-        let mut plugin = Plugin::connect(at);
-        plugin.send(&hello(VERSION, TOKEN));
+    /// Connects and completes the handshake.
+    fn handshake(address: SocketAddr) -> Plugin {
+        let mut plugin = Plugin::connect(address);
+        plugin.send(&hello(PROTOCOL_VERSION, TOKEN));
         assert_eq!(plugin.receive().unwrap()[0], b'W');
         plugin
     }
@@ -111,174 +114,191 @@ impl Plugin {
         Ok(content)
     }
 
-    /// The next order, beats passed over.
-    fn order(&mut self) -> Vec<String> {
+    /// The next ranking; other frames are skipped.
+    fn ranking(&mut self) -> Vec<String> {
         loop {
             let content = self.receive().unwrap();
             if content[0] != b'O' {
                 continue;
             }
-            let mut apps = Vec::new();
+            let mut app_ids = Vec::new();
             let mut rest = &content[5..];
             while let [high, low, after @ ..] = rest {
-                let (app, left) = after.split_at(usize::from(u16::from_be_bytes([*high, *low])));
-                apps.push(String::from_utf8(app.to_vec()).unwrap());
+                let (app_id, left) = after.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+                app_ids.push(String::from_utf8(app_id.to_vec()).unwrap());
                 rest = left;
             }
-            return apps;
+            return app_ids;
         }
     }
 
-    /// Waits for this order; others may come before it.
-    fn waits_for(&mut self, wanted: &[&str]) {
-        while self.order() != wanted {}
+    /// Waits for this ranking; others may precede it.
+    fn wait_for_ranking(&mut self, expected: &[&str]) {
+        while self.ranking() != expected {}
     }
 
-    fn node(&mut self, name: &str) {
-        let sizes = [4096u64, 1024].map(u64::to_be_bytes).concat();
-        self.send(&[b"N", &text(name)[..], &text("/rack"), &sizes].concat());
+    fn node_added(&mut self, name: &str) {
+        let memory = [4096u64, 1024].map(u64::to_be_bytes).concat();
+        self.send(&[b"N", &string(name)[..], &string("/rack"), &memory].concat());
     }
 
-    fn app(&mut self, app: &str) {
-        let fields = [text(app), text("word count"), text("ann"), text("root.ours"), numbers(&[0])].concat();
-        self.send(&[b"A", &fields[..]].concat());
+    fn app_added(&mut self, app_id: &str) {
+        let fields = [string(app_id), string("word count"), string("ann"), string("root.giveway"), integers(&[0])];
+        self.send(&[b"A", &fields.concat()[..]].concat());
     }
 
-    fn asks(&mut self, app: &str, maps: u32, reduces: u32) {
-        self.send(&[b"Q", &text(app)[..], &numbers(&[100_000, maps, reduces])].concat());
+    fn app_updated(&mut self, app_id: &str, maps: u32, reduces: u32) {
+        self.send(&[b"Q", &string(app_id)[..], &integers(&[100_000, maps, reduces])].concat());
     }
 
-    fn starts(&mut self, app: &str, container: &str, node: &str, kind: u8, maps: u32, reduces: u32) {
-        let names = [text(app), text(container), text(node)].concat();
-        self.send(&[b"C", &names[..], &[kind], &numbers(&[maps, reduces])].concat());
+    fn app_succeeded(&mut self, app_id: &str) {
+        self.send(&[b"a", &string(app_id)[..], &[0]].concat());
     }
 
-    fn ends(&mut self, app: &str, container: &str, maps: u32) {
-        self.send(&[b"c", &text(app)[..], &text(container), &[1], &numbers(&[maps, 0])].concat());
+    /// A map container was allocated; `maps` are still outstanding.
+    fn container_allocated(&mut self, app_id: &str, container_id: &str, node: &str, maps: u32) {
+        let names = [string(app_id), string(container_id), string(node)].concat();
+        self.send(&[b"C", &names[..], &[0], &integers(&[maps, 0])].concat());
+    }
+
+    fn container_released(&mut self, app_id: &str, container_id: &str, maps: u32) {
+        self.send(&[b"c", &string(app_id)[..], &string(container_id), &[1], &integers(&[maps, 0])].concat());
     }
 }
 
 #[test]
-fn strangers_are_sent_away_with_one_line_on_each_side() {
+fn an_invalid_peer_is_rejected_and_logged_once() {
     let dir = TempDir::new().unwrap();
-    let sidecar = Running::start(options(dir.path(), "fifo"));
-    let framed = |content: Vec<u8>| [&(content.len() as u32).to_be_bytes()[..], &content].concat();
-    for (bytes, why) in [
-        (framed(hello(VERSION, "a token that is long enougH")), "the token is not this sidecar's"),
-        (framed(hello(VERSION + 1, TOKEN)), "speaks version 2 of the protocol, this sidecar 1"),
-        (vec![0x80, 0, 0, 0], "a frame of 2147483648 bytes is none; at most 4096"),
-        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "a frame of 1195725856 bytes"),
-        (framed(b"Hello there".to_vec()), "does not begin as the plug-in does"),
-        (vec![0, 0, 0, 40, b'H', b'G'], "half a frame"),
+    let sidecar = RunningSidecar::start(options(dir.path(), "fifo"));
+    let frame = |content: Vec<u8>| [&(content.len() as u32).to_be_bytes()[..], &content].concat();
+    for (bytes, reason) in [
+        (frame(hello(PROTOCOL_VERSION, "a token that is long enougH")), "token mismatch"),
+        (frame(hello(PROTOCOL_VERSION + 1, TOKEN)), "version mismatch: plug-in 2, sidecar 1"),
+        (vec![0x80, 0, 0, 0], "invalid frame length 2147483648: expected 1 to 4096"),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "invalid frame length 1195725856"),
+        (frame(b"Hello there".to_vec()), "the first frame is not a HELLO"),
+        (vec![0, 0, 0, 40, b'H', b'G'], "timed out waiting for a complete frame"),
     ] {
-        let mut guest = Plugin::connect(sidecar.at);
-        guest.0.write_all(&bytes).unwrap();
-        let answer = guest.receive().unwrap();
-        assert!(answer[0] == b'R' && String::from_utf8_lossy(&answer).contains(why), "{answer:?}");
-        assert!(guest.receive().is_err(), "it hangs up");
-        assert_eq!(sidecar.said(why), 1);
+        let mut peer = Plugin::connect(sidecar.address);
+        peer.0.write_all(&bytes).unwrap();
+        let answer = peer.receive().unwrap();
+        assert!(answer[0] == b'R' && String::from_utf8_lossy(&answer).contains(reason), "{answer:?}");
+        assert!(peer.receive().is_err(), "the connection is closed");
+        assert_eq!(sidecar.lines_with(reason), 1);
     }
-    // Half a frame and then the end, twice: the second is not worth another line.
+    // The same fault twice in a row is logged once.
     for _ in 0..2 {
-        Plugin::connect(sidecar.at).0.write_all(&[0, 0]).unwrap();
+        Plugin::connect(sidecar.address).0.write_all(&[0, 0]).unwrap();
     }
-    sidecar.waits_for("hung up within a frame");
-    let mut plugin = Plugin::welcome(sidecar.at);
+    sidecar.wait_for_line("closed the connection within a frame");
+    let mut plugin = Plugin::handshake(sidecar.address);
     plugin.send(b"b");
     plugin.receive().unwrap();
-    assert_eq!(sidecar.said("hung up within a frame"), 1);
+    assert_eq!(sidecar.lines_with("closed the connection within a frame"), 1);
     sidecar.stop();
 }
 
 #[test]
-fn a_plugin_that_talks_nonsense_is_sent_away_and_may_come_again() {
+fn a_plugin_that_sends_invalid_frames_is_disconnected_and_may_reconnect() {
     let dir = TempDir::new().unwrap();
-    let sidecar = Running::start(options(dir.path(), "fifo"));
-    for (bytes, why) in [
-        (&[0, 0, 0, 1, b'z'][..], "`z` makes no sense"),
-        (&[0x80, 0, 0, 0], "a frame of 2147483648 bytes is none; at most 4194304"),
+    let sidecar = RunningSidecar::start(options(dir.path(), "fifo"));
+    for (bytes, reason) in [
+        (&[0, 0, 0, 1, b'z'][..], "invalid frame of type `z`"),
+        (&[0x80, 0, 0, 0], "invalid frame length 2147483648: expected 1 to 4194304"),
         (&[0, 0, 0, 3, b'n', 0, 9], "ends within a field"),
     ] {
-        let mut plugin = Plugin::welcome(sidecar.at);
+        let mut plugin = Plugin::handshake(sidecar.address);
         plugin.0.write_all(bytes).unwrap();
         let answer = std::iter::from_fn(|| plugin.receive().ok()).find(|content| content[0] == b'R').unwrap();
-        assert!(String::from_utf8_lossy(&answer).contains(why), "{answer:?}");
-        assert_eq!(sidecar.said(why), 1);
+        assert!(String::from_utf8_lossy(&answer).contains(reason), "{answer:?}");
+        assert_eq!(sidecar.lines_with(reason), 1);
     }
-    let mut old = Plugin::welcome(sidecar.at);
-    let mut new = Plugin::welcome(sidecar.at);
-    new.send(b"b");
-    assert!(std::iter::from_fn(|| new.receive().ok()).any(|content| content == b"b"));
-    assert!(std::iter::from_fn(|| old.receive().ok()).all(|content| content[0] == b'O'), "the last one is it");
+    let mut previous = Plugin::handshake(sidecar.address);
+    let mut current = Plugin::handshake(sidecar.address);
+    current.send(b"b");
+    assert!(std::iter::from_fn(|| current.receive().ok()).any(|content| content == b"b"));
+    assert!(
+        std::iter::from_fn(|| previous.receive().ok()).all(|content| content[0] == b'O'),
+        "a new connection replaces the previous one"
+    );
     sidecar.stop();
 }
 
 #[test]
-fn news_becomes_an_order_and_a_event_log_that_outlives_its_writer() {
+fn messages_become_rankings_and_an_event_log_that_a_restarted_sidecar_continues() {
     let dir = TempDir::new().unwrap();
-    let event_log = dir.path().join("run.event log");
-    let sidecar = Running::start(options(dir.path(), "hsrtf-pr"));
-    let mut plugin = Plugin::welcome(sidecar.at);
+    let event_log = dir.path().join(EVENT_LOG);
+    let (app_1, app_2) = ("application_1_0001", "application_1_0002");
+    let sidecar = RunningSidecar::start(options(dir.path(), "hsrtf-pr"));
+    let mut plugin = Plugin::handshake(sidecar.address);
     plugin.send(b"[");
-    plugin.node("n1:1");
+    plugin.node_added("n1:1");
     plugin.send(b"]");
-    assert_eq!(plugin.order(), [""; 0]);
-    plugin.app("application_1_0001");
-    plugin.asks("application_1_0001", 1, 0);
-    plugin.waits_for(&["application_1_0001"]);
-    plugin.asks("application_1_0001", 0, 0);
-    plugin.waits_for(&[]);
-    plugin.asks("application_1_0001", 30, 0);
-    plugin.starts("application_1_0001", "c1", "n1:1", 0, 29, 0);
-    plugin.starts("application_1_0001", "c1", "n1:1", 0, 29, 0);
-    plugin.starts("application_1_0001", "c2", "n1:1", 0, 28, 0);
-    plugin.app("application_1_0002");
-    plugin.asks("application_1_0002", 2, 0);
-    plugin.waits_for(&["application_1_0002", "application_1_0001"]);
-    plugin.ends("application_1_0001", "c1", 28);
-    plugin.ends("application_1_0001", "unheard-of", 28);
-    plugin.asks("application_1_0002", 0, 0);
-    plugin.waits_for(&["application_1_0001"]);
+    assert_eq!(plugin.ranking(), [""; 0]);
+    plugin.app_added(app_1);
+    plugin.app_updated(app_1, 1, 0);
+    plugin.wait_for_ranking(&[app_1]);
+    plugin.app_updated(app_1, 0, 0);
+    plugin.wait_for_ranking(&[]);
+    plugin.app_updated(app_1, 30, 0);
+    plugin.container_allocated(app_1, "c1", "n1:1", 29);
+    plugin.container_allocated(app_1, "c1", "n1:1", 29);
+    plugin.container_allocated(app_1, "c2", "n1:1", 28);
+    plugin.app_added(app_2);
+    plugin.app_updated(app_2, 2, 0);
+    plugin.wait_for_ranking(&[app_2, app_1]);
+    plugin.container_released(app_1, "c1", 28);
+    plugin.container_released(app_1, "unknown", 28);
+    plugin.app_updated(app_2, 0, 0);
+    plugin.wait_for_ranking(&[app_1]);
 
-    // What is on disk now is what a kill would leave: another sidecar goes on with it.
-    let left = fs::read(&event_log).unwrap();
+    // The file now has what a killed sidecar would leave, plus a partial record. A second sidecar continues it.
+    let left_by_kill = fs::read(&event_log).unwrap();
     sidecar.stop();
-    fs::write(&event_log, [&left[..], &[7, 0, 0]].concat()).unwrap();
-    let sidecar = Running::start(options(dir.path(), "hsrtf-pr"));
-    let mut plugin = Plugin::welcome(sidecar.at);
+    fs::write(&event_log, [&left_by_kill[..], &[7, 0, 0]].concat()).unwrap();
+    let sidecar = RunningSidecar::start(options(dir.path(), "hsrtf-pr"));
+    let mut plugin = Plugin::handshake(sidecar.address);
     plugin.send(b"[");
-    plugin.node("n1:1");
-    plugin.app("application_1_0001");
-    plugin.starts("application_1_0001", "c2", "n1:1", 0, 28, 0);
-    plugin.asks("application_1_0001", 28, 0);
-    plugin.send(&[b"a", &text("application_1_0002")[..], &[0]].concat());
+    plugin.node_added("n1:1");
+    plugin.app_added(app_1);
+    plugin.container_allocated(app_1, "c2", "n1:1", 28);
+    plugin.app_updated(app_1, 28, 0);
+    plugin.app_succeeded(app_2);
     plugin.send(b"]");
-    assert_eq!(plugin.order(), ["application_1_0001"]);
-    sidecar.waits_for("in step with the ResourceManager: 1 nodes, 1 applications, 1 containers");
-    plugin.send(&[b"a", &text("application_1_0001")[..], &[0]].concat());
-    plugin.waits_for(&[]);
+    assert_eq!(plugin.ranking(), [app_1]);
+    sidecar.wait_for_line("synchronized with the ResourceManager: 1 nodes, 1 applications, 1 containers");
+    plugin.app_succeeded(app_1);
+    plugin.wait_for_ranking(&[]);
     sidecar.stop();
 
     let bytes = fs::read(&event_log).unwrap();
-    assert!(bytes.starts_with(&left), "the first sidecar's event log goes on");
+    assert!(bytes.starts_with(&left_by_kill), "the first sidecar's records are retained");
     let mut reader = EventLogReader::open(&bytes).unwrap();
     let mut core = Scheduler::new(reader.setup().clone()).unwrap();
-    let mut story = String::new();
+    let (mut listing, mut external_ids) = (String::new(), Vec::new());
     for record in &mut reader {
         let record = record.unwrap();
         let mut actions = Vec::new();
         core.handle(record.now, &record.event, &mut actions);
         assert_eq!(actions, record.actions);
-        story += &format!("{:?} {actions:?}\n", record.event);
+        listing += &format!("{:?} {actions:?}\n", record.event);
+        if let Event::JobOpened(spec) = record.event {
+            external_ids.push(spec.external_id);
+        }
     }
-    assert_eq!(story.matches("Resynced []").count(), 1, "{story}");
-    assert_eq!(story.matches("CloseJob { job: JobId(1), outcome: Succeeded }").count(), 1, "{story}");
-    assert_eq!(story.matches("SlotGranted").count(), 3, "two containers, and one of them told again\n{story}");
-    assert_eq!(story.matches("Refuse").count(), 0, "{story}");
+    assert_eq!(external_ids, [Some(app_1.to_owned()), Some(app_2.to_owned())], "{listing}");
+    assert_eq!(listing.matches("Resynced []").count(), 1, "{listing}");
+    assert_eq!(listing.matches("CloseJob { job: JobId(1), outcome: Succeeded }").count(), 1, "{listing}");
+    assert_eq!(
+        listing.matches("SlotGranted").count(),
+        3,
+        "two containers, one of them again in the snapshot\n{listing}"
+    );
+    assert_eq!(listing.matches("Refuse").count(), 0, "{listing}");
 }
 
 #[test]
-fn what_cannot_be_served_is_refused_at_the_start() {
+fn invalid_options_are_refused_at_start() {
     let dir = TempDir::new().unwrap();
     let refusal = |options: Options| Sidecar::bind(options, |_| {}).err().expect("refused").to_string();
     for (policy, need) in [
@@ -288,21 +308,22 @@ fn what_cannot_be_served_is_refused_at_the_start() {
         ("chronos(fifo)", "pause a reduce"),
     ] {
         let message = refusal(options(dir.path(), policy));
-        assert!(message.contains(&format!("policy `{policy}` needs a body that can {need}")), "{message}");
+        assert!(message.contains(&format!("policy `{policy}` needs a ")) && message.contains(need), "{message}");
     }
-    let everywhere = Options { listen: "0.0.0.0:0".parse().unwrap(), ..options(dir.path(), "fifo") };
-    assert!(refusal(everywhere).contains("listen on 127.0.0.1 or ::1"));
-    let missing = Options { token_file: dir.path().join("none"), ..options(dir.path(), "fifo") };
-    assert!(refusal(missing).contains("openssl rand"));
+    let every_interface = Options { listen: "0.0.0.0:0".parse().unwrap(), ..options(dir.path(), "fifo") };
+    assert!(refusal(every_interface).contains("use 127.0.0.1 or ::1"));
+    let no_token_file = Options { token_file: dir.path().join("none"), ..options(dir.path(), "fifo") };
+    assert!(refusal(no_token_file).contains("openssl rand"));
     let with_token = |token, mode| {
         let options = options(dir.path(), "fifo");
         Options { token_file: token_file(dir.path(), token, mode), ..options }
     };
     assert!(refusal(with_token(TOKEN, 0o644)).contains("chmod 600"));
     assert!(refusal(with_token("short", 0o600)).contains("fewer than 16 bytes"));
-    Running::start(options(dir.path(), "fifo")).stop();
-    assert!(refusal(options(dir.path(), "las")).contains("is an event log of policy `fifo`"));
-    fs::write(dir.path().join("run.event log"), "name,submit\n").unwrap();
+    RunningSidecar::start(options(dir.path(), "fifo")).stop();
+    assert!(refusal(options(dir.path(), "las")).contains("it was written with policy `fifo`"));
+    fs::write(dir.path().join(EVENT_LOG), "name,submit\n").unwrap();
     let error = Sidecar::bind(options(dir.path(), "fifo"), |_| {}).err().expect("refused");
-    assert!(matches!(error, SidecarError::Book(_)) && error.to_string().contains("not a Giveway event log"), "{error}");
+    let message = error.to_string();
+    assert!(matches!(error, SidecarError::Registry(_)) && message.contains("not a Giveway event log"), "{message}");
 }

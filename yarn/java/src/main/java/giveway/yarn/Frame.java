@@ -9,56 +9,79 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
 /**
- * One message on the wire, as docs/yarn.md describes it: a length, a letter that says what it is, and its fields. Integers are big-endian, text is a
- * length of two bytes and UTF-8.
+ * One frame of the protocol described in docs/yarn.md: a 4-byte length, then the content, which is a type byte and the fields. Integers are big-endian; a
+ * string is a 2-byte length followed by UTF-8.
  */
 final class Frame {
-  /** Version of the protocol. Both sides must speak the same one. */
+  /** Protocol version. Plug-in and sidecar must have the same one. */
   static final int VERSION = 1;
-  /** A longer frame is taken for nonsense, before any room is made for it. */
+  /** Limit on a frame's content. Longer frames are rejected before memory is allocated. */
   static final int BYTES_MAX = 4 << 20;
-  private static final int TEXT_BYTES_MAX = 65535;
+  private static final int STRING_BYTES_MAX = 65535;
+
+  // Frame types. The same constants are in wire.rs.
+  static final char HELLO = 'H';
+  static final char WELCOME = 'W';
+  static final char REJECTED = 'R';
+  static final char SNAPSHOT_STARTED = '[';
+  static final char SNAPSHOT_ENDED = ']';
+  static final char NODE_ADDED = 'N';
+  static final char NODE_REMOVED = 'n';
+  static final char APP_ADDED = 'A';
+  static final char APP_REMOVED = 'a';
+  static final char APP_UPDATED = 'Q';
+  static final char CONTAINER_ALLOCATED = 'C';
+  static final char CONTAINER_RELEASED = 'c';
+  static final char HEARTBEAT = 'b';
+  static final char RANKING = 'O';
 
   private final ByteArrayOutputStream bytes = new ByteArrayOutputStream(64);
 
-  private Frame(char what) {
-    number(1, what);
+  private Frame(char type) {
+    integer(1, type);
   }
 
-  static Frame of(char what) {
-    return new Frame(what);
+  static Frame of(char type) {
+    return new Frame(type);
   }
 
-  /** Appends an integer of so many bytes. */
-  Frame number(int width, long value) {
+  /** Appends the lowest {@code width} bytes of an integer, the highest of them first. */
+  Frame integer(int width, long value) {
     for (int shift = 8 * (width - 1); shift >= 0; shift -= 8) {
       bytes.write((int) (value >>> shift));
     }
     return this;
   }
 
-  /** Appends text; what is too long for the wire is cut. */
-  Frame text(String text) {
-    byte[] utf8 = (text == null ? "" : text).getBytes(StandardCharsets.UTF_8);
-    int length = Math.min(utf8.length, TEXT_BYTES_MAX);
-    number(2, length);
+  /** Appends a string, cut to 65,535 bytes. Null becomes the empty string. */
+  Frame string(String string) {
+    byte[] utf8 = (string == null ? "" : string).getBytes(StandardCharsets.UTF_8);
+    int length = Math.min(utf8.length, STRING_BYTES_MAX);
+    integer(2, length);
     bytes.write(utf8, 0, length);
     return this;
   }
 
-  /** The content, ready for {@link #write}. */
+  /** Appends characters without a length. */
+  Frame ascii(String characters) {
+    byte[] ascii = characters.getBytes(StandardCharsets.US_ASCII);
+    bytes.write(ascii, 0, ascii.length);
+    return this;
+  }
+
+  /** The content, to be passed to {@link #write}. */
   byte[] content() {
     return bytes.toByteArray();
   }
 
-  /** Writes a frame of this content. */
+  /** Writes the length and the content. */
   static void write(OutputStream to, byte[] content) throws IOException {
     DataOutputStream out = new DataOutputStream(to);
     out.writeInt(content.length);
     out.write(content);
   }
 
-  /** Reads one frame's content. It returns null where the other side has closed properly, between two frames. */
+  /** Reads one frame and returns its content, or null if the peer closed the connection between two frames. */
   static byte[] read(DataInputStream from) throws IOException {
     int first = from.read();
     if (first < 0) {
@@ -66,45 +89,45 @@ final class Frame {
     }
     long length = (long) first << 24 | from.readUnsignedByte() << 16 | from.readUnsignedShort();
     if (length < 1 || length > BYTES_MAX) {
-      throw new IOException("a frame of " + length + " bytes is none; at most " + BYTES_MAX + " make sense");
+      throw new IOException("invalid frame length " + length + ": expected 1 to " + BYTES_MAX + " bytes");
     }
     byte[] content = new byte[(int) length];
     from.readFully(content);
     return content;
   }
 
-  /** A content's fields, read one after the other. */
-  static final class Fields {
+  /** Reads the fields of a frame's content in order. */
+  static final class FieldReader {
     private final byte[] content;
-    private int at = 1;
+    private int position = 1;
 
-    Fields(byte[] content) {
+    FieldReader(byte[] content) {
       this.content = content;
     }
 
-    char what() {
+    char type() {
       return (char) content[0];
     }
 
-    long number(int width) throws IOException {
-      need(width);
+    long integer(int width) throws IOException {
+      require(width);
       long value = 0;
       for (int i = 0; i < width; i++) {
-        value = value << 8 | content[at++] & 0xff;
+        value = value << 8 | content[position++] & 0xff;
       }
       return value;
     }
 
-    String text() throws IOException {
-      int length = (int) number(2);
-      need(length);
-      at += length;
-      return new String(Arrays.copyOfRange(content, at - length, at), StandardCharsets.UTF_8);
+    String string() throws IOException {
+      int length = (int) integer(2);
+      require(length);
+      position += length;
+      return new String(Arrays.copyOfRange(content, position - length, position), StandardCharsets.UTF_8);
     }
 
-    private void need(int length) throws IOException {
-      if (content.length - at < length) {
-        throw new IOException("a frame `" + what() + "` ends within a field");
+    private void require(int length) throws IOException {
+      if (content.length - position < length) {
+        throw new IOException("invalid frame of type `" + type() + "`: the frame ends within a field");
       }
     }
   }

@@ -12,61 +12,63 @@ import org.apache.hadoop.yarn.server.resourcemanager.scheduler.policy.IteratorSe
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.policy.SchedulableEntity;
 
 /**
- * The order of applications in a leaf queue of the CapacityScheduler: the sidecar's, and Hadoop's own FIFO while there is none.
+ * Ordering policy of a CapacityScheduler leaf queue: the sidecar's ranking, or Hadoop's FIFO order while there is no ranking.
  *
- * <p>Set it as {@code yarn.scheduler.capacity.QUEUE.ordering-policy}. It keeps the applications as FIFO keeps them, and sorts a copy whenever the order
- * or the applications have changed; scheduling threads walk along that copy, which never changes.
+ * <p>Set it as {@code yarn.scheduler.capacity.QUEUE.ordering-policy}. The applications themselves are stored by the superclass. A sorted copy is made whenever
+ * the ranking or the set of applications has changed; the copy is immutable, so scheduling threads iterate over it without a lock.
  */
 public class GivewayOrderingPolicy<S extends SchedulableEntity> extends FifoOrderingPolicy<S> {
-  private final AtomicLong changes = new AtomicLong();
-  private volatile Line<S> line;
+  /** Incremented whenever an application is added or removed. */
+  private final AtomicLong entitiesVersion = new AtomicLong();
+  private volatile SortedEntities<S> cached;
 
-  /** Applications in the sidecar's order, and what that order was made of. */
-  private static final class Line<S> {
+  /** Applications in ranking order, with the inputs they were sorted from. */
+  private static final class SortedEntities<S> {
     final Ranking ranking;
-    final long change;
-    final List<S> sorted;
+    final long entitiesVersion;
+    final List<S> entities;
 
-    Line(Ranking ranking, long change, List<S> sorted) {
+    SortedEntities(Ranking ranking, long entitiesVersion, List<S> entities) {
       this.ranking = ranking;
-      this.change = change;
-      this.sorted = sorted;
+      this.entitiesVersion = entitiesVersion;
+      this.entities = entities;
     }
   }
 
   @Override
   public Iterator<S> getAssignmentIterator(IteratorSelector selector) {
-    List<S> sorted = sorted();
+    List<S> sorted = sortedEntities();
     return sorted == null ? super.getAssignmentIterator(selector) : sorted.iterator();
   }
 
   @Override
   public Iterator<S> getPreemptionIterator() {
-    List<S> sorted = sorted();
+    List<S> sorted = sortedEntities();
     if (sorted == null) {
       return super.getPreemptionIterator();
     }
-    List<S> backwards = new ArrayList<>(sorted);
-    Collections.reverse(backwards);
-    return backwards.iterator();
+    List<S> reversed = new ArrayList<>(sorted);
+    Collections.reverse(reversed);
+    return reversed.iterator();
   }
 
-  private List<S> sorted() {
+  /** The applications in ranking order, or null if there is no ranking. */
+  private List<S> sortedEntities() {
     try {
-      Ranking ranking = Giveway.ranking();
+      Ranking ranking = GivewayPlugin.ranking();
       if (ranking == null) {
-        line = null;
+        cached = null;
         return null;
       }
-      long change = changes.get();
-      Line<S> known = line;
-      if (known == null || known.ranking != ranking || known.change != change) {
-        known = new Line<>(ranking, change, ranking.sort(getSchedulableEntities(), SchedulableEntity::getId));
-        line = known;
+      long version = entitiesVersion.get();
+      SortedEntities<S> sorted = cached;
+      if (sorted == null || sorted.ranking != ranking || sorted.entitiesVersion != version) {
+        sorted = new SortedEntities<>(ranking, version, ranking.sort(getSchedulableEntities(), SchedulableEntity::getId));
+        cached = sorted;
       }
-      return known.sorted;
+      return sorted.entities;
     } catch (Throwable t) {
-      Giveway.trouble(t);
+      GivewayPlugin.logFault(t);
       return null;
     }
   }
@@ -74,41 +76,41 @@ public class GivewayOrderingPolicy<S extends SchedulableEntity> extends FifoOrde
   @Override
   public void addSchedulableEntity(S entity) {
     super.addSchedulableEntity(entity);
-    changes.incrementAndGet();
-    Giveway.added(entity);
+    entitiesVersion.incrementAndGet();
+    GivewayPlugin.applicationAdded(entity);
   }
 
   @Override
   public void addAllSchedulableEntities(Collection<S> entities) {
     super.addAllSchedulableEntities(entities);
-    changes.incrementAndGet();
-    entities.forEach(Giveway::added);
+    entitiesVersion.incrementAndGet();
+    entities.forEach(GivewayPlugin::applicationAdded);
   }
 
   @Override
   public boolean removeSchedulableEntity(S entity) {
     boolean removed = super.removeSchedulableEntity(entity);
-    changes.incrementAndGet();
-    Giveway.removed(entity);
+    entitiesVersion.incrementAndGet();
+    GivewayPlugin.applicationRemoved(entity);
     return removed;
   }
 
   @Override
   public void containerAllocated(S entity, RMContainer container) {
     super.containerAllocated(entity, container);
-    Giveway.started(entity, container);
+    GivewayPlugin.containerAllocated(entity, container);
   }
 
   @Override
   public void containerReleased(S entity, RMContainer container) {
     super.containerReleased(entity, container);
-    Giveway.ended(entity, container);
+    GivewayPlugin.containerReleased(entity, container);
   }
 
   @Override
   public void demandUpdated(S entity) {
     super.demandUpdated(entity);
-    Giveway.asked(entity);
+    GivewayPlugin.demandUpdated(entity);
   }
 
   @Override

@@ -16,23 +16,23 @@ import org.apache.hadoop.yarn.server.resourcemanager.scheduler.AbstractYarnSched
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplicationAttempt;
 
 /**
- * Listens to what application masters say: how far they are, and how they ended. It changes nothing of what passes by.
+ * Reads progress and final status from the requests of application masters. Requests and responses are passed on unchanged.
  *
- * <p>Set it in {@code yarn.resourcemanager.application-master-service.processors}. It is also what starts the bridge, for it is the one hook that is given
- * the ResourceManager's context.
+ * <p>Set it in {@code yarn.resourcemanager.application-master-service.processors}. It also starts the connection to the sidecar, because it is the only
+ * plug-in class that receives the ResourceManager's context.
  */
 public class GivewayProcessor implements ApplicationMasterServiceProcessor {
   private ApplicationMasterServiceProcessor next;
   private RMContext context;
 
   @Override
-  public void init(ApplicationMasterServiceContext service, ApplicationMasterServiceProcessor nextProcessor) {
+  public void init(ApplicationMasterServiceContext serviceContext, ApplicationMasterServiceProcessor nextProcessor) {
     next = nextProcessor;
     try {
-      context = (RMContext) service;
-      Giveway.begin(context);
+      context = (RMContext) serviceContext;
+      GivewayPlugin.start(context);
     } catch (Throwable t) {
-      Giveway.trouble(t);
+      GivewayPlugin.logFault(t);
     }
   }
 
@@ -47,19 +47,19 @@ public class GivewayProcessor implements ApplicationMasterServiceProcessor {
   public void allocate(ApplicationAttemptId attempt, AllocateRequest request, AllocateResponse response) throws YarnException {
     next.allocate(attempt, request, response);
     try {
-      SchedulerApplicationAttempt app = ((AbstractYarnScheduler<?, ?>) context.getScheduler()).getApplicationAttempt(attempt);
-      if (app != null) {
-        Giveway.progressed(app, request.getProgress());
+      SchedulerApplicationAttempt application = ((AbstractYarnScheduler<?, ?>) context.getScheduler()).getApplicationAttempt(attempt);
+      if (application != null) {
+        GivewayPlugin.progressReported(application, request.getProgress());
       }
     } catch (Throwable t) {
-      Giveway.trouble(t);
+      GivewayPlugin.logFault(t);
     }
   }
 
   @Override
   public void finishApplicationMaster(
       ApplicationAttemptId attempt, FinishApplicationMasterRequest request, FinishApplicationMasterResponse response) {
-    Giveway.ending(attempt.getApplicationId(), request.getFinalApplicationStatus());
+    GivewayPlugin.applicationMasterFinished(attempt.getApplicationId(), request.getFinalApplicationStatus());
     next.finishApplicationMaster(attempt, request, response);
   }
 }

@@ -9,46 +9,46 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Function;
 
-/** An order of applications as the sidecar sent it. It never changes; a newer one takes its place. */
+/** An immutable ranking of applications, as received from the sidecar. */
 final class Ranking {
-  private final Map<String, Integer> places;
+  private final Map<String, Integer> positions;
 
-  Ranking(List<String> applications) {
-    places = new HashMap<>(applications.size() * 2);
-    for (String application : applications) {
-      places.putIfAbsent(application, places.size());
+  Ranking(List<String> applicationIds) {
+    positions = new HashMap<>(applicationIds.size() * 2);
+    for (String id : applicationIds) {
+      positions.putIfAbsent(id, positions.size());
     }
   }
 
   int size() {
-    return places.size();
+    return positions.size();
   }
 
   /**
-   * The entities in this order. Those it does not know come last and keep the order they come in. Places are looked up once for each entity
-   * and then compared, so nothing that moves meanwhile can upset the sort.
+   * Returns the entities in ranking order, as an immutable list. Entities that are not ranked come last, in the given order. Each position is looked up
+   * once, before sorting, so concurrent changes of the entities cannot make the comparison inconsistent.
    */
   <S> List<S> sort(Collection<S> entities, Function<S, String> id) {
-    List<Placed<S>> placed = new ArrayList<>(entities.size());
+    List<Positioned<S>> positioned = new ArrayList<>(entities.size());
     for (S entity : entities) {
-      Integer place = places.get(id.apply(entity));
-      placed.add(new Placed<>(entity, place == null ? Integer.MAX_VALUE : place));
+      Integer position = positions.get(id.apply(entity));
+      positioned.add(new Positioned<>(entity, position == null ? Integer.MAX_VALUE : position));
     }
-    placed.sort(Comparator.comparingInt(one -> one.place));
-    List<S> sorted = new ArrayList<>(placed.size());
-    for (Placed<S> one : placed) {
-      sorted.add(one.entity);
+    positioned.sort(Comparator.comparingInt(item -> item.position));
+    List<S> sorted = new ArrayList<>(positioned.size());
+    for (Positioned<S> item : positioned) {
+      sorted.add(item.entity);
     }
     return Collections.unmodifiableList(sorted);
   }
 
-  private static final class Placed<S> {
+  private static final class Positioned<S> {
     final S entity;
-    final int place;
+    final int position;
 
-    Placed(S entity, int place) {
+    Positioned(S entity, int position) {
       this.entity = entity;
-      this.place = place;
+      this.position = position;
     }
   }
 }

@@ -1,33 +1,36 @@
 package giveway.yarn;
 
+import java.net.InetSocketAddress;
 import java.nio.file.Path;
 import java.nio.file.Paths;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.net.NetUtils;
 
-/** What a cluster's owner may say in yarn-site.xml. */
+/** The plug-in's properties in yarn-site.xml. */
 final class Settings {
   final String host;
   final int port;
   final Path tokenFile;
-  final int silenceMs;
+  /** After this time without a complete frame the sidecar counts as unreachable. */
+  final int readTimeoutMs;
+  /** Pause before the next connection attempt. */
   final int retryMs;
 
-  Settings(String host, int port, Path tokenFile, int silenceMs, int retryMs) {
+  Settings(String host, int port, Path tokenFile, int readTimeoutMs, int retryMs) {
     this.host = host;
     this.port = port;
     this.tokenFile = tokenFile;
-    this.silenceMs = silenceMs;
+    this.readTimeoutMs = readTimeoutMs;
     this.retryMs = retryMs;
   }
 
   static Settings of(Configuration conf) {
-    java.net.InetSocketAddress address = NetUtils.createSocketAddr(conf.get("giveway.sidecar.address", "127.0.0.1:7040"));
+    InetSocketAddress address = NetUtils.createSocketAddr(conf.get("giveway.sidecar.address", "127.0.0.1:7040"));
     return new Settings(
         address.getHostString(),
         address.getPort(),
         Paths.get(conf.get("giveway.token.file", "/etc/giveway/token")),
-        conf.getInt("giveway.silence.ms", 3_000),
+        conf.getInt("giveway.read-timeout.ms", 3_000),
         conf.getInt("giveway.retry.ms", 1_000));
   }
 }

@@ -7,12 +7,12 @@ import org.apache.hadoop.mapreduce.RecordReader;
 import org.apache.hadoop.mapreduce.TaskAttemptContext;
 import org.apache.hadoop.mapreduce.lib.input.TextInputFormat;
 
-/** Lines of text that let each map wait for them: so a job is long without keeping a small machine busy. For yarn/e2e.sh only. */
-public class SlowInput extends TextInputFormat {
+/** Text input that delays the start of every map by {@code giveway.test.delay-ms}: makes a job long without using CPU. For yarn/e2e.sh only. */
+public class DelayedTextInputFormat extends TextInputFormat {
   @Override
   public RecordReader<LongWritable, Text> createRecordReader(InputSplit split, TaskAttemptContext context) {
     try {
-      Thread.sleep(context.getConfiguration().getInt("slow.ms", 0));
+      Thread.sleep(context.getConfiguration().getInt("giveway.test.delay-ms", 0));
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }

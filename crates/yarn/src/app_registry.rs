@@ -1,0 +1,461 @@
+//! Maps YARN applications to jobs and containers to attempts, and drives the scheduler core with the plug-in's messages.
+//!
+//! Every message about an application carries its current outstanding asks, and the core receives a `SlotsRequested` only if they differ from its
+//! state. A message that is lost, duplicated or reordered is therefore corrected by the next one. A snapshot follows the same rule: running attempts
+//! become pending (`Resynced`), nodes and applications missing from the snapshot are removed, and its messages are then applied like any others. The
+//! first snapshot differs only in that there is nothing to remove.
+
+use crate::event_log::{EventLogFile, EventLogFileError};
+use crate::wire::{AppSpec, PluginMessage};
+use giveway_core::{
+    Action, AttemptId, Capabilities, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Outcome, Policy, Priority,
+    Progress, RackId, Scheduler, Setup, SetupError, Tenants, Time, Timers, WHOLE_PPM,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::io;
+use std::path::Path;
+use thiserror::Error;
+
+/// Limit on the slots of each kind a node is registered with. The initial number is an estimate; the core raises it when more containers run at once.
+const NODE_SLOTS_MAX: u64 = 1_000;
+
+/// Why a registry cannot be opened.
+#[derive(Debug, Error)]
+pub enum RegistryError {
+    /// The policy is invalid, or needs a capability that YARN does not have.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The event log file cannot be used.
+    #[error(transparent)]
+    EventLog(#[from] EventLogFileError),
+    /// Replaying the event log gave other actions than it records.
+    #[error("cannot continue the event log: this release decides differently at record {record}; use a new file")]
+    ReplayMismatch {
+        /// Number of the first differing record, counted from 1.
+        record: u64,
+    },
+    /// A job in the event log has no `external_id`, so it was not written by a sidecar.
+    #[error("cannot continue the event log: record {record} opens a job without a YARN application id; use a new file")]
+    MissingAppId {
+        /// Number of the first such record, counted from 1.
+        record: u64,
+    },
+}
+
+/// Numbers of registered objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClusterCounts {
+    /// Nodes that are up.
+    pub nodes: usize,
+    /// Active applications.
+    pub apps: usize,
+    /// Allocated containers of those applications, without those of application masters.
+    pub containers: usize,
+}
+
+/// An active application.
+#[derive(Debug)]
+struct App {
+    job: JobId,
+    /// Attempts by container id.
+    containers: FxHashMap<String, AttemptId>,
+    progress_ppm: u32,
+}
+
+/// The scheduler core, its event log, and the mapping between YARN's ids and the core's.
+#[derive(Debug)]
+pub struct AppRegistry {
+    core: Scheduler,
+    event_log: Option<EventLogFile>,
+    slot_mb: Option<u64>,
+    /// By application id.
+    apps: FxHashMap<String, App>,
+    app_ids: FxHashMap<JobId, String>,
+    /// Nodes that are up, by `host:port`.
+    nodes: FxHashMap<String, NodeId>,
+    racks: FxHashMap<String, RackId>,
+    next_node_number: u32,
+    next_job_number: u32,
+    timers: Timers,
+    /// Messages of a snapshot that has started and not ended.
+    snapshot: Option<Vec<PluginMessage>>,
+    /// The core's actions for the last event; reused to avoid allocation.
+    actions: Vec<Action>,
+    warning: Option<String>,
+}
+
+impl AppRegistry {
+    /// Creates an empty registry. If `event_log` names a file that exists, its events are replayed to restore the state.
+    ///
+    /// `slot_mb` is the memory of one container, from which the slots of a node are computed. Without it the ResourceManager's minimum allocation
+    /// is used.
+    pub fn open(policy: Policy, event_log: Option<&Path>, slot_mb: Option<u64>) -> Result<AppRegistry, RegistryError> {
+        let tenants = Tenants::default();
+        let setup = Setup { policy, tenants, capabilities: Capabilities::ORDER_ONLY, seed: 0 };
+        let core = Scheduler::new(setup.clone())?;
+        let mut registry = AppRegistry {
+            core,
+            event_log: None,
+            slot_mb,
+            apps: FxHashMap::default(),
+            app_ids: FxHashMap::default(),
+            nodes: FxHashMap::default(),
+            racks: FxHashMap::default(),
+            next_node_number: 0,
+            next_job_number: 0,
+            timers: Timers::default(),
+            snapshot: None,
+            actions: Vec::new(),
+            warning: None,
+        };
+        if let Some(path) = event_log {
+            let (mut number, mut fault) = (0, None);
+            let event_log = EventLogFile::open(path, &setup, |record| {
+                number += 1;
+                registry.actions.clear();
+                registry.core.handle(record.now, &record.event, &mut registry.actions);
+                if registry.actions != record.actions {
+                    fault.get_or_insert(RegistryError::ReplayMismatch { record: number });
+                }
+                if matches!(&record.event, Event::JobOpened(spec) if spec.external_id.is_none()) {
+                    fault.get_or_insert(RegistryError::MissingAppId { record: number });
+                }
+                registry.index_event(&record.event);
+            })?;
+            if let Some(fault) = fault {
+                return Err(fault);
+            }
+            registry.event_log = Some(event_log);
+            registry.warning = None;
+        }
+        Ok(registry)
+    }
+
+    /// Time of the first new event, on the event log's clock. Later calls must not pass an earlier `now`.
+    pub fn start_time(&self) -> Time {
+        self.event_log.as_ref().map_or(Time::ZERO, EventLogFile::start_time)
+    }
+
+    /// The earliest expiry of the core's timers.
+    pub fn next_timer(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Name of the policy.
+    pub fn policy_name(&self) -> &str {
+        &self.core.setup().policy.name
+    }
+
+    /// Handles a message of the plug-in. Returns true if the message completed a snapshot, which was then applied.
+    pub fn on_message(&mut self, now: Time, message: PluginMessage) -> bool {
+        match (&mut self.snapshot, message) {
+            (_, PluginMessage::SnapshotStarted) => self.snapshot = Some(Vec::new()),
+            (Some(_), PluginMessage::SnapshotEnded) => {
+                let messages = self.snapshot.take().unwrap_or_default();
+                self.apply_snapshot(now, messages);
+                return true;
+            }
+            (Some(messages), message) => messages.push(message),
+            (None, message) => self.apply(now, message),
+        }
+        false
+    }
+
+    /// Fires the timers that have expired by `now`, after reporting the progress that the core decides by.
+    pub fn fire_timers(&mut self, now: Time) {
+        let mut expired = self.timers.expire(now);
+        let progress = if expired.is_some() { self.attempt_progress() } else { Vec::new() };
+        if !progress.is_empty() {
+            self.submit_event(now, Event::ProgressReported { progress });
+        }
+        while let Some(timer) = expired {
+            self.submit_event(now, Event::TimerFired { timer });
+            expired = self.timers.expire(now);
+        }
+    }
+
+    /// Ids of the applications with outstanding asks, in the order in which they are to be served.
+    pub fn ranking(&self) -> Vec<String> {
+        self.core.rank_jobs().into_iter().filter_map(|job| self.app_ids.get(&job).cloned()).collect()
+    }
+
+    /// Number of nodes, applications and containers.
+    pub fn counts(&self) -> ClusterCounts {
+        ClusterCounts {
+            nodes: self.nodes.len(),
+            apps: self.apps.len(),
+            containers: self.apps.values().map(|app| app.containers.len()).sum(),
+        }
+    }
+
+    /// Takes the last warning since the previous call: an event that the core refused, or a failed write of the event log.
+    pub fn take_warning(&mut self) -> Option<String> {
+        self.warning.take()
+    }
+
+    /// Writes buffered records to the event log file. If that fails, the event log is given up and ranking continues.
+    pub fn flush(&mut self) {
+        if let Some(event_log) = &mut self.event_log
+            && let Err(error) = event_log.flush()
+        {
+            self.abandon_event_log(&error);
+        }
+    }
+
+    /// Closes the event log.
+    pub fn close(mut self) -> io::Result<()> {
+        self.event_log.take().map_or(Ok(()), EventLogFile::close)
+    }
+
+    fn abandon_event_log(&mut self, error: &dyn std::error::Error) {
+        self.warning = Some(format!("cannot write the event log: {error}; it ends here, ranking continues"));
+        self.event_log = None;
+    }
+
+    /// Gives an event to the core and records it. Returns the attempt that the core launched, if any.
+    fn submit_event(&mut self, now: Time, event: Event) -> Option<AttemptId> {
+        self.actions.clear();
+        self.core.handle(now, &event, &mut self.actions);
+        if let Some(event_log) = &mut self.event_log
+            && let Err(error) = event_log.record(now, &event, &self.actions)
+        {
+            self.abandon_event_log(&error);
+        }
+        self.index_event(&event)
+    }
+
+    /// Updates the id maps and timers for an event and the core's actions in `self.actions`. Returns the attempt that the core launched, if any.
+    fn index_event(&mut self, event: &Event) -> Option<AttemptId> {
+        let refusal = self.actions.iter().find_map(|action| match action {
+            Action::Refuse { refusal } => Some(refusal),
+            _ => None,
+        });
+        if let Some(refusal) = refusal {
+            self.warning = Some(format!("the scheduler core refused an event: {refusal}; it was ignored"));
+            return None;
+        }
+        match event {
+            Event::NodeJoined { node, spec } => {
+                self.next_node_number = self.next_node_number.max(node.0 + 1);
+                self.nodes.insert(spec.name.clone(), *node);
+            }
+            Event::NodeLost { node } => self.nodes.retain(|_, other| other != node),
+            Event::JobOpened(spec) => {
+                self.next_job_number = self.next_job_number.max(spec.id.0 + 1);
+                if let Some(app_id) = &spec.external_id {
+                    self.app_ids.insert(spec.id, app_id.clone());
+                    let app = App { job: spec.id, containers: FxHashMap::default(), progress_ppm: 0 };
+                    self.apps.insert(app_id.clone(), app);
+                }
+            }
+            Event::JobEnded { job, .. } => {
+                if let Some(app_id) = self.app_ids.remove(job) {
+                    self.apps.remove(&app_id);
+                }
+            }
+            _ => {}
+        }
+        let mut launched = None;
+        for action in &self.actions {
+            match action {
+                Action::SetTimer { timer, at } => self.timers.set(*timer, *at),
+                Action::Launch { attempt, .. } => launched = Some(*attempt),
+                _ => {}
+            }
+        }
+        launched
+    }
+
+    fn apply(&mut self, now: Time, message: PluginMessage) {
+        match message {
+            PluginMessage::SnapshotStarted | PluginMessage::SnapshotEnded | PluginMessage::Heartbeat => {}
+            PluginMessage::NodeAdded { name, rack, memory_mb, min_allocation_mb } => {
+                self.node_added(now, name, rack, memory_mb, min_allocation_mb);
+            }
+            PluginMessage::NodeRemoved { name } => {
+                if let Some(&node) = self.nodes.get(&name) {
+                    self.submit_event(now, Event::NodeLost { node });
+                }
+            }
+            PluginMessage::AppAdded(spec) => self.app_added(now, spec),
+            PluginMessage::AppRemoved { app_id, outcome } => self.app_removed(now, &app_id, outcome),
+            PluginMessage::AppUpdated { app_id, progress_ppm, outstanding_asks } => {
+                if let Some(app) = self.apps.get_mut(&app_id) {
+                    app.progress_ppm = progress_ppm.min(WHOLE_PPM);
+                    self.update_asks(now, &app_id, outstanding_asks);
+                }
+            }
+            PluginMessage::ContainerAllocated { app_id, container_id, node, kind, outstanding_asks } => {
+                self.container_allocated(now, &app_id, container_id, &node, kind, outstanding_asks);
+            }
+            PluginMessage::ContainerReleased { app_id, container_id, succeeded, outstanding_asks } => {
+                let released = self.apps.get_mut(&app_id).and_then(|app| app.containers.remove(&container_id));
+                if let Some(attempt) = released {
+                    let event = match succeeded {
+                        true => Event::AttemptFinished { attempt, output_bytes: 0 },
+                        // Not `AttemptFailed`: the application master decides whether a failed task fails its job.
+                        false => Event::AttemptKilled { attempt },
+                    };
+                    self.submit_event(now, event);
+                }
+                self.update_asks(now, &app_id, outstanding_asks);
+            }
+        }
+    }
+
+    fn apply_snapshot(&mut self, now: Time, messages: Vec<PluginMessage>) {
+        if self.next_node_number > 0 {
+            self.submit_event(now, Event::Resynced);
+        }
+        self.apps.values_mut().for_each(|app| app.containers.clear());
+        let (mut node_names, mut app_ids) = (FxHashSet::default(), FxHashSet::default());
+        for message in &messages {
+            match message {
+                PluginMessage::NodeAdded { name, .. } => node_names.insert(name.clone()),
+                PluginMessage::AppAdded(spec) => app_ids.insert(spec.app_id.clone()),
+                // Ended below, with its real outcome.
+                PluginMessage::AppRemoved { app_id, .. } => app_ids.insert(app_id.clone()),
+                _ => false,
+            };
+        }
+        // Sorted, because the order of a hash map must not affect the event log.
+        let mut lost_nodes: Vec<NodeId> =
+            self.nodes.iter().filter(|(name, _)| !node_names.contains(*name)).map(|(_, &node)| node).collect();
+        lost_nodes.sort_unstable();
+        for node in lost_nodes {
+            self.submit_event(now, Event::NodeLost { node });
+        }
+        let mut ended_jobs: Vec<JobId> =
+            self.apps.iter().filter(|(app_id, _)| !app_ids.contains(*app_id)).map(|(_, app)| app.job).collect();
+        ended_jobs.sort_unstable();
+        for job in ended_jobs {
+            self.submit_event(now, Event::JobEnded { job, outcome: Outcome::Killed });
+        }
+        for message in messages {
+            self.apply(now, message);
+        }
+    }
+
+    fn node_added(&mut self, now: Time, name: String, rack: String, memory_mb: u64, min_allocation_mb: u64) {
+        if self.nodes.contains_key(&name) {
+            return;
+        }
+        let slot_mb = self.slot_mb.unwrap_or(min_allocation_mb).max(1);
+        // YARN's containers have no kind: all of a node's may run maps, or all of them reduces.
+        let slots = (memory_mb / slot_mb).clamp(1, NODE_SLOTS_MAX) as u16;
+        let next_rack = RackId(self.racks.len() as u32);
+        let rack = *self.racks.entry(rack).or_insert(next_rack);
+        let spec = NodeSpec {
+            name,
+            rack,
+            map_slots: slots,
+            reduce_slots: slots,
+            speed_ppm: WHOLE_PPM,
+            disk_bytes_per_s: 100 << 20,
+            disk_bytes: 0,
+        };
+        // A node that returns keeps its id; otherwise the core's node table would grow with every restart of a NodeManager.
+        let names = self.core.state().nodes.iter().map(|node| &node.spec.name);
+        let previous = names.zip(0..).find(|(known, _)| **known == spec.name).map(|(_, number)| NodeId(number));
+        let node = previous.unwrap_or(NodeId(self.next_node_number));
+        self.submit_event(now, Event::NodeJoined { node, spec });
+    }
+
+    fn app_added(&mut self, now: Time, spec: AppSpec) {
+        if self.apps.contains_key(&spec.app_id) {
+            return;
+        }
+        let spec = JobSpec {
+            id: JobId(self.next_job_number),
+            // With the id, because application names are not unique and reports show only this name.
+            name: format!("{} {}", spec.app_id, spec.name),
+            external_id: Some(spec.app_id),
+            user: spec.user,
+            pool: spec.queue,
+            priority: match spec.priority {
+                2.. => Priority::VeryHigh,
+                1 => Priority::High,
+                _ => Priority::Normal,
+            },
+            splits: [].into(),
+            reduces: 0,
+            // MapReduce's slow start is applied by the application master: it asks only for reduces that may start.
+            slowstart_ppm: 0,
+            hint: None,
+            estimate_bias_ppm: WHOLE_PPM,
+        };
+        self.submit_event(now, Event::JobOpened(Box::new(spec)));
+    }
+
+    fn app_removed(&mut self, now: Time, app_id: &str, outcome: Outcome) {
+        let Some(app) = self.apps.get_mut(app_id) else { return };
+        let job = app.job;
+        let mut running: Vec<AttemptId> = app.containers.drain().map(|(_, attempt)| attempt).collect();
+        running.sort_unstable();
+        for attempt in running {
+            self.submit_event(now, Event::AttemptKilled { attempt });
+        }
+        self.submit_event(now, Event::JobEnded { job, outcome });
+    }
+
+    fn container_allocated(
+        &mut self,
+        now: Time,
+        app_id: &str,
+        container_id: String,
+        node: &str,
+        kind: Kind,
+        mut outstanding_asks: [u32; 2],
+    ) {
+        let Some(app) = self.apps.get(app_id).filter(|app| !app.containers.contains_key(&container_id)) else { return };
+        let Some(&node) = self.nodes.get(node) else { return };
+        let job = app.job;
+        // The message's asks no longer include this container, and the core binds a granted slot to a pending task.
+        outstanding_asks[kind.ix()] = outstanding_asks[kind.ix()].saturating_add(1);
+        self.update_asks(now, app_id, outstanding_asks);
+        if let Some(attempt) = self.submit_event(now, Event::SlotGranted { job, kind, node })
+            && let Some(app) = self.apps.get_mut(app_id)
+        {
+            app.containers.insert(container_id, attempt);
+        }
+    }
+
+    /// Submits an application's outstanding asks, if they differ from the pending tasks in the core's state.
+    fn update_asks(&mut self, now: Time, app_id: &str, outstanding_asks: [u32; 2]) {
+        let Some(job) = self.apps.get(app_id).map(|app| app.job) else { return };
+        let state = self.core.state();
+        let pending = state.find(job).map(|jx| Kind::BOTH.map(|kind| state.job(jx).facts(kind).waiting));
+        if pending.is_some_and(|pending| pending != outstanding_asks) {
+            let [maps, reduces] = outstanding_asks;
+            self.submit_event(now, Event::SlotsRequested { job, maps, reduces });
+        }
+    }
+
+    /// Progress of the attempts whose progress the core needs. YARN has one progress value per application: what exceeds the share of its finished
+    /// tasks is divided evenly among the running ones, up to 99 % each.
+    fn attempt_progress(&self) -> Vec<Progress> {
+        let mut all = Vec::new();
+        if !self.core.wants_progress() {
+            return all;
+        }
+        let state = self.core.state();
+        for app in self.apps.values() {
+            let wanted = |kind: &Kind| self.core.wants_progress_of(app.job, *kind);
+            let Some(job) = state.find(app.job).filter(|_| Kind::BOTH.iter().any(wanted)) else { continue };
+            let job = state.job(job);
+            let count = |of: fn(&giveway_core::state::Facts) -> u32| {
+                Kind::BOTH.iter().map(|&kind| u64::from(of(job.facts(kind)))).sum::<u64>()
+            };
+            let (finished, running) = (count(|facts| facts.finished), count(|facts| facts.live.len() as u32));
+            let whole = u64::from(WHOLE_PPM);
+            let total = finished + running + count(|facts| facts.waiting);
+            let excess = (u64::from(app.progress_ppm) * total).saturating_sub(finished * whole);
+            if let Some(each) = excess.checked_div(running).filter(|each| *each > 0) {
+                let progress_ppm = each.min(whole - whole / 100) as u32;
+                all.extend(app.containers.values().map(|&attempt| Progress { attempt, progress_ppm }));
+            }
+        }
+        all.sort_unstable_by_key(|progress| progress.attempt);
+        all
+    }
+}

@@ -1,0 +1,158 @@
+package giveway.yarn;
+
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.function.Consumer;
+import org.apache.hadoop.yarn.api.records.ApplicationId;
+import org.apache.hadoop.yarn.api.records.ContainerExitStatus;
+import org.apache.hadoop.yarn.api.records.FinalApplicationStatus;
+import org.apache.hadoop.yarn.api.records.NodeState;
+import org.apache.hadoop.yarn.server.resourcemanager.RMContext;
+import org.apache.hadoop.yarn.server.resourcemanager.rmapp.RMApp;
+import org.apache.hadoop.yarn.server.resourcemanager.rmcontainer.RMContainer;
+import org.apache.hadoop.yarn.server.resourcemanager.rmnode.RMNode;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.AbstractYarnScheduler;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplication;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplicationAttempt;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.AbstractLeafQueue;
+import org.apache.hadoop.yarn.server.scheduler.SchedulerRequestKey;
+
+/** Encodes the ResourceManager's state and its changes as messages to the sidecar. */
+final class ClusterStateEncoder implements SidecarClient.StateSource {
+  // Request priorities of Hadoop's MapReduce (RMContainerAllocator): failed map 5, reduce 10, map 20.
+  private static final int REDUCE_PRIORITY = 10;
+  private static final String MAPREDUCE = "MAPREDUCE";
+  private static final int MAP = 0;
+  private static final int REDUCE = 1;
+
+  private final RMContext context;
+  /** Progress in parts per million, as reported by the application masters. */
+  private final Map<ApplicationId, Integer> progressPpm;
+  /** Nodes that the sidecar was sent as up. Used by the sending thread only. */
+  private final Set<String> sentNodes = new HashSet<>();
+
+  ClusterStateEncoder(RMContext context, Map<ApplicationId, Integer> progressPpm) {
+    this.context = context;
+    this.progressPpm = progressPpm;
+  }
+
+  @Override
+  public void encodeSnapshot(Consumer<byte[]> sink) {
+    sentNodes.clear();
+    encodeNodeChanges(sink);
+    AbstractYarnScheduler<?, ?> scheduler = (AbstractYarnScheduler<?, ?>) context.getScheduler();
+    for (SchedulerApplication<?> application : scheduler.getSchedulerApplications().values()) {
+      SchedulerApplicationAttempt attempt = application.getCurrentAppAttempt();
+      if (attempt == null || attempt.isStopped() || !isInGivewayQueue(attempt)) {
+        continue;
+      }
+      sink.accept(applicationAdded(attempt));
+      for (RMContainer container : attempt.getLiveContainers()) {
+        if (!container.isAMContainer()) {
+          sink.accept(containerAllocated(attempt, container));
+        }
+      }
+      sink.accept(applicationUpdated(attempt));
+    }
+    // Final status of applications that ended while the sidecar was not connected.
+    for (RMApp application : context.getRMApps().values()) {
+      if (application.isAppInCompletedStates()) {
+        sink.accept(applicationRemoved(application.getApplicationId(), application.getFinalApplicationStatus()));
+      }
+    }
+  }
+
+  /** Polls the nodes. A listener would have to be registered with the dispatcher while it is running, which is not thread-safe. */
+  @Override
+  public void encodeNodeChanges(Consumer<byte[]> sink) {
+    long minAllocationMb = context.getScheduler().getMinimumResourceCapability().getMemorySize();
+    Set<String> usableNodes = new HashSet<>();
+    for (RMNode node : context.getRMNodes().values()) {
+      if (node.getState() != NodeState.RUNNING && node.getState() != NodeState.DECOMMISSIONING) {
+        continue;
+      }
+      String name = node.getNodeID().toString();
+      usableNodes.add(name);
+      if (sentNodes.add(name)) {
+        long memoryMb = node.getTotalCapability().getMemorySize();
+        sink.accept(Frame.of(Frame.NODE_ADDED).string(name).string(node.getRackName()).integer(8, memoryMb).integer(8, minAllocationMb).content());
+      }
+    }
+    sentNodes.removeIf(name -> {
+      if (usableNodes.contains(name)) {
+        return false;
+      }
+      sink.accept(Frame.of(Frame.NODE_REMOVED).string(name).content());
+      return true;
+    });
+  }
+
+  byte[] applicationAdded(SchedulerApplicationAttempt attempt) {
+    RMApp application = context.getRMApps().get(attempt.getApplicationId());
+    int priority = attempt.getPriority() == null ? 0 : attempt.getPriority().getPriority();
+    return Frame.of(Frame.APP_ADDED)
+        .string(attempt.getApplicationId().toString())
+        .string(application == null ? "" : application.getName())
+        .string(attempt.getUser())
+        .string(attempt.getQueueName())
+        .integer(4, priority)
+        .content();
+  }
+
+  /** @param status the final status, or null if unknown; then the application counts as killed */
+  static byte[] applicationRemoved(ApplicationId applicationId, FinalApplicationStatus status) {
+    int outcome = status == FinalApplicationStatus.SUCCEEDED ? 0 : status == FinalApplicationStatus.FAILED ? 2 : 1;
+    return Frame.of(Frame.APP_REMOVED).string(applicationId.toString()).integer(1, outcome).content();
+  }
+
+  byte[] applicationUpdated(SchedulerApplicationAttempt attempt) {
+    Frame frame = Frame.of(Frame.APP_UPDATED).string(attempt.getApplicationId().toString());
+    frame.integer(4, progressPpm.getOrDefault(attempt.getApplicationId(), 0));
+    return appendOutstandingAsks(frame, attempt).content();
+  }
+
+  byte[] containerAllocated(SchedulerApplicationAttempt attempt, RMContainer container) {
+    Frame frame = Frame.of(Frame.CONTAINER_ALLOCATED).string(attempt.getApplicationId().toString()).string(container.getContainerId().toString());
+    frame.string(container.getNodeId().toString()).integer(1, taskKind(attempt, container.getAllocatedSchedulerKey()));
+    return appendOutstandingAsks(frame, attempt).content();
+  }
+
+  /**
+   * A container that was killed by its application master counts as succeeded: MapReduce kills containers whose tasks are done and that have not exited yet. For a
+   * task that it kills unfinished it asks for a new container, which counts as a new task.
+   */
+  byte[] containerReleased(SchedulerApplicationAttempt attempt, RMContainer container, boolean applicationSucceeded) {
+    int status = container.getContainerExitStatus();
+    boolean succeeded = status == ContainerExitStatus.SUCCESS || status == ContainerExitStatus.KILLED_BY_APPMASTER || applicationSucceeded;
+    Frame frame = Frame.of(Frame.CONTAINER_RELEASED).string(attempt.getApplicationId().toString()).string(container.getContainerId().toString());
+    return appendOutstandingAsks(frame.integer(1, succeeded ? 1 : 0), attempt).content();
+  }
+
+  /** Every message about an application has its current asks, so that the next message corrects one that was lost or reordered. */
+  private Frame appendOutstandingAsks(Frame frame, SchedulerApplicationAttempt attempt) {
+    int[] asks = new int[2];
+    for (SchedulerRequestKey key : attempt.getSchedulerKeys()) {
+      asks[taskKind(attempt, key)] += Math.max(0, attempt.getOutstandingAsksCount(key));
+    }
+    // The ask for the application master's own container is not always visible while the application waits for it.
+    if (asks[MAP] + asks[REDUCE] == 0 && attempt.isWaitingForAMContainer()) {
+      asks[MAP] = 1;
+    }
+    return frame.integer(4, asks[MAP]).integer(4, asks[REDUCE]);
+  }
+
+  /** Only MapReduce has reduces; containers of other applications count as maps. */
+  private int taskKind(SchedulerApplicationAttempt attempt, SchedulerRequestKey key) {
+    if (key == null || key.getPriority() == null || key.getPriority().getPriority() != REDUCE_PRIORITY) {
+      return MAP;
+    }
+    RMApp application = context.getRMApps().get(attempt.getApplicationId());
+    return application != null && MAPREDUCE.equals(application.getApplicationType()) ? REDUCE : MAP;
+  }
+
+  private static boolean isInGivewayQueue(SchedulerApplicationAttempt attempt) {
+    return attempt.getQueue() instanceof AbstractLeafQueue
+        && ((AbstractLeafQueue) attempt.getQueue()).getOrderingPolicy() instanceof GivewayOrderingPolicy;
+  }
+}

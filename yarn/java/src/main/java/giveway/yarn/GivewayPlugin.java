@@ -1,0 +1,141 @@
+package giveway.yarn;
+
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.hadoop.yarn.api.records.ApplicationId;
+import org.apache.hadoop.yarn.api.records.FinalApplicationStatus;
+import org.apache.hadoop.yarn.server.resourcemanager.RMContext;
+import org.apache.hadoop.yarn.server.resourcemanager.rmcontainer.RMContainer;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplicationAttempt;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * State shared by the ordering policies and the application master service processor. Hadoop instantiates those separately, by class name, so the shared state
+ * is static: there is one ResourceManager per JVM.
+ *
+ * <p>The methods are called under Hadoop's locks, on threads whose uncaught exceptions stop the ResourceManager. They only queue a message, and catch and
+ * log every {@link Throwable}.
+ */
+final class GivewayPlugin {
+  private static final Logger LOG = LoggerFactory.getLogger(GivewayPlugin.class);
+  private static final int LOGGED_FAULTS_MAX = 100;
+  private static final Set<String> LOGGED_FAULTS = ConcurrentHashMap.newKeySet();
+  private static final AtomicBoolean MISSING_PROCESSOR_LOGGED = new AtomicBoolean();
+  /** Final status of applications whose application master has unregistered and that have not left their queue yet. */
+  private static final Map<ApplicationId, FinalApplicationStatus> FINAL_STATUS = new ConcurrentHashMap<>();
+  private static final Map<ApplicationId, Integer> PROGRESS_PPM = new ConcurrentHashMap<>();
+
+  private static volatile SidecarClient client;
+  private static volatile ClusterStateEncoder encoder;
+
+  private GivewayPlugin() {}
+
+  /** Connects to the sidecar. Called each time the ResourceManager becomes active. */
+  static synchronized void start(RMContext context) {
+    if (client != null) {
+      client.stop();
+    }
+    FINAL_STATUS.clear();
+    PROGRESS_PPM.clear();
+    encoder = new ClusterStateEncoder(context, PROGRESS_PPM);
+    client = new SidecarClient(
+        Settings.of(context.getYarnConfiguration()), encoder, line -> LOG.info("Giveway: {}", line), line -> LOG.warn("Giveway: {}", line));
+    client.start();
+  }
+
+  /** The current ranking, or null if there is none: then the queue is FIFO. */
+  static Ranking ranking() {
+    SidecarClient current = client;
+    if (current == null) {
+      if (MISSING_PROCESSOR_LOGGED.compareAndSet(false, true)) {
+        LOG.warn("Giveway: not connected to the sidecar, queues are FIFO: the processor was not started; add {} to "
+            + "yarn.resourcemanager.application-master-service.processors", GivewayProcessor.class.getName());
+      }
+      return null;
+    }
+    return current.ranking();
+  }
+
+  static void applicationAdded(Object entity) {
+    catchAll(() -> {
+      SchedulerApplicationAttempt attempt = (SchedulerApplicationAttempt) entity;
+      send(encoder.applicationAdded(attempt));
+      send(encoder.applicationUpdated(attempt));
+    });
+  }
+
+  static void applicationRemoved(Object entity) {
+    catchAll(() -> {
+      ApplicationId id = ((SchedulerApplicationAttempt) entity).getApplicationId();
+      PROGRESS_PPM.remove(id);
+      send(ClusterStateEncoder.applicationRemoved(id, FINAL_STATUS.remove(id)));
+    });
+  }
+
+  static void demandUpdated(Object entity) {
+    catchAll(() -> send(encoder.applicationUpdated((SchedulerApplicationAttempt) entity)));
+  }
+
+  static void containerAllocated(Object entity, RMContainer container) {
+    catchAll(() -> {
+      SchedulerApplicationAttempt attempt = (SchedulerApplicationAttempt) entity;
+      // The application master's container runs no task, but its allocation changes the outstanding asks. It is not marked as such yet at this point.
+      boolean isMaster = container.isAMContainer() || attempt.isWaitingForAMContainer();
+      send(isMaster ? encoder.applicationUpdated(attempt) : encoder.containerAllocated(attempt, container));
+    });
+  }
+
+  static void containerReleased(Object entity, RMContainer container) {
+    catchAll(() -> {
+      SchedulerApplicationAttempt attempt = (SchedulerApplicationAttempt) entity;
+      boolean succeeded = FINAL_STATUS.get(attempt.getApplicationId()) == FinalApplicationStatus.SUCCEEDED;
+      send(encoder.containerReleased(attempt, container, succeeded));
+    });
+  }
+
+  /** @param progress fraction, 0 to 1; values outside are clamped */
+  static void progressReported(SchedulerApplicationAttempt attempt, float progress) {
+    catchAll(() -> {
+      PROGRESS_PPM.put(attempt.getApplicationId(), (int) (Math.max(0, Math.min(1, progress)) * 1_000_000));
+      send(encoder.applicationUpdated(attempt));
+    });
+  }
+
+  static void applicationMasterFinished(ApplicationId applicationId, FinalApplicationStatus status) {
+    catchAll(() -> {
+      if (status != null) {
+        FINAL_STATUS.put(applicationId, status);
+      }
+    });
+  }
+
+  private static void send(byte[] content) {
+    SidecarClient current = client;
+    if (current != null) {
+      current.send(content);
+    }
+  }
+
+  private static void catchAll(Runnable hook) {
+    if (client == null) {
+      return;
+    }
+    try {
+      hook.run();
+    } catch (Throwable t) {
+      logFault(t);
+    }
+  }
+
+  /** Logs a fault once for each exception class and place where it is thrown. */
+  static void logFault(Throwable t) {
+    StackTraceElement[] trace = t.getStackTrace();
+    String fault = t.getClass().getName() + (trace.length == 0 ? "" : " " + trace[0]);
+    if (LOGGED_FAULTS.size() < LOGGED_FAULTS_MAX && LOGGED_FAULTS.add(fault)) {
+      LOG.error("Giveway: internal error, ignored; scheduling continues. Further errors of this kind are not logged.", t);
+    }
+  }
+}
