@@ -75,7 +75,7 @@ ask submit wordcount --input "$hdfs/in/words" --output "$work/out/words" --reduc
 diff "$work/out/words/part-r-00000" "$work/words.expected" >/dev/null || fail "the words are counted wrongly"
 
 # The tape: split by split the nodes that are near, and launch by launch split, node and how near it was.
-"$giveway" replay --open --list "$home/journal/tape" >"$work/tape"
+"$giveway" replay --open --list "$home/journal/event-log" >"$work/tape"
 curl -s "http://$webhdfs_at/webhdfs/v1/in/words/text?op=GETFILEBLOCKLOCATIONS" | grep -o '"hosts":\["[a-z]*"\]' | grep -o 'alpha\|beta' >"$work/places"
 grep -o 'Split { bytes: [0-9]*, hosts: [^]]*\]' "$work/tape" | sed 's/.*hosts: //; s/NodeId//g' >"$work/splits"
 sed 's/alpha/[(0), (1)]/; s/beta/[(0), (2)]/' "$work/places" | diff - "$work/splits" >/dev/null || fail "splits do not lie where WebHDFS says; see $work/tape"
