@@ -156,7 +156,7 @@ pub enum OutputFormat {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OptionError {
     /// A numeric option is not a non-negative integer.
-    #[error("invalid number `{value}` for option `{name}` of {app}; write for example {name}={default}")]
+    #[error("option {name}={value} of {app} is not a number; write for example {name}={default}")]
     NotANumber {
         /// The application.
         app: String,
