@@ -2,8 +2,8 @@
 //!
 //! `event-log` has every event with the core's actions, in the format that all backends write. `metadata.jsonl` has what only this backend
 //! needs and the event log has no fields for: plans, counters, failures, results of jobs; one JSON object per line. Both are append-only. Each
-//! sync writes the metadata first. So metadata that the event log depends on is always there; metadata whose event is missing after a crash is
-//! without effect.
+//! sync writes the metadata first. So metadata that the event log depends on is always there; metadata whose event is missing after a crash
+//! belongs to work that is discarded or reported again.
 //!
 //! Recovery truncates both files to their last complete record. No effect of the truncated part has been executed.
 
