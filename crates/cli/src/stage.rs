@@ -96,7 +96,7 @@ impl Play {
         for (job, of) in jobs.iter().zip(&self.jobs) {
             by_job[job.0 as usize] = of.group;
         }
-        let event_log = fs::read(folder.join("journal").join("event log")).context("the journal")?;
+        let event_log = fs::read(folder.join("journal").join("event-log")).context("the journal")?;
         Ok(Played { run: self.figures(&event_log, &name, by_job)?, event_log })
     }
 
@@ -130,7 +130,7 @@ impl Play {
         kill_before(cluster, Duration::MAX)?;
         for (at, (job, of)) in jobs.iter().zip(&self.jobs).enumerate() {
             let status = client.follow(*job, |_| {})?;
-            ensure!(status.outcome == Some(Outcome::Succeeded), "{job} did not succeed: {:?}", status.problems);
+            ensure!(status.outcome == Some(Outcome::Succeeded), "{job} did not succeed: {:?}", status.failures);
             check(&folder.join(format!("out-{at}")), &of.expected)
                 .with_context(|| format!("{job}, {}", of.request.app))?;
         }
@@ -176,8 +176,8 @@ impl Stage {
             policy,
             tenants: Tenants::default(),
             seed: 1,
-            beat: self.beat,
-            timeout: self.timeout,
+            heartbeat_interval: self.beat,
+            heartbeat_timeout: self.timeout,
             slowstart_ppm: self.slowstart_ppm,
             apps: apps.clone(),
         };
@@ -186,7 +186,7 @@ impl Stage {
             nodes: self.nodes,
             map_slots: self.map_slots,
             reduce_slots: self.reduce_slots,
-            patience: Duration::from_secs(10),
+            reconnect_timeout: Duration::from_secs(10),
         }
     }
 }

@@ -211,7 +211,7 @@ fn a_running_job_can_be_explained_made_to_yield_and_killed() {
     std::thread::sleep(Duration::from_millis(300));
     assert!(up.ask(&["yield", &id]).status.success());
     let explained = text(&up.ask(&["explain", &id]).stdout);
-    assert!(explained.contains("maps:") && explained.contains("lately"), "{explained}");
+    assert!(explained.contains("maps:") && explained.contains("recent decisions"), "{explained}");
     let nodes = text(&up.ask(&["nodes"]).stdout);
     assert!(nodes.contains("node-0") && nodes.contains("up"), "{nodes}");
     assert!(up.ask(&["kill", &id]).status.success());

@@ -4,7 +4,7 @@
 //! output, and merging the segments of eight maps.
 
 use giveway_engine::data::{Compression, MapOutput, MapSink, Merge, SegmentReader, SegmentWriter, SinkOptions};
-use giveway_engine::job::Partition;
+use giveway_engine::job::Partitioning;
 use giveway_engine::record::{Combine, Emit};
 use std::hint::black_box;
 use std::io;
@@ -48,12 +48,12 @@ fn sum_words(folder: &Path) {
         from = at + 1;
     }
     report("sum: emit of Zipf words", words.len(), || {
-        let mut sink = sink(folder, Partition::Hash, Combine::Sum);
+        let mut sink = sink(folder, Partitioning::Hash, Combine::Sum);
         let (_, took) = timed(|| emit_words(&text, &words, black_box(&mut sink)));
         took
     });
     report("sum: finish, by distinct word", VOCABULARY, || {
-        let mut sink = sink(folder, Partition::Hash, Combine::Sum);
+        let mut sink = sink(folder, Partitioning::Hash, Combine::Sum);
         emit_words(&text, &words, &mut sink);
         timed(|| sink.finish(&folder.join("sums")).expect("finishes")).1
     });
@@ -71,7 +71,7 @@ fn sort_records(folder: &Path) {
     for compression in [Compression::None, Compression::Auto] {
         let mut finish = Duration::MAX;
         report(&format!("sort: emit, {compression:?}"), SORT_RECORDS, || {
-            let mut options = options(Partition::Ranges(cuts.clone()), Combine::Nothing);
+            let mut options = options(Partitioning::Ranges(cuts.clone()), Combine::Nothing);
             options.compression = compression;
             let mut sink = MapSink::new(folder, options);
             let (_, took) = timed(|| emit_records(&records, black_box(&mut sink)));
@@ -94,7 +94,7 @@ fn emit_records(records: &[u8], out: &mut dyn Emit) {
 fn merge_segments(folder: &Path) {
     let outputs: Vec<MapOutput> = (0..MERGE_INPUTS)
         .map(|n| {
-            let mut options = options(Partition::Hash, Combine::Nothing);
+            let mut options = options(Partitioning::Hash, Combine::Nothing);
             options.reduces = 1;
             options.compression = Compression::None;
             let mut sink = MapSink::new(folder, options);
@@ -137,11 +137,11 @@ fn merge_segments(folder: &Path) {
     });
 }
 
-fn options(partition: Partition, combine: Combine) -> SinkOptions {
+fn options(partition: Partitioning, combine: Combine) -> SinkOptions {
     SinkOptions { reduces: REDUCES, partition, combine, memory_bytes: 256 << 20, compression: Compression::Auto }
 }
 
-fn sink(folder: &Path, partition: Partition, combine: Combine) -> MapSink {
+fn sink(folder: &Path, partition: Partitioning, combine: Combine) -> MapSink {
     MapSink::new(folder, options(partition, combine))
 }
 

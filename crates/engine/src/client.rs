@@ -1,4 +1,4 @@
-//! A user's side of the line to a coordinator.
+//! The client of a coordinator: one method for each request.
 
 use crate::job::Request;
 use crate::store::{StoreAnswer, StoreRequest};
@@ -9,42 +9,42 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why a cluster did not do what was asked.
+/// Why a request to a cluster failed.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// There is no cluster.
+    /// No coordinator listens for this folder.
     #[error("no cluster is running in {}; start one with `giveway up --dir {}`", folder.display(), folder.display())]
     NoCluster {
-        /// The folder that was looked at.
+        /// The cluster's folder.
         folder: PathBuf,
     },
-    /// A file of the cluster cannot be read.
-    #[error("{}: {error}", path.display())]
+    /// A file in the cluster's folder cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
     Folder {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The system's error.
         error: io::Error,
     },
-    /// The line to it broke.
+    /// The connection failed.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// It said no.
+    /// The coordinator refused the request. The text is its reason and what to do.
     #[error("{0}")]
     Refused(String),
-    /// It answered something else than what was asked.
-    #[error("the coordinator answered something else; run the same release everywhere")]
-    Confused,
+    /// The answer does not belong to the request.
+    #[error("unexpected answer from the coordinator; run the same release everywhere")]
+    UnexpectedAnswer,
 }
 
-/// A line to a coordinator.
+/// A connection to a coordinator. Requests are answered one at a time, in order.
 #[derive(Debug)]
 pub struct Client {
-    line: TcpStream,
+    stream: TcpStream,
 }
 
 impl Client {
-    /// Calls the coordinator of the cluster that lives in a folder.
+    /// Connects to the coordinator of the cluster in a folder. The address and the token are read from there.
     pub fn connect(folder: &Path) -> Result<Client, ClientError> {
         let path = folder.join("address");
         let address = match std::fs::read_to_string(&path) {
@@ -57,7 +57,7 @@ impl Client {
         let path = folder.join("token");
         let token = Token::read(&path).map_err(|error| ClientError::Folder { path, error })?;
         match wire::connect(&address, &token, Role::Client) {
-            Ok(line) => Ok(Client { line }),
+            Ok(stream) => Ok(Client { stream }),
             Err(WireError::Io { error, .. }) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 Err(ClientError::NoCluster { folder: folder.into() })
             }
@@ -65,91 +65,92 @@ impl Client {
         }
     }
 
-    /// Submits a job. Once this returns, the job is written down and will run, whatever happens to the coordinator.
+    /// Submits a job. Once this returns, the job is in the journal and will run even if the coordinator is killed.
     pub fn submit(&mut self, request: Request) -> Result<JobId, ClientError> {
-        match self.ask(&FromClient::Submit(Box::new(request)))? {
+        match self.request(&FromClient::Submit(Box::new(request)))? {
             ToClient::Submitted { job } => Ok(job),
-            _ => Err(ClientError::Confused),
+            _ => Err(ClientError::UnexpectedAnswer),
         }
     }
 
-    /// How a job is.
+    /// Returns a job's current status.
     pub fn job(&mut self, job: JobId) -> Result<JobStatus, ClientError> {
-        match self.ask(&FromClient::Job { job, follow: false })? {
+        match self.request(&FromClient::Job { job, follow: false })? {
             ToClient::Job(status) => Ok(*status),
-            _ => Err(ClientError::Confused),
+            _ => Err(ClientError::UnexpectedAnswer),
         }
     }
 
-    /// Follows a job through all its rounds until it is over.
-    pub fn follow(&mut self, job: JobId, mut see: impl FnMut(&JobStatus)) -> Result<JobStatus, ClientError> {
-        let mut answer = self.ask(&FromClient::Job { job, follow: true })?;
+    /// Blocks until a job and all rounds that follow it have ended. Calls `on_status` with each status received, about once per heartbeat
+    /// interval, and returns the final status of the last round.
+    pub fn follow(&mut self, job: JobId, mut on_status: impl FnMut(&JobStatus)) -> Result<JobStatus, ClientError> {
+        let mut answer = self.request(&FromClient::Job { job, follow: true })?;
         loop {
-            let ToClient::Job(status) = answer else { return Err(ClientError::Confused) };
-            see(&status);
-            answer = match (status.outcome, status.next) {
-                (Some(_), Some(next)) => self.ask(&FromClient::Job { job: next, follow: true })?,
+            let ToClient::Job(status) = answer else { return Err(ClientError::UnexpectedAnswer) };
+            on_status(&status);
+            answer = match (status.outcome, status.next_round) {
+                (Some(_), Some(next)) => self.request(&FromClient::Job { job: next, follow: true })?,
                 (Some(_), None) => return Ok(*status),
-                (None, _) => self.listen()?,
+                (None, _) => self.receive()?,
             };
         }
     }
 
-    /// The jobs.
+    /// Returns the status of all jobs that are not forgotten yet, by id.
     pub fn jobs(&mut self) -> Result<Vec<JobStatus>, ClientError> {
-        match self.ask(&FromClient::Jobs)? {
+        match self.request(&FromClient::Jobs)? {
             ToClient::Jobs(jobs) => Ok(jobs),
-            _ => Err(ClientError::Confused),
+            _ => Err(ClientError::UnexpectedAnswer),
         }
     }
 
-    /// The nodes.
+    /// Returns the status of all nodes, by id, including lost ones.
     pub fn nodes(&mut self) -> Result<Vec<NodeStatus>, ClientError> {
-        match self.ask(&FromClient::Nodes)? {
+        match self.request(&FromClient::Nodes)? {
             ToClient::Nodes(nodes) => Ok(nodes),
-            _ => Err(ClientError::Confused),
+            _ => Err(ClientError::UnexpectedAnswer),
         }
     }
 
-    /// Why a job stands where it stands.
+    /// Returns why a job's tasks run or wait, and recent decisions about them, as lines of text.
     pub fn explain(&mut self, job: JobId) -> Result<Vec<String>, ClientError> {
-        match self.ask(&FromClient::Explain { job })? {
+        match self.request(&FromClient::Explain { job })? {
             ToClient::Explained(lines) => Ok(lines),
-            _ => Err(ClientError::Confused),
+            _ => Err(ClientError::UnexpectedAnswer),
         }
     }
 
-    /// Kills a job.
+    /// Kills a job. Its output is removed.
     pub fn kill(&mut self, job: JobId) -> Result<(), ClientError> {
-        self.ask(&FromClient::Kill { job }).map(drop)
+        self.request(&FromClient::Kill { job }).map(drop)
     }
 
-    /// Has every running task of a job give way once: maps end early, reduces pause, and nothing they did is lost.
-    pub fn give_way(&mut self, job: JobId) -> Result<(), ClientError> {
-        self.ask(&FromClient::Yield { job }).map(drop)
+    /// Makes every running attempt of a job yield once: maps end early, reduces pause. No completed work is lost.
+    pub fn yield_job(&mut self, job: JobId) -> Result<(), ClientError> {
+        self.request(&FromClient::Yield { job }).map(drop)
     }
 
-    /// Stops the cluster. Jobs that are not done go on when it is started again.
+    /// Stops the cluster. Unfinished jobs continue when it is started again.
     pub fn stop(&mut self) -> Result<(), ClientError> {
-        self.ask(&FromClient::Stop).map(drop)
+        self.request(&FromClient::Stop).map(drop)
     }
 
-    /// Asks something about stored files. [`StoreClient`](crate::store::StoreClient) knows what to ask.
+    /// Sends a request concerning stored files. [`StoreClient`](crate::store::StoreClient) is the interface for users.
     pub fn store(&mut self, request: StoreRequest) -> Result<StoreAnswer, ClientError> {
-        match self.ask(&FromClient::Store(request))? {
+        match self.request(&FromClient::Store(request))? {
             ToClient::Store(answer) => Ok(answer),
-            _ => Err(ClientError::Confused),
+            _ => Err(ClientError::UnexpectedAnswer),
         }
     }
 
-    fn ask(&mut self, message: &FromClient) -> Result<ToClient, ClientError> {
-        wire::send(&mut self.line, message)?;
-        self.listen()
+    fn request(&mut self, message: &FromClient) -> Result<ToClient, ClientError> {
+        wire::send(&mut self.stream, message)?;
+        self.receive()
     }
 
-    fn listen(&mut self) -> Result<ToClient, ClientError> {
-        match wire::receive(&mut self.line, MESSAGE_BYTES_MAX)? {
-            ToClient::Refused { why } => Err(ClientError::Refused(why)),
+    fn receive(&mut self) -> Result<ToClient, ClientError> {
+        match wire::receive(&mut self.stream, MESSAGE_BYTES_MAX)? {
+            ToClient::Refused { reason } => Err(ClientError::Refused(reason)),
             answer => Ok(answer),
         }
     }

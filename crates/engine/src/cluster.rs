@@ -1,7 +1,7 @@
-//! A whole cluster on this machine: a coordinator in this process and workers in processes of their own.
+//! A cluster on this machine: the coordinator runs in this process, each worker in a process of its own.
 
 use crate::client::{Client, ClientError};
-use crate::coordinator::{self, Coordinator, JournalError, StartError};
+use crate::coordinator::{self, CoordinatorHandle, JournalError, StartError};
 use crate::hdfs;
 use crate::worker;
 use std::fs::OpenOptions;
@@ -11,66 +11,76 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
+/// How long [`Cluster::start`] waits for the workers to join.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long workers have to stop by themselves before they are killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Interval at which the state of workers is polled while waiting for them.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
 /// Why a cluster cannot start.
 #[derive(Debug, Error)]
 pub enum ClusterError {
-    /// Its coordinator cannot.
+    /// The coordinator cannot start.
     #[error(transparent)]
     Coordinator(#[from] StartError),
     /// A worker process cannot be started.
     #[error("cannot start the worker {name}: {error}")]
     Worker {
-        /// Its name.
+        /// The worker's name.
         name: String,
-        /// What went wrong.
+        /// The system's error.
         error: io::Error,
     },
-    /// Workers did not come up in time.
-    #[error("only {up} of {nodes} workers came up; see {}", log.display())]
+    /// Some workers did not join in time.
+    #[error("only {up} of {nodes} workers joined in time; see {}", log.display())]
     NotUp {
-        /// How many did.
+        /// Number of workers that joined.
         up: usize,
-        /// How many there should be.
+        /// Number of workers that were started.
         nodes: usize,
-        /// Where one that did not says why.
+        /// Log file of the first worker that did not join.
         log: PathBuf,
     },
-    /// It cannot be talked to.
+    /// The coordinator does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
 
-/// What the workers are made of.
+/// Configuration of a cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The coordinator, with the cluster's folder.
+    /// Configuration of the coordinator; includes the cluster's folder.
     pub coordinator: coordinator::Options,
-    /// How many workers.
+    /// Number of workers.
     pub nodes: u32,
-    /// Map slots of each.
+    /// Map slots of each worker.
     pub map_slots: u16,
-    /// Reduce slots of each.
+    /// Reduce slots of each worker.
     pub reduce_slots: u16,
-    /// How long a worker looks for a coordinator that is gone before it stops.
-    pub patience: Duration,
+    /// A worker that cannot reach the coordinator for this long stops.
+    pub reconnect_timeout: Duration,
 }
 
-/// A running cluster. Dropping it stops the workers.
+/// A running cluster. Dropping it stops the coordinator and the workers.
 #[derive(Debug)]
 pub struct Cluster {
     folder: PathBuf,
-    coordinator: Option<Coordinator>,
+    coordinator: Option<CoordinatorHandle>,
     workers: Vec<(worker::Options, Option<Child>)>,
 }
 
 impl Cluster {
-    /// Starts everything and waits until the workers have joined. Workers of an earlier life that are still there are kept.
+    /// Starts the coordinator and the workers, and waits until all workers have joined. A worker that still runs from an earlier start of
+    /// the cluster joins again; its new process exits at once.
     pub fn start(options: Options) -> Result<Cluster, ClusterError> {
         let folder = options.coordinator.folder.clone();
-        let coordinator = Coordinator::start(options.coordinator)?;
+        let coordinator = CoordinatorHandle::start(options.coordinator)?;
         let mut cluster = Cluster { folder: folder.clone(), coordinator: Some(coordinator), workers: Vec::new() };
-        for at in 0..options.nodes {
-            let name = format!("node-{at}");
+        for index in 0..options.nodes {
+            let name = format!("node-{index}");
             let worker = worker::Options {
                 cluster: folder.clone(),
                 folder: folder.join(&name),
@@ -79,17 +89,17 @@ impl Cluster {
                 host: hdfs::THIS_HOST.into(),
                 map_slots: options.map_slots,
                 reduce_slots: options.reduce_slots,
-                patience: options.patience,
+                patience: options.reconnect_timeout,
             };
             let child = spawn(&worker)?;
             cluster.workers.push((worker, Some(child)));
         }
-        cluster.wait_until_up(Duration::from_secs(20))?;
+        cluster.wait_until_up(JOIN_TIMEOUT)?;
         Ok(cluster)
     }
 
-    fn wait_until_up(&mut self, patience: Duration) -> Result<(), ClusterError> {
-        let (began, nodes) = (Instant::now(), self.workers.len());
+    fn wait_until_up(&mut self, timeout: Duration) -> Result<(), ClusterError> {
+        let (started, nodes) = (Instant::now(), self.workers.len());
         let mut client = self.client()?;
         loop {
             let statuses = client.nodes()?;
@@ -100,11 +110,11 @@ impl Cluster {
             if up == nodes {
                 return Ok(());
             }
-            if began.elapsed() > patience {
+            if started.elapsed() > timeout {
                 let missing = self.workers.iter().find(|(worker, _)| !is_up(worker)).map(|(worker, _)| worker.log());
                 return Err(ClusterError::NotUp { up, nodes, log: missing.unwrap_or_default() });
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -113,41 +123,41 @@ impl Cluster {
         &self.folder
     }
 
-    /// Where its coordinator listens.
+    /// Address of the coordinator, `host:port`.
     pub fn address(&self) -> &str {
-        self.coordinator.as_ref().expect("stopped only when dropped").address()
+        self.coordinator.as_ref().expect("present until dropped").address()
     }
 
-    /// The policy it decides by.
+    /// Name of the scheduling policy in use.
     pub fn policy(&self) -> &str {
-        self.coordinator.as_ref().expect("stopped only when dropped").policy()
+        self.coordinator.as_ref().expect("present until dropped").policy()
     }
 
-    /// A new line to its coordinator.
+    /// Opens a new connection to the coordinator.
     pub fn client(&self) -> Result<Client, ClientError> {
         Client::connect(&self.folder)
     }
 
-    /// Kills a worker's process without warning, as a machine fails.
-    pub fn kill_worker(&mut self, at: usize) -> io::Result<()> {
-        if let Some(child) = &mut self.workers[at].1 {
+    /// Kills a worker process with SIGKILL, to simulate the failure of a node. `index` counts from 0 in the order of the nodes.
+    pub fn kill_worker(&mut self, index: usize) -> io::Result<()> {
+        if let Some(child) = &mut self.workers[index].1 {
             child.kill()?;
             child.wait()?;
-            self.workers[at].1 = None;
+            self.workers[index].1 = None;
         }
         Ok(())
     }
 
-    /// Starts a worker again that was killed.
-    pub fn restart_worker(&mut self, at: usize) -> Result<(), ClusterError> {
-        let (worker, child) = &mut self.workers[at];
+    /// Starts a killed worker again.
+    pub fn restart_worker(&mut self, index: usize) -> Result<(), ClusterError> {
+        let (worker, child) = &mut self.workers[index];
         *child = Some(spawn(worker)?);
         Ok(())
     }
 
-    /// Waits until the coordinator stops, because it was told to or because its journal cannot be written.
+    /// Blocks until the coordinator stops, on request or because its journal cannot be written.
     pub fn wait(mut self) -> Result<(), JournalError> {
-        let coordinator = self.coordinator.take().expect("waited for once");
+        let coordinator = self.coordinator.take().expect("present until dropped");
         coordinator.wait()
     }
 }
@@ -158,12 +168,12 @@ impl Drop for Cluster {
             coordinator.stop();
             let _ = coordinator.wait();
         }
-        let began = Instant::now();
+        let started = Instant::now();
         for (_, child) in &mut self.workers {
             let Some(child) = child else { continue };
-            // They were told to stop; one that does not is killed, its work is in its folder.
-            while began.elapsed() < Duration::from_secs(3) && matches!(child.try_wait(), Ok(None)) {
-                std::thread::sleep(Duration::from_millis(5));
+            // The coordinator has sent them a stop. A worker that does not exit is killed; its results are in its folder.
+            while started.elapsed() < STOP_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
+                std::thread::sleep(POLL_INTERVAL);
             }
             let _ = child.kill();
             let _ = child.wait();
@@ -171,7 +181,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Starts a worker process: this very program, told by its environment that it is a worker.
+/// Starts a worker process: this executable, with the worker's options in an environment variable. Its log goes to a file in its folder.
 fn spawn(options: &worker::Options) -> Result<Child, ClusterError> {
     let failed = |error| ClusterError::Worker { name: options.name.clone(), error };
     std::fs::create_dir_all(&options.folder).map_err(failed)?;

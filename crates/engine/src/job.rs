@@ -1,4 +1,4 @@
-//! A job: what a user asks for ([`Request`]), and what it comes to once its input has been looked at ([`Plan`]).
+//! A job as submitted ([`Request`]), and as executed once its input has been listed and split ([`Plan`]).
 
 use crate::data::Compression;
 use crate::record::Failure;
@@ -6,113 +6,114 @@ use giveway_core::{JobId, Priority};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use thiserror::Error;
 
-/// What a user asks for.
+/// A job as its user submits it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// The application's name.
+    /// Name of the application.
     pub app: String,
-    /// Its options, as it documents them.
+    /// The application's options by name. Each application documents its own.
     pub options: BTreeMap<String, String>,
-    /// Local files, folders or globs (absolute), `dfs:` paths, or the same in HDFS (`hdfs://`).
+    /// Input paths: absolute local files, folders or globs, `dfs:` paths, or files, folders or globs in HDFS (`hdfs://`).
     pub input: Vec<String>,
-    /// The folder for the output (absolute); it may not exist yet.
+    /// Output folder, an absolute path. It must not exist.
     pub output: PathBuf,
-    /// How many reduces; the application's choice if left out.
+    /// Number of reduces; `None` leaves the choice to the application.
     pub reduces: Option<u32>,
-    /// Input for one map; the last piece of a file may be a tenth larger.
+    /// Input size of one map. The last split of a file may be up to 10 % larger.
     pub split_bytes: u64,
     /// Memory for the buffers of one task.
     pub memory_bytes: u64,
-    /// What people call the job.
+    /// A name for people; need not be unique.
     pub name: String,
-    /// Who submits it.
+    /// The submitting user, for policies that share by user.
     pub user: String,
-    /// The pool or queue.
+    /// The pool (queue) the job is submitted to.
     pub pool: String,
-    /// Urgent or not.
+    /// Scheduling priority, for policies that use it.
     pub priority: Priority,
-    /// A task that does nothing for so long is given up.
+    /// An attempt that makes no progress for this long fails.
     pub task_timeout_ms: u64,
-    /// Each task takes at most so many records a second: to be gentle, or to watch it work. As many as it can if left out.
+    /// Maximum rate of each task, to limit its load or to observe it; `None` for no limit.
     pub records_per_s: Option<u64>,
-    /// Compress what travels from maps to reduces where that saves room. On one machine it rarely saves time.
+    /// Compress map outputs where that makes them smaller. On one machine this rarely saves time.
     pub compress: bool,
 }
 
-/// Everything a task of a job needs to know. Workers get it once for each job.
+/// The complete description of a job that its tasks need. Each worker receives it once per job and connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The job.
+    /// The job's id.
     pub job: JobId,
-    /// What was asked for.
+    /// The request as submitted.
     pub request: Request,
     /// The input files.
     pub files: Vec<InputFile>,
-    /// One map for each of these.
-    pub splits: Vec<SplitAt>,
-    /// How many reduces.
+    /// The input splits, one map for each.
+    pub splits: Vec<InputSplit>,
+    /// Number of reduces; 0 for a map-only job.
     pub reduces: u32,
-    /// Which key goes to which reduce.
-    pub partition: Partition,
-    /// How output records become bytes.
-    pub format: Format,
-    /// What the application worked out beforehand for its tasks (cut points, centroids), in its own words.
-    pub notes: Vec<u8>,
-    /// Which round of a job that runs in rounds this is, from zero.
+    /// Assignment of keys to reduces.
+    pub partitioning: Partitioning,
+    /// Encoding of output records.
+    pub format: OutputFormat,
+    /// Data that the application computed for its tasks (cut points, centroids), in its own encoding.
+    pub app_data: Vec<u8>,
+    /// Index of this round, from 0. Applications that need one pass only have one round.
     pub round: u32,
-    /// Where this round's output goes: the request's output, or a folder of its own for rounds before the last.
+    /// Output folder of this round: the request's output for the last round, a folder of its own for the others.
     pub output: PathBuf,
 }
 
-/// A file of the input.
+/// An input file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
-    /// What the job calls it.
+    /// The name shown to the application.
     pub name: String,
-    /// Where its bytes are.
-    pub place: Place,
-    /// How they are packed.
-    pub packing: Packing,
-    /// How many there are, as packed.
+    /// Where its content is stored.
+    pub location: FileLocation,
+    /// How its content is compressed.
+    pub codec: Codec,
+    /// Its size as stored, that is compressed.
     pub bytes: u64,
 }
 
-/// Where the bytes of a file are.
+/// Where a file's content is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Place {
-    /// In a file every worker can open.
+pub enum FileLocation {
+    /// A local file that every worker can open.
     Local(PathBuf),
-    /// In blocks on the workers' disks.
-    Blocks(Vec<BlockAt>),
-    /// In HDFS, in these blocks, under the name the job calls it by.
+    /// Blocks on the workers' disks, in the order of the file.
+    Blocks(Vec<FileBlock>),
+    /// HDFS, under the file's name, in these blocks.
     Hdfs(Vec<HdfsBlock>),
 }
 
 /// A block of a stored file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BlockAt {
-    /// The block's number.
+pub struct FileBlock {
+    /// The block's id.
     pub block: u64,
-    /// Where it begins in the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Its size.
+    /// Size of the block.
     pub bytes: u64,
 }
 
 /// A block of a file in HDFS.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HdfsBlock {
-    /// Where it begins in the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// The machines that have a replica, as far as is known.
+    /// Hosts with a replica; empty if the NameNode did not report them.
     pub hosts: Vec<String>,
 }
 
-/// How a file is packed. Only plain files are cut into several splits.
+/// Compression format of an input file. Only uncompressed files are divided into several splits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Packing {
-    /// Not at all.
+pub enum Codec {
+    /// Not compressed.
     Plain,
     /// gzip, one or more members.
     Gzip,
@@ -122,52 +123,75 @@ pub enum Packing {
     Lz4,
 }
 
-/// A piece of an input file. A map owns the lines that *begin* in its piece.
+/// A byte range of an input file. A map processes the lines that *begin* in its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SplitAt {
-    /// Which of the plan's files.
+pub struct InputSplit {
+    /// Index of the file in [`Plan::files`].
     pub file: u32,
-    /// From which byte.
+    /// Offset of the range, in bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// Length of the range.
     pub bytes: u64,
 }
 
-/// Which key goes to which reduce.
+/// Assignment of keys to reduces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Partition {
-    /// By a checksum of the key: even, in no order.
+pub enum Partitioning {
+    /// By CRC-32C of the key: balanced, without a total order.
     Hash,
-    /// Keys below the first cut to reduce 0, and so on: the parts together are in order.
+    /// By sorted cut points: keys below the first go to reduce 0, and so on. The concatenated outputs are totally ordered.
     Ranges(Vec<Vec<u8>>),
 }
 
-/// How output records become bytes.
+/// Encoding of output records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Format {
-    /// Key, a tab, value, a line end; without the tab if the value is empty.
-    Tabbed,
-    /// Key and value with nothing between them, a line end.
-    Joined,
+pub enum OutputFormat {
+    /// Key, tab, value, newline. The tab is left out if the value is empty.
+    TabSeparated,
+    /// Key, value, newline, without a separator.
+    Concatenated,
 }
 
-impl Partition {
-    /// The reduce for a key.
+/// An option of a request has an invalid value.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum OptionError {
+    /// A numeric option is not a non-negative integer.
+    #[error("option {name}={value} of {app} is not a number; write for example {name}={default}")]
+    NotANumber {
+        /// The application.
+        app: String,
+        /// The option.
+        name: String,
+        /// The value as given.
+        value: String,
+        /// A valid value.
+        default: u64,
+    },
+}
+
+impl From<OptionError> for Failure {
+    fn from(error: OptionError) -> Failure {
+        Failure(error.to_string())
+    }
+}
+
+impl Partitioning {
+    /// The index of the reduce that receives a key.
     #[inline]
     pub fn of(&self, key: &[u8], reduces: u32) -> u32 {
         match self {
-            Partition::Hash => crc32c::crc32c(key) % reduces.max(1),
-            Partition::Ranges(cuts) => cuts.partition_point(|cut| cut.as_slice() <= key) as u32,
+            Partitioning::Hash => crc32c::crc32c(key) % reduces.max(1),
+            Partitioning::Ranges(cuts) => cuts.partition_point(|cut| cut.as_slice() <= key) as u32,
         }
     }
 }
 
-impl Format {
-    /// Appends a record's bytes.
+impl OutputFormat {
+    /// Appends an encoded record to `out`.
     #[inline]
     pub fn write(self, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(key);
-        if self == Format::Tabbed && !value.is_empty() {
+        if self == OutputFormat::TabSeparated && !value.is_empty() {
             out.push(b'\t');
         }
         out.extend_from_slice(value);
@@ -176,25 +200,25 @@ impl Format {
 }
 
 impl Request {
-    /// How what travels from maps to reduces is compressed.
+    /// Compression of map outputs.
     pub fn compression(&self) -> Compression {
         if self.compress { Compression::Auto } else { Compression::None }
     }
 
-    /// An option's value, or a default.
+    /// An option's value, or `default` if it is not set.
     pub fn option<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
         self.options.get(name).map_or(default, String::as_str)
     }
 
-    /// An option's value as a number, or a default.
-    pub fn number(&self, name: &str, default: u64) -> Result<u64, Failure> {
+    /// An option's value as a number, or `default` if it is not set.
+    pub fn number(&self, name: &str, default: u64) -> Result<u64, OptionError> {
         match self.options.get(name) {
             None => Ok(default),
-            Some(text) => text.parse().map_err(|_| {
-                Failure(format!(
-                    "option {name}={text} of {} is not a number; write for example {name}={default}",
-                    self.app
-                ))
+            Some(value) => value.parse().map_err(|_| OptionError::NotANumber {
+                app: self.app.clone(),
+                name: name.into(),
+                value: value.clone(),
+                default,
             }),
         }
     }

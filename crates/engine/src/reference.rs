@@ -5,7 +5,7 @@
 
 use crate::apps::{App, part_name};
 use crate::input::{self, Stored};
-use crate::job::{Packing, Plan, SplitAt};
+use crate::job::{Codec, InputSplit, Plan};
 use crate::record::{Emit, Failure, Record, Values};
 use std::fs;
 use std::io;
@@ -88,7 +88,7 @@ fn round(app: &dyn App, plan: &Plan, stored: &dyn Stored) -> Result<Parts, Failu
         let mut reducer = app.reducer(plan)?.ok_or_else(|| Failure(format!("{} has no reducer", app.name())))?;
         for group in sorted.chunk_by(|a, b| a.0 == b.0) {
             let key = group[0].0;
-            if plan.partition.of(key, plan.reduces) == part {
+            if plan.partitioning.of(key, plan.reduces) == part {
                 reducer.reduce(key, &mut OneByOne(group.iter()), &mut out)?;
             }
         }
@@ -116,9 +116,9 @@ impl Texts<'_> {
 }
 
 /// The lines that begin in a split, and where.
-fn lines<'a>(plan: &Plan, split: SplitAt, text: &'a [u8]) -> impl Iterator<Item = (u64, &'a [u8])> {
-    let mine = match plan.files[split.file as usize].packing {
-        Packing::Plain => split.offset..split.offset + split.bytes,
+fn lines<'a>(plan: &Plan, split: InputSplit, text: &'a [u8]) -> impl Iterator<Item = (u64, &'a [u8])> {
+    let mine = match plan.files[split.file as usize].codec {
+        Codec::Plain => split.offset..split.offset + split.bytes,
         _ => 0..u64::MAX,
     };
     let mut next = 0;

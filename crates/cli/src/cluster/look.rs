@@ -6,7 +6,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
 use giveway_core::{JobId, Outcome};
 use giveway_engine::client::Client;
-use giveway_engine::wire::{Counts, JobStatus};
+use giveway_engine::wire::{JobStatus, TaskCounts};
 use std::io::Write;
 
 /// `giveway jobs`
@@ -14,7 +14,7 @@ pub fn jobs(which: &Which) -> Result<()> {
     let jobs = Client::connect(&which.dir)?.jobs()?;
     let mut table = table(&["job", "name", "user", "state", "maps", "reduces", "paused", "wait s", "time s"]);
     for job in &jobs {
-        let wait = job.began_us.map(|began| seconds(began - job.submitted_us));
+        let wait = job.started_us.map(|began| seconds(began - job.submitted_us));
         let time = job.ended_us.map(|ended| seconds(ended - job.submitted_us));
         table.add_row([
             job.job.0.to_string(),
@@ -37,7 +37,7 @@ pub fn job(args: &OneJob) -> Result<()> {
     let job = Client::connect(&args.which.dir)?.job(JobId(args.id))?;
     let mut out = std::io::stdout();
     writeln!(out, "{} {} ({}) of {}: {}", job.job, job.name, job.app, job.user, state(&job))?;
-    match (job.began_us, job.ended_us) {
+    match (job.started_us, job.ended_us) {
         (Some(began), Some(ended)) => {
             let (waited, took) = (seconds(began - job.submitted_us), seconds(ended - job.submitted_us));
             writeln!(out, "time      {took} s, of which it waited {waited} s for its first task")?;
@@ -52,13 +52,13 @@ pub fn job(args: &OneJob) -> Result<()> {
     writeln!(out, "reduces   {} done, {} running, {} paused", tasks(reduces), reduces.running, reduces.paused)?;
     writeln!(out, "gave way  {} pauses, {} early ends, {} kills", job.pauses, job.early_ends, job.kills)?;
     writeln!(out, "recovered {} tasks", job.recovered)?;
-    if let Some(next) = job.next {
+    if let Some(next) = job.next_round {
         writeln!(out, "its next round is {next}")?;
     }
     for (name, value) in &job.counters {
         writeln!(out, "{name:<30} {value:>14}")?;
     }
-    for problem in &job.problems {
+    for problem in &job.failures {
         writeln!(out, "problem: {problem}")?;
     }
     Ok(())
@@ -101,7 +101,7 @@ pub fn explain(args: &OneJob) -> Result<()> {
 /// `giveway yield ID`
 pub fn give_way(args: &OneJob) -> Result<()> {
     let (mut client, job) = (Client::connect(&args.which.dir)?, JobId(args.id));
-    client.give_way(job)?;
+    client.yield_job(job)?;
     if client.job(job)?.outcome.is_some() {
         eprintln!("{job} is over; nothing of it runs any more");
     }
@@ -125,13 +125,13 @@ fn state(job: &JobStatus) -> &'static str {
         Some(Outcome::Succeeded) => "done",
         Some(Outcome::Killed) => "killed",
         Some(Outcome::Failed) => "failed",
-        None if job.began_us.is_some() => "running",
+        None if job.started_us.is_some() => "running",
         None => "waiting",
     }
 }
 
-fn tasks(counts: Counts) -> String {
-    format!("{}/{}", counts.done, counts.all)
+fn tasks(counts: TaskCounts) -> String {
+    format!("{}/{}", counts.done, counts.total)
 }
 
 fn seconds(us: u64) -> String {

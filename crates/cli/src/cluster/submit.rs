@@ -113,7 +113,7 @@ fn follow(client: &mut Client, job: JobId) -> Result<JobStatus> {
     bar.set_style(ProgressStyle::with_template("{msg} {bar:32} {pos}/{len} tasks").expect("a sound template"));
     let status = client.follow(job, |status| {
         bar.set_message(format!("{} {}", status.job, status.name));
-        bar.set_length(u64::from(status.maps.all + status.reduces.all).max(1));
+        bar.set_length(u64::from(status.maps.total + status.reduces.total).max(1));
         bar.set_position(u64::from(status.maps.done + status.reduces.done));
     })?;
     bar.finish_and_clear();
@@ -124,13 +124,13 @@ fn follow(client: &mut Client, job: JobId) -> Result<JobStatus> {
 fn finish(status: &JobStatus) -> Result<()> {
     let seconds = status.ended_us.map_or(0.0, |end| (end - status.submitted_us) as f64 / 1e6);
     if status.outcome == Some(Outcome::Succeeded) {
-        let maps = status.maps.all;
+        let maps = status.maps.total;
         writeln!(
             std::io::stdout(),
             "{} {} done in {seconds:.2} s: {maps} maps, {} reduces, {} pauses, {} early ends, {} recovered",
             status.job,
             status.name,
-            status.reduces.all,
+            status.reduces.total,
             status.pauses,
             status.early_ends,
             status.recovered
@@ -139,7 +139,7 @@ fn finish(status: &JobStatus) -> Result<()> {
     }
     let how = if status.outcome == Some(Outcome::Killed) { "was killed" } else { "failed" };
     let mut text = format!("{} {} {how} after {seconds:.2} s; its output was removed", status.job, status.name);
-    if let Some(last) = status.problems.last() {
+    if let Some(last) = status.failures.last() {
         text.push_str(&format!(". The last thing that went wrong: {last}"));
     }
     Err(NotSo(text).into())

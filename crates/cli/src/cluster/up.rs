@@ -34,8 +34,8 @@ pub fn start(folder: &Path, shape: &Shape, listen: &str, apps: &Apps) -> Result<
         policy: input::policy(&shape.policy)?,
         tenants,
         seed: 1,
-        beat: shape.heartbeat,
-        timeout: shape.timeout,
+        heartbeat_interval: shape.heartbeat,
+        heartbeat_timeout: shape.timeout,
         slowstart_ppm: 50_000,
         apps: apps.clone(),
     };
@@ -44,7 +44,7 @@ pub fn start(folder: &Path, shape: &Shape, listen: &str, apps: &Apps) -> Result<
         nodes: shape.nodes,
         map_slots: shape.map_slots,
         reduce_slots: shape.reduce_slots,
-        patience: PATIENCE,
+        reconnect_timeout: PATIENCE,
     };
     Ok(Cluster::start(options)?)
 }

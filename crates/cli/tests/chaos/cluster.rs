@@ -110,7 +110,7 @@ impl Cluster {
     /// Everything on the event log so far.
     fn event_log(&self) -> EventLogDecoder {
         let mut decoder = EventLogDecoder::new();
-        decoder.feed(&fs::read(self.folder.join("journal").join("event log")).expect("the journal"));
+        decoder.feed(&fs::read(self.folder.join("journal").join("event-log")).expect("the journal"));
         decoder
     }
 

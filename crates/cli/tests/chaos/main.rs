@@ -79,7 +79,7 @@ impl Story {
         let mut client = self.cluster.client();
         for job in client.jobs().unwrap_or_default().iter().filter(|job| job.outcome.is_none()) {
             // A coordinator that has just been killed does not answer, and need not.
-            let _ = client.give_way(job.job);
+            let _ = client.yield_job(job.job);
         }
     }
 
@@ -129,7 +129,7 @@ fn a_worker_dies_while_maps_run() {
 fn a_worker_dies_while_reduces_fetch() {
     rounds("a worker dies in the shuffle", |story| {
         let fetching = |cluster: &Cluster| {
-            cluster.jobs().iter().any(|job| job.reduces.running > 0 && job.maps.done < job.maps.all)
+            cluster.jobs().iter().any(|job| job.reduces.running > 0 && job.maps.done < job.maps.total)
         };
         story.wait_for("a shuffle", fetching);
         story.pause(0..200);
@@ -143,7 +143,8 @@ fn a_worker_dies_while_reduces_fetch() {
 fn a_worker_dies_while_it_reduces() {
     rounds("a worker dies in a reduce", |story| {
         let reducing = |cluster: &Cluster| {
-            let done = |job: &giveway_engine::wire::JobStatus| job.maps.done == job.maps.all && job.reduces.running > 0;
+            let done =
+                |job: &giveway_engine::wire::JobStatus| job.maps.done == job.maps.total && job.reduces.running > 0;
             cluster.jobs().iter().any(done)
         };
         story.wait_for("a reduce", reducing);

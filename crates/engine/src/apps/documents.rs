@@ -16,12 +16,12 @@ impl Documents {
     /// Notes the shared folder in the plan.
     pub(super) fn prepare(plan: &mut Plan) {
         let names: Vec<&str> = plan.files.iter().map(|file| file.name.as_str()).collect();
-        plan.notes = shared_folder(&names).as_bytes().to_vec();
+        plan.app_data = shared_folder(&names).as_bytes().to_vec();
     }
 
     /// The names, for a mapper.
     pub(super) fn of(plan: &Plan) -> Documents {
-        let folder = String::from_utf8_lossy(&plan.notes).into_owned();
+        let folder = String::from_utf8_lossy(&plan.app_data).into_owned();
         Documents { folder, file: String::new(), name: Vec::new() }
     }
 

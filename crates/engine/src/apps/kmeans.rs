@@ -100,11 +100,11 @@ fn iterations(plan: &Plan) -> Result<u32, Failure> {
 }
 
 fn set_centroids(plan: &mut Plan, centroids: &[Point]) {
-    plan.notes = postcard::to_allocvec(centroids).expect("memory takes all");
+    plan.app_data = postcard::to_allocvec(centroids).expect("memory takes all");
 }
 
 fn centroids(plan: &Plan) -> Result<Vec<Point>, Failure> {
-    postcard::from_bytes(&plan.notes)
+    postcard::from_bytes(&plan.app_data)
         .map_err(|error| Failure(format!("the centroids in the plan cannot be read: {error}")))
 }
 

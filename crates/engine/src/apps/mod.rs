@@ -28,7 +28,7 @@ pub use sum::Sum;
 pub use words::words;
 
 use crate::input::{self, Stored};
-use crate::job::{Format, Partition, Plan, Request};
+use crate::job::{OutputFormat, Partitioning, Plan, Request};
 use crate::record::{Combine, Failure, Mapper, Reducer};
 use giveway_core::JobId;
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ pub trait App: Send + Sync {
     }
 
     /// Looks at the request and at the input before the job begins. The plan comes with the files, the splits, a number of reduces by
-    /// the size of the input if the request left it open, [`Partition::Hash`] and [`Format::Tabbed`]; what suits the application
+    /// the size of the input if the request left it open, [`Partitioning::Hash`] and [`OutputFormat::TabSeparated`]; what suits the application
     /// better is put in their place. Runs on the coordinator's machine.
     fn prepare(&self, _plan: &mut Plan, _stored: &dyn Stored) -> Result<(), Failure> {
         Ok(())
@@ -148,9 +148,9 @@ pub fn plan(app: &dyn App, job: JobId, request: Request, stored: &dyn Stored) ->
         files,
         splits,
         reduces: request.reduces.unwrap_or(by_size),
-        partition: Partition::Hash,
-        format: Format::Tabbed,
-        notes: Vec::new(),
+        partitioning: Partitioning::Hash,
+        format: OutputFormat::TabSeparated,
+        app_data: Vec::new(),
         round: 0,
         output: request.output.clone(),
         request,

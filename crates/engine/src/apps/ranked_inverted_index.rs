@@ -49,7 +49,7 @@ impl App for RankedInvertedIndex {
             splits,
             round: 1,
             output: plan.request.output.clone(),
-            notes: Vec::new(),
+            app_data: Vec::new(),
             ..plan.clone()
         }))
     }

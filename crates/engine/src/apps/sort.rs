@@ -2,7 +2,7 @@
 
 use super::App;
 use crate::input::{self, Stored};
-use crate::job::{Partition, Plan};
+use crate::job::{Partitioning, Plan};
 use crate::record::{Emit, Failure, Mapper, Record, Reducer, Values};
 
 pub(super) struct Sort;
@@ -35,7 +35,7 @@ pub(super) fn into_ranges(plan: &mut Plan, stored: &dyn Stored, key: fn(&[u8]) -
     if plan.reduces > 1 {
         input::sample(plan, stored, |line| keys.push(key(line).to_vec()))?;
     }
-    plan.partition = Partition::Ranges(input::cuts(keys, plan.reduces));
+    plan.partitioning = Partitioning::Ranges(input::cuts(keys, plan.reduces));
     Ok(())
 }
 

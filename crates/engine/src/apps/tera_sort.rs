@@ -3,7 +3,7 @@
 use super::App;
 use super::sort::{AsTheyCome, into_ranges};
 use crate::input::Stored;
-use crate::job::{Format, Plan};
+use crate::job::{OutputFormat, Plan};
 use crate::record::{Emit, Failure, Mapper, Record, Reducer};
 
 /// How long a key is; a shorter line is all key.
@@ -21,7 +21,7 @@ impl App for TeraSort {
     }
 
     fn prepare(&self, plan: &mut Plan, stored: &dyn Stored) -> Result<(), Failure> {
-        plan.format = Format::Joined;
+        plan.format = OutputFormat::Concatenated;
         into_ranges(plan, stored, |line| divided(line).0)
     }
 

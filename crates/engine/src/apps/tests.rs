@@ -5,7 +5,7 @@
 
 use super::{App, Apps, plan};
 use crate::input::{LineReader, LocalOnly};
-use crate::job::{Plan, Request, SplitAt};
+use crate::job::{InputSplit, Plan, Request};
 use crate::record::{Combine, Emit, Failure, number};
 use crate::reference::{OneByOne, Parts, Records, in_rounds, run};
 use giveway_core::{JobId, Priority};
@@ -124,7 +124,7 @@ fn shaken(app: &dyn App, plan: &Plan, rng: &mut Pcg64) -> Result<Parts, Failure>
         let mut out = Records::default();
         let mut reducer = app.reducer(plan)?.unwrap();
         for group in
-            sorted.chunk_by(|a, b| a.0 == b.0).filter(|group| plan.partition.of(group[0].0, plan.reduces) == part)
+            sorted.chunk_by(|a, b| a.0 == b.0).filter(|group| plan.partitioning.of(group[0].0, plan.reduces) == part)
         {
             reducer.reduce(group[0].0, &mut OneByOne(group.iter()), &mut out)?;
             if rng.random_ratio(1, 3) {
@@ -142,10 +142,10 @@ fn shaken(app: &dyn App, plan: &Plan, rng: &mut Pcg64) -> Result<Parts, Failure>
 fn map_some(
     app: &dyn App,
     plan: &Plan,
-    piece: SplitAt,
+    piece: InputSplit,
     rng: &mut Pcg64,
     out: &mut Records,
-) -> Result<Option<SplitAt>, Failure> {
+) -> Result<Option<InputSplit>, Failure> {
     let mut reader = LineReader::open(&plan.files[piece.file as usize], piece, &LocalOnly)?;
     let mut mapper = app.mapper(plan)?;
     let mut rest = None;
@@ -154,7 +154,7 @@ fn map_some(
         if rng.random_ratio(1, 4) {
             let end = piece.offset + piece.bytes;
             let offset = reader.position().unwrap();
-            rest = (offset < end).then_some(SplitAt { file: piece.file, offset, bytes: end.saturating_sub(offset) });
+            rest = (offset < end).then_some(InputSplit { file: piece.file, offset, bytes: end.saturating_sub(offset) });
             break;
         }
     }

@@ -1,20 +1,33 @@
-//! The coordinator: it owns the core, tells it what happens, and has done what it asks for.
+//! The coordinator: it owns the core, submits every event to it, and executes the actions that the core returns.
 //!
-//! One thread, the *desk* (`desk.rs`), takes mail from everybody and is the only one that talks to the core. It works in batches: take what has
-//! come, tell the core, offer free slots; then bring the journal (`journal.rs`) to the disk; and only then act on what the core asked for. A
-//! coordinator that is killed at any moment has therefore promised nothing that its journal does not know, and the next one reads the
-//! journal, asks the workers what they have, and makes good what was lost on the way (`workers.rs`).
+//! One thread (`run.rs`) receives the inputs of all connections and is the only one that calls the core. It works in batches: handle the
+//! pending inputs, submit their events, offer free slots; then sync the journal (`journal.rs`); and only then execute the effects: actions of
+//! the core, messages to workers, answers to clients. A coordinator that is killed at any moment has therefore promised nothing that is
+//! missing from its journal. The next one replays the journal, compares it with the state that workers report when they join, and repairs
+//! the difference (`workers.rs`).
 //!
-//! Connections (`lines.rs`) have threads of their own that turn bytes into mail and mail into bytes. Input is looked at (`planning.rs`)
-//! on the thread of whoever submits, so a large folder holds up nobody else.
+//! | file | contents |
+//! |---|---|
+//! | `run.rs` | the loop, its inputs and its effects |
+//! | `workers.rs` | joins, heartbeats, reports and losses of workers |
+//! | `clients.rs` | requests of clients: status, kill, yield, explain |
+//! | `planning.rs` | from a request to a plan: lists and splits the input |
+//! | `submission.rs` | from a plan to a job in the core |
+//! | `finalize.rs` | output folders: created at submission, published or removed when the job has ended |
+//! | `job_table.rs` | state of jobs and attempts beside the core's; follows from the journal |
+//! | `journal.rs` | the event log and its metadata on disk |
+//! | `connections.rs` | threads that convert between bytes and the loop's inputs |
+//!
+//! Planning runs on the thread of the client's connection, so that listing a large folder delays no other request.
 
-mod books;
 mod clients;
-mod desk;
+mod connections;
+mod finalize;
+mod job_table;
 mod journal;
-mod lines;
 mod planning;
-mod settle;
+mod run;
+mod submission;
 mod workers;
 
 pub use journal::JournalError;
@@ -22,8 +35,8 @@ pub use journal::JournalError;
 use crate::apps::Apps;
 use crate::store::Catalog;
 use crate::wire::Token;
-use desk::Desk;
 use giveway_core::{Policy, SetupError, Tenants};
+use run::{Coordinator, Input};
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
@@ -32,41 +45,41 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
 
-/// What a coordinator is made of.
+/// Configuration of a coordinator.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Its folder: journal, token, address.
+    /// The cluster's folder: journal, token, address.
     pub folder: PathBuf,
-    /// Where it listens. A port of 0 takes any that is free.
+    /// Address to listen on, `host:port`; must be loopback. Port 0 selects a free port.
     pub listen: String,
-    /// The policy.
+    /// The scheduling policy.
     pub policy: Policy,
-    /// Who shares the cluster.
+    /// Users and pools with their shares.
     pub tenants: Tenants,
-    /// Where random choices of the core begin.
+    /// Random seed of the core.
     pub seed: u64,
-    /// How often workers say that they are alive.
-    pub beat: Duration,
-    /// A worker that is silent for so long is lost.
-    pub timeout: Duration,
-    /// Reduces start once this part of the maps is done.
+    /// Interval between heartbeats of a worker, and between status updates to clients that follow a job.
+    pub heartbeat_interval: Duration,
+    /// A worker that sends nothing for this long is declared lost.
+    pub heartbeat_timeout: Duration,
+    /// Share of a job's maps that must be done before its reduces may start, in parts per million.
     pub slowstart_ppm: u32,
-    /// The applications.
+    /// The applications that jobs may name.
     pub apps: Apps,
 }
 
 /// Why a coordinator cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The folder cannot be used.
-    #[error("the cluster's folder {}: {error}", path.display())]
+    /// The cluster's folder cannot be used.
+    #[error("cannot use the cluster's folder: {}: {error}", path.display())]
     Folder {
         /// The folder or file.
         path: PathBuf,
-        /// What went wrong.
+        /// The system's error.
         error: io::Error,
     },
-    /// Another coordinator is at work there.
+    /// Another coordinator uses the folder.
     #[error("another coordinator uses {}; stop it first, or choose another folder", path.display())]
     Taken {
         /// The folder.
@@ -77,12 +90,12 @@ pub enum StartError {
     Listen {
         /// The address.
         address: String,
-        /// What went wrong.
+        /// The system's error.
         error: io::Error,
     },
-    /// The address can be reached from other machines.
+    /// The address is not a loopback address.
     #[error(
-        "{address} can be reached from other machines and connections are not encrypted; listen on 127.0.0.1; for several machines there is `giveway yarn`"
+        "cannot listen on {address}: it can be reached from other machines and connections are not encrypted; use 127.0.0.1, or `giveway yarn` for several machines"
     )]
     Exposed {
         /// The address.
@@ -94,32 +107,33 @@ pub enum StartError {
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The journal was written by a release that decides otherwise.
+    /// Replaying the journal gives actions other than the recorded ones.
     #[error(
-        "record {record} of the journal in {} does not replay: this release decides otherwise; finish its jobs with the release that wrote it, or remove the folder's `journal`", path.display()
+        "cannot replay record {record} of the journal in {}: this release decides differently; finish its jobs with the release that wrote it, or remove the folder's `journal`", path.display()
     )]
-    OtherMind {
-        /// The folder.
+    ReplayMismatch {
+        /// The cluster's folder.
         path: PathBuf,
         /// The first record that differs, from 1.
         record: usize,
     },
 }
 
-/// A coordinator at work.
+/// A running coordinator. The owner must call [`stop`](CoordinatorHandle::stop) and [`wait`](CoordinatorHandle::wait): dropping the handle
+/// does not stop the coordinator, but unlocks its folder.
 #[derive(Debug)]
-pub struct Coordinator {
+pub struct CoordinatorHandle {
     address: String,
     policy: String,
-    desk: JoinHandle<Result<(), JournalError>>,
-    mail: mpsc::Sender<desk::Mail>,
-    /// Held as long as the coordinator lives, so that no second one uses the folder.
+    thread: JoinHandle<Result<(), JournalError>>,
+    inputs: mpsc::Sender<Input>,
+    /// Keeps the folder locked against a second coordinator while this handle exists.
     _lock: std::fs::File,
 }
 
-impl Coordinator {
-    /// Reads the journal of an earlier life, if there is one, and begins to listen.
-    pub fn start(options: Options) -> Result<Coordinator, StartError> {
+impl CoordinatorHandle {
+    /// Recovers the journal in the folder, or creates one, and starts to listen.
+    pub fn start(options: Options) -> Result<CoordinatorHandle, StartError> {
         let folder = options.folder.clone();
         let in_folder = |error| StartError::Folder { path: folder.clone(), error };
         std::fs::create_dir_all(&folder).map_err(in_folder)?;
@@ -130,46 +144,49 @@ impl Coordinator {
             Err(std::fs::TryLockError::Error(error)) => return Err(in_folder(error)),
         }
         let token_file = folder.join("token");
-        let token = Token::read_or_make(&token_file).map_err(|error| StartError::Folder { path: token_file, error })?;
+        let token =
+            Token::read_or_create(&token_file).map_err(|error| StartError::Folder { path: token_file, error })?;
         let listener = listen(&options.listen)?;
         let address = listener.local_addr().map_err(in_folder)?.to_string();
         let apps = options.apps.clone();
-        let store = Arc::new(Catalog::open(&folder, options.timeout).map_err(in_folder)?);
-        let desk = Desk::open(options, Arc::clone(&store))?;
-        let policy = desk.policy().to_owned();
-        // Only now, so that nobody calls a coordinator that cannot serve.
-        write_whole(&folder.join("address"), address.as_bytes()).map_err(in_folder)?;
-        let (mail, inbox) = mpsc::channel();
-        let desk =
-            std::thread::Builder::new().name("desk".into()).spawn(move || desk.run(&inbox)).map_err(in_folder)?;
-        lines::listen(listener, token, apps, store, mail.clone()).map_err(in_folder)?;
-        Ok(Coordinator { address, policy, desk, mail, _lock: lock })
+        let store = Arc::new(Catalog::open(&folder, options.heartbeat_timeout).map_err(in_folder)?);
+        let coordinator = Coordinator::open(options, Arc::clone(&store))?;
+        let policy = coordinator.policy().to_owned();
+        // Written only after the journal has been recovered: clients that find the address find a coordinator that can serve them.
+        write_atomically(&folder.join("address"), address.as_bytes()).map_err(in_folder)?;
+        let (inputs, receiver) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("coordinator".into())
+            .spawn(move || coordinator.run(&receiver))
+            .map_err(in_folder)?;
+        connections::listen(listener, token, apps, store, inputs.clone()).map_err(in_folder)?;
+        Ok(CoordinatorHandle { address, policy, thread, inputs, _lock: lock })
     }
 
-    /// Where it listens.
+    /// Address it listens on, `host:port`.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The policy it decides by: that of unfinished jobs of an earlier life, if there are any.
+    /// Name of the policy in use. Differs from that of the options if the journal has unfinished jobs: those keep their policy.
     pub fn policy(&self) -> &str {
         &self.policy
     }
 
-    /// True while it is at work.
-    pub fn is_at_work(&self) -> bool {
-        !self.desk.is_finished()
+    /// True until the coordinator has stopped.
+    pub fn is_running(&self) -> bool {
+        !self.thread.is_finished()
     }
 
-    /// Asks it to stop: running jobs go on when it is started again.
+    /// Requests a stop and returns at once. Unfinished jobs continue at the next start.
     pub fn stop(&self) {
         let (reply, _) = mpsc::channel();
-        let _ = self.mail.send(desk::Mail::Client { message: crate::wire::FromClient::Stop, reply });
+        let _ = self.inputs.send(Input::ClientRequest { request: crate::wire::FromClient::Stop, reply });
     }
 
-    /// Waits until it has stopped.
+    /// Blocks until the coordinator has stopped.
     pub fn wait(self) -> Result<(), JournalError> {
-        match self.desk.join() {
+        match self.thread.join() {
             Ok(outcome) => outcome,
             Err(panic) => std::panic::resume_unwind(panic),
         }
@@ -178,16 +195,16 @@ impl Coordinator {
 
 fn listen(address: &str) -> Result<TcpListener, StartError> {
     let failed = |error| StartError::Listen { address: address.into(), error };
-    let meant: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
-    if !meant.iter().all(|one| one.ip().is_loopback()) {
+    let resolved: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
+    if !resolved.iter().all(|address| address.ip().is_loopback()) {
         return Err(StartError::Exposed { address: address.into() });
     }
-    TcpListener::bind(&meant[..]).map_err(failed)
+    TcpListener::bind(&resolved[..]).map_err(failed)
 }
 
-/// Writes a small file so that readers see the old one or the new one, never half.
-pub(crate) fn write_whole(path: &std::path::Path, bytes: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    std::fs::write(&beside, bytes)?;
-    std::fs::rename(&beside, path)
+/// Replaces a small file by renaming a new one over it. Readers see the old content or the new, never a part. Not synced.
+fn write_atomically(path: &std::path::Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    std::fs::write(&new, bytes)?;
+    std::fs::rename(&new, path)
 }

@@ -1,50 +1,70 @@
-//! From what a user asks for to what tasks need to know.
+//! Planning: checks a request, lists and splits its input.
 
 use crate::apps::{self, Apps};
 use crate::input::Stored;
 use crate::job::{Plan, Request};
 use crate::record::Failure;
 use crate::wire::MESSAGE_BYTES_MAX;
-use giveway_core::JobId;
+use giveway_core::{JobId, Refusal};
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
 
-/// More reduces than this are a typing error.
-const REDUCES_MOST: u32 = 10_000;
+/// Maximum number of reduces of a job. More are most likely a typing error.
+const REDUCES_MAX: u32 = 10_000;
 
-/// Looks at the request and its input. The job's number is set when it is accepted.
-pub(super) fn plan(request: Request, known: &Apps, stored: &dyn Stored) -> Result<Plan, Failure> {
-    let app = known.find(&request.app)?;
-    let output = request.output.display();
-    if !request.output.is_absolute() {
-        return Err(Failure(format!("the output {output} is not an absolute path")));
-    }
-    if request.output.file_name().is_none() {
-        return Err(Failure(format!(
-            "the output {output} has no name of its own; write a folder that does not exist yet"
-        )));
-    }
-    // Also said when the job is accepted; here before the input is read for nothing.
-    if request.output.exists() {
-        return Err(output_exists(&request));
-    }
-    if request.split_bytes == 0 {
-        return Err(Failure("a split of 0 bytes would never end; write for example 64MiB".into()));
-    }
-    if request.reduces.is_some_and(|reduces| reduces > REDUCES_MOST) {
-        return Err(Failure(format!("more than {REDUCES_MOST} reduces for one job; ask for fewer")));
-    }
-    let plan = apps::plan(app.as_ref(), JobId(0), request, stored)?;
-    // Workers get the plan as one message.
-    let bytes = postcard::to_allocvec(&plan).map_or(usize::MAX, |plan| plan.len());
-    if bytes + 1024 > MESSAGE_BYTES_MAX {
-        let (files, splits) = (plan.files.len(), plan.splits.len());
-        return Err(Failure(format!(
-            "{files} files in {splits} splits are too many for one job; use fewer, larger files or splits"
-        )));
-    }
-    Ok(plan)
+/// Part of a message that is not the plan.
+const MESSAGE_OVERHEAD_BYTES: usize = 1024;
+
+/// Why a job was not accepted.
+#[derive(Debug, Error)]
+pub(super) enum SubmitError {
+    /// The application does not exist, or the application or the input refuses the request.
+    #[error(transparent)]
+    App(#[from] Failure),
+    #[error("the output {} is not an absolute path", .0.display())]
+    RelativeOutput(PathBuf),
+    #[error("the output {} is not a folder name; name a folder that does not exist yet", .0.display())]
+    UnnamedOutput(PathBuf),
+    #[error("the output {} exists already; remove it or choose another: results are never overwritten", .0.display())]
+    OutputExists(PathBuf),
+    #[error("invalid split size: 0 bytes; write for example 64MiB")]
+    EmptySplits,
+    #[error("too many reduces: {0}; request at most {REDUCES_MAX}")]
+    TooManyReduces(u32),
+    #[error("too much input for one job: {files} files in {splits} splits; use fewer, larger files or splits")]
+    PlanTooLarge { files: usize, splits: usize },
+    #[error("cannot create the output folder {}: {error}", path.display())]
+    CreateOutput { path: PathBuf, error: io::Error },
+    #[error("the scheduler refused the job: {0}")]
+    Refused(Refusal),
 }
 
-pub(super) fn output_exists(request: &Request) -> Failure {
-    let output = request.output.display();
-    Failure(format!("the output {output} exists already; remove it or choose another, results are never overwritten"))
+/// Plans a job. Reads the input's metadata and, for some applications, samples its content. The plan's job id is set when it is accepted.
+pub(super) fn plan(request: Request, apps: &Apps, stored: &dyn Stored) -> Result<Plan, SubmitError> {
+    let app = apps.find(&request.app)?;
+    let output = &request.output;
+    if !output.is_absolute() {
+        return Err(SubmitError::RelativeOutput(output.clone()));
+    }
+    if output.file_name().is_none() {
+        return Err(SubmitError::UnnamedOutput(output.clone()));
+    }
+    // Checked again when the job is accepted; here to avoid planning in vain.
+    if output.exists() {
+        return Err(SubmitError::OutputExists(output.clone()));
+    }
+    if request.split_bytes == 0 {
+        return Err(SubmitError::EmptySplits);
+    }
+    if let Some(reduces) = request.reduces.filter(|&reduces| reduces > REDUCES_MAX) {
+        return Err(SubmitError::TooManyReduces(reduces));
+    }
+    let plan = apps::plan(app.as_ref(), JobId(0), request, stored)?;
+    // Workers receive the plan in one message.
+    let bytes = postcard::to_allocvec(&plan).map_or(usize::MAX, |plan| plan.len());
+    if bytes.saturating_add(MESSAGE_OVERHEAD_BYTES) > MESSAGE_BYTES_MAX {
+        return Err(SubmitError::PlanTooLarge { files: plan.files.len(), splits: plan.splits.len() });
+    }
+    Ok(plan)
 }

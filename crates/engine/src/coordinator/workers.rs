@@ -1,278 +1,291 @@
-//! Workers come, report, fall silent and come back.
+//! Workers: joins, messages, disconnections, losses, and the messages to them.
 
-use super::books::{self, Asked};
-use super::desk::{Deed, Desk, Desked, Link};
-use super::journal::Note;
-use crate::wire::{FromWorker, Join, News, ToWorker};
+use super::job_table::{self, RunningAttempt, StopRequest};
+use super::journal::Metadata;
+use super::run::{Coordinator, Effect, NodeSession, WorkerConnection};
+use crate::wire::{FromWorker, Join, Report, ToWorker};
 use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, NodeSpec, RackId, WHOLE_PPM, Work};
 use std::collections::BTreeSet;
 use std::time::Instant;
+use tracing::{debug, warn};
 
-/// A task that went down with its worker so often is suspected of being the cause: from then on it counts as failed.
-const WENT_DOWN_MOST: u8 = 3;
+/// A task whose attempts disappeared with their worker process more often than this may be the cause: from then on such an attempt counts as
+/// failed, not as killed.
+const WORKER_CRASHES_MAX: u8 = 3;
 
-impl Desk {
-    /// A worker has called: a new one, one that was lost, or one that was only away for a moment.
-    pub(super) fn joined(&mut self, join: Join, link: Link) {
-        let spec = spec(&join);
-        let node = self.books.names.get(&join.name).copied().unwrap_or(NodeId(self.core.state().nodes.len() as u32));
-        let known = self.core.state().up(node).map(|known| known.spec.clone());
-        let keep = known.as_ref() == Some(&spec);
-        if known.is_some() && !keep {
-            // It came back with other slots: to the core that is another machine.
-            self.lose(node);
+impl Coordinator {
+    /// Handles the join of a new worker, of one that was declared lost, or of one that reconnects in time.
+    pub(super) fn on_worker_joined(&mut self, join: Join, connection: WorkerConnection) {
+        let spec = node_spec(&join);
+        let next_node = NodeId(self.core.state().nodes.len() as u32);
+        let node = self.table.node_ids.get(&join.name).copied().unwrap_or(next_node);
+        let current_spec = self.core.state().up(node).map(|state| state.spec.clone());
+        let keep_state = current_spec.as_ref() == Some(&spec);
+        if current_spec.is_some() && !keep_state {
+            // The worker came back with another rack or other slots. The core needs a new node for that.
+            self.lose_node(node);
         }
-        if !keep && !self.tell(Event::NodeJoined { node, spec }) {
-            let why = format!("the coordinator cannot take in {}: it needs at least one slot", join.name);
-            let _ = link.to.send(ToWorker::Refused { why });
+        if !keep_state && let Some(refusal) = self.submit_event(Event::NodeJoined { node, spec }) {
+            warn!(node = %join.name, "worker refused: {refusal}");
+            let reason = format!("worker {} cannot join: {refusal}; give it at least one slot", join.name);
+            let _ = connection.sender.send(ToWorker::JoinRefused { reason });
             return;
         }
         while self.nodes.len() <= node.0 as usize {
-            self.nodes.push(Desked::unknown(Instant::now()));
+            self.nodes.push(NodeSession::disconnected(Instant::now()));
         }
-        let desked = &mut self.nodes[node.0 as usize];
-        (desked.link, desked.heard) = (Some(link), Instant::now());
-        (desked.data_address, desked.pid) = (join.data_address.clone(), join.pid);
-        desked.host = join.host.clone();
-        (desked.offered, desked.due) = (0, true);
+        debug!(node = %join.name, pid = join.pid, "worker {}", if keep_state { "rejoined with its state" } else { "joined" });
+        self.nodes[node.0 as usize] = NodeSession {
+            connection: Some(connection),
+            last_heartbeat: Instant::now(),
+            data_address: join.data_address.clone(),
+            host: join.host.clone(),
+            pid: join.pid,
+            offered_epoch: 0,
+            needs_offer: true,
+        };
         self.store.joined(node, &join.name, &join.data_address);
-        let beat_ms = self.options.beat.as_millis() as u32;
-        self.outbox.push(Deed::Say(node, ToWorker::Welcome { node, keep, beat_ms }));
-        self.introduce(node);
-        if keep {
+        let heartbeat_interval_ms = self.options.heartbeat_interval.as_millis() as u32;
+        self.effects.push(Effect::Send(node, ToWorker::JoinAccepted { node, keep_state, heartbeat_interval_ms }));
+        self.exchange_addresses(node);
+        if keep_state {
             self.reconcile(node, &join);
         }
     }
 
-    /// Tells a worker where all the others are, and all the others where it is.
-    fn introduce(&mut self, node: NodeId) {
-        let address = |(at, desked): (usize, &Desked)| {
-            desked.link.as_ref().map(|_| (NodeId(at as u32), Some(desked.data_address.clone())))
+    /// Sends the data addresses of all connected nodes to a new one, and its address to them.
+    fn exchange_addresses(&mut self, node: NodeId) {
+        let address = |(index, session): (usize, &NodeSession)| {
+            session.connection.as_ref().map(|_| (NodeId(index as u32), Some(session.data_address.clone())))
         };
-        let everybody = self.nodes.iter().enumerate().filter_map(address).collect();
-        self.outbox.push(Deed::Say(node, ToWorker::Nodes { nodes: everybody }));
-        self.announce(node, Some(self.nodes[node.0 as usize].data_address.clone()));
+        let all = self.nodes.iter().enumerate().filter_map(address).collect();
+        self.effects.push(Effect::Send(node, ToWorker::Nodes { nodes: all }));
+        self.broadcast_address(node, Some(self.nodes[node.0 as usize].data_address.clone()));
     }
 
-    fn announce(&mut self, node: NodeId, address: Option<String>) {
+    /// Sends a node's data address to all other nodes; `None` if the node is lost.
+    fn broadcast_address(&mut self, node: NodeId, address: Option<String>) {
         for other in (0..self.nodes.len() as u32).map(NodeId).filter(|&other| other != node) {
-            self.outbox.push(Deed::Say(other, ToWorker::Nodes { nodes: vec![(node, address.clone())] }));
+            self.effects.push(Effect::Send(other, ToWorker::Nodes { nodes: vec![(node, address.clone())] }));
         }
     }
 
-    /// A worker that was away: what it was told and does not have is launched anew, what it has and should not is dropped.
+    /// Compares the state of a reconnected worker with the core's. Attempts and outputs that the worker does not have are reported to the core as
+    /// lost; stop requests and map outputs that it may have missed are sent again; jobs that have ended meanwhile are closed.
     fn reconcile(&mut self, node: NodeId, join: &Join) {
-        let here: Vec<(AttemptId, books::AtWork)> = {
-            let on_node = self.books.at_work.iter().filter(|(_, at_work)| at_work.node == node);
-            on_node.map(|(&attempt, &at_work)| (attempt, at_work)).collect()
+        let on_node: Vec<(AttemptId, RunningAttempt)> = {
+            let running = self.table.running.iter().filter(|(_, running)| running.node == node);
+            running.map(|(&attempt, &running)| (attempt, running)).collect()
         };
-        let mut reducing = BTreeSet::new();
-        for (attempt, at_work) in here {
-            if join.at_work.contains(&attempt) {
-                if attempt.task.kind == Kind::Reduce {
-                    reducing.insert(attempt.task.job);
-                }
-            } else {
-                self.went_down(attempt);
+        let mut jobs_reducing = BTreeSet::new();
+        for (attempt, running) in on_node {
+            if !join.running.contains(&attempt) {
+                self.on_attempt_missing(attempt);
                 continue;
             }
-            if let Some(asked) = at_work.asked {
-                self.outbox.push(Deed::Say(node, order(attempt, asked)));
+            if attempt.task.kind == Kind::Reduce {
+                jobs_reducing.insert(attempt.task.job);
+            }
+            if let Some(request) = running.stop_request {
+                self.effects.push(Effect::Send(node, stop_message(attempt, request)));
             }
         }
-        for job in reducing {
-            self.outbox.push(Deed::Say(node, self.all_outputs(job)));
-            self.nodes[node.0 as usize].link.as_mut().expect("it has just joined").told_outputs.insert(job);
+        for job in jobs_reducing {
+            self.effects.push(Effect::Send(node, self.all_outputs(job)));
+            let connection = self.nodes[node.0 as usize].connection.as_mut().expect("the node has just joined");
+            connection.output_subscriptions.insert(job);
         }
-        self.miss_outputs(node, join);
+        self.report_missing_outputs(node, join);
         for &job in &join.jobs {
             if self.core.state().find(job).is_none_or(|jx| self.core.state().job(jx).closed) {
-                self.outbox.push(Deed::Say(node, ToWorker::CloseJob { job }));
+                self.effects.push(Effect::Send(node, ToWorker::CloseJob { job }));
             }
         }
     }
 
-    /// An attempt that its worker does not have: it never came there, or went down with the process. The core is told, so that it launches the task
-    /// anew and knows that whatever it had fetched is gone.
-    fn went_down(&mut self, attempt: AttemptId) {
-        let times = self.books.went_down.entry(attempt.task).or_default();
-        *times += 1;
-        if *times <= WENT_DOWN_MOST {
-            self.tell(Event::AttemptKilled { attempt });
+    /// Handles an attempt that its worker does not have: the launch never arrived, or the attempt ended with the process. Reported to the
+    /// core, so that it launches the task again and does not count on data that the attempt had fetched.
+    fn on_attempt_missing(&mut self, attempt: AttemptId) {
+        let crashes = self.table.worker_crashes.entry(attempt.task).or_default();
+        *crashes += 1;
+        if *crashes <= WORKER_CRASHES_MAX {
+            self.submit_event(Event::AttemptKilled { attempt });
             return;
         }
-        let text = format!("attempt {attempt}: its worker process died again and again while it ran");
-        self.note(Note::Problem { job: attempt.task.job, text });
-        self.tell(Event::AttemptFailed { attempt });
+        let text = format!("attempt {attempt}: its worker process crashed repeatedly while it ran");
+        self.record_failure(attempt.task.job, text);
+        self.submit_event(Event::AttemptFailed { attempt });
     }
 
-    /// Map outputs the core counts on and the worker no longer has.
-    fn miss_outputs(&mut self, node: NodeId, join: &Join) {
+    /// Reports map outputs as lost that the core expects on a worker and the worker does not have.
+    fn report_missing_outputs(&mut self, node: NodeId, join: &Join) {
         let jobs: Vec<JobId> = self.core.state().live().filter(|(_, job)| !job.closed).map(|(_, job)| job.id).collect();
         for job in jobs {
-            if self.books.jobs.get(&job).is_some_and(|book| book.plan.reduces == 0) {
+            // The maps of a map-only job write into the output folder, not to the worker's disk.
+            if self.table.jobs.get(&job).is_some_and(|job| job.plan.reduces == 0) {
                 continue;
             }
-            for output in books::outputs(job, &self.core) {
+            for output in job_table::map_outputs(job, &self.core) {
                 let map = AttemptId::new(job, Kind::Map, output.map, output.number);
                 if output.node == node && !join.outputs.contains(&map) {
-                    self.lose_output(map);
+                    self.on_output_lost(map);
                 }
             }
         }
     }
 
-    /// The line of a message that came: which node it is from, if that line is still the node's.
-    fn node_of(&self, line: u64) -> Option<NodeId> {
-        let at = self.nodes.iter().position(|node| node.link.as_ref().is_some_and(|link| link.line == line))?;
-        Some(NodeId(at as u32))
+    /// The node of a connection. `None` if the node has reconnected or was declared lost since.
+    fn node_of(&self, connection: u64) -> Option<NodeId> {
+        let is_current = |node: &NodeSession| node.connection.as_ref().is_some_and(|current| current.id == connection);
+        Some(NodeId(self.nodes.iter().position(is_current)? as u32))
     }
 
-    /// A worker says something.
-    pub(super) fn heard(&mut self, line: u64, message: FromWorker) {
-        let Some(node) = self.node_of(line) else { return };
-        self.nodes[node.0 as usize].heard = Instant::now();
+    pub(super) fn on_worker_message(&mut self, connection: u64, message: FromWorker) {
+        let Some(node) = self.node_of(connection) else { return };
+        self.nodes[node.0 as usize].last_heartbeat = Instant::now();
         match message {
-            // Twice on one line: nothing has changed.
+            // Only the first message of a connection joins.
             FromWorker::Join(_) => {}
-            FromWorker::Beat { progress } => {
-                self.nodes[node.0 as usize].due = true;
+            FromWorker::Heartbeat { progress } => {
+                self.nodes[node.0 as usize].needs_offer = true;
                 for progress in progress {
-                    if self.books.at_work.get(&progress.attempt).is_some_and(|at_work| at_work.node == node) {
+                    if self.table.running.get(&progress.attempt).is_some_and(|running| running.node == node) {
                         self.progress.insert(progress.attempt, progress.progress_ppm.min(WHOLE_PPM));
                     }
                 }
             }
-            FromWorker::Store(news) => self.store.heard(node, news),
-            FromWorker::Report { seq, news } => {
-                self.report(node, news);
-                self.outbox.push(Deed::Say(node, ToWorker::Ack { seq }));
+            FromWorker::Store(report) => self.store.heard(node, report),
+            FromWorker::Report { seq, report } => {
+                self.on_report(node, report);
+                self.effects.push(Effect::Send(node, ToWorker::Ack { seq }));
             }
         }
     }
 
-    /// Something ended at a worker. What the core no longer waits for, because it was said before, is only acknowledged.
-    fn report(&mut self, node: NodeId, news: News) {
-        let attempt = match &news {
-            News::Finished { attempt, .. }
-            | News::Failed { attempt, .. }
-            | News::Killed { attempt }
-            | News::Paused { attempt, .. }
-            | News::EndedEarly { attempt, .. } => *attempt,
-            News::OutputGone { map } => return self.lose_output(*map),
+    /// Handles the result of an attempt. A repeated report of an attempt that has ended already is ignored; the caller acknowledges it.
+    fn on_report(&mut self, node: NodeId, report: Report) {
+        let attempt = match &report {
+            Report::Finished { attempt, .. }
+            | Report::Failed { attempt, .. }
+            | Report::Killed { attempt }
+            | Report::Paused { attempt, .. }
+            | Report::EndedEarly { attempt, .. } => *attempt,
+            Report::OutputLost { map } => return self.on_output_lost(*map),
         };
-        if self.books.at_work.get(&attempt).is_none_or(|at_work| at_work.node != node) {
+        if self.table.running.get(&attempt).is_none_or(|running| running.node != node) {
             return;
         }
         self.progress.remove(&attempt);
-        match news {
-            News::Finished { output_bytes, counters, .. } => {
-                self.note(Note::Counted { attempt, counters });
-                self.tell(Event::AttemptFinished { attempt, output_bytes });
-                self.outbox.push(Deed::TellOutput(attempt));
+        match report {
+            Report::Finished { output_bytes, counters, .. } => {
+                self.append_metadata(Metadata::CountersReported { attempt, counters });
+                self.submit_event(Event::AttemptFinished { attempt, output_bytes });
+                self.effects.push(Effect::PublishOutput(attempt));
             }
-            News::EndedEarly { done_bytes, output_bytes, counters, .. } => {
-                self.note(Note::Counted { attempt, counters });
-                self.tell(Event::AttemptEndedEarly { attempt, done_bytes, output_bytes });
-                self.outbox.push(Deed::TellOutput(attempt));
+            Report::EndedEarly { done_bytes, output_bytes, counters, .. } => {
+                self.append_metadata(Metadata::CountersReported { attempt, counters });
+                self.submit_event(Event::AttemptEndedEarly { attempt, done_bytes, output_bytes });
+                self.effects.push(Effect::PublishOutput(attempt));
             }
-            News::Paused { progress_ppm, .. } => {
-                self.tell(Event::AttemptPaused { attempt, progress_ppm });
+            Report::Paused { progress_ppm, .. } => {
+                self.submit_event(Event::AttemptPaused { attempt, progress_ppm });
             }
-            News::Failed { why, .. } => {
-                let text = format!("attempt {attempt} on {node}: {why}");
-                self.note(Note::Problem { job: attempt.task.job, text });
-                self.tell(Event::AttemptFailed { attempt });
+            Report::Failed { reason, .. } => {
+                self.record_failure(attempt.task.job, format!("attempt {attempt} on {node}: {reason}"));
+                self.submit_event(Event::AttemptFailed { attempt });
             }
-            News::Killed { .. } => {
-                self.tell(Event::AttemptKilled { attempt });
+            Report::Killed { .. } => {
+                self.submit_event(Event::AttemptKilled { attempt });
             }
-            News::OutputGone { .. } => {}
+            Report::OutputLost { .. } => {}
         }
     }
 
-    /// A map's output cannot be read: the map runs again, and nobody looks for this output any more.
-    fn lose_output(&mut self, map: AttemptId) {
-        if books::output(map, &self.core).is_some() && self.tell(Event::MapOutputLost { map }) {
-            let text = format!("the output of {map} is damaged or gone; the map runs again");
-            self.note(Note::Problem { job: map.task.job, text });
+    /// Handles a map output that cannot be read: the map runs again, and all workers stop fetching this output.
+    fn on_output_lost(&mut self, map: AttemptId) {
+        if job_table::map_output(map, &self.core).is_some() && self.submit_event(Event::MapOutputLost { map }).is_none()
+        {
+            self.record_failure(map.task.job, format!("output of {map} is damaged or missing; the map runs again"));
             for node in 0..self.nodes.len() as u32 {
-                self.outbox.push(Deed::Say(NodeId(node), ToWorker::OutputGone { map }));
+                self.effects.push(Effect::Send(NodeId(node), ToWorker::OutputLost { map }));
             }
         }
     }
 
-    /// A line is dead. Its worker may call again before its time is out.
-    pub(super) fn left(&mut self, line: u64) {
-        if let Some(node) = self.node_of(line) {
-            self.nodes[node.0 as usize].link = None;
+    /// Handles a closed connection. The worker may reconnect and keep its state until the heartbeat timeout.
+    pub(super) fn on_worker_disconnected(&mut self, connection: u64) {
+        if let Some(node) = self.node_of(connection) {
+            self.nodes[node.0 as usize].connection = None;
         }
     }
 
-    /// A worker has been silent for too long: it counts as lost, with all it had.
-    pub(super) fn lose(&mut self, node: NodeId) {
-        self.nodes[node.0 as usize].link = None;
+    /// Declares a node lost, with its running attempts, map outputs and paused reduces.
+    pub(super) fn lose_node(&mut self, node: NodeId) {
+        self.nodes[node.0 as usize].connection = None;
         self.store.lost(node);
-        // Who has fetched everything does not need the lost outputs: the core should know before it decides what runs again.
-        self.tell_progress(|_, attempt| attempt.task.kind == Kind::Reduce);
-        self.tell(Event::NodeLost { node });
-        let work = &self.books.at_work;
-        self.progress.retain(|attempt, _| work.contains_key(attempt));
-        self.announce(node, None);
+        // A reduce that has fetched all its input does not need the lost outputs. The core must have its progress before it decides which maps
+        // run again.
+        self.submit_progress(|_, attempt| attempt.task.kind == Kind::Reduce);
+        self.submit_event(Event::NodeLost { node });
+        let running = &self.table.running;
+        self.progress.retain(|attempt, _| running.contains_key(attempt));
+        self.broadcast_address(node, None);
     }
 
-    /// Has a worker run something.
+    /// Sends an attempt to a worker: before it the job's plan, and for a reduce the locations of the map outputs, unless already sent.
     pub(super) fn launch(&mut self, attempt: AttemptId, node: NodeId, work: Work) {
         let job = attempt.task.job;
-        let Some(book) = self.books.jobs.get(&job) else { return };
-        let plan = book.plan.clone();
-        let Some(Desked { link: Some(link), .. }) = self.nodes.get_mut(node.0 as usize) else { return };
-        if !link.welcomed {
+        let Some(record) = self.table.jobs.get(&job) else { return };
+        let plan = record.plan.clone();
+        let Some(NodeSession { connection: Some(connection), .. }) = self.nodes.get_mut(node.0 as usize) else {
+            return;
+        };
+        if !connection.join_accepted {
             return;
         }
-        if link.plans.insert(job) {
-            let _ = link.to.send(ToWorker::Plan(Box::new((*plan).clone())));
+        if connection.sent_plans.insert(job) {
+            let _ = connection.sender.send(ToWorker::Plan(Box::new((*plan).clone())));
         }
-        let needs_outputs = attempt.task.kind == Kind::Reduce && link.told_outputs.insert(job);
+        let needs_outputs = attempt.task.kind == Kind::Reduce && connection.output_subscriptions.insert(job);
         if needs_outputs {
             let outputs = self.all_outputs(job);
-            self.say(node, outputs);
+            self.send(node, outputs);
         }
-        self.say(node, ToWorker::Launch { attempt, work });
+        self.send(node, ToWorker::Launch { attempt, work });
     }
 
-    /// Has a worker stop something.
-    pub(super) fn order(&mut self, attempt: AttemptId, node: NodeId, asked: Asked) {
-        self.say(node, order(attempt, asked));
+    pub(super) fn send_stop_request(&mut self, attempt: AttemptId, node: NodeId, request: StopRequest) {
+        self.send(node, stop_message(attempt, request));
     }
 
     fn all_outputs(&self, job: JobId) -> ToWorker {
-        ToWorker::Outputs { job, afresh: true, outputs: books::outputs(job, &self.core) }
+        ToWorker::MapOutputs { job, replace: true, outputs: job_table::map_outputs(job, &self.core) }
     }
 
-    /// A map is done: workers that reduce for its job hear where its output is.
-    pub(super) fn tell_output(&mut self, map: AttemptId) {
+    /// Sends the location of a finished map's output to the workers that run reduces of its job. Does nothing for a reduce.
+    pub(super) fn publish_output(&mut self, map: AttemptId) {
         if map.task.kind != Kind::Map {
             return;
         }
-        let Some(output) = books::output(map, &self.core) else { return };
+        let Some(output) = job_table::map_output(map, &self.core) else { return };
         let job = map.task.job;
-        for node in &self.nodes {
-            if let Some(link) = node.link.as_ref().filter(|link| link.welcomed && link.told_outputs.contains(&job)) {
-                let _ = link.to.send(ToWorker::Outputs { job, afresh: false, outputs: vec![output] });
-            }
+        let subscribed =
+            |connection: &&WorkerConnection| connection.join_accepted && connection.output_subscriptions.contains(&job);
+        for connection in self.nodes.iter().filter_map(|node| node.connection.as_ref()).filter(subscribed) {
+            let _ = connection.sender.send(ToWorker::MapOutputs { job, replace: false, outputs: vec![output] });
         }
     }
 }
 
-fn order(attempt: AttemptId, asked: Asked) -> ToWorker {
-    match asked {
-        Asked::GiveWay => ToWorker::GiveWay { attempt },
-        Asked::Kill => ToWorker::Kill { attempt },
+fn stop_message(attempt: AttemptId, request: StopRequest) -> ToWorker {
+    match request {
+        StopRequest::Yield => ToWorker::Yield { attempt },
+        StopRequest::Kill => ToWorker::Kill { attempt },
     }
 }
 
-fn spec(join: &Join) -> NodeSpec {
+/// The core's description of a worker. All workers share one machine, so speed and disk have nominal values.
+fn node_spec(join: &Join) -> NodeSpec {
     NodeSpec {
         name: join.name.clone(),
         rack: RackId(join.rack),

@@ -21,7 +21,7 @@ use self::sum::SumTable;
 use super::merge::{Merge, MergeError};
 use super::output::{MapOutput, OutputError, PartAt, PartsWriter, source};
 use super::segment::{Compression, PAIR_BYTES_MAX, SegmentReader, SegmentWriter};
-use crate::job::Partition;
+use crate::job::Partitioning;
 use crate::record::{Combine, Emit, number};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -41,7 +41,7 @@ pub struct SinkOptions {
     /// How many reduces, at least one.
     pub reduces: u32,
     /// Which key goes to which.
-    pub partition: Partition,
+    pub partition: Partitioning,
     /// What is done with a key's values.
     pub combine: Combine,
     /// Memory for records and what is needed to sort them.

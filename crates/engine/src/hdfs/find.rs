@@ -5,7 +5,7 @@ use super::conf::Conf;
 use super::error::Problem;
 use super::webhdfs::Whereabouts;
 use crate::input::{InputError, packing};
-use crate::job::{HdfsBlock, InputFile, Place};
+use crate::job::{FileLocation, HdfsBlock, InputFile};
 use hdfs_native::client::FileStatus;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) fn find(typed: &str) -> Result<Vec<InputFile>, InputError> {
         let packing = packing(&name, &node.reader(&status.path, 0, Duration::ZERO))?;
         let bytes = status.length as u64;
         let blocks = whereabouts.of(&status.path, bytes).unwrap_or_else(|| somewhere(&status));
-        files.push(InputFile { name, place: Place::Hdfs(blocks), packing, bytes });
+        files.push(InputFile { name, location: FileLocation::Hdfs(blocks), codec: packing, bytes });
     }
     Ok(files)
 }

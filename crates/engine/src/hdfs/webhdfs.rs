@@ -47,9 +47,9 @@ impl Whereabouts {
             }
         }
         if let Some((address, why)) = failed {
-            crate::say(&format!(
+            tracing::warn!(
                 "WebHDFS at {address} does not tell where blocks of {path} lie ({why}); maps run wherever a slot is free"
-            ));
+            );
         }
         None
     }

@@ -1,6 +1,6 @@
 //! What can be wrong with an input: what happened, where, and what to do about it.
 
-use crate::job::Packing;
+use crate::job::Codec;
 use crate::record::Failure;
 use std::io;
 
@@ -98,7 +98,7 @@ pub enum InputError {
         /// The file.
         name: String,
         /// What its name says.
-        packing: Packing,
+        packing: Codec,
     },
     /// An archive that ends too soon or does not unpack.
     #[error("input {name} is damaged: its {packing} data does not unpack ({source}); fetch or pack it again")]
@@ -106,7 +106,7 @@ pub enum InputError {
         /// The file.
         name: String,
         /// How it is packed.
-        packing: Packing,
+        packing: Codec,
         /// What the unpacker says.
         source: io::Error,
     },
@@ -134,10 +134,10 @@ pub enum InputError {
 
 impl InputError {
     /// What a failed read means: a disk that refuses, or an archive that does not unpack.
-    pub(super) fn while_reading(name: &str, packing: Packing, source: io::Error) -> InputError {
+    pub(super) fn while_reading(name: &str, packing: Codec, source: io::Error) -> InputError {
         let name = name.to_owned();
         match packing {
-            Packing::Plain => InputError::Unreadable { name, source },
+            Codec::Plain => InputError::Unreadable { name, source },
             packing => InputError::Damaged { name, packing, source },
         }
     }

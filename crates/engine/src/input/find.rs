@@ -2,7 +2,7 @@
 
 use super::{InputError, ReadAt, Stored};
 use crate::hdfs;
-use crate::job::{InputFile, Packing, Place};
+use crate::job::{Codec, FileLocation, InputFile};
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
@@ -32,37 +32,37 @@ pub fn find(input: &[String], stored: &dyn Stored) -> Result<Vec<InputFile>, Inp
 
 /// How a file is packed: its first bytes decide. A name that promises what they do not keep is an error, since the user expects
 /// it unpacked.
-pub fn packing(name: &str, bytes: &dyn ReadAt) -> Result<Packing, InputError> {
+pub fn packing(name: &str, bytes: &dyn ReadAt) -> Result<Codec, InputError> {
     let mut first = [0; 4];
     let read =
         bytes.read_at(0, &mut first).map_err(|source| InputError::Unreadable { name: name.to_owned(), source })?;
     let promised = match name.rsplit_once('.') {
-        Some((_, "gz" | "gzip")) => Packing::Gzip,
-        Some((_, "zst" | "zstd")) => Packing::Zstd,
-        Some((_, "lz4")) => Packing::Lz4,
-        _ => Packing::Plain,
+        Some((_, "gz" | "gzip")) => Codec::Gzip,
+        Some((_, "zst" | "zstd")) => Codec::Zstd,
+        Some((_, "lz4")) => Codec::Lz4,
+        _ => Codec::Plain,
     };
     let found = match first {
-        [0x1f, 0x8b, 8, _] => Packing::Gzip,
-        [0x28, 0xb5, 0x2f, 0xfd] => Packing::Zstd,
-        [0x04, 0x22, 0x4d, 0x18] => Packing::Lz4,
+        [0x1f, 0x8b, 8, _] => Codec::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd] => Codec::Zstd,
+        [0x04, 0x22, 0x4d, 0x18] => Codec::Lz4,
         // A frame to be skipped may stand before the first real one; parallel zstd writes them.
-        [0x50..=0x5f, 0x2a, 0x4d, 0x18] if promised == Packing::Zstd => Packing::Zstd,
-        _ => Packing::Plain,
+        [0x50..=0x5f, 0x2a, 0x4d, 0x18] if promised == Codec::Zstd => Codec::Zstd,
+        _ => Codec::Plain,
     };
-    if found == Packing::Plain && promised != Packing::Plain && read > 0 {
+    if found == Codec::Plain && promised != Codec::Plain && read > 0 {
         return Err(InputError::Misnamed { name: name.to_owned(), packing: promised });
     }
     Ok(found)
 }
 
-impl fmt::Display for Packing {
+impl fmt::Display for Codec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Packing::Plain => "plain",
-            Packing::Gzip => "gzip",
-            Packing::Zstd => "zstd",
-            Packing::Lz4 => "lz4",
+            Codec::Plain => "plain",
+            Codec::Gzip => "gzip",
+            Codec::Zstd => "zstd",
+            Codec::Lz4 => "lz4",
         })
     }
 }
@@ -146,7 +146,7 @@ fn look_at(path: PathBuf) -> Result<InputFile, InputError> {
     }
     let opened = File::open(&path).map_err(|source| unreadable(&path, source))?;
     let packing = packing(&name, &opened)?;
-    Ok(InputFile { name, place: Place::Local(path), packing, bytes: meta.len() })
+    Ok(InputFile { name, location: FileLocation::Local(path), codec: packing, bytes: meta.len() })
 }
 
 fn unreadable(path: &Path, source: io::Error) -> InputError {
@@ -219,10 +219,10 @@ mod tests {
     #[test]
     fn the_first_bytes_say_how_a_file_is_packed() {
         let of = |name: &str, bytes: &[u8]| packing(name, &bytes.to_vec()).unwrap();
-        assert_eq!(of("a", &[0x1f, 0x8b, 8, 0]), Packing::Gzip);
-        assert_eq!(of("a.txt", &[0x28, 0xb5, 0x2f, 0xfd]), Packing::Zstd);
-        assert_eq!(of("a", &[0x04, 0x22, 0x4d, 0x18]), Packing::Lz4);
-        assert_eq!(of("a.zst", &[0x5d, 0x2a, 0x4d, 0x18]), Packing::Zstd);
-        assert_eq!(of("a", &[0x1f]), Packing::Plain);
+        assert_eq!(of("a", &[0x1f, 0x8b, 8, 0]), Codec::Gzip);
+        assert_eq!(of("a.txt", &[0x28, 0xb5, 0x2f, 0xfd]), Codec::Zstd);
+        assert_eq!(of("a", &[0x04, 0x22, 0x4d, 0x18]), Codec::Lz4);
+        assert_eq!(of("a.zst", &[0x5d, 0x2a, 0x4d, 0x18]), Codec::Zstd);
+        assert_eq!(of("a", &[0x1f]), Codec::Plain);
     }
 }

@@ -6,7 +6,7 @@
 
 use super::packed::unpack;
 use super::{InputError, ReadAt, Stored, open};
-use crate::job::{InputFile, Packing, SplitAt};
+use crate::job::{Codec, InputFile, InputSplit};
 use crate::record::Record;
 use memchr::memchr;
 use std::fmt;
@@ -26,7 +26,7 @@ const TAIL: u64 = 16 << 10;
 /// Reads the lines that begin in a piece of a file.
 pub struct LineReader {
     file: String,
-    packing: Packing,
+    packing: Codec,
     text: Box<dyn Read + Send>,
     /// How many bytes were taken from the file, as packed.
     taken: Arc<AtomicU64>,
@@ -51,24 +51,24 @@ impl fmt::Debug for LineReader {
 
 impl LineReader {
     /// A reader for a piece of this file.
-    pub fn open(file: &InputFile, piece: SplitAt, stored: &dyn Stored) -> Result<LineReader, InputError> {
+    pub fn open(file: &InputFile, piece: InputSplit, stored: &dyn Stored) -> Result<LineReader, InputError> {
         Ok(LineReader::over(file, piece, open(file, stored, end_of(file, piece))?))
     }
 
     /// A reader for a piece of this file, whose bytes are these.
-    pub fn over(file: &InputFile, piece: SplitAt, bytes: Box<dyn ReadAt>) -> LineReader {
+    pub fn over(file: &InputFile, piece: InputSplit, bytes: Box<dyn ReadAt>) -> LineReader {
         // Packed files are read whole, whatever the piece says.
-        let (begin, end) = match file.packing {
-            Packing::Plain => (piece.offset, piece.offset + piece.bytes),
+        let (begin, end) = match file.codec {
+            Codec::Plain => (piece.offset, piece.offset + piece.bytes),
             _ => (0, u64::MAX),
         };
         let at = begin.saturating_sub(1);
         let bytes = FromStart { at, ..FromStart::new(bytes) };
         LineReader {
             file: file.name.clone(),
-            packing: file.packing,
+            packing: file.codec,
             taken: bytes.taken.clone(),
-            text: unpack(file.packing, bytes),
+            text: unpack(file.codec, bytes),
             buffer: Vec::new(),
             start: 0,
             filled: 0,
@@ -142,13 +142,13 @@ impl LineReader {
     /// Where the next unread line begins: a map that ends early here leaves the piece from there on. It may be at or behind the end of
     /// the piece; then nothing is left. `None` for packed files, which cannot be entered there.
     pub fn position(&self) -> Option<u64> {
-        (self.packing == Packing::Plain).then_some(self.at.max(self.begin))
+        (self.packing == Codec::Plain).then_some(self.at.max(self.begin))
     }
 
     /// How many bytes of the piece are done, as packed; for progress.
     pub fn bytes_done(&self) -> u64 {
         match self.packing {
-            Packing::Plain => self.at.clamp(self.begin, self.end) - self.begin,
+            Codec::Plain => self.at.clamp(self.begin, self.end) - self.begin,
             _ => self.taken.load(Ordering::Relaxed),
         }
     }
@@ -187,7 +187,7 @@ impl LineReader {
         }
         loop {
             match self.text.read(&mut self.buffer[self.filled..self.filled + wanted]) {
-                Ok(0) if self.packing == Packing::Plain && read_to < self.end => {
+                Ok(0) if self.packing == Codec::Plain && read_to < self.end => {
                     return Err(InputError::Shrunk { name: self.file.clone(), found: read_to });
                 }
                 Ok(0) => return Ok(false),
@@ -203,9 +203,9 @@ impl LineReader {
 }
 
 /// Where a piece ends, in bytes as packed. Packed files are read whole, whatever the piece says.
-fn end_of(file: &InputFile, piece: SplitAt) -> u64 {
-    match file.packing {
-        Packing::Plain => piece.offset + piece.bytes,
+fn end_of(file: &InputFile, piece: InputSplit) -> u64 {
+    match file.codec {
+        Codec::Plain => piece.offset + piece.bytes,
         _ => file.bytes,
     }
 }
@@ -235,16 +235,16 @@ impl Read for FromStart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Place;
+    use crate::job::FileLocation;
     use proptest::prelude::*;
 
     fn plain(text: &[u8]) -> InputFile {
         let bytes = text.len() as u64;
-        InputFile { name: "f".into(), place: Place::Local("/f".into()), packing: Packing::Plain, bytes }
+        InputFile { name: "f".into(), location: FileLocation::Local("/f".into()), codec: Codec::Plain, bytes }
     }
 
     fn reader(text: &[u8], offset: u64, bytes: u64) -> LineReader {
-        LineReader::over(&plain(text), SplitAt { file: 0, offset, bytes }, Box::new(text.to_vec()))
+        LineReader::over(&plain(text), InputSplit { file: 0, offset, bytes }, Box::new(text.to_vec()))
     }
 
     /// Up to so many lines, each with where it begins.

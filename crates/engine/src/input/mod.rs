@@ -21,7 +21,7 @@ pub use sample::{cuts, sample};
 pub use splits::cut;
 
 use crate::hdfs;
-use crate::job::{BlockAt, InputFile, Place};
+use crate::job::{FileBlock, FileLocation, InputFile};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -55,7 +55,7 @@ pub trait Stored: Send + Sync {
     }
 
     /// The bytes of a file in these blocks.
-    fn open(&self, _blocks: &[BlockAt]) -> io::Result<Box<dyn ReadAt>> {
+    fn open(&self, _blocks: &[FileBlock]) -> io::Result<Box<dyn ReadAt>> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "there is no block store here"))
     }
 }
@@ -68,10 +68,10 @@ impl Stored for LocalOnly {}
 
 /// The packed bytes of an input file. Those before `read_to` are going to be read in order: where they come from afar, they may be fetched ahead.
 pub fn open(file: &InputFile, stored: &dyn Stored, read_to: u64) -> Result<Box<dyn ReadAt>, InputError> {
-    let opened = match &file.place {
-        Place::Local(path) => File::open(path).map(|file| Box::new(file) as Box<dyn ReadAt>),
-        Place::Blocks(blocks) => stored.open(blocks),
-        Place::Hdfs(_) => hdfs::open(&file.name, read_to),
+    let opened = match &file.location {
+        FileLocation::Local(path) => File::open(path).map(|file| Box::new(file) as Box<dyn ReadAt>),
+        FileLocation::Blocks(blocks) => stored.open(blocks),
+        FileLocation::Hdfs(_) => hdfs::open(&file.name, read_to),
     };
     opened.map_err(|source| InputError::Unreadable { name: file.name.clone(), source })
 }
@@ -79,8 +79,8 @@ pub fn open(file: &InputFile, stored: &dyn Stored, read_to: u64) -> Result<Box<d
 /// The unpacked text of an input file, all of it.
 pub fn text(file: &InputFile, stored: &dyn Stored) -> Result<Vec<u8>, InputError> {
     let mut text = Vec::new();
-    match packed::unpack(file.packing, lines::FromStart::new(open(file, stored, file.bytes)?)).read_to_end(&mut text) {
+    match packed::unpack(file.codec, lines::FromStart::new(open(file, stored, file.bytes)?)).read_to_end(&mut text) {
         Ok(_) => Ok(text),
-        Err(source) => Err(InputError::while_reading(&file.name, file.packing, source)),
+        Err(source) => Err(InputError::while_reading(&file.name, file.codec, source)),
     }
 }

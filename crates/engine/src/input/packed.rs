@@ -1,7 +1,7 @@
 //! Unpacking. An archive that ends too soon is an error and never the end of the text: half a file would give a wrong answer.
 
 use super::lines::FromStart;
-use crate::job::Packing;
+use crate::job::Codec;
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
@@ -11,13 +11,13 @@ use std::io::{self, BufRead, BufReader, Read};
 const CHUNK: usize = 256 << 10;
 
 /// The text in packed bytes.
-pub(super) fn unpack(packing: Packing, bytes: FromStart) -> Box<dyn Read + Send> {
+pub(super) fn unpack(packing: Codec, bytes: FromStart) -> Box<dyn Read + Send> {
     let buffered = |bytes| BufReader::with_capacity(CHUNK, bytes);
     match packing {
-        Packing::Plain => Box::new(bytes),
-        Packing::Gzip => Box::new(MultiGzDecoder::new(buffered(bytes))),
-        Packing::Zstd => Box::new(ZstdFrames { packed: buffered(bytes), frame: FrameDecoder::new() }),
-        Packing::Lz4 => Box::new(Lz4Frames(lz4_flex::frame::FrameDecoder::new(Watched::new(buffered(bytes))))),
+        Codec::Plain => Box::new(bytes),
+        Codec::Gzip => Box::new(MultiGzDecoder::new(buffered(bytes))),
+        Codec::Zstd => Box::new(ZstdFrames { packed: buffered(bytes), frame: FrameDecoder::new() }),
+        Codec::Lz4 => Box::new(Lz4Frames(lz4_flex::frame::FrameDecoder::new(Watched::new(buffered(bytes))))),
     }
 }
 
@@ -103,7 +103,7 @@ impl<R: Read> Read for Watched<R> {
 #[cfg(test)]
 mod tests {
     use super::super::{LineReader, packing};
-    use crate::job::{InputFile, Place, SplitAt};
+    use crate::job::{FileLocation, InputFile, InputSplit};
     use std::io::Write;
 
     fn gzip(text: &[u8]) -> Vec<u8> {
@@ -125,8 +125,13 @@ mod tests {
 
     fn unpacked(bytes: &[u8]) -> Result<Vec<u8>, String> {
         let packing = packing("f", &bytes.to_vec()).unwrap();
-        let file = InputFile { name: "f".into(), place: Place::Local("/f".into()), packing, bytes: bytes.len() as u64 };
-        let piece = SplitAt { file: 0, offset: 0, bytes: file.bytes };
+        let file = InputFile {
+            name: "f".into(),
+            location: FileLocation::Local("/f".into()),
+            codec: packing,
+            bytes: bytes.len() as u64,
+        };
+        let piece = InputSplit { file: 0, offset: 0, bytes: file.bytes };
         let mut reader = LineReader::over(&file, piece, Box::new(bytes.to_vec()));
         assert_eq!(reader.position(), None, "a packed file cannot end early");
         let mut text = Vec::new();

@@ -4,7 +4,7 @@
 //! large the input: a cut point off by a percent costs nobody anything.
 
 use super::{InputError, LineReader, Stored};
-use crate::job::{Packing, Plan, SplitAt};
+use crate::job::{Codec, InputSplit, Plan};
 
 /// How many places are looked at.
 const PLACES: u64 = 128;
@@ -22,7 +22,7 @@ pub fn sample(plan: &Plan, stored: &dyn Stored, mut see: impl FnMut(&[u8])) -> R
         let mut seen_packed = false;
         while place < file.bytes {
             if !seen_packed {
-                let piece = SplitAt { file: ix, offset: place, bytes: BYTES_EACH.min(file.bytes - place) };
+                let piece = InputSplit { file: ix, offset: place, bytes: BYTES_EACH.min(file.bytes - place) };
                 let mut reader = LineReader::open(file, piece, stored)?;
                 let mut seen = 0;
                 while seen < BYTES_EACH
@@ -32,7 +32,7 @@ pub fn sample(plan: &Plan, stored: &dyn Stored, mut see: impl FnMut(&[u8])) -> R
                     see(record.line);
                 }
             }
-            seen_packed = file.packing != Packing::Plain;
+            seen_packed = file.codec != Codec::Plain;
             place += stride;
         }
         place -= file.bytes;

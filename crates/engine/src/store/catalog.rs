@@ -8,7 +8,7 @@ use super::holdings::Holdings;
 use super::manifest::{Manifest, Manifests};
 use super::put::Put;
 use super::{BlockId, Entry, EntryFile, Holder, Name, StoreError, StoreNews, StoreOrder};
-use crate::job::BlockAt;
+use crate::job::FileBlock;
 use giveway_core::NodeId;
 use std::collections::BTreeMap;
 use std::io;
@@ -51,7 +51,7 @@ impl Catalog {
             }
         }
         for (path, why) in &found.unreadable {
-            crate::say(&format!("the manifest {} cannot be read: {why}", path.display()));
+            tracing::warn!("the manifest {} cannot be read: {why}", path.display());
         }
         let files = found.files.into_iter().map(|(name, manifest)| (name, Arc::new(manifest))).collect();
         let state = State { files, unreadable: found.unreadable, holdings, puts: BTreeMap::new(), next_put: 1 };
@@ -99,7 +99,7 @@ impl Catalog {
     }
 
     /// Workers that have the block in which a byte of a file is.
-    pub fn nodes_at(&self, blocks: &[BlockAt], offset: u64) -> Vec<NodeId> {
+    pub fn nodes_at(&self, blocks: &[FileBlock], offset: u64) -> Vec<NodeId> {
         let behind = blocks.partition_point(|at| at.offset <= offset);
         let Some(at) = blocks[..behind].last() else { return Vec::new() };
         self.holders(BlockId(at.block)).into_iter().map(|holder| holder.node).collect()

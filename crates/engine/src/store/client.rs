@@ -81,7 +81,7 @@ impl StoreClient {
         let file = File::open(local).map_err(failed)?;
         let StoreAnswer::Created { put } = self.client.store(StoreRequest::Create { name: name.into(), replicas })?
         else {
-            return Err(ClientError::Confused.into());
+            return Err(ClientError::UnexpectedAnswer.into());
         };
         let mut blocks = Vec::new();
         let mut offset = 0;
@@ -93,7 +93,7 @@ impl StoreClient {
         let count = blocks.len();
         match self.client.store(StoreRequest::Seal { put, blocks })? {
             StoreAnswer::Done => Ok((meta.len(), count)),
-            _ => Err(ClientError::Confused.into()),
+            _ => Err(ClientError::UnexpectedAnswer.into()),
         }
     }
 
@@ -105,7 +105,7 @@ impl StoreClient {
             let request = StoreRequest::Allot { put, instead_of: failed.take(), avoid: avoid.clone() };
             let (block, to) = match self.client.store(request) {
                 Ok(StoreAnswer::Allotted { block, to }) => (block, to),
-                Ok(_) => return Err(ClientError::Confused.into()),
+                Ok(_) => return Err(ClientError::UnexpectedAnswer.into()),
                 // Those that are left are too few: those that failed may be back, or be found lost, in a moment.
                 Err(ClientError::Refused(_)) if !avoid.is_empty() && began.elapsed() < PATIENCE => {
                     avoid.clear();
@@ -136,7 +136,7 @@ impl StoreClient {
     /// Writes a stored file's bytes.
     pub fn read(&mut self, name: &str, out: &mut impl Write) -> Result<(), ReadFailure> {
         let asked = self.client.store(StoreRequest::Stat { name: name.into() })?;
-        let StoreAnswer::File { bytes, blocks } = asked else { return Err(ClientError::Confused.into()) };
+        let StoreAnswer::File { bytes, blocks } = asked else { return Err(ClientError::UnexpectedAnswer.into()) };
         let reader = BlocksReader::new(&blocks, None, self.token.clone(), Asking::new(self.folder.clone()));
         let mut buffer = vec![0; PIECE_BYTES_MAX];
         let mut at = 0;
@@ -160,7 +160,7 @@ impl StoreClient {
                         return Ok(all);
                     }
                 }
-                _ => return Err(ClientError::Confused),
+                _ => return Err(ClientError::UnexpectedAnswer),
             }
         }
     }
@@ -174,7 +174,7 @@ impl StoreClient {
     pub fn check(&mut self) -> Result<Health, ClientError> {
         match self.client.store(StoreRequest::Check)? {
             StoreAnswer::Checked(health) => Ok(*health),
-            _ => Err(ClientError::Confused),
+            _ => Err(ClientError::UnexpectedAnswer),
         }
     }
 }

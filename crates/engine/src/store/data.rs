@@ -63,7 +63,7 @@ pub(crate) fn serve_read(
         }
         Err(error) => {
             if error.kind() != io::ErrorKind::NotFound {
-                crate::say(&format!("block {block} cannot be read: {error}"));
+                tracing::warn!("block {block} cannot be read: {error}");
             }
             wire::send(stream, &ReadAnswer::NotHere)
         }
@@ -123,7 +123,7 @@ pub(crate) fn serve_write(shelf: &Shelf, block: BlockId, bytes: u64, stream: &mu
     let answer = match incoming.and_then(|incoming| incoming.finish()) {
         Ok(held) => WriteAnswer::Written(held),
         Err(error) => {
-            crate::say(&format!("block {block} was not stored: {error}"));
+            tracing::warn!("block {block} was not stored: {error}");
             WriteAnswer::Refused { why: error.to_string() }
         }
     };

@@ -177,7 +177,7 @@ impl Holdings {
             }
             StoreNews::Bad { block } => self.bad(node, block),
             StoreNews::NotCopied { block, to, why } => {
-                crate::say(&format!("block {block} was not copied from {node} to {to}: {why}"));
+                tracing::warn!("block {block} was not copied from {node} to {to}: {why}");
                 if let Some(copy) = self.copies.get_mut(&block) {
                     copy.until = now + COOL_OFF;
                 }

@@ -4,7 +4,7 @@
 //! looks finds all of it or nothing. Its first line has a checksum of the rest, which is JSON.
 
 use super::{BlockId, Held, Name, SCHEME, sync_folder};
-use crate::job::BlockAt;
+use crate::job::FileBlock;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -29,10 +29,10 @@ impl Manifest {
     }
 
     /// The blocks with their places in the file.
-    pub(super) fn places(&self) -> Vec<BlockAt> {
+    pub(super) fn places(&self) -> Vec<FileBlock> {
         let mut offset = 0;
         let place = |held: &Held| {
-            let at = BlockAt { block: held.block.0, offset, bytes: held.bytes };
+            let at = FileBlock { block: held.block.0, offset, bytes: held.bytes };
             offset += held.bytes;
             at
         };
@@ -164,7 +164,7 @@ fn prune(folder: &Path) -> io::Result<()> {
 }
 
 /// Blocks in the manner of a plan, as blocks of the store.
-pub(super) fn id(at: &BlockAt) -> BlockId {
+pub(super) fn id(at: &FileBlock) -> BlockId {
     BlockId(at.block)
 }
 

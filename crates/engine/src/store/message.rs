@@ -1,7 +1,7 @@
 //! What is said about blocks and stored files. Wire types: they live at the processes' edges, beside those of [`crate::wire`].
 
 use super::BlockId;
-use crate::job::BlockAt;
+use crate::job::FileBlock;
 use giveway_core::NodeId;
 use serde::{Deserialize, Serialize};
 
@@ -151,7 +151,7 @@ pub enum StoreAnswer {
         /// Its size.
         bytes: u64,
         /// Its blocks in order.
-        blocks: Vec<BlockAt>,
+        blocks: Vec<FileBlock>,
     },
     /// Workers that have a block.
     At(Vec<Holder>),

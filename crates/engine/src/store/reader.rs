@@ -9,7 +9,7 @@ use super::manifest::id;
 use super::{BlockId, Catalog, Holder, Name, Shelf, StoreAnswer, StoreRequest};
 use crate::client::Client;
 use crate::input::{InputError, ReadAt, Stored, packing};
-use crate::job::{BlockAt, InputFile, Place};
+use crate::job::{FileBlock, FileLocation, InputFile};
 use crate::wire::Token;
 use std::fmt;
 use std::io;
@@ -69,7 +69,7 @@ impl Locate for Asking {
 
 /// The bytes of a stored file.
 pub(super) struct BlocksReader {
-    blocks: Vec<BlockAt>,
+    blocks: Vec<FileBlock>,
     shelf: Option<Arc<Shelf>>,
     token: Token,
     whereabouts: Box<dyn Locate>,
@@ -102,7 +102,7 @@ impl fmt::Debug for BlocksReader {
 
 impl BlocksReader {
     pub(super) fn new(
-        blocks: &[BlockAt],
+        blocks: &[FileBlock],
         shelf: Option<Arc<Shelf>>,
         token: Token,
         whereabouts: impl Locate + 'static,
@@ -184,7 +184,7 @@ pub struct OnWorker {
 }
 
 impl Stored for OnWorker {
-    fn open(&self, blocks: &[BlockAt]) -> io::Result<Box<dyn ReadAt>> {
+    fn open(&self, blocks: &[FileBlock]) -> io::Result<Box<dyn ReadAt>> {
         let asking = Asking::new(self.cluster.clone());
         Ok(Box::new(BlocksReader::new(blocks, Some(Arc::clone(&self.shelf)), self.token.clone(), asking)))
     }
@@ -214,12 +214,17 @@ impl Stored for OnCoordinator {
             let (name, blocks) = (name.to_string(), manifest.places());
             let opened = self.open(&blocks).map_err(|source| InputError::Unreadable { name: name.clone(), source })?;
             let packing = packing(&name, opened.as_ref())?;
-            found.push(InputFile { name, place: Place::Blocks(blocks), packing, bytes: manifest.bytes });
+            found.push(InputFile {
+                name,
+                location: FileLocation::Blocks(blocks),
+                codec: packing,
+                bytes: manifest.bytes,
+            });
         }
         if found.is_empty() { Err(InputError::EmptyFolder { path: path.into() }) } else { Ok(found) }
     }
 
-    fn open(&self, blocks: &[BlockAt]) -> io::Result<Box<dyn ReadAt>> {
+    fn open(&self, blocks: &[FileBlock]) -> io::Result<Box<dyn ReadAt>> {
         Ok(Box::new(BlocksReader::new(blocks, None, self.token.clone(), Arc::clone(&self.catalog))))
     }
 }
@@ -278,7 +283,7 @@ mod tests {
         /// Two workers, and a file of two blocks with a replica on each.
         fn with_file(content: &[u8]) -> Cluster {
             let folder = tempfile::tempdir().unwrap();
-            let token = Token::read_or_make(&folder.path().join("token")).unwrap();
+            let token = Token::read_or_create(&folder.path().join("token")).unwrap();
             let workers: Vec<Worker> = (0..2).map(|_| worker(&token)).collect();
             let catalog = Arc::new(Catalog::open(folder.path(), Duration::ZERO).unwrap());
             for (worker, node) in workers.iter().zip(0..) {

@@ -23,7 +23,7 @@ impl Session {
     pub fn answer(&mut self, request: StoreRequest) -> ToClient {
         match self.attempt(request) {
             Ok(answer) => ToClient::Store(answer),
-            Err(error) => ToClient::Refused { why: error.to_string() },
+            Err(error) => ToClient::Refused { reason: error.to_string() },
         }
     }
 

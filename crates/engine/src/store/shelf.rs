@@ -61,7 +61,7 @@ impl Shelf {
                         kept.sound.insert(block, file.held());
                     }
                     Err(error) if is_damage(&error) => {
-                        crate::say(&format!("{} is damaged and set aside: {error}", path.display()));
+                        tracing::warn!("{} is damaged and set aside: {error}", path.display());
                         fs::rename(&path, path.with_extension(DAMAGED))?;
                         kept.damaged.insert(block);
                     }
@@ -123,7 +123,7 @@ impl Shelf {
         };
         let mut kept = self.kept();
         if kept.sound.remove(&block).is_some() {
-            crate::say(&format!("block {block} is damaged and set aside: {error}"));
+            tracing::warn!("block {block} is damaged and set aside: {error}");
             if fs::rename(self.path(block), self.path(block).with_extension(DAMAGED)).is_ok() {
                 kept.damaged.insert(block);
             }
@@ -207,7 +207,7 @@ fn remove(path: &Path) {
     if let Err(error) = fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound
     {
-        crate::say(&format!("cannot remove {}: {error}", path.display()));
+        tracing::warn!("cannot remove {}: {error}", path.display());
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::outputs::OutputAt;
 use super::share;
-use crate::job::SplitAt;
+use crate::job::InputSplit;
 use serde::{Deserialize, Serialize};
 
 /// The bytes of input that the fetched segments of a reduce stand for.
@@ -30,8 +30,8 @@ struct Covered {
 
 impl Coverage {
     /// Nothing of these splits.
-    pub(super) fn none(splits: &[SplitAt]) -> Coverage {
-        let covered = |split: &SplitAt| Covered { bytes: split.bytes, pieces: Vec::new() };
+    pub(super) fn none(splits: &[InputSplit]) -> Coverage {
+        let covered = |split: &InputSplit| Covered { bytes: split.bytes, pieces: Vec::new() };
         Coverage { splits: splits.iter().map(covered).collect(), bytes: 0, missing: splits.len() as u32 }
     }
 
@@ -63,7 +63,7 @@ impl Coverage {
     }
 
     /// True if these are the splits it speaks of.
-    pub(super) fn fits(&self, splits: &[SplitAt]) -> bool {
+    pub(super) fn fits(&self, splits: &[InputSplit]) -> bool {
         self.splits.iter().map(|split| split.bytes).eq(splits.iter().map(|split| split.bytes))
     }
 }
@@ -97,8 +97,8 @@ mod tests {
     use giveway_core::NodeId;
     use proptest::prelude::*;
 
-    fn splits(sizes: &[u64]) -> Vec<SplitAt> {
-        sizes.iter().map(|&bytes| SplitAt { file: 0, offset: 0, bytes }).collect()
+    fn splits(sizes: &[u64]) -> Vec<InputSplit> {
+        sizes.iter().map(|&bytes| InputSplit { file: 0, offset: 0, bytes }).collect()
     }
 
     fn piece(split: u32, start_bytes: u64, bytes: u64) -> OutputAt {

@@ -11,7 +11,7 @@ use super::{counter, guarded, names, share};
 use crate::apps::App;
 use crate::data::{MapSink, SinkOptions};
 use crate::input::{LineReader, Stored};
-use crate::job::{Plan, SplitAt};
+use crate::job::{InputSplit, Plan};
 use crate::record::{Emit, Failure};
 use giveway_core::AttemptId;
 use std::fmt;
@@ -132,7 +132,7 @@ fn run_to_sink(task: &MapTask, control: &Control, reduces: u32) -> Result<MapEnd
     let MapTask { plan, app, .. } = task;
     let options = SinkOptions {
         reduces,
-        partition: plan.partition.clone(),
+        partition: plan.partitioning.clone(),
         combine: app.combine(plan),
         memory_bytes: plan.request.memory_bytes,
         compression: plan.request.compression(),
@@ -179,7 +179,7 @@ fn map_lines(task: &MapTask, control: &Control, out: &mut impl Target, counts: &
         |what: &str| Failure(format!("the job's plan has no such {what}; the input changed while it was looked at"));
     let split = plan.splits.get(*split as usize).ok_or_else(|| no_such("split"))?;
     let file = plan.files.get(split.file as usize).ok_or_else(|| no_such("file"))?;
-    let piece = SplitAt { file: split.file, offset: split.offset + start_bytes, bytes: *bytes };
+    let piece = InputSplit { file: split.file, offset: split.offset + start_bytes, bytes: *bytes };
     let mut lines = LineReader::open(file, piece, task.stored.as_ref())?;
     let mut mapper = task.app.mapper(plan)?;
     let mut records = 0_u64;

@@ -1,7 +1,7 @@
 //! A part of the job's output in the making: a file that is written to the side and becomes visible by one rename, whole or not at all.
 
 use super::names;
-use crate::job::{Format, Plan};
+use crate::job::{OutputFormat, Plan};
 use crate::record::Failure;
 use giveway_core::AttemptId;
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +16,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub(super) struct Text {
     path: PathBuf,
     file: File,
-    format: Format,
+    format: OutputFormat,
     buffer: Vec<u8>,
     written_bytes: u64,
     /// What went wrong when a record was taken: [`crate::record::Emit`] cannot say it there, so the next look finds it here.
@@ -58,7 +58,7 @@ impl Text {
         }
     }
 
-    fn over(path: PathBuf, file: File, format: Format, written_bytes: u64) -> Text {
+    fn over(path: PathBuf, file: File, format: OutputFormat, written_bytes: u64) -> Text {
         Text { path, file, format, buffer: Vec::with_capacity(BUFFER_BYTES), written_bytes, problem: None }
     }
 

@@ -1,15 +1,15 @@
-//! The handshake. Each side sends a mark, its protocol version and a random number, and proves with a keyed hash over both numbers that it holds
-//! the token; the token itself never travels.
+//! The handshake. Each side sends a magic number, its protocol version and a random nonce. It then proves that it holds the token with an
+//! HMAC-SHA-256 over its side, the role and both nonces, keyed with the token. The token itself is never sent.
 //!
-//! | who | bytes |
+//! | sender | bytes |
 //! |---|---|
-//! | caller | mark (8), version (`u32`, little-endian), role (1), number (32) |
-//! | called | mark (8), version, number (32), proof (32) |
-//! | caller | proof (32) |
-//! | called | 1 if it was right |
+//! | initiator | magic (8), version (`u32`, little-endian), role (1), nonce (32) |
+//! | acceptor | magic (8), version, nonce (32), proof (32) |
+//! | initiator | proof (32) |
+//! | acceptor | 1 if the proof is valid, else 0 (1) |
 
 use super::WireError;
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -18,25 +18,31 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// The version of handshake and messages.
+/// Version of the handshake and of the messages. Both sides must use the same one.
 pub const PROTOCOL: u32 = 2;
 
-const MARK: [u8; 8] = *b"giveway\n";
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAGIC: [u8; 8] = *b"giveway\n";
 
-/// What a caller wants.
+/// Read timeout during the handshake. Afterwards reads block without limit.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+// The HMAC's first input: which side computed the proof. It keeps one side's proof from being valid as the other's.
+const ACCEPTOR: &[u8] = b"called";
+const INITIATOR: &[u8] = b"caller";
+
+/// What the initiator of a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Role {
-    /// It is a worker and reports to the coordinator.
+    /// A worker that joins a coordinator.
     Worker = 1,
-    /// It asks the coordinator for something on a user's behalf.
+    /// A client that sends a user's requests to a coordinator.
     Client = 2,
-    /// It fetches from, or stores with, a worker.
+    /// A process that reads map outputs and blocks from a worker or writes blocks to it.
     Data = 3,
 }
 
-/// The secret all processes of a cluster share.
+/// The 256-bit secret that all processes of a cluster share.
 #[derive(Clone)]
 pub struct Token([u8; 32]);
 
@@ -47,11 +53,11 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// Reads the token file, or makes one that only its owner can read.
-    pub fn read_or_make(path: &Path) -> io::Result<Token> {
+    /// Reads the token file, or creates it with a random token and mode 0600.
+    pub fn read_or_create(path: &Path) -> io::Result<Token> {
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
             Ok(mut file) => {
-                let token = Token(random()?);
+                let token = Token(random_bytes()?);
                 let text: String = token.0.iter().map(|byte| format!("{byte:02x}")).collect();
                 file.write_all(format!("{text}\n").as_bytes())?;
                 file.sync_all()?;
@@ -62,13 +68,13 @@ impl Token {
         }
     }
 
-    /// Reads the token file. One that others can read is refused: then the secret is none.
+    /// Reads the token file: 64 hexadecimal digits. A file that the group or others can access is refused.
     pub fn read(path: &Path) -> io::Result<Token> {
-        let problem = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_string());
+        let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_string());
         let mut file = File::open(path)?;
         if file.metadata()?.mode() & 0o077 != 0 {
-            return Err(problem(
-                "others can read this token file; run `chmod 600` on it, and make a new one if they did",
+            return Err(invalid(
+                "other users can access this token file; run `chmod 600` on it, or remove it to create a new token if it may have leaked",
             ));
         }
         let mut text = String::new();
@@ -76,69 +82,69 @@ impl Token {
         let text = text.trim();
         let mut token = [0; 32];
         if text.len() != 64 || !text.is_ascii() {
-            return Err(problem("this is not a token file: it should hold 64 hexadecimal digits"));
+            return Err(invalid("not a token file: expected 64 hexadecimal digits"));
         }
         for (byte, digits) in token.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
             let digits = std::str::from_utf8(digits).expect("ascii");
             *byte = u8::from_str_radix(digits, 16)
-                .map_err(|_| problem("this is not a token file: it should hold 64 hexadecimal digits"))?;
+                .map_err(|_| invalid("not a token file: expected 64 hexadecimal digits"))?;
         }
         Ok(Token(token))
     }
 
-    fn mac(&self, who: &[u8], role: Role, caller: &[u8; 32], called: &[u8; 32]) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("any length of key will do");
-        for part in [who, &[role as u8], caller, called] {
+    fn mac(&self, side: &[u8], role: Role, initiator_nonce: &[u8; 32], acceptor_nonce: &[u8; 32]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC accepts keys of any length");
+        for part in [side, &[role as u8], initiator_nonce, acceptor_nonce] {
             mac.update(part);
         }
         mac
     }
 }
 
-fn random() -> io::Result<[u8; 32]> {
+fn random_bytes() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(format!("no randomness: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(format!("cannot read random bytes: {error}")))?;
     Ok(bytes)
 }
 
-/// Calls a process and proves who we are.
+/// Connects to a process and performs the handshake as initiator.
 pub fn connect(address: &str, token: &Token, role: Role) -> Result<TcpStream, WireError> {
-    let context = || format!("cannot reach {address}");
+    let context = || format!("cannot connect to {address}");
     let mut stream = TcpStream::connect(address).map_err(WireError::io(context()))?;
-    prepare(&stream).map_err(WireError::io(context()))?;
-    let ours = random().map_err(WireError::io(context()))?;
+    configure(&stream).map_err(WireError::io(context()))?;
+    let our_nonce = random_bytes().map_err(WireError::io(context()))?;
     let mut hello = Vec::with_capacity(45);
-    hello.extend_from_slice(&MARK);
+    hello.extend_from_slice(&MAGIC);
     hello.extend_from_slice(&PROTOCOL.to_le_bytes());
     hello.push(role as u8);
-    hello.extend_from_slice(&ours);
+    hello.extend_from_slice(&our_nonce);
     stream.write_all(&hello).map_err(WireError::io(context()))?;
-    read_mark(&mut stream, &context())?;
-    let theirs: [u8; 32] = read(&mut stream, &context())?;
+    read_preamble(&mut stream, &context())?;
+    let their_nonce: [u8; 32] = read(&mut stream, &context())?;
     let proof: [u8; 32] = read(&mut stream, &context())?;
-    token.mac(b"called", role, &ours, &theirs).verify_slice(&proof).map_err(|_| WireError::Token)?;
-    let proof = token.mac(b"caller", role, &ours, &theirs).finalize().into_bytes();
+    token.mac(ACCEPTOR, role, &our_nonce, &their_nonce).verify_slice(&proof).map_err(|_| WireError::Token)?;
+    let proof = token.mac(INITIATOR, role, &our_nonce, &their_nonce).finalize().into_bytes();
     stream.write_all(&proof).map_err(WireError::io(context()))?;
-    let [verdict] = read::<1>(&mut stream, &context())?;
-    if verdict != 1 {
+    let [valid] = read::<1>(&mut stream, &context())?;
+    if valid != 1 {
         return Err(WireError::Token);
     }
     stream.set_read_timeout(None).map_err(WireError::io(context()))?;
     Ok(stream)
 }
 
-/// Answers a caller and has it prove who it is.
+/// Performs the handshake as acceptor and returns the role of the initiator.
 pub fn accept(stream: &mut TcpStream, token: &Token) -> Result<Role, WireError> {
-    let context = "a caller";
-    prepare(stream).map_err(WireError::io(context))?;
-    // Also to one of another version, so that both sides can say so.
-    let ours = random().map_err(WireError::io(context))?;
+    let context = "handshake with a connecting process";
+    configure(stream).map_err(WireError::io(context))?;
+    let our_nonce = random_bytes().map_err(WireError::io(context))?;
     let mut answer = Vec::with_capacity(76);
-    answer.extend_from_slice(&MARK);
+    answer.extend_from_slice(&MAGIC);
     answer.extend_from_slice(&PROTOCOL.to_le_bytes());
-    answer.extend_from_slice(&ours);
-    let version = read_mark(stream, context);
+    answer.extend_from_slice(&our_nonce);
+    let version = read_preamble(stream, context);
     if let Err(WireError::Version { .. }) = version {
+        // An initiator of another version gets an answer too, so that both sides can report the mismatch.
         let _ = stream.write_all(&answer);
     }
     version?;
@@ -147,32 +153,34 @@ pub fn accept(stream: &mut TcpStream, token: &Token) -> Result<Role, WireError> 
         1 => Role::Worker,
         2 => Role::Client,
         3 => Role::Data,
-        _ => return Err(WireError::Stranger),
+        _ => return Err(WireError::UnknownPeer),
     };
-    let theirs: [u8; 32] = read(stream, context)?;
-    answer.extend_from_slice(&token.mac(b"called", role, &theirs, &ours).finalize().into_bytes());
+    let their_nonce: [u8; 32] = read(stream, context)?;
+    answer.extend_from_slice(&token.mac(ACCEPTOR, role, &their_nonce, &our_nonce).finalize().into_bytes());
     stream.write_all(&answer).map_err(WireError::io(context))?;
     let proof: [u8; 32] = read(stream, context)?;
-    let right = token.mac(b"caller", role, &theirs, &ours).verify_slice(&proof).is_ok();
-    stream.write_all(&[u8::from(right)]).map_err(WireError::io(context))?;
-    if !right {
+    let valid = token.mac(INITIATOR, role, &their_nonce, &our_nonce).verify_slice(&proof).is_ok();
+    stream.write_all(&[u8::from(valid)]).map_err(WireError::io(context))?;
+    if !valid {
         return Err(WireError::Token);
     }
     stream.set_read_timeout(None).map_err(WireError::io(context))?;
     Ok(role)
 }
 
-fn prepare(stream: &TcpStream) -> io::Result<()> {
+fn configure(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))
+    stream.set_read_timeout(Some(HANDSHAKE_TIMEOUT))
 }
 
 fn read<const N: usize>(stream: &mut TcpStream, context: &str) -> Result<[u8; N], WireError> {
     let mut bytes = [0; N];
     stream.read_exact(&mut bytes).map_err(|error| match error.kind() {
-        // A called process that finds our proof wrong says so; one that finds its caller strange just hangs up.
+        // An acceptor answers an invalid proof with 0, but closes the connection when the protocol is not followed.
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => WireError::Io {
-            what: format!("{context}: the other side hung up during the handshake (another token, or not Giveway)"),
+            what: format!(
+                "{context}: the peer closed the connection during the handshake (different token, or not Giveway)"
+            ),
             error,
         },
         _ => WireError::Io { what: context.to_string(), error },
@@ -180,9 +188,9 @@ fn read<const N: usize>(stream: &mut TcpStream, context: &str) -> Result<[u8; N]
     Ok(bytes)
 }
 
-fn read_mark(stream: &mut TcpStream, context: &str) -> Result<(), WireError> {
-    if read::<8>(stream, context)? != MARK {
-        return Err(WireError::Stranger);
+fn read_preamble(stream: &mut TcpStream, context: &str) -> Result<(), WireError> {
+    if read::<8>(stream, context)? != MAGIC {
+        return Err(WireError::UnknownPeer);
     }
     let theirs = u32::from_le_bytes(read(stream, context)?);
     if theirs != PROTOCOL {
@@ -197,49 +205,50 @@ mod tests {
     use std::net::TcpListener;
     use std::os::unix::fs::PermissionsExt;
 
-    fn meet(ours: Token, theirs: Token) -> (Result<(), WireError>, Result<Role, WireError>) {
+    /// Connects two ends with these tokens; returns the results of initiator and acceptor.
+    fn handshake(initiator: Token, acceptor: Token) -> (Result<(), WireError>, Result<Role, WireError>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let called = std::thread::spawn(move || accept(&mut listener.accept().unwrap().0, &theirs));
-        let caller = connect(&address, &ours, Role::Data).map(drop);
-        (caller, called.join().unwrap())
+        let accepted = std::thread::spawn(move || accept(&mut listener.accept().unwrap().0, &acceptor));
+        let connected = connect(&address, &initiator, Role::Data).map(drop);
+        (connected, accepted.join().unwrap())
     }
 
     #[test]
-    fn holders_of_one_token_meet() {
-        let (caller, called) = meet(Token([7; 32]), Token([7; 32]));
-        caller.unwrap();
-        assert_eq!(called.unwrap(), Role::Data);
+    fn equal_tokens_connect() {
+        let (connected, accepted) = handshake(Token([7; 32]), Token([7; 32]));
+        connected.unwrap();
+        assert_eq!(accepted.unwrap(), Role::Data);
     }
 
     #[test]
-    fn another_token_is_refused_on_both_sides() {
-        let (caller, called) = meet(Token([7; 32]), Token([8; 32]));
-        assert!(matches!(caller, Err(WireError::Token)), "{caller:?}");
-        assert!(called.is_err());
+    fn a_different_token_fails_on_both_sides() {
+        let (connected, accepted) = handshake(Token([7; 32]), Token([8; 32]));
+        assert!(matches!(connected, Err(WireError::Token)), "{connected:?}");
+        assert!(accepted.is_err());
     }
 
     #[test]
-    fn another_version_is_named() {
+    fn a_different_version_is_reported() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let called = std::thread::spawn(move || accept(&mut listener.accept().unwrap().0, &Token([7; 32])));
+        let accepted = std::thread::spawn(move || accept(&mut listener.accept().unwrap().0, &Token([7; 32])));
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.write_all(&MARK).unwrap();
+        stream.write_all(&MAGIC).unwrap();
         stream.write_all(&99_u32.to_le_bytes()).unwrap();
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).unwrap();
-        assert_eq!(answer[..8], MARK);
-        assert!(matches!(called.join().unwrap(), Err(WireError::Version { theirs: 99, .. })));
+        assert_eq!(answer[..8], MAGIC);
+        assert!(matches!(accepted.join().unwrap(), Err(WireError::Version { theirs: 99, .. })));
     }
 
     #[test]
-    fn the_token_file_is_for_its_owner_only() {
+    fn a_token_file_open_to_others_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
-        let made = Token::read_or_make(&path).unwrap();
+        let created = Token::read_or_create(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(Token::read_or_make(&path).unwrap().0, made.0);
+        assert_eq!(Token::read_or_create(&path).unwrap().0, created.0);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(Token::read(&path).unwrap_err().to_string().contains("chmod"));
     }

@@ -1,4 +1,4 @@
-//! What processes say to each other.
+//! The messages between processes. They are encoded with postcard, so a change here is a change of [`PROTOCOL`](super::PROTOCOL).
 
 use crate::job::{Plan, Request};
 use crate::store::{BlockId, StoreAnswer, StoreNews, StoreOrder, StoreRequest};
@@ -7,335 +7,335 @@ use giveway_core::{AttemptId, JobId, NodeId, Outcome, Progress, Work};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a job counted, by counter.
+/// Counter values by counter name.
 pub type Counters = BTreeMap<String, u64>;
 
-/// A worker to the coordinator.
+/// From a worker to the coordinator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum FromWorker {
-    /// Here I am. The first message of a connection.
+    /// Joins the cluster. Must be the first message of a connection.
     Join(Box<Join>),
-    /// I am alive, and this is how far my tasks are.
-    Beat {
-        /// Every running attempt.
+    /// The worker is alive. Sent every heartbeat interval.
+    Heartbeat {
+        /// Progress of every running attempt.
         progress: Vec<Progress>,
     },
-    /// Something ended. Said again after each reconnection until it is acknowledged.
+    /// The result of an attempt. Sent again after each reconnection until [`ToWorker::Ack`] confirms it.
     Report {
-        /// Its number in this worker's life.
+        /// Sequence number within this worker process.
         seq: u64,
-        /// What.
-        news: News,
+        /// The result.
+        report: Report,
     },
-    /// Something about its blocks.
+    /// A report about this worker's blocks.
     Store(StoreNews),
 }
 
-/// Who a worker is and what it has.
+/// What a worker is and which state it has.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Join {
-    /// Its name; one name is one node, through restarts.
+    /// Identifies the node, also across restarts of its process.
     pub name: String,
-    /// A random number for each start of the process.
-    pub life: u64,
-    /// The rack it stands in.
+    /// Random number chosen at each start of the process.
+    pub incarnation: u64,
+    /// The rack number.
     pub rack: u32,
-    /// The machine it counts as standing on, as HDFS calls it.
+    /// The host name for locality, as HDFS reports it.
     pub host: String,
-    /// Maps it runs at once.
+    /// Maximum number of concurrent maps.
     pub map_slots: u16,
-    /// Reduces it runs at once.
+    /// Maximum number of concurrent reduces.
     pub reduce_slots: u16,
-    /// Where other processes reach its data.
+    /// Address of the worker's data server, `host:port`.
     pub data_address: String,
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// Attempts that run, or have ended and were not acknowledged.
-    pub at_work: Vec<AttemptId>,
-    /// Map outputs it keeps.
+    /// Attempts that are running, or have ended and are not acknowledged yet.
+    pub running: Vec<AttemptId>,
+    /// Map outputs on this worker's disk.
     pub outputs: Vec<AttemptId>,
-    /// Paused reduces it keeps.
+    /// Paused reduces on this worker's disk.
     pub paused: Vec<AttemptId>,
-    /// Jobs it keeps anything of.
+    /// Jobs of which the worker has any state.
     pub jobs: Vec<JobId>,
 }
 
-/// How something ended.
+/// The result of an attempt, or the loss of an earlier result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum News {
-    /// A task is done.
+pub enum Report {
+    /// The attempt succeeded.
     Finished {
         /// The attempt.
         attempt: AttemptId,
-        /// What it wrote.
+        /// Size of its output.
         output_bytes: u64,
-        /// What it counted.
+        /// Its counters.
         counters: Counters,
     },
-    /// A task broke down.
+    /// The attempt failed.
     Failed {
         /// The attempt.
         attempt: AttemptId,
-        /// Why, for the job's owner.
-        why: String,
+        /// The reason, shown to the job's user.
+        reason: String,
     },
-    /// A task was killed as asked.
+    /// The attempt was killed on request.
     Killed {
         /// The attempt.
         attempt: AttemptId,
     },
-    /// A reduce paused as asked.
+    /// A reduce paused on request.
     Paused {
         /// The attempt.
         attempt: AttemptId,
-        /// How far it was.
+        /// Its progress in parts per million.
         progress_ppm: u32,
     },
-    /// A map ended early as asked.
+    /// A map ended early on request: the processed part of its input counts.
     EndedEarly {
         /// The attempt.
         attempt: AttemptId,
-        /// Input bytes done.
+        /// Input bytes processed.
         done_bytes: u64,
-        /// What they gave.
+        /// Size of the output for them.
         output_bytes: u64,
-        /// What it counted.
+        /// Its counters.
         counters: Counters,
     },
-    /// The output of a finished map is damaged or gone: who wanted it could not get it.
-    OutputGone {
+    /// The output of a finished map is damaged or missing. Sent by the worker that failed to fetch it.
+    OutputLost {
         /// The map's attempt.
         map: AttemptId,
     },
 }
 
-/// The coordinator to a worker.
+/// From the coordinator to a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToWorker {
-    /// Welcome. The answer to `Join`.
-    Welcome {
-        /// Its number.
+    /// Positive answer to [`FromWorker::Join`].
+    JoinAccepted {
+        /// The node's id.
         node: NodeId,
-        /// False if it was taken for lost: then it drops whatever it keeps of tasks.
-        keep: bool,
-        /// How often to beat.
-        beat_ms: u32,
+        /// False if the node had been declared lost: the worker must then drop all state of tasks.
+        keep_state: bool,
+        /// Interval between heartbeats.
+        heartbeat_interval_ms: u32,
     },
-    /// It cannot join. The other answer to `Join`.
-    Refused {
-        /// Why.
-        why: String,
+    /// Negative answer to [`FromWorker::Join`].
+    JoinRefused {
+        /// The reason and what to do.
+        reason: String,
     },
-    /// A job's plan, before its first task.
+    /// The plan of a job. Sent before the job's first launch on a connection.
     Plan(Box<Plan>),
-    /// Run this.
+    /// Starts an attempt.
     Launch {
-        /// Its name.
+        /// The attempt.
         attempt: AttemptId,
-        /// What.
+        /// The part of the task to execute.
         work: Work,
     },
-    /// End a map early, or pause a reduce.
-    GiveWay {
+    /// Ends a map early or pauses a reduce.
+    Yield {
         /// The attempt.
         attempt: AttemptId,
     },
-    /// Kill a task.
+    /// Kills an attempt.
     Kill {
         /// The attempt.
         attempt: AttemptId,
     },
-    /// Where the output of a job's finished maps is.
-    Outputs {
+    /// Locations of a job's map outputs.
+    MapOutputs {
         /// The job.
         job: JobId,
-        /// True if this replaces all that was said before.
-        afresh: bool,
-        /// Outputs.
+        /// True if the list replaces all locations sent before, false if it adds to them.
+        replace: bool,
+        /// The locations.
         outputs: Vec<crate::task::OutputAt>,
     },
-    /// An output is gone.
-    OutputGone {
+    /// A map output is lost; a new attempt of the map will produce another.
+    OutputLost {
         /// The map's attempt.
         map: AttemptId,
     },
-    /// Where nodes' data is; a node without an address is lost.
+    /// Data addresses of nodes. A node without an address is lost.
     Nodes {
-        /// Each node that changed.
+        /// The nodes that changed.
         nodes: Vec<(NodeId, Option<String>)>,
     },
-    /// A job is over: drop what you keep of it.
+    /// A job has ended: the worker must delete its state of the job.
     CloseJob {
         /// The job.
         job: JobId,
     },
-    /// A report has been written down.
+    /// A report is in the journal and need not be sent again.
     Ack {
-        /// Its number.
+        /// The report's sequence number.
         seq: u64,
     },
-    /// Something about its blocks.
+    /// A request concerning this worker's blocks.
     Store(StoreOrder),
-    /// Stop.
+    /// Ends the worker process.
     Stop,
 }
 
-/// A user to the coordinator.
+/// From a client to the coordinator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum FromClient {
-    /// Run this job.
+    /// Submits a job.
     Submit(Box<Request>),
-    /// How is this job? Answered now, or whenever something changed until it is over.
+    /// Asks for a job's status.
     Job {
         /// The job.
         job: JobId,
-        /// True to be told again and again.
+        /// True to receive the status again every heartbeat interval until the job has ended.
         follow: bool,
     },
-    /// List the jobs.
+    /// Lists the jobs.
     Jobs,
-    /// List the nodes.
+    /// Lists the nodes.
     Nodes,
-    /// Kill a job.
+    /// Kills a job.
     Kill {
         /// The job.
         job: JobId,
     },
-    /// Every running task of this job gives way once: maps end early, reduces pause.
+    /// Makes every running attempt of a job yield once: maps end early, reduces pause.
     Yield {
         /// The job.
         job: JobId,
     },
-    /// Why does this job stand where it stands?
+    /// Asks why a job's tasks run or wait.
     Explain {
         /// The job.
         job: JobId,
     },
-    /// Something about stored files.
+    /// A request concerning stored files.
     Store(StoreRequest),
-    /// Stop the cluster.
+    /// Stops the cluster.
     Stop,
 }
 
-/// The coordinator to a user.
+/// From the coordinator to a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToClient {
-    /// The job is written down and will run.
+    /// The job is in the journal and will run.
     Submitted {
-        /// Its number.
+        /// The job's id.
         job: JobId,
     },
-    /// How a job is.
+    /// A job's status.
     Job(Box<JobStatus>),
-    /// The jobs.
+    /// All jobs that are not forgotten yet, by id.
     Jobs(Vec<JobStatus>),
-    /// The nodes.
+    /// All nodes, by id, including lost ones.
     Nodes(Vec<NodeStatus>),
-    /// Why a job stands where it stands, line by line.
+    /// The answer to [`FromClient::Explain`], as lines of text.
     Explained(Vec<String>),
-    /// What was asked about stored files.
+    /// The answer to [`FromClient::Store`].
     Store(StoreAnswer),
-    /// Done.
+    /// The request was executed; there is nothing to return.
     Done,
-    /// It cannot be done.
+    /// The request was refused.
     Refused {
-        /// Why, and what to do.
-        why: String,
+        /// The reason and what to do.
+        reason: String,
     },
 }
 
-/// Anybody to a worker's data server.
+/// To a worker's data server, from workers and clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DataRequest {
-    /// A segment of a map's output.
+    /// Reads a segment of a map's output.
     Segment(SegmentRequest),
-    /// A range of a block.
+    /// Reads a range of a block.
     ReadBlock {
         /// The block.
         block: BlockId,
-        /// From which byte.
+        /// Offset of the first byte in the block.
         from: u64,
-        /// At most so many.
+        /// Maximum number of bytes to return.
         bytes: u32,
     },
-    /// Here comes a block.
+    /// Writes a block. Its content follows in pieces.
     WriteBlock {
         /// The block.
         block: BlockId,
-        /// So many bytes follow, in pieces.
+        /// Size of the content.
         bytes: u64,
     },
-    /// Read all your blocks and say how each is.
+    /// Verifies the checksums of all blocks and returns the state of each.
     CheckBlocks,
 }
 
-/// How a job is.
+/// Status of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobStatus {
-    /// Its number.
+    /// The job's id.
     pub job: JobId,
-    /// What people call it.
+    /// The job's name, chosen by its user.
     pub name: String,
-    /// The application.
+    /// Name of the application.
     pub app: String,
-    /// Who submitted it.
+    /// The user who submitted it.
     pub user: String,
-    /// How it ended, if it has.
+    /// The final outcome; `None` until the output has been published or removed.
     pub outcome: Option<Outcome>,
-    /// The job of the next round, if it runs in rounds and this round is over.
-    pub next: Option<JobId>,
-    /// Maps: all, done, running.
-    pub maps: Counts,
-    /// Reduces: all, done, running, paused.
-    pub reduces: Counts,
-    /// When it was submitted, in microseconds since the cluster began.
+    /// The job of the next round, once this one has ended; only for applications that run in rounds.
+    pub next_round: Option<JobId>,
+    /// Map tasks.
+    pub maps: TaskCounts,
+    /// Reduce tasks.
+    pub reduces: TaskCounts,
+    /// Submission time in microseconds since the cluster's journal began, as all times here.
     pub submitted_us: u64,
-    /// When its first task began.
-    pub began_us: Option<u64>,
-    /// When it was over.
+    /// Time of the first launch.
+    pub started_us: Option<u64>,
+    /// Time at which the job ended.
     pub ended_us: Option<u64>,
-    /// Times a reduce paused.
+    /// Number of reduce pauses.
     pub pauses: u32,
-    /// Times a map ended early.
+    /// Number of maps that ended early.
     pub early_ends: u32,
-    /// Times a task was killed to give way.
+    /// Number of attempts killed to free their slot; not those of an ended job or of a task that another attempt finished.
     pub kills: u32,
-    /// Tasks done again because a node or an output was lost.
+    /// Number of launches that replaced work lost with a node or a map output.
     pub recovered: u32,
-    /// What it counted.
+    /// The job's counters so far.
     pub counters: Counters,
-    /// What went wrong, if something did: the last few.
-    pub problems: Vec<String>,
+    /// The most recent failures, oldest first.
+    pub failures: Vec<String>,
 }
 
-/// Tasks of one kind.
+/// Number of tasks of one kind, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// All of them.
-    pub all: u32,
-    /// Done.
+pub struct TaskCounts {
+    /// All tasks, in any state.
+    pub total: u32,
+    /// Finished tasks.
     pub done: u32,
-    /// Running.
+    /// Tasks with a running attempt.
     pub running: u32,
-    /// Paused.
+    /// Paused tasks; reduces only.
     pub paused: u32,
 }
 
-/// How a node is.
+/// Status of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// Its number.
+    /// The node's id.
     pub node: NodeId,
-    /// Its name.
+    /// The worker's name.
     pub name: String,
-    /// Its process, while it is connected.
+    /// Process id of the worker; `None` while it is disconnected.
     pub pid: Option<u32>,
-    /// Whether the core counts on it.
+    /// False once the node has been declared lost.
     pub up: bool,
-    /// Map slots: all, taken.
+    /// Map slots: total, occupied.
     pub map_slots: (u16, u16),
-    /// Reduce slots: all, taken.
+    /// Reduce slots: total, occupied.
     pub reduce_slots: (u16, u16),
-    /// Reduces paused there.
+    /// Number of reduces paused on the node.
     pub paused: u32,
 }

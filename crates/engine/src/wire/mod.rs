@@ -1,5 +1,6 @@
-//! How processes talk: a handshake by which both sides prove that they hold the cluster's token (`auth.rs`), then frames of a length and a
-//! postcard message (here). What the messages say is `message.rs`; they are wire types only and never leave the processes' edges.
+//! The protocol between processes. A connection begins with a handshake in which both sides prove that they hold the cluster's token
+//! (`auth.rs`). After it, each message is a frame: a 4-byte little-endian length, then a postcard-encoded message (this file).
+//! `message.rs` defines the messages. They are wire types only; domain code does not use them.
 
 mod auth;
 mod message;
@@ -12,47 +13,48 @@ use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
 use thiserror::Error;
 
-/// The longest control message. Bulk data goes beside the frames, never in them.
+/// Maximum size of a control message. Bulk data follows a frame as raw bytes and is not part of it.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
-/// Why two processes cannot talk.
+/// Why a connection or a message failed.
 #[derive(Debug, Error)]
 pub enum WireError {
-    /// The connection broke, timed out or never came about.
+    /// The connection failed, timed out or could not be established.
     #[error("{what}: {error}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
-        /// What went wrong.
+        /// The system's error.
         error: io::Error,
     },
-    /// It is not Giveway that answers there.
-    #[error("the other side does not speak Giveway's protocol; check the address")]
-    Stranger,
-    /// It is another release.
-    #[error(
-        "the other side speaks protocol version {theirs}, this release speaks {ours}; run the same release everywhere"
-    )]
+    /// The peer does not follow the protocol.
+    #[error("the peer does not speak Giveway's protocol; check the address")]
+    UnknownPeer,
+    /// The peer runs another release.
+    #[error("the peer uses protocol version {theirs}, this release uses {ours}; run the same release everywhere")]
     Version {
-        /// Their version.
+        /// The peer's version.
         theirs: u32,
-        /// Our version.
+        /// This release's version.
         ours: u32,
     },
-    /// It has another token.
-    #[error("the other side holds another token; use the token file of this cluster (`token` in its folder)")]
+    /// The peer's proof does not match our token.
+    #[error("the peer has a different token; use this cluster's token file (`token` in its folder)")]
     Token,
-    /// A message over the limit.
-    #[error("a message of {bytes} bytes is over the limit of {limit}; refused")]
-    TooLong {
-        /// What it claimed.
+    /// A message exceeds the size limit of its receiver.
+    #[error("message refused: {bytes} bytes exceed the limit of {max_bytes}")]
+    TooLarge {
+        /// The size, as declared by the sender.
         bytes: usize,
-        /// What is allowed.
-        limit: usize,
+        /// The limit.
+        max_bytes: usize,
     },
-    /// A message that makes no sense.
-    #[error("a message makes no sense ({0}); run the same release everywhere")]
-    Garbled(postcard::Error),
+    /// A message cannot be encoded.
+    #[error("cannot encode a message: {0}")]
+    Encode(postcard::Error),
+    /// A message cannot be decoded.
+    #[error("cannot decode a message: {0}; run the same release everywhere")]
+    Decode(postcard::Error),
 }
 
 impl WireError {
@@ -61,42 +63,42 @@ impl WireError {
         move |error| WireError::Io { what, error }
     }
 
-    /// True if the other side just went away.
-    pub fn is_goodbye(&self) -> bool {
+    /// True if the peer closed the connection. This is how connections normally end.
+    pub fn is_disconnect(&self) -> bool {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         matches!(self, WireError::Io { error, .. }
             if matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe | ConnectionAborted))
     }
 }
 
-/// Sends one message.
+/// Sends one message as a frame.
 pub fn send(to: &mut impl Write, message: &impl Serialize) -> Result<(), WireError> {
     let mut frame = vec![0; 4];
-    frame = postcard::to_extend(message, frame).map_err(WireError::Garbled)?;
+    frame = postcard::to_extend(message, frame).map_err(WireError::Encode)?;
     let bytes = frame.len() - 4;
     if bytes > MESSAGE_BYTES_MAX {
-        return Err(WireError::TooLong { bytes, limit: MESSAGE_BYTES_MAX });
+        return Err(WireError::TooLarge { bytes, max_bytes: MESSAGE_BYTES_MAX });
     }
     frame[..4].copy_from_slice(&(bytes as u32).to_le_bytes());
     to.write_all(&frame).map_err(WireError::io("cannot send a message"))
 }
 
-/// Waits for one message of at most so many bytes.
+/// Blocks until one message has arrived. A message larger than `max_bytes` is an error and is not read.
 pub fn receive<T: DeserializeOwned>(from: &mut impl Read, max_bytes: usize) -> Result<T, WireError> {
     let mut length = [0; 4];
     from.read_exact(&mut length).map_err(WireError::io("cannot receive a message"))?;
     let bytes = u32::from_le_bytes(length) as usize;
     if bytes > max_bytes {
-        return Err(WireError::TooLong { bytes, limit: max_bytes });
+        return Err(WireError::TooLarge { bytes, max_bytes });
     }
     let mut content = Vec::new();
-    // Room is made as bytes arrive, so a length that lies costs its sender the bytes.
+    // The buffer grows as bytes arrive. A false length therefore cannot make us allocate more than the sender really sends.
     from.take(bytes as u64).read_to_end(&mut content).map_err(WireError::io("cannot receive a message"))?;
     if content.len() < bytes {
         let error = io::ErrorKind::UnexpectedEof.into();
         return Err(WireError::Io { what: "the connection ended within a message".into(), error });
     }
-    postcard::from_bytes(&content).map_err(WireError::Garbled)
+    postcard::from_bytes(&content).map_err(WireError::Decode)
 }
 
 #[cfg(test)]
@@ -104,31 +106,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_survives_the_trip() {
+    fn a_sent_message_is_received_unchanged() {
         let mut bytes = Vec::new();
         send(&mut bytes, &("hello", 7_u32)).unwrap();
-        let back: (String, u32) = receive(&mut bytes.as_slice(), 100).unwrap();
-        assert_eq!(back, ("hello".into(), 7));
+        let received: (String, u32) = receive(&mut bytes.as_slice(), 100).unwrap();
+        assert_eq!(received, ("hello".into(), 7));
     }
 
     #[test]
-    fn a_long_claim_is_refused_before_room_is_made() {
-        let claim = (2_u32 << 30).to_le_bytes();
-        let error = receive::<String>(&mut claim.as_slice(), MESSAGE_BYTES_MAX).unwrap_err();
-        assert!(matches!(error, WireError::TooLong { .. }), "{error}");
+    fn a_length_over_the_limit_is_refused_before_allocating() {
+        let length = (2_u32 << 30).to_le_bytes();
+        let error = receive::<String>(&mut length.as_slice(), MESSAGE_BYTES_MAX).unwrap_err();
+        assert!(matches!(error, WireError::TooLarge { .. }), "{error}");
     }
 
     #[test]
-    fn half_a_message_is_an_end_not_a_message() {
+    fn a_truncated_message_is_a_disconnect() {
         let mut bytes = Vec::new();
         send(&mut bytes, &"hello").unwrap();
         let error = receive::<String>(&mut &bytes[..bytes.len() - 2], 100).unwrap_err();
-        assert!(error.is_goodbye(), "{error}");
+        assert!(error.is_disconnect(), "{error}");
     }
 
     #[test]
-    fn garbage_is_refused() {
+    fn undecodable_bytes_are_refused() {
         let bytes = [3, 0, 0, 0, 0xff, 0xff, 0xff];
-        assert!(matches!(receive::<String>(&mut bytes.as_slice(), 100), Err(WireError::Garbled(_))));
+        assert!(matches!(receive::<String>(&mut bytes.as_slice(), 100), Err(WireError::Decode(_))));
     }
 }

@@ -22,9 +22,9 @@ pub(super) fn listen(worker: &Arc<Worker>) -> io::Result<String> {
             let worker = Arc::clone(&worker);
             let _ = thread::Builder::new().name("data-line".into()).spawn(move || {
                 if let Err(error) = serve(&worker, stream)
-                    && !error.is_goodbye()
+                    && !error.is_disconnect()
                 {
-                    crate::say(&format!("a caller for data was turned away: {error}"));
+                    tracing::warn!("a caller for data was turned away: {error}");
                 }
             });
         }
@@ -34,7 +34,7 @@ pub(super) fn listen(worker: &Arc<Worker>) -> io::Result<String> {
 
 fn serve(worker: &Worker, mut stream: TcpStream) -> Result<(), WireError> {
     if wire::accept(&mut stream, &worker.token)? != Role::Data {
-        return Err(WireError::Stranger);
+        return Err(WireError::UnknownPeer);
     }
     loop {
         match wire::receive(&mut stream, REQUEST_BYTES_MAX)? {

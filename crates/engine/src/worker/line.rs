@@ -3,7 +3,7 @@
 use super::tasks::Running;
 use super::{Worker, WorkerError};
 use crate::task::Shuffle;
-use crate::wire::{self, FromWorker, Join, MESSAGE_BYTES_MAX, News, Role, ToWorker, WireError};
+use crate::wire::{self, FromWorker, Join, MESSAGE_BYTES_MAX, Report, Role, ToWorker, WireError};
 use giveway_core::{AttemptId, JobId, NodeId, Progress};
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,9 +23,9 @@ pub(super) struct Out(Option<Sender<FromWorker>>);
 
 impl Out {
     /// Says that something ended, if there is a line; otherwise it is said when there is one again.
-    pub(super) fn report(&self, seq: u64, news: &News) {
+    pub(super) fn report(&self, seq: u64, news: &Report) {
         if let Some(out) = &self.0 {
-            let _ = out.send(FromWorker::Report { seq, news: news.clone() });
+            let _ = out.send(FromWorker::Report { seq, report: news.clone() });
         }
     }
 }
@@ -63,21 +63,21 @@ fn call(worker: &Arc<Worker>, data_address: &str) -> Result<End, WorkerError> {
     let mut stream = wire::connect(&address, &worker.token, Role::Worker)?;
     wire::send(&mut stream, &FromWorker::Join(Box::new(join(worker, data_address))))?;
     let (node, keep, beat_ms) = match wire::receive(&mut stream, MESSAGE_BYTES_MAX)? {
-        ToWorker::Welcome { node, keep, beat_ms } => (node, keep, beat_ms),
-        ToWorker::Refused { why } => return Err(WorkerError::Refused(why)),
-        _ => return Err(WireError::Stranger.into()),
+        ToWorker::JoinAccepted { node, keep_state: keep, heartbeat_interval_ms: beat_ms } => (node, keep, beat_ms),
+        ToWorker::JoinRefused { reason } => return Err(WorkerError::Refused(reason)),
+        _ => return Err(WireError::UnknownPeer.into()),
     };
     if !keep {
         worker.drop_everything();
     }
-    crate::say(&format!("{} is {node} of {address}{}", worker.options.name, if keep { ", as before" } else { "" }));
+    tracing::info!("{} is {node} of {address}{}", worker.options.name, if keep { ", as before" } else { "" });
     settle_in(worker, node);
     let Ok(writing) = stream.try_clone() else { return Ok(End::Broken) };
     let (out, outbox) = mpsc::channel();
     {
         let mut shared = worker.shared();
         shared.unacked.iter().for_each(|(&seq, news)| {
-            let _ = out.send(FromWorker::Report { seq, news: news.clone() });
+            let _ = out.send(FromWorker::Report { seq, report: news.clone() });
         });
         shared.line = Out(Some(out.clone()));
     }
@@ -94,7 +94,7 @@ fn call(worker: &Arc<Worker>, data_address: &str) -> Result<End, WorkerError> {
             Ok(ToWorker::Stop) => return Ok(End::Stop),
             Ok(message) => worker.obey(message),
             Err(error) => {
-                crate::say(&format!("the line to the coordinator broke: {error}"));
+                tracing::warn!("the line to the coordinator broke: {error}");
                 return Ok(End::Broken);
             }
         }
@@ -108,7 +108,7 @@ fn settle_in(worker: &Arc<Worker>, node: NodeId) {
         let reporter = Arc::clone(worker);
         let report = move |map: AttemptId| {
             let era = reporter.shared().era;
-            reporter.report(era, News::OutputGone { map });
+            reporter.report(era, Report::OutputLost { map });
         };
         shared.shuffle = Some(Arc::new(Shuffle::new(node, worker.token.clone(), report)));
     }
@@ -118,26 +118,26 @@ fn settle_in(worker: &Arc<Worker>, node: NodeId) {
 fn join(worker: &Worker, data_address: &str) -> Join {
     let shared = worker.shared();
     let ended = shared.unacked.values().filter_map(|news| match news {
-        News::Finished { attempt, .. }
-        | News::Failed { attempt, .. }
-        | News::Killed { attempt }
-        | News::Paused { attempt, .. }
-        | News::EndedEarly { attempt, .. } => Some(*attempt),
-        News::OutputGone { .. } => None,
+        Report::Finished { attempt, .. }
+        | Report::Failed { attempt, .. }
+        | Report::Killed { attempt }
+        | Report::Paused { attempt, .. }
+        | Report::EndedEarly { attempt, .. } => Some(*attempt),
+        Report::OutputLost { .. } => None,
     });
     let at_work: Vec<AttemptId> = shared.running.keys().copied().chain(ended).collect();
     let kept = shared.outputs.iter().chain(&shared.paused).map(|attempt| attempt.task.job);
     let jobs: BTreeSet<JobId> = shared.jobs.keys().copied().chain(kept).collect();
     Join {
         name: worker.options.name.clone(),
-        life: worker.life,
+        incarnation: worker.life,
         rack: worker.options.rack,
         host: worker.options.host.clone(),
         map_slots: worker.options.map_slots,
         reduce_slots: worker.options.reduce_slots,
         data_address: data_address.into(),
         pid: std::process::id(),
-        at_work,
+        running: at_work,
         outputs: shared.outputs.iter().copied().collect(),
         paused: shared.paused.iter().copied().collect(),
         jobs: jobs.into_iter().collect(),
@@ -159,7 +159,7 @@ fn write_out(worker: &Arc<Worker>, stream: TcpStream, outbox: &Receiver<FromWork
                     progress_ppm: running.control.progress_ppm(),
                 };
                 let progress = worker.shared().running.iter().map(of).collect();
-                wire::send(&mut out, &FromWorker::Beat { progress })
+                wire::send(&mut out, &FromWorker::Heartbeat { progress })
             }
             Err(RecvTimeoutError::Disconnected) => break,
         };

@@ -13,7 +13,7 @@ mod tasks;
 use crate::apps::Apps;
 use crate::store::Shelf;
 use crate::task;
-use crate::wire::{News, Token, WireError};
+use crate::wire::{Report, Token, WireError};
 use giveway_core::{AttemptId, JobId, Kind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,7 +100,7 @@ pub fn run_if_asked(apps: &Apps) {
     match run(&options, apps.clone()) {
         Ok(()) => std::process::exit(0),
         Err(error) => {
-            crate::say(&error.to_string());
+            tracing::error!("{error}");
             std::process::exit(1);
         }
     }
@@ -118,7 +118,7 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
     match lock.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
-            crate::say(&format!("{} runs already in {}; nothing to do", options.name, options.folder.display()));
+            tracing::info!("{} runs already in {}; nothing to do", options.name, options.folder.display());
             return Ok(());
         }
         Err(fs::TryLockError::Error(error)) => return Err(at(&lock_file)(error)),
@@ -163,7 +163,7 @@ struct Shared {
     jobs: BTreeMap<JobId, tasks::Here>,
     running: BTreeMap<AttemptId, tasks::Running>,
     /// Ended and not acknowledged, by number.
-    unacked: BTreeMap<u64, News>,
+    unacked: BTreeMap<u64, Report>,
     next_seq: u64,
     /// Map outputs kept here.
     outputs: BTreeSet<AttemptId>,
@@ -201,27 +201,27 @@ impl Worker {
     }
 
     /// Something ended: it is said until it is acknowledged.
-    fn report(&self, era: u64, news: News) {
+    fn report(&self, era: u64, news: Report) {
         let mut shared = self.shared();
         if shared.era != era {
             return;
         }
         match &news {
-            News::Finished { attempt, .. } | News::EndedEarly { attempt, .. } if attempt.task.kind == Kind::Map => {
+            Report::Finished { attempt, .. } | Report::EndedEarly { attempt, .. } if attempt.task.kind == Kind::Map => {
                 shared.running.remove(attempt);
                 shared.outputs.insert(*attempt);
             }
-            News::Paused { attempt, .. } => {
+            Report::Paused { attempt, .. } => {
                 shared.running.remove(attempt);
                 shared.paused.insert(*attempt);
             }
-            News::Finished { attempt, .. }
-            | News::EndedEarly { attempt, .. }
-            | News::Failed { attempt, .. }
-            | News::Killed { attempt } => {
+            Report::Finished { attempt, .. }
+            | Report::EndedEarly { attempt, .. }
+            | Report::Failed { attempt, .. }
+            | Report::Killed { attempt } => {
                 shared.running.remove(attempt);
             }
-            News::OutputGone { .. } => {}
+            Report::OutputLost { .. } => {}
         }
         let seq = shared.next_seq;
         shared.next_seq += 1;

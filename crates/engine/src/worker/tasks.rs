@@ -7,7 +7,7 @@ use crate::job::Plan;
 use crate::record::Failure;
 use crate::store::{self, OnWorker};
 use crate::task::{Ask, Control, MapEnd, MapTask, Outputs, ReduceEnd, ReduceTask, Shuffle, run_map, run_reduce};
-use crate::wire::{News, ToWorker};
+use crate::wire::{Report, ToWorker};
 use giveway_core::{AttemptId, JobId, Kind, Work};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,18 +48,18 @@ impl Worker {
         match message {
             ToWorker::Plan(plan) => self.plan(*plan),
             ToWorker::Launch { attempt, work } => self.launch(attempt, work),
-            ToWorker::GiveWay { attempt } => self.ask(attempt, Ask::GiveWay),
+            ToWorker::Yield { attempt } => self.ask(attempt, Ask::GiveWay),
             ToWorker::Kill { attempt } => self.ask(attempt, Ask::Stop),
-            ToWorker::Outputs { job, afresh, outputs } => {
+            ToWorker::MapOutputs { job, replace, outputs } => {
                 if let Some(here) = self.shared().jobs.get(&job) {
-                    if afresh {
+                    if replace {
                         here.outputs.reset(outputs);
                     } else {
                         here.outputs.add_all(&outputs);
                     }
                 }
             }
-            ToWorker::OutputGone { map } => {
+            ToWorker::OutputLost { map } => {
                 let mut shared = self.shared();
                 shared.outputs.remove(&map);
                 if let Some(here) = shared.jobs.get(&map.task.job) {
@@ -83,7 +83,7 @@ impl Worker {
                 self.shared().unacked.remove(&seq);
             }
             // Said once, at the beginning of a line; a stop ends the line before it comes here.
-            ToWorker::Welcome { .. } | ToWorker::Refused { .. } | ToWorker::Stop => {}
+            ToWorker::JoinAccepted { .. } | ToWorker::JoinRefused { .. } | ToWorker::Stop => {}
         }
     }
 
@@ -95,7 +95,7 @@ impl Worker {
                 self.shared().jobs.entry(job).or_insert(here);
             }
             // Its launches will say so.
-            Err(failure) => crate::say(&format!("{job}: {failure}")),
+            Err(failure) => tracing::warn!("{job}: {failure}"),
         }
     }
 
@@ -108,7 +108,7 @@ impl Worker {
         let (Some(here), Some(shuffle)) = (shared.jobs.get(&attempt.task.job), shared.shuffle.clone()) else {
             drop(shared);
             let why = "this worker has no such application; start all workers from one program".into();
-            return self.report(era, News::Failed { attempt, why });
+            return self.report(era, Report::Failed { attempt, reason: why });
         };
         let task = Task {
             attempt,
@@ -141,7 +141,7 @@ impl Worker {
             worker.report(era, if hung { task.hung() } else { news });
         });
         if let Err(error) = spawned {
-            self.report(era, News::Failed { attempt, why: format!("no thread for it: {error}") });
+            self.report(era, Report::Failed { attempt, reason: format!("no thread for it: {error}") });
         }
     }
 
@@ -155,7 +155,7 @@ impl Worker {
         let said = shared.unacked.values().any(|news| speaks_of(news, attempt));
         drop(shared);
         if !said {
-            self.report(era, News::Killed { attempt });
+            self.report(era, Report::Killed { attempt });
         }
     }
 
@@ -185,7 +185,7 @@ impl Worker {
         let folder = self.options.folder.join("jobs");
         discard(&folder);
         if let Err(error) = fs::create_dir_all(&folder) {
-            crate::say(&format!("{}: {error}", folder.display()));
+            tracing::warn!("{}: {error}", folder.display());
         }
     }
 
@@ -208,26 +208,26 @@ impl Worker {
         }
         drop(shared);
         for (attempt, timeout) in abandoned {
-            crate::say(&format!("attempt {attempt} hangs and cannot be stopped; left to itself"));
+            tracing::warn!("attempt {attempt} hangs and cannot be stopped; left to itself");
             self.report(era, hung(attempt, timeout));
         }
     }
 }
 
-fn speaks_of(news: &News, of: AttemptId) -> bool {
+fn speaks_of(news: &Report, of: AttemptId) -> bool {
     match news {
-        News::Finished { attempt, .. }
-        | News::Failed { attempt, .. }
-        | News::Killed { attempt }
-        | News::Paused { attempt, .. }
-        | News::EndedEarly { attempt, .. } => *attempt == of,
-        News::OutputGone { .. } => false,
+        Report::Finished { attempt, .. }
+        | Report::Failed { attempt, .. }
+        | Report::Killed { attempt }
+        | Report::Paused { attempt, .. }
+        | Report::EndedEarly { attempt, .. } => *attempt == of,
+        Report::OutputLost { .. } => false,
     }
 }
 
-fn hung(attempt: AttemptId, timeout: Duration) -> News {
+fn hung(attempt: AttemptId, timeout: Duration) -> Report {
     let why = format!("it did nothing for {} s and was given up (see --task-timeout)", timeout.as_secs_f64());
-    News::Failed { attempt, why }
+    Report::Failed { attempt, reason: why }
 }
 
 /// Removes a folder; moved away first, so that a new one can take its place at once.
@@ -251,21 +251,21 @@ struct Task {
 }
 
 impl Task {
-    fn hung(&self) -> News {
+    fn hung(&self) -> Report {
         hung(self.attempt, Duration::from_millis(self.plan.request.task_timeout_ms))
     }
 
-    fn run(&self, control: &Control) -> News {
+    fn run(&self, control: &Control) -> Report {
         let ran = fs::create_dir_all(&self.folder)
             .map_err(|error| Failure(format!("the folder {}: {error}", self.folder.display())))
             .and_then(|()| match self.attempt.task.kind {
                 Kind::Map => self.map(control),
                 Kind::Reduce => self.reduce(control),
             });
-        ran.unwrap_or_else(|failure| News::Failed { attempt: self.attempt, why: failure.0 })
+        ran.unwrap_or_else(|failure| Report::Failed { attempt: self.attempt, reason: failure.0 })
     }
 
-    fn map(&self, control: &Control) -> Result<News, Failure> {
+    fn map(&self, control: &Control) -> Result<Report, Failure> {
         let attempt = self.attempt;
         let Work::Map { split, start_bytes, bytes, .. } = self.work else {
             return Err(Failure("a map was launched with a reduce's work".into()));
@@ -281,15 +281,15 @@ impl Task {
             stored: Arc::clone(&self.stored),
         };
         Ok(match run_map(&task, control)? {
-            MapEnd::Finished { output_bytes, counters } => News::Finished { attempt, output_bytes, counters },
+            MapEnd::Finished { output_bytes, counters } => Report::Finished { attempt, output_bytes, counters },
             MapEnd::EndedEarly { done_bytes, output_bytes, counters } => {
-                News::EndedEarly { attempt, done_bytes, output_bytes, counters }
+                Report::EndedEarly { attempt, done_bytes, output_bytes, counters }
             }
-            MapEnd::Stopped => News::Killed { attempt },
+            MapEnd::Stopped => Report::Killed { attempt },
         })
     }
 
-    fn reduce(&self, control: &Control) -> Result<News, Failure> {
+    fn reduce(&self, control: &Control) -> Result<Report, Failure> {
         let attempt = self.attempt;
         let Work::Reduce { start } = self.work else {
             return Err(Failure("a reduce was launched with a map's work".into()));
@@ -304,9 +304,9 @@ impl Task {
             shuffle: Arc::clone(&self.shuffle),
         };
         Ok(match run_reduce(&task, control)? {
-            ReduceEnd::Finished { output_bytes, counters } => News::Finished { attempt, output_bytes, counters },
-            ReduceEnd::Paused { progress_ppm } => News::Paused { attempt, progress_ppm },
-            ReduceEnd::Stopped => News::Killed { attempt },
+            ReduceEnd::Finished { output_bytes, counters } => Report::Finished { attempt, output_bytes, counters },
+            ReduceEnd::Paused { progress_ppm } => Report::Paused { attempt, progress_ppm },
+            ReduceEnd::Stopped => Report::Killed { attempt },
         })
     }
 }

@@ -60,6 +60,6 @@ fn through(client: &mut Client, wanted: Request) -> Result<f64> {
     let began = Instant::now();
     let job = client.submit(wanted)?;
     let status = client.follow(job, |_| {})?;
-    ensure!(status.outcome == Some(Outcome::Succeeded), "{job} did not succeed: {:?}", status.problems);
+    ensure!(status.outcome == Some(Outcome::Succeeded), "{job} did not succeed: {:?}", status.failures);
     Ok(began.elapsed().as_secs_f64())
 }

@@ -84,14 +84,14 @@ fn start(folder: &Path, slots: (u16, u16), apps: &Apps) -> Result<Cluster> {
         policy: catalog::by_name("fifo").context("fifo is in the catalogue")?,
         tenants: Tenants::default(),
         seed: 1,
-        beat: Duration::from_millis(200),
-        timeout: Duration::from_secs(30),
+        heartbeat_interval: Duration::from_millis(200),
+        heartbeat_timeout: Duration::from_secs(30),
         slowstart_ppm: 50_000,
         apps: apps.clone(),
     };
     let (map_slots, reduce_slots) = slots;
     let options =
-        cluster::Options { coordinator, nodes: 2, map_slots, reduce_slots, patience: Duration::from_secs(10) };
+        cluster::Options { coordinator, nodes: 2, map_slots, reduce_slots, reconnect_timeout: Duration::from_secs(10) };
     Ok(Cluster::start(options)?)
 }
 

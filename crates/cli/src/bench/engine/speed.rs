@@ -80,7 +80,7 @@ fn engine(
         let job = client.submit(wanted)?;
         let status = client.follow(job, |_| {})?;
         seconds.push(began.elapsed().as_secs_f64());
-        ensure!(status.outcome == Some(Outcome::Succeeded), "{app} did not succeed: {:?}", status.problems);
+        ensure!(status.outcome == Some(Outcome::Succeeded), "{app} did not succeed: {:?}", status.failures);
         let pids = client.nodes()?.into_iter().filter_map(|node| node.pid).chain([std::process::id()]);
         peaks.push(pids.map(peak_mib).sum());
         drop(cluster);

@@ -69,14 +69,14 @@ fn sort(folder: &Path, apps: &Apps, every: Option<Duration>) -> Result<(JobStatu
     if let Some(every) = every {
         while client.job(job)?.outcome.is_none() {
             std::thread::sleep(every);
-            let _ = client.give_way(job);
+            let _ = client.yield_job(job);
         }
     }
     let status = client.follow(job, |_| {})?;
     let seconds = began.elapsed().as_secs_f64();
-    ensure!(status.outcome == Some(Outcome::Succeeded), "the sort did not succeed: {:?}", status.problems);
+    ensure!(status.outcome == Some(Outcome::Succeeded), "the sort did not succeed: {:?}", status.failures);
     drop(cluster);
-    let event_log = fs::read(place.join("journal").join("event log")).context("the journal")?;
+    let event_log = fs::read(place.join("journal").join("event-log")).context("the journal")?;
     fs::remove_dir_all(&output)?;
     fs::remove_dir_all(&place)?;
     Ok((status, seconds, event_log))

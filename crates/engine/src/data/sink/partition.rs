@@ -1,22 +1,22 @@
-//! Which reduce a key goes to, worked out fast: the same answer as [`Partition::of`].
+//! Which reduce a key goes to, worked out fast: the same answer as [`Partitioning::of`].
 
 use crate::data::prefix;
-use crate::job::Partition;
+use crate::job::Partitioning;
 
 /// A partition, with the first bytes of its cuts at hand.
 #[derive(Debug)]
 pub(super) struct Partitioner {
-    partition: Partition,
+    partition: Partitioning,
     reduces: u32,
     /// The prefixes of the cuts.
     prefixes: Vec<u64>,
 }
 
 impl Partitioner {
-    pub fn new(partition: Partition, reduces: u32) -> Partitioner {
+    pub fn new(partition: Partitioning, reduces: u32) -> Partitioner {
         let prefixes = match &partition {
-            Partition::Hash => Vec::new(),
-            Partition::Ranges(cuts) => cuts.iter().map(|cut| prefix(cut)).collect(),
+            Partitioning::Hash => Vec::new(),
+            Partitioning::Ranges(cuts) => cuts.iter().map(|cut| prefix(cut)).collect(),
         };
         Partitioner { partition, reduces, prefixes }
     }
@@ -30,8 +30,8 @@ impl Partitioner {
     #[inline]
     pub fn of(&self, key: &[u8], key_prefix: u64) -> u32 {
         match &self.partition {
-            Partition::Hash => self.partition.of(key, self.reduces),
-            Partition::Ranges(cuts) => {
+            Partitioning::Hash => self.partition.of(key, self.reduces),
+            Partitioning::Ranges(cuts) => {
                 let mut below = self.prefixes.partition_point(|cut| *cut < key_prefix);
                 while self.prefixes.get(below) == Some(&key_prefix) && cuts[below].as_slice() <= key {
                     below += 1;
@@ -56,7 +56,7 @@ mod tests {
             cuts.sort_unstable();
             let cuts: Vec<Vec<u8>> = cuts.into_iter().map(String::into_bytes).collect();
             let reduces = cuts.len() as u32 + 1;
-            for partition in [Partition::Ranges(cuts), Partition::Hash] {
+            for partition in [Partitioning::Ranges(cuts), Partitioning::Hash] {
                 let partitioner = Partitioner::new(partition.clone(), reduces);
                 for key in &keys {
                     let key = key.as_bytes();

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn options(reduces: u32, combine: Combine, memory_bytes: u64) -> SinkOptions {
-    SinkOptions { reduces, partition: Partition::Hash, combine, memory_bytes, compression: Compression::Auto }
+    SinkOptions { reduces, partition: Partitioning::Hash, combine, memory_bytes, compression: Compression::Auto }
 }
 
 /// What comes out for each reduce, and how many spills it took.
@@ -36,7 +36,7 @@ fn read(output: &MapOutput, reduce: u32, part: &PartAt) -> Records {
     records
 }
 
-fn sorted_by_partition(records: &[(Vec<u8>, Vec<u8>)], partition: &Partition, reduces: u32) -> Vec<Records> {
+fn sorted_by_partition(records: &[(Vec<u8>, Vec<u8>)], partition: &Partitioning, reduces: u32) -> Vec<Records> {
     let mut parts = vec![Records::new(); reduces as usize];
     records.iter().for_each(|record| parts[partition.of(&record.0, reduces) as usize].push(record.clone()));
     parts.iter_mut().for_each(|part| part.sort());
@@ -102,7 +102,7 @@ proptest! {
     ) {
         let mut cuts = cuts[..reduces as usize - 1].to_vec();
         cuts.sort();
-        for partition in [Partition::Hash, Partition::Ranges(cuts)] {
+        for partition in [Partitioning::Hash, Partitioning::Ranges(cuts)] {
             let expected = sorted_by_partition(&records, &partition, reduces);
             let options = SinkOptions { partition, ..options(reduces, Combine::Nothing, memory_bytes) };
             prop_assert_eq!(run(&records, options).0, expected);
@@ -115,7 +115,7 @@ proptest! {
         reduces in 1_u32..5,
         memory_bytes in prop_oneof![Just(0), Just(TINY), Just(AMPLE)],
     ) {
-        let expected = sorted_by_partition(&summed(&records), &Partition::Hash, reduces);
+        let expected = sorted_by_partition(&summed(&records), &Partitioning::Hash, reduces);
         let records = numbers(&records);
         prop_assert_eq!(run(&records, options(reduces, Combine::Sum, memory_bytes)).0, expected.clone());
         let with = Combine::With(Box::new(Adding));
@@ -130,7 +130,7 @@ proptest! {
         let mut distinct = records.clone();
         distinct.sort();
         distinct.dedup();
-        let expected = sorted_by_partition(&distinct, &Partition::Hash, 3);
+        let expected = sorted_by_partition(&distinct, &Partitioning::Hash, 3);
         prop_assert_eq!(run(&records, options(3, Combine::With(Box::new(Distinct)), memory_bytes)).0, expected);
     }
 }
@@ -141,7 +141,7 @@ fn many_spills_are_merged_in_rounds() {
         (0..40_000_u64).map(|n| (n.wrapping_mul(0x9e37_79b9).to_be_bytes().to_vec(), vec![1])).collect();
     let (parts, spills) = run(&records, options(3, Combine::Nothing, 16 << 10));
     assert!(spills > 50, "{spills}");
-    assert_eq!(parts, sorted_by_partition(&records, &Partition::Hash, 3));
+    assert_eq!(parts, sorted_by_partition(&records, &Partitioning::Hash, 3));
     let (sums, spills) = run(&records, options(3, Combine::Sum, 16 << 10));
     assert!(spills > 10, "{spills}");
     assert_eq!(sums, parts);
@@ -152,7 +152,7 @@ fn records_larger_than_blocks_and_budgets_work() {
     let records: Records =
         (0..12_usize).map(|n| (vec![b'a' + (n % 3) as u8; n * 9000], vec![n as u8; (n % 4) << 20])).collect();
     for memory_bytes in [0, 100 << 10, 3 << 20, AMPLE] {
-        let expected = sorted_by_partition(&records, &Partition::Hash, 2);
+        let expected = sorted_by_partition(&records, &Partitioning::Hash, 2);
         assert_eq!(run(&records, options(2, Combine::Nothing, memory_bytes)).0, expected);
         assert_eq!(run(&records, options(2, Combine::With(Box::new(Distinct)), memory_bytes)).0, expected);
     }

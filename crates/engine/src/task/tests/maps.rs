@@ -94,12 +94,12 @@ fn asked_before_the_first_record() {
 fn a_packed_file_is_mapped_to_its_end() {
     let mut cluster = whole(Setup::new(30, 12, 14));
     let plan = Arc::make_mut(&mut cluster.plan);
-    let Place::Local(path) = &plan.files[0].place else { panic!("it is local") };
+    let FileLocation::Local(path) = &plan.files[0].location else { panic!("it is local") };
     let mut packer = flate2::write::GzEncoder::new(std::fs::File::create(path).unwrap(), flate2::Compression::fast());
     packer.write_all(cluster.text.as_bytes()).unwrap();
     let bytes = packer.finish().unwrap().metadata().unwrap().len();
     plan.files[0].bytes = bytes;
-    plan.files[0].packing = Packing::Gzip;
+    plan.files[0].codec = Codec::Gzip;
     plan.splits[0].bytes = bytes;
     cluster.ask_at(5, Ask::GiveWay);
     cluster.run_maps();

@@ -9,7 +9,7 @@ mod trouble;
 use super::*;
 use crate::apps::App;
 use crate::input::LocalOnly;
-use crate::job::{Format, InputFile, Packing, Partition, Place, Plan, Request, SplitAt};
+use crate::job::{Codec, FileLocation, InputFile, InputSplit, OutputFormat, Partitioning, Plan, Request};
 use crate::record::{Emit, Mapper, Record, Reducer, Values};
 use crate::wire::{self, Token};
 use giveway_core::{AttemptId, JobId, Kind, NodeId, Priority, Start};
@@ -169,18 +169,18 @@ impl Setup {
         let input = folder.path().join("input");
         std::fs::write(&input, &self.text).unwrap();
         let bytes = self.text.len() as u64;
-        let mut splits: Vec<SplitAt> = (0..bytes.div_ceil(self.split_bytes))
+        let mut splits: Vec<InputSplit> = (0..bytes.div_ceil(self.split_bytes))
             .map(|at| at * self.split_bytes)
-            .map(|offset| SplitAt { file: 0, offset, bytes: self.split_bytes.min(bytes - offset) })
+            .map(|offset| InputSplit { file: 0, offset, bytes: self.split_bytes.min(bytes - offset) })
             .collect();
         // A file without a line has a split too.
-        splits.push(SplitAt { file: 1, offset: 0, bytes: 0 });
+        splits.push(InputSplit { file: 1, offset: 0, bytes: 0 });
         let empty = folder.path().join("empty");
         std::fs::write(&empty, "").unwrap();
         let file = |name: &str, path: PathBuf, bytes| InputFile {
             name: name.into(),
-            place: Place::Local(path),
-            packing: Packing::Plain,
+            location: FileLocation::Local(path),
+            codec: Codec::Plain,
             bytes,
         };
         let output = folder.path().join("out");
@@ -207,14 +207,14 @@ impl Setup {
             files: vec![file("in", input, bytes), file("empty", empty, 0)],
             splits,
             reduces: self.reduces,
-            partition: Partition::Hash,
-            format: Format::Tabbed,
-            notes: vec![],
+            partitioning: Partitioning::Hash,
+            format: OutputFormat::TabSeparated,
+            app_data: vec![],
             round: 0,
             output,
         };
         let token_path = folder.path().join("token");
-        let token = Token::read_or_make(&token_path).unwrap();
+        let token = Token::read_or_create(&token_path).unwrap();
         let bad = Arc::new(Mutex::new(Vec::new()));
         let shuffles: Vec<Arc<Shuffle>> = (0..self.nodes)
             .map(|node| {
@@ -351,7 +351,7 @@ impl Cluster {
             }
             offset += line.len();
         }
-        places.retain(|word, _| self.plan.partition.of(word.as_bytes(), self.plan.reduces) == reduce);
+        places.retain(|word, _| self.plan.partitioning.of(word.as_bytes(), self.plan.reduces) == reduce);
         places.values_mut().for_each(|places| places.sort());
         places.iter().map(|(word, places)| format!("{word}\t{},\n", places.join(","))).collect()
     }

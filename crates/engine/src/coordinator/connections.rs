@@ -1,0 +1,145 @@
+//! Connections: threads that convert received bytes into inputs of the coordinator's loop, and its messages into sent bytes.
+
+use super::planning;
+use super::run::{Input, WorkerConnection};
+use crate::apps::Apps;
+use crate::store::{Catalog, OnCoordinator, Session};
+use crate::wire::{self, FromClient, FromWorker, MESSAGE_BYTES_MAX, Role, ToClient, ToWorker, Token};
+use std::collections::HashSet;
+use std::io::{self, BufWriter, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use tracing::warn;
+
+/// Starts a thread that accepts connections and serves each on a thread of its own. It runs until the process ends.
+pub(super) fn listen(
+    listener: TcpListener,
+    token: Token,
+    apps: Apps,
+    store: Arc<Catalog>,
+    inputs: Sender<Input>,
+) -> io::Result<()> {
+    thread::Builder::new().name("listener".into()).spawn(move || {
+        for (stream, id) in listener.incoming().zip(1_u64..) {
+            let Ok(stream) = stream else { continue };
+            let (token, apps, store, inputs) = (token.clone(), apps.clone(), Arc::clone(&store), inputs.clone());
+            let stored = OnCoordinator { catalog: store, token };
+            let spawned = thread::Builder::new()
+                .name("connection".into())
+                .spawn(move || serve(stream, id, stored, &apps, &inputs));
+            if let Err(error) = spawned {
+                warn!("connection refused: cannot start a thread for it: {error}");
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn serve(mut stream: TcpStream, id: u64, stored: OnCoordinator, apps: &Apps, inputs: &Sender<Input>) {
+    let served = match wire::accept(&mut stream, &stored.token) {
+        Ok(Role::Worker) => serve_worker(stream, id, inputs),
+        Ok(Role::Client) => serve_client(stream, &stored, apps, inputs),
+        Ok(Role::Data) => {
+            warn!("connection refused: the peer requested data, which only workers serve");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    };
+    if let Err(error) = served
+        && !error.is_disconnect()
+    {
+        warn!("connection closed: {error}");
+    }
+}
+
+fn serve_worker(mut stream: TcpStream, id: u64, inputs: &Sender<Input>) -> Result<(), wire::WireError> {
+    let FromWorker::Join(join) = wire::receive(&mut stream, MESSAGE_BYTES_MAX)? else {
+        return Err(wire::WireError::UnknownPeer);
+    };
+    let (sender, outgoing) = mpsc::channel();
+    let Ok(write_half) = stream.try_clone() else { return Ok(()) };
+    let writer =
+        thread::Builder::new().name("connection-writer".into()).spawn(move || write_messages(write_half, &outgoing));
+    if writer.is_err() {
+        return Ok(());
+    }
+    let connection = WorkerConnection {
+        id,
+        sender,
+        join_accepted: false,
+        sent_plans: HashSet::new(),
+        output_subscriptions: HashSet::new(),
+    };
+    let _ = inputs.send(Input::WorkerJoined { join, connection });
+    loop {
+        match wire::receive(&mut stream, MESSAGE_BYTES_MAX) {
+            Ok(message) => {
+                if inputs.send(Input::WorkerMessage { connection: id, message }).is_err() {
+                    return Ok(());
+                }
+            }
+            Err(error) => {
+                let _ = inputs.send(Input::WorkerDisconnected { connection: id });
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Sends messages to a worker until the coordinator drops the sender, then closes the connection.
+fn write_messages(stream: TcpStream, outgoing: &Receiver<ToWorker>) {
+    let mut out = BufWriter::new(&stream);
+    while let Ok(message) = outgoing.recv() {
+        let mut sent = wire::send(&mut out, &message);
+        // All pending messages share one flush.
+        while sent.is_ok() {
+            match outgoing.try_recv() {
+                Ok(message) => sent = wire::send(&mut out, &message),
+                Err(_) => break,
+            }
+        }
+        if sent.is_err() || out.flush().is_err() {
+            break;
+        }
+    }
+    let _ = out.flush();
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+fn serve_client(
+    mut stream: TcpStream,
+    stored: &OnCoordinator,
+    apps: &Apps,
+    inputs: &Sender<Input>,
+) -> Result<(), wire::WireError> {
+    // Dropped with the connection: uploads that were not completed are then discarded.
+    let mut session = Session::new(Arc::clone(&stored.catalog), stored.token.clone());
+    loop {
+        let message: FromClient = wire::receive(&mut stream, MESSAGE_BYTES_MAX)?;
+        let (reply, answers) = mpsc::channel();
+        let sent = match message {
+            FromClient::Submit(request) => match planning::plan(*request, apps, stored) {
+                Ok(plan) => inputs.send(Input::JobPlanned { plan: Box::new(plan), reply }),
+                Err(error) => {
+                    wire::send(&mut stream, &ToClient::Refused { reason: error.to_string() })?;
+                    continue;
+                }
+            },
+            FromClient::Store(request) => {
+                wire::send(&mut stream, &session.answer(request))?;
+                continue;
+            }
+            request => inputs.send(Input::ClientRequest { request, reply }),
+        };
+        if sent.is_err() {
+            let reason = "the coordinator is stopping; try again after it has been restarted".into();
+            return wire::send(&mut stream, &ToClient::Refused { reason });
+        }
+        // One answer, or several if a job is followed. The coordinator drops its sender after the last.
+        while let Ok(answer) = answers.recv() {
+            wire::send(&mut stream, &answer)?;
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Submission: from a plan to a job in the journal and in the core.
+
+use super::finalize::{create_output_folder, remove_folder};
+use super::journal::Metadata;
+use super::planning::SubmitError;
+use super::run::{Coordinator, Effect};
+use crate::job::{FileLocation, InputSplit, Plan};
+use crate::wire::ToClient;
+use giveway_core::{Event, Hosts, JobId, JobSpec, NodeId, Outcome, Split, WHOLE_PPM};
+use std::sync::mpsc::Sender;
+
+impl Coordinator {
+    pub(super) fn on_job_planned(&mut self, plan: Plan, reply: Sender<ToClient>) {
+        let output = &plan.request.output;
+        // Checked in the table too: a job with several rounds creates its output folder only for its last round.
+        let taken = self.table.jobs.values().any(|job| !job.finalized && job.plan.request.output == *output);
+        let accepted = if taken { Err(SubmitError::OutputExists(output.clone())) } else { self.accept(plan) };
+        let answer = match accepted {
+            Ok(job) => ToClient::Submitted { job },
+            Err(error) => ToClient::Refused { reason: error.to_string() },
+        };
+        self.effects.push(Effect::Reply(reply, answer));
+    }
+
+    /// Assigns a job id, creates the output folder, writes the plan to the journal and submits the job to the core.
+    pub(super) fn accept(&mut self, mut plan: Plan) -> Result<JobId, SubmitError> {
+        plan.job = JobId(self.table.next_job);
+        let job = plan.job;
+        create_output_folder(&plan)?;
+        let spec = self.job_spec(&plan);
+        self.append_metadata(Metadata::JobPlanned(Box::new(plan)));
+        match self.submit_event(Event::JobSubmitted(Box::new(spec))) {
+            None => Ok(job),
+            Some(refusal) => {
+                self.discard_unsubmitted(job);
+                Err(SubmitError::Refused(refusal))
+            }
+        }
+    }
+
+    /// Submits a job to the core whose plan is in the journal, but whose submission is not.
+    pub(super) fn resubmit(&mut self, job: JobId) {
+        let plan = self.table.jobs[&job].plan.clone();
+        remove_folder(&plan.output);
+        match create_output_folder(&plan) {
+            Ok(()) => {
+                self.submit_event(Event::JobSubmitted(Box::new(self.job_spec(&plan))));
+            }
+            Err(error) => {
+                self.record_failure(job, error.to_string());
+                self.append_metadata(Metadata::JobFinalized { job, outcome: Outcome::Failed, next_round: None });
+            }
+        }
+    }
+
+    /// Removes a planned job that never reached the core, with its output folder.
+    pub(super) fn discard_unsubmitted(&mut self, job: JobId) {
+        if let Some(record) = self.table.jobs.get(&job) {
+            remove_folder(&record.plan.output);
+            // Without this line the next recovery would remove the folder again, which may then belong to another job or program.
+            self.append_metadata(Metadata::JobFinalized { job, outcome: Outcome::Killed, next_round: None });
+            self.table.jobs.remove(&job);
+        }
+    }
+
+    /// The core's description of a job, with the nodes on which each split is local.
+    fn job_spec(&self, plan: &Plan) -> JobSpec {
+        let up =
+            (0..self.core.state().nodes.len() as u32).map(NodeId).filter(|&node| self.core.state().up(node).is_some());
+        let up: Hosts = up.collect();
+        let hosts = |split: &InputSplit| match &plan.files[split.file as usize].location {
+            // All workers run on this machine and open the file themselves: it is local to each.
+            FileLocation::Local(_) => up.clone(),
+            FileLocation::Blocks(blocks) => self.store.nodes_at(blocks, split.offset).into_iter().collect(),
+            FileLocation::Hdfs(blocks) => {
+                let after = blocks.partition_point(|block| block.offset <= split.offset);
+                let hosts = blocks[..after].last().map_or(&[][..], |block| &block.hosts);
+                up.iter().copied().filter(|&node| self.is_on_host(node, hosts)).collect()
+            }
+        };
+        let splits = plan.splits.iter().map(|split| Split { bytes: split.bytes, hosts: hosts(split) }).collect();
+        let request = &plan.request;
+        JobSpec {
+            external_id: None,
+            id: plan.job,
+            name: request.name.clone(),
+            user: request.user.clone(),
+            pool: request.pool.clone(),
+            priority: request.priority,
+            splits,
+            reduces: plan.reduces,
+            slowstart_ppm: self.options.slowstart_ppm,
+            hint: None,
+            estimate_bias_ppm: WHOLE_PPM,
+        }
+    }
+
+    /// Whether a worker's host is one of these. Several workers may have the same host.
+    fn is_on_host(&self, node: NodeId, hosts: &[String]) -> bool {
+        let worker_host = self.nodes.get(node.0 as usize).map_or("", |session| &session.host);
+        hosts.iter().any(|host| host.eq_ignore_ascii_case(worker_host))
+    }
+}
