@@ -83,8 +83,8 @@ fn panel(id: &str, title: &str, names: &[String], times: Vec<Vec<f64>>) -> Strin
         }
         body += &line(policy, name, &steps, &time, &fraction);
     }
-    let about = format!("Fraction of jobs at or below each time. Medians: {}.", medians.join("; "));
-    svg(id, "curves", SIZE, title, &about, &body)
+    let description = format!("Fraction of jobs at or below each time. Medians: {}.", medians.join("; "));
+    svg(id, "curves", SIZE, title, &description, &body)
 }
 
 /// The line of one policy. Of the steps at the same (rounded) position only the last is drawn, so the length of the path is limited by the width
