@@ -221,7 +221,7 @@ fn invalid_files_are_refused_with_file_and_line() {
     let policies = [
         ("unknown-part.toml", shown.replace("below-share", "below-everything")),
         ("map-pause.toml", shown.replacen("how = \"kill\"", "how = \"pause\"", 1)),
-        ("no-share.toml", shown.replace("share = \"inverse-remaining\"", "share = \"none\"")),
+        ("no-share.toml", shown.replace("share = \"inverse-remaining-time\"", "share = \"none\"")),
         ("not-a-span.toml", shown.replace("renew = \"10s\"", "renew = \"soon\"")),
         ("empty.toml", String::new()),
     ];
