@@ -1,4 +1,5 @@
-//! What can be typed.
+//! The command line's arguments, as `clap` parses them. The arguments of the cluster commands are in `cluster/args.rs`, those of `dfs` in
+//! `dfs.rs`, those of `bench engine` in `bench/engine/mod.rs`.
 
 use crate::cluster::args as cluster;
 use crate::dfs;
@@ -7,7 +8,7 @@ use clap_complete::Shell;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Schedulers for shared MapReduce clusters, where large jobs give way to small ones and no work is lost.
+/// MapReduce scheduler with work-conserving preemption: run jobs on a local cluster, simulate policies, or order the applications of a YARN cluster.
 #[derive(Debug, Parser)]
 #[command(
     name = "giveway",
@@ -15,59 +16,59 @@ use std::path::PathBuf;
     after_help = "Start with `giveway demo`, then `giveway sim --workload hsrtf-table2 --policy all`."
 )]
 pub struct Args {
-    /// What to do.
+    /// The subcommand; required.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The commands.
+/// The subcommands of `giveway`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a mix of large, medium and small jobs on a real cluster under four policies, check every output, and write a report.
+    /// Run small, medium and large jobs on a local cluster under four policies, verify every output, and write an HTML report.
     Demo(Demo),
     /// Simulate a workload on a cluster under one or more policies.
     Sim(Sim),
-    /// Start a cluster on this machine: a coordinator and several worker processes.
+    /// Start a cluster on this machine: one coordinator and several worker processes.
     Up(cluster::Up),
-    /// Stop a cluster; unfinished jobs go on when it is started again.
-    Down(cluster::Which),
-    /// Start one more worker and have it join a cluster.
+    /// Stop a cluster; unfinished jobs continue when it is started again.
+    Down(cluster::ClusterDir),
+    /// Start an additional worker that joins a cluster.
     Worker(cluster::Worker),
-    /// Run one job on a short-lived cluster of its own.
+    /// Run one job on a temporary cluster and wait for it.
     Run(cluster::Run),
     /// Submit a job to a running cluster.
     Submit(cluster::Submit),
-    /// List the jobs of a cluster.
-    Jobs(cluster::Which),
-    /// How one job is: tasks, counters, what went wrong.
-    Job(cluster::OneJob),
-    /// List the nodes of a cluster.
-    Nodes(cluster::Which),
-    /// Why a job stands where it stands, and what was decided about it lately.
-    Explain(cluster::OneJob),
-    /// Have every running task of a job give way once; nothing it did is lost.
-    Yield(cluster::OneJob),
-    /// Kill a job.
-    Kill(cluster::OneJob),
-    /// Store files in a cluster's blocks, and look at them: put, ls, cat, rm, fsck.
+    /// List a cluster's jobs.
+    Jobs(cluster::ClusterDir),
+    /// Show a job's status, counters and failures.
+    Job(cluster::JobSelector),
+    /// List a cluster's nodes: state, process id and slots in use.
+    Nodes(cluster::ClusterDir),
+    /// Explain a job's rank and the latest scheduling decisions about it.
+    Explain(cluster::JobSelector),
+    /// Preempt every running task of a job once without losing work: maps end early, reduces pause.
+    Yield(cluster::JobSelector),
+    /// Kill a job and remove its output.
+    Kill(cluster::JobSelector),
+    /// Store, list, print, delete and check files in a cluster's replicated block store.
     Dfs(dfs::Dfs),
-    /// List the applications and their options.
+    /// List the MapReduce applications and their options.
     Apps,
-    /// List the policies, or show what one is composed of.
+    /// List the scheduling policies, or print one as TOML.
     Policies(Policies),
-    /// List the workloads and clusters that need no file.
+    /// List the built-in workloads and clusters.
     Workloads,
-    /// Run an event log again and say whether every action is identical.
+    /// Replay an event log through the scheduler and verify that every action is identical.
     Replay(Replay),
-    /// Run the experiments of the four papers and set what comes out beside what they report.
+    /// Repeat the experiments of the four papers and compare the results with the published ones.
     Reproduce(Reproduce),
-    /// Order the applications of a real Hadoop YARN cluster, beside its ResourceManager.
+    /// Run the sidecar that orders the applications of a Hadoop YARN cluster.
     Yarn(Yarn),
-    /// Measure the simulator, the core or the engine on this machine.
+    /// Benchmark the simulator, the scheduler core or the engine on this machine.
     Bench(Bench),
-    /// Print completions for a shell.
+    /// Print a shell completion script.
     Completions {
-        /// Which shell.
+        /// Shell to print the script for.
         shell: Shell,
     },
 }
@@ -75,7 +76,7 @@ pub enum Command {
 /// `giveway demo`
 #[derive(Debug, ClapArgs)]
 pub struct Demo {
-    /// Where to write the report.
+    /// HTML report to write.
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub report: PathBuf,
 }
@@ -84,65 +85,65 @@ pub struct Demo {
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = "\
 EXAMPLES
-  The hSRTF paper's mix under every policy:
+  Compare every policy on the hSRTF paper's workload:
       giveway sim --workload hsrtf-table2 --policy all
-  A node fails; what does Chronos bring?
+  Compare failure recovery with and without Chronos:
       giveway sim --workload chronos-map --policy 'fifo,chronos(fifo)'
-  Your own cluster and workload, thirty seeds, figures for a script:
+  Run your own workload on your own cluster with 30 seeds, and write the metrics as JSON:
       giveway sim --workload jobs.toml --cluster rack.toml --policy fair,fcs --runs 30 --json out.json
-  A policy of your own: print one, edit it, try it:
+  Edit a copy of a policy and compare it with fair:
       giveway policies show hsrtf-pr > mine.toml
       giveway sim --workload synthetic --policy fair,mine.toml
-  What would other policies have done with what ran on this event_log (of a simulation, or of a Hadoop cluster)?
-      giveway sim --workload cluster.event_log --policy fifo,fair,hsrtf-pr
+  Simulate what a recorded cluster ran (a simulation, an engine cluster or a YARN cluster) under other policies:
+      giveway sim --workload cluster.eventlog --policy fifo,fair,hsrtf-pr
 
-The files are described in docs/files.md.")]
+docs/files.md describes the file formats.")]
 pub struct Sim {
-    /// A workload by name (see `giveway workloads`), a workload file, or an event log, whose jobs and cluster are run again.
+    /// Workload: a built-in name (see `giveway workloads`), a TOML file, or an event log whose jobs and cluster are simulated again.
     #[arg(long, value_name = "NAME|FILE")]
     pub workload: String,
-    /// A cluster by name, by the name of a workload that ran on it, or a cluster file. Named workloads and event logs bring their own.
+    /// Cluster: a built-in name, the name of a built-in workload (for its cluster), or a TOML file. Required with a TOML workload; default: the workload's own cluster.
     #[arg(long, value_name = "NAME|FILE")]
     pub cluster: Option<String>,
-    /// Policies by name, policy files, or `all`; separated by commas, or the option given again.
-    #[arg(long, value_name = "P[,P...]", value_delimiter = ',', required = true)]
+    /// Policies to compare: names, TOML files or `all`, separated by commas; may be repeated.
+    #[arg(long, value_name = "NAME|FILE[,...]", value_delimiter = ',', required = true)]
     pub policy: Vec<String>,
-    /// Where chance begins. The same seed gives the same run, bit for bit.
-    #[arg(long, default_value_t = 1)]
+    /// Random seed; runs with the same seed are identical.
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// How many seeds to run, counting up from the first; the table then has means and 95 % intervals.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Number of seeds to run per policy (1-10000), counting up from --seed; with more than one, the table shows means and 95 % confidence intervals.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,
-    /// Largest error of any estimate of a job, of 1, instead of the workload's own: 0.4 makes estimates up to 40 % too low or too high.
-    #[arg(long, value_name = "E")]
+    /// Maximum relative error of job size estimates (0 up to, not including, 1), replacing the workload's own; 0.4 means estimates up to 40 % too low or too high.
+    #[arg(long, value_name = "FRACTION")]
     pub estimate_error: Option<f64>,
-    /// Write all figures as JSON.
+    /// Write the metrics of every run as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write the event log of each run; with several runs, policy and seed go into the file names.
+    /// Write the event log of every run; with several runs, policy and seed are added to the file name.
     #[arg(long, value_name = "FILE")]
     pub event_log: Option<PathBuf>,
-    /// Write a report with plots (of the first seed).
-    #[arg(long, value_name = "FILE.html")]
+    /// Write an HTML report with plots of the first seed.
+    #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 }
 
 /// `giveway policies`
 #[derive(Debug, ClapArgs)]
 pub struct Policies {
-    /// What about them; without it they are listed.
+    /// The subcommand; `list` if absent.
     #[command(subcommand)]
-    pub what: Option<PoliciesWhat>,
+    pub command: Option<PoliciesCommand>,
 }
 
-/// What about the policies.
+/// The subcommands of `giveway policies`.
 #[derive(Debug, Subcommand)]
-pub enum PoliciesWhat {
-    /// List them.
+pub enum PoliciesCommand {
+    /// List the policies with a description each (the default).
     List,
-    /// Print one as TOML. Edited, it is a policy for `--policy FILE`.
+    /// Print a policy as TOML; an edited copy can be given to `--policy FILE`.
     Show {
-        /// Its name.
+        /// Policy name, also in the form `chronos(NAME)`.
         name: String,
     },
 }
@@ -150,15 +151,16 @@ pub enum PoliciesWhat {
 /// `giveway replay`
 #[derive(Debug, ClapArgs)]
 pub struct Replay {
-    /// Take an event log that was not closed, such as the journal of a cluster (`journal/event log` in its folder).
+    /// Accept an event log without an end record, such as the `journal/event log` file of a running or killed cluster.
     #[arg(long)]
     pub open: bool,
-    /// The event log.
+    /// Event log to replay.
+    #[arg(value_name = "FILE")]
     pub event_log: PathBuf,
-    /// Also print every record: when, what happened, and what the scheduler asked for.
+    /// Also print every record: time, event and actions.
     #[arg(long)]
     pub list: bool,
-    /// Also print the jobs in the order in which they ended: when, how, and what they are called.
+    /// Also print every job as it ends: time, outcome and name.
     #[arg(long)]
     pub jobs: bool,
 }
@@ -166,76 +168,78 @@ pub struct Replay {
 /// `giveway reproduce`
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = "\
-Each headline of a paper is set beside our figure with its 95 % interval and called confirmed, direction only, or not confirmed. Nothing is tuned for one scheduler; what the papers leave out is listed in docs/papers. docs/results has what the full run gave.
+Each published result is compared with the measured one (mean and 95 % confidence interval) and reported as confirmed, direction only, or not confirmed. \
+No parameter is tuned for a single scheduler; docs/papers lists the assumptions made where a paper gives no value, and docs/results holds the results of the full run.
 
 EXAMPLES
-  A first look, in two minutes (the full run takes a quarter of an hour):
+  Run a reduced version of everything, in about two minutes (the full run takes about 15 minutes):
       giveway reproduce all --quick
-  One paper, with figures, tables and the numbers behind them:
+  Reproduce one paper and write figures, tables and raw numbers:
       giveway reproduce fcs --report fcs --json fcs.json
-  Simulations only, without the runs on a real cluster of this machine:
+  Run simulations only, without a local cluster:
       giveway reproduce all --no-engine")]
 pub struct Reproduce {
-    /// Which paper.
+    /// Paper to reproduce.
     #[arg(value_enum)]
     pub paper: WhichPaper,
-    /// Fewer seeds and fewer points on each curve.
+    /// Run fewer seeds and fewer points per curve.
     #[arg(long)]
     pub quick: bool,
-    /// Seeds for each comparison; 20 if left out, 3 with --quick.
+    /// Number of seeds per comparison (1-1000); default: 20, or 3 with --quick.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub seeds: Option<u32>,
-    /// Write every figure as JSON.
+    /// Write all results as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a page for each paper into this folder, with every figure as SVG.
+    /// Write one page per paper to this directory, with the figures as SVG files.
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
-    /// Leave out the runs on the real engine.
+    /// Skip the runs on a local engine cluster.
     #[arg(long)]
     pub no_engine: bool,
 }
 
-/// Which paper to reproduce.
+/// The papers that `giveway reproduce` knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum WhichPaper {
     /// Shortest remaining time first.
     Hsrtf,
     /// Failure-aware scheduling.
     Chronos,
-    /// Preemptive reduces.
+    /// Fast completion with preemptive reduce tasks.
     Fcs,
-    /// Jobs and machines that differ.
+    /// Scheduling for heterogeneous jobs and nodes.
     Coshh,
-    /// All of them.
+    /// All four papers.
     All,
 }
 
 /// `giveway yarn`
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = "\
-The ResourceManager needs the plug-in giveway-yarn.jar and a few properties: docs/yarn.md. While the sidecar is not there, queues are FIFO.
-A policy that needs more than an order of applications (to kill, to pause, to choose a task or a node) is refused.
+The ResourceManager needs the plug-in giveway-yarn.jar and the properties listed in docs/yarn.md. While the sidecar is not running, queues are ordered FIFO. \
+A policy that needs more than application ordering (killing, pausing, choosing a task or a node) is rejected at start.
 
 EXAMPLES
+  Create a token and start the sidecar:
       openssl rand -hex 32 > token && chmod 600 token
-      giveway yarn --policy hsrtf-pr --token-file token --event_log cluster.event_log
-  What would another policy have done with what the cluster ran?
-      giveway sim --workload cluster.event_log --policy fifo,hsrtf-pr,fair")]
+      giveway yarn --policy hsrtf-pr --token-file token --event-log cluster.eventlog
+  Simulate the recorded applications under other policies:
+      giveway sim --workload cluster.eventlog --policy fifo,hsrtf-pr,fair")]
 pub struct Yarn {
-    /// A policy by name, or a policy file: fifo, fair, capacity, hsrtf-pu, hsrtf-pr, las, or one made of their parts.
+    /// Policy: fifo, fair, capacity, hsrtf-pu, hsrtf-pr, las, or a TOML file that only orders applications.
     #[arg(long, value_name = "NAME|FILE")]
     pub policy: String,
-    /// Where to listen for the ResourceManager's plug-in: a loopback address.
+    /// Loopback address and port to listen on for the ResourceManager plug-in.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7040")]
     pub listen: SocketAddr,
-    /// The file with the token that the plug-in must show.
+    /// File with the shared token that authenticates the plug-in; must have mode 0600.
     #[arg(long, value_name = "FILE")]
     pub token_file: PathBuf,
-    /// Write everything told and asked for as an event log; one that is there is continued.
+    /// Write every event and action to this event log; an existing log is continued.
     #[arg(long, value_name = "FILE")]
     pub event_log: Option<PathBuf>,
-    /// Memory of an ordinary container in MB, from which the slots of a node are reckoned; the cluster's minimum allocation if left out.
+    /// Memory of one container in MB, used to convert a node's memory to slots; default: the cluster's minimum allocation.
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
     pub slot_mb: Option<u64>,
 }
@@ -243,38 +247,38 @@ pub struct Yarn {
 /// `giveway bench`
 #[derive(Debug, ClapArgs)]
 pub struct Bench {
-    /// What to measure.
+    /// The subcommand; required.
     #[command(subcommand)]
-    pub what: BenchWhat,
+    pub command: BenchCommand,
 }
 
-/// What to measure.
+/// The subcommands of `giveway bench`.
 #[derive(Debug, Subcommand)]
-pub enum BenchWhat {
-    /// Events per second of the simulator on one core, and its memory.
+pub enum BenchCommand {
+    /// Measure the simulator's events per second on one CPU core, and its memory.
     Sim {
-        /// Nodes of the cluster.
-        #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        /// Number of nodes (1-100000).
+        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         nodes: u32,
-        /// Jobs to run.
-        #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        /// Number of jobs (1-1000000).
+        #[arg(long, value_name = "N", default_value_t = 4_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         jobs: u32,
-        /// The policy.
-        #[arg(long, default_value = "hsrtf-pr")]
+        /// Policy name or TOML file.
+        #[arg(long, value_name = "NAME|FILE", default_value = "hsrtf-pr")]
         policy: String,
-        /// How often to repeat; the median and the best are printed.
-        #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=100))]
+        /// Number of repetitions (1-100); the median and the best are printed.
+        #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=100))]
         repeat: u32,
     },
-    /// Speed of real jobs, latency of small ones, and what giving way costs.
+    /// Measure the engine: job throughput, latency of small jobs and the cost of preemption.
     Engine(crate::bench::engine::Options),
-    /// Decisions per second of the core and how long they take, by policy and number of nodes.
+    /// Measure the scheduler core: decisions per second and decision latency, by policy and number of nodes.
     Core {
-        /// Policies; all if left out.
-        #[arg(long, value_name = "P[,P...]", value_delimiter = ',')]
+        /// Policies, separated by commas; default: all.
+        #[arg(long, value_name = "NAME|FILE[,...]", value_delimiter = ',')]
         policy: Vec<String>,
-        /// Decisions to measure at each size.
-        #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1_000..))]
+        /// Number of decisions to measure per policy and cluster size (at least 1000).
+        #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1_000..))]
         decisions: u32,
     },
 }

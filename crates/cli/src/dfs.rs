@@ -1,7 +1,7 @@
-//! `giveway dfs`: files in the blocks of a running cluster.
+//! `giveway dfs`: files in a running cluster's replicated block store.
 
-use crate::NotSo;
-use crate::cluster::args::{Which, size};
+use crate::CheckFailed;
+use crate::cluster::args::{ClusterDir, size};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use giveway_engine::store::{Health, Name, ReadFailure, StoreClient};
@@ -18,115 +18,119 @@ EXAMPLES
   giveway submit wordcount --input dfs:/books --output counts --wait
   giveway dfs fsck
 
-Blocks lie in the workers' own folders, each on several of them; jobs that read them run where they lie. A worker
-that is lost, or a replica that is damaged, is made good from the others.")]
+Each block is replicated on several workers, and map tasks are scheduled on the workers that hold their input. Replicas that are damaged, or on a \
+worker that is lost, are restored from the remaining ones.")]
 pub struct Dfs {
-    /// The cluster.
+    /// The cluster that stores the files.
     #[command(flatten)]
-    pub which: Which,
-    /// What to do.
+    pub cluster: ClusterDir,
+    /// The subcommand; required.
     #[command(subcommand)]
-    pub what: What,
+    pub command: DfsCommand,
 }
 
-/// What can be done with stored files.
+/// The subcommands of `giveway dfs`.
 #[derive(Debug, Subcommand)]
-pub enum What {
-    /// Store local files; a name that exists is refused.
+pub enum DfsCommand {
+    /// Store local files; existing files are never overwritten.
     Put {
-        /// Local files, and then where they go: a name for one file, or a folder.
+        /// Local files, followed by the destination: a file name for one local file, or a directory.
         #[arg(value_name = "LOCAL... dfs:/PATH", required = true, num_args = 2..)]
         paths: Vec<String>,
-        /// Largest block.
+        /// Maximum block size.
         #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
         block: u64,
-        /// Workers that get each block, if there are so many.
-        #[arg(long, value_name = "R", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
+        /// Replicas of each block (1-16), at most one per worker.
+        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=16))]
         replicas: u8,
     },
-    /// List a folder: size, blocks, replicas, name.
+    /// List a directory: size in bytes, blocks, replicas and name of each file.
     Ls {
-        /// The folder or file.
+        /// Directory or file to list.
         #[arg(value_name = "dfs:/PATH", default_value = "dfs:/")]
         path: String,
     },
-    /// Print a file.
+    /// Print files to standard output.
     Cat {
-        /// The file.
+        /// Files to print.
         #[arg(value_name = "dfs:/PATH", required = true)]
         paths: Vec<String>,
     },
-    /// Remove files.
+    /// Delete files.
     Rm {
-        /// Folders with all that is in them, too.
+        /// Delete directories and their contents.
         #[arg(short, long)]
         recursive: bool,
-        /// The files.
+        /// Files to delete, or directories with --recursive.
         #[arg(value_name = "dfs:/PATH", required = true)]
         paths: Vec<String>,
     },
-    /// Read every replica of every block, say what is wrong, and have it repaired. The exit code is 1 if anything is wrong.
+    /// Verify every replica of every block, report problems and start repairs; exit code 1 if there are problems.
     Fsck,
 }
 
-/// Does what was asked.
+/// Runs the command.
 pub fn run(args: &Dfs) -> Result<()> {
-    // Wrong names are wrong without a cluster, too.
-    match &args.what {
-        What::Put { paths, block, replicas } => {
-            let (to, locals) = paths.split_last().context("two paths at least")?;
+    // Names are parsed before connecting, so that invalid ones are reported without a cluster.
+    match &args.command {
+        DfsCommand::Put { paths, block, replicas } => {
+            let (to, locals) =
+                paths.split_last().context("missing destination; use `giveway dfs put LOCAL... dfs:/PATH`")?;
             let target = Target::parse(to)?;
-            put(&mut StoreClient::connect(&args.which.dir)?, locals, &target, *block, *replicas)
+            put(&mut StoreClient::connect(&args.cluster.dir)?, locals, &target, *block, *replicas)
         }
-        What::Ls { path } => {
+        DfsCommand::Ls { path } => {
             let path = Target::parse(path)?.name;
-            list(&mut StoreClient::connect(&args.which.dir)?, &path)
+            list(&mut StoreClient::connect(&args.cluster.dir)?, &path)
         }
-        What::Cat { paths } => {
+        DfsCommand::Cat { paths } => {
             let names = paths.iter().map(|path| Name::parse(path)).collect::<Result<Vec<_>, _>>()?;
-            let mut store = StoreClient::connect(&args.which.dir)?;
+            let mut store = StoreClient::connect(&args.cluster.dir)?;
             names.iter().try_for_each(|name| print(&mut store, name))
         }
-        What::Rm { recursive, paths } => {
+        DfsCommand::Rm { recursive, paths } => {
             let names = paths.iter().map(|path| Ok(Target::parse(path)?.name)).collect::<Result<Vec<_>>>()?;
-            let mut store = StoreClient::connect(&args.which.dir)?;
+            let mut store = StoreClient::connect(&args.cluster.dir)?;
             names.iter().try_for_each(|name| Ok(store.remove(&name.to_string(), *recursive)?))
         }
-        What::Fsck => check(&StoreClient::connect(&args.which.dir)?.check()?),
+        DfsCommand::Fsck => check(&StoreClient::connect(&args.cluster.dir)?.check()?),
     }
 }
 
-/// A name that may end with `/` to say that a folder is meant.
+/// The destination of `put`, or the path of `ls` and `rm`. A trailing `/` marks a directory.
 struct Target {
     name: Name,
-    folder: bool,
+    is_directory: bool,
 }
 
 impl Target {
     fn parse(text: &str) -> Result<Target> {
         match text.strip_suffix('/').filter(|name| !name.ends_with([':', '/'])) {
-            Some(name) => Ok(Target { name: Name::parse(name)?, folder: true }),
-            None => Name::parse(text).map(|name| Target { folder: name.is_root(), name }).map_err(Into::into),
+            Some(name) => Ok(Target { name: Name::parse(name)?, is_directory: true }),
+            None => Name::parse(text).map(|name| Target { is_directory: name.is_root(), name }).map_err(Into::into),
         }
     }
 }
 
 fn put(store: &mut StoreClient, locals: &[String], target: &Target, block: u64, replicas: u8) -> Result<()> {
-    // What is listed under its own name is a file; anything else that can be listed is a folder.
+    // Listing a file returns an entry with the same name; any other successful listing is of a directory.
     let name = target.name.to_string();
-    let exists =
+    let is_directory =
         |store: &mut StoreClient| store.list(&name).is_ok_and(|found| found.iter().all(|entry| entry.name != name));
-    let into_folder = target.folder || locals.len() > 1 || exists(store);
+    let into_directory = target.is_directory || locals.len() > 1 || is_directory(store);
     let mut files: Vec<(PathBuf, Name)> = Vec::new();
     for local in locals {
         let path = Path::new(local);
         let name = match path.file_name().map(|name| name.to_str()) {
-            _ if !into_folder => target.name.clone(),
+            _ if !into_directory => target.name.clone(),
             Some(Some(name)) => target.name.join(name)?,
-            _ => bail!("{local} has no name that a stored file could have; give it one: dfs:/NAME"),
+            _ => bail!("cannot derive a file name from {local}; name the destination: dfs:/NAME"),
         };
         if let Some((other, _)) = files.iter().find(|(_, taken)| *taken == name) {
-            bail!("{} and {local} would both become {name}; store them one by one", other.display());
+            bail!(
+                "{} and {local} have the same destination {name}; store them separately under different names",
+                other.display()
+            );
         }
         files.push((path.into(), name));
     }
@@ -156,7 +160,7 @@ fn print(store: &mut StoreClient, name: &Name) -> Result<()> {
         Ok(()) => Ok(()),
         Err(ReadFailure::Cluster(error)) => Err(error.into()),
         Err(ReadFailure::Out(error)) => Err(error.into()),
-        Err(error @ ReadFailure::Blocks(_)) => Err(NotSo(format!("{name}: {error}")).into()),
+        Err(error @ ReadFailure::Blocks(_)) => Err(CheckFailed(format!("{name}: {error}")).into()),
     }
 }
 
@@ -175,21 +179,21 @@ fn check(health: &Health) -> Result<()> {
         count(health.nodes.into(), "worker")
     )?;
     if health.strays > 0 {
-        writeln!(out, "{} of no file removed", count(health.strays, "replica"))?;
+        writeln!(out, "{} without a file deleted", count(health.strays, "replica"))?;
     }
     if health.problems.is_empty() {
-        writeln!(out, "sound")?;
+        writeln!(out, "no problems found")?;
         return Ok(());
     }
     let text = format!(
-        "{} without a sound replica, {} with too few, {} found damaged; what can be repaired is being repaired, look again in a moment",
+        "{} missing (no intact replica), {} under-replicated, {} damaged; repairs are in progress, run `giveway dfs fsck` again to check",
         count(health.missing, "block"),
         count(health.under_replicated, "block"),
         count(health.damaged, "replica")
     );
-    Err(NotSo(text).into())
+    Err(CheckFailed(text).into())
 }
 
-fn count(number: u64, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+fn count(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }

@@ -1,4 +1,4 @@
-//! What was named or written in files becomes policies, workloads and clusters; or an error that says what, where and what to do.
+//! Resolves the names and files given on the command line to policies, workloads and clusters.
 
 use anyhow::{Context, Result, anyhow, bail};
 use giveway_core::event_log::is_event_log;
@@ -9,18 +9,21 @@ use giveway_sim::workload::{self, Workload};
 use std::fs;
 use std::path::Path;
 
-/// Policies by name or file; `all` stands for every one that stands on its own.
-pub fn policies(named: &[String]) -> Result<Vec<Policy>> {
+/// Resolves policies by name or file. `all` selects every catalogue policy, without the `chronos(NAME)` forms. Duplicate names are an error.
+pub fn policies(selected: &[String]) -> Result<Vec<Policy>> {
     let mut policies: Vec<Policy> = Vec::new();
-    for name in named {
-        let new = if name == "all" {
+    for name in selected {
+        let resolved = if name == "all" {
             catalog::NAMES.iter().filter_map(|name| catalog::by_name(name)).collect()
         } else {
             vec![policy(name)?]
         };
-        for policy in new {
+        for policy in resolved {
             if policies.iter().any(|other| other.name == policy.name) {
-                bail!("policy `{}` is named twice; give each its own name", policy.name);
+                bail!(
+                    "duplicate policy `{}`; give each policy once, and edited copies a `name` of their own",
+                    policy.name
+                );
             }
             policies.push(policy);
         }
@@ -28,14 +31,14 @@ pub fn policies(named: &[String]) -> Result<Vec<Policy>> {
     Ok(policies)
 }
 
-/// A policy by name or file.
+/// Resolves a policy by name or file.
 pub fn policy(name: &str) -> Result<Policy> {
     if let Some(policy) = catalog::by_name(name) {
         return Ok(policy);
     }
     if !looks_like_file(name) {
         let known = catalog::NAMES.join(", ");
-        bail!("no policy is called `{name}`; write a policy file, chronos(NAME), or one of: all, {known}");
+        bail!("unknown policy `{name}`; use a TOML file, chronos(NAME), all, or one of: {known}");
     }
     let text = read(name)?;
     let policy: Policy = toml::from_str(&text).map_err(|error| toml_error(name, &text, &error))?;
@@ -43,7 +46,7 @@ pub fn policy(name: &str) -> Result<Policy> {
     Ok(policy)
 }
 
-/// Users and pools from a file.
+/// Reads users and pools from a TOML file.
 pub fn tenants(file: &Path) -> Result<Tenants> {
     let name = file.display().to_string();
     let text = read(&name)?;
@@ -52,43 +55,46 @@ pub fn tenants(file: &Path) -> Result<Tenants> {
     Ok(tenants)
 }
 
-/// A TOML error as `FILE:LINE: what is wrong`.
+/// Formats a TOML error of a policy file as `FILE:LINE: message; hint`.
 fn toml_error(file: &str, text: &str, error: &toml::de::Error) -> anyhow::Error {
     let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-    let what = error.message().replace('\n', "; ");
-    anyhow!("{file}:{line}: {what}; `giveway policies show NAME` prints a policy that works")
+    let message = error.message().replace('\n', "; ");
+    anyhow!("{file}:{line}: {message}; `giveway policies show NAME` prints a valid policy")
 }
 
-/// A workload and the cluster it runs on.
-pub fn workload_and_cluster(named: &str, cluster_named: Option<&str>, seed: u64) -> Result<(Workload, Cluster)> {
-    // A workload that is not there is said before anything about its cluster.
-    let bytes = if looks_like_file(named) { Some(read_bytes(named)?) } else { None };
+/// Resolves a workload and its cluster. Without `cluster_name`, built-in workloads and event logs use their own cluster; a workload file
+/// requires one.
+pub fn workload_and_cluster(name: &str, cluster_name: Option<&str>, seed: u64) -> Result<(Workload, Cluster)> {
+    // Read first, so that a missing workload is reported before a missing cluster.
+    let bytes = if looks_like_file(name) { Some(read_bytes(name)?) } else { None };
     if let Some(event_log) = bytes.as_deref().filter(|bytes| is_event_log(bytes)) {
-        let name = Path::new(named).file_name().map_or(named.into(), |name| name.to_string_lossy());
-        let (workload, its_own) = workload::from_event_log(event_log, &name).with_context(|| named.to_owned())?;
-        return Ok((workload, cluster_named.map_or(Ok(its_own), cluster)?));
+        let file_name = Path::new(name).file_name().map_or(name.into(), |name| name.to_string_lossy());
+        let (workload, own_cluster) = workload::from_event_log(event_log, &file_name)
+            .with_context(|| format!("cannot use {name} as a workload"))?;
+        return Ok((workload, cluster_name.map_or(Ok(own_cluster), cluster)?));
     }
-    let text =
-        bytes.map(|bytes| String::from_utf8(bytes).with_context(|| format!("{named} is no text"))).transpose()?;
+    let text = bytes
+        .map(|bytes| String::from_utf8(bytes).with_context(|| format!("{name}: neither an event log nor UTF-8 text")))
+        .transpose()?;
     let Some(text) = text else {
-        let workload = workload::by_name(named, seed)?;
-        let its_own = workload::default_cluster_for(named).context("a named workload has a cluster")?;
-        return Ok((workload, cluster(cluster_named.unwrap_or(its_own))?));
+        let workload = workload::by_name(name, seed)?;
+        let own_cluster = workload::default_cluster_for(name).context("built-in workload without a cluster")?;
+        return Ok((workload, cluster(cluster_name.unwrap_or(own_cluster))?));
     };
-    let cluster_named =
-        cluster_named.context("a workload file needs a cluster; add --cluster NAME or --cluster FILE")?;
-    let cluster = cluster(cluster_named)?;
-    Ok((Workload::from_toml(&text, named, &cluster, seed)?, cluster))
+    let cluster_name = cluster_name
+        .context("missing --cluster: a workload file has no cluster of its own; add --cluster NAME|FILE")?;
+    let cluster = cluster(cluster_name)?;
+    Ok((Workload::from_toml(&text, name, &cluster, seed)?, cluster))
 }
 
-fn cluster(named: &str) -> Result<Cluster> {
-    if looks_like_file(named) {
-        return Ok(Cluster::from_toml(&read(named)?, named)?);
+fn cluster(name: &str) -> Result<Cluster> {
+    if looks_like_file(name) {
+        return Ok(Cluster::from_toml(&read(name)?, name)?);
     }
-    cluster::by_name(named).or_else(|unknown| {
-        // The name of a workload stands for the cluster it ran on.
-        let its_own = workload::default_cluster_for(named).ok_or(unknown)?;
-        Ok(cluster::by_name(its_own)?)
+    cluster::by_name(name).or_else(|unknown| {
+        // The name of a built-in workload selects its cluster.
+        let workload_cluster = workload::default_cluster_for(name).ok_or(unknown)?;
+        Ok(cluster::by_name(workload_cluster)?)
     })
 }
 

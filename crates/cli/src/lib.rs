@@ -1,7 +1,8 @@
-//! `giveway`: the command line.
+//! The `giveway` command line.
 //!
-//! What was typed is parsed in `args.rs`; each command is a file. Errors become messages and exit codes only here: 0 for success, 1 if
-//! what was asked for did not come out (an event log that does not replay, jobs that starve), 2 for input that makes no sense.
+//! `args.rs` defines the arguments; each subcommand has its own file. Errors are converted to messages and exit codes only here: 0 for success,
+//! 1 if the command ran but its result is negative ([`CheckFailed`]: an event log that does not replay, a policy that starves jobs, a job that
+//! failed), 2 for every other error, such as invalid input.
 
 mod args;
 mod bench;
@@ -10,6 +11,7 @@ mod demo;
 mod dfs;
 mod files;
 mod input;
+mod local_cluster;
 mod logging;
 mod parallel;
 mod policies;
@@ -19,7 +21,6 @@ mod report;
 mod reproduce;
 mod signals;
 mod sim;
-mod stage;
 mod table;
 mod yarn;
 
@@ -28,20 +29,21 @@ use giveway_engine::apps::Apps;
 use giveway_engine::worker;
 use std::process::ExitCode;
 
-/// What was asked for did not come out, though the input made sense.
+/// A negative result of a command that ran correctly on valid input. Exit code 1.
 #[derive(Debug)]
-struct NotSo(String);
+struct CheckFailed(String);
 
-impl std::fmt::Display for NotSo {
+impl std::fmt::Display for CheckFailed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for NotSo {}
+impl std::error::Error for CheckFailed {}
 
-/// The whole program with these applications. A program of your own that calls this with an application more is a `giveway` that knows
-/// yours too; it must be the first thing in `main`, because worker processes are started from the same program.
+/// Runs the `giveway` command line with the given applications. A custom program adds its own applications to `apps` and calls this.
+///
+/// Must be called first in `main`: worker processes are started from the same executable.
 pub fn main_with(apps: Apps) -> ExitCode {
     logging::init();
     worker::run_if_asked(&apps);
@@ -49,15 +51,15 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Demo(demo) => demo::run(&demo, &apps),
         args::Command::Sim(sim) => sim::run(&sim),
         args::Command::Up(up) => cluster::up(&up, &apps),
-        args::Command::Down(which) => cluster::down(&which),
+        args::Command::Down(cluster) => cluster::down(&cluster),
         args::Command::Worker(worker) => cluster::worker(&worker, &apps),
         args::Command::Run(run) => cluster::run(&run, &apps),
         args::Command::Submit(submit) => cluster::submit(&submit),
-        args::Command::Jobs(which) => cluster::jobs(&which),
+        args::Command::Jobs(cluster) => cluster::jobs(&cluster),
         args::Command::Job(job) => cluster::job(&job),
-        args::Command::Nodes(which) => cluster::nodes(&which),
+        args::Command::Nodes(cluster) => cluster::nodes(&cluster),
         args::Command::Explain(job) => cluster::explain(&job),
-        args::Command::Yield(job) => cluster::give_way(&job),
+        args::Command::Yield(job) => cluster::yield_job(&job),
         args::Command::Kill(job) => cluster::kill(&job),
         args::Command::Dfs(dfs) => dfs::run(&dfs),
         args::Command::Apps => cluster::apps(&apps),
@@ -74,11 +76,11 @@ pub fn main_with(apps: Apps) -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads our output has seen enough, as in `giveway policies | head`.
+        // The reader closed the pipe, as in `giveway policies | head`: not an error.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("giveway: {error:#}");
-            ExitCode::from(if error.is::<NotSo>() { 1 } else { 2 })
+            ExitCode::from(if error.is::<CheckFailed>() { 1 } else { 2 })
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The `giveway` program with the applications that come with it.
+//! The `giveway` executable with the built-in applications.
 
 use giveway_engine::apps::Apps;
 use std::process::ExitCode;

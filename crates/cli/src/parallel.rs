@@ -1,9 +1,9 @@
-//! The same thing done to many, on as many threads as there are cores.
+//! Parallel map over a slice, with one thread per CPU core.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What `work` makes of each item, in the order of the items.
+/// Applies `work` to every item and returns the results in the order of the items.
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Option<R>>> = items.iter().map(|_| Mutex::new(None)).collect();
@@ -15,12 +15,17 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     items.get(at).map(|item| (at, item))
                 } {
-                    *results[at].lock().expect("no thread panics while it holds a result") = Some(work(item));
+                    *results[at].lock().expect("a panicking worker thread ends the scope") = Some(work(item));
                 }
             });
         }
     });
-    results.into_iter().map(|result| result.into_inner().expect("as above").expect("every item was taken")).collect()
+    results
+        .into_iter()
+        .map(|result| {
+            result.into_inner().expect("a panicking worker thread ends the scope").expect("every item was processed")
+        })
+        .collect()
 }
 
 #[cfg(test)]

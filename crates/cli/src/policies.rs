@@ -1,6 +1,6 @@
-//! `giveway policies` and `giveway workloads`: what there is.
+//! `giveway policies` and `giveway workloads`: list the built-in policies, workloads and clusters.
 
-use crate::args::{Policies, PoliciesWhat};
+use crate::args::{Policies, PoliciesCommand};
 use anyhow::{Result, anyhow};
 use giveway_core::policy::catalog;
 use giveway_sim::{cluster, workload};
@@ -9,21 +9,21 @@ use std::io::Write;
 /// Runs `giveway policies`.
 pub fn run(args: &Policies) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    match &args.what {
-        None | Some(PoliciesWhat::List) => {
+    match &args.command {
+        None | Some(PoliciesCommand::List) => {
             for policy in catalog::NAMES.iter().filter_map(|name| catalog::by_name(name)) {
                 writeln!(out, "{:<16} {}", policy.name, policy.about)?;
             }
             writeln!(
                 out,
-                "{:<16} Any of the above; lost work runs again at once, near its data (Chronos).",
+                "{:<16} Any policy above with Chronos recovery: lost tasks are re-executed first, on nodes that hold their data.",
                 "chronos(NAME)"
             )?;
         }
-        Some(PoliciesWhat::Show { name }) => {
+        Some(PoliciesCommand::Show { name }) => {
             let known = catalog::NAMES.join(", ");
             let policy = catalog::by_name(name)
-                .ok_or_else(|| anyhow!("no policy is called `{name}`; there are {known}, and chronos(NAME)"))?;
+                .ok_or_else(|| anyhow!("unknown policy `{name}`; use chronos(NAME) or one of: {known}"))?;
             write!(out, "{}", toml::to_string(&policy)?)?;
         }
     }
@@ -37,7 +37,7 @@ pub fn workloads() -> Result<()> {
     for (name, about) in workload::names() {
         writeln!(out, "  {name:<20} {about}")?;
     }
-    writeln!(out, "Clusters (a named workload brings its own):")?;
+    writeln!(out, "Clusters (each built-in workload has its own default cluster):")?;
     for (name, about) in cluster::names() {
         writeln!(out, "  {name:<20} {about}")?;
     }

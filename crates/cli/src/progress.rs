@@ -1,4 +1,4 @@
-//! A bar on a terminal while something long runs; nothing anywhere else.
+//! Progress bars on standard error, shown only if it is a terminal.
 
 use giveway_core::{Action, Event, Time};
 use giveway_sim::Observer;
@@ -6,19 +6,19 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// A bar that counts things up to `total`, on standard error, if that is a terminal.
-pub fn bar(total: u64, what: &str, things: &str) -> ProgressBar {
+/// Creates a bar with a label that counts `unit`s up to `total`; hidden if standard error is not a terminal.
+pub fn bar(total: u64, label: &str, unit: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let template = format!("{{msg}} {{bar:32}} {{pos}}/{{len}} {things}, {{eta}} left");
-    let style = ProgressStyle::with_template(&template).expect("a sound template");
-    let bar = ProgressBar::new(total).with_style(style).with_message(what.to_owned());
+    let template = format!("{{msg}} {{bar:32}} {{pos}}/{{len}} {unit}, {{eta}} left");
+    let style = ProgressStyle::with_template(&template).expect("valid template");
+    let bar = ProgressBar::new(total).with_style(style).with_message(label.to_owned());
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }
 
-/// Moves a bar with each job that is over.
+/// Advances a bar by one for each job that ends.
 pub struct JobsDone<'a>(pub &'a ProgressBar);
 
 impl Observer for JobsDone<'_> {

@@ -1,6 +1,6 @@
-//! `giveway replay`: the same events again; are the actions the same?
+//! `giveway replay`: feeds the events of a log to a new scheduler and compares its actions with the recorded ones.
 
-use crate::NotSo;
+use crate::CheckFailed;
 use crate::args::Replay;
 use anyhow::{Context, Result};
 use giveway_core::event_log::{EventLogDecoder, Record};
@@ -12,7 +12,9 @@ use std::io::{BufWriter, Read, Write};
 /// Runs the command.
 pub fn run(args: &Replay) -> Result<()> {
     let name = args.event_log.display();
-    let mut file = File::open(&args.event_log).with_context(|| format!("cannot open {name}; check the path"))?;
+    let cannot_replay = || format!("cannot replay {name}");
+    let mut file =
+        File::open(&args.event_log).with_context(|| format!("cannot open event log {name}; check the path"))?;
     let mut decoder = EventLogDecoder::new();
     let mut core: Option<Scheduler> = None;
     let mut buffer = vec![0; 1 << 20];
@@ -21,20 +23,18 @@ pub fn run(args: &Replay) -> Result<()> {
     let mut bytes = 0;
     let mut out = BufWriter::new(std::io::stdout());
     loop {
-        let read = file.read(&mut buffer).with_context(|| format!("cannot read {name}"))?;
+        let read = file.read(&mut buffer).with_context(|| format!("cannot read event log {name}"))?;
         if read == 0 {
             break;
         }
         bytes += read as u64;
         decoder.feed(&buffer[..read]);
-        while let Some(record) = decoder.pull().with_context(|| format!("{name} is no whole event log"))? {
+        while let Some(record) = decoder.pull().with_context(cannot_replay)? {
             let core = match &mut core {
                 Some(core) => core,
                 None => {
-                    let setup = decoder.setup().expect("a record comes after the head").clone();
-                    core.insert(
-                        Scheduler::new(setup).with_context(|| format!("{name} has a setup that makes no sense"))?,
-                    )
+                    let setup = decoder.setup().expect("the decoder has the setup before the first record").clone();
+                    core.insert(Scheduler::new(setup).with_context(|| format!("{name}: invalid setup"))?)
                 }
             };
             if args.list {
@@ -47,25 +47,26 @@ pub fn run(args: &Replay) -> Result<()> {
             core.handle(record.now, &record.event, &mut actions);
             if actions != record.actions {
                 let number = decoder.records();
-                return Err(NotSo(format!(
-                    "{name}: record {number} differs at {}: {:?} gave\n  {:?}\nand now gives\n  {actions:?}",
+                return Err(CheckFailed(format!(
+                    "{name}: replay mismatch in record {number} at {}\n  event: {:?}\n  recorded actions: {:?}\n  replayed actions: {actions:?}",
                     record.now, record.event, record.actions
                 ))
                 .into());
             }
         }
     }
-    let whole = decoder.finish();
+    let end = decoder.finish();
     if !(args.open && decoder.valid_bytes() == bytes) {
-        whole.clone().with_context(|| format!("{name} is no whole event log"))?;
+        end.clone().with_context(cannot_replay)?;
     }
-    let still_open = if whole.is_err() { "; the event log is not closed" } else { "" };
+    let still_open = if end.is_err() { "; the event log has no end record" } else { "" };
     let policy = decoder.setup().map_or(String::new(), |setup| setup.policy.name.clone());
-    writeln!(out, "{name}: {} events under {policy}, every action identical{still_open}", decoder.records())?;
+    writeln!(out, "{name}: {} events replayed under {policy}, every action identical{still_open}", decoder.records())?;
     out.flush()?;
     Ok(())
 }
 
+/// Prints the jobs that ended with this record: time, outcome and name.
 fn list_ended(record: &Record, names: &mut HashMap<JobId, String>, out: &mut impl Write) -> std::io::Result<()> {
     if let Event::JobSubmitted(spec) | Event::JobOpened(spec) = &record.event {
         names.insert(spec.id, spec.name.clone());

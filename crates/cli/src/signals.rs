@@ -1,33 +1,33 @@
-//! What happens when somebody presses Ctrl-C, or the process is asked to stop.
+//! Handling of SIGINT (Ctrl-C) and SIGTERM.
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::PathBuf;
 
-/// What a shell reports of a program that was interrupted.
-const INTERRUPTED: i32 = 130;
+/// Exit code of a process ended by SIGINT, as shells report it (128 + 2).
+const EXIT_INTERRUPTED: i32 = 130;
 
-/// Does this when the process is asked to stop; asked a second time, it stops at once.
-pub fn on_stop(then: impl FnOnce() + Send + 'static) -> Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
+/// Runs `handler` on a separate thread at the first SIGINT or SIGTERM; the second one exits the process immediately.
+pub fn on_stop(handler: impl FnOnce() + Send + 'static) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot install signal handlers")?;
     std::thread::spawn(move || {
-        let mut asked = signals.forever();
-        if asked.next().is_some() {
-            then();
+        let mut received = signals.forever();
+        if received.next().is_some() {
+            handler();
         }
-        if asked.next().is_some() {
-            std::process::exit(INTERRUPTED);
+        if received.next().is_some() {
+            std::process::exit(EXIT_INTERRUPTED);
         }
     });
     Ok(())
 }
 
-/// Takes a temporary folder away when the process is asked to stop, and stops.
+/// Removes a temporary directory at the first SIGINT or SIGTERM, then exits the process.
 pub fn remove_on_stop(folder: PathBuf) -> Result<()> {
     on_stop(move || {
-        // Workers may still write there; what is left is in the system's folder for such things.
+        // Best effort: workers may still be writing. Leftover files are in the system's temporary directory.
         let _ = std::fs::remove_dir_all(folder);
-        std::process::exit(INTERRUPTED);
+        std::process::exit(EXIT_INTERRUPTED);
     })
 }

@@ -1,9 +1,10 @@
-//! `giveway sim`: a workload, a cluster, some policies; a table at the end, and files for whoever wants them.
+//! `giveway sim`: simulates a workload on a cluster under several policies and seeds; prints a table and optionally writes JSON, event logs and
+//! an HTML report.
 
 use crate::args::Sim;
 use crate::progress::{self, JobsDone};
 use crate::report::{self, Chart};
-use crate::{NotSo, files, input, parallel, table};
+use crate::{CheckFailed, files, input, parallel, table};
 use anyhow::{Context, Result, ensure};
 use giveway_core::event_log::EventLogWriter;
 use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time};
@@ -16,22 +17,22 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// The JSON that `--json` writes.
+/// Content of the `--json` file: one summary per policy and seed.
 #[derive(Serialize)]
 struct Json<'a> {
     runs: Vec<&'a Summary>,
 }
 
-/// One policy under one seed.
-struct Job<'a> {
+/// One simulation: a policy and a seed.
+struct SimulationRun<'a> {
     trial: &'a Trial,
     policy: &'a Policy,
     event_log: Option<PathBuf>,
-    wants_chart: bool,
+    with_chart: bool,
 }
 
-/// What came of it.
-struct Done {
+/// Result of a [`SimulationRun`].
+struct RunResult {
     trialled: Trialled,
     chart: Option<Chart>,
 }
@@ -45,48 +46,50 @@ pub fn run(args: &Sim) -> Result<()> {
         if let Some(error) = args.estimate_error {
             ensure!(
                 (0.0..1.0).contains(&error),
-                "--estimate-error {error} makes no sense; write a part of 1, such as 0.4"
+                "invalid --estimate-error {error}; use a fraction from 0 up to, not including, 1, such as 0.4"
             );
             workload.estimate_error = error;
         }
         trials.push(Trial::new(cluster, workload, seed));
     }
     for policy in &policies {
-        setup(&trials[0], policy).check().with_context(|| format!("{} cannot run this workload", policy.name))?;
+        setup(&trials[0], policy)
+            .check()
+            .with_context(|| format!("policy `{}` cannot run this workload", policy.name))?;
     }
-    files::try_places(args.json.as_deref().into_iter().chain(args.report.as_deref()))?;
+    files::check_writable(args.json.as_deref().into_iter().chain(args.report.as_deref()))?;
     let several = policies.len() * trials.len() > 1;
-    let jobs: Vec<Job> = policies
+    let runs: Vec<SimulationRun> = policies
         .iter()
         .flat_map(|policy| trials.iter().map(move |trial| (policy, trial)))
-        .map(|(policy, trial)| Job {
+        .map(|(policy, trial)| SimulationRun {
             trial,
             policy,
             event_log: args
                 .event_log
                 .as_ref()
                 .map(|file| event_log_file(file, several.then_some((&policy.name, trial.seed)))),
-            wants_chart: args.report.is_some() && trial.seed == args.seed,
+            with_chart: args.report.is_some() && trial.seed == args.seed,
         })
         .collect();
-    let bar = progress::bar(jobs.iter().map(|job| job.trial.workload.jobs.len() as u64).sum(), "simulating", "jobs");
-    let done = parallel::map(&jobs, |job| run_one(job, &bar)).into_iter().collect::<Result<Vec<Done>>>()?;
+    let bar = progress::bar(runs.iter().map(|run| run.trial.workload.jobs.len() as u64).sum(), "simulating", "jobs");
+    let results = parallel::map(&runs, |run| simulate(run, &bar)).into_iter().collect::<Result<Vec<RunResult>>>()?;
     bar.finish_and_clear();
-    let by_policy: Vec<Vec<Summary>> = done
+    let by_policy: Vec<Vec<Summary>> = results
         .chunks(trials.len())
-        .map(|seeds| seeds.iter().map(|done| done.trialled.summary.clone()).collect())
+        .map(|seeds| seeds.iter().map(|result| result.trialled.summary.clone()).collect())
         .collect();
     writeln!(std::io::stdout(), "{}\n{}", describe(&trials[0], trials.len()), table::policies(&by_policy))?;
     if let Some(file) = &args.json {
         let json = Json { runs: by_policy.iter().flatten().collect() };
         files::write(file, &(serde_json::to_string_pretty(&json)? + "\n"))?;
     }
-    let starved = starving(&jobs, &done);
+    let starvation = check_starvation(&runs, &results);
     if let Some(file) = &args.report {
-        write_report(file, &trials[0], done)?;
+        write_report(file, &trials[0], results)?;
         writeln!(std::io::stdout(), "report: {}", file.display())?;
     }
-    starved
+    starvation
 }
 
 fn setup(trial: &Trial, policy: &Policy) -> Setup {
@@ -102,7 +105,7 @@ fn describe(trial: &Trial, seeds: usize) -> String {
     let (workload, cluster) = (&trial.workload, &trial.cluster);
     let seeds = if seeds == 1 { format!("seed {}", trial.seed) } else { format!("{seeds} seeds from {}", trial.seed) };
     format!(
-        "{} ({} jobs) on {} ({} nodes), {seeds}. mean, p95: submission to finish; x bound: mean over the lower bound.",
+        "Workload {} ({} jobs) on cluster {} ({} nodes), {seeds}. mean, p95: completion time (submission to end); bound: lower bound of the mean.",
         workload.name,
         workload.jobs.len(),
         cluster.name,
@@ -110,60 +113,61 @@ fn describe(trial: &Trial, seeds: usize) -> String {
     )
 }
 
-fn run_one(job: &Job<'_>, bar: &ProgressBar) -> Result<Done> {
-    let mut chart = job.wants_chart.then(|| {
-        let groups = job.trial.groups();
+fn simulate(run: &SimulationRun<'_>, bar: &ProgressBar) -> Result<RunResult> {
+    let mut chart = run.with_chart.then(|| {
+        let groups = run.trial.groups();
         let group_of = move |spec: &JobSpec| groups.get(spec.id.0 as usize).copied().unwrap_or(0);
-        Chart::new(group_of, job.trial.workload.groups.len())
+        Chart::new(group_of, run.trial.workload.groups.len())
     });
     let mut event_log =
-        job.event_log.as_ref().map(|file| EventLogFile::create(file, &setup(job.trial, job.policy))).transpose()?;
-    let mut watchers = (Maybe(chart.as_mut()), (Maybe(event_log.as_mut()), JobsDone(bar)));
-    let trialled = job.trial.run(job.policy, &mut watchers)?;
+        run.event_log.as_ref().map(|file| EventLogFile::create(file, &setup(run.trial, run.policy))).transpose()?;
+    let mut observers = (Maybe(chart.as_mut()), (Maybe(event_log.as_mut()), JobsDone(bar)));
+    let trialled = run.trial.run(run.policy, &mut observers)?;
     if let Some(event_log) = event_log {
         event_log.close()?;
     }
-    Ok(Done { trialled, chart })
+    Ok(RunResult { trialled, chart })
 }
 
-/// A policy that starves jobs is reported, after everything else was written.
-fn starving(jobs: &[Job<'_>], done: &[Done]) -> Result<()> {
-    let starved = |(job, done): (&Job<'_>, &Done)| {
-        let left = done.trialled.totals.jobs_unfinished;
-        (left > 0).then(|| format!("{} left {left} jobs unfinished with seed {}", job.policy.name, job.trial.seed))
+/// Fails if a run left jobs unfinished. The caller returns this error last, after all output was written.
+fn check_starvation(runs: &[SimulationRun<'_>], results: &[RunResult]) -> Result<()> {
+    let starved = |(run, result): (&SimulationRun<'_>, &RunResult)| {
+        let unfinished = result.trialled.totals.jobs_unfinished;
+        (unfinished > 0)
+            .then(|| format!("{} left {unfinished} jobs unfinished with seed {}", run.policy.name, run.trial.seed))
     };
-    let starved: Vec<String> = jobs.iter().zip(done).filter_map(starved).collect();
+    let starved: Vec<String> = runs.iter().zip(results).filter_map(starved).collect();
     if starved.is_empty() {
         Ok(())
     } else {
-        Err(NotSo(format!("{}; its figures cover only the rest", starved.join("; "))).into())
+        Err(CheckFailed(format!("starvation: {}; the metrics cover only the finished jobs", starved.join("; "))).into())
     }
 }
 
-fn write_report(file: &Path, trial: &Trial, done: Vec<Done>) -> Result<()> {
+fn write_report(file: &Path, trial: &Trial, results: Vec<RunResult>) -> Result<()> {
     let facts = [
         ("Workload".to_owned(), format!("{}, {} jobs", trial.workload.name, trial.workload.jobs.len())),
         ("Cluster".to_owned(), format!("{}, {} nodes", trial.cluster.name, trial.cluster.nodes.len())),
         ("Seed".to_owned(), trial.seed.to_string()),
         (
-            "Again".to_owned(),
+            "Command".to_owned(),
             format!(
-                "giveway sim --workload {} --cluster {} --seed {} --policy {} --report FILE.html",
+                "giveway sim --workload {} --cluster {} --seed {} --policy {} --report FILE",
                 trial.workload.name,
                 trial.cluster.name,
                 trial.seed,
-                done.iter().map(|done| done.trialled.summary.policy.as_str()).collect::<Vec<_>>().join(",")
+                results.iter().map(|result| result.trialled.summary.policy.as_str()).collect::<Vec<_>>().join(",")
             ),
         ),
     ];
-    let charted = done.into_iter().filter_map(|done| {
-        Some(report::Run { summary: done.trialled.summary, jobs: done.trialled.jobs, chart: done.chart? })
+    let with_chart = results.into_iter().filter_map(|result| {
+        Some(report::Run { summary: result.trialled.summary, jobs: result.trialled.jobs, chart: result.chart? })
     });
-    let runs: Vec<report::Run> = charted.collect();
+    let runs: Vec<report::Run> = with_chart.collect();
     files::write(file, &report::html(&trial.workload.name, &facts, &trial.workload.groups, &runs))
 }
 
-/// `FILE`, or `FILE` with policy and seed before its extension.
+/// Returns `file` for a single run; otherwise adds policy and seed before the extension: `run.log` becomes `run-fifo-1.log`.
 fn event_log_file(file: &Path, run: Option<(&String, u64)>) -> PathBuf {
     let Some((policy, seed)) = run else { return file.to_owned() };
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
@@ -171,55 +175,59 @@ fn event_log_file(file: &Path, run: Option<(&String, u64)>) -> PathBuf {
     file.with_file_name(format!("{stem}-{policy}-{seed}{extension}"))
 }
 
-/// Writes an event log as the run goes on.
+/// Writes an event log while the simulation runs.
 struct EventLogFile {
     name: PathBuf,
     file: BufWriter<File>,
     writer: EventLogWriter,
     bytes: Vec<u8>,
-    failed: Option<anyhow::Error>,
+    /// The first write error; later writes are skipped.
+    error: Option<anyhow::Error>,
 }
 
 impl EventLogFile {
     fn create(name: &Path, setup: &Setup) -> Result<EventLogFile> {
         let (writer, bytes) = EventLogWriter::begin(setup)?;
-        let file = File::create(name).with_context(|| format!("cannot create {}; check the folder", name.display()))?;
+        let file = File::create(name)
+            .with_context(|| format!("cannot create event log {}; check the directory", name.display()))?;
         let mut event_log =
-            EventLogFile { name: name.to_owned(), file: BufWriter::new(file), writer, bytes, failed: None };
+            EventLogFile { name: name.to_owned(), file: BufWriter::new(file), writer, bytes, error: None };
         event_log.flush();
         Ok(event_log)
     }
 
-    /// An event log that cannot be written does not stop the run; it is reported at its end.
+    /// A write error does not stop the simulation; `close` reports it.
     fn flush(&mut self) {
-        if self.failed.is_none()
+        if self.error.is_none()
             && let Err(error) = self.file.write_all(&self.bytes)
         {
-            self.failed = Some(error.into());
+            self.error = Some(error.into());
         }
         self.bytes.clear();
     }
 
     fn close(mut self) -> Result<()> {
         self.writer.close(&mut self.bytes);
-        let written = match self.failed {
+        let written = match self.error {
             Some(error) => Err(error),
             None => self.file.write_all(&self.bytes).and_then(|()| self.file.flush()).map_err(Into::into),
         };
-        written.with_context(|| format!("cannot write {}; its event log is not whole", self.name.display()))
+        written.with_context(|| {
+            format!("cannot write event log {}, which is incomplete; check the free space", self.name.display())
+        })
     }
 }
 
 impl Observer for EventLogFile {
     fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
         if let Err(error) = self.writer.record(now, event, actions, &mut self.bytes) {
-            self.failed.get_or_insert(error.into());
+            self.error.get_or_insert(error.into());
         }
         self.flush();
     }
 }
 
-/// An observer that may not be there.
+/// An optional observer.
 struct Maybe<O>(Option<O>);
 
 impl<O: Observer> Observer for Maybe<O> {

@@ -1,45 +1,50 @@
-//! Tables for people.
+//! The result table of `giveway sim`, and confidence intervals.
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use giveway_sim::metrics::{Figures, Summary};
 
-/// What a column shows of a run.
+/// One column: its header, the metric it shows (`None` if a run does not have it), and the number format.
 struct Column {
-    head: &'static str,
-    of: fn(&Figures) -> Option<f64>,
-    show: fn(f64) -> String,
+    header: &'static str,
+    metric: fn(&Figures) -> Option<f64>,
+    format: fn(f64) -> String,
 }
 
 const COLUMNS: [Column; 10] = [
-    Column { head: "mean\ns", of: |f| f.mean_completion_s, show: seconds },
-    Column { head: "x bound", of: |f| Some(f.mean_completion_s? / f.lower_bound_mean_completion_s?), show: twice },
-    Column { head: "p95\ns", of: |f| f.p95_completion_s, show: seconds },
-    Column { head: "wait\ns", of: |f| f.mean_wait_s, show: seconds },
-    Column { head: "slow-\ndown", of: |f| f.mean_slowdown, show: twice },
-    Column { head: "local", of: |f| f.locality_node, show: percent },
-    Column { head: "in use", of: |f| f.utilisation, show: percent },
-    Column { head: "pauses", of: |f| Some((f.pauses + f.early_ends) as f64), show: whole },
-    Column { head: "kills", of: |f| Some(f.kills as f64), show: whole },
-    Column { head: "lost\nslot s", of: |f| Some(f.lost_work_s), show: seconds },
+    Column { header: "mean\n(s)", metric: |f| f.mean_completion_s, format: seconds },
+    Column {
+        header: "mean /\nbound",
+        metric: |f| Some(f.mean_completion_s? / f.lower_bound_mean_completion_s?),
+        format: two_decimals,
+    },
+    Column { header: "p95\n(s)", metric: |f| f.p95_completion_s, format: seconds },
+    Column { header: "wait\n(s)", metric: |f| f.mean_wait_s, format: seconds },
+    Column { header: "slow-\ndown", metric: |f| f.mean_slowdown, format: two_decimals },
+    Column { header: "node-\nlocal", metric: |f| f.locality_node, format: percent },
+    Column { header: "slot\nuse", metric: |f| f.utilisation, format: percent },
+    Column { header: "pauses +\nearly ends", metric: |f| Some((f.pauses + f.early_ends) as f64), format: whole },
+    Column { header: "kills", metric: |f| Some(f.kills as f64), format: whole },
+    Column { header: "lost work\n(slot s)", metric: |f| Some(f.lost_work_s), format: seconds },
 ];
 
-/// One row a policy, from one run or from several seeds (then mean and 95 % interval).
+/// Builds a table with one row per policy. `runs` holds the seeds of each policy; with several seeds a cell is the mean and its 95 % confidence
+/// interval. Job groups get a column each if there are at most four.
 pub fn policies(runs: &[Vec<Summary>]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
     let groups: Vec<&String> = runs.first().and_then(|seeds| seeds.first()).map_or(Vec::new(), |first| {
         if first.groups.len() > 4 { Vec::new() } else { first.groups.iter().map(|(name, _)| name).collect() }
     });
-    let mut head = vec!["policy".to_owned()];
-    head.extend(COLUMNS.iter().map(|column| column.head.to_owned()));
-    head.extend(groups.iter().map(|group| format!("{group}\nmean s")));
-    table.set_header(head);
+    let mut header = vec!["policy".to_owned()];
+    header.extend(COLUMNS.iter().map(|column| column.header.to_owned()));
+    header.extend(groups.iter().map(|group| format!("{group}\nmean (s)")));
+    table.set_header(header);
     for seeds in runs {
         let Some(first) = seeds.first() else { continue };
         let mut row = vec![Cell::new(&first.policy)];
         for column in &COLUMNS {
-            row.push(number(seeds.iter().map(|summary| (column.of)(&summary.figures)).collect(), column.show));
+            row.push(number(seeds.iter().map(|summary| (column.metric)(&summary.figures)).collect(), column.format));
         }
         for group in 0..groups.len() {
             let mean = |summary: &Summary| summary.groups.get(group).and_then(|(_, g)| g.figures.mean_completion_s);
@@ -50,20 +55,20 @@ pub fn policies(runs: &[Vec<Summary>]) -> Table {
     table
 }
 
-/// The value of one run, or mean and 95 % interval of several.
-fn number(values: Option<Vec<f64>>, show: fn(f64) -> String) -> Cell {
+/// Formats one value, or the mean and 95 % confidence interval of several; `-` if a value is missing.
+fn number(values: Option<Vec<f64>>, format: fn(f64) -> String) -> Cell {
     let text = match values.as_deref() {
         None | Some([]) => "-".to_owned(),
-        Some([one]) => show(*one),
+        Some([one]) => format(*one),
         Some(several) => {
             let (mean, half) = interval(several);
-            format!("{} ±{}", show(mean), show(half).trim_end_matches(" %"))
+            format!("{} ±{}", format(mean), format(half).trim_end_matches(" %"))
         }
     };
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
-/// Mean, and half the width of its 95 % interval by Student's t.
+/// Mean, and half the width of its 95 % confidence interval by Student's t distribution. The half width is NaN for a single value.
 pub fn interval(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -71,16 +76,16 @@ pub fn interval(values: &[f64]) -> (f64, f64) {
     (mean, student_t(values.len() - 1) * (variance / n).sqrt())
 }
 
-/// The 97.5 % point of Student's t.
-fn student_t(freedom: usize) -> f64 {
+/// The 97.5 % quantile of Student's t distribution; approximated above 30 degrees of freedom.
+fn student_t(degrees_of_freedom: usize) -> f64 {
     const T: [f64; 30] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
         2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
     ];
-    match freedom {
+    match degrees_of_freedom {
         0 => f64::NAN,
-        1..=30 => T[freedom - 1],
-        _ => 1.96 + 2.4 / freedom as f64,
+        1..=30 => T[degrees_of_freedom - 1],
+        _ => 1.96 + 2.4 / degrees_of_freedom as f64,
     }
 }
 
@@ -88,7 +93,7 @@ fn seconds(value: f64) -> String {
     if value < 1_000.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
-fn twice(value: f64) -> String {
+fn two_decimals(value: f64) -> String {
     format!("{value:.2}")
 }
 
@@ -105,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_of_a_known_sample() {
+    fn interval_of_a_known_sample() {
         // 1, 2, 3, 4, 5: mean 3, standard deviation sqrt(2.5), t(4) = 2.776.
         let (mean, half) = interval(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         assert_eq!(mean, 3.0);

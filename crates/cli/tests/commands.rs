@@ -1,4 +1,4 @@
-//! The command line as a user meets it: what works, what is refused and how, and the same bytes twice.
+//! End-to-end tests of the command line: results, rejected input with its error messages, and reproducible output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,51 +6,54 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 fn giveway(folder: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_giveway")).args(args).current_dir(folder).output().expect("the binary runs")
+    Command::new(env!("CARGO_BIN_EXE_giveway")).args(args).current_dir(folder).output().expect("cannot run giveway")
 }
 
 fn folder() -> TempDir {
-    tempfile::tempdir().expect("a temporary folder")
+    tempfile::tempdir().expect("cannot create a temporary directory")
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs it, expects exit code 2 and no panic, and returns what it said.
+/// Runs a command that must fail with exit code 2 and without a panic, and returns its error message. No part of the message may be repeated.
 fn refused(folder: &Path, args: &[&str]) -> String {
     let output = giveway(folder, args);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-    assert!(!said.contains("panicked"), "{args:?}: {said}");
-    let mut parts: Vec<&str> = said.split([':', ';', '\n']).map(str::trim).filter(|part| part.len() > 20).collect();
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+    assert!(!message.contains("panicked"), "{args:?}: {message}");
+    let mut parts: Vec<&str> = message.split([':', ';', '\n']).map(str::trim).filter(|part| part.len() > 20).collect();
     parts.sort_unstable();
-    assert!(parts.windows(2).all(|pair| pair[0] != pair[1]), "something is said twice: {said}");
-    said
+    assert!(parts.windows(2).all(|pair| pair[0] != pair[1]), "repeated text: {message}");
+    message
 }
 
 fn file(folder: &TempDir, name: &str, content: &str) -> PathBuf {
     let path = folder.path().join(name);
-    fs::write(&path, content).expect("a file");
+    fs::write(&path, content).expect("cannot write a test file");
     path
 }
 
 #[test]
-fn the_demo_prints_a_table_and_writes_a_report() {
+fn demo_prints_a_table_and_writes_a_report() {
     let folder = folder();
     let output = giveway(folder.path(), &["demo"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("hsrtf-prp-pause"));
-    let report = fs::read_to_string(folder.path().join("report.html")).expect("a report");
-    assert!(report.contains("<svg") && !report.contains("http://") && !report.contains("https://"), "it loads nothing");
+    let report = fs::read_to_string(folder.path().join("report.html")).expect("cannot read the report");
+    assert!(
+        report.contains("<svg") && !report.contains("http://") && !report.contains("https://"),
+        "the report loads external resources"
+    );
 }
 
 #[test]
-fn two_runs_of_a_command_give_the_same_bytes() {
+fn equal_commands_write_identical_files() {
     let folder = folder();
     for workload in ["hsrtf-table2", "chronos-reduce", "coshh-facebook-30"] {
         let run = |name: &str| {
-            let (json, event_log) = (format!("{name}.json"), format!("{name}.event log"));
+            let (json, event_log) = (format!("{name}.json"), format!("{name}.eventlog"));
             let policies = "fifo,fair,hsrtf-prp-pause,fcs,coshh,chronos(las)";
             let args = [
                 "sim",
@@ -66,9 +69,12 @@ fn two_runs_of_a_command_give_the_same_bytes() {
                 &event_log,
             ];
             assert!(giveway(folder.path(), &args).status.success());
-            let mut bytes = vec![fs::read(folder.path().join(json)).expect("figures")];
+            let mut bytes = vec![fs::read(folder.path().join(json)).expect("cannot read the metrics")];
             for policy in policies.split(',') {
-                bytes.push(fs::read(folder.path().join(format!("{name}-{policy}-7.event log"))).expect("an event log"));
+                bytes.push(
+                    fs::read(folder.path().join(format!("{name}-{policy}-7.eventlog")))
+                        .expect("cannot read an event log"),
+                );
             }
             bytes
         };
@@ -77,33 +83,34 @@ fn two_runs_of_a_command_give_the_same_bytes() {
 }
 
 #[test]
-fn a_event_log_replays_and_a_damaged_one_is_refused_with_the_record() {
+fn an_event_log_replays_and_a_damaged_one_is_refused_with_the_record_number() {
     let folder = folder();
-    let args = ["sim", "--workload", "chronos-map", "--policy", "chronos(fair)", "--event-log", "run.event log"];
+    let args = ["sim", "--workload", "chronos-map", "--policy", "chronos(fair)", "--event-log", "run.eventlog"];
     assert!(giveway(folder.path(), &args).status.success());
-    let replayed = giveway(folder.path(), &["replay", "run.event log"]);
+    let replayed = giveway(folder.path(), &["replay", "run.eventlog"]);
     assert!(replayed.status.success(), "{}", text(&replayed.stderr));
     assert!(text(&replayed.stdout).contains("every action identical"));
 
-    let event_log = fs::read(folder.path().join("run.event log")).expect("the event log");
-    fs::write(folder.path().join("cut.event log"), &event_log[..event_log.len() / 2]).expect("a cut event log");
-    let said = refused(folder.path(), &["replay", "cut.event log"]);
-    assert!(said.contains("record"), "{said}");
+    let event_log = fs::read(folder.path().join("run.eventlog")).expect("cannot read the event log");
+    fs::write(folder.path().join("truncated.eventlog"), &event_log[..event_log.len() / 2])
+        .expect("cannot write the truncated log");
+    let message = refused(folder.path(), &["replay", "truncated.eventlog"]);
+    assert!(message.contains("record"), "{message}");
 
-    let mut bent = event_log.clone();
-    let at = bent.len() / 3;
-    bent[at] ^= 4;
-    fs::write(folder.path().join("bent.event log"), &bent).expect("a bent event log");
-    let said = refused(folder.path(), &["replay", "bent.event log"]);
-    assert!(said.contains("record"), "{said}");
+    let mut damaged = event_log.clone();
+    let at = damaged.len() / 3;
+    damaged[at] ^= 4;
+    fs::write(folder.path().join("damaged.eventlog"), &damaged).expect("cannot write the damaged log");
+    let message = refused(folder.path(), &["replay", "damaged.eventlog"]);
+    assert!(message.contains("record"), "{message}");
 
-    refused(folder.path(), &["replay", "missing.event log"]);
-    file(&folder, "text.event log", "not an event log at all");
-    refused(folder.path(), &["replay", "text.event log"]);
+    refused(folder.path(), &["replay", "missing.eventlog"]);
+    file(&folder, "text.eventlog", "not an event log at all");
+    refused(folder.path(), &["replay", "text.eventlog"]);
 }
 
 #[test]
-fn a_policy_printed_edited_and_read_back_runs() {
+fn an_edited_copy_of_a_policy_runs() {
     let folder = folder();
     let shown = giveway(folder.path(), &["policies", "show", "chronos(fcs)"]);
     let mine =
@@ -115,7 +122,7 @@ fn a_policy_printed_edited_and_read_back_runs() {
 }
 
 #[test]
-fn every_name_that_is_listed_is_known() {
+fn every_listed_policy_can_be_shown() {
     let folder = folder();
     let listed = text(&giveway(folder.path(), &["policies"]).stdout);
     for name in listed.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| !name.contains('(')) {
@@ -134,8 +141,9 @@ fn several_seeds_give_means_with_intervals() {
     let output = giveway(folder.path(), &args);
     assert!(text(&output.stdout).contains('±'), "{}", text(&output.stdout));
     let json: serde_json::Value =
-        serde_json::from_str(&fs::read_to_string(folder.path().join("out.json")).expect("figures")).expect("JSON");
-    let runs = json["runs"].as_array().expect("runs");
+        serde_json::from_str(&fs::read_to_string(folder.path().join("out.json")).expect("cannot read the metrics"))
+            .expect("invalid JSON");
+    let runs = json["runs"].as_array().expect("`runs` is not an array");
     assert_eq!(runs.len(), 6);
     for run in runs {
         for key in
@@ -143,8 +151,11 @@ fn several_seeds_give_means_with_intervals() {
         {
             assert!(run[key].is_number(), "{key}");
         }
-        let bound = run["lower_bound_mean_completion_s"].as_f64().expect("a number");
-        assert!(bound <= run["mean_completion_s"].as_f64().expect("a number"), "nothing beats the bound");
+        let bound = run["lower_bound_mean_completion_s"].as_f64().expect("not a number");
+        assert!(
+            bound <= run["mean_completion_s"].as_f64().expect("not a number"),
+            "mean completion time below the lower bound"
+        );
         assert!(run["groups"].as_object().is_some_and(|groups| !groups.is_empty()));
     }
 }
@@ -153,7 +164,7 @@ const CLUSTER: &str = "name = 'c'\n[[nodes]]\ncount = 4\nmap_slots = 2\nreduce_s
 const WORKLOAD: &str = "[[jobs]]\nname = 'a'\napp = 'sort'\nmaps = 4\nreduces = 1\n";
 
 #[test]
-fn wrong_files_are_refused_with_place_and_remedy() {
+fn invalid_files_are_refused_with_file_and_line() {
     let folder = folder();
     file(&folder, "good-cluster.toml", CLUSTER);
     file(&folder, "good-workload.toml", WORKLOAD);
@@ -167,7 +178,7 @@ fn wrong_files_are_refused_with_place_and_remedy() {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         giveway(folder.path(), &args)
     };
-    // By its file, by its name, and by the name of a workload that ran on it.
+    // By file, by name, and by the name of a built-in workload.
     for cluster in ["good-cluster.toml", "hsrtf", "hsrtf-table2", "coshh-yahoo"] {
         let good = run(sim("good-workload.toml", cluster, "fifo"));
         assert!(good.status.success(), "{cluster}: {}", text(&good.stderr));
@@ -186,8 +197,8 @@ fn wrong_files_are_refused_with_place_and_remedy() {
     for (name, content) in clusters {
         file(&folder, name, &content);
         let args = sim("good-workload.toml", name, "fifo");
-        let said = refused(folder.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
-        assert!(said.contains(&format!("{name}:")), "names file and line: {said}");
+        let message = refused(folder.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(message.contains(&format!("{name}:")), "names file and line: {message}");
     }
 
     let cycle = format!("{WORKLOAD}[[pools]]\nname = 'a'\nparent = 'b'\n[[pools]]\nname = 'b'\nparent = 'a'\n");
@@ -202,51 +213,51 @@ fn wrong_files_are_refused_with_place_and_remedy() {
     for (name, content) in workloads {
         file(&folder, name, &content);
         let args = sim(name, "good-cluster.toml", "fifo");
-        let said = refused(folder.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
-        assert!(said.contains(&format!("{name}:")), "names file and line: {said}");
+        let message = refused(folder.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(message.contains(&format!("{name}:")), "names file and line: {message}");
     }
 
     let shown = text(&giveway(folder.path(), &["policies", "show", "hsrtf-prp"]).stdout);
     let policies = [
         ("unknown-part.toml", shown.replace("below-share", "below-everything")),
         ("map-pause.toml", shown.replacen("how = \"kill\"", "how = \"pause\"", 1)),
-        ("no-share.toml", shown.replace("share = \"inverse-remaining\"", "share = \"none\"")),
+        ("no-share.toml", shown.replace("share = \"inverse-remaining-time\"", "share = \"none\"")),
         ("not-a-span.toml", shown.replace("renew = \"10s\"", "renew = \"soon\"")),
         ("empty.toml", String::new()),
     ];
     for (name, content) in policies {
-        assert_ne!(content, shown, "{name} is really wrong");
+        assert_ne!(content, shown, "{name} does not differ from the valid policy");
         file(&folder, name, &content);
         let args = sim("good-workload.toml", "good-cluster.toml", name);
-        let said = refused(folder.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
-        assert!(said.contains(name), "names the file: {said}");
+        let message = refused(folder.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(message.contains(name), "names the file: {message}");
     }
 }
 
 #[test]
-fn wrong_words_are_refused() {
+fn invalid_arguments_are_refused() {
     let folder = folder();
-    let said = refused(folder.path(), &["sim", "--workload", "hsrtf-table3", "--policy", "fifo"]);
-    assert!(said.contains("hsrtf-table2"), "lists what there is: {said}");
-    let said = refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifoo"]);
-    assert!(said.contains("fifo, fair"), "{said}");
-    let said = refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo,fifo"]);
-    assert!(said.contains("twice"), "{said}");
-    let said = refused(folder.path(), &["sim", "--workload", "missing.toml", "--policy", "fifo"]);
-    assert!(said.contains("missing.toml"), "{said}");
+    let message = refused(folder.path(), &["sim", "--workload", "hsrtf-table3", "--policy", "fifo"]);
+    assert!(message.contains("hsrtf-table2"), "lists the workloads: {message}");
+    let message = refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifoo"]);
+    assert!(message.contains("fifo, fair"), "{message}");
+    let message = refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo,fifo"]);
+    assert!(message.contains("duplicate policy"), "{message}");
+    let message = refused(folder.path(), &["sim", "--workload", "missing.toml", "--policy", "fifo"]);
+    assert!(message.contains("missing.toml"), "{message}");
     refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--cluster", "nowhere", "--policy", "fifo"]);
     refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--runs", "0"]);
     refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--estimate-error", "1.5"]);
     refused(folder.path(), &["policies", "show", "chronos(chronos(fifo))"]);
     refused(folder.path(), &["frobnicate"]);
-    let said = refused(
+    let message = refused(
         folder.path(),
         &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--json", "no/such/folder.json"],
     );
-    assert!(said.contains("no/such/folder.json"), "{said}");
+    assert!(message.contains("no/such/folder.json"), "{message}");
     refused(
         folder.path(),
-        &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--event-log", "no/such/folder.event log"],
+        &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--event-log", "no/such/folder.eventlog"],
     );
 }
 
@@ -254,66 +265,66 @@ fn wrong_words_are_refused() {
 #[test]
 fn a_full_disk_is_an_error_and_not_a_panic() {
     let folder = folder();
-    let said =
+    let message =
         refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--json", "/dev/full"]);
-    assert!(said.contains("/dev/full"), "{said}");
-    let said =
+    assert!(message.contains("/dev/full"), "{message}");
+    let message =
         refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--event-log", "/dev/full"]);
-    assert!(said.contains("/dev/full"), "{said}");
-    let said = refused(folder.path(), &["demo", "--report", "/dev/full"]);
-    assert!(said.contains("/dev/full"), "{said}");
+    assert!(message.contains("/dev/full"), "{message}");
+    let message = refused(folder.path(), &["demo", "--report", "/dev/full"]);
+    assert!(message.contains("/dev/full"), "{message}");
 }
 
-/// Found out before a quarter of an hour of work, not after.
+/// The full run takes 15 minutes; unwritable output files must be reported before it.
 #[test]
-fn what_could_not_be_written_is_refused_before_the_work() {
+fn unwritable_output_is_refused_before_the_run() {
     let folder = folder();
-    for (option, place) in [("--json", "no/such/folder.json"), ("--json", "."), ("--report", "/dev/null")] {
-        let output = giveway(folder.path(), &["reproduce", "all", option, place]);
-        assert_eq!(output.status.code(), Some(2), "{option} {place}");
+    for (option, path) in [("--json", "no/such/folder.json"), ("--json", "."), ("--report", "/dev/null")] {
+        let output = giveway(folder.path(), &["reproduce", "all", option, path]);
+        assert_eq!(output.status.code(), Some(2), "{option} {path}");
         assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
-        assert!(text(&output.stderr).contains(place), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(path), "{}", text(&output.stderr));
     }
 }
 
 #[test]
-fn a_event_log_is_a_workload_and_lists_its_jobs() {
+fn an_event_log_is_a_workload_and_lists_its_jobs() {
     let folder = folder();
     let sim = |workload: &str, event_log: &str| {
         let output =
             giveway(folder.path(), &["sim", "--workload", workload, "--policy", "hsrtf-pr", "--event-log", event_log]);
         assert!(output.status.success(), "{}", text(&output.stderr));
     };
-    sim("chronos-map", "first.event log");
-    sim("first.event log", "again.event log");
+    sim("chronos-map", "first.eventlog");
+    sim("first.eventlog", "again.eventlog");
     let ended = |event_log: &str| -> Vec<String> {
         let output = giveway(folder.path(), &["replay", "--jobs", event_log]);
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let said = text(&output.stdout);
-        said.lines().filter_map(|line| line.split_once(" Succeeded ")).map(|(_, name)| name.to_owned()).collect()
+        let message = text(&output.stdout);
+        message.lines().filter_map(|line| line.split_once(" Succeeded ")).map(|(_, name)| name.to_owned()).collect()
     };
-    let (first, again) = (ended("first.event log"), ended("again.event log"));
+    let (first, again) = (ended("first.eventlog"), ended("again.eventlog"));
     assert!(!first.is_empty() && first.len() == again.len(), "{first:?} {again:?}");
-    let listed = text(&giveway(folder.path(), &["replay", "--list", "first.event log"]).stdout);
+    let listed = text(&giveway(folder.path(), &["replay", "--list", "first.eventlog"]).stdout);
     assert!(listed.contains(" NodeLost { node: "), "{listed}");
-    let said = refused(folder.path(), &["sim", "--workload", "none.event log/", "--policy", "fifo"]);
-    assert!(said.contains("cannot read none.event log/"), "{said}");
+    let message = refused(folder.path(), &["sim", "--workload", "none.eventlog/", "--policy", "fifo"]);
+    assert!(message.contains("cannot read none.eventlog/"), "{message}");
 }
 
 #[test]
-fn a_sidecar_refuses_what_its_cluster_cannot_do() {
+fn the_sidecar_refuses_policies_beyond_its_capabilities() {
     let folder = folder();
     file(&folder, "token", "a token that is long enough");
-    let said = |policy| refused(folder.path(), &["yarn", "--policy", policy, "--token-file", "token"]);
+    let rejection = |policy| refused(folder.path(), &["yarn", "--policy", policy, "--token-file", "token"]);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
         let token = folder.path().join("token");
-        fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).expect("a mode");
-        assert!(said("fifo").contains("chmod 600"));
-        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("a mode");
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).expect("cannot set the mode");
+        assert!(rejection("fifo").contains("chmod 600"));
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("cannot set the mode");
     }
-    assert!(said("fcs").contains("policy `fcs` needs a body that can pause a reduce and resume it"));
-    assert!(said("hsrtf-pup").contains("needs a body that can kill a task"));
-    assert!(said("shortest").contains("no policy is called `shortest`"));
+    assert!(rejection("fcs").contains("policy `fcs` needs a body that can pause a reduce and resume it"));
+    assert!(rejection("hsrtf-pup").contains("needs a body that can kill a task"));
+    assert!(rejection("shortest").contains("unknown policy `shortest`"));
 }

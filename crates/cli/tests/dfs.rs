@@ -1,4 +1,4 @@
-//! Stored files on real clusters: what goes in comes out, whoever is killed and whatever the disks do.
+//! End-to-end tests of the block store: files survive lost workers, damaged replicas and coordinator restarts.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,19 +7,20 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for repairs and deletions.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A cluster of three workers, its coordinator a child of ours.
+/// A cluster of three workers and its coordinator process.
 struct Cluster {
     folder: TempDir,
-    up: Child,
+    coordinator: Child,
 }
 
 impl Cluster {
     fn start() -> Cluster {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let up = up(folder.path());
-        Cluster { folder, up }
+        let folder = tempfile::tempdir().expect("cannot create a temporary directory");
+        let coordinator = start_coordinator(folder.path());
+        Cluster { folder, coordinator }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -29,31 +30,33 @@ impl Cluster {
     fn giveway(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_giveway"));
         command.args(args).env("GIVEWAY_DIR", self.path("cluster")).current_dir(self.folder.path());
-        command.output().expect("the binary runs")
+        command.output().expect("cannot run giveway")
     }
 
-    fn does(&self, args: &[&str]) -> String {
+    /// Runs a command that must succeed, and returns its standard output.
+    fn succeeds(&self, args: &[&str]) -> String {
         let output = self.giveway(args);
         assert!(output.status.success(), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
         text(&output.stdout)
     }
 
-    fn refuses(&self, args: &[&str]) -> String {
+    /// Runs a command that must fail with exit code 2 and without a panic, and returns its error message.
+    fn fails(&self, args: &[&str]) -> String {
         let output = self.giveway(args);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-        assert!(!said.contains("panicked"), "{args:?}: {said}");
-        said
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+        assert!(!message.contains("panicked"), "{args:?}: {message}");
+        message
     }
 
-    /// Asks until the store is found sound.
-    fn wait_until_sound(&self) {
-        let began = Instant::now();
+    /// Repeats `fsck` until it finds no problems.
+    fn wait_until_healthy(&self) {
+        let start = Instant::now();
         loop {
             let output = self.giveway(&["dfs", "fsck"]);
             match output.status.code() {
                 Some(0) => return,
-                Some(1) if began.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(200)),
+                Some(1) if start.elapsed() < TIMEOUT => std::thread::sleep(Duration::from_millis(200)),
                 code => panic!("{code:?}: {}{}", text(&output.stdout), text(&output.stderr)),
             }
         }
@@ -65,23 +68,25 @@ impl Cluster {
         output.stdout
     }
 
-    /// The replicas in a worker's folder.
+    /// Paths of the replicas on a worker.
     fn replicas(&self, worker: usize) -> Vec<PathBuf> {
         let blocks = self.path("cluster").join(format!("node-{worker}/blocks"));
-        let names = fs::read_dir(blocks).expect("a folder of blocks").map(|entry| entry.expect("a block").path());
+        let names = fs::read_dir(blocks)
+            .expect("cannot list the blocks")
+            .map(|entry| entry.expect("cannot read an entry").path());
         names.filter(|path| path.extension().is_none()).collect()
     }
 
-    /// The process of a worker, as `giveway nodes` shows it.
-    fn process(&self, worker: &str) -> String {
-        let nodes = self.does(&["nodes"]);
-        let row = nodes.lines().find(|line| line.contains(worker)).expect("a row for each worker");
-        row.split(['│', '┆']).map(str::trim).nth(4).expect("a column for its process").to_owned()
+    /// Process id of a worker, from the table of `giveway nodes`.
+    fn pid(&self, worker: &str) -> String {
+        let nodes = self.succeeds(&["nodes"]);
+        let row = nodes.lines().find(|line| line.contains(worker)).expect("no row for the worker");
+        row.split(['│', '┆']).map(str::trim).nth(4).expect("no column for the pid").to_owned()
     }
 
     fn file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.path(name);
-        fs::write(&path, content).expect("a file");
+        fs::write(&path, content).expect("cannot write a test file");
         path
     }
 }
@@ -89,41 +94,43 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.giveway(&["down"]);
-        let _ = self.up.kill();
-        let _ = self.up.wait();
+        let _ = self.coordinator.kill();
+        let _ = self.coordinator.wait();
     }
 }
 
-fn up(folder: &Path) -> Child {
-    let mut up = Command::new(env!("CARGO_BIN_EXE_giveway"))
+fn start_coordinator(folder: &Path) -> Child {
+    let mut coordinator = Command::new(env!("CARGO_BIN_EXE_giveway"))
         .args(["up", "--nodes", "3", "--heartbeat", "100ms", "--timeout", "2s", "--dir"])
         .arg(folder.join("cluster"))
         .stdout(Stdio::piped())
         .spawn()
-        .expect("the binary runs");
-    let mut said = String::new();
-    BufReader::new(up.stdout.as_mut().expect("piped")).read_line(&mut said).expect("a line");
-    assert!(said.contains("3 workers are up"), "{said}");
-    up
+        .expect("cannot run giveway");
+    let mut line = String::new();
+    BufReader::new(coordinator.stdout.as_mut().expect("stdout is not piped"))
+        .read_line(&mut line)
+        .expect("no startup message");
+    assert!(line.contains("3 workers are up"), "{line}");
+    coordinator
 }
 
-fn kill(process: &str) {
-    assert!(Command::new("kill").args(["-9", process]).status().expect("kill runs").success());
+fn kill(pid: &str) {
+    assert!(Command::new("kill").args(["-9", pid]).status().expect("cannot run kill").success());
 }
 
+/// Damages a replica by flipping a bit at `at`, or in the middle of a shorter block.
 fn flip(path: &Path, at: usize) {
-    let mut bytes = fs::read(path).expect("a replica");
-    // The last block of a file may be a short one.
+    let mut bytes = fs::read(path).expect("cannot read a replica");
     let at = at.min(bytes.len() / 2);
     bytes[at] ^= 1;
-    fs::write(path, bytes).expect("a replica");
+    fs::write(path, bytes).expect("cannot write a replica");
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Lines of a few words, never quite the same.
+/// Text of at least the given size, with distinct lines.
 fn lines(bytes: usize) -> Vec<u8> {
     let mut content = Vec::new();
     let mut state = 1_u64;
@@ -136,89 +143,89 @@ fn lines(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_goes_in_comes_out_and_jobs_read_it() {
+fn stored_files_are_read_back_and_used_as_job_input() {
     let cluster = Cluster::start();
     let content = lines(1_000_000);
     cluster.file("a.txt", &content);
     cluster.file("b.txt", b"");
     cluster.file("c.bin", &[0, 1, 2, 255, 10]);
-    let said = cluster.does(&["dfs", "put", "a.txt", "dfs:/d/a.txt", "--block", "64KiB"]);
-    assert!(said.contains("16 blocks"), "{said}");
-    cluster.does(&["dfs", "put", "b.txt", "c.bin", "dfs:/e"]);
-    cluster.does(&["dfs", "put", "c.bin", "dfs:/e/f/"]);
-    cluster.does(&["dfs", "put", "--replicas", "3", "a.txt", "dfs:/e"]);
+    let stdout = cluster.succeeds(&["dfs", "put", "a.txt", "dfs:/d/a.txt", "--block", "64KiB"]);
+    assert!(stdout.contains("16 blocks"), "{stdout}");
+    cluster.succeeds(&["dfs", "put", "b.txt", "c.bin", "dfs:/e"]);
+    cluster.succeeds(&["dfs", "put", "c.bin", "dfs:/e/f/"]);
+    cluster.succeeds(&["dfs", "put", "--replicas", "3", "a.txt", "dfs:/e"]);
     assert!(cluster.cat("dfs:/d/a.txt") == content && cluster.cat("dfs:/e/a.txt") == content);
     assert_eq!(cluster.cat("dfs:/e/b.txt"), b"");
     assert_eq!(cluster.cat("dfs:/e/f/c.bin"), [0, 1, 2, 255, 10]);
     let names = |listed: String| -> Vec<String> {
-        listed.lines().map(|line| line.split_whitespace().last().expect("a name").to_owned()).collect()
+        listed.lines().map(|line| line.split_whitespace().last().expect("no name").to_owned()).collect()
     };
-    assert_eq!(names(cluster.does(&["dfs", "ls"])), ["dfs:/d/", "dfs:/e/"]);
-    let listed = names(cluster.does(&["dfs", "ls", "dfs:/e/"]));
+    assert_eq!(names(cluster.succeeds(&["dfs", "ls"])), ["dfs:/d/", "dfs:/e/"]);
+    let listed = names(cluster.succeeds(&["dfs", "ls", "dfs:/e/"]));
     assert_eq!(listed, ["dfs:/e/a.txt", "dfs:/e/b.txt", "dfs:/e/c.bin", "dfs:/e/f/"]);
-    cluster.wait_until_sound();
+    cluster.wait_until_healthy();
 
     for (input, output) in [("a.txt", "local"), ("dfs:/d/a.txt", "stored")] {
         let args = ["submit", "wordcount", "--input", input, "--output", output, "--reduces", "2", "--wait"];
-        let said = cluster.does(&args);
-        assert!(said.contains(if input == "a.txt" { " 1 maps" } else { " 16 maps" }), "{said}");
+        let stdout = cluster.succeeds(&args);
+        assert!(stdout.contains(if input == "a.txt" { " 1 maps" } else { " 16 maps" }), "{stdout}");
     }
     for part in ["part-r-00000", "part-r-00001"] {
         let [local, stored] =
-            ["local", "stored"].map(|folder| fs::read(cluster.path(folder).join(part)).expect("a part"));
+            ["local", "stored"].map(|folder| fs::read(cluster.path(folder).join(part)).expect("cannot read a part"));
         assert!(!local.is_empty() && local == stored, "{part}");
     }
 
-    assert!(cluster.refuses(&["dfs", "put", "c.bin", "dfs:/d/a.txt"]).contains("exists already"));
-    assert!(cluster.refuses(&["dfs", "put", "c.bin", "dfs:/d/a.txt/x"]).contains("is a file"));
-    assert!(cluster.refuses(&["dfs", "put", "none.txt", "dfs:/n"]).contains("none.txt"));
-    assert!(cluster.refuses(&["dfs", "put", ".", "dfs:/n"]).contains("not a regular file"));
-    assert!(cluster.refuses(&["dfs", "cat", "dfs:/none"]).contains("does not exist"));
-    assert!(cluster.refuses(&["dfs", "rm", "dfs:/e"]).contains("is a folder"));
-    let said = cluster.refuses(&["submit", "wordcount", "--input", "dfs:/none", "--output", "none"]);
-    assert!(said.contains("does not exist"), "{said}");
+    assert!(cluster.fails(&["dfs", "put", "c.bin", "dfs:/d/a.txt"]).contains("exists already"));
+    assert!(cluster.fails(&["dfs", "put", "c.bin", "dfs:/d/a.txt/x"]).contains("is a file"));
+    assert!(cluster.fails(&["dfs", "put", "none.txt", "dfs:/n"]).contains("none.txt"));
+    assert!(cluster.fails(&["dfs", "put", ".", "dfs:/n"]).contains("not a regular file"));
+    assert!(cluster.fails(&["dfs", "cat", "dfs:/none"]).contains("does not exist"));
+    assert!(cluster.fails(&["dfs", "rm", "dfs:/e"]).contains("is a folder"));
+    let message = cluster.fails(&["submit", "wordcount", "--input", "dfs:/none", "--output", "none"]);
+    assert!(message.contains("does not exist"), "{message}");
     for name in ["d", "/d", "dfs:d", "dfs:/../d", "dfs:/d/./x", "dfs://d", "dfs:/d\n", "dfs:/d//x"] {
-        assert!(cluster.refuses(&["dfs", "put", "c.bin", name]).contains("no name for a stored file"), "{name}");
-        cluster.refuses(&["dfs", "cat", name]);
-        cluster.refuses(&["dfs", "rm", "-r", name]);
+        assert!(cluster.fails(&["dfs", "put", "c.bin", name]).contains("no name for a stored file"), "{name}");
+        cluster.fails(&["dfs", "cat", name]);
+        cluster.fails(&["dfs", "rm", "-r", name]);
     }
 
-    cluster.does(&["dfs", "rm", "dfs:/d/a.txt"]);
-    cluster.does(&["dfs", "rm", "-r", "dfs:/e/"]);
-    assert_eq!(cluster.does(&["dfs", "ls"]), "");
-    let began = Instant::now();
+    cluster.succeeds(&["dfs", "rm", "dfs:/d/a.txt"]);
+    cluster.succeeds(&["dfs", "rm", "-r", "dfs:/e/"]);
+    assert_eq!(cluster.succeeds(&["dfs", "ls"]), "");
+    let start = Instant::now();
     while (0..3).any(|worker| !cluster.replicas(worker).is_empty()) {
-        assert!(began.elapsed() < PATIENCE, "replicas of removed files go");
+        assert!(start.elapsed() < TIMEOUT, "replicas of deleted files remain");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
 #[test]
-fn a_lost_worker_and_a_damaged_disk_are_made_good() {
+fn replicas_are_restored_after_a_lost_worker_and_damage() {
     let cluster = Cluster::start();
     let content = lines(1_000_000);
     cluster.file("a.txt", &content);
-    cluster.does(&["dfs", "put", "--block", "100000", "a.txt", "dfs:/a"]);
+    cluster.succeeds(&["dfs", "put", "--block", "100000", "a.txt", "dfs:/a"]);
 
-    kill(&cluster.process("node-0"));
-    assert!(cluster.cat("dfs:/a") == content, "others have it");
-    cluster.wait_until_sound();
-    assert_eq!(cluster.replicas(1).len() + cluster.replicas(2).len(), 22, "eleven blocks, each on both that are left");
+    kill(&cluster.pid("node-0"));
+    assert!(cluster.cat("dfs:/a") == content, "not readable from the other replicas");
+    cluster.wait_until_healthy();
+    assert_eq!(cluster.replicas(1).len() + cluster.replicas(2).len(), 22, "11 blocks, each on both remaining workers");
 
     flip(&cluster.replicas(1)[0], 50_000);
     let output = cluster.giveway(&["dfs", "fsck"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     assert!(text(&output.stdout).contains("on node-1 was damaged"), "{}", text(&output.stdout));
-    cluster.wait_until_sound();
+    cluster.wait_until_healthy();
     assert_eq!(cluster.replicas(1).len(), 11);
 
     cluster.replicas(2).iter().for_each(|path| flip(path, 3));
-    assert!(cluster.cat("dfs:/a") == content, "damage is never handed out");
-    cluster.wait_until_sound();
+    assert!(cluster.cat("dfs:/a") == content, "damaged data returned");
+    cluster.wait_until_healthy();
 
     let block = cluster.replicas(1)[0].clone();
     flip(&block, 4);
-    flip(&cluster.path("cluster/node-2/blocks").join(block.file_name().expect("a name")), 5);
+    flip(&cluster.path("cluster/node-2/blocks").join(block.file_name().expect("no name")), 5);
     let output = cluster.giveway(&["dfs", "cat", "dfs:/a"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("no worker that is up has a sound replica"), "{}", text(&output.stderr));
@@ -228,25 +235,25 @@ fn a_lost_worker_and_a_damaged_disk_are_made_good() {
 }
 
 #[test]
-fn files_survive_the_coordinator() {
+fn files_survive_coordinator_kills() {
     let mut cluster = Cluster::start();
     let content = lines(500_000);
     cluster.file("a.txt", &content);
     for number in 0..5 {
-        cluster.does(&["dfs", "put", "--block", "128KiB", "a.txt", &format!("dfs:/x/{number}")]);
-        // No time to tidy up: what was sealed is on disk.
-        cluster.up.kill().expect("it runs");
-        cluster.up.wait().expect("it ran");
-        cluster.up = up(cluster.folder.path());
+        cluster.succeeds(&["dfs", "put", "--block", "128KiB", "a.txt", &format!("dfs:/x/{number}")]);
+        // SIGKILL: only what was synced to disk survives.
+        cluster.coordinator.kill().expect("cannot kill the coordinator");
+        cluster.coordinator.wait().expect("cannot wait for the coordinator");
+        cluster.coordinator = start_coordinator(cluster.folder.path());
     }
     for number in 0..5 {
         assert!(cluster.cat(&format!("dfs:/x/{number}")) == content);
     }
-    cluster.wait_until_sound();
-    cluster.does(&["dfs", "rm", "dfs:/x/3"]);
-    cluster.up.kill().expect("it runs");
-    cluster.up.wait().expect("it ran");
-    cluster.up = up(cluster.folder.path());
-    assert_eq!(cluster.does(&["dfs", "ls", "dfs:/x"]).lines().count(), 4);
-    assert!(cluster.refuses(&["dfs", "put", "a.txt", "dfs:/x/2"]).contains("exists already"));
+    cluster.wait_until_healthy();
+    cluster.succeeds(&["dfs", "rm", "dfs:/x/3"]);
+    cluster.coordinator.kill().expect("cannot kill the coordinator");
+    cluster.coordinator.wait().expect("cannot wait for the coordinator");
+    cluster.coordinator = start_coordinator(cluster.folder.path());
+    assert_eq!(cluster.succeeds(&["dfs", "ls", "dfs:/x"]).lines().count(), 4);
+    assert!(cluster.fails(&["dfs", "put", "a.txt", "dfs:/x/2"]).contains("exists already"));
 }

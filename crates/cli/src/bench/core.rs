@@ -1,7 +1,7 @@
-//! How long the core takes for a decision, by policy and number of nodes, with a thousand jobs live.
+//! `giveway bench core`: latency of a scheduling decision, by policy and number of nodes, with 1,000 live jobs.
 //!
-//! The cluster is kept full: a random attempt finishes, its node beats, the freed slot is given away. The decision is that beat. Jobs that
-//! finish are replaced, so a thousand are always live; estimates are renewed as the policy asks, and counted apart.
+//! The cluster is kept saturated: a random attempt finishes, its node offers the freed slot, and the scheduler assigns it. The measured decision is the
+//! handling of that offer. Jobs that end are replaced, so that 1,000 are always live. Timers fire as the policy sets them and are measured separately.
 
 use anyhow::Result;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
@@ -16,19 +16,20 @@ use rand_pcg::Pcg64Mcg;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+/// Numbers of nodes.
 const SIZES: [u32; 3] = [100, 1_000, 10_000];
 const LIVE_JOBS: u32 = 1_000;
-const BLOCK: u64 = 128 << 20;
+const BLOCK_BYTES: u64 = 128 << 20;
 
 /// Runs the benchmark.
 pub fn run(policies: &[Policy], decisions: u32) -> Result<()> {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
-    let sized = |what: &str| SIZES.map(|nodes| format!("{what}\n{nodes}"));
-    let mut head = vec!["policy".to_owned()];
-    head.extend(["k/s at nodes", "p50 µs", "p99 µs"].into_iter().flat_map(sized));
-    head.extend(["renewal ms\n10000".to_owned(), "growth".to_owned()]);
-    table.set_header(head);
+    let by_size = |metric: &str| SIZES.map(|nodes| format!("{metric}\n{nodes} nodes"));
+    let mut header = vec!["policy".to_owned()];
+    header.extend(["1000/s", "p50 µs", "p99 µs"].into_iter().flat_map(by_size));
+    header.extend(["timer ms\n10000 nodes".to_owned(), "cost\nratio".to_owned()]);
+    table.set_header(header);
     for policy in policies {
         let mut measured = Vec::new();
         for nodes in SIZES {
@@ -39,75 +40,77 @@ pub fn run(policies: &[Policy], decisions: u32) -> Result<()> {
         row.extend(measured.iter().map(|m| right(format!("{:.0}", m.per_s() / 1e3))));
         row.extend(measured.iter().map(|m| right(format!("{:.2}", m.latency_ns.value_at_quantile(0.5) as f64 / 1e3))));
         row.extend(measured.iter().map(|m| right(format!("{:.2}", m.latency_ns.value_at_quantile(0.99) as f64 / 1e3))));
-        let renewal_ms = measured[2].renewal_s.map_or("none".into(), |renewal_s| format!("{:.1}", renewal_s * 1e3));
-        row.push(right(renewal_ms));
+        let timer_ms = measured[2].timer_s.map_or("none".into(), |timer_s| format!("{:.1}", timer_s * 1e3));
+        row.push(right(timer_ms));
         row.push(right(format!("{:.2}x", measured[0].per_s() / measured[2].per_s())));
         table.add_row(row);
     }
     writeln!(
         std::io::stdout(),
-        "{LIVE_JOBS} live jobs, a full cluster; a decision is a beat that gives a freed slot away; growth: cost at 10,000 nodes over cost at 100\n{table}"
+        "{LIVE_JOBS} live jobs on a saturated cluster. 1000/s: thousand decisions per second; a decision is the assignment of a freed slot. timer: mean time to handle a timer. cost ratio: cost of a decision with 10,000 nodes over 100 nodes.\n{table}"
     )?;
     Ok(())
 }
 
-struct Measured {
+struct Measurement {
     latency_ns: Histogram<u64>,
-    renewal_s: Option<f64>,
+    /// Mean time to handle a timer; `None` if the policy sets no timer.
+    timer_s: Option<f64>,
 }
 
-impl Measured {
+impl Measurement {
     fn per_s(&self) -> f64 {
         1e9 / self.latency_ns.mean()
     }
 }
 
-/// A full cluster that the core keeps full.
-struct Full {
+/// A backend that performs every action at once and keeps the cluster saturated.
+struct SaturatedCluster {
     core: Scheduler,
-    random: Pcg64Mcg,
+    rng: Pcg64Mcg,
     now: Time,
     nodes: u32,
     jobs: u32,
-    /// Attempts that run and where.
+    /// Running attempts and their nodes.
     running: Vec<(AttemptId, NodeId)>,
     timers: Timers,
     actions: Vec<Action>,
-    renewals: Vec<f64>,
+    /// Times to handle each timer, in seconds.
+    timer_s: Vec<f64>,
     maps_per_job: u32,
 }
 
-fn measure(policy: &Policy, nodes: u32, decisions: u32) -> Result<Measured> {
-    let mut full = Full::new(policy, nodes)?;
-    // Let the cluster settle before anything is measured.
+fn measure(policy: &Policy, nodes: u32, decisions: u32) -> Result<Measurement> {
+    let mut cluster = SaturatedCluster::new(policy, nodes)?;
+    // Warm-up.
     for _ in 0..decisions / 4 {
-        full.turn();
+        cluster.step();
     }
-    full.renewals.clear();
+    cluster.timer_s.clear();
     let mut latency_ns = Histogram::<u64>::new(3)?;
     for _ in 0..decisions {
-        latency_ns.record(full.turn())?;
+        latency_ns.record(cluster.step())?;
     }
-    let renewals = full.renewals.len();
-    let renewal_s = (renewals > 0).then(|| full.renewals.iter().sum::<f64>() / renewals as f64);
-    Ok(Measured { latency_ns, renewal_s })
+    let timers = cluster.timer_s.len();
+    let timer_s = (timers > 0).then(|| cluster.timer_s.iter().sum::<f64>() / timers as f64);
+    Ok(Measurement { latency_ns, timer_s })
 }
 
-impl Full {
-    fn new(policy: &Policy, nodes: u32) -> Result<Full> {
+impl SaturatedCluster {
+    fn new(policy: &Policy, nodes: u32) -> Result<SaturatedCluster> {
         let users = (0..10).map(|i| User { name: format!("u{i}"), weight: 1.0, min_share: 0 }).collect();
         let setup = Setup { tenants: Tenants { users, pools: Vec::new() }, ..Setup::new(policy.clone()) };
-        let mut full = Full {
+        let mut cluster = SaturatedCluster {
             core: Scheduler::new(setup)?,
-            random: Pcg64Mcg::seed_from_u64(1),
+            rng: Pcg64Mcg::seed_from_u64(1),
             now: Time::ZERO,
             nodes,
             jobs: 0,
             running: Vec::new(),
             timers: Timers::default(),
             actions: Vec::new(),
-            renewals: Vec::new(),
-            // So many that the cluster stays full at every size.
+            timer_s: Vec::new(),
+            // Enough to saturate the cluster at every size.
             maps_per_job: 100 + nodes * 16 / LIVE_JOBS,
         };
         for node in 0..nodes {
@@ -120,49 +123,53 @@ impl Full {
                 disk_bytes_per_s: 100 << 20,
                 disk_bytes: 1 << 40,
             };
-            full.tell(&Event::NodeJoined { node: NodeId(node), spec });
+            cluster.handle(&Event::NodeJoined { node: NodeId(node), spec });
         }
-        (0..LIVE_JOBS).for_each(|_| full.submit());
+        (0..LIVE_JOBS).for_each(|_| cluster.submit());
         for _ in 0..8 {
-            full.now = full.now + Span::from_secs(3);
+            cluster.now = cluster.now + Span::from_secs(3);
             for node in 0..nodes {
-                full.tell(&Event::SlotsOffered { node: NodeId(node), progress: Vec::new() });
+                cluster.handle(&Event::SlotsOffered { node: NodeId(node), progress: Vec::new() });
             }
         }
-        Ok(full)
+        Ok(cluster)
     }
 
-    /// Tells the core and does what it asks; returns what the core took to answer.
-    fn tell(&mut self, event: &Event) -> Duration {
+    /// Passes an event to the scheduler and performs the returned actions. Returns the time the scheduler took.
+    fn handle(&mut self, event: &Event) -> Duration {
         let mut actions = std::mem::take(&mut self.actions);
-        let begun = Instant::now();
+        let start = Instant::now();
         self.core.handle(self.now, event, &mut actions);
-        let took = begun.elapsed();
-        let mut over = Vec::new();
+        let elapsed = start.elapsed();
+        // Events that follow from the actions; `None` stands for the submission of a replacement job.
+        let mut follow_ups = Vec::new();
         for action in actions.drain(..) {
             match action {
                 Action::Launch { attempt, node, .. } => self.running.push((attempt, node)),
                 Action::SetTimer { timer, at } => self.timers.set(timer, at),
-                Action::CloseJob { .. } => over.push(None),
-                Action::Pause { attempt, .. } => over.push(Some(Event::AttemptPaused { attempt, progress_ppm: 1 })),
-                Action::Kill { attempt, .. } => over.push(Some(Event::AttemptKilled { attempt })),
+                Action::CloseJob { .. } => follow_ups.push(None),
+                Action::Pause { attempt, .. } => {
+                    follow_ups.push(Some(Event::AttemptPaused { attempt, progress_ppm: 1 }));
+                }
+                Action::Kill { attempt, .. } => follow_ups.push(Some(Event::AttemptKilled { attempt })),
                 Action::EndEarly { attempt, .. } => {
-                    over.push(Some(Event::AttemptEndedEarly { attempt, done_bytes: 1 << 20, output_bytes: 1 }));
+                    follow_ups.push(Some(Event::AttemptEndedEarly { attempt, done_bytes: 1 << 20, output_bytes: 1 }));
                 }
                 Action::PlaceReplicas { .. } | Action::Refuse { .. } => {}
             }
         }
         self.actions = actions;
-        for event in over {
+        for event in follow_ups {
             match event {
                 None => self.submit(),
-                Some(event) => self.obey(event),
+                Some(event) => self.confirm_preemption(event),
             }
         }
-        took
+        elapsed
     }
 
-    fn obey(&mut self, event: Event) {
+    /// Reports that a running attempt was preempted, and offers its slot. Attempts that have ended are ignored.
+    fn confirm_preemption(&mut self, event: Event) {
         let (Event::AttemptPaused { attempt, .. }
         | Event::AttemptKilled { attempt }
         | Event::AttemptEndedEarly { attempt, .. }) = event
@@ -171,21 +178,21 @@ impl Full {
         };
         if let Some(at) = self.running.iter().position(|(running, _)| *running == attempt) {
             let (_, node) = self.running.swap_remove(at);
-            self.tell(&event);
-            self.tell(&Event::SlotsOffered { node, progress: Vec::new() });
+            self.handle(&event);
+            self.handle(&Event::SlotsOffered { node, progress: Vec::new() });
         }
     }
 
     fn submit(&mut self) {
         let id = JobId(self.jobs);
         self.jobs += 1;
-        // Jobs of very different sizes, the mean as wanted.
-        let maps = (self.maps_per_job / 4 + self.random.random_range(0..self.maps_per_job * 3 / 2)).max(1);
-        let random = &mut self.random;
+        // Uniform between 1/4 and 7/4 of the mean.
+        let maps = (self.maps_per_job / 4 + self.rng.random_range(0..self.maps_per_job * 3 / 2)).max(1);
+        let rng = &mut self.rng;
         let splits = (0..maps)
             .map(|_| Split {
-                bytes: BLOCK,
-                hosts: (0..3).map(|_| NodeId(random.random_range(0..self.nodes))).collect(),
+                bytes: BLOCK_BYTES,
+                hosts: (0..3).map(|_| NodeId(rng.random_range(0..self.nodes))).collect(),
             })
             .collect();
         let spec = JobSpec {
@@ -201,20 +208,20 @@ impl Full {
             hint: None,
             estimate_bias_ppm: WHOLE_PPM,
         };
-        self.tell(&Event::JobSubmitted(Box::new(spec)));
+        self.handle(&Event::JobSubmitted(Box::new(spec)));
     }
 
-    /// An attempt finishes and its node beats; returns what the beat took.
-    fn turn(&mut self) -> u64 {
+    /// Finishes a random attempt and offers its slot. Returns the time to handle the offer, in nanoseconds.
+    fn step(&mut self) -> u64 {
         self.now = self.now + Span(30_000_000 / u64::from(self.nodes * 10) + 1);
         while let Some(timer) = self.timers.expire(self.now) {
-            let took = self.tell(&Event::TimerFired { timer });
-            self.renewals.push(took.as_secs_f64());
+            let elapsed = self.handle(&Event::TimerFired { timer });
+            self.timer_s.push(elapsed.as_secs_f64());
         }
         let (attempt, node) = loop {
-            let at = self.random.random_range(0..self.running.len());
+            let at = self.rng.random_range(0..self.running.len());
             let (attempt, node) = self.running[at];
-            // A reduce cannot finish before its job's maps have.
+            // A reduce cannot finish before all maps of its job.
             let state = self.core.state();
             let maps_done = state.find(attempt.task.job).is_some_and(|jx| state.job(jx).maps_done());
             if attempt.task.kind == Kind::Map || maps_done {
@@ -222,7 +229,7 @@ impl Full {
                 break (attempt, node);
             }
         };
-        self.tell(&Event::AttemptFinished { attempt, output_bytes: BLOCK / 2 });
-        self.tell(&Event::SlotsOffered { node, progress: Vec::new() }).as_nanos() as u64
+        self.handle(&Event::AttemptFinished { attempt, output_bytes: BLOCK_BYTES / 2 });
+        self.handle(&Event::SlotsOffered { node, progress: Vec::new() }).as_nanos() as u64
     }
 }

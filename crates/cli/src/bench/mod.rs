@@ -1,10 +1,10 @@
-//! `giveway bench`: figures of this machine, printed, never asserted.
+//! `giveway bench`: benchmarks on this machine. Results are printed, never asserted.
 
 mod core;
 pub mod engine;
 mod sim;
 
-use crate::args::{Bench, BenchWhat};
+use crate::args::{Bench, BenchCommand};
 use crate::input;
 use anyhow::Result;
 use giveway_core::policy::catalog;
@@ -12,13 +12,13 @@ use giveway_engine::apps::Apps;
 
 /// Runs the command.
 pub fn run(args: &Bench, apps: &Apps) -> Result<()> {
-    match &args.what {
-        BenchWhat::Engine(options) => engine::run(options, apps),
-        BenchWhat::Sim { nodes, jobs, policy, repeat } => {
+    match &args.command {
+        BenchCommand::Engine(options) => engine::run(options, apps),
+        BenchCommand::Sim { nodes, jobs, policy, repeat } => {
             let policy = input::policies(std::slice::from_ref(policy))?.remove(0);
             sim::run(*nodes, *jobs, &policy, *repeat)
         }
-        BenchWhat::Core { policy, decisions } => {
+        BenchCommand::Core { policy, decisions } => {
             let all = || catalog::NAMES.iter().map(|name| name.to_string()).collect::<Vec<_>>();
             let named = if policy.is_empty() { all() } else { policy.clone() };
             core::run(&input::policies(&named)?, *decisions)

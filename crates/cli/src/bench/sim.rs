@@ -1,4 +1,4 @@
-//! How many events the simulator gets through on one core, and what it needs to remember of jobs that are over.
+//! `giveway bench sim`: events per second of the simulator on one CPU core, and its resident memory as jobs end.
 
 use anyhow::{Result, anyhow};
 use giveway_core::Policy;
@@ -16,45 +16,46 @@ pub fn run(nodes: u32, jobs: u32, policy: &Policy, repeat: u32) -> Result<()> {
     let tasks: u64 = workload.jobs.iter().map(|job| u64::from(job.maps) + u64::from(job.reduces)).sum();
     writeln!(
         out,
-        "{nodes} nodes in 25 racks, {jobs} jobs of {tasks} tasks, shuffle and locality on, {}, one core",
+        "{nodes} nodes in 25 racks, {jobs} jobs with {tasks} tasks, shuffle and locality modelled, policy {}, one CPU core",
         policy.name
     )?;
     let mut rates = Vec::new();
     for _ in 0..repeat {
-        let begun = Instant::now();
+        let start = Instant::now();
         let mut simulation = Simulation::new(&cluster, &workload, policy.clone(), 1)?;
-        let mut quarters = Vec::new();
+        // Resident memory and tasks of live jobs, each time another quarter of the jobs has ended.
+        let mut memory = Vec::new();
         while simulation.step(&mut ()) {
-            if simulation.totals().jobs_closed * 4 / jobs as usize > quarters.len() {
-                quarters.push(format!("{} MB for {}", resident_bytes() / 1_000_000, live_tasks(&simulation)));
+            if simulation.totals().jobs_closed * 4 / jobs as usize > memory.len() {
+                memory.push(format!("{} MB ({} tasks)", resident_bytes() / 1_000_000, live_tasks(&simulation)));
             }
         }
-        let took_s = begun.elapsed().as_secs_f64();
+        let elapsed_s = start.elapsed().as_secs_f64();
         let totals = simulation.totals();
         writeln!(
             out,
-            "{:>12.0} events/s   {} in {took_s:.2} s, {:.1} h simulated; resident for tasks of live jobs, with 1/4, 2/4, 3/4, all jobs over: {}",
-            totals.events as f64 / took_s,
+            "{:>12.0} events/s   {} events in {elapsed_s:.2} s, {:.1} h simulated; resident memory (tasks of live jobs) with 25, 50, 75, 100 % of the jobs ended: {}",
+            totals.events as f64 / elapsed_s,
             totals.events,
             totals.end.as_secs_f64() / 3600.0,
-            quarters.join(", "),
+            memory.join(", "),
         )?;
-        rates.push([totals.events, totals.events + totals.launches].map(|count| count as f64 / took_s / 1e6));
+        rates.push([totals.events, totals.events + totals.launches].map(|count| count as f64 / elapsed_s / 1e6));
     }
     rates.sort_by(|a, b| a[0].total_cmp(&b[0]));
-    for (name, [told, with_launches]) in [("median", rates[rates.len() / 2]), ("best", rates[rates.len() - 1])] {
+    for (name, [events, with_launches]) in [("median", rates[rates.len() / 2]), ("best", rates[rates.len() - 1])] {
         writeln!(
             out,
-            "{name:>6}: {told:.2} million events/s of which the core is told; {with_launches:.2} million/s with the launches, which are its answers"
+            "{name:>6}: {events:.2} million events/s handled by the scheduler core; {with_launches:.2} million/s including task launches"
         )?;
     }
     Ok(())
 }
 
-/// Nodes of the FCS paper, in racks, with links that are slower between racks.
+/// A cluster of FCS paper nodes in 25 racks, with half the bandwidth between racks.
 fn racks(nodes: u32) -> Result<Cluster> {
     let mut cluster = cluster::by_name("fcs")?;
-    let model = cluster.nodes.first().cloned().ok_or_else(|| anyhow!("the fcs cluster has no nodes"))?;
+    let model = cluster.nodes.first().cloned().ok_or_else(|| anyhow!("built-in cluster `fcs` has no nodes"))?;
     cluster.nodes = (0..nodes)
         .map(|node| {
             let mut model = model.clone();
@@ -68,7 +69,7 @@ fn racks(nodes: u32) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Heavy-tailed jobs that keep most of the cluster busy.
+/// Generated jobs with a heavy-tailed size distribution and a load of 80 %.
 fn workload(cluster: &Cluster, jobs: u32) -> Result<Workload> {
     let text = format!("[generate]\njobs = {jobs}\nload = 0.8\n");
     Ok(Workload::from_toml(&text, "bench", cluster, 1)?)
@@ -78,7 +79,7 @@ fn live_tasks(simulation: &Simulation<'_>) -> usize {
     simulation.scheduler().state().live().map(|(_, job)| job.tasks.iter().map(Vec::len).sum::<usize>()).sum()
 }
 
-/// Memory in use, where the system tells.
+/// Resident memory of this process, for 4 KiB pages; 0 where `/proc` is not available.
 fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok()).map_or(0, |pages| pages * 4096)

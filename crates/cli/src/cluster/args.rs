@@ -1,46 +1,46 @@
-//! What can be typed about clusters and their jobs.
+//! Arguments of the commands that start, use and inspect a cluster.
 
 use clap::Args;
 use giveway_core::Priority;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Which cluster is meant.
+/// Selects the cluster that a command works on.
 #[derive(Clone, Debug, Args)]
-pub struct Which {
-    /// The cluster's folder.
-    #[arg(long, value_name = "DIR", env = "GIVEWAY_DIR", default_value_os_t = home())]
+pub struct ClusterDir {
+    /// Cluster directory: journal, token, coordinator address and worker data.
+    #[arg(long, value_name = "DIR", env = "GIVEWAY_DIR", default_value_os_t = default_dir())]
     pub dir: PathBuf,
 }
 
-/// Where a cluster lives if nobody says otherwise.
-fn home() -> PathBuf {
+/// `~/.giveway`, or `.giveway` in the current directory if `HOME` is not set.
+fn default_dir() -> PathBuf {
     std::env::var_os("HOME").map_or_else(|| PathBuf::from(".giveway"), |home| PathBuf::from(home).join(".giveway"))
 }
 
-/// How large a cluster is and how it decides.
+/// Size, policy and timeouts of a cluster.
 #[derive(Clone, Debug, Args)]
-pub struct Shape {
-    /// Worker processes.
+pub struct ClusterOptions {
+    /// Number of worker processes (1-256).
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub nodes: u32,
-    /// Maps each worker runs at once.
-    #[arg(long, value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Map slots per worker (1-256).
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub map_slots: u16,
-    /// Reduces each worker runs at once.
-    #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Reduce slots per worker (1-256).
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub reduce_slots: u16,
-    /// A policy by name (see `giveway policies`), or a policy file.
+    /// Scheduling policy: a name (see `giveway policies`) or a TOML file.
     #[arg(long, value_name = "NAME|FILE", default_value = "hsrtf-prp-pause")]
     pub policy: String,
-    /// Users and pools with their rights: a TOML file as in docs/files.md.
+    /// TOML file with the users and pools, their weights and minimum shares; see docs/files.md.
     #[arg(long, value_name = "FILE")]
     pub tenants: Option<PathBuf>,
-    /// How often workers say that they are alive.
-    #[arg(long, value_name = "SPAN", default_value = "200ms", value_parser = span)]
+    /// Interval between worker heartbeats; must be less than half of --timeout.
+    #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = duration)]
     pub heartbeat: Duration,
-    /// A worker that is silent for so long is lost, and what it had is done again.
-    #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = span)]
+    /// Time without a heartbeat after which a worker is lost and its work is re-executed.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub timeout: Duration,
 }
 
@@ -48,101 +48,101 @@ pub struct Shape {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 EXAMPLES
-  Four workers with two map slots each, in the default folder:
+  Start four workers with two map slots each in the default cluster directory:
       giveway up --nodes 4 --map-slots 2
-  In another terminal:
+  Submit a job from another terminal:
       giveway submit wordcount --input 'books/*.txt' --output counts
       giveway jobs
-  A worker by hand, in a folder of its own:
-      giveway worker --join ~/.giveway --name late --folder /data/late
+  Add a worker with its data on another disk:
+      giveway worker --join ~/.giveway --name extra --work-dir /data/extra
 
-The folder holds the journal. Kill anything at any time and start it again: submitted jobs go on.")]
+The cluster directory holds the journal: workers and coordinator may be killed at any time, and submitted jobs continue after a restart.")]
 pub struct Up {
-    /// The cluster.
+    /// Where the cluster's state is stored.
     #[command(flatten)]
-    pub which: Which,
-    /// Its shape.
+    pub cluster: ClusterDir,
+    /// Applied at every start; the policy only if no job is unfinished.
     #[command(flatten)]
-    pub shape: Shape,
-    /// Where the coordinator listens; a port of 0 takes any that is free.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    pub options: ClusterOptions,
+    /// Loopback address and port of the coordinator; port 0 selects a free port.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub listen: String,
 }
 
 /// `giveway worker`
 #[derive(Debug, Args)]
 pub struct Worker {
-    /// The folder of the cluster to join.
+    /// Directory of the cluster to join.
     #[arg(long, value_name = "DIR")]
     pub join: PathBuf,
-    /// Its name; one name is one node, through restarts.
-    #[arg(long)]
+    /// Node name; a worker that restarts under the same name is the same node.
+    #[arg(long, value_name = "NAME")]
     pub name: String,
-    /// Its own folder; the cluster's folder and its name if left out.
+    /// Directory for the worker's own data; default: a subdirectory of the cluster directory with the node's name.
     #[arg(long, value_name = "DIR")]
-    pub folder: Option<PathBuf>,
-    /// Maps it runs at once.
-    #[arg(long, value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub work_dir: Option<PathBuf>,
+    /// Map slots (1-256).
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub map_slots: u16,
-    /// Reduces it runs at once.
-    #[arg(long, value_name = "R", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Reduce slots (1-256).
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub reduce_slots: u16,
-    /// The rack it stands in.
-    #[arg(long, default_value_t = 0)]
+    /// Rack number of the node, for rack locality.
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub rack: u32,
-    /// The machine it counts as standing on, by the name that HDFS has for it: it is near the blocks there.
+    /// Host name of the node as HDFS reports it for block locations, for node locality.
     #[arg(long, value_name = "NAME", default_value = giveway_engine::hdfs::THIS_HOST)]
     pub host: String,
 }
 
-/// A job.
+/// Application, input, output and resources of a job.
 #[derive(Debug, Args)]
-pub struct Job {
-    /// The application; `giveway apps` lists them.
+pub struct JobOptions {
+    /// Application to run; see `giveway apps`.
     pub app: String,
-    /// Input files, folders or globs: local, in the cluster's blocks (dfs:/PATH) or in HDFS (hdfs://HOST:PORT/PATH); the option may be given again.
+    /// Input files, directories or globs: local, in the cluster's block store (dfs:/PATH) or in HDFS (hdfs://HOST:PORT/PATH); may be repeated.
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     pub input: Vec<String>,
-    /// A local folder for the output; it must not exist.
+    /// Local output directory; must not exist.
     #[arg(long, value_name = "DIR")]
     pub output: PathBuf,
-    /// An option of the application, as NAME=VALUE; may be given again.
-    #[arg(short = 'O', long = "option", value_name = "NAME=VALUE", value_parser = option)]
+    /// Application option (see `giveway apps`); may be repeated.
+    #[arg(short = 'O', long = "option", value_name = "NAME=VALUE", value_parser = name_value)]
     pub options: Vec<(String, String)>,
-    /// For `streaming`: the command that maps, run by `sh -c`.
-    #[arg(long, value_name = "CMD")]
+    /// Map command of `streaming`, run by `sh -c`.
+    #[arg(long, value_name = "COMMAND")]
     pub mapper: Option<String>,
-    /// For `streaming`: the command that reduces, run by `sh -c`.
-    #[arg(long, value_name = "CMD")]
+    /// Reduce command of `streaming`, run by `sh -c`.
+    #[arg(long, value_name = "COMMAND")]
     pub reducer: Option<String>,
-    /// How many reduces; by the size of the input if left out.
-    #[arg(long, value_name = "R")]
+    /// Number of reduce tasks; default: computed from the input size.
+    #[arg(long, value_name = "N")]
     pub reduces: Option<u32>,
-    /// Input for one map; the last piece of a file may be a tenth larger.
+    /// Split size: input bytes per map task; the last split of a file may be 10 % larger.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     pub split: u64,
-    /// Memory for the buffers of one task.
+    /// Buffer memory per task.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     pub memory: u64,
-    /// What to call the job; the application's name if left out.
-    #[arg(long)]
+    /// Job name; default: the application's name.
+    #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// On whose behalf; who you are if left out.
-    #[arg(long)]
+    /// User the job is accounted to; default: $USER.
+    #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// The pool or queue.
-    #[arg(long, default_value = "default")]
+    /// Pool (queue) to submit to.
+    #[arg(long, value_name = "NAME", default_value = "default")]
     pub pool: String,
-    /// How urgent within its pool: very-high, high, normal, low or very-low.
-    #[arg(long, default_value = "normal", value_parser = priority)]
+    /// Priority: very-high, high, normal, low or very-low.
+    #[arg(long, value_name = "LEVEL", default_value = "normal", value_parser = priority)]
     pub priority: Priority,
-    /// A task that does nothing for so long is given up.
-    #[arg(long, value_name = "SPAN", default_value = "10m", value_parser = span)]
+    /// Time without progress after which a task attempt fails.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
     pub task_timeout: Duration,
-    /// Let each task take at most so many records a second: to be gentle to the machine, or to watch it work.
+    /// Maximum records per second per task; default: unlimited.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub records_per_second: Option<u64>,
-    /// Compress what travels from maps to reduces where that saves room. On one machine it rarely saves time.
+    /// Compress map output where that makes it smaller; on one machine this rarely saves time.
     #[arg(long)]
     pub compress: bool,
 }
@@ -155,50 +155,51 @@ EXAMPLES
   giveway run grep -O pattern='err(or|eur)' --input logs --output found
   giveway run streaming --mapper ./map.py --reducer ./reduce.py --input data --output result")]
 pub struct Run {
-    /// The job.
+    /// The job to run.
     #[command(flatten)]
-    pub job: Job,
-    /// The short-lived cluster it runs on.
+    pub job: JobOptions,
+    /// The temporary cluster it runs on.
     #[command(flatten)]
-    pub shape: Shape,
+    pub options: ClusterOptions,
 }
 
 /// `giveway submit`
 #[derive(Debug, Args)]
 pub struct Submit {
-    /// The cluster.
+    /// The cluster to submit to.
     #[command(flatten)]
-    pub which: Which,
-    /// The job.
+    pub cluster: ClusterDir,
+    /// The job to submit.
     #[command(flatten)]
-    pub job: Job,
-    /// Wait until the job is over.
+    pub job: JobOptions,
+    /// Wait until the job ends; exit code 1 if it fails or is killed.
     #[arg(long)]
     pub wait: bool,
 }
 
-/// A question about one job.
+/// Selects a job of a cluster.
 #[derive(Debug, Args)]
-pub struct OneJob {
-    /// The cluster.
+pub struct JobSelector {
+    /// The cluster that has the job.
     #[command(flatten)]
-    pub which: Which,
-    /// The job's number.
+    pub cluster: ClusterDir,
+    /// Job number, as `giveway jobs` lists it.
+    #[arg(value_name = "JOB")]
     pub id: u32,
 }
 
-/// A time span such as `5s`, `200ms` or `10m`.
-fn span(text: &str) -> Result<Duration, String> {
-    let span = humantime::parse_duration(text).map_err(|error| format!("{error}; write for example 5s or 200ms"))?;
-    if span < Duration::from_millis(1) { Err("shorter than a millisecond".into()) } else { Ok(span) }
+/// Parses a duration of at least one millisecond, such as `5s`, `200ms` or `10m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| format!("{error}; use for example 5s or 200ms"))?;
+    if duration < Duration::from_millis(1) { Err("less than 1ms; use a longer duration".into()) } else { Ok(duration) }
 }
 
-/// A size such as `64MiB`, `100MB` or `4096`.
+/// Parses a positive number of bytes, such as `64MiB`, `100MB` or `4096`.
 pub fn size(text: &str) -> Result<u64, String> {
     let text = text.trim();
-    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-    let problem = || format!("`{text}` is no size; write for example 64MiB, 100MB or 4096");
-    let number: u64 = text[..digits].parse().map_err(|_| problem())?;
+    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let invalid = || format!("invalid size `{text}`; use for example 64MiB, 100MB or 4096");
+    let number: u64 = text[..digits].parse().map_err(|_| invalid())?;
     let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kib" => 1 << 10,
@@ -207,14 +208,14 @@ pub fn size(text: &str) -> Result<u64, String> {
         "kb" => 1_000,
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
-        _ => return Err(problem()),
+        _ => return Err(invalid()),
     };
-    let bytes = number.checked_mul(unit).ok_or_else(problem)?;
-    if bytes == 0 { Err("a size of nothing".into()) } else { Ok(bytes) }
+    let bytes = number.checked_mul(unit).ok_or_else(invalid)?;
+    if bytes == 0 { Err("size is 0; use at least 1 byte".into()) } else { Ok(bytes) }
 }
 
-fn option(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}` has no `=`; write NAME=VALUE"))?;
+fn name_value(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("missing `=` in `{text}`; use NAME=VALUE"))?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
@@ -226,7 +227,7 @@ fn priority(text: &str) -> Result<Priority, String> {
         "normal" => Priority::Normal,
         "low" => Priority::Low,
         "very-low" => Priority::VeryLow,
-        other => return Err(format!("`{other}` is no priority; write {names}")),
+        other => return Err(format!("invalid priority `{other}`; use {names}")),
     })
 }
 
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_as_people_write_them() {
+    fn sizes_accept_binary_and_decimal_units() {
         assert_eq!(size("64MiB"), Ok(64 << 20));
         assert_eq!(size("100MB"), Ok(100_000_000));
         assert_eq!(size("7"), Ok(7));

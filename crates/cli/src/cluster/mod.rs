@@ -1,10 +1,10 @@
-//! Real clusters on this machine: starting them, giving them jobs, and asking how they are.
+//! Commands for engine clusters on this machine: start and stop them, submit jobs, inspect jobs and nodes.
 
 pub mod args;
-mod look;
+mod inspect;
 mod submit;
 mod up;
 
-pub use look::{explain, give_way, job, jobs, kill, nodes};
+pub use inspect::{explain, job, jobs, kill, nodes, yield_job};
 pub use submit::{apps, run, submit};
 pub use up::{down, up, worker};

@@ -1,8 +1,8 @@
-//! `giveway run`, `submit` and `apps`: jobs for real.
+//! `giveway run`, `submit` and `apps`: run jobs on an engine cluster.
 
-use super::args::{Job, Run, Submit};
+use super::args::{JobOptions, Run, Submit};
 use super::up;
-use crate::{NotSo, signals};
+use crate::{CheckFailed, signals};
 use anyhow::{Context, Result, bail};
 use giveway_core::{JobId, Outcome};
 use giveway_engine::apps::Apps;
@@ -30,17 +30,17 @@ pub fn apps(apps: &Apps) -> Result<()> {
 /// `giveway run`
 pub fn run(args: &Run, apps: &Apps) -> Result<()> {
     let request = request(&args.job)?;
-    // Beside the output, so that what maps write is on the disk the user chose.
+    // Next to the output, so that intermediate data is on the disk the user selected.
     let parent = request.output.parent().unwrap_or(Path::new("/"));
-    std::fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+    std::fs::create_dir_all(parent).with_context(|| format!("cannot create directory {}", parent.display()))?;
     let folder = tempfile::Builder::new()
         .prefix(".giveway-")
         .tempdir_in(parent)
-        .with_context(|| format!("cannot make a folder in {}", parent.display()))?;
-    let cluster = up::start(folder.path(), &args.shape, "127.0.0.1:0", apps)?;
+        .with_context(|| format!("cannot create a temporary directory in {}", parent.display()))?;
+    let cluster = up::start(folder.path(), &args.options, "127.0.0.1:0", apps)?;
     let mut client = cluster.client()?;
     let job = client.submit(request)?;
-    // The job is killed, so that its output and the cluster's folder are removed as at any other end.
+    // Killing the job lets the normal end of this function remove its output and the cluster directory.
     let mut killer = cluster.client()?;
     signals::on_stop(move || {
         let _ = killer.kill(job);
@@ -52,24 +52,28 @@ pub fn run(args: &Run, apps: &Apps) -> Result<()> {
 
 /// `giveway submit`
 pub fn submit(args: &Submit) -> Result<()> {
-    let mut client = Client::connect(&args.which.dir)?;
+    let mut client = Client::connect(&args.cluster.dir)?;
     let job = client.submit(request(&args.job)?)?;
     if !args.wait {
         writeln!(std::io::stdout(), "{}", job.0)?;
         return Ok(());
     }
-    eprintln!("{job} is submitted");
-    let status =
-        follow(&mut client, job).with_context(|| format!("{job} goes on; ask for it with `giveway job {}`", job.0))?;
+    eprintln!("{job} submitted");
+    let status = follow(&mut client, job)
+        .with_context(|| format!("cannot follow {job}, which continues to run; see `giveway job {}`", job.0))?;
     finish(&status)
 }
 
-fn request(job: &Job) -> Result<Request> {
+fn request(job: &JobOptions) -> Result<Request> {
     if job.output.to_string_lossy().starts_with("dfs:") {
-        bail!("the output goes to a local folder; `giveway dfs put` stores it afterwards");
+        bail!(
+            "invalid --output: only local directories are supported; copy the output with `giveway dfs put` afterwards"
+        );
     }
     if job.output.to_string_lossy().starts_with(hdfs::SCHEME) {
-        bail!("the output goes to a local folder; `hdfs dfs -put` brings it to HDFS afterwards");
+        bail!(
+            "invalid --output: only local directories are supported; copy the output with `hdfs dfs -put` afterwards"
+        );
     }
     let mut options: BTreeMap<String, String> = job.options.iter().cloned().collect();
     for (name, command) in [("mapper", &job.mapper), ("reducer", &job.reducer)] {
@@ -78,22 +82,22 @@ fn request(job: &Job) -> Result<Request> {
         }
     }
     if job.app == "streaming" {
-        // Commands run where they were typed.
-        let here = std::env::current_dir().context("the current folder")?;
-        options.entry("dir".into()).or_insert_with(|| here.to_string_lossy().into_owned());
+        // Streaming commands run in the directory from which the job was submitted.
+        let current = std::env::current_dir().context("cannot determine the current directory")?;
+        options.entry("dir".into()).or_insert_with(|| current.to_string_lossy().into_owned());
     }
     let absolute = |path: &str| -> Result<String> {
         if [store::SCHEME, hdfs::SCHEME].iter().any(|scheme| path.starts_with(scheme)) {
             return Ok(path.to_owned());
         }
-        let path = std::path::absolute(path).with_context(|| format!("the path {path}"))?;
+        let path = std::path::absolute(path).with_context(|| format!("cannot resolve the path {path}"))?;
         Ok(path.to_string_lossy().into_owned())
     };
     Ok(Request {
         app: job.app.clone(),
         options,
         input: job.input.iter().map(|path| absolute(path)).collect::<Result<_>>()?,
-        output: std::path::absolute(&job.output).context("the output")?,
+        output: std::path::absolute(&job.output).context("cannot resolve the output directory")?,
         reduces: job.reduces,
         split_bytes: job.split,
         memory_bytes: job.memory,
@@ -107,10 +111,10 @@ fn request(job: &Job) -> Result<Request> {
     })
 }
 
-/// Waits for a job with a bar on the terminal.
+/// Waits until a job ends, with a progress bar if standard error is a terminal.
 fn follow(client: &mut Client, job: JobId) -> Result<JobStatus> {
     let bar = if std::io::stderr().is_terminal() { ProgressBar::new(1) } else { ProgressBar::hidden() };
-    bar.set_style(ProgressStyle::with_template("{msg} {bar:32} {pos}/{len} tasks").expect("a sound template"));
+    bar.set_style(ProgressStyle::with_template("{msg} {bar:32} {pos}/{len} tasks").expect("valid template"));
     let status = client.follow(job, |status| {
         bar.set_message(format!("{} {}", status.job, status.name));
         bar.set_length(u64::from(status.maps.total + status.reduces.total).max(1));
@@ -120,14 +124,14 @@ fn follow(client: &mut Client, job: JobId) -> Result<JobStatus> {
     Ok(status)
 }
 
-/// Says how a job ended; an end that was not asked for is an error.
+/// Prints the summary of a job that succeeded; a job that failed or was killed is an error with exit code 1.
 fn finish(status: &JobStatus) -> Result<()> {
     let seconds = status.ended_us.map_or(0.0, |end| (end - status.submitted_us) as f64 / 1e6);
     if status.outcome == Some(Outcome::Succeeded) {
         let maps = status.maps.total;
         writeln!(
             std::io::stdout(),
-            "{} {} done in {seconds:.2} s: {maps} maps, {} reduces, {} pauses, {} early ends, {} recovered",
+            "{} {} succeeded in {seconds:.2} s: {maps} maps, {} reduces, {} pauses, {} early ends, {} tasks re-executed",
             status.job,
             status.name,
             status.reduces.total,
@@ -140,7 +144,7 @@ fn finish(status: &JobStatus) -> Result<()> {
     let how = if status.outcome == Some(Outcome::Killed) { "was killed" } else { "failed" };
     let mut text = format!("{} {} {how} after {seconds:.2} s; its output was removed", status.job, status.name);
     if let Some(last) = status.failures.last() {
-        text.push_str(&format!(". The last thing that went wrong: {last}"));
+        text.push_str(&format!(". Last failure: {last}"));
     }
-    Err(NotSo(text).into())
+    Err(CheckFailed(text).into())
 }

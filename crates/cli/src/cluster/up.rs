@@ -1,6 +1,6 @@
-//! `giveway up`, `down` and `worker`: processes come and go.
+//! `giveway up`, `down` and `worker`: start and stop the processes of a cluster.
 
-use super::args::{Shape, Up, Which, Worker};
+use super::args::{ClusterDir, ClusterOptions, Up, Worker};
 use crate::{input, signals};
 use anyhow::{Context, Result, ensure};
 use giveway_core::Tenants;
@@ -12,61 +12,68 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long workers look for a coordinator that was killed. Long enough to start it again by hand.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long workers try to reconnect to a lost coordinator before they exit. Long enough for a manual restart.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A cluster of this shape in this folder.
-pub fn start(folder: &Path, shape: &Shape, listen: &str, apps: &Apps) -> Result<Cluster> {
-    let tenants = match &shape.tenants {
+/// Starts a cluster with its state in `folder`; fails if the heartbeat interval is not less than half of the timeout.
+pub fn start(folder: &Path, args: &ClusterOptions, listen: &str, apps: &Apps) -> Result<Cluster> {
+    let tenants = match &args.tenants {
         Some(file) => input::tenants(file)?,
         None => Tenants::default(),
     };
     ensure!(
-        shape.heartbeat < shape.timeout / 2,
-        "--heartbeat {:?} is too long for --timeout {:?}: a worker that misses one beat would be lost; let the time-out be several beats",
-        shape.heartbeat,
-        shape.timeout
+        args.heartbeat < args.timeout / 2,
+        "invalid --heartbeat {:?}: must be less than half of --timeout {:?}, or one missed heartbeat loses a worker; lower --heartbeat or raise --timeout",
+        args.heartbeat,
+        args.timeout
     );
-    let folder = std::path::absolute(folder).with_context(|| format!("the folder {}", folder.display()))?;
+    let folder =
+        std::path::absolute(folder).with_context(|| format!("cannot resolve the directory {}", folder.display()))?;
     let coordinator = coordinator::Options {
         folder,
         listen: listen.to_owned(),
-        policy: input::policy(&shape.policy)?,
+        policy: input::policy(&args.policy)?,
         tenants,
         seed: 1,
-        heartbeat_interval: shape.heartbeat,
-        heartbeat_timeout: shape.timeout,
+        beat: args.heartbeat,
+        timeout: args.timeout,
         slowstart_ppm: 50_000,
         apps: apps.clone(),
     };
     let options = cluster::Options {
         coordinator,
-        nodes: shape.nodes,
-        map_slots: shape.map_slots,
-        reduce_slots: shape.reduce_slots,
-        reconnect_timeout: PATIENCE,
+        nodes: args.nodes,
+        map_slots: args.map_slots,
+        reduce_slots: args.reduce_slots,
+        reconnect_timeout: RECONNECT_TIMEOUT,
     };
     Ok(Cluster::start(options)?)
 }
 
 /// `giveway up`
 pub fn up(args: &Up, apps: &Apps) -> Result<()> {
-    let cluster = start(&args.which.dir, &args.shape, &args.listen, apps)?;
+    let cluster = start(&args.cluster.dir, &args.options, &args.listen, apps)?;
     let mut out = std::io::stdout();
     writeln!(
         out,
-        "{} workers are up in {}, policy {}, coordinator at {}.",
-        args.shape.nodes,
+        "{} workers are up. Directory {}, policy {}, coordinator {}.",
+        args.options.nodes,
         cluster.folder().display(),
         cluster.policy(),
         cluster.address()
     )?;
-    if input::policy(&args.shape.policy)?.name != cluster.policy() {
-        writeln!(out, "Unfinished jobs were found: their policy stays until the cluster is started without any.")?;
+    if input::policy(&args.options.policy)?.name != cluster.policy() {
+        writeln!(
+            out,
+            "There are unfinished jobs: the cluster keeps its previous policy; restart it when no job is unfinished to change the policy."
+        )?;
     }
-    writeln!(out, "Submit with `giveway submit APP --input ... --output ...`, stop with `giveway down` or Ctrl-C.")?;
+    writeln!(
+        out,
+        "Submit jobs with `giveway submit APP --input ... --output ...`; stop the cluster with `giveway down` or Ctrl-C."
+    )?;
     out.flush()?;
-    // As `giveway down`: workers are told, and what is unfinished goes on when the cluster is started again.
+    // Same as `giveway down`: workers stop, and unfinished jobs continue when the cluster is started again.
     let folder = cluster.folder().to_owned();
     signals::on_stop(move || {
         let _ = Client::connect(&folder).and_then(|mut client| client.stop());
@@ -75,15 +82,17 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
 }
 
 /// `giveway down`
-pub fn down(which: &Which) -> Result<()> {
-    Ok(Client::connect(&which.dir)?.stop()?)
+pub fn down(cluster: &ClusterDir) -> Result<()> {
+    Ok(Client::connect(&cluster.dir)?.stop()?)
 }
 
 /// `giveway worker`
 pub fn worker(args: &Worker, apps: &Apps) -> Result<()> {
-    let absolute = |path: &Path| std::path::absolute(path).with_context(|| format!("the folder {}", path.display()));
+    let absolute = |path: &Path| {
+        std::path::absolute(path).with_context(|| format!("cannot resolve the directory {}", path.display()))
+    };
     let cluster: PathBuf = absolute(&args.join)?;
-    let folder = match &args.folder {
+    let folder = match &args.work_dir {
         Some(folder) => absolute(folder)?,
         None => cluster.join(file_name(&args.name)?),
     };
@@ -95,14 +104,15 @@ pub fn worker(args: &Worker, apps: &Apps) -> Result<()> {
         host: args.host.clone(),
         map_slots: args.map_slots,
         reduce_slots: args.reduce_slots,
-        patience: PATIENCE,
+        patience: RECONNECT_TIMEOUT,
     };
     Ok(process::run(&options, apps.clone())?)
 }
 
-/// A worker's name is also a folder's name, and may not lead out of the cluster's folder.
+/// Checks that a worker's name can be used as the name of a subdirectory of the cluster directory.
 fn file_name(name: &str) -> Result<&str> {
-    let plain = !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_".contains(letter));
-    ensure!(plain, "the name `{name}` has more than letters, digits, `-` and `_`; choose another, or add --folder");
+    let plain =
+        !name.is_empty() && name.chars().all(|character| character.is_ascii_alphanumeric() || "-_".contains(character));
+    ensure!(plain, "invalid worker name `{name}`: use only letters, digits, `-` and `_`, or add --work-dir");
     Ok(name)
 }

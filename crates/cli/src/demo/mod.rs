@@ -1,14 +1,14 @@
-//! `giveway demo`: a real cluster on this machine shows in a minute what giving way brings.
+//! `giveway demo`: shows the effect of work-conserving preemption on an engine cluster of this machine, in about a minute.
 //!
-//! Four worker processes, input made here, and the hSRTF paper's kind of mix: one large job, a few medium ones, many small ones that arrive
-//! while the large one runs. The same mix runs under several policies; each time one worker is killed on the way, and each time every output is
-//! compared, byte for byte, with a sequential run. Tasks take their records slowly, so that two cores can play a cluster of twenty slots; the
-//! policies' time-outs are shortened to match.
+//! The cluster has four worker processes. The workload follows the hSRTF paper: one large job, a few medium ones, and many small ones that arrive
+//! while the large one runs. It runs under several policies; in each run one worker is killed, and every output is compared byte for byte with that
+//! of a sequential reference run. Tasks are throttled, so that two CPU cores can run a cluster of twenty slots, and the policies' time
+//! constants are shortened to match.
 
-mod mix;
+mod workload;
 
 use crate::args::Demo;
-use crate::stage::Stage;
+use crate::local_cluster::LocalCluster;
 use crate::{files, report, signals};
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
@@ -20,70 +20,74 @@ use indicatif::ProgressBar;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-/// What is compared.
+/// The policies compared, in the order of the table.
 const POLICIES: [&str; 4] = ["fifo", "fair", "hsrtf-prp-pause", "fcs"];
 
-/// The cluster.
-const STAGE: Stage = Stage {
+/// 4 workers with 12 map slots and 8 reduce slots in total.
+const CLUSTER: LocalCluster = LocalCluster {
     nodes: 4,
     map_slots: 3,
     reduce_slots: 2,
-    beat: Duration::from_millis(75),
+    heartbeat: Duration::from_millis(75),
     timeout: Duration::from_millis(750),
     slowstart_ppm: 50_000,
 };
 
-/// The cluster plays one whose tasks are so many times longer.
-const FASTER: f64 = 40.0;
+/// The tasks are this many times shorter than on the clusters the policies are tuned for, so the policies' time constants are divided by it.
+const TIME_SCALE: f64 = 40.0;
 
 /// Runs the command.
 pub fn run(args: &Demo, apps: &Apps) -> Result<()> {
     let mut out = std::io::stdout();
-    files::try_places([args.report.as_path()])?;
-    let folder = tempfile::Builder::new().prefix("giveway-demo-").tempdir().context("a folder for the demo")?;
+    files::check_writable([args.report.as_path()])?;
+    let folder =
+        tempfile::Builder::new().prefix("giveway-demo-").tempdir().context("cannot create a temporary directory")?;
     signals::remove_on_stop(folder.path().to_owned())?;
-    let mix = mix::make(folder.path(), apps)?;
+    let workload = workload::generate(folder.path(), apps)?;
     writeln!(
         out,
-        "A cluster of {} worker processes; {} jobs: one large, {} medium, {} small. A worker is killed in each run.",
-        STAGE.nodes,
-        mix.jobs.len(),
-        mix::count(&mix, "medium"),
-        mix::count(&mix, "small")
+        "Cluster of {} worker processes, {} jobs: 1 large, {} medium, {} small. One worker is killed in each run.",
+        CLUSTER.nodes,
+        workload.jobs.len(),
+        workload::count(&workload, "medium"),
+        workload::count(&workload, "small")
     )?;
     let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    bar.enable_steady_tick(Duration::from_millis(100));
     let mut runs = Vec::new();
     for name in POLICIES {
-        bar.set_message(format!("under {name}"));
-        let policy = catalog::by_name(name).context("a policy of the catalogue")?.faster(FASTER);
-        let played = mix.perform(&STAGE, &folder.path().join(name), policy, apps);
-        runs.push(played.with_context(|| format!("under {name}"))?.run);
+        bar.set_message(format!("running under {name}"));
+        let policy = catalog::by_name(name).context("policy missing in the catalogue")?.faster(TIME_SCALE);
+        let finished = workload.run(&CLUSTER, &folder.path().join(name), policy, apps);
+        runs.push(finished.with_context(|| format!("demo failed under policy {name}"))?.run);
     }
     bar.finish_and_clear();
     writeln!(out, "{}", table(&runs))?;
-    writeln!(out, "Every output of every run is that of a sequential run, byte for byte.")?;
+    writeln!(out, "Every output of every run is identical to that of a sequential reference run.")?;
     let small = |policy: &str| {
         let run = runs.iter().find(|run| run.summary.policy == policy)?;
         group(&run.summary, "small")?.mean_completion_s
     };
-    if let (Some(fifo), Some(fair), Some(ours)) = (small("fifo"), small("fair"), small("hsrtf-prp-pause")) {
+    if let (Some(fifo), Some(fair), Some(pause)) = (small("fifo"), small("fair"), small("hsrtf-prp-pause")) {
         writeln!(
             out,
-            "Small jobs took {ours:.2} s on average where large ones give way (hsrtf-prp-pause), {fair:.2} s under fair, {fifo:.2} s under fifo."
+            "Mean completion time of small jobs: {pause:.2} s under hsrtf-prp-pause (with preemption), {fair:.2} s under fair, {fifo:.2} s under fifo."
         )?;
     }
     let facts = [
-        ("Workload".to_owned(), format!("{} real jobs on generated text", mix.jobs.len())),
-        ("Cluster".to_owned(), format!("{} worker processes on this machine, one killed on the way", STAGE.nodes)),
-        ("Again".to_owned(), "giveway demo".to_owned()),
+        ("Workload".to_owned(), format!("{} jobs on generated text", workload.jobs.len())),
+        (
+            "Cluster".to_owned(),
+            format!("{} worker processes on one machine, one of them killed during each run", CLUSTER.nodes),
+        ),
+        ("Command".to_owned(), "giveway demo".to_owned()),
     ];
-    let groups: Vec<String> = mix::GROUPS.map(String::from).into();
-    let html = report::html("The demo: a real cluster on one machine", &facts, &groups, &runs);
+    let groups: Vec<String> = workload::GROUPS.map(String::from).into();
+    let html = report::html("Demo: engine cluster on one machine", &facts, &groups, &runs);
     files::write(&args.report, &html)?;
     writeln!(
         out,
-        "Open {} for the plots. Next: `giveway up`, `giveway submit`, `giveway sim --help`.",
+        "Report with plots: {}. Next: `giveway up`, `giveway submit`, `giveway sim --help`.",
         args.report.display()
     )?;
     Ok(())
@@ -93,18 +97,18 @@ fn group<'a>(summary: &'a Summary, name: &str) -> Option<&'a Figures> {
     summary.groups.iter().find(|(group, _)| group == name).map(|(_, group)| &group.figures)
 }
 
-/// One row a policy: how long all took, and the sizes of job apart.
+/// Builds a table with one row per policy: makespan, mean wait and execution time by size group, preemptions and lost work.
 fn table(runs: &[report::Run]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
-    let mut head = vec!["policy".to_owned(), "all done\nafter s".to_owned()];
-    head.extend(mix::GROUPS.iter().map(|group| format!("{group}\nwait + run s")));
-    head.extend(["pauses", "early\nends", "kills", "slot s\nlost"].map(String::from));
-    table.set_header(head);
+    let mut header = vec!["policy".to_owned(), "makespan\n(s)".to_owned()];
+    header.extend(workload::GROUPS.iter().map(|group| format!("{group} jobs\nwait + run (s)")));
+    header.extend(["pauses", "early\nends", "kills", "lost work\n(slot s)"].map(String::from));
+    table.set_header(header);
     for run in runs {
         let summary = &run.summary;
         let mut row = vec![summary.policy.clone(), format!("{:.1}", summary.makespan_s)];
-        row.extend(mix::GROUPS.iter().map(|name| {
+        row.extend(workload::GROUPS.iter().map(|name| {
             let figures = group(summary, name);
             let (wait, run) = (figures.and_then(|f| f.mean_wait_s), figures.and_then(|f| f.mean_execution_s));
             wait.zip(run).map_or_else(|| "-".into(), |(wait, run)| format!("{wait:.2} + {run:.2}"))

@@ -1,142 +1,144 @@
-//! Slots over time: how many there were, and how many each size group held, map and reduce apart.
+//! Map and reduce slots over time: the capacity, and the slots in use by each size group.
 //!
-//! [`Chart`] watches a run through the event log alone. A run may last a minute or a year, so time is cut into a fixed number of
-//! buckets; when a run outgrows them, neighbours are merged and every bucket is twice as wide. Buckets hold slots times
-//! microseconds in whole numbers, so merging loses detail but no slot time. What is kept besides grows with what is live at once
-//! (jobs, attempts, nodes), never with what has been.
+//! [`Chart`] observes the events and actions of a run. Time is divided into a fixed number of buckets; when a run outgrows them, pairs of buckets are
+//! merged and the bucket width doubles. Buckets hold slots times microseconds as integers, so merging loses resolution but no slot time. Other memory
+//! grows with the live jobs, attempts and nodes only, not with the length of the run.
 //!
-//! The chart begins with the first submission, as the figures of `giveway_sim::metrics` do, and counts preemption as they do: an
-//! attempt that was killed because another did its task first, or because its job was over, has not given way to anybody.
+//! As in `giveway_sim::metrics`, the chart starts at the first submission, and a kill counts as a preemption only if it was requested for another job or
+//! for recovery, not if another attempt of the task finished first or the job ended.
 
 use giveway_core::{Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, Reason, Time};
 use giveway_sim::Observer;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many buckets there are at most. Twice what a drawing can show, for between one merging and the next half are in use.
-const BUCKETS: usize = 600;
-/// How wide a bucket is at first: a run of six seconds fits without merging.
-const WIDTH_AT_FIRST_US: u64 = 10_000;
+/// Maximum number of buckets. Twice the resolution of a drawing, because only half of them are in use after a merge.
+const BUCKETS_MAX: usize = 600;
+/// Initial width of a bucket. Runs of up to six seconds fit without merging.
+const INITIAL_WIDTH_US: u64 = 10_000;
 
-/// Watches a run and keeps its slots over time.
+/// Observer that records slots over time.
 #[derive(Clone)]
 pub struct Chart {
     group_of: Arc<dyn Fn(&JobSpec) -> u16 + Send + Sync>,
     groups: usize,
-    /// When the first job was submitted.
-    begin: Option<Time>,
-    /// Up to when the buckets are filled.
-    filled: Time,
+    /// Time of the first submission.
+    start: Option<Time>,
+    /// End of the time that the buckets cover.
+    filled_until: Time,
     width_us: u64,
     buckets: Vec<Bucket>,
-    /// Slots that are there now, and slots each group holds now, by kind.
+    /// Current capacity, by kind.
     slots: [u64; 2],
-    held: [Vec<u64>; 2],
-    /// Groups of the live jobs.
+    /// Slots currently in use, by kind and group.
+    used: [Vec<u64>; 2],
+    /// Size groups of the live jobs.
     jobs: HashMap<JobId, u16>,
     running: HashMap<AttemptId, Running>,
-    /// Slots of the nodes that are up.
+    /// Map and reduce slots of the nodes that are up.
     nodes: HashMap<NodeId, [u16; 2]>,
 }
 
-/// An attempt that holds a slot. It may outlive its job, so it knows its group.
+/// An attempt that occupies a slot. It may outlive its job's entry in `jobs`, so it has its own copy of the group.
 #[derive(Clone, Copy, Debug)]
 struct Running {
     node: NodeId,
     group: u16,
-    gives_way: bool,
+    /// Whether a kill was requested for another job or for recovery.
+    preempted: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Bucket {
-    lanes: [Lane; 2],
+    by_kind: [KindSeries; 2],
     nodes_lost: u32,
 }
 
-/// What a bucket holds for one kind of slot.
+/// Totals of a bucket for one kind of slot.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Lane {
-    /// Slots times microseconds, there and held by each group. Wide enough for any event log, even one with absurd instants.
+struct KindSeries {
+    /// Capacity in slots times microseconds. 128 bits cannot overflow, even with extreme timestamps in an event log.
     slots_us: u128,
-    held_us: Vec<u128>,
-    marks: Marks,
+    /// Slots in use times microseconds, by group.
+    used_us: Vec<u128>,
+    preemptions: PreemptionCounts,
 }
 
-/// How often attempts gave way.
+/// Numbers of preempted attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Marks {
-    /// With their work kept: early ends of maps, pauses of reduces.
-    pub(super) kept: u32,
-    /// Killed, with their work lost.
+pub(super) struct PreemptionCounts {
+    /// Early ends of maps or pauses of reduces: finished work is kept.
+    pub(super) work_kept: u32,
+    /// Kills: work is lost.
     pub(super) killed: u32,
 }
 
-/// A stretch of time as it is drawn: means over it, and what happened in it.
+/// A bucket as it is drawn: mean slots and event counts of a time interval.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Stretch {
-    /// Seconds since the first submission.
+pub(super) struct ChartInterval {
+    /// Start and end in seconds after the first submission.
     pub(super) from_s: f64,
     pub(super) to_s: f64,
-    /// By kind.
+    /// Mean capacity, by kind.
     pub(super) slots: [f64; 2],
-    /// By kind and group.
-    pub(super) held: [Vec<f64>; 2],
-    /// By kind.
-    pub(super) marks: [Marks; 2],
+    /// Mean slots in use, by kind and group.
+    pub(super) used: [Vec<f64>; 2],
+    /// Preempted attempts, by kind.
+    pub(super) preemptions: [PreemptionCounts; 2],
     pub(super) nodes_lost: u32,
 }
 
 impl Chart {
-    /// Begins to watch. `group_of` puts each job into its size group when it is submitted; there are `groups` of them.
+    /// Creates an empty chart. `group_of` returns the size group of a submitted job, smaller than `groups`.
     pub fn new(group_of: impl Fn(&JobSpec) -> u16 + Send + Sync + 'static, groups: usize) -> Chart {
         let groups = groups.max(1);
         Chart {
             group_of: Arc::new(group_of),
             groups,
-            begin: None,
-            filled: Time::ZERO,
-            width_us: WIDTH_AT_FIRST_US,
+            start: None,
+            filled_until: Time::ZERO,
+            width_us: INITIAL_WIDTH_US,
             buckets: Vec::new(),
             slots: [0; 2],
-            held: [vec![0; groups], vec![0; groups]],
+            used: [vec![0; groups], vec![0; groups]],
             jobs: HashMap::new(),
             running: HashMap::new(),
             nodes: HashMap::new(),
         }
     }
 
-    /// How long the run was, in seconds.
+    /// Length of the run in seconds.
     pub(super) fn length_s(&self) -> f64 {
-        self.begin.map_or(0.0, |begin| self.filled.since(begin).as_secs_f64())
+        self.start.map_or(0.0, |start| self.filled_until.since(start).as_secs_f64())
     }
 
-    /// The run as numbers: for each stretch its beginning and end in seconds and, by kind, the slots each group held on the mean.
+    /// The chart as numbers: for each interval its start and end in seconds and the mean slots in use, by kind and group.
     pub fn levels(&self) -> Vec<(f64, f64, [Vec<f64>; 2])> {
-        self.stretches().map(|stretch| (stretch.from_s, stretch.to_s, stretch.held)).collect()
+        self.intervals().map(|interval| (interval.from_s, interval.to_s, interval.used)).collect()
     }
 
-    /// The run, stretch by stretch.
-    pub(super) fn stretches(&self) -> impl Iterator<Item = Stretch> {
+    /// The intervals in the order of time.
+    pub(super) fn intervals(&self) -> impl Iterator<Item = ChartInterval> {
         let width_s = self.width_us as f64 / 1e6;
         self.buckets.iter().enumerate().map(move |(ix, bucket)| {
             let from_s = ix as f64 * width_s;
-            // The last bucket may have marks and no length: what happened at the very end.
+            // The last bucket may have length zero and only event counts: those of the final instant.
             let to_s = ((ix + 1) as f64 * width_s).min(self.length_s()).max(from_s);
             let mean = |slots_us: u128| if to_s > from_s { slots_us as f64 / 1e6 / (to_s - from_s) } else { 0.0 };
-            let [map, reduce] = &bucket.lanes;
-            let held = |lane: &Lane| lane.held_us.iter().map(|held_us| mean(*held_us)).collect();
-            Stretch {
+            let [map, reduce] = &bucket.by_kind;
+            let used = |series: &KindSeries| series.used_us.iter().map(|used_us| mean(*used_us)).collect();
+            ChartInterval {
                 from_s,
                 to_s,
                 slots: [mean(map.slots_us), mean(reduce.slots_us)],
-                held: [held(map), held(reduce)],
-                marks: [map.marks, reduce.marks],
+                used: [used(map), used(reduce)],
+                preemptions: [map.preemptions, reduce.preemptions],
                 nodes_lost: bucket.nodes_lost,
             }
         })
     }
 
-    fn happened(&mut self, now: Time, event: &Event) {
+    fn on_event(&mut self, now: Time, event: &Event) {
         match event {
             Event::SlotsOffered { .. }
             | Event::ProgressReported { .. }
@@ -151,8 +153,8 @@ impl Chart {
             Event::JobSubmitted(spec) | Event::JobOpened(spec) => {
                 let group = (self.group_of)(spec).min(self.last_group());
                 self.jobs.insert(spec.id, group);
-                if self.begin.is_none() {
-                    (self.begin, self.filled) = (Some(now), now);
+                if self.start.is_none() {
+                    (self.start, self.filled_until) = (Some(now), now);
                 }
             }
             Event::NodeJoined { node, spec } => {
@@ -164,39 +166,39 @@ impl Chart {
                 self.nodes.insert(*node, slots);
                 Kind::BOTH.iter().for_each(|kind| self.slots[kind.ix()] += u64::from(slots[kind.ix()]));
             }
-            Event::NodeLost { node } => self.lost(now, *node),
+            Event::NodeLost { node } => self.on_node_lost(now, *node),
             Event::AttemptFinished { attempt, .. } | Event::AttemptFailed { attempt } => {
-                self.ended(now, *attempt);
+                self.release_slot(now, *attempt);
             }
             Event::AttemptPaused { attempt, .. } | Event::AttemptEndedEarly { attempt, .. } => {
-                if self.ended(now, *attempt).is_some() {
-                    self.bucket(now).lanes[attempt.task.kind.ix()].marks.kept += 1;
+                if self.release_slot(now, *attempt).is_some() {
+                    self.bucket(now).by_kind[attempt.task.kind.ix()].preemptions.work_kept += 1;
                 }
             }
             Event::AttemptKilled { attempt } => {
-                if self.ended(now, *attempt).is_some_and(|gone| gone.gives_way) {
-                    self.bucket(now).lanes[attempt.task.kind.ix()].marks.killed += 1;
+                if self.release_slot(now, *attempt).is_some_and(|ended| ended.preempted) {
+                    self.bucket(now).by_kind[attempt.task.kind.ix()].preemptions.killed += 1;
                 }
             }
         }
     }
 
-    fn asked(&mut self, now: Time, action: &Action) {
+    fn on_action(&mut self, now: Time, action: &Action) {
         match action {
             Action::Launch { attempt, node, .. } => {
                 self.fill(now);
                 let group = self.jobs.get(&attempt.task.job).copied().unwrap_or(self.last_group());
-                let before = self.running.insert(*attempt, Running { node: *node, group, gives_way: false });
-                // An event log that launches an attempt twice is broken; count its slot once.
+                let before = self.running.insert(*attempt, Running { node: *node, group, preempted: false });
+                // An invalid event log may launch an attempt twice; count its slot once.
                 if before.is_none() {
-                    self.held[attempt.task.kind.ix()][usize::from(group)] += 1;
+                    self.used[attempt.task.kind.ix()][usize::from(group)] += 1;
                 }
             }
             Action::Kill {
                 attempt, reason: Reason::PreemptedFor { .. } | Reason::PreemptedForRecovery { .. }, ..
             } => {
                 if let Some(victim) = self.running.get_mut(attempt) {
-                    victim.gives_way = true;
+                    victim.preempted = true;
                 }
             }
             Action::CloseJob { job, .. } => {
@@ -207,56 +209,57 @@ impl Chart {
         }
     }
 
-    fn lost(&mut self, now: Time, id: NodeId) {
+    fn on_node_lost(&mut self, now: Time, id: NodeId) {
         let Some(slots) = self.nodes.remove(&id) else { return };
         self.fill(now);
         Kind::BOTH.iter().for_each(|kind| self.slots[kind.ix()] -= u64::from(slots[kind.ix()]));
-        let held = &mut self.held;
-        // Counting down does not care for the order of a hash table.
+        let used = &mut self.used;
+        // The iteration order of the hash table does not matter: only counts are decremented.
         self.running.retain(|attempt, running| {
-            let stays = running.node != id;
-            held[attempt.task.kind.ix()][usize::from(running.group)] -= u64::from(!stays);
-            stays
+            let retained = running.node != id;
+            used[attempt.task.kind.ix()][usize::from(running.group)] -= u64::from(!retained);
+            retained
         });
-        if self.begin.is_some() {
+        if self.start.is_some() {
             self.bucket(now).nodes_lost += 1;
         }
     }
 
-    fn ended(&mut self, now: Time, attempt: AttemptId) -> Option<Running> {
-        let gone = self.running.remove(&attempt)?;
+    /// Frees the slot of an attempt; `None` if it was not running.
+    fn release_slot(&mut self, now: Time, attempt: AttemptId) -> Option<Running> {
+        let ended = self.running.remove(&attempt)?;
         self.fill(now);
-        self.held[attempt.task.kind.ix()][usize::from(gone.group)] -= 1;
-        Some(gone)
+        self.used[attempt.task.kind.ix()][usize::from(ended.group)] -= 1;
+        Some(ended)
     }
 
-    /// Fills the buckets with the levels that have been since the last change.
+    /// Adds the current capacity and usage to the buckets, from the end of the covered time to `now`. Call before each change of either.
     fn fill(&mut self, now: Time) {
-        let Some(begin) = self.begin else { return };
-        let (mut from_us, to_us) = (self.filled.since(begin).0, now.since(begin).0);
+        let Some(start) = self.start else { return };
+        let (mut from_us, to_us) = (self.filled_until.since(start).0, now.since(start).0);
         if from_us >= to_us {
             return;
         }
-        self.filled = now;
+        self.filled_until = now;
         self.bucket(now);
         while from_us < to_us {
             let ix = from_us / self.width_us;
             let until_us = to_us.min((ix + 1).saturating_mul(self.width_us));
             let span_us = u128::from(until_us - from_us);
-            for (lane, (slots, held)) in
-                self.buckets[ix as usize].lanes.iter_mut().zip(self.slots.iter().zip(&self.held))
+            for (series, (slots, used)) in
+                self.buckets[ix as usize].by_kind.iter_mut().zip(self.slots.iter().zip(&self.used))
             {
-                lane.slots_us += u128::from(*slots) * span_us;
-                lane.held_us.iter_mut().zip(held).for_each(|(sum, held)| *sum += u128::from(*held) * span_us);
+                series.slots_us += u128::from(*slots) * span_us;
+                series.used_us.iter_mut().zip(used).for_each(|(sum, used)| *sum += u128::from(*used) * span_us);
             }
             from_us = until_us;
         }
     }
 
-    /// The bucket of an instant, after as much merging as it takes to have one.
+    /// The bucket that contains `now`; merges and appends buckets as needed.
     fn bucket(&mut self, now: Time) -> &mut Bucket {
-        let at_us = now.since(self.begin.unwrap_or(now)).0;
-        while at_us / self.width_us >= BUCKETS as u64 {
+        let at_us = now.since(self.start.unwrap_or(now)).0;
+        while at_us / self.width_us >= BUCKETS_MAX as u64 {
             self.width_us *= 2;
             let merged = self.buckets.chunks(2).map(|pair| Bucket::sum(pair, self.groups)).collect();
             self.buckets = merged;
@@ -275,27 +278,27 @@ impl Chart {
 
 impl Observer for Chart {
     fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
-        // What the core refused has not happened.
+        // An event that the core refused had no effect.
         if !actions.iter().any(|action| matches!(action, Action::Refuse { .. })) {
-            self.happened(now, event);
+            self.on_event(now, event);
         }
         for action in actions {
-            self.asked(now, action);
+            self.on_action(now, action);
         }
     }
 }
 
 impl Bucket {
     fn sum(parts: &[Bucket], groups: usize) -> Bucket {
-        let empty = Lane { held_us: vec![0; groups], ..Lane::default() };
-        let mut sum = Bucket { lanes: [empty.clone(), empty], nodes_lost: 0 };
+        let empty = KindSeries { used_us: vec![0; groups], ..KindSeries::default() };
+        let mut sum = Bucket { by_kind: [empty.clone(), empty], nodes_lost: 0 };
         for part in parts {
             sum.nodes_lost += part.nodes_lost;
-            for (lane, more) in sum.lanes.iter_mut().zip(&part.lanes) {
-                lane.slots_us += more.slots_us;
-                lane.held_us.iter_mut().zip(&more.held_us).for_each(|(sum, held)| *sum += held);
-                lane.marks.kept += more.marks.kept;
-                lane.marks.killed += more.marks.killed;
+            for (series, more) in sum.by_kind.iter_mut().zip(&part.by_kind) {
+                series.slots_us += more.slots_us;
+                series.used_us.iter_mut().zip(&more.used_us).for_each(|(sum, used)| *sum += used);
+                series.preemptions.work_kept += more.preemptions.work_kept;
+                series.preemptions.killed += more.preemptions.killed;
             }
         }
         sum
@@ -361,28 +364,28 @@ pub(super) mod tests {
         AttemptId::new(JobId(job), Kind::Reduce, index, 0)
     }
 
-    /// Job 0 is small, all others are large.
+    /// Job 0 is in group 0, all others in group 1.
     pub(in super::super) fn two_groups() -> Chart {
         Chart::new(|spec| u16::from(spec.id.0 > 0), 2)
     }
 
-    fn held_us(chart: &Chart, kind: Kind, group: usize) -> u128 {
-        chart.buckets.iter().map(|bucket| bucket.lanes[kind.ix()].held_us[group]).sum()
+    fn used_us(chart: &Chart, kind: Kind, group: usize) -> u128 {
+        chart.buckets.iter().map(|bucket| bucket.by_kind[kind.ix()].used_us[group]).sum()
     }
 
     fn slots_us(chart: &Chart, kind: Kind) -> u128 {
-        chart.buckets.iter().map(|bucket| bucket.lanes[kind.ix()].slots_us).sum()
+        chart.buckets.iter().map(|bucket| bucket.by_kind[kind.ix()].slots_us).sum()
     }
 
     #[test]
-    fn merging_buckets_keeps_all_slot_time() {
+    fn merging_buckets_preserves_slot_time() {
         let mut chart = two_groups();
         joined(&mut chart, 0, 0);
         submitted(&mut chart, 5 * S, 0);
         submitted(&mut chart, 5 * S, 1);
         let mut expected = [0u128; 2];
         let mut now_us = 5 * S;
-        // From milliseconds to years: dozens of mergings.
+        // From milliseconds to years: dozens of merges.
         for n in 0..52u32 {
             let span_us = 3u64.pow(n / 2) + 1_000 * u64::from(n);
             let attempt = map(n % 2, n);
@@ -390,39 +393,39 @@ pub(super) mod tests {
             now_us += span_us;
             finished(&mut chart, now_us, attempt);
             expected[n as usize % 2] += u128::from(span_us);
-            assert!(chart.buckets.len() <= BUCKETS);
+            assert!(chart.buckets.len() <= BUCKETS_MAX);
         }
-        assert!(chart.width_us > 1_000 * WIDTH_AT_FIRST_US);
-        assert_eq!([held_us(&chart, Kind::Map, 0), held_us(&chart, Kind::Map, 1)], expected);
+        assert!(chart.width_us > 1_000 * INITIAL_WIDTH_US);
+        assert_eq!([used_us(&chart, Kind::Map, 0), used_us(&chart, Kind::Map, 1)], expected);
         assert_eq!(slots_us(&chart, Kind::Map), 4 * u128::from(now_us - 5 * S));
         assert_eq!(slots_us(&chart, Kind::Reduce), 2 * u128::from(now_us - 5 * S));
         assert_eq!(chart.length_s(), (now_us - 5 * S) as f64 / 1e6);
     }
 
     #[test]
-    fn stretches_are_means_over_their_time() {
+    fn intervals_are_means_over_their_length() {
         let mut chart = two_groups();
         joined(&mut chart, 0, 0);
         submitted(&mut chart, 0, 1);
         launched(&mut chart, 0, reduce(1, 0), 0);
         finished(&mut chart, 15_000, reduce(1, 0));
-        let all: Vec<Stretch> = chart.stretches().collect();
-        // The second bucket is half over: its mean is over that half.
+        let all: Vec<ChartInterval> = chart.intervals().collect();
+        // The run ends in the middle of the second bucket: the mean is over the covered half.
         assert_eq!(all.iter().map(|one| (one.from_s, one.to_s)).collect::<Vec<_>>(), [(0.0, 0.01), (0.01, 0.015)]);
-        for stretch in &all {
-            assert!((stretch.held[1][1] - 1.0).abs() < 1e-9 && (stretch.slots[0] - 4.0).abs() < 1e-9, "{stretch:?}");
+        for interval in &all {
+            assert!((interval.used[1][1] - 1.0).abs() < 1e-9 && (interval.slots[0] - 4.0).abs() < 1e-9, "{interval:?}");
         }
     }
 
     #[test]
-    fn a_lost_node_takes_its_slots_and_what_ran_there() {
+    fn a_lost_node_removes_its_slots_and_attempts() {
         let mut chart = two_groups();
         (0..2).for_each(|node| joined(&mut chart, 0, node));
         submitted(&mut chart, 0, 0);
         launched(&mut chart, 0, map(0, 0), 0);
         launched(&mut chart, 0, map(0, 1), 1);
         chart.saw(Time(S), &Event::NodeLost { node: NodeId(1) }, &[]);
-        // News of the attempt that was lost comes too late, and the core says so.
+        // The late report of a lost attempt is refused by the core.
         let refusal = giveway_core::Refusal::StaleAttempt(map(0, 1));
         chart.saw(
             Time(S),
@@ -430,13 +433,13 @@ pub(super) mod tests {
             &[Action::Refuse { refusal }],
         );
         finished(&mut chart, 2 * S, map(0, 0));
-        assert_eq!(held_us(&chart, Kind::Map, 0), 3 * u128::from(S));
+        assert_eq!(used_us(&chart, Kind::Map, 0), 3 * u128::from(S));
         assert_eq!(slots_us(&chart, Kind::Map), 12 * u128::from(S));
         assert_eq!(chart.buckets.iter().map(|bucket| bucket.nodes_lost).sum::<u32>(), 1);
     }
 
     #[test]
-    fn only_those_who_gave_way_are_marked() {
+    fn only_preempted_attempts_are_counted() {
         let mut chart = two_groups();
         joined(&mut chart, 0, 0);
         submitted(&mut chart, 0, 0);
@@ -453,14 +456,17 @@ pub(super) mod tests {
         chart.saw(Time(S), &Event::AttemptPaused { attempt: reduce(1, 0), progress_ppm: 1 }, &[]);
         let closed = [Action::CloseJob { job: JobId(1), outcome: Outcome::Succeeded }];
         chart.saw(Time(2 * S), &Event::AttemptFinished { attempt: map(1, 3), output_bytes: 0 }, &closed);
-        let mut marks = [Marks::default(); 2];
-        for stretch in chart.stretches() {
-            for (sum, more) in marks.iter_mut().zip(stretch.marks) {
-                sum.kept += more.kept;
+        let mut preemptions = [PreemptionCounts::default(); 2];
+        for interval in chart.intervals() {
+            for (sum, more) in preemptions.iter_mut().zip(interval.preemptions) {
+                sum.work_kept += more.work_kept;
                 sum.killed += more.killed;
             }
         }
-        assert_eq!(marks, [Marks { kept: 1, killed: 1 }, Marks { kept: 1, killed: 0 }]);
+        assert_eq!(
+            preemptions,
+            [PreemptionCounts { work_kept: 1, killed: 1 }, PreemptionCounts { work_kept: 1, killed: 0 }]
+        );
         assert!(chart.running.is_empty() && chart.jobs.len() == 1);
     }
 }

@@ -1,17 +1,16 @@
-//! Distributions: for completion, waiting and execution, which part of the jobs took no longer than so long. One drawing for each
-//! time and size group, one line for each policy.
+//! Empirical distribution functions of completion, wait and execution time: one drawing per metric and size group, one line per policy.
 //!
-//! Lines differ in colour and in dashes, and a policy keeps both on the whole page: seven colours and five patterns of dashes run
-//! side by side, so 35 policies differ in at least one and neighbours in both.
+//! A policy has the same colour and dash pattern on the whole page. With seven colours and five patterns, 35 policies are distinct, and
+//! consecutive ones differ in both.
 
 use super::Run;
-use super::plots::{Axis, Pen, ecdf, svg, tenths, words};
+use super::plots::{Axis, StepPath, ecdf, label, svg, tenths};
 use super::text;
 use giveway_sim::metrics::JobFigures;
 
-/// How many colours the style has for policies.
+/// Number of policy colours in the style sheet (`--c0` to `--c6`).
 pub(super) const COLOURS: usize = 7;
-/// The patterns; an empty one is a whole line.
+/// Dash patterns; the empty one is a solid line.
 const DASHES: [&str; 5] = ["", "7 2", "2 2", "8 2 2 2", "4 2 1 2 1 2"];
 
 const SIZE: (f64, f64) = (380.0, 215.0);
@@ -20,19 +19,19 @@ const RIGHT: f64 = 368.0;
 const TOP: f64 = 12.0;
 const BASE: f64 = 182.0;
 
-/// A time of a job.
-struct Measure {
+/// A time metric of a job, in seconds.
+struct Metric {
     name: &'static str,
-    of: fn(&JobFigures) -> f64,
+    value_s: fn(&JobFigures) -> f64,
 }
 
-const MEASURES: [Measure; 3] = [
-    Measure { name: "Completion", of: |job| job.completion_s },
-    Measure { name: "Waiting", of: |job| job.wait_s },
-    Measure { name: "Execution", of: |job| job.execution_s },
+const METRICS: [Metric; 3] = [
+    Metric { name: "Completion time", value_s: |job| job.completion_s },
+    Metric { name: "Wait time", value_s: |job| job.wait_s },
+    Metric { name: "Execution time", value_s: |job| job.execution_s },
 ];
 
-/// Colour and dashes of a policy, as attributes.
+/// SVG attributes for the colour and dash pattern of a policy.
 pub(crate) fn stroke(policy: usize) -> String {
     let colour = policy % COLOURS;
     match DASHES[policy % DASHES.len()] {
@@ -41,69 +40,69 @@ pub(crate) fn stroke(policy: usize) -> String {
     }
 }
 
-/// The drawings for all jobs, or for those of one group.
-pub(super) fn row(id: &str, of_whom: &str, names: &[String], runs: &[Run], group: Option<u16>) -> String {
-    MEASURES
+/// The drawings of all metrics, for all jobs or those of one group. `jobs_name` describes the jobs in the titles.
+pub(super) fn row(id: &str, jobs_name: &str, names: &[String], runs: &[Run], group: Option<u16>) -> String {
+    METRICS
         .iter()
         .enumerate()
-        .map(|(ix, measure)| {
+        .map(|(ix, metric)| {
             let times = |run: &Run| {
                 let jobs = run.jobs.iter().filter(|job| group.is_none_or(|group| job.group == group));
-                jobs.map(measure.of).collect()
+                jobs.map(metric.value_s).collect()
             };
-            let title = format!("{} time, {of_whom}", measure.name);
+            let title = format!("{}, {jobs_name}", metric.name);
             let drawn = panel(&format!("{id}-{ix}"), &title, names, runs.iter().map(times).collect());
-            format!("<figure><figcaption>{}</figcaption>{drawn}</figure>\n", measure.name)
+            format!("<figure><figcaption>{}</figcaption>{drawn}</figure>\n", metric.name)
         })
         .collect()
 }
 
 fn panel(id: &str, title: &str, names: &[String], times: Vec<Vec<f64>>) -> String {
     let time = Axis::fit(&mut times.concat(), LEFT, RIGHT);
-    let part = Axis::linear(1.0, BASE, TOP);
+    let fraction = Axis::linear(1.0, BASE, TOP);
     let mut body = String::new();
     for percent in [0, 25, 50, 75, 100] {
-        let y = part.at(f64::from(percent) / 100.0);
+        let y = fraction.at(f64::from(percent) / 100.0);
         body += &format!("<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>");
-        body += &words(LEFT - 6.0, y + 4.0, "end", &format!("{percent} %"));
+        body += &label(LEFT - 6.0, y + 4.0, "end", &format!("{percent} %"));
     }
     for tick in time.ticks_s(5) {
         let x = time.at(tick);
         body += &format!("<path class=\"grid\" d=\"M{x:.1} {BASE}V{TOP}\"/>");
-        body += &words(x, BASE + 16.0, "middle", &text::tick(tick));
+        body += &label(x, BASE + 16.0, "middle", &text::tick(tick));
     }
     if time.log {
-        body += &words(RIGHT, BASE + 30.0, "end", "logarithmic");
+        body += &label(RIGHT, BASE + 30.0, "end", "logarithmic scale");
     }
     body += &format!("<path class=\"axis\" d=\"M{LEFT} {TOP}V{BASE}H{RIGHT}\"/>");
     let mut medians = Vec::new();
     for (policy, (name, times)) in names.iter().zip(times).enumerate() {
         let steps = ecdf(times);
-        if let Some((median_s, _)) = steps.iter().find(|(_, part)| *part >= 0.5) {
+        if let Some((median_s, _)) = steps.iter().find(|(_, fraction)| *fraction >= 0.5) {
             medians.push(format!("{name} {}", text::span(*median_s)));
         }
-        body += &line(policy, name, &steps, &time, &part);
+        body += &line(policy, name, &steps, &time, &fraction);
     }
-    let about = format!("Part of the jobs that took no longer. Medians: {}.", medians.join("; "));
-    svg(id, "curves", SIZE, title, &about, &body)
+    let description = format!("Fraction of jobs at or below each time. Medians: {}.", medians.join("; "));
+    svg(id, "curves", SIZE, title, &description, &body)
 }
 
-/// One policy's line. Of steps that fall on one place only the last is drawn: thousands of jobs make no longer a line than the
-/// drawing is wide.
-fn line(policy: usize, name: &str, steps: &[(f64, f64)], time: &Axis, part: &Axis) -> String {
+/// The line of one policy. Of the steps at the same (rounded) position only the last is drawn, so the length of the path is limited by the width
+/// of the drawing, not by the number of jobs.
+fn line(policy: usize, name: &str, steps: &[(f64, f64)], time: &Axis, fraction: &Axis) -> String {
     if steps.is_empty() {
         return String::new();
     }
-    let place = |value: f64| (time.at(value) * 2.0).round() / 2.0;
-    let mut pen = Pen::at(LEFT, BASE);
-    for (ix, (value, reached)) in steps.iter().enumerate() {
-        let next = steps.get(ix + 1).map(|(value, _)| tenths(place(*value)));
-        if next != Some(tenths(place(*value))) {
-            pen.step(place(*value), part.at(*reached));
+    let position = |value: f64| (time.at(value) * 2.0).round() / 2.0;
+    let mut path = StepPath::at(LEFT, BASE);
+    for (ix, (value, cumulative)) in steps.iter().enumerate() {
+        let next = steps.get(ix + 1).map(|(value, _)| tenths(position(*value)));
+        if next != Some(tenths(position(*value))) {
+            path.step(position(*value), fraction.at(*cumulative));
         }
     }
-    pen.level_until(RIGHT);
-    let (name, stroke, path) = (text::escape(name), stroke(policy), pen.path());
+    path.level_until(RIGHT);
+    let (name, stroke, path) = (text::escape(name), stroke(policy), path.data());
     format!("<path class=\"line p{policy}\" {stroke} d=\"{path}\"><title>{name}</title></path>")
 }
 
@@ -112,13 +111,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thirty_policies_look_different() {
+    fn thirty_five_policies_have_distinct_strokes() {
         let all: std::collections::BTreeSet<String> = (0..35).map(stroke).collect();
         assert_eq!(all.len(), 35);
     }
 
     #[test]
-    fn a_line_is_no_longer_than_the_drawing_is_wide() {
+    fn path_length_does_not_grow_with_the_number_of_jobs() {
         let times: Vec<f64> = (0..100_000).map(|n| f64::from(n % 977)).collect();
         let drawn = panel("c", "Completion", &["fifo".into()], vec![times]);
         assert!(drawn.len() < 12_000, "{}", drawn.len());

@@ -1,20 +1,18 @@
-//! The static report: one HTML page that shows what runs were like, side by side.
+//! The HTML report: one static page that compares several runs.
 //!
-//! The page stands alone. It loads nothing, runs no script, follows the reader's light or dark setting and fits a phone, so it can
-//! be mailed, archived beside an event log or opened on a machine without a network. All its text is escaped: names of jobs, policies
-//! and files come from users.
+//! The page is self-contained: it loads no resources, runs no script, follows the browser's light or dark setting and fits small screens. It can be
+//! mailed, archived or opened offline. All text is escaped, because names of jobs, policies and files come from users.
 //!
-//! * `chart.rs` watches a run and keeps slots in use over time, in bounded memory.
-//! * `page.rs` puts the page together: head, sections, legends.
-//! * `tables.rs` is figures as tables, and means as bars.
-//! * `curves.rs` draws distributions, one line for each policy.
-//! * `slots.rs` draws what a [`Chart`] has kept.
-//! * `plots.rs` is what every drawing needs: axes, ticks, steps, a pen.
-//! * `text.rs` is how numbers and names are written.
-//! * `style.css` is how it all looks; colours are there and nowhere else, but for the ramps that depend on how many groups there are.
+//! * `chart.rs` observes a run and records slots in use over time, in bounded memory.
+//! * `page.rs` assembles the page: head, sections, legends.
+//! * `tables.rs` writes tables of metrics, and mean completion times as bars.
+//! * `curves.rs` draws distributions, one line per policy.
+//! * `slots.rs` draws the data of a [`Chart`].
+//! * `plots.rs` has the parts of every drawing: axes, ticks, step paths, labels.
+//! * `text.rs` formats numbers and escapes names.
+//! * `style.css` is the style sheet. It has all colours except those of the size groups, whose number varies (`page.rs`).
 //!
-//! Nothing here measures: figures are those of `giveway_sim::metrics`, and a run that came from an event log looks like one that was
-//! simulated.
+//! Nothing here computes metrics: they come from `giveway_sim::metrics`. A run from an event log is shown like a simulated one.
 
 mod chart;
 mod curves;
@@ -31,29 +29,29 @@ pub(crate) use slots::Frame;
 
 use giveway_sim::metrics::{JobFigures, Summary};
 
-/// One run of one policy, over.
+/// A finished run of one policy.
 pub struct Run {
-    /// Its figures.
+    /// Metrics of the run.
     pub summary: Summary,
-    /// Its jobs that succeeded.
+    /// Metrics of each job that succeeded.
     pub jobs: Vec<JobFigures>,
-    /// Its slots over time.
+    /// Slots in use over time.
     pub chart: Chart,
 }
 
-/// The page. `facts` stand at its top, in order (the workload, the cluster, the seed, the command that makes it again); `groups`
-/// are the names of the size groups, smallest first; `runs` keep their order.
+/// Renders the page. `facts` are name-value pairs shown at the top (workload, cluster, seed, command); a value that begins with `giveway ` is set as
+/// code. `groups` are the names of the size groups, smallest first. `runs` keep their order.
 pub fn html(title: &str, facts: &[(String, String)], groups: &[String], runs: &[Run]) -> String {
     page::html(title, facts, groups, runs)
 }
 
-/// What to call each run: its policy, and its seed too where a policy ran more than once.
+/// Display names of the runs: the policy, with the seed if the policy ran more than once.
 fn names(runs: &[Run]) -> Vec<String> {
     let policy = |run: &Run| run.summary.policy.clone();
     runs.iter()
         .map(|run| {
-            let twice = runs.iter().filter(|other| policy(other) == policy(run)).count() > 1;
-            if twice { format!("{}, seed {}", policy(run), run.summary.seed) } else { policy(run) }
+            let repeated = runs.iter().filter(|other| policy(other) == policy(run)).count() > 1;
+            if repeated { format!("{}, seed {}", policy(run), run.summary.seed) } else { policy(run) }
         })
         .collect()
 }

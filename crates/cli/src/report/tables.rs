@@ -1,130 +1,132 @@
-//! Figures as tables, one row for each policy, and mean completion as bars.
+//! Tables of metrics with one row per policy, and mean completion times as bars.
 //!
-//! The best figure of a column is set in bold type, and read out as the best. Columns in which more is neither better nor worse
-//! have no best: a pause costs little and keeps everything, and slots may be busy with work that is lost again.
+//! The best value of a column is bold and labelled for screen readers. Metrics without a preferred direction have no best value: a pause costs little
+//! and loses no work, and slots may be busy with work that is later lost.
 
 use super::text::{self, escape};
 use giveway_sim::metrics::Figures;
 
-/// A row: what it is called and its figures.
+/// A row: its display name and its metrics.
 pub(super) type Row<'a> = (&'a str, &'a Figures);
 
 struct Column {
     name: &'static str,
-    about: &'static str,
-    of: fn(&Figures) -> Option<f64>,
-    show: fn(f64) -> String,
+    definition: &'static str,
+    metric: fn(&Figures) -> Option<f64>,
+    format: fn(f64) -> String,
     best: Best,
 }
 
+/// Which value of a column is the best one.
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Best {
-    Least,
-    Most,
+    Lowest,
+    Highest,
     None,
 }
 
 const COLUMNS: [Column; 14] = [
     Column {
         name: "Mean completion",
-        about: "From submission to success, averaged over the jobs that succeeded.",
-        of: |figures| figures.mean_completion_s,
-        show: text::span,
-        best: Best::Least,
+        definition: "Mean time from submission to success of the jobs that succeeded.",
+        metric: |figures| figures.mean_completion_s,
+        format: text::span,
+        best: Best::Lowest,
     },
     Column {
         name: "Lower bound",
-        about: "No scheduler could have had a lower mean completion.",
-        of: |figures| figures.lower_bound_mean_completion_s,
-        show: text::span,
+        definition: "Lower bound of the mean completion time under any scheduler.",
+        metric: |figures| figures.lower_bound_mean_completion_s,
+        format: text::span,
         best: Best::None,
     },
     Column {
-        name: "Times bound",
-        about: "Mean completion over its lower bound: 1 would be perfect, and may be out of reach for everybody.",
-        of: |figures| {
+        name: "Mean / bound",
+        definition: "Mean completion time divided by its lower bound. 1 is optimal, but may not be achievable.",
+        metric: |figures| {
             let bound_s = figures.lower_bound_mean_completion_s.filter(|bound_s| *bound_s > 0.0)?;
             Some(figures.mean_completion_s? / bound_s)
         },
-        show: text::times,
-        best: Best::Least,
+        format: text::times,
+        best: Best::Lowest,
     },
     Column {
         name: "p95 completion",
-        about: "95 % of the jobs took no longer.",
-        of: |figures| figures.p95_completion_s,
-        show: text::span,
-        best: Best::Least,
+        definition: "95th percentile of the completion time.",
+        metric: |figures| figures.p95_completion_s,
+        format: text::span,
+        best: Best::Lowest,
     },
     Column {
         name: "Mean wait",
-        about: "From submission to the first map.",
-        of: |figures| figures.mean_wait_s,
-        show: text::span,
-        best: Best::Least,
+        definition: "Mean time from submission to the start of the first map.",
+        metric: |figures| figures.mean_wait_s,
+        format: text::span,
+        best: Best::Lowest,
     },
     Column {
         name: "Mean execution",
-        about: "From the first map to success.",
-        of: |figures| figures.mean_execution_s,
-        show: text::span,
-        best: Best::Least,
+        definition: "Mean time from the start of the first map to success.",
+        metric: |figures| figures.mean_execution_s,
+        format: text::span,
+        best: Best::Lowest,
     },
     Column {
         name: "Mean slowdown",
-        about: "Execution over execution alone on the cluster, averaged over the jobs.",
-        of: |figures| figures.mean_slowdown,
-        show: text::times,
-        best: Best::Least,
+        definition: "Execution time divided by the execution time alone on the cluster, mean over the jobs.",
+        metric: |figures| figures.mean_slowdown,
+        format: text::times,
+        best: Best::Lowest,
     },
     Column {
         name: "Max slowdown",
-        about: "The slowdown of the job that suffered most.",
-        of: |figures| figures.max_slowdown,
-        show: text::times,
-        best: Best::Least,
+        definition: "Highest slowdown of a job.",
+        metric: |figures| figures.max_slowdown,
+        format: text::times,
+        best: Best::Lowest,
     },
     Column {
-        name: "Locality",
-        about: "Part of the map launches on a node that holds the data.",
-        of: |figures| figures.locality_node,
-        show: text::percent,
-        best: Best::Most,
+        name: "Node-local maps",
+        definition: "Fraction of map launches on a node that holds the input.",
+        metric: |figures| figures.locality_node,
+        format: text::percent,
+        best: Best::Highest,
     },
     Column {
-        name: "Utilisation",
-        about: "Part of all slot time in use, be it for work that counts or for work that was lost again.",
-        of: |figures| figures.utilisation,
-        show: text::percent,
+        name: "Slot utilisation",
+        definition: "Fraction of the slot time in use, including work that was later lost.",
+        metric: |figures| figures.utilisation,
+        format: text::percent,
         best: Best::None,
     },
     Column {
         name: "Pauses",
-        about: "How often a reduce paused and kept what it had.",
-        of: |figures| Some(figures.pauses as f64),
-        show: whole,
+        definition: "Number of times a reduce was paused; its work is kept.",
+        metric: |figures| Some(figures.pauses as f64),
+        format: whole,
         best: Best::None,
     },
     Column {
         name: "Early ends",
-        about: "How often a map ended early and kept what it had.",
-        of: |figures| Some(figures.early_ends as f64),
-        show: whole,
+        definition: "Number of times a map was ended early; its finished part is kept.",
+        metric: |figures| Some(figures.early_ends as f64),
+        format: whole,
         best: Best::None,
     },
     Column {
         name: "Kills",
-        about: "How often an attempt was killed to give way, and its work lost.",
-        of: |figures| Some(figures.kills as f64),
-        show: whole,
-        best: Best::Least,
+        definition: "Number of attempts killed by preemption; their work is lost.",
+        metric: |figures| Some(figures.kills as f64),
+        format: whole,
+        best: Best::Lowest,
     },
     Column {
         name: "Lost work",
-        about: "Slot time of attempts whose work came to nothing: killed, failed, outrun, or lost with a node.",
-        of: |figures| Some(figures.lost_work_s),
-        show: text::span,
-        best: Best::Least,
+        definition: "Slot time of attempts whose work was lost: killed, failed, superseded by another attempt, or on a lost node.",
+        metric: |figures| Some(figures.lost_work_s),
+        format: text::span,
+        best: Best::Lowest,
     },
 ];
 
@@ -132,10 +134,10 @@ fn whole(number: f64) -> String {
     text::count(number as u64)
 }
 
-/// A table of these rows. A column of which there is no figure at all is left out.
+/// Renders a table. Columns without any value are omitted.
 pub(super) fn figures(caption: &str, rows: &[Row]) -> String {
-    let known = |column: &&Column| rows.iter().any(|(_, figures)| value(column, figures).is_some());
-    let columns: Vec<&Column> = COLUMNS.iter().filter(known).collect();
+    let has_value = |column: &&Column| rows.iter().any(|(_, figures)| value(column, figures).is_some());
+    let columns: Vec<&Column> = COLUMNS.iter().filter(has_value).collect();
     let head: String = columns.iter().map(|column| format!("<th scope=\"col\">{}</th>", escape(column.name))).collect();
     let cells: Vec<Vec<String>> = columns.iter().map(|column| cells(column, rows)).collect();
     let body: String = rows
@@ -147,7 +149,7 @@ pub(super) fn figures(caption: &str, rows: &[Row]) -> String {
         })
         .collect();
     let caption = escape(caption);
-    // A region that scrolls must be within reach of the keyboard.
+    // `tabindex` makes the scrollable region reachable by keyboard.
     format!(
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\"><table>\
          <caption>{caption}</caption>\n<thead><tr><th scope=\"col\">Policy</th>{head}</tr></thead>\n\
@@ -155,81 +157,81 @@ pub(super) fn figures(caption: &str, rows: &[Row]) -> String {
     )
 }
 
-/// What the columns mean.
-pub(super) fn meanings() -> String {
+/// Definitions of the columns.
+pub(super) fn column_definitions() -> String {
     let all: String = COLUMNS
         .iter()
-        .map(|column| format!("<dt>{}</dt><dd>{}</dd>", escape(column.name), escape(column.about)))
+        .map(|column| format!("<dt>{}</dt><dd>{}</dd>", escape(column.name), escape(column.definition)))
         .collect();
-    format!("<details><summary>What the columns mean</summary><dl class=\"meanings\">{all}</dl></details>\n")
+    format!("<details><summary>Definitions of the columns</summary><dl class=\"definitions\">{all}</dl></details>\n")
 }
 
 fn value(column: &Column, figures: &Figures) -> Option<f64> {
-    (column.of)(figures).filter(|value| value.is_finite())
+    (column.metric)(figures).filter(|value| value.is_finite())
 }
 
 fn cells(column: &Column, rows: &[Row]) -> Vec<String> {
     let values: Vec<Option<f64>> = rows.iter().map(|(_, figures)| value(column, figures)).collect();
-    let shown: Vec<Option<String>> = values.iter().map(|value| value.map(column.show)).collect();
-    let best = best(&values, &shown, column.best);
-    shown
+    let texts: Vec<Option<String>> = values.iter().map(|value| value.map(column.format)).collect();
+    let best = best(&values, &texts, column.best);
+    texts
         .into_iter()
-        .map(|shown| match shown {
+        .map(|text| match text {
             None => format!("<td>{}</td>", text::NONE),
-            Some(shown) if Some(&shown) == best.as_ref() => {
-                format!("<td><strong>{shown}</strong><span class=\"unseen\"> (best)</span></td>")
+            Some(text) if Some(&text) == best.as_ref() => {
+                format!("<td><strong>{text}</strong><span class=\"visually-hidden\"> (best)</span></td>")
             }
-            Some(shown) => format!("<td>{shown}</td>"),
+            Some(text) => format!("<td>{text}</td>"),
         })
         .collect()
 }
 
-/// How the best figure is written, if not all are written alike: whoever reads the same is as good.
-fn best(values: &[Option<f64>], shown: &[Option<String>], best: Best) -> Option<String> {
-    let all = values.iter().zip(shown).filter_map(|(value, shown)| Some((value.as_ref()?, shown.as_ref()?)));
+/// The formatted best value; `None` if all formatted values are equal. Values with the same formatted text share the best place.
+fn best(values: &[Option<f64>], texts: &[Option<String>], best: Best) -> Option<String> {
+    let all = values.iter().zip(texts).filter_map(|(value, text)| Some((value.as_ref()?, text.as_ref()?)));
     let (_, first) = match best {
-        Best::Least => all.clone().min_by(|a, b| a.0.total_cmp(b.0)),
-        Best::Most => all.clone().max_by(|a, b| a.0.total_cmp(b.0)),
+        Best::Lowest => all.clone().min_by(|a, b| a.0.total_cmp(b.0)),
+        Best::Highest => all.clone().max_by(|a, b| a.0.total_cmp(b.0)),
         Best::None => None,
     }?;
-    all.clone().any(|(_, shown)| shown != first).then(|| first.clone())
+    all.clone().any(|(_, text)| text != first).then(|| first.clone())
 }
 
-/// Mean completion as bars, with a line at the lower bound if there is one.
+/// Renders mean completion times as bars, with a line at the lower bound if it is known.
 pub(super) fn bars(caption: &str, rows: &[Row]) -> String {
     let mean_s = |figures: &Figures| figures.mean_completion_s.filter(|mean_s| mean_s.is_finite());
     let values: Vec<Option<f64>> = rows.iter().map(|(_, figures)| mean_s(figures)).collect();
-    let shown: Vec<Option<String>> = values.iter().map(|value| value.map(text::span)).collect();
-    let best = best(&values, &shown, Best::Least);
-    let most_s = values.iter().flatten().copied().fold(0.0, f64::max);
-    let part = |value_s: f64| if most_s > 0.0 { value_s / most_s * 100.0 } else { 0.0 };
+    let texts: Vec<Option<String>> = values.iter().map(|value| value.map(text::span)).collect();
+    let best = best(&values, &texts, Best::Lowest);
+    let max_s = values.iter().flatten().copied().fold(0.0, f64::max);
+    let percent = |value_s: f64| if max_s > 0.0 { value_s / max_s * 100.0 } else { 0.0 };
     let body: String = rows
         .iter()
-        .zip(values.iter().zip(&shown))
+        .zip(values.iter().zip(&texts))
         .enumerate()
-        .map(|(policy, ((name, figures), (value, shown)))| {
-            let width = part(value.unwrap_or(0.0));
+        .map(|(policy, ((name, figures), (value, text)))| {
+            let width = percent(value.unwrap_or(0.0));
             let bound = figures.lower_bound_mean_completion_s.map_or_else(String::new, |bound_s| {
-                format!("<i class=\"bound\" style=\"left:{:.1}%\"></i>", part(bound_s).min(100.0))
+                format!("<i class=\"bound\" style=\"left:{:.1}%\"></i>", percent(bound_s).min(100.0))
             });
             let colour = policy % super::curves::COLOURS;
-            let shown = shown.as_deref().unwrap_or(text::NONE);
-            let shown = if best.as_deref() == Some(shown) {
-                format!("<strong>{shown}</strong><span class=\"unseen\"> (best)</span>")
+            let text = text.as_deref().unwrap_or(text::NONE);
+            let text = if best.as_deref() == Some(text) {
+                format!("<strong>{text}</strong><span class=\"visually-hidden\"> (best)</span>")
             } else {
-                shown.into()
+                text.into()
             };
             format!(
                 "<tr><th scope=\"row\">{}</th><td aria-hidden=\"true\"><div class=\"track\">\
                  <i class=\"bar\" style=\"width:{width:.1}%;background:var(--c{colour})\"></i>{bound}</div></td>\
-                 <td>{shown}</td></tr>\n",
+                 <td>{text}</td></tr>\n",
                 escape(name)
             )
         })
         .collect();
     format!(
-        "<table class=\"bars\"><caption>{}</caption>\n<thead class=\"unseen\"><tr><th scope=\"col\">Policy</th>\
-         <td aria-hidden=\"true\"></td><th scope=\"col\">Mean completion</th></tr></thead>\n<tbody>{body}</tbody></table>\n",
+        "<table class=\"bars\"><caption>{}</caption>\n<thead class=\"visually-hidden\"><tr><th scope=\"col\">Policy</th>\
+         <td aria-hidden=\"true\"></td><th scope=\"col\">Mean completion time</th></tr></thead>\n<tbody>{body}</tbody></table>\n",
         escape(caption)
     )
 }
@@ -259,26 +261,26 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_best_is_marked_in_words_and_ties_share_it() {
+    fn ties_share_the_best_mark() {
         let all = [mean(Some(250.2)), mean(Some(249.9)), mean(Some(300.0)), mean(None)];
         let rows: Vec<Row> = ["a", "b", "c", "d"].into_iter().zip(&all).collect();
         let table = figures("All", &rows);
-        let best = "<strong>4 m 10 s</strong><span class=\"unseen\"> (best)</span>";
+        let best = "<strong>4 m 10 s</strong><span class=\"visually-hidden\"> (best)</span>";
         assert_eq!(table.matches(best).count(), 2, "{table}");
         assert!(table.contains("<td>5 m 00 s</td>") && table.contains("<td>–</td>"), "{table}");
-        // Nobody killed anything: nobody is best at it.
+        // All policies have 0 kills, so there is no best value.
         assert_eq!(table.matches("(best)").count(), 2, "{table}");
     }
 
     #[test]
-    fn columns_without_a_figure_are_left_out() {
+    fn columns_without_values_are_omitted() {
         let one = mean(Some(1.0));
         let table = figures("All", &[("a", &one)]);
         assert!(!table.contains("Lower bound") && !table.contains("slowdown") && table.contains("Pauses"), "{table}");
     }
 
     #[test]
-    fn bars_are_as_long_as_their_figures() {
+    fn bar_lengths_are_proportional_to_the_values() {
         let all = [mean(Some(50.0)), mean(Some(100.0)), mean(None)];
         let rows: Vec<Row> = ["<a>", "b", "c"].into_iter().zip(&all).collect();
         let table = bars("All", &rows);

@@ -1,7 +1,7 @@
 //! Figures as SVG files that stand alone: they bring their style, follow the reader's light or dark setting, and load nothing.
 
 use super::study::{Estimate, Figure, Measure, Plot, SlotsOverTime, Unit};
-use crate::report::plots::{Axis, Pen, ecdf, words};
+use crate::report::plots::{Axis, StepPath, ecdf, label};
 use crate::report::text::{self, escape};
 use crate::report::{Frame, group_colours, stroke};
 
@@ -20,11 +20,11 @@ path:not(.area){fill:none}
 .line{stroke-width:1.8;stroke-linejoin:round}
 .whisker{stroke:var(--text);stroke-width:1}
 .area{stroke:var(--ground);stroke-width:.3}
-.there{stroke:var(--text);stroke-width:1.2}
-.lane{stroke:var(--rule);stroke-width:.6}
+.capacity{stroke:var(--text);stroke-width:1.2}
+.mark-row{stroke:var(--rule);stroke-width:.6}
 .mark{stroke:var(--text);stroke-width:1.3}
-.loss{stroke:var(--text);stroke-width:1.2;stroke-dasharray:3 3}
-.lost{stroke:var(--ground);stroke-width:2.4}
+.node-lost{stroke:var(--text);stroke-width:1.2;stroke-dasharray:3 3}
+.node-lost-halo{stroke:var(--ground);stroke-width:2.4}
 ";
 
 const WIDTH: f64 = 720.0;
@@ -81,7 +81,7 @@ fn upwards(y: &Measure, values: &[Estimate]) -> (Axis, String) {
     let most = tops.iter().copied().fold(0.0, f64::max);
     let axis = match y.unit {
         Unit::Part => Axis::linear(1.0_f64.max(most), BASE, TOP),
-        Unit::Seconds => Axis::fit(&mut tops.clone(), BASE, TOP).with_room_below(),
+        Unit::Seconds => Axis::fit(&mut tops.clone(), BASE, TOP).extended_below(),
         _ => Axis::linear(most * 1.05, BASE, TOP),
     };
     let ticks = if y.unit == Unit::Seconds { axis.ticks_s(6) } else { axis.ticks(5) };
@@ -89,10 +89,10 @@ fn upwards(y: &Measure, values: &[Estimate]) -> (Axis, String) {
     for tick in ticks {
         let at = axis.at(tick);
         body += &format!("<path class=\"grid\" d=\"M{LEFT} {at:.1}H{RIGHT}\"/>");
-        body += &words(LEFT - 6.0, at + 4.0, "end", &tick_text(y.unit, tick));
+        body += &label(LEFT - 6.0, at + 4.0, "end", &tick_text(y.unit, tick));
     }
     let scale = if axis.log { ", logarithmic" } else { "" };
-    body += &words(12.0, 34.0, "start", &format!("{}{scale}", y.name));
+    body += &label(12.0, 34.0, "start", &format!("{}{scale}", y.name));
     (axis, body)
 }
 
@@ -147,7 +147,7 @@ fn bars(y: &Measure, categories: &[String], series: &[(String, Vec<Estimate>)]) 
     let width = (room * 0.8 / series.len().max(1) as f64).min(46.0);
     for (ix, category) in categories.iter().enumerate() {
         let middle = LEFT + room * (ix as f64 + 0.5);
-        svg += &words(middle, BASE + 16.0, "middle", category);
+        svg += &label(middle, BASE + 16.0, "middle", category);
         for (nth, (name, values)) in series.iter().enumerate() {
             let Some(value) = values.get(ix).filter(|value| value.mean.is_finite()) else { continue };
             let x = middle + width * (nth as f64 - series.len() as f64 / 2.0);
@@ -185,9 +185,9 @@ fn lines(x: &str, y: &Measure, at: &[f64], series: &[(String, Vec<Estimate>)]) -
     for tick in along.ticks(8) {
         let place = along.at(tick);
         svg += &format!("<path class=\"grid\" d=\"M{place:.1} {BASE}V{TOP}\"/>");
-        svg += &words(place, BASE + 16.0, "middle", &text::short(tick));
+        svg += &label(place, BASE + 16.0, "middle", &text::short(tick));
     }
-    svg += &words(RIGHT, BASE + 30.0, "end", x);
+    svg += &label(RIGHT, BASE + 30.0, "end", x);
     for (ix, (name, values)) in series.iter().enumerate() {
         let points: Vec<(f64, &Estimate)> =
             at.iter().copied().zip(values).filter(|(_, value)| value.mean.is_finite()).collect();
@@ -215,16 +215,16 @@ fn distributions(x: &Measure, series: &[(String, Vec<f64>)]) -> Body {
     for percent in [0, 25, 50, 75, 100] {
         let y = part.at(f64::from(percent) / 100.0);
         svg += &format!("<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>");
-        svg += &words(LEFT - 6.0, y + 4.0, "end", &format!("{percent} %"));
+        svg += &label(LEFT - 6.0, y + 4.0, "end", &format!("{percent} %"));
     }
     for tick in along.ticks_s(8) {
         let at = along.at(tick);
         svg += &format!("<path class=\"grid\" d=\"M{at:.1} {BASE}V{TOP}\"/>");
-        svg += &words(at, BASE + 16.0, "middle", &tick_text(x.unit, tick));
+        svg += &label(at, BASE + 16.0, "middle", &tick_text(x.unit, tick));
     }
-    svg += &words(12.0, 34.0, "start", "part of all");
+    svg += &label(12.0, 34.0, "start", "part of all");
     let scale = if along.log { ", logarithmic" } else { "" };
-    svg += &words(RIGHT, BASE + 30.0, "end", &format!("{}{scale}", x.name));
+    svg += &label(RIGHT, BASE + 30.0, "end", &format!("{}{scale}", x.name));
     for (ix, (name, values)) in series.iter().enumerate() {
         let steps = ecdf(values.clone());
         if steps.is_empty() {
@@ -232,7 +232,7 @@ fn distributions(x: &Measure, series: &[(String, Vec<f64>)]) -> Body {
         }
         // No line is longer than the drawing is wide.
         let place = |value: f64| along.at(value).round();
-        let mut pen = Pen::at(LEFT, BASE);
+        let mut pen = StepPath::at(LEFT, BASE);
         for (at, (value, reached)) in steps.iter().enumerate() {
             if steps.get(at + 1).is_none_or(|(next, _)| place(*next) > place(*value)) {
                 pen.step(place(*value), part.at(*reached));
@@ -240,7 +240,7 @@ fn distributions(x: &Measure, series: &[(String, Vec<f64>)]) -> Body {
         }
         pen.level_until(RIGHT);
         let (name, stroke) = (escape(name), stroke(ix));
-        svg += &format!("<path class=\"line\" {stroke} d=\"{}\"><title>{name}</title></path>", pen.path());
+        svg += &format!("<path class=\"line\" {stroke} d=\"{}\"><title>{name}</title></path>", pen.data());
     }
     svg += &format!("<path class=\"axis\" d=\"M{LEFT} {TOP}V{BASE}H{RIGHT}\"/>");
     let legend = legend(&names(series), dash, BASE + 52.0);
@@ -248,7 +248,7 @@ fn distributions(x: &Measure, series: &[(String, Vec<f64>)]) -> Body {
 }
 
 fn slots(figure: &Figure, runs: &[(String, SlotsOverTime)]) -> Vec<Drawing> {
-    let frame = Frame::around(runs.iter().map(|(_, slots)| &slots.chart));
+    let frame = Frame::fit(runs.iter().map(|(_, slots)| &slots.chart));
     let (width, height) = frame.size();
     let height = height * WIDTH / width;
     let key = |ix: usize| format!("<rect y=\"-9\" width=\"16\" height=\"10\" fill=\"var(--g{ix})\"/>");

@@ -8,8 +8,8 @@
 
 use super::draw::{Drawing, draw};
 use super::study::{Estimate, Figure, Measure, Plot, Unit};
+use crate::local_cluster::{InputSpec, LocalCluster, TextInput, TimedJob, TimedWorkload};
 use crate::signals;
-use crate::stage::{Input, Job, Lines, Play, Stage};
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
@@ -47,15 +47,15 @@ struct Experiment {
     policies: &'static [&'static str],
     /// Lines of input for one map.
     lines_a_map: usize,
-    stage: Stage,
+    stage: LocalCluster,
     kill_at: Option<Duration>,
 }
 
-const STAGE: Stage = Stage {
+const STAGE: LocalCluster = LocalCluster {
     nodes: 4,
     map_slots: 3,
     reduce_slots: 2,
-    beat: Duration::from_millis(75),
+    heartbeat: Duration::from_millis(75),
     timeout: Duration::from_millis(750),
     slowstart_ppm: 50_000,
 };
@@ -97,8 +97,8 @@ const CHRONOS: Experiment = Experiment {
     arrivals: || vec![(0, 0), (100, 1)],
     policies: &["fifo", "chronos(fifo)", "fair", "chronos(fair)"],
     lines_a_map: 2_600,
-    stage: Stage {
-        beat: Duration::from_millis(50),
+    stage: LocalCluster {
+        heartbeat: Duration::from_millis(50),
         timeout: Duration::from_millis(500),
         slowstart_ppm: 1_000_000,
         ..STAGE
@@ -203,26 +203,27 @@ impl Experiment {
         let mut random = Pcg64Mcg::seed_from_u64(1);
         let mut input = |shape: &Shape| {
             // Word counts have light reduces only if lines share their words.
-            let lines = Lines { maps: shape.maps, lines_a_map: self.lines_a_map, numbered: shape.app != "wordcount" };
-            Input::make(folder, shape.name, lines, &mut random)
+            let lines =
+                InputSpec { maps: shape.maps, lines_per_map: self.lines_a_map, numbered: shape.app != "wordcount" };
+            TextInput::generate(folder, shape.name, lines, &mut random)
         };
         let inputs = self.shapes.iter().map(&mut input);
-        let inputs: Vec<Input> = inputs.collect::<Result<_>>()?;
-        let play = |arrivals: &[(u64, u16)], kill_at: Option<Duration>| -> Result<Play> {
+        let inputs: Vec<TextInput> = inputs.collect::<Result<_>>()?;
+        let play = |arrivals: &[(u64, u16)], kill_at: Option<Duration>| -> Result<TimedWorkload> {
             let job = |&(at_ms, group): &(u64, u16)| {
                 let (shape, input) = (&self.shapes[usize::from(group)], &inputs[usize::from(group)]);
-                Job::new(at_ms, group, input.request(shape.app, shape.reduces, RECORDS_PER_S), apps)
+                TimedJob::new(at_ms, group, input.request(shape.app, shape.reduces, RECORDS_PER_S), apps)
             };
             let jobs = arrivals.iter().map(job).collect::<Result<_>>()?;
             let groups = self.shapes.iter().map(|shape| shape.name.to_owned()).collect();
             // Where data lies matters only to work that was lost.
-            Ok(Play { groups, jobs, kill_at, stored: self.kill_at.is_some() })
+            Ok(TimedWorkload { groups, jobs, kill_at, stored: self.kill_at.is_some() })
         };
         let mut profiles: Vec<Profile> = Vec::new();
         for group in 0..self.shapes.len() as u16 {
             let alone = play(&[(0, group)], None)?;
             let folder = folder.join(format!("alone-{group}"));
-            let played = alone.perform(&self.stage, &folder, policy("fifo")?, apps)?;
+            let played = alone.run(&self.stage, &folder, policy("fifo")?, apps)?;
             profiles.push(Profile::of(&played.event_log)?);
             bar.inc(1);
         }
@@ -231,7 +232,7 @@ impl Experiment {
         let mut compared = Vec::new();
         for name in self.policies(quick) {
             let forecast = self.forecast(&arrivals, &profiles, policy(name)?)?;
-            let real = whole.perform(&self.stage, &folder.join(name), policy(name)?, apps)?;
+            let real = whole.run(&self.stage, &folder.join(name), policy(name)?, apps)?;
             compared.push(self.compare(name, &real.run.summary, &real.run.jobs, &forecast));
             bar.inc(1);
         }
@@ -258,7 +259,7 @@ impl Experiment {
         let largest = profiles.last().context("an experiment without jobs")?;
         let mut cluster = largest.cluster.clone();
         cluster.noise = largest.map_noise;
-        cluster.heartbeat = span(self.stage.beat);
+        cluster.heartbeat = span(self.stage.heartbeat);
         cluster.lost_after = span(self.stage.timeout);
         // Files of this machine are as near to every worker as to any other.
         cluster.replicas = if self.kill_at.is_some() { 2 } else { self.stage.nodes };

@@ -57,7 +57,7 @@ pub fn run(args: &Reproduce, apps: &Apps) -> Result<()> {
     let scale = Scale { seeds, sweep_seeds: seeds.div_ceil(2), quick: args.quick };
     let wanted = |which: WhichPaper| args.paper == WhichPaper::All || args.paper == which;
     let command = command(args, seeds);
-    files::try_places(args.json.as_deref())?;
+    files::check_writable(args.json.as_deref())?;
     args.report.as_deref().map_or(Ok(()), pages::make_folder)?;
     let mut studies = Vec::new();
     for paper in PAPERS.iter().filter(|paper| wanted(paper.which)) {

@@ -39,7 +39,7 @@ const FIGURES: &str = "figures";
 pub fn make_folder(folder: &Path) -> Result<()> {
     let figures = folder.join(FIGURES);
     fs::create_dir_all(&figures).with_context(|| format!("cannot make the folder {}", figures.display()))?;
-    files::try_places([folder.join("README.md").as_path()])
+    files::check_writable([folder.join("README.md").as_path()])
 }
 
 /// Writes a page for each paper, a page that leads to them, and every figure.

@@ -1,4 +1,4 @@
-//! A cluster of real processes that a test starts, kills and starts again.
+//! A cluster of `giveway` processes that a test starts, kills and restarts.
 
 use giveway_core::event_log::EventLogDecoder;
 use giveway_core::{Event, JobId, Kind, Scheduler};
@@ -10,27 +10,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Workers.
+/// Number of workers, named `node-0` and so on.
 pub const NODES: usize = 3;
 
-/// How long anything may take before the test gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for a response of the cluster.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Cluster {
     folder: PathBuf,
     coordinator: Option<Child>,
-    /// Workers that the test started itself.
+    /// Workers started by the test; the others are started by `giveway up`.
     workers: Vec<Child>,
 }
 
 impl Cluster {
-    pub fn start(beside: &Path) -> Cluster {
-        let mut cluster = Cluster { folder: beside.join("cluster"), coordinator: None, workers: Vec::new() };
+    pub fn start(parent: &Path) -> Cluster {
+        let mut cluster = Cluster { folder: parent.join("cluster"), coordinator: None, workers: Vec::new() };
         cluster.start_coordinator();
         cluster
     }
 
-    /// Starts the coordinator, which starts those workers that are not there.
+    /// Starts the coordinator, which starts the workers that are not running, and waits until it accepts connections.
     pub fn start_coordinator(&mut self) {
         let _ = fs::remove_file(self.folder.join("address"));
         let child = giveway()
@@ -39,43 +39,44 @@ impl Cluster {
             .arg(&self.folder)
             .stdout(Stdio::null())
             .spawn()
-            .expect("giveway up");
+            .expect("cannot start giveway up");
         self.coordinator = Some(child);
         self.client();
     }
 
-    /// A line to the coordinator, as soon as there is one.
+    /// Connects to the coordinator; retries until it accepts connections.
     pub fn client(&self) -> Client {
-        let began = Instant::now();
+        let start = Instant::now();
         loop {
             match Client::connect(&self.folder) {
                 Ok(client) => return client,
-                Err(error) if began.elapsed() > PATIENCE => panic!("no coordinator: {error}"),
+                Err(error) if start.elapsed() > TIMEOUT => panic!("cannot connect to the coordinator: {error}"),
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }
         }
     }
 
     pub fn kill_coordinator(&mut self) {
-        let mut child = self.coordinator.take().expect("it runs");
-        child.kill().expect("it can be killed");
-        child.wait().expect("it is dead");
+        let mut child = self.coordinator.take().expect("the coordinator is not running");
+        child.kill().expect("cannot kill the coordinator");
+        child.wait().expect("cannot wait for the coordinator");
     }
 
     pub fn jobs(&self) -> Vec<JobStatus> {
-        self.ask(Client::jobs)
+        self.query(Client::jobs)
     }
 
     pub fn nodes(&self) -> Vec<NodeStatus> {
-        self.ask(Client::nodes)
+        self.query(Client::nodes)
     }
 
-    fn ask<T>(&self, question: impl Fn(&mut Client) -> Result<T, giveway_engine::client::ClientError>) -> T {
-        let began = Instant::now();
+    /// Sends a request until it succeeds.
+    fn query<T>(&self, request: impl Fn(&mut Client) -> Result<T, giveway_engine::client::ClientError>) -> T {
+        let start = Instant::now();
         loop {
-            match question(&mut self.client()) {
-                Ok(answer) => return answer,
-                Err(error) if began.elapsed() > PATIENCE => panic!("no answer: {error}"),
+            match request(&mut self.client()) {
+                Ok(response) => return response,
+                Err(error) if start.elapsed() > TIMEOUT => panic!("no response: {error}"),
                 Err(_) => {}
             }
         }
@@ -85,7 +86,7 @@ impl Cluster {
         self.nodes().into_iter().find(|node| node.name == format!("node-{at}"))
     }
 
-    /// Kills a worker as a power cut would.
+    /// Kills a worker with SIGKILL.
     pub fn kill_worker(&mut self, at: usize) {
         if let Some(pid) = self.node(at).and_then(|node| node.pid) {
             kill(pid);
@@ -99,7 +100,7 @@ impl Cluster {
             .arg(&self.folder)
             .stderr(Stdio::null())
             .spawn()
-            .expect("giveway worker");
+            .expect("cannot start giveway worker");
         self.workers.push(child);
     }
 
@@ -107,44 +108,45 @@ impl Cluster {
         self.node(at).is_none_or(|node| !node.up)
     }
 
-    /// Everything on the event log so far.
+    /// The event log of the coordinator's journal, as far as it is written.
     fn event_log(&self) -> EventLogDecoder {
         let mut decoder = EventLogDecoder::new();
-        decoder.feed(&fs::read(self.folder.join("journal").join("event-log")).expect("the journal"));
+        decoder.feed(&fs::read(self.folder.join("journal").join("event-log")).expect("cannot read the journal"));
         decoder
     }
 
-    /// Tasks as they were submitted that the event log does not show giving way.
-    pub fn tasks_that_never_gave_way(&self) -> Vec<(JobId, Kind, u32)> {
-        let (mut tasks, mut gave_way) = (BTreeSet::new(), BTreeSet::new());
+    /// Submitted tasks without a work-conserving preemption in the event log. Maps with splits of at most half the largest one are left out.
+    pub fn tasks_never_preempted(&self) -> Vec<(JobId, Kind, u32)> {
+        let (mut tasks, mut preempted) = (BTreeSet::new(), BTreeSet::new());
         let mut event_log = self.event_log();
-        while let Some(record) = event_log.pull().expect("a sound event log") {
+        while let Some(record) = event_log.pull().expect("damaged event log") {
             if let Event::JobSubmitted(spec) = &record.event {
-                // The end of a file may be a split of a line or two, which is done before anybody can ask.
+                // The last split of a file may be a few lines only, which finish before a preemption can be requested.
                 let largest = spec.splits.iter().map(|split| split.bytes).max().unwrap_or(0);
-                let whole = spec.splits.iter().zip(0..).filter(|(split, _)| split.bytes * 2 > largest);
-                let maps = whole.map(|(_, index)| (spec.id, Kind::Map, index));
+                let large = spec.splits.iter().zip(0..).filter(|(split, _)| split.bytes * 2 > largest);
+                let maps = large.map(|(_, index)| (spec.id, Kind::Map, index));
                 tasks.extend(maps.chain((0..spec.reduces).map(|index| (spec.id, Kind::Reduce, index))));
             }
-            gave_way.extend(super::gave_way(&record.event));
+            preempted.extend(super::preempted_task(&record.event));
         }
-        tasks.difference(&gave_way).copied().collect()
+        tasks.difference(&preempted).copied().collect()
     }
 
-    /// The journal is an event log like any other: replayed, it gives the same actions.
+    /// Replays the event log of the journal and compares every action; then checks that no job is live.
     pub fn check_event_log(&self) {
         let mut event_log = self.event_log();
         let mut core: Option<Scheduler> = None;
-        while let Some(record) = event_log.pull().expect("a sound event log") {
-            let core = core
-                .get_or_insert_with(|| Scheduler::new(event_log.setup().expect("a head").clone()).expect("a setup"));
+        while let Some(record) = event_log.pull().expect("damaged event log") {
+            let core = core.get_or_insert_with(|| {
+                Scheduler::new(event_log.setup().expect("no setup").clone()).expect("invalid setup")
+            });
             let mut actions = Vec::new();
             core.handle(record.now, &record.event, &mut actions);
             assert_eq!(actions, record.actions, "record {}", event_log.records());
         }
-        let core = core.expect("something happened");
-        core.state().check().expect("sound state");
-        assert_eq!(core.state().live_count(), 0, "every job is over");
+        let core = core.expect("empty event log");
+        core.state().check().expect("invalid state");
+        assert_eq!(core.state().live_count(), 0, "live jobs remain");
     }
 }
 

@@ -1,4 +1,4 @@
-//! One job for each application, with input it makes itself, and what must come out.
+//! The workload of the chaos tests: one job per application on generated input, with its expected output.
 
 use crate::cluster::Cluster;
 use giveway_core::{JobId, Outcome, Priority};
@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Lines in a file.
+/// Lines per input file.
 const LINES: usize = 1_500;
 
 pub struct Workload {
@@ -24,17 +24,17 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Each task takes so many records a second: slow enough to be disturbed at work.
-    pub fn make(random: &mut Pcg64Mcg, records_per_s: u64) -> Workload {
-        let folder = tempfile::tempdir().expect("a folder");
-        let at = folder.path();
-        let text: Vec<String> = (0..3).map(|n| file(at, &format!("text-{n}"), || words(random))).collect();
-        let records = file(at, "records", || record(random));
-        let points = file(at, "points", || point(random));
-        let items = file(at, "items", || items(random));
+    /// Generates the input. `records_per_s` throttles the tasks, so that faults can hit them while they run.
+    pub fn generate(rng: &mut Pcg64Mcg, records_per_s: u64) -> Workload {
+        let folder = tempfile::tempdir().expect("cannot create a temporary directory");
+        let dir = folder.path();
+        let text: Vec<String> = (0..3).map(|n| file(dir, &format!("text-{n}"), || words(rng))).collect();
+        let records = file(dir, "records", || record(rng));
+        let points = file(dir, "points", || point(rng));
+        let items = file(dir, "items", || items(rng));
         let job = |app: &str, options: &[(&str, &str)], input: &[String]| Request {
             records_per_s: Some(records_per_s),
-            ..request(at, app, options, input)
+            ..request(dir, app, options, input)
         };
         let requests = vec![
             job("wordcount", &[], &text),
@@ -57,19 +57,19 @@ impl Workload {
     }
 
     pub fn submit_all(&self, client: &mut Client) -> Vec<JobId> {
-        self.requests.iter().map(|request| client.submit(request.clone()).expect("a sound request")).collect()
+        self.requests.iter().map(|request| client.submit(request.clone()).expect("cannot submit")).collect()
     }
 
-    /// Every job succeeded, and left what a sequential run gives.
+    /// Checks that every job succeeded and that its output is identical to that of a sequential reference run.
     pub fn check(&self, cluster: &Cluster, jobs: &[JobId]) {
-        let known = Apps::builtin();
+        let apps = Apps::builtin();
         for status in cluster.jobs() {
             assert_eq!(status.outcome, Some(Outcome::Succeeded), "{status:#?}");
         }
         for (request, job) in self.requests.iter().zip(jobs) {
-            let app = known.find(&request.app).expect("built in");
-            let plan = apps::plan(app.as_ref(), *job, request.clone(), &LocalOnly).expect("a plan");
-            let expected = reference::run(app.as_ref(), &plan, &LocalOnly).expect("a reference");
+            let app = apps.find(&request.app).expect("unknown application");
+            let plan = apps::plan(app.as_ref(), *job, request.clone(), &LocalOnly).expect("cannot plan the job");
+            let expected = reference::run(app.as_ref(), &plan, &LocalOnly).expect("reference run failed");
             let found = parts(&request.output);
             let names = |parts: &BTreeMap<String, Vec<u8>>| parts.keys().cloned().collect::<Vec<_>>();
             let expected: BTreeMap<String, Vec<u8>> = expected.into_iter().collect();
@@ -86,14 +86,14 @@ impl Workload {
     }
 }
 
-/// The parts of an output that was published whole.
+/// The files of a committed output.
 fn parts(output: &Path) -> BTreeMap<String, Vec<u8>> {
     assert!(output.join("_SUCCESS").exists() && !output.join("_temporary").exists(), "{}", output.display());
-    reference::found(output).expect("the output").into_iter().collect()
+    reference::found(output).expect("cannot read the output").into_iter().collect()
 }
 
 fn request(folder: &Path, app: &str, options: &[(&str, &str)], input: &[String]) -> Request {
-    let bytes: u64 = input.iter().map(|path| fs::metadata(path).expect("a file").len()).sum();
+    let bytes: u64 = input.iter().map(|path| fs::metadata(path).expect("missing input").len()).sum();
     Request {
         app: app.into(),
         options: options.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
@@ -115,34 +115,34 @@ fn request(folder: &Path, app: &str, options: &[(&str, &str)], input: &[String])
 fn file(folder: &Path, name: &str, mut line: impl FnMut() -> String) -> String {
     let path: PathBuf = folder.join(name);
     let text: String = (0..LINES).map(|_| line() + "\n").collect();
-    fs::write(&path, text).expect("a file");
+    fs::write(&path, text).expect("cannot write the input");
     path.to_string_lossy().into_owned()
 }
 
-fn words(random: &mut Pcg64Mcg) -> String {
-    let count = random.random_range(0..6);
-    let word = |random: &mut Pcg64Mcg| {
-        let rank = random.random_range(0..40_u32) * random.random_range(0..8_u32);
+fn words(rng: &mut Pcg64Mcg) -> String {
+    let count = rng.random_range(0..6);
+    let word = |rng: &mut Pcg64Mcg| {
+        let rank = rng.random_range(0..40_u32) * rng.random_range(0..8_u32);
         format!("w{rank}")
     };
-    (0..count).map(|_| word(random)).collect::<Vec<_>>().join(" ")
+    (0..count).map(|_| word(rng)).collect::<Vec<_>>().join(" ")
 }
 
-fn record(random: &mut Pcg64Mcg) -> String {
+fn record(rng: &mut Pcg64Mcg) -> String {
     let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    (0..40).map(|_| letters[random.random_range(0..letters.len())] as char).collect()
+    (0..40).map(|_| letters[rng.random_range(0..letters.len())] as char).collect()
 }
 
-fn point(random: &mut Pcg64Mcg) -> String {
-    let centre = f64::from(random.random_range(0..3_u32)) * 10.0;
+fn point(rng: &mut Pcg64Mcg) -> String {
+    let centre = f64::from(rng.random_range(0..3_u32)) * 10.0;
     let mut text = String::new();
     for _ in 0..3 {
-        let _ = write!(text, "{:.3} ", centre + random.random_range(-1.0..1.0));
+        let _ = write!(text, "{:.3} ", centre + rng.random_range(-1.0..1.0));
     }
     text.trim_end().to_string()
 }
 
-fn items(random: &mut Pcg64Mcg) -> String {
-    let mut item = |most: u32| random.random_range(0..most);
+fn items(rng: &mut Pcg64Mcg) -> String {
+    let mut item = |count: u32| rng.random_range(0..count);
     format!("a{},b{},c{}", item(12), item(12), item(30))
 }

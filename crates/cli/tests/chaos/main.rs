@@ -1,8 +1,8 @@
-//! Real processes, real kills: every application's output must be that of a sequential run, byte for byte, whatever happens on the way.
+//! Chaos tests with real processes and SIGKILL: the output of every application must be identical to that of a sequential reference run.
 //!
-//! Each test starts a cluster of the `giveway` binary, submits every application at once, disturbs it in one way (or all ways), and compares. The
-//! moments are drawn from a seed that is printed; `CHAOS_SEED=N cargo test -p giveway --test chaos NAME` draws them again, and
-//! `CHAOS_ROUNDS=N` repeats with the seeds that follow.
+//! Each test starts a cluster of `giveway` processes, submits every application at once, injects one kind of fault (or all kinds), and compares the
+//! outputs. Fault times are drawn from a seed that is printed: `CHAOS_SEED=N cargo test -p giveway --test chaos NAME` repeats a run, and
+//! `CHAOS_ROUNDS=N` runs N consecutive seeds.
 
 mod cluster;
 mod jobs;
@@ -14,196 +14,197 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::time::Duration;
 
-/// Runs a story for each seed.
-fn rounds(name: &str, story: impl Fn(&mut Story)) {
-    rounds_at(6_000, name, story);
+/// Runs a scenario for each seed, with tasks limited to 6,000 records per second.
+fn rounds(name: &str, scenario: impl Fn(&mut ChaosRun)) {
+    rounds_at(6_000, name, scenario);
 }
 
-/// The same with tasks that take so many records a second.
-fn rounds_at(records_per_s: u64, name: &str, story: impl Fn(&mut Story)) {
+/// Runs a scenario for each seed, with tasks limited to `records_per_s`.
+fn rounds_at(records_per_s: u64, name: &str, scenario: impl Fn(&mut ChaosRun)) {
     let number = |name: &str, default: u64| {
-        std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+        std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
     };
     let first = number("CHAOS_SEED", 1);
     for seed in first..first + number("CHAOS_ROUNDS", 1) {
-        println!("{name}: seed {seed}; again with CHAOS_SEED={seed}");
-        let mut told = Story::begin(seed, records_per_s);
-        story(&mut told);
-        told.end();
+        println!("{name}: seed {seed}; repeat with CHAOS_SEED={seed}");
+        let mut run = ChaosRun::start(seed, records_per_s);
+        scenario(&mut run);
+        run.finish();
     }
 }
 
-/// A cluster with every application at work.
-struct Story {
-    random: Pcg64Mcg,
-    /// Stopped before the workload's folder goes.
+/// A cluster on which every application was submitted.
+struct ChaosRun {
+    rng: Pcg64Mcg,
+    /// Declared before `workload`, so that the cluster stops before the directory is removed.
     cluster: Cluster,
     workload: Workload,
     jobs: Vec<JobId>,
 }
 
-impl Story {
-    fn begin(seed: u64, records_per_s: u64) -> Story {
-        let mut random = Pcg64Mcg::seed_from_u64(seed);
-        let workload = Workload::make(&mut random, records_per_s);
+impl ChaosRun {
+    fn start(seed: u64, records_per_s: u64) -> ChaosRun {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let workload = Workload::generate(&mut rng, records_per_s);
         let cluster = Cluster::start(workload.folder());
         let jobs = workload.submit_all(&mut cluster.client());
-        Story { random, workload, cluster, jobs }
+        ChaosRun { rng, workload, cluster, jobs }
     }
 
-    fn pause(&mut self, ms: std::ops::Range<u64>) {
-        std::thread::sleep(Duration::from_millis(self.random.random_range(ms)));
+    /// Sleeps for a random time from a range in milliseconds.
+    fn sleep(&mut self, ms: std::ops::Range<u64>) {
+        std::thread::sleep(Duration::from_millis(self.rng.random_range(ms)));
     }
 
-    /// True once every job is over, through all its rounds.
-    fn is_over(&self) -> bool {
+    /// Whether every job has ended, including all rounds of iterative applications.
+    fn all_ended(&self) -> bool {
         self.cluster.jobs().iter().all(|job| job.outcome.is_some())
     }
 
-    /// Waits until the cluster is in some state, or everything is over.
-    fn wait_for(&mut self, what: &str, mut state: impl FnMut(&Cluster) -> bool) -> bool {
+    /// Waits until a condition holds (returns true) or all jobs have ended (returns false); panics after 60 s.
+    fn wait_for(&mut self, description: &str, mut condition: impl FnMut(&Cluster) -> bool) -> bool {
         for _ in 0..6_000 {
-            if state(&self.cluster) {
+            if condition(&self.cluster) {
                 return true;
             }
-            if self.is_over() {
+            if self.all_ended() {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("never saw {what}: {:#?}", self.cluster.jobs());
+        panic!("timeout waiting for {description}: {:#?}", self.cluster.jobs());
     }
 
-    /// Every running task is asked to give way.
-    fn all_give_way(&self) {
+    /// Requests the preemption of every running task.
+    fn preempt_all(&self) {
         let mut client = self.cluster.client();
         for job in client.jobs().unwrap_or_default().iter().filter(|job| job.outcome.is_none()) {
-            // A coordinator that has just been killed does not answer, and need not.
+            // Fails if the coordinator was just killed, which is acceptable.
             let _ = client.yield_job(job.job);
         }
     }
 
-    fn kill_some_worker(&mut self) -> usize {
-        let at = self.random.random_range(0..cluster::NODES);
+    fn kill_random_worker(&mut self) -> usize {
+        let at = self.rng.random_range(0..cluster::NODES);
         self.cluster.kill_worker(at);
         at
     }
 
-    fn end(mut self) {
-        self.wait_for("the end", |_| false);
+    /// Waits for all jobs, and verifies outputs and event log.
+    fn finish(mut self) {
+        self.wait_for("the end of all jobs", |_| false);
         self.workload.check(&self.cluster, &self.jobs);
         self.cluster.check_event_log();
     }
 }
 
 #[test]
-fn undisturbed() {
-    rounds("undisturbed", |_| {});
+fn without_faults() {
+    rounds("without faults", |_| {});
 }
 
 #[test]
-fn every_task_gives_way_at_least_once() {
-    // A map takes a quarter of a second, and is asked after fifty milliseconds at most.
-    rounds_at(1_000, "every task gives way", |story| {
-        while !story.is_over() {
-            story.pause(5..50);
-            if !story.cluster.tasks_that_never_gave_way().is_empty() {
-                story.all_give_way();
+fn every_task_is_preempted_at_least_once() {
+    // A map runs for 250 ms; preemption is requested every 50 ms at least.
+    rounds_at(1_000, "every task is preempted", |run| {
+        while !run.all_ended() {
+            run.sleep(5..50);
+            if !run.cluster.tasks_never_preempted().is_empty() {
+                run.preempt_all();
             }
         }
-        let spared = story.cluster.tasks_that_never_gave_way();
-        assert!(spared.is_empty(), "these were never asked at a moment when they could: {spared:?}");
+        let never = run.cluster.tasks_never_preempted();
+        assert!(never.is_empty(), "tasks never preempted: {never:?}");
     });
 }
 
 #[test]
 fn a_worker_dies_while_maps_run() {
-    rounds("a worker dies in the maps", |story| {
-        story.pause(50..600);
-        let at = story.kill_some_worker();
-        story.wait_for("the loss", |cluster| cluster.is_lost(at));
+    rounds("a worker dies during maps", |run| {
+        run.sleep(50..600);
+        let at = run.kill_random_worker();
+        run.wait_for("the loss of the worker", |cluster| cluster.is_lost(at));
     });
 }
 
 #[test]
 fn a_worker_dies_while_reduces_fetch() {
-    rounds("a worker dies in the shuffle", |story| {
+    rounds("a worker dies during the shuffle", |run| {
         let fetching = |cluster: &Cluster| {
             cluster.jobs().iter().any(|job| job.reduces.running > 0 && job.maps.done < job.maps.total)
         };
-        story.wait_for("a shuffle", fetching);
-        story.pause(0..200);
-        let at = story.kill_some_worker();
-        story.wait_for("the loss", |cluster| cluster.is_lost(at));
-        story.cluster.start_worker(at);
+        run.wait_for("a shuffle", fetching);
+        run.sleep(0..200);
+        let at = run.kill_random_worker();
+        run.wait_for("the loss of the worker", |cluster| cluster.is_lost(at));
+        run.cluster.start_worker(at);
     });
 }
 
 #[test]
 fn a_worker_dies_while_it_reduces() {
-    rounds("a worker dies in a reduce", |story| {
+    rounds("a worker dies during a reduce", |run| {
         let reducing = |cluster: &Cluster| {
-            let done =
-                |job: &giveway_engine::wire::JobStatus| job.maps.done == job.maps.total && job.reduces.running > 0;
+            let done = |job: &giveway_engine::wire::JobStatus| job.maps.done == job.maps.total && job.reduces.running > 0;
             cluster.jobs().iter().any(done)
         };
-        story.wait_for("a reduce", reducing);
-        story.pause(0..300);
-        let nodes = story.cluster.nodes();
+        run.wait_for("a reduce", reducing);
+        run.sleep(0..300);
+        let nodes = run.cluster.nodes();
         let at = nodes.iter().position(|node| node.reduce_slots.1 > 0).unwrap_or(0);
-        story.cluster.kill_worker(at);
-        story.wait_for("the loss", |cluster| cluster.is_lost(at));
+        run.cluster.kill_worker(at);
+        run.wait_for("the loss of the worker", |cluster| cluster.is_lost(at));
     });
 }
 
 #[test]
 fn a_worker_dies_while_it_holds_a_paused_reduce() {
-    rounds("a worker dies with a paused reduce", |story| {
-        // Slots freed by a pause go to whoever is first in line; with more reduces than slots, somebody stays paused.
-        let mut held = false;
-        while !held && !story.is_over() {
-            story.all_give_way();
+    rounds("a worker dies with a paused reduce", |run| {
+        // A freed slot goes to the first-ranked task. With more reduces than slots, at least one stays paused.
+        let mut killed = false;
+        while !killed && !run.all_ended() {
+            run.preempt_all();
             std::thread::sleep(Duration::from_millis(15));
-            let nodes = story.cluster.nodes();
+            let nodes = run.cluster.nodes();
             if let Some(at) = nodes.iter().position(|node| node.paused > 0) {
-                story.cluster.kill_worker(at);
-                held = true;
-                story.wait_for("the loss", |cluster| cluster.is_lost(at));
+                run.cluster.kill_worker(at);
+                killed = true;
+                run.wait_for("the loss of the worker", |cluster| cluster.is_lost(at));
             }
         }
-        assert!(held, "no reduce was ever paused");
+        assert!(killed, "no reduce was paused");
     });
 }
 
-/// A worker that comes back before it is missed still has what was paused there.
+/// A worker that restarts before its heartbeat timeout still has its paused reduces.
 #[test]
 fn a_paused_reduce_survives_a_restart_of_its_worker() {
-    rounds("a worker restarts with a paused reduce", |story| {
+    rounds("a worker restarts with a paused reduce", |run| {
         let mut restarts = 0;
-        while restarts < 3 && !story.is_over() {
-            story.all_give_way();
+        while restarts < 3 && !run.all_ended() {
+            run.preempt_all();
             std::thread::sleep(Duration::from_millis(15));
-            let nodes = story.cluster.nodes();
+            let nodes = run.cluster.nodes();
             if let Some(at) = nodes.iter().position(|node| node.paused > 0) {
-                story.cluster.kill_worker(at);
-                story.cluster.start_worker(at);
+                run.cluster.kill_worker(at);
+                run.cluster.start_worker(at);
                 restarts += 1;
-                story.pause(100..300);
+                run.sleep(100..300);
             }
         }
-        assert!(restarts > 0, "no reduce was ever paused");
+        assert!(restarts > 0, "no reduce was paused");
     });
 }
 
 #[test]
-fn the_coordinator_dies_again_and_again() {
-    rounds("the coordinator dies", |story| {
+fn the_coordinator_dies_repeatedly() {
+    rounds("the coordinator dies", |run| {
         for _ in 0..6 {
-            story.pause(50..700);
-            story.cluster.kill_coordinator();
-            story.pause(0..300);
-            story.cluster.start_coordinator();
-            if story.is_over() {
+            run.sleep(50..700);
+            run.cluster.kill_coordinator();
+            run.sleep(0..300);
+            run.cluster.start_coordinator();
+            if run.all_ended() {
                 break;
             }
         }
@@ -211,34 +212,34 @@ fn the_coordinator_dies_again_and_again() {
 }
 
 #[test]
-fn everything_at_once() {
-    rounds("everything at once", |story| {
-        let mut away: Vec<usize> = Vec::new();
-        while !story.is_over() {
-            story.pause(20..250);
-            match story.random.random_range(0..10) {
-                0..6 => story.all_give_way(),
-                6..8 if away.is_empty() => {
-                    let at = story.kill_some_worker();
-                    away.push(at);
+fn all_faults_at_once() {
+    rounds("all faults at once", |run| {
+        let mut killed: Vec<usize> = Vec::new();
+        while !run.all_ended() {
+            run.sleep(20..250);
+            match run.rng.random_range(0..10) {
+                0..6 => run.preempt_all(),
+                6..8 if killed.is_empty() => {
+                    let at = run.kill_random_worker();
+                    killed.push(at);
                 }
                 6..9 => {
-                    if let Some(at) = away.pop() {
-                        story.cluster.start_worker(at);
+                    if let Some(at) = killed.pop() {
+                        run.cluster.start_worker(at);
                     }
                 }
                 _ => {
-                    story.cluster.kill_coordinator();
-                    story.pause(0..200);
-                    story.cluster.start_coordinator();
+                    run.cluster.kill_coordinator();
+                    run.sleep(0..200);
+                    run.cluster.start_coordinator();
                 }
             }
         }
     });
 }
 
-/// The kinds are named in messages; this keeps the list of what an event log can say in one place.
-fn gave_way(event: &giveway_core::Event) -> Option<(JobId, Kind, u32)> {
+/// The task of a work-conserving preemption event. A map that ended early without any progress does not count.
+fn preempted_task(event: &giveway_core::Event) -> Option<(JobId, Kind, u32)> {
     use giveway_core::Event;
     let attempt = match event {
         Event::AttemptPaused { attempt, .. } => attempt,

@@ -1,6 +1,6 @@
-//! How soon a small job is through a warm, idle cluster, and how many empty tasks go through in a second.
+//! Latency of small jobs on a warm, idle cluster, and the rate at which the engine executes empty tasks.
 
-use super::{data, median, request, start};
+use super::{input_data, median, request, start};
 use anyhow::{Result, ensure};
 use giveway_core::Outcome;
 use giveway_engine::apps::Apps;
@@ -15,51 +15,51 @@ const SMALL_JOBS: usize = 40;
 const EMPTY_TASKS: usize = 10_000;
 
 pub fn run(folder: &Path, repeat: u32, apps: &Apps) -> Result<()> {
-    let small = data::small(folder)?;
-    let place = folder.join("cluster");
-    let _ = fs::remove_dir_all(&place);
-    let cluster = start(&place, (2, 1), apps)?;
+    let small = input_data::small(folder)?;
+    let cluster_dir = folder.join("cluster");
+    let _ = fs::remove_dir_all(&cluster_dir);
+    let cluster = start(&cluster_dir, (2, 1), apps)?;
     let mut client = cluster.client()?;
-    let mut ms = Vec::new();
+    let mut latency_ms = Vec::new();
     for at in 0..SMALL_JOBS {
         let output = folder.join(format!("small-{at}"));
         let _ = fs::remove_dir_all(&output);
-        let mut wanted = request("wordcount", &small, output.clone());
-        (wanted.reduces, wanted.memory_bytes) = (Some(1), 16 << 20);
-        ms.push(through(&mut client, wanted)? * 1e3);
+        let mut request = request("wordcount", &small, output.clone());
+        (request.reduces, request.memory_bytes) = (Some(1), 16 << 20);
+        latency_ms.push(job_seconds(&mut client, request)? * 1e3);
         fs::remove_dir_all(&output)?;
     }
     let mut out = std::io::stdout();
-    ms.sort_by(f64::total_cmp);
-    let (p50, p95) = (ms[ms.len() / 2], ms[ms.len() * 95 / 100]);
+    latency_ms.sort_by(f64::total_cmp);
+    let (p50, p95) = (latency_ms[latency_ms.len() / 2], latency_ms[latency_ms.len() * 95 / 100]);
     writeln!(
         out,
-        "small job (1 map, 1 reduce, 1 MB), submit to committed output: median {p50:.1} ms, p95 {p95:.1} ms"
+        "small job (1 map, 1 reduce, 1 MB), submission to committed output: median {p50:.1} ms, p95 {p95:.1} ms"
     )?;
 
-    // One byte a line, one line a split: as empty as a map can be and still be a map.
+    // One byte per line and one line per split: the smallest possible map tasks.
     let lines = folder.join("lines");
     fs::write(&lines, "\n".repeat(EMPTY_TASKS))?;
     let mut rates = Vec::new();
     for at in 0..repeat {
         let output = folder.join(format!("empty-{at}"));
         let _ = fs::remove_dir_all(&output);
-        let mut wanted = request("wordcount", std::slice::from_ref(&lines), output.clone());
-        (wanted.split_bytes, wanted.reduces, wanted.memory_bytes) = (1, Some(1), 16 << 20);
-        rates.push(EMPTY_TASKS as f64 / through(&mut client, wanted)?);
+        let mut request = request("wordcount", std::slice::from_ref(&lines), output.clone());
+        (request.split_bytes, request.reduces, request.memory_bytes) = (1, Some(1), 16 << 20);
+        rates.push(EMPTY_TASKS as f64 / job_seconds(&mut client, request)?);
         fs::remove_dir_all(&output)?;
     }
-    writeln!(out, "{EMPTY_TASKS} empty maps and a reduce that fetches them all: {:.0} tasks/s", median(rates))?;
+    writeln!(out, "{EMPTY_TASKS} empty maps and one reduce that fetches their output: {:.0} tasks/s", median(rates))?;
     drop(cluster);
-    fs::remove_dir_all(&place)?;
+    fs::remove_dir_all(&cluster_dir)?;
     Ok(())
 }
 
 /// Seconds from submission until the output is committed.
-fn through(client: &mut Client, wanted: Request) -> Result<f64> {
-    let began = Instant::now();
-    let job = client.submit(wanted)?;
+fn job_seconds(client: &mut Client, request: Request) -> Result<f64> {
+    let start = Instant::now();
+    let job = client.submit(request)?;
     let status = client.follow(job, |_| {})?;
     ensure!(status.outcome == Some(Outcome::Succeeded), "{job} did not succeed: {:?}", status.failures);
-    Ok(began.elapsed().as_secs_f64())
+    Ok(start.elapsed().as_secs_f64())
 }

@@ -1,13 +1,13 @@
-//! `giveway bench engine`: how fast real jobs run on this machine, how soon a small one is through, and what giving way costs.
+//! `giveway bench engine`: throughput of jobs, latency of small jobs and cost of preemption on this machine.
 //!
-//! Figures are medians of repeated runs, beside tools that are found on the machine and a plain threaded count, on the same input. Input lies in
-//! the page cache and output is written but not synced, for everybody.
+//! Results are medians of repeated runs. The baselines (GNU sort and a multi-threaded word count) run on the same input. For all of them the input is
+//! in the page cache and the output is written but not synced.
 
-mod data;
+mod baselines;
+mod input_data;
 mod latency;
-mod peers;
-mod speed;
-mod yielding;
+mod preemption;
+mod throughput;
 
 use crate::cluster::args::size;
 use anyhow::{Context, Result};
@@ -24,29 +24,29 @@ use std::time::Duration;
 /// `giveway bench engine`
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Input for each of wordcount and sort.
+    /// Input size of the throughput jobs, each.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     pub size: u64,
-    /// How often to repeat; the median is printed.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    /// Number of repetitions (1-100); the median is printed.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
-    /// Where to put input and output (several times the size); a temporary folder if left out. Input found there is used again.
+    /// Directory for input and output, with space for several times --size; existing input is reused; default: a temporary directory.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Only this part.
-    #[arg(long, value_enum)]
-    pub only: Option<Part>,
+    /// Run only this benchmark.
+    #[arg(long, value_name = "BENCHMARK", value_enum)]
+    pub only: Option<Benchmark>,
 }
 
-/// A part of the benchmark.
+/// The benchmarks of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    /// Wordcount and total sort.
-    Speed,
-    /// Small jobs and empty tasks.
+pub enum Benchmark {
+    /// Throughput and peak memory of word count and total sort.
+    Throughput,
+    /// Latency of small jobs and rate of empty tasks.
     Latency,
-    /// What giving way costs.
-    Yield,
+    /// Latency and overhead of preemption.
+    Preemption,
 }
 
 /// Runs the command.
@@ -54,34 +54,37 @@ pub fn run(options: &Options, apps: &Apps) -> Result<()> {
     let temporary;
     let folder: &Path = match &options.dir {
         Some(folder) => {
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot create directory {}", folder.display()))?;
             folder
         }
         None => {
-            temporary = tempfile::Builder::new().prefix("giveway-bench-").tempdir().context("a temporary folder")?;
+            temporary = tempfile::Builder::new()
+                .prefix("giveway-bench-")
+                .tempdir()
+                .context("cannot create a temporary directory")?;
             temporary.path()
         }
     };
     let folder = std::path::absolute(folder)?;
-    let wants = |part| options.only.is_none_or(|only| only == part);
-    if wants(Part::Speed) {
-        speed::run(&folder, options, apps)?;
+    let selected = |benchmark| options.only.is_none_or(|only| only == benchmark);
+    if selected(Benchmark::Throughput) {
+        throughput::run(&folder, options, apps)?;
     }
-    if wants(Part::Latency) {
+    if selected(Benchmark::Latency) {
         latency::run(&folder, options.repeat, apps)?;
     }
-    if wants(Part::Yield) {
-        yielding::run(&folder, apps)?;
+    if selected(Benchmark::Preemption) {
+        preemption::run(&folder, apps)?;
     }
     Ok(())
 }
 
-/// A fresh cluster of two workers.
+/// Starts a new cluster of two workers with `slots` map and reduce slots each.
 fn start(folder: &Path, slots: (u16, u16), apps: &Apps) -> Result<Cluster> {
     let coordinator = coordinator::Options {
         folder: folder.to_owned(),
         listen: "127.0.0.1:0".into(),
-        policy: catalog::by_name("fifo").context("fifo is in the catalogue")?,
+        policy: catalog::by_name("fifo").context("policy fifo missing in the catalogue")?,
         tenants: Tenants::default(),
         seed: 1,
         heartbeat_interval: Duration::from_millis(200),

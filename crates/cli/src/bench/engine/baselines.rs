@@ -1,7 +1,7 @@
-//! What else one could run here.
+//! Baselines: other programs that do the same work on the same input.
 
 use super::median;
-use super::speed::Measured;
+use super::throughput::Measurement;
 use anyhow::{Context, Result};
 use rustc_hash::FxHashMap;
 use std::fs;
@@ -10,15 +10,15 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// A word count as one would write it in an afternoon: threads that share the files, a hash map each, merged and sorted at the end.
-pub fn count(files: &[PathBuf], repeat: u32) -> Result<Measured> {
+/// A simple parallel word count: two threads take files in turn and count into a hash map each; the maps are merged and sorted at the end.
+pub fn count_words(files: &[PathBuf], repeat: u32) -> Result<Measurement> {
     let mut seconds = Vec::new();
     for _ in 0..repeat {
-        let began = Instant::now();
+        let start = Instant::now();
         let next = AtomicUsize::new(0);
         let counted: Vec<Result<FxHashMap<Vec<u8>, u64>>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| count_files(files, &next))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("counting does not panic")).collect()
+            threads.into_iter().map(|thread| thread.join().expect("counting thread panicked")).collect()
         });
         let mut all: FxHashMap<Vec<u8>, u64> = FxHashMap::default();
         for counts in counted {
@@ -27,7 +27,7 @@ pub fn count(files: &[PathBuf], repeat: u32) -> Result<Measured> {
         let mut sorted: Vec<_> = all.into_iter().collect();
         sorted.sort_unstable();
         std::hint::black_box(sorted);
-        seconds.push(began.elapsed().as_secs_f64());
+        seconds.push(start.elapsed().as_secs_f64());
     }
     Ok(Some((median(seconds), None)))
 }
@@ -48,12 +48,12 @@ fn count_files(files: &[PathBuf], next: &AtomicUsize) -> Result<FxHashMap<Vec<u8
     Ok(counts)
 }
 
-/// GNU sort with two threads, if it is here.
-pub fn sort(folder: &Path, files: &[PathBuf], repeat: u32) -> Result<Measured> {
+/// GNU sort with two threads; `None` if it is not installed or fails.
+pub fn gnu_sort(folder: &Path, files: &[PathBuf], repeat: u32) -> Result<Measurement> {
     let output = folder.join("sorted");
     let mut seconds = Vec::new();
     for _ in 0..repeat {
-        let began = Instant::now();
+        let start = Instant::now();
         let sorted = Command::new("sort")
             .args(["--parallel=2", "-S", "4G", "-o"])
             .arg(&output)
@@ -66,7 +66,7 @@ pub fn sort(folder: &Path, files: &[PathBuf], repeat: u32) -> Result<Measured> {
         if !sorted.is_ok_and(|status| status.success()) {
             return Ok(None);
         }
-        seconds.push(began.elapsed().as_secs_f64());
+        seconds.push(start.elapsed().as_secs_f64());
         let _ = fs::remove_file(&output);
     }
     Ok(Some((median(seconds), None)))

@@ -1,4 +1,4 @@
-//! Input for the benchmark: words as often as Zipf says, and records with random keys.
+//! Generated input: text with Zipf-distributed words, and records with random keys. Files that exist are reused.
 
 use anyhow::{Context, Result};
 use rand::{RngExt, SeedableRng};
@@ -10,36 +10,36 @@ use std::path::{Path, PathBuf};
 const FILES: u64 = 8;
 const WORDS: usize = 100_000;
 
-/// Eight files of text: Zipf(1) over 100,000 words.
+/// Eight files of text with `bytes` in total: words drawn from Zipf(1) over a vocabulary of 100,000.
 pub fn text(folder: &Path, bytes: u64) -> Result<Vec<PathBuf>> {
-    let mut random = Pcg64Mcg::seed_from_u64(1);
-    let words: Vec<String> = (0..WORDS).map(|_| word(&mut random)).collect();
-    let mut reach = 0.0;
+    let mut rng = Pcg64Mcg::seed_from_u64(1);
+    let words: Vec<String> = (0..WORDS).map(|_| word(&mut rng)).collect();
+    let mut total = 0.0;
     let cumulative: Vec<f64> = (1..=WORDS)
         .map(|rank| {
-            reach += 1.0 / rank as f64;
-            reach
+            total += 1.0 / rank as f64;
+            total
         })
         .collect();
-    files(folder, "text", bytes, |out, random| {
-        let mut line = 0;
-        while line < 80 {
-            let point = random.random_range(0.0..reach);
+    files(folder, "text", bytes, |out, rng| {
+        let mut line_bytes = 0;
+        while line_bytes < 80 {
+            let point = rng.random_range(0.0..total);
             let word = &words[cumulative.partition_point(|&upto| upto < point).min(WORDS - 1)];
             out.extend_from_slice(word.as_bytes());
             out.push(b' ');
-            line += word.len() + 1;
+            line_bytes += word.len() + 1;
         }
         out.pop();
         out.push(b'\n');
     })
 }
 
-/// Eight files of records of 100 bytes, a printable random key of ten in front.
+/// Eight files with `bytes` in total: records of 100 bytes that begin with a random printable key of 10 bytes.
 pub fn records(folder: &Path, bytes: u64) -> Result<Vec<PathBuf>> {
     let mut number = 0_u64;
-    files(folder, "records", bytes, move |out, random| {
-        out.extend((0..10).map(|_| random.random_range(b' ' + 1..=b'~')));
+    files(folder, "records", bytes, move |out, rng| {
+        out.extend((0..10).map(|_| rng.random_range(b' ' + 1..=b'~')));
         number += 1;
         let rest = format!(" {number:032x} ");
         out.extend_from_slice(rest.as_bytes());
@@ -49,7 +49,7 @@ pub fn records(folder: &Path, bytes: u64) -> Result<Vec<PathBuf>> {
     })
 }
 
-/// One megabyte of text.
+/// One file of 1 MiB of text.
 pub fn small(folder: &Path) -> Result<Vec<PathBuf>> {
     let text = text(&folder.join("small"), 1 << 20)?;
     let path = folder.join("small.txt");
@@ -61,11 +61,12 @@ pub fn small(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(vec![path])
 }
 
-fn word(random: &mut Pcg64Mcg) -> String {
-    let length = random.random_range(3..9);
-    (0..length).map(|_| random.random_range(b'a'..=b'z') as char).collect()
+fn word(rng: &mut Pcg64Mcg) -> String {
+    let length = rng.random_range(3..9);
+    (0..length).map(|_| rng.random_range(b'a'..=b'z') as char).collect()
 }
 
+/// Writes [`FILES`] files of lines, each under a temporary name until it is complete.
 fn files(
     folder: &Path,
     name: &str,
@@ -73,24 +74,24 @@ fn files(
     mut line: impl FnMut(&mut Vec<u8>, &mut Pcg64Mcg),
 ) -> Result<Vec<PathBuf>> {
     let folder = folder.join(format!("{name}-{bytes}"));
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create directory {}", folder.display()))?;
     let mut paths = Vec::new();
-    for at in 0..FILES {
-        let path = folder.join(format!("{name}-{at}"));
-        let mut random = Pcg64Mcg::seed_from_u64(at);
+    for number in 0..FILES {
+        let path = folder.join(format!("{name}-{number}"));
+        let mut rng = Pcg64Mcg::seed_from_u64(number);
         if !path.exists() {
-            let beside = folder.join(".making");
-            let mut out = BufWriter::with_capacity(1 << 20, File::create(&beside)?);
+            let temporary = folder.join(".incomplete");
+            let mut out = BufWriter::with_capacity(1 << 20, File::create(&temporary)?);
             let (mut written, mut buffer) = (0, Vec::new());
             while written < bytes / FILES {
                 buffer.clear();
-                line(&mut buffer, &mut random);
-                out.write_all(&buffer).with_context(|| format!("cannot write {}", beside.display()))?;
+                line(&mut buffer, &mut rng);
+                out.write_all(&buffer).with_context(|| format!("cannot write {}", temporary.display()))?;
                 written += buffer.len() as u64;
             }
             out.flush()?;
             drop(out);
-            fs::rename(&beside, &path)?;
+            fs::rename(&temporary, &path)?;
         }
         paths.push(path);
     }

@@ -1,7 +1,7 @@
-//! A stage for real jobs: a cluster of this machine, jobs that come at their times, a worker that may be killed on the way. Every output is compared with
-//! that of a sequential run, byte for byte, and the figures are read off the journal.
+//! Runs a timed workload on an engine cluster of this machine: jobs are submitted at given times, and one worker may be killed during the run.
+//! Every output is compared byte for byte with that of a sequential reference run, and the metrics are computed from the journal.
 //!
-//! Tasks take their records slowly, so that two cores can play a cluster of twenty slots.
+//! Tasks are throttled (`records_per_s`), so that two CPU cores can run a cluster of twenty slots.
 
 use crate::report::{self, Chart};
 use anyhow::{Context, Result, ensure};
@@ -23,103 +23,103 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Replicas of input that is stored in the cluster.
+/// Replicas of each input block, if the input is stored in the cluster.
 const REPLICAS: u8 = 2;
 
-/// The cluster.
+/// Size and timeouts of the cluster.
 #[derive(Clone, Copy, Debug)]
-pub struct Stage {
-    /// Worker processes.
+pub struct LocalCluster {
+    /// Number of worker processes.
     pub nodes: u32,
-    /// Map slots of each.
+    /// Map slots per worker.
     pub map_slots: u16,
-    /// Reduce slots of each.
+    /// Reduce slots per worker.
     pub reduce_slots: u16,
-    /// How often a worker beats.
-    pub beat: Duration,
-    /// How long it may be silent before it counts as lost.
+    /// Interval between a worker's heartbeats.
+    pub heartbeat: Duration,
+    /// Time without a heartbeat after which a worker is lost.
     pub timeout: Duration,
-    /// Which part of a job's maps must be done before its reduces may start.
+    /// Fraction of a job's maps, in parts per million, that must have finished before its reduces may start.
     pub slowstart_ppm: u32,
 }
 
-/// One job.
-pub struct Job {
-    /// When it is submitted, in milliseconds.
-    pub at_ms: u64,
-    /// Its size group.
+/// A job with its submission time and expected output.
+pub struct TimedJob {
+    /// Submission time in milliseconds after the start of the run.
+    pub submit_at_ms: u64,
+    /// Index of its size group.
     pub group: u16,
-    /// What is asked for, but for the output.
+    /// The submission; its `output` is replaced in each run.
     pub request: Request,
-    /// What must come out.
+    /// Output of a sequential reference run.
     pub expected: Parts,
 }
 
-impl Job {
-    /// A job that runs an application on a file, with what a sequential run makes of it.
-    pub fn new(at_ms: u64, group: u16, request: Request, known: &Apps) -> Result<Job> {
-        let app = known.find(&request.app)?;
+impl TimedJob {
+    /// Creates a job and computes its expected output with a sequential reference run.
+    pub fn new(submit_at_ms: u64, group: u16, request: Request, apps: &Apps) -> Result<TimedJob> {
+        let app = apps.find(&request.app)?;
         let plan = apps::plan(app.as_ref(), JobId(0), request.clone(), &LocalOnly)?;
         let expected = reference::run(app.as_ref(), &plan, &LocalOnly)?;
-        Ok(Job { at_ms, group, request, expected })
+        Ok(TimedJob { submit_at_ms, group, request, expected })
     }
 }
 
-/// What is played.
-pub struct Play {
+/// A workload for a [`LocalCluster`].
+pub struct TimedWorkload {
     /// Names of the size groups, smallest first.
     pub groups: Vec<String>,
     /// The jobs, in the order of their submission.
-    pub jobs: Vec<Job>,
-    /// When the last worker is killed, if it is.
+    pub jobs: Vec<TimedJob>,
+    /// When to kill the last worker, after the start of the run; `None` for a run without failures.
     pub kill_at: Option<Duration>,
-    /// Whether the input is stored in the cluster's blocks first.
+    /// Whether to store the input in the cluster's block store before the run.
     pub stored: bool,
 }
 
-/// What came of it.
-pub struct Played {
-    /// Figures and pictures.
+/// Result of a run of a [`TimedWorkload`].
+pub struct WorkloadRun {
+    /// Metrics and slot chart.
     pub run: report::Run,
-    /// The journal's event log.
+    /// The event log from the coordinator's journal.
     pub event_log: Vec<u8>,
 }
 
-impl Play {
-    /// Plays it under a policy, checks every output, and reads the figures off the journal.
-    pub fn perform(&self, stage: &Stage, folder: &Path, policy: Policy, apps: &Apps) -> Result<Played> {
+impl TimedWorkload {
+    /// Runs the workload under a policy on a new cluster in `folder`, verifies every output, and computes the metrics from the journal.
+    pub fn run(&self, spec: &LocalCluster, folder: &Path, policy: Policy, apps: &Apps) -> Result<WorkloadRun> {
         let name = policy.name.clone();
-        let mut cluster = Cluster::start(stage.options(folder, policy, apps))?;
-        let jobs = self.run(stage, &mut cluster, folder)?;
+        let mut cluster = Cluster::start(spec.options(folder, policy, apps))?;
+        let jobs = self.submit_and_wait(spec, &mut cluster, folder)?;
         drop(cluster);
         let mut by_job = vec![0_u16; jobs.iter().map(|job| job.0 as usize + 1).max().unwrap_or(0)];
-        for (job, of) in jobs.iter().zip(&self.jobs) {
-            by_job[job.0 as usize] = of.group;
+        for (id, job) in jobs.iter().zip(&self.jobs) {
+            by_job[id.0 as usize] = job.group;
         }
-        let event_log = fs::read(folder.join("journal").join("event-log")).context("the journal")?;
-        Ok(Played { run: self.figures(&event_log, &name, by_job)?, event_log })
+        let event_log = fs::read(folder.join("journal").join("event-log")).context("cannot read the journal")?;
+        Ok(WorkloadRun { run: self.metrics(&event_log, &name, by_job)?, event_log })
     }
 
-    /// Submits the jobs at their times, kills a worker on the way, and waits.
-    fn run(&self, stage: &Stage, cluster: &mut Cluster, folder: &Path) -> Result<Vec<JobId>> {
+    /// Submits the jobs at their times, kills a worker at `kill_at`, waits for all jobs and verifies their outputs.
+    fn submit_and_wait(&self, spec: &LocalCluster, cluster: &mut Cluster, folder: &Path) -> Result<Vec<JobId>> {
         if self.stored {
-            self.store(folder)?;
+            self.store_input(folder)?;
         }
-        let began = Instant::now();
+        let start = Instant::now();
         let mut client = cluster.client()?;
         let mut jobs = Vec::new();
         let mut kill_at = self.kill_at;
-        let mut kill_before = |cluster: &mut Cluster, at: Duration| -> Result<()> {
-            if let Some(when) = kill_at.take_if(|when| *when < at) {
-                sleep_until(began + when);
-                cluster.kill_worker(stage.nodes as usize - 1).context("killing a worker")?;
+        let mut kill_if_before = |cluster: &mut Cluster, at: Duration| -> Result<()> {
+            if let Some(kill_at) = kill_at.take_if(|kill_at| *kill_at < at) {
+                sleep_until(start + kill_at);
+                cluster.kill_worker(spec.nodes as usize - 1).context("cannot kill a worker")?;
             }
             Ok(())
         };
         for job in &self.jobs {
-            let at = Duration::from_millis(job.at_ms);
-            kill_before(cluster, at)?;
-            sleep_until(began + at);
+            let submit_at = Duration::from_millis(job.submit_at_ms);
+            kill_if_before(cluster, submit_at)?;
+            sleep_until(start + submit_at);
             let mut request = job.request.clone();
             request.output = folder.join(format!("out-{}", jobs.len()));
             if self.stored {
@@ -127,18 +127,18 @@ impl Play {
             }
             jobs.push(client.submit(request)?);
         }
-        kill_before(cluster, Duration::MAX)?;
-        for (at, (job, of)) in jobs.iter().zip(&self.jobs).enumerate() {
-            let status = client.follow(*job, |_| {})?;
-            ensure!(status.outcome == Some(Outcome::Succeeded), "{job} did not succeed: {:?}", status.failures);
-            check(&folder.join(format!("out-{at}")), &of.expected)
-                .with_context(|| format!("{job}, {}", of.request.app))?;
+        kill_if_before(cluster, Duration::MAX)?;
+        for (index, (id, job)) in jobs.iter().zip(&self.jobs).enumerate() {
+            let status = client.follow(*id, |_| {})?;
+            ensure!(status.outcome == Some(Outcome::Succeeded), "{id} did not succeed: {:?}", status.failures);
+            verify_output(&folder.join(format!("out-{index}")), &job.expected)
+                .with_context(|| format!("wrong output of {id} ({})", job.request.app))?;
         }
         Ok(jobs)
     }
 
-    /// Puts every input file into the cluster's blocks, a block for a split.
-    fn store(&self, folder: &Path) -> Result<()> {
+    /// Stores every input file in the cluster's block store, with one block per split.
+    fn store_input(&self, folder: &Path) -> Result<()> {
         let mut store = StoreClient::connect(folder)?;
         let mut files: Vec<(&String, u64)> = Vec::new();
         for job in &self.jobs {
@@ -152,14 +152,14 @@ impl Play {
         Ok(())
     }
 
-    /// What the event log says. Figures and pictures are those of a simulated run: an event log does not say who wrote it.
-    fn figures(&self, event_log: &[u8], policy: &str, by_job: Vec<u16>) -> Result<report::Run> {
+    /// Computes metrics and chart from the event log, with the same code as for a simulated run.
+    fn metrics(&self, event_log: &[u8], policy: &str, by_job: Vec<u16>) -> Result<report::Run> {
         let groups = Grouping::listed(self.groups.clone(), by_job.clone());
         let mut metrics = Metrics::new(&Tenants::default(), groups, Vec::new());
         let group_of = move |spec: &JobSpec| by_job.get(spec.id.0 as usize).copied().unwrap_or(0);
         let mut chart = Chart::new(group_of, self.groups.len());
         for record in EventLogReader::open(event_log)? {
-            // The journal of a cluster that may be started again is not closed.
+            // The journal of a cluster that may be restarted has no end record.
             let Ok(record) = record else { break };
             metrics.saw(record.now, &record.event, &record.actions);
             chart.saw(record.now, &record.event, &record.actions);
@@ -168,7 +168,7 @@ impl Play {
     }
 }
 
-impl Stage {
+impl LocalCluster {
     fn options(&self, folder: &Path, policy: Policy, apps: &Apps) -> cluster::Options {
         let coordinator = coordinator::Options {
             folder: folder.to_owned(),
@@ -176,8 +176,8 @@ impl Stage {
             policy,
             tenants: Tenants::default(),
             seed: 1,
-            heartbeat_interval: self.beat,
-            heartbeat_timeout: self.timeout,
+            beat: self.heartbeat,
+            timeout: self.timeout,
             slowstart_ppm: self.slowstart_ppm,
             apps: apps.clone(),
         };
@@ -199,55 +199,55 @@ fn sleep_until(then: Instant) {
     std::thread::sleep(then.saturating_duration_since(Instant::now()));
 }
 
-/// Compares an output with what must be there.
-fn check(output: &Path, expected: &Parts) -> Result<()> {
-    let found = reference::found(output).with_context(|| output.display().to_string())?;
+/// Compares the files of an output directory with the expected ones: the same names and the same bytes.
+fn verify_output(output: &Path, expected: &Parts) -> Result<()> {
+    let found = reference::found(output).with_context(|| format!("cannot read {}", output.display()))?;
     let names = |parts: &Parts| parts.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     ensure!(
         names(&found) == names(expected),
-        "{} has {:?}, not {:?}",
+        "{} contains the files {:?} instead of {:?}",
         output.display(),
         names(&found),
         names(expected)
     );
-    for ((name, bytes), (_, wanted)) in found.iter().zip(expected) {
-        ensure!(bytes == wanted, "{name} in {} is not what a sequential run gives", output.display());
+    for ((name, bytes), (_, expected_bytes)) in found.iter().zip(expected) {
+        ensure!(bytes == expected_bytes, "{name} in {} differs from the sequential reference", output.display());
     }
     Ok(())
 }
 
-/// How many lines of input there are, and what for.
+/// Size and content of a generated text file.
 #[derive(Clone, Copy, Debug)]
-pub struct Lines {
-    /// Maps that read them.
+pub struct InputSpec {
+    /// Number of map tasks that read the file.
     pub maps: usize,
-    /// Lines of each.
-    pub lines_a_map: usize,
-    /// Whether each line has its number at its end, and so a word of its own.
+    /// Lines per map task.
+    pub lines_per_map: usize,
+    /// Whether each line ends with its number, which makes that word unique.
     pub numbered: bool,
 }
 
-/// A file of words, and how it is cut into maps.
-pub struct Input {
-    /// The file.
+/// A generated text file with its split size.
+pub struct TextInput {
+    /// Where the file was written.
     pub path: PathBuf,
     split_bytes: u64,
 }
 
-impl Input {
-    /// Writes a file of so many maps' lines of 720 words, with the number of the line at its end if they are to differ.
-    pub fn make(folder: &Path, name: &str, lines: Lines, random: &mut Pcg64Mcg) -> Result<Input> {
-        let Lines { maps, lines_a_map, numbered } = lines;
+impl TextInput {
+    /// Writes a file with lines of one to three words from a vocabulary of 720.
+    pub fn generate(folder: &Path, name: &str, spec: InputSpec, rng: &mut Pcg64Mcg) -> Result<TextInput> {
+        let InputSpec { maps, lines_per_map, numbered } = spec;
         const WORDS: [&str; 24] = [
             "river", "stone", "light", "paper", "green", "small", "large", "night", "house", "water", "cloud", "field",
             "glass", "sound", "wheel", "table", "north", "south", "bread", "plant", "chair", "smoke", "brick", "grain",
         ];
         let mut text = String::new();
-        for line in 0..maps * lines_a_map {
-            let count = random.random_range(1..4);
+        for line in 0..maps * lines_per_map {
+            let count = rng.random_range(1..4);
             for _ in 0..count {
-                let word = WORDS[random.random_range(0..WORDS.len())];
-                write!(text, "{word}{} ", random.random_range(0..30))?;
+                let word = WORDS[rng.random_range(0..WORDS.len())];
+                write!(text, "{word}{} ", rng.random_range(0..30))?;
             }
             if numbered {
                 write!(text, "{line}")?;
@@ -257,17 +257,17 @@ impl Input {
         let path = folder.join(name);
         let split_bytes = (text.len() as u64).div_ceil(maps.max(1) as u64);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Input { path, split_bytes })
+        Ok(TextInput { path, split_bytes })
     }
 
-    /// A job that runs an application on it, each task so many records a second.
+    /// A submission that runs `app` on this file, with each task limited to `records_per_s`. The caller sets `output`.
     pub fn request(&self, app: &str, reduces: u32, records_per_s: u64) -> Request {
         let options = if app == "grep" { vec![("pattern", "river|stone")] } else { Vec::new() };
         Request {
             app: app.into(),
             options: options.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
             input: vec![self.path.to_string_lossy().into_owned()],
-            output: PathBuf::from("/nowhere"),
+            output: PathBuf::from("/nonexistent"),
             reduces: (app != "grep").then_some(reduces),
             split_bytes: self.split_bytes,
             memory_bytes: 8 << 20,
