@@ -453,7 +453,11 @@ impl Body {
         let state = self.core.state();
         let open = self.jobs.iter().filter(|(_, watched)| !watched.closed);
         let facts = open.filter_map(|(&id, _)| Some((id, state.job(state.find(JobId(id))?))));
-        facts.map(|(id, job)| format!("job {id}: {:?}, paused {:?}", Kind::BOTH.map(|kind| job.counts(kind)), job.paused())).collect()
+        facts
+            .map(|(id, job)| {
+                format!("job {id}: {:?}, paused {:?}", Kind::BOTH.map(|kind| job.counts(kind)), job.paused())
+            })
+            .collect()
     }
 }
 

@@ -77,7 +77,11 @@ fn sec_3_1_there_are_as_many_classes_as_users_and_like_jobs_make_no_new_ones() {
     let classes = |hand: &Hand, id: JobId| hand.job(id).classes()[1].unwrap();
     assert_ne!(classes(&hand, JobId(0)), classes(&hand, JobId(1)));
     let (again, _) = hand.at(60.0).submit(hinted("slow", 50, 1000));
-    assert_eq!(hand.core.matcher().unwrap().classifications(), solved, "Algorithm 1: a job that fits a class makes nothing anew");
+    assert_eq!(
+        hand.core.matcher().unwrap().classifications(),
+        solved,
+        "Algorithm 1: a job that fits a class makes nothing anew"
+    );
     assert_eq!(classes(&hand, again), classes(&hand, JobId(1)));
 }
 
@@ -150,7 +154,11 @@ fn sec_3_1_a_class_outlives_its_jobs() {
     run_alone(&mut hand, 300.0, "bob", 1000);
     let solved = hand.core.matcher().unwrap().classifications();
     run_alone(&mut hand, 600.0, "ann", 10);
-    assert_eq!(hand.core.matcher().unwrap().classifications(), solved, "later jobs of a class need no new ones (section 6.2.1)");
+    assert_eq!(
+        hand.core.matcher().unwrap().classifications(),
+        solved,
+        "later jobs of a class need no new ones (section 6.2.1)"
+    );
 }
 
 #[test]
@@ -191,5 +199,9 @@ fn sec_4_suggestions_follow_the_nodes() {
     assert_eq!(served(&hand, narrow), 2, "the node that is left serves all classes");
     let solved = hand.core.matcher().unwrap().classifications();
     hand.join(2, 1, 3.0);
-    assert_eq!(hand.core.matcher().unwrap().classifications(), solved + 1, "a new type of node is matched when it joins");
+    assert_eq!(
+        hand.core.matcher().unwrap().classifications(),
+        solved + 1,
+        "a new type of node is matched when it joins"
+    );
 }

@@ -118,7 +118,8 @@ impl Hand {
 
     pub fn progress_of(&mut self, attempt: AttemptId, done: f64) {
         let jx = self.core.state().find(attempt.task.job).unwrap();
-        let node = self.core.state().job(jx).task(TaskKey { kind: attempt.task.kind, index: attempt.task.index }).node();
+        let node =
+            self.core.state().job(jx).task(TaskKey { kind: attempt.task.kind, index: attempt.task.index }).node();
         let progress = vec![Progress { attempt, progress_ppm: (done * 1e6) as u32 }];
         self.tell(Event::SlotsOffered { node, progress });
     }
@@ -144,7 +145,8 @@ impl Hand {
 
     pub fn running(&self, id: JobId, kind: Kind) -> Vec<AttemptId> {
         let job = self.job(id);
-        let mut running: Vec<AttemptId> = job.counts(kind).running.iter().map(|&index| job.attempt(TaskKey { kind, index })).collect();
+        let mut running: Vec<AttemptId> =
+            job.counts(kind).running.iter().map(|&index| job.attempt(TaskKey { kind, index })).collect();
         running.sort();
         running
     }

@@ -13,12 +13,21 @@ fn secs(s: u64) -> Span {
 #[test]
 fn eq_1_counts_whole_waves_of_both_phases() {
     // 100 maps on 50 slots are 2 waves of 10 s; 10 reduces on 5 slots 2 waves of 20 s.
-    assert_eq!(remaining_time(PerKind::new(100, 10), PerKind::new(50.0, 5.0), PerKind::new(secs(10), secs(20))), secs(60));
+    assert_eq!(
+        remaining_time(PerKind::new(100, 10), PerKind::new(50.0, 5.0), PerKind::new(secs(10), secs(20))),
+        secs(60)
+    );
     // One map more is a third wave.
-    assert_eq!(remaining_time(PerKind::new(101, 10), PerKind::new(50.0, 5.0), PerKind::new(secs(10), secs(20))), secs(70));
+    assert_eq!(
+        remaining_time(PerKind::new(101, 10), PerKind::new(50.0, 5.0), PerKind::new(secs(10), secs(20))),
+        secs(70)
+    );
     // No map left: reduces only.
     assert_eq!(remaining_time(PerKind::new(0, 1), PerKind::new(50.0, 5.0), PerKind::new(secs(10), secs(20))), secs(20));
-    assert_eq!(remaining_time(PerKind::new(0, 0), PerKind::new(50.0, 5.0), PerKind::new(secs(10), secs(20))), Span::ZERO);
+    assert_eq!(
+        remaining_time(PerKind::new(0, 0), PerKind::new(50.0, 5.0), PerKind::new(secs(10), secs(20))),
+        Span::ZERO
+    );
 }
 
 #[test]
@@ -152,7 +161,10 @@ fn eq_5_the_longer_a_job_starves_the_more_it_is_owed() {
     assert!((ratio(MakespanAlone::OnTheCluster, 0.0) - 3120.0 / 360.0).abs() < 1e-9);
     assert!((ratio(MakespanAlone::OnTheCluster, 1e4) - (1e4 + 3120.0) / 360.0).abs() < 1e-9);
     assert!((ratio(MakespanAlone::OnItsShare, 0.0) - 1.0).abs() < 1e-9);
-    assert!((ratio(MakespanAlone::OnItsShare, 3120.0) - 2.0).abs() < 1e-9, "kept waiting for as long as it should have taken");
+    assert!(
+        (ratio(MakespanAlone::OnItsShare, 3120.0) - 2.0).abs() < 1e-9,
+        "kept waiting for as long as it should have taken"
+    );
 }
 
 #[test]

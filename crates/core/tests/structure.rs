@@ -1,0 +1,115 @@
+//! Rules on who may know what, checked on the source text.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_dir() {
+            sources(&entry, out);
+        } else if entry.extension().is_some_and(|extension| extension == "rs") {
+            out.push(entry);
+        }
+    }
+}
+
+/// The lines of all sources below the folders, without comments, as (file, line number, text).
+fn lines(folders: &[PathBuf]) -> Vec<(PathBuf, usize, String)> {
+    let mut files = Vec::new();
+    folders.iter().for_each(|folder| sources(folder, &mut files));
+    assert!(!files.is_empty(), "no sources below {folders:?}");
+    let mut lines = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            lines.push((file.clone(), number + 1, code.to_owned()));
+        }
+    }
+    lines
+}
+
+/// True if the code names a variant of the enum: `Name::Variant`, where the variant begins with a capital.
+fn names_variant(code: &str, name: &str) -> bool {
+    let path = format!("{name}::");
+    code.match_indices(&path).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        let is_whole_name = before.is_none_or(|c| !c.is_alphanumeric() && c != '_');
+        is_whole_name && code[at + path.len()..].starts_with(|c: char| c.is_ascii_uppercase())
+    })
+}
+
+/// A part of a policy is chosen by data and answers for itself. Code elsewhere that compared its name would be forgotten when one is added.
+#[test]
+fn nothing_outside_policy_names_a_variant_of_a_part() {
+    let parts = [
+        "JobOrder",
+        "GroupOrder",
+        "RoutingStage",
+        "Share",
+        "Trigger",
+        "VictimOrder",
+        "AttemptOrder",
+        "Migration",
+        "Recovery",
+        "Fallback",
+    ];
+    let crates = ["core", "sim", "engine", "yarn", "cli"].map(|name| workspace().join("crates").join(name).join("src"));
+    let policy = workspace().join("crates/core/src/policy");
+    let mut found = Vec::new();
+    for (file, line, code) in lines(&crates) {
+        if !file.starts_with(&policy)
+            && let Some(part) = parts.iter().find(|part| names_variant(&code, part))
+        {
+            found.push(format!("{}:{line} names a variant of {part}: {}", file.display(), code.trim()));
+        }
+    }
+    assert!(found.is_empty(), "ask the part instead of comparing its name:\n{}", found.join("\n"));
+}
+
+#[test]
+fn the_state_does_not_depend_on_the_policy() {
+    let state = workspace().join("crates/core/src/state");
+    let found: Vec<String> = lines(&[state])
+        .into_iter()
+        .filter(|(_, _, code)| code.contains("policy::") || code.contains("scheduler::"))
+        .map(|(file, line, code)| format!("{}:{line}: {}", file.display(), code.trim()))
+        .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn the_core_touches_nothing_but_its_arguments() {
+    let core = workspace().join("crates/core/src");
+    let forbidden = [
+        "std::time",
+        "Instant",
+        "SystemTime",
+        "std::fs",
+        "std::net",
+        "std::thread",
+        "std::env",
+        "println!",
+        "eprintln!",
+    ];
+    let found: Vec<String> = lines(&[core])
+        .into_iter()
+        .filter(|(_, _, code)| forbidden.iter().any(|word| code.contains(word)))
+        // A span is written in text files as people write durations; that reads no clock.
+        .filter(|(_, _, code)| !code.contains("std::time::Duration::from_micros"))
+        .map(|(file, line, code)| format!("{}:{line}: {}", file.display(), code.trim()))
+        .collect();
+    assert!(found.is_empty(), "the core is pure:\n{}", found.join("\n"));
+}
+
+#[test]
+fn the_checks_can_fail() {
+    assert!(names_variant("if order == JobOrder::Submission {", "JobOrder"));
+    assert!(!names_variant("let order = JobOrder::default();", "JobOrder"));
+    assert!(!names_variant("Reason::Recovery { lost }", "Recovery"));
+    assert!(names_variant("policy::Recovery::Chronos", "Recovery"));
+}
