@@ -94,3 +94,18 @@ fn command(args: &Reproduce, seeds: u32) -> String {
     let no_engine = if args.no_engine { " --no-engine" } else { "" };
     format!("giveway reproduce {paper}{quick} --seeds {seeds}{no_engine} --report DIR")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The settings of policy variants are strings, so only this checks that the core has them.
+    #[test]
+    fn the_cases_of_every_paper_can_be_built() {
+        let scale = Scale { seeds: 1, sweep_seeds: 1, quick: false };
+        for paper in &PAPERS {
+            let cases = (paper.cases)(&scale).unwrap_or_else(|error| panic!("{:?}: {error:#}", paper.which));
+            assert!(!cases.is_empty());
+        }
+    }
+}
