@@ -1,4 +1,4 @@
-//! `giveway reproduce` as a user meets it: every paper, every file it writes, and a real run beside its forecast.
+//! End-to-end tests of `giveway reproduce`: all papers, all files that it writes, and an engine run with its forecast.
 
 use serde_json::Value;
 use std::fs;
@@ -7,21 +7,25 @@ use std::process::{Command, Output};
 
 fn reproduce(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_giveway"));
-    command.arg("reproduce").args(args).current_dir(folder).output().expect("the binary runs")
+    command.arg("reproduce").args(args).current_dir(folder).output().expect("the binary starts")
 }
 
-fn said(output: &Output) -> String {
+/// Standard output, then standard error.
+fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
+fn read_json(file: &Path) -> Value {
+    serde_json::from_slice(&fs::read(file).expect("the JSON file")).expect("valid JSON")
+}
+
 #[test]
-fn every_paper_has_its_page_its_figures_and_its_numbers() {
-    let folder = tempfile::tempdir().expect("a folder");
+fn each_paper_has_a_page_figures_and_numbers() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
     let args = ["all", "--quick", "--seeds", "1", "--no-engine", "--report", "out", "--json", "out.json"];
     let output = reproduce(folder.path(), &args);
-    assert!(output.status.success(), "{}", said(&output));
-    let json: Value =
-        serde_json::from_slice(&fs::read(folder.path().join("out.json")).expect("numbers")).expect("JSON");
+    assert!(output.status.success(), "{}", text(&output));
+    let json = read_json(&folder.path().join("out.json"));
     let papers = json["papers"].as_array().expect("papers");
     let names: Vec<&str> = papers.iter().filter_map(|paper| paper["paper"].as_str()).collect();
     assert_eq!(names, ["hsrtf", "chronos", "fcs", "coshh"]);
@@ -42,29 +46,28 @@ fn every_paper_has_its_page_its_figures_and_its_numbers() {
 }
 
 #[test]
-fn a_real_run_stands_beside_its_forecast() {
-    let folder = tempfile::tempdir().expect("a folder");
+fn an_engine_run_is_compared_with_its_forecast() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
     let output =
         reproduce(folder.path(), &["hsrtf", "--quick", "--seeds", "1", "--report", "out", "--json", "out.json"]);
-    assert!(output.status.success(), "{}", said(&output));
-    assert!(said(&output).contains("median error of the forecast completion time"), "{}", said(&output));
-    let json: Value =
-        serde_json::from_slice(&fs::read(folder.path().join("out.json")).expect("numbers")).expect("JSON");
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains("median error of the forecast completion time"), "{}", text(&output));
+    let json = read_json(&folder.path().join("out.json"));
     let runs = json["engine"]["runs"].as_array().expect("runs");
     assert_eq!(runs.len(), 2);
     for run in runs {
         let jobs = run["jobs"].as_array().expect("jobs");
-        assert_eq!(jobs.len(), 31, "as many as in the paper's Table 2");
+        assert_eq!(jobs.len(), 31, "the paper's Table 2 has 31 jobs");
         assert!(jobs.iter().all(|job| job["real_s"].is_number() && job["forecast_s"].is_number()), "{run}");
     }
     assert!(fs::read_to_string(folder.path().join("out/engine.md")).expect("a page").contains("| 31 | small |"));
 }
 
 #[test]
-fn what_cannot_be_written_is_said() {
-    let folder = tempfile::tempdir().expect("a folder");
+fn an_unwritable_report_folder_is_an_error() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
     fs::write(folder.path().join("file"), "").expect("a file");
     let output = reproduce(folder.path(), &["hsrtf", "--quick", "--seeds", "1", "--no-engine", "--report", "file/in"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("cannot make the folder file/in"), "{}", said(&output));
+    assert!(text(&output).contains("cannot create folder file/in"), "{}", text(&output));
 }

@@ -1,73 +1,82 @@
-//! Chronos: two jobs and a node that fails, under FIFO and Fair with and without it; and over schedulers the paper has not tried.
+//! Chronos: two jobs and a node failure under FIFO and Fair, with and without Chronos, and over base policies that the paper does not
+//! evaluate.
 
-use super::lab::{Case, Run, Runs, Scale};
-use super::recovery::Order;
-use super::study::{Direction, Estimate, Figure, Headline, Measure, Plot, Sensitivity, Study, Unit};
-use super::watch::Watch;
+use super::experiment::{Case, Run, Runs, Scale};
+use super::observation::ObservationOptions;
+use super::recovery::BaseOrder;
+use super::study::{Direction, Estimate, Figure, Headline, Measure, Plot, SensitivityTable, Study, Unit};
+use anyhow::Result;
 use giveway_core::JobId;
 
 const MAP: &str = "map-heavy";
 const REDUCE: &str = "reduce-heavy";
-const CALM: &str = "no failure";
+const NO_FAILURE: &str = "no failure";
 const BASES: [&str; 6] = ["fifo", "fair", "capacity", "hsrtf-pr", "coshh", "las"];
 const JOBS: [&str; 2] = ["first", "second"];
-/// When the node fails in the map experiment, beside the 135 s of the main one.
-const FAILS_AT_S: [f64; 7] = [40.0, 70.0, 100.0, 135.0, 170.0, 200.0, 230.0];
+/// Times of the node failure in the sensitivity table, in seconds. The main experiment uses 135 s.
+const FAILURE_TIMES_S: [f64; 7] = [40.0, 70.0, 100.0, 135.0, 170.0, 200.0, 230.0];
+/// A node sends a heartbeat every 3 s.
+const TWO_HEARTBEATS_S: f64 = 6.0;
 
-/// What to run.
-pub fn cases(scale: &Scale) -> Vec<Case> {
-    let watch = Watch { recovery: true, ..Watch::default() };
-    let both: Vec<String> = BASES.iter().flat_map(|base| [(*base).to_owned(), over(base)]).collect();
-    let both: Vec<&str> = both.iter().map(String::as_str).collect();
+/// The cases to run.
+pub fn cases(scale: &Scale) -> Result<Vec<Case>> {
+    let recovery = ObservationOptions { recovery: true, ..ObservationOptions::default() };
+    let policies = with_and_without(&BASES);
+    let policies: Vec<&str> = policies.iter().map(String::as_str).collect();
     let mut cases = vec![
-        Case::new(MAP, "chronos-map", &both, scale.seeds).watched(watch),
-        Case::new(REDUCE, "chronos-reduce", &both, scale.seeds).watched(watch),
-        Case::new(CALM, "chronos-map", &both, scale.seeds).on("chronos").watched(watch),
+        Case::new(MAP, "chronos-map", &policies, scale.seeds).observed(recovery),
+        Case::new(REDUCE, "chronos-reduce", &policies, scale.seeds).observed(recovery),
+        Case::new(NO_FAILURE, "chronos-map", &policies, scale.seeds).on_cluster("chronos").observed(recovery),
     ];
-    for at_s in FAILS_AT_S {
-        let case = Case::new(fails_at(at_s), "chronos-map", &both[..4], scale.sweep_seeds).watched(watch);
-        cases.push(case.with(move |cluster, _| cluster.faults.scripted[0].at_s = at_s));
+    for at_s in FAILURE_TIMES_S {
+        let case = Case::new(failure_at(at_s), "chronos-map", &policies[..4], scale.sweep_seeds).observed(recovery);
+        cases.push(case.modified(move |cluster, _| cluster.faults.scripted[0].at_s = at_s));
     }
-    cases
+    Ok(cases)
 }
 
-fn over(base: &str) -> String {
+fn chronos(base: &str) -> String {
     format!("chronos({base})")
 }
 
-fn fails_at(at_s: f64) -> String {
+/// Each base policy, followed by Chronos over it.
+fn with_and_without(bases: &[&str]) -> Vec<String> {
+    bases.iter().flat_map(|base| [(*base).to_owned(), chronos(base)]).collect()
+}
+
+fn failure_at(at_s: f64) -> String {
     format!("node fails after {at_s} s")
 }
 
-/// What came of it.
+/// Evaluates the runs.
 pub fn study(_: &Scale, runs: &Runs) -> Study {
     Study {
         paper: "chronos",
         title: "Chronos: failure-aware scheduling",
-        about: "8 nodes, two word counts (17 and 56 GB) and then two sorts; one node falls silent and is given up after 25 s. Waits count from then on. The \
-                order counts as violated while lost work of a job waits although a job behind it (FIFO) or over its share (Fair) holds slots of that kind.",
+        about: "8 nodes; two word counts (17 and 56 GB), and in a second experiment two sorts. One node fails and is declared lost after a timeout of 25 s; waits \
+                are measured from then. The order is violated while a lost task of a job waits although a later job (FIFO) or a job over its share (Fair) has slots of that kind.",
         headlines: headlines(runs),
         directions: directions(runs),
         figures: figures(runs),
-        sensitivity: vec![when_it_fails(runs)],
+        sensitivity: vec![failure_times(runs)],
     }
 }
 
 fn first(run: &Run) -> f64 {
-    run.group_completion("first")
+    run.group_completion_s("first")
 }
 
 fn second(run: &Run) -> f64 {
-    run.group_completion("second")
+    run.group_completion_s("second")
 }
 
-/// The paper's wait: until all recovery tasks have started; of the first job, whose work it speaks of.
-fn wait(run: &Run) -> f64 {
-    run.watched.recovery().until_all_run_s(JobId(0))
+/// The paper's recovery wait: until all lost tasks have started, for the first job, to which the paper's text refers.
+fn wait_s(run: &Run) -> f64 {
+    run.observed.recovery().max_wait_s(JobId(0))
 }
 
-fn violated(order: Order) -> impl Fn(&Run) -> f64 {
-    move |run| run.watched.recovery().violated_s(order)
+fn violated_s(order: BaseOrder) -> impl Fn(&Run) -> f64 {
+    move |run| run.observed.recovery().violated_s(order)
 }
 
 fn recovery_locality(run: &Run) -> f64 {
@@ -75,79 +84,79 @@ fn recovery_locality(run: &Run) -> f64 {
 }
 
 fn headlines(runs: &Runs) -> Vec<Headline> {
-    let change = |case: &str, base: &str, figure: fn(&Run) -> f64| runs.change(case, base, &over(base), figure);
-    let level = |case: &str, policy: &str, figure: fn(&Run) -> f64| runs.each(case, policy, figure);
-    let depends = "It is the time left to run for the tasks that hold the slots when the failure is noticed, so it follows from task times and the moment \
-                   of the failure, both of which were chosen here.";
-    let beats = "A lost map waits for the next beat of a node that has its data, which then ends a map early; the last of several counts.";
-    let flush = "A lost reduce waits for the next beat of a node whose reduce is to pause; the last of several counts, and whoever pauses while it fetches first writes up \
-                 to 128 MB to disk.";
-    let saved = "What is saved is the wait of the lost tasks, so it follows from task times and the moment of the failure (see below).";
-    let behind = "The second job has the slots for which the first one's lost tasks wait, so it hardly gains by their running sooner.";
+    let change = |case: &str, base: &str, figure: fn(&Run) -> f64| runs.change(case, base, &chronos(base), figure);
+    let level = |case: &str, policy: &str, figure: fn(&Run) -> f64| runs.values(case, policy, figure);
+    let chosen = "The wait is the remaining time of the tasks that occupy the slots when the failure is detected. It follows from the task times and the time of \
+                  the failure, both of which we chose.";
+    let heartbeat = "A lost map waits for the next heartbeat of a node with its data, on which a map then ends early. The longest of several waits counts.";
+    let flush = "A lost reduce waits for the next heartbeat of a node on which a reduce then pauses. The longest of several waits counts, and a reduce that pauses \
+                 during its shuffle first writes up to 128 MB to disk.";
+    let saved = "The time saved is the wait of the lost tasks. It follows from the task times and the time of the failure (see the sensitivity table).";
+    let second_job = "The second job has the slots for which the first job's lost tasks wait, so it hardly benefits from their earlier start.";
     vec![
         Headline::level(
             "recovery wait under FIFO, map-heavy",
             "V-A",
             Unit::Seconds,
             51.0,
-            &level(MAP, "fifo", wait),
-            depends,
+            &level(MAP, "fifo", wait_s),
+            chosen,
         ),
         Headline::level(
             "recovery wait with Chronos over FIFO, map-heavy",
             "V-A",
             Unit::Seconds,
             1.5,
-            &level(MAP, "chronos(fifo)", wait),
-            beats,
+            &level(MAP, "chronos(fifo)", wait_s),
+            heartbeat,
         ),
         Headline::level(
-            "order violated under Fair, map-heavy",
+            "duration of order violation under Fair, map-heavy",
             "V-A",
             Unit::Seconds,
             48.0,
-            &runs.each(MAP, "fair", violated(Order::EqualShares)),
-            depends,
+            &runs.values(MAP, "fair", violated_s(BaseOrder::EqualShares)),
+            chosen,
         ),
         Headline::level(
-            "order violated with Chronos over Fair, map-heavy",
+            "duration of order violation with Chronos over Fair, map-heavy",
             "V-A",
             Unit::Seconds,
             2.0,
-            &runs.each(MAP, "chronos(fair)", violated(Order::EqualShares)),
-            beats,
+            &runs.values(MAP, "chronos(fair)", violated_s(BaseOrder::EqualShares)),
+            heartbeat,
         ),
         Headline::level(
-            "recovery wait under FIFO, reduces",
+            "recovery wait under FIFO, reduce-heavy",
             "V-B",
             Unit::Seconds,
             325.0,
-            &level(REDUCE, "fifo", wait),
-            depends,
+            &level(REDUCE, "fifo", wait_s),
+            chosen,
         ),
         Headline::level(
-            "recovery wait with Chronos over FIFO, reduces",
+            "recovery wait with Chronos over FIFO, reduce-heavy",
             "V-B",
             Unit::Seconds,
             2.0,
-            &level(REDUCE, "chronos(fifo)", wait),
+            &level(REDUCE, "chronos(fifo)", wait_s),
             flush,
         ),
         Headline::level(
-            "recovery maps near their data under FIFO",
+            "node-local recovery maps under FIFO",
             "V-A2",
-            Unit::Part,
+            Unit::Fraction,
             0.125,
             &level(MAP, "fifo", recovery_locality),
-            "Hadoop 1's FIFO looks for a local task of the job first in our reading, also among those that were lost; the paper's ran them anywhere.",
+            "Our FIFO, as Hadoop 1's, prefers a node-local task of the job, and does so for lost tasks too. The paper's FIFO launched them on any node.",
         ),
         Headline::level(
-            "recovery maps near their data with Chronos over FIFO",
+            "node-local recovery maps with Chronos over FIFO",
             "V-A2",
-            Unit::Part,
+            Unit::Fraction,
             1.0,
             &level(MAP, "chronos(fifo)", recovery_locality),
-            "Slots are freed on nodes that hold a replica.",
+            "Chronos frees slots on nodes that hold a replica.",
         ),
         Headline::change("first job, Chronos over FIFO, map-heavy", "V-A", -0.20, &change(MAP, "fifo", first), saved),
         Headline::change(
@@ -155,7 +164,7 @@ fn headlines(runs: &Runs) -> Vec<Headline> {
             "V-A",
             -0.10,
             &change(MAP, "fifo", second),
-            behind,
+            second_job,
         ),
         Headline::change(
             "first job, Chronos over Fair, map-heavy (paper: 2 to 14 %)",
@@ -169,23 +178,29 @@ fn headlines(runs: &Runs) -> Vec<Headline> {
             "V-A",
             -0.02,
             &change(MAP, "fair", second),
-            "The paper gives a range; that its lower end is the second job's is our guess.",
+            "The paper gives only a range. We assume that its lower end is the second job's.",
         ),
-        Headline::change("first job, Chronos over FIFO, reduces", "V-B", -0.55, &change(REDUCE, "fifo", first), saved),
         Headline::change(
-            "second job, Chronos over FIFO, reduces",
+            "first job, Chronos over FIFO, reduce-heavy",
+            "V-B",
+            -0.55,
+            &change(REDUCE, "fifo", first),
+            saved,
+        ),
+        Headline::change(
+            "second job, Chronos over FIFO, reduce-heavy",
             "V-B",
             -0.11,
             &change(REDUCE, "fifo", second),
-            behind,
+            second_job,
         ),
-        Headline::hardly(
+        Headline::within_limit(
             "no overhead without failures (FIFO, both jobs)",
             "V-C",
             f64::NAN,
-            &change(CALM, "fifo", Run::completion),
+            &change(NO_FAILURE, "fifo", Run::completion_s),
             0.01,
-            "Without a loss Chronos decides nothing.",
+            "Without a lost node, Chronos takes no decision.",
         ),
     ]
 }
@@ -195,26 +210,24 @@ fn directions(runs: &Runs) -> Vec<Direction> {
     for case in [MAP, REDUCE] {
         for base in BASES {
             let claim = format!("the first job finishes sooner with Chronos over {base}, {case}");
-            all.push(Direction::down(claim, &runs.change(case, base, &over(base), first)).unless(
-                "Chronos takes a slot only for work that outranks its holder in the base policy's own terms, and under this order the first job's does not.",
+            all.push(Direction::decrease(claim, &runs.change(case, base, &chronos(base), first)).with_exception(
+                "Chronos preempts only for lost tasks whose job ranks before the victim's in the base policy's order. Under this base policy the first job does not.",
             ));
         }
     }
-    // Two beats of a node are 6 s.
-    let within = |case: &str, base: &str| -> Vec<f64> {
-        runs.each(case, &over(base), wait).iter().map(|wait_s| wait_s - 6.0).collect()
+    let over_two_heartbeats = |case: &str, base: &str| -> Vec<f64> {
+        runs.values(case, &chronos(base), wait_s).iter().map(|wait_s| wait_s - TWO_HEARTBEATS_S).collect()
     };
-    // Reduces under Fair are left out: there the first job may already hold its share, and then has no right to more.
+    // Not for reduces under Fair: the first job may already have its share there, and is then entitled to no more slots.
     for (case, base) in [(MAP, "fifo"), (MAP, "fair"), (REDUCE, "fifo")] {
-        let claim = format!(
-            "lost tasks of the first job run again within two beats of a node with Chronos over {base}, {case}"
-        );
-        all.push(Direction::down(claim, &within(case, base)));
+        let claim =
+            format!("lost tasks of the first job start again within two heartbeats with Chronos over {base}, {case}");
+        all.push(Direction::decrease(claim, &over_two_heartbeats(case, base)));
     }
-    for (base, order) in [("fifo", Order::Submission), ("fair", Order::EqualShares)] {
-        let values = runs.change(MAP, base, &over(base), violated(order));
-        all.push(Direction::down(
-            format!("the order of {base} is violated for a shorter time with Chronos, {MAP}"),
+    for (base, order) in [("fifo", BaseOrder::Submission), ("fair", BaseOrder::EqualShares)] {
+        let values = runs.change(MAP, base, &chronos(base), violated_s(order));
+        all.push(Direction::decrease(
+            format!("the order is violated for a shorter time with Chronos over {base}, {MAP}"),
             &values,
         ));
     }
@@ -222,95 +235,100 @@ fn directions(runs: &Runs) -> Vec<Direction> {
 }
 
 fn figures(runs: &Runs) -> Vec<Figure> {
-    let four = |bases: [&str; 2]| bases.iter().flat_map(|base| [(*base).to_owned(), over(base)]).collect::<Vec<_>>();
     let by_job =
         |case: &str, policies: &[String], figure: &dyn Fn(&Run, &str) -> f64| -> Vec<(String, Vec<Estimate>)> {
-            let of = |policy: &String| {
-                JOBS.iter().map(|job| Estimate::of(&runs.each(case, policy, |run| figure(run, job)))).collect()
+            let estimates = |policy: &String| {
+                JOBS.iter().map(|job| Estimate::of(&runs.values(case, policy, |run| figure(run, job)))).collect()
             };
-            policies.iter().map(|policy| (policy.clone(), of(policy))).collect()
+            policies.iter().map(|policy| (policy.clone(), estimates(policy))).collect()
         };
     let jobs: Vec<String> = JOBS.iter().map(|job| format!("{job} job")).collect();
-    let completion = |id: &str, title: &str, answers: &str, case: &str, policies: &[String]| Figure {
+    let completion = |id: &str, title: &str, counterpart: &str, case: &str, policies: &[String]| Figure {
         id: id.into(),
         title: title.into(),
-        answers: answers.into(),
+        counterpart: counterpart.into(),
         plot: Plot::Bars {
             y: Measure::seconds("completion time"),
             categories: jobs.clone(),
-            series: by_job(case, policies, &|run, job| run.group_completion(job)),
+            series: by_job(case, policies, &|run, job| run.group_completion_s(job)),
         },
     };
-    let named = four(["fifo", "fair"]);
-    let all: Vec<String> = BASES.iter().flat_map(|base| [(*base).to_owned(), over(base)]).collect();
-    let per_policy = |id: &str, title: &str, answers: &str, y: Measure, figure: &dyn Fn(&Run) -> f64| Figure {
+    let papers_bases = with_and_without(&["fifo", "fair"]);
+    let all = with_and_without(&BASES);
+    let per_policy = |id: &str, title: &str, counterpart: &str, y: Measure, figure: &dyn Fn(&Run) -> f64| Figure {
         id: id.into(),
         title: title.into(),
-        answers: answers.into(),
+        counterpart: counterpart.into(),
         plot: Plot::Bars {
             y,
             categories: BASES.map(String::from).into(),
             series: [("without Chronos", false), ("with Chronos", true)]
                 .map(|(name, with)| {
-                    let of = |base: &&str| {
-                        let policy = if with { over(base) } else { (*base).to_owned() };
-                        Estimate::of(&runs.each(MAP, &policy, figure))
+                    let estimate = |base: &&str| {
+                        let policy = if with { chronos(base) } else { (*base).to_owned() };
+                        Estimate::of(&runs.values(MAP, &policy, figure))
                     };
-                    (name.to_owned(), BASES.iter().map(of).collect())
+                    (name.to_owned(), BASES.iter().map(estimate).collect())
                 })
                 .into(),
         },
     };
     let locality = |run: &Run, job: &str| run.group(job).figures.locality_node.unwrap_or(f64::NAN);
-    let task_times = |policy: &str| -> Vec<f64> {
-        runs.get(MAP, policy).iter().flat_map(|run| run.watched.recovery().task_s().iter().copied()).collect()
+    let task_durations = |policy: &str| -> Vec<f64> {
+        runs.get(MAP, policy).iter().flat_map(|run| run.observed.recovery().task_s().iter().copied()).collect()
     };
     vec![
-        completion("chronos-1", "Map-heavy jobs with a failure", "its Fig. 1", MAP, &named),
+        completion("chronos-1", "Map-heavy jobs with a failure", "paper: Fig. 1", MAP, &papers_bases),
         Figure {
             id: "chronos-2".into(),
-            title: "Maps that ran on a node with their data".into(),
-            answers: "its Fig. 2".into(),
+            title: "Node-local maps".into(),
+            counterpart: "paper: Fig. 2".into(),
             plot: Plot::Bars {
-                y: Measure::part("part of all map launches"),
+                y: Measure::fraction("fraction of map launches"),
                 categories: jobs.clone(),
-                series: by_job(MAP, &named, &locality),
+                series: by_job(MAP, &papers_bases, &locality),
             },
         },
-        completion("chronos-3", "Reduce-heavy jobs with a failure", "its Fig. 3", REDUCE, &named),
+        completion("chronos-3", "Reduce-heavy jobs with a failure", "paper: Fig. 3", REDUCE, &papers_bases),
         Figure {
             id: "chronos-4a".into(),
-            title: "How long tasks that finished took".into(),
-            answers: "its Fig. 4(a)".into(),
+            title: "Duration of finished tasks".into(),
+            counterpart: "paper: Fig. 4(a)".into(),
             plot: Plot::Distributions {
-                x: Measure::seconds("task time"),
-                series: ["fifo", "chronos(fifo)"].map(|policy| (policy.to_owned(), task_times(policy))).into(),
+                x: Measure::seconds("task duration"),
+                series: ["fifo", "chronos(fifo)"].map(|policy| (policy.to_owned(), task_durations(policy))).into(),
             },
         },
-        completion("chronos-4b", "The same jobs without a failure", "its Fig. 4(b)", CALM, &named),
+        completion("chronos-4b", "Map-heavy jobs without a failure", "paper: Fig. 4(b)", NO_FAILURE, &papers_bases),
         per_policy(
             "chronos-wait",
-            "From the notice of the failure until all lost tasks of the first job run",
-            "its section V-A, and schedulers it has not tried",
+            "From detection of the failure until all lost tasks of the first job have started",
+            "paper: section V-A; four base policies are not in the paper",
             Measure::seconds("recovery wait"),
-            &wait,
+            &wait_s,
         ),
         per_policy(
             "chronos-recovery-locality",
-            "Lost maps that ran again on a node with their data",
-            "its section V-A2, and schedulers it has not tried",
-            Measure::part("part of the lost maps"),
+            "Node-local recovery maps",
+            "paper: section V-A2; four base policies are not in the paper",
+            Measure::fraction("fraction of the lost maps"),
             &recovery_locality,
         ),
-        completion("chronos-any-map", "Over any scheduler: map-heavy", "its section III-A", MAP, &all),
-        completion("chronos-any-reduce", "Over any scheduler: reduce-heavy", "its section III-A", REDUCE, &all),
+        completion("chronos-any-map", "Chronos over six base policies, map-heavy", "paper: section III-A", MAP, &all),
+        completion(
+            "chronos-any-reduce",
+            "Chronos over six base policies, reduce-heavy",
+            "paper: section III-A",
+            REDUCE,
+            &all,
+        ),
     ]
 }
 
-/// The failure at other moments.
-fn when_it_fails(runs: &Runs) -> Sensitivity {
+/// Sensitivity to the time of the failure.
+fn failure_times(runs: &Runs) -> SensitivityTable {
     let row = |at_s: f64| {
-        let case = fails_at(at_s);
+        let case = failure_at(at_s);
         let changes = [
             runs.change(&case, "fifo", "chronos(fifo)", first),
             runs.change(&case, "fifo", "chronos(fifo)", second),
@@ -319,12 +337,12 @@ fn when_it_fails(runs: &Runs) -> Sensitivity {
         ];
         (format!("{at_s} s"), changes.iter().map(|values| Estimate::of(values)).collect())
     };
-    Sensitivity {
-        parameter: "map-heavy: the node fails after".into(),
+    SensitivityTable {
+        parameter: "map-heavy: time of the node failure".into(),
         columns: ["first job, over FIFO", "second job, over FIFO", "first job, over Fair", "second job, over Fair"]
             .map(String::from)
             .into(),
-        rows: FAILS_AT_S.map(row).into(),
+        rows: FAILURE_TIMES_S.map(row).into(),
         unit: Unit::Change,
     }
 }

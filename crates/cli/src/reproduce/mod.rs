@@ -1,37 +1,39 @@
-//! `giveway reproduce`: the experiments of the four papers on our schedulers, their figures beside ours.
+//! `giveway reproduce`: runs the experiments of the four papers on the shipped policies and compares the results with the papers' figures.
 //!
-//! * One file a paper says which cases to run and reads what came of them: `hsrtf.rs`, `chronos.rs`, `fcs.rs`, `coshh.rs`.
-//! * `lab.rs` runs cases; `watch.rs` and `recovery.rs` look closer where a paper does.
-//! * `study.rs` is what was found; `draw.rs` draws it and `pages.rs` writes it down.
-//! * `forecast` runs two of the experiments on a real cluster of this machine, beside the simulator's forecast.
+//! * `hsrtf.rs`, `chronos.rs`, `fcs.rs`, `coshh.rs`: one file per paper. Each lists the cases to run and evaluates their results.
+//! * `experiment.rs` runs cases; `observation.rs` and `recovery.rs` record what a run's summary does not contain.
+//! * `variants.rs` derives policies from those of the catalogue by changing settings; `sensitivity.rs` varies parameters that a paper does not give.
+//! * `study.rs` holds the results of one paper; `figures.rs` renders its figures and `report_pages.rs` its pages.
+//! * `forecast.rs` runs two of the experiments on the engine and compares the jobs' completion times with the simulator's forecast.
 
 mod chronos;
 mod coshh;
-mod draw;
+mod experiment;
 mod fcs;
+mod figures;
 mod forecast;
 mod hsrtf;
-mod lab;
-mod pages;
+mod observation;
 mod recovery;
+mod report_pages;
+mod sensitivity;
 mod study;
-mod vary;
-mod watch;
+mod variants;
 
 use crate::args::{Reproduce, WhichPaper};
 use crate::{files, progress};
 use anyhow::Result;
-use forecast::Forecast;
+use experiment::{Case, Runs, Scale};
+use forecast::{ForecastReport, Selection};
 use giveway_engine::apps::Apps;
-use lab::{Case, Runs, Scale};
 use serde::Serialize;
 use std::io::Write;
 use study::Study;
 
-/// How to reproduce one paper.
+/// The experiments of one paper and their evaluation.
 struct Paper {
     which: WhichPaper,
-    cases: fn(&Scale) -> Vec<Case>,
+    cases: fn(&Scale) -> Result<Vec<Case>>,
     study: fn(&Scale, &Runs) -> Study,
 }
 
@@ -42,35 +44,35 @@ const PAPERS: [Paper; 4] = [
     Paper { which: WhichPaper::Coshh, cases: coshh::cases, study: coshh::study },
 ];
 
-/// The JSON that `--json` writes.
+/// The document that `--json` writes.
 #[derive(Serialize)]
 struct Json<'a> {
     command: &'a str,
     papers: &'a [Study],
     #[serde(skip_serializing_if = "Option::is_none")]
-    engine: Option<&'a Forecast>,
+    engine: Option<&'a ForecastReport>,
 }
 
-/// Runs the command.
+/// Runs `giveway reproduce`.
 pub fn run(args: &Reproduce, apps: &Apps) -> Result<()> {
     let seeds = args.seeds.unwrap_or(if args.quick { 3 } else { 20 });
     let scale = Scale { seeds, sweep_seeds: seeds.div_ceil(2), quick: args.quick };
-    let wanted = |which: WhichPaper| args.paper == WhichPaper::All || args.paper == which;
+    let selected = |which: WhichPaper| args.paper == WhichPaper::All || args.paper == which;
     let command = command(args, seeds);
     files::check_writable(args.json.as_deref())?;
-    args.report.as_deref().map_or(Ok(()), pages::make_folder)?;
+    args.report.as_deref().map_or(Ok(()), report_pages::create_folder)?;
     let mut studies = Vec::new();
-    for paper in PAPERS.iter().filter(|paper| wanted(paper.which)) {
-        let cases = (paper.cases)(&scale);
+    for paper in PAPERS.iter().filter(|paper| selected(paper.which)) {
+        let cases = (paper.cases)(&scale)?;
         let bar = progress::bar(0, &format!("{:?}", paper.which).to_lowercase(), "runs");
-        let runs = Runs::of(&cases, &bar)?;
+        let runs = Runs::execute(&cases, &bar)?;
         bar.finish_and_clear();
         let study = (paper.study)(&scale, &runs);
-        writeln!(std::io::stdout(), "{}", pages::terminal(&study))?;
+        writeln!(std::io::stdout(), "{}", report_pages::terminal(&study))?;
         studies.push(study);
     }
-    let forecast = forecast::Which { hsrtf: wanted(WhichPaper::Hsrtf), chronos: wanted(WhichPaper::Chronos) };
-    let forecast = if args.no_engine { None } else { forecast::run(forecast, args.quick, apps)? };
+    let selection = Selection { hsrtf: selected(WhichPaper::Hsrtf), chronos: selected(WhichPaper::Chronos) };
+    let forecast = if args.no_engine { None } else { forecast::run(selection, args.quick, apps)? };
     if let Some(forecast) = &forecast {
         writeln!(std::io::stdout(), "{}", forecast.terminal())?;
     }
@@ -79,16 +81,31 @@ pub fn run(args: &Reproduce, apps: &Apps) -> Result<()> {
         files::write(file, &(serde_json::to_string(&json)? + "\n"))?;
     }
     if let Some(folder) = &args.report {
-        pages::write(folder, &studies, forecast.as_ref(), &command)?;
+        report_pages::write(folder, &studies, forecast.as_ref(), &command)?;
         writeln!(std::io::stdout(), "report: {}", folder.join("index.html").display())?;
     }
     Ok(())
 }
 
-/// What to type to get the same again.
+/// The command line that repeats this run, with `DIR` for the report's folder.
 fn command(args: &Reproduce, seeds: u32) -> String {
     let paper = format!("{:?}", args.paper).to_lowercase();
     let quick = if args.quick { " --quick" } else { "" };
     let no_engine = if args.no_engine { " --no-engine" } else { "" };
     format!("giveway reproduce {paper}{quick} --seeds {seeds}{no_engine} --report DIR")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The settings of policy variants are strings, so only this checks that the core has them.
+    #[test]
+    fn the_cases_of_every_paper_can_be_built() {
+        let scale = Scale { seeds: 1, sweep_seeds: 1, quick: false };
+        for paper in &PAPERS {
+            let cases = (paper.cases)(&scale).unwrap_or_else(|error| panic!("{:?}: {error:#}", paper.which));
+            assert!(!cases.is_empty());
+        }
+    }
 }

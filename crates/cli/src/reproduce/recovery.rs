@@ -1,19 +1,19 @@
-//! What becomes of lost work: how long it waits for a slot, and for how long the base policy's order is violated meanwhile.
+//! Recovery of lost tasks: how long they wait for a slot, and how long the base policy's order is violated meanwhile.
 
 use giveway_core::{Action, AttemptId, Event, JobId, Kind, NodeId, TaskId, Time};
 use giveway_sim::Observer;
 use std::collections::{BTreeMap, HashMap};
 
-/// What a base policy's order is, as far as two jobs are concerned.
+/// The order of jobs under a base policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Jobs that came first come first.
+pub enum BaseOrder {
+    /// Jobs in order of submission (FIFO).
     Submission,
-    /// All jobs hold equally much.
+    /// All jobs with work are entitled to the same number of slots (Fair).
     EqualShares,
 }
 
-/// Lost work that waited for a slot.
+/// The wait of a lost task, from the detection of the loss to its next launch.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     from: Time,
@@ -22,129 +22,134 @@ struct Wait {
     kind: Kind,
 }
 
-/// A job took a slot or left one.
+/// A change of the slots allocated to a job: +1 for a launch, -1 for an attempt's end.
 #[derive(Clone, Copy, Debug)]
-struct Hold {
+struct SlotChange {
     at: Time,
     job: JobId,
     kind: Kind,
-    change: i64,
+    delta: i64,
 }
 
-/// Watches a run in which nodes may be lost.
+/// Observes a run in which nodes may be lost.
 #[derive(Default)]
-pub struct Recovery {
-    nodes: HashMap<NodeId, [i64; 2]>,
+pub struct RecoveryObserver {
+    /// Map and reduce slots of each live node.
+    node_slots: HashMap<NodeId, [i64; 2]>,
+    /// Their sum.
     slots: [i64; 2],
     lost_at: HashMap<NodeId, Time>,
     jobs: Vec<JobId>,
+    /// Node and launch time of each running attempt.
     running: BTreeMap<AttemptId, (NodeId, Time)>,
-    /// Where each finished task ran.
-    done: HashMap<TaskId, NodeId>,
+    /// The node on which each finished task ran.
+    finished_on: HashMap<TaskId, NodeId>,
+    /// Tasks that ran on a lost node and were not launched again, with the time of the loss.
     lost: HashMap<TaskId, Time>,
     task_s: Vec<f64>,
-    holds: Vec<Hold>,
+    slot_changes: Vec<SlotChange>,
     waits: Vec<Wait>,
 }
 
-impl Recovery {
-    /// Seconds each attempt took that finished its task.
+impl RecoveryObserver {
+    /// Duration of each attempt that finished its task, in seconds.
     pub fn task_s(&self) -> &[f64] {
         &self.task_s
     }
 
-    /// From the notice of a loss until the last lost task of this job ran again.
-    pub fn until_all_run_s(&self, job: JobId) -> f64 {
+    /// Seconds from the detection of a loss until the last lost task of this job was launched again; 0 if it lost none.
+    pub fn max_wait_s(&self, job: JobId) -> f64 {
         let waits = self.waits.iter().filter(|wait| wait.job == job);
         waits.map(|wait| wait.until.since(wait.from).as_secs_f64()).fold(0.0, f64::max)
     }
 
-    /// For how long lost work of some job waited although, by this order, another job held slots that were due to it.
-    pub fn violated_s(&self, order: Order) -> f64 {
-        let mut moments: Vec<Time> = self.waits.iter().flat_map(|wait| [wait.from, wait.until]).collect();
-        moments.extend(self.holds.iter().map(|hold| hold.at));
-        moments.sort_unstable();
-        moments.dedup();
-        let mut held: HashMap<(JobId, Kind), i64> = HashMap::new();
-        let mut holds = self.holds.iter().peekable();
+    /// Seconds during which a lost task waited although another job had slots allocated to which, by this order, the lost task's job was entitled.
+    pub fn violated_s(&self, order: BaseOrder) -> f64 {
+        let mut instants: Vec<Time> = self.waits.iter().flat_map(|wait| [wait.from, wait.until]).collect();
+        instants.extend(self.slot_changes.iter().map(|change| change.at));
+        instants.sort_unstable();
+        instants.dedup();
+        let mut allocated: HashMap<(JobId, Kind), i64> = HashMap::new();
+        let mut changes = self.slot_changes.iter().peekable();
         let mut violated_s = 0.0;
-        for stretch in moments.windows(2) {
-            while let Some(hold) = holds.next_if(|hold| hold.at <= stretch[0]) {
-                *held.entry((hold.job, hold.kind)).or_default() += hold.change;
+        for interval in instants.windows(2) {
+            while let Some(change) = changes.next_if(|change| change.at <= interval[0]) {
+                *allocated.entry((change.job, change.kind)).or_default() += change.delta;
             }
-            let mut waiting = self.waits.iter().filter(|wait| wait.from <= stretch[0] && stretch[1] <= wait.until);
-            if waiting.any(|wait| self.is_violated(order, wait, &held)) {
-                violated_s += stretch[1].since(stretch[0]).as_secs_f64();
+            let mut waiting = self.waits.iter().filter(|wait| wait.from <= interval[0] && interval[1] <= wait.until);
+            if waiting.any(|wait| self.is_violated(order, wait, &allocated)) {
+                violated_s += interval[1].since(interval[0]).as_secs_f64();
             }
         }
         violated_s
     }
 
-    fn is_violated(&self, order: Order, wait: &Wait, held: &HashMap<(JobId, Kind), i64>) -> bool {
-        let holds = |job: JobId| held.get(&(job, wait.kind)).copied().unwrap_or(0);
+    fn is_violated(&self, order: BaseOrder, wait: &Wait, allocated: &HashMap<(JobId, Kind), i64>) -> bool {
+        let slots_of = |job: JobId| allocated.get(&(job, wait.kind)).copied().unwrap_or(0);
         let mut others = self.jobs.iter().copied().filter(|job| *job != wait.job);
         match order {
-            Order::Submission => others.any(|job| job > wait.job && holds(job) > 0),
-            Order::EqualShares => {
-                let at_work = 1 + others.clone().filter(|job| holds(*job) > 0).count() as i64;
-                let share = self.slots[wait.kind.ix()] / at_work;
-                holds(wait.job) < share && others.any(|job| holds(job) > share)
+            BaseOrder::Submission => others.any(|job| job > wait.job && slots_of(job) > 0),
+            BaseOrder::EqualShares => {
+                let active = 1 + others.clone().filter(|job| slots_of(*job) > 0).count() as i64;
+                let share = self.slots[wait.kind.ix()] / active;
+                slots_of(wait.job) < share && others.any(|job| slots_of(job) > share)
             }
         }
     }
 
-    fn launched(&mut self, now: Time, attempt: AttemptId, node: NodeId) {
+    fn on_launch(&mut self, now: Time, attempt: AttemptId, node: NodeId) {
         let task = attempt.task;
-        let with_its_output = self.done.remove(&task).and_then(|home| self.lost_at.get(&home).copied());
-        if let Some(from) = self.lost.remove(&task).or(with_its_output) {
+        // A finished map runs again only because its output was lost with its node.
+        let output_lost_at = self.finished_on.remove(&task).and_then(|node| self.lost_at.get(&node).copied());
+        if let Some(from) = self.lost.remove(&task).or(output_lost_at) {
             self.waits.push(Wait { from, until: now, job: task.job, kind: task.kind });
         }
-        self.holds.push(Hold { at: now, job: task.job, kind: task.kind, change: 1 });
+        self.slot_changes.push(SlotChange { at: now, job: task.job, kind: task.kind, delta: 1 });
         self.running.insert(attempt, (node, now));
     }
 
-    fn ended(&mut self, now: Time, attempt: AttemptId, finished: bool) {
-        let Some((node, since)) = self.running.remove(&attempt) else { return };
-        self.holds.push(Hold { at: now, job: attempt.task.job, kind: attempt.task.kind, change: -1 });
+    fn on_attempt_end(&mut self, now: Time, attempt: AttemptId, finished: bool) {
+        let Some((node, launched)) = self.running.remove(&attempt) else { return };
+        self.slot_changes.push(SlotChange { at: now, job: attempt.task.job, kind: attempt.task.kind, delta: -1 });
         if finished {
-            self.task_s.push(now.since(since).as_secs_f64());
-            self.done.insert(attempt.task, node);
+            self.task_s.push(now.since(launched).as_secs_f64());
+            self.finished_on.insert(attempt.task, node);
         }
     }
 
-    fn node_lost(&mut self, now: Time, node: NodeId) {
+    fn on_node_lost(&mut self, now: Time, node: NodeId) {
         self.lost_at.insert(node, now);
-        for (all, gone) in self.slots.iter_mut().zip(self.nodes.remove(&node).unwrap_or_default()) {
-            *all -= gone;
+        for (total, lost) in self.slots.iter_mut().zip(self.node_slots.remove(&node).unwrap_or_default()) {
+            *total -= lost;
         }
-        let there = self.running.iter().filter(|(_, (on, _))| *on == node);
-        for attempt in there.map(|(attempt, _)| *attempt).collect::<Vec<_>>() {
-            self.ended(now, attempt, false);
+        let lost = self.running.iter().filter(|(_, (on, _))| *on == node);
+        for attempt in lost.map(|(attempt, _)| *attempt).collect::<Vec<_>>() {
+            self.on_attempt_end(now, attempt, false);
             self.lost.insert(attempt.task, now);
         }
     }
 }
 
-impl Observer for Recovery {
+impl Observer for RecoveryObserver {
     fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
         match event {
             Event::NodeJoined { node, spec } => {
                 let slots = Kind::BOTH.map(|kind| i64::from(spec.slots(kind)));
-                self.nodes.insert(*node, slots);
-                self.slots.iter_mut().zip(slots).for_each(|(all, new)| *all += new);
+                self.node_slots.insert(*node, slots);
+                self.slots.iter_mut().zip(slots).for_each(|(total, new)| *total += new);
             }
-            Event::NodeLost { node } => self.node_lost(now, *node),
+            Event::NodeLost { node } => self.on_node_lost(now, *node),
             Event::JobSubmitted(spec) => self.jobs.push(spec.id),
-            Event::AttemptFinished { attempt, .. } => self.ended(now, *attempt, true),
+            Event::AttemptFinished { attempt, .. } => self.on_attempt_end(now, *attempt, true),
             Event::AttemptFailed { attempt }
             | Event::AttemptKilled { attempt }
             | Event::AttemptPaused { attempt, .. }
-            | Event::AttemptEndedEarly { attempt, .. } => self.ended(now, *attempt, false),
+            | Event::AttemptEndedEarly { attempt, .. } => self.on_attempt_end(now, *attempt, false),
             _ => {}
         }
         for action in actions {
             if let Action::Launch { attempt, node, .. } = action {
-                self.launched(now, *attempt, *node);
+                self.on_launch(now, *attempt, *node);
             }
         }
     }

@@ -1,78 +1,79 @@
-//! What was found about a paper: its headlines beside our figures, directions seed by seed, figures, and how much rests on what we chose.
+//! The results of reproducing one paper: headlines with our figures, directions by seed, figures, and sensitivity to parameters that we chose.
 
 use crate::report::{Chart, text};
 use crate::table::interval;
 use serde::Serialize;
 
-/// One paper, reproduced as far as it goes.
+/// The results for one paper.
 #[derive(Serialize)]
 pub struct Study {
-    /// Short name, also of its files.
+    /// Short name of the paper, also the base name of its page.
     pub paper: &'static str,
-    /// What it is called.
+    /// Title of its page.
     pub title: &'static str,
-    /// What was run, in a sentence or two.
+    /// What was run and how it was measured, in a few sentences.
     pub about: &'static str,
-    /// What it claims, and what we saw.
+    /// The paper's main claims with our figures.
     pub headlines: Vec<Headline>,
-    /// What must hold whatever the seed.
+    /// Claims that must hold for nearly every seed.
     pub directions: Vec<Direction>,
-    /// Its figures, and ours.
+    /// Our counterparts of the paper's figures and tables.
     pub figures: Vec<Figure>,
-    /// What becomes of the headlines if we had chosen otherwise.
-    pub sensitivity: Vec<Sensitivity>,
+    /// The headlines' figures under other choices of parameters that the paper does not give.
+    pub sensitivity: Vec<SensitivityTable>,
 }
 
-/// Mean over seeds, and half of its 95 % interval; without it for a single seed.
+/// Mean over seeds with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The mean.
+    /// The mean; NaN without values.
     pub mean: f64,
-    /// Half the interval.
-    pub half: Option<f64>,
+    /// Half the width of the interval; `None` for a single value.
+    pub half_width: Option<f64>,
 }
 
 impl Estimate {
-    /// Of these values; those that are no numbers are left out.
+    /// The estimate from these values, one per seed. NaN and infinities are ignored.
     pub fn of(values: &[f64]) -> Estimate {
         let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
         if values.is_empty() {
-            return Estimate { mean: f64::NAN, half: None };
+            return Estimate { mean: f64::NAN, half_width: None };
         }
-        let (mean, half) = interval(&values);
-        Estimate { mean, half: half.is_finite().then_some(half) }
+        let (mean, half_width) = interval(&values);
+        Estimate { mean, half_width: half_width.is_finite().then_some(half_width) }
     }
 
-    fn least(&self) -> f64 {
-        self.mean - self.half.unwrap_or(0.0)
+    fn lower(&self) -> f64 {
+        self.mean - self.half_width.unwrap_or(0.0)
     }
 
-    fn most(&self) -> f64 {
-        self.mean + self.half.unwrap_or(0.0)
+    /// Upper end of the interval; the mean for a single value.
+    pub fn upper(&self) -> f64 {
+        self.mean + self.half_width.unwrap_or(0.0)
     }
 }
 
-/// How a number is written.
+/// Unit and text form of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// A change, as a part of 1.
+    /// A relative change (0.1 is +10 %).
     Change,
-    /// A part of 1.
-    Part,
+    /// A fraction (0-1), printed in percent.
+    Fraction,
     /// Seconds.
     Seconds,
-    /// A plain number.
+    /// A number without a unit.
     Plain,
 }
 
 impl Unit {
-    /// A number, alone.
+    /// The text of a value; `-` if it is not finite.
     pub fn show(self, value: f64) -> String {
         match self {
             _ if !value.is_finite() => "-".into(),
             Unit::Change => format!("{:+.1} %", value * 100.0).replace('-', "−"),
-            Unit::Part => format!("{:.1} %", value * 100.0),
+            Unit::Fraction => format!("{:.1} %", value * 100.0),
             Unit::Seconds if value.abs() >= 100.0 => format!("{value:.0} s"),
             Unit::Seconds => format!("{value:.1} s"),
             Unit::Plain if value.abs() >= 100.0 => format!("{value:.0}"),
@@ -80,38 +81,37 @@ impl Unit {
         }
     }
 
-    /// A number with its interval.
+    /// The text of an estimate: mean and half width of the interval.
     pub fn show_estimate(self, estimate: Estimate) -> String {
-        let Some(half) = estimate.half else { return self.show(estimate.mean) };
-        let digits = |value: f64, scale: f64| format!("{:.1}", value * scale);
-        let half = match self {
-            Unit::Change | Unit::Part => digits(half, 100.0),
-            Unit::Seconds if estimate.mean.abs() >= 100.0 => format!("{half:.0}"),
-            Unit::Seconds => digits(half, 1.0),
-            Unit::Plain => format!("{half:.2}"),
+        let Some(half_width) = estimate.half_width else { return self.show(estimate.mean) };
+        let half_width = match self {
+            Unit::Change | Unit::Fraction => format!("{:.1}", half_width * 100.0),
+            Unit::Seconds if estimate.mean.abs() >= 100.0 => format!("{half_width:.0}"),
+            Unit::Seconds => format!("{half_width:.1}"),
+            Unit::Plain => format!("{half_width:.2}"),
         };
         let mean = self.show(estimate.mean);
         match mean.split_once(' ') {
-            Some((number, unit)) => format!("{number} ± {half} {unit}"),
-            None => format!("{mean} ± {half}"),
+            Some((number, unit)) => format!("{number} ± {half_width} {unit}"),
+            None => format!("{mean} ± {half_width}"),
         }
     }
 }
 
-/// How far a claim is borne out.
+/// Result of comparing a claim with our figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The same, and about as large.
+    /// Same direction and a similar size.
     Confirmed,
-    /// The same way, but much smaller or much larger.
+    /// Same direction, but less than half or more than twice the size.
     DirectionOnly,
-    /// Not the same way, or no difference that could be told from chance.
+    /// Opposite direction, or no significant difference.
     NotConfirmed,
 }
 
 impl Verdict {
-    /// In words.
+    /// Text for tables.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Confirmed => "confirmed",
@@ -121,223 +121,225 @@ impl Verdict {
     }
 }
 
-/// A claim of a paper beside our figure.
+/// A main claim of a paper with our figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Headline {
-    /// What is claimed.
+    /// The claim.
     pub claim: String,
-    /// Where.
+    /// Section, table or figure of the paper that makes it.
     pub section: &'static str,
-    /// The paper's figure; no number if it prints none.
+    /// The paper's figure; NaN if the paper gives no number.
     pub paper: f64,
-    /// Ours.
+    /// Our figure.
     pub ours: Estimate,
-    /// How both are written.
+    /// Unit of both.
     pub unit: Unit,
-    /// How far it is borne out.
+    /// Result of the comparison.
     pub verdict: Verdict,
-    /// Why, in a sentence.
-    pub why: &'static str,
+    /// Explanation of our figure.
+    pub reason: &'static str,
 }
 
-/// How many times smaller or larger than the paper's an effect may be and still count as about as large.
-const ABOUT: f64 = 2.0;
+/// A size is similar to the paper's if it is larger or smaller by at most this factor.
+const SIMILAR_FACTOR: f64 = 2.0;
+
+fn is_similar(ours: f64, paper: f64) -> bool {
+    (1.0 / SIMILAR_FACTOR..=SIMILAR_FACTOR).contains(&(ours / paper))
+}
 
 impl Headline {
-    /// A figure changes by so much, as a part of 1. It is confirmed if ours changes the same way, its whole interval does, and it is at least half and at
-    /// most twice the paper's; if only the way is the same, that is said.
+    /// A figure changes by the relative amount `paper`. Confirmed if our whole interval has the same sign and our mean is a similar amount;
+    /// direction only if just the sign agrees.
     pub fn change(
         claim: impl Into<String>,
         section: &'static str,
         paper: f64,
         values: &[f64],
-        why: &'static str,
+        reason: &'static str,
     ) -> Headline {
         let ours = Estimate::of(values);
-        let same_way = if paper < 0.0 { ours.most() < 0.0 } else { ours.least() > 0.0 };
-        let about = (1.0 / ABOUT..=ABOUT).contains(&(ours.mean / paper));
-        let verdict = match (same_way, about) {
+        let same_direction = if paper < 0.0 { ours.upper() < 0.0 } else { ours.lower() > 0.0 };
+        let verdict = match (same_direction, is_similar(ours.mean, paper)) {
             (true, true) => Verdict::Confirmed,
             (true, false) => Verdict::DirectionOnly,
             (false, _) => Verdict::NotConfirmed,
         };
-        Headline { claim: claim.into(), section, paper, ours, unit: Unit::Change, verdict, why }
+        Headline { claim: claim.into(), section, paper, ours, unit: Unit::Change, verdict, reason }
     }
 
-    /// A figure rises, of which the paper prints no number: only the way can be compared.
-    pub fn rises(claim: impl Into<String>, section: &'static str, values: &[f64], why: &'static str) -> Headline {
+    /// A figure increases, and the paper gives no number. At best direction only.
+    pub fn increase(claim: impl Into<String>, section: &'static str, values: &[f64], reason: &'static str) -> Headline {
         let ours = Estimate::of(values);
-        let verdict = if ours.least() > 0.0 { Verdict::DirectionOnly } else { Verdict::NotConfirmed };
-        Headline { claim: claim.into(), section, paper: f64::NAN, ours, unit: Unit::Change, verdict, why }
+        let verdict = if ours.lower() > 0.0 { Verdict::DirectionOnly } else { Verdict::NotConfirmed };
+        Headline { claim: claim.into(), section, paper: f64::NAN, ours, unit: Unit::Change, verdict, reason }
     }
 
-    /// Something hardly changes: by no more than `at_most` either way, as a part of 1.
-    pub fn hardly(
+    /// A figure stays the same: confirmed if our mean is at most `limit` from zero. The claim's text gets the limit appended.
+    pub fn within_limit(
         claim: impl Into<String>,
         section: &'static str,
         paper: f64,
         values: &[f64],
-        at_most: f64,
-        why: &'static str,
+        limit: f64,
+        reason: &'static str,
     ) -> Headline {
         let ours = Estimate::of(values);
-        let verdict = if ours.mean.abs() <= at_most { Verdict::Confirmed } else { Verdict::NotConfirmed };
-        let claim = format!("{}, within {} %", claim.into(), text::short(at_most * 100.0));
-        Headline { claim, section, paper, ours, unit: Unit::Change, verdict, why }
+        let verdict = if ours.mean.abs() <= limit { Verdict::Confirmed } else { Verdict::NotConfirmed };
+        let claim = format!("{}, within {} %", claim.into(), text::short(limit * 100.0));
+        Headline { claim, section, paper, ours, unit: Unit::Change, verdict, reason }
     }
 
-    /// A figure is so large; confirmed if ours is at least half and at most twice as large.
+    /// A figure has the value `paper`: confirmed if ours is similar.
     pub fn level(
         claim: impl Into<String>,
         section: &'static str,
         unit: Unit,
         paper: f64,
         values: &[f64],
-        why: &'static str,
+        reason: &'static str,
     ) -> Headline {
         let ours = Estimate::of(values);
-        let about = (1.0 / ABOUT..=ABOUT).contains(&(ours.mean / paper));
-        let verdict = if about { Verdict::Confirmed } else { Verdict::NotConfirmed };
-        Headline { claim: claim.into(), section, paper, ours, unit, verdict, why }
+        let verdict = if is_similar(ours.mean, paper) { Verdict::Confirmed } else { Verdict::NotConfirmed };
+        Headline { claim: claim.into(), section, paper, ours, unit, verdict, reason }
     }
 }
 
-/// Something that follows from the mechanism and should hold for nearly every seed.
+/// A claim without a size that follows from a mechanism and should hold for nearly every seed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Direction {
-    /// What should hold.
+    /// The claim.
     pub claim: String,
-    /// For how many seeds it did.
-    pub held: usize,
-    /// Of how many.
-    pub of: usize,
-    /// Why it might not.
+    /// Number of seeds for which it holds.
+    pub seeds_held: usize,
+    /// Number of seeds that were run.
+    pub seeds: usize,
+    /// Explanation if it does not hold; may be empty.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub unless: &'static str,
+    pub exception: &'static str,
 }
 
 impl Direction {
-    /// Holds for a seed where the value is below zero.
-    pub fn down(claim: impl Into<String>, values: &[f64]) -> Direction {
-        let held = values.iter().filter(|value| **value < 0.0).count();
-        Direction { claim: claim.into(), held, of: values.len(), unless: "" }
+    /// The claim holds for each seed whose value is negative.
+    pub fn decrease(claim: impl Into<String>, values: &[f64]) -> Direction {
+        let seeds_held = values.iter().filter(|value| **value < 0.0).count();
+        Direction { claim: claim.into(), seeds_held, seeds: values.len(), exception: "" }
     }
 
-    /// With the reason for which it might not hold.
-    pub fn unless(self, unless: &'static str) -> Direction {
-        Direction { unless, ..self }
+    /// Adds the explanation to print if the claim does not hold.
+    pub fn with_exception(self, exception: &'static str) -> Direction {
+        Direction { exception, ..self }
     }
 
-    /// Whether it held for at least 19 of 20.
+    /// True if the claim holds for at least 19 of 20 seeds.
     pub fn holds(&self) -> bool {
-        self.held * 20 >= self.of * 19
+        self.seeds_held * 20 >= self.seeds * 19
     }
 
-    /// That it does not hold, in plain words.
-    pub fn failing(&self) -> String {
-        let reason = if self.unless.is_empty() { String::new() } else { format!(": {}", self.unless) };
-        format!("{} ({} of {} seeds){reason}", self.claim, self.held, self.of)
+    /// Claim, seeds and explanation, for a claim that does not hold.
+    pub fn failure(&self) -> String {
+        let exception = if self.exception.is_empty() { String::new() } else { format!(": {}", self.exception) };
+        format!("{} ({} of {} seeds){exception}", self.claim, self.seeds_held, self.seeds)
     }
 }
 
-/// A headline under other choices of what the paper leaves out.
+/// Figures behind headlines for several values of a parameter that the paper does not give.
 #[derive(Clone, Debug, Serialize)]
-pub struct Sensitivity {
-    /// What was changed.
+pub struct SensitivityTable {
+    /// Case and name of the parameter.
     pub parameter: String,
-    /// What the columns are.
+    /// Column headers.
     pub columns: Vec<String>,
-    /// Each value of it, and the figures that came of it.
+    /// For each value of the parameter its label and one figure per column.
     pub rows: Vec<(String, Vec<Estimate>)>,
-    /// How the figures are written.
+    /// Unit of all figures.
     pub unit: Unit,
 }
 
-/// A drawing and its numbers.
+/// A figure: the numbers behind one or more SVG files.
 #[derive(Serialize)]
 pub struct Figure {
-    /// Its name, also of its file.
+    /// Base name of its files.
     pub id: String,
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// Which figure or table of the paper it answers.
-    pub answers: String,
-    /// What is drawn.
+    /// The paper's figure or table that it corresponds to.
+    pub counterpart: String,
+    /// Kind of plot and its data.
     pub plot: Plot,
 }
 
-/// What is drawn.
+/// A plot's data.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plot {
-    /// A group of bars for each category, one bar for each series.
+    /// A group of bars per category, one bar per series.
     Bars {
-        /// What the bars measure.
+        /// Vertical axis.
         y: Measure,
         /// Names of the categories.
         categories: Vec<String>,
-        /// For each category a bar.
+        /// Name of each series and its value per category.
         series: Vec<(String, Vec<Estimate>)>,
     },
-    /// A line for each series.
+    /// A line per series.
     Lines {
-        /// What is varied.
+        /// Name of the horizontal axis.
         x: String,
-        /// What is measured.
+        /// Vertical axis.
         y: Measure,
-        /// Its values.
-        at: Vec<f64>,
-        /// For each value a point.
+        /// Horizontal positions.
+        x_values: Vec<f64>,
+        /// Name of each series and its value per position.
         series: Vec<(String, Vec<Estimate>)>,
     },
-    /// For each series, which part of the values is no larger.
+    /// The empirical distribution function of each series.
     Distributions {
-        /// What is measured.
+        /// Horizontal axis.
         x: Measure,
-        /// All values of all seeds.
+        /// Name of each series and its values of all seeds.
         series: Vec<(String, Vec<f64>)>,
     },
-    /// Who held how many slots when, run by run.
-    Slots(#[serde(serialize_with = "as_stretches")] Vec<(String, SlotsOverTime)>),
+    /// Slots in use over time, by job, for each policy.
+    Slots(#[serde(serialize_with = "serialize_slots")] Vec<(String, SlotsOverTime)>),
 }
 
-/// What an axis measures.
+/// Quantity and unit of an axis.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measure {
-    /// In words.
+    /// Name of the quantity.
     pub name: String,
-    /// And in what.
+    /// Its unit.
     pub unit: Unit,
 }
 
 impl Measure {
-    /// Seconds of something.
+    /// A quantity in seconds.
     pub fn seconds(name: &str) -> Measure {
         Measure { name: name.into(), unit: Unit::Seconds }
     }
 
-    /// A part of something.
-    pub fn part(name: &str) -> Measure {
-        Measure { name: name.into(), unit: Unit::Part }
+    /// A fraction (0-1).
+    pub fn fraction(name: &str) -> Measure {
+        Measure { name: name.into(), unit: Unit::Fraction }
     }
 
-    /// A plain number of something.
+    /// A quantity without a unit.
     pub fn plain(name: &str) -> Measure {
         Measure { name: name.into(), unit: Unit::Plain }
     }
 }
 
-/// Slots over time, with the names of those who hold them.
+/// Slots in use over time, by job.
 pub struct SlotsOverTime {
-    /// What was kept of the run.
+    /// The recorded slots; one group per job.
     pub chart: Chart,
-    /// Who holds them.
-    pub holders: Vec<String>,
+    /// Display name of each job.
+    pub jobs: Vec<String>,
 }
 
-/// Numbers for whoever draws it anew.
-fn as_stretches<S: serde::Serializer>(runs: &[(String, SlotsOverTime)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(runs.iter().map(|(name, slots)| (name, &slots.holders, slots.chart.levels())))
+/// Writes, for each policy, its name, the jobs' names and the slot counts over time.
+fn serialize_slots<S: serde::Serializer>(runs: &[(String, SlotsOverTime)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(runs.iter().map(|(name, slots)| (name, &slots.jobs, slots.chart.levels())))
 }
 
 #[cfg(test)]
@@ -349,30 +351,30 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_confirmed_if_it_goes_the_same_way_and_is_about_as_large() {
+    fn a_change_is_confirmed_if_direction_and_size_agree() {
         assert_eq!(verdict(-0.4, &[-0.3, -0.31, -0.29]), Verdict::Confirmed);
         assert_eq!(verdict(-0.4, &[-0.1, -0.11, -0.09]), Verdict::DirectionOnly);
         assert_eq!(verdict(-0.4, &[-0.9, -0.91, -0.92]), Verdict::DirectionOnly);
         assert_eq!(verdict(-0.4, &[0.3, 0.31, 0.29]), Verdict::NotConfirmed);
-        // The mean lies the right way, but chance alone could have put it there.
+        // The mean has the right sign, but the interval includes zero.
         assert_eq!(verdict(-0.4, &[-0.9, 0.2, 0.3]), Verdict::NotConfirmed);
         assert_eq!(verdict(0.1, &[0.08]), Verdict::Confirmed);
         assert_eq!(verdict(-0.4, &[]), Verdict::NotConfirmed);
     }
 
     #[test]
-    fn nineteen_of_twenty_are_enough() {
+    fn a_direction_holds_for_19_of_20_seeds() {
         let values = |up: usize| (0..20).map(|n| if n < up { 1.0 } else { -1.0 }).collect::<Vec<_>>();
-        assert!(Direction::down("", &values(1)).holds());
-        assert!(!Direction::down("", &values(2)).holds());
+        assert!(Direction::decrease("", &values(1)).holds());
+        assert!(!Direction::decrease("", &values(2)).holds());
     }
 
     #[test]
-    fn numbers_are_written_with_their_intervals() {
-        let estimate = Estimate { mean: -0.256, half: Some(0.012) };
+    fn estimates_are_printed_with_their_intervals() {
+        let estimate = Estimate { mean: -0.256, half_width: Some(0.012) };
         assert_eq!(Unit::Change.show_estimate(estimate), "−25.6 ± 1.2 %");
-        assert_eq!(Unit::Seconds.show_estimate(Estimate { mean: 312.4, half: Some(4.0) }), "312 ± 4 s");
-        assert_eq!(Unit::Plain.show_estimate(Estimate { mean: 1.5, half: None }), "1.50");
-        assert_eq!(Unit::Part.show(0.125), "12.5 %");
+        assert_eq!(Unit::Seconds.show_estimate(Estimate { mean: 312.4, half_width: Some(4.0) }), "312 ± 4 s");
+        assert_eq!(Unit::Plain.show_estimate(Estimate { mean: 1.5, half_width: None }), "1.50");
+        assert_eq!(Unit::Fraction.show(0.125), "12.5 %");
     }
 }

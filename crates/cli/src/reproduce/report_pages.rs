@@ -1,8 +1,8 @@
-//! Studies for people: tables on the terminal, pages in Markdown with their figures beside them, and one page in HTML.
+//! Formats studies: tables for the terminal, a Markdown page per paper with its SVG figures, and one HTML page.
 
-use super::draw::{Drawing, draw};
-use super::forecast::Forecast;
-use super::study::{Direction, Headline, Sensitivity, Study, Verdict};
+use super::figures::{SvgFigure, render};
+use super::forecast::ForecastReport;
+use super::study::{Direction, Headline, SensitivityTable, Study, Verdict};
 use crate::files;
 use crate::report::text::escape;
 use anyhow::{Context, Result};
@@ -11,7 +11,7 @@ use comfy_table::{ContentArrangement, Table};
 use std::fs;
 use std::path::Path;
 
-/// What a full run prints: a table of headlines, and what should have held and did not.
+/// Text for the terminal: the headlines as a table, and the directions that do not hold.
 pub fn terminal(study: &Study) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
@@ -27,43 +27,43 @@ pub fn terminal(study: &Study) -> String {
     let (holding, failing): (Vec<&Direction>, Vec<&Direction>) = study.directions.iter().partition(|d| d.holds());
     text += &format!("{} of {} directions hold for at least 19 of 20 seeds.\n", holding.len(), study.directions.len());
     for direction in failing {
-        text += &format!("  does not hold: {}\n", direction.failing());
+        text += &format!("  does not hold: {}\n", direction.failure());
     }
     text
 }
 
-/// Where the figures are, in the report's folder.
+/// Subfolder of the report for the figures.
 const FIGURES: &str = "figures";
 
-/// Makes the folder of a report, and finds out whether pages can be written there.
-pub fn make_folder(folder: &Path) -> Result<()> {
+/// Creates the report's folder and checks that pages can be written to it.
+pub fn create_folder(folder: &Path) -> Result<()> {
     let figures = folder.join(FIGURES);
-    fs::create_dir_all(&figures).with_context(|| format!("cannot make the folder {}", figures.display()))?;
+    fs::create_dir_all(&figures).with_context(|| format!("cannot create folder {}", figures.display()))?;
     files::check_writable([folder.join("README.md").as_path()])
 }
 
-/// Writes a page for each paper, a page that leads to them, and every figure.
-pub fn write(folder: &Path, studies: &[Study], forecast: Option<&Forecast>, command: &str) -> Result<()> {
+/// Writes a page per paper, an overview page, an HTML page and all figures.
+pub fn write(folder: &Path, studies: &[Study], forecast: Option<&ForecastReport>, command: &str) -> Result<()> {
     let figures = folder.join(FIGURES);
-    let mut index = front(studies, forecast, command);
+    let mut overview = overview(studies, forecast, command);
     let mut html = String::new();
     for study in studies {
-        let drawings: Vec<Vec<Drawing>> = study.figures.iter().map(draw).collect();
-        for drawing in drawings.iter().flatten() {
-            files::write(&figures.join(&drawing.file), &drawing.svg)?;
+        let rendered: Vec<Vec<SvgFigure>> = study.figures.iter().map(render).collect();
+        for svg in rendered.iter().flatten() {
+            files::write(&figures.join(&svg.file_name), &svg.svg)?;
         }
-        files::write(&folder.join(format!("{}.md", study.paper)), &page(study, &drawings, command))?;
-        html += &section(study, &drawings);
+        files::write(&folder.join(format!("{}.md", study.paper)), &markdown_page(study, &rendered, command))?;
+        html += &html_section(study, &rendered);
     }
     if let Some(forecast) = forecast {
-        for drawing in forecast.drawings() {
-            files::write(&figures.join(&drawing.file), &drawing.svg)?;
+        for svg in forecast.figures() {
+            files::write(&figures.join(&svg.file_name), &svg.svg)?;
         }
         files::write(&folder.join("engine.md"), &forecast.page(command))?;
-        index += &format!("\n{}\n", forecast.summary());
+        overview += &format!("\n{}\n", forecast.summary());
     }
-    files::write(&folder.join("README.md"), &index)?;
-    files::write(&folder.join("index.html"), &whole_page(&html, command))
+    files::write(&folder.join("README.md"), &overview)?;
+    files::write(&folder.join("index.html"), &html_page(&html, command))
 }
 
 fn paper_figure(headline: &Headline) -> String {
@@ -74,13 +74,14 @@ fn our_figure(headline: &Headline) -> String {
     headline.unit.show_estimate(headline.ours)
 }
 
-const RULE: &str = "Ours is the mean over all seeds of what each gives, with its 95 % interval; points of curves and tables of other choices rest on half of the seeds. A change is *confirmed* if ours goes the same way with its whole 95 % interval and is at least half and at most twice the paper's; \
-*direction only* if it goes the same way but is smaller or larger than that; *not confirmed* otherwise. A level is confirmed if it is at least half and \
-at most twice the paper's; what should hardly change, if it stays within the limit that its row names.";
+/// How verdicts are reached, in Markdown.
+const VERDICT_RULE: &str = "Our figures are means over the seeds with a 95 % confidence interval; points of curves and sensitivity tables use half of the seeds. A change is *confirmed* if our \
+whole interval has the same sign as the paper's figure and our mean is at least half and at most twice the paper's; *direction only* if just the sign agrees; *not confirmed* otherwise. \
+A level is confirmed if it is at least half and at most twice the paper's. A claim that something stays the same is confirmed if our mean is within the limit given in its row.";
 
-fn front(studies: &[Study], forecast: Option<&Forecast>, command: &str) -> String {
-    let mut text = format!("# What the papers found, and what we found\n\nMade by `{command}`. {RULE}\n\n");
-    text += "| paper | confirmed | direction only | not confirmed | directions that hold for 19 of 20 seeds |\n|---|---|---|---|---|\n";
+fn overview(studies: &[Study], forecast: Option<&ForecastReport>, command: &str) -> String {
+    let mut text = format!("# Reproduction of published results\n\nGenerated by `{command}`. {VERDICT_RULE}\n\n");
+    text += "| paper | confirmed | direction only | not confirmed | directions that hold |\n|---|---|---|---|---|\n";
     for study in studies {
         let count = |verdict| study.headlines.iter().filter(|headline| headline.verdict == verdict).count();
         let holding = study.directions.iter().filter(|direction| direction.holds()).count();
@@ -98,23 +99,28 @@ fn front(studies: &[Study], forecast: Option<&Forecast>, command: &str) -> Strin
         .iter()
         .flat_map(|study| &study.directions)
         .filter(|direction| !direction.holds())
-        .map(|direction| format!("- {}\n", direction.failing()))
+        .map(|direction| format!("- {}\n", direction.failure()))
         .collect();
     if !failing.is_empty() {
-        text += &format!("\nWhat should follow from the mechanisms and does not hold:\n\n{}", failing.concat());
+        text += &format!(
+            "\nDirections that follow from the mechanisms but do not hold for at least 19 of 20 seeds:\n\n{}",
+            failing.concat()
+        );
     }
     if forecast.is_some() {
-        text += "\nReal runs beside what the simulator forecast for them: [engine.md](engine.md).\n";
+        text += "\nEngine runs compared with the simulator's forecasts: [engine.md](engine.md).\n";
     }
     text
 }
 
-fn page(study: &Study, drawings: &[Vec<Drawing>], command: &str) -> String {
+fn markdown_page(study: &Study, rendered: &[Vec<SvgFigure>], command: &str) -> String {
     let mut text = format!(
-        "# {}\n\n{}\n\nMade by `{command}`; how each mechanism is built and which parameters were chosen: [docs/papers/{}.md](../papers/{}.md).\n\n",
+        "# {}\n\n{}\n\nGenerated by `{command}`. Implementation of each mechanism and chosen parameters: [docs/papers/{}.md](../papers/{}.md).\n\n",
         study.title, study.about, study.paper, study.paper
     );
-    text += &format!("## Headlines\n\n{RULE}\n\n| claim | paper | ours | verdict | why |\n|---|---|---|---|---|\n");
+    text += &format!(
+        "## Headlines\n\n{VERDICT_RULE}\n\n| claim | paper | ours | verdict | explanation |\n|---|---|---|---|---|\n"
+    );
     for headline in &study.headlines {
         text += &format!(
             "| {} ({}) | {} | {} | **{}** | {} |\n",
@@ -123,29 +129,30 @@ fn page(study: &Study, drawings: &[Vec<Drawing>], command: &str) -> String {
             paper_figure(headline),
             our_figure(headline),
             headline.verdict.name(),
-            headline.why
+            headline.reason
         );
     }
-    text += "\n## Directions\n\nWhat follows from the mechanism should hold for at least 19 of 20 seeds.\n\n| direction | seeds | |\n|---|---|---|\n";
+    text += "\n## Directions\n\nClaims that follow from the mechanism and should hold for at least 19 of 20 seeds.\n\n| direction | seeds | result |\n|---|---|---|\n";
     for direction in &study.directions {
-        let holds = if direction.holds() { "holds".into() } else { format!("**does not hold.** {}", direction.unless) };
-        text += &format!("| {} | {} of {} | {holds} |\n", direction.claim, direction.held, direction.of);
+        let result =
+            if direction.holds() { "holds".into() } else { format!("**does not hold.** {}", direction.exception) };
+        text += &format!("| {} | {} of {} | {result} |\n", direction.claim, direction.seeds_held, direction.seeds);
     }
     if !study.sensitivity.is_empty() {
-        text += "\n## What if we had chosen otherwise?\n\nParameters the paper leaves out, changed for every scheduler alike. The row *as chosen*, or the middle one where none is called so, is what the rest of this page uses.\n\n";
-        text += &study.sensitivity.iter().map(sensitivity).collect::<String>();
+        text += "\n## Sensitivity\n\nParameters that the paper does not give, changed for all policies. The rest of this page uses the row *as chosen*, or the middle row if there is none of that name.\n\n";
+        text += &study.sensitivity.iter().map(sensitivity_table).collect::<String>();
     }
     text += "\n## Figures\n\n";
-    for (figure, drawings) in study.figures.iter().zip(drawings) {
-        text += &format!("### {} ({})\n\n", figure.title, figure.answers);
-        for drawing in drawings {
-            text += &format!("![{}](figures/{})\n\n", drawing.title, drawing.file);
+    for (figure, rendered) in study.figures.iter().zip(rendered) {
+        text += &format!("### {} ({})\n\n", figure.title, figure.counterpart);
+        for svg in rendered {
+            text += &format!("![{}](figures/{})\n\n", svg.title, svg.file_name);
         }
     }
     text.trim_end().to_owned() + "\n"
 }
 
-fn sensitivity(table: &Sensitivity) -> String {
+fn sensitivity_table(table: &SensitivityTable) -> String {
     let mut text = format!(
         "| {} | {} |\n|---|{}\n",
         table.parameter,
@@ -159,7 +166,7 @@ fn sensitivity(table: &Sensitivity) -> String {
     text + "\n"
 }
 
-fn section(study: &Study, drawings: &[Vec<Drawing>]) -> String {
+fn html_section(study: &Study, rendered: &[Vec<SvgFigure>]) -> String {
     let mut rows = String::new();
     for headline in &study.headlines {
         rows += &format!(
@@ -170,39 +177,39 @@ fn section(study: &Study, drawings: &[Vec<Drawing>]) -> String {
             escape(&paper_figure(headline)),
             escape(&our_figure(headline)),
             headline.verdict.name(),
-            escape(headline.why)
+            escape(headline.reason)
         );
     }
     let directions: String = study
         .directions
         .iter()
         .map(|direction| {
-            let holds = if direction.holds() {
+            let result = if direction.holds() {
                 "holds".into()
             } else {
-                format!("<b>does not hold.</b> {}", escape(direction.unless))
+                format!("<b>does not hold.</b> {}", escape(direction.exception))
             };
             format!(
-                "<tr><td>{}</td><td class=\"n\">{} of {}</td><td>{holds}</td></tr>\n",
+                "<tr><td>{}</td><td class=\"n\">{} of {}</td><td>{result}</td></tr>\n",
                 escape(&direction.claim),
-                direction.held,
-                direction.of
+                direction.seeds_held,
+                direction.seeds
             )
         })
         .collect();
     let figures: String = study
         .figures
         .iter()
-        .zip(drawings)
-        .flat_map(|(figure, drawings)| {
-            drawings.iter().map(|drawing| {
-                let (file, title, answers) = (escape(&drawing.file), escape(&drawing.title), escape(&figure.answers));
-                format!("<figure><img src=\"figures/{file}\" alt=\"{title}\" loading=\"lazy\"><figcaption>{answers}</figcaption></figure>\n")
+        .zip(rendered)
+        .flat_map(|(figure, rendered)| {
+            rendered.iter().map(|svg| {
+                let (file, title, counterpart) = (escape(&svg.file_name), escape(&svg.title), escape(&figure.counterpart));
+                format!("<figure><img src=\"figures/{file}\" alt=\"{title}\" loading=\"lazy\"><figcaption>{counterpart}</figcaption></figure>\n")
             })
         })
         .collect();
     format!(
-        "<section><h2 id=\"{}\">{}</h2>\n<p>{}</p>\n<div class=\"scroll\"><table><thead><tr><th>claim</th><th>paper</th><th>ours</th><th>verdict</th><th>why</th></tr></thead>\
+        "<section><h2 id=\"{}\">{}</h2>\n<p>{}</p>\n<div class=\"scroll\"><table><thead><tr><th>claim</th><th>paper</th><th>ours</th><th>verdict</th><th>explanation</th></tr></thead>\
          <tbody>\n{rows}</tbody></table></div>\n<h3>Directions</h3>\n<div class=\"scroll\"><table><tbody>\n{directions}</tbody></table></div>\n\
          <h3>Figures</h3>\n<div class=\"figures\">{figures}</div></section>\n",
         study.paper,
@@ -225,12 +232,12 @@ tr.Confirmed b{color:#00855f}tr.DirectionOnly b{color:#a87400}tr.NotConfirmed b{
 figure{margin:0}img{width:100%;height:auto}figcaption{font-size:.85rem;opacity:.8}
 ";
 
-fn whole_page(sections: &str, command: &str) -> String {
-    let rule = escape(&RULE.replace('*', ""));
+fn html_page(sections: &str, command: &str) -> String {
+    let rule = escape(&VERDICT_RULE.replace('*', ""));
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>What the papers found, and what we found</title><style>\n{PAGE_STYLE}</style></head><body><main>\n\
-         <h1>What the papers found, and what we found</h1>\n<p>Made by <code>{}</code>. {rule}</p>\n{sections}</main></body></html>\n",
+         <title>Reproduction of published results</title><style>\n{PAGE_STYLE}</style></head><body><main>\n\
+         <h1>Reproduction of published results</h1>\n<p>Generated by <code>{}</code>. {rule}</p>\n{sections}</main></body></html>\n",
         escape(command)
     )
 }
