@@ -42,7 +42,7 @@ impl std::error::Error for NotSo {}
 /// The whole program with these applications. A program of your own that calls this with an application more is a `giveway` that knows
 /// yours too; it must be the first thing in `main`, because worker processes are started from the same program.
 pub fn main_with(apps: Apps) -> ExitCode {
-    worker::run_if_asked(&apps);
+    worker::run_if_worker(&apps);
     let outcome = match args::Args::parse().command {
         args::Command::Demo(demo) => demo::run(&demo, &apps),
         args::Command::Sim(sim) => sim::run(&sim),

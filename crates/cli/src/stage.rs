@@ -201,7 +201,7 @@ fn sleep_until(then: Instant) {
 
 /// Compares an output with what must be there.
 fn check(output: &Path, expected: &Parts) -> Result<()> {
-    let found = reference::found(output).with_context(|| output.display().to_string())?;
+    let found = reference::read_output(output).with_context(|| output.display().to_string())?;
     let names = |parts: &Parts| parts.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     ensure!(
         names(&found) == names(expected),

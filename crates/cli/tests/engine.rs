@@ -158,7 +158,7 @@ fn programs_that_break_fail_their_job_with_their_last_words() {
     let (code, said) = run("kill -9 $$", &[]);
     assert!(code == 1 && said.contains("signal"), "{said}");
     let (code, said) = run("sleep 600", &["--task-timeout", "300ms"]);
-    assert!(code == 1 && said.contains("did nothing"), "{said}");
+    assert!(code == 1 && said.contains("made no progress"), "{said}");
     let (code, said) = run("cat > /dev/null; head -c 100000000 /dev/zero | tr '\\0' x", &[]);
     assert!(code == 1 && said.contains("a line of more than"), "{said}");
     assert!(!folder.path().join("out").exists(), "a failed job leaves nothing");

@@ -79,7 +79,7 @@ impl Cluster {
                 host: hdfs::THIS_HOST.into(),
                 map_slots: options.map_slots,
                 reduce_slots: options.reduce_slots,
-                patience: options.patience,
+                coordinator_timeout: options.patience,
             };
             let child = spawn(&worker)?;
             cluster.workers.push((worker, Some(child)));
@@ -101,7 +101,8 @@ impl Cluster {
                 return Ok(());
             }
             if began.elapsed() > patience {
-                let missing = self.workers.iter().find(|(worker, _)| !is_up(worker)).map(|(worker, _)| worker.log());
+                let missing =
+                    self.workers.iter().find(|(worker, _)| !is_up(worker)).map(|(worker, _)| worker.log_path());
                 return Err(ClusterError::NotUp { up, nodes, log: missing.unwrap_or_default() });
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -175,9 +176,9 @@ impl Drop for Cluster {
 fn spawn(options: &worker::Options) -> Result<Child, ClusterError> {
     let failed = |error| ClusterError::Worker { name: options.name.clone(), error };
     std::fs::create_dir_all(&options.folder).map_err(failed)?;
-    let log = OpenOptions::new().append(true).create(true).open(options.log()).map_err(failed)?;
+    let log = OpenOptions::new().append(true).create(true).open(options.log_path()).map_err(failed)?;
     Command::new(std::env::current_exe().map_err(failed)?)
-        .env(worker::ENVIRONMENT, options.to_text())
+        .env(worker::OPTIONS_ENV, options.to_json())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)

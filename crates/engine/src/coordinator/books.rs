@@ -5,7 +5,7 @@
 
 use super::journal::Note;
 use crate::job::Plan;
-use crate::task::OutputAt;
+use crate::task::MapOutputLocation;
 use crate::wire::{Counters, Counts, JobStatus};
 use giveway_core::state::{Job, TaskState};
 use giveway_core::{
@@ -320,7 +320,7 @@ pub(crate) fn counts(job: JobId, core: &Scheduler) -> Option<[Counts; 2]> {
 }
 
 /// Where the outputs of a job's finished maps are.
-pub(crate) fn outputs(job: JobId, core: &Scheduler) -> Vec<OutputAt> {
+pub(crate) fn outputs(job: JobId, core: &Scheduler) -> Vec<MapOutputLocation> {
     let state = core.state();
     let Some(job) = state.find(job).map(|jx| state.job(jx)) else { return Vec::new() };
     let there = |&map: &u32| !job.gone.iter().any(|&(gone, _)| gone == map);
@@ -328,15 +328,15 @@ pub(crate) fn outputs(job: JobId, core: &Scheduler) -> Vec<OutputAt> {
 }
 
 /// The output of one finished map.
-pub(crate) fn output(map: AttemptId, core: &Scheduler) -> Option<OutputAt> {
+pub(crate) fn output(map: AttemptId, core: &Scheduler) -> Option<MapOutputLocation> {
     let state = core.state();
     let output = output_of(state.job(state.find(map.task.job)?), map.task.index)?;
     (output.number == map.number).then_some(output)
 }
 
-fn output_of(job: &Job, map: u32) -> Option<OutputAt> {
+fn output_of(job: &Job, map: u32) -> Option<MapOutputLocation> {
     let task = job.tasks[Kind::Map.ix()].get(map as usize).filter(|task| task.state == TaskState::Done)?;
-    Some(OutputAt {
+    Some(MapOutputLocation {
         map,
         number: task.number,
         node: task.node,

@@ -152,7 +152,7 @@ pub enum ToWorker {
         /// True if this replaces all that was said before.
         afresh: bool,
         /// Outputs.
-        outputs: Vec<crate::task::OutputAt>,
+        outputs: Vec<crate::task::MapOutputLocation>,
     },
     /// An output is gone.
     OutputGone {

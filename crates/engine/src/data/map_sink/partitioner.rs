@@ -1,14 +1,14 @@
-//! Which reduce a key goes to, worked out fast: the same answer as [`Partition::of`].
+//! A fast version of [`Partition::of`] with the same result.
 
 use crate::data::prefix;
 use crate::job::Partition;
 
-/// A partition, with the first bytes of its cuts at hand.
+/// A partition with the prefixes of its cut points.
 #[derive(Debug)]
 pub(super) struct Partitioner {
     partition: Partition,
     reduces: u32,
-    /// The prefixes of the cuts.
+    /// Prefixes of the cut points, in order. Empty for hash partitioning.
     prefixes: Vec<u64>,
 }
 
@@ -21,12 +21,12 @@ impl Partitioner {
         Partitioner { partition, reduces, prefixes }
     }
 
-    /// How many reduces there are.
+    /// Number of reduces.
     pub fn reduces(&self) -> u32 {
         self.reduces
     }
 
-    /// The reduce for a key with this prefix. Cuts beyond the reduces there are do not count.
+    /// The reduce for a key; `key_prefix` is the key's prefix. The result is capped at the last reduce.
     #[inline]
     pub fn of(&self, key: &[u8], key_prefix: u64) -> u32 {
         match &self.partition {
