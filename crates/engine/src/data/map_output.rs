@@ -58,7 +58,7 @@ pub enum OutputError {
         what: &'static str,
     },
     /// The file cannot be read.
-    #[error("cannot read map output {path}: {error}", path = .path.display())]
+    #[error("cannot read map output {path}: {error}; check that disk", path = .path.display())]
     Io {
         /// The file.
         path: PathBuf,
