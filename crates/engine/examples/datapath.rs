@@ -137,12 +137,12 @@ fn merge_segments(folder: &Path) {
     });
 }
 
-fn options(partition: Partition, combine: Combine) -> SinkOptions {
-    SinkOptions { reduces: REDUCES, partition, combine, memory_bytes: 256 << 20, compression: Compression::Auto }
+fn options(partitioning: Partition, combine: Combine) -> SinkOptions {
+    SinkOptions { reduces: REDUCES, partitioning, combine, memory_bytes: 256 << 20, compression: Compression::Auto }
 }
 
-fn sink(folder: &Path, partition: Partition, combine: Combine) -> MapSink {
-    MapSink::new(folder, options(partition, combine))
+fn sink(folder: &Path, partitioning: Partition, combine: Combine) -> MapSink {
+    MapSink::new(folder, options(partitioning, combine))
 }
 
 fn timed<R>(run: impl FnOnce() -> R) -> (R, Duration) {

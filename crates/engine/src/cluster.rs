@@ -79,7 +79,7 @@ impl Cluster {
                 host: hdfs::THIS_HOST.into(),
                 map_slots: options.map_slots,
                 reduce_slots: options.reduce_slots,
-                coordinator_timeout: options.patience,
+                reconnect_timeout: options.patience,
             };
             let child = spawn(&worker)?;
             cluster.workers.push((worker, Some(child)));

@@ -95,7 +95,7 @@ pub fn worker(args: &Worker, apps: &Apps) -> Result<()> {
         host: args.host.clone(),
         map_slots: args.map_slots,
         reduce_slots: args.reduce_slots,
-        patience: PATIENCE,
+        reconnect_timeout: PATIENCE,
     };
     Ok(process::run(&options, apps.clone())?)
 }

@@ -41,7 +41,7 @@ pub struct SinkOptions {
     /// Number of reduces, at least one.
     pub reduces: u32,
     /// Assignment of keys to reduces.
-    pub partition: Partition,
+    pub partitioning: Partition,
     /// How the values of a key are combined.
     pub combine: Combine,
     /// Memory budget for records and for sorting them.
@@ -123,7 +123,7 @@ impl MapSink {
             reduces,
             compression: options.compression,
             memory_bytes,
-            partitioner: Partitioner::new(options.partition, reduces),
+            partitioner: Partitioner::new(options.partitioning, reduces),
             combine: options.combine,
             buffer,
             runs: VecDeque::new(),

@@ -142,7 +142,7 @@ fn run_for_reduces(task: &MapTask, control: &Control, reduces: u32) -> Result<Ma
     let MapTask { plan, app, .. } = task;
     let options = SinkOptions {
         reduces,
-        partition: plan.partition.clone(),
+        partitioning: plan.partition.clone(),
         combine: app.combine(plan),
         memory_bytes: plan.request.memory_bytes,
         compression: plan.request.compression(),

@@ -418,7 +418,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let options = crate::data::SinkOptions {
             reduces: 1,
-            partition: crate::job::Partition::Hash,
+            partitioning: crate::job::Partition::Hash,
             combine: crate::record::Combine::Nothing,
             memory_bytes: 1 << 20,
             compression: Compression::None,

@@ -40,7 +40,7 @@ pub enum SegmentResponse {
     /// The output is lost or corrupt on this node, or has no such segment.
     Unavailable {
         /// Cause, for the log.
-        why: String,
+        reason: String,
     },
 }
 
@@ -49,8 +49,8 @@ pub fn serve_segment(request: SegmentRequest, dir: &Path, stream: &mut TcpStream
     let io_error = |error| WireError::Io { what: "cannot send a segment".into(), error };
     let (path, segment) = match locate(request, dir).map_err(io_error)? {
         Ok(found) => found,
-        Err(why) => {
-            return wire::send(stream, &SegmentResponse::Unavailable { why: why.chars().take(1000).collect() });
+        Err(reason) => {
+            return wire::send(stream, &SegmentResponse::Unavailable { reason: reason.chars().take(1000).collect() });
         }
     };
     let bytes = segment.stored_bytes;

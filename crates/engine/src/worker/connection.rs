@@ -23,9 +23,9 @@ pub(super) struct Outbox(Option<Sender<FromWorker>>);
 
 impl Outbox {
     /// Sends a report if there is a connection. Without one, it is sent from the unacknowledged reports after reconnecting.
-    pub(super) fn report(&self, seq: u64, news: &News) {
+    pub(super) fn send_report(&self, seq: u64, report: &News) {
         if let Some(sender) = &self.0 {
-            let _ = sender.send(FromWorker::Report { seq, news: news.clone() });
+            let _ = sender.send(FromWorker::Report { seq, news: report.clone() });
         }
     }
 }
@@ -48,7 +48,7 @@ pub(super) fn run(worker: &Arc<Worker>, data_address: &str) -> Result<(), Worker
             Err(error) => return Err(error),
         }
         worker.state().outbox = Outbox::default();
-        let timeout = worker.options.coordinator_timeout;
+        let timeout = worker.options.reconnect_timeout;
         if last_connected.elapsed() > timeout {
             return Err(WorkerError::CoordinatorLost { timeout, folder: worker.options.folder.clone() });
         }
@@ -63,28 +63,28 @@ fn connect_and_serve(worker: &Arc<Worker>, data_address: &str) -> Result<Closed,
         fs::read_to_string(&path).map_err(|error| WireError::Io { what: path.display().to_string(), error })?;
     let mut stream = wire::connect(&address, &worker.token, Role::Worker)?;
     wire::send(&mut stream, &FromWorker::Join(Box::new(join_message(worker, data_address))))?;
-    let (node, keep, beat_ms) = match wire::receive(&mut stream, MESSAGE_BYTES_MAX)? {
-        ToWorker::Welcome { node, keep, beat_ms } => (node, keep, beat_ms),
+    let (node, keep_state, heartbeat_interval_ms) = match wire::receive(&mut stream, MESSAGE_BYTES_MAX)? {
+        ToWorker::Welcome { node, keep: keep_state, beat_ms: interval_ms } => (node, keep_state, interval_ms),
         ToWorker::Refused { why } => return Err(WorkerError::Refused(why)),
         _ => return Err(WireError::Stranger.into()),
     };
-    if !keep {
+    if !keep_state {
         worker.discard_all();
     }
     let name = &worker.options.name;
-    tracing::info!(%name, %node, coordinator = %address, state_kept = keep, "joined the cluster");
+    tracing::info!(%name, %node, coordinator = %address, state_kept = keep_state, "joined the cluster");
     init_shuffle(worker, node);
     let Ok(writing) = stream.try_clone() else { return Ok(Closed::Broken) };
     let (sender, outgoing) = mpsc::channel();
     {
         let mut state = worker.state();
-        state.unacked.iter().for_each(|(&seq, news)| {
-            let _ = sender.send(FromWorker::Report { seq, news: news.clone() });
+        state.unacked.iter().for_each(|(&seq, report)| {
+            let _ = sender.send(FromWorker::Report { seq, news: report.clone() });
         });
         state.outbox = Outbox(Some(sender.clone()));
     }
     worker.blocks.report_to(sender);
-    let (sending, interval) = (Arc::clone(worker), Duration::from_millis(u64::from(beat_ms)));
+    let (sending, interval) = (Arc::clone(worker), Duration::from_millis(u64::from(heartbeat_interval_ms)));
     let writer = thread::Builder::new()
         .name("coord-out".into())
         .spawn(move || send_messages(&sending, writing, &outgoing, interval));
@@ -120,7 +120,7 @@ fn init_shuffle(worker: &Arc<Worker>, node: NodeId) {
 /// The worker's identity and current state, as the coordinator expects it in the first message.
 fn join_message(worker: &Worker, data_address: &str) -> Join {
     let state = worker.state();
-    let ended = state.unacked.values().filter_map(|news| match news {
+    let ended = state.unacked.values().filter_map(|report| match report {
         News::Finished { attempt, .. }
         | News::Failed { attempt, .. }
         | News::Killed { attempt }
@@ -128,7 +128,7 @@ fn join_message(worker: &Worker, data_address: &str) -> Join {
         | News::EndedEarly { attempt, .. } => Some(*attempt),
         News::OutputGone { .. } => None,
     });
-    let at_work: Vec<AttemptId> = state.running.keys().copied().chain(ended).collect();
+    let running: Vec<AttemptId> = state.running.keys().copied().chain(ended).collect();
     let stored = state.outputs.iter().chain(&state.paused).map(|attempt| attempt.task.job);
     let jobs: BTreeSet<JobId> = state.jobs.keys().copied().chain(stored).collect();
     Join {
@@ -140,7 +140,7 @@ fn join_message(worker: &Worker, data_address: &str) -> Join {
         reduce_slots: worker.options.reduce_slots,
         data_address: data_address.into(),
         pid: std::process::id(),
-        at_work,
+        at_work: running,
         outputs: state.outputs.iter().copied().collect(),
         paused: state.paused.iter().copied().collect(),
         jobs: jobs.into_iter().collect(),

@@ -45,7 +45,7 @@ pub struct Options {
     /// Number of reduce slots.
     pub reduce_slots: u16,
     /// How long the worker tries to reach the coordinator before it stops.
-    pub coordinator_timeout: Duration,
+    pub reconnect_timeout: Duration,
 }
 
 impl Options {
@@ -81,7 +81,7 @@ pub enum WorkerError {
         folder.display()
     )]
     CoordinatorLost {
-        /// [`Options::coordinator_timeout`].
+        /// [`Options::reconnect_timeout`].
         timeout: Duration,
         /// The worker's folder.
         folder: PathBuf,
@@ -204,12 +204,12 @@ impl Worker {
     }
 
     /// Reports an event to the coordinator, repeatedly until it is acknowledged. Ignored if `epoch` is not the current one.
-    fn report(&self, epoch: u64, news: News) {
+    fn report(&self, epoch: u64, report: News) {
         let mut state = self.state();
         if state.epoch != epoch {
             return;
         }
-        match &news {
+        match &report {
             News::Finished { attempt, .. } | News::EndedEarly { attempt, .. } if attempt.task.kind == Kind::Map => {
                 state.running.remove(attempt);
                 state.outputs.insert(*attempt);
@@ -228,7 +228,7 @@ impl Worker {
         }
         let seq = state.next_seq;
         state.next_seq += 1;
-        state.outbox.report(seq, &news);
-        state.unacked.insert(seq, news);
+        state.outbox.send_report(seq, &report);
+        state.unacked.insert(seq, report);
     }
 }

@@ -53,9 +53,9 @@ impl Worker {
             ToWorker::Launch { attempt, work } => self.launch(attempt, work),
             ToWorker::GiveWay { attempt } => self.request(attempt, Request::Preempt),
             ToWorker::Kill { attempt } => self.request(attempt, Request::Stop),
-            ToWorker::Outputs { job, afresh, outputs } => {
+            ToWorker::Outputs { job, afresh: replace, outputs } => {
                 if let Some(local) = self.state().jobs.get(&job) {
-                    if afresh {
+                    if replace {
                         local.outputs.replace_all(outputs);
                     } else {
                         local.outputs.add_all(&outputs);
@@ -110,8 +110,9 @@ impl Worker {
         let epoch = state.epoch;
         let (Some(local), Some(shuffle)) = (state.jobs.get(&attempt.task.job), state.shuffle.clone()) else {
             drop(state);
-            let why = "this worker does not have the job's application; start all workers from the same program".into();
-            return self.report(epoch, News::Failed { attempt, why });
+            let reason =
+                "this worker does not have the job's application; start all workers from the same program".into();
+            return self.report(epoch, News::Failed { attempt, why: reason });
         };
         let task = Task {
             attempt,
@@ -139,13 +140,13 @@ impl Worker {
         let worker = Arc::clone(self);
         let name = format!("{}-{}", attempt.task.kind, attempt.task.index);
         let spawned = thread::Builder::new().name(name).spawn(move || {
-            let news = task.run(&control);
+            let report = task.run(&control);
             let hung = worker.state().running.get(&attempt).is_some_and(|running| running.hung_since.is_some());
-            worker.report(epoch, if hung { task.timed_out() } else { news });
+            worker.report(epoch, if hung { task.timed_out() } else { report });
         });
         if let Err(error) = spawned {
-            let why = format!("cannot start a thread for the task: {error}; check the process limits of the worker");
-            self.report(epoch, News::Failed { attempt, why });
+            let reason = format!("cannot start a thread for the task: {error}; check the process limits of the worker");
+            self.report(epoch, News::Failed { attempt, why: reason });
         }
     }
 
@@ -157,7 +158,7 @@ impl Worker {
             return;
         }
         let epoch = state.epoch;
-        let is_reported = state.unacked.values().any(|news| is_end_of(news, attempt));
+        let is_reported = state.unacked.values().any(|report| is_end_of(report, attempt));
         drop(state);
         if !is_reported {
             self.report(epoch, News::Killed { attempt });
@@ -219,9 +220,9 @@ impl Worker {
     }
 }
 
-/// True if `news` reports the end of this attempt.
-fn is_end_of(news: &News, ended: AttemptId) -> bool {
-    match news {
+/// True if this report is about the end of the attempt `ended`.
+fn is_end_of(report: &News, ended: AttemptId) -> bool {
+    match report {
         News::Finished { attempt, .. }
         | News::Failed { attempt, .. }
         | News::Killed { attempt }
@@ -233,8 +234,8 @@ fn is_end_of(news: &News, ended: AttemptId) -> bool {
 
 fn timed_out(attempt: AttemptId, timeout: Duration) -> News {
     let seconds = timeout.as_secs_f64();
-    let why = format!("the task timed out: it made no progress for {seconds} s; raise --task-timeout if it is slow");
-    News::Failed { attempt, why }
+    let reason = format!("the task timed out: it made no progress for {seconds} s; raise --task-timeout if it is slow");
+    News::Failed { attempt, why: reason }
 }
 
 /// Removes a folder. It is renamed first, so that a new folder can be created under its name at once.

@@ -3,22 +3,22 @@
 use crate::data::prefix;
 use crate::job::Partition;
 
-/// A partition with the prefixes of its cut points.
+/// A partitioning of keys with the prefixes of its cut points.
 #[derive(Debug)]
 pub(super) struct Partitioner {
-    partition: Partition,
+    partitioning: Partition,
     reduces: u32,
     /// Prefixes of the cut points, in order. Empty for hash partitioning.
     prefixes: Vec<u64>,
 }
 
 impl Partitioner {
-    pub fn new(partition: Partition, reduces: u32) -> Partitioner {
-        let prefixes = match &partition {
+    pub fn new(partitioning: Partition, reduces: u32) -> Partitioner {
+        let prefixes = match &partitioning {
             Partition::Hash => Vec::new(),
             Partition::Ranges(cuts) => cuts.iter().map(|cut| prefix(cut)).collect(),
         };
-        Partitioner { partition, reduces, prefixes }
+        Partitioner { partitioning, reduces, prefixes }
     }
 
     /// Number of reduces.
@@ -29,8 +29,8 @@ impl Partitioner {
     /// The reduce for a key; `key_prefix` is the key's prefix. The result is capped at the last reduce.
     #[inline]
     pub fn of(&self, key: &[u8], key_prefix: u64) -> u32 {
-        match &self.partition {
-            Partition::Hash => self.partition.of(key, self.reduces),
+        match &self.partitioning {
+            Partition::Hash => self.partitioning.of(key, self.reduces),
             Partition::Ranges(cuts) => {
                 let mut below = self.prefixes.partition_point(|cut| *cut < key_prefix);
                 while self.prefixes.get(below) == Some(&key_prefix) && cuts[below].as_slice() <= key {
@@ -49,18 +49,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_the_plain_partition(
+        fn agrees_with_partition_of(
             mut cuts in proptest::collection::vec("[ab\0]{0,12}", 0..20),
             keys in proptest::collection::vec("[ab\0]{0,12}", 1..50),
         ) {
             cuts.sort_unstable();
             let cuts: Vec<Vec<u8>> = cuts.into_iter().map(String::into_bytes).collect();
             let reduces = cuts.len() as u32 + 1;
-            for partition in [Partition::Ranges(cuts), Partition::Hash] {
-                let partitioner = Partitioner::new(partition.clone(), reduces);
+            for partitioning in [Partition::Ranges(cuts), Partition::Hash] {
+                let partitioner = Partitioner::new(partitioning.clone(), reduces);
                 for key in &keys {
                     let key = key.as_bytes();
-                    prop_assert_eq!(partitioner.of(key, prefix(key)), partition.of(key, reduces));
+                    prop_assert_eq!(partitioner.of(key, prefix(key)), partitioning.of(key, reduces));
                 }
             }
         }

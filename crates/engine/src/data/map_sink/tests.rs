@@ -8,7 +8,7 @@ use proptest::prelude::*;
 type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn options(reduces: u32, combine: Combine, memory_bytes: u64) -> SinkOptions {
-    SinkOptions { reduces, partition: Partition::Hash, combine, memory_bytes, compression: Compression::Auto }
+    SinkOptions { reduces, partitioning: Partition::Hash, combine, memory_bytes, compression: Compression::Auto }
 }
 
 /// Returns the output for each reduce and the number of spills.
@@ -36,9 +36,9 @@ fn read(output: &MapOutput, reduce: u32, entry: &SegmentEntry) -> Records {
     records
 }
 
-fn sorted_by_partition(records: &[(Vec<u8>, Vec<u8>)], partition: &Partition, reduces: u32) -> Vec<Records> {
+fn sorted_by_partition(records: &[(Vec<u8>, Vec<u8>)], partitioning: &Partition, reduces: u32) -> Vec<Records> {
     let mut parts = vec![Records::new(); reduces as usize];
-    records.iter().for_each(|record| parts[partition.of(&record.0, reduces) as usize].push(record.clone()));
+    records.iter().for_each(|record| parts[partitioning.of(&record.0, reduces) as usize].push(record.clone()));
     parts.iter_mut().for_each(|part| part.sort());
     parts
 }
@@ -102,9 +102,9 @@ proptest! {
     ) {
         let mut cuts = cuts[..reduces as usize - 1].to_vec();
         cuts.sort();
-        for partition in [Partition::Hash, Partition::Ranges(cuts)] {
-            let expected = sorted_by_partition(&records, &partition, reduces);
-            let options = SinkOptions { partition, ..options(reduces, Combine::Nothing, memory_bytes) };
+        for partitioning in [Partition::Hash, Partition::Ranges(cuts)] {
+            let expected = sorted_by_partition(&records, &partitioning, reduces);
+            let options = SinkOptions { partitioning, ..options(reduces, Combine::Nothing, memory_bytes) };
             prop_assert_eq!(run(&records, options).0, expected);
         }
     }
