@@ -46,7 +46,7 @@ impl std::error::Error for CheckFailed {}
 /// Must be called first in `main`: worker processes are started from the same executable.
 pub fn main_with(apps: Apps) -> ExitCode {
     logging::init();
-    worker::run_if_asked(&apps);
+    worker::run_if_worker(&apps);
     let outcome = match args::Args::parse().command {
         args::Command::Demo(demo) => demo::run(&demo, &apps),
         args::Command::Sim(sim) => sim::run(&sim),

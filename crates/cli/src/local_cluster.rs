@@ -201,7 +201,7 @@ fn sleep_until(then: Instant) {
 
 /// Compares the files of an output directory with the expected ones: the same names and the same bytes.
 fn verify_output(output: &Path, expected: &Parts) -> Result<()> {
-    let found = reference::found(output).with_context(|| format!("cannot read {}", output.display()))?;
+    let found = reference::read_output(output).with_context(|| format!("cannot read {}", output.display()))?;
     let names = |parts: &Parts| parts.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     ensure!(
         names(&found) == names(expected),

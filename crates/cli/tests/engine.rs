@@ -168,7 +168,7 @@ fn failing_programs_fail_their_job_with_their_stderr() {
     let (code, message) = run("kill -9 $$", &[]);
     assert!(code == 1 && message.contains("signal"), "{message}");
     let (code, message) = run("sleep 600", &["--task-timeout", "300ms"]);
-    assert!(code == 1 && message.contains("did nothing"), "{message}");
+    assert!(code == 1 && message.contains("made no progress"), "{message}");
     let (code, message) = run("cat > /dev/null; head -c 100000000 /dev/zero | tr '\\0' x", &[]);
     assert!(code == 1 && message.contains("a line of more than"), "{message}");
     assert!(!folder.path().join("out").exists(), "a failed job leaves no output");

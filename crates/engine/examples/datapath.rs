@@ -1,7 +1,7 @@
-//! What the data path costs for each record: `cargo run --release -p giveway-engine --example datapath`.
+//! Benchmark of the data path's cost per record: `cargo run --release -p giveway-engine --example datapath [FOLDER] [sum|sort|merge]`.
 //!
-//! Prints the best of some rounds: summing words drawn from a Zipf distribution, sorting 100-byte records into a map's
-//! output, and merging the segments of eight maps.
+//! Prints the best of several rounds for: summing words with a Zipf distribution, sorting 100-byte records into a map output,
+//! and merging the segments of eight maps. `FOLDER` is for temporary files.
 
 use giveway_engine::data::{Compression, MapOutput, MapSink, Merge, SegmentReader, SegmentWriter, SinkOptions};
 use giveway_engine::job::Partitioning;
@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// The allocator of the program that runs tasks.
+/// The same allocator as in the `giveway` program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -24,7 +24,7 @@ const MERGE_INPUTS: usize = 8;
 
 fn main() {
     let folder = std::env::args().nth(1).map_or_else(std::env::temp_dir, Into::into).join("giveway-datapath");
-    std::fs::create_dir_all(&folder).expect("a folder for scratch files");
+    std::fs::create_dir_all(&folder).expect("a folder for temporary files");
     let only = std::env::args().nth(2);
     let wants = |name: &str| only.as_deref().is_none_or(|only| only == name);
     if wants("sum") {
@@ -36,7 +36,7 @@ fn main() {
     if wants("merge") {
         merge_segments(&folder);
     }
-    std::fs::remove_dir_all(&folder).expect("scratch files removed");
+    std::fs::remove_dir_all(&folder).expect("temporary files removed");
 }
 
 fn sum_words(folder: &Path) {
@@ -49,8 +49,8 @@ fn sum_words(folder: &Path) {
     }
     report("sum: emit of Zipf words", words.len(), || {
         let mut sink = sink(folder, Partitioning::Hash, Combine::Sum);
-        let (_, took) = timed(|| emit_words(&text, &words, black_box(&mut sink)));
-        took
+        let (_, elapsed) = timed(|| emit_words(&text, &words, black_box(&mut sink)));
+        elapsed
     });
     report("sum: finish, by distinct word", VOCABULARY, || {
         let mut sink = sink(folder, Partitioning::Hash, Combine::Sum);
@@ -74,12 +74,12 @@ fn sort_records(folder: &Path) {
             let mut options = options(Partitioning::Ranges(cuts.clone()), Combine::Nothing);
             options.compression = compression;
             let mut sink = MapSink::new(folder, options);
-            let (_, took) = timed(|| emit_records(&records, black_box(&mut sink)));
+            let (_, elapsed) = timed(|| emit_records(&records, black_box(&mut sink)));
             assert_eq!(sink.spills(), 0);
             let (output, finished) = timed(|| sink.finish(&folder.join("sorted")).expect("finishes"));
             finish = finish.min(finished);
             std::fs::remove_file(output.path).expect("scratch file removed");
-            took
+            elapsed
         });
         report(&format!("sort: finish, {compression:?}"), SORT_RECORDS, || finish);
     }
@@ -103,8 +103,8 @@ fn merge_segments(folder: &Path) {
         })
         .collect();
     let merge = || {
-        let readers = outputs.iter().map(|output| SegmentReader::open(output.part(0)).expect("sound"));
-        Merge::new(readers.collect()).expect("sound")
+        let readers = outputs.iter().map(|output| SegmentReader::open(output.segment(0)).expect("valid"));
+        Merge::new(readers.collect()).expect("valid")
     };
     let records = SORT_RECORDS / MERGE_INPUTS * MERGE_INPUTS;
     report("merge of 8: groups, discarded", records, || {
@@ -117,7 +117,7 @@ fn merge_segments(folder: &Path) {
                         sum += key.len() + value.len();
                     }
                 })
-                .expect("sound")
+                .expect("valid")
                 .is_some()
             {}
             black_box(sum)
@@ -127,33 +127,34 @@ fn merge_segments(folder: &Path) {
     report("merge of 8: into a segment, discarded", records, || {
         let mut merge = merge();
         let mut out = SegmentWriter::new(io::sink(), Compression::None);
-        timed(|| merge.merge_to(&mut out, &mut Combine::Nothing).expect("sound")).1
+        timed(|| merge.merge_to(&mut out, &mut Combine::Nothing).expect("valid")).1
     });
     report("merge of 1: into a segment, discarded", records / MERGE_INPUTS, || {
-        let reader = SegmentReader::open(outputs[0].part(0)).expect("sound");
-        let mut merge = Merge::new(vec![reader]).expect("sound");
+        let reader = SegmentReader::open(outputs[0].segment(0)).expect("valid");
+        let mut merge = Merge::new(vec![reader]).expect("valid");
         let mut out = SegmentWriter::new(io::sink(), Compression::None);
-        timed(|| merge.merge_to(&mut out, &mut Combine::Nothing).expect("sound")).1
+        timed(|| merge.merge_to(&mut out, &mut Combine::Nothing).expect("valid")).1
     });
 }
 
-fn options(partition: Partitioning, combine: Combine) -> SinkOptions {
-    SinkOptions { reduces: REDUCES, partition, combine, memory_bytes: 256 << 20, compression: Compression::Auto }
+fn options(partitioning: Partitioning, combine: Combine) -> SinkOptions {
+    SinkOptions { reduces: REDUCES, partitioning, combine, memory_bytes: 256 << 20, compression: Compression::Auto }
 }
 
-fn sink(folder: &Path, partition: Partitioning, combine: Combine) -> MapSink {
-    MapSink::new(folder, options(partition, combine))
+fn sink(folder: &Path, partitioning: Partitioning, combine: Combine) -> MapSink {
+    MapSink::new(folder, options(partitioning, combine))
 }
 
 fn timed<R>(run: impl FnOnce() -> R) -> (R, Duration) {
-    let begun = on_processor();
+    let started = cpu_time();
     let result = run();
-    (result, on_processor() - begun)
+    (result, cpu_time() - started)
 }
 
-/// How long this thread has run: a machine with other work does not spoil the figures as much as it does the clock.
-fn on_processor() -> Duration {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells how long a thread has run");
+/// CPU time of this thread, which depends less on other load of the machine than wall-clock time.
+fn cpu_time() -> Duration {
+    let stat =
+        std::fs::read_to_string("/proc/thread-self/schedstat").expect("/proc/thread-self/schedstat exists on Linux");
     Duration::from_nanos(stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("nanoseconds"))
 }
 
@@ -166,7 +167,7 @@ fn report(what: &str, records: usize, mut round: impl FnMut() -> Duration) {
     );
 }
 
-/// A small generator, so that the figures of two versions are of the same input.
+/// A small pseudo-random generator, so that different versions are measured on the same input.
 struct Random(u64);
 
 impl Random {
@@ -177,34 +178,34 @@ impl Random {
     }
 }
 
-/// Words of 2 to 14 letters, frequent ones shorter, the n-th as frequent as 1/n, a blank behind each.
+/// Words of 2 to 14 letters, each followed by a space. Frequent words are shorter; the frequency of the n-th word is proportional to 1/n.
 fn zipf_text() -> Vec<u8> {
     let mut random = Random(7);
     let words: Vec<Vec<u8>> = (0..VOCABULARY)
         .map(|rank| {
-            let (least, most) = match rank {
+            let (letters_min, letters_max) = match rank {
                 0..100 => (2, 4),
                 100..1000 => (3, 7),
                 1000..10_000 => (4, 10),
                 _ => (5, 14),
             };
-            let letters = least + random.below(most - least + 1);
+            let letters = letters_min + random.below(letters_max - letters_min + 1);
             (0..letters).map(|_| b'a' + random.below(26) as u8).collect()
         })
         .collect();
     let mut sum = 0.0;
-    let up_to: Vec<f64> = (1..=VOCABULARY).map(|rank| (sum += 1.0 / rank as f64, sum).1).collect();
+    let cumulative: Vec<f64> = (1..=VOCABULARY).map(|rank| (sum += 1.0 / rank as f64, sum).1).collect();
     let mut text = Vec::new();
     for _ in 0..WORDS {
-        let draw = random.below(1 << 53) as f64 / (1_u64 << 53) as f64 * sum;
-        let rank = up_to.partition_point(|up_to| *up_to <= draw).min(VOCABULARY - 1);
+        let sample = random.below(1 << 53) as f64 / (1_u64 << 53) as f64 * sum;
+        let rank = cumulative.partition_point(|weight| *weight <= sample).min(VOCABULARY - 1);
         text.extend_from_slice(&words[rank]);
         text.push(b' ');
     }
     text
 }
 
-/// Records of 100 bytes: a random printable key of 10, a number, filler and a line end.
+/// Records of 100 bytes: a random printable key of 10 bytes, a number, filler and a line end.
 fn random_records(seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     let mut records = Vec::with_capacity(SORT_RECORDS * 100);

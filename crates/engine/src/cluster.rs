@@ -111,7 +111,7 @@ impl Cluster {
                 return Ok(());
             }
             if started.elapsed() > timeout {
-                let missing = self.workers.iter().find(|(worker, _)| !is_up(worker)).map(|(worker, _)| worker.log());
+                let missing = self.workers.iter().find(|(worker, _)| !is_up(worker)).map(|(worker, _)| worker.log_path());
                 return Err(ClusterError::NotUp { up, nodes, log: missing.unwrap_or_default() });
             }
             std::thread::sleep(POLL_INTERVAL);
@@ -185,9 +185,9 @@ impl Drop for Cluster {
 fn spawn(options: &worker::Options) -> Result<Child, ClusterError> {
     let failed = |error| ClusterError::Worker { name: options.name.clone(), error };
     std::fs::create_dir_all(&options.folder).map_err(failed)?;
-    let log = OpenOptions::new().append(true).create(true).open(options.log()).map_err(failed)?;
+    let log = OpenOptions::new().append(true).create(true).open(options.log_path()).map_err(failed)?;
     Command::new(std::env::current_exe().map_err(failed)?)
-        .env(worker::ENVIRONMENT, options.to_text())
+        .env(worker::OPTIONS_ENV, options.to_json())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)

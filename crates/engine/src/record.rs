@@ -1,53 +1,53 @@
-//! The words of a MapReduce program: records, and the traits a user's code fills in.
+//! The application interface: records, and the traits that an application implements.
 //!
-//! Keys and values are bytes. Between map and reduce, records are ordered by key and then by value, both as plain bytes: a reduce so sees its
-//! values in order (that is the secondary sort: what values should be sorted by comes first in them), and no output depends on which map
-//! was faster, on pauses, or on failures.
+//! Keys and values are bytes. Between map and reduce, records are sorted by key and then by value, both in byte order. A reducer therefore reads the
+//! values of a key in order (for a secondary sort, put the sort field first in the value), and the output does not depend on the order in
+//! which maps finish, on pauses, or on failures.
 
 use std::fmt;
 
-/// A piece of input: a line of a text file.
+/// An input record: a line of a text file.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// The file it is from, as the job names it.
+    /// Name of the file, as in the job's input.
     pub file: &'a str,
-    /// Where it begins in that file (in the unpacked text, if the file is compressed).
+    /// Offset of the line in the file, in bytes (in the uncompressed text if the file is compressed).
     pub offset: u64,
-    /// Its bytes, without the line end.
+    /// The line without its line end.
     pub line: &'a [u8],
 }
 
-/// Where programs put their records. What goes wrong behind it (a full disk) is kept and ends the task at the next record.
+/// Receives the records and counters of an application. Errors (a full disk, for example) are not returned; they end the task at the next record.
 pub trait Emit {
-    /// Takes one record.
+    /// Emits one record.
     fn emit(&mut self, key: &[u8], value: &[u8]);
 
-    /// Adds to a counter of the job.
+    /// Adds `by` to a counter of the job.
     fn count(&mut self, counter: &'static str, by: u64);
 
-    /// True once the task is to be given up. Code that waits for something outside looks here now and then.
+    /// True once the task must stop. Code that waits for something outside the task must check this regularly.
     fn is_stopped(&self) -> bool {
         false
     }
 }
 
-/// Turns input records into key-value pairs.
+/// Maps input records to key-value pairs.
 pub trait Mapper: Send {
-    /// One record of the input.
+    /// Processes one input record.
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure>;
 
-    /// No more records come to this mapper: the split is at its end, or the map ends early here.
+    /// Called after the last record: at the end of the split, or where the map ends early.
     fn finish(&mut self, _out: &mut dyn Emit) -> Result<(), Failure> {
         Ok(())
     }
 }
 
-/// Turns a key and its values into output.
+/// Reduces the values of each key to output records.
 pub trait Reducer: Send {
-    /// One key with all its values, in order. Values that are not taken are skipped.
+    /// Processes one key with all its values, in order. Values that are not read are skipped.
     fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure>;
 
-    /// No more keys come to this reducer: the partition is at its end, or the reduce pauses here and another reducer takes the next key.
+    /// Called after the last key: at the end of the partition, or where the reduce pauses. After a pause, a new reducer continues with the next key.
     fn finish(&mut self, _out: &mut dyn Emit) -> Result<(), Failure> {
         Ok(())
     }
@@ -55,23 +55,23 @@ pub trait Reducer: Send {
 
 /// The values of a key, in order.
 pub trait Values {
-    /// The next one.
+    /// The next value; `None` after the last one.
     fn next(&mut self) -> Option<&[u8]>;
 }
 
-/// Shrinks the values of a key before they travel. How often it runs, and over which values together, is not defined.
+/// Reduces the amount of data between map and reduce. It may run any number of times, on any subsets of a key's values.
 pub trait Combiner: Send {
-    /// Puts fewer values of the same meaning in the place of these.
+    /// Replaces these values by fewer equivalent ones, by calling `out` for each.
     fn combine(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn FnMut(&[u8]));
 }
 
-/// What is done with a key's values before they travel.
+/// How the values of a key are combined on the map side.
 pub enum Combine {
-    /// Nothing.
+    /// Not at all.
     Nothing,
-    /// They are numbers (see [`number`]) and are added up.
+    /// They are numbers, encoded as [`varint`], and are summed.
     Sum,
-    /// What the program says.
+    /// By the application's combiner.
     With(Box<dyn Combiner>),
 }
 
@@ -85,16 +85,16 @@ impl fmt::Debug for Combine {
     }
 }
 
-/// Why a program gave up, for the person who wrote it.
+/// Error of an application. The message is shown to the job's owner: what failed, why, and what to do.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Failure(pub String);
 
-/// Numbers as values: little-endian base 128, so that small ones take one byte.
-pub mod number {
-    /// Calls `use_it` with the bytes of a number.
+/// Unsigned integers in LEB128 encoding: seven bits per byte, low bits first, so that numbers below 128 take one byte.
+pub mod varint {
+    /// Calls `f` with the encoding of a number (1 to 10 bytes).
     #[inline]
-    pub fn with<R>(mut number: u64, use_it: impl FnOnce(&[u8]) -> R) -> R {
+    pub fn with_encoded<R>(mut number: u64, f: impl FnOnce(&[u8]) -> R) -> R {
         let mut bytes = [0; 10];
         let mut at = 0;
         while number >= 0x80 {
@@ -103,12 +103,12 @@ pub mod number {
             at += 1;
         }
         bytes[at] = number as u8;
-        use_it(&bytes[..=at])
+        f(&bytes[..=at])
     }
 
-    /// The number these bytes stand for, if they stand for one.
+    /// Decodes a number. Returns `None` if the bytes are not exactly one encoded number.
     #[inline]
-    pub fn parse(bytes: &[u8]) -> Option<u64> {
+    pub fn decode(bytes: &[u8]) -> Option<u64> {
         if let [byte] = bytes
             && *byte < 0x80
         {
@@ -130,14 +130,14 @@ pub mod number {
         use super::*;
 
         #[test]
-        fn numbers_survive_the_trip() {
+        fn numbers_round_trip() {
             for number in [0, 1, 127, 128, 300, 1 << 32, u64::MAX - 1, u64::MAX] {
-                assert_eq!(with(number, parse), Some(number));
+                assert_eq!(with_encoded(number, decode), Some(number));
             }
-            assert_eq!(parse(&[]), None);
-            assert_eq!(parse(&[0x80]), None);
-            assert_eq!(parse(&[1, 1]), None);
-            assert_eq!(parse(&[0xff; 11]), None);
+            assert_eq!(decode(&[]), None);
+            assert_eq!(decode(&[0x80]), None);
+            assert_eq!(decode(&[1, 1]), None);
+            assert_eq!(decode(&[0xff; 11]), None);
         }
     }
 }

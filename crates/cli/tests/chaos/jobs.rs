@@ -89,7 +89,7 @@ impl Workload {
 /// The files of a committed output.
 fn parts(output: &Path) -> BTreeMap<String, Vec<u8>> {
     assert!(output.join("_SUCCESS").exists() && !output.join("_temporary").exists(), "{}", output.display());
-    reference::found(output).expect("cannot read the output").into_iter().collect()
+    reference::read_output(output).expect("cannot read the output").into_iter().collect()
 }
 
 fn request(folder: &Path, app: &str, options: &[(&str, &str)], input: &[String]) -> Request {

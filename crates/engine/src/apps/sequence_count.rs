@@ -5,7 +5,7 @@ use super::documents::Documents;
 use super::{App, Sum, words};
 use crate::input::Stored;
 use crate::job::Plan;
-use crate::record::{Combine, Emit, Failure, Mapper, Record, Reducer, number};
+use crate::record::{Combine, Emit, Failure, Mapper, Record, Reducer, varint};
 
 pub(super) struct SequenceCount;
 
@@ -56,7 +56,7 @@ impl Mapper for Sequences {
                     self.key.push(end);
                 }
                 self.key.extend_from_slice(document);
-                number::with(1, |one| out.emit(&self.key, one));
+                varint::with_encoded(1, |one| out.emit(&self.key, one));
             }
         });
         Ok(())

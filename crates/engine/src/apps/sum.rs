@@ -1,6 +1,6 @@
 //! The reducer of everything that counts.
 
-use crate::record::{Emit, Failure, Reducer, Values, number};
+use crate::record::{Emit, Failure, Reducer, Values, varint};
 
 /// Adds up values that are numbers (see [`number`]) and writes each key with its sum in decimal. Its combiner is
 /// [`Combine::Sum`](crate::record::Combine::Sum).
@@ -11,9 +11,9 @@ impl Reducer for Sum {
     fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
         let mut sum = 0_u64;
         while let Some(value) = values.next() {
-            let number = number::parse(value).ok_or_else(|| {
+            let number = varint::decode(value).ok_or_else(|| {
                 Failure(format!(
-                    "a value of key `{}` is not a number; emit values with number::with",
+                    "a value of key `{}` is not a number; emit values with varint::with_encoded",
                     key.escape_ascii()
                 ))
             })?;

@@ -7,7 +7,7 @@ use super::documents::Documents;
 use super::{App, words};
 use crate::input::Stored;
 use crate::job::Plan;
-use crate::record::{Combine, Combiner, Emit, Failure, Mapper, Record, Reducer, Values, number};
+use crate::record::{Combine, Combiner, Emit, Failure, Mapper, Record, Reducer, Values, varint};
 use std::cmp::Reverse;
 use std::io::Write;
 
@@ -68,7 +68,7 @@ fn write_term(word: &[u8], count: u64, term: &mut Vec<u8>) {
     term.clear();
     term.extend_from_slice(word);
     term.push(0);
-    number::with(count, |number| term.extend_from_slice(number));
+    varint::with_encoded(count, |number| term.extend_from_slice(number));
 }
 
 /// Calls `take` with each word and its count among these values.
@@ -77,7 +77,7 @@ fn tally(values: &mut dyn Values, mut take: impl FnMut(&[u8], u64)) {
     let mut count = 0_u64;
     while let Some(value) = values.next() {
         let zero = memchr::memchr(0, value).expect("a term has a zero byte behind its word");
-        let more = number::parse(&value[zero + 1..]).expect("a term ends in a number");
+        let more = varint::decode(&value[zero + 1..]).expect("a term ends in a number");
         if word != value[..zero] {
             if count > 0 {
                 take(&word, count);

@@ -6,8 +6,8 @@
 use super::{App, Apps, plan};
 use crate::input::{LineReader, LocalOnly};
 use crate::job::{InputSplit, Plan, Request};
-use crate::record::{Combine, Emit, Failure, number};
-use crate::reference::{OneByOne, Parts, Records, in_rounds, run};
+use crate::record::{Combine, Emit, Failure, varint};
+use crate::reference::{SliceValues, Parts, Records, run_rounds, run};
 use giveway_core::{JobId, Priority};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -62,7 +62,7 @@ impl Try {
         let parts = run(self.app.as_ref(), &plan, &LocalOnly).unwrap();
         for seed in 0..8 {
             let mut rng = Pcg64::seed_from_u64(seed);
-            let other = in_rounds(self.app.as_ref(), &plan, |plan| shaken(self.app.as_ref(), plan, &mut rng)).unwrap();
+            let other = run_rounds(self.app.as_ref(), &plan, |plan| shaken(self.app.as_ref(), plan, &mut rng)).unwrap();
             assert_eq!(shown(&other), shown(&parts), "{} shaken with seed {seed}", self.request.app);
         }
         parts
@@ -115,7 +115,7 @@ fn shaken(app: &dyn App, plan: &Plan, rng: &mut Pcg64) -> Result<Parts, Failure>
             }
         }
         if plan.reduces == 0 {
-            parts.push((super::part_name(plan, part), std::mem::take(&mut all).written(plan)));
+            parts.push((super::part_name(plan, part), std::mem::take(&mut all).to_output(plan)));
         }
     }
     let mut sorted: Vec<_> = all.iter().collect();
@@ -126,14 +126,14 @@ fn shaken(app: &dyn App, plan: &Plan, rng: &mut Pcg64) -> Result<Parts, Failure>
         for group in
             sorted.chunk_by(|a, b| a.0 == b.0).filter(|group| plan.partitioning.of(group[0].0, plan.reduces) == part)
         {
-            reducer.reduce(group[0].0, &mut OneByOne(group.iter()), &mut out)?;
+            reducer.reduce(group[0].0, &mut SliceValues(group.iter()), &mut out)?;
             if rng.random_ratio(1, 3) {
                 reducer.finish(&mut out)?;
                 reducer = app.reducer(plan)?.unwrap();
             }
         }
         reducer.finish(&mut out)?;
-        parts.push((super::part_name(plan, part), out.written(plan)));
+        parts.push((super::part_name(plan, part), out.to_output(plan)));
     }
     Ok(parts)
 }
@@ -171,11 +171,11 @@ fn combine_some(app: &dyn App, plan: &Plan, records: &Records, rng: &mut Pcg64, 
             let key = some[0].0;
             match app.combine(plan) {
                 Combine::With(mut combiner) if rng.random() => {
-                    combiner.combine(key, &mut OneByOne(some.iter()), &mut |value| out.emit(key, value));
+                    combiner.combine(key, &mut SliceValues(some.iter()), &mut |value| out.emit(key, value));
                 }
                 Combine::Sum if rng.random() => {
-                    let sum = some.iter().map(|(_, value)| number::parse(value).unwrap()).sum();
-                    number::with(sum, |value| out.emit(key, value));
+                    let sum = some.iter().map(|(_, value)| varint::decode(value).unwrap()).sum();
+                    varint::with_encoded(sum, |value| out.emit(key, value));
                 }
                 _ => some.iter().for_each(|(key, value)| out.emit(key, value)),
             }

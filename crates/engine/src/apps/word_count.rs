@@ -2,7 +2,7 @@
 
 use super::{App, Sum, words};
 use crate::job::Plan;
-use crate::record::{Combine, Emit, Failure, Mapper, Record, Reducer, number};
+use crate::record::{Combine, Emit, Failure, Mapper, Record, Reducer, varint};
 
 pub(super) struct WordCount;
 
@@ -32,7 +32,7 @@ struct Words;
 
 impl Mapper for Words {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
-        number::with(1, |one| words(record.line, |word| out.emit(word, one)));
+        varint::with_encoded(1, |one| words(record.line, |word| out.emit(word, one)));
         Ok(())
     }
 }

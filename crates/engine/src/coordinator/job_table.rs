@@ -5,7 +5,7 @@
 
 use super::journal::Metadata;
 use crate::job::Plan;
-use crate::task::OutputAt;
+use crate::task::MapOutputLocation;
 use crate::wire::{Counters, JobStatus, TaskCounts};
 use giveway_core::state::{Job, TaskState};
 use giveway_core::{
@@ -322,7 +322,7 @@ pub(crate) fn task_counts(job: JobId, core: &Scheduler) -> Option<[TaskCounts; 2
 }
 
 /// Locations of the outputs of a job's finished maps, without lost ones.
-pub(crate) fn map_outputs(job: JobId, core: &Scheduler) -> Vec<OutputAt> {
+pub(crate) fn map_outputs(job: JobId, core: &Scheduler) -> Vec<MapOutputLocation> {
     let state = core.state();
     let Some(job) = state.find(job).map(|jx| state.job(jx)) else { return Vec::new() };
     let available = |&map: &u32| !job.gone.iter().any(|&(gone, _)| gone == map);
@@ -330,15 +330,15 @@ pub(crate) fn map_outputs(job: JobId, core: &Scheduler) -> Vec<OutputAt> {
 }
 
 /// Location of a map attempt's output. `None` if the attempt's output is not the one the core relies on.
-pub(crate) fn map_output(map: AttemptId, core: &Scheduler) -> Option<OutputAt> {
+pub(crate) fn map_output(map: AttemptId, core: &Scheduler) -> Option<MapOutputLocation> {
     let state = core.state();
     let output = output_of(state.job(state.find(map.task.job)?), map.task.index)?;
     (output.number == map.number).then_some(output)
 }
 
-fn output_of(job: &Job, map: u32) -> Option<OutputAt> {
+fn output_of(job: &Job, map: u32) -> Option<MapOutputLocation> {
     let task = job.tasks[Kind::Map.ix()].get(map as usize).filter(|task| task.state == TaskState::Done)?;
-    Some(OutputAt {
+    Some(MapOutputLocation {
         map,
         number: task.number,
         node: task.node,

@@ -1,33 +1,33 @@
-//! The data path: how records travel from a mapper's hands to a reducer's.
+//! The data path: how records get from a mapper to a reducer.
 //!
-//! A map's records go into a [`MapSink`], which sorts or combines them within a memory budget and leaves one file, a
-//! [`MapOutput`], with one *segment* for each reduce. A segment is a sorted run of records in checked blocks
-//! ([`segment`]); it is copied between workers byte for byte and verified by whoever reads it. A reduce opens the
-//! segments of its partition, wherever they are, and reads them as one sorted run through a [`Merge`].
+//! A map's records go into a [`MapSink`], which sorts or combines them within a memory budget and writes one file, a
+//! [`MapOutput`], with one *segment* for each reduce. A segment is a sorted run of records in blocks with checksums
+//! ([`segment`]); it is copied between workers byte for byte and verified by its reader. A reduce opens the segments of its
+//! partition, in memory or in files, and reads them as one sorted run through a [`Merge`].
 //!
-//! Everything here is plain computation on bytes and files. What never lives here: sockets, tasks and their states, the
-//! decision when to merge or what to keep in memory.
+//! Everything here is plain computation on bytes and files. Not here: sockets, task states, and the decision when to merge
+//! or what to keep in memory.
 
 mod arena;
+mod map_output;
+mod map_sink;
 mod merge;
-mod output;
 mod prefetch;
 pub mod segment;
-mod sink;
 
+pub use map_output::{MapOutput, OutputError, SegmentEntry};
+pub use map_sink::{MapSink, SinkError, SinkOptions};
 pub use merge::{Merge, MergeError};
-pub use output::{MapOutput, OutputError, PartAt};
 pub use segment::{Compression, Position, SegmentError, SegmentInfo, SegmentReader, SegmentWriter, Source};
-pub use sink::{MapSink, SinkError, SinkOptions};
 
-/// The first eight bytes of a key as a number that orders like them. Keys that differ here need no second look; keys
-/// that are equal here may still differ (a short key is filled up with zeros).
+/// The first eight bytes of a key as an integer with the same order. If the prefixes of two keys differ, they order the keys;
+/// if they are equal, the keys may still differ (short keys are padded with zeros).
 #[inline]
 fn prefix(key: &[u8]) -> u64 {
     if let Some(first) = key.first_chunk() {
         return u64::from_be_bytes(*first);
     }
-    // Two overlapping halves instead of a loop: keys of words are short, and their lengths come in no order.
+    // Two overlapping halves instead of a loop: words are short keys, and branches on their lengths are unpredictable.
     if let (Some(first), Some(last)) = (key.first_chunk::<4>(), key.last_chunk::<4>()) {
         let (first, last) = (u64::from(u32::from_be_bytes(*first)), u64::from(u32::from_be_bytes(*last)));
         return first << 32 | last << (8 * (8 - key.len()));
@@ -45,9 +45,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_of_it_may_move_to_another_thread() {
-        fn moves<T: Send>() {}
-        moves::<(MapSink, MapOutput, Merge, SegmentReader, SegmentWriter<Vec<u8>>, Source)>();
+    fn all_types_are_send() {
+        fn assert_send<T: Send>() {}
+        assert_send::<(MapSink, MapOutput, Merge, SegmentReader, SegmentWriter<Vec<u8>>, Source)>();
     }
 
     #[test]

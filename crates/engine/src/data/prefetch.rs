@@ -1,12 +1,12 @@
-//! A hint to the processor that a place will be read soon.
+//! Prefetch hints to the processor.
 //!
-//! Summing and sorting are bound by the time memory takes to answer at random places, and both know those places well
-//! ahead. The hint is an intrinsic on a raw pointer, hence the only `unsafe` of the data path. It is sound: the pointer
-//! comes from a reference to an element that is there, and a prefetch neither faults nor changes what any program sees.
+//! Summing and sorting are bound by the latency of random memory accesses, and both know the addresses well in advance.
+//! The hint is an intrinsic on a raw pointer, hence the only `unsafe` of the data path. It is sound: the pointer comes
+//! from a reference to an existing element, and a prefetch neither faults nor changes any observable state.
 
 #![allow(unsafe_code)]
 
-/// Asks for the cache line in which the element at `at` begins; does nothing if there is no such element.
+/// Prefetches the cache line that contains the start of element `at`. Does nothing if there is no such element.
 #[inline]
 pub(super) fn prefetch<T>(slice: &[T], at: usize) {
     #[cfg(target_arch = "x86_64")]

@@ -1,168 +1,171 @@
-//! What a task's thread and its worker share while the task runs: wishes go in, progress comes out.
+//! State shared between a task's thread and its worker while the task runs: requests in, progress out.
 //!
-//! A task looks at [`Control::asked`] between records and between keys, so the look must cost next to nothing: one relaxed load. Whoever waits
-//! instead of working (a shuffle with nothing to fetch) waits at the control's [`Bell`], which every wish and every new output rings.
+//! A task checks [`Control::requested`] between records and between keys, so the check is a single relaxed load. A thread that waits instead of
+//! working (a shuffle with nothing to fetch) blocks on the control's [`Notifier`], which every request and every new map output signals.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a worker wants of a running task.
+/// A request to a running task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ask {
-    /// Keep what is done and free the slot: a map ends early, a reduce pauses.
-    GiveWay,
-    /// Give up; nothing of it is wanted any more. Outranks [`Ask::GiveWay`].
+pub enum Request {
+    /// Free the slot without losing finished work: a map ends early, a reduce pauses.
+    Preempt,
+    /// Abort and discard all results. Overrides [`Request::Preempt`].
     Stop,
 }
 
-/// The strings and dials of one running task.
+/// Control block of one running task.
 #[derive(Debug, Default)]
 pub struct Control {
-    ask: AtomicU8,
+    /// 0: no request; otherwise 1 + the [`Request`].
+    request: AtomicU8,
     progress_ppm: AtomicU32,
     ticks: AtomicU64,
-    pace: Option<Pace>,
-    bell: Arc<Bell>,
+    throttle: Option<Throttle>,
+    notifier: Arc<Notifier>,
 }
 
-/// For a task that is to go slowly: how long each tick lasts at least.
+/// Limits the rate of ticks.
 #[derive(Debug)]
-struct Pace {
-    tick: Duration,
-    began: Instant,
-    /// When the next tick is due, in nanoseconds after the beginning.
+struct Throttle {
+    /// Minimum time between two ticks.
+    tick_interval: Duration,
+    started: Instant,
+    /// When the next tick is due, in nanoseconds after `started`.
     due_ns: AtomicU64,
 }
 
-impl Pace {
-    /// What a task may catch up on at most. Time in which it had nothing to do is no credit for later.
-    const CREDIT: Duration = Duration::from_millis(20);
+impl Throttle {
+    /// How far a task may run ahead of its rate to catch up. Longer idle time is not credited.
+    const CATCH_UP_MAX: Duration = Duration::from_millis(20);
 
-    /// One tick more; how long it is too early for the next.
+    /// Counts one tick. Returns how long the task must wait before the next one.
     fn tick(&self) -> Duration {
-        let now = self.began.elapsed();
-        let due = Duration::from_nanos(self.due_ns.load(Relaxed)).max(now.saturating_sub(Pace::CREDIT)) + self.tick;
+        let now = self.started.elapsed();
+        let due = Duration::from_nanos(self.due_ns.load(Relaxed)).max(now.saturating_sub(Throttle::CATCH_UP_MAX))
+            + self.tick_interval;
         self.due_ns.store(due.as_nanos() as u64, Relaxed);
         due.saturating_sub(now)
     }
 }
 
 impl Control {
-    /// Nothing asked, nothing done.
+    /// A control without a request, at progress 0, without a rate limit.
     pub fn new() -> Control {
         Control::default()
     }
 
-    /// The same for a task that takes at most so many records a second.
-    pub fn slowly(records_per_s: Option<u64>) -> Control {
+    /// A control that limits the task to `records_per_s` ticks per second. `None` and 0 mean no limit.
+    pub fn throttled(records_per_s: Option<u64>) -> Control {
         match records_per_s {
             None | Some(0) => Control::default(),
             Some(records) => {
-                let tick = Duration::from_secs(1) / u32::try_from(records).unwrap_or(u32::MAX);
-                let pace = Pace { tick, began: Instant::now(), due_ns: AtomicU64::new(0) };
-                Control { pace: Some(pace), ..Control::default() }
+                let tick_interval = Duration::from_secs(1) / u32::try_from(records).unwrap_or(u32::MAX);
+                let throttle = Throttle { tick_interval, started: Instant::now(), due_ns: AtomicU64::new(0) };
+                Control { throttle: Some(throttle), ..Control::default() }
             }
         }
     }
 
-    /// Asks for something. A task that was asked to stop stays so.
-    pub fn ask(&self, ask: Ask) {
-        self.ask.fetch_max(1 + ask as u8, Relaxed);
-        self.wake();
+    /// Sends a request to the task. A request to stop cannot be taken back.
+    pub fn request(&self, request: Request) {
+        self.request.fetch_max(1 + request as u8, Relaxed);
+        self.notify();
     }
 
-    /// What was asked, if anything.
+    /// The pending request, if any.
     #[inline]
-    pub fn asked(&self) -> Option<Ask> {
-        match self.ask.load(Relaxed) {
+    pub fn requested(&self) -> Option<Request> {
+        match self.request.load(Relaxed) {
             0 => None,
-            1 => Some(Ask::GiveWay),
-            _ => Some(Ask::Stop),
+            1 => Some(Request::Preempt),
+            _ => Some(Request::Stop),
         }
     }
 
-    /// True once the task is to be given up.
+    /// True once the task is requested to stop.
     #[inline]
     pub fn is_stopped(&self) -> bool {
-        self.asked() == Some(Ask::Stop)
+        self.requested() == Some(Request::Stop)
     }
 
-    /// How far the task is, in parts per million.
+    /// The task's progress in parts per million.
     pub fn progress_ppm(&self) -> u32 {
         self.progress_ppm.load(Relaxed)
     }
 
-    /// The task says how far it is.
-    pub fn set_done_ppm(&self, progress_ppm: u32) {
+    /// Sets the task's progress in parts per million, capped at 1,000,000. Called by the task.
+    pub fn set_progress_ppm(&self, progress_ppm: u32) {
         self.progress_ppm.store(progress_ppm.min(1_000_000), Relaxed);
     }
 
-    /// A number that moves while the task lives. One that stands still for the job's time-out belongs to a task that hangs.
+    /// Liveness counter. If it does not change for the job's task timeout, the task hangs.
     pub fn ticks(&self) -> u64 {
         self.ticks.load(Relaxed)
     }
 
-    /// The task lives. Only its own thread says so, hence no locked addition.
+    /// Advances the liveness counter and applies the rate limit. Only the task's own thread may call this, so a plain load and store suffice.
     #[inline]
     pub fn tick(&self) {
         let ticks = self.ticks.load(Relaxed).wrapping_add(1);
         self.ticks.store(ticks, Relaxed);
-        if let Some(pace) = &self.pace {
-            self.slow_down(pace);
+        if let Some(throttle) = &self.throttle {
+            self.wait_for_tick(throttle);
         }
     }
 
-    /// Waits until the next tick is due, or something is asked. Short waits are saved up: nobody wakes in time from them.
+    /// Waits until the next tick is due or a request arrives. Waits of up to 1 ms are accumulated, because a thread cannot sleep that precisely.
     #[cold]
-    fn slow_down(&self, pace: &Pace) {
-        let early = pace.tick();
-        let until = Instant::now() + early;
-        while early > Duration::from_millis(1)
-            && self.asked().is_none()
-            && let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    fn wait_for_tick(&self, throttle: &Throttle) {
+        let wait = throttle.tick();
+        let deadline = Instant::now() + wait;
+        while wait > Duration::from_millis(1)
+            && self.requested().is_none()
+            && let Some(remaining) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
         {
-            self.wait_for_news(left);
+            self.wait_for_notification(remaining);
         }
     }
 
-    /// Waits until something is new since the last wait, or until the time is over.
-    pub fn wait_for_news(&self, timeout: Duration) {
-        self.bell.wait(timeout);
+    /// Blocks until a notification arrives or the timeout expires. Returns at once if one has arrived since the previous wait.
+    pub fn wait_for_notification(&self, timeout: Duration) {
+        self.notifier.wait(timeout);
     }
 
-    /// Something is new: whoever waits looks again.
-    pub fn wake(&self) {
-        self.bell.ring();
+    /// Wakes the task if it is blocked in [`Control::wait_for_notification`].
+    pub fn notify(&self) {
+        self.notifier.notify();
     }
 
-    /// What rings when something is new for this task.
-    pub(super) fn bell(&self) -> &Arc<Bell> {
-        &self.bell
+    /// The notifier, for other sources of notifications.
+    pub(super) fn notifier(&self) -> &Arc<Notifier> {
+        &self.notifier
     }
 }
 
-/// A bell that remembers that it was rung, so that news between a look and a wait is not slept through.
+/// A condition variable with a flag, so that a notification between a check and the following wait is not lost.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
-    rung: Mutex<bool>,
-    news: Condvar,
+pub(super) struct Notifier {
+    is_notified: Mutex<bool>,
+    condvar: Condvar,
 }
 
-impl Bell {
-    pub(super) fn ring(&self) {
-        *self.rung() = true;
-        self.news.notify_all();
+impl Notifier {
+    pub(super) fn notify(&self) {
+        *self.is_notified() = true;
+        self.condvar.notify_all();
     }
 
     fn wait(&self, timeout: Duration) {
-        let waited = self.news.wait_timeout_while(self.rung(), timeout, |rung| !*rung);
+        let waited = self.condvar.wait_timeout_while(self.is_notified(), timeout, |is_notified| !*is_notified);
         *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
     }
 
-    /// A thread that panicked cannot have left a lone `bool` in disorder.
-    fn rung(&self) -> MutexGuard<'_, bool> {
-        self.rung.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A panic cannot leave a single `bool` in an invalid state, so poisoning is ignored.
+    fn is_notified(&self) -> MutexGuard<'_, bool> {
+        self.is_notified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -172,30 +175,30 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn a_stop_outranks_a_wish_to_give_way() {
+    fn stop_overrides_preempt() {
         let control = Control::new();
-        assert_eq!(control.asked(), None);
-        control.ask(Ask::GiveWay);
-        assert_eq!(control.asked(), Some(Ask::GiveWay));
-        control.ask(Ask::Stop);
-        control.ask(Ask::GiveWay);
-        assert_eq!(control.asked(), Some(Ask::Stop));
+        assert_eq!(control.requested(), None);
+        control.request(Request::Preempt);
+        assert_eq!(control.requested(), Some(Request::Preempt));
+        control.request(Request::Stop);
+        control.request(Request::Preempt);
+        assert_eq!(control.requested(), Some(Request::Stop));
     }
 
     #[test]
-    fn news_before_the_wait_is_not_slept_through() {
+    fn a_notification_before_the_wait_is_not_lost() {
         let control = Control::new();
         let began = Instant::now();
-        control.wake();
-        control.wait_for_news(Duration::from_secs(60));
+        control.notify();
+        control.wait_for_notification(Duration::from_secs(60));
         assert!(began.elapsed() < Duration::from_secs(30));
-        control.wait_for_news(Duration::from_millis(5));
+        control.wait_for_notification(Duration::from_millis(5));
         assert!(began.elapsed() >= Duration::from_millis(5));
     }
 
     #[test]
-    fn a_slow_task_keeps_its_pace_and_gets_no_credit_for_idle_time() {
-        let control = Control::slowly(Some(1_000));
+    fn a_throttled_task_keeps_its_rate_and_gets_no_credit_for_idle_time() {
+        let control = Control::throttled(Some(1_000));
         std::thread::sleep(Duration::from_millis(200));
         let began = Instant::now();
         (0..200).for_each(|_| control.tick());
@@ -203,13 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_ends_a_wait() {
+    fn a_request_ends_a_wait() {
         let control = Arc::new(Control::new());
         let other = Arc::clone(&control);
-        let asker = std::thread::spawn(move || other.ask(Ask::GiveWay));
-        while control.asked().is_none() {
-            control.wait_for_news(Duration::from_secs(60));
+        let requester = std::thread::spawn(move || other.request(Request::Preempt));
+        while control.requested().is_none() {
+            control.wait_for_notification(Duration::from_secs(60));
         }
-        asker.join().unwrap();
+        requester.join().unwrap();
     }
 }

@@ -1,18 +1,17 @@
-//! How a reduce gets its segments: from the files of this worker, or from the worker that ran the map. Workers stand on one machine, so a
-//! large segment of another worker is read where it lies, too; what cannot be had that way comes over TCP.
+//! Fetches segments for a reduce: from files of this worker, or from the worker that ran the map. Workers share a machine, so a large segment of
+//! another worker is also read from its file in place; what cannot be read that way is transferred over TCP.
 //!
-//! A fetch either brings a whole, checked segment or nothing. What stands in its way is told apart by what helps: an output that is gone or
-//! damaged must be made again, so it is reported; a node that does not answer may be back in a moment, or the coordinator will find it lost.
+//! A fetch yields a complete, verified segment or nothing. Errors are classified by remedy: a lost or corrupt output must be recomputed, so it is
+//! reported; a node that does not respond may recover, or the coordinator will declare it lost.
 
 use super::control::Control;
-use super::hold::Hold;
-use super::names;
-use super::outputs::OutputAt;
-use super::serve::{self, SEGMENT_MESSAGE_BYTES_MAX, SegmentAnswer, SegmentRequest};
-use super::text::cannot_write;
-use super::verify::{Check, is_sound};
+use super::error::WriteError;
+use super::output_tracker::MapOutputLocation;
+use super::paths;
+use super::runs::RunSet;
+use super::serve::{self, SEGMENT_MESSAGE_BYTES_MAX, SegmentRequest, SegmentResponse};
+use super::verify::{SegmentVerifier, is_valid_segment};
 use crate::data::{MapOutput, Source};
-use crate::record::Failure;
 use crate::wire::{self, DataRequest, Role, Token, WireError};
 use giveway_core::{AttemptId, JobId, Kind, NodeId};
 use std::collections::HashMap;
@@ -22,209 +21,218 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+use thiserror::Error;
 
-/// Segments from this size on stay where they are; smaller ones are not worth a file handle each.
+/// Segments of at least this size are read in place; smaller ones are not worth an open file each.
 const IN_PLACE_BYTES_MIN: u64 = 1 << 20;
 
-/// How long a read waits before the task looks whether something was asked of it.
-const GLANCE: Duration = Duration::from_millis(50);
+/// How long a socket read blocks before the task checks for a request.
+const REQUEST_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a node may be silent in the middle of an answer.
-const SILENCE: Duration = Duration::from_secs(15);
+/// How long a node may send nothing within a response.
+const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Idle connections kept to one node.
-const IDLE_MAX: usize = 8;
+/// Maximum number of idle connections to one node.
+const IDLE_CONNECTIONS_MAX: usize = 8;
 
-/// The segment in flight is finished before a pause if no more than this is left of it. A longer one would keep the slot too long.
-const FINISH_BYTES_MAX: u64 = 16 << 20;
+/// A segment in flight is completed before a pause if at most this much of it remains. A longer transfer would delay the pause too much.
+const COMPLETE_BYTES_MAX: u64 = 16 << 20;
 
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// How reduces on this worker reach the outputs of maps. One serves all tasks of a worker.
-pub struct Shuffle {
+/// Fetches map outputs for all reduces of a worker.
+pub struct ShuffleClient {
     node: NodeId,
     token: Token,
     addresses: RwLock<HashMap<NodeId, String>>,
-    /// Connections no one uses now, by address.
+    /// Idle connections by address.
     idle: Mutex<HashMap<String, Vec<TcpStream>>>,
-    report_bad: Box<dyn Fn(AttemptId) + Send + Sync>,
+    report_bad_output: Box<dyn Fn(AttemptId) + Send + Sync>,
 }
 
-impl fmt::Debug for Shuffle {
+impl fmt::Debug for ShuffleClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shuffle").field("node", &self.node).field("addresses", &self.addresses).finish_non_exhaustive()
+        f.debug_struct("ShuffleClient")
+            .field("node", &self.node)
+            .field("addresses", &self.addresses)
+            .finish_non_exhaustive()
     }
 }
 
-/// What a fetch brought.
+/// Result of a successful fetch.
 #[derive(Debug)]
 pub(super) enum Fetched {
-    /// The segment is in the reduce's hold.
-    Taken,
-    /// It has no records.
+    /// The segment was added to the reduce's runs.
+    Added,
+    /// The segment has no records.
     Empty,
 }
 
-/// Why a fetch brought nothing.
-#[derive(Debug)]
-pub(super) enum NotFetched {
-    /// The output is gone or damaged: its map has to run again.
-    Gone,
-    /// Its node does not answer now.
+/// Why a fetch failed.
+#[derive(Debug, Error)]
+pub(super) enum FetchError {
+    /// The map must run again.
+    #[error("the map output is lost or corrupt")]
+    BadOutput,
+    /// A retry may succeed.
+    #[error("the node does not respond")]
     Unreachable,
-    /// Something was asked of the task while the other side was silent.
+    #[error("a request to the task interrupted the fetch")]
     Interrupted,
-    /// This node's own disk fails.
-    Broken(Failure),
+    /// This node's own disk failed.
+    #[error(transparent)]
+    Local(#[from] WriteError),
 }
 
-impl Shuffle {
-    /// For the worker that is this node. Outputs that are gone or damaged are reported by the attempt that made them, perhaps repeatedly.
-    pub fn new(node: NodeId, token: Token, report_bad: impl Fn(AttemptId) + Send + Sync + 'static) -> Shuffle {
-        let report_bad = Box::new(report_bad);
-        Shuffle { node, token, addresses: RwLock::default(), idle: Mutex::default(), report_bad }
+impl ShuffleClient {
+    /// A client for the worker that is `node`. `report_bad_output` is called with the map attempt whose output is lost or corrupt, possibly more than
+    /// once for the same attempt.
+    pub fn new(node: NodeId, token: Token, report_bad_output: impl Fn(AttemptId) + Send + Sync + 'static) -> Self {
+        let report_bad_output = Box::new(report_bad_output);
+        ShuffleClient { node, token, addresses: RwLock::default(), idle: Mutex::default(), report_bad_output }
     }
 
-    /// The node that this is.
+    /// The node of this worker.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Where a node's data is to be had; nowhere if it is lost.
+    /// Sets the address of a node's data server; `None` if the node is lost. Closes idle connections to the previous address.
     pub fn set_address(&self, node: NodeId, address: Option<String>) {
         let mut addresses = self.addresses.write().unwrap_or_else(PoisonError::into_inner);
-        let before = match address {
+        let previous = match address {
             Some(address) => addresses.insert(node, address),
             None => addresses.remove(&node),
         };
-        if let Some(before) = before {
-            self.idle().remove(&before);
+        if let Some(previous) = previous {
+            self.idle().remove(&previous);
         }
     }
 
-    /// Says that an output is of no use.
-    pub(super) fn report_bad(&self, map: AttemptId) {
-        (self.report_bad)(map);
+    /// Reports a map output as lost or corrupt.
+    pub(super) fn report_bad_output(&self, map: AttemptId) {
+        (self.report_bad_output)(map);
     }
 
-    /// Fetches a reduce's segment of an output into its hold, checked.
+    /// Fetches a reduce's segment of an output, verifies it and adds it to `runs`. `dir` is the job's folder on this worker.
     pub(super) fn fetch(
         &self,
         job: JobId,
         dir: &Path,
-        output: &OutputAt,
+        output: &MapOutputLocation,
         reduce: u32,
-        hold: &mut Hold,
+        runs: &mut RunSet,
         control: &Control,
-    ) -> Result<Fetched, NotFetched> {
+    ) -> Result<Fetched, FetchError> {
         let map = AttemptId::new(job, Kind::Map, output.map, output.number);
         if output.node == self.node {
-            return fetch_own(dir, map, reduce, hold, control);
+            return fetch_local(dir, map, reduce, runs, control);
         }
         let address = self.addresses.read().unwrap_or_else(PoisonError::into_inner).get(&output.node).cloned();
-        let address = address.ok_or(NotFetched::Unreachable)?;
-        let request = SegmentRequest { map, reduce, in_place_bytes_min: in_place_bytes_min(hold) };
-        // A connection that has been idle may have been closed from the other side; that says nothing about the node.
+        let address = address.ok_or(FetchError::Unreachable)?;
+        let request = SegmentRequest { map, reduce, in_place_bytes_min: in_place_bytes_min(runs) };
+        // The peer may have closed an idle connection; that does not mean that the node is unreachable.
         if let Some(mut stream) = self.take_idle(&address) {
-            match fetch_over(&mut stream, request, hold, control) {
-                Err(NotFetched::Unreachable) => {}
-                ended => return self.keep(address, stream, ended),
+            match fetch_remote(&mut stream, request, runs, control) {
+                Err(FetchError::Unreachable) => {}
+                result => return self.release(address, stream, result),
             }
         }
         let connected = wire::connect(&address, &self.token, Role::Data);
-        let mut stream = connected.map_err(|_| NotFetched::Unreachable)?;
-        stream.set_read_timeout(Some(GLANCE)).map_err(|_| NotFetched::Unreachable)?;
-        let ended = fetch_over(&mut stream, request, hold, control);
-        self.keep(address, stream, ended)
+        let mut stream = connected.map_err(|_| FetchError::Unreachable)?;
+        stream.set_read_timeout(Some(REQUEST_CHECK_INTERVAL)).map_err(|_| FetchError::Unreachable)?;
+        let result = fetch_remote(&mut stream, request, runs, control);
+        self.release(address, stream, result)
     }
 
     fn take_idle(&self, address: &str) -> Option<TcpStream> {
         self.idle().get_mut(address)?.pop()
     }
 
-    /// Keeps the connection if the answer was read to its end.
-    fn keep(
+    /// Returns the connection to the pool if the response was read to its end; otherwise closes it.
+    fn release(
         &self,
         address: String,
         stream: TcpStream,
-        ended: Result<(Fetched, Sound), NotFetched>,
-    ) -> Result<Fetched, NotFetched> {
-        let (fetched, sound) = ended?;
+        result: Result<(Fetched, Integrity), FetchError>,
+    ) -> Result<Fetched, FetchError> {
+        let (fetched, integrity) = result?;
         let mut idle = self.idle();
         let streams = idle.entry(address).or_default();
-        if streams.len() < IDLE_MAX {
+        if streams.len() < IDLE_CONNECTIONS_MAX {
             streams.push(stream);
         }
-        match sound {
-            Sound::Yes => Ok(fetched),
-            Sound::No => Err(NotFetched::Gone),
+        match integrity {
+            Integrity::Valid => Ok(fetched),
+            Integrity::Bad => Err(FetchError::BadOutput),
         }
     }
 
-    /// A list of idle connections is in order whoever panicked.
+    /// A panic cannot leave the lists of connections inconsistent, so poisoning is ignored.
     fn idle(&self) -> MutexGuard<'_, HashMap<String, Vec<TcpStream>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether what came is what the map wrote.
-enum Sound {
-    Yes,
-    No,
+/// Whether a response that was read to its end contained a usable segment.
+enum Integrity {
+    Valid,
+    /// Lost or corrupt.
+    Bad,
 }
 
-fn fetch_own(
+fn fetch_local(
     dir: &Path,
     map: AttemptId,
     reduce: u32,
-    hold: &mut Hold,
+    runs: &mut RunSet,
     control: &Control,
-) -> Result<Fetched, NotFetched> {
-    let opened = serve::open(&names::map_output(dir, map)).map_err(|_| NotFetched::Unreachable)?;
-    let output = opened.map_err(|_| NotFetched::Gone)?;
-    let part = output.parts.get(reduce as usize).ok_or(NotFetched::Gone)?;
-    if part.stored_bytes == 0 {
+) -> Result<Fetched, FetchError> {
+    let opened = serve::open_output(&paths::map_output_path(dir, map)).map_err(|_| FetchError::Unreachable)?;
+    let output = opened.map_err(|_| FetchError::BadOutput)?;
+    let segment = output.segments.get(reduce as usize).ok_or(FetchError::BadOutput)?;
+    if segment.stored_bytes == 0 {
         return Ok(Fetched::Empty);
     }
-    if part.stored_bytes >= in_place_bytes_min(hold) {
-        if !take_in_place(&output, reduce, hold, control)? {
-            hold.add_copy(&output, reduce).map_err(NotFetched::Broken)?;
+    if segment.stored_bytes >= in_place_bytes_min(runs) {
+        if !add_in_place(&output, reduce, runs, control)? {
+            runs.add_copy(&output, reduce)?;
         }
-        return Ok(Fetched::Taken);
+        return Ok(Fetched::Added);
     }
-    let bytes = read_all(&output.part(reduce)).map_err(|_| NotFetched::Gone)?;
-    let mut check = Check::default();
-    check.feed(&bytes);
-    if !check.is_sound() {
-        return Err(NotFetched::Gone);
+    let bytes = read_all(&output.segment(reduce)).map_err(|_| FetchError::BadOutput)?;
+    let mut verifier = SegmentVerifier::default();
+    verifier.update(&bytes);
+    if !verifier.is_valid() {
+        return Err(FetchError::BadOutput);
     }
-    hold.add_memory(bytes);
-    Ok(Fetched::Taken)
+    runs.add_memory(bytes);
+    Ok(Fetched::Added)
 }
 
-/// Takes a segment of another worker's output where it lies. False if it cannot be had that way.
-fn fetch_near(path: &str, reduce: u32, hold: &mut Hold, control: &Control) -> Result<bool, NotFetched> {
-    match serve::open(Path::new(path)) {
-        Ok(Ok(output)) if output.parts.len() > reduce as usize => take_in_place(&output, reduce, hold, control),
+/// Adds a segment of another worker's output in place. Returns false if it cannot be read that way.
+fn fetch_in_place(path: &str, reduce: u32, runs: &mut RunSet, control: &Control) -> Result<bool, FetchError> {
+    match serve::open_output(Path::new(path)) {
+        Ok(Ok(output)) if output.segments.len() > reduce as usize => add_in_place(&output, reduce, runs, control),
         _ => Ok(false),
     }
 }
 
-/// What this hold would rather leave where it lies than take.
-fn in_place_bytes_min(hold: &Hold) -> u64 {
-    IN_PLACE_BYTES_MIN.min(hold.memory_segment_bytes_max())
+/// Minimum size of a segment that is read in place instead of being copied to memory.
+fn in_place_bytes_min(runs: &RunSet) -> u64 {
+    IN_PLACE_BYTES_MIN.min(runs.memory_segment_bytes_max())
 }
 
-/// Takes a segment where it lies, checked. False if it cannot be kept there: its file has gone, or is on another disk.
-fn take_in_place(output: &MapOutput, reduce: u32, hold: &mut Hold, control: &Control) -> Result<bool, NotFetched> {
-    let go_on = || {
+/// Verifies a segment and adds it in place. Returns false if the file cannot be linked: it is gone, or on another file system.
+fn add_in_place(output: &MapOutput, reduce: u32, runs: &mut RunSet, control: &Control) -> Result<bool, FetchError> {
+    let should_continue = || {
         control.tick();
-        control.asked().is_none()
+        control.requested().is_none()
     };
-    match is_sound(&output.part(reduce), go_on).map_err(|_| NotFetched::Gone)? {
-        true => Ok(hold.add_in_place(output, reduce).is_ok()),
-        false if control.asked().is_some() => Err(NotFetched::Interrupted),
-        false => Err(NotFetched::Gone),
+    match is_valid_segment(&output.segment(reduce), should_continue).map_err(|_| FetchError::BadOutput)? {
+        true => Ok(runs.add_in_place(output, reduce).is_ok()),
+        false if control.requested().is_some() => Err(FetchError::Interrupted),
+        false => Err(FetchError::BadOutput),
     }
 }
 
@@ -240,123 +248,133 @@ fn read_all(source: &Source) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Asks for a segment and takes the answer. On success the connection stands behind the answer.
-fn fetch_over(
+/// Requests a segment and processes the response. If this returns `Ok`, the response was read to its end and the connection can be reused.
+fn fetch_remote(
     stream: &mut TcpStream,
     request: SegmentRequest,
-    hold: &mut Hold,
+    runs: &mut RunSet,
     control: &Control,
-) -> Result<(Fetched, Sound), NotFetched> {
-    let not_fetched = |error: WireError| match error {
-        WireError::Io { error, .. } if error.kind() == io::ErrorKind::Other => NotFetched::Interrupted,
-        _ => NotFetched::Unreachable,
+) -> Result<(Fetched, Integrity), FetchError> {
+    let wire_error = |error: WireError| match error {
+        WireError::Io { error, .. } if error.kind() == io::ErrorKind::Other => FetchError::Interrupted,
+        _ => FetchError::Unreachable,
     };
-    wire::send(stream, &DataRequest::Segment(request)).map_err(not_fetched)?;
-    let mut from = Patient { stream, control, silent_since: Instant::now() };
-    match wire::receive::<SegmentAnswer>(&mut from, SEGMENT_MESSAGE_BYTES_MAX).map_err(not_fetched)? {
-        SegmentAnswer::Gone { .. } => Ok((Fetched::Empty, Sound::No)),
-        SegmentAnswer::InPlace { path } => match fetch_near(&path, request.reduce, hold, control) {
-            Ok(true) => Ok((Fetched::Taken, Sound::Yes)),
+    wire::send(stream, &DataRequest::Segment(request)).map_err(wire_error)?;
+    let mut from = InterruptibleReader { stream, control, last_read: Instant::now() };
+    match wire::receive::<SegmentResponse>(&mut from, SEGMENT_MESSAGE_BYTES_MAX).map_err(wire_error)? {
+        SegmentResponse::Unavailable { .. } => Ok((Fetched::Empty, Integrity::Bad)),
+        SegmentResponse::InPlace { path } => match fetch_in_place(&path, request.reduce, runs, control) {
+            Ok(true) => Ok((Fetched::Added, Integrity::Valid)),
             Ok(false) if request.in_place_bytes_min < u64::MAX => {
                 let request = SegmentRequest { in_place_bytes_min: u64::MAX, ..request };
-                fetch_over(stream, request, hold, control)
+                fetch_remote(stream, request, runs, control)
             }
-            Ok(false) => Err(NotFetched::Unreachable),
-            Err(NotFetched::Gone) => Ok((Fetched::Empty, Sound::No)),
+            Ok(false) => Err(FetchError::Unreachable),
+            Err(FetchError::BadOutput) => Ok((Fetched::Empty, Integrity::Bad)),
             Err(error) => Err(error),
         },
-        SegmentAnswer::Here { bytes: 0 } => Ok((Fetched::Empty, Sound::Yes)),
-        SegmentAnswer::Here { bytes } if bytes <= hold.memory_segment_bytes_max() => {
+        SegmentResponse::Content { bytes: 0 } => Ok((Fetched::Empty, Integrity::Valid)),
+        SegmentResponse::Content { bytes } if bytes <= runs.memory_segment_bytes_max() => {
             let mut content = Vec::with_capacity(bytes as usize);
-            from.take(bytes).read_to_end(&mut content).map_err(Patient::not_fetched)?;
+            from.take(bytes).read_to_end(&mut content).map_err(InterruptibleReader::fetch_error)?;
             if (content.len() as u64) < bytes {
-                return Err(NotFetched::Unreachable);
+                return Err(FetchError::Unreachable);
             }
-            let mut check = Check::default();
-            check.feed(&content);
-            if !check.is_sound() {
-                return Ok((Fetched::Empty, Sound::No));
+            let mut verifier = SegmentVerifier::default();
+            verifier.update(&content);
+            if !verifier.is_valid() {
+                return Ok((Fetched::Empty, Integrity::Bad));
             }
-            hold.add_memory(content);
-            Ok((Fetched::Taken, Sound::Yes))
+            runs.add_memory(content);
+            Ok((Fetched::Added, Integrity::Valid))
         }
-        SegmentAnswer::Here { bytes } => fetch_to_file(&mut from, bytes, hold),
+        SegmentResponse::Content { bytes } => fetch_to_file(&mut from, bytes, runs),
     }
 }
 
-fn fetch_to_file(from: &mut Patient<'_>, bytes: u64, hold: &mut Hold) -> Result<(Fetched, Sound), NotFetched> {
-    let (number, mut file) = hold.create().map_err(NotFetched::Broken)?;
-    let copied = copy(from, bytes, &mut file, hold.folder());
-    match copied {
+fn fetch_to_file(
+    from: &mut InterruptibleReader<'_>,
+    bytes: u64,
+    runs: &mut RunSet,
+) -> Result<(Fetched, Integrity), FetchError> {
+    let (number, mut file) = runs.create_file()?;
+    match copy(from, bytes, &mut file, runs.folder()) {
         Ok(true) => {
-            hold.add_file(number, file, bytes);
-            Ok((Fetched::Taken, Sound::Yes))
+            runs.add_file(number, file, bytes);
+            Ok((Fetched::Added, Integrity::Valid))
         }
         Ok(false) => {
-            hold.remove(number);
-            Ok((Fetched::Empty, Sound::No))
+            runs.remove_file(number);
+            Ok((Fetched::Empty, Integrity::Bad))
         }
         Err(error) => {
-            hold.remove(number);
+            runs.remove_file(number);
             Err(error)
         }
     }
 }
 
-/// Copies a segment to a file, in whole even if it turns out to be damaged. True if it is sound.
-fn copy(from: &mut Patient<'_>, bytes: u64, to: &mut impl Write, folder: &Path) -> Result<bool, NotFetched> {
+/// Copies a segment to a file, to its end even if it turns out to be corrupt, and returns whether it is valid.
+fn copy(
+    from: &mut InterruptibleReader<'_>,
+    bytes: u64,
+    to: &mut impl Write,
+    folder: &Path,
+) -> Result<bool, FetchError> {
     let mut chunk = vec![0; CHUNK_BYTES];
-    let mut check = Check::default();
-    let mut left = bytes;
-    while left > 0 {
-        let is_long = left > FINISH_BYTES_MAX;
-        if from.control.is_stopped() || (is_long && from.control.asked().is_some()) {
-            return Err(NotFetched::Interrupted);
+    let mut verifier = SegmentVerifier::default();
+    let mut remaining = bytes;
+    while remaining > 0 {
+        let is_long = remaining > COMPLETE_BYTES_MAX;
+        if from.control.is_stopped() || (is_long && from.control.requested().is_some()) {
+            return Err(FetchError::Interrupted);
         }
-        let want = chunk.len().min(left as usize);
-        let read = match from.read(&mut chunk[..want]).map_err(Patient::not_fetched)? {
-            0 => return Err(NotFetched::Unreachable),
+        let want = chunk.len().min(remaining as usize);
+        let read = match from.read(&mut chunk[..want]).map_err(InterruptibleReader::fetch_error)? {
+            0 => return Err(FetchError::Unreachable),
             read => read,
         };
-        check.feed(&chunk[..read]);
-        to.write_all(&chunk[..read]).map_err(|error| NotFetched::Broken(cannot_write(folder, &error)))?;
-        left -= read as u64;
+        verifier.update(&chunk[..read]);
+        to.write_all(&chunk[..read]).map_err(|error| WriteError::new(folder, error))?;
+        remaining -= read as u64;
     }
-    Ok(check.is_sound())
+    Ok(verifier.is_valid())
 }
 
-/// Reads from a connection and looks up while the other side is silent: someone who is asked to give way does not wait for a dead node.
-struct Patient<'a> {
+/// Reads from a connection and checks for requests while the peer sends nothing, so that an unresponsive node does not delay a preemption.
+struct InterruptibleReader<'a> {
     stream: &'a mut TcpStream,
     control: &'a Control,
-    silent_since: Instant,
+    last_read: Instant,
 }
 
-impl Patient<'_> {
-    fn not_fetched(error: io::Error) -> NotFetched {
+impl InterruptibleReader<'_> {
+    /// The meaning of an error of [`InterruptibleReader::read`].
+    fn fetch_error(error: io::Error) -> FetchError {
         match error.kind() {
-            io::ErrorKind::Other => NotFetched::Interrupted,
-            _ => NotFetched::Unreachable,
+            io::ErrorKind::Other => FetchError::Interrupted,
+            _ => FetchError::Unreachable,
         }
     }
 }
 
-impl Read for Patient<'_> {
+impl Read for InterruptibleReader<'_> {
+    /// Fails with [`io::ErrorKind::Other`] if a request arrives while there is nothing to read.
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         loop {
             self.control.tick();
             match self.stream.read(to) {
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    if self.control.asked().is_some() {
-                        return Err(io::Error::other("something was asked of the task"));
+                    if self.control.requested().is_some() {
+                        return Err(io::Error::other("interrupted by a request to the task"));
                     }
-                    if self.silent_since.elapsed() > SILENCE {
+                    if self.last_read.elapsed() > READ_TIMEOUT {
                         return Err(io::ErrorKind::TimedOut.into());
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => {
-                    self.silent_since = Instant::now();
+                    self.last_read = Instant::now();
                     return read;
                 }
             }

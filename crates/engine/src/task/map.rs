@@ -1,18 +1,19 @@
-//! The map task: lines in, records out; asked to give way, it ends at the next record.
+//! The map task: lines in, records out. On a preempt request it ends early at the next record boundary.
 //!
-//! An early end (Chronos, section III-C) is nothing special: a piece of input owns the lines that begin in it, so the lines done so far are those
-//! of a shorter piece, and the rest is a piece of its own. The output of an attempt for the reduces appears by one rename, when it is whole; that
-//! of a map without reduces waits among the temporary files until the job is over.
+//! An early end (Chronos, section III-C) needs no special output: an input range owns the lines that begin in it, so the lines processed so far are
+//! those of a shorter range, and the rest is a range of its own. The output of an attempt for the reduces appears by one atomic rename when it
+//! is complete; that of a map without reduces stays among the temporary files until the job ends.
 
-use super::control::{Ask, Control};
-use super::counts::{Counters, Counts};
-use super::text::Text;
-use super::{counter, guarded, names, share};
+use super::control::{Control, Request};
+use super::counters::{CounterSet, Counters};
+use super::error::{MapError, catch_panic};
+use super::part_writer::PartWriter;
+use super::{counter, paths, scaled_fraction};
 use crate::apps::App;
 use crate::data::{MapSink, SinkOptions};
 use crate::input::{LineReader, Stored};
-use crate::job::{InputSplit, Plan};
-use crate::record::{Emit, Failure};
+use crate::job::{Plan, InputSplit};
+use crate::record::Emit;
 use giveway_core::AttemptId;
 use std::fmt;
 use std::fs;
@@ -20,26 +21,26 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Records between two looks at how far the map has come.
-const MEASURE_EVERY: u64 = 256;
+/// Number of records between two progress updates.
+const PROGRESS_INTERVAL_RECORDS: u64 = 256;
 
-/// A map to be run.
+/// A map attempt to run.
 pub struct MapTask {
-    /// The job.
+    /// Plan of the job.
     pub plan: Arc<Plan>,
-    /// Its program.
+    /// Application of the job.
     pub app: Arc<dyn App>,
-    /// The attempt.
+    /// The attempt; its output files carry this name.
     pub attempt: AttemptId,
-    /// Which split of the plan,
+    /// Index of the split in the plan.
     pub split: u32,
-    /// from which byte of the split,
+    /// Offset of the input range in the split, in bytes.
     pub start_bytes: u64,
-    /// and how many bytes.
+    /// Length of the input range, in bytes.
     pub bytes: u64,
-    /// This job's folder on this worker.
+    /// The job's folder on this worker.
     pub dir: PathBuf,
-    /// How to open files of the block store.
+    /// Opens files of the block store.
     pub stored: Arc<dyn Stored>,
 }
 
@@ -50,153 +51,165 @@ impl fmt::Debug for MapTask {
     }
 }
 
-/// How a map ended.
+/// How a map attempt ended, other than by an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MapEnd {
-    /// All its lines are mapped.
+pub enum MapOutcome {
+    /// All lines of the range are mapped.
     Finished {
-        /// The length of its output.
+        /// Length of the output.
         output_bytes: u64,
-        /// What it counted.
+        /// Counters of the attempt.
         counters: Counters,
     },
-    /// The lines in its first bytes are mapped.
+    /// The lines that begin in the first `done_bytes` bytes of the range are mapped.
     EndedEarly {
-        /// How many bytes. If none, there is no output.
+        /// Length of the processed part of the range. If 0, there is no output.
         done_bytes: u64,
-        /// The length of the output.
+        /// Length of the output.
         output_bytes: u64,
-        /// What it counted.
+        /// Counters of the attempt.
         counters: Counters,
     },
-    /// It was given up, as asked.
+    /// The attempt was aborted on request; there is no output.
     Stopped,
 }
 
-/// Runs a map. Only a map that finished or ended early leaves anything.
-pub fn run_map(task: &MapTask, control: &Control) -> Result<MapEnd, Failure> {
-    let ended = guarded(|| match task.plan.reduces {
-        0 => run_to_text(task, control),
-        reduces => run_to_sink(task, control, reduces),
+/// Runs a map attempt. Leaves files behind only if it finishes or ends early.
+pub fn run_map(task: &MapTask, control: &Control) -> Result<MapOutcome, MapError> {
+    let ended = catch_panic(|| match task.plan.reduces {
+        0 => run_map_only(task, control),
+        reduces => run_for_reduces(task, control, reduces),
     });
-    let leaves = |end: &MapEnd| match end {
-        MapEnd::Finished { .. } => true,
-        MapEnd::EndedEarly { done_bytes, .. } => *done_bytes > 0,
-        MapEnd::Stopped => false,
+    let has_output = |outcome: &MapOutcome| match outcome {
+        MapOutcome::Finished { .. } => true,
+        MapOutcome::EndedEarly { done_bytes, .. } => *done_bytes > 0,
+        MapOutcome::Stopped => false,
     };
-    if !ended.as_ref().is_ok_and(leaves) {
-        let _ = fs::remove_file(names::temporary(&task.plan, task.attempt));
+    if !ended.as_ref().is_ok_and(has_output) {
+        let _ = fs::remove_file(paths::temporary_path(&task.plan, task.attempt));
     }
     match ended {
-        // Programs that are stopped break in many ways.
-        Err(_) if control.is_stopped() => Ok(MapEnd::Stopped),
+        // Errors of an application that is being stopped are consequences of the stop.
+        Err(_) if control.is_stopped() => Ok(MapOutcome::Stopped),
         ended => ended,
     }
 }
 
-/// Gives the output of a map without reduces its name. This is for the coordinator to do, once it knows which attempts count: two attempts at
-/// one piece may have ended at different lines, and one that was taken for lost may still be at work. Done twice, it is done once.
+/// Renames the output of a map without reduces to its final name. Idempotent.
+///
+/// Only the coordinator calls this, once it has decided which attempts count: two attempts at one range may have ended at different lines, and an
+/// attempt on a node considered lost may still be running.
 pub fn publish_map(plan: &Plan, map: AttemptId, split: u32, start_bytes: u64) -> io::Result<()> {
-    let part = names::map_part(plan, split, start_bytes);
-    match fs::rename(names::temporary(plan, map), &part) {
+    let part = paths::map_part_path(plan, split, start_bytes);
+    match fs::rename(paths::temporary_path(plan, map), &part) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && part.exists() => Ok(()),
         renamed => renamed,
     }
 }
 
-/// How far the lines of a piece were mapped.
+/// How much of the input range was mapped.
 enum Mapped {
     All,
-    /// The first bytes, at least one line.
+    /// The first bytes, with at least one line.
     Part(u64),
     Nothing,
     Stopped,
 }
 
 impl Mapped {
-    /// How the map ends, once its output is kept.
-    fn end(self, keep: impl FnOnce() -> Result<(u64, Counters), Failure>) -> Result<MapEnd, Failure> {
+    /// The outcome of the attempt. `write_output` is called if there is output; it returns the output's length and the counters.
+    fn into_outcome(
+        self,
+        write_output: impl FnOnce() -> Result<(u64, Counters), MapError>,
+    ) -> Result<MapOutcome, MapError> {
         match self {
-            Mapped::Stopped => Ok(MapEnd::Stopped),
-            Mapped::Nothing => Ok(MapEnd::EndedEarly { done_bytes: 0, output_bytes: 0, counters: Counters::new() }),
-            Mapped::Part(done_bytes) => {
-                keep().map(|(output_bytes, counters)| MapEnd::EndedEarly { done_bytes, output_bytes, counters })
+            Mapped::Stopped => Ok(MapOutcome::Stopped),
+            Mapped::Nothing => Ok(MapOutcome::EndedEarly { done_bytes: 0, output_bytes: 0, counters: Counters::new() }),
+            Mapped::Part(done_bytes) => write_output().map(|(output_bytes, counters)| MapOutcome::EndedEarly {
+                done_bytes,
+                output_bytes,
+                counters,
+            }),
+            Mapped::All => {
+                write_output().map(|(output_bytes, counters)| MapOutcome::Finished { output_bytes, counters })
             }
-            Mapped::All => keep().map(|(output_bytes, counters)| MapEnd::Finished { output_bytes, counters }),
         }
     }
 }
 
-/// Output for the reduces.
-fn run_to_sink(task: &MapTask, control: &Control, reduces: u32) -> Result<MapEnd, Failure> {
+/// Writes a sorted output with one segment for each reduce.
+fn run_for_reduces(task: &MapTask, control: &Control, reduces: u32) -> Result<MapOutcome, MapError> {
     let MapTask { plan, app, .. } = task;
     let options = SinkOptions {
         reduces,
-        partition: plan.partitioning.clone(),
+        partitioning: plan.partitioning.clone(),
         combine: app.combine(plan),
         memory_bytes: plan.request.memory_bytes,
         compression: plan.request.compression(),
     };
-    let mut out = ToSink { sink: MapSink::new(&task.dir, options), control };
-    let mut counts = Counts::default();
-    map_lines(task, control, &mut out, &mut counts)?.end(|| {
-        counts.add(counter::MAP_OUTPUT_RECORDS, out.sink.records());
+    let mut out = SinkEmitter { sink: MapSink::new(&task.dir, options), control };
+    let mut counters = CounterSet::default();
+    map_records(task, control, &mut out, &mut counters)?.into_outcome(|| {
+        counters.add(counter::MAP_OUTPUT_RECORDS, out.sink.records());
         if out.sink.spills() > 0 {
-            counts.add(counter::SPILLS, out.sink.spills());
+            counters.add(counter::SPILLS, out.sink.spills());
         }
         for (counter, count) in out.sink.counters() {
-            counts.add(counter, count);
+            counters.add(counter, count);
         }
-        let output = out.sink.finish(&names::map_output(&task.dir, task.attempt));
-        let output = output.map_err(|error| Failure(error.to_string()))?;
-        Ok((output.parts.iter().map(|part| part.stored_bytes).sum(), counts.total()))
+        let output = out.sink.finish(&paths::map_output_path(&task.dir, task.attempt))?;
+        Ok((output.segments.iter().map(|segment| segment.stored_bytes).sum(), counters.total()))
     })
 }
 
-/// Output of the job itself.
-fn run_to_text(task: &MapTask, control: &Control) -> Result<MapEnd, Failure> {
-    let mut out =
-        ToText { text: Text::begin(&task.plan, task.attempt)?, counts: Counts::default(), records: 0, control };
-    let mut counts = Counts::default();
-    map_lines(task, control, &mut out, &mut counts)?.end(|| {
-        out.counts.add(counter::MAP_OUTPUT_RECORDS, out.records);
-        let output_bytes = out.text.flush()?;
-        let mut counters = counts.total();
-        counters.extend(out.counts.total());
+/// Writes the job's output directly, for jobs without reduces.
+fn run_map_only(task: &MapTask, control: &Control) -> Result<MapOutcome, MapError> {
+    let part = PartWriter::create(&task.plan, task.attempt)?;
+    let mut out = PartEmitter { part, counters: CounterSet::default(), records: 0, control };
+    let mut counters = CounterSet::default();
+    map_records(task, control, &mut out, &mut counters)?.into_outcome(|| {
+        out.counters.add(counter::MAP_OUTPUT_RECORDS, out.records);
+        let output_bytes = out.part.flush()?;
+        let mut counters = counters.total();
+        counters.extend(out.counters.total());
         Ok((output_bytes, counters))
     })
 }
 
-/// Somewhere to put records that can say what went wrong with them.
-trait Target: Emit {
-    fn check(&self) -> Result<(), Failure>;
+/// An [`Emit`] whose stored errors can be retrieved.
+trait CheckedEmit: Emit {
+    /// Returns the error of an earlier `emit`, if there was one. The caller must not emit after an error.
+    fn check(&mut self) -> Result<(), MapError>;
 }
 
-/// Maps the lines of the task's piece until they are through or something is asked.
-fn map_lines(task: &MapTask, control: &Control, out: &mut impl Target, counts: &mut Counts) -> Result<Mapped, Failure> {
+/// Maps the lines of the task's input range until its end or a request.
+fn map_records(
+    task: &MapTask,
+    control: &Control,
+    out: &mut impl CheckedEmit,
+    counters: &mut CounterSet,
+) -> Result<Mapped, MapError> {
     let MapTask { plan, split, start_bytes, bytes, .. } = task;
-    let no_such =
-        |what: &str| Failure(format!("the job's plan has no such {what}; the input changed while it was looked at"));
-    let split = plan.splits.get(*split as usize).ok_or_else(|| no_such("split"))?;
-    let file = plan.files.get(split.file as usize).ok_or_else(|| no_such("file"))?;
-    let piece = InputSplit { file: split.file, offset: split.offset + start_bytes, bytes: *bytes };
-    let mut lines = LineReader::open(file, piece, task.stored.as_ref())?;
+    let split = plan.splits.get(*split as usize).ok_or(MapError::UnknownSplit { split: *split })?;
+    let file = plan.files.get(split.file as usize).ok_or(MapError::UnknownFile { file: split.file })?;
+    let range = InputSplit { file: split.file, offset: split.offset + start_bytes, bytes: *bytes };
+    let mut lines = LineReader::open(file, range, task.stored.as_ref())?;
     let mut mapper = task.app.mapper(plan)?;
     let mut records = 0_u64;
     let mapped = loop {
-        match control.asked() {
+        match control.requested() {
             None => {}
-            Some(Ask::Stop) => return Ok(Mapped::Stopped),
-            Some(Ask::GiveWay) => match lines.position() {
-                // A packed file cannot be entered in its middle: it is mapped to its end.
+            Some(Request::Stop) => return Ok(Mapped::Stopped),
+            Some(Request::Preempt) => match lines.position() {
+                // A compressed file cannot be read from its middle, so it is mapped to its end.
                 None => {}
                 Some(_) if records == 0 => return Ok(Mapped::Nothing),
-                Some(position) if position < piece.offset + piece.bytes => break Mapped::Part(position - piece.offset),
+                Some(position) if position < range.offset + range.bytes => break Mapped::Part(position - range.offset),
                 Some(_) => {}
             },
         }
-        if records.is_multiple_of(MEASURE_EVERY) {
-            control.set_done_ppm(share(lines.bytes_done(), piece.bytes, 1_000_000));
+        if records.is_multiple_of(PROGRESS_INTERVAL_RECORDS) {
+            control.set_progress_ppm(scaled_fraction(lines.bytes_done(), range.bytes, 1_000_000));
         }
         let Some(record) = lines.next()? else { break Mapped::All };
         mapper.map(record, out)?;
@@ -206,17 +219,17 @@ fn map_lines(task: &MapTask, control: &Control, out: &mut impl Target, counts: &
     };
     mapper.finish(out)?;
     out.check()?;
-    counts.add(counter::MAP_INPUT_RECORDS, records);
-    // A program that is told to stop need not finish.
+    counters.add(counter::MAP_INPUT_RECORDS, records);
+    // An application that is being stopped may return before its work is complete.
     Ok(if control.is_stopped() { Mapped::Stopped } else { mapped })
 }
 
-struct ToSink<'a> {
+struct SinkEmitter<'a> {
     sink: MapSink,
     control: &'a Control,
 }
 
-impl Emit for ToSink<'_> {
+impl Emit for SinkEmitter<'_> {
     #[inline]
     fn emit(&mut self, key: &[u8], value: &[u8]) {
         self.sink.emit(key, value);
@@ -232,33 +245,33 @@ impl Emit for ToSink<'_> {
     }
 }
 
-impl Target for ToSink<'_> {
+impl CheckedEmit for SinkEmitter<'_> {
     #[inline]
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&mut self) -> Result<(), MapError> {
         match self.sink.error() {
             None => Ok(()),
-            Some(error) => Err(Failure(error.to_string())),
+            Some(_) => self.sink.take_error().map_or(Ok(()), |error| Err(error.into())),
         }
     }
 }
 
-struct ToText<'a> {
-    text: Text,
-    counts: Counts,
+struct PartEmitter<'a> {
+    part: PartWriter,
+    counters: CounterSet,
     records: u64,
     control: &'a Control,
 }
 
-impl Emit for ToText<'_> {
+impl Emit for PartEmitter<'_> {
     #[inline]
     fn emit(&mut self, key: &[u8], value: &[u8]) {
         self.records += 1;
-        self.text.push(key, value);
+        self.part.push(key, value);
     }
 
     #[inline]
     fn count(&mut self, counter: &'static str, by: u64) {
-        self.counts.add(counter, by);
+        self.counters.add(counter, by);
     }
 
     fn is_stopped(&self) -> bool {
@@ -266,9 +279,9 @@ impl Emit for ToText<'_> {
     }
 }
 
-impl Target for ToText<'_> {
+impl CheckedEmit for PartEmitter<'_> {
     #[inline]
-    fn check(&self) -> Result<(), Failure> {
-        self.text.check()
+    fn check(&mut self) -> Result<(), MapError> {
+        Ok(self.part.check()?)
     }
 }

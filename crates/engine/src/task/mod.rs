@@ -1,72 +1,63 @@
-//! Tasks: what a worker runs in a slot.
+//! Map and reduce attempts: what a worker runs in a slot.
 //!
-//! A map reads its piece of the input and leaves one output for the reduces; asked to give way, it ends at the next record, and what it has
-//! done is a finished map (`map.rs`). A reduce fetches its part of every output (`shuffle.rs`, `fetch.rs`), holds it in sorted runs (`hold.rs`) and
-//! reduces it key by key (`reduce.rs`); asked to give way, it writes down where it stands (`checkpoint.rs`). Either is a plain function
-//! that runs on the caller's thread and returns how the task ended; wishes and progress pass through a [`Control`].
+//! A map reads its range of the input and writes one output for the reduces; on [`Request::Preempt`] it ends early at the next record boundary,
+//! and what it has processed counts as a finished map (`map.rs`). A reduce fetches its segment of every map output (`shuffle.rs`, `fetch.rs`),
+//! stores the segments as sorted runs (`runs.rs`) and reduces them key by key (`reduce.rs`); on [`Request::Preempt`] it writes a checkpoint and
+//! pauses (`checkpoint.rs`). Both are plain functions that run on the caller's thread and return how the attempt ended; requests and progress
+//! pass through a [`Control`].
 //!
-//! What never lives here: the decision what to run or who gives way, and talk with the coordinator. A worker tells its tasks where outputs are
-//! ([`Outputs`]) and hears from them what is damaged ([`Shuffle`]).
+//! Not here: the decision what to run or which attempt to preempt, and communication with the coordinator. The worker records where map outputs
+//! are in a [`MapOutputTracker`]; a [`ShuffleClient`] reports lost and corrupt outputs back to it.
 
 mod checkpoint;
 mod control;
-mod counts;
+mod counters;
 mod coverage;
+mod error;
 mod fetch;
-mod hold;
 mod map;
-mod names;
-mod outputs;
+mod output_tracker;
+mod part_writer;
+mod paths;
 mod reduce;
+mod runs;
 mod serve;
 mod shuffle;
-mod text;
 mod verify;
 
-pub use checkpoint::{Leavings, forget_paused, survey};
-pub use control::{Ask, Control};
-pub use counts::Counters;
-pub use fetch::Shuffle;
-pub use map::{MapEnd, MapTask, publish_map, run_map};
-pub use names::{TEMPORARY, map_output, map_part, reduce_folder, reduce_part};
-pub use outputs::{OutputAt, Outputs};
-pub use reduce::{ReduceEnd, ReduceTask, run_reduce};
-pub use serve::{SEGMENT_MESSAGE_BYTES_MAX, SegmentAnswer, SegmentRequest, serve_segment};
+pub use checkpoint::{CheckpointError, Leftovers, remove_paused, scan_leftovers};
+pub use control::{Control, Request};
+pub use counters::Counters;
+pub use error::{AppPanicked, MapError, ReduceError, ResumeError, WriteError};
+pub use fetch::ShuffleClient;
+pub use map::{MapOutcome, MapTask, publish_map, run_map};
+pub use output_tracker::{MapOutputLocation, MapOutputTracker};
+pub use paths::{TEMPORARY, map_output_path, map_part_path, reduce_part_path, reduce_runs_folder};
+pub use reduce::{ReduceOutcome, ReduceTask, run_reduce};
+pub use runs::RunError;
+pub use serve::{SEGMENT_MESSAGE_BYTES_MAX, SegmentRequest, SegmentResponse, serve_segment};
 
-use crate::record::Failure;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// What tasks count on their own, beside what programs count.
+/// Names of the counters that tasks maintain themselves, beside those of the application.
 pub mod counter {
-    /// Lines a mapper was given.
+    /// Input records (lines) passed to the mapper.
     pub const MAP_INPUT_RECORDS: &str = "map input records";
-    /// Records a mapper emitted.
+    /// Records emitted by the mapper.
     pub const MAP_OUTPUT_RECORDS: &str = "map output records";
-    /// Sorted runs a map wrote because its memory was full.
+    /// Sorted runs that maps wrote to disk because their memory budget was used up.
     pub const SPILLS: &str = "spills";
-    /// Segments a reduce fetched, empty ones too.
+    /// Segments fetched by a reduce, including empty ones.
     pub const SEGMENTS_FETCHED: &str = "segments fetched";
-    /// Times a reduce found a map's output gone or damaged.
+    /// Times a reduce reported a map output as lost or corrupt.
     pub const OUTPUTS_REPORTED: &str = "map outputs reported";
-    /// Records that were reduced.
+    /// Records passed to the reducer.
     pub const REDUCE_INPUT_RECORDS: &str = "reduce input records";
-    /// Records that came again although an earlier attempt had reduced them; they are passed over. None on the node of the pause.
+    /// Records that a resumed reduce read and skipped because an earlier attempt had reduced them. Zero if it resumed on the same node.
     pub const RECORDS_READ_AGAIN: &str = "records read again after a resume";
 }
 
-/// The share of something that is done, of so many parts in all.
-fn share(done: u64, all: u64, parts: u32) -> u32 {
-    (u128::from(done.min(all)) * u128::from(parts) / u128::from(all.max(1))) as u32
-}
-
-/// Runs a task; a panic in a program becomes a failure with the panic's words.
-fn guarded<R>(task: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
-    // What the task had in its hands is dropped with it, half changed or not.
-    catch_unwind(AssertUnwindSafe(task)).unwrap_or_else(|panic| {
-        let words =
-            panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Err(Failure(format!("the program panicked: {}", words.unwrap_or("it did not say why"))))
-    })
+/// The fraction `done / total`, scaled to the range 0 to `scale`. `done` is capped at `total`; the result is 0 if `total` is 0.
+fn scaled_fraction(done: u64, total: u64, scale: u32) -> u32 {
+    (u128::from(done.min(total)) * u128::from(scale) / u128::from(total.max(1))) as u32
 }
 
 #[cfg(test)]

@@ -1,23 +1,24 @@
-//! The reduce task: fetch, merge, reduce, and at any moment in between pause, so that another attempt goes on where this one stood.
+//! The reduce task: shuffle, merge, reduce. It can pause between any two steps, and another attempt resumes from there.
 //!
-//! The three phases share one state (coverage, hold, output, last key), which is whole between any two steps: between segments, between
-//! looks of a merge, between keys. To pause is to write that state down and go (FCS, section 3; Chronos, section III-C): what is in memory goes to one
-//! file, the output so far stays where it is, and a checkpoint says how far each run is read. On the same node nothing is fetched, merged
-//! or reduced twice. On another node the output and the last reduced key come along, and the input is fetched again.
+//! The three phases share one state (coverage, runs, output, last key), which is consistent between any two steps: between segments, between
+//! request checks of a merge, between keys. A pause writes this state to disk (FCS, section 3; Chronos, section III-C): runs in memory go to one
+//! file, the output so far stays in place, and a checkpoint records up to where each run is read. On the same node nothing is fetched, merged or
+//! reduced twice. On another node the output and the last reduced key are reused, and the input is fetched again.
 //!
-//! Killing the process at any moment is safe. Everything an attempt writes carries the attempt's name, is taken over by a rename, and is
-//! believed only with a record written behind it; the output appears by a last rename.
+//! The process may be killed at any moment. All files of an attempt carry the attempt's name, are taken over by an atomic rename, and are used only
+//! if a checkpoint was written after them; the output becomes visible by a final rename.
 
-use super::checkpoint::{self, CHECKPOINT, Checkpoint, Kept, RecordError};
-use super::control::{Ask, Control};
-use super::counts::{Counters, Counts};
+use super::checkpoint::{self, CHECKPOINT, Checkpoint, CheckpointError, OutputCheckpoint};
+use super::control::{Control, Request};
+use super::counters::{CounterSet, Counters};
 use super::coverage::Coverage;
-use super::fetch::Shuffle;
-use super::hold::{Hold, Merged, damaged};
-use super::outputs::Outputs;
+use super::error::{ReduceError, ResumeError, catch_panic};
+use super::fetch::ShuffleClient;
+use super::output_tracker::MapOutputTracker;
+use super::part_writer::PartWriter;
+use super::runs::{MergeStatus, RunError, RunSet};
 use super::shuffle::shuffle;
-use super::text::Text;
-use super::{counter, guarded, names, share};
+use super::{counter, paths, scaled_fraction};
 use crate::apps::App;
 use crate::job::Plan;
 use crate::record::{Emit, Failure, Reducer, Values};
@@ -28,25 +29,25 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Keys between two looks at how far the reduce has come.
-const MEASURE_EVERY: u32 = 1024;
+/// Number of keys between two progress updates.
+const PROGRESS_INTERVAL_KEYS: u32 = 1024;
 
-/// A reduce to be run.
+/// A reduce attempt to run.
 pub struct ReduceTask {
-    /// The job.
+    /// Plan of the job.
     pub plan: Arc<Plan>,
-    /// Its program.
+    /// Application of the job.
     pub app: Arc<dyn App>,
-    /// The attempt.
+    /// The attempt; its files carry this name.
     pub attempt: AttemptId,
-    /// From the beginning, or from what an earlier attempt left.
+    /// Whether to start from the beginning or from the state of a paused attempt.
     pub start: Start,
-    /// This job's folder on this worker.
+    /// The job's folder on this worker.
     pub dir: PathBuf,
-    /// Where the outputs of the job's maps are.
-    pub outputs: Arc<Outputs>,
-    /// How to reach them.
-    pub shuffle: Arc<Shuffle>,
+    /// Locations of the job's map outputs.
+    pub outputs: Arc<MapOutputTracker>,
+    /// Fetches the segments.
+    pub shuffle: Arc<ShuffleClient>,
 }
 
 impl fmt::Debug for ReduceTask {
@@ -55,204 +56,206 @@ impl fmt::Debug for ReduceTask {
     }
 }
 
-/// How a reduce ended.
+/// How a reduce attempt ended, other than by an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReduceEnd {
-    /// Its output stands under its name.
+pub enum ReduceOutcome {
+    /// The output is committed under its final name.
     Finished {
-        /// The output's length.
+        /// Length of the output.
         output_bytes: u64,
-        /// What this attempt and those it went on from counted.
+        /// Counters of this attempt and of the attempts it resumed.
         counters: Counters,
     },
-    /// It can be resumed.
+    /// A checkpoint is written; the reduce can be resumed.
     Paused {
-        /// How far it is.
+        /// Progress in parts per million.
         progress_ppm: u32,
     },
-    /// It was given up, as asked.
+    /// The attempt was aborted on request; there is no output.
     Stopped,
 }
 
-/// Runs a reduce. Unless it pauses, nothing of it is left but its output.
-pub fn run_reduce(task: &ReduceTask, control: &Control) -> Result<ReduceEnd, Failure> {
-    let ended = match guarded(|| Reduce::begin(task, control)?.run()) {
-        // Programs that are stopped break in many ways.
-        Err(_) if control.is_stopped() => Ok(ReduceEnd::Stopped),
+/// Runs a reduce attempt. Unless it pauses, it leaves no files behind but its output.
+pub fn run_reduce(task: &ReduceTask, control: &Control) -> Result<ReduceOutcome, ReduceError> {
+    let ended = match catch_panic(|| RunningReduce::start(task, control)?.run()) {
+        // Errors of an application that is being stopped are consequences of the stop.
+        Err(_) if control.is_stopped() => Ok(ReduceOutcome::Stopped),
         ended => ended,
     };
-    if !matches!(ended, Ok(ReduceEnd::Paused { .. })) {
-        // What cannot be removed now goes with the job's folder.
-        let _ = fs::remove_dir_all(names::reduce_folder(&task.dir, task.attempt));
-        let _ = fs::remove_file(names::temporary(&task.plan, task.attempt));
-        let _ = fs::remove_file(names::kept(&task.plan, task.attempt));
+    if !matches!(ended, Ok(ReduceOutcome::Paused { .. })) {
+        // What cannot be removed now is removed with the job's folder.
+        let _ = fs::remove_dir_all(paths::reduce_runs_folder(&task.dir, task.attempt));
+        let _ = fs::remove_file(paths::temporary_path(&task.plan, task.attempt));
+        let _ = fs::remove_file(paths::output_checkpoint_path(&task.plan, task.attempt));
     }
     ended
 }
 
-/// A reduce under way.
-struct Reduce<'a> {
+/// State of a reduce attempt.
+struct RunningReduce<'a> {
     task: &'a ReduceTask,
     control: &'a Control,
     coverage: Coverage,
-    hold: Hold,
-    /// The output, once there is some.
-    text: Option<Text>,
-    /// The last key that was reduced. Keys up to it are passed over if they come again.
+    runs: RunSet,
+    /// The uncommitted output; `None` until the reduce phase begins.
+    part: Option<PartWriter>,
+    /// The last key that was reduced. Keys up to it are skipped if they are read again.
     last_key: Option<Vec<u8>>,
-    /// How much there was to reduce, once reducing has begun.
+    /// Input of the reduce phase in stored bytes; `None` until that phase begins.
     reduce_bytes: Option<u64>,
-    counts: Counts,
+    counters: CounterSet,
 }
 
-impl<'a> Reduce<'a> {
-    fn begin(task: &'a ReduceTask, control: &'a Control) -> Result<Reduce<'a>, Failure> {
+impl<'a> RunningReduce<'a> {
+    fn start(task: &'a ReduceTask, control: &'a Control) -> Result<RunningReduce<'a>, ReduceError> {
         match task.start {
-            Start::Fresh => Reduce::fresh(task, control),
-            Start::Resumed { from } => Reduce::resumed(task, control, from),
-            Start::Migrated { from, .. } => Reduce::migrated(task, control, from),
+            Start::Fresh => RunningReduce::fresh(task, control),
+            Start::Resumed { from } => RunningReduce::resumed(task, control, from),
+            Start::Migrated { from, .. } => RunningReduce::migrated(task, control, from),
         }
     }
 
-    fn fresh(task: &'a ReduceTask, control: &'a Control) -> Result<Reduce<'a>, Failure> {
-        Ok(Reduce {
+    fn fresh(task: &'a ReduceTask, control: &'a Control) -> Result<RunningReduce<'a>, ReduceError> {
+        Ok(RunningReduce {
             task,
             control,
-            coverage: Coverage::none(&task.plan.splits),
-            hold: Hold::begin(&task.dir, task.attempt, task.plan.request.memory_bytes)?,
-            text: None,
+            coverage: Coverage::empty(&task.plan.splits),
+            runs: RunSet::create(&task.dir, task.attempt, task.plan.request.memory_bytes)?,
+            part: None,
             last_key: None,
             reduce_bytes: None,
-            counts: Counts::default(),
+            counters: CounterSet::default(),
         })
     }
 
-    /// On the same node: the folder changes its name, and with it its owner. From then on the old attempt cannot be resumed again.
-    fn resumed(task: &'a ReduceTask, control: &'a Control, from: AttemptId) -> Result<Reduce<'a>, Failure> {
-        let cannot =
-            |why: &dyn fmt::Display| Failure(format!("cannot resume {from}: its checkpoint: {why}; it starts anew"));
-        let folder = names::reduce_folder(&task.dir, task.attempt);
-        fs::rename(names::reduce_folder(&task.dir, from), &folder).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => cannot(&RecordError::Missing),
-            _ => cannot(&error),
+    /// Resumes on the node of the pause. The runs folder is renamed to this attempt, so the paused attempt cannot be resumed a second time.
+    fn resumed(task: &'a ReduceTask, control: &'a Control, from: AttemptId) -> Result<RunningReduce<'a>, ReduceError> {
+        let cannot_resume = |cause: ResumeError| ReduceError::Resume { from, cause };
+        let folder = paths::reduce_runs_folder(&task.dir, task.attempt);
+        fs::rename(paths::reduce_runs_folder(&task.dir, from), &folder).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => cannot_resume(CheckpointError::Missing.into()),
+            _ => cannot_resume(ResumeError::Io(error)),
         })?;
         let path = folder.join(CHECKPOINT);
-        let left: Checkpoint = checkpoint::read(&path).map_err(|error| cannot(&error))?;
-        if left.kept.attempt != from || !left.coverage.fits(&task.plan.splits) {
-            return Err(cannot(&RecordError::Damaged));
+        let saved: Checkpoint = checkpoint::read(&path).map_err(|error| cannot_resume(error.into()))?;
+        if saved.output.attempt != from || !saved.coverage.matches(&task.plan.splits) {
+            return Err(cannot_resume(CheckpointError::Corrupt.into()));
         }
-        // Runs and output now change; no one may believe this record any more.
-        fs::remove_file(&path).map_err(|error| cannot(&error))?;
-        let _ = fs::remove_file(names::kept(&task.plan, from));
-        let text = match left.kept.output_bytes {
+        // Runs and output change from here on, so the checkpoint becomes invalid.
+        fs::remove_file(&path).map_err(|error| cannot_resume(ResumeError::Io(error)))?;
+        let _ = fs::remove_file(paths::output_checkpoint_path(&task.plan, from));
+        let part = match saved.output.output_bytes {
             0 => {
-                let _ = fs::remove_file(names::temporary(&task.plan, from));
+                let _ = fs::remove_file(paths::temporary_path(&task.plan, from));
                 None
             }
             bytes => {
-                let text = Text::take_over(&task.plan, task.attempt, from, bytes)?;
-                Some(text.ok_or_else(|| cannot(&"its output is gone"))?)
+                let part = PartWriter::resume(&task.plan, task.attempt, from, bytes)?;
+                Some(part.ok_or_else(|| cannot_resume(ResumeError::OutputLost))?)
             }
         };
-        control.set_done_ppm(left.progress_ppm);
-        Ok(Reduce {
+        control.set_progress_ppm(saved.progress_ppm);
+        Ok(RunningReduce {
             task,
             control,
-            coverage: left.coverage,
-            hold: Hold::restore(folder, task.plan.request.memory_bytes, &left.runs)?,
-            text,
-            last_key: left.kept.last_key,
-            reduce_bytes: left.reduce_bytes,
-            counts: Counts::after(left.kept.counters),
+            coverage: saved.coverage,
+            runs: RunSet::restore(folder, task.plan.request.memory_bytes, &saved.runs)?,
+            part,
+            last_key: saved.output.last_key,
+            reduce_bytes: saved.reduce_bytes,
+            counters: CounterSet::resumed(saved.output.counters),
         })
     }
 
-    /// On another node: only the output can be taken over, if it is there. If not, all begins afresh.
-    fn migrated(task: &'a ReduceTask, control: &'a Control, from: AttemptId) -> Result<Reduce<'a>, Failure> {
-        let mut reduce = Reduce::fresh(task, control)?;
-        let path = names::kept(&task.plan, from);
-        if let Ok(kept) = checkpoint::read::<Kept>(&path)
-            && kept.attempt == from
-            && let Some(text) = Text::take_over(&task.plan, task.attempt, from, kept.output_bytes)?
+    /// Resumes on another node. Only the output can be reused; if it is unusable, the attempt starts from the beginning.
+    fn migrated(task: &'a ReduceTask, control: &'a Control, from: AttemptId) -> Result<RunningReduce<'a>, ReduceError> {
+        let mut reduce = RunningReduce::fresh(task, control)?;
+        let path = paths::output_checkpoint_path(&task.plan, from);
+        if let Ok(saved) = checkpoint::read::<OutputCheckpoint>(&path)
+            && saved.attempt == from
+            && let Some(part) = PartWriter::resume(&task.plan, task.attempt, from, saved.output_bytes)?
         {
-            reduce.text = Some(text);
-            reduce.last_key = kept.last_key;
-            reduce.counts = Counts::after(kept.counters);
+            reduce.part = Some(part);
+            reduce.last_key = saved.last_key;
+            reduce.counters = CounterSet::resumed(saved.counters);
         }
         let _ = fs::remove_file(&path);
         Ok(reduce)
     }
 
-    fn run(mut self) -> Result<ReduceEnd, Failure> {
-        let Reduce { task, control, coverage, hold, counts, .. } = &mut self;
-        if let Some(ask) = shuffle(task, control, coverage, hold, counts)? {
-            return self.give_way(ask);
+    fn run(mut self) -> Result<ReduceOutcome, ReduceError> {
+        let RunningReduce { task, control, coverage, runs, counters, .. } = &mut self;
+        if let Some(request) = shuffle(task, control, coverage, runs, counters)? {
+            return self.pause_or_stop(request);
         }
-        if let Some(ask) = self.settle()? {
-            return self.give_way(ask);
+        if let Some(request) = self.merge_runs()? {
+            return self.pause_or_stop(request);
         }
-        if let Some(ask) = self.reduce()? {
-            return self.give_way(ask);
+        if let Some(request) = self.reduce()? {
+            return self.pause_or_stop(request);
         }
-        let Some(text) = self.text else { return Err(Failure("a reduce without an output".into())) };
-        let output_bytes = text.commit(&names::reduce_part(&self.task.plan, self.task.attempt.task.index))?;
-        self.control.set_done_ppm(1_000_000);
-        Ok(ReduceEnd::Finished { output_bytes, counters: self.counts.total() })
+        let Some(part) = self.part else { return Err(ReduceError::NoOutputFile) };
+        let output_bytes = part.commit(&paths::reduce_part_path(&self.task.plan, self.task.attempt.task.index))?;
+        self.control.set_progress_ppm(1_000_000);
+        Ok(ReduceOutcome::Finished { output_bytes, counters: self.counters.total() })
     }
 
-    /// The second third: merges until the rest can be read as one.
-    fn settle(&mut self) -> Result<Option<Ask>, Failure> {
+    /// The second third of the progress: merges until the remaining runs can be read in one merge.
+    fn merge_runs(&mut self) -> Result<Option<Request>, ReduceError> {
         let control = self.control;
-        // Nobody knows how many merges it takes; each goes half of what is left of this third.
-        let step = || control.set_done_ppm(control.progress_ppm().midpoint(666_666));
-        Ok(match self.hold.settle(control, step)? {
-            Merged::Whole => None,
-            Merged::Interrupted => control.asked(),
+        // The number of merges is not known in advance; each one advances progress by half of what is left of this third.
+        let on_merged = || control.set_progress_ppm(control.progress_ppm().midpoint(666_666));
+        Ok(match self.runs.merge_to_fan_in(control, on_merged)? {
+            MergeStatus::Complete => None,
+            MergeStatus::Interrupted => control.requested(),
         })
     }
 
-    /// The last third.
-    fn reduce(&mut self) -> Result<Option<Ask>, Failure> {
+    /// The last third of the progress: calls the reducer for every key.
+    fn reduce(&mut self) -> Result<Option<Request>, ReduceError> {
         let ReduceTask { plan, app, attempt, .. } = self.task;
-        let mut reducer = app.reducer(plan)?.ok_or_else(|| {
-            Failure(format!("application `{}` has no reducer, but the job has {} reduces", app.name(), plan.reduces))
-        })?;
-        let mut text = match self.text.take() {
-            Some(text) => text,
-            None => Text::begin(plan, *attempt)?,
+        let no_reducer = || ReduceError::NoReducer { app: app.name().to_owned(), reduces: plan.reduces };
+        let mut reducer = app.reducer(plan)?.ok_or_else(no_reducer)?;
+        let mut part = match self.part.take() {
+            Some(part) => part,
+            None => PartWriter::create(plan, *attempt)?,
         };
-        let asked = self.reduce_keys(reducer.as_mut(), &mut text);
-        self.text = Some(text);
-        asked
+        let request = self.reduce_keys(reducer.as_mut(), &mut part);
+        self.part = Some(part);
+        request
     }
 
-    fn reduce_keys(&mut self, reducer: &mut dyn Reducer, text: &mut Text) -> Result<Option<Ask>, Failure> {
+    fn reduce_keys(
+        &mut self,
+        reducer: &mut dyn Reducer,
+        part: &mut PartWriter,
+    ) -> Result<Option<Request>, ReduceError> {
         let control = self.control;
-        let mut merge = self.hold.merge()?;
-        let reduce_bytes = *self.reduce_bytes.get_or_insert(self.hold.bytes_left());
-        let mut out = Out { text, counts: &mut self.counts, control };
-        // Keys up to here were reduced before; none once the first key behind them is reached.
+        let mut merge = self.runs.open_merge()?;
+        let reduce_bytes = *self.reduce_bytes.get_or_insert(self.runs.remaining_bytes());
+        let mut out = ReduceEmitter { part, counters: &mut self.counters, control };
+        // Keys up to this one were reduced by an earlier attempt; `None` once the first key after it is reached.
         let mut skip_to = self.last_key.take();
         let mut keys = 0_u64;
         let mut records = 0;
-        let mut until_measured = 0;
-        let mut asked = None;
+        let mut until_progress = 0;
+        let mut request = None;
         while !merge.is_done() {
-            asked = control.asked();
-            if asked.is_some() {
+            request = control.requested();
+            if request.is_some() {
                 break;
             }
-            if until_measured == 0 {
-                until_measured = MEASURE_EVERY;
-                let done = reduce_bytes.saturating_sub(self.hold.bytes_left_at(&merge.positions()));
-                control.set_done_ppm(666_667 + share(done, reduce_bytes, 333_332));
+            if until_progress == 0 {
+                until_progress = PROGRESS_INTERVAL_KEYS;
+                let done = reduce_bytes.saturating_sub(self.runs.remaining_bytes_at(&merge.positions()));
+                control.set_progress_ppm(666_667 + scaled_fraction(done, reduce_bytes, 333_332));
             }
-            until_measured -= 1;
+            until_progress -= 1;
             let group = merge.next_group(|key, values| -> Result<(), Failure> {
-                let mut values = Watched { values, control, records: 0 };
+                let mut values = CountedValues { values, control, records: 0 };
                 if skip_to.as_deref().is_some_and(|last| key <= last) {
                     while values.next().is_some() {}
-                    out.counts.add(counter::RECORDS_READ_AGAIN, values.records);
+                    out.counters.add(counter::RECORDS_READ_AGAIN, values.records);
                     return Ok(());
                 }
                 skip_to = None;
@@ -262,59 +265,59 @@ impl<'a> Reduce<'a> {
                 keys += 1;
                 Ok(())
             });
-            if let Some(reduced) = group.map_err(damaged)? {
+            if let Some(reduced) = group.map_err(RunError::from)? {
                 reduced?;
             }
-            out.text.check()?;
+            out.part.check()?;
         }
-        if asked != Some(Ask::Stop) {
+        if request != Some(Request::Stop) {
             reducer.finish(&mut out)?;
         }
         if control.is_stopped() {
-            // The last values may have been held back, and a program that is told to stop need not finish.
-            return Ok(Some(Ask::Stop));
+            // The last key may have received only some of its values, and an application that is being stopped may return early.
+            return Ok(Some(Request::Stop));
         }
-        out.text.check()?;
-        out.counts.add(counter::REDUCE_INPUT_RECORDS, records);
-        self.last_key = if keys > 0 { Some(merge.last_group().to_vec()) } else { skip_to };
-        self.hold.set_positions(&merge.positions());
-        Ok(asked)
+        out.part.check()?;
+        out.counters.add(counter::REDUCE_INPUT_RECORDS, records);
+        self.last_key = if keys > 0 { Some(merge.last_group_key().to_vec()) } else { skip_to };
+        self.runs.set_positions(&merge.positions());
+        Ok(request)
     }
 
-    /// Pauses, or stops.
-    fn give_way(mut self, ask: Ask) -> Result<ReduceEnd, Failure> {
-        if ask == Ask::Stop {
-            return Ok(ReduceEnd::Stopped);
+    fn pause_or_stop(mut self, request: Request) -> Result<ReduceOutcome, ReduceError> {
+        if request == Request::Stop {
+            return Ok(ReduceOutcome::Stopped);
         }
         let task = self.task;
-        let output_bytes = self.text.as_mut().map_or(Ok(0), Text::flush)?;
-        let runs = self.hold.flush()?;
-        let kept = Kept { attempt: task.attempt, output_bytes, last_key: self.last_key, counters: self.counts.total() };
-        if self.text.is_some() {
-            checkpoint::write(&names::kept(&task.plan, task.attempt), &kept)?;
+        let output_bytes = self.part.as_mut().map_or(Ok(0), PartWriter::flush)?;
+        let runs = self.runs.save()?;
+        let counters = self.counters.total();
+        let output = OutputCheckpoint { attempt: task.attempt, output_bytes, last_key: self.last_key, counters };
+        if self.part.is_some() {
+            checkpoint::write(&paths::output_checkpoint_path(&task.plan, task.attempt), &output)?;
         }
         let progress_ppm = self.control.progress_ppm();
-        let left = Checkpoint { coverage: self.coverage, runs, reduce_bytes: self.reduce_bytes, progress_ppm, kept };
-        checkpoint::write(&self.hold.folder().join(CHECKPOINT), &left)?;
-        Ok(if self.control.is_stopped() { ReduceEnd::Stopped } else { ReduceEnd::Paused { progress_ppm } })
+        let saved = Checkpoint { coverage: self.coverage, runs, reduce_bytes: self.reduce_bytes, progress_ppm, output };
+        checkpoint::write(&self.runs.folder().join(CHECKPOINT), &saved)?;
+        Ok(if self.control.is_stopped() { ReduceOutcome::Stopped } else { ReduceOutcome::Paused { progress_ppm } })
     }
 }
 
-/// Where a reducer's records go.
-struct Out<'a> {
-    text: &'a mut Text,
-    counts: &'a mut Counts,
+/// Writes a reducer's records to the part file.
+struct ReduceEmitter<'a> {
+    part: &'a mut PartWriter,
+    counters: &'a mut CounterSet,
     control: &'a Control,
 }
 
-impl Emit for Out<'_> {
+impl Emit for ReduceEmitter<'_> {
     #[inline]
     fn emit(&mut self, key: &[u8], value: &[u8]) {
-        self.text.push(key, value);
+        self.part.push(key, value);
     }
 
     fn count(&mut self, counter: &'static str, by: u64) {
-        self.counts.add(counter, by);
+        self.counters.add(counter, by);
     }
 
     fn is_stopped(&self) -> bool {
@@ -322,14 +325,14 @@ impl Emit for Out<'_> {
     }
 }
 
-/// The values of a key, counted. They end at once when the task is to stop: a key may have very many, and no one wants the result.
-struct Watched<'a> {
+/// The values of a key, counted. They end at once when the task is requested to stop: a key may have very many, and the result is discarded.
+struct CountedValues<'a> {
     values: &'a mut dyn Values,
     control: &'a Control,
     records: u64,
 }
 
-impl Values for Watched<'_> {
+impl Values for CountedValues<'_> {
     #[inline]
     fn next(&mut self) -> Option<&[u8]> {
         if self.control.is_stopped() {

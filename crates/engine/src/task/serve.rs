@@ -1,7 +1,7 @@
-//! The other end of a fetch: a worker gives out the segments of the map outputs it keeps.
+//! The serving side of the shuffle: a worker sends segments of the map outputs it stores.
 
-use super::names;
-use crate::data::{MapOutput, OutputError, PartAt};
+use super::paths;
+use crate::data::{MapOutput, OutputError, SegmentEntry};
 use crate::wire::{self, WireError};
 use giveway_core::{AttemptId, Kind};
 use serde::{Deserialize, Serialize};
@@ -10,81 +10,86 @@ use std::io::{self, Seek, SeekFrom};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
-/// The longest [`SegmentRequest`] or [`SegmentAnswer`] as a message: there may be a path in it.
+/// Maximum size of a [`SegmentRequest`] or [`SegmentResponse`] message. The response may contain a path.
 pub const SEGMENT_MESSAGE_BYTES_MAX: usize = 8192;
 
-/// What a reduce asks of the node that keeps a map's output.
+/// Request of a reduce to the node that stores a map output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentRequest {
-    /// The map's attempt.
+    /// The map attempt that wrote the output.
     pub map: AttemptId,
-    /// Which reduce's segment.
+    /// Index of the reduce whose segment is requested.
     pub reduce: u32,
-    /// Of a segment as large as this, only the place is wanted: workers stand on one machine and may read each other's files.
+    /// For a segment of at least this size, respond with its file instead of its bytes. Workers share a machine and can read each other's files.
     pub in_place_bytes_min: u64,
 }
 
-/// What it hears.
+/// Response to a [`SegmentRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SegmentAnswer {
-    /// So many bytes of segment follow behind this message.
-    Here {
-        /// How many.
+pub enum SegmentResponse {
+    /// The segment's bytes follow this message.
+    Content {
+        /// Length of the segment.
         bytes: u64,
     },
-    /// It lies in this file, the output of the map.
+    /// The segment is in this local file.
     InPlace {
-        /// The file.
+        /// Absolute path of the map output.
         path: String,
     },
-    /// It is not to be had here.
-    Gone {
-        /// Why.
-        why: String,
+    /// The output is lost or corrupt on this node, or has no such segment.
+    Unavailable {
+        /// Cause, for the log.
+        reason: String,
     },
 }
 
-/// Answers a request from a job's folder. The bytes go from the file to the socket without passing through this process.
+/// Serves one request from a job's folder. The bytes are copied from the file to the socket within the kernel.
 pub fn serve_segment(request: SegmentRequest, dir: &Path, stream: &mut TcpStream) -> Result<(), WireError> {
-    let broken = |error| WireError::Io { what: "cannot send a segment".into(), error };
-    let (path, part) = match find(request, dir).map_err(broken)? {
+    let io_error = |error| WireError::Io { what: "cannot send a segment".into(), error };
+    let (path, segment) = match locate(request, dir).map_err(io_error)? {
         Ok(found) => found,
-        Err(why) => return wire::send(stream, &SegmentAnswer::Gone { why: why.chars().take(1000).collect() }),
+        Err(reason) => {
+            return wire::send(stream, &SegmentResponse::Unavailable { reason: reason.chars().take(1000).collect() });
+        }
     };
-    let bytes = part.stored_bytes;
+    let bytes = segment.stored_bytes;
     if bytes >= request.in_place_bytes_min
         && let Some(path) = path.to_str().filter(|path| path.len() < SEGMENT_MESSAGE_BYTES_MAX / 2)
     {
-        return wire::send(stream, &SegmentAnswer::InPlace { path: path.into() });
+        return wire::send(stream, &SegmentResponse::InPlace { path: path.into() });
     }
-    let mut file = File::open(&path).map_err(broken)?;
-    file.seek(SeekFrom::Start(part.offset)).map_err(broken)?;
-    wire::send(stream, &SegmentAnswer::Here { bytes })?;
-    let sent = io::copy(&mut io::Read::take(&mut file, bytes), stream).map_err(broken)?;
-    // A promise that cannot be kept ends the connection: the other side counts what it gets.
-    if sent < bytes { Err(broken(io::ErrorKind::UnexpectedEof.into())) } else { Ok(()) }
+    let mut file = File::open(&path).map_err(io_error)?;
+    file.seek(SeekFrom::Start(segment.offset)).map_err(io_error)?;
+    wire::send(stream, &SegmentResponse::Content { bytes })?;
+    let sent = io::copy(&mut io::Read::take(&mut file, bytes), stream).map_err(io_error)?;
+    // The announced length cannot be corrected any more, so the connection is closed: the receiver counts the bytes.
+    if sent < bytes { Err(io_error(io::ErrorKind::UnexpectedEof.into())) } else { Ok(()) }
 }
 
-/// The file, and where the segment is in it; or why it is not here. An error says nothing about the output: the connection ends, and the
-/// other side tries again.
-fn find(request: SegmentRequest, dir: &Path) -> io::Result<Result<(PathBuf, PartAt), String>> {
+/// Finds a segment. The inner error says why the output is unavailable; the outer one means that this is unknown, so the connection is closed and
+/// the receiver retries.
+fn locate(request: SegmentRequest, dir: &Path) -> io::Result<Result<(PathBuf, SegmentEntry), String>> {
     let SegmentRequest { map, reduce, .. } = request;
     if map.task.kind != Kind::Map {
         return Ok(Err(format!("{map} is not a map")));
     }
-    let output = match open(&std::path::absolute(names::map_output(dir, map))?)? {
+    let output = match open_output(&std::path::absolute(paths::map_output_path(dir, map))?)? {
         Ok(output) => output,
-        Err(gone) => return Ok(Err(gone.to_string())),
+        Err(unusable) => return Ok(Err(unusable.to_string())),
     };
-    match output.parts.get(reduce as usize) {
-        Some(&part) => Ok(Ok((output.path, part))),
-        None => Ok(Err(format!("the output of {map} has no part {reduce}; there are {}", output.parts.len()))),
+    match output.segments.get(reduce as usize) {
+        Some(&segment) => Ok(Ok((output.path, segment))),
+        None => {
+            let count = output.segments.len();
+            Ok(Err(format!("the output of {map} has no segment for reduce {reduce}; it has {count} segments")))
+        }
     }
 }
 
-/// Opens a map's output. What is gone or damaged is told apart from what cannot be opened just now (too many files, say): only the
-/// former is worth running a map again.
-pub(super) fn open(path: &Path) -> io::Result<Result<MapOutput, OutputError>> {
+/// Opens a map output. The inner error means lost or corrupt: the map must run again. The outer error is transient (too many open files, for
+/// example) and does not justify that.
+pub(super) fn open_output(path: &Path) -> io::Result<Result<MapOutput, OutputError>> {
     match MapOutput::open(path) {
         Err(OutputError::Io { error, .. })
             if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) =>

@@ -1,164 +1,166 @@
-//! The shuffle of a reduce: which output to fetch next, when to try again, when to wait.
+//! The shuffle phase of a reduce: which output to fetch next, when to retry, when to wait.
 //!
-//! There is one thread, and it does one thing at a time: it fetches, and when there is too much in memory or there are too many runs, it
-//! merges. So at any look there is at most one segment in flight, and "finish it and stop" is what the loop does anyway (FCS, section 3.1.1).
+//! One thread does one thing at a time: it fetches, and when too much is in memory or there are too many runs, it merges. So at most one segment
+//! is in flight whenever a request is checked, and "finish the current fetch, then stop" (FCS, section 3.1.1) is what the loop does anyway.
 
-use super::control::{Ask, Control};
+use super::control::{Control, Request};
 use super::counter;
-use super::counts::Counts;
+use super::counters::CounterSet;
 use super::coverage::Coverage;
-use super::fetch::{Fetched, NotFetched};
-use super::hold::Hold;
-use super::outputs::{Bookmark, OutputAt};
+use super::error::ReduceError;
+use super::fetch::{FetchError, Fetched};
+use super::output_tracker::{MapOutputLocation, ReadCursor};
 use super::reduce::ReduceTask;
-use crate::record::Failure;
+use super::runs::RunSet;
 use giveway_core::{AttemptId, Kind, NodeId};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// How long to wait for news before a look around.
-const LOOK_AROUND: Duration = Duration::from_millis(500);
+/// Maximum time to wait for a notification when there is nothing to fetch.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The first wait before a node that does not answer is tried again; doubled each time up to the longest.
-const RETRY: Duration = Duration::from_millis(25);
-const RETRY_MAX: Duration = Duration::from_secs(2);
+/// Delay before the first retry of an unreachable node. It doubles with each failure up to [`RETRY_DELAY_MAX`].
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(25);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(2);
 
-/// An output whose node has not answered so often (for about ten seconds) is reported, as one that is gone.
-const TRIES_MAX: u32 = 12;
+/// After more than this many failures in a row (about ten seconds) the output is reported, like one that is lost.
+const FETCH_FAILURES_MAX: u32 = 12;
 
-/// How long to wait for a new copy of an output that was reported before trying the old one again.
-const REPORTED: Duration = Duration::from_secs(5);
+/// How long to wait for a replacement of a reported output before the old copy is tried again.
+const REPORTED_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// The state of a shuffle while it runs.
+/// The outputs that are still to be fetched.
 #[derive(Debug, Default)]
-struct Wanted {
-    bookmark: Bookmark,
-    now: VecDeque<OutputAt>,
-    /// Outputs that were reported, each with when to try the old copy again.
-    later: Vec<(Instant, OutputAt)>,
-    /// Outputs that came damaged, or were not there, once.
-    doubted: HashSet<(u32, u16)>,
-    /// Nodes that did not answer. One that is stuck must not keep the reduce from the others.
-    silent: HashMap<NodeId, Silent>,
+struct FetchQueue {
+    cursor: ReadCursor,
+    ready: VecDeque<MapOutputLocation>,
+    /// Reported outputs, each with the time at which the old copy is tried again.
+    reported: Vec<(Instant, MapOutputLocation)>,
+    /// Outputs (map, attempt number) that were corrupt or missing once.
+    suspects: HashSet<(u32, u16)>,
+    /// Nodes that did not respond. They are skipped for a while, so that they do not delay fetches from other nodes.
+    unreachable: HashMap<NodeId, Backoff>,
 }
 
-/// A node that did not answer.
+/// Retry state of a node.
 #[derive(Clone, Copy, Debug)]
-struct Silent {
+struct Backoff {
     until: Instant,
-    tries: u32,
+    failures: u32,
 }
 
-/// Fetches all that is missing. Returns early with what was asked of the task.
+/// Fetches all missing segments. Returns early if a request arrives.
 pub(super) fn shuffle(
     task: &ReduceTask,
     control: &Control,
     coverage: &mut Coverage,
-    hold: &mut Hold,
-    counts: &mut Counts,
-) -> Result<Option<Ask>, Failure> {
-    task.outputs.watch(control);
+    runs: &mut RunSet,
+    counters: &mut CounterSet,
+) -> Result<Option<Request>, ReduceError> {
+    task.outputs.subscribe(control);
     let (job, reduce) = (task.plan.job, task.attempt.task.index);
-    let mut wanted = Wanted::default();
+    let mut queue = FetchQueue::default();
     loop {
-        // Fetched in whole is more than a third, and nothing else is.
-        let progress_ppm = if coverage.is_complete() { 333_334 } else { coverage.share(333_333) };
-        control.set_done_ppm(progress_ppm.max(control.progress_ppm()));
+        // Progress exceeds one third exactly when everything is fetched.
+        let progress_ppm = if coverage.is_complete() { 333_334 } else { coverage.scaled_fraction(333_333) };
+        control.set_progress_ppm(progress_ppm.max(control.progress_ppm()));
         control.tick();
-        if let Some(ask) = control.asked() {
-            return Ok(Some(ask));
+        if let Some(request) = control.requested() {
+            return Ok(Some(request));
         }
         if coverage.is_complete() {
             return Ok(None);
         }
-        wanted.read_on(task);
-        let Some(output) = wanted.next(coverage) else {
-            control.wait_for_news(wanted.patience());
+        queue.refresh(task);
+        let Some(output) = queue.next(coverage) else {
+            control.wait_for_notification(queue.wait_time());
             continue;
         };
-        let is_bad = match task.shuffle.fetch(job, &task.dir, &output, reduce, hold, control) {
+        let must_report = match task.shuffle.fetch(job, &task.dir, &output, reduce, runs, control) {
             Ok(fetched) => {
-                wanted.silent.remove(&output.node);
+                queue.unreachable.remove(&output.node);
                 coverage.add(&output);
-                counts.add(counter::SEGMENTS_FETCHED, 1);
-                if let Fetched::Taken = fetched {
-                    // If this is interrupted, the next look sees why.
-                    hold.tidy(control)?;
+                counters.add(counter::SEGMENTS_FETCHED, 1);
+                if let Fetched::Added = fetched {
+                    // If a request interrupts this, the next iteration handles the request.
+                    runs.compact(control)?;
                 }
                 false
             }
-            Err(NotFetched::Interrupted) => {
-                wanted.now.push_front(output);
+            Err(FetchError::Interrupted) => {
+                queue.ready.push_front(output);
                 false
             }
-            Err(NotFetched::Broken(failure)) => return Err(failure),
-            Err(NotFetched::Unreachable) => wanted.put_off(output),
-            Err(NotFetched::Gone) => wanted.doubt(output),
+            Err(FetchError::Local(error)) => return Err(error.into()),
+            Err(FetchError::Unreachable) => queue.on_unreachable(output),
+            Err(FetchError::BadOutput) => queue.on_bad_output(output),
         };
-        if is_bad {
-            counts.add(counter::OUTPUTS_REPORTED, 1);
-            task.shuffle.report_bad(AttemptId::new(job, Kind::Map, output.map, output.number));
-            wanted.later.push((Instant::now() + REPORTED, output));
+        if must_report {
+            counters.add(counter::OUTPUTS_REPORTED, 1);
+            task.shuffle.report_bad_output(AttemptId::new(job, Kind::Map, output.map, output.number));
+            queue.reported.push((Instant::now() + REPORTED_RETRY_DELAY, output));
         }
     }
 }
 
-impl Wanted {
-    fn read_on(&mut self, task: &ReduceTask) {
-        let fresh = task.outputs.read_on(&mut self.bookmark);
-        if fresh.afresh {
-            // What was waiting for another try is in the new list too, or is gone.
-            self.now.clear();
-            self.later.clear();
+impl FetchQueue {
+    /// Reads changes from the output tracker.
+    fn refresh(&mut self, task: &ReduceTask) {
+        let update = task.outputs.read(&mut self.cursor);
+        if update.is_full {
+            // Outputs waiting for a retry are in the full list too, or are gone.
+            self.ready.clear();
+            self.reported.clear();
         }
-        self.now.extend(fresh.outputs);
+        self.ready.extend(update.outputs);
     }
 
-    /// The next output that is lacking and can be had now.
-    fn next(&mut self, coverage: &Coverage) -> Option<OutputAt> {
+    /// Removes and returns the next output that is missing and whose node may be tried now.
+    fn next(&mut self, coverage: &Coverage) -> Option<MapOutputLocation> {
         let now = Instant::now();
-        self.now.extend(self.later.extract_if(.., |later| later.0 <= now).map(|later| later.1));
-        for _ in 0..self.now.len() {
-            let output = self.now.pop_front()?;
-            let is_silent = self.silent.get(&output.node).is_some_and(|silent| silent.until > now);
-            if !coverage.lacks(&output) {
+        self.ready.extend(self.reported.extract_if(.., |reported| reported.0 <= now).map(|reported| reported.1));
+        for _ in 0..self.ready.len() {
+            let output = self.ready.pop_front()?;
+            let must_wait = self.unreachable.get(&output.node).is_some_and(|backoff| backoff.until > now);
+            if !coverage.is_missing(&output) {
                 continue;
             }
-            if !is_silent {
+            if !must_wait {
                 return Some(output);
             }
-            self.now.push_back(output);
+            self.ready.push_back(output);
         }
         None
     }
 
-    /// The node of an output did not answer: all of its outputs have to wait, longer each time. True if it was tried often enough.
-    fn put_off(&mut self, output: OutputAt) -> bool {
+    /// Delays all outputs of a node that did not respond, longer each time. Returns true if the output must be reported.
+    fn on_unreachable(&mut self, output: MapOutputLocation) -> bool {
         let now = Instant::now();
-        let silent = self.silent.entry(output.node).or_insert(Silent { until: now, tries: 0 });
-        silent.until = now + RETRY.saturating_mul(1 << silent.tries.min(16)).min(RETRY_MAX);
-        silent.tries += 1;
-        let is_given_up = silent.tries > TRIES_MAX;
-        if !is_given_up {
-            self.now.push_back(output);
+        let backoff = self.unreachable.entry(output.node).or_insert(Backoff { until: now, failures: 0 });
+        backoff.until = now + RETRY_DELAY_MIN.saturating_mul(1 << backoff.failures.min(16)).min(RETRY_DELAY_MAX);
+        backoff.failures += 1;
+        let must_report = backoff.failures > FETCH_FAILURES_MAX;
+        if !must_report {
+            self.ready.push_back(output);
         }
-        is_given_up
+        must_report
     }
 
-    /// An output was damaged or not there. Its bytes may have suffered on their way, but not twice: then it is true.
-    fn doubt(&mut self, output: OutputAt) -> bool {
-        let is_first = self.doubted.insert((output.map, output.number));
+    /// Handles a corrupt or missing output: it is fetched once more, in case the bytes were corrupted in transit. Returns true on the second
+    /// time, when the output must be reported.
+    fn on_bad_output(&mut self, output: MapOutputLocation) -> bool {
+        let is_first = self.suspects.insert((output.map, output.number));
         if is_first {
-            self.now.push_front(output);
+            self.ready.push_front(output);
         }
         !is_first
     }
 
-    /// How long there is nothing to do.
-    fn patience(&self) -> Duration {
+    /// Time until the next retry is due, at most [`POLL_INTERVAL`].
+    fn wait_time(&self) -> Duration {
         let now = Instant::now();
-        let silent = self.silent.values().map(|silent| silent.until).filter(|until| *until > now);
-        let due = self.later.iter().map(|later| later.0).chain(silent).min();
-        due.map_or(LOOK_AROUND, |due| due.saturating_duration_since(now).min(LOOK_AROUND))
+        let backoffs = self.unreachable.values().map(|backoff| backoff.until).filter(|until| *until > now);
+        let due = self.reported.iter().map(|reported| reported.0).chain(backoffs).min();
+        due.map_or(POLL_INTERVAL, |due| due.saturating_duration_since(now).min(POLL_INTERVAL))
     }
 }

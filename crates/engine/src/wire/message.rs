@@ -152,7 +152,7 @@ pub enum ToWorker {
         /// True if the list replaces all locations sent before, false if it adds to them.
         replace: bool,
         /// The locations.
-        outputs: Vec<crate::task::OutputAt>,
+        outputs: Vec<crate::task::MapOutputLocation>,
     },
     /// A map output is lost; a new attempt of the map will produce another.
     OutputLost {

@@ -1,13 +1,13 @@
-//! A worker process: slots, a disk, and tasks at work.
+//! A worker process: slots, a disk, and running tasks.
 //!
-//! The main thread keeps the line to the coordinator (`line.rs`) and does what comes down on it (`tasks.rs`); each task has a thread of its own; others
-//! serve this worker's data to other workers (`data.rs`) and send beats. Whatever ends is *reported* until the coordinator says that it is
-//! written down, so neither a broken line nor a coordinator that is killed loses a result.
+//! The main thread keeps the connection to the coordinator (`connection.rs`) and handles its messages (`tasks.rs`). Each task has its own thread;
+//! other threads serve this worker's data to other processes (`data_server.rs`) and send heartbeats. Every task end is reported until the
+//! coordinator acknowledges that it is in the journal, so neither a broken connection nor a killed coordinator loses a result.
 //!
-//! A worker never chooses: it runs what it is told, in the slots the core counts.
+//! A worker makes no scheduling decisions: it runs what the coordinator launches, in the slots that the core accounts for.
 
-mod data;
-mod line;
+mod connection;
+mod data_server;
 mod tasks;
 
 use crate::apps::Apps;
@@ -24,38 +24,38 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use thiserror::Error;
 
-/// By this variable a process learns that it is a worker, and which.
-pub const ENVIRONMENT: &str = "GIVEWAY_WORKER";
+/// Environment variable with the [`Options`] of a worker as JSON. A process in which it is set is a worker.
+pub const OPTIONS_ENV: &str = "GIVEWAY_WORKER";
 
-/// What a worker is made of.
+/// Configuration of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Options {
-    /// The cluster's folder: where the coordinator's address and the token are.
+    /// The cluster's folder, with the coordinator's address and the token.
     pub cluster: PathBuf,
-    /// Its own folder.
+    /// The worker's own folder.
     pub folder: PathBuf,
-    /// Its name in the cluster.
+    /// The worker's name, unique in the cluster and stable across restarts.
     pub name: String,
-    /// The rack it stands in.
+    /// Number of the rack it belongs to.
     pub rack: u32,
-    /// The machine it counts as standing on, as HDFS calls it: near what the DataNodes there have.
+    /// Host name by which HDFS data counts as node-local: that of the DataNodes on the same machine.
     pub host: String,
-    /// Maps it runs at once.
+    /// Number of map slots.
     pub map_slots: u16,
-    /// Reduces it runs at once.
+    /// Number of reduce slots.
     pub reduce_slots: u16,
-    /// How long it looks for a coordinator that is gone before it stops.
-    pub patience: Duration,
+    /// How long the worker tries to reach the coordinator before it stops.
+    pub reconnect_timeout: Duration,
 }
 
 impl Options {
-    /// Where it says what happens to it.
-    pub fn log(&self) -> PathBuf {
+    /// The log file, to which the process that starts the worker redirects its standard error.
+    pub fn log_path(&self) -> PathBuf {
         self.folder.join("log")
     }
 
-    /// Itself as text, for the environment.
-    pub fn to_text(&self) -> String {
+    /// The options as JSON, for [`OPTIONS_ENV`].
+    pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("options are plain data")
     }
 }
@@ -63,40 +63,42 @@ impl Options {
 /// Why a worker stopped.
 #[derive(Debug, Error)]
 pub enum WorkerError {
-    /// Its folder cannot be used.
-    #[error("the worker's folder {}: {error}", path.display())]
+    /// A file or folder of the worker cannot be used.
+    #[error("cannot use the worker's file or folder {}: {error}; check that it exists and is writable", path.display())]
     Folder {
-        /// The folder or file.
+        /// The file or folder.
         path: PathBuf,
-        /// What went wrong.
+        /// Cause.
         error: io::Error,
     },
-    /// It cannot talk with the coordinator.
+    /// Communication with the coordinator failed in a way that a retry cannot fix.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// The coordinator is gone.
-    #[error("no coordinator for {} s; stopping. What was kept is in {}", patience.as_secs(), folder.display())]
-    Alone {
-        /// How long it was looked for.
-        patience: Duration,
-        /// Its folder.
+    /// The coordinator was unreachable for longer than the timeout.
+    #[error(
+        "stopping: no coordinator reachable for {} s; start the cluster again to continue, the worker's data remains in {}",
+        timeout.as_secs(),
+        folder.display()
+    )]
+    CoordinatorLost {
+        /// [`Options::reconnect_timeout`].
+        timeout: Duration,
+        /// The worker's folder.
         folder: PathBuf,
     },
-    /// The coordinator turned it away.
-    #[error("the coordinator turned this worker away: {0}")]
+    /// The coordinator refused the worker.
+    #[error("the coordinator refused this worker: {0}")]
     Refused(String),
 }
 
-/// Runs a worker and ends the process, if that is what the environment asks for. To be called first thing in `main` by every program that
-/// starts clusters.
-pub fn run_if_asked(apps: &Apps) {
-    let Some(text) = std::env::var_os(ENVIRONMENT) else { return };
+/// If [`OPTIONS_ENV`] is set, runs this process as a worker and exits. Every program that starts clusters must call it first in `main`.
+pub fn run_if_worker(apps: &Apps) {
+    let Some(text) = std::env::var_os(OPTIONS_ENV) else { return };
     let options = text.to_str().and_then(|text| serde_json::from_str::<Options>(text).ok());
     let Some(options) = options else {
-        eprintln!("giveway: the variable {ENVIRONMENT} is not meant to be set by hand; unset it");
+        eprintln!("giveway: invalid value of {OPTIONS_ENV}: it is set by Giveway for its worker processes; unset it");
         std::process::exit(2);
     };
-    // Programs that tasks start are not workers.
     match run(&options, apps.clone()) {
         Ok(()) => std::process::exit(0),
         Err(error) => {
@@ -106,7 +108,7 @@ pub fn run_if_asked(apps: &Apps) {
     }
 }
 
-/// Runs a worker until it is told to stop.
+/// Runs a worker until the coordinator stops it.
 pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
     let at = |path: &Path| {
         let path = path.to_path_buf();
@@ -118,114 +120,115 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
     match lock.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
-            tracing::info!("{} runs already in {}; nothing to do", options.name, options.folder.display());
+            let (name, folder) = (&options.name, options.folder.display());
+            tracing::info!(%name, %folder, "another process already runs this worker; exiting");
             return Ok(());
         }
         Err(fs::TryLockError::Error(error)) => return Err(at(&lock_file)(error)),
     }
     let token_file = options.cluster.join("token");
     let token = Token::read(&token_file).map_err(at(&token_file))?;
-    let mut life = [0; 8];
-    getrandom::fill(&mut life).map_err(|error| at(&options.folder)(io::Error::other(error.to_string())))?;
-    let blocks = options.folder.join("blocks");
-    let shelf = Arc::new(Shelf::open(blocks.clone()).map_err(at(&blocks))?);
+    let mut incarnation = [0; 8];
+    getrandom::fill(&mut incarnation).map_err(|error| at(&options.folder)(io::Error::other(error.to_string())))?;
+    let blocks_folder = options.folder.join("blocks");
+    let blocks = Arc::new(Shelf::open(blocks_folder.clone()).map_err(at(&blocks_folder))?);
     let worker = Arc::new(Worker {
         options: options.clone(),
         apps,
         token,
-        life: u64::from_le_bytes(life),
-        shelf,
-        shared: Mutex::default(),
+        incarnation: u64::from_le_bytes(incarnation),
+        blocks,
+        state: Mutex::default(),
     });
-    worker.survey().map_err(at(&options.folder))?;
-    let data_address = data::listen(&worker).map_err(at(&options.folder))?;
-    line::keep(&worker, &data_address)
+    worker.load_leftovers().map_err(at(&options.folder))?;
+    let data_address = data_server::start(&worker).map_err(at(&options.folder))?;
+    connection::run(&worker, &data_address)
 }
 
-/// What all threads of a worker share.
+/// Shared by all threads of a worker.
 #[derive(Debug)]
 struct Worker {
     options: Options,
     apps: Apps,
     token: Token,
-    /// A number for this process.
-    life: u64,
-    /// Blocks of stored files kept here, through everything.
-    shelf: Arc<Shelf>,
-    shared: Mutex<Shared>,
+    /// Random number that identifies this process among restarts of the worker.
+    incarnation: u64,
+    /// Block store. Its blocks survive everything that discards task state.
+    blocks: Arc<Shelf>,
+    state: Mutex<State>,
 }
 
-/// What changes.
+/// Mutable state of a worker.
 #[derive(Debug, Default)]
-struct Shared {
-    /// Moves when everything is dropped, so that tasks of before have no say any more.
-    era: u64,
-    jobs: BTreeMap<JobId, tasks::Here>,
-    running: BTreeMap<AttemptId, tasks::Running>,
-    /// Ended and not acknowledged, by number.
+struct State {
+    /// Incremented when all task state is discarded. Reports of tasks from earlier epochs are ignored.
+    epoch: u64,
+    jobs: BTreeMap<JobId, tasks::LocalJob>,
+    running: BTreeMap<AttemptId, tasks::RunningTask>,
+    /// Reports that the coordinator has not acknowledged, by sequence number.
     unacked: BTreeMap<u64, Report>,
     next_seq: u64,
-    /// Map outputs kept here.
+    /// Map attempts whose output is stored here.
     outputs: BTreeSet<AttemptId>,
-    /// Paused reduces kept here.
+    /// Paused reduce attempts whose checkpoint is stored here.
     paused: BTreeSet<AttemptId>,
-    line: line::Out,
-    shuffle: Option<Arc<task::Shuffle>>,
+    outbox: connection::Outbox,
+    /// `None` until the worker has joined the cluster.
+    shuffle: Option<Arc<task::ShuffleClient>>,
 }
 
 impl Worker {
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        // Nothing under the lock panics half way through a change.
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code under the lock panics in the middle of a change, so poisoning is ignored.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The folder of a job.
     fn job_folder(&self, job: JobId) -> PathBuf {
         self.options.folder.join("jobs").join(job.0.to_string())
     }
 
-    /// After a start: what an earlier life left.
-    fn survey(&self) -> io::Result<()> {
-        let mut shared = self.shared();
+    /// Loads map outputs and paused reduces that an earlier process of this worker left. Called once, at start.
+    fn load_leftovers(&self) -> io::Result<()> {
+        let mut state = self.state();
         for entry in fs::read_dir(self.options.folder.join("jobs"))? {
             let entry = entry?;
             let Some(job) = entry.file_name().to_str().and_then(|name| name.parse().ok()).map(JobId) else {
                 let _ = fs::remove_dir_all(entry.path());
                 continue;
             };
-            let left = task::survey(&entry.path(), job)?;
-            shared.outputs.extend(left.outputs);
-            shared.paused.extend(left.paused);
+            let leftovers = task::scan_leftovers(&entry.path(), job)?;
+            state.outputs.extend(leftovers.outputs);
+            state.paused.extend(leftovers.paused);
         }
         Ok(())
     }
 
-    /// Something ended: it is said until it is acknowledged.
-    fn report(&self, era: u64, news: Report) {
-        let mut shared = self.shared();
-        if shared.era != era {
+    /// Reports an event to the coordinator, repeatedly until it is acknowledged. Ignored if `epoch` is not the current one.
+    fn report(&self, epoch: u64, report: Report) {
+        let mut state = self.state();
+        if state.epoch != epoch {
             return;
         }
-        match &news {
+        match &report {
             Report::Finished { attempt, .. } | Report::EndedEarly { attempt, .. } if attempt.task.kind == Kind::Map => {
-                shared.running.remove(attempt);
-                shared.outputs.insert(*attempt);
+                state.running.remove(attempt);
+                state.outputs.insert(*attempt);
             }
             Report::Paused { attempt, .. } => {
-                shared.running.remove(attempt);
-                shared.paused.insert(*attempt);
+                state.running.remove(attempt);
+                state.paused.insert(*attempt);
             }
             Report::Finished { attempt, .. }
             | Report::EndedEarly { attempt, .. }
             | Report::Failed { attempt, .. }
             | Report::Killed { attempt } => {
-                shared.running.remove(attempt);
+                state.running.remove(attempt);
             }
             Report::OutputLost { .. } => {}
         }
-        let seq = shared.next_seq;
-        shared.next_seq += 1;
-        shared.line.report(seq, &news);
-        shared.unacked.insert(seq, news);
+        let seq = state.next_seq;
+        state.next_seq += 1;
+        state.outbox.send_report(seq, &report);
+        state.unacked.insert(seq, report);
     }
 }

@@ -1,274 +1,295 @@
-//! What the coordinator tells a worker to do, and the tasks that do it.
+//! Handles the coordinator's messages: launches, preempts and stops tasks.
 
 use super::Worker;
 use crate::apps::App;
 use crate::input::Stored;
 use crate::job::Plan;
-use crate::record::Failure;
 use crate::store::{self, OnWorker};
-use crate::task::{Ask, Control, MapEnd, MapTask, Outputs, ReduceEnd, ReduceTask, Shuffle, run_map, run_reduce};
+use crate::task::{
+    Control, MapError, MapOutcome, MapOutputTracker, MapTask, ReduceError, ReduceOutcome, ReduceTask, Request,
+    ShuffleClient, run_map, run_reduce,
+};
 use crate::wire::{Report, ToWorker};
 use giveway_core::{AttemptId, JobId, Kind, Work};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+use thiserror::Error;
 
-/// A task that was told to give up and does not is left to itself after this long; its slot is given away.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long a hung task may take to stop on request. After that its thread is abandoned and its slot is freed.
+const STOP_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// A job this worker has tasks of.
-pub(super) struct Here {
+/// A job with tasks on this worker.
+pub(super) struct LocalJob {
     plan: Arc<Plan>,
     app: Arc<dyn App>,
-    outputs: Arc<Outputs>,
+    outputs: Arc<MapOutputTracker>,
 }
 
-impl std::fmt::Debug for Here {
+impl std::fmt::Debug for LocalJob {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Here").field("job", &self.plan.job).finish_non_exhaustive()
+        f.debug_struct("LocalJob").field("job", &self.plan.job).finish_non_exhaustive()
     }
 }
 
-/// A task at work.
+/// A running task.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningTask {
     pub(super) control: Arc<Control>,
     timeout: Duration,
-    /// Its ticks when it was last seen to move, and when that was.
-    moved: (u64, Instant),
-    /// When it was told to give up because it hangs.
-    hung: Option<Instant>,
+    /// Value of the task's liveness counter when it last changed, and the time of that change.
+    last_tick: (u64, Instant),
+    /// When the task was requested to stop because it exceeded its timeout.
+    hung_since: Option<Instant>,
 }
 
 impl Worker {
-    /// Does what the coordinator says.
-    pub(super) fn obey(self: &Arc<Worker>, message: ToWorker) {
+    pub(super) fn handle_message(self: &Arc<Worker>, message: ToWorker) {
         match message {
-            ToWorker::Plan(plan) => self.plan(*plan),
+            ToWorker::Plan(plan) => self.add_job(*plan),
             ToWorker::Launch { attempt, work } => self.launch(attempt, work),
-            ToWorker::Yield { attempt } => self.ask(attempt, Ask::GiveWay),
-            ToWorker::Kill { attempt } => self.ask(attempt, Ask::Stop),
-            ToWorker::MapOutputs { job, replace, outputs } => {
-                if let Some(here) = self.shared().jobs.get(&job) {
+            ToWorker::Yield { attempt } => self.request(attempt, Request::Preempt),
+            ToWorker::Kill { attempt } => self.request(attempt, Request::Stop),
+            ToWorker::Outputs { job, afresh: replace, outputs } => {
+                if let Some(local) = self.state().jobs.get(&job) {
                     if replace {
-                        here.outputs.reset(outputs);
+                        local.outputs.replace_all(outputs);
                     } else {
-                        here.outputs.add_all(&outputs);
+                        local.outputs.add_all(&outputs);
                     }
                 }
             }
             ToWorker::OutputLost { map } => {
-                let mut shared = self.shared();
-                shared.outputs.remove(&map);
-                if let Some(here) = shared.jobs.get(&map.task.job) {
-                    here.outputs.drop_one(map.task.index, map.number);
+                let mut state = self.state();
+                state.outputs.remove(&map);
+                if let Some(local) = state.jobs.get(&map.task.job) {
+                    local.outputs.remove(map.task.index, map.number);
                 }
             }
             ToWorker::Nodes { nodes } => {
-                let shared = self.shared();
+                let state = self.state();
                 for (node, address) in nodes {
                     if address.is_none() {
-                        shared.jobs.values().for_each(|here| here.outputs.drop_node(node));
+                        state.jobs.values().for_each(|local| local.outputs.remove_node(node));
                     }
-                    if let Some(shuffle) = &shared.shuffle {
+                    if let Some(shuffle) = &state.shuffle {
                         shuffle.set_address(node, address);
                     }
                 }
             }
-            ToWorker::CloseJob { job } => self.close(job),
-            ToWorker::Store(order) => store::obey(&self.shelf, &self.token, order),
+            ToWorker::CloseJob { job } => self.close_job(job),
+            ToWorker::Store(order) => store::obey(&self.blocks, &self.token, order),
             ToWorker::Ack { seq } => {
-                self.shared().unacked.remove(&seq);
+                self.state().unacked.remove(&seq);
             }
-            // Said once, at the beginning of a line; a stop ends the line before it comes here.
+            // `Welcome` and `Refused` are handled when connecting; `Stop` ends the connection before it gets here.
             ToWorker::JoinAccepted { .. } | ToWorker::JoinRefused { .. } | ToWorker::Stop => {}
         }
     }
 
-    fn plan(&self, plan: Plan) {
+    fn add_job(&self, plan: Plan) {
         let job = plan.job;
         match self.apps.find(&plan.request.app) {
             Ok(app) => {
-                let here = Here { plan: Arc::new(plan), app, outputs: Arc::new(Outputs::new()) };
-                self.shared().jobs.entry(job).or_insert(here);
+                let local = LocalJob { plan: Arc::new(plan), app, outputs: Arc::new(MapOutputTracker::new()) };
+                self.state().jobs.entry(job).or_insert(local);
             }
-            // Its launches will say so.
-            Err(failure) => tracing::warn!("{job}: {failure}"),
+            // Every launch of a task of this job will fail and report it.
+            Err(error) => tracing::error!(%job, "cannot run tasks of this job: {error}"),
         }
     }
 
     fn launch(self: &Arc<Worker>, attempt: AttemptId, work: Work) {
-        let mut shared = self.shared();
-        if shared.running.contains_key(&attempt) {
+        let mut state = self.state();
+        if state.running.contains_key(&attempt) {
             return;
         }
-        let era = shared.era;
-        let (Some(here), Some(shuffle)) = (shared.jobs.get(&attempt.task.job), shared.shuffle.clone()) else {
-            drop(shared);
-            let why = "this worker has no such application; start all workers from one program".into();
-            return self.report(era, Report::Failed { attempt, reason: why });
+        let epoch = state.epoch;
+        let (Some(local), Some(shuffle)) = (state.jobs.get(&attempt.task.job), state.shuffle.clone()) else {
+            drop(state);
+            let reason =
+                "this worker does not have the job's application; start all workers from the same program".into();
+            return self.report(epoch, Report::Failed { attempt, reason: reason });
         };
         let task = Task {
             attempt,
             work,
-            plan: Arc::clone(&here.plan),
-            app: Arc::clone(&here.app),
-            outputs: Arc::clone(&here.outputs),
+            plan: Arc::clone(&local.plan),
+            app: Arc::clone(&local.app),
+            outputs: Arc::clone(&local.outputs),
             shuffle,
             stored: Arc::new(OnWorker {
-                shelf: Arc::clone(&self.shelf),
+                shelf: Arc::clone(&self.blocks),
                 token: self.token.clone(),
                 cluster: self.options.cluster.clone(),
             }),
             folder: self.job_folder(attempt.task.job),
         };
-        let control = Arc::new(Control::slowly(here.plan.request.records_per_s));
-        let running = Running {
+        let control = Arc::new(Control::throttled(local.plan.request.records_per_s));
+        let running = RunningTask {
             control: Arc::clone(&control),
-            timeout: Duration::from_millis(here.plan.request.task_timeout_ms),
-            moved: (0, Instant::now()),
-            hung: None,
+            timeout: Duration::from_millis(local.plan.request.task_timeout_ms),
+            last_tick: (0, Instant::now()),
+            hung_since: None,
         };
-        shared.running.insert(attempt, running);
-        drop(shared);
+        state.running.insert(attempt, running);
+        drop(state);
         let worker = Arc::clone(self);
         let name = format!("{}-{}", attempt.task.kind, attempt.task.index);
         let spawned = thread::Builder::new().name(name).spawn(move || {
-            let news = task.run(&control);
-            let hung = worker.shared().running.get(&attempt).is_some_and(|running| running.hung.is_some());
-            worker.report(era, if hung { task.hung() } else { news });
+            let report = task.run(&control);
+            let hung = worker.state().running.get(&attempt).is_some_and(|running| running.hung_since.is_some());
+            worker.report(epoch, if hung { task.timed_out() } else { report });
         });
         if let Err(error) = spawned {
-            self.report(era, Report::Failed { attempt, reason: format!("no thread for it: {error}") });
+            let reason = format!("cannot start a thread for the task: {error}; check the process limits of the worker");
+            self.report(epoch, Report::Failed { attempt, reason: reason });
         }
     }
 
-    fn ask(&self, attempt: AttemptId, ask: Ask) {
-        let shared = self.shared();
-        if let Some(running) = shared.running.get(&attempt) {
-            running.control.ask(ask);
+    /// Sends a request to a task. If the attempt is unknown and its end is not already being reported, it is reported as killed.
+    fn request(&self, attempt: AttemptId, request: Request) {
+        let state = self.state();
+        if let Some(running) = state.running.get(&attempt) {
+            running.control.request(request);
             return;
         }
-        let era = shared.era;
-        let said = shared.unacked.values().any(|news| speaks_of(news, attempt));
-        drop(shared);
-        if !said {
-            self.report(era, Report::Killed { attempt });
+        let epoch = state.epoch;
+        let is_reported = state.unacked.values().any(|report| is_end_of(report, attempt));
+        drop(state);
+        if !is_reported {
+            self.report(epoch, Report::Killed { attempt });
         }
     }
 
-    /// A job is over: nothing of it is kept.
-    fn close(&self, job: JobId) {
-        let mut shared = self.shared();
-        shared.jobs.remove(&job);
-        shared.outputs.retain(|attempt| attempt.task.job != job);
-        shared.paused.retain(|attempt| attempt.task.job != job);
-        let at_work = shared.running.iter().filter(|(attempt, _)| attempt.task.job == job);
-        at_work.for_each(|(_, running)| running.control.ask(Ask::Stop));
-        drop(shared);
-        discard(&self.job_folder(job));
+    /// Stops the tasks of a job that has ended and removes its data.
+    fn close_job(&self, job: JobId) {
+        let mut state = self.state();
+        state.jobs.remove(&job);
+        state.outputs.retain(|attempt| attempt.task.job != job);
+        state.paused.retain(|attempt| attempt.task.job != job);
+        let of_job = state.running.iter().filter(|(attempt, _)| attempt.task.job == job);
+        of_job.for_each(|(_, running)| running.control.request(Request::Stop));
+        drop(state);
+        remove_in_background(&self.job_folder(job));
     }
 
-    /// The coordinator took this worker for lost: what it has belongs to nobody any more.
-    pub(super) fn drop_everything(&self) {
-        let mut shared = self.shared();
-        shared.era += 1;
-        shared.running.values().for_each(|running| running.control.ask(Ask::Stop));
-        shared.running.clear();
-        shared.unacked.clear();
-        shared.jobs.clear();
-        shared.outputs.clear();
-        shared.paused.clear();
-        drop(shared);
+    /// Stops all tasks and discards all task state. Called after joining if the coordinator had declared this worker lost.
+    pub(super) fn discard_all(&self) {
+        let mut state = self.state();
+        state.epoch += 1;
+        state.running.values().for_each(|running| running.control.request(Request::Stop));
+        state.running.clear();
+        state.unacked.clear();
+        state.jobs.clear();
+        state.outputs.clear();
+        state.paused.clear();
+        drop(state);
         let folder = self.options.folder.join("jobs");
-        discard(&folder);
+        remove_in_background(&folder);
         if let Err(error) = fs::create_dir_all(&folder) {
-            tracing::warn!("{}: {error}", folder.display());
+            tracing::error!(folder = %folder.display(), %error, "cannot create the folder for job data");
         }
     }
 
-    /// Tasks that have not moved for their time-out are told to give up; those that do not even do that lose their slot.
-    pub(super) fn give_up_hung(&self) {
-        let mut shared = self.shared();
-        let era = shared.era;
+    /// Requests tasks that have not ticked within their timeout to stop, and frees the slots of those that do not stop in time.
+    pub(super) fn stop_hung_tasks(&self) {
+        let mut state = self.state();
+        let epoch = state.epoch;
         let mut abandoned = Vec::new();
-        for (&attempt, running) in &mut shared.running {
+        for (&attempt, running) in &mut state.running {
             let ticks = running.control.ticks();
-            match running.hung {
-                None if ticks != running.moved.0 => running.moved = (ticks, Instant::now()),
-                None if running.moved.1.elapsed() > running.timeout => {
-                    running.control.ask(Ask::Stop);
-                    running.hung = Some(Instant::now());
+            match running.hung_since {
+                None if ticks != running.last_tick.0 => running.last_tick = (ticks, Instant::now()),
+                None if running.last_tick.1.elapsed() > running.timeout => {
+                    running.control.request(Request::Stop);
+                    running.hung_since = Some(Instant::now());
                 }
-                Some(since) if since.elapsed() > GRACE => abandoned.push((attempt, running.timeout)),
+                Some(since) if since.elapsed() > STOP_GRACE_PERIOD => abandoned.push((attempt, running.timeout)),
                 _ => {}
             }
         }
-        drop(shared);
+        drop(state);
         for (attempt, timeout) in abandoned {
-            tracing::warn!("attempt {attempt} hangs and cannot be stopped; left to itself");
-            self.report(era, hung(attempt, timeout));
+            tracing::warn!(%attempt, "the task hangs and does not stop; abandoned its thread and freed its slot");
+            self.report(epoch, timed_out(attempt, timeout));
         }
     }
 }
 
-fn speaks_of(news: &Report, of: AttemptId) -> bool {
-    match news {
+/// True if this report is about the end of the attempt `ended`.
+fn is_end_of(report: &Report, ended: AttemptId) -> bool {
+    match report {
         Report::Finished { attempt, .. }
         | Report::Failed { attempt, .. }
         | Report::Killed { attempt }
         | Report::Paused { attempt, .. }
-        | Report::EndedEarly { attempt, .. } => *attempt == of,
+        | Report::EndedEarly { attempt, .. } => *attempt == ended,
         Report::OutputLost { .. } => false,
     }
 }
 
-fn hung(attempt: AttemptId, timeout: Duration) -> Report {
-    let why = format!("it did nothing for {} s and was given up (see --task-timeout)", timeout.as_secs_f64());
-    Report::Failed { attempt, reason: why }
+fn timed_out(attempt: AttemptId, timeout: Duration) -> Report {
+    let seconds = timeout.as_secs_f64();
+    let reason = format!("the task timed out: it made no progress for {seconds} s; raise --task-timeout if it is slow");
+    Report::Failed { attempt, reason: reason }
 }
 
-/// Removes a folder; moved away first, so that a new one can take its place at once.
-fn discard(folder: &Path) {
-    let aside = folder.with_extension(format!("gone-{}", std::process::id()));
-    if fs::rename(folder, &aside).is_ok() {
-        let _ = thread::Builder::new().name("sweeper".into()).spawn(move || fs::remove_dir_all(aside));
+/// Removes a folder. It is renamed first, so that a new folder can be created under its name at once.
+fn remove_in_background(folder: &Path) {
+    let renamed = folder.with_extension(format!("gone-{}", std::process::id()));
+    if fs::rename(folder, &renamed).is_ok() {
+        let _ = thread::Builder::new().name("remover".into()).spawn(move || fs::remove_dir_all(renamed));
     }
 }
 
-/// Everything one attempt needs.
+/// Why an attempt failed.
+#[derive(Debug, Error)]
+enum TaskError {
+    #[error("cannot create the folder {path}: {error}; check that disk", path = .path.display())]
+    Folder { path: PathBuf, error: io::Error },
+    #[error("internal error: a {kind} task was launched with work of the other kind; report this as a bug")]
+    WrongKind { kind: Kind },
+    #[error(transparent)]
+    Map(#[from] MapError),
+    #[error(transparent)]
+    Reduce(#[from] ReduceError),
+}
+
+/// An attempt with everything it needs to run.
 struct Task {
     attempt: AttemptId,
     work: Work,
     plan: Arc<Plan>,
     app: Arc<dyn App>,
-    outputs: Arc<Outputs>,
-    shuffle: Arc<Shuffle>,
+    outputs: Arc<MapOutputTracker>,
+    shuffle: Arc<ShuffleClient>,
     stored: Arc<dyn Stored>,
     folder: PathBuf,
 }
 
 impl Task {
-    fn hung(&self) -> Report {
-        hung(self.attempt, Duration::from_millis(self.plan.request.task_timeout_ms))
+    fn timed_out(&self) -> Report {
+        timed_out(self.attempt, Duration::from_millis(self.plan.request.task_timeout_ms))
     }
 
     fn run(&self, control: &Control) -> Report {
         let ran = fs::create_dir_all(&self.folder)
-            .map_err(|error| Failure(format!("the folder {}: {error}", self.folder.display())))
+            .map_err(|error| TaskError::Folder { path: self.folder.clone(), error })
             .and_then(|()| match self.attempt.task.kind {
                 Kind::Map => self.map(control),
                 Kind::Reduce => self.reduce(control),
             });
-        ran.unwrap_or_else(|failure| Report::Failed { attempt: self.attempt, reason: failure.0 })
+        ran.unwrap_or_else(|error| Report::Failed { attempt: self.attempt, reason: error.to_string() })
     }
 
-    fn map(&self, control: &Control) -> Result<Report, Failure> {
+    fn map(&self, control: &Control) -> Result<Report, TaskError> {
         let attempt = self.attempt;
         let Work::Map { split, start_bytes, bytes, .. } = self.work else {
-            return Err(Failure("a map was launched with a reduce's work".into()));
+            return Err(TaskError::WrongKind { kind: Kind::Map });
         };
         let task = MapTask {
             plan: Arc::clone(&self.plan),
@@ -281,18 +302,18 @@ impl Task {
             stored: Arc::clone(&self.stored),
         };
         Ok(match run_map(&task, control)? {
-            MapEnd::Finished { output_bytes, counters } => Report::Finished { attempt, output_bytes, counters },
-            MapEnd::EndedEarly { done_bytes, output_bytes, counters } => {
+            MapOutcome::Finished { output_bytes, counters } => Report::Finished { attempt, output_bytes, counters },
+            MapOutcome::EndedEarly { done_bytes, output_bytes, counters } => {
                 Report::EndedEarly { attempt, done_bytes, output_bytes, counters }
             }
-            MapEnd::Stopped => Report::Killed { attempt },
+            MapOutcome::Stopped => Report::Killed { attempt },
         })
     }
 
-    fn reduce(&self, control: &Control) -> Result<Report, Failure> {
+    fn reduce(&self, control: &Control) -> Result<Report, TaskError> {
         let attempt = self.attempt;
         let Work::Reduce { start } = self.work else {
-            return Err(Failure("a reduce was launched with a map's work".into()));
+            return Err(TaskError::WrongKind { kind: Kind::Reduce });
         };
         let task = ReduceTask {
             plan: Arc::clone(&self.plan),
@@ -304,9 +325,9 @@ impl Task {
             shuffle: Arc::clone(&self.shuffle),
         };
         Ok(match run_reduce(&task, control)? {
-            ReduceEnd::Finished { output_bytes, counters } => Report::Finished { attempt, output_bytes, counters },
-            ReduceEnd::Paused { progress_ppm } => Report::Paused { attempt, progress_ppm },
-            ReduceEnd::Stopped => Report::Killed { attempt },
+            ReduceOutcome::Finished { output_bytes, counters } => Report::Finished { attempt, output_bytes, counters },
+            ReduceOutcome::Paused { progress_ppm } => Report::Paused { attempt, progress_ppm },
+            ReduceOutcome::Stopped => Report::Killed { attempt },
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The merge against the obvious: all records in a vector, sorted.
+//! The merge, compared with a reference: all records in a sorted vector.
 
 use super::*;
 use crate::data::segment::{Compression, Source};
@@ -20,14 +20,14 @@ fn merge(sources: &[Source]) -> Merge {
 
 fn merge_at(sources: &[Source], positions: &[Position]) -> Merge {
     let readers = sources.iter().zip(positions).map(|(source, at)| SegmentReader::open_at(source.clone(), *at));
-    Merge::new(readers.collect::<Result<_, _>>().expect("sound")).expect("sound")
+    Merge::new(readers.collect::<Result<_, _>>().expect("valid")).expect("valid")
 }
 
 fn rest(mut merge: Merge) -> Records {
     let mut records = Vec::new();
     while !merge.is_done() {
         records.push((merge.key().to_vec(), merge.value().to_vec()));
-        merge.advance().expect("sound");
+        merge.advance().expect("valid");
     }
     records
 }
@@ -40,7 +40,7 @@ fn groups(records: &Records) -> Vec<(Vec<u8>, Vec<Vec<u8>>)> {
     groups.into_iter().collect()
 }
 
-/// Few letters, zeros among them, so that keys often begin alike or are the same.
+/// A small alphabet with zeros, so that keys often share a prefix or are equal.
 fn inputs() -> impl Strategy<Value = Vec<Records>> {
     vec(vec((bytes("[ab\0]{0,10}"), bytes("[ab\0]{0,3}")), 0..30), 0..9)
 }
@@ -63,19 +63,19 @@ impl Combiner for FirstTwo {
 
 proptest! {
     #[test]
-    fn agrees_with_sorting_all(inputs in inputs(), stop in 0_usize..50, take in 0_usize..4) {
+    fn agrees_with_sorting_all_records(inputs in inputs(), stop in 0_usize..50, take in 0_usize..4) {
         let sources: Vec<Source> = inputs.iter().cloned().map(segment).collect();
         let mut all: Records = inputs.into_iter().flatten().collect();
         all.sort();
         prop_assert_eq!(rest(merge(&sources)), all.clone());
 
-        // Stopped between any two records, another merge goes on.
+        // A second merge continues from the positions of one that stopped between any two records.
         let mut first = merge(&sources);
-        (0..stop).for_each(|_| first.advance().expect("sound"));
+        (0..stop).for_each(|_| first.advance().expect("valid"));
         let stop_at = stop.min(all.len());
         prop_assert_eq!(rest(merge_at(&sources, &first.positions())), all[stop_at..].to_vec());
 
-        // Groups in which some values are taken; each time another merge goes on at the next key.
+        // Groups of which only some values are read; each time a new merge continues at the next key.
         let mut merge = merge(&sources);
         for (key, values) in groups(&all) {
             let taken = merge.next_group(|key, values| {
@@ -83,10 +83,10 @@ proptest! {
                 (key.to_vec(), taken)
             });
             let expected = (key, values.into_iter().take(take).collect());
-            prop_assert_eq!(taken.expect("sound"), Some(expected));
+            prop_assert_eq!(taken.expect("valid"), Some(expected));
             merge = merge_at(&sources, &merge.positions());
         }
-        prop_assert!(merge.next_group(|_, _| ()).expect("sound").is_none());
+        prop_assert!(merge.next_group(|_, _| ()).expect("valid").is_none());
         prop_assert!(merge.positions().into_iter().all(Position::is_end));
     }
 
@@ -101,28 +101,28 @@ proptest! {
                 rest(merge_at(&[out.finish().expect("writes to memory").0.into()], &[Position::default()]))
             })
         };
-        prop_assert_eq!(merged(&mut Combine::Nothing).expect("sound"), all.clone());
+        prop_assert_eq!(merged(&mut Combine::Nothing).expect("valid"), all.clone());
         let expected: Records = groups(&all)
             .into_iter()
             .flat_map(|(key, values)| values.into_iter().take(2).map(move |value| (key.clone(), value)))
             .collect();
-        prop_assert_eq!(merged(&mut Combine::With(Box::new(FirstTwo))).expect("sound"), expected);
+        prop_assert_eq!(merged(&mut Combine::With(Box::new(FirstTwo))).expect("valid"), expected);
 
         let summed = merged(&mut Combine::Sum);
-        if all.iter().any(|(_, value)| number::parse(value).is_none()) {
-            let is_refused = matches!(summed, Err(MergeError::NotANumber { .. }));
-            prop_assert!(is_refused);
+        if all.iter().any(|(_, value)| varint::decode(value).is_none()) {
+            let is_rejected = matches!(summed, Err(MergeError::NotANumber { .. }));
+            prop_assert!(is_rejected);
         } else {
-            let total = |records: Records| -> u64 { records.iter().filter_map(|r| number::parse(&r.1)).sum() };
+            let total = |records: Records| -> u64 { records.iter().filter_map(|r| varint::decode(&r.1)).sum() };
             prop_assert_eq!(total(summed.expect("numbers")), total(all));
         }
     }
 }
 
 #[test]
-fn damage_is_reported_and_nothing_is_made_up() {
+fn corruption_is_reported_and_no_record_is_invented() {
     let records: Records = (0..20_000_u32).map(|n| (n.to_be_bytes().to_vec(), vec![7; 40])).collect();
-    let Source::Memory(bytes) = segment(records) else { unreachable!("segments of tests are in memory") };
+    let Source::Memory(bytes) = segment(records) else { unreachable!("test segments are in memory") };
     let mut bytes = bytes.to_vec();
     *bytes.last_mut().expect("not empty") ^= 1;
     let mut merge = merge(&[bytes.into(), segment(vec![(vec![0], vec![0])])]);
@@ -130,10 +130,10 @@ fn damage_is_reported_and_nothing_is_made_up() {
     let error = loop {
         match merge.next_group(|_, values| while values.next().is_some() {}) {
             Ok(Some(())) => keys += 1,
-            Ok(None) => panic!("the damage was not seen"),
+            Ok(None) => panic!("the corruption was not detected"),
             Err(error) => break error,
         }
     };
     assert!(keys < 20_000 && keys > 10_000, "{keys}");
-    assert!(matches!(error, SegmentError::Damaged { at } if at > 0));
+    assert!(matches!(error, SegmentError::Corrupt { at } if at > 0));
 }

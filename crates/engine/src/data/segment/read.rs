@@ -1,37 +1,40 @@
-//! Reading segments: a block at a time, verified before a record of it is believed.
+//! Reading segments: one block at a time, verified before any of its records is returned.
 
-use super::{BLOCK_BYTES, HEAD_BYTES, LZ4, PLAIN, Position, RECORD_BYTES_MAX, SegmentError, Source, Span, decode};
+use super::{
+    BLOCK_BYTES, HEADER_BYTES, LZ4, Position, RECORD_BYTES_MAX, RecordSpan, SegmentError, Source, UNCOMPRESSED, decode,
+};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Room that is made at once for bytes that are only claimed to exist.
-const BELIEVED_BYTES: usize = 1 << 20;
+/// Buffers grow by at most this much before the bytes are read, so that a forged length cannot cause a large allocation.
+const READ_STEP_BYTES: usize = 1 << 20;
 
-/// LZ4 cannot say more than this with a byte.
+/// Maximum compression ratio of LZ4: one byte encodes at most this many.
 const LZ4_RATIO_MAX: usize = 255;
 
-/// A cursor over the records of a segment. It stands at a record, or behind the last one.
+/// A cursor over the records of a segment. It is at a record, or after the last one.
 #[derive(Debug)]
 pub struct SegmentReader {
     source: Source,
-    /// The content of the current block, raw.
+    /// Uncompressed content of the current block.
     block: Vec<u8>,
-    /// The content as stored, of a block that is compressed.
+    /// Stored content of the current block, if it is compressed.
     stored: Vec<u8>,
     /// The current record in the block.
-    span: Span,
-    /// Where the current block begins in the segment, and which of its records this is.
+    span: RecordSpan,
+    /// Offset of the current block in the segment.
     block_at: u64,
+    /// Index of the current record in the block.
     record: u32,
-    /// Where the next block begins.
+    /// Offset of the next block.
     next_at: u64,
     is_last: bool,
     is_done: bool,
 }
 
 impl SegmentReader {
-    /// What a reader of a segment with no record larger than a block needs for its buffers.
+    /// Memory for the buffers of a reader, if no record is larger than a block.
     pub const MEMORY_BYTES: usize = 2 * BLOCK_BYTES;
 
     /// A reader at the first record.
@@ -39,14 +42,14 @@ impl SegmentReader {
         SegmentReader::open_at(source, Position::default())
     }
 
-    /// A reader at the record another one stood at.
+    /// A reader at a position that another reader of the same segment has returned.
     pub fn open_at(source: Source, position: Position) -> Result<SegmentReader, SegmentError> {
         let is_done = position.is_end() || source.bytes() == 0;
         let mut reader = SegmentReader {
             source,
             block: Vec::new(),
             stored: Vec::new(),
-            span: Span::default(),
+            span: RecordSpan::default(),
             block_at: position.block,
             record: 0,
             next_at: position.block,
@@ -54,57 +57,57 @@ impl SegmentReader {
             is_done,
         };
         if !is_done {
-            reader.load()?;
+            reader.load_block()?;
             while reader.record < position.record {
-                reader.step(reader.span.end)?;
+                reader.decode_at(reader.span.end)?;
                 reader.record += 1;
             }
         }
         Ok(reader)
     }
 
-    /// The current record's key; empty behind the last record.
+    /// The current record's key; empty after the last record.
     #[inline]
     pub fn key(&self) -> &[u8] {
         &self.block[self.span.key..self.span.value]
     }
 
-    /// The current record's value; empty behind the last record.
+    /// The current record's value; empty after the last record.
     #[inline]
     pub fn value(&self) -> &[u8] {
         &self.block[self.span.value..self.span.end]
     }
 
-    /// The current record as it stands in its block.
+    /// The current record in its encoding in the block.
     #[inline]
     pub(in crate::data) fn encoded(&self) -> &[u8] {
         &self.block[self.span.at..self.span.end]
     }
 
-    /// True behind the last record.
+    /// True after the last record.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// Goes to the next record.
+    /// Advances to the next record.
     #[inline]
     pub fn advance(&mut self) -> Result<(), SegmentError> {
         if self.span.end < self.block.len() {
             self.record += 1;
-            return self.step(self.span.end);
+            return self.decode_at(self.span.end);
         }
         self.advance_block()
     }
 
-    /// Where the reader stands.
+    /// Position of the current record; [`Position::END`] after the last one.
     pub fn position(&self) -> Position {
         if self.is_done { Position::END } else { Position { block: self.block_at, record: self.record } }
     }
 
     #[inline]
-    fn step(&mut self, at: usize) -> Result<(), SegmentError> {
-        self.span = decode(&self.block, at).ok_or(SegmentError::Damaged { at: self.block_at })?;
+    fn decode_at(&mut self, at: usize) -> Result<(), SegmentError> {
+        self.span = decode(&self.block, at).ok_or(SegmentError::Corrupt { at: self.block_at })?;
         Ok(())
     }
 
@@ -115,93 +118,93 @@ impl SegmentReader {
         }
         if self.is_last {
             self.is_done = true;
-            self.span = Span::default();
+            self.span = RecordSpan::default();
             self.block = Vec::new();
             self.stored = Vec::new();
             return Ok(());
         }
         self.block_at = self.next_at;
         self.record = 0;
-        self.load()
+        self.load_block()
     }
 
-    /// Reads and verifies the block at `block_at`, and stands at its first record.
-    fn load(&mut self) -> Result<(), SegmentError> {
-        let damaged = SegmentError::Damaged { at: self.block_at };
-        let content_at = self.block_at.checked_add(HEAD_BYTES as u64).filter(|at| *at <= self.source.bytes());
-        let Some(content_at) = content_at else { return Err(damaged) };
-        let mut head = [0; HEAD_BYTES];
-        if !self.source.read(self.block_at, &mut head)? {
-            return Err(damaged);
+    /// Reads and verifies the block at `block_at`, and moves to its first record.
+    fn load_block(&mut self) -> Result<(), SegmentError> {
+        let corrupt = SegmentError::Corrupt { at: self.block_at };
+        let content_at = self.block_at.checked_add(HEADER_BYTES as u64).filter(|at| *at <= self.source.bytes());
+        let Some(content_at) = content_at else { return Err(corrupt) };
+        let mut header = [0; HEADER_BYTES];
+        if !self.source.read(self.block_at, &mut header)? {
+            return Err(corrupt);
         }
-        let head = Head::parse(&head);
-        if !head.is_sound(self.source.bytes() - content_at) {
-            return Err(damaged);
+        let header = BlockHeader::parse(&header);
+        if !header.is_plausible(self.source.bytes() - content_at) {
+            return Err(corrupt);
         }
-        let content = if head.codec == PLAIN { &mut self.block } else { &mut self.stored };
-        if !self.source.read_grown(content_at, head.stored_bytes, content)?
-            || crc32c::crc32c_append(head.check_before, content) != head.check
+        let content = if header.codec == UNCOMPRESSED { &mut self.block } else { &mut self.stored };
+        if !self.source.read_growing(content_at, header.stored_bytes, content)?
+            || crc32c::crc32c_append(header.header_crc, content) != header.crc
         {
-            return Err(damaged);
+            return Err(corrupt);
         }
-        if head.codec == LZ4 {
-            self.block.resize(head.raw_bytes, 0);
+        if header.codec == LZ4 {
+            self.block.resize(header.raw_bytes, 0);
             let raw_bytes = lz4_flex::block::decompress_into(&self.stored, &mut self.block);
-            if raw_bytes.ok() != Some(head.raw_bytes) {
-                return Err(damaged);
+            if raw_bytes.ok() != Some(header.raw_bytes) {
+                return Err(corrupt);
             }
         }
-        self.next_at = content_at + head.stored_bytes as u64;
-        self.is_last = head.is_last;
-        self.step(0)
+        self.next_at = content_at + header.stored_bytes as u64;
+        self.is_last = header.is_last;
+        self.decode_at(0)
     }
 }
 
-/// A block's head.
-struct Head {
+/// A decoded block header.
+struct BlockHeader {
     codec: u8,
     is_last: bool,
-    zero: [u8; 2],
+    reserved: [u8; 2],
     stored_bytes: usize,
     raw_bytes: usize,
-    check: u32,
-    /// The check of the head's own bytes, to be carried on over the content.
-    check_before: u32,
+    crc: u32,
+    /// CRC-32C of the header's first twelve bytes, to be continued over the content.
+    header_crc: u32,
 }
 
-impl Head {
-    fn parse(bytes: &[u8; HEAD_BYTES]) -> Head {
-        let [codec, last, zero @ .., s0, s1, s2, s3, r0, r1, r2, r3, c0, c1, c2, c3] = *bytes;
-        Head {
+impl BlockHeader {
+    fn parse(bytes: &[u8; HEADER_BYTES]) -> BlockHeader {
+        let [codec, last, reserved @ .., s0, s1, s2, s3, r0, r1, r2, r3, c0, c1, c2, c3] = *bytes;
+        BlockHeader {
             codec,
             is_last: last == 1,
-            zero,
+            reserved,
             stored_bytes: u32::from_le_bytes([s0, s1, s2, s3]) as usize,
             raw_bytes: u32::from_le_bytes([r0, r1, r2, r3]) as usize,
-            check: u32::from_le_bytes([c0, c1, c2, c3]),
-            check_before: crc32c::crc32c(&bytes[..12]),
+            crc: u32::from_le_bytes([c0, c1, c2, c3]),
+            header_crc: crc32c::crc32c(&bytes[..12]),
         }
     }
 
-    /// True if a writer may have written this with so many bytes to follow. What passes makes no one reserve more than
-    /// a multiple of bytes that are there.
-    fn is_sound(&self, left: u64) -> bool {
+    /// True if a writer can have written this header with `remaining` bytes after it. This bounds the memory that the block
+    /// needs by a multiple of the bytes that exist.
+    fn is_plausible(&self, remaining: u64) -> bool {
         let lengths_fit = match self.codec {
-            PLAIN => self.raw_bytes == self.stored_bytes,
+            UNCOMPRESSED => self.raw_bytes == self.stored_bytes,
             LZ4 => self.raw_bytes / LZ4_RATIO_MAX <= self.stored_bytes,
             _ => false,
         };
-        let is_at_end = self.stored_bytes as u64 == left;
+        let is_at_end = self.stored_bytes as u64 == remaining;
         lengths_fit
-            && self.zero == [0; 2]
+            && self.reserved == [0; 2]
             && (1..=RECORD_BYTES_MAX).contains(&self.raw_bytes)
-            && self.stored_bytes as u64 <= left
+            && self.stored_bytes as u64 <= remaining
             && self.is_last == is_at_end
     }
 }
 
 impl Source {
-    /// Fills `to` from byte `at` of the segment on; false if the bytes are not there.
+    /// Fills `to` with the bytes of the segment from `at` on. Returns false if the segment is too short.
     fn read(&self, at: u64, to: &mut [u8]) -> io::Result<bool> {
         match self {
             Source::File { file, offset, .. } => match offset.checked_add(at) {
@@ -218,11 +221,11 @@ impl Source {
         }
     }
 
-    /// Puts so many bytes in the place of what `to` holds, making room only as they turn out to exist.
-    fn read_grown(&self, at: u64, bytes: usize, to: &mut Vec<u8>) -> io::Result<bool> {
+    /// Replaces the content of `to` with `bytes` bytes of the segment. Grows `to` only as the bytes turn out to exist.
+    fn read_growing(&self, at: u64, bytes: usize, to: &mut Vec<u8>) -> io::Result<bool> {
         let mut filled = 0;
         while filled < bytes {
-            let next = bytes.min(filled + BELIEVED_BYTES);
+            let next = bytes.min(filled + READ_STEP_BYTES);
             if to.len() < next {
                 to.resize(next, 0);
             }

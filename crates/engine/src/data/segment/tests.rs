@@ -1,4 +1,4 @@
-//! Records survive the trip; bytes that were touched do not pass.
+//! Round trips of records, and detection of every corruption.
 
 use super::*;
 use proptest::collection::vec;
@@ -34,7 +34,7 @@ fn read_on(mut reader: SegmentReader) -> Result<Records, SegmentError> {
     Ok(records)
 }
 
-/// Some records that compress, or not, with a few that are larger than a block.
+/// Records, compressible or not, a few of them larger than a block.
 fn many_records(compressible: bool) -> Records {
     let mut state = 1_u64;
     let mut noise = move || {
@@ -53,7 +53,7 @@ fn many_records(compressible: bool) -> Records {
 }
 
 #[test]
-fn records_survive_the_trip_in_memory_and_in_a_file() {
+fn records_round_trip_in_memory_and_in_a_file() {
     for compression in [Compression::Lz4, Compression::Auto, Compression::None] {
         for compressible in [false, true] {
             let records = many_records(compressible);
@@ -63,50 +63,50 @@ fn records_survive_the_trip_in_memory_and_in_a_file() {
 
             let mut file = tempfile::tempfile().expect("a temporary file");
             file.write_all(b"before").and_then(|()| file.write_all(&bytes)).expect("writes");
-            file.write_all(b"behind").expect("writes");
+            file.write_all(b"after").expect("writes");
             let file = Source::File { file: Arc::new(file), offset: 6, bytes: info.stored_bytes };
-            assert_eq!(read(file).expect("sound"), records);
-            assert_eq!(read(bytes.into()).expect("sound"), records);
+            assert_eq!(read(file).expect("valid"), records);
+            assert_eq!(read(bytes.into()).expect("valid"), records);
         }
     }
 }
 
 #[test]
-fn an_empty_segment_is_no_bytes() {
+fn an_empty_segment_is_zero_bytes() {
     let (bytes, info) = write(&[], Compression::Auto);
     assert!(bytes.is_empty());
     assert_eq!(info, SegmentInfo::default());
-    assert!(read(bytes.into()).expect("sound").is_empty());
+    assert!(read(bytes.into()).expect("valid").is_empty());
 }
 
 #[test]
-fn a_reader_is_restored_where_another_stood() {
+fn a_reader_opens_at_the_position_of_another() {
     let records = many_records(true);
     let (bytes, _) = write(&records, Compression::Lz4);
     let source = Source::from(bytes);
-    let mut reader = SegmentReader::open(source.clone()).expect("sound");
+    let mut reader = SegmentReader::open(source.clone()).expect("valid");
     for (n, record) in records.iter().enumerate() {
         if n % 37 == 0 || record.1.len() > BLOCK_BYTES {
-            let again = SegmentReader::open_at(source.clone(), reader.position()).expect("sound");
+            let again = SegmentReader::open_at(source.clone(), reader.position()).expect("valid");
             assert_eq!((again.key(), again.value()), (record.0.as_slice(), record.1.as_slice()));
             assert_eq!(again.position(), reader.position());
         }
-        reader.advance().expect("sound");
+        reader.advance().expect("valid");
     }
-    assert!(SegmentReader::open_at(source, reader.position()).expect("sound").is_done());
+    assert!(SegmentReader::open_at(source, reader.position()).expect("valid").is_done());
 }
 
 #[test]
-fn positions_that_no_reader_had_are_refused() {
+fn invalid_positions_are_rejected() {
     let (bytes, _) = write(&many_records(true), Compression::None);
     let source = Source::from(bytes);
     for (block, record) in [(1, 0), (0, u32::MAX), (source.bytes(), 0), (u64::MAX - 1, 0), (u64::MAX, 1)] {
         let opened = SegmentReader::open_at(source.clone(), Position { block, record });
-        assert!(matches!(opened, Err(SegmentError::Damaged { .. })), "{block} {record}");
+        assert!(matches!(opened, Err(SegmentError::Corrupt { .. })), "{block} {record}");
     }
 }
 
-/// Small enough to try every byte, with more than one block.
+/// A segment of several blocks, small enough to try every byte.
 fn few_blocks() -> (Records, Vec<u8>) {
     let records: Records = (0..40_u8).map(|n| (vec![n; 3], vec![n; usize::from(n)])).collect();
     let mut bytes = Vec::new();
@@ -123,46 +123,46 @@ fn few_blocks() -> (Records, Vec<u8>) {
 }
 
 #[test]
-fn damage_at_any_place_is_found() {
+fn corruption_of_any_byte_is_detected() {
     let (records, bytes) = few_blocks();
-    assert_eq!(read(bytes.clone().into()).expect("sound"), records);
+    assert_eq!(read(bytes.clone().into()).expect("valid"), records);
     for at in 0..bytes.len() {
         for flip in [1, 0x80, 0xff] {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= flip;
-            assert!(matches!(read(damaged.into()), Err(SegmentError::Damaged { .. })), "byte {at} ^ {flip:#x}");
+            let mut corrupt = bytes.clone();
+            corrupt[at] ^= flip;
+            assert!(matches!(read(corrupt.into()), Err(SegmentError::Corrupt { .. })), "byte {at} ^ {flip:#x}");
         }
     }
     for length in 1..bytes.len() {
         let cut = bytes[..length].to_vec();
-        assert!(matches!(read(cut.into()), Err(SegmentError::Damaged { .. })), "cut to {length}");
+        assert!(matches!(read(cut.into()), Err(SegmentError::Corrupt { .. })), "truncated to {length}");
     }
     let mut longer = bytes.clone();
     longer.push(0);
-    assert!(matches!(read(longer.into()), Err(SegmentError::Damaged { .. })));
+    assert!(matches!(read(longer.into()), Err(SegmentError::Corrupt { .. })));
 }
 
 #[test]
-fn a_file_that_is_shorter_than_it_should_be_is_damage() {
+fn a_truncated_file_is_corrupt() {
     let (_, bytes) = few_blocks();
     let mut file = tempfile::tempfile().expect("a temporary file");
     file.write_all(&bytes[..bytes.len() - 1]).expect("writes");
     let source = Source::File { file: Arc::new(file), offset: 0, bytes: bytes.len() as u64 };
-    assert!(matches!(read(source), Err(SegmentError::Damaged { .. })));
+    assert!(matches!(read(source), Err(SegmentError::Corrupt { .. })));
 }
 
-/// A block as a liar would make it: with a check that fits.
+/// A block with arbitrary lengths and a matching checksum.
 fn forged(codec: u8, stored: &[u8], stored_bytes: u32, raw_bytes: u32) -> Vec<u8> {
-    let mut bytes = head(codec, true, stored, raw_bytes as usize).to_vec();
+    let mut bytes = header(codec, true, stored, raw_bytes as usize).to_vec();
     bytes[4..8].copy_from_slice(&stored_bytes.to_le_bytes());
-    let check = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), stored);
-    bytes[12..].copy_from_slice(&check.to_le_bytes());
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), stored);
+    bytes[12..].copy_from_slice(&crc.to_le_bytes());
     bytes.extend_from_slice(stored);
     bytes
 }
 
 #[test]
-fn forged_lengths_are_refused() {
+fn forged_lengths_are_rejected() {
     let huge = u32::MAX;
     let cases: [(&[u8], u32, u32); 6] = [
         (b"", 0, 0),
@@ -173,29 +173,29 @@ fn forged_lengths_are_refused() {
         (b"\xff\xff\xff\xff\xff\x01\x00", 7, 7),
     ];
     for (stored, stored_bytes, raw_bytes) in cases {
-        for codec in [PLAIN, LZ4, 2] {
+        for codec in [UNCOMPRESSED, LZ4, 2] {
             let bytes = forged(codec, stored, stored_bytes, raw_bytes);
-            assert!(matches!(read(bytes.into()), Err(SegmentError::Damaged { .. })), "{codec} {stored:?}");
+            assert!(matches!(read(bytes.into()), Err(SegmentError::Corrupt { .. })), "{codec} {stored:?}");
         }
     }
 }
 
 proptest! {
     #[test]
-    fn any_records_survive_the_trip(records in vec((vec(any::<u8>(), 0..300), vec(any::<u8>(), 0..300)), 0..400)) {
+    fn any_records_round_trip(records in vec((vec(any::<u8>(), 0..300), vec(any::<u8>(), 0..300)), 0..400)) {
         let (bytes, _) = write(&records, Compression::Auto);
-        prop_assert_eq!(read(bytes.into()).expect("sound"), records);
+        prop_assert_eq!(read(bytes.into()).expect("valid"), records);
     }
 
     #[test]
     fn any_bytes_are_read_without_panic(codec in 0_u8..3, content in vec(any::<u8>(), 0..200), raw_bytes in 0_u32..400) {
         let _ = read(content.clone().into());
         let _ = read(forged(codec, &content, content.len() as u32, raw_bytes).into());
-        let _ = read(forged(PLAIN, &content, content.len() as u32, content.len() as u32).into());
+        let _ = read(forged(UNCOMPRESSED, &content, content.len() as u32, content.len() as u32).into());
     }
 
     #[test]
-    fn a_length_takes_the_bytes_it_is_said_to(key in 0_usize..40_000, value in 0_usize..40_000) {
+    fn record_bytes_matches_the_encoding(key in 0_usize..40_000, value in 0_usize..40_000) {
         let (key, value) = (vec![0; key], vec![0; value]);
         let mut bytes = Vec::new();
         encode(&key, &value, &mut bytes);

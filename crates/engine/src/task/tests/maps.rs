@@ -3,46 +3,46 @@
 use super::*;
 use std::io::Write;
 
-fn whole(setup: Setup) -> Cluster {
+fn single_split(setup: Setup) -> Cluster {
     Setup { split_bytes: 1 << 20, ..setup }.build()
 }
 
-/// Runs the rest of a split from a byte on, and tells of it.
+/// Runs the rest of split 0 from a byte on and adds the output to the tracker.
 fn run_rest(cluster: &Cluster, index: u32, start_bytes: u64) {
     let bytes = cluster.plan.splits[0].bytes - start_bytes;
     let end = run_map(&cluster.map_task(index, 0, 1, 0, start_bytes, bytes), &cluster.control()).unwrap();
-    assert!(matches!(end, MapEnd::Finished { .. }), "{end:?}");
-    cluster.outputs.add(OutputAt { map: index, number: 0, node: NodeId(1), split: 0, start_bytes, bytes });
+    assert!(matches!(end, MapOutcome::Finished { .. }), "{end:?}");
+    cluster.outputs.add(MapOutputLocation { map: index, number: 0, node: NodeId(1), split: 0, start_bytes, bytes });
 }
 
 /// Chronos, section III-C: the former sub-task covers what was processed, the second one the rest.
 #[test]
 fn end_early_at_every_record() {
-    let cluster = whole(Setup::new(30, 12, 11));
+    let cluster = single_split(Setup::new(30, 12, 11));
     let lines = cluster.text.lines().count() as u64;
     let bytes = cluster.plan.splits[0].bytes;
     for line in 1..=lines {
-        cluster.outputs.reset(vec![]);
+        cluster.outputs.replace_all(vec![]);
         cluster.run_map(1, 0, 0);
-        cluster.ask_at(line, Ask::GiveWay);
+        cluster.request_at(line, Request::Preempt);
         let number = line as u16;
         let end = run_map(&cluster.map_task(0, number, 0, 0, 0, bytes), &cluster.control()).unwrap();
         let done_bytes = match end {
-            MapEnd::EndedEarly { done_bytes, ref counters, .. } => {
+            MapOutcome::EndedEarly { done_bytes, ref counters, .. } => {
                 assert_eq!((counters["lines"], counters[counter::MAP_INPUT_RECORDS]), (line, line));
                 done_bytes
             }
-            MapEnd::Finished { .. } if line == lines => bytes,
+            MapOutcome::Finished { .. } if line == lines => bytes,
             other => panic!("{other:?}"),
         };
         let done: usize = cluster.text.split_inclusive('\n').take(line as usize).map(str::len).sum();
         assert_eq!(done_bytes, done as u64);
         let node = NodeId(0);
-        cluster.outputs.add(OutputAt { map: 0, number, node, split: 0, start_bytes: 0, bytes: done_bytes });
+        cluster.outputs.add(MapOutputLocation { map: 0, number, node, split: 0, start_bytes: 0, bytes: done_bytes });
         if done_bytes < bytes {
             run_rest(&cluster, 2 + line as u32, done_bytes);
         }
-        *cluster.app.ask.lock().unwrap() = None;
+        *cluster.app.request.lock().unwrap() = None;
         for reduce in 0..2 {
             cluster.reduce(reduce, number, 2, Start::Fresh).unwrap();
             cluster.check(reduce);
@@ -58,16 +58,16 @@ fn one_record_at_a_time() {
     for (split, at) in cluster.plan.splits.iter().enumerate() {
         let mut start_bytes = 0;
         loop {
-            cluster.ask_at(1, Ask::GiveWay);
+            cluster.request_at(1, Request::Preempt);
             let task = cluster.map_task(index, 0, index % 3, split as u32, start_bytes, at.bytes - start_bytes);
             let end = run_map(&task, &cluster.control()).unwrap();
             let (done, is_last) = match end {
-                MapEnd::EndedEarly { done_bytes, .. } => (done_bytes, false),
-                MapEnd::Finished { .. } => (at.bytes - start_bytes, true),
-                MapEnd::Stopped => panic!("no one asked for that"),
+                MapOutcome::EndedEarly { done_bytes, .. } => (done_bytes, false),
+                MapOutcome::Finished { .. } => (at.bytes - start_bytes, true),
+                MapOutcome::Stopped => panic!("no stop was requested"),
             };
             let (node, split) = (NodeId(index % 3), split as u32);
-            cluster.outputs.add(OutputAt { map: index, number: 0, node, split, start_bytes, bytes: done });
+            cluster.outputs.add(MapOutputLocation { map: index, number: 0, node, split, start_bytes, bytes: done });
             index += 1;
             start_bytes += done;
             if is_last {
@@ -75,62 +75,62 @@ fn one_record_at_a_time() {
             }
         }
     }
-    *cluster.app.ask.lock().unwrap() = None;
+    *cluster.app.request.lock().unwrap() = None;
     cluster.run_reduces();
     (0..2).for_each(|reduce| cluster.check(reduce));
 }
 
 #[test]
-fn asked_before_the_first_record() {
-    let cluster = whole(Setup::new(10, 5, 13));
+fn preempted_before_the_first_record() {
+    let cluster = single_split(Setup::new(10, 5, 13));
     let control = cluster.control();
-    control.ask(Ask::GiveWay);
+    control.request(Request::Preempt);
     let end = run_map(&cluster.map_task(0, 0, 0, 0, 0, cluster.plan.splits[0].bytes), &control).unwrap();
-    assert_eq!(end, MapEnd::EndedEarly { done_bytes: 0, output_bytes: 0, counters: Counters::new() });
-    assert_eq!(survey(&cluster.dir(0), JOB).unwrap(), Leavings::default());
+    assert_eq!(end, MapOutcome::EndedEarly { done_bytes: 0, output_bytes: 0, counters: Counters::new() });
+    assert_eq!(scan_leftovers(&cluster.dir(0), JOB).unwrap(), Leftovers::default());
 }
 
 #[test]
-fn a_packed_file_is_mapped_to_its_end() {
-    let mut cluster = whole(Setup::new(30, 12, 14));
+fn a_compressed_file_is_mapped_to_its_end() {
+    let mut cluster = single_split(Setup::new(30, 12, 14));
     let plan = Arc::make_mut(&mut cluster.plan);
-    let FileLocation::Local(path) = &plan.files[0].location else { panic!("it is local") };
-    let mut packer = flate2::write::GzEncoder::new(std::fs::File::create(path).unwrap(), flate2::Compression::fast());
-    packer.write_all(cluster.text.as_bytes()).unwrap();
-    let bytes = packer.finish().unwrap().metadata().unwrap().len();
+    let FileLocation::Local(path) = &plan.files[0].location else { panic!("the input is a local file") };
+    let mut encoder = flate2::write::GzEncoder::new(std::fs::File::create(path).unwrap(), flate2::Compression::fast());
+    encoder.write_all(cluster.text.as_bytes()).unwrap();
+    let bytes = encoder.finish().unwrap().metadata().unwrap().len();
     plan.files[0].bytes = bytes;
     plan.files[0].codec = Codec::Gzip;
     plan.splits[0].bytes = bytes;
-    cluster.ask_at(5, Ask::GiveWay);
+    cluster.request_at(5, Request::Preempt);
     cluster.run_maps();
-    *cluster.app.ask.lock().unwrap() = None;
+    *cluster.app.request.lock().unwrap() = None;
     cluster.run_reduces();
     (0..2).for_each(|reduce| cluster.check(reduce));
 }
 
 #[test]
-fn without_reduces_the_pieces_in_the_order_of_their_names_are_the_output() {
+fn without_reduces_the_part_files_in_name_order_are_the_output() {
     let setup = Setup { reduces: 0, split_bytes: 97, ..Setup::new(40, 12, 15) };
     let cluster = setup.build();
     let mut index = 0;
     for (split, at) in cluster.plan.splits.iter().enumerate() {
         let mut start_bytes = 0;
         while start_bytes < at.bytes {
-            cluster.ask_at(1 + u64::from(index) % 3, Ask::GiveWay);
+            cluster.request_at(1 + u64::from(index) % 3, Request::Preempt);
             let task = cluster.map_task(index, 0, 0, split as u32, start_bytes, at.bytes - start_bytes);
             index += 1;
             let publish = || publish_map(&cluster.plan, task.attempt, task.split, task.start_bytes).unwrap();
             match run_map(&task, &cluster.control()).unwrap() {
-                MapEnd::EndedEarly { done_bytes, .. } => {
+                MapOutcome::EndedEarly { done_bytes, .. } => {
                     publish();
                     start_bytes += done_bytes;
                 }
-                MapEnd::Finished { .. } => {
+                MapOutcome::Finished { .. } => {
                     publish();
                     publish();
                     break;
                 }
-                MapEnd::Stopped => panic!("no one asked for that"),
+                MapOutcome::Stopped => panic!("no stop was requested"),
             }
         }
     }
@@ -150,34 +150,34 @@ fn without_reduces_the_pieces_in_the_order_of_their_names_are_the_output() {
 }
 
 #[test]
-fn programs_that_break_say_why_and_leave_nothing() {
+fn errors_of_applications_are_reported_and_no_files_remain() {
     for reduces in [0, 2] {
         for (word, why) in [("PANIC", "panicked: no such word: 8"), ("FAIL", "cannot map the line at 8")] {
             let setup = Setup { text: format!("a b c d\n{word}\n"), reduces, ..Setup::new(0, 1, 0) };
-            let cluster = whole(setup);
+            let cluster = single_split(setup);
             let task = cluster.map_task(0, 0, 0, 0, 0, cluster.plan.splits[0].bytes);
             let failure = run_map(&task, &cluster.control()).unwrap_err();
-            assert!(failure.0.contains(why), "{failure}");
-            check_nothing_is_left(&cluster);
+            assert!(failure.to_string().contains(why), "{failure}");
+            check_no_files_remain(&cluster);
         }
     }
 }
 
 #[test]
-fn a_stopped_map_leaves_nothing() {
+fn a_stopped_map_leaves_no_files() {
     for reduces in [0, 2] {
-        let cluster = whole(Setup { reduces, ..Setup::new(30, 12, 16) });
-        cluster.ask_at(7, Ask::Stop);
+        let cluster = single_split(Setup { reduces, ..Setup::new(30, 12, 16) });
+        cluster.request_at(7, Request::Stop);
         let task = cluster.map_task(0, 0, 0, 0, 0, cluster.plan.splits[0].bytes);
-        assert_eq!(run_map(&task, &cluster.control()).unwrap(), MapEnd::Stopped);
-        check_nothing_is_left(&cluster);
+        assert_eq!(run_map(&task, &cluster.control()).unwrap(), MapOutcome::Stopped);
+        check_no_files_remain(&cluster);
     }
 }
 
-fn check_nothing_is_left(cluster: &Cluster) {
+fn check_no_files_remain(cluster: &Cluster) {
     let temporary = cluster.plan.output.join(TEMPORARY);
     for folder in [cluster.dir(0), temporary].iter().filter(|folder| folder.exists()) {
-        let left: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert!(left.is_empty(), "{left:?}");
+        let remaining: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(remaining.is_empty(), "{remaining:?}");
     }
 }

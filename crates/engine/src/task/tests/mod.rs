@@ -1,16 +1,16 @@
-//! Tasks on a few pretended nodes in one process: each has its folder and a real server on loopback. Outputs are compared with those of a
-//! sequential twin, byte for byte.
+//! Tasks on a few simulated nodes in one process: each has its own folder and a real data server on the loopback interface. Their output is
+//! compared byte for byte with that of a sequential reference implementation.
 
+mod faults;
 mod maps;
-mod moments;
+mod random_timing;
 mod reduces;
-mod trouble;
 
 use super::*;
 use crate::apps::App;
 use crate::input::LocalOnly;
-use crate::job::{Codec, FileLocation, InputFile, InputSplit, OutputFormat, Partitioning, Plan, Request};
-use crate::record::{Emit, Mapper, Record, Reducer, Values};
+use crate::job::{self, OutputFormat, InputFile, Codec, Partitioning, FileLocation, Plan, InputSplit};
+use crate::record::{Emit, Failure, Mapper, Record, Reducer, Values};
 use crate::wire::{self, Token};
 use giveway_core::{AttemptId, JobId, Kind, NodeId, Priority, Start};
 use rand::{RngExt, SeedableRng};
@@ -25,30 +25,30 @@ const JOB: JobId = JobId(7);
 
 type AtKey = Box<dyn FnMut(u64) + Send>;
 
-/// For every word, where it stands; and how many lines there are, by a counter. What a key gives is said only when the next key comes or when
-/// there is none, as a program in a process of its own would do.
+/// An application that lists the positions of every word and counts lines. A key's result is emitted only with the next key or at the end, as an
+/// application in an external process does.
 #[derive(Default)]
 struct Places {
     control: Mutex<Arc<Control>>,
-    /// Ask for this at a record or key with this number, counted over all tasks.
-    ask: Mutex<Option<(u64, Ask)>>,
+    /// Send this request at the record or key with this number, counted over all tasks.
+    request: Mutex<Option<(u64, Request)>>,
     seen: AtomicU64,
-    /// Do this at every key.
+    /// Called at every key.
     at_key: Mutex<Option<AtKey>>,
 }
 
 impl Places {
-    fn saw_one(&self) {
+    fn on_record(&self) {
         let seen = self.seen.fetch_add(1, SeqCst) + 1;
-        if let Some((at, ask)) = *self.ask.lock().unwrap()
+        if let Some((at, request)) = *self.request.lock().unwrap()
             && at == seen
         {
-            self.control.lock().unwrap().ask(ask);
+            self.control.lock().unwrap().request(request);
         }
     }
 }
 
-/// The same app for tasks, which want to own it.
+/// A shared [`Places`], because tasks own their application.
 struct Shared(Arc<Places>);
 
 impl App for Shared {
@@ -57,7 +57,7 @@ impl App for Shared {
     }
 
     fn about(&self) -> &'static str {
-        "for every word, where it stands"
+        "list the positions of every word"
     }
 
     fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
@@ -65,7 +65,7 @@ impl App for Shared {
     }
 
     fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
-        let reducer = PlacesReducer { app: Arc::clone(&self.0), held: None };
+        let reducer = PlacesReducer { app: Arc::clone(&self.0), pending: None };
         Ok((plan.reduces > 0).then(|| Box::new(reducer) as Box<dyn Reducer>))
     }
 }
@@ -85,7 +85,7 @@ impl Mapper for PlacesMapper {
             }
         }
         self.lines += 1;
-        self.app.saw_one();
+        self.app.on_record();
         Ok(())
     }
 
@@ -97,7 +97,7 @@ impl Mapper for PlacesMapper {
 
 struct PlacesReducer {
     app: Arc<Places>,
-    held: Option<(Vec<u8>, Vec<u8>)>,
+    pending: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Reducer for PlacesReducer {
@@ -109,11 +109,11 @@ impl Reducer for PlacesReducer {
             places.push(b',');
         }
         if key == b"REDUCEPANIC" {
-            panic!("cannot stand this key");
+            panic!("unsupported key");
         }
         out.count("words", 1);
-        self.held = Some((key.to_vec(), places));
-        self.app.saw_one();
+        self.pending = Some((key.to_vec(), places));
+        self.app.on_record();
         if let Some(at_key) = &mut *self.app.at_key.lock().unwrap() {
             at_key(self.app.seen.load(SeqCst));
         }
@@ -121,26 +121,27 @@ impl Reducer for PlacesReducer {
     }
 
     fn finish(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
-        if let Some((key, places)) = self.held.take() {
+        if let Some((key, places)) = self.pending.take() {
             out.emit(&key, &places);
         }
         Ok(())
     }
 }
 
-/// A few nodes, and a job.
+/// A few nodes and one job.
 struct Cluster {
     folder: tempfile::TempDir,
     plan: Arc<Plan>,
     app: Arc<Places>,
     token: Token,
-    outputs: Arc<Outputs>,
-    shuffles: Vec<Arc<Shuffle>>,
+    outputs: Arc<MapOutputTracker>,
+    shuffles: Vec<Arc<ShuffleClient>>,
+    /// Outputs reported as lost or corrupt.
     bad: Arc<Mutex<Vec<AttemptId>>>,
     text: String,
 }
 
-/// What a cluster is made of.
+/// Configuration of a [`Cluster`].
 #[derive(Clone)]
 struct Setup {
     text: String,
@@ -151,7 +152,7 @@ struct Setup {
 }
 
 impl Setup {
-    /// Some lines of some words.
+    /// Random text with `lines` lines and a vocabulary of `words` words.
     fn new(lines: usize, words: u32, seed: u64) -> Setup {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let mut text = String::new();
@@ -173,7 +174,7 @@ impl Setup {
             .map(|at| at * self.split_bytes)
             .map(|offset| InputSplit { file: 0, offset, bytes: self.split_bytes.min(bytes - offset) })
             .collect();
-        // A file without a line has a split too.
+        // An empty file has a split too.
         splits.push(InputSplit { file: 1, offset: 0, bytes: 0 });
         let empty = folder.path().join("empty");
         std::fs::write(&empty, "").unwrap();
@@ -185,7 +186,7 @@ impl Setup {
         };
         let output = folder.path().join("out");
         std::fs::create_dir_all(output.join(TEMPORARY)).unwrap();
-        let request = Request {
+        let request = job::Request {
             app: "places".into(),
             options: BTreeMap::new(),
             input: vec![],
@@ -216,12 +217,12 @@ impl Setup {
         let token_path = folder.path().join("token");
         let token = Token::read_or_create(&token_path).unwrap();
         let bad = Arc::new(Mutex::new(Vec::new()));
-        let shuffles: Vec<Arc<Shuffle>> = (0..self.nodes)
+        let shuffles: Vec<Arc<ShuffleClient>> = (0..self.nodes)
             .map(|node| {
                 std::fs::create_dir(folder.path().join(format!("node-{node}"))).unwrap();
                 let bad = Arc::clone(&bad);
                 let report = move |map| bad.lock().unwrap().push(map);
-                Arc::new(Shuffle::new(NodeId(node), token.clone(), report))
+                Arc::new(ShuffleClient::new(NodeId(node), token.clone(), report))
             })
             .collect();
         let cluster = Cluster {
@@ -229,7 +230,7 @@ impl Setup {
             plan: Arc::new(plan),
             app: Arc::default(),
             token,
-            outputs: Arc::new(Outputs::new()),
+            outputs: Arc::new(MapOutputTracker::new()),
             shuffles,
             bad,
             text: self.text,
@@ -240,13 +241,13 @@ impl Setup {
 }
 
 impl Cluster {
-    /// A data server for a node, of which all learn.
+    /// Starts a data server for a node and publishes its address to all nodes.
     fn serve(&self, node: u32) {
-        self.serve_briefly(node, usize::MAX);
+        self.serve_limited(node, usize::MAX);
     }
 
-    /// A data server that hangs up after so many requests of a caller.
-    fn serve_briefly(&self, node: u32, requests: usize) {
+    /// Like [`Cluster::serve`], but the server closes each connection after `requests` requests.
+    fn serve_limited(&self, node: u32, requests: usize) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (dir, token) = (self.dir(node), self.token.clone());
@@ -274,10 +275,10 @@ impl Cluster {
         self.folder.path().join(format!("node-{node}"))
     }
 
-    /// Asks for something at the record or key with this number from now.
-    fn ask_at(&self, at: u64, ask: Ask) {
+    /// Sends a request at the record or key with this number, counted from now.
+    fn request_at(&self, at: u64, request: Request) {
         self.app.seen.store(0, SeqCst);
-        *self.app.ask.lock().unwrap() = Some((at, ask));
+        *self.app.request.lock().unwrap() = Some((at, request));
     }
 
     fn control(&self) -> Arc<Control> {
@@ -299,7 +300,7 @@ impl Cluster {
         }
     }
 
-    /// Runs every split's map on one node or another, and tells of the outputs.
+    /// Runs the maps of all splits, spread over the nodes, and adds their outputs to the tracker.
     fn run_maps(&self) {
         for split in 0..self.plan.splits.len() as u32 {
             self.run_map(split, 0, split % self.shuffles.len() as u32);
@@ -309,8 +310,8 @@ impl Cluster {
     fn run_map(&self, split: u32, number: u16, node: u32) {
         let bytes = self.plan.splits[split as usize].bytes;
         let end = run_map(&self.map_task(split, number, node, split, 0, bytes), &self.control()).unwrap();
-        assert!(matches!(end, MapEnd::Finished { .. }), "{end:?}");
-        self.outputs.add(OutputAt { map: split, number, node: NodeId(node), split, start_bytes: 0, bytes });
+        assert!(matches!(end, MapOutcome::Finished { .. }), "{end:?}");
+        self.outputs.add(MapOutputLocation { map: split, number, node: NodeId(node), split, start_bytes: 0, bytes });
     }
 
     fn reduce_task(&self, index: u32, number: u16, node: u32, start: Start) -> ReduceTask {
@@ -325,23 +326,23 @@ impl Cluster {
         }
     }
 
-    fn reduce(&self, index: u32, number: u16, node: u32, start: Start) -> Result<ReduceEnd, Failure> {
+    fn reduce(&self, index: u32, number: u16, node: u32, start: Start) -> Result<ReduceOutcome, ReduceError> {
         run_reduce(&self.reduce_task(index, number, node, start), &self.control())
     }
 
-    /// Runs all reduces undisturbed.
+    /// Runs all reduces without interruption.
     fn run_reduces(&self) {
         for reduce in 0..self.plan.reduces {
             let end = self.reduce(reduce, 0, reduce % self.shuffles.len() as u32, Start::Fresh).unwrap();
-            assert!(matches!(end, ReduceEnd::Finished { .. }), "{end:?}");
+            assert!(matches!(end, ReduceOutcome::Finished { .. }), "{end:?}");
         }
     }
 
     fn part(&self, reduce: u32) -> String {
-        std::fs::read_to_string(reduce_part(&self.plan, reduce)).unwrap()
+        std::fs::read_to_string(reduce_part_path(&self.plan, reduce)).unwrap()
     }
 
-    /// What a reduce should write, by the shortest way.
+    /// The expected output of a reduce.
     fn expected(&self, reduce: u32) -> String {
         let mut places: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         let mut offset = 0;
@@ -360,14 +361,14 @@ impl Cluster {
         assert_eq!(self.part(reduce), self.expected(reduce), "reduce {reduce}");
     }
 
-    /// Everything there is of this reduce, apart from its output, is gone.
+    /// Asserts that no file of this reduce remains but its output.
     fn check_is_clean(&self, reduce: u32) {
         let name = format!("reduce-{reduce}.");
         let dirs = (0..self.shuffles.len() as u32).map(|node| self.dir(node));
         for dir in dirs.chain([self.plan.output.join(TEMPORARY)]) {
             for entry in std::fs::read_dir(dir).unwrap() {
                 let entry = entry.unwrap();
-                assert!(!entry.file_name().to_str().unwrap().starts_with(&name), "{:?} is left", entry.path());
+                assert!(!entry.file_name().to_str().unwrap().starts_with(&name), "{:?} remains", entry.path());
             }
         }
     }
@@ -377,9 +378,9 @@ fn attempt(reduce: u32, number: u16) -> AttemptId {
     AttemptId::new(JOB, Kind::Reduce, reduce, number)
 }
 
-fn counter(end: &ReduceEnd, name: &str) -> u64 {
+fn counter(end: &ReduceOutcome, name: &str) -> u64 {
     match end {
-        ReduceEnd::Finished { counters, .. } => counters.get(name).copied().unwrap_or(0),
+        ReduceOutcome::Finished { counters, .. } => counters.get(name).copied().unwrap_or(0),
         other => panic!("not finished: {other:?}"),
     }
 }

@@ -1,8 +1,8 @@
-//! Reduces that pause, resume and move.
+//! Reduces that pause, resume and migrate.
 
 use super::*;
 
-/// Same node: what one attempt leaves, the next has.
+/// A resume on the node of the pause.
 fn resumed(from: u16) -> Start {
     Start::Resumed { from: attempt(0, from) }
 }
@@ -12,7 +12,7 @@ fn migrated(from: u16, node: u32) -> Start {
 }
 
 #[test]
-fn undisturbed() {
+fn without_interruption() {
     let cluster = Setup::new(200, 60, 1).build();
     cluster.run_maps();
     cluster.run_reduces();
@@ -23,7 +23,7 @@ fn undisturbed() {
     assert!(cluster.bad.lock().unwrap().is_empty());
 }
 
-/// FCS, section 3.1.2: stops at the boundary of a key and proceeds without loss or repetition.
+/// FCS, section 3.1.2: a reduce stops at a key boundary and continues without loss or repetition.
 #[test]
 fn pause_at_every_key_and_resume() {
     let setup = Setup::new(60, 20, 2);
@@ -34,13 +34,13 @@ fn pause_at_every_key_and_resume() {
     assert!(keys > 5);
     for key in 1..keys {
         let number = 10 * key as u16;
-        cluster.ask_at(key, Ask::GiveWay);
+        cluster.request_at(key, Request::Preempt);
         let paused = cluster.reduce(0, number, 0, Start::Fresh).unwrap();
-        let ReduceEnd::Paused { progress_ppm } = paused else { panic!("{paused:?} at key {key}") };
+        let ReduceOutcome::Paused { progress_ppm } = paused else { panic!("{paused:?} at key {key}") };
         assert!((666_667..1_000_000).contains(&progress_ppm));
-        assert_eq!(survey(&cluster.dir(0), JOB).unwrap().paused, [attempt(0, number)]);
-        // What is fetched is there: nothing is needed from anyone.
-        let outputs = Arc::new(Outputs::new());
+        assert_eq!(scan_leftovers(&cluster.dir(0), JOB).unwrap().paused, [attempt(0, number)]);
+        // Everything is fetched already, so no map output is needed.
+        let outputs = Arc::new(MapOutputTracker::new());
         let task = ReduceTask { outputs, ..cluster.reduce_task(0, number + 1, 0, resumed(number)) };
         let resumed = run_reduce(&task, &cluster.control()).unwrap();
         assert_eq!(resumed, end, "the same output and the same counters, paused at key {key}");
@@ -48,9 +48,9 @@ fn pause_at_every_key_and_resume() {
         cluster.check(0);
         cluster.check_is_clean(0);
     }
-    cluster.ask_at(keys, Ask::GiveWay);
+    cluster.request_at(keys, Request::Preempt);
     let end_at_last = cluster.reduce(0, 901, 0, Start::Fresh).unwrap();
-    assert_eq!(end_at_last, end, "after the last key there is nothing to pause");
+    assert_eq!(end_at_last, end, "after the last key the reduce finishes instead of pausing");
 }
 
 #[test]
@@ -62,9 +62,9 @@ fn pause_at_every_key_of_one_run() {
     let mut start = Start::Fresh;
     let mut number = 0;
     let last = loop {
-        cluster.ask_at(1, Ask::GiveWay);
+        cluster.request_at(1, Request::Preempt);
         match cluster.reduce(0, number, 0, start).unwrap() {
-            ReduceEnd::Paused { .. } => {
+            ReduceOutcome::Paused { .. } => {
                 start = resumed(number);
                 number += 1;
             }
@@ -84,32 +84,36 @@ fn migrate_at_every_key() {
     let end = cluster.reduce(0, 900, 0, Start::Fresh).unwrap();
     for key in 1..counter(&end, "words") {
         let number = 10 * key as u16;
-        cluster.ask_at(key, Ask::GiveWay);
+        cluster.request_at(key, Request::Preempt);
         cluster.reduce(0, number, 0, Start::Fresh).unwrap();
-        // It moves on, pauses there right away before it has all of its input, and goes on there.
+        // It migrates, pauses there at once before it has fetched all its input, and resumes there.
         let control = cluster.control();
-        control.ask(Ask::GiveWay);
+        control.request(Request::Preempt);
         let task = cluster.reduce_task(0, number + 1, 1, migrated(number, 0));
-        assert!(matches!(run_reduce(&task, &control).unwrap(), ReduceEnd::Paused { progress_ppm: 0 }));
-        let moved = cluster.reduce(0, number + 2, 1, resumed(number + 1)).unwrap();
-        assert_eq!(counter(&moved, "words"), counter(&end, "words"), "no key is reduced twice, moved at key {key}");
-        assert!(counter(&moved, counter::RECORDS_READ_AGAIN) > 0);
+        assert!(matches!(run_reduce(&task, &control).unwrap(), ReduceOutcome::Paused { progress_ppm: 0 }));
+        let migrated = cluster.reduce(0, number + 2, 1, resumed(number + 1)).unwrap();
+        assert_eq!(
+            counter(&migrated, "words"),
+            counter(&end, "words"),
+            "no key is reduced twice, migrated at key {key}"
+        );
+        assert!(counter(&migrated, counter::RECORDS_READ_AGAIN) > 0);
         let records = counter::REDUCE_INPUT_RECORDS;
-        assert_eq!(counter(&moved, records), counter(&end, records));
+        assert_eq!(counter(&migrated, records), counter(&end, records));
         cluster.check(0);
-        forget_paused(&cluster.dir(0), attempt(0, number)).unwrap();
+        remove_paused(&cluster.dir(0), attempt(0, number)).unwrap();
         cluster.check_is_clean(0);
     }
 }
 
 #[test]
-fn a_move_without_the_kept_output_begins_afresh() {
+fn a_migration_without_the_output_starts_from_the_beginning() {
     let cluster = Setup::new(60, 20, 5).build();
     cluster.run_maps();
-    for (number, lose) in [(0, "reduce-0.0.of-7"), (10, "reduce-0.10.of-7.kept")] {
-        cluster.ask_at(3, Ask::GiveWay);
+    for (number, lost_file) in [(0, "reduce-0.0.of-7"), (10, "reduce-0.10.of-7.checkpoint")] {
+        cluster.request_at(3, Request::Preempt);
         cluster.reduce(0, number, 0, Start::Fresh).unwrap();
-        std::fs::remove_file(cluster.plan.output.join(TEMPORARY).join(lose)).unwrap();
+        std::fs::remove_file(cluster.plan.output.join(TEMPORARY).join(lost_file)).unwrap();
         let end = cluster.reduce(0, number + 1, 1, migrated(number, 0)).unwrap();
         assert_eq!(counter(&end, counter::RECORDS_READ_AGAIN), 0);
         cluster.check(0);
@@ -117,7 +121,7 @@ fn a_move_without_the_kept_output_begins_afresh() {
 }
 
 #[test]
-fn progress_goes_by_thirds() {
+fn each_phase_is_a_third_of_the_progress() {
     let cluster = Setup::new(60, 20, 6).build();
     let control = cluster.control();
     let task = cluster.reduce_task(0, 0, 0, Start::Fresh);
@@ -130,19 +134,19 @@ fn progress_goes_by_thirds() {
         cluster.run_map(split, 0, split % 3);
         assert!(control.progress_ppm() <= 333_333);
     }
-    // All bytes are there, but one empty split is not.
+    // All bytes are covered, but one empty split is still missing.
     while control.progress_ppm() < 333_333 {
         std::thread::yield_now();
     }
     let ticks = control.ticks();
     std::thread::sleep(std::time::Duration::from_millis(700));
     assert_eq!(control.progress_ppm(), 333_333);
-    assert!(control.ticks() > ticks, "who waits lives");
+    assert!(control.ticks() > ticks, "a waiting task still ticks");
     *cluster.app.control.lock().unwrap() = Arc::clone(&control);
-    cluster.ask_at(1, Ask::GiveWay);
+    cluster.request_at(1, Request::Preempt);
     let bytes = 0;
     run_map(&cluster.map_task(splits - 1, 0, 0, splits - 1, 0, bytes), &Control::new()).unwrap();
-    cluster.outputs.add(OutputAt {
+    cluster.outputs.add(MapOutputLocation {
         map: splits - 1,
         number: 0,
         node: NodeId(0),
@@ -150,6 +154,8 @@ fn progress_goes_by_thirds() {
         start_bytes: 0,
         bytes,
     });
-    let ReduceEnd::Paused { progress_ppm } = thread.join().unwrap().unwrap() else { panic!("it was asked to pause") };
+    let ReduceOutcome::Paused { progress_ppm } = thread.join().unwrap().unwrap() else {
+        panic!("a pause was requested")
+    };
     assert!(progress_ppm > 666_666);
 }

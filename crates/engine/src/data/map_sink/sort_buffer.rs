@@ -1,22 +1,22 @@
-//! Records as they come, sorted when memory is full.
+//! All records, sorted when memory is full.
 
-use super::index::{self, ENTRY_BYTES, Entry};
-use super::partition::Partitioner;
+use super::partitioner::Partitioner;
+use super::sort_index::{self, ENTRY_BYTES, Entry};
 use crate::data::arena::Arena;
-use crate::data::output::PartsWriter;
+use crate::data::map_output::PartitionedWriter;
 use crate::data::prefetch::prefetch;
 use crate::data::prefix;
-use crate::data::segment::{PAIR_BYTES_MAX, Span, decode, encode, record_bytes};
+use crate::data::segment::{PAIR_BYTES_MAX, RecordSpan, decode, encode, record_bytes};
 use std::io;
 
-/// How many records ahead memory is asked for what will be written.
-const AHEAD: usize = 16;
+/// How many records ahead of the current one are prefetched while writing.
+const PREFETCH_DISTANCE: usize = 16;
 const CACHE_LINE_BYTES: usize = 64;
 
-/// Up to here the index doubles; beyond, it is given at once what the records so far let expect.
+/// Up to this size the index doubles; beyond it, it grows at once to the size expected from the average record so far.
 const INDEX_ENTRIES_SMALL: usize = 16 << 10;
 
-/// Records in the form they will have in a segment, and an index over them.
+/// Records in their segment encoding, and a sort index over them.
 #[derive(Debug)]
 pub(super) struct SortBuffer {
     memory_bytes_max: usize,
@@ -29,12 +29,12 @@ impl SortBuffer {
         SortBuffer { memory_bytes_max, records: Arena::new(memory_bytes_max), index: Vec::new() }
     }
 
-    /// Takes a record, unless there is no room for it. An empty buffer takes any record that is not too large.
+    /// Inserts a record. Returns false if the buffer is full or the record is too large. An empty buffer is never full.
     #[inline(never)]
     pub fn insert(&mut self, key: &[u8], value: &[u8], partitioner: &Partitioner) -> bool {
         let bytes = record_bytes(key, value);
         let growth = if bytes > PAIR_BYTES_MAX { None } else { self.records.growth_for(bytes) };
-        if (growth != Some(0) || self.index.len() == self.index.capacity()) && !self.make_room(growth) {
+        if (growth != Some(0) || self.index.len() == self.index.capacity()) && !self.reserve(growth) {
             return false;
         }
         let prefix = prefix(key);
@@ -44,9 +44,9 @@ impl SortBuffer {
         true
     }
 
-    /// Makes room in the index, if it is full; false if that, and more room for records, would be too much.
+    /// Grows the index if it is full. Returns false if this and `records_growth` would exceed the budget.
     #[cold]
-    fn make_room(&mut self, records_growth: Option<usize>) -> bool {
+    fn reserve(&mut self, records_growth: Option<usize>) -> bool {
         let Some(records_growth) = records_growth else { return false };
         let records_bytes = self.records.memory_bytes() + records_growth;
         let entries = self.index.len();
@@ -59,32 +59,32 @@ impl SortBuffer {
                 capacity = (self.memory_bytes_max / (record_bytes + ENTRY_BYTES)).max(entries + entries / 8);
             }
         }
-        // While an index is moved it is there twice; the old one may be small, but is counted.
+        // While the index is reallocated, the old one exists too.
         let old = if is_full { entries } else { 0 };
-        let is_fit = records_bytes + (capacity + old) * ENTRY_BYTES <= self.memory_bytes_max;
-        if !is_fit && entries > 0 {
+        let fits_budget = records_bytes + (capacity + old) * ENTRY_BYTES <= self.memory_bytes_max;
+        if !fits_budget && entries > 0 {
             return false;
         }
         self.index.reserve_exact(capacity - entries);
         true
     }
 
-    /// Writes the records in order and forgets them.
-    pub fn write(&mut self, partitions: u32, out: &mut PartsWriter) -> io::Result<()> {
+    /// Writes the records in order and empties the buffer.
+    pub fn write(&mut self, partitions: u32, out: &mut PartitionedWriter) -> io::Result<()> {
         let records = &self.records;
         let key_and_value = |at| {
             let (bytes, span) = record(records, at);
             (&bytes[span.key..span.value], &bytes[span.value..span.end])
         };
-        index::sort(&mut self.index, partitions, &|a, b| key_and_value(a).cmp(&key_and_value(b)));
+        sort_index::sort(&mut self.index, partitions, &|a, b| key_and_value(a).cmp(&key_and_value(b)));
         for (number, entry) in self.index.iter().enumerate() {
-            if let Some(ahead) = self.index.get(number + AHEAD) {
+            if let Some(ahead) = self.index.get(number + PREFETCH_DISTANCE) {
                 let (bytes, at) = records.at(ahead.at);
                 prefetch(bytes, at);
                 prefetch(bytes, at + CACHE_LINE_BYTES);
             }
             let (bytes, span) = record(records, entry.at);
-            out.part(entry.partition)?.push_encoded(&bytes[span.at..span.end])?;
+            out.segment(entry.partition)?.push_encoded(&bytes[span.at..span.end])?;
         }
         *self = SortBuffer::new(self.memory_bytes_max);
         Ok(())
@@ -92,7 +92,7 @@ impl SortBuffer {
 }
 
 #[inline]
-fn record(records: &Arena, at: u32) -> (&[u8], Span) {
+fn record(records: &Arena, at: u32) -> (&[u8], RecordSpan) {
     let (bytes, at) = records.at(at);
-    (bytes, decode(bytes, at).expect("the arena holds whole records"))
+    (bytes, decode(bytes, at).expect("the arena contains complete records"))
 }

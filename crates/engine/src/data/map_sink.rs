@@ -1,28 +1,28 @@
-//! Where a map's records go: sorted or combined in memory, spilled to sorted runs when memory is short, and in the end
-//! merged into one file with a segment for each reduce.
+//! Collects a map's records: sorts or combines them in memory, spills sorted runs when the memory budget is used up, and
+//! finally merges everything into one file with a segment for each reduce.
 //!
-//! What is kept in memory depends on what is done with a key's values: every record ([`SortBuffer`]), one sum for each
-//! key ([`SumTable`]), or the values of each key until they are folded ([`FoldTable`]). All three say when they are
-//! full, and write themselves out in the order of partition, key and value.
+//! The buffer in memory depends on the [`Combine`] mode: every record ([`SortBuffer`]), one sum per key ([`SumTable`]), or the
+//! values of each key until they are combined ([`FoldTable`]). All three reject a record when they are full, and write their
+//! content in the order of partition, key and value.
 
-mod fold;
-mod index;
-mod keys;
-mod partition;
-mod sort;
-mod sum;
+mod fold_table;
+mod key_table;
+mod partitioner;
+mod sort_buffer;
+mod sort_index;
+mod sum_table;
 #[cfg(test)]
 mod tests;
 
-use self::fold::FoldTable;
-use self::partition::Partitioner;
-use self::sort::SortBuffer;
-use self::sum::SumTable;
+use self::fold_table::FoldTable;
+use self::partitioner::Partitioner;
+use self::sort_buffer::SortBuffer;
+use self::sum_table::SumTable;
+use super::map_output::{MapOutput, OutputError, PartitionedWriter, SegmentEntry, segment_source};
 use super::merge::{Merge, MergeError};
-use super::output::{MapOutput, OutputError, PartAt, PartsWriter, source};
 use super::segment::{Compression, PAIR_BYTES_MAX, SegmentReader, SegmentWriter};
 use crate::job::Partitioning;
-use crate::record::{Combine, Emit, number};
+use crate::record::{Combine, Emit, varint};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io;
@@ -30,35 +30,35 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Runs that are merged at once, at most: beyond this the disk seeks more than it reads.
+/// Maximum number of runs merged at once: with more, the disk would spend more time seeking than reading.
 const FAN_IN_MAX: usize = 64;
 
-const WRITER_BYTES: usize = SegmentWriter::<File>::MEMORY_BYTES;
+const WRITER_MEMORY_BYTES: usize = SegmentWriter::<File>::MEMORY_BYTES;
 
-/// How a map's records are to be kept.
+/// Configuration of a [`MapSink`].
 #[derive(Debug)]
 pub struct SinkOptions {
-    /// How many reduces, at least one.
+    /// Number of reduces, at least one.
     pub reduces: u32,
-    /// Which key goes to which.
-    pub partition: Partitioning,
-    /// What is done with a key's values.
+    /// Assignment of keys to reduces.
+    pub partitioning: Partitioning,
+    /// How the values of a key are combined.
     pub combine: Combine,
-    /// Memory for records and what is needed to sort them.
+    /// Memory budget for records and for sorting them.
     pub memory_bytes: u64,
-    /// Whether the output is compressed.
+    /// Compression of the output and of spilled runs.
     pub compression: Compression,
 }
 
-/// Why a map's records could not be kept.
+/// Why a map's output could not be written.
 #[derive(Debug, Error)]
 pub enum SinkError {
     /// A file cannot be written.
-    #[error("cannot write {path}: {error}; look for space and permissions there", path = .path.display())]
+    #[error("cannot write {path}: {error}; check free space and permissions there", path = .path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         error: io::Error,
     },
     /// Runs on disk cannot be merged, or values cannot be combined.
@@ -67,18 +67,18 @@ pub enum SinkError {
     /// The finished output cannot be opened.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// A record is larger than records can be.
-    #[error("a record of {bytes} bytes is too large; key and value may have {PAIR_BYTES_MAX} bytes together")]
+    /// A record exceeds the maximum size.
+    #[error("a record of {bytes} bytes is too large; the limit for key and value together is {PAIR_BYTES_MAX} bytes")]
     TooLarge {
-        /// The size of its key and value.
+        /// Size of key and value together.
         bytes: usize,
     },
 }
 
-/// Keeps a map's records and turns them into its output.
+/// Collects a map's records and writes them as its output.
 #[derive(Debug)]
 pub struct MapSink {
-    scratch: PathBuf,
+    spill_folder: PathBuf,
     reduces: u32,
     compression: Compression,
     memory_bytes: usize,
@@ -86,54 +86,62 @@ pub struct MapSink {
     combine: Combine,
     buffer: Buffer,
     runs: VecDeque<Run>,
-    runs_made: u64,
+    runs_written: u64,
     records: u64,
     counters: Vec<(&'static str, u64)>,
     error: Option<SinkError>,
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a map has one, and the largest is the one in the greatest hurry")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a map has one, and the largest variant is the most performance-critical"
+)]
 enum Buffer {
     Sort(SortBuffer),
     Sum(SumTable),
     Fold(FoldTable),
 }
 
-/// A sorted run on disk. Its file has no name any more and goes when the run does.
+/// A sorted run on disk. Its file is unlinked, so it disappears when the run is dropped.
 #[derive(Debug)]
 struct Run {
     file: Arc<File>,
-    parts: Vec<PartAt>,
+    segments: Vec<SegmentEntry>,
 }
 
 impl MapSink {
-    /// An empty sink that keeps its runs in the folder `scratch`.
-    pub fn new(scratch: &Path, options: SinkOptions) -> MapSink {
+    /// An empty sink that spills to files in `spill_folder`.
+    pub fn new(spill_folder: &Path, options: SinkOptions) -> MapSink {
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
         let reduces = options.reduces.max(1);
-        // The writer takes its share when the buffer is written.
-        let memory_bytes = memory_bytes - WRITER_BYTES.min(memory_bytes / 8);
+        // Reserve memory for the segment writer, which is needed while the buffer is written.
+        let memory_bytes = memory_bytes - WRITER_MEMORY_BYTES.min(memory_bytes / 8);
         let buffer = Buffer::new(&options.combine, memory_bytes);
         MapSink {
-            scratch: scratch.to_owned(),
+            spill_folder: spill_folder.to_owned(),
             reduces,
             compression: options.compression,
             memory_bytes,
-            partitioner: Partitioner::new(options.partition, reduces),
+            partitioner: Partitioner::new(options.partitioning, reduces),
             combine: options.combine,
             buffer,
             runs: VecDeque::new(),
-            runs_made: 0,
+            runs_written: 0,
             records: 0,
             counters: Vec::new(),
             error: None,
         }
     }
 
-    /// What went wrong, if something did. Records that come after it are dropped, and [`MapSink::finish`] fails.
+    /// The first error of [`Emit::emit`], if there was one. Records emitted after it are dropped, and [`MapSink::finish`] fails.
     pub fn error(&self) -> Option<&SinkError> {
         self.error.as_ref()
+    }
+
+    /// Removes and returns the first error of [`Emit::emit`]. The sink must not be used after that.
+    pub fn take_error(&mut self) -> Option<SinkError> {
+        self.error.take()
     }
 
     /// The counters of the map.
@@ -141,17 +149,17 @@ impl MapSink {
         self.counters.iter().copied().collect()
     }
 
-    /// How many records were emitted.
+    /// Number of emitted records.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// How many sorted runs went to disk.
+    /// Number of sorted runs written to disk.
     pub fn spills(&self) -> u64 {
-        self.runs_made
+        self.runs_written
     }
 
-    /// Writes the output under a name for the time being and renames it to `to`.
+    /// Writes the output to a temporary file and renames it to `to`.
     pub fn finish(mut self, to: &Path) -> Result<MapOutput, SinkError> {
         if let Some(error) = self.error.take() {
             return Err(error);
@@ -159,13 +167,13 @@ impl MapSink {
         let mut name = std::ffi::OsString::from(".");
         name.push(to.file_name().unwrap_or_default());
         name.push(".tmp");
-        let unfinished = to.with_file_name(name);
-        let written = self.write_output(&unfinished).and_then(|()| {
-            fs::rename(&unfinished, to).map_err(|error| SinkError::Write { path: to.to_owned(), error })
-        });
+        let temporary = to.with_file_name(name);
+        let written = self
+            .write_output(&temporary)
+            .and_then(|()| fs::rename(&temporary, to).map_err(|error| SinkError::Write { path: to.to_owned(), error }));
         if let Err(error) = written {
-            // What is left of it is of no use; if it cannot be removed either, the first error says more.
-            let _ = fs::remove_file(&unfinished);
+            // If the incomplete file cannot be removed either, the first error is the more useful one.
+            let _ = fs::remove_file(&temporary);
             return Err(error);
         }
         Ok(MapOutput::open(to)?)
@@ -175,7 +183,7 @@ impl MapSink {
         let write_error = |error| SinkError::Write { path: path.to_owned(), error };
         if !self.runs.is_empty() {
             self.spill()?;
-            // The readers of the runs take the place of the buffer.
+            // Free the buffer's memory for the readers of the runs.
             self.buffer = Buffer::new(&self.combine, 0);
         }
         let fan_in = (self.memory_bytes / SegmentReader::MEMORY_BYTES).clamp(2, FAN_IN_MAX);
@@ -183,74 +191,74 @@ impl MapSink {
             self.merge_oldest(fan_in)?;
         }
         let file = File::create(path).map_err(write_error)?;
-        let mut out = PartsWriter::new(file, self.reduces, self.compression);
+        let mut out = PartitionedWriter::new(file, self.reduces, self.compression);
         let written = if self.runs.is_empty() {
             self.buffer.write(&self.partitioner, &mut self.combine, &mut out)
         } else {
             merge(self.runs.make_contiguous(), &mut self.combine, &mut out)
         };
-        written.map_err(|error| SinkError::of(error, path))?;
+        written.map_err(|error| SinkError::from_merge(error, path))?;
         out.finish_with_index().map_err(write_error)
     }
 
-    /// Puts one run in the place of the oldest ones, behind the others, so that all grow alike.
+    /// Merges the oldest runs into one, which goes to the end of the queue, so that all runs grow at the same rate.
     fn merge_oldest(&mut self, runs: usize) -> Result<(), SinkError> {
         let oldest: Vec<Run> = self.runs.drain(..runs).collect();
         self.add_run(|sink, out| merge(&oldest, &mut sink.combine, out))
     }
 
-    /// Writes the buffer to a run and begins an empty one.
+    /// Writes the buffer to a run and empties it.
     fn spill(&mut self) -> Result<(), SinkError> {
         self.add_run(|sink, out| sink.buffer.write(&sink.partitioner, &mut sink.combine, out))
     }
 
     fn add_run(
         &mut self,
-        write: impl FnOnce(&mut MapSink, &mut PartsWriter) -> Result<(), MergeError>,
+        write: impl FnOnce(&mut MapSink, &mut PartitionedWriter) -> Result<(), MergeError>,
     ) -> Result<(), SinkError> {
-        let path = self.scratch.join(format!("run-{}", self.runs_made));
+        let path = self.spill_folder.join(format!("run-{}", self.runs_written));
         let write_error = |error| SinkError::Write { path: path.clone(), error };
         let file = File::options().read(true).write(true).create_new(true).open(&path).map_err(write_error)?;
-        // A file without a name leaves nothing behind, however the task ends.
+        // An unlinked file leaves nothing behind, however the task ends.
         fs::remove_file(&path).map_err(write_error)?;
-        let mut out = PartsWriter::new(file, self.reduces, self.compression);
-        write(self, &mut out).map_err(|error| SinkError::of(error, &path))?;
-        let (file, parts) = out.finish().map_err(write_error)?;
-        self.runs.push_back(Run { file: Arc::new(file), parts });
-        self.runs_made += 1;
+        let mut out = PartitionedWriter::new(file, self.reduces, self.compression);
+        write(self, &mut out).map_err(|error| SinkError::from_merge(error, &path))?;
+        let (file, segments) = out.finish().map_err(write_error)?;
+        self.runs.push_back(Run { file: Arc::new(file), segments });
+        self.runs_written += 1;
         Ok(())
     }
 
-    /// The buffer did not take the record: makes room and tries again.
+    /// Handles a record that the buffer rejected: combines or spills, then inserts it.
     #[cold]
     #[inline(never)]
-    fn emit_slowly(&mut self, key: &[u8], value: &[u8]) {
+    fn emit_or_spill(&mut self, key: &[u8], value: &[u8]) {
         if self.error.is_some() {
             return;
         }
-        if let Err(error) = self.try_emit_slowly(key, value) {
+        if let Err(error) = self.try_emit_or_spill(key, value) {
             self.error = Some(error);
-            // Nothing more will be taken, and what is there is of no use.
+            // All later records are dropped, so the buffer's memory can be freed.
             self.buffer = Buffer::new(&self.combine, 0);
         }
     }
 
-    fn try_emit_slowly(&mut self, key: &[u8], value: &[u8]) -> Result<(), SinkError> {
+    fn try_emit_or_spill(&mut self, key: &[u8], value: &[u8]) -> Result<(), SinkError> {
         let bytes = key.len() + value.len();
         if bytes > PAIR_BYTES_MAX {
             return Err(SinkError::TooLarge { bytes });
         }
-        if matches!(self.buffer, Buffer::Sum(_)) && number::parse(value).is_none() {
+        if matches!(self.buffer, Buffer::Sum(_)) && varint::decode(value).is_none() {
             return Err(MergeError::not_a_number(key).into());
         }
-        let has_room = match &mut self.buffer {
-            Buffer::Fold(table) => table.shrink(&mut self.combine),
+        let has_space = match &mut self.buffer {
+            Buffer::Fold(table) => table.combine_all(&mut self.combine),
             Buffer::Sort(_) | Buffer::Sum(_) => false,
         };
-        if !has_room || !self.buffer.insert(key, value, &self.partitioner) {
+        if !has_space || !self.buffer.insert(key, value, &self.partitioner) {
             self.spill()?;
             let is_taken = self.buffer.insert(key, value, &self.partitioner);
-            assert!(is_taken, "an empty buffer takes any record");
+            assert!(is_taken, "an empty buffer accepts any record within the size limit");
         }
         Ok(())
     }
@@ -261,7 +269,7 @@ impl Emit for MapSink {
     fn emit(&mut self, key: &[u8], value: &[u8]) {
         self.records += 1;
         if !self.buffer.insert(key, value, &self.partitioner) {
-            self.emit_slowly(key, value);
+            self.emit_or_spill(key, value);
         }
     }
 
@@ -286,7 +294,7 @@ impl Buffer {
         }
     }
 
-    /// Takes a record, unless there is no room for it, or it cannot be taken at all.
+    /// Inserts a record. Returns false if the buffer is full or the record is invalid.
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8], partitioner: &Partitioner) -> bool {
         match self {
@@ -299,12 +307,12 @@ impl Buffer {
         }
     }
 
-    /// Writes what was taken, in order, and forgets it.
+    /// Writes the content in order and empties the buffer.
     fn write(
         &mut self,
         partitioner: &Partitioner,
         combine: &mut Combine,
-        out: &mut PartsWriter,
+        out: &mut PartitionedWriter,
     ) -> Result<(), MergeError> {
         match self {
             Buffer::Sort(buffer) => buffer.write(partitioner.reduces(), out).map_err(MergeError::Write),
@@ -314,27 +322,29 @@ impl Buffer {
     }
 }
 
-/// Keeps the seldom needed half of parsing out of the way of ones.
+/// The rare case of a sum's value with more than one byte, kept out of line.
 #[inline(never)]
 fn add_parsed(table: &mut SumTable, key: &[u8], value: &[u8]) -> bool {
-    number::parse(value).is_some_and(|number| table.add(key, number))
+    varint::decode(value).is_some_and(|number| table.add(key, number))
 }
 
 /// Merges runs, partition by partition.
-fn merge(runs: &[Run], combine: &mut Combine, out: &mut PartsWriter) -> Result<(), MergeError> {
-    let partitions = runs.first().map_or(0, |run| run.parts.len());
+fn merge(runs: &[Run], combine: &mut Combine, out: &mut PartitionedWriter) -> Result<(), MergeError> {
+    let partitions = runs.first().map_or(0, |run| run.segments.len());
     for partition in 0..partitions {
-        let sources = runs.iter().map(|run| (&run.file, &run.parts[partition])).filter(|(_, part)| part.records > 0);
-        let readers: Result<_, _> = sources.map(|(file, part)| SegmentReader::open(source(file, part))).collect();
-        let out = out.part(partition as u32).map_err(MergeError::Write)?;
+        let sources =
+            runs.iter().map(|run| (&run.file, &run.segments[partition])).filter(|(_, entry)| entry.records > 0);
+        let readers: Result<_, _> =
+            sources.map(|(file, entry)| SegmentReader::open(segment_source(file, entry))).collect();
+        let out = out.segment(partition as u32).map_err(MergeError::Write)?;
         Merge::new(readers?)?.merge_to(out, combine)?;
     }
     Ok(())
 }
 
 impl SinkError {
-    /// An error of a merge into this file.
-    fn of(error: MergeError, path: &Path) -> SinkError {
+    /// Adds the path of the file that was being written.
+    fn from_merge(error: MergeError, path: &Path) -> SinkError {
         match error {
             MergeError::Write(error) => SinkError::Write { path: path.to_owned(), error },
             other => SinkError::Merge(other),

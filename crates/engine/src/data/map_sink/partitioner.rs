@@ -1,36 +1,36 @@
-//! Which reduce a key goes to, worked out fast: the same answer as [`Partitioning::of`].
+//! A fast version of [`Partitioning::of`] with the same result.
 
 use crate::data::prefix;
 use crate::job::Partitioning;
 
-/// A partition, with the first bytes of its cuts at hand.
+/// A partitioning of keys with the prefixes of its cut points.
 #[derive(Debug)]
 pub(super) struct Partitioner {
-    partition: Partitioning,
+    partitioning: Partitioning,
     reduces: u32,
-    /// The prefixes of the cuts.
+    /// Prefixes of the cut points, in order. Empty for hash partitioning.
     prefixes: Vec<u64>,
 }
 
 impl Partitioner {
-    pub fn new(partition: Partitioning, reduces: u32) -> Partitioner {
-        let prefixes = match &partition {
+    pub fn new(partitioning: Partitioning, reduces: u32) -> Partitioner {
+        let prefixes = match &partitioning {
             Partitioning::Hash => Vec::new(),
             Partitioning::Ranges(cuts) => cuts.iter().map(|cut| prefix(cut)).collect(),
         };
-        Partitioner { partition, reduces, prefixes }
+        Partitioner { partitioning, reduces, prefixes }
     }
 
-    /// How many reduces there are.
+    /// Number of reduces.
     pub fn reduces(&self) -> u32 {
         self.reduces
     }
 
-    /// The reduce for a key with this prefix. Cuts beyond the reduces there are do not count.
+    /// The reduce for a key; `key_prefix` is the key's prefix. The result is capped at the last reduce.
     #[inline]
     pub fn of(&self, key: &[u8], key_prefix: u64) -> u32 {
-        match &self.partition {
-            Partitioning::Hash => self.partition.of(key, self.reduces),
+        match &self.partitioning {
+            Partitioning::Hash => self.partitioning.of(key, self.reduces),
             Partitioning::Ranges(cuts) => {
                 let mut below = self.prefixes.partition_point(|cut| *cut < key_prefix);
                 while self.prefixes.get(below) == Some(&key_prefix) && cuts[below].as_slice() <= key {
@@ -49,18 +49,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_the_plain_partition(
+        fn agrees_with_partition_of(
             mut cuts in proptest::collection::vec("[ab\0]{0,12}", 0..20),
             keys in proptest::collection::vec("[ab\0]{0,12}", 1..50),
         ) {
             cuts.sort_unstable();
             let cuts: Vec<Vec<u8>> = cuts.into_iter().map(String::into_bytes).collect();
             let reduces = cuts.len() as u32 + 1;
-            for partition in [Partitioning::Ranges(cuts), Partitioning::Hash] {
-                let partitioner = Partitioner::new(partition.clone(), reduces);
+            for partitioning in [Partitioning::Ranges(cuts), Partitioning::Hash] {
+                let partitioner = Partitioner::new(partitioning.clone(), reduces);
                 for key in &keys {
                     let key = key.as_bytes();
-                    prop_assert_eq!(partitioner.of(key, prefix(key)), partition.of(key, reduces));
+                    prop_assert_eq!(partitioner.of(key, prefix(key)), partitioning.of(key, reduces));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What goes wrong: damaged and missing outputs, silent nodes, broken programs and disks.
+//! Faults: corrupt and missing outputs, unresponsive nodes, failing applications and disks.
 
 use super::*;
 use crate::data::MapOutput;
@@ -9,48 +9,48 @@ fn map(index: u32, number: u16) -> AttemptId {
     AttemptId::new(JOB, Kind::Map, index, number)
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(30), "waited in vain: {what}");
+    while !condition() {
+        assert!(began.elapsed() < Duration::from_secs(30), "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// A reduce on a thread of its own.
+/// Runs reduce 0 on its own thread.
 fn spawn(
     cluster: &Cluster,
     number: u16,
     start: Start,
-) -> (Arc<Control>, std::thread::JoinHandle<Result<ReduceEnd, Failure>>) {
+) -> (Arc<Control>, std::thread::JoinHandle<Result<ReduceOutcome, ReduceError>>) {
     let control = cluster.control();
     let task = cluster.reduce_task(0, number, 0, start);
     let theirs = Arc::clone(&control);
     (control, std::thread::spawn(move || run_reduce(&task, &theirs)))
 }
 
-/// Outputs that are damaged or missing, on this node or on another, are reported; the reduce goes on when they were made again.
+/// Corrupt and missing outputs, on this node or another, are reported; the reduce continues when the maps have run again.
 #[test]
-fn outputs_that_are_damaged_or_missing_are_reported_and_waited_for() {
+fn corrupt_and_missing_outputs_are_reported_and_recomputed() {
     for node in [0, 1] {
         for is_missing in [false, true] {
             let cluster = Setup::new(60, 20, 21).build();
             cluster.run_maps();
             // Node `n` has the outputs of splits `n`, `n + 3`, and so on.
-            let path = map_output(&cluster.dir(node), map(node + 3, 0));
+            let path = map_output_path(&cluster.dir(node), map(node + 3, 0));
             if is_missing {
                 std::fs::remove_file(&path).unwrap();
             } else {
-                let part = MapOutput::open(&path).unwrap().parts[0];
+                let part = MapOutput::open(&path).unwrap().segments[0];
                 let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
                 file.write_all_at(b"?", part.offset + part.stored_bytes / 2).unwrap();
             }
             let (control, reduce) = spawn(&cluster, 0, Start::Fresh);
             wait_until("the report", || !cluster.bad.lock().unwrap().is_empty());
             assert_eq!(cluster.bad.lock().unwrap()[0], map(node + 3, 0));
-            wait_until("the others", || control.progress_ppm() > 150_000);
+            wait_until("the other outputs", || control.progress_ppm() > 150_000);
             assert!(!reduce.is_finished());
-            cluster.outputs.drop_one(node + 3, 0);
+            cluster.outputs.remove(node + 3, 0);
             cluster.run_map(node + 3, 1, 2);
             let end = reduce.join().unwrap().unwrap();
             assert_eq!(counter(&end, counter::SEGMENTS_FETCHED), cluster.plan.splits.len() as u64);
@@ -60,15 +60,15 @@ fn outputs_that_are_damaged_or_missing_are_reported_and_waited_for() {
 }
 
 #[test]
-fn a_node_that_does_not_answer_is_tried_again() {
+fn an_unreachable_node_is_retried() {
     let cluster = Setup::new(60, 20, 22).build();
     cluster.run_maps();
-    // Nobody listens there.
+    // No process listens on this address.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     cluster.shuffles[0].set_address(NodeId(1), Some(closed));
     cluster.shuffles[0].set_address(NodeId(2), None);
     let (control, reduce) = spawn(&cluster, 0, Start::Fresh);
-    wait_until("its own", || control.progress_ppm() > 0);
+    wait_until("its own outputs", || control.progress_ppm() > 0);
     std::thread::sleep(Duration::from_millis(50));
     cluster.serve(1);
     cluster.serve(2);
@@ -78,31 +78,31 @@ fn a_node_that_does_not_answer_is_tried_again() {
 }
 
 #[test]
-fn connections_that_are_closed_are_made_again() {
+fn closed_connections_are_reopened() {
     let cluster = Setup::new(60, 20, 28).build();
     cluster.run_maps();
-    cluster.serve_briefly(1, 1);
-    cluster.serve_briefly(2, 2);
+    cluster.serve_limited(1, 1);
+    cluster.serve_limited(2, 2);
     cluster.reduce(0, 0, 0, Start::Fresh).unwrap();
     cluster.check(0);
     assert!(cluster.bad.lock().unwrap().is_empty());
 }
 
-/// A worker whose files cannot be reached sends what is in them.
+/// A segment in a file that cannot be opened locally is sent over TCP.
 #[test]
-fn segments_that_cannot_be_had_in_place_come_over_the_line() {
+fn segments_not_readable_in_place_are_transferred() {
     let cluster = Setup { memory_bytes: 1 << 10, ..Setup::new(60, 20, 29) }.build();
     cluster.run_maps();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     cluster.shuffles[0].set_address(NodeId(1), Some(listener.local_addr().unwrap().to_string()));
     let (dir, token) = (cluster.dir(1), cluster.token.clone());
-    let far = std::thread::spawn(move || {
+    let remote = std::thread::spawn(move || {
         let mut stream = listener.accept().unwrap().0;
         wire::accept(&mut stream, &token).unwrap();
         let mut sent = 0;
         while let Ok(wire::DataRequest::Segment(request)) = wire::receive(&mut stream, SEGMENT_MESSAGE_BYTES_MAX) {
             if request.in_place_bytes_min < u64::MAX {
-                wire::send(&mut stream, &SegmentAnswer::InPlace { path: "/not/of/this/machine".into() }).unwrap();
+                wire::send(&mut stream, &SegmentResponse::InPlace { path: "/not/on/this/machine".into() }).unwrap();
             } else {
                 serve_segment(request, &dir, &mut stream).unwrap();
                 sent += 1;
@@ -114,43 +114,43 @@ fn segments_that_cannot_be_had_in_place_come_over_the_line() {
     cluster.check(0);
     assert!(cluster.bad.lock().unwrap().is_empty());
     cluster.serve(1);
-    assert!(far.join().unwrap() > 0);
+    assert!(remote.join().unwrap() > 0);
 }
 
-/// What was taken in place stays, whatever becomes of the worker it was taken from.
+/// Segments added in place survive the removal of the worker's folder.
 #[test]
-fn segments_taken_in_place_outlive_their_worker() {
+fn segments_added_in_place_outlive_their_worker() {
     let cluster = Setup { memory_bytes: 1 << 10, ..Setup::new(60, 20, 30) }.build();
     cluster.run_maps();
-    cluster.ask_at(3, Ask::GiveWay);
-    assert!(matches!(cluster.reduce(0, 0, 0, Start::Fresh).unwrap(), ReduceEnd::Paused { .. }));
+    cluster.request_at(3, Request::Preempt);
+    assert!(matches!(cluster.reduce(0, 0, 0, Start::Fresh).unwrap(), ReduceOutcome::Paused { .. }));
     std::fs::remove_dir_all(cluster.dir(1)).unwrap();
     std::fs::remove_dir_all(cluster.dir(2)).unwrap();
     cluster.reduce(0, 1, 0, Start::Resumed { from: attempt(0, 0) }).unwrap();
     cluster.check(0);
 }
 
-/// A node that takes calls and then says nothing must not keep a reduce from giving way.
+/// A node that accepts connections but never responds must not delay a pause.
 #[test]
-fn a_silent_node_does_not_hold_up_a_pause() {
+fn an_unresponsive_node_does_not_delay_a_pause() {
     let cluster = Setup::new(60, 20, 23).build();
     cluster.run_maps();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     cluster.shuffles[0].set_address(NodeId(1), Some(listener.local_addr().unwrap().to_string()));
     let token = cluster.token.clone();
-    let silent = std::thread::spawn(move || {
+    let unresponsive = std::thread::spawn(move || {
         let mut stream = listener.accept().unwrap().0;
         wire::accept(&mut stream, &token).unwrap();
         stream
     });
     let (control, reduce) = spawn(&cluster, 0, Start::Fresh);
-    let stream = silent.join().unwrap();
+    let stream = unresponsive.join().unwrap();
     std::thread::sleep(Duration::from_millis(20));
     assert!(!reduce.is_finished());
-    let asked = Instant::now();
-    control.ask(Ask::GiveWay);
-    assert!(matches!(reduce.join().unwrap().unwrap(), ReduceEnd::Paused { .. }));
-    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    let requested_at = Instant::now();
+    control.request(Request::Preempt);
+    assert!(matches!(reduce.join().unwrap().unwrap(), ReduceOutcome::Paused { .. }));
+    assert!(requested_at.elapsed() < Duration::from_secs(2), "{:?}", requested_at.elapsed());
     drop(stream);
     cluster.serve(1);
     let end = cluster.reduce(0, 1, 0, Start::Resumed { from: attempt(0, 0) }).unwrap();
@@ -159,84 +159,84 @@ fn a_silent_node_does_not_hold_up_a_pause() {
 }
 
 #[test]
-fn a_checkpoint_that_is_damaged_or_missing_is_named() {
+fn a_corrupt_or_missing_checkpoint_is_reported() {
     let cluster = Setup::new(60, 20, 24).build();
     cluster.run_maps();
     let missing = cluster.reduce(0, 1, 0, Start::Resumed { from: attempt(0, 0) }).unwrap_err();
-    assert!(missing.0.contains("checkpoint: there is none"), "{missing}");
+    assert!(missing.to_string().contains("checkpoint is missing"), "{missing}");
     let mut number = 10;
     for at in 0..40 {
-        cluster.ask_at(3, Ask::GiveWay);
+        cluster.request_at(3, Request::Preempt);
         cluster.reduce(0, number, 0, Start::Fresh).unwrap();
-        let path = reduce_folder(&cluster.dir(0), attempt(0, number)).join("checkpoint");
+        let path = reduce_runs_folder(&cluster.dir(0), attempt(0, number)).join("checkpoint");
         let mut bytes = std::fs::read(&path).unwrap();
         let at = at * bytes.len() / 40;
         bytes[at] ^= 4;
         std::fs::write(&path, &bytes).unwrap();
-        let damaged = cluster.reduce(0, number + 1, 0, Start::Resumed { from: attempt(0, number) }).unwrap_err();
-        assert!(damaged.0.contains("checkpoint: it is damaged"), "{damaged}");
-        assert_eq!(survey(&cluster.dir(0), JOB).unwrap().paused, []);
+        let corrupt = cluster.reduce(0, number + 1, 0, Start::Resumed { from: attempt(0, number) }).unwrap_err();
+        assert!(corrupt.to_string().contains("checkpoint is corrupt"), "{corrupt}");
+        assert_eq!(scan_leftovers(&cluster.dir(0), JOB).unwrap().paused, []);
         number += 2;
     }
-    *cluster.app.ask.lock().unwrap() = None;
+    *cluster.app.request.lock().unwrap() = None;
     cluster.reduce(0, number, 0, Start::Fresh).unwrap();
     cluster.check(0);
 }
 
 #[test]
-fn a_paused_reduce_without_its_output_is_not_resumed() {
+fn a_paused_reduce_with_a_truncated_output_is_not_resumed() {
     let cluster = Setup::new(60, 20, 25).build();
     cluster.run_maps();
-    cluster.ask_at(3, Ask::GiveWay);
+    cluster.request_at(3, Request::Preempt);
     cluster.reduce(0, 0, 0, Start::Fresh).unwrap();
     let output =
         std::fs::OpenOptions::new().write(true).open(cluster.plan.output.join(TEMPORARY).join("reduce-0.0.of-7"));
     output.unwrap().set_len(1).unwrap();
     let failure = cluster.reduce(0, 1, 0, Start::Resumed { from: attempt(0, 0) }).unwrap_err();
-    assert!(failure.0.contains("its output is gone"), "{failure}");
+    assert!(failure.to_string().contains("output file is missing or incomplete"), "{failure}");
     cluster.check_is_clean(0);
 }
 
 #[test]
-fn a_stop_in_any_phase_leaves_nothing() {
+fn a_stop_in_any_phase_leaves_no_files() {
     let cluster = Setup::new(60, 20, 26).build();
     std::fs::create_dir_all(cluster.plan.output.join(TEMPORARY)).unwrap();
     let (control, reduce) = spawn(&cluster, 0, Start::Fresh);
     std::thread::sleep(Duration::from_millis(5));
-    control.ask(Ask::GiveWay);
-    control.ask(Ask::Stop);
-    // It may have paused before it saw the stop.
-    if let ReduceEnd::Paused { .. } = reduce.join().unwrap().unwrap() {
-        forget_paused(&cluster.dir(0), attempt(0, 0)).unwrap();
+    control.request(Request::Preempt);
+    control.request(Request::Stop);
+    // It may have paused before the stop request arrived.
+    if let ReduceOutcome::Paused { .. } = reduce.join().unwrap().unwrap() {
+        remove_paused(&cluster.dir(0), attempt(0, 0)).unwrap();
     }
     cluster.check_is_clean(0);
     cluster.run_maps();
     let end = cluster.reduce(0, 1, 0, Start::Fresh).unwrap();
-    std::fs::remove_file(reduce_part(&cluster.plan, 0)).unwrap();
+    std::fs::remove_file(reduce_part_path(&cluster.plan, 0)).unwrap();
     for key in 1..=counter(&end, "words") {
-        cluster.ask_at(key, Ask::Stop);
-        assert_eq!(cluster.reduce(0, 2, 0, Start::Fresh).unwrap(), ReduceEnd::Stopped, "at key {key}");
+        cluster.request_at(key, Request::Stop);
+        assert_eq!(cluster.reduce(0, 2, 0, Start::Fresh).unwrap(), ReduceOutcome::Stopped, "at key {key}");
         cluster.check_is_clean(0);
-        assert!(!reduce_part(&cluster.plan, 0).exists());
+        assert!(!reduce_part_path(&cluster.plan, 0).exists());
     }
 }
 
 #[test]
-fn a_reducer_that_panics_says_why_and_leaves_nothing() {
+fn a_panic_of_a_reducer_is_reported_and_no_files_remain() {
     let setup = Setup { text: "a b REDUCEPANIC z\n".into(), reduces: 1, ..Setup::new(0, 1, 0) };
     let cluster = setup.build();
     cluster.run_maps();
     let failure = cluster.reduce(0, 0, 0, Start::Fresh).unwrap_err();
-    assert!(failure.0.contains("panicked: cannot stand this key"), "{failure}");
+    assert!(failure.to_string().contains("panicked: unsupported key"), "{failure}");
     cluster.check_is_clean(0);
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_named() {
+fn an_unwritable_output_is_reported() {
     let cluster = Setup::new(60, 20, 27).build();
     cluster.run_maps();
     std::fs::remove_dir_all(&cluster.plan.output).unwrap();
     std::fs::write(&cluster.plan.output, "in the way").unwrap();
     let failure = cluster.reduce(0, 0, 0, Start::Fresh).unwrap_err();
-    assert!(failure.0.contains("cannot write"), "{failure}");
+    assert!(failure.to_string().contains("cannot write"), "{failure}");
 }

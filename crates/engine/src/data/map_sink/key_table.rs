@@ -1,4 +1,4 @@
-//! Distinct keys, numbered as they come.
+//! Distinct keys, numbered in order of insertion.
 
 use crate::data::arena::Arena;
 use rustc_hash::FxHasher;
@@ -7,13 +7,13 @@ use std::hash::Hasher;
 /// A hash table from keys to their numbers.
 #[derive(Debug)]
 pub(super) struct KeyTable {
-    /// Open addressing with linear probing, at most half full; a power of two of them.
+    /// Open addressing with linear probing; the length is a power of two, and at most half of the slots are occupied.
     slots: Vec<Slot>,
     keys: Vec<KeyAt>,
     arena: Arena,
 }
 
-/// The upper half of a key's hash and its number plus one; zero is an empty slot.
+/// A key's hash, and its number plus one; number 0 is an empty slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     hash: u32,
@@ -33,20 +33,20 @@ impl KeyTable {
         KeyTable { slots: Vec::new(), keys: Vec::new(), arena: Arena::new(memory_bytes_max) }
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     #[inline]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// The memory it takes.
+    /// Allocated memory.
     pub fn memory_bytes(&self) -> usize {
         self.arena.memory_bytes()
             + self.slots.capacity() * size_of::<Slot>()
             + self.keys.capacity() * size_of::<KeyAt>()
     }
 
-    /// The memory it would need more of, for the time being, to take this key as a new one; nothing if it cannot.
+    /// Additional memory needed to add this key, including the transient need of rehashing; `None` if it cannot be added.
     pub fn growth_for(&self, key: &[u8]) -> Option<usize> {
         let growth = self.arena.growth_for(key.len().max(1))?;
         let is_full = self.keys.len() * 2 >= self.slots.len();
@@ -54,7 +54,7 @@ impl KeyTable {
         Some(growth + if is_full { slots * size_of::<Slot>() + slots / 2 * size_of::<KeyAt>() } else { 0 })
     }
 
-    /// The number of a key, if it has one.
+    /// The number of a key; `None` if it is not in the table.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<u32> {
         let hash = hash(key);
@@ -72,7 +72,7 @@ impl KeyTable {
         }
     }
 
-    /// Gives a key that has none the next number.
+    /// Adds a key that is not in the table yet. Returns its number.
     pub fn add(&mut self, key: &[u8]) -> u32 {
         if self.keys.len() * 2 >= self.slots.len() {
             self.grow();
@@ -81,7 +81,7 @@ impl KeyTable {
         let address = self.arena.push(key.len().max(1), |chunk| {
             chunk.extend_from_slice(key);
             if key.is_empty() {
-                // Every piece has an address of its own.
+                // Every key needs an address of its own.
                 chunk.push(0);
             }
         });
@@ -90,7 +90,7 @@ impl KeyTable {
         number
     }
 
-    /// The key of a number.
+    /// The key with this number.
     #[inline]
     pub fn key(&self, number: u32) -> &[u8] {
         let KeyAt { address, bytes } = self.keys[number as usize];

@@ -1,36 +1,36 @@
-//! Pauses, losses and kills at any moment, chosen by a seed.
+//! Pauses, losses and kills at random moments, chosen by a seed.
 
 use super::*;
 use std::path::Path;
 use std::time::Duration;
 
-/// A reduce that is asked to give way again and again while maps come in one by one, until it is through.
-fn reduce_with_pauses(cluster: &Cluster, random: &mut Pcg64Mcg, longest_us: u64) -> (ReduceEnd, u16) {
+/// Runs a reduce that is preempted after random times of up to `wait_us_max` and resumed, until it finishes. Returns the number of pauses too.
+fn reduce_with_pauses(cluster: &Cluster, random: &mut Pcg64Mcg, wait_us_max: u64) -> (ReduceOutcome, u16) {
     let mut start = Start::Fresh;
     for number in 0.. {
         let control = cluster.control();
-        let wait = Duration::from_micros(random.random_range(0..longest_us * (1 + u64::from(number) / 50)));
-        let asker = {
+        let wait = Duration::from_micros(random.random_range(0..wait_us_max * (1 + u64::from(number) / 50)));
+        let requester = {
             let control = Arc::clone(&control);
             std::thread::spawn(move || {
                 std::thread::sleep(wait);
-                control.ask(Ask::GiveWay);
+                control.request(Request::Preempt);
             })
         };
         let end = run_reduce(&cluster.reduce_task(0, number, 0, start), &control).unwrap();
-        asker.join().unwrap();
+        requester.join().unwrap();
         match end {
-            ReduceEnd::Paused { .. } => start = Start::Resumed { from: attempt(0, number) },
+            ReduceOutcome::Paused { .. } => start = Start::Resumed { from: attempt(0, number) },
             end => return (end, number),
         }
     }
-    unreachable!("it ends some day")
+    unreachable!("the wait grows until the reduce finishes")
 }
 
 #[test]
 fn pauses_at_random_moments() {
     for seed in 0..12 {
-        // From hardly any memory, so that merges are paused too, to enough.
+        // From almost no memory, so that merges are paused too, to enough for everything.
         let memory_bytes = [1, 2 << 10, 64 << 10, 16 << 20][seed as usize % 4];
         let cluster = Setup { memory_bytes, split_bytes: 400, ..Setup::new(1000, 200, 100 + seed) }.build();
         let mut random = Pcg64Mcg::seed_from_u64(seed);
@@ -44,7 +44,14 @@ fn pauses_at_random_moments() {
                     let bytes = cluster.plan.splits[split as usize].bytes;
                     run_map(&cluster.map_task(split, 0, 1, split, 0, bytes), &Control::new()).unwrap();
                     let node = NodeId(1);
-                    cluster.outputs.add(OutputAt { map: split, number: 0, node, split, start_bytes: 0, bytes });
+                    cluster.outputs.add(MapOutputLocation {
+                        map: split,
+                        number: 0,
+                        node,
+                        split,
+                        start_bytes: 0,
+                        bytes,
+                    });
                 }
             });
             let (end, pauses) = reduce_with_pauses(&cluster, &mut random, 3000);
@@ -57,24 +64,24 @@ fn pauses_at_random_moments() {
     }
 }
 
-/// Maps are lost and run again, in other pieces, under other names, while the reduce fetches and pauses.
+/// Map outputs are lost and the maps run again, on other input ranges and as other tasks, while the reduce fetches and pauses.
 #[test]
-fn maps_with_several_lives() {
+fn maps_run_again_while_a_reduce_fetches() {
     for seed in 0..12 {
         let cluster = Setup { split_bytes: 2000, ..Setup::new(300, 60, 200 + seed) }.build();
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         std::thread::scope(|scope| {
-            let lives = scope.spawn(|| live(&cluster, Pcg64Mcg::seed_from_u64(seed + 50)));
+            let maps = scope.spawn(|| run_maps_with_losses(&cluster, Pcg64Mcg::seed_from_u64(seed + 50)));
             reduce_with_pauses(&cluster, &mut random, 4000);
-            lives.join().unwrap();
+            maps.join().unwrap();
         });
         cluster.check(0);
     }
 }
 
-/// The maps of a job as a core would have them run: pieces are cut by early ends and never grow together again; what is lost is run again.
-fn live(cluster: &Cluster, mut random: Pcg64Mcg) {
-    struct Piece {
+/// Runs the maps of a job as the core schedules them: early ends divide input ranges, which are never joined again; lost maps run again.
+fn run_maps_with_losses(cluster: &Cluster, mut random: Pcg64Mcg) {
+    struct InputRange {
         split: u32,
         start_bytes: u64,
         bytes: u64,
@@ -82,55 +89,61 @@ fn live(cluster: &Cluster, mut random: Pcg64Mcg) {
         done_on: Option<u32>,
     }
     let splits = cluster.plan.splits.iter().enumerate();
-    let mut pieces: Vec<Piece> = splits
-        .map(|(split, at)| Piece { split: split as u32, start_bytes: 0, bytes: at.bytes, number: 0, done_on: None })
+    let mut ranges: Vec<InputRange> = splits
+        .map(|(split, at)| InputRange {
+            split: split as u32,
+            start_bytes: 0,
+            bytes: at.bytes,
+            number: 0,
+            done_on: None,
+        })
         .collect();
     let mut losses = 4;
-    while let Some(index) = pieces.iter().position(|piece| piece.done_on.is_none()) {
+    while let Some(index) = ranges.iter().position(|range| range.done_on.is_none()) {
         let node = random.random_range(0..3);
-        let piece = &mut pieces[index];
-        let (split, start_bytes, number) = (piece.split, piece.start_bytes, piece.number);
-        piece.number += 1;
-        let task = cluster.map_task(index as u32, number, node, split, start_bytes, piece.bytes);
-        // A private app, so that the control is asked at a record of this map.
+        let range = &mut ranges[index];
+        let (split, start_bytes, number) = (range.split, range.start_bytes, range.number);
+        range.number += 1;
+        let task = cluster.map_task(index as u32, number, node, split, start_bytes, range.bytes);
+        // A separate application instance, so that records of this map trigger the request.
         let app = Arc::new(Places::default());
         let control = Arc::new(Control::new());
         *app.control.lock().unwrap() = Arc::clone(&control);
-        *app.ask.lock().unwrap() = random.random_bool(0.5).then(|| (random.random_range(1..20), Ask::GiveWay));
+        *app.request.lock().unwrap() = random.random_bool(0.5).then(|| (random.random_range(1..20), Request::Preempt));
         let end = run_map(&MapTask { app: Arc::new(Shared(app)), ..task }, &control).unwrap();
         let mut rest = None;
-        if let MapEnd::EndedEarly { done_bytes, .. } = end {
-            rest = Some((start_bytes + done_bytes, piece.bytes - done_bytes));
-            piece.bytes = done_bytes;
+        if let MapOutcome::EndedEarly { done_bytes, .. } = end {
+            rest = Some((start_bytes + done_bytes, range.bytes - done_bytes));
+            range.bytes = done_bytes;
         }
-        piece.done_on = Some(node);
-        let (map, bytes) = (index as u32, piece.bytes);
-        cluster.outputs.add(OutputAt { map, number, node: NodeId(node), split, start_bytes, bytes });
+        range.done_on = Some(node);
+        let (map, bytes) = (index as u32, range.bytes);
+        cluster.outputs.add(MapOutputLocation { map, number, node: NodeId(node), split, start_bytes, bytes });
         if let Some((start_bytes, bytes)) = rest {
-            pieces.push(Piece { split, start_bytes, bytes, number: 0, done_on: None });
+            ranges.push(InputRange { split, start_bytes, bytes, number: 0, done_on: None });
         }
         if losses > 0 && random.random_bool(0.1) {
             losses -= 1;
             let lost = random.random_range(1..3);
-            cluster.outputs.drop_node(NodeId(lost));
-            for (index, piece) in pieces.iter_mut().enumerate().filter(|(_, piece)| piece.done_on == Some(lost)) {
-                piece.done_on = None;
-                let output = AttemptId::new(JOB, Kind::Map, index as u32, piece.number - 1);
-                let _ = std::fs::remove_file(map_output(&cluster.dir(lost), output));
+            cluster.outputs.remove_node(NodeId(lost));
+            for (index, range) in ranges.iter_mut().enumerate().filter(|(_, range)| range.done_on == Some(lost)) {
+                range.done_on = None;
+                let output = AttemptId::new(JOB, Kind::Map, index as u32, range.number - 1);
+                let _ = std::fs::remove_file(map_output_path(&cluster.dir(lost), output));
             }
         }
     }
 }
 
-/// A process that is killed leaves its files as they are at that moment. They are copied at every key, of an attempt from the beginning and
-/// of one that was resumed; each copy is put in the place of the files, and a new attempt must give the right output.
+/// A killed process leaves its files as they are at that moment. The files are copied at every key, for a fresh attempt and for a resumed one. Then
+/// each copy is restored in turn, and a new attempt must produce the correct output.
 #[test]
 fn killed_at_any_key() {
     let cluster = Setup { memory_bytes: 4 << 10, ..Setup::new(80, 20, 31) }.build();
     cluster.run_maps();
-    cluster.ask_at(4, Ask::GiveWay);
+    cluster.request_at(4, Request::Preempt);
     cluster.reduce(0, 0, 0, Start::Fresh).unwrap();
-    *cluster.app.ask.lock().unwrap() = None;
+    *cluster.app.request.lock().unwrap() = None;
     let (out, node) = (cluster.plan.output.clone(), cluster.dir(0));
     for (number, start) in [(1, Start::Fresh), (2, Start::Resumed { from: attempt(0, 0) })] {
         let copies = tempfile::tempdir().unwrap();
@@ -149,10 +162,10 @@ fn killed_at_any_key() {
                 std::fs::remove_dir_all(to).unwrap();
                 copy_folder(&copies.path().join(format!("{key}/{from}")), to);
             }
-            assert!(!reduce_part(&cluster.plan, 0).exists() || number == 2);
-            let left = survey(&node, JOB).unwrap();
+            assert!(!reduce_part_path(&cluster.plan, 0).exists() || number == 2);
+            let leftovers = scan_leftovers(&node, JOB).unwrap();
             let still_paused = if number == 1 { vec![attempt(0, 0)] } else { vec![] };
-            assert_eq!(left.paused, still_paused, "the one that was running is not there any more");
+            assert_eq!(leftovers.paused, still_paused, "an attempt that was running is not resumable");
             cluster.reduce(0, 100 + key as u16, 0, Start::Fresh).unwrap();
             cluster.check(0);
         }
@@ -172,12 +185,12 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// The slot is free soon, whatever is in memory.
+/// A pause takes less than 2 s even if the memory budget is used up.
 #[test]
 fn a_pause_with_full_memory_is_quick() {
     let mut random = Pcg64Mcg::seed_from_u64(41);
     let mut text = String::new();
-    // Long words that no compression makes shorter.
+    // Long incompressible words.
     for _ in 0..1500 {
         text.extend((0..20_000).map(|_| char::from(random.random_range(b'!'..b'~'))));
         text.push('\n');
@@ -187,21 +200,21 @@ fn a_pause_with_full_memory_is_quick() {
     cluster.run_maps();
     let mut took = Vec::new();
     for key in [1, 700] {
-        cluster.ask_at(0, Ask::GiveWay);
+        cluster.request_at(0, Request::Preempt);
         let control = cluster.control();
         let ours = Arc::clone(&control);
-        let asked = Arc::new(Mutex::new(None));
-        let theirs = Arc::clone(&asked);
+        let requested_at = Arc::new(Mutex::new(None));
+        let theirs = Arc::clone(&requested_at);
         *cluster.app.at_key.lock().unwrap() = Some(Box::new(move |seen| {
             if seen == key {
                 *theirs.lock().unwrap() = Some(std::time::Instant::now());
-                ours.ask(Ask::GiveWay);
+                ours.request(Request::Preempt);
             }
         }));
         let end = run_reduce(&cluster.reduce_task(0, key as u16, 0, Start::Fresh), &control).unwrap();
-        assert!(matches!(end, ReduceEnd::Paused { .. }));
-        took.push(asked.lock().unwrap().take().unwrap().elapsed());
+        assert!(matches!(end, ReduceOutcome::Paused { .. }));
+        took.push(requested_at.lock().unwrap().take().unwrap().elapsed());
     }
-    println!("from the wish to the pause: {took:?}");
+    println!("from the request to the pause: {took:?}");
     assert!(took.iter().all(|took| *took < Duration::from_secs(2)), "{took:?}");
 }

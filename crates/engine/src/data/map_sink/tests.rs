@@ -1,4 +1,4 @@
-//! The sink against the obvious: all records in a vector, sorted.
+//! The sink, compared with a reference: all records in a sorted vector.
 
 use super::*;
 use crate::record::{Combiner, Values};
@@ -8,10 +8,10 @@ use proptest::prelude::*;
 type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn options(reduces: u32, combine: Combine, memory_bytes: u64) -> SinkOptions {
-    SinkOptions { reduces, partition: Partitioning::Hash, combine, memory_bytes, compression: Compression::Auto }
+    SinkOptions { reduces, partitioning: Partitioning::Hash, combine, memory_bytes, compression: Compression::Auto }
 }
 
-/// What comes out for each reduce, and how many spills it took.
+/// Returns the output for each reduce and the number of spills.
 fn run(records: &[(Vec<u8>, Vec<u8>)], options: SinkOptions) -> (Vec<Records>, u64) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut sink = MapSink::new(folder.path(), options);
@@ -20,54 +20,54 @@ fn run(records: &[(Vec<u8>, Vec<u8>)], options: SinkOptions) -> (Vec<Records>, u
     let spills = sink.spills();
     let output = sink.finish(&folder.path().join("output")).expect("finishes");
     let names: Vec<_> = fs::read_dir(folder.path()).expect("lists").map(|entry| entry.expect("lists").path()).collect();
-    assert_eq!(names, std::slice::from_ref(&output.path), "nothing else is left behind");
-    let output = MapOutput::open(&output.path).expect("sound");
-    (output.parts.iter().enumerate().map(|(reduce, part)| read(&output, reduce as u32, part)).collect(), spills)
+    assert_eq!(names, std::slice::from_ref(&output.path), "no other file remains");
+    let output = MapOutput::open(&output.path).expect("valid");
+    (output.segments.iter().enumerate().map(|(reduce, entry)| read(&output, reduce as u32, entry)).collect(), spills)
 }
 
-fn read(output: &MapOutput, reduce: u32, part: &PartAt) -> Records {
-    let mut reader = SegmentReader::open(output.part(reduce)).expect("sound");
+fn read(output: &MapOutput, reduce: u32, entry: &SegmentEntry) -> Records {
+    let mut reader = SegmentReader::open(output.segment(reduce)).expect("valid");
     let mut records = Vec::new();
     while !reader.is_done() {
         records.push((reader.key().to_vec(), reader.value().to_vec()));
-        reader.advance().expect("sound");
+        reader.advance().expect("valid");
     }
-    assert_eq!(part.records, records.len() as u64);
+    assert_eq!(entry.records, records.len() as u64);
     records
 }
 
-fn sorted_by_partition(records: &[(Vec<u8>, Vec<u8>)], partition: &Partitioning, reduces: u32) -> Vec<Records> {
+fn sorted_by_partition(records: &[(Vec<u8>, Vec<u8>)], partitioning: &Partitioning, reduces: u32) -> Vec<Records> {
     let mut parts = vec![Records::new(); reduces as usize];
-    records.iter().for_each(|record| parts[partition.of(&record.0, reduces) as usize].push(record.clone()));
+    records.iter().for_each(|record| parts[partitioning.of(&record.0, reduces) as usize].push(record.clone()));
     parts.iter_mut().for_each(|part| part.sort());
     parts
 }
 
-/// The slow twin of combining: a map.
+/// Reference implementation of summing.
 fn summed(records: &[(Vec<u8>, u64)]) -> Records {
     let mut sums = BTreeMap::<_, u64>::new();
     records.iter().for_each(|(key, number)| *sums.entry(key.clone()).or_default() += number);
-    sums.into_iter().map(|(key, sum)| (key, number::with(sum, <[u8]>::to_vec))).collect()
+    sums.into_iter().map(|(key, sum)| (key, varint::with_encoded(sum, <[u8]>::to_vec))).collect()
 }
 
 fn numbers(records: &[(Vec<u8>, u64)]) -> Records {
-    records.iter().map(|(key, n)| (key.clone(), number::with(*n, <[u8]>::to_vec))).collect()
+    records.iter().map(|(key, n)| (key.clone(), varint::with_encoded(*n, <[u8]>::to_vec))).collect()
 }
 
-/// Adds numbers up as [`Combine::Sum`] does, but as a program would.
+/// Sums like [`Combine::Sum`], but as a custom combiner.
 struct Adding;
 
 impl Combiner for Adding {
     fn combine(&mut self, _key: &[u8], values: &mut dyn Values, out: &mut dyn FnMut(&[u8])) {
         let mut sum = 0;
         while let Some(value) = values.next() {
-            sum += number::parse(value).expect("a number");
+            sum += varint::decode(value).expect("a number");
         }
-        number::with(sum, out);
+        varint::with_encoded(sum, out);
     }
 }
 
-/// Drops values that are there twice.
+/// Removes duplicate values.
 struct Distinct;
 
 impl Combiner for Distinct {
@@ -81,7 +81,7 @@ impl Combiner for Distinct {
     }
 }
 
-/// Keys that often begin alike or are the same, empty ones, and ones on both sides of what a slot holds.
+/// Keys that often share a prefix or are equal, empty keys, and keys just below and above the size of a short key.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     "[ab\0]{0,4}|[ab]{13,18}|[a-z]{0,40}".prop_map(String::into_bytes)
 }
@@ -102,9 +102,9 @@ proptest! {
     ) {
         let mut cuts = cuts[..reduces as usize - 1].to_vec();
         cuts.sort();
-        for partition in [Partitioning::Hash, Partitioning::Ranges(cuts)] {
-            let expected = sorted_by_partition(&records, &partition, reduces);
-            let options = SinkOptions { partition, ..options(reduces, Combine::Nothing, memory_bytes) };
+        for partitioning in [Partitioning::Hash, Partitioning::Ranges(cuts)] {
+            let expected = sorted_by_partition(&records, &partitioning, reduces);
+            let options = SinkOptions { partitioning, ..options(reduces, Combine::Nothing, memory_bytes) };
             prop_assert_eq!(run(&records, options).0, expected);
         }
     }
@@ -136,7 +136,7 @@ proptest! {
 }
 
 #[test]
-fn many_spills_are_merged_in_rounds() {
+fn many_spills_are_merged_in_several_passes() {
     let records: Records =
         (0..40_000_u64).map(|n| (n.wrapping_mul(0x9e37_79b9).to_be_bytes().to_vec(), vec![1])).collect();
     let (parts, spills) = run(&records, options(3, Combine::Nothing, 16 << 10));
@@ -169,7 +169,7 @@ fn a_few_keys_with_many_values_never_spill() {
 }
 
 #[test]
-fn what_goes_wrong_is_kept_until_asked_for() {
+fn errors_are_stored_until_they_are_checked() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let to = folder.path().join("output");
 
@@ -180,7 +180,7 @@ fn what_goes_wrong_is_kept_until_asked_for() {
     assert!(sink.error().is_some() && sink.is_stopped());
     sink.emit(b"late", &[1]);
     let error = sink.finish(&to).expect_err("was not a number").to_string();
-    assert!(error.contains("\"wrong\"") && error.contains("number"), "{error}");
+    assert!(error.contains("\"wrong\"") && error.contains("not a number"), "{error}");
 
     let mut sink = MapSink::new(&folder.path().join("missing"), options(1, Combine::Nothing, TINY));
     (0..1000_u32).for_each(|n| sink.emit(&n.to_be_bytes(), b"value"));
@@ -199,25 +199,25 @@ fn counters_add_up() {
 }
 
 #[test]
-fn a_damaged_index_is_found() {
+fn a_corrupt_index_is_detected() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("output");
     let mut sink = MapSink::new(folder.path(), options(3, Combine::Nothing, AMPLE));
     (0..100_u32).for_each(|n| sink.emit(&n.to_be_bytes(), b"value"));
     let output = sink.finish(&path).expect("finishes");
-    let index_at = output.parts.iter().map(|part| part.stored_bytes).sum::<u64>() as usize;
+    let index_at = output.segments.iter().map(|entry| entry.stored_bytes).sum::<u64>() as usize;
     let bytes = fs::read(&path).expect("reads");
-    let is_damaged = |bytes: &[u8]| {
+    let is_corrupt = |bytes: &[u8]| {
         fs::write(&path, bytes).expect("writes");
-        matches!(MapOutput::open(&path), Err(OutputError::Damaged { .. }))
+        matches!(MapOutput::open(&path), Err(OutputError::Corrupt { .. }))
     };
     for at in index_at..bytes.len() {
-        let mut damaged = bytes.clone();
-        damaged[at] ^= 0x10;
-        assert!(is_damaged(&damaged), "byte {at}");
+        let mut corrupt = bytes.clone();
+        corrupt[at] ^= 0x10;
+        assert!(is_corrupt(&corrupt), "byte {at}");
     }
     for length in 0..bytes.len() {
-        assert!(is_damaged(&bytes[..length]), "cut to {length}");
+        assert!(is_corrupt(&bytes[..length]), "truncated to {length}");
     }
-    assert!(!is_damaged(&bytes));
+    assert!(!is_corrupt(&bytes));
 }

@@ -1,43 +1,43 @@
 //! One sum for each key.
 //!
-//! Most keys that are summed are short: words, names, numbers. A key of up to 15 bytes lies in its slot as two machine
-//! words, so that finding it is one look at one place, without a pointer to follow. That place is likely not in a near
-//! cache; so a key waits in a short queue while memory is asked for its slot. Longer keys have a table of their own.
+//! Most keys that are summed are short: words, names, numbers. A key of up to 15 bytes is stored in its slot as two machine
+//! words, so that a lookup is one memory access, without following a pointer. That access is likely a cache miss, so
+//! additions wait in a short queue while their slots are prefetched. Longer keys have a separate table.
 
-use super::index::{self, ENTRY_BYTES, Entry};
-use super::keys::KeyTable;
-use super::partition::Partitioner;
-use crate::data::output::PartsWriter;
+use super::key_table::KeyTable;
+use super::partitioner::Partitioner;
+use super::sort_index::{self, ENTRY_BYTES, Entry};
+use crate::data::map_output::PartitionedWriter;
 use crate::data::prefetch::prefetch;
 use crate::data::prefix;
 use crate::data::segment::PAIR_BYTES_MAX;
-use crate::record::number;
+use crate::record::varint;
 use std::io;
 
-const SHORT_BYTES: usize = 15;
+const SHORT_BYTES_MAX: usize = 15;
 const SLOTS_MIN: usize = 64;
 
-/// How many keys wait for their slots.
-const QUEUE: usize = 16;
+/// Number of additions in flight between prefetch and update.
+const QUEUE_LEN: usize = 16;
 
-/// In an [`Entry`], marks the number of a long key; all else are places of short ones.
+/// Flag in [`Entry::at`]: the rest is the number of a long key. Without it, the value is the slot of a short key.
 const LONG: u32 = 1 << 31;
 
 /// Sums by key.
 #[derive(Debug)]
 pub(super) struct SumTable {
     memory_bytes_max: usize,
-    /// Open addressing, at most half full; a power of two of them.
+    /// Open addressing; the length is a power of two, and at most half of the slots are occupied.
     slots: Vec<Slot>,
-    taken: usize,
-    /// Keys that were added but are not in their slots yet: a ring, the oldest at `oldest`.
-    queue: [Waiting; QUEUE],
+    occupied: usize,
+    /// Additions that are not applied to their slots yet: a ring buffer with the oldest one at `oldest`.
+    queue: [QueuedAdd; QUEUE_LEN],
     oldest: usize,
     long: KeyTable,
     long_sums: Vec<u64>,
 }
 
-/// Two to a cache line.
+/// Aligned so that two slots share a cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 struct Slot {
@@ -46,14 +46,14 @@ struct Slot {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Waiting {
+struct QueuedAdd {
     key: ShortKey,
     number: u64,
     hash: usize,
 }
 
-/// A key of up to 15 bytes, filled up with zeros, and its length plus one in the last byte; all zero is no key. As
-/// little-endian words, for they are what comparing and hashing is fast on.
+/// A key of up to 15 bytes, padded with zeros, with its length plus one in the last byte; all zeros is an empty slot. Stored as
+/// little-endian words, which are fast to compare and hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ShortKey {
     low: u64,
@@ -65,69 +65,69 @@ impl SumTable {
         SumTable {
             memory_bytes_max,
             slots: vec![Slot::default(); SLOTS_MIN],
-            taken: 0,
-            queue: [Waiting::default(); QUEUE],
+            occupied: 0,
+            queue: [QueuedAdd::default(); QUEUE_LEN],
             oldest: 0,
             long: KeyTable::new(memory_bytes_max),
             long_sums: Vec::new(),
         }
     }
 
-    /// Adds to a key's sum, unless there is no room. An empty table takes any key that is not too large.
+    /// Adds to a key's sum. Returns false if the table is full or the key is too large. An empty table is never full.
     #[inline(always)]
     pub fn add(&mut self, key: &[u8], number: u64) -> bool {
         let Some(key) = ShortKey::new(key) else { return self.add_long(key, number) };
         let hash = key.hash();
         prefetch(&self.slots, hash & (self.slots.len() - 1));
-        let waiting = self.queue[self.oldest % QUEUE];
-        if !waiting.key.is_none() && !self.place(waiting) {
+        let queued = self.queue[self.oldest % QUEUE_LEN];
+        if !queued.key.is_empty_slot() && !self.apply(queued) {
             return false;
         }
-        self.queue[self.oldest % QUEUE] = Waiting { key, number, hash };
+        self.queue[self.oldest % QUEUE_LEN] = QueuedAdd { key, number, hash };
         self.oldest = self.oldest.wrapping_add(1);
         true
     }
 
-    /// Adds to the sum in a key's slot, unless the key is new and there is no room for it.
+    /// Adds to the sum in a key's slot. Returns false if the key is new and the table is full.
     #[inline]
-    fn place(&mut self, waiting: Waiting) -> bool {
-        let at = self.slot_of(waiting.key, waiting.hash);
+    fn apply(&mut self, queued: QueuedAdd) -> bool {
+        let at = self.slot_of(queued.key, queued.hash);
         let slot = &mut self.slots[at];
-        if slot.key.is_none() {
-            return self.place_new(waiting);
+        if slot.key.is_empty_slot() {
+            return self.apply_new(queued);
         }
-        slot.sum = slot.sum.saturating_add(waiting.number);
+        slot.sum = slot.sum.saturating_add(queued.number);
         true
     }
 
     #[inline(never)]
-    fn place_new(&mut self, waiting: Waiting) -> bool {
-        if (self.taken + 1 + QUEUE) * 2 > self.slots.len() {
-            if !self.may_take(self.slots.len() * 2 * SLOT_COST) {
+    fn apply_new(&mut self, queued: QueuedAdd) -> bool {
+        if (self.occupied + 1 + QUEUE_LEN) * 2 > self.slots.len() {
+            if !self.fits_budget(self.slots.len() * 2 * SLOT_MEMORY_BYTES) {
                 return false;
             }
             self.grow();
         }
-        self.fill(waiting);
+        self.insert(queued);
         true
     }
 
-    fn fill(&mut self, waiting: Waiting) {
-        let at = self.slot_of(waiting.key, waiting.hash);
-        self.slots[at] = Slot { key: waiting.key, sum: waiting.number };
-        self.taken += 1;
+    fn insert(&mut self, queued: QueuedAdd) {
+        let at = self.slot_of(queued.key, queued.hash);
+        self.slots[at] = Slot { key: queued.key, sum: queued.number };
+        self.occupied += 1;
     }
 
-    /// The slot that has this key, or the one for it to go to. There is one: at most half of them are taken.
+    /// The slot that contains this key, or the empty slot for it. One exists, because at most half of the slots are occupied.
     #[inline]
     fn slot_of(&self, key: ShortKey, hash: usize) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = hash & mask;
         loop {
-            // A cache line after the other: the slot itself, then the one beside it.
+            // One cache line after the other: first the slot itself, then its neighbour in the same line.
             for at in [at, at ^ 1] {
                 let found = self.slots[at].key;
-                if found == key || found.is_none() {
+                if found == key || found.is_empty_slot() {
                     return at;
                 }
             }
@@ -147,7 +147,7 @@ impl SumTable {
         }
         let Some(growth) = self.long.growth_for(key) else { return false };
         let sums = if self.long_sums.len() == self.long_sums.capacity() { self.long_sums.len() * 2 } else { 0 };
-        if !self.may_take(growth + (sums + 64) * size_of::<u64>() + ENTRY_BYTES) {
+        if !self.fits_budget(growth + (sums + 64) * size_of::<u64>() + ENTRY_BYTES) {
             return false;
         }
         self.long.add(key);
@@ -155,14 +155,14 @@ impl SumTable {
         true
     }
 
-    fn may_take(&self, more_bytes: usize) -> bool {
-        let is_empty = self.taken == 0 && self.long.len() == 0;
+    fn fits_budget(&self, more_bytes: usize) -> bool {
+        let is_empty = self.occupied == 0 && self.long.len() == 0;
         is_empty || self.memory_bytes() + more_bytes <= self.memory_bytes_max
     }
 
-    /// The memory it takes, now and when its entries are sorted.
+    /// Memory of the table, including that needed to sort its entries.
     fn memory_bytes(&self) -> usize {
-        self.slots.len() * SLOT_COST
+        self.slots.len() * SLOT_MEMORY_BYTES
             + self.long.memory_bytes()
             + self.long_sums.capacity() * size_of::<u64>()
             + self.long.len() * ENTRY_BYTES
@@ -171,29 +171,29 @@ impl SumTable {
     #[cold]
     fn grow(&mut self) {
         let slots = vec![Slot::default(); self.slots.len() * 2];
-        for slot in std::mem::replace(&mut self.slots, slots).into_iter().filter(|slot| !slot.key.is_none()) {
+        for slot in std::mem::replace(&mut self.slots, slots).into_iter().filter(|slot| !slot.key.is_empty_slot()) {
             let at = self.slot_of(slot.key, slot.key.hash());
             self.slots[at] = slot;
         }
     }
 
-    /// Empties the queue. New keys are taken without growing, for the table leaves room for as many.
-    fn place_all(&mut self) {
-        for waiting in std::mem::take(&mut self.queue).into_iter().filter(|waiting| !waiting.key.is_none()) {
-            let at = self.slot_of(waiting.key, waiting.hash);
-            if self.slots[at].key.is_none() {
-                self.fill(waiting);
+    /// Applies all queued additions. New keys never need a larger table, because it keeps `QUEUE_LEN` slots in reserve.
+    fn drain_queue(&mut self) {
+        for queued in std::mem::take(&mut self.queue).into_iter().filter(|queued| !queued.key.is_empty_slot()) {
+            let at = self.slot_of(queued.key, queued.hash);
+            if self.slots[at].key.is_empty_slot() {
+                self.insert(queued);
             } else {
-                self.place(waiting);
+                self.apply(queued);
             }
         }
     }
 
-    /// Writes the sums in order and forgets them.
-    pub fn write(&mut self, partitioner: &Partitioner, out: &mut PartsWriter) -> io::Result<()> {
-        self.place_all();
-        let mut entries = Vec::with_capacity(self.taken + self.long.len());
-        for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| !slot.key.is_none()) {
+    /// Writes the sums in order and empties the table.
+    pub fn write(&mut self, partitioner: &Partitioner, out: &mut PartitionedWriter) -> io::Result<()> {
+        self.drain_queue();
+        let mut entries = Vec::with_capacity(self.occupied + self.long.len());
+        for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| !slot.key.is_empty_slot()) {
             let partition = slot.key.with(|key| partitioner.of(key, slot.key.prefix()));
             entries.push(Entry { prefix: slot.key.prefix(), partition, at: at as u32 });
         }
@@ -202,39 +202,41 @@ impl SumTable {
             let partition = partitioner.of(self.long.key(number), prefix);
             entries.push(Entry { prefix, partition, at: number | LONG });
         }
-        index::sort(&mut entries, partitioner.reduces(), &|a, b| self.with_key(a, |a| self.with_key(b, |b| a.cmp(b))));
+        sort_index::sort(&mut entries, partitioner.reduces(), &|a, b| {
+            self.with_key(a, |a| self.with_key(b, |b| a.cmp(b)))
+        });
         for entry in entries {
             let sum = if entry.at & LONG == 0 {
                 self.slots[entry.at as usize].sum
             } else {
                 self.long_sums[(entry.at & !LONG) as usize]
             };
-            let out = out.part(entry.partition)?;
-            self.with_key(entry.at, |key| number::with(sum, |sum| out.push(key, sum)))?;
+            let out = out.segment(entry.partition)?;
+            self.with_key(entry.at, |key| varint::with_encoded(sum, |sum| out.push(key, sum)))?;
         }
         *self = SumTable::new(self.memory_bytes_max);
         Ok(())
     }
 
-    fn with_key<R>(&self, at: u32, use_it: impl FnOnce(&[u8]) -> R) -> R {
-        if at & LONG == 0 { self.slots[at as usize].key.with(use_it) } else { use_it(self.long.key(at & !LONG)) }
+    fn with_key<R>(&self, at: u32, f: impl FnOnce(&[u8]) -> R) -> R {
+        if at & LONG == 0 { self.slots[at as usize].key.with(f) } else { f(self.long.key(at & !LONG)) }
     }
 }
 
-/// The memory of a slot, and of the entry that one in two of them may need.
-const SLOT_COST: usize = size_of::<Slot>() + ENTRY_BYTES / 2;
+/// Memory of a slot and of its share of sort entries: at most every second slot needs one.
+const SLOT_MEMORY_BYTES: usize = size_of::<Slot>() + ENTRY_BYTES / 2;
 
 impl ShortKey {
-    /// The key, if it is short. Overlapping reads instead of a copy: lengths come in no order, and a copy would branch
-    /// on each.
+    /// Returns `None` if the key is not short. Uses overlapping reads instead of a copy, which would branch on the
+    /// unpredictable length.
     #[inline]
     fn new(key: &[u8]) -> Option<ShortKey> {
         let bytes = key.len();
-        if bytes > SHORT_BYTES {
+        if bytes > SHORT_BYTES_MAX {
             return None;
         }
         let (low, high) = if let (Some(first), Some(last)) = (key.first_chunk(), key.last_chunk()) {
-            // The last eight bytes, without those the first eight have.
+            // The last eight bytes, without those that are among the first eight.
             (u64::from_le_bytes(*first), (u64::from_le_bytes(*last) >> 8) >> (8 * (15 - bytes)))
         } else if let (Some(first), Some(last)) = (key.first_chunk(), key.last_chunk()) {
             let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
@@ -250,11 +252,11 @@ impl ShortKey {
     }
 
     #[inline]
-    fn is_none(self) -> bool {
+    fn is_empty_slot(self) -> bool {
         self.high == 0
     }
 
-    /// Multiplies the halves and folds the product.
+    /// Folded multiplication of the two halves.
     #[inline]
     fn hash(self) -> usize {
         let product = u128::from(self.low ^ 0x9e37_79b9_7f4a_7c15) * u128::from(self.high ^ 0xd6e8_feb8_6659_fd93);
@@ -266,11 +268,11 @@ impl ShortKey {
         self.low.swap_bytes()
     }
 
-    fn with<R>(self, use_it: impl FnOnce(&[u8]) -> R) -> R {
+    fn with<R>(self, f: impl FnOnce(&[u8]) -> R) -> R {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.low.to_le_bytes());
         bytes[8..].copy_from_slice(&self.high.to_le_bytes());
-        use_it(&bytes[..usize::from(bytes[15]) - 1])
+        f(&bytes[..usize::from(bytes[15]) - 1])
     }
 }
 
@@ -279,12 +281,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_key_is_its_bytes() {
+    fn short_keys_round_trip() {
         let whole = b"\x00abcdefg\xff\x00hijklm";
-        for length in 0..=SHORT_BYTES {
+        for length in 0..=SHORT_BYTES_MAX {
             let key = &whole[..length];
             let short = ShortKey::new(key).expect("short");
-            assert!(!short.is_none());
+            assert!(!short.is_empty_slot());
             assert_eq!(short.prefix(), prefix(key));
             short.with(|bytes| assert_eq!(bytes, key));
         }
