@@ -1,7 +1,7 @@
 //! TermVector: for each document, its most frequent words.
 //!
-//! A value is a word, a zero byte and a count. Words hold no zero byte, so all values of a word are neighbours in the order of values, and
-//! counts are added up as they pass by.
+//! A value is a word, a space and a count (see [`number`]). Words contain no space, so all values of a word are adjacent in the order of values,
+//! and its counts are summed in one pass.
 
 use super::documents::Documents;
 use super::{App, words};
@@ -67,7 +67,7 @@ impl Mapper for Terms {
 fn write_term(word: &[u8], count: u64, term: &mut Vec<u8>) {
     term.clear();
     term.extend_from_slice(word);
-    term.push(0);
+    term.push(b' ');
     number::with(count, |number| term.extend_from_slice(number));
 }
 
@@ -76,14 +76,14 @@ fn tally(values: &mut dyn Values, mut take: impl FnMut(&[u8], u64)) {
     let mut word = Vec::new();
     let mut count = 0_u64;
     while let Some(value) = values.next() {
-        let zero = memchr::memchr(0, value).expect("a term has a zero byte behind its word");
-        let more = number::parse(&value[zero + 1..]).expect("a term ends in a number");
-        if word != value[..zero] {
+        let space = memchr::memchr(b' ', value).expect("a term has a space after its word");
+        let more = number::parse(&value[space + 1..]).expect("a term ends in a number");
+        if word != value[..space] {
             if count > 0 {
                 take(&word, count);
             }
             word.clear();
-            word.extend_from_slice(&value[..zero]);
+            word.extend_from_slice(&value[..space]);
             count = 0;
         }
         count += more;
@@ -143,6 +143,8 @@ mod tests {
         check("termvector", &[], &files, "x\tb:3 a:2\ny\n");
         check("termvector", &[("min", "1"), ("top", "2")], &files, "x\tb:3 a:2\ny\tb:1\n");
         check("termvector", &[("min", "1")], &files, "x\tb:3 a:2 c:1\ny\tb:1\n");
+        let control = [("x", "a\0b a \0 a\0b a\0\n\0")];
+        check("termvector", &[("min", "1")], &control, "x\t\0:2 a\0b:2 a:1 a\0:1\n");
         assert!(
             refused("termvector", &[("min", "two")], "x").starts_with("option min=two of termvector is not a number;")
         );

@@ -46,4 +46,9 @@ mod tests {
         check("wordcount", &[], &[("a", "to be or\nnot to be\n"), ("b", "be")], "be\t3\nnot\t1\nor\t1\nto\t2\n");
         check("wordcount", &[], &[("a", "")], "");
     }
+
+    #[test]
+    fn control_bytes_belong_to_words() {
+        check("wordcount", &[], &[("a", "a\0b a\x0bb\ta\0b\x0ca\0b")], "a\0b\t3\na\x0bb\t1\n");
+    }
 }
