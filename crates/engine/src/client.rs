@@ -1,7 +1,7 @@
 //! A user's side of the line to a coordinator.
 
 use crate::job::Request;
-use crate::store::{StoreAnswer, StoreRequest};
+use crate::store::{StoreRequest, StoreResponse};
 use crate::wire::{self, FromClient, JobStatus, MESSAGE_BYTES_MAX, NodeStatus, Role, ToClient, Token, WireError};
 use giveway_core::JobId;
 use std::io;
@@ -135,7 +135,7 @@ impl Client {
     }
 
     /// Asks something about stored files. [`StoreClient`](crate::store::StoreClient) knows what to ask.
-    pub fn store(&mut self, request: StoreRequest) -> Result<StoreAnswer, ClientError> {
+    pub fn store(&mut self, request: StoreRequest) -> Result<StoreResponse, ClientError> {
         match self.ask(&FromClient::Store(request))? {
             ToClient::Store(answer) => Ok(answer),
             _ => Err(ClientError::Confused),

@@ -4,7 +4,7 @@
 //! shares no code with the data path, so that a job's output can be compared with it byte for byte.
 
 use crate::apps::{App, part_name};
-use crate::input::{self, Stored};
+use crate::input::{self, StoreAccess};
 use crate::job::{Packing, Plan, SplitAt};
 use crate::record::{Emit, Failure, Record, Values};
 use std::fs;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub type Parts = Vec<(String, Vec<u8>)>;
 
 /// What a job's output must be: the files of its last round, by name.
-pub fn run(app: &dyn App, plan: &Plan, stored: &dyn Stored) -> Result<Parts, Failure> {
+pub fn run(app: &dyn App, plan: &Plan, stored: &dyn StoreAccess) -> Result<Parts, Failure> {
     in_rounds(app, plan, |plan| round(app, plan, stored))
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn in_rounds(
     }
 }
 
-fn round(app: &dyn App, plan: &Plan, stored: &dyn Stored) -> Result<Parts, Failure> {
+fn round(app: &dyn App, plan: &Plan, stored: &dyn StoreAccess) -> Result<Parts, Failure> {
     let mut parts = Parts::new();
     let mut all = Records::default();
     let mut texts = Texts { plan, stored, last: None };
@@ -101,7 +101,7 @@ fn round(app: &dyn App, plan: &Plan, stored: &dyn Stored) -> Result<Parts, Failu
 /// The unpacked texts of the files; the last one is kept, since splits of a file are neighbours.
 struct Texts<'a> {
     plan: &'a Plan,
-    stored: &'a dyn Stored,
+    stored: &'a dyn StoreAccess,
     last: Option<(u32, Vec<u8>)>,
 }
 
@@ -109,7 +109,7 @@ impl Texts<'_> {
     fn of(&mut self, file: u32) -> Result<&[u8], Failure> {
         let text = match self.last.take() {
             Some((last, text)) if last == file => text,
-            _ => input::text(&self.plan.files[file as usize], self.stored)?,
+            _ => input::read_text(&self.plan.files[file as usize], self.stored)?,
         };
         Ok(&self.last.insert((file, text)).1)
     }

@@ -91,7 +91,7 @@ pub struct Worker {
     #[arg(long, default_value_t = 0)]
     pub rack: u32,
     /// The machine it counts as standing on, by the name that HDFS has for it: it is near the blocks there.
-    #[arg(long, value_name = "NAME", default_value = giveway_engine::hdfs::THIS_HOST)]
+    #[arg(long, value_name = "NAME", default_value = giveway_engine::hdfs::LOCALHOST)]
     pub host: String,
 }
 

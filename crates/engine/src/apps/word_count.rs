@@ -1,4 +1,4 @@
-//! WordCount: how often each word occurs.
+//! WordCount: how often each word occurs. `words.rs` defines words.
 
 use super::{App, Sum, words};
 use crate::job::Plan;
@@ -12,11 +12,11 @@ impl App for WordCount {
     }
 
     fn about(&self) -> &'static str {
-        "how often each word occurs"
+        "count how often each word occurs"
     }
 
     fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
-        Ok(Box::new(Words))
+        Ok(Box::new(WordMapper))
     }
 
     fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
@@ -28,9 +28,9 @@ impl App for WordCount {
     }
 }
 
-struct Words;
+struct WordMapper;
 
-impl Mapper for Words {
+impl Mapper for WordMapper {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
         number::with(1, |one| words(record.line, |word| out.emit(word, one)));
         Ok(())

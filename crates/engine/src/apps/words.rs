@@ -57,8 +57,7 @@ fn word_mask(block: &[u8; 64]) -> u64 {
     // Comparisons without a branch: the compiler turns this loop into vector instructions.
     let mut is_word = [0_u8; 64];
     for (is_word, &byte) in is_word.iter_mut().zip(block) {
-        let is_separator =
-            (byte == b' ') | (byte == b'\t') | (byte == b'\n') | (byte == b'\r') | (byte == FORM_FEED);
+        let is_separator = (byte == b' ') | (byte == b'\t') | (byte == b'\n') | (byte == b'\r') | (byte == FORM_FEED);
         *is_word = u8::from(!is_separator);
     }
     let (eights, _) = is_word.as_chunks::<8>();

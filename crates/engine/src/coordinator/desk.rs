@@ -4,7 +4,7 @@ use super::books::{self, Asked, Books};
 use super::journal::{Found, Journal, JournalError, Note};
 use super::{Options, StartError};
 use crate::job::Plan;
-use crate::store::Catalog;
+use crate::store::Namespace;
 use crate::wire::{FromClient, FromWorker, Join, ToClient, ToWorker};
 use giveway_core::{
     Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Outcome, Progress, Scheduler, Setup, Time, Timers,
@@ -81,7 +81,7 @@ pub(crate) struct Desk {
     pub(super) books: Books,
     pub(super) nodes: Vec<Desked>,
     /// Stored files and who has their blocks.
-    pub(super) store: Arc<Catalog>,
+    pub(super) store: Arc<Namespace>,
     pub(super) outbox: Vec<Deed>,
     pub(super) followers: Vec<(JobId, Sender<ToClient>)>,
     /// How far each attempt was when last heard of.
@@ -102,7 +102,7 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// Opens the journal, or begins one. Unfinished jobs of an earlier life go on under the policy they were submitted to.
-    pub(super) fn open(options: Options, store: Arc<Catalog>) -> Result<Desk, StartError> {
+    pub(super) fn open(options: Options, store: Arc<Namespace>) -> Result<Desk, StartError> {
         let setup = Setup {
             policy: options.policy.clone(),
             tenants: options.tenants.clone(),
@@ -127,9 +127,16 @@ impl Desk {
         Ok(Desk::new(options, fresh, journal, books, Time::ZERO, store))
     }
 
-    fn new(options: Options, core: Scheduler, journal: Journal, books: Books, base: Time, store: Arc<Catalog>) -> Desk {
+    fn new(
+        options: Options,
+        core: Scheduler,
+        journal: Journal,
+        books: Books,
+        base: Time,
+        store: Arc<Namespace>,
+    ) -> Desk {
         let now = Instant::now();
-        store.expect(core.state().nodes.iter().map(|node| (node.spec.name.as_str(), node.up)));
+        store.expect_nodes(core.state().nodes.iter().map(|node| (node.spec.name.as_str(), node.up)));
         let nodes = core.state().nodes.iter().map(|_| Desked::unknown(now)).collect();
         Desk {
             options,
@@ -156,7 +163,7 @@ impl Desk {
         options: Options,
         found: Found,
         wanted: &Setup,
-        store: Arc<Catalog>,
+        store: Arc<Namespace>,
     ) -> Result<(Desk, bool), StartError> {
         let Found { setup, records, notes, journal } = found;
         let same = setup == *wanted;
@@ -281,7 +288,7 @@ impl Desk {
                 self.lose(node);
             }
         }
-        let orders = self.store.orders().into_iter();
+        let orders = self.store.take_commands().into_iter();
         self.outbox.extend(orders.map(|(node, order)| Deed::Say(node, ToWorker::Store(order))));
         if self.told_followers.elapsed() >= self.options.beat {
             self.told_followers = Instant::now();

@@ -3,7 +3,7 @@
 use super::desk::{Link, Mail};
 use super::planning;
 use crate::apps::Apps;
-use crate::store::{Catalog, OnCoordinator, Session};
+use crate::store::{CoordinatorStoreAccess, Namespace, StoreSession};
 use crate::wire::{self, FromClient, FromWorker, MESSAGE_BYTES_MAX, Role, ToClient, ToWorker, Token};
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
@@ -17,14 +17,14 @@ pub(super) fn listen(
     listener: TcpListener,
     token: Token,
     apps: Apps,
-    store: Arc<Catalog>,
+    store: Arc<Namespace>,
     mail: Sender<Mail>,
 ) -> io::Result<()> {
     thread::Builder::new().name("listener".into()).spawn(move || {
         for (stream, line) in listener.incoming().zip(1_u64..) {
             let Ok(stream) = stream else { continue };
             let (token, apps, store, mail) = (token.clone(), apps.clone(), Arc::clone(&store), mail.clone());
-            let stored = OnCoordinator { catalog: store, token };
+            let stored = CoordinatorStoreAccess { namespace: store, token };
             let served =
                 thread::Builder::new().name("line".into()).spawn(move || serve(stream, line, stored, &apps, &mail));
             if let Err(error) = served {
@@ -35,7 +35,7 @@ pub(super) fn listen(
     Ok(())
 }
 
-fn serve(mut stream: TcpStream, line: u64, stored: OnCoordinator, apps: &Apps, mail: &Sender<Mail>) {
+fn serve(mut stream: TcpStream, line: u64, stored: CoordinatorStoreAccess, apps: &Apps, mail: &Sender<Mail>) {
     let served = match wire::accept(&mut stream, &stored.token) {
         Ok(Role::Worker) => serve_worker(stream, line, mail),
         Ok(Role::Client) => serve_client(stream, &stored, apps, mail),
@@ -101,12 +101,12 @@ fn write_out(stream: TcpStream, outbox: &Receiver<ToWorker>) {
 
 fn serve_client(
     mut stream: TcpStream,
-    stored: &OnCoordinator,
+    stored: &CoordinatorStoreAccess,
     apps: &Apps,
     mail: &Sender<Mail>,
 ) -> Result<(), wire::WireError> {
     // Puts that were begun here and not ended are over when the line is.
-    let mut session = Session::new(Arc::clone(&stored.catalog), stored.token.clone());
+    let mut session = StoreSession::new(Arc::clone(&stored.namespace), stored.token.clone());
     loop {
         let message: FromClient = wire::receive(&mut stream, MESSAGE_BYTES_MAX)?;
         let (reply, answers) = mpsc::channel();
@@ -120,7 +120,7 @@ fn serve_client(
                 }
             },
             FromClient::Store(request) => {
-                wire::send(&mut stream, &session.answer(request))?;
+                wire::send(&mut stream, &session.handle(request))?;
                 continue;
             }
             message => mail.send(Mail::Client { message, reply }),

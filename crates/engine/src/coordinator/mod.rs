@@ -20,7 +20,7 @@ mod workers;
 pub use journal::JournalError;
 
 use crate::apps::Apps;
-use crate::store::Catalog;
+use crate::store::Namespace;
 use crate::wire::Token;
 use desk::Desk;
 use giveway_core::{Policy, SetupError, Tenants};
@@ -134,7 +134,7 @@ impl Coordinator {
         let listener = listen(&options.listen)?;
         let address = listener.local_addr().map_err(in_folder)?.to_string();
         let apps = options.apps.clone();
-        let store = Arc::new(Catalog::open(&folder, options.timeout).map_err(in_folder)?);
+        let store = Arc::new(Namespace::open(&folder, options.timeout).map_err(in_folder)?);
         let desk = Desk::open(options, Arc::clone(&store))?;
         let policy = desk.policy().to_owned();
         // Only now, so that nobody calls a coordinator that cannot serve.

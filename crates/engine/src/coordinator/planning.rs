@@ -1,7 +1,7 @@
 //! From what a user asks for to what tasks need to know.
 
 use crate::apps::{self, Apps};
-use crate::input::Stored;
+use crate::input::StoreAccess;
 use crate::job::{Plan, Request};
 use crate::record::Failure;
 use crate::wire::MESSAGE_BYTES_MAX;
@@ -11,7 +11,7 @@ use giveway_core::JobId;
 const REDUCES_MOST: u32 = 10_000;
 
 /// Looks at the request and its input. The job's number is set when it is accepted.
-pub(super) fn plan(request: Request, known: &Apps, stored: &dyn Stored) -> Result<Plan, Failure> {
+pub(super) fn plan(request: Request, known: &Apps, stored: &dyn StoreAccess) -> Result<Plan, Failure> {
     let app = known.find(&request.app)?;
     let output = request.output.display();
     if !request.output.is_absolute() {

@@ -35,7 +35,7 @@ impl Desk {
         (desked.data_address, desked.pid) = (join.data_address.clone(), join.pid);
         desked.host = join.host.clone();
         (desked.offered, desked.due) = (0, true);
-        self.store.joined(node, &join.name, &join.data_address);
+        self.store.on_node_joined(node, &join.name, &join.data_address);
         let beat_ms = self.options.beat.as_millis() as u32;
         self.outbox.push(Deed::Say(node, ToWorker::Welcome { node, keep, beat_ms }));
         self.introduce(node);
@@ -143,7 +143,7 @@ impl Desk {
                     }
                 }
             }
-            FromWorker::Store(news) => self.store.heard(node, news),
+            FromWorker::Store(news) => self.store.on_report(node, news),
             FromWorker::Report { seq, news } => {
                 self.report(node, news);
                 self.outbox.push(Deed::Say(node, ToWorker::Ack { seq }));
@@ -212,7 +212,7 @@ impl Desk {
     /// A worker has been silent for too long: it counts as lost, with all it had.
     pub(super) fn lose(&mut self, node: NodeId) {
         self.nodes[node.0 as usize].link = None;
-        self.store.lost(node);
+        self.store.on_node_lost(node);
         // Who has fetched everything does not need the lost outputs: the core should know before it decides what runs again.
         self.tell_progress(|_, attempt| attempt.task.kind == Kind::Reduce);
         self.tell(Event::NodeLost { node });

@@ -10,7 +10,7 @@ use super::text::Text;
 use super::{counter, guarded, names, share};
 use crate::apps::App;
 use crate::data::{MapSink, SinkOptions};
-use crate::input::{LineReader, Stored};
+use crate::input::{LineReader, StoreAccess};
 use crate::job::{Plan, SplitAt};
 use crate::record::{Emit, Failure};
 use giveway_core::AttemptId;
@@ -40,7 +40,7 @@ pub struct MapTask {
     /// This job's folder on this worker.
     pub dir: PathBuf,
     /// How to open files of the block store.
-    pub stored: Arc<dyn Stored>,
+    pub stored: Arc<dyn StoreAccess>,
 }
 
 impl fmt::Debug for MapTask {

@@ -1,7 +1,7 @@
 //! What processes say to each other.
 
 use crate::job::{Plan, Request};
-use crate::store::{BlockId, StoreAnswer, StoreNews, StoreOrder, StoreRequest};
+use crate::store::{BlockId, StoreCommand, StoreReport, StoreRequest, StoreResponse};
 use crate::task::SegmentRequest;
 use giveway_core::{AttemptId, JobId, NodeId, Outcome, Progress, Work};
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub enum FromWorker {
         news: News,
     },
     /// Something about its blocks.
-    Store(StoreNews),
+    Store(StoreReport),
 }
 
 /// Who a worker is and what it has.
@@ -175,7 +175,7 @@ pub enum ToWorker {
         seq: u64,
     },
     /// Something about its blocks.
-    Store(StoreOrder),
+    Store(StoreCommand),
     /// Stop.
     Stop,
 }
@@ -234,7 +234,7 @@ pub enum ToClient {
     /// Why a job stands where it stands, line by line.
     Explained(Vec<String>),
     /// What was asked about stored files.
-    Store(StoreAnswer),
+    Store(StoreResponse),
     /// Done.
     Done,
     /// It cannot be done.

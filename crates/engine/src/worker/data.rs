@@ -45,7 +45,7 @@ fn serve(worker: &Worker, mut stream: TcpStream) -> Result<(), WireError> {
                 store::serve_read(&worker.shelf, block, from, bytes, &mut stream)?;
             }
             DataRequest::WriteBlock { block, bytes } => store::serve_write(&worker.shelf, block, bytes, &mut stream)?,
-            DataRequest::CheckBlocks => store::serve_check(&worker.shelf, &mut stream)?,
+            DataRequest::CheckBlocks => store::serve_verify(&worker.shelf, &mut stream)?,
         }
     }
 }

@@ -11,7 +11,7 @@ mod line;
 mod tasks;
 
 use crate::apps::Apps;
-use crate::store::Shelf;
+use crate::store::BlockStore;
 use crate::task;
 use crate::wire::{News, Token, WireError};
 use giveway_core::{AttemptId, JobId, Kind};
@@ -128,7 +128,7 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
     let mut life = [0; 8];
     getrandom::fill(&mut life).map_err(|error| at(&options.folder)(io::Error::other(error.to_string())))?;
     let blocks = options.folder.join("blocks");
-    let shelf = Arc::new(Shelf::open(blocks.clone()).map_err(at(&blocks))?);
+    let shelf = Arc::new(BlockStore::open(blocks.clone()).map_err(at(&blocks))?);
     let worker = Arc::new(Worker {
         options: options.clone(),
         apps,
@@ -151,7 +151,7 @@ struct Worker {
     /// A number for this process.
     life: u64,
     /// Blocks of stored files kept here, through everything.
-    shelf: Arc<Shelf>,
+    shelf: Arc<BlockStore>,
     shared: Mutex<Shared>,
 }
 

@@ -2,10 +2,10 @@
 
 use super::Worker;
 use crate::apps::App;
-use crate::input::Stored;
+use crate::input::StoreAccess;
 use crate::job::Plan;
 use crate::record::Failure;
-use crate::store::{self, OnWorker};
+use crate::store::{self, WorkerStoreAccess};
 use crate::task::{Ask, Control, MapEnd, MapTask, Outputs, ReduceEnd, ReduceTask, Shuffle, run_map, run_reduce};
 use crate::wire::{News, ToWorker};
 use giveway_core::{AttemptId, JobId, Kind, Work};
@@ -78,7 +78,7 @@ impl Worker {
                 }
             }
             ToWorker::CloseJob { job } => self.close(job),
-            ToWorker::Store(order) => store::obey(&self.shelf, &self.token, order),
+            ToWorker::Store(order) => store::execute(&self.shelf, &self.token, order),
             ToWorker::Ack { seq } => {
                 self.shared().unacked.remove(&seq);
             }
@@ -117,8 +117,8 @@ impl Worker {
             app: Arc::clone(&here.app),
             outputs: Arc::clone(&here.outputs),
             shuffle,
-            stored: Arc::new(OnWorker {
-                shelf: Arc::clone(&self.shelf),
+            stored: Arc::new(WorkerStoreAccess {
+                blocks: Arc::clone(&self.shelf),
                 token: self.token.clone(),
                 cluster: self.options.cluster.clone(),
             }),
@@ -246,7 +246,7 @@ struct Task {
     app: Arc<dyn App>,
     outputs: Arc<Outputs>,
     shuffle: Arc<Shuffle>,
-    stored: Arc<dyn Stored>,
+    stored: Arc<dyn StoreAccess>,
     folder: PathBuf,
 }
 
