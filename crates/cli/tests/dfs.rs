@@ -174,11 +174,11 @@ fn what_goes_in_comes_out_and_jobs_read_it() {
     assert!(cluster.refuses(&["dfs", "put", "none.txt", "dfs:/n"]).contains("none.txt"));
     assert!(cluster.refuses(&["dfs", "put", ".", "dfs:/n"]).contains("not a regular file"));
     assert!(cluster.refuses(&["dfs", "cat", "dfs:/none"]).contains("does not exist"));
-    assert!(cluster.refuses(&["dfs", "rm", "dfs:/e"]).contains("is a folder"));
+    assert!(cluster.refuses(&["dfs", "rm", "dfs:/e"]).contains("is a directory"));
     let said = cluster.refuses(&["submit", "wordcount", "--input", "dfs:/none", "--output", "none"]);
     assert!(said.contains("does not exist"), "{said}");
     for name in ["d", "/d", "dfs:d", "dfs:/../d", "dfs:/d/./x", "dfs://d", "dfs:/d\n", "dfs:/d//x"] {
-        assert!(cluster.refuses(&["dfs", "put", "c.bin", name]).contains("no name for a stored file"), "{name}");
+        assert!(cluster.refuses(&["dfs", "put", "c.bin", name]).contains("invalid path"), "{name}");
         cluster.refuses(&["dfs", "cat", name]);
         cluster.refuses(&["dfs", "rm", "-r", name]);
     }
@@ -208,7 +208,7 @@ fn a_lost_worker_and_a_damaged_disk_are_made_good() {
     flip(&cluster.replicas(1)[0], 50_000);
     let output = cluster.giveway(&["dfs", "fsck"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
-    assert!(text(&output.stdout).contains("on node-1 was damaged"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("on node-1 was corrupt"), "{}", text(&output.stdout));
     cluster.wait_until_sound();
     assert_eq!(cluster.replicas(1).len(), 11);
 
@@ -221,10 +221,10 @@ fn a_lost_worker_and_a_damaged_disk_are_made_good() {
     flip(&cluster.path("cluster/node-2/blocks").join(block.file_name().expect("a name")), 5);
     let output = cluster.giveway(&["dfs", "cat", "dfs:/a"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("no worker that is up has a sound replica"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("no worker that is up has a valid replica"), "{}", text(&output.stderr));
     let output = cluster.giveway(&["dfs", "fsck"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stdout).contains("has no sound replica"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("has no valid replica"), "{}", text(&output.stdout));
 }
 
 #[test]
