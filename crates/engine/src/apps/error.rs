@@ -25,7 +25,7 @@ pub(super) enum PlanError {
     #[error("streaming cannot run in dir={}: it must be the absolute path of an existing directory", dir.display())]
     BadDir { dir: PathBuf },
     #[error(
-        "kmeans found {found} distinct points but k={k} needs as many; choose a smaller k, and check that the input is lines of numbers"
+        "kmeans needs k={k} distinct points and found {found}; choose a smaller k, and check that the input is lines of numbers"
     )]
     TooFewPoints { found: usize, k: usize },
 }

@@ -2,7 +2,7 @@
 //!
 //! A point is a line of decimal numbers. Coordinates are fixed-point integers (millionths) and their sums are exact, so a mean does not depend on the
 //! order of its points: the centroids are the same whatever was paused, combined or lost during the job. A mapper sums its points by cluster and
-//! emits the sums once, when it finishes. The job ends early when no centroid has moved.
+//! emits the sums once, when it finishes. The job stops before its last iteration if no centroid has moved.
 
 use super::error::{DataError, PlanError};
 use super::{App, read_output, round_output};
@@ -274,7 +274,7 @@ mod tests {
     fn invalid_points_are_refused() {
         assert!(
             plan_error("kmeans", &[("k", "3")], "1 2\n1 2\n")
-                .starts_with("kmeans found 1 distinct points but k=3 needs as many;")
+                .starts_with("kmeans needs k=3 distinct points and found 1;")
         );
         let mixed = TestJob::new("kmeans", &[("k", "1")], &[("x", "1 2\n1 two\n")]).run_error();
         assert!(mixed.contains("x: the line at byte 4 is not a point;"), "{mixed}");
