@@ -4,7 +4,7 @@ use crate::CheckFailed;
 use crate::cluster::args::{ClusterDir, size};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use giveway_engine::store::{Health, Name, ReadFailure, StoreClient};
+use giveway_engine::store::{DfsPath, FsckReport, ReadError, StoreClient};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -84,7 +84,7 @@ pub fn run(args: &Dfs) -> Result<()> {
             list(&mut StoreClient::connect(&args.cluster.dir)?, &path)
         }
         DfsCommand::Cat { paths } => {
-            let names = paths.iter().map(|path| Name::parse(path)).collect::<Result<Vec<_>, _>>()?;
+            let names = paths.iter().map(|path| DfsPath::parse(path)).collect::<Result<Vec<_>, _>>()?;
             let mut store = StoreClient::connect(&args.cluster.dir)?;
             names.iter().try_for_each(|name| print(&mut store, name))
         }
@@ -93,21 +93,21 @@ pub fn run(args: &Dfs) -> Result<()> {
             let mut store = StoreClient::connect(&args.cluster.dir)?;
             names.iter().try_for_each(|name| Ok(store.remove(&name.to_string(), *recursive)?))
         }
-        DfsCommand::Fsck => check(&StoreClient::connect(&args.cluster.dir)?.check()?),
+        DfsCommand::Fsck => check(&StoreClient::connect(&args.cluster.dir)?.fsck()?),
     }
 }
 
 /// The destination of `put`, or the path of `ls` and `rm`. A trailing `/` marks a directory.
 struct Target {
-    name: Name,
+    name: DfsPath,
     is_directory: bool,
 }
 
 impl Target {
     fn parse(text: &str) -> Result<Target> {
         match text.strip_suffix('/').filter(|name| !name.ends_with([':', '/'])) {
-            Some(name) => Ok(Target { name: Name::parse(name)?, is_directory: true }),
-            None => Name::parse(text).map(|name| Target { is_directory: name.is_root(), name }).map_err(Into::into),
+            Some(name) => Ok(Target { name: DfsPath::parse(name)?, is_directory: true }),
+            None => DfsPath::parse(text).map(|name| Target { is_directory: name.is_root(), name }).map_err(Into::into),
         }
     }
 }
@@ -116,9 +116,9 @@ fn put(store: &mut StoreClient, locals: &[String], target: &Target, block: u64, 
     // Listing a file returns an entry with the same name; any other successful listing is of a directory.
     let name = target.name.to_string();
     let is_directory =
-        |store: &mut StoreClient| store.list(&name).is_ok_and(|found| found.iter().all(|entry| entry.name != name));
+        |store: &mut StoreClient| store.list(&name).is_ok_and(|found| found.iter().all(|entry| entry.path != name));
     let into_directory = target.is_directory || locals.len() > 1 || is_directory(store);
-    let mut files: Vec<(PathBuf, Name)> = Vec::new();
+    let mut files: Vec<(PathBuf, DfsPath)> = Vec::new();
     for local in locals {
         let path = Path::new(local);
         let name = match path.file_name().map(|name| name.to_str()) {
@@ -142,29 +142,29 @@ fn put(store: &mut StoreClient, locals: &[String], target: &Target, block: u64, 
     Ok(())
 }
 
-fn list(store: &mut StoreClient, path: &Name) -> Result<()> {
+fn list(store: &mut StoreClient, path: &DfsPath) -> Result<()> {
     let mut out = std::io::stdout();
     for entry in store.list(&path.to_string())? {
         match entry.file {
             Some(file) => {
-                writeln!(out, "{:>14} {:>6} {:>3}  {}", file.bytes, file.blocks, file.replicas, entry.name)?;
+                writeln!(out, "{:>14} {:>6} {:>3}  {}", file.bytes, file.blocks, file.replicas, entry.path)?;
             }
-            None => writeln!(out, "{:>14} {:>6} {:>3}  {}", "-", "-", "-", entry.name)?,
+            None => writeln!(out, "{:>14} {:>6} {:>3}  {}", "-", "-", "-", entry.path)?,
         }
     }
     Ok(())
 }
 
-fn print(store: &mut StoreClient, name: &Name) -> Result<()> {
+fn print(store: &mut StoreClient, name: &DfsPath) -> Result<()> {
     match store.read(&name.to_string(), &mut std::io::stdout().lock()) {
         Ok(()) => Ok(()),
-        Err(ReadFailure::Cluster(error)) => Err(error.into()),
-        Err(ReadFailure::Out(error)) => Err(error.into()),
-        Err(error @ ReadFailure::Blocks(_)) => Err(CheckFailed(format!("{name}: {error}")).into()),
+        Err(ReadError::Cluster(error)) => Err(error.into()),
+        Err(ReadError::Output(error)) => Err(error.into()),
+        Err(error @ ReadError::Blocks(_)) => Err(CheckFailed(format!("{name}: {error}")).into()),
     }
 }
 
-fn check(health: &Health) -> Result<()> {
+fn check(health: &FsckReport) -> Result<()> {
     let mut out = std::io::stdout();
     for problem in &health.problems {
         writeln!(out, "{problem}")?;
@@ -178,8 +178,8 @@ fn check(health: &Health) -> Result<()> {
         count(health.replicas, "replica"),
         count(health.nodes.into(), "worker")
     )?;
-    if health.strays > 0 {
-        writeln!(out, "{} without a file deleted", count(health.strays, "replica"))?;
+    if health.orphans > 0 {
+        writeln!(out, "{} without a file deleted", count(health.orphans, "replica"))?;
     }
     if health.problems.is_empty() {
         writeln!(out, "no problems found")?;
@@ -189,7 +189,7 @@ fn check(health: &Health) -> Result<()> {
         "{} missing (no intact replica), {} under-replicated, {} damaged; repairs are in progress, run `giveway dfs fsck` again to check",
         count(health.missing, "block"),
         count(health.under_replicated, "block"),
-        count(health.damaged, "replica")
+        count(health.corrupt, "replica")
     );
     Err(CheckFailed(text).into())
 }

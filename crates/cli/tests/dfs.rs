@@ -181,11 +181,11 @@ fn stored_files_are_read_back_and_used_as_job_input() {
     assert!(cluster.fails(&["dfs", "put", "none.txt", "dfs:/n"]).contains("none.txt"));
     assert!(cluster.fails(&["dfs", "put", ".", "dfs:/n"]).contains("not a regular file"));
     assert!(cluster.fails(&["dfs", "cat", "dfs:/none"]).contains("does not exist"));
-    assert!(cluster.fails(&["dfs", "rm", "dfs:/e"]).contains("is a folder"));
+    assert!(cluster.fails(&["dfs", "rm", "dfs:/e"]).contains("is a directory"));
     let message = cluster.fails(&["submit", "wordcount", "--input", "dfs:/none", "--output", "none"]);
     assert!(message.contains("does not exist"), "{message}");
     for name in ["d", "/d", "dfs:d", "dfs:/../d", "dfs:/d/./x", "dfs://d", "dfs:/d\n", "dfs:/d//x"] {
-        assert!(cluster.fails(&["dfs", "put", "c.bin", name]).contains("no name for a stored file"), "{name}");
+        assert!(cluster.fails(&["dfs", "put", "c.bin", name]).contains("invalid path"), "{name}");
         cluster.fails(&["dfs", "cat", name]);
         cluster.fails(&["dfs", "rm", "-r", name]);
     }
@@ -215,7 +215,7 @@ fn replicas_are_restored_after_a_lost_worker_and_damage() {
     flip(&cluster.replicas(1)[0], 50_000);
     let output = cluster.giveway(&["dfs", "fsck"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
-    assert!(text(&output.stdout).contains("on node-1 was damaged"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("on node-1 was corrupt"), "{}", text(&output.stdout));
     cluster.wait_until_healthy();
     assert_eq!(cluster.replicas(1).len(), 11);
 
@@ -228,10 +228,10 @@ fn replicas_are_restored_after_a_lost_worker_and_damage() {
     flip(&cluster.path("cluster/node-2/blocks").join(block.file_name().expect("no name")), 5);
     let output = cluster.giveway(&["dfs", "cat", "dfs:/a"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("no worker that is up has a sound replica"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("no worker that is up has a valid replica"), "{}", text(&output.stderr));
     let output = cluster.giveway(&["dfs", "fsck"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stdout).contains("has no sound replica"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("has no valid replica"), "{}", text(&output.stdout));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The client of a coordinator: one method for each request.
 
 use crate::job::Request;
-use crate::store::{StoreAnswer, StoreRequest};
+use crate::store::{StoreResponse, StoreRequest};
 use crate::wire::{self, FromClient, JobStatus, MESSAGE_BYTES_MAX, NodeStatus, Role, ToClient, Token, WireError};
 use giveway_core::JobId;
 use std::io;
@@ -136,7 +136,7 @@ impl Client {
     }
 
     /// Sends a request concerning stored files. [`StoreClient`](crate::store::StoreClient) is the interface for users.
-    pub fn store(&mut self, request: StoreRequest) -> Result<StoreAnswer, ClientError> {
+    pub fn store(&mut self, request: StoreRequest) -> Result<StoreResponse, ClientError> {
         match self.request(&FromClient::Store(request))? {
             ToClient::Store(answer) => Ok(answer),
             _ => Err(ClientError::UnexpectedAnswer),

@@ -86,7 +86,7 @@ impl Cluster {
                 folder: folder.join(&name),
                 name,
                 rack: 0,
-                host: hdfs::THIS_HOST.into(),
+                host: hdfs::LOCALHOST.into(),
                 map_slots: options.map_slots,
                 reduce_slots: options.reduce_slots,
                 patience: options.reconnect_timeout,

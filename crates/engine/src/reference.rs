@@ -56,7 +56,7 @@ pub enum ReferenceError {
 }
 
 /// The expected output of a job: the files of its last round.
-pub fn run(app: &dyn App, plan: &Plan, stored: &dyn Stored) -> Result<Parts, ReferenceError> {
+pub fn run(app: &dyn App, plan: &Plan, stored: &dyn StoreAccess) -> Result<Parts, ReferenceError> {
     run_rounds(app, plan, |plan| run_round(app, plan, stored))
 }
 
@@ -104,7 +104,7 @@ where
     }
 }
 
-fn run_round(app: &dyn App, plan: &Plan, stored: &dyn Stored) -> Result<Parts, ReferenceError> {
+fn run_round(app: &dyn App, plan: &Plan, stored: &dyn StoreAccess) -> Result<Parts, ReferenceError> {
     let mut parts = Parts::new();
     let mut all = Records::default();
     let mut texts = TextCache { plan, stored, last: None };
@@ -140,7 +140,7 @@ fn run_round(app: &dyn App, plan: &Plan, stored: &dyn Stored) -> Result<Parts, R
 /// Uncompressed contents of input files. Caches the last one, because the splits of a file are adjacent.
 struct TextCache<'a> {
     plan: &'a Plan,
-    stored: &'a dyn Stored,
+    stored: &'a dyn StoreAccess,
     last: Option<(u32, Vec<u8>)>,
 }
 
@@ -148,7 +148,7 @@ impl TextCache<'_> {
     fn text(&mut self, file: u32) -> Result<&[u8], InputError> {
         let text = match self.last.take() {
             Some((last, text)) if last == file => text,
-            _ => input::text(&self.plan.files[file as usize], self.stored)?,
+            _ => input::read_text(&self.plan.files[file as usize], self.stored)?,
         };
         Ok(&self.last.insert((file, text)).1)
     }

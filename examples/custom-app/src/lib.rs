@@ -1,13 +1,13 @@
-//! An application of your own: the lowest and the highest reading of each weather station.
+//! A custom application: the lowest and the highest reading of each weather station.
 //!
-//! Input lines are `STATION READING`, for example `Lisbon 19`. The mapper emits each reading under its station; the combiner and the reducer
-//! keep the two extremes. What is written depends on the readings alone, not on who saw which of them first.
+//! Input lines are `STATION READING`, for example `Lisbon 19`. The mapper emits each reading with its station as the key; the combiner and the reducer
+//! retain the two extremes. The output depends on the readings only and not on their order.
 
 use giveway_engine::apps::App;
 use giveway_engine::job::Plan;
 use giveway_engine::record::{Combine, Combiner, Emit, Failure, Mapper, Record, Reducer, Values};
 
-/// The application, under the name `extremes`.
+/// The application `extremes`. It is its own mapper, combiner and reducer.
 #[derive(Clone, Copy, Debug)]
 pub struct Extremes;
 
@@ -17,7 +17,7 @@ impl App for Extremes {
     }
 
     fn about(&self) -> &'static str {
-        "the lowest and the highest reading of each station"
+        "find the lowest and the highest reading of each station"
     }
 
     fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
@@ -38,7 +38,7 @@ impl Mapper for Extremes {
         let line = String::from_utf8_lossy(record.line);
         match line.rsplit_once(' ').map(|(station, reading)| (station, reading.parse::<i64>())) {
             Some((station, Ok(reading))) => out.emit(station.as_bytes(), &reading.to_le_bytes()),
-            // A logger's line noise is no reason to fail the job, but somebody should know.
+            // Malformed lines do not fail the job; they are counted, and `giveway job` shows the counter.
             _ => out.count("lines without a reading", 1),
         }
         Ok(())
@@ -80,14 +80,14 @@ mod tests {
 
     #[test]
     fn each_station_has_its_extremes() {
-        let folder = tempfile::tempdir().unwrap();
-        let input = folder.path().join("readings");
+        let dir = tempfile::tempdir().unwrap();
+        let input = dir.path().join("readings");
         std::fs::write(&input, "Lisbon 19\nOslo -4\nLisbon 31\n???\nNew York 7\nOslo 2\nLisbon 24\n").unwrap();
         let request = Request {
             app: "extremes".to_owned(),
             options: [].into(),
             input: vec![input.to_str().unwrap().to_owned()],
-            output: folder.path().join("out"),
+            output: dir.path().join("out"),
             reduces: Some(1),
             split_bytes: 16,
             memory_bytes: 1 << 20,

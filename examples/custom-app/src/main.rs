@@ -1,4 +1,4 @@
-//! A `giveway` that knows one application more. Everything `giveway` can do, this program can do too:
+//! `giveway` with one more application. It has all commands of `giveway`:
 //!
 //! ```sh
 //! cargo run -p giveway-custom-app -- run extremes --input readings.txt --output extremes

@@ -91,7 +91,7 @@ pub struct Worker {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub rack: u32,
     /// Host name of the node as HDFS reports it for block locations, for node locality.
-    #[arg(long, value_name = "NAME", default_value = giveway_engine::hdfs::THIS_HOST)]
+    #[arg(long, value_name = "NAME", default_value = giveway_engine::hdfs::LOCALHOST)]
     pub host: String,
 }
 

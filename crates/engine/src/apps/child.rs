@@ -1,139 +1,208 @@
-//! A program that runs beside a task: lines in, lines out.
+//! An external program that runs beside a task: lines in, lines out.
 //!
-//! The task's own thread moves all bytes. Pipes never block it: it writes what the program takes, reads what it prints, and waits only when
-//! neither is possible, a moment at a time, so that a task that is given up is given up soon. Whatever the program does (read nothing,
-//! print first, close its input), nobody waits for ever for the other.
+//! The task's own thread moves all bytes. The pipes are non-blocking: the thread writes what the program accepts, reads what it prints, and polls
+//! for a short interval when neither is possible, so that a stopped task ends soon. No behaviour of the program (reading nothing, printing first,
+//! closing its input) causes a deadlock.
 
-use crate::input::LONGEST_LINE;
+use crate::input::LINE_BYTES_MAX;
 use crate::record::{Emit, Failure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// How much input is gathered before it is written, and how much is read at once.
-const CHUNK: usize = 64 << 10;
+/// Input gathered before a write, and bytes per read.
+const CHUNK_BYTES: usize = 64 << 10;
 
-/// How long a wait lasts before it looks whether the task is given up.
-const MOMENT: Duration = Duration::from_millis(50);
+/// Longest wait before the task's stop flag is checked again.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How much of the error output is kept for a failure's report: the last of it.
-const LAST_WORDS_BYTES: usize = 8 << 10;
-const LAST_WORDS_LINES: usize = 20;
+/// How much of the end of the error output is retained for error messages.
+const STDERR_TAIL_BYTES: usize = 8 << 10;
+const STDERR_TAIL_LINES: usize = 20;
 
 /// A command and where it runs.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Program {
-    /// What it is for, for messages.
+    /// Its role in the job, for error messages.
     pub(super) role: &'static str,
-    /// A line for `sh -c`.
+    /// A command line for `sh -c`.
     pub(super) command: String,
-    /// The folder it runs in; the worker's own if there is none.
-    pub(super) folder: Option<PathBuf>,
+    /// The directory it runs in; the worker's own if `None`.
+    pub(super) dir: Option<PathBuf>,
 }
 
-/// What is done with a line that the program printed.
-pub(super) type Take<'a> = &'a mut dyn FnMut(&[u8], &mut dyn Emit);
+/// A program's failure, with the end of its error output.
+#[derive(Debug)]
+pub(super) struct ProgramError {
+    program: Program,
+    kind: ProgramErrorKind,
+    stderr_tail: Vec<u8>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ProgramErrorKind {
+    #[error("cannot be started: {0}")]
+    Start(io::Error),
+    #[error("cannot be written to: {0}")]
+    Write(io::Error),
+    #[error("cannot be read from: {0}")]
+    Read(io::Error),
+    #[error("cannot be waited for: {0}")]
+    Wait(io::Error),
+    #[error("printed a line of more than {LINE_BYTES_MAX} bytes; end lines with a newline")]
+    LineTooLong,
+    #[error("ended with {}{}", .0, exit_hint(.0))]
+    Exited(ExitStatus),
+    #[error("was killed because its task was stopped")]
+    Stopped,
+}
+
+/// The meaning of exit codes of the shell.
+fn exit_hint(status: &ExitStatus) -> &'static str {
+    match status.code() {
+        Some(126) => " (check that it is executable)",
+        Some(127) => " (check that it is installed, and that its path is right in the directory it runs in)",
+        _ => "",
+    }
+}
+
+impl fmt::Display for ProgramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} `{}` {}", self.program.role, self.program.command, self.kind)?;
+        if matches!(self.kind, ProgramErrorKind::Start(_)) {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&self.stderr_tail);
+        let lines: Vec<&str> = text.lines().collect();
+        match &lines[lines.len().saturating_sub(STDERR_TAIL_LINES)..] {
+            [] => f.write_str("; its error output is empty"),
+            last => write!(f, "; the last lines of its error output:\n{}", last.join("\n")),
+        }
+    }
+}
+
+impl std::error::Error for ProgramError {}
+
+impl From<ProgramError> for Failure {
+    fn from(error: ProgramError) -> Failure {
+        Failure(error.to_string())
+    }
+}
+
+/// Called with each line that the program prints.
+pub(super) type LineHandler<'a> = &'a mut dyn FnMut(&[u8], &mut dyn Emit);
 
 impl Program {
-    /// Starts it, in a process group of its own, with one more variable in its environment.
-    pub(super) fn start(&self, variable: Option<(&str, &str)>) -> Result<Running, Failure> {
+    /// Starts the program in a process group of its own, with one more environment variable.
+    pub(super) fn start(&self, variable: Option<(&str, &str)>) -> Result<RunningProgram, ProgramError> {
         let mut command = Command::new("sh");
         command.arg("-c").arg(&self.command).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.current_dir(self.folder.as_deref().unwrap_or(".".as_ref()));
+        command.current_dir(self.dir.as_deref().unwrap_or(".".as_ref()));
         command.envs(variable);
-        let cannot = |error: io::Error| Failure(format!("{} `{}` cannot be started: {error}", self.role, self.command));
-        let mut child = command.spawn().map_err(cannot)?;
-        let running = Running {
+        let failed = |error| ProgramError {
+            program: self.clone(),
+            kind: ProgramErrorKind::Start(error),
+            stderr_tail: Vec::new(),
+        };
+        let mut child = command.spawn().map_err(failed)?;
+        let running = RunningProgram {
             stdin: child.stdin.take(),
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
             program: self.clone(),
             child,
             is_reaped: false,
-            is_last: false,
+            is_input_complete: false,
             unwritten: Vec::new(),
             written: 0,
-            line: Vec::new(),
-            last_words: Vec::new(),
-            chunk: vec![0; CHUNK],
+            partial_line: Vec::new(),
+            stderr_tail: Vec::new(),
+            chunk: vec![0; CHUNK_BYTES],
         };
-        running.never_block().map_err(cannot)?;
+        running.set_nonblocking().map_err(failed)?;
         Ok(running)
     }
 }
 
-/// A program that was started. It does not outlive this value, nor does what it started itself.
-pub(super) struct Running {
+/// A program that was started. Dropping it kills the program's process group.
+pub(super) struct RunningProgram {
     program: Program,
     child: Child,
     is_reaped: bool,
-    /// `None` once closed, by either side.
+    /// The pipes; `None` once closed by either side.
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
-    /// No more input comes.
-    is_last: bool,
+    /// No more input will be added.
+    is_input_complete: bool,
     unwritten: Vec<u8>,
-    /// How much of that is written after all.
+    /// How much of `unwritten` is written already.
     written: usize,
-    /// What it printed of a line that is not at its end.
-    line: Vec<u8>,
-    last_words: Vec<u8>,
+    /// The beginning of a line whose end was not printed yet.
+    partial_line: Vec<u8>,
+    stderr_tail: Vec<u8>,
     chunk: Vec<u8>,
 }
 
-impl Running {
-    /// Gives the program a line, in parts.
-    pub(super) fn feed(&mut self, parts: &[&[u8]], take: Take<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+impl RunningProgram {
+    /// Writes a line to the program. The line is the concatenation of `parts`.
+    pub(super) fn feed(
+        &mut self,
+        parts: &[&[u8]],
+        take: LineHandler<'_>,
+        out: &mut dyn Emit,
+    ) -> Result<(), ProgramError> {
         for part in parts {
             self.unwritten.extend_from_slice(part);
         }
         self.unwritten.push(b'\n');
-        if self.unwritten.len() < CHUNK {
+        if self.unwritten.len() < CHUNK_BYTES {
             return Ok(());
         }
         self.exchange(take, out)?;
-        // A program that closed its input has read enough, unless it died; then the rest of the input need not be gone through.
-        if self.stdin.is_none() && self.has_exited() { self.judge(out) } else { Ok(()) }
+        // A program may close its input when it has read enough. If it has ended, too, its status is checked now instead of after all input.
+        if self.stdin.is_none() && self.has_exited() { self.wait(out) } else { Ok(()) }
     }
 
-    /// Closes its input, takes what it still prints, and waits for its end.
-    pub(super) fn finish(mut self, take: Take<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
-        self.is_last = true;
+    /// Closes the program's input, processes the rest of its output, and waits for its end. Fails unless it exits with status 0.
+    pub(super) fn finish(mut self, take: LineHandler<'_>, out: &mut dyn Emit) -> Result<(), ProgramError> {
+        self.is_input_complete = true;
         self.exchange(take, out)?;
-        if !self.line.is_empty() {
-            take(&self.line, out);
+        if !self.partial_line.is_empty() {
+            take(&self.partial_line, out);
         }
-        self.judge(out)
+        self.wait(out)
     }
 
-    /// Writes and reads until all input is written or the program wants no more; after the last input, until it has closed its output too.
-    fn exchange(&mut self, take: Take<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+    /// Writes and reads until all input is written or the program has closed its input; once the input is complete, also until the
+    /// program has closed its output.
+    fn exchange(&mut self, take: LineHandler<'_>, out: &mut dyn Emit) -> Result<(), ProgramError> {
         loop {
             if out.is_stopped() {
-                return Err(self.given_up());
+                return Err(self.stop());
             }
-            let wrote = self.write()?;
-            let read = self.read(take, out)?;
-            let heard = self.hear();
-            if self.unwritten.is_empty() && (self.stdout.is_none() || !self.is_last) {
+            let has_written = self.write()?;
+            let has_read = self.read(take, out)?;
+            let has_read_stderr = self.read_stderr();
+            if self.unwritten.is_empty() && (self.stdout.is_none() || !self.is_input_complete) {
                 return Ok(());
             }
-            if !(wrote || read || heard) {
-                self.wait_for_pipes();
+            if !(has_written || has_read || has_read_stderr) {
+                self.poll_pipes();
             }
         }
     }
 
-    /// Writes what the program takes; true if it took something.
-    fn write(&mut self) -> Result<bool, Failure> {
+    /// Writes as much input as the pipe accepts. Returns true if that was something.
+    fn write(&mut self) -> Result<bool, ProgramError> {
         let before = self.written;
         while let Some(stdin) = &mut self.stdin
             && self.written < self.unwritten.len()
@@ -143,22 +212,22 @@ impl Running {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.stdin = None,
-                Err(error) => return Err(self.failed(&format!("cannot be written to: {error}"))),
+                Err(error) => return Err(self.error(ProgramErrorKind::Write(error))),
             }
         }
-        let has_moved = self.written > before;
+        let has_written = self.written > before;
         if self.written == self.unwritten.len() || self.stdin.is_none() {
             self.unwritten.clear();
             self.written = 0;
-            if self.is_last {
+            if self.is_input_complete {
                 self.stdin = None;
             }
         }
-        Ok(has_moved)
+        Ok(has_written)
     }
 
-    /// Reads some of what the program printed; true if there was something.
-    fn read(&mut self, take: Take<'_>, out: &mut dyn Emit) -> Result<bool, Failure> {
+    /// Reads one chunk of the program's output. Returns true if there was something, or the end.
+    fn read(&mut self, take: LineHandler<'_>, out: &mut dyn Emit) -> Result<bool, ProgramError> {
         let Some(stdout) = &mut self.stdout else { return Ok(false) };
         let mut rest = match stdout.read(&mut self.chunk) {
             Ok(0) => {
@@ -169,35 +238,35 @@ impl Running {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 return Ok(false);
             }
-            Err(error) => return Err(self.failed(&format!("cannot be read from: {error}"))),
+            Err(error) => return Err(self.error(ProgramErrorKind::Read(error))),
         };
         while let Some(end) = memchr::memchr(b'\n', rest) {
-            if self.line.is_empty() {
+            if self.partial_line.is_empty() {
                 take(&rest[..end], out);
             } else {
-                self.line.extend_from_slice(&rest[..end]);
-                take(&self.line, out);
-                self.line.clear();
+                self.partial_line.extend_from_slice(&rest[..end]);
+                take(&self.partial_line, out);
+                self.partial_line.clear();
             }
             rest = &rest[end + 1..];
         }
-        self.line.extend_from_slice(rest);
-        if self.line.len() > LONGEST_LINE {
+        self.partial_line.extend_from_slice(rest);
+        if self.partial_line.len() > LINE_BYTES_MAX {
             self.kill();
-            return Err(self.failed(&format!("printed a line of more than {LONGEST_LINE} bytes; print line ends")));
+            return Err(self.error(ProgramErrorKind::LineTooLong));
         }
         Ok(true)
     }
 
-    /// Takes in the error output and keeps the last of it; true if there was something.
-    fn hear(&mut self) -> bool {
+    /// Reads one chunk of the program's error output and retains the end of it. Returns true if there was something, or the end.
+    fn read_stderr(&mut self) -> bool {
         let Some(stderr) = &mut self.stderr else { return false };
         match stderr.read(&mut self.chunk) {
             Ok(0) => self.stderr = None,
             Ok(bytes) => {
-                self.last_words.extend_from_slice(&self.chunk[..bytes]);
-                let too_many = self.last_words.len().saturating_sub(LAST_WORDS_BYTES);
-                self.last_words.drain(..too_many);
+                self.stderr_tail.extend_from_slice(&self.chunk[..bytes]);
+                let excess = self.stderr_tail.len().saturating_sub(STDERR_TAIL_BYTES);
+                self.stderr_tail.drain(..excess);
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 return false;
@@ -207,18 +276,18 @@ impl Running {
         true
     }
 
-    /// Waits until a pipe can be used, or a moment.
-    fn wait_for_pipes(&self) {
+    /// Waits until a pipe is ready, at most [`POLL_INTERVAL`].
+    fn poll_pipes(&self) {
         let mut pipes = Vec::with_capacity(3);
         pipes.extend(self.stdin.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
         pipes.extend(self.stdout.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         pipes.extend(self.stderr.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
-        let moment = Timespec { tv_sec: 0, tv_nsec: i64::from(MOMENT.subsec_nanos()) };
-        // A failed wait is a short one: what the pipes have to say, they say when used.
-        let _ = poll(&mut pipes, Some(&moment));
+        let interval = Timespec { tv_sec: 0, tv_nsec: i64::from(POLL_INTERVAL.subsec_nanos()) };
+        // A failed poll only ends the wait early: errors of a pipe show up when it is used.
+        let _ = poll(&mut pipes, Some(&interval));
     }
 
-    fn never_block(&self) -> io::Result<()> {
+    fn set_nonblocking(&self) -> io::Result<()> {
         let pipes = [
             self.stdin.as_ref().map(AsFd::as_fd),
             self.stdout.as_ref().map(AsFd::as_fd),
@@ -230,66 +299,54 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for the program's end and says whether it was a good one.
-    fn judge(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
-        let mut nap = Duration::from_micros(50);
+    /// Waits for the program's end. Fails unless it exits with status 0.
+    fn wait(&mut self, out: &mut dyn Emit) -> Result<(), ProgramError> {
+        let mut delay = Duration::from_micros(50);
         while !self.has_exited() {
             if out.is_stopped() {
-                return Err(self.given_up());
+                return Err(self.stop());
             }
-            if !self.hear() {
-                std::thread::sleep(nap);
-                nap = (nap * 2).min(MOMENT);
+            if !self.read_stderr() {
+                std::thread::sleep(delay);
+                delay = (delay * 2).min(POLL_INTERVAL);
             }
         }
-        while self.hear() {}
-        // While it is not reaped, its number is still its own, and so is its group's.
+        while self.read_stderr() {}
+        // Children of the program may still run. Until it is reaped, its process id and group id cannot be reused.
         self.kill();
-        let status = self.child.wait().map_err(|error| self.failed(&format!("cannot be waited for: {error}")))?;
+        let status = self.child.wait().map_err(|error| self.error(ProgramErrorKind::Wait(error)))?;
         self.is_reaped = true;
-        let hint = match status.code() {
-            Some(0) => return Ok(()),
-            Some(126) => " (may it be executed?)",
-            Some(127) => " (is it installed, and is its path right from the folder it runs in?)",
-            _ => "",
-        };
-        Err(self.failed(&format!("ended with {status}{hint}")))
+        if status.success() { Ok(()) } else { Err(self.error(ProgramErrorKind::Exited(status))) }
     }
 
-    /// True once it has ended, without reaping it.
+    /// True once the program has ended. Does not reap it.
     fn has_exited(&self) -> bool {
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        !matches!(waitid(WaitId::Pid(self.pid()), look), Ok(None))
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(waitid(WaitId::Pid(self.pid()), options), Ok(None))
     }
 
     fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// Ends the program and everything it started.
+    /// Kills the program's process group.
     fn kill(&self) {
-        // The only refusal is that nobody is left.
+        // Fails only if no process is left in the group.
         let _ = kill_process_group(self.pid(), Signal::KILL);
     }
 
-    fn given_up(&mut self) -> Failure {
+    /// Kills the program because its task was stopped.
+    fn stop(&mut self) -> ProgramError {
         self.kill();
-        self.failed("was stopped, since its task was given up")
+        self.error(ProgramErrorKind::Stopped)
     }
 
-    fn failed(&self, what: &str) -> Failure {
-        let Program { role, command, .. } = &self.program;
-        let words = String::from_utf8_lossy(&self.last_words);
-        let lines: Vec<&str> = words.lines().collect();
-        let last = &lines[lines.len().saturating_sub(LAST_WORDS_LINES)..];
-        if last.is_empty() {
-            return Failure(format!("{role} `{command}` {what}; it wrote nothing to its error output"));
-        }
-        Failure(format!("{role} `{command}` {what}; the last lines of its error output:\n{}", last.join("\n")))
+    fn error(&self, kind: ProgramErrorKind) -> ProgramError {
+        ProgramError { program: self.program.clone(), kind, stderr_tail: self.stderr_tail.clone() }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         if !self.is_reaped {
             self.kill();

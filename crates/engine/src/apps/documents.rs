@@ -1,44 +1,44 @@
-//! Documents: input files by names that are short and still distinct.
+//! Documents: input files under short, distinct names.
 //!
-//! A document is called by its path below the folder that all input files share. That folder is worked out once, in `prepare`, and
-//! travels in the plan's notes.
+//! A document's name is its path below the common parent directory of all input files. That directory is computed once, in `prepare`, and passed to
+//! the tasks in the plan's notes.
 
 use crate::job::Plan;
 
-/// What mappers call the files they read.
+/// Document names of input files. The name of the last file is cached.
 pub(super) struct Documents {
-    folder: String,
+    parent: String,
     file: String,
     name: Vec<u8>,
 }
 
 impl Documents {
-    /// Notes the shared folder in the plan.
+    /// Stores the common parent directory in the plan.
     pub(super) fn prepare(plan: &mut Plan) {
         let names: Vec<&str> = plan.files.iter().map(|file| file.name.as_str()).collect();
-        plan.app_data = shared_folder(&names).as_bytes().to_vec();
+        plan.app_data = common_parent(&names).as_bytes().to_vec();
     }
 
-    /// The names, for a mapper.
-    pub(super) fn of(plan: &Plan) -> Documents {
-        let folder = String::from_utf8_lossy(&plan.app_data).into_owned();
-        Documents { folder, file: String::new(), name: Vec::new() }
+    /// The document names of a prepared plan.
+    pub(super) fn new(plan: &Plan) -> Documents {
+        let parent = String::from_utf8_lossy(&plan.app_data).into_owned();
+        Documents { parent, file: String::new(), name: Vec::new() }
     }
 
-    /// What this file is called.
+    /// The document name of a file. Control characters are replaced by `?`.
     pub(super) fn name(&mut self, file: &str) -> &[u8] {
         if self.file != file {
             self.file = file.to_owned();
-            let name = file.strip_prefix(&self.folder).unwrap_or(file);
-            // A line end in a file's name must not end a line of the output.
+            let name = file.strip_prefix(&self.parent).unwrap_or(file);
+            // A newline in a file's name must not break a line of the output.
             self.name = name.bytes().map(|byte| if byte.is_ascii_control() { b'?' } else { byte }).collect();
         }
         &self.name
     }
 }
 
-/// The folder all these paths are in, with a `/` at its end.
-fn shared_folder<'a>(names: &[&'a str]) -> &'a str {
+/// The deepest directory that contains all paths, with a `/` at its end; empty if there is none.
+fn common_parent<'a>(names: &[&'a str]) -> &'a str {
     let Some((first, others)) = names.split_first() else { return "" };
     let mut shared = first.rfind('/').map_or(0, |slash| slash + 1);
     for other in others {
@@ -54,12 +54,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_begin_where_paths_part() {
-        assert_eq!(shared_folder(&["/in/a.txt"]), "/in/");
-        assert_eq!(shared_folder(&["/in/a.txt", "/in/b.txt"]), "/in/");
-        assert_eq!(shared_folder(&["/in/2024/a", "/in/2025/a", "/in/b"]), "/in/");
-        assert_eq!(shared_folder(&["/inner/a", "/in/a"]), "/");
-        assert_eq!(shared_folder(&["dfs:/x/a", "/x/a"]), "");
-        assert_eq!(shared_folder(&[]), "");
+    fn the_common_parent_is_the_deepest_directory() {
+        assert_eq!(common_parent(&["/in/a.txt"]), "/in/");
+        assert_eq!(common_parent(&["/in/a.txt", "/in/b.txt"]), "/in/");
+        assert_eq!(common_parent(&["/in/2024/a", "/in/2025/a", "/in/b"]), "/in/");
+        assert_eq!(common_parent(&["/inner/a", "/in/a"]), "/");
+        assert_eq!(common_parent(&["dfs:/x/a", "/x/a"]), "");
+        assert_eq!(common_parent(&[]), "");
     }
 }

@@ -1,7 +1,8 @@
-//! Grep: the lines that match, as they are. A job of maps alone: each split's matches are an output file.
+//! Grep: the lines that match a regular expression, unchanged. A map-only job with one output file per split.
 
 use super::App;
-use crate::input::Stored;
+use super::error::PlanError;
+use crate::input::StoreAccess;
 use crate::job::Plan;
 use crate::record::{Emit, Failure, Mapper, Record, Reducer};
 use regex::bytes::Regex;
@@ -14,26 +15,24 @@ impl App for Grep {
     }
 
     fn about(&self) -> &'static str {
-        "the lines that match a regular expression"
+        "print the lines that match a regular expression"
     }
 
     fn options(&self) -> &'static [(&'static str, &'static str)] {
-        &[("pattern", "the regular expression; (?i) in front ignores case")]
+        &[("pattern", "regular expression; begin it with (?i) to ignore case")]
     }
 
-    fn prepare(&self, plan: &mut Plan, _stored: &dyn Stored) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), Failure> {
         plan.reduces = 0;
         Ok(())
     }
 
     fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
         let Some(pattern) = plan.request.options.get("pattern") else {
-            return Err(Failure("grep needs a pattern; give it one with pattern=REGEX".to_owned()));
+            return Err(PlanError::MissingPattern.into());
         };
-        let regex = Regex::new(pattern).map_err(|error| {
-            Failure(format!("grep cannot read pattern={pattern}: {error}; quote special characters with \\"))
-        })?;
-        Ok(Box::new(Matches(regex)))
+        let regex = Regex::new(pattern).map_err(|error| PlanError::BadPattern { pattern: pattern.clone(), error })?;
+        Ok(Box::new(GrepMapper(regex)))
     }
 
     fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
@@ -41,9 +40,9 @@ impl App for Grep {
     }
 }
 
-struct Matches(Regex);
+struct GrepMapper(Regex);
 
-impl Mapper for Matches {
+impl Mapper for GrepMapper {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
         if self.0.is_match(record.line) {
             out.emit(record.line, b"");
@@ -54,10 +53,10 @@ impl Mapper for Matches {
 
 #[cfg(test)]
 mod tests {
-    use crate::apps::tests::{check, refused};
+    use crate::apps::tests::{check, plan_error};
 
     #[test]
-    fn matching_lines_go_out_as_they_are() {
+    fn matching_lines_are_written_unchanged() {
         let files = [("a", "error: x\nfine\n\terror\t\n"), ("b", "Error")];
         check("grep", &[("pattern", "^\\s*error")], &files, "error: x\n\terror\t\n");
         check("grep", &[("pattern", "(?i)ERROR$")], &files, "Error\n");
@@ -65,8 +64,8 @@ mod tests {
 
     #[test]
     fn a_bad_pattern_is_refused_before_anything_runs() {
-        assert!(refused("grep", &[], "x").starts_with("grep needs a pattern;"));
-        assert!(refused("grep", &[("pattern", "a(")], "x").starts_with("grep cannot read pattern=a(: "));
-        assert_eq!(refused("grep", &[("patern", "a")], "x"), "grep has no option `patern`; it has pattern");
+        assert!(plan_error("grep", &[], "x").starts_with("grep needs a pattern;"));
+        assert!(plan_error("grep", &[("pattern", "a(")], "x").starts_with("grep: invalid pattern=a(: "));
+        assert_eq!(plan_error("grep", &[("patern", "a")], "x"), "grep has no option `patern`; choose one of pattern");
     }
 }

@@ -1,8 +1,8 @@
-//! InvertedIndex: for each word, the documents it occurs in.
+//! InvertedIndex: for each word, the documents in which it occurs.
 
 use super::documents::Documents;
 use super::{App, words};
-use crate::input::Stored;
+use crate::input::StoreAccess;
 use crate::job::Plan;
 use crate::record::{Combine, Combiner, Emit, Failure, Mapper, Record, Reducer, Values};
 
@@ -14,30 +14,30 @@ impl App for InvertedIndex {
     }
 
     fn about(&self) -> &'static str {
-        "for each word, the documents (files) it occurs in, in order"
+        "list for each word the documents (files) in which it occurs, sorted"
     }
 
-    fn prepare(&self, plan: &mut Plan, _stored: &dyn Stored) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), Failure> {
         Documents::prepare(plan);
         Ok(())
     }
 
     fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
-        Ok(Box::new(Occurrences(Documents::of(plan))))
+        Ok(Box::new(IndexMapper(Documents::new(plan))))
     }
 
     fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
-        Ok(Some(Box::new(Lists::default())))
+        Ok(Some(Box::new(IndexReducer::default())))
     }
 
     fn combine(&self, _plan: &Plan) -> Combine {
-        Combine::With(Box::new(Distinct))
+        Combine::With(Box::new(DistinctCombiner))
     }
 }
 
-struct Occurrences(Documents);
+struct IndexMapper(Documents);
 
-impl Mapper for Occurrences {
+impl Mapper for IndexMapper {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
         let document = self.0.name(record.file);
         words(record.line, |word| out.emit(word, document));
@@ -45,7 +45,7 @@ impl Mapper for Occurrences {
     }
 }
 
-/// Calls `take` with each value once. Values come in order, so equal ones are neighbours.
+/// Calls `take` with each distinct value. Values are sorted, so equal ones are adjacent.
 pub(super) fn distinct(values: &mut dyn Values, mut take: impl FnMut(&[u8])) {
     let mut last: Option<Vec<u8>> = None;
     while let Some(value) = values.next() {
@@ -58,21 +58,21 @@ pub(super) fn distinct(values: &mut dyn Values, mut take: impl FnMut(&[u8])) {
     }
 }
 
-/// Keeps each value once.
-pub(super) struct Distinct;
+/// Combines equal values into one.
+pub(super) struct DistinctCombiner;
 
-impl Combiner for Distinct {
+impl Combiner for DistinctCombiner {
     fn combine(&mut self, _key: &[u8], values: &mut dyn Values, out: &mut dyn FnMut(&[u8])) {
         distinct(values, out);
     }
 }
 
 #[derive(Default)]
-struct Lists {
+struct IndexReducer {
     list: Vec<u8>,
 }
 
-impl Reducer for Lists {
+impl Reducer for IndexReducer {
     fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
         self.list.clear();
         distinct(values, |document| {
@@ -91,7 +91,7 @@ mod tests {
     use crate::apps::tests::check;
 
     #[test]
-    fn words_lead_to_their_documents() {
+    fn words_have_their_documents() {
         let files = [("b", "rose is a rose\n"), ("a", "a rose\na\n"), ("c", "")];
         check("invertedindex", &[], &files, "a\ta b\nis\tb\nrose\ta b\n");
     }

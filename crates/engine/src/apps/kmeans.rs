@@ -1,21 +1,22 @@
-//! Kmeans: points in k clusters around their means, a round for each iteration.
+//! K-means clustering, one round per iteration.
 //!
-//! A point is a line of decimal numbers. Coordinates are integers of millionths and their sums are exact, so a mean does not depend on the
-//! order of its points, and the centroids are the same whatever was paused, combined or lost on the way. A mapper adds up its
-//! points by cluster and speaks once, at its end. The rounds stop early when no centroid has moved.
+//! A point is a line of decimal numbers. Coordinates are fixed-point integers (millionths) and their sums are exact, so a mean does not depend on the
+//! order of its points: the centroids are the same whatever was paused, combined or lost during the job. A mapper sums its points by cluster and
+//! emits the sums once, when it finishes. The job stops before its last iteration if no centroid has moved.
 
-use super::{App, output_lines, round_output};
-use crate::input::{self, Stored};
+use super::error::{DataError, PlanError};
+use super::{App, read_output, round_output};
+use crate::input::{self, StoreAccess};
 use crate::job::Plan;
 use crate::record::{Emit, Failure, Mapper, Record, Reducer, Values};
 use serde::{Deserialize, Serialize};
 
 const MILLION: i64 = 1_000_000;
 
-/// Coordinates stay below this, in whole units, so that differences fit 64 bits and squares 128.
-const LARGEST: i64 = 1_000_000_000_000;
+/// Limit of a coordinate, in whole units, so that differences fit 64 bits and squares 128.
+const COORDINATE_MAX: i64 = 1_000_000_000_000;
 
-/// In millionths.
+/// Coordinates in millionths.
 type Point = Vec<i64>;
 
 pub(super) struct Kmeans;
@@ -26,32 +27,29 @@ impl App for Kmeans {
     }
 
     fn about(&self) -> &'static str {
-        "clusters points (lines of numbers); writes each cluster's number, size and centroid"
+        "cluster points (lines of numbers); write each cluster's number, size and centroid"
     }
 
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[
-            ("k", "how many clusters (8)"),
-            ("iterations", "how many rounds at most (10)"),
-            ("seed", "chooses the points that are the first centroids (1)"),
+            ("k", "number of clusters (default 8)"),
+            ("iterations", "maximum number of iterations (default 10)"),
+            ("seed", "random seed for the choice of the initial centroids (default 1)"),
         ]
     }
 
-    fn prepare(&self, plan: &mut Plan, stored: &dyn Stored) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), Failure> {
         let k = plan.request.number("k", 8)?.max(1) as usize;
         let mut points = Vec::new();
-        input::sample(plan, stored, |line| points.extend(point(line).filter(|point| !point.is_empty())))?;
+        input::sample_lines(plan, store, |line| points.extend(parse_point(line).filter(|point| !point.is_empty())))?;
         points.sort_unstable();
         points.dedup();
         if points.len() < k {
-            let found = points.len();
-            return Err(Failure(format!(
-                "kmeans found {found} distinct points where k={k} asks for more; choose a smaller k, and check that the input is lines of numbers"
-            )));
+            return Err(PlanError::TooFewPoints { found: points.len(), k }.into());
         }
-        choose(&mut points, k, plan.request.number("seed", 1)?);
+        choose_random(&mut points, k, plan.request.number("seed", 1)?);
         set_centroids(plan, &points);
-        // One line for each cluster: there is nothing to divide.
+        // The output has one line per cluster, so one reduce is enough.
         plan.reduces = plan.request.reduces.unwrap_or(1);
         if iterations(plan)? > 1 {
             plan.output = round_output(plan, 0);
@@ -61,12 +59,12 @@ impl App for Kmeans {
 
     fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
         let centroids = centroids(plan)?;
-        let shares = centroids.iter().map(|centroid| Share { points: 0, sums: vec![0; centroid.len()] }).collect();
-        Ok(Box::new(Nearest { centroids, shares }))
+        let sums = centroids.iter().map(|centroid| ClusterSum { points: 0, sums: vec![0; centroid.len()] }).collect();
+        Ok(Box::new(AssignMapper { centroids, sums }))
     }
 
     fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
-        Ok(Some(Box::new(Means(centroids(plan)?))))
+        Ok(Some(Box::new(MeanReducer(centroids(plan)?))))
     }
 
     fn next_round(&self, plan: &Plan) -> Result<Option<Plan>, Failure> {
@@ -75,17 +73,17 @@ impl App for Kmeans {
         }
         let before = centroids(plan)?;
         let mut now = before.clone();
-        for line in output_lines(&plan.output)? {
+        for line in read_output(&plan.output)? {
             let mut fields = line.split(|byte| *byte == b'\t');
             let cluster = fields.next().and_then(|text| std::str::from_utf8(text).ok()?.parse::<usize>().ok());
-            let mean = fields.nth(1).and_then(point);
-            let (Some(place), Some(mean)) = (cluster.and_then(|cluster| now.get_mut(cluster)), mean) else {
-                return Err(Failure(format!("{} holds a line that kmeans did not write", plan.output.display())));
+            let mean = fields.nth(1).and_then(parse_point);
+            let (Some(centroid), Some(mean)) = (cluster.and_then(|cluster| now.get_mut(cluster)), mean) else {
+                return Err(DataError::ForeignLine { path: plan.output.clone() }.into());
             };
-            *place = mean;
+            *centroid = mean;
         }
         let round = plan.round + 1;
-        // Rounds that move nothing are all alike: the next one may write the result.
+        // If no centroid has moved, further rounds would give the same result: the next one writes the output.
         let is_last = round + 1 >= iterations(plan)? || now == before;
         let output = if is_last { plan.request.output.clone() } else { round_output(plan, round) };
         let mut next = Plan { round, output, ..plan.clone() };
@@ -100,16 +98,15 @@ fn iterations(plan: &Plan) -> Result<u32, Failure> {
 }
 
 fn set_centroids(plan: &mut Plan, centroids: &[Point]) {
-    plan.app_data = postcard::to_allocvec(centroids).expect("memory takes all");
+    plan.app_data = postcard::to_allocvec(centroids).expect("writing to memory succeeds");
 }
 
-fn centroids(plan: &Plan) -> Result<Vec<Point>, Failure> {
-    postcard::from_bytes(&plan.app_data)
-        .map_err(|error| Failure(format!("the centroids in the plan cannot be read: {error}")))
+fn centroids(plan: &Plan) -> Result<Vec<Point>, DataError> {
+    Ok(postcard::from_bytes(&plan.app_data)?)
 }
 
-/// Brings `k` points, chosen by the seed, to the front and drops the rest (Fisher and Yates, with splitmix64).
-fn choose(points: &mut Vec<Point>, k: usize, seed: u64) {
+/// Keeps `k` random points (Fisher-Yates shuffle with splitmix64).
+fn choose_random(points: &mut Vec<Point>, k: usize, seed: u64) {
     let mut state = seed;
     for at in 0..k {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -122,80 +119,86 @@ fn choose(points: &mut Vec<Point>, k: usize, seed: u64) {
     points.truncate(k);
 }
 
-/// The part of a cluster that one map saw.
+/// Sum of a cluster's points in one map.
 #[derive(Serialize, Deserialize)]
-struct Share {
+struct ClusterSum {
     points: u64,
+    /// By coordinate.
     sums: Vec<i128>,
 }
 
-struct Nearest {
+/// Assigns each point to its nearest centroid.
+struct AssignMapper {
     centroids: Vec<Point>,
-    shares: Vec<Share>,
+    sums: Vec<ClusterSum>,
 }
 
-impl Mapper for Nearest {
+impl Mapper for AssignMapper {
     fn map(&mut self, record: Record<'_>, _out: &mut dyn Emit) -> Result<(), Failure> {
-        let wrong = |what: String| Failure(format!("{}: the line at byte {} {what}", record.file, record.offset));
-        let point = point(record.line).ok_or_else(|| {
-            wrong(format!("is not a point; write decimal numbers below {LARGEST}, separated by commas or blanks"))
+        let (file, offset) = (record.file, record.offset);
+        let point = parse_point(record.line).ok_or_else(|| DataError::NotAPoint {
+            file: file.to_owned(),
+            offset,
+            limit: COORDINATE_MAX,
         })?;
         if point.is_empty() {
             return Ok(());
         }
         let dimensions = self.centroids[0].len();
         if point.len() != dimensions {
-            return Err(wrong(format!("has {} numbers where others have {dimensions}", point.len())));
+            let file = file.to_owned();
+            return Err(DataError::Dimensions { file, offset, found: point.len(), expected: dimensions }.into());
         }
-        // Of equally near ones, the first.
-        let nearest =
-            (0..self.centroids.len()).min_by_key(|cluster| distance(&self.centroids[*cluster], &point)).unwrap_or(0);
-        let share = &mut self.shares[nearest];
-        share.points += 1;
-        for (sum, coordinate) in share.sums.iter_mut().zip(&point) {
+        // The first of equally near centroids.
+        let nearest = (0..self.centroids.len())
+            .min_by_key(|cluster| squared_distance(&self.centroids[*cluster], &point))
+            .unwrap_or(0);
+        let cluster = &mut self.sums[nearest];
+        cluster.points += 1;
+        for (sum, coordinate) in cluster.sums.iter_mut().zip(&point) {
             *sum += i128::from(*coordinate);
         }
         Ok(())
     }
 
     fn finish(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
-        // Empty shares are sent too, so that a cluster without points keeps its line.
-        for (share, cluster) in self.shares.iter_mut().zip(0_u32..) {
-            out.emit(&cluster.to_be_bytes(), &postcard::to_allocvec(share).expect("memory takes all"));
-            share.points = 0;
-            share.sums.fill(0);
+        // Empty sums are emitted, too, so that a cluster without points has a line in the output.
+        for (sum, cluster) in self.sums.iter_mut().zip(0_u32..) {
+            out.emit(&cluster.to_be_bytes(), &postcard::to_allocvec(sum).expect("writing to memory succeeds"));
+            sum.points = 0;
+            sum.sums.fill(0);
         }
         Ok(())
     }
 }
 
-/// The square of the distance.
-fn distance(a: &[i64], b: &[i64]) -> u128 {
+/// Square of the Euclidean distance; saturates.
+fn squared_distance(a: &[i64], b: &[i64]) -> u128 {
     a.iter().zip(b).fold(0, |sum: u128, (a, b)| {
         let difference = u128::from((a - b).unsigned_abs());
         sum.saturating_add(difference * difference)
     })
 }
 
-/// Makes shares into means; holds the centroids so far, for clusters without points.
-struct Means(Vec<Point>);
+/// Computes the new centroids. Contains the present ones, which clusters without points retain.
+struct MeanReducer(Vec<Point>);
 
-impl Reducer for Means {
+impl Reducer for MeanReducer {
     fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
-        let cluster = u32::from_be_bytes(key.try_into().expect("a key is a cluster's number"));
+        let cluster = u32::from_be_bytes(key.try_into().expect("keys are cluster numbers"));
         let centroid = &mut self.0[cluster as usize];
         let mut points = 0;
         let mut sums = vec![0; centroid.len()];
         while let Some(value) = values.next() {
-            let share: Share = postcard::from_bytes(value).expect("a value is a share");
-            points += share.points;
-            for (sum, more) in sums.iter_mut().zip(share.sums) {
+            let part: ClusterSum = postcard::from_bytes(value).expect("values are cluster sums");
+            points += part.points;
+            for (sum, more) in sums.iter_mut().zip(part.sums) {
                 *sum += more;
             }
         }
         if points > 0 {
             for (coordinate, sum) in centroid.iter_mut().zip(sums) {
-                *coordinate = rounded(sum, i128::from(points));
+                *coordinate = divide_rounded(sum, i128::from(points));
             }
         }
         let mean: Vec<String> = centroid.iter().map(|coordinate| decimal(*coordinate)).collect();
@@ -204,18 +207,18 @@ impl Reducer for Means {
     }
 }
 
-/// The quotient, to the nearest integer; halves go up.
-fn rounded(sum: i128, by: i128) -> i64 {
+/// The quotient, rounded to the nearest integer; halves are rounded up.
+fn divide_rounded(sum: i128, by: i128) -> i64 {
     (2 * sum + by).div_euclid(2 * by) as i64
 }
 
-/// The point on a line, without coordinates if the line is blank; `None` if it is something else.
-fn point(line: &[u8]) -> Option<Point> {
-    line.split(|byte| *byte == b',' || *byte <= b' ').filter(|text| !text.is_empty()).map(millionths).collect()
+/// Parses a point; it has no coordinates if the line is blank. `None` if the line is not a point.
+fn parse_point(line: &[u8]) -> Option<Point> {
+    line.split(|byte| *byte == b',' || *byte <= b' ').filter(|text| !text.is_empty()).map(parse_millionths).collect()
 }
 
-/// A decimal number in millionths. Further digits are dropped.
-fn millionths(text: &[u8]) -> Option<i64> {
+/// Parses a decimal number into millionths. Further digits are ignored.
+fn parse_millionths(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] => (false, digits),
@@ -229,7 +232,7 @@ fn millionths(text: &[u8]) -> Option<i64> {
     let mut number = 0_i64;
     for digit in whole {
         number = number * 10 + i64::from(digit - b'0');
-        if number >= LARGEST {
+        if number >= COORDINATE_MAX {
             return None;
         }
     }
@@ -239,7 +242,7 @@ fn millionths(text: &[u8]) -> Option<i64> {
     Some(if is_negative { -number } else { number })
 }
 
-/// Millionths as a decimal number, without zeros at its end.
+/// Formats millionths as a decimal number without trailing zeros.
 fn decimal(number: i64) -> String {
     let sign = if number < 0 { "-" } else { "" };
     let (whole, part) = (number.abs() / MILLION, number.abs() % MILLION);
@@ -250,12 +253,12 @@ fn decimal(number: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apps::tests::{Try, check, refused};
+    use crate::apps::tests::{TestJob, check, plan_error};
 
     #[test]
-    fn points_gather_around_their_means() {
+    fn clusters_converge_to_their_means() {
         let files = [("x", "0,0\n0 1\n10 10\n"), ("y", "10,12\n\n-1 0.5\n")];
-        let lines = Try::new("kmeans", &[("k", "2"), ("iterations", "10")], &files).text();
+        let lines = TestJob::new("kmeans", &[("k", "2"), ("iterations", "10")], &files).text();
         let mut lines: Vec<&str> = lines.lines().map(|line| &line[2..]).collect();
         lines.sort_unstable();
         assert_eq!(lines, ["2\t10,11", "3\t-0.333333,0.5"]);
@@ -268,27 +271,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_point_is_refused() {
+    fn invalid_points_are_refused() {
         assert!(
-            refused("kmeans", &[("k", "3")], "1 2\n1 2\n")
-                .starts_with("kmeans found 1 distinct points where k=3 asks for more;")
+            plan_error("kmeans", &[("k", "3")], "1 2\n1 2\n")
+                .starts_with("kmeans needs k=3 distinct points and found 1;")
         );
-        let mixed = Try::new("kmeans", &[("k", "1")], &[("x", "1 2\n1 two\n")]).failure();
+        let mixed = TestJob::new("kmeans", &[("k", "1")], &[("x", "1 2\n1 two\n")]).run_error();
         assert!(mixed.contains("x: the line at byte 4 is not a point;"), "{mixed}");
-        let uneven = Try::new("kmeans", &[("k", "1")], &[("x", "1 2\n1 2 3\n")]).failure();
-        assert!(uneven.contains("numbers where others have"), "{uneven}");
+        let uneven = TestJob::new("kmeans", &[("k", "1")], &[("x", "1 2\n1 2 3\n")]).run_error();
+        assert!(uneven.contains("numbers and others have"), "{uneven}");
     }
 
     #[test]
-    fn numbers_are_millionths() {
-        let there_and_back = |text: &str| millionths(text.as_bytes()).map(decimal);
+    fn numbers_are_fixed_point_millionths() {
+        let round_trip = |text: &str| parse_millionths(text.as_bytes()).map(decimal);
         for text in ["0", "12", "-3.25", "0.000001", "999999999999.999999"] {
-            assert_eq!(there_and_back(text).as_deref(), Some(text));
+            assert_eq!(round_trip(text).as_deref(), Some(text));
         }
-        assert_eq!(there_and_back("+.5000009").as_deref(), Some("0.5"));
+        assert_eq!(round_trip("+.5000009").as_deref(), Some("0.5"));
         for text in ["", "-", ".", "1e5", "1.2.3", "--1", "1000000000000", "x"] {
-            assert_eq!(there_and_back(text), None, "{text}");
+            assert_eq!(round_trip(text), None, "{text}");
         }
-        assert_eq!([rounded(7, 2), rounded(-7, 2), rounded(-1, 3), rounded(2, 3)], [4, -3, 0, 1]);
+        assert_eq!(
+            [divide_rounded(7, 2), divide_rounded(-7, 2), divide_rounded(-1, 3), divide_rounded(2, 3)],
+            [4, -3, 0, 1]
+        );
     }
 }

@@ -1,13 +1,14 @@
-//! Applications: what a job runs.
+//! Applications: the MapReduce programs that jobs run.
 //!
-//! An [`App`] is a MapReduce program under a name; [`Apps`] are the ones a cluster knows. The built-in ones, a file each, are the eight of
-//! the FCS paper (after the PUMA benchmarks), grep and sort, and [`streaming`](streaming::Streaming), which runs any executable.
+//! An [`App`] is a program with a name; [`Apps`] is the set that a cluster can run. Built in, one file each, are the eight of the FCS paper (after
+//! the PUMA benchmarks), grep and sort, and [`streaming`](streaming::Streaming), which runs any executable.
 //!
-//! What an application writes depends on its input and options alone: not on the order of maps, on how often values were combined, or on
-//! pauses and failures. Sums are sums of integers, and everything else is put in order.
+//! The output of an application is determined by its input and options. It does not depend on the order of maps, on how often values were combined,
+//! or on pauses and failures: sums are sums of integers, and everything else is sorted.
 
 mod child;
 mod documents;
+mod error;
 mod grep;
 mod inverted_index;
 mod kmeans;
@@ -27,55 +28,56 @@ mod words;
 pub use sum::Sum;
 pub use words::words;
 
-use crate::input::{self, Stored};
+use crate::input::{self, StoreAccess};
 use crate::job::{OutputFormat, Partitioning, Plan, Request};
 use crate::record::{Combine, Failure, Mapper, Reducer};
+use error::PlanError;
 use giveway_core::JobId;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A MapReduce program under a name. One value serves many tasks at once.
+/// A MapReduce program. One value is shared by concurrent tasks.
 pub trait App: Send + Sync {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// One line for people: what it does.
+    /// What it does, in one line for `giveway apps`.
     fn about(&self) -> &'static str;
 
-    /// The options it knows, each with a line for people. Others are refused.
+    /// Its options, each with one line of help. A request with other options is refused.
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[]
     }
 
-    /// Looks at the request and at the input before the job begins. The plan comes with the files, the splits, a number of reduces by
-    /// the size of the input if the request left it open, [`Partitioning::Hash`] and [`OutputFormat::TabSeparated`]; what suits the application
-    /// better is put in their place. Runs on the coordinator's machine.
-    fn prepare(&self, _plan: &mut Plan, _stored: &dyn Stored) -> Result<(), Failure> {
+    /// Validates the request and completes the plan before the job begins. The plan has the files, the splits, the requested number of reduces
+    /// (by default chosen by the size of the input), [`Partitioning::Hash`] and [`OutputFormat::TabSeparated`]; the application may replace them. Runs in the
+    /// coordinator's process.
+    fn prepare(&self, _plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// A mapper for one task.
+    /// Creates the mapper of one task.
     fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure>;
 
-    /// A reducer for one task; none if the output of the maps is the output of the job (then the job has no reduces).
+    /// Creates the reducer of one task; `None` if the job is map-only, so that the output of the maps is the output of the job.
     fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure>;
 
-    /// What is done with a key's values before they travel.
+    /// How the values of a key are combined on the map side, before the shuffle.
     fn combine(&self, _plan: &Plan) -> Combine {
         Combine::Nothing
     }
 
-    /// A round is over and its output stands in `plan.output`: the plan of the next round, if there is one. `job` is left for the caller to
-    /// set. The round whose output is the request's own is the last; rounds before it, the first one in `prepare`, set `plan.output` to
-    /// [`round_output`].
+    /// Returns the plan of the next round after a round has ended with its output in `plan.output`; `None` after the last round. The caller
+    /// sets `job`. The last round is the one whose output is the request's. Earlier rounds have [`round_output`] as `plan.output`; that of
+    /// the first is set in `prepare`.
     fn next_round(&self, _plan: &Plan) -> Result<Option<Plan>, Failure> {
         Ok(None)
     }
 }
 
-/// The applications a cluster knows.
+/// The applications a cluster can run, by name.
 #[derive(Clone, Default)]
 pub struct Apps {
     by_name: BTreeMap<&'static str, Arc<dyn App>>,
@@ -88,12 +90,12 @@ impl fmt::Debug for Apps {
 }
 
 impl Apps {
-    /// No application at all.
+    /// The empty set.
     pub fn none() -> Apps {
         Apps::default()
     }
 
-    /// Those that come with Giveway.
+    /// The built-in applications.
     pub fn builtin() -> Apps {
         Apps::none()
             .with(grep::Grep)
@@ -109,40 +111,40 @@ impl Apps {
             .with(word_count::WordCount)
     }
 
-    /// With one more.
+    /// Adds an application. It replaces one of the same name.
     pub fn with(mut self, app: impl App + 'static) -> Apps {
         self.by_name.insert(app.name(), Arc::new(app));
         self
     }
 
-    /// The application of this name.
+    /// The application of this name. The error lists all names.
     pub fn find(&self, name: &str) -> Result<Arc<dyn App>, Failure> {
         self.by_name.get(name).cloned().ok_or_else(|| {
             let known: Vec<&str> = self.by_name.keys().copied().collect();
-            Failure(format!("there is no application `{name}`; there are {}", known.join(", ")))
+            PlanError::UnknownApp { name: name.to_owned(), known: known.join(", ") }.into()
         })
     }
 
-    /// All of them, by name.
+    /// All applications, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = &dyn App> {
         self.by_name.values().map(|app| app.as_ref())
     }
 }
 
-/// How much input a reduce is there for, where nobody says how many there should be.
-const INPUT_BYTES_A_REDUCE: u64 = 128 << 20;
+/// Input bytes per reduce, where the request does not set the number of reduces.
+const INPUT_BYTES_PER_REDUCE: u64 = 128 << 20;
 
-/// More reduces than this are only made on request.
-const MOST_REDUCES: u64 = 64;
+/// Limit of the reduces of a job whose request does not set their number.
+const DEFAULT_REDUCES_MAX: u64 = 64;
 
-/// What a request comes to: finds and cuts its input, and lets the application have its say. Whatever is wrong with the request comes to
-/// light here, before anything runs.
-pub fn plan(app: &dyn App, job: JobId, request: Request, stored: &dyn Stored) -> Result<Plan, Failure> {
+/// Plans a job: finds its input, computes the splits, and has the application complete the plan. All errors of the request are found here, before
+/// a task runs.
+pub fn plan(app: &dyn App, job: JobId, request: Request, store: &dyn StoreAccess) -> Result<Plan, Failure> {
     check_options(app, &request)?;
-    let files = input::find(&request.input, stored)?;
-    let splits = input::cut(&files, request.split_bytes);
+    let files = input::find_files(&request.input, store)?;
+    let splits = input::compute_splits(&files, request.split_bytes);
     let bytes: u64 = files.iter().map(|file| file.bytes).sum();
-    let by_size = (bytes / INPUT_BYTES_A_REDUCE).clamp(1, MOST_REDUCES) as u32;
+    let by_size = (bytes / INPUT_BYTES_PER_REDUCE).clamp(1, DEFAULT_REDUCES_MAX) as u32;
     let mut plan = Plan {
         job,
         files,
@@ -155,34 +157,29 @@ pub fn plan(app: &dyn App, job: JobId, request: Request, stored: &dyn Stored) ->
         output: request.output.clone(),
         request,
     };
-    app.prepare(&mut plan, stored)?;
+    app.prepare(&mut plan, store)?;
     app.mapper(&plan)?;
     if app.reducer(&plan)?.is_none() {
         plan.reduces = 0;
     } else if plan.reduces == 0 {
-        return Err(Failure(format!(
-            "{} cannot do without reduces; ask for one or more, or leave it open",
-            app.name()
-        )));
+        return Err(PlanError::NoReduces { app: app.name() }.into());
     }
     Ok(plan)
 }
 
-fn check_options(app: &dyn App, request: &Request) -> Result<(), Failure> {
+fn check_options(app: &dyn App, request: &Request) -> Result<(), PlanError> {
     let known = app.options();
     match request.options.keys().find(|name| known.iter().all(|(known, _)| known != name)) {
         None => Ok(()),
-        Some(name) if known.is_empty() => {
-            Err(Failure(format!("{} has no option `{name}`, nor any other; leave it out", app.name())))
-        }
-        Some(name) => {
+        Some(option) if known.is_empty() => Err(PlanError::NoOptions { app: app.name(), option: option.clone() }),
+        Some(option) => {
             let known: Vec<&str> = known.iter().map(|(known, _)| *known).collect();
-            Err(Failure(format!("{} has no option `{name}`; it has {}", app.name(), known.join(", "))))
+            Err(PlanError::UnknownOption { app: app.name(), option: option.clone(), known: known.join(", ") })
         }
     }
 }
 
-/// Where a round before the last puts its output: beside the job's own output, out of the user's sight.
+/// The output directory of a round before the last: a hidden directory beside the job's output.
 pub fn round_output(plan: &Plan, round: u32) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(plan.request.output.file_name().unwrap_or_default());
@@ -190,18 +187,18 @@ pub fn round_output(plan: &Plan, round: u32) -> PathBuf {
     plan.request.output.with_file_name(name)
 }
 
-/// What an output file is called: `part-r-00000` for the first reduce, `part-m-00000` for the first split of a job without reduces.
+/// The name of an output file: `part-r-00000` for the first reduce, `part-m-00000` for the first split of a map-only job.
 pub fn part_name(plan: &Plan, part: u32) -> String {
     let kind = if plan.reduces == 0 { 'm' } else { 'r' };
     format!("part-{kind}-{part:05}")
 }
 
-/// The lines of a round's output, part after part.
-fn output_lines(folder: &Path) -> Result<Vec<Vec<u8>>, Failure> {
+/// Reads the lines of a round's output, in the order of its parts.
+fn read_output(dir: &Path) -> Result<Vec<Vec<u8>>, Failure> {
     let mut lines = Vec::new();
-    for file in input::find(&[folder.to_string_lossy().into_owned()], &input::LocalOnly)? {
-        for piece in input::cut(std::slice::from_ref(&file), u64::MAX) {
-            let mut reader = input::LineReader::open(&file, piece, &input::LocalOnly)?;
+    for file in input::find_files(&[dir.to_string_lossy().into_owned()], &input::LocalOnly)? {
+        for split in input::compute_splits(std::slice::from_ref(&file), u64::MAX) {
+            let mut reader = input::LineReader::open(&file, split, &input::LocalOnly)?;
             while let Some(record) = reader.next()? {
                 lines.push(record.line.to_vec());
             }

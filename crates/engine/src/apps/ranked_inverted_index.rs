@@ -1,11 +1,12 @@
-//! RankedInvertedIndex: for each sequence of three words, the documents it occurs in, most frequent first.
+//! RankedInvertedIndex: for each sequence of three words, the documents in which it occurs, most frequent first.
 //!
-//! As in PUMA, it starts from what SequenceCount wrote: the first round counts, the second ranks. The ranking is a secondary sort: values
-//! begin with the count turned over, so they arrive in the order they are written in.
+//! As in PUMA, its input is the output of SequenceCount: the first round counts, the second ranks. The ranking is a secondary sort: values begin with
+//! the bitwise complement of the count, so that larger counts arrive first.
 
+use super::error::DataError;
 use super::sequence_count::SequenceCount;
 use super::{App, round_output};
-use crate::input::{self, LocalOnly, Stored};
+use crate::input::{self, LocalOnly, StoreAccess};
 use crate::job::Plan;
 use crate::record::{Combine, Emit, Failure, Mapper, Record, Reducer, Values};
 use std::io::Write;
@@ -18,20 +19,20 @@ impl App for RankedInvertedIndex {
     }
 
     fn about(&self) -> &'static str {
-        "for each three consecutive words of a line, the documents (files) they occur in, most frequent first"
+        "list for three consecutive words of a line the documents (files) in which they occur, most frequent first"
     }
 
-    fn prepare(&self, plan: &mut Plan, stored: &dyn Stored) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), Failure> {
         plan.output = round_output(plan, 0);
-        SequenceCount.prepare(plan, stored)
+        SequenceCount.prepare(plan, store)
     }
 
     fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
-        if plan.round == 0 { SequenceCount.mapper(plan) } else { Ok(Box::new(Counted::default())) }
+        if plan.round == 0 { SequenceCount.mapper(plan) } else { Ok(Box::new(RankMapper::default())) }
     }
 
     fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
-        if plan.round == 0 { SequenceCount.reducer(plan) } else { Ok(Some(Box::new(Ranked::default()))) }
+        if plan.round == 0 { SequenceCount.reducer(plan) } else { Ok(Some(Box::new(RankReducer::default()))) }
     }
 
     fn combine(&self, plan: &Plan) -> Combine {
@@ -42,8 +43,8 @@ impl App for RankedInvertedIndex {
         if plan.output == plan.request.output {
             return Ok(None);
         }
-        let files = input::find(&[plan.output.to_string_lossy().into_owned()], &LocalOnly)?;
-        let splits = input::cut(&files, plan.request.split_bytes);
+        let files = input::find_files(&[plan.output.to_string_lossy().into_owned()], &LocalOnly)?;
+        let splits = input::compute_splits(&files, plan.request.split_bytes);
         Ok(Some(Plan {
             files,
             splits,
@@ -55,13 +56,13 @@ impl App for RankedInvertedIndex {
     }
 }
 
-/// Reads `sequence TAB document TAB count`.
+/// Parses lines `sequence TAB document TAB count`.
 #[derive(Default)]
-struct Counted {
+struct RankMapper {
     value: Vec<u8>,
 }
 
-impl Mapper for Counted {
+impl Mapper for RankMapper {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
         let line = record.line;
         let parsed = || {
@@ -69,12 +70,8 @@ impl Mapper for Counted {
             let count: u64 = std::str::from_utf8(&line[last + 1..]).ok()?.parse().ok()?;
             Some((&line[..first], line.get(first + 1..last)?, count))
         };
-        let (sequence, document, count) = parsed().ok_or_else(|| {
-            Failure(format!(
-                "{}: the line at byte {} is not a sequence, a document and a count",
-                record.file, record.offset
-            ))
-        })?;
+        let (sequence, document, count) =
+            parsed().ok_or_else(|| DataError::NotACount { file: record.file.to_owned(), offset: record.offset })?;
         self.value.clear();
         self.value.extend_from_slice(&(!count).to_be_bytes());
         self.value.extend_from_slice(document);
@@ -84,20 +81,20 @@ impl Mapper for Counted {
 }
 
 #[derive(Default)]
-struct Ranked {
+struct RankReducer {
     list: Vec<u8>,
 }
 
-impl Reducer for Ranked {
+impl Reducer for RankReducer {
     fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
         self.list.clear();
         while let Some(value) = values.next() {
-            let (turned, document) = value.split_first_chunk().expect("a value begins with a count");
+            let (complement, document) = value.split_first_chunk().expect("a value begins with a count");
             if !self.list.is_empty() {
                 self.list.push(b' ');
             }
             self.list.extend_from_slice(document);
-            write!(self.list, ":{}", !u64::from_be_bytes(*turned)).expect("memory takes all");
+            write!(self.list, ":{}", !u64::from_be_bytes(*complement)).expect("writing to memory succeeds");
         }
         out.emit(key, &self.list);
         Ok(())

@@ -1,9 +1,9 @@
-//! SelfJoin: from associations of k items to candidates of k + 1, the step of the Apriori algorithm that PUMA took for a benchmark.
+//! SelfJoin: from associations of k items to candidates of k + 1 items, the step of the Apriori algorithm that is a PUMA benchmark.
 //!
-//! Two lines that agree in all items but the last are joined. Items within a line are taken to be in order, as Apriori keeps them.
+//! Two lines that are equal in all items but the last are joined. The items of a line must be sorted, as in Apriori.
 
 use super::App;
-use super::inverted_index::{Distinct, distinct};
+use super::inverted_index::{DistinctCombiner, distinct};
 use crate::job::Plan;
 use crate::record::{Combine, Emit, Failure, Mapper, Record, Reducer, Values};
 
@@ -15,28 +15,28 @@ impl App for SelfJoin {
     }
 
     fn about(&self) -> &'static str {
-        "joins lines of items (separated by commas or blanks) that agree in all but the last"
+        "join lines of items (separated by commas or blanks) that are equal in all items but the last"
     }
 
     fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
-        Ok(Box::new(AllButLast::default()))
+        Ok(Box::new(PrefixMapper::default()))
     }
 
     fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
-        Ok(Some(Box::new(Pairs::default())))
+        Ok(Some(Box::new(PairReducer::default())))
     }
 
     fn combine(&self, _plan: &Plan) -> Combine {
-        Combine::With(Box::new(Distinct))
+        Combine::With(Box::new(DistinctCombiner))
     }
 }
 
 #[derive(Default)]
-struct AllButLast {
+struct PrefixMapper {
     prefix: Vec<u8>,
 }
 
-impl Mapper for AllButLast {
+impl Mapper for PrefixMapper {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
         let mut items = record.line.split(|byte| *byte == b',' || *byte <= b' ').filter(|item| !item.is_empty());
         let Some(mut last) = items.next() else { return Ok(()) };
@@ -52,13 +52,13 @@ impl Mapper for AllButLast {
 }
 
 #[derive(Default)]
-struct Pairs {
+struct PairReducer {
     joined: Vec<u8>,
 }
 
-impl Reducer for Pairs {
+impl Reducer for PairReducer {
     fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
-        // The items before the one at hand; every one of them is its partner.
+        // The items before the current one, each of which is joined with it.
         let mut smaller: Vec<Vec<u8>> = Vec::new();
         distinct(values, |item| {
             for other in &smaller {
@@ -79,7 +79,7 @@ mod tests {
     use crate::apps::tests::check;
 
     #[test]
-    fn lines_that_share_all_but_the_last_are_joined() {
+    fn lines_with_equal_prefixes_are_joined() {
         let files = [("x", "a,b,d\na b c\n\na,c,d\n"), ("y", "a, b, c\na,b,e\n")];
         check("selfjoin", &[], &files, "a,b,c,d\na,b,c,e\na,b,d,e\n");
         check("selfjoin", &[], &[("x", "b\na\n")], "a,b\n");

@@ -1,9 +1,9 @@
-//! SequenceCount: how often each sequence of three words occurs in each document. A sequence does not go over a line's end, so that it
-//! does not matter where a file is cut.
+//! SequenceCount: how often each sequence of three words occurs in each document. A sequence does not cross the end of a line, so that the
+//! result does not depend on the splits.
 
 use super::documents::Documents;
 use super::{App, Sum, words};
-use crate::input::Stored;
+use crate::input::StoreAccess;
 use crate::job::Plan;
 use crate::record::{Combine, Emit, Failure, Mapper, Record, Reducer, varint};
 
@@ -15,16 +15,16 @@ impl App for SequenceCount {
     }
 
     fn about(&self) -> &'static str {
-        "how often each three consecutive words of a line occur in each document (file)"
+        "count three consecutive words of a line in each document (file)"
     }
 
-    fn prepare(&self, plan: &mut Plan, _stored: &dyn Stored) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), Failure> {
         Documents::prepare(plan);
         Ok(())
     }
 
     fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
-        Ok(Box::new(Sequences { documents: Documents::of(plan), key: Vec::new() }))
+        Ok(Box::new(SequenceMapper { documents: Documents::new(plan), key: Vec::new() }))
     }
 
     fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
@@ -36,19 +36,19 @@ impl App for SequenceCount {
     }
 }
 
-struct Sequences {
+struct SequenceMapper {
     documents: Documents,
     key: Vec<u8>,
 }
 
-impl Mapper for Sequences {
+impl Mapper for SequenceMapper {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
         let document = self.documents.name(record.file);
         let mut before: [&[u8]; 2] = [b"", b""];
         words(record.line, |word| {
             let [first, second] = before;
             before = [second, word];
-            // Words are never empty: an empty one stands for none.
+            // An empty word stands for none: words are never empty.
             if !first.is_empty() {
                 self.key.clear();
                 for (part, end) in [(first, b' '), (second, b' '), (word, b'\t')] {
@@ -68,7 +68,7 @@ mod tests {
     use crate::apps::tests::check;
 
     #[test]
-    fn sequences_are_counted_by_document_and_end_with_their_line() {
+    fn sequences_are_counted_by_document_within_lines() {
         let files = [("x", "a b  c a b c\nb c\n"), ("y", "\ta b c\na b\n")];
         check("sequencecount", &[], &files, "a b c\tx\t2\na b c\ty\t1\nb c a\tx\t1\nc a b\tx\t1\n");
     }

@@ -1,7 +1,7 @@
-//! Sort: all lines in order of their bytes, over all parts together.
+//! Sort: all lines in byte order. The concatenation of the output parts is sorted.
 
 use super::App;
-use crate::input::{self, Stored};
+use crate::input::{self, StoreAccess};
 use crate::job::{Partitioning, Plan};
 use crate::record::{Emit, Failure, Mapper, Record, Reducer, Values};
 
@@ -13,45 +13,49 @@ impl App for Sort {
     }
 
     fn about(&self) -> &'static str {
-        "all lines in order; the parts one after the other are sorted too"
+        "sort lines in byte order; the concatenated output parts are sorted, too"
     }
 
-    fn prepare(&self, plan: &mut Plan, stored: &dyn Stored) -> Result<(), Failure> {
-        into_ranges(plan, stored, |line| line)
+    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), Failure> {
+        partition_by_range(plan, store, |line| line)
     }
 
     fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
-        Ok(Box::new(Lines))
+        Ok(Box::new(SortMapper))
     }
 
     fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
-        Ok(Some(Box::new(AsTheyCome)))
+        Ok(Some(Box::new(IdentityReducer)))
     }
 }
 
-/// Gives each reduce a range of keys, by a sample of the input.
-pub(super) fn into_ranges(plan: &mut Plan, stored: &dyn Stored, key: fn(&[u8]) -> &[u8]) -> Result<(), Failure> {
+/// Sets a range partition of about equal parts, computed from a sample of the input.
+pub(super) fn partition_by_range(
+    plan: &mut Plan,
+    store: &dyn StoreAccess,
+    key: fn(&[u8]) -> &[u8],
+) -> Result<(), Failure> {
     let mut keys = Vec::new();
     if plan.reduces > 1 {
-        input::sample(plan, stored, |line| keys.push(key(line).to_vec()))?;
+        input::sample_lines(plan, store, |line| keys.push(key(line).to_vec()))?;
     }
-    plan.partitioning = Partitioning::Ranges(input::cuts(keys, plan.reduces));
+    plan.partitioning = Partitioning::Ranges(input::cut_points(keys, plan.reduces));
     Ok(())
 }
 
-struct Lines;
+struct SortMapper;
 
-impl Mapper for Lines {
+impl Mapper for SortMapper {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
         out.emit(record.line, b"");
         Ok(())
     }
 }
 
-/// Writes records in the order they arrive in, which is the order of the sort.
-pub(super) struct AsTheyCome;
+/// Emits records unchanged. They arrive in the order of key and value.
+pub(super) struct IdentityReducer;
 
-impl Reducer for AsTheyCome {
+impl Reducer for IdentityReducer {
     fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
         while let Some(value) = values.next() {
             out.emit(key, value);
@@ -62,17 +66,17 @@ impl Reducer for AsTheyCome {
 
 #[cfg(test)]
 mod tests {
-    use crate::apps::tests::{Try, check};
+    use crate::apps::tests::{TestJob, check};
 
     #[test]
-    fn lines_come_out_in_order_and_as_often_as_they_went_in() {
+    fn lines_are_sorted_and_duplicates_retained() {
         check("sort", &[], &[("a", "pear\nfig\n\nfig"), ("b", "apple\tred\n")], "\napple\tred\nfig\nfig\npear\n");
     }
 
     #[test]
-    fn parts_are_ranges_of_about_the_same_size() {
+    fn parts_are_ranges_of_about_equal_size() {
         let lines: String = (0..10_000_u32).map(|n| format!("{:05}\n", n.wrapping_mul(7_919) % 10_000)).collect();
-        let parts = Try::new("sort", &[], &[("a", &lines)]).reduces(4).parts();
+        let parts = TestJob::new("sort", &[], &[("a", &lines)]).reduces(4).parts();
         assert_eq!(parts.len(), 4);
         for (name, bytes) in &parts {
             assert!((12_000..18_000).contains(&bytes.len()), "{name} has {} bytes", bytes.len());

@@ -1,27 +1,28 @@
-//! Streaming: any executable as a mapper or a reducer, in the manner of Hadoop Streaming.
+//! Streaming: any executable as a mapper or a reducer, like Hadoop Streaming.
 //!
-//! Commands are run by `sh -c`. The mapper gets the lines of the input and prints lines of a key, a tab and a value; a line without a tab is
-//! all key. The reducer gets `key TAB value` lines in order and prints lines that go out as they are. Without a reducer the
-//! mapper's lines go out as they are.
+//! Commands are run by `sh -c`. The mapper reads the lines of the input and prints lines of a key, a tab and a value; a line without a tab is a key
+//! with an empty value. The reducer reads `key TAB value` lines in order and prints lines, which are written to the output unchanged. Without a
+//! reducer the mapper's lines are written to the output unchanged.
 //!
-//! A program starts with its first record and ends when its input does. A map that ends early and a reduce that pauses close the input
-//! at a record or key boundary; the next program starts behind it. So a mapper must treat each line by itself, and a reducer each
-//! key: what it prints must not depend on which keys came before.
+//! A program is started at its first record and ends after its last. A map that ends early and a reduce that pauses close the program's input at a
+//! record or key boundary; another process of the program continues after it. So a mapper must process each line independently, and a reducer
+//! each key: its output for a key must not depend on earlier keys.
 
 use super::App;
-use super::child::{Program, Running};
-use crate::input::Stored;
+use super::child::{Program, RunningProgram};
+use super::error::PlanError;
+use crate::input::StoreAccess;
 use crate::job::Plan;
 use crate::record::{Emit, Failure, Mapper, Record, Reducer, Values};
 use std::path::Path;
 
-/// How much of the mapper's output is gathered for one run of the combiner.
-const COMBINED_BYTES: usize = 32 << 20;
+/// Mapper output gathered for one run of the combiner, in bytes.
+const COMBINE_BYTES: usize = 32 << 20;
 
-/// The variable that names the input file, as Hadoop calls it.
-const FILE_VARIABLE: &str = "mapreduce_map_input_file";
+/// Environment variable with the input file of a mapper, named as in Hadoop.
+const INPUT_FILE_VARIABLE: &str = "mapreduce_map_input_file";
 
-/// Runs executables.
+/// The application `streaming`.
 #[derive(Clone, Copy, Debug)]
 pub struct Streaming;
 
@@ -31,49 +32,42 @@ impl App for Streaming {
     }
 
     fn about(&self) -> &'static str {
-        "any executable as mapper and reducer, in the manner of Hadoop Streaming"
+        "run any executable as mapper and reducer, like Hadoop Streaming"
     }
 
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[
-            ("mapper", "the command that reads lines and prints key TAB value lines"),
-            (
-                "reducer",
-                "the command that reads key TAB value lines in order and prints lines; none for a job of maps alone",
-            ),
-            ("combiner", "a command that shrinks what the mapper printed: key TAB value lines in order, in and out"),
-            ("dir", "the folder the commands run in"),
+            ("mapper", "command that reads lines and prints key TAB value lines"),
+            ("reducer", "command that reads key TAB value lines in order and prints lines; omit it for a map-only job"),
+            ("combiner", "command that reduces the mapper's output: reads and prints key TAB value lines in order"),
+            ("dir", "directory in which the commands run (absolute path)"),
         ]
     }
 
-    fn prepare(&self, plan: &mut Plan, _stored: &dyn Stored) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), Failure> {
         let options = &plan.request.options;
         if !options.contains_key("mapper") {
-            return Err(Failure(
-                "streaming needs a mapper; give it one with mapper=COMMAND (`cat` if there is nothing to do)"
-                    .to_owned(),
-            ));
+            return Err(PlanError::MissingMapper.into());
         }
         if options.contains_key("combiner") && !options.contains_key("reducer") {
-            return Err(Failure(
-                "streaming has a combiner but no reducer; leave it out or add reducer=COMMAND".to_owned(),
-            ));
+            return Err(PlanError::CombinerWithoutReducer.into());
         }
         match options.get("dir").map(Path::new) {
-            Some(folder) if !folder.is_absolute() || !folder.is_dir() => Err(Failure(format!(
-                "streaming cannot run in dir={}: give it an absolute path of a folder that is there",
-                folder.display()
-            ))),
+            Some(dir) if !dir.is_absolute() || !dir.is_dir() => Err(PlanError::BadDir { dir: dir.into() }.into()),
             _ => Ok(()),
         }
     }
 
     fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
-        let combined = program(plan, "combiner").map(|program| Combined { program, records: Vec::new(), bytes: 0 });
-        let lines = if plan.reduces == 0 { Lines::AsTheyAre } else { combined.map_or(Lines::Keyed, Lines::Combined) };
+        let combiner = program(plan, "combiner").map(|program| Combiner { program, records: Vec::new(), bytes: 0 });
+        let output = if plan.reduces == 0 {
+            MapperOutput::Lines
+        } else {
+            combiner.map_or(MapperOutput::Pairs, MapperOutput::Combined)
+        };
         match program(plan, "mapper") {
-            Some(program) => Ok(Box::new(StreamMapper { program, running: None, lines })),
-            None => Err(Failure("streaming needs a mapper".to_owned())),
+            Some(program) => Ok(Box::new(StreamMapper { program, running: None, output })),
+            None => Err(PlanError::MissingMapper.into()),
         }
     }
 
@@ -86,98 +80,98 @@ impl App for Streaming {
 fn program(plan: &Plan, role: &'static str) -> Option<Program> {
     let options = &plan.request.options;
     let command = options.get(role)?.clone();
-    Some(Program { role, command, folder: options.get("dir").map(Into::into) })
+    Some(Program { role, command, dir: options.get("dir").map(Into::into) })
 }
 
 struct StreamMapper {
     program: Program,
-    running: Option<Running>,
-    lines: Lines,
+    running: Option<RunningProgram>,
+    output: MapperOutput,
 }
 
 impl Mapper for StreamMapper {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
         let running = match &mut self.running {
             Some(running) => running,
-            none => none.insert(self.program.start(Some((FILE_VARIABLE, record.file)))?),
+            none => none.insert(self.program.start(Some((INPUT_FILE_VARIABLE, record.file)))?),
         };
-        running.feed(&[record.line], &mut |line, out| self.lines.take(line, out), out)?;
-        self.lines.combine_if_many(out)
+        running.feed(&[record.line], &mut |line, out| self.output.take(line, out), out)?;
+        self.output.combine_if_full(out)
     }
 
     fn finish(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
         if let Some(running) = self.running.take() {
-            running.finish(&mut |line, out| self.lines.take(line, out), out)?;
+            running.finish(&mut |line, out| self.output.take(line, out), out)?;
         }
-        self.lines.combine(out)
+        self.output.combine(out)
     }
 }
 
-/// What becomes of the lines a mapper prints.
-enum Lines {
-    /// They are the output.
-    AsTheyAre,
-    /// They are keys and values.
-    Keyed,
-    /// They are keys and values, and go through a combiner first.
-    Combined(Combined),
+/// How the lines of a mapper are processed.
+enum MapperOutput {
+    /// Lines of the job's output.
+    Lines,
+    /// Key-value pairs.
+    Pairs,
+    /// Key-value pairs that a combiner reads first.
+    Combined(Combiner),
 }
 
-struct Combined {
+struct Combiner {
     program: Program,
     records: Vec<(Vec<u8>, Vec<u8>)>,
     bytes: usize,
 }
 
-impl Lines {
+impl MapperOutput {
     fn take(&mut self, line: &[u8], out: &mut dyn Emit) {
-        let (key, value) = keyed(line);
+        let (key, value) = split_line(line);
         match self {
-            Lines::AsTheyAre => out.emit(line, b""),
-            Lines::Keyed => out.emit(key, value),
-            Lines::Combined(combined) => {
-                combined.bytes += line.len();
-                combined.records.push((key.to_vec(), value.to_vec()));
+            MapperOutput::Lines => out.emit(line, b""),
+            MapperOutput::Pairs => out.emit(key, value),
+            MapperOutput::Combined(combiner) => {
+                combiner.bytes += line.len();
+                combiner.records.push((key.to_vec(), value.to_vec()));
             }
         }
     }
 
-    fn combine_if_many(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn combine_if_full(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
         match self {
-            Lines::Combined(combined) if combined.bytes >= COMBINED_BYTES => self.combine(out),
+            MapperOutput::Combined(combiner) if combiner.bytes >= COMBINE_BYTES => self.combine(out),
             _ => Ok(()),
         }
     }
 
-    /// Runs the combiner over what was gathered. It runs here, and not key by key where the engine combines, because a program does not
-    /// say where its output for one key ends.
+    /// Runs the combiner over the gathered pairs. It runs here and not, as other combiners, key by key in the engine, because the output of a
+    /// program does not show where that of one key ends.
     fn combine(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
-        let Lines::Combined(combined) = self else { return Ok(()) };
-        if combined.records.is_empty() {
+        let MapperOutput::Combined(combiner) = self else { return Ok(()) };
+        if combiner.records.is_empty() {
             return Ok(());
         }
-        combined.records.sort_unstable();
+        combiner.records.sort_unstable();
         let mut emit = |line: &[u8], out: &mut dyn Emit| {
-            let (key, value) = keyed(line);
+            let (key, value) = split_line(line);
             out.emit(key, value);
         };
-        let mut running = combined.program.start(None)?;
-        for (key, value) in combined.records.drain(..) {
+        let mut running = combiner.program.start(None)?;
+        for (key, value) in combiner.records.drain(..) {
             running.feed(&[&key, b"\t", &value], &mut emit, out)?;
         }
-        combined.bytes = 0;
-        running.finish(&mut emit, out)
+        combiner.bytes = 0;
+        Ok(running.finish(&mut emit, out)?)
     }
 }
 
-/// A printed line as key and value.
-fn keyed(line: &[u8]) -> (&[u8], &[u8]) {
+/// Key and value of a printed line.
+fn split_line(line: &[u8]) -> (&[u8], &[u8]) {
     memchr::memchr(b'\t', line).map_or((line, b""), |tab| (&line[..tab], &line[tab + 1..]))
 }
 
 struct StreamReducer {
     program: Program,
-    running: Option<Running>,
+    running: Option<RunningProgram>,
 }
 
 impl Reducer for StreamReducer {
@@ -187,27 +181,27 @@ impl Reducer for StreamReducer {
             none => none.insert(self.program.start(None)?),
         };
         while let Some(value) = values.next() {
-            running.feed(&[key, b"\t", value], &mut as_it_is, out)?;
+            running.feed(&[key, b"\t", value], &mut emit_line, out)?;
         }
         Ok(())
     }
 
     fn finish(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
         match self.running.take() {
-            Some(running) => running.finish(&mut as_it_is, out),
+            Some(running) => Ok(running.finish(&mut emit_line, out)?),
             None => Ok(()),
         }
     }
 }
 
-fn as_it_is(line: &[u8], out: &mut dyn Emit) {
+fn emit_line(line: &[u8], out: &mut dyn Emit) {
     out.emit(line, b"");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apps::tests::{Try, check, refused};
+    use crate::apps::tests::{TestJob, check, plan_error};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
@@ -224,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_reducer_lines_go_out_as_they_are() {
+    fn without_a_reducer_lines_are_written_unchanged() {
         check("streaming", &[("mapper", "sed 's/$/\\t/'")], &[("a", "x\n\ny z")], "x\t\n\t\ny z\t\n");
         check("streaming", &[("mapper", "cat; printf '\\377\\0end'")], &[("a", "")], "");
     }
@@ -240,31 +234,31 @@ mod tests {
     }
 
     #[test]
-    fn programs_know_their_file_and_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("greeting"), "hello").unwrap();
-        let dir = folder.path().to_str().unwrap();
+    fn programs_have_their_input_file_and_directory() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::write(temp.path().join("greeting"), "hello").unwrap();
+        let dir = temp.path().to_str().unwrap();
         let mapper = "cat > /dev/null; cat greeting; basename $mapreduce_map_input_file";
-        let said = Try::new("streaming", &[("mapper", mapper), ("dir", dir)], &[("the-file", "x\n")]).text();
-        assert_eq!(said, "hellothe-file\n");
+        let output = TestJob::new("streaming", &[("mapper", mapper), ("dir", dir)], &[("the-file", "x\n")]).text();
+        assert_eq!(output, "hellothe-file\n");
     }
 
     #[test]
     fn bad_options_are_refused_before_anything_runs() {
-        assert!(refused("streaming", &[], "x").starts_with("streaming needs a mapper;"));
-        assert!(refused("streaming", &[("mapper", "cat"), ("combiner", "cat")], "x").contains("no reducer"));
-        assert!(refused("streaming", &[("mapper", "cat"), ("dir", "/no/such")], "x").contains("dir=/no/such"));
+        assert!(plan_error("streaming", &[], "x").starts_with("streaming needs a mapper;"));
+        assert!(plan_error("streaming", &[("mapper", "cat"), ("combiner", "cat")], "x").contains("no reducer"));
+        assert!(plan_error("streaming", &[("mapper", "cat"), ("dir", "/no/such")], "x").contains("dir=/no/such"));
     }
 
-    /// Counts what comes; can be stopped from outside.
+    /// Counts records. Stops its task when the flag is set.
     #[derive(Default)]
-    struct Sink<'a> {
+    struct Counter<'a> {
         records: u64,
         bytes: usize,
         stop: Option<&'a AtomicBool>,
     }
 
-    impl Emit for Sink<'_> {
+    impl Emit for Counter<'_> {
         fn emit(&mut self, key: &[u8], value: &[u8]) {
             self.records += 1;
             self.bytes += key.len() + value.len();
@@ -277,41 +271,37 @@ mod tests {
         }
     }
 
-    /// Runs a mapper over so many lines of 100 bytes.
+    /// Runs a mapper over this many lines of 100 bytes.
     fn map(command: &str, lines: u64, out: &mut dyn Emit) -> Result<(), Failure> {
-        let program = Program { role: "mapper", command: command.to_owned(), folder: None };
-        let mut mapper = StreamMapper { program, running: None, lines: Lines::Keyed };
+        let program = Program { role: "mapper", command: command.to_owned(), dir: None };
+        let mut mapper = StreamMapper { program, running: None, output: MapperOutput::Pairs };
         for offset in 0..lines {
             mapper.map(Record { file: "f", offset, line: &[b'x'; 99] }, out)?;
         }
         mapper.finish(out)
     }
 
-    /// Runs a mapper over 10 MB of lines: what it printed, or why it failed.
+    /// Runs a mapper over 10 MB of lines. Returns the number of lines it printed, or its error.
     fn printed(command: &str) -> Result<u64, String> {
-        let mut out = Sink::default();
+        let mut out = Counter::default();
         map(command, 100_000, &mut out).map_err(|failure| failure.0).map(|()| out.records)
     }
 
     #[test]
-    fn no_program_makes_the_task_wait_for_ever() {
+    fn no_program_blocks_its_task() {
         assert_eq!(printed("cat"), Ok(100_000));
         assert_eq!(printed("yes | head -n 300000; cat"), Ok(400_000), "prints before it reads");
         assert_eq!(printed("true"), Ok(0), "reads nothing");
         assert_eq!(printed("head -n 3"), Ok(3), "reads a little");
         assert_eq!(printed("exec <&-; yes | head -n 300000"), Ok(300_000), "closes its input and goes on");
         assert_eq!(printed("sort"), Ok(100_000), "prints when it has read all");
-        assert_eq!(printed("yes complaint | head -n 300000 >&2; cat"), Ok(100_000), "complains a lot");
-        assert_eq!(
-            printed("exec >&-; cat > /dev/null; yes complaint | head -n 300000 >&2"),
-            Ok(0),
-            "closes its output"
-        );
+        assert_eq!(printed("yes warning | head -n 300000 >&2; cat"), Ok(100_000), "writes a lot of error output");
+        assert_eq!(printed("exec >&-; cat > /dev/null; yes warning | head -n 300000 >&2"), Ok(0), "closes its output");
         assert_eq!(printed("exec >&-; sleep 0.3; cat > /dev/null"), Ok(0), "closes its output and reads late");
     }
 
     #[test]
-    fn a_program_that_fails_is_quoted() {
+    fn errors_quote_the_error_output() {
         let failure = printed("cat > /dev/null; seq 30 >&2; exit 3").unwrap_err();
         let (first, lines) = failure.split_once('\n').unwrap();
         assert!(first.ends_with("ended with exit status: 3; the last lines of its error output:"), "{first}");
@@ -322,24 +312,24 @@ mod tests {
         let early = printed("echo broken >&2; exit 1").unwrap_err();
         assert!(early.ends_with("error output:\nbroken"), "{early}");
         let absent = printed("no-such-command-here").unwrap_err();
-        assert!(absent.contains("ended with exit status: 127 (is it installed"), "{absent}");
+        assert!(absent.contains("ended with exit status: 127 (check that it is installed"), "{absent}");
         assert!(absent.contains("not found"), "{absent}");
         assert!(printed("kill -9 $$").unwrap_err().contains("ended with signal: 9"));
         assert!(printed("yes bla | head -c 1000000 | tr -d '\\n' >&2; exit 1").unwrap_err().len() < 10_000);
     }
 
     #[test]
-    fn a_line_without_end_is_a_failure() {
+    fn a_line_above_the_limit_is_an_error() {
         let failure = printed("yes | tr -d '\\n'").unwrap_err();
         assert!(failure.contains("printed a line of more than 67108864 bytes"), "{failure}");
     }
 
     #[test]
-    fn a_program_that_hangs_goes_with_its_task_and_takes_its_children_along() {
-        let folder = tempfile::tempdir().unwrap();
+    fn stopping_a_task_kills_its_program_and_its_children() {
+        let temp = tempfile::tempdir().unwrap();
         for (at, lines) in [("reading", 100_000), ("its end", 1)] {
-            let mark = folder.path().join(at.replace(' ', "-"));
-            let command = format!("(sleep 2; touch {}) & sleep 600", mark.display());
+            let marker = temp.path().join(at.replace(' ', "-"));
+            let command = format!("(sleep 2; touch {}) & sleep 600", marker.display());
             let stop = AtomicBool::new(false);
             let began = Instant::now();
             let failure = std::thread::scope(|scope| {
@@ -347,31 +337,31 @@ mod tests {
                     std::thread::sleep(Duration::from_millis(200));
                     stop.store(true, Ordering::Relaxed);
                 });
-                map(&command, lines, &mut Sink { stop: Some(&stop), ..Sink::default() }).unwrap_err()
+                map(&command, lines, &mut Counter { stop: Some(&stop), ..Counter::default() }).unwrap_err()
             });
             assert!(began.elapsed() < Duration::from_millis(1900), "{at}: {:?}", began.elapsed());
-            assert!(failure.0.contains("was stopped, since its task was given up"), "{}", failure.0);
+            assert!(failure.0.contains("was killed because its task was stopped"), "{}", failure.0);
             std::thread::sleep(Duration::from_millis(2200));
-            assert!(!mark.exists(), "{at}: a child lived on");
+            assert!(!marker.exists(), "{at}: a child survived");
         }
     }
 
     #[test]
-    fn a_dropped_mapper_leaves_nothing_behind() {
-        let folder = tempfile::tempdir().unwrap();
-        let mark = folder.path().join("mark");
-        let command = format!("(sleep 1; touch {}) & cat", mark.display());
-        let program = Program { role: "mapper", command, folder: None };
-        let mut mapper = StreamMapper { program, running: None, lines: Lines::Keyed };
-        mapper.map(Record { file: "f", offset: 0, line: b"x" }, &mut Sink::default()).unwrap();
+    fn dropping_a_mapper_kills_its_program() {
+        let temp = tempfile::tempdir().unwrap();
+        let marker = temp.path().join("marker");
+        let command = format!("(sleep 1; touch {}) & cat", marker.display());
+        let program = Program { role: "mapper", command, dir: None };
+        let mut mapper = StreamMapper { program, running: None, output: MapperOutput::Pairs };
+        mapper.map(Record { file: "f", offset: 0, line: b"x" }, &mut Counter::default()).unwrap();
         drop(mapper);
         std::thread::sleep(Duration::from_millis(1200));
-        assert!(!mark.exists());
+        assert!(!marker.exists());
     }
 
     #[test]
-    fn lines_of_many_megabytes_pass() {
-        let mut out = Sink::default();
+    fn lines_of_many_megabytes_are_supported() {
+        let mut out = Counter::default();
         map("cat > /dev/null; yes | tr -d '\\n' | head -c 20000000", 1, &mut out).unwrap();
         assert_eq!((out.records, out.bytes), (1, 20_000_000));
     }

@@ -1,8 +1,9 @@
-//! The reducer of everything that counts.
+//! The reducer of counting applications.
 
+use super::error::DataError;
 use crate::record::{Emit, Failure, Reducer, Values, varint};
 
-/// Adds up values that are numbers (see [`number`]) and writes each key with its sum in decimal. Its combiner is
+/// Sums values that are numbers (see [`number`]) and emits each key with its sum in decimal. The matching combiner is
 /// [`Combine::Sum`](crate::record::Combine::Sum).
 #[derive(Clone, Copy, Debug)]
 pub struct Sum;
@@ -11,15 +12,11 @@ impl Reducer for Sum {
     fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
         let mut sum = 0_u64;
         while let Some(value) = values.next() {
-            let number = varint::decode(value).ok_or_else(|| {
-                Failure(format!(
-                    "a value of key `{}` is not a number; emit values with varint::with_encoded",
-                    key.escape_ascii()
-                ))
-            })?;
+            let number =
+                varint::decode(value).ok_or_else(|| DataError::NotANumber { key: key.escape_ascii().to_string() })?;
             sum = sum
                 .checked_add(number)
-                .ok_or_else(|| Failure(format!("the sum for key `{}` is beyond 64 bits", key.escape_ascii())))?;
+                .ok_or_else(|| DataError::SumOverflow { key: key.escape_ascii().to_string() })?;
         }
         let mut digits = [0; 20];
         out.emit(key, decimal(sum, &mut digits));
@@ -27,7 +24,7 @@ impl Reducer for Sum {
     }
 }
 
-/// A number in decimal, at the end of `digits`. A job may well write millions of these.
+/// Formats a number in decimal at the end of `digits`. Faster than `format!`, because a job may emit millions of numbers.
 fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     loop {
@@ -45,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decimal_is_decimal() {
+    fn numbers_are_formatted_in_decimal() {
         for number in [0, 9, 10, 12_345, u64::MAX] {
             assert_eq!(decimal(number, &mut [0; 20]), number.to_string().as_bytes());
         }

@@ -1,12 +1,12 @@
-//! TeraSort: records of 100 bytes, sorted by their first ten, in ranges that were sampled beforehand.
+//! TeraSort: lines (records of 100 bytes in the benchmark) sorted by their first ten bytes, with range partitions from a sample of the input.
 
 use super::App;
-use super::sort::{AsTheyCome, into_ranges};
-use crate::input::Stored;
+use super::sort::{IdentityReducer, partition_by_range};
+use crate::input::StoreAccess;
 use crate::job::{OutputFormat, Plan};
 use crate::record::{Emit, Failure, Mapper, Record, Reducer};
 
-/// How long a key is; a shorter line is all key.
+/// Length of a key. A shorter line is a key with an empty value.
 const KEY_BYTES: usize = 10;
 
 pub(super) struct TeraSort;
@@ -17,32 +17,32 @@ impl App for TeraSort {
     }
 
     fn about(&self) -> &'static str {
-        "all lines in order of their first ten bytes, then of the rest"
+        "sort lines by their first ten bytes, then by the rest"
     }
 
-    fn prepare(&self, plan: &mut Plan, stored: &dyn Stored) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), Failure> {
         plan.format = OutputFormat::Concatenated;
-        into_ranges(plan, stored, |line| divided(line).0)
+        partition_by_range(plan, store, |line| split_key(line).0)
     }
 
     fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
-        Ok(Box::new(Divided))
+        Ok(Box::new(TeraSortMapper))
     }
 
     fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
-        Ok(Some(Box::new(AsTheyCome)))
+        Ok(Some(Box::new(IdentityReducer)))
     }
 }
 
-fn divided(line: &[u8]) -> (&[u8], &[u8]) {
+fn split_key(line: &[u8]) -> (&[u8], &[u8]) {
     line.split_at(KEY_BYTES.min(line.len()))
 }
 
-struct Divided;
+struct TeraSortMapper;
 
-impl Mapper for Divided {
+impl Mapper for TeraSortMapper {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
-        let (key, value) = divided(record.line);
+        let (key, value) = split_key(record.line);
         out.emit(key, value);
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! How applications are tested: against outputs worked out by hand, and against themselves, shaken.
+//! Test support for applications: they are compared with expected outputs, and with the reference implementation under disruptions.
 //!
-//! [`shaken`] does to a job what a cluster may do: it ends maps early, pauses reduces at any key, combines now and then. Whatever it does, the
-//! output must be that of the reference.
+//! [`run_disrupted`] does to a job what a cluster may do: it ends maps early, pauses reduces at any key, and combines at random. The output must be that
+//! of the reference in any case.
 
 use super::{App, Apps, plan};
 use crate::input::{LineReader, LocalOnly};
-use crate::job::{InputSplit, Plan, Request};
+use crate::job::{Plan, Request, InputSplit};
 use crate::record::{Combine, Emit, Failure, varint};
 use crate::reference::{SliceValues, Parts, Records, run_rounds, run};
 use giveway_core::{JobId, Priority};
@@ -13,17 +13,17 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::sync::Arc;
 
-/// An application over small files.
-pub(crate) struct Try {
+/// A job over small files.
+pub(crate) struct TestJob {
     app: Arc<dyn App>,
     request: Request,
-    _folder: tempfile::TempDir,
+    _dir: tempfile::TempDir,
 }
 
-impl Try {
-    pub(crate) fn new(app: &str, options: &[(&str, &str)], files: &[(&str, &str)]) -> Try {
-        let folder = tempfile::tempdir().unwrap();
-        let input = folder.path().join("in");
+impl TestJob {
+    pub(crate) fn new(app: &str, options: &[(&str, &str)], files: &[(&str, &str)]) -> TestJob {
+        let dir = tempfile::tempdir().unwrap();
+        let input = dir.path().join("in");
         std::fs::create_dir(&input).unwrap();
         for (name, text) in files {
             std::fs::write(input.join(name), text).unwrap();
@@ -32,7 +32,7 @@ impl Try {
             app: app.to_owned(),
             options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             input: vec![input.to_str().unwrap().to_owned()],
-            output: folder.path().join("out"),
+            output: dir.path().join("out"),
             reduces: None,
             split_bytes: 8,
             memory_bytes: 1 << 20,
@@ -44,10 +44,10 @@ impl Try {
             records_per_s: None,
             compress: true,
         };
-        Try { app: Apps::builtin().find(app).unwrap(), request, _folder: folder }
+        TestJob { app: Apps::builtin().find(app).unwrap(), request, _dir: dir }
     }
 
-    pub(crate) fn reduces(mut self, reduces: u32) -> Try {
+    pub(crate) fn reduces(mut self, reduces: u32) -> TestJob {
         self.request.reduces = Some(reduces);
         self
     }
@@ -56,33 +56,34 @@ impl Try {
         plan(self.app.as_ref(), JobId(1), self.request.clone(), &LocalOnly)
     }
 
-    /// The output files, the same whatever happens on the way.
+    /// The output files. Asserts that they are the same under disruptions.
     pub(crate) fn parts(&self) -> Parts {
         let plan = self.plan().unwrap();
         let parts = run(self.app.as_ref(), &plan, &LocalOnly).unwrap();
         for seed in 0..8 {
             let mut rng = Pcg64::seed_from_u64(seed);
-            let other = run_rounds(self.app.as_ref(), &plan, |plan| shaken(self.app.as_ref(), plan, &mut rng)).unwrap();
-            assert_eq!(shown(&other), shown(&parts), "{} shaken with seed {seed}", self.request.app);
+            let disrupted =
+                run_rounds(self.app.as_ref(), &plan, |plan| run_disrupted(self.app.as_ref(), plan, &mut rng)).unwrap();
+            assert_eq!(escaped(&disrupted), escaped(&parts), "{} with seed {seed}", self.request.app);
         }
         parts
     }
 
-    /// The output files one after the other.
+    /// The concatenated output files.
     pub(crate) fn text(&self) -> String {
         self.parts().into_iter().map(|(_, bytes)| String::from_utf8(bytes).unwrap()).collect()
     }
 
-    /// Why a run fails.
-    pub(crate) fn failure(&self) -> String {
+    /// The error of a run that fails.
+    pub(crate) fn run_error(&self) -> String {
         run(self.app.as_ref(), &self.plan().unwrap(), &LocalOnly).unwrap_err().0
     }
 }
 
-/// The output with one reduce is this; with three it is these lines in some order.
+/// Asserts the output with one reduce, and that the output with three has the same lines in any order.
 pub(crate) fn check(app: &str, options: &[(&str, &str)], files: &[(&str, &str)], expected: &str) {
-    assert_eq!(Try::new(app, options, files).text(), expected);
-    let three = Try::new(app, options, files).reduces(3).text();
+    assert_eq!(TestJob::new(app, options, files).text(), expected);
+    let three = TestJob::new(app, options, files).reduces(3).text();
     let sorted = |text: &str| {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         lines.sort_unstable();
@@ -91,27 +92,27 @@ pub(crate) fn check(app: &str, options: &[(&str, &str)], files: &[(&str, &str)],
     assert_eq!(sorted(&three), sorted(expected));
 }
 
-/// Why a request comes to nothing.
-pub(crate) fn refused(app: &str, options: &[(&str, &str)], text: &str) -> String {
-    Try::new(app, options, &[("f", text)]).plan().unwrap_err().0
+/// The error of a request that is refused.
+pub(crate) fn plan_error(app: &str, options: &[(&str, &str)], text: &str) -> String {
+    TestJob::new(app, options, &[("f", text)]).plan().unwrap_err().0
 }
 
-fn shown(parts: &Parts) -> Vec<(&str, String)> {
+fn escaped(parts: &Parts) -> Vec<(&str, String)> {
     parts.iter().map(|(name, bytes)| (name.as_str(), bytes.escape_ascii().to_string())).collect()
 }
 
-fn shaken(app: &dyn App, plan: &Plan, rng: &mut Pcg64) -> Result<Parts, Failure> {
+fn run_disrupted(app: &dyn App, plan: &Plan, rng: &mut Pcg64) -> Result<Parts, Failure> {
     let mut parts = Parts::new();
     let mut all = Records::default();
     for (split, part) in plan.splits.iter().zip(0..) {
         let mut rest = Some(*split);
-        while let Some(piece) = rest {
+        while let Some(split) = rest {
             if plan.reduces == 0 {
-                rest = map_some(app, plan, piece, rng, &mut all)?;
+                rest = map_part(app, plan, split, rng, &mut all)?;
             } else {
                 let mut some = Records::default();
-                rest = map_some(app, plan, piece, rng, &mut some)?;
-                combine_some(app, plan, &some, rng, &mut all);
+                rest = map_part(app, plan, split, rng, &mut some)?;
+                combine_randomly(app, plan, &some, rng, &mut all);
             }
         }
         if plan.reduces == 0 {
@@ -138,23 +139,23 @@ fn shaken(app: &dyn App, plan: &Plan, rng: &mut Pcg64) -> Result<Parts, Failure>
     Ok(parts)
 }
 
-/// Maps a piece, perhaps not to its end; gives the rest.
-fn map_some(
+/// Maps a split or the first part of it. Returns the rest.
+fn map_part(
     app: &dyn App,
     plan: &Plan,
-    piece: InputSplit,
+    split: InputSplit,
     rng: &mut Pcg64,
     out: &mut Records,
 ) -> Result<Option<InputSplit>, Failure> {
-    let mut reader = LineReader::open(&plan.files[piece.file as usize], piece, &LocalOnly)?;
+    let mut reader = LineReader::open(&plan.files[split.file as usize], split, &LocalOnly)?;
     let mut mapper = app.mapper(plan)?;
     let mut rest = None;
     while let Some(record) = reader.next()? {
         mapper.map(record, out)?;
         if rng.random_ratio(1, 4) {
-            let end = piece.offset + piece.bytes;
+            let end = split.offset + split.bytes;
             let offset = reader.position().unwrap();
-            rest = (offset < end).then_some(InputSplit { file: piece.file, offset, bytes: end.saturating_sub(offset) });
+            rest = (offset < end).then_some(InputSplit { file: split.file, offset, bytes: end.saturating_sub(offset) });
             break;
         }
     }
@@ -162,8 +163,8 @@ fn map_some(
     Ok(rest)
 }
 
-/// Combines some of the values of some of the keys.
-fn combine_some(app: &dyn App, plan: &Plan, records: &Records, rng: &mut Pcg64, out: &mut Records) {
+/// Combines random groups of a key's values.
+fn combine_randomly(app: &dyn App, plan: &Plan, records: &Records, rng: &mut Pcg64, out: &mut Records) {
     let mut sorted: Vec<_> = records.iter().collect();
     sorted.sort();
     for group in sorted.chunk_by(|a, b| a.0 == b.0) {
@@ -184,24 +185,29 @@ fn combine_some(app: &dyn App, plan: &Plan, records: &Records, rng: &mut Pcg64, 
 }
 
 #[test]
-fn unknown_applications_and_needless_options_are_named() {
+fn unknown_applications_and_options_are_refused() {
     assert!(
         Apps::builtin()
             .find("wordcont")
             .err()
             .unwrap()
             .0
-            .starts_with("there is no application `wordcont`; there are grep, ")
+            .starts_with("unknown application `wordcont`; choose one of grep, ")
     );
-    assert_eq!(refused("sort", &[("k", "1")], "x"), "sort has no option `k`, nor any other; leave it out");
-    let none = Try::new("sort", &[], &[("f", "x")]).reduces(0).plan().unwrap_err().0;
-    assert!(none.starts_with("sort cannot do without reduces;"), "{none}");
+    assert_eq!(plan_error("sort", &[("k", "1")], "x"), "sort has no option `k` and takes none; leave it out");
+    let none = TestJob::new("sort", &[], &[("f", "x")]).reduces(0).plan().unwrap_err().0;
+    assert!(none.starts_with("sort needs at least one reduce;"), "{none}");
 }
 
 #[test]
-fn parts_have_names_by_their_kind() {
+fn part_names_contain_the_task_kind() {
     let names = |app, options: &[(&str, &str)]| -> Vec<String> {
-        Try::new(app, options, &[("f", "0123456789\n")]).reduces(2).parts().into_iter().map(|(name, _)| name).collect()
+        TestJob::new(app, options, &[("f", "0123456789\n")])
+            .reduces(2)
+            .parts()
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect()
     };
     assert_eq!(names("sort", &[]), ["part-r-00000", "part-r-00001"]);
     assert_eq!(names("grep", &[("pattern", "0")]), ["part-m-00000", "part-m-00001"]);

@@ -1,4 +1,4 @@
-//! WordCount: how often each word occurs.
+//! WordCount: how often each word occurs. `words.rs` defines words.
 
 use super::{App, Sum, words};
 use crate::job::Plan;
@@ -12,11 +12,11 @@ impl App for WordCount {
     }
 
     fn about(&self) -> &'static str {
-        "how often each word occurs"
+        "count how often each word occurs"
     }
 
     fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
-        Ok(Box::new(Words))
+        Ok(Box::new(WordMapper))
     }
 
     fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
@@ -28,9 +28,9 @@ impl App for WordCount {
     }
 }
 
-struct Words;
+struct WordMapper;
 
-impl Mapper for Words {
+impl Mapper for WordMapper {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
         varint::with_encoded(1, |one| words(record.line, |word| out.emit(word, one)));
         Ok(())
@@ -45,5 +45,10 @@ mod tests {
     fn words_are_counted_over_all_files() {
         check("wordcount", &[], &[("a", "to be or\nnot to be\n"), ("b", "be")], "be\t3\nnot\t1\nor\t1\nto\t2\n");
         check("wordcount", &[], &[("a", "")], "");
+    }
+
+    #[test]
+    fn control_bytes_belong_to_words() {
+        check("wordcount", &[], &[("a", "a\0b a\x0bb\ta\0b\x0ca\0b")], "a\0b\t3\na\x0bb\t1\n");
     }
 }

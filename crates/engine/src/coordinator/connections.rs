@@ -3,7 +3,7 @@
 use super::planning;
 use super::run::{Input, WorkerConnection};
 use crate::apps::Apps;
-use crate::store::{Catalog, OnCoordinator, Session};
+use crate::store::{CoordinatorStoreAccess, Namespace, StoreSession};
 use crate::wire::{self, FromClient, FromWorker, MESSAGE_BYTES_MAX, Role, ToClient, ToWorker, Token};
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
@@ -18,14 +18,14 @@ pub(super) fn listen(
     listener: TcpListener,
     token: Token,
     apps: Apps,
-    store: Arc<Catalog>,
+    store: Arc<Namespace>,
     inputs: Sender<Input>,
 ) -> io::Result<()> {
     thread::Builder::new().name("listener".into()).spawn(move || {
         for (stream, id) in listener.incoming().zip(1_u64..) {
             let Ok(stream) = stream else { continue };
             let (token, apps, store, inputs) = (token.clone(), apps.clone(), Arc::clone(&store), inputs.clone());
-            let stored = OnCoordinator { catalog: store, token };
+            let stored = CoordinatorStoreAccess { namespace: store, token };
             let spawned = thread::Builder::new()
                 .name("connection".into())
                 .spawn(move || serve(stream, id, stored, &apps, &inputs));
@@ -37,7 +37,7 @@ pub(super) fn listen(
     Ok(())
 }
 
-fn serve(mut stream: TcpStream, id: u64, stored: OnCoordinator, apps: &Apps, inputs: &Sender<Input>) {
+fn serve(mut stream: TcpStream, id: u64, stored: CoordinatorStoreAccess, apps: &Apps, inputs: &Sender<Input>) {
     let served = match wire::accept(&mut stream, &stored.token) {
         Ok(Role::Worker) => serve_worker(stream, id, inputs),
         Ok(Role::Client) => serve_client(stream, &stored, apps, inputs),
@@ -110,12 +110,12 @@ fn write_messages(stream: TcpStream, outgoing: &Receiver<ToWorker>) {
 
 fn serve_client(
     mut stream: TcpStream,
-    stored: &OnCoordinator,
+    stored: &CoordinatorStoreAccess,
     apps: &Apps,
     inputs: &Sender<Input>,
 ) -> Result<(), wire::WireError> {
     // Dropped with the connection: uploads that were not completed are then discarded.
-    let mut session = Session::new(Arc::clone(&stored.catalog), stored.token.clone());
+    let mut session = StoreSession::new(Arc::clone(&stored.namespace), stored.token.clone());
     loop {
         let message: FromClient = wire::receive(&mut stream, MESSAGE_BYTES_MAX)?;
         let (reply, answers) = mpsc::channel();
@@ -128,7 +128,7 @@ fn serve_client(
                 }
             },
             FromClient::Store(request) => {
-                wire::send(&mut stream, &session.answer(request))?;
+                wire::send(&mut stream, &session.handle(request))?;
                 continue;
             }
             request => inputs.send(Input::ClientRequest { request, reply }),

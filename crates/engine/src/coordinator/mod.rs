@@ -33,7 +33,7 @@ mod workers;
 pub use journal::JournalError;
 
 use crate::apps::Apps;
-use crate::store::Catalog;
+use crate::store::Namespace;
 use crate::wire::Token;
 use giveway_core::{Policy, SetupError, Tenants};
 use run::{Coordinator, Input};
@@ -149,7 +149,7 @@ impl CoordinatorHandle {
         let listener = listen(&options.listen)?;
         let address = listener.local_addr().map_err(in_folder)?.to_string();
         let apps = options.apps.clone();
-        let store = Arc::new(Catalog::open(&folder, options.heartbeat_timeout).map_err(in_folder)?);
+        let store = Arc::new(Namespace::open(&folder, options.heartbeat_timeout).map_err(in_folder)?);
         let coordinator = Coordinator::open(options, Arc::clone(&store))?;
         let policy = coordinator.policy().to_owned();
         // Written only after the journal has been recovered: clients that find the address find a coordinator that can serve them.

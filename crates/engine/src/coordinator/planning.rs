@@ -1,7 +1,7 @@
 //! Planning: checks a request, lists and splits its input.
 
 use crate::apps::{self, Apps};
-use crate::input::Stored;
+use crate::input::StoreAccess;
 use crate::job::{Plan, Request};
 use crate::record::Failure;
 use crate::wire::MESSAGE_BYTES_MAX;
@@ -41,7 +41,7 @@ pub(super) enum SubmitError {
 }
 
 /// Plans a job. Reads the input's metadata and, for some applications, samples its content. The plan's job id is set when it is accepted.
-pub(super) fn plan(request: Request, apps: &Apps, stored: &dyn Stored) -> Result<Plan, SubmitError> {
+pub(super) fn plan(request: Request, apps: &Apps, stored: &dyn StoreAccess) -> Result<Plan, SubmitError> {
     let app = apps.find(&request.app)?;
     let output = &request.output;
     if !output.is_absolute() {

@@ -4,7 +4,7 @@ use super::job_table::{self, JobTable, StopRequest};
 use super::journal::{Journal, JournalError, Metadata, RecoveredJournal};
 use super::{Options, StartError};
 use crate::job::Plan;
-use crate::store::Catalog;
+use crate::store::Namespace;
 use crate::wire::{FromClient, FromWorker, Join, ToClient, ToWorker};
 use giveway_core::{
     Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Outcome, Progress, Refusal, Scheduler, Setup, Time,
@@ -91,7 +91,7 @@ pub(crate) struct Coordinator {
     /// By node id, as the core's nodes.
     pub(super) nodes: Vec<NodeSession>,
     /// Stored files and the locations of their blocks.
-    pub(super) store: Arc<Catalog>,
+    pub(super) store: Arc<Namespace>,
     /// Effects of the current batch.
     pub(super) effects: Vec<Effect>,
     /// Clients that follow a job.
@@ -115,7 +115,7 @@ pub(crate) struct Coordinator {
 impl Coordinator {
     /// Recovers the journal, or creates one. Unfinished jobs continue under the policy they were submitted to; without any, a changed setup
     /// starts a new journal.
-    pub(super) fn open(options: Options, store: Arc<Catalog>) -> Result<Coordinator, StartError> {
+    pub(super) fn open(options: Options, store: Arc<Namespace>) -> Result<Coordinator, StartError> {
         let setup = Setup {
             policy: options.policy.clone(),
             tenants: options.tenants.clone(),
@@ -147,10 +147,10 @@ impl Coordinator {
         journal: Journal,
         table: JobTable,
         start_time: Time,
-        store: Arc<Catalog>,
+        store: Arc<Namespace>,
     ) -> Coordinator {
         let now = Instant::now();
-        store.expect(core.state().nodes.iter().map(|node| (node.spec.name.as_str(), node.up)));
+        store.expect_nodes(core.state().nodes.iter().map(|node| (node.spec.name.as_str(), node.up)));
         let nodes = core.state().nodes.iter().map(|_| NodeSession::disconnected(now)).collect();
         Coordinator {
             options,
@@ -174,7 +174,7 @@ impl Coordinator {
     }
 
     /// Rebuilds the state from a journal and checks that the core returns the recorded actions.
-    fn replay(options: Options, recovered: RecoveredJournal, store: Arc<Catalog>) -> Result<Coordinator, StartError> {
+    fn replay(options: Options, recovered: RecoveredJournal, store: Arc<Namespace>) -> Result<Coordinator, StartError> {
         let RecoveredJournal { setup, records, metadata, journal } = recovered;
         let mut core = Scheduler::new(setup)?;
         let mut table = JobTable::default();
@@ -283,7 +283,7 @@ impl Coordinator {
     fn on_tick(&mut self) {
         self.fire_timers();
         self.check_heartbeats();
-        let requests = self.store.orders().into_iter();
+        let requests = self.store.take_commands().into_iter();
         self.effects.extend(requests.map(|(node, request)| Effect::Send(node, ToWorker::Store(request))));
         if self.followers_updated.elapsed() >= self.options.heartbeat_interval {
             self.followers_updated = Instant::now();

@@ -44,7 +44,7 @@ impl Coordinator {
             offered_epoch: 0,
             needs_offer: true,
         };
-        self.store.joined(node, &join.name, &join.data_address);
+        self.store.on_node_joined(node, &join.name, &join.data_address);
         let heartbeat_interval_ms = self.options.heartbeat_interval.as_millis() as u32;
         self.effects.push(Effect::Send(node, ToWorker::JoinAccepted { node, keep_state, heartbeat_interval_ms }));
         self.exchange_addresses(node);
@@ -154,7 +154,7 @@ impl Coordinator {
                     }
                 }
             }
-            FromWorker::Store(report) => self.store.heard(node, report),
+            FromWorker::Store(report) => self.store.on_report(node, report),
             FromWorker::Report { seq, report } => {
                 self.on_report(node, report);
                 self.effects.push(Effect::Send(node, ToWorker::Ack { seq }));
@@ -222,7 +222,7 @@ impl Coordinator {
     /// Declares a node lost, with its running attempts, map outputs and paused reduces.
     pub(super) fn lose_node(&mut self, node: NodeId) {
         self.nodes[node.0 as usize].connection = None;
-        self.store.lost(node);
+        self.store.on_node_lost(node);
         // A reduce that has fetched all its input does not need the lost outputs. The core must have its progress before it decides which maps
         // run again.
         self.submit_progress(|_, attempt| attempt.task.kind == Kind::Reduce);

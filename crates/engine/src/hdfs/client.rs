@@ -1,13 +1,13 @@
-//! NameNodes and the bytes behind them.
+//! Client of NameNodes and DataNodes.
 
 use super::conf::has_port;
-use super::error::Problem;
+use super::error::HdfsError;
 use crate::input::ReadAt;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use hdfs_native::client::FileStatus;
 use hdfs_native::file::FileReader;
-use hdfs_native::{Client, ClientBuilder, HdfsError};
+use hdfs_native::{Client, ClientBuilder};
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
@@ -16,35 +16,35 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
-/// How long a NameNode may take for an answer.
-const ANSWER_MOST: Duration = Duration::from_secs(30);
+/// Timeout of a request to a NameNode.
+const RPC_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a read may take. A DataNode that falls silent is left for the next one after a minute, so three of them are tried.
-const READ_MOST: Duration = Duration::from_secs(200);
+/// Timeout of a read, and of a glob. The client library gives up an unresponsive DataNode after a minute, so this is enough for three of them.
+const READ_TIMEOUT: Duration = Duration::from_secs(200);
 
-/// How long a task waits for a NameNode or a DataNode that is being started again.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a task retries while a NameNode or DataNode restarts.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long between two tries.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Delay between two attempts.
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// One thread for all connections of this process.
+/// The runtime of all connections of this process, with one thread.
 static RUNTIME: LazyLock<io::Result<Runtime>> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).thread_name("hdfs").enable_all().build());
 
-/// Those that were called already, by address.
+/// The NameNodes used so far, by address.
 static NAMENODES: LazyLock<Mutex<HashMap<String, NameNode>>> = LazyLock::new(Mutex::default);
 
-fn runtime() -> Result<&'static Runtime, Problem> {
-    RUNTIME.as_ref().map_err(|error| Problem::NoThread(error.to_string()))
+fn runtime() -> Result<&'static Runtime, HdfsError> {
+    RUNTIME.as_ref().map_err(|error| HdfsError::Runtime(error.to_string()))
 }
 
-/// Waits for something, but not for ever; nothing if it takes longer.
-pub(super) fn wait<T>(most: Duration, something: impl Future<Output = T>) -> Result<Option<T>, Problem> {
-    Ok(runtime()?.block_on(async { tokio::time::timeout(most, something).await.ok() }))
+/// Blocks until a future is ready. Returns `None` after the timeout.
+pub(super) fn block_on<T>(timeout: Duration, future: impl Future<Output = T>) -> Result<Option<T>, HdfsError> {
+    Ok(runtime()?.block_on(async { tokio::time::timeout(timeout, future).await.ok() }))
 }
 
-/// A NameNode, or several that stand in for each other.
+/// A NameNode, or a name service of several (high availability).
 #[derive(Clone)]
 pub(super) struct NameNode {
     address: String,
@@ -52,8 +52,8 @@ pub(super) struct NameNode {
 }
 
 impl NameNode {
-    /// The one at this address. It is not called yet.
-    pub(super) fn at(address: &str) -> Result<NameNode, Problem> {
+    /// The NameNode at an address. Does not connect yet.
+    pub(super) fn at(address: &str) -> Result<NameNode, HdfsError> {
         let mut known = NAMENODES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(node) = known.get(address) {
             return Ok(node.clone());
@@ -61,29 +61,29 @@ impl NameNode {
         let mut builder =
             ClientBuilder::new().with_url(format!("hdfs://{address}")).with_io_runtime(runtime()?.handle().clone());
         if has_port(address) {
-            // Nobody stands in for it, so calling it again and again only holds up the bad news.
+            // A single NameNode has no failover, so more attempts would only delay the error.
             builder = builder.with_config([("dfs.client.failover.max.attempts", "2")]);
         }
-        let client = builder.build().map_err(|error| Problem::new(address, error))?;
+        let client = builder.build().map_err(|error| HdfsError::new(address, error))?;
         let node = NameNode { address: address.to_owned(), client };
         known.insert(address.to_owned(), node.clone());
         Ok(node)
     }
 
-    /// What is known of a file or folder, if there is one.
-    pub(super) fn status(&self, path: &str) -> Result<Option<FileStatus>, Problem> {
-        match self.ask(ANSWER_MOST, self.client.get_file_info(path)) {
-            Err(Problem::Missing) => Ok(None),
+    /// The status of a file or directory; `None` if it does not exist.
+    pub(super) fn status(&self, path: &str) -> Result<Option<FileStatus>, HdfsError> {
+        match self.call(RPC_TIMEOUT, self.client.get_file_info(path)) {
+            Err(HdfsError::NotFound) => Ok(None),
             status => status.map(Some),
         }
     }
 
-    /// The files below a folder.
-    pub(super) fn files_below(&self, folder: &str) -> Result<Vec<FileStatus>, Problem> {
-        let listing = self.client.list_status_iter(folder, true);
+    /// The status of all files below a directory.
+    pub(super) fn files_below(&self, dir: &str) -> Result<Vec<FileStatus>, HdfsError> {
+        let listing = self.client.list_status_iter(dir, true);
         let mut files = Vec::new();
-        // The folder may be large: each answer has its own time.
-        while let Some(status) = self.ask(ANSWER_MOST, async { listing.next().await.transpose() })? {
+        // The timeout applies to each response, because the directory may be large.
+        while let Some(status) = self.call(RPC_TIMEOUT, async { listing.next().await.transpose() })? {
             if !status.isdir {
                 files.push(status);
             }
@@ -91,112 +91,117 @@ impl NameNode {
         Ok(files)
     }
 
-    /// The files and folders that match a glob.
-    pub(super) fn matches(&self, pattern: &str) -> Result<Vec<FileStatus>, Problem> {
-        self.ask(READ_MOST, self.client.glob_status(pattern))
+    /// The status of the files and directories that match a glob.
+    pub(super) fn glob(&self, pattern: &str) -> Result<Vec<FileStatus>, HdfsError> {
+        self.call(READ_TIMEOUT, self.client.glob_status(pattern))
     }
 
-    /// The bytes of a file. Those before `read_to` are fetched ahead while they are read in order. For as long as `patience` says, what may pass is no failure.
-    pub(super) fn reader(&self, path: &str, read_to: u64, patience: Duration) -> Reader {
-        Reader { node: self.clone(), path: path.to_owned(), read_to, patience, opened: Mutex::new(None) }
+    /// A reader of a file. Bytes before `read_to` are prefetched while they are read in order. Transient errors are retried for `retry_timeout`.
+    pub(super) fn reader(&self, path: &str, read_to: u64, retry_timeout: Duration) -> Reader {
+        Reader { node: self.clone(), path: path.to_owned(), read_to, retry_timeout, open_file: Mutex::new(None) }
     }
 
-    fn ask<T>(&self, most: Duration, question: impl Future<Output = Result<T, HdfsError>>) -> Result<T, Problem> {
-        match wait(most, question)? {
-            Some(answer) => answer.map_err(|error| Problem::new(&self.address, error)),
-            None => Err(Problem::Silent { address: self.address.clone(), seconds: most.as_secs() }),
+    fn call<T>(
+        &self,
+        timeout: Duration,
+        request: impl Future<Output = Result<T, hdfs_native::HdfsError>>,
+    ) -> Result<T, HdfsError> {
+        match block_on(timeout, request)? {
+            Some(response) => response.map_err(|error| HdfsError::new(&self.address, error)),
+            None => Err(HdfsError::Timeout { address: self.address.clone(), seconds: timeout.as_secs() }),
         }
     }
 }
 
-/// The bytes of a file. It is opened when it is first read.
+/// Reads a file. It is opened on the first read.
 pub(super) struct Reader {
     node: NameNode,
     path: String,
     read_to: u64,
-    patience: Duration,
-    opened: Mutex<Option<Opened>>,
+    retry_timeout: Duration,
+    open_file: Mutex<Option<OpenFile>>,
 }
 
-/// A file, and what is on its way.
-struct Opened {
+struct OpenFile {
     file: FileReader,
-    ahead: Option<Ahead>,
+    prefetch: Option<Prefetch>,
 }
 
-/// Bytes on their way.
-struct Ahead {
-    /// Where they begin in the file.
-    at: u64,
-    /// Those that are here, from `used` on.
-    here: Vec<u8>,
+/// A range of a file that is being fetched.
+struct Prefetch {
+    /// Offset of the next byte that [`Prefetch::read`] returns.
+    offset: u64,
+    /// The last part received; the bytes from `used` on are not read yet.
+    part: Vec<u8>,
     used: usize,
-    coming: BoxStream<'static, Result<Vec<u8>, HdfsError>>,
+    stream: BoxStream<'static, Result<Vec<u8>, hdfs_native::HdfsError>>,
 }
 
 impl Reader {
-    /// Reads once. After a failure the file is opened anew the next time: somebody else may have it by then.
-    fn read_once(&self, at: u64, buffer: &mut [u8]) -> Result<usize, Problem> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        let Opened { file, ahead } = match opened.take() {
-            Some(opened) => opened,
-            None => Opened { file: self.node.ask(ANSWER_MOST, self.node.client.read(&self.path))?, ahead: None },
+    /// Reads without a retry. After an error the file is opened again by the next read, because its block locations may have changed.
+    fn read_once(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, HdfsError> {
+        let mut open_file = self.open_file.lock().unwrap_or_else(PoisonError::into_inner);
+        let OpenFile { file, prefetch } = match open_file.take() {
+            Some(open_file) => open_file,
+            None => OpenFile { file: self.node.call(RPC_TIMEOUT, self.node.client.read(&self.path))?, prefetch: None },
         };
         let end = file.file_length() as u64;
         let read_to = self.read_to.min(end);
-        let mut source = ahead.filter(|ahead| ahead.at == at);
+        let mut prefetch = prefetch.filter(|prefetch| prefetch.offset == offset);
         let mut read = 0;
-        if at < end {
-            // Behind what was announced only as much is fetched as is wanted.
-            let wanted = at.saturating_add(buffer.len() as u64).min(end);
-            let source = source.get_or_insert_with(|| Ahead::fetch(&file, at, wanted.max(read_to)));
-            read = self.node.ask(READ_MOST, source.read(buffer))?;
+        if offset < end {
+            // After `read_to` no more than the requested bytes is fetched.
+            let wanted = offset.saturating_add(buffer.len() as u64).min(end);
+            let prefetch = prefetch.get_or_insert_with(|| Prefetch::begin(&file, offset, wanted.max(read_to)));
+            read = self.node.call(READ_TIMEOUT, prefetch.read(buffer))?;
         }
-        *opened = Some(Opened { file, ahead: source.filter(|ahead| ahead.at < read_to) });
+        *open_file = Some(OpenFile { file, prefetch: prefetch.filter(|prefetch| prefetch.offset < read_to) });
         Ok(read)
     }
 }
 
-impl Ahead {
-    fn fetch(file: &FileReader, at: u64, to: u64) -> Ahead {
-        let coming = file.read_range_stream(at as usize, (to - at) as usize).map(|part| part.map(Vec::from));
-        Ahead { at, here: Vec::new(), used: 0, coming: coming.boxed() }
+impl Prefetch {
+    fn begin(file: &FileReader, offset: u64, to: u64) -> Prefetch {
+        let stream = file.read_range_stream(offset as usize, (to - offset) as usize).map(|part| part.map(Vec::from));
+        Prefetch { offset, part: Vec::new(), used: 0, stream: stream.boxed() }
     }
 
-    /// Fills the buffer, or as much of it as comes.
-    async fn read(&mut self, buffer: &mut [u8]) -> Result<usize, HdfsError> {
+    /// Fills the buffer up to its end or that of the range.
+    async fn read(&mut self, buffer: &mut [u8]) -> Result<usize, hdfs_native::HdfsError> {
         let mut filled = 0;
         while filled < buffer.len() {
-            if self.used == self.here.len() {
-                let Some(part) = self.coming.next().await else { break };
-                (self.here, self.used) = (part?, 0);
+            if self.used == self.part.len() {
+                let Some(part) = self.stream.next().await else { break };
+                (self.part, self.used) = (part?, 0);
             }
-            let bytes = (buffer.len() - filled).min(self.here.len() - self.used);
-            buffer[filled..filled + bytes].copy_from_slice(&self.here[self.used..self.used + bytes]);
+            let bytes = (buffer.len() - filled).min(self.part.len() - self.used);
+            buffer[filled..filled + bytes].copy_from_slice(&self.part[self.used..self.used + bytes]);
             filled += bytes;
             self.used += bytes;
         }
-        self.at += filled as u64;
+        self.offset += filled as u64;
         Ok(filled)
     }
 }
 
 impl ReadAt for Reader {
-    fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let began = Instant::now();
         loop {
-            match self.read_once(at, buffer) {
-                Err(problem) if problem.may_pass() && began.elapsed() < self.patience => thread::sleep(PAUSE),
+            match self.read_once(offset, buffer) {
+                Err(error) if error.is_transient() && began.elapsed() < self.retry_timeout => {
+                    thread::sleep(RETRY_DELAY);
+                }
                 read => return read.map_err(io::Error::other),
             }
         }
     }
 }
 
-/// The bytes of a file that [`find`](super::find) has named.
+/// Opens a file by its name from [`find_files`](super::find_files).
 pub(crate) fn open(name: &str, read_to: u64) -> io::Result<Box<dyn ReadAt>> {
     let rest = name.strip_prefix("hdfs://").unwrap_or_default();
     let (address, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let node = NameNode::at(address).map_err(io::Error::other)?;
-    Ok(Box::new(node.reader(path, read_to, PATIENCE)))
+    Ok(Box::new(node.reader(path, read_to, RETRY_TIMEOUT)))
 }

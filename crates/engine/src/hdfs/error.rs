@@ -1,70 +1,86 @@
-//! What can be wrong with HDFS, in the words of its users.
+//! Errors of HDFS input.
 
-use hdfs_native::HdfsError;
+use super::webhdfs::WebHdfsError;
 use std::io;
 use std::path::PathBuf;
 
-/// Why HDFS did not give what was asked for. It follows on the name of what was asked for.
+/// Why HDFS input cannot be found or read. The messages follow the path of the input.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Problem {
-    /// The name leads to no NameNode.
+pub(super) enum HdfsError {
+    /// Neither the path nor the configuration names a NameNode.
     #[error(
-        "it names no NameNode; write hdfs://HOST:PORT/PATH, or let HADOOP_CONF_DIR name a folder whose core-site.xml has fs.defaultFS"
+        "it names no NameNode; write hdfs://HOST:PORT/PATH, or set HADOOP_CONF_DIR to a directory whose core-site.xml has fs.defaultFS"
     )]
-    Nowhere,
+    NoNameNode,
     /// Hadoop's configuration cannot be read.
-    #[error("Hadoop's configuration {} cannot be read: {why}; repair it, or unset HADOOP_CONF_DIR", file.display())]
-    Conf { file: PathBuf, why: String },
-    /// No thread for all this.
-    #[error("no thread can be started: {0}")]
-    NoThread(String),
-    /// There is no such NameNode.
+    #[error("cannot read Hadoop's configuration {}: {error}; repair it, or unset HADOOP_CONF_DIR", file.display())]
+    Conf { file: PathBuf, error: ConfError },
+    /// The asynchronous runtime did not start.
+    #[error("cannot start a thread: {0}; check the process limits")]
+    Runtime(String),
+    /// No connection to the NameNode.
     #[error("the NameNode at {address} cannot be reached ({error}); check that it runs, and that this is its RPC port")]
     Unreachable { address: String, error: io::Error },
-    /// The NameNode has just been started.
-    #[error("the NameNode at {address} is not ready: {what}")]
-    NotReady { address: String, what: String },
-    /// Nothing came in time.
-    #[error("HDFS at {address} gave no answer for {seconds} s; check the NameNode and the DataNodes")]
-    Silent { address: String, seconds: u64 },
-    /// There is no such file.
+    /// The NameNode is in safe mode or starting.
+    #[error("the NameNode at {address} is not ready: {message}; wait until it has left safe mode")]
+    NotReady { address: String, message: String },
+    /// A timeout.
+    #[error("HDFS at {address} did not respond for {seconds} s; check the NameNode and the DataNodes")]
+    Timeout { address: String, seconds: u64 },
+    /// There is no such file or directory.
     #[error("it does not exist; check the spelling")]
-    Missing,
-    /// Nobody gives the bytes.
-    #[error("no DataNode that should have the block gives it (`hdfs dfsadmin -report` lists them)")]
+    NotFound,
+    /// All DataNodes with a replica failed.
+    #[error("no DataNode with a replica of the block could be read; list them with `hdfs dfsadmin -report`")]
     NoReplica,
-    /// HDFS says no.
-    #[error("HDFS at {address} says: {what}")]
-    Other { address: String, what: String },
+    /// Any other error of HDFS, with its own message.
+    #[error("HDFS at {address} reported: {message}")]
+    Other { address: String, message: String },
 }
 
-impl Problem {
-    /// What the client says, in our words.
-    pub(super) fn new(address: &str, error: HdfsError) -> Problem {
+/// Why a file of Hadoop's configuration cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConfError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Xml(#[from] roxmltree::Error),
+}
+
+impl HdfsError {
+    /// Classifies an error of the client library. `address` is the NameNode's.
+    pub(super) fn new(address: &str, error: hdfs_native::HdfsError) -> HdfsError {
+        use hdfs_native::HdfsError as Client;
         let address = address.to_owned();
         match error {
-            HdfsError::IOError(error) => Problem::Unreachable { address, error },
-            HdfsError::FileNotFound(_) => Problem::Missing,
-            HdfsError::RPCError(class, _) if class == "java.io.FileNotFoundException" => Problem::Missing,
-            HdfsError::RPCError(class, what) | HdfsError::FatalRPCError(class, what) => {
-                let what = first_line(&what);
+            Client::IOError(error) => HdfsError::Unreachable { address, error },
+            Client::FileNotFound(_) => HdfsError::NotFound,
+            Client::RPCError(class, _) if class == "java.io.FileNotFoundException" => HdfsError::NotFound,
+            Client::RPCError(class, message) | Client::FatalRPCError(class, message) => {
+                let message = first_line(&message);
                 match class.rsplit('.').next() {
-                    Some("SafeModeException" | "RetriableException") => Problem::NotReady { address, what },
-                    _ => Problem::Other { address, what },
+                    Some("SafeModeException" | "RetriableException") => HdfsError::NotReady { address, message },
+                    _ => HdfsError::Other { address, message },
                 }
             }
-            HdfsError::DataTransferError(what) if what.starts_with("All DataNodes failed") => Problem::NoReplica,
-            error => Problem::Other { address, what: first_line(&error.to_string()) },
+            Client::DataTransferError(message) if message.starts_with("All DataNodes failed") => HdfsError::NoReplica,
+            error => HdfsError::Other { address, message: first_line(&error.to_string()) },
         }
     }
 
-    /// Whether it may be otherwise in a moment, if somebody is just being started again.
-    pub(super) fn may_pass(&self) -> bool {
-        matches!(self, Problem::Unreachable { .. } | Problem::NotReady { .. } | Problem::NoReplica)
+    /// True if a retry may succeed, because a NameNode or DataNode may be restarting.
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(self, HdfsError::Unreachable { .. } | HdfsError::NotReady { .. } | HdfsError::NoReplica)
     }
 }
 
-/// Behind it comes where in Hadoop it happened, which helps nobody here.
+impl From<HdfsError> for WebHdfsError {
+    fn from(error: HdfsError) -> WebHdfsError {
+        WebHdfsError::Runtime(error.to_string())
+    }
+}
+
+/// The first line of a message. Hadoop's stack trace follows it.
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
@@ -72,21 +88,22 @@ fn first_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hdfs_native::HdfsError as Client;
 
     #[test]
-    fn hadoop_is_cut_short() {
-        let said = |error| Problem::new("nn:8020", error).to_string();
+    fn errors_of_the_client_are_classified_without_stack_traces() {
+        let text = |error| HdfsError::new("nn:8020", error).to_string();
         let denied = "Permission denied: user=ann, access=READ\n\tat org.apache.hadoop.hdfs.Foo(Foo.java:1)\n";
-        let denied = HdfsError::RPCError("org.apache.hadoop.security.AccessControlException".into(), denied.into());
-        assert_eq!(said(denied), "HDFS at nn:8020 says: Permission denied: user=ann, access=READ");
-        let missing = HdfsError::RPCError("java.io.FileNotFoundException".into(), "File does not exist: /x".into());
-        assert!(said(missing).starts_with("it does not exist"));
+        let denied = Client::RPCError("org.apache.hadoop.security.AccessControlException".into(), denied.into());
+        assert_eq!(text(denied), "HDFS at nn:8020 reported: Permission denied: user=ann, access=READ");
+        let missing = Client::RPCError("java.io.FileNotFoundException".into(), "File does not exist: /x".into());
+        assert!(text(missing).starts_with("it does not exist"));
         let safe = "Zero blocklocations for /x. Name node is in safe mode.\nIt was turned on automatically.";
-        let safe = HdfsError::RPCError("org.apache.hadoop.hdfs.server.namenode.SafeModeException".into(), safe.into());
-        assert!(Problem::new("nn", safe).may_pass());
-        let gone = HdfsError::DataTransferError("All DataNodes failed: [DatanodeInfoProto { id: ...".into());
-        assert!(said(gone).starts_with("no DataNode"));
-        let refused = HdfsError::IOError(io::ErrorKind::ConnectionRefused.into());
-        assert!(said(refused).starts_with("the NameNode at nn:8020 cannot be reached (connection refused)"));
+        let safe = Client::RPCError("org.apache.hadoop.hdfs.server.namenode.SafeModeException".into(), safe.into());
+        assert!(HdfsError::new("nn", safe).is_transient());
+        let gone = Client::DataTransferError("All DataNodes failed: [DatanodeInfoProto { id: ...".into());
+        assert!(text(gone).starts_with("no DataNode"));
+        let refused = Client::IOError(io::ErrorKind::ConnectionRefused.into());
+        assert!(text(refused).starts_with("the NameNode at nn:8020 cannot be reached (connection refused)"));
     }
 }

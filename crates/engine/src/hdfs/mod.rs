@@ -1,31 +1,31 @@
-//! Files in HDFS: found, located and read. Only with the cargo feature `hdfs`; without it such input is refused.
+//! Input from HDFS. Only with the cargo feature `hdfs`; without it such input is refused.
 //!
-//! Names and bytes come over Hadoop's own protocols from NameNode and DataNodes (`client.rs`, by the crate `hdfs-native`). Where blocks lie is asked of WebHDFS
-//! (`webhdfs.rs`), because that crate keeps it to itself. Which NameNode a name means is written in the name or in Hadoop's configuration
-//! (`conf.rs`). `find.rs` makes input files of all that.
+//! File status and content are read over Hadoop's own protocols from NameNode and DataNodes (`client.rs`, with the crate `hdfs-native`). Block locations
+//! are queried over WebHDFS (`webhdfs.rs`), because that crate does not expose them. The NameNode is given by the path or by Hadoop's configuration
+//! (`conf.rs`). `find.rs` combines these into input files.
 //!
-//! Inside it is asynchronous, with a thread of its own; whoever calls is blocked, and never for longer than a limit. No other module knows of that.
+//! The implementation is asynchronous, on a thread of its own; callers block, with a timeout. No other module depends on that.
 
 #[cfg(feature = "hdfs")]
 mod client;
 #[cfg(feature = "hdfs")]
 mod conf;
+#[cfg(not(feature = "hdfs"))]
+mod disabled;
 #[cfg(feature = "hdfs")]
 mod error;
 #[cfg(feature = "hdfs")]
 mod find;
 #[cfg(feature = "hdfs")]
 mod webhdfs;
-#[cfg(not(feature = "hdfs"))]
-mod without;
 
 #[cfg(not(feature = "hdfs"))]
-pub(crate) use without::{find, open};
+pub(crate) use disabled::{find_files, open};
 #[cfg(feature = "hdfs")]
-pub(crate) use {client::open, find::find};
+pub(crate) use {client::open, find::find_files};
 
-/// How names of files in HDFS begin.
+/// The scheme of HDFS paths.
 pub const SCHEME: &str = "hdfs:";
 
-/// What the machine is called that all workers stand on, unless they say otherwise.
-pub const THIS_HOST: &str = "localhost";
+/// The default host name of a worker, for locality. Block locations on this machine contain it, too.
+pub const LOCALHOST: &str = "localhost";

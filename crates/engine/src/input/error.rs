@@ -1,144 +1,147 @@
-//! What can be wrong with an input: what happened, where, and what to do about it.
+//! Errors of finding and reading input.
 
 use crate::job::Codec;
 use crate::record::Failure;
+use std::error::Error;
 use std::io;
 
 /// Why input cannot be found or read.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// No input was named.
-    #[error("the job has no input; name at least one file, folder or glob")]
+    /// No input was given.
+    #[error("the job has no input; name at least one file, directory or glob")]
     Nothing,
-    /// A path that does not begin at the root.
+    /// A relative path.
     #[error(
         "input {path} is not an absolute path; write it from / on, dfs:/... for a stored file, or hdfs://HOST:PORT/..."
     )]
     Relative {
-        /// What was given.
+        /// The path that was given.
         path: String,
     },
-    /// There is no such file or folder.
+    /// There is no such file or directory.
     #[error("input {path} does not exist; check the spelling, and that it is on this machine")]
     Missing {
-        /// What was given.
+        /// The path that was given.
         path: String,
     },
-    /// A glob that is not one.
-    #[error("input {pattern} is not a glob: {detail}; `*`, `**`, `?` and `[abc]` are understood")]
+    /// A glob with a syntax error.
+    #[error("invalid glob {pattern}: {detail}; use `*`, `**`, `?` and `[abc]`")]
     BadGlob {
-        /// What was given.
+        /// The glob that was given.
         pattern: String,
-        /// What is wrong with it.
+        /// The parser's message.
         detail: String,
     },
     /// A glob without a match.
-    #[error("input {pattern} matches no file; quote it if your shell should leave it alone, and check the folder")]
+    #[error(
+        "input {pattern} matches no file; check the directory, and quote the glob so that the shell does not expand it"
+    )]
     NoMatch {
-        /// What was given.
+        /// The glob that was given.
         pattern: String,
     },
-    /// A folder without input.
+    /// A directory without input files.
     #[error(
-        "input folder {path} holds no file (names that begin with `.` or `_` do not count); put files there or name another"
+        "input directory {path} contains no input (names that begin with `.` or `_` are ignored); add files or name another directory"
     )]
-    EmptyFolder {
-        /// The folder.
+    EmptyDirectory {
+        /// The path that was given.
         path: String,
     },
-    /// A pipe, a socket, a device.
-    #[error("input {path} is not a regular file; copy what it gives into a file first")]
+    /// A pipe, a socket or a device.
+    #[error("input {path} is not a regular file; copy its content into a file first")]
     NotAFile {
-        /// What it is not.
+        /// The path that was given.
         path: String,
     },
-    /// The system refuses.
-    #[error("input {name} cannot be read: {source}; check its permissions, and the disk or machine it is on")]
+    /// An I/O error.
+    #[error("cannot read input {name}: {source}; check its permissions, and the disk or machine it is on")]
     Unreadable {
         /// The file.
         name: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// A stored path where there is no store.
-    #[error("input {path} is in the block store, and there is none here; start a cluster or name a local file")]
+    /// A stored path where there is no block store.
+    #[error("input {path} is in the block store, which is not available here; start a cluster or name a local file")]
     NoStore {
-        /// What was given.
+        /// The path that was given.
         path: String,
     },
-    /// A stored path that is not there, or another complaint of the store.
-    #[error("input {path} cannot be found in the block store: {detail}")]
-    NotStored {
-        /// What was given.
+    /// The block store refused a path.
+    #[error("cannot find input {path} in the block store: {source}")]
+    Store {
+        /// The path that was given.
         path: String,
-        /// What the store says.
-        detail: String,
+        /// The store's error.
+        source: Box<dyn Error + Send + Sync>,
     },
-    /// A path in HDFS where HDFS is not built in.
+    /// A path in HDFS in a build without HDFS.
     #[error(
-        "input {path} is in HDFS, and this program was built without it; build it with `cargo build --release --features hdfs`"
+        "input {path} is in HDFS, which this build does not support; build with `cargo build --release --features hdfs`"
     )]
     NoHdfs {
-        /// What was given.
+        /// The path that was given.
         path: String,
     },
-    /// A path in HDFS that is not there, or another complaint of HDFS.
-    #[error("input {path} cannot be found: {detail}")]
-    NotInHdfs {
-        /// What was given.
+    /// HDFS refused a path or is unreachable.
+    #[error("cannot find input {path}: {source}")]
+    Hdfs {
+        /// The path that was given.
         path: String,
-        /// What HDFS says.
-        detail: String,
+        /// The error of the HDFS client.
+        source: Box<dyn Error + Send + Sync>,
     },
-    /// The name says packed, the bytes do not.
+    /// The file's extension names a codec that its first bytes are not of.
     #[error(
-        "input {name} is named like a {packing} file but does not begin like one; rename it if it is plain text, or fetch it again"
+        "input {name} has the extension of a {codec} file but is not one; rename it if it is plain text, or copy it again"
     )]
-    Misnamed {
+    WrongExtension {
         /// The file.
         name: String,
-        /// What its name says.
-        packing: Codec,
+        /// The codec of the extension.
+        codec: Codec,
     },
-    /// An archive that ends too soon or does not unpack.
-    #[error("input {name} is damaged: its {packing} data does not unpack ({source}); fetch or pack it again")]
-    Damaged {
+    /// Compressed data that is truncated or corrupt.
+    #[error("input {name} is corrupt: its {codec} data cannot be decompressed ({source}); copy or compress it again")]
+    Corrupt {
         /// The file.
         name: String,
-        /// How it is packed.
-        packing: Codec,
-        /// What the unpacker says.
+        /// The file's codec.
+        codec: Codec,
+        /// The decoder's error.
         source: io::Error,
     },
-    /// A file that lost bytes since the job was submitted.
+    /// A file that was truncated after the job was submitted.
     #[error(
-        "input {name} ends at byte {found} but had more when the job was submitted; leave input alone while a job reads it"
+        "input {name} ends at byte {found} but was longer when the job was submitted; do not change input while a job reads it"
     )]
     Shrunk {
         /// The file.
         name: String,
-        /// Where it ends now.
+        /// Its present size.
         found: u64,
     },
-    /// A line without end.
-    #[error("input {name} has a line of more than {limit} bytes at byte {offset}; is it text?")]
-    LongLine {
+    /// A line above the size limit.
+    #[error("input {name} has a line of more than {limit} bytes at byte {offset}; check that it is a text file")]
+    LineTooLong {
         /// The file.
         name: String,
-        /// Where the line begins.
+        /// Offset of the line.
         offset: u64,
-        /// How long a line may be.
+        /// The limit, in bytes.
         limit: usize,
     },
 }
 
 impl InputError {
-    /// What a failed read means: a disk that refuses, or an archive that does not unpack.
-    pub(super) fn while_reading(name: &str, packing: Codec, source: io::Error) -> InputError {
+    /// The meaning of a failed read: an I/O error of a plain file, corruption of a compressed one.
+    pub(super) fn while_reading(name: &str, codec: Codec, source: io::Error) -> InputError {
         let name = name.to_owned();
-        match packing {
+        match codec {
             Codec::Plain => InputError::Unreadable { name, source },
-            packing => InputError::Damaged { name, packing, source },
+            codec => InputError::Corrupt { name, codec, source },
         }
     }
 }

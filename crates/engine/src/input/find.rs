@@ -1,27 +1,27 @@
-//! Finding input: what was typed, then what it means.
+//! Expands the input paths of a request into files.
 
-use super::{InputError, ReadAt, Stored};
+use super::{InputError, ReadAt, StoreAccess};
 use crate::hdfs;
-use crate::job::{Codec, FileLocation, InputFile};
+use crate::job::{InputFile, Codec, FileLocation};
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The files behind local paths, folders, globs, `dfs:` paths and all that in HDFS, in order of their names; each once, however often it was named.
+/// The files of local paths, directories and globs, of `dfs:` paths, and of HDFS paths. They are ordered by name, without duplicates.
 ///
-/// A folder stands for all files below it. Names that begin with `.` or `_` (markers, half-written output) are left out of
-/// folders and globs unless they are asked for by that first character.
-pub fn find(input: &[String], stored: &dyn Stored) -> Result<Vec<InputFile>, InputError> {
+/// A directory stands for all files below it. Names that begin with `.` or `_` (markers, uncommitted output) are ignored in directories and globs,
+/// unless the last component of the glob begins with that character, too.
+pub fn find_files(input: &[String], store: &dyn StoreAccess) -> Result<Vec<InputFile>, InputError> {
     let mut files = Vec::new();
-    for typed in input {
-        if typed.starts_with("dfs:") {
-            files.extend(stored.find(typed)?);
-        } else if typed.starts_with(hdfs::SCHEME) {
-            files.extend(hdfs::find(typed)?);
+    for path in input {
+        if path.starts_with("dfs:") {
+            files.extend(store.find(path)?);
+        } else if path.starts_with(hdfs::SCHEME) {
+            files.extend(hdfs::find_files(path)?);
         } else {
-            for path in local(typed)? {
-                files.push(look_at(path)?);
+            for path in expand(path)? {
+                files.push(inspect(path)?);
             }
         }
     }
@@ -30,13 +30,13 @@ pub fn find(input: &[String], stored: &dyn Stored) -> Result<Vec<InputFile>, Inp
     if files.is_empty() { Err(InputError::Nothing) } else { Ok(files) }
 }
 
-/// How a file is packed: its first bytes decide. A name that promises what they do not keep is an error, since the user expects
-/// it unpacked.
-pub fn packing(name: &str, bytes: &dyn ReadAt) -> Result<Codec, InputError> {
+/// Detects a file's codec by its first bytes. It is an error if the extension names a codec and the bytes are not of any, because the user
+/// expects the file to be decompressed.
+pub fn detect_codec(name: &str, bytes: &dyn ReadAt) -> Result<Codec, InputError> {
     let mut first = [0; 4];
     let read =
         bytes.read_at(0, &mut first).map_err(|source| InputError::Unreadable { name: name.to_owned(), source })?;
-    let promised = match name.rsplit_once('.') {
+    let by_extension = match name.rsplit_once('.') {
         Some((_, "gz" | "gzip")) => Codec::Gzip,
         Some((_, "zst" | "zstd")) => Codec::Zstd,
         Some((_, "lz4")) => Codec::Lz4,
@@ -46,12 +46,12 @@ pub fn packing(name: &str, bytes: &dyn ReadAt) -> Result<Codec, InputError> {
         [0x1f, 0x8b, 8, _] => Codec::Gzip,
         [0x28, 0xb5, 0x2f, 0xfd] => Codec::Zstd,
         [0x04, 0x22, 0x4d, 0x18] => Codec::Lz4,
-        // A frame to be skipped may stand before the first real one; parallel zstd writes them.
-        [0x50..=0x5f, 0x2a, 0x4d, 0x18] if promised == Codec::Zstd => Codec::Zstd,
+        // A skippable frame, which parallel zstd writes before the first data frame.
+        [0x50..=0x5f, 0x2a, 0x4d, 0x18] if by_extension == Codec::Zstd => Codec::Zstd,
         _ => Codec::Plain,
     };
-    if found == Codec::Plain && promised != Codec::Plain && read > 0 {
-        return Err(InputError::Misnamed { name: name.to_owned(), packing: promised });
+    if found == Codec::Plain && by_extension != Codec::Plain && read > 0 {
+        return Err(InputError::WrongExtension { name: name.to_owned(), codec: by_extension });
     }
     Ok(found)
 }
@@ -67,20 +67,21 @@ impl fmt::Display for Codec {
     }
 }
 
-/// The paths behind something typed.
-fn local(typed: &str) -> Result<Vec<PathBuf>, InputError> {
-    let path = Path::new(typed);
+/// The local files of a path: itself, the files below a directory, or the matches of a glob.
+fn expand(path_or_glob: &str) -> Result<Vec<PathBuf>, InputError> {
+    let path = Path::new(path_or_glob);
     if !path.is_absolute() {
-        return Err(InputError::Relative { path: typed.to_owned() });
+        return Err(InputError::Relative { path: path_or_glob.to_owned() });
     }
-    // A file may be called `a[1].txt`: what exists is no glob.
-    let exists = path.try_exists().map_err(|source| InputError::Unreadable { name: typed.to_owned(), source })?;
+    // A file's name may contain glob characters, such as `a[1].txt`: an existing path is not a glob.
+    let exists =
+        path.try_exists().map_err(|source| InputError::Unreadable { name: path_or_glob.to_owned(), source })?;
     let named = if exists {
         vec![path.to_owned()]
-    } else if typed.contains(['*', '?', '[']) {
-        matches(typed)?
+    } else if path_or_glob.contains(['*', '?', '[']) {
+        expand_glob(path_or_glob)?
     } else {
-        return Err(InputError::Missing { path: typed.to_owned() });
+        return Err(InputError::Missing { path: path_or_glob.to_owned() });
     };
     let mut paths = Vec::new();
     for path in named {
@@ -88,7 +89,7 @@ fn local(typed: &str) -> Result<Vec<PathBuf>, InputError> {
             let before = paths.len();
             walk(&path, &mut paths)?;
             if paths.len() == before {
-                return Err(InputError::EmptyFolder { path: path.display().to_string() });
+                return Err(InputError::EmptyDirectory { path: path.display().to_string() });
             }
         } else {
             paths.push(path);
@@ -97,13 +98,13 @@ fn local(typed: &str) -> Result<Vec<PathBuf>, InputError> {
     Ok(paths)
 }
 
-fn matches(pattern: &str) -> Result<Vec<PathBuf>, InputError> {
-    let bad =
+fn expand_glob(pattern: &str) -> Result<Vec<PathBuf>, InputError> {
+    let bad_glob =
         |error: glob::PatternError| InputError::BadGlob { pattern: pattern.to_owned(), detail: error.msg.to_owned() };
     let last = pattern.rsplit('/').next().unwrap_or_default();
     let options = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
     let mut paths = Vec::new();
-    for found in glob::glob_with(pattern, options).map_err(bad)? {
+    for found in glob::glob_with(pattern, options).map_err(bad_glob)? {
         let path = found.map_err(|error| {
             let path = error.path().to_owned();
             unreadable(&path, error.into())
@@ -115,10 +116,10 @@ fn matches(pattern: &str) -> Result<Vec<PathBuf>, InputError> {
     if paths.is_empty() { Err(InputError::NoMatch { pattern: pattern.to_owned() }) } else { Ok(paths) }
 }
 
-/// All files below a folder. Links to folders are not entered: they may lead back up.
-fn walk(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), InputError> {
-    for entry in fs::read_dir(folder).map_err(|source| unreadable(folder, source))? {
-        let entry = entry.map_err(|source| unreadable(folder, source))?;
+/// Adds all files below a directory. Symbolic links to directories are not followed: they may lead to a parent.
+fn walk(dir: &Path, paths: &mut Vec<PathBuf>) -> Result<(), InputError> {
+    for entry in fs::read_dir(dir).map_err(|source| unreadable(dir, source))? {
+        let entry = entry.map_err(|source| unreadable(dir, source))?;
         let path = entry.path();
         let kind = entry.file_type().map_err(|source| unreadable(&path, source))?;
         if is_hidden(&path) {
@@ -137,16 +138,16 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| matches!(name.as_encoded_bytes().first(), Some(b'.' | b'_')))
 }
 
-fn look_at(path: PathBuf) -> Result<InputFile, InputError> {
+fn inspect(path: PathBuf) -> Result<InputFile, InputError> {
     let name = path.to_string_lossy().into_owned();
-    let meta = fs::metadata(&path).map_err(|source| unreadable(&path, source))?;
-    // Opening a pipe would wait for its writer, so this comes first.
-    if !meta.is_file() {
+    let metadata = fs::metadata(&path).map_err(|source| unreadable(&path, source))?;
+    // Before the file is opened: opening a pipe would block until it has a writer.
+    if !metadata.is_file() {
         return Err(InputError::NotAFile { path: name });
     }
     let opened = File::open(&path).map_err(|source| unreadable(&path, source))?;
-    let packing = packing(&name, &opened)?;
-    Ok(InputFile { name, location: FileLocation::Local(path), codec: packing, bytes: meta.len() })
+    let packing = detect_codec(&name, &opened)?;
+    Ok(InputFile { name, location: FileLocation::Local(path), codec: packing, bytes: metadata.len() })
 }
 
 fn unreadable(path: &Path, source: io::Error) -> InputError {
@@ -158,7 +159,7 @@ mod tests {
     use super::super::LocalOnly;
     use super::*;
 
-    /// A folder with these files, and the names (below it) that an input finds.
+    /// A directory with files in it. Paths are relative to it.
     struct Tree(tempfile::TempDir);
 
     impl Tree {
@@ -178,13 +179,14 @@ mod tests {
 
         fn find(&self, names: &[&str]) -> Result<Vec<String>, String> {
             let input: Vec<String> = names.iter().map(|name| self.path(name)).collect();
-            let files = find(&input, &LocalOnly).map_err(|error| error.to_string().replace(&self.path(""), ""))?;
+            let files =
+                find_files(&input, &LocalOnly).map_err(|error| error.to_string().replace(&self.path(""), ""))?;
             Ok(files.iter().map(|file| file.name.replace(&self.path(""), "")).collect())
         }
     }
 
     #[test]
-    fn files_folders_and_globs_in_order_of_names_and_once() {
+    fn files_are_ordered_by_name_without_duplicates() {
         let tree =
             Tree::new(&[("b", b"1"), ("a/2", b""), ("a/1", b"x"), ("a/_SUCCESS", b""), ("a/.x", b""), ("a/c/3", b"y")]);
         assert_eq!(tree.find(&["b", "a", "a/1"]).unwrap(), ["a/1", "a/2", "a/c/3", "b"]);
@@ -195,30 +197,30 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_is_no_glob() {
+    fn an_existing_path_is_not_a_glob() {
         let tree = Tree::new(&[("a[1]", b""), ("a1", b"")]);
         assert_eq!(tree.find(&["a[1]"]).unwrap(), ["a[1]"]);
     }
 
     #[test]
-    fn bad_input_is_named_with_a_hint() {
+    fn errors_name_the_input_and_give_a_hint() {
         let tree = Tree::new(&[("empty/_x", b""), ("fake.gz", b"text"), ("nothing.gz", b"")]);
-        let says = |name: &str| tree.find(&[name]).unwrap_err();
-        assert!(says("none").starts_with("input none does not exist; check"));
-        assert!(says("*.txt").starts_with("input *.txt matches no file;"));
-        assert!(says("a[*").starts_with("input a[* is not a glob:"));
-        assert!(says("empty").starts_with("input folder empty holds no file"));
-        assert!(says("fake.gz").starts_with("input fake.gz is named like a gzip file but does not begin like one;"));
+        let error = |name: &str| tree.find(&[name]).unwrap_err();
+        assert!(error("none").starts_with("input none does not exist; check"));
+        assert!(error("*.txt").starts_with("input *.txt matches no file;"));
+        assert!(error("a[*").starts_with("invalid glob a[*:"));
+        assert!(error("empty").starts_with("input directory empty contains no input"));
+        assert!(error("fake.gz").starts_with("input fake.gz has the extension of a gzip file but is not one;"));
         assert_eq!(tree.find(&["nothing.gz"]).unwrap(), ["nothing.gz"]);
-        assert!(find(&["a".into()], &LocalOnly).unwrap_err().to_string().contains("not an absolute path"));
-        assert!(find(&["dfs:/a".into()], &LocalOnly).unwrap_err().to_string().contains("is in the block store"));
-        assert!(find(&[], &LocalOnly).unwrap_err().to_string().contains("no input"));
-        assert!(find(&["/dev/null".into()], &LocalOnly).unwrap_err().to_string().contains("not a regular file"));
+        assert!(find_files(&["a".into()], &LocalOnly).unwrap_err().to_string().contains("not an absolute path"));
+        assert!(find_files(&["dfs:/a".into()], &LocalOnly).unwrap_err().to_string().contains("is in the block store"));
+        assert!(find_files(&[], &LocalOnly).unwrap_err().to_string().contains("no input"));
+        assert!(find_files(&["/dev/null".into()], &LocalOnly).unwrap_err().to_string().contains("not a regular file"));
     }
 
     #[test]
-    fn the_first_bytes_say_how_a_file_is_packed() {
-        let of = |name: &str, bytes: &[u8]| packing(name, &bytes.to_vec()).unwrap();
+    fn the_first_bytes_determine_the_codec() {
+        let of = |name: &str, bytes: &[u8]| detect_codec(name, &bytes.to_vec()).unwrap();
         assert_eq!(of("a", &[0x1f, 0x8b, 8, 0]), Codec::Gzip);
         assert_eq!(of("a.txt", &[0x28, 0xb5, 0x2f, 0xfd]), Codec::Zstd);
         assert_eq!(of("a", &[0x04, 0x22, 0x4d, 0x18]), Codec::Lz4);

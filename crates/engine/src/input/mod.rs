@@ -1,62 +1,62 @@
-//! Input: from the names a user gives to the lines a map reads.
+//! Input: from the paths of a request to the lines a map reads.
 //!
-//! [`find`] turns local files, folders and globs into input files and knows how each is packed; [`cut`] makes pieces of them, one for each
-//! map; [`LineReader`] hands out the lines that *begin* in a piece. A line begins at the start of a file or behind a `\n`, wherever the
-//! file was cut, so any cutting gives each line once, and what a map leaves when it ends early is a piece like any other.
+//! [`find_files`] expands local files, directories and globs into input files and detects how each is compressed; [`compute_splits`] divides them into
+//! splits, one per map; [`LineReader`] reads the lines that *begin* in a split. A line begins at the start of a file or after a `\n`, wherever the file
+//! was split. So every division yields each line exactly once, and the rest that a map leaves when it ends early is a split like any other.
 //!
-//! Files in blocks on the workers' disks are reached through [`Stored`], which their owner implements, and files in HDFS through
-//! [`hdfs`]. No scheduling, no sockets and no knowledge of applications live here.
+//! Files in the block store are read through [`StoreAccess`], which the store implements, and files in HDFS through [`hdfs`]. No scheduling, no
+//! sockets and no application code are here.
 
+mod decompress;
 mod error;
 mod find;
 mod lines;
-mod packed;
 mod sample;
 mod splits;
 
 pub use error::InputError;
-pub use find::{find, packing};
-pub use lines::{LONGEST_LINE, LineReader};
-pub use sample::{cuts, sample};
-pub use splits::cut;
+pub use find::{detect_codec, find_files};
+pub use lines::{LINE_BYTES_MAX, LineReader};
+pub use sample::{cut_points, sample_lines};
+pub use splits::compute_splits;
 
 use crate::hdfs;
-use crate::job::{FileBlock, FileLocation, InputFile};
+use crate::job::{FileBlock, InputFile, FileLocation};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
-/// Bytes that can be read anywhere.
+/// Random access to bytes.
 pub trait ReadAt: Send + Sync {
-    /// Reads some bytes from a position on; none only at the end.
-    fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Reads some bytes from an offset on. Returns 0 only at the end, or if the buffer is empty.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
 impl ReadAt for File {
-    fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        FileExt::read_at(self, buffer, at)
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, offset)
     }
 }
 
 impl ReadAt for Vec<u8> {
-    fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let rest = self.get(usize::try_from(at).unwrap_or(usize::MAX)..).unwrap_or_default();
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let rest = self.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
         let bytes = rest.len().min(buffer.len());
         buffer[..bytes].copy_from_slice(&rest[..bytes]);
         Ok(bytes)
     }
 }
 
-/// Files that are not on the local disk but in the block store.
-pub trait Stored: Send + Sync {
-    /// The files a `dfs:` path names: one, or those of a folder. See [`packing`] for how each is packed.
+/// Access to files in the block store. The default methods are those of a process without one.
+pub trait StoreAccess: Send + Sync {
+    /// The files of a `dfs:` path: the file itself, or those below a directory. Each codec is that of [`detect_codec`].
     fn find(&self, path: &str) -> Result<Vec<InputFile>, InputError> {
         Err(InputError::NoStore { path: path.to_owned() })
     }
 
-    /// The bytes of a file in these blocks.
+    /// Opens the file in these blocks.
     fn open(&self, _blocks: &[FileBlock]) -> io::Result<Box<dyn ReadAt>> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "there is no block store here"))
+        Err(io::Error::new(io::ErrorKind::Unsupported, "the block store is not available in this process"))
     }
 }
 
@@ -64,22 +64,24 @@ pub trait Stored: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub struct LocalOnly;
 
-impl Stored for LocalOnly {}
+impl StoreAccess for LocalOnly {}
 
-/// The packed bytes of an input file. Those before `read_to` are going to be read in order: where they come from afar, they may be fetched ahead.
-pub fn open(file: &InputFile, stored: &dyn Stored, read_to: u64) -> Result<Box<dyn ReadAt>, InputError> {
+/// Opens an input file for reading as stored, that is, compressed. The caller is going to read the bytes before `read_to` in order, so those of a
+/// remote file may be prefetched.
+pub fn open(file: &InputFile, store: &dyn StoreAccess, read_to: u64) -> Result<Box<dyn ReadAt>, InputError> {
     let opened = match &file.location {
         FileLocation::Local(path) => File::open(path).map(|file| Box::new(file) as Box<dyn ReadAt>),
-        FileLocation::Blocks(blocks) => stored.open(blocks),
+        FileLocation::Blocks(blocks) => store.open(blocks),
         FileLocation::Hdfs(_) => hdfs::open(&file.name, read_to),
     };
     opened.map_err(|source| InputError::Unreadable { name: file.name.clone(), source })
 }
 
-/// The unpacked text of an input file, all of it.
-pub fn text(file: &InputFile, stored: &dyn Stored) -> Result<Vec<u8>, InputError> {
+/// The whole text of an input file, decompressed.
+pub fn read_text(file: &InputFile, store: &dyn StoreAccess) -> Result<Vec<u8>, InputError> {
     let mut text = Vec::new();
-    match packed::unpack(file.codec, lines::FromStart::new(open(file, stored, file.bytes)?)).read_to_end(&mut text) {
+    let bytes = lines::SequentialReader::new(open(file, store, file.bytes)?);
+    match decompress::decompress(file.codec, bytes).read_to_end(&mut text) {
         Ok(_) => Ok(text),
         Err(source) => Err(InputError::while_reading(&file.name, file.codec, source)),
     }

@@ -1,47 +1,47 @@
-//! A look at the input before a job begins, for cut points and first centroids.
+//! A sample of the input before a job begins, for range partitions and initial centroids.
 //!
-//! The sample is lines from places spread evenly over all bytes, the same whenever it is taken. It sees at most a few MiB, however
-//! large the input: a cut point off by a percent costs nobody anything.
+//! The sample consists of lines at positions spread evenly over all bytes; the same input always gives the same sample. At most a few MiB are read,
+//! however large the input is: a cut point that is off by one percent does not matter.
 
-use super::{InputError, LineReader, Stored};
-use crate::job::{Codec, InputSplit, Plan};
+use super::{InputError, LineReader, StoreAccess};
+use crate::job::{Codec, Plan, InputSplit};
 
-/// How many places are looked at.
-const PLACES: u64 = 128;
+/// Number of positions in the whole input.
+const POSITIONS: u64 = 128;
 
-/// How many bytes of lines are read at each.
-const BYTES_EACH: u64 = 16 << 10;
+/// Bytes of lines read at each position.
+const BYTES_PER_POSITION: u64 = 16 << 10;
 
-/// Shows a sample of the input's lines to `see`. Packed files are only seen from their beginning.
-pub fn sample(plan: &Plan, stored: &dyn Stored, mut see: impl FnMut(&[u8])) -> Result<(), InputError> {
+/// Calls `take` with the lines of a sample of the input. Of compressed files only the beginning is sampled.
+pub fn sample_lines(plan: &Plan, store: &dyn StoreAccess, mut take: impl FnMut(&[u8])) -> Result<(), InputError> {
     let total: u64 = plan.files.iter().map(|file| file.bytes).sum();
-    let stride = (total / PLACES).max(BYTES_EACH);
-    // The next place, counted from the beginning of the file at hand.
-    let mut place = 0;
+    let stride = (total / POSITIONS).max(BYTES_PER_POSITION);
+    // The next position, relative to the beginning of the current file.
+    let mut position = 0;
     for (file, ix) in plan.files.iter().zip(0..) {
-        let mut seen_packed = false;
-        while place < file.bytes {
-            if !seen_packed {
-                let piece = InputSplit { file: ix, offset: place, bytes: BYTES_EACH.min(file.bytes - place) };
-                let mut reader = LineReader::open(file, piece, stored)?;
-                let mut seen = 0;
-                while seen < BYTES_EACH
+        let mut is_done = false;
+        while position < file.bytes {
+            if !is_done {
+                let bytes = BYTES_PER_POSITION.min(file.bytes - position);
+                let mut reader = LineReader::open(file, InputSplit { file: ix, offset: position, bytes }, store)?;
+                let mut sampled = 0;
+                while sampled < BYTES_PER_POSITION
                     && let Some(record) = reader.next()?
                 {
-                    seen += record.line.len() as u64 + 1;
-                    see(record.line);
+                    sampled += record.line.len() as u64 + 1;
+                    take(record.line);
                 }
             }
-            seen_packed = file.codec != Codec::Plain;
-            place += stride;
+            is_done = file.codec != Codec::Plain;
+            position += stride;
         }
-        place -= file.bytes;
+        position -= file.bytes;
     }
     Ok(())
 }
 
-/// Cut points that give `reduces` ranges of about as many sampled keys each.
-pub fn cuts(mut keys: Vec<Vec<u8>>, reduces: u32) -> Vec<Vec<u8>> {
+/// Cut points that divide the sampled keys into `reduces` ranges of about equal size, for [`Partitioning::Ranges`](crate::job::Partitioning::Ranges).
+pub fn cut_points(mut keys: Vec<Vec<u8>>, reduces: u32) -> Vec<Vec<u8>> {
     keys.sort_unstable();
     let all = keys.len();
     let reduces = reduces as usize;
@@ -53,12 +53,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cuts_divide_evenly() {
+    fn cut_points_divide_evenly() {
         let keys = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect::<Vec<_>>();
-        assert_eq!(cuts(keys(&["d", "b", "a", "c"]), 2), keys(&["c"]));
-        assert_eq!(cuts(keys(&["d", "b", "a", "c"]), 4), keys(&["b", "c", "d"]));
-        assert_eq!(cuts(keys(&["a"]), 3), keys(&["a", "a"]));
-        assert_eq!(cuts(keys(&[]), 3), keys(&[]));
-        assert_eq!(cuts(keys(&["a", "b"]), 1), keys(&[]));
+        assert_eq!(cut_points(keys(&["d", "b", "a", "c"]), 2), keys(&["c"]));
+        assert_eq!(cut_points(keys(&["d", "b", "a", "c"]), 4), keys(&["b", "c", "d"]));
+        assert_eq!(cut_points(keys(&["a"]), 3), keys(&["a", "a"]));
+        assert_eq!(cut_points(keys(&[]), 3), keys(&[]));
+        assert_eq!(cut_points(keys(&["a", "b"]), 1), keys(&[]));
     }
 }

@@ -1,8 +1,8 @@
-//! Storing and reading files from outside the cluster.
+//! Client of the store: writes and reads files from outside the cluster.
 
-use super::data::{PIECE_BYTES_MAX, Sending};
-use super::reader::{Asking, BlocksReader};
-use super::{BLOCK_BYTES_MAX, BlockId, Entry, Health, Held, Holder, StoreAnswer, StoreRequest};
+use super::reader::{CoordinatorLocator, StoredFileReader};
+use super::transfer::{BlockSender, PACKET_BYTES_MAX};
+use super::{BLOCK_BYTES_MAX, BlockId, BlockInfo, Entry, FsckReport, StoreRequest, StoreResponse, WorkerEndpoint};
 use crate::client::{Client, ClientError};
 use crate::input::ReadAt;
 use crate::wire::Token;
@@ -15,146 +15,162 @@ use std::thread;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// How long workers are looked for that take a block. One that died counts as there until it is found lost.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the write of a block is retried on other workers. A worker that died counts as up until its heartbeats time out.
+const BLOCK_WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long between two looks.
-const PAUSE: Duration = Duration::from_millis(300);
+/// Delay between two allocations if too few workers are left.
+const RETRY_DELAY: Duration = Duration::from_millis(300);
 
-/// Why a file was not stored or read.
+/// Why a file was not stored.
 #[derive(Debug, Error)]
 pub enum PutError {
-    /// The cluster says no.
+    /// The coordinator refused the request or is unreachable.
     #[error(transparent)]
     Cluster(#[from] ClientError),
     /// The local file cannot be read.
-    #[error("{}: {error}", path.display())]
+    #[error("cannot read {}: {error}", path.display())]
     Local {
-        /// The file.
+        /// The local file.
         path: PathBuf,
-        /// What went wrong.
+        /// The system's error.
         error: io::Error,
     },
-    /// A size that no block can have.
-    #[error("blocks of {bytes} bytes make no sense; ask for 1 byte to 4 GiB")]
+    /// A block size out of range.
+    #[error("invalid block size of {bytes} bytes; choose 1 byte to 4 GiB")]
     BlockSize {
-        /// What was asked for.
+        /// The requested size.
         bytes: u64,
     },
-    /// Workers would not take a block.
-    #[error("a block was not stored: {last}; {refused}")]
-    NotTaken {
-        /// What the coordinator says.
-        refused: String,
-        /// What the last worker said.
+    /// No set of workers stored a block.
+    #[error("a block was not stored: {last}; {hint}")]
+    BlockNotStored {
+        /// The coordinator's refusal, or advice.
+        hint: String,
+        /// The error of the last worker that failed.
         last: String,
     },
 }
 
-/// A line to a cluster's store.
+/// Why a stored file was not read to its end.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The coordinator refused the request or is unreachable.
+    #[error(transparent)]
+    Cluster(#[from] ClientError),
+    /// No worker has a valid replica of a block.
+    #[error("{0}")]
+    Blocks(io::Error),
+    /// The output cannot be written.
+    #[error(transparent)]
+    Output(io::Error),
+}
+
+/// A connection to a cluster's store.
 #[derive(Debug)]
 pub struct StoreClient {
     client: Client,
-    folder: PathBuf,
+    dir: PathBuf,
     token: Token,
 }
 
 impl StoreClient {
-    /// Calls the coordinator of the cluster that lives in a folder.
-    pub fn connect(folder: &Path) -> Result<StoreClient, ClientError> {
-        let client = Client::connect(folder)?;
-        let path = folder.join("token");
+    /// Connects to the coordinator of the cluster in a directory.
+    pub fn connect(dir: &Path) -> Result<StoreClient, ClientError> {
+        let client = Client::connect(dir)?;
+        let path = dir.join("token");
         let token = Token::read(&path).map_err(|error| ClientError::Folder { path, error })?;
-        Ok(StoreClient { client, folder: folder.into(), token })
+        Ok(StoreClient { client, dir: dir.into(), token })
     }
 
-    /// Stores a local file under a name. Returns its size and the number of its blocks; on any error there is no file of that name.
-    pub fn put(&mut self, local: &Path, name: &str, block_bytes: u64, replicas: u8) -> Result<(u64, usize), PutError> {
+    /// Stores a local file under a path. Returns its size and the number of its blocks. After an error there is no file of that path.
+    pub fn put(&mut self, local: &Path, path: &str, block_bytes: u64, replicas: u8) -> Result<(u64, usize), PutError> {
         if !(1..=BLOCK_BYTES_MAX).contains(&block_bytes) {
             return Err(PutError::BlockSize { bytes: block_bytes });
         }
-        let failed = |error| PutError::Local { path: local.into(), error };
-        let meta = std::fs::metadata(local).map_err(failed)?;
-        if !meta.is_file() {
-            return Err(failed(io::Error::other("not a regular file; name the files to store")));
+        let unreadable = |error| PutError::Local { path: local.into(), error };
+        let metadata = std::fs::metadata(local).map_err(unreadable)?;
+        if !metadata.is_file() {
+            return Err(unreadable(io::Error::other("not a regular file; name the files to store")));
         }
-        let file = File::open(local).map_err(failed)?;
-        let StoreAnswer::Created { put } = self.client.store(StoreRequest::Create { name: name.into(), replicas })?
+        let file = File::open(local).map_err(unreadable)?;
+        let StoreResponse::Created { write_id } =
+            self.client.store(StoreRequest::Create { path: path.into(), replicas })?
         else {
             return Err(ClientError::UnexpectedAnswer.into());
         };
         let mut blocks = Vec::new();
         let mut offset = 0;
-        while offset < meta.len() {
-            let part = Part { local, file: &file, offset, bytes: block_bytes.min(meta.len() - offset) };
-            blocks.push(self.put_block(put, &part)?);
-            offset += part.bytes;
+        while offset < metadata.len() {
+            let range = FileRange { local, file: &file, offset, bytes: block_bytes.min(metadata.len() - offset) };
+            blocks.push(self.put_block(write_id, &range)?);
+            offset += range.bytes;
         }
         let count = blocks.len();
-        match self.client.store(StoreRequest::Seal { put, blocks })? {
-            StoreAnswer::Done => Ok((meta.len(), count)),
+        match self.client.store(StoreRequest::Commit { write_id, blocks })? {
+            StoreResponse::Done => Ok((metadata.len(), count)),
             _ => Err(ClientError::UnexpectedAnswer.into()),
         }
     }
 
-    /// Writes a block to all the workers that should have it; if one fails, to others, under another number.
-    fn put_block(&mut self, put: u64, part: &Part<'_>) -> Result<(Held, Vec<NodeId>), PutError> {
+    /// Writes a block to all its workers. If one fails, the block is replaced by a new one on other workers.
+    fn put_block(&mut self, write_id: u64, range: &FileRange<'_>) -> Result<(BlockInfo, Vec<NodeId>), PutError> {
         let began = Instant::now();
-        let (mut avoid, mut failed, mut last): (Vec<NodeId>, Option<BlockId>, String) = Default::default();
+        let (mut excluded, mut failed, mut last): (Vec<NodeId>, Option<BlockId>, String) = Default::default();
         loop {
-            let request = StoreRequest::Allot { put, instead_of: failed.take(), avoid: avoid.clone() };
+            let request = StoreRequest::AllocateBlock { write_id, replaces: failed.take(), excluded: excluded.clone() };
             let (block, to) = match self.client.store(request) {
-                Ok(StoreAnswer::Allotted { block, to }) => (block, to),
+                Ok(StoreResponse::BlockAllocated { block, to }) => (block, to),
                 Ok(_) => return Err(ClientError::UnexpectedAnswer.into()),
-                // Those that are left are too few: those that failed may be back, or be found lost, in a moment.
-                Err(ClientError::Refused(_)) if !avoid.is_empty() && began.elapsed() < PATIENCE => {
-                    avoid.clear();
-                    thread::sleep(PAUSE);
+                // Too few workers are left. Those that failed may soon be up again, or be detected as lost.
+                Err(ClientError::Refused(_)) if !excluded.is_empty() && began.elapsed() < BLOCK_WRITE_TIMEOUT => {
+                    excluded.clear();
+                    thread::sleep(RETRY_DELAY);
                     continue;
                 }
-                Err(ClientError::Refused(refused)) if !last.is_empty() => {
-                    return Err(PutError::NotTaken { refused, last });
+                Err(ClientError::Refused(hint)) if !last.is_empty() => {
+                    return Err(PutError::BlockNotStored { hint, last });
                 }
                 Err(error) => return Err(error.into()),
             };
-            match part.send(&self.token, block, &to) {
-                Ok(held) => return Ok((held, to.into_iter().map(|holder| holder.node).collect())),
-                Err(NotSent::Local(error)) => return Err(PutError::Local { path: part.local.into(), error }),
-                Err(NotSent::Worker(node, why)) if began.elapsed() < PATIENCE => {
-                    last = format!("{node}: {why}");
+            match range.send(&self.token, block, &to) {
+                Ok(info) => return Ok((info, to.into_iter().map(|worker| worker.node).collect())),
+                Err(SendError::Local(error)) => return Err(PutError::Local { path: range.local.into(), error }),
+                Err(SendError::Worker(node, error)) if began.elapsed() < BLOCK_WRITE_TIMEOUT => {
+                    last = format!("{node}: {error}");
                     failed = Some(block);
-                    avoid.push(node);
+                    excluded.push(node);
                 }
-                Err(NotSent::Worker(node, why)) => {
-                    let refused = "the workers do not take it; see `giveway nodes` and their logs".into();
-                    return Err(PutError::NotTaken { refused, last: format!("{node}: {why}") });
+                Err(SendError::Worker(node, error)) => {
+                    let hint = "check `giveway nodes` and the workers' logs".into();
+                    return Err(PutError::BlockNotStored { hint, last: format!("{node}: {error}") });
                 }
             }
         }
     }
 
-    /// Writes a stored file's bytes.
-    pub fn read(&mut self, name: &str, out: &mut impl Write) -> Result<(), ReadFailure> {
-        let asked = self.client.store(StoreRequest::Stat { name: name.into() })?;
-        let StoreAnswer::File { bytes, blocks } = asked else { return Err(ClientError::UnexpectedAnswer.into()) };
-        let reader = BlocksReader::new(&blocks, None, self.token.clone(), Asking::new(self.folder.clone()));
-        let mut buffer = vec![0; PIECE_BYTES_MAX];
-        let mut at = 0;
-        while at < bytes {
-            let read = reader.read_at(at, &mut buffer).map_err(ReadFailure::Blocks)?;
-            out.write_all(&buffer[..read]).map_err(ReadFailure::Out)?;
-            at += read as u64;
+    /// Writes the content of a stored file to `out`.
+    pub fn read(&mut self, path: &str, out: &mut impl Write) -> Result<(), ReadError> {
+        let response = self.client.store(StoreRequest::Stat { path: path.into() })?;
+        let StoreResponse::File { bytes, blocks } = response else { return Err(ClientError::UnexpectedAnswer.into()) };
+        let locator = CoordinatorLocator::new(self.dir.clone());
+        let reader = StoredFileReader::new(&blocks, None, self.token.clone(), locator);
+        let mut buffer = vec![0; PACKET_BYTES_MAX];
+        let mut offset = 0;
+        while offset < bytes {
+            let read = reader.read_at(offset, &mut buffer).map_err(ReadError::Blocks)?;
+            out.write_all(&buffer[..read]).map_err(ReadError::Output)?;
+            offset += read as u64;
         }
-        out.flush().map_err(ReadFailure::Out)
+        out.flush().map_err(ReadError::Output)
     }
 
-    /// What is in a folder.
+    /// Lists a directory, or a single file.
     pub fn list(&mut self, path: &str) -> Result<Vec<Entry>, ClientError> {
         let mut all: Vec<Entry> = Vec::new();
         loop {
-            let after = all.last().map(|entry| entry.name.trim_start_matches(super::SCHEME).to_owned());
+            let after = all.last().map(|entry| entry.path.trim_start_matches(super::SCHEME).to_owned());
             match self.client.store(StoreRequest::List { path: path.into(), after })? {
-                StoreAnswer::Listed { entries, more } => {
+                StoreResponse::Listed { entries, more } => {
                     all.extend(entries);
                     if !more {
                         return Ok(all);
@@ -165,73 +181,61 @@ impl StoreClient {
         }
     }
 
-    /// Removes a file, or a folder with all that is in it.
-    pub fn remove(&mut self, name: &str, recursive: bool) -> Result<(), ClientError> {
-        self.client.store(StoreRequest::Remove { name: name.into(), recursive }).map(drop)
+    /// Removes a file, or a directory with its content.
+    pub fn remove(&mut self, path: &str, recursive: bool) -> Result<(), ClientError> {
+        self.client.store(StoreRequest::Remove { path: path.into(), recursive }).map(drop)
     }
 
-    /// Has every replica read, and says what is wrong.
-    pub fn check(&mut self) -> Result<Health, ClientError> {
-        match self.client.store(StoreRequest::Check)? {
-            StoreAnswer::Checked(health) => Ok(*health),
+    /// Has every replica verified and begins repairs. Takes as long as the workers need to read all their replicas.
+    pub fn fsck(&mut self) -> Result<FsckReport, ClientError> {
+        match self.client.store(StoreRequest::Fsck)? {
+            StoreResponse::Fsck(report) => Ok(*report),
             _ => Err(ClientError::UnexpectedAnswer),
         }
     }
 }
 
-/// Why a stored file was not read to its end.
-#[derive(Debug, Error)]
-pub enum ReadFailure {
-    /// The cluster says no.
-    #[error(transparent)]
-    Cluster(#[from] ClientError),
-    /// No worker gives a block.
-    #[error("{0}")]
-    Blocks(io::Error),
-    /// It cannot be written where it should go.
-    #[error(transparent)]
-    Out(io::Error),
-}
-
-/// A piece of a local file that becomes a block.
-struct Part<'a> {
+/// A range of a local file that becomes a block.
+struct FileRange<'a> {
     local: &'a Path,
     file: &'a File,
     offset: u64,
     bytes: u64,
 }
 
-/// Why a block did not get to where it should.
-enum NotSent {
+/// Why a block was not sent.
+enum SendError {
+    /// The local file cannot be read.
     Local(io::Error),
+    /// A worker failed.
     Worker(NodeId, io::Error),
 }
 
-impl Part<'_> {
-    /// Sends it to each of the workers, and waits until all have it on disk.
-    fn send(&self, token: &Token, block: BlockId, to: &[Holder]) -> Result<Held, NotSent> {
-        let mut sendings = Vec::new();
-        for holder in to {
-            let begun = Sending::begin(&holder.address, token, block, self.bytes);
-            sendings.push((holder.node, begun.map_err(|error| NotSent::Worker(holder.node, error))?));
+impl FileRange<'_> {
+    /// Sends the range to each of the workers and waits until all have it on disk.
+    fn send(&self, token: &Token, block: BlockId, to: &[WorkerEndpoint]) -> Result<BlockInfo, SendError> {
+        let mut senders = Vec::new();
+        for worker in to {
+            let sender = BlockSender::begin(&worker.address, token, block, self.bytes);
+            senders.push((worker.node, sender.map_err(|error| SendError::Worker(worker.node, error))?));
         }
-        let mut buffer = vec![0; PIECE_BYTES_MAX.min(self.bytes as usize)];
+        let mut buffer = vec![0; PACKET_BYTES_MAX.min(self.bytes as usize)];
         let mut done = 0;
         while done < self.bytes {
-            let piece = (self.bytes - done).min(buffer.len() as u64) as usize;
-            self.file.read_exact_at(&mut buffer[..piece], self.offset + done).map_err(NotSent::Local)?;
-            for (node, sending) in &mut sendings {
-                sending.send(&buffer[..piece]).map_err(|error| NotSent::Worker(*node, error))?;
+            let packet = (self.bytes - done).min(buffer.len() as u64) as usize;
+            self.file.read_exact_at(&mut buffer[..packet], self.offset + done).map_err(SendError::Local)?;
+            for (node, sender) in &mut senders {
+                sender.send(&buffer[..packet]).map_err(|error| SendError::Worker(*node, error))?;
             }
-            done += piece as u64;
+            done += packet as u64;
         }
-        let mut all: Option<Held> = None;
-        for (node, sending) in sendings {
-            let held = sending.finish().map_err(|error| NotSent::Worker(node, error))?;
-            if *all.get_or_insert(held) != held {
-                return Err(NotSent::Worker(node, io::Error::other("it stored something else than the others")));
+        let mut first: Option<BlockInfo> = None;
+        for (node, sender) in senders {
+            let info = sender.finish().map_err(|error| SendError::Worker(node, error))?;
+            if *first.get_or_insert(info) != info {
+                return Err(SendError::Worker(node, io::Error::other("its replica differs from those of the others")));
             }
         }
-        Ok(all.expect("a block goes to at least one worker"))
+        Ok(first.expect("a block is sent to at least one worker"))
     }
 }

@@ -1,90 +1,90 @@
-//! Why something cannot be done with a stored file: what happened, the detail, and what to do.
+//! Errors of operations on stored files.
 
-use super::Name;
+use super::DfsPath;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why the store says no.
+/// Why the coordinator refused an operation on stored files.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// A name that is none.
-    #[error("`{name}` is no name for a stored file: {why}; write for example dfs:/books/emma.txt")]
-    BadName {
-        /// What was given.
-        name: String,
-        /// What is wrong with it.
-        why: &'static str,
+    /// Not a valid [`DfsPath`].
+    #[error("invalid path `{path}` of a stored file: {reason}; write for example dfs:/books/emma.txt")]
+    InvalidPath {
+        /// The text that was given, escaped.
+        path: String,
+        /// The rule it breaks.
+        reason: &'static str,
     },
-    /// The name is taken.
+    /// A file of this path exists.
     #[error(
-        "{name} exists already; remove it with `giveway dfs rm` or choose another name, files are never overwritten"
+        "{path} exists already and files are never overwritten; remove it with `giveway dfs rm` or choose another path"
     )]
     Exists {
-        /// The name.
-        name: Name,
+        /// The path of the existing file.
+        path: DfsPath,
     },
-    /// Somebody else writes a file of this name.
-    #[error("{name} is being written by somebody else; wait, or choose another name")]
+    /// Another client is writing a file of this path.
+    #[error("{path} is being written by another client; wait until it is done, or choose another path")]
     BeingWritten {
-        /// The name.
-        name: Name,
+        /// The path in question.
+        path: DfsPath,
     },
-    /// Part of the name is a file.
-    #[error("{name} cannot be stored: {file} is a file, and files hold no others; choose another name")]
-    BelowFile {
-        /// The name.
-        name: Name,
-        /// The file in its way.
+    /// A parent of the path is a file.
+    #[error("{path} cannot be created: its parent {file} is a file and not a directory; choose another path")]
+    ParentIsFile {
+        /// The path to be created.
+        path: DfsPath,
+        /// The parent, with the scheme.
         file: String,
     },
-    /// A folder where a file is meant.
-    #[error("{name} is a folder; name a file in it (`giveway dfs rm -r` removes folders)")]
-    IsFolder {
-        /// The name.
-        name: Name,
+    /// A directory where a file is required.
+    #[error("{path} is a directory; name a file in it (`giveway dfs rm -r` removes directories)")]
+    IsDirectory {
+        /// The path of the directory.
+        path: DfsPath,
     },
-    /// Neither file nor folder.
-    #[error("{name} does not exist; `giveway dfs ls` shows what does")]
-    Missing {
-        /// The name.
-        name: Name,
+    /// Neither a file nor a directory.
+    #[error("{path} does not exist; list the existing files with `giveway dfs ls`")]
+    NotFound {
+        /// The path in question.
+        path: DfsPath,
     },
-    /// More or fewer replicas than make sense.
-    #[error("{replicas} replicas make no sense; ask for 1 to 16")]
-    Replicas {
-        /// What was asked for.
+    /// A replication factor out of range.
+    #[error("invalid number of replicas {replicas}; choose 1 to 16")]
+    InvalidReplication {
+        /// The requested number.
         replicas: u8,
     },
-    /// Too few workers to take a block.
+    /// Too few workers can store a block.
     #[error(
-        "a block needs {wanted} workers to store it and {found} can take it; see `giveway nodes`, or ask for fewer --replicas"
+        "a block needs {needed} workers and {available} can store it; see `giveway nodes`, or choose fewer --replicas"
     )]
-    Nowhere {
-        /// How many are needed.
-        wanted: usize,
-        /// How many there are.
-        found: usize,
+    TooFewWorkers {
+        /// Replicas to be placed.
+        needed: usize,
+        /// Workers that are up and not excluded.
+        available: usize,
     },
-    /// A put that is over or never was.
-    #[error("this put is over; begin it again")]
-    NoPut,
-    /// Replicas went while the file was written and could not be made again.
+    /// The write id is unknown, or the committed blocks are not those allocated for it.
+    #[error("this write has ended or its blocks do not match; store the file again")]
+    UnknownWrite,
+    /// Replicas were lost during the write and not restored in time.
     #[error(
-        "{name} was not stored: {blocks} of its blocks have lost replicas meanwhile; see `giveway nodes` and put it again"
+        "{path} was not stored: {blocks} of its blocks lost replicas during the write; check `giveway nodes`, then store it again"
     )]
-    NotWhole {
-        /// The name.
-        name: Name,
-        /// How many blocks.
+    UnderReplicated {
+        /// The path of the file.
+        path: DfsPath,
+        /// Number of under-replicated blocks.
         blocks: usize,
     },
-    /// The coordinator's disk says no.
-    #[error("the coordinator cannot write {}: {error}", path.display())]
+    /// I/O error in the coordinator's directory.
+    #[error("the coordinator cannot write {}: {error}; check its disk and permissions", path.display())]
     Disk {
-        /// Which file.
+        /// The local file.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         error: io::Error,
     },
 }

@@ -1,53 +1,68 @@
-//! Manifests: which blocks a stored file is made of, one small file each.
+//! Manifests: the list of a stored file's blocks, one small file each.
 //!
-//! The tree below `names` is the tree of names. A manifest is written beside it (`unsealed`), synced, and renamed into place; whoever
-//! looks finds all of it or nothing. Its first line has a checksum of the rest, which is JSON.
+//! The tree below `names` mirrors the namespace. A manifest is written to the directory `uncommitted`, synced, and renamed into place, so that a
+//! reader finds either all of it or nothing. Its first line contains the checksum of the rest, which is JSON.
 
-use super::{BlockId, Held, Name, SCHEME, sync_folder};
+use super::{BlockId, BlockInfo, DfsPath, SCHEME, StoreError, sync_dir};
 use crate::job::FileBlock;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use thiserror::Error;
 
-const HEAD: &str = "giveway manifest 1 crc32c ";
+/// The first line up to the checksum, which is hexadecimal.
+const HEADER: &str = "giveway manifest 1 crc32c ";
 
-/// What a stored file is made of.
+/// Metadata of a stored file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
-    /// Its size.
+    /// Size in bytes: the sum of the blocks' sizes.
     pub(super) bytes: u64,
     /// Replicas each block should have.
     pub(super) replicas: u8,
-    /// Its blocks in order.
-    pub(super) blocks: Vec<Held>,
+    /// Blocks in order.
+    pub(super) blocks: Vec<BlockInfo>,
+}
+
+/// Why a manifest cannot be read.
+#[derive(Debug, Error)]
+pub(super) enum ManifestError {
+    #[error("its name is not valid UTF-8")]
+    NotUtf8,
+    #[error(transparent)]
+    Path(#[from] StoreError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it is corrupt, or written by another release; restore it from a backup or remove it")]
+    Corrupt,
 }
 
 impl Manifest {
-    pub(super) fn new(replicas: u8, blocks: Vec<Held>) -> Manifest {
-        Manifest { bytes: blocks.iter().map(|held| held.bytes).sum(), replicas, blocks }
+    pub(super) fn new(replicas: u8, blocks: Vec<BlockInfo>) -> Manifest {
+        Manifest { bytes: blocks.iter().map(|info| info.bytes).sum(), replicas, blocks }
     }
 
-    /// The blocks with their places in the file.
-    pub(super) fn places(&self) -> Vec<FileBlock> {
+    /// The blocks with their offsets in the file.
+    pub(super) fn block_positions(&self) -> Vec<FileBlock> {
         let mut offset = 0;
-        let place = |held: &Held| {
-            let at = FileBlock { block: held.block.0, offset, bytes: held.bytes };
-            offset += held.bytes;
+        let position = |info: &BlockInfo| {
+            let at = FileBlock { block: info.block.0, offset, bytes: info.bytes };
+            offset += info.bytes;
             at
         };
-        self.blocks.iter().map(place).collect()
+        self.blocks.iter().map(position).collect()
     }
 
     fn to_text(&self) -> String {
         let json = serde_json::to_string_pretty(self).expect("a manifest is plain data");
-        format!("{HEAD}{:08x}\n{json}\n", crc32c::crc32c(json.as_bytes()))
+        format!("{HEADER}{:08x}\n{json}\n", crc32c::crc32c(json.as_bytes()))
     }
 
     fn from_text(text: &str) -> Option<Manifest> {
-        let (sum, json) = text.strip_prefix(HEAD)?.split_once('\n')?;
+        let (checksum, json) = text.strip_prefix(HEADER)?.split_once('\n')?;
         let json = json.strip_suffix('\n')?;
-        if u32::from_str_radix(sum, 16).ok()? != crc32c::crc32c(json.as_bytes()) {
+        if u32::from_str_radix(checksum, 16).ok()? != crc32c::crc32c(json.as_bytes()) {
             return None;
         }
         let manifest: Manifest = serde_json::from_str(json).ok()?;
@@ -55,46 +70,46 @@ impl Manifest {
     }
 }
 
-/// The folders in which manifests are.
+/// The directories of the manifests.
 #[derive(Debug)]
-pub(super) struct Manifests {
+pub(super) struct ManifestDir {
     names: PathBuf,
-    unsealed: PathBuf,
+    uncommitted: PathBuf,
 }
 
-/// What was found on disk.
+/// All manifests on disk.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) files: Vec<(Name, Manifest)>,
-    /// Manifests that cannot be read, and why. As long as there are any, no block can be said to belong to no file.
-    pub(super) unreadable: Vec<(PathBuf, String)>,
+pub(super) struct Manifests {
+    pub(super) files: Vec<(DfsPath, Manifest)>,
+    /// Manifests that cannot be read. While there are any, no block is known to be orphaned.
+    pub(super) unreadable: Vec<(PathBuf, ManifestError)>,
 }
 
-impl Manifests {
-    /// In a coordinator's folder. What was cut short in an earlier life is removed.
-    pub(super) fn open(folder: &Path) -> io::Result<Manifests> {
-        let manifests = Manifests { names: folder.join("names"), unsealed: folder.join("unsealed") };
+impl ManifestDir {
+    /// Opens the manifests in a coordinator's directory. What interrupted writes of an earlier process left is removed.
+    pub(super) fn open(dir: &Path) -> io::Result<ManifestDir> {
+        let manifests = ManifestDir { names: dir.join("names"), uncommitted: dir.join("uncommitted") };
         fs::create_dir_all(&manifests.names)?;
-        match fs::remove_dir_all(&manifests.unsealed) {
+        match fs::remove_dir_all(&manifests.uncommitted) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        fs::create_dir_all(&manifests.unsealed)?;
-        prune(&manifests.names)?;
+        fs::create_dir_all(&manifests.uncommitted)?;
+        remove_empty_dirs(&manifests.names)?;
         Ok(manifests)
     }
 
-    /// Reads all of them.
-    pub(super) fn read(&self) -> Found {
-        let mut found = Found::default();
+    /// Reads all manifests.
+    pub(super) fn read(&self) -> Manifests {
+        let mut found = Manifests::default();
         self.walk(&self.names, &mut found);
         found
     }
 
-    fn walk(&self, folder: &Path, found: &mut Found) {
-        let entries = match fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
+    fn walk(&self, dir: &Path, found: &mut Manifests) {
+        let entries = match fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
             Ok(entries) => entries,
-            Err(error) => return found.unreadable.push((folder.into(), error.to_string())),
+            Err(error) => return found.unreadable.push((dir.into(), error.into())),
         };
         for path in entries.iter().map(fs::DirEntry::path) {
             if path.is_dir() {
@@ -103,68 +118,66 @@ impl Manifests {
             }
             match self.read_one(&path) {
                 Ok(file) => found.files.push(file),
-                Err(why) => found.unreadable.push((path, why)),
+                Err(error) => found.unreadable.push((path, error)),
             }
         }
     }
 
-    fn read_one(&self, path: &Path) -> Result<(Name, Manifest), String> {
-        let below = path.strip_prefix(&self.names).expect("found below it");
-        let name = below.to_str().ok_or("its name is not text")?;
-        let name = Name::parse(&format!("{SCHEME}/{name}")).map_err(|error| error.to_string())?;
-        let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
-        let manifest = Manifest::from_text(&text).ok_or("it is damaged, or of another release")?;
-        Ok((name, manifest))
+    fn read_one(&self, local: &Path) -> Result<(DfsPath, Manifest), ManifestError> {
+        let below = local.strip_prefix(&self.names).expect("found below it");
+        let path = DfsPath::parse(&format!("{SCHEME}/{}", below.to_str().ok_or(ManifestError::NotUtf8)?))?;
+        let manifest = Manifest::from_text(&fs::read_to_string(local)?).ok_or(ManifestError::Corrupt)?;
+        Ok((path, manifest))
     }
 
-    /// Where a file's manifest is.
-    pub(super) fn path(&self, name: &Name) -> PathBuf {
-        name.below(&self.names)
+    /// The local path of a file's manifest.
+    pub(super) fn local_path(&self, path: &DfsPath) -> PathBuf {
+        path.below(&self.names)
     }
 
-    /// Makes it a file. Once this returns, it is there to stay.
-    pub(super) fn write(&self, put: u64, name: &Name, manifest: &Manifest) -> io::Result<()> {
-        let beside = self.unsealed.join(put.to_string());
-        let mut file = File::create(&beside)?;
+    /// Writes a manifest. It is durable once this returns; after an error it may or may not be in place.
+    pub(super) fn write(&self, write_id: u64, path: &DfsPath, manifest: &Manifest) -> io::Result<()> {
+        let temp_path = self.uncommitted.join(write_id.to_string());
+        let mut file = File::create(&temp_path)?;
         file.write_all(manifest.to_text().as_bytes())?;
         file.sync_all()?;
-        let path = self.path(name);
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
+        let local = self.local_path(path);
+        if let Some(dir) = local.parent() {
+            fs::create_dir_all(dir)?;
         }
-        fs::rename(&beside, &path)?;
-        // Folders may be new as well, up to the one that is always there.
-        path.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.names)).try_for_each(sync_folder)
+        fs::rename(&temp_path, &local)?;
+        // The parent directories may be new, too, so all of them up to `names` are synced.
+        local.ancestors().skip(1).take_while(|dir| dir.starts_with(&self.names)).try_for_each(sync_dir)
     }
 
-    /// Removes it, and folders that hold nothing any more.
-    pub(super) fn remove(&self, name: &Name) -> io::Result<()> {
-        let path = self.path(name);
-        fs::remove_file(&path)?;
-        for folder in path.ancestors().skip(1).take_while(|folder| *folder != self.names) {
-            if fs::remove_dir(folder).is_err() {
-                return sync_folder(folder);
+    /// Removes a manifest, and the parent directories that are empty then.
+    pub(super) fn remove(&self, path: &DfsPath) -> io::Result<()> {
+        let local = self.local_path(path);
+        fs::remove_file(&local)?;
+        for dir in local.ancestors().skip(1).take_while(|dir| *dir != self.names) {
+            if fs::remove_dir(dir).is_err() {
+                return sync_dir(dir);
             }
         }
-        sync_folder(&self.names)
+        sync_dir(&self.names)
     }
 }
 
-/// Removes folders that were made for a file which never came.
-fn prune(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+/// Removes empty directories, which an interrupted write has left.
+fn remove_empty_dirs(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         if path.is_dir() {
-            prune(&path)?;
-            // Only what is empty can be removed.
+            remove_empty_dirs(&path)?;
+            // Fails if the directory is not empty.
             let _ = fs::remove_dir(&path);
         }
     }
     Ok(())
 }
 
-/// Blocks in the manner of a plan, as blocks of the store.
-pub(super) fn id(at: &FileBlock) -> BlockId {
+/// The store's id of a block in a job's plan.
+pub(super) fn block_id(at: &FileBlock) -> BlockId {
     BlockId(at.block)
 }
 
@@ -173,53 +186,53 @@ mod tests {
     use super::*;
 
     fn manifest() -> Manifest {
-        let held = |block, bytes| Held { block: BlockId(block), bytes, seal: 9 };
-        Manifest::new(2, vec![held(u64::MAX, 10), held(1, 5)])
+        let info = |block, bytes| BlockInfo { block: BlockId(block), bytes, checksum: 9 };
+        Manifest::new(2, vec![info(u64::MAX, 10), info(1, 5)])
     }
 
-    fn name(text: &str) -> Name {
-        Name::parse(text).unwrap()
+    fn path(text: &str) -> DfsPath {
+        DfsPath::parse(text).unwrap()
     }
 
     #[test]
-    fn a_manifest_comes_back_and_its_blocks_have_places() {
+    fn a_manifest_round_trips_and_any_flipped_bit_is_detected() {
         let text = manifest().to_text();
         assert_eq!(Manifest::from_text(&text).unwrap(), manifest());
-        let places: Vec<_> = manifest().places().iter().map(|at| (at.block, at.offset, at.bytes)).collect();
-        assert_eq!(places, [(u64::MAX, 0, 10), (1, 10, 5)]);
+        let positions: Vec<_> = manifest().block_positions().iter().map(|at| (at.block, at.offset, at.bytes)).collect();
+        assert_eq!(positions, [(u64::MAX, 0, 10), (1, 10, 5)]);
         for at in 0..text.len() {
-            assert_eq!(Manifest::from_text(&text[..at]), None, "cut at {at}");
-            let mut bent = text.clone().into_bytes();
-            bent[at] ^= 1;
-            let bent = String::from_utf8(bent).unwrap();
-            assert_eq!(Manifest::from_text(&bent), None, "bent at {at}");
+            assert_eq!(Manifest::from_text(&text[..at]), None, "truncated at {at}");
+            let mut bad = text.clone().into_bytes();
+            bad[at] ^= 1;
+            let bad = String::from_utf8(bad).unwrap();
+            assert_eq!(Manifest::from_text(&bad), None, "flipped at {at}");
         }
     }
 
     #[test]
-    fn names_survive_and_leftovers_do_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let manifests = Manifests::open(folder.path()).unwrap();
-        manifests.write(1, &name("dfs:/a/b/c"), &manifest()).unwrap();
-        manifests.write(2, &name("dfs:/a/d"), &manifest()).unwrap();
-        fs::write(manifests.unsealed.join("3"), b"half").unwrap();
+    fn manifests_survive_a_restart_and_leftovers_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let manifests = ManifestDir::open(dir.path()).unwrap();
+        manifests.write(1, &path("dfs:/a/b/c"), &manifest()).unwrap();
+        manifests.write(2, &path("dfs:/a/d"), &manifest()).unwrap();
+        fs::write(manifests.uncommitted.join("3"), b"partial").unwrap();
         fs::create_dir_all(manifests.names.join("e/f")).unwrap();
-        let manifests = Manifests::open(folder.path()).unwrap();
-        assert!(!manifests.unsealed.join("3").exists() && !manifests.names.join("e").exists());
-        let mut names: Vec<_> = manifests.read().files.into_iter().map(|(name, _)| name.to_string()).collect();
-        names.sort();
-        assert_eq!(names, ["dfs:/a/b/c", "dfs:/a/d"]);
-        manifests.remove(&name("dfs:/a/b/c")).unwrap();
+        let manifests = ManifestDir::open(dir.path()).unwrap();
+        assert!(!manifests.uncommitted.join("3").exists() && !manifests.names.join("e").exists());
+        let mut paths: Vec<_> = manifests.read().files.into_iter().map(|(path, _)| path.to_string()).collect();
+        paths.sort();
+        assert_eq!(paths, ["dfs:/a/b/c", "dfs:/a/d"]);
+        manifests.remove(&path("dfs:/a/b/c")).unwrap();
         assert!(!manifests.names.join("a/b").exists() && manifests.names.join("a").exists());
-        manifests.remove(&name("dfs:/a/d")).unwrap();
+        manifests.remove(&path("dfs:/a/d")).unwrap();
         assert!(!manifests.names.join("a").exists() && manifests.names.exists());
     }
 
     #[test]
-    fn a_damaged_manifest_is_found_and_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let manifests = Manifests::open(folder.path()).unwrap();
-        manifests.write(1, &name("dfs:/a"), &manifest()).unwrap();
+    fn a_corrupt_manifest_is_reported_with_its_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let manifests = ManifestDir::open(dir.path()).unwrap();
+        manifests.write(1, &path("dfs:/a"), &manifest()).unwrap();
         fs::write(manifests.names.join("b"), b"giveway manifest 1 crc32c 00000000\n{}\n").unwrap();
         let found = manifests.read();
         assert_eq!(found.files.len(), 1);

@@ -1,260 +1,260 @@
-//! What is said about blocks and stored files. Wire types: they live at the processes' edges, beside those of [`crate::wire`].
+//! Wire types of the block store. They are used at the edges of processes, beside those of [`crate::wire`].
 
 use super::BlockId;
 use crate::job::FileBlock;
 use giveway_core::NodeId;
 use serde::{Deserialize, Serialize};
 
-/// A replica, as the worker that has it sees it.
+/// Identity of a block's content. Valid replicas of one block have equal `BlockInfo`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
-    /// The block.
+pub struct BlockInfo {
+    /// The block's id.
     pub block: BlockId,
-    /// How many bytes of content.
+    /// Size of the content, in bytes.
     pub bytes: u64,
-    /// A checksum over the checksums: sound replicas of one block agree on it.
-    pub seal: u32,
+    /// CRC-32C over the table of chunk checksums, the size and the id.
+    pub checksum: u32,
 }
 
-/// A worker to the coordinator.
+/// Sent by a worker to the coordinator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum StoreNews {
-    /// All I have. Said once at the beginning of each line.
-    Holds {
-        /// Sound as far as sizes and tables of checksums tell.
-        held: Vec<Held>,
-        /// Set aside because they are damaged.
-        damaged: Vec<BlockId>,
+pub enum StoreReport {
+    /// All replicas of the worker (a full block report). The first report of each connection.
+    Full {
+        /// Replicas whose size and checksum table are valid; their content was not read.
+        blocks: Vec<BlockInfo>,
+        /// Quarantined replicas.
+        corrupt: Vec<BlockId>,
     },
-    /// One more.
-    Got(Held),
-    /// A replica of mine turned out to be damaged or gone.
-    Bad {
-        /// The block.
+    /// A replica was written to disk.
+    Received(BlockInfo),
+    /// A replica was found corrupt or missing.
+    Corrupt {
+        /// The block of the replica.
         block: BlockId,
     },
-    /// A copy that was ordered did not come about.
-    NotCopied {
-        /// The block.
+    /// A [`StoreCommand::Replicate`] failed.
+    CopyFailed {
+        /// The block to be copied.
         block: BlockId,
-        /// Where it should have gone.
+        /// The worker it was to be copied to.
         to: NodeId,
-        /// Why it did not.
-        why: String,
+        /// The error text.
+        reason: String,
     },
 }
 
-/// The coordinator to a worker.
+/// Sent by the coordinator to a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StoreOrder {
-    /// Give a replica of yours to another worker.
-    Copy {
-        /// The block.
+pub enum StoreCommand {
+    /// Copy a replica to another worker.
+    Replicate {
+        /// The block to be copied.
         block: BlockId,
-        /// Who gets it.
+        /// The target.
         to: NodeId,
-        /// Where that one's data is.
+        /// Data address of the target.
         address: String,
     },
-    /// Remove the block, sound or damaged.
-    Forget {
-        /// The block.
+    /// Delete the replica, valid or corrupt.
+    Delete {
+        /// The block of the replica.
         block: BlockId,
     },
-    /// Remove the damaged replica you set aside: the block is whole again without it.
-    Discard {
-        /// The block.
+    /// Delete the quarantined replica: the block has enough valid ones.
+    DeleteCorrupt {
+        /// The block of the replica.
         block: BlockId,
     },
 }
 
-/// A user to the coordinator.
+/// Sent by a client to the coordinator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum StoreRequest {
-    /// I want to store a file. It exists once it is sealed; until then it lives as long as this line.
+    /// Begin to write a file. It exists once it is committed; the write is abandoned when the connection ends before that.
     Create {
-        /// Its name.
-        name: String,
+        /// Path of the file, with its scheme.
+        path: String,
         /// Replicas of each block.
         replicas: u8,
     },
-    /// Where does the next block go?
-    Allot {
-        /// The put.
-        put: u64,
-        /// A block that did not come about and is replaced by this one.
-        instead_of: Option<BlockId>,
-        /// Workers that would not take it.
-        avoid: Vec<NodeId>,
+    /// Allocate the next block and the workers that store it.
+    AllocateBlock {
+        /// The id of the write, from [`StoreResponse::Created`].
+        write_id: u64,
+        /// A block whose write failed; the new block replaces it.
+        replaces: Option<BlockId>,
+        /// Workers that must not be chosen, because they failed.
+        excluded: Vec<NodeId>,
     },
-    /// All blocks are written: make it a file.
-    Seal {
-        /// The put.
-        put: u64,
+    /// Create the file. All its blocks have been written.
+    Commit {
+        /// The id of the write.
+        write_id: u64,
         /// Its blocks in order, each with the workers that have it.
-        blocks: Vec<(Held, Vec<NodeId>)>,
+        blocks: Vec<(BlockInfo, Vec<NodeId>)>,
     },
-    /// What is in this folder?
+    /// List a directory.
     List {
-        /// The folder, or a file.
+        /// Path of the directory, or of a file.
         path: String,
-        /// Only what comes behind this name.
+        /// Entries after this path only.
         after: Option<String>,
     },
-    /// Of which blocks is this file?
+    /// Return a file's size and blocks.
     Stat {
-        /// Its name.
-        name: String,
+        /// Path of the file.
+        path: String,
     },
-    /// Who has this block?
+    /// Return the workers that have a block.
     Locate {
-        /// The block.
+        /// The block in question.
         block: BlockId,
     },
     /// Remove a file.
     Remove {
-        /// Its name.
-        name: String,
-        /// A folder with all that is in it, too.
+        /// Path of the file.
+        path: String,
+        /// Remove a directory with its content, too.
         recursive: bool,
     },
-    /// Read every replica, repair what can be repaired, and say what is wrong.
-    Check,
+    /// Verify every replica, begin repairs, and report all problems.
+    Fsck,
 }
 
-/// The coordinator to a user.
+/// Sent by the coordinator to a client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum StoreAnswer {
-    /// The put has begun.
+pub enum StoreResponse {
+    /// A write has begun.
     Created {
-        /// Its number.
-        put: u64,
+        /// Id of the write, for the requests that follow.
+        write_id: u64,
     },
-    /// The next block goes here, to each of them.
-    Allotted {
-        /// The block.
+    /// A block was allocated; the client writes it to each of the workers.
+    BlockAllocated {
+        /// The new block.
         block: BlockId,
-        /// The workers.
-        to: Vec<Holder>,
+        /// The workers chosen.
+        to: Vec<WorkerEndpoint>,
     },
-    /// It is done.
+    /// The request was carried out.
     Done,
-    /// What is in a folder, by name.
+    /// Entries of a directory, ordered by path.
     Listed {
-        /// Files and folders.
+        /// Files and directories.
         entries: Vec<Entry>,
-        /// True if there is more behind the last.
+        /// True if there are more after the last.
         more: bool,
     },
-    /// A file.
+    /// A file's metadata.
     File {
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
-        /// Its blocks in order.
+        /// Blocks in order.
         blocks: Vec<FileBlock>,
     },
-    /// Workers that have a block.
-    At(Vec<Holder>),
-    /// How the store is.
-    Checked(Box<Health>),
+    /// Workers that have a valid replica of a block.
+    Located(Vec<WorkerEndpoint>),
+    /// The result of a check.
+    Fsck(Box<FsckReport>),
 }
 
-/// A worker to fetch from or store with.
+/// A worker and where its blocks are served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    /// Which.
+pub struct WorkerEndpoint {
+    /// The worker's node.
     pub node: NodeId,
-    /// Where its data is.
+    /// Its data address.
     pub address: String,
 }
 
-/// A line of a listing.
+/// An entry of a directory listing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The whole name.
-    pub name: String,
-    /// What is known of a file; nothing for a folder.
-    pub file: Option<EntryFile>,
+    /// The whole path with its scheme; a directory's ends with `/`.
+    pub path: String,
+    /// The metadata of a file; `None` for a directory.
+    pub file: Option<FileStatus>,
 }
 
-/// What a listing says of a file.
+/// Metadata of a file in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EntryFile {
-    /// Its size.
+pub struct FileStatus {
+    /// Size in bytes.
     pub bytes: u64,
-    /// How many blocks.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Replicas each should have.
+    /// Replicas each block should have.
     pub replicas: u8,
 }
 
-/// How the store is.
+/// The state of the store, as found by a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Health {
-    /// Files.
+pub struct FsckReport {
+    /// Number of files.
     pub files: u64,
-    /// Their bytes, each counted once.
+    /// Total size of the files in bytes; replicas are not counted.
     pub bytes: u64,
-    /// Their blocks.
+    /// Number of blocks of the files.
     pub blocks: u64,
-    /// Sound replicas of them.
+    /// Valid replicas of these blocks.
     pub replicas: u64,
-    /// Workers that hold blocks.
+    /// Workers that are up.
     pub nodes: u32,
-    /// Blocks without any sound replica.
+    /// Blocks without a valid replica.
     pub missing: u64,
-    /// Blocks with too few.
+    /// Blocks with too few valid replicas, but at least one.
     pub under_replicated: u64,
-    /// Replicas found damaged just now.
-    pub damaged: u64,
-    /// Replicas of no file that were removed just now.
-    pub strays: u64,
-    /// What is wrong, a line each; the first of them if there are many.
+    /// Replicas that this check found corrupt or missing.
+    pub corrupt: u64,
+    /// Replicas of no file that this check deleted.
+    pub orphans: u64,
+    /// One line per problem; truncated if there are many.
     pub problems: Vec<String>,
 }
 
-/// How a worker answers [`crate::wire::DataRequest::ReadBlock`].
+/// Response of a worker to [`crate::wire::DataRequest::ReadBlock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ReadAnswer {
-    /// So many bytes follow behind this message; none at the end of the block.
-    Here {
-        /// How many.
+pub enum ReadResponse {
+    /// The content follows this message.
+    Data {
+        /// Number of bytes that follow; zero at the end of the block.
         bytes: u32,
-        /// Their checksum.
-        sum: u32,
+        /// CRC-32C of these bytes.
+        checksum: u32,
     },
-    /// It is not to be had here: damaged, or never here.
-    NotHere,
+    /// The worker has no valid replica.
+    Unavailable,
 }
 
-/// A piece of a block on its way to a worker; its bytes follow behind this message.
+/// Header of a packet of a block's content on its way to a worker. The content follows this message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Piece {
-    /// How many.
+pub struct Packet {
+    /// Number of bytes that follow.
     pub bytes: u32,
-    /// Their checksum.
-    pub sum: u32,
+    /// CRC-32C of these bytes.
+    pub checksum: u32,
 }
 
-/// How a worker answers [`crate::wire::DataRequest::WriteBlock`] once all pieces have come.
+/// Response of a worker to [`crate::wire::DataRequest::WriteBlock`], sent after the last packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum WriteAnswer {
-    /// It is on disk.
-    Written(Held),
-    /// It is not.
+pub enum WriteResponse {
+    /// The replica is on disk.
+    Written(BlockInfo),
+    /// The replica was not stored.
     Refused {
-        /// Why.
-        why: String,
+        /// The error text.
+        reason: String,
     },
 }
 
-/// What a worker says, one after the other, when it is asked to read all its blocks.
+/// Responses of a worker that verifies all its replicas: one per replica, then [`VerifyResponse::End`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum CheckAnswer {
-    /// Sound.
-    Sound(Held),
-    /// Damaged or gone, and set aside.
-    Bad(BlockId),
-    /// That was all.
+pub enum VerifyResponse {
+    /// All checksums match.
+    Valid(BlockInfo),
+    /// Corrupt or missing; the replica was quarantined.
+    Corrupt(BlockId),
+    /// All replicas were verified.
     End,
 }

@@ -1,44 +1,44 @@
-//! The block store: files in blocks, with replicas in the workers' own folders.
+//! The block store: files in blocks, with replicas in the workers' own directories. The roles are those of HDFS: the coordinator is the NameNode,
+//! workers are the DataNodes.
 //!
-//! The coordinator keeps the names (`catalog.rs`, `put.rs`): one *manifest* a file (`manifest.rs`) says of which blocks it is. Where
-//! the replicas are it keeps in memory only (`holdings.rs`), because the workers know it better: each keeps a *shelf* of block files
-//! (`shelf.rs`, `block.rs`) and says what is on it whenever it calls. Bytes never pass through the coordinator: who stores a file
-//! writes its blocks to workers, who reads one reads them from workers (`data.rs`), and a worker that has a replica itself reads its
-//! own disk (`reader.rs`).
+//! The coordinator holds the namespace (`namespace.rs`, `pending_file.rs`): one *manifest* per file (`manifest.rs`) lists the file's blocks. The
+//! locations of replicas are in memory only (`replica_map.rs`), because the workers have the authoritative state: each has a block store, a directory
+//! of block files (`block_store.rs`, `block.rs`), and reports its content whenever it connects. File content never passes through the coordinator:
+//! clients write blocks to workers and read them from workers (`transfer.rs`); a worker that has a replica reads its own disk (`reader.rs`).
 //!
-//! A file exists from the moment its manifest is renamed into place, which is after every block has all its replicas on disk. Whatever
-//! is cut short before leaves blocks that belong to no file, and those are collected. A replica is checked whenever it is read; a
-//! bad one is set aside, and the coordinator has another made from a sound one, as it does when a worker is lost (`repair.rs`).
+//! A file exists from the moment its manifest is renamed into place, which is after every block has all its replicas on disk. An interrupted write
+//! leaves orphaned blocks, which are deleted later. A replica's checksums are verified whenever it is read; a corrupt one is quarantined, and the
+//! coordinator has another made from a valid one, as it does when a worker is lost (`repair.rs`).
 //!
-//! What never lives here: choosing where tasks run. The core is told where replicas are and makes of it what its policy says.
+//! Not here: choosing where tasks run. The core receives the replica locations and applies its placement policy.
 
 mod block;
-mod catalog;
-mod check;
+mod block_store;
 mod client;
-mod data;
 mod error;
-mod holdings;
+mod fsck;
 mod manifest;
 mod message;
-mod name;
-mod put;
+mod namespace;
+mod path;
+mod pending_file;
 mod reader;
 mod repair;
+mod replica_map;
 mod session;
-mod shelf;
+mod transfer;
 
 pub use block::BLOCK_BYTES_MAX;
-pub use catalog::Catalog;
-pub use client::{PutError, ReadFailure, StoreClient};
+pub use block_store::BlockStore;
+pub use client::{PutError, ReadError, StoreClient};
 pub use error::StoreError;
 pub use message::*;
-pub use name::{Name, SCHEME};
-pub use reader::{OnCoordinator, OnWorker};
-pub use session::Session;
-pub use shelf::Shelf;
+pub use namespace::Namespace;
+pub use path::{DfsPath, SCHEME};
+pub use reader::{CoordinatorStoreAccess, WorkerStoreAccess};
+pub use session::StoreSession;
 
-pub(crate) use data::{obey, serve_check, serve_read, serve_write};
+pub(crate) use transfer::{execute, serve_read, serve_verify, serve_write};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -46,21 +46,22 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// The number of a block: random, so that no number is ever used twice, whatever is forgotten.
+/// The id of a block: a random number, so that an id is never reused, even after the coordinator has lost its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlockId(pub u64);
 
 impl BlockId {
     fn random() -> io::Result<BlockId> {
         let mut bytes = [0; 8];
-        getrandom::fill(&mut bytes).map_err(|error| io::Error::other(format!("no randomness: {error}")))?;
+        getrandom::fill(&mut bytes)
+            .map_err(|error| io::Error::other(format!("the system's random source failed: {error}")))?;
         Ok(BlockId(u64::from_le_bytes(bytes)))
     }
 
-    /// Reads what [`Display`](fmt::Display) writes.
+    /// Parses the output of [`Display`](fmt::Display): 16 lower-case hexadecimal digits.
     fn parse(text: &str) -> Option<BlockId> {
-        let plain = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        plain.then(|| u64::from_str_radix(text, 16).ok().map(BlockId))?
+        let is_hex = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        is_hex.then(|| u64::from_str_radix(text, 16).ok().map(BlockId))?
     }
 }
 
@@ -70,7 +71,7 @@ impl fmt::Display for BlockId {
     }
 }
 
-/// Brings the names in a folder to the disk: a rename is only then there to stay.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+/// Syncs a directory. A rename in it is durable only after this returns.
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
 }

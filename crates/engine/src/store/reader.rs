@@ -1,15 +1,15 @@
-//! Reading stored files: from the own disk where there is a replica, otherwise from a worker that has one.
+//! Reading stored files: from the local disk if there is a replica, otherwise from a worker that has one.
 //!
-//! A replica that fails in the middle is no failure of the read: the next one goes on from the same byte. Only when nobody who should have
-//! the block gives it, for a while, is it said to be missing.
+//! A replica that fails in the middle does not fail the read: the next replica continues at the same byte. A block is reported as unavailable only
+//! after no replica could be read for [`LOCATE_TIMEOUT`].
 
 use super::block::BlockFile;
-use super::data::{self, PIECE_BYTES_MAX};
-use super::manifest::id;
-use super::{BlockId, Catalog, Holder, Name, Shelf, StoreAnswer, StoreRequest};
+use super::manifest::block_id;
+use super::transfer::{self, PACKET_BYTES_MAX};
+use super::{BlockId, BlockStore, DfsPath, Namespace, StoreRequest, StoreResponse, WorkerEndpoint};
 use crate::client::Client;
-use crate::input::{InputError, ReadAt, Stored, packing};
-use crate::job::{FileBlock, FileLocation, InputFile};
+use crate::input::{InputError, ReadAt, StoreAccess, detect_codec};
+use crate::job::{FileBlock, InputFile, FileLocation};
 use crate::wire::Token;
 use std::fmt;
 use std::io;
@@ -19,118 +19,119 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a block is looked for: a worker that just died is only found lost after a while, and one that was restarted comes back.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a block is tried before the read fails. Longer than a worker's restart, and than the detection of a lost worker.
+const LOCATE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long between two looks.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Delay between two attempts to read a block.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// Who knows where blocks are.
-pub(super) trait Locate: Send + Sync {
-    /// Workers that have a block.
-    fn locate(&self, block: BlockId) -> io::Result<Vec<Holder>>;
+/// Finds the workers that have a block.
+pub(super) trait BlockLocator: Send + Sync {
+    /// Workers that are up and have a valid replica.
+    fn locate(&self, block: BlockId) -> io::Result<Vec<WorkerEndpoint>>;
 }
 
-impl Locate for Arc<Catalog> {
-    fn locate(&self, block: BlockId) -> io::Result<Vec<Holder>> {
-        Ok(self.holders(block))
+impl BlockLocator for Arc<Namespace> {
+    fn locate(&self, block: BlockId) -> io::Result<Vec<WorkerEndpoint>> {
+        Ok(self.locations(block))
     }
 }
 
-/// Asks the coordinator of the cluster in a folder, over a line that is made when it is first needed.
+/// Asks the coordinator of the cluster in a directory. Connects on first use.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct CoordinatorLocator {
     cluster: PathBuf,
-    line: Mutex<Option<Client>>,
+    connection: Mutex<Option<Client>>,
 }
 
-impl Asking {
-    pub(super) fn new(cluster: PathBuf) -> Asking {
-        Asking { cluster, line: Mutex::new(None) }
+impl CoordinatorLocator {
+    pub(super) fn new(cluster: PathBuf) -> CoordinatorLocator {
+        CoordinatorLocator { cluster, connection: Mutex::new(None) }
     }
 }
 
-impl Locate for Asking {
-    fn locate(&self, block: BlockId) -> io::Result<Vec<Holder>> {
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut client = match line.take() {
+impl BlockLocator for CoordinatorLocator {
+    fn locate(&self, block: BlockId) -> io::Result<Vec<WorkerEndpoint>> {
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut client = match connection.take() {
             Some(client) => client,
             None => Client::connect(&self.cluster).map_err(io::Error::other)?,
         };
         match client.store(StoreRequest::Locate { block }).map_err(io::Error::other)? {
-            StoreAnswer::At(holders) => {
-                *line = Some(client);
-                Ok(holders)
+            StoreResponse::Located(workers) => {
+                *connection = Some(client);
+                Ok(workers)
             }
-            _ => Err(io::Error::other("the coordinator answered something else")),
+            _ => Err(io::Error::other("unexpected response of the coordinator; use programs of the same release")),
         }
     }
 }
 
-/// The bytes of a stored file.
-pub(super) struct BlocksReader {
+/// Reads the content of a stored file.
+pub(super) struct StoredFileReader {
     blocks: Vec<FileBlock>,
-    shelf: Option<Arc<Shelf>>,
+    local: Option<Arc<BlockStore>>,
     token: Token,
-    whereabouts: Box<dyn Locate>,
-    /// Where the last read came from.
-    open: Mutex<Option<(BlockId, Source)>>,
+    locator: Box<dyn BlockLocator>,
+    /// The replica of the last read; the next read tries it first.
+    current: Mutex<Option<(BlockId, Source)>>,
 }
 
 /// A replica that is being read.
 enum Source {
-    Own(Arc<Shelf>, BlockFile),
-    Other(TcpStream),
+    Local(Arc<BlockStore>, BlockFile),
+    Remote(TcpStream),
 }
 
 impl Source {
-    fn read_at(&mut self, block: BlockId, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read_at(&mut self, block: BlockId, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self {
-            Source::Own(shelf, file) => shelf.read_at(file, at, buffer)?,
-            Source::Other(stream) => data::read(stream, block, at, buffer)?.ok_or(io::ErrorKind::NotFound)?,
+            Source::Local(store, file) => store.read_at(file, offset, buffer)?,
+            Source::Remote(stream) => transfer::read(stream, block, offset, buffer)?.ok_or(io::ErrorKind::NotFound)?,
         };
-        // Nobody asks for bytes behind the end of a block.
+        // The caller requests no bytes beyond the end of a block, so an empty read is an error.
         if read > 0 { Ok(read) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 }
 
-impl fmt::Debug for BlocksReader {
+impl fmt::Debug for StoredFileReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BlocksReader").field("blocks", &self.blocks).finish_non_exhaustive()
+        f.debug_struct("StoredFileReader").field("blocks", &self.blocks).finish_non_exhaustive()
     }
 }
 
-impl BlocksReader {
+impl StoredFileReader {
+    /// A reader of the file in these blocks. `local` is this worker's own store, if the process has one.
     pub(super) fn new(
         blocks: &[FileBlock],
-        shelf: Option<Arc<Shelf>>,
+        local: Option<Arc<BlockStore>>,
         token: Token,
-        whereabouts: impl Locate + 'static,
-    ) -> BlocksReader {
-        let whereabouts = Box::new(whereabouts);
-        BlocksReader { blocks: blocks.to_vec(), shelf, token, whereabouts, open: Mutex::new(None) }
+        locator: impl BlockLocator + 'static,
+    ) -> StoredFileReader {
+        let locator = Box::new(locator);
+        StoredFileReader { blocks: blocks.to_vec(), local, token, locator, current: Mutex::new(None) }
     }
 
-    /// Reads from whatever replica gives it, and says which one did.
-    fn read_block(&self, block: BlockId, at: u64, buffer: &mut [u8]) -> io::Result<(usize, Source)> {
-        if let Some(shelf) = &self.shelf
-            && let Ok(file) = shelf.block(block)
+    /// Reads from the first replica that succeeds, the local one first. Also returns that replica.
+    fn read_block(&self, block: BlockId, offset: u64, buffer: &mut [u8]) -> io::Result<(usize, Source)> {
+        if let Some(store) = &self.local
+            && let Ok(file) = store.open_block(block)
         {
-            let mut own = Source::Own(Arc::clone(shelf), file);
-            if let Ok(read) = own.read_at(block, at, buffer) {
-                return Ok((read, own));
+            let mut local = Source::Local(Arc::clone(store), file);
+            if let Ok(read) = local.read_at(block, offset, buffer) {
+                return Ok((read, local));
             }
         }
-        let mut last = io::Error::other("no worker that is up has a sound replica; see `giveway dfs fsck`");
-        for holder in self.whereabouts.locate(block)? {
-            let mut asked = data::call(&holder.address, &self.token).map(Source::Other);
-            let read = match &mut asked {
-                Ok(other) => other.read_at(block, at, buffer),
+        let mut last = io::Error::other("no worker that is up has a valid replica; check `giveway dfs fsck`");
+        for worker in self.locator.locate(block)? {
+            let mut connected = transfer::connect(&worker.address, &self.token).map(Source::Remote);
+            let read = match &mut connected {
+                Ok(remote) => remote.read_at(block, offset, buffer),
                 Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
             };
-            match (read, asked) {
-                (Ok(read), Ok(other)) => return Ok((read, other)),
-                (Err(error), _) => last = io::Error::new(error.kind(), format!("{}: {error}", holder.node)),
+            match (read, connected) {
+                (Ok(read), Ok(remote)) => return Ok((read, remote)),
+                (Err(error), _) => last = io::Error::new(error.kind(), format!("{}: {error}", worker.node)),
                 (Ok(_), Err(error)) => last = error,
             }
         }
@@ -138,130 +139,124 @@ impl BlocksReader {
     }
 }
 
-impl ReadAt for BlocksReader {
-    fn read_at(&self, at: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let behind = self.blocks.partition_point(|block| block.offset <= at);
-        let Some(place) = self.blocks[..behind].last() else { return Ok(0) };
-        let (block, inside) = (id(place), at - place.offset);
-        let wanted = (buffer.len().min(PIECE_BYTES_MAX) as u64).min(place.bytes.saturating_sub(inside)) as usize;
+impl ReadAt for StoredFileReader {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let end = self.blocks.partition_point(|block| block.offset <= offset);
+        let Some(position) = self.blocks[..end].last() else { return Ok(0) };
+        let (block, inside) = (block_id(position), offset - position.offset);
+        let wanted = (buffer.len().min(PACKET_BYTES_MAX) as u64).min(position.bytes.saturating_sub(inside)) as usize;
         if wanted == 0 {
             return Ok(0);
         }
         let buffer = &mut buffer[..wanted];
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, mut source)) = open.take()
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, mut source)) = current.take()
             && of == block
             && let Ok(read) = source.read_at(block, inside, buffer)
         {
-            *open = Some((of, source));
+            *current = Some((of, source));
             return Ok(read);
         }
         let began = Instant::now();
         loop {
             match self.read_block(block, inside, buffer) {
                 Ok((read, source)) => {
-                    *open = Some((block, source));
+                    *current = Some((block, source));
                     return Ok(read);
                 }
-                Err(error) if began.elapsed() > PATIENCE => {
-                    return Err(io::Error::new(error.kind(), format!("block {block} cannot be had: {error}")));
+                Err(error) if began.elapsed() > LOCATE_TIMEOUT => {
+                    return Err(io::Error::new(error.kind(), format!("cannot read block {block}: {error}")));
                 }
-                Err(_) => thread::sleep(PAUSE),
+                Err(_) => thread::sleep(RETRY_DELAY),
             }
         }
     }
 }
 
-/// Stored files, as tasks on a worker read them.
+/// Access to stored files for tasks on a worker.
 #[derive(Debug)]
-pub struct OnWorker {
-    /// The replicas this worker has itself.
-    pub shelf: Arc<Shelf>,
+pub struct WorkerStoreAccess {
+    /// The worker's own replicas.
+    pub blocks: Arc<BlockStore>,
     /// The cluster's token.
     pub token: Token,
-    /// The cluster's folder.
+    /// The cluster's directory.
     pub cluster: PathBuf,
 }
 
-impl Stored for OnWorker {
+impl StoreAccess for WorkerStoreAccess {
     fn open(&self, blocks: &[FileBlock]) -> io::Result<Box<dyn ReadAt>> {
-        let asking = Asking::new(self.cluster.clone());
-        Ok(Box::new(BlocksReader::new(blocks, Some(Arc::clone(&self.shelf)), self.token.clone(), asking)))
+        let locator = CoordinatorLocator::new(self.cluster.clone());
+        Ok(Box::new(StoredFileReader::new(blocks, Some(Arc::clone(&self.blocks)), self.token.clone(), locator)))
     }
 }
 
-/// Stored files, as the coordinator sees them when it plans a job.
+/// Access to stored files for the coordinator, which plans jobs.
 #[derive(Debug)]
-pub struct OnCoordinator {
-    /// The names.
-    pub catalog: Arc<Catalog>,
+pub struct CoordinatorStoreAccess {
+    /// The files and their blocks.
+    pub namespace: Arc<Namespace>,
     /// The cluster's token.
     pub token: Token,
 }
 
-impl Stored for OnCoordinator {
+impl StoreAccess for CoordinatorStoreAccess {
     fn find(&self, path: &str) -> Result<Vec<InputFile>, InputError> {
-        let not_stored =
-            |error: super::StoreError| InputError::NotStored { path: path.into(), detail: error.to_string() };
-        let wanted = Name::parse(path).map_err(not_stored)?;
+        let store_error = |source: super::StoreError| InputError::Store { path: path.into(), source: source.into() };
+        let root = DfsPath::parse(path).map_err(store_error)?;
         let mut found = Vec::new();
-        for (name, manifest) in self.catalog.files(&wanted).map_err(not_stored)? {
-            // As with local folders: markers and half-written output are no input unless they are named.
-            let below = &name.as_str()[wanted.as_str().len()..];
-            if below.split('/').any(|part| part.starts_with(['.', '_'])) {
+        for (file, manifest) in self.namespace.files_under(&root).map_err(store_error)? {
+            // As in local directories: hidden files (markers, uncommitted output) are no input unless they are named.
+            let below = &file.as_str()[root.as_str().len()..];
+            if below.split('/').any(|component| component.starts_with(['.', '_'])) {
                 continue;
             }
-            let (name, blocks) = (name.to_string(), manifest.places());
+            let (name, blocks) = (file.to_string(), manifest.block_positions());
             let opened = self.open(&blocks).map_err(|source| InputError::Unreadable { name: name.clone(), source })?;
-            let packing = packing(&name, opened.as_ref())?;
-            found.push(InputFile {
-                name,
-                location: FileLocation::Blocks(blocks),
-                codec: packing,
-                bytes: manifest.bytes,
-            });
+            let packing = detect_codec(&name, opened.as_ref())?;
+            found.push(InputFile { name, location: FileLocation::Blocks(blocks), codec: packing, bytes: manifest.bytes });
         }
-        if found.is_empty() { Err(InputError::EmptyFolder { path: path.into() }) } else { Ok(found) }
+        if found.is_empty() { Err(InputError::EmptyDirectory { path: path.into() }) } else { Ok(found) }
     }
 
     fn open(&self, blocks: &[FileBlock]) -> io::Result<Box<dyn ReadAt>> {
-        Ok(Box::new(BlocksReader::new(blocks, None, self.token.clone(), Arc::clone(&self.catalog))))
+        Ok(Box::new(StoredFileReader::new(blocks, None, self.token.clone(), Arc::clone(&self.namespace))))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{StoreNews, serve_read, serve_write};
+    use super::super::{StoreReport, serve_read, serve_write};
     use super::*;
     use crate::wire::{self, DataRequest};
     use giveway_core::NodeId;
     use std::net::TcpListener;
 
-    /// A worker's shelf, and its data server.
+    /// A worker's block store and its data server.
     struct Worker {
-        folder: tempfile::TempDir,
-        shelf: Arc<Shelf>,
+        dir: tempfile::TempDir,
+        store: Arc<BlockStore>,
         address: String,
     }
 
     fn worker(token: &Token) -> Worker {
-        let folder = tempfile::tempdir().unwrap();
-        let shelf = Arc::new(Shelf::open(folder.path().into()).unwrap());
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(BlockStore::open(dir.path().into()).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let (serving, token) = (Arc::clone(&shelf), token.clone());
+        let (serving_store, token) = (Arc::clone(&store), token.clone());
         thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
-                let (serving, token) = (Arc::clone(&serving), token.clone());
+                let (serving_store, token) = (Arc::clone(&serving_store), token.clone());
                 thread::spawn(move || -> Result<(), wire::WireError> {
                     wire::accept(&mut stream, &token)?;
                     loop {
                         match wire::receive(&mut stream, 4096)? {
                             DataRequest::ReadBlock { block, from, bytes } => {
-                                serve_read(&serving, block, from, bytes, &mut stream)?
+                                serve_read(&serving_store, block, from, bytes, &mut stream)?
                             }
                             DataRequest::WriteBlock { block, bytes } => {
-                                serve_write(&serving, block, bytes, &mut stream)?
+                                serve_write(&serving_store, block, bytes, &mut stream)?
                             }
                             _ => return Ok(()),
                         }
@@ -269,51 +264,52 @@ mod tests {
                 });
             }
         });
-        Worker { folder, shelf, address }
+        Worker { dir, store, address }
     }
 
     struct Cluster {
-        folder: tempfile::TempDir,
+        dir: tempfile::TempDir,
         token: Token,
-        catalog: Arc<Catalog>,
+        namespace: Arc<Namespace>,
         workers: Vec<Worker>,
     }
 
     impl Cluster {
         /// Two workers, and a file of two blocks with a replica on each.
         fn with_file(content: &[u8]) -> Cluster {
-            let folder = tempfile::tempdir().unwrap();
-            let token = Token::read_or_create(&folder.path().join("token")).unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            let token = Token::read_or_create(&dir.path().join("token")).unwrap();
             let workers: Vec<Worker> = (0..2).map(|_| worker(&token)).collect();
-            let catalog = Arc::new(Catalog::open(folder.path(), Duration::ZERO).unwrap());
+            let namespace = Arc::new(Namespace::open(dir.path(), Duration::ZERO).unwrap());
             for (worker, node) in workers.iter().zip(0..) {
-                catalog.joined(NodeId(node), "n", &worker.address);
-                catalog.heard(NodeId(node), StoreNews::Holds { held: Vec::new(), damaged: Vec::new() });
+                namespace.on_node_joined(NodeId(node), "n", &worker.address);
+                namespace.on_report(NodeId(node), StoreReport::Full { blocks: Vec::new(), corrupt: Vec::new() });
             }
-            let put = catalog.create(Name::parse("dfs:/d/f").unwrap(), 2).unwrap();
+            let write_id = namespace.create(DfsPath::parse("dfs:/d/f").unwrap(), 2).unwrap();
             let blocks: Vec<_> = content
                 .chunks(content.len().div_ceil(2))
                 .map(|part| {
-                    let (block, targets) = catalog.allot(put, None, &[]).unwrap();
+                    let (block, targets) = namespace.allocate_block(write_id, None, &[]).unwrap();
                     let written: Vec<_> = targets
                         .iter()
                         .map(|target| {
-                            let mut sending =
-                                data::Sending::begin(&target.address, &token, block, part.len() as u64).unwrap();
-                            part.chunks(PIECE_BYTES_MAX).for_each(|piece| sending.send(piece).unwrap());
-                            sending.finish().unwrap()
+                            let mut sender =
+                                transfer::BlockSender::begin(&target.address, &token, block, part.len() as u64)
+                                    .unwrap();
+                            part.chunks(PACKET_BYTES_MAX).for_each(|packet| sender.send(packet).unwrap());
+                            sender.finish().unwrap()
                         })
                         .collect();
                     assert_eq!(written[0], written[1]);
                     (written[0], targets.iter().map(|target| target.node).collect())
                 })
                 .collect();
-            catalog.seal(put, &blocks).unwrap();
-            Cluster { folder, token, catalog, workers }
+            namespace.commit(write_id, &blocks).unwrap();
+            Cluster { dir, token, namespace, workers }
         }
 
-        fn damage(&self, worker: usize, at: usize) {
-            for file in std::fs::read_dir(self.workers[worker].folder.path()).unwrap() {
+        fn corrupt(&self, worker: usize, at: usize) {
+            for file in std::fs::read_dir(self.workers[worker].dir.path()).unwrap() {
                 let path = file.unwrap().path();
                 let mut bytes = std::fs::read(&path).unwrap();
                 bytes[at] ^= 1;
@@ -321,9 +317,9 @@ mod tests {
             }
         }
 
-        fn read(&self, shelf: Option<Arc<Shelf>>) -> io::Result<Vec<u8>> {
-            let places = self.catalog.file(&Name::parse("dfs:/d/f").unwrap()).unwrap().places();
-            let reader = BlocksReader::new(&places, shelf, self.token.clone(), Arc::clone(&self.catalog));
+        fn read(&self, local: Option<Arc<BlockStore>>) -> io::Result<Vec<u8>> {
+            let positions = self.namespace.file(&DfsPath::parse("dfs:/d/f").unwrap()).unwrap().block_positions();
+            let reader = StoredFileReader::new(&positions, local, self.token.clone(), Arc::clone(&self.namespace));
             let (mut all, mut buffer) = (Vec::new(), vec![0; 70_001]);
             loop {
                 match reader.read_at(all.len() as u64, &mut buffer)? {
@@ -339,37 +335,37 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_from_others_and_from_the_own_disk() {
+    fn a_file_is_read_from_other_workers_and_from_the_local_disk() {
         let cluster = Cluster::with_file(&content());
         assert!(cluster.read(None).unwrap() == content());
-        assert!(cluster.read(Some(Arc::clone(&cluster.workers[0].shelf))).unwrap() == content());
-        assert!(cluster.folder.path().join("names/d/f").exists());
+        assert!(cluster.read(Some(Arc::clone(&cluster.workers[0].store))).unwrap() == content());
+        assert!(cluster.dir.path().join("names/d/f").exists());
     }
 
     #[test]
-    fn damage_in_the_middle_sends_the_reader_to_another_replica() {
+    fn corruption_in_the_middle_makes_the_reader_use_another_replica() {
         let cluster = Cluster::with_file(&content());
-        cluster.damage(0, 1_000_000);
+        cluster.corrupt(0, 1_000_000);
         assert!(cluster.read(None).unwrap() == content());
-        assert!(cluster.workers[0].shelf.blocks().is_empty(), "it was asked first, and set both aside");
-        assert_eq!(cluster.workers[1].shelf.blocks().len(), 2);
+        assert!(cluster.workers[0].store.blocks().is_empty(), "it was tried first, and quarantined both replicas");
+        assert_eq!(cluster.workers[1].store.blocks().len(), 2);
         let cluster = Cluster::with_file(&content());
-        cluster.damage(1, 0);
-        assert!(cluster.read(Some(Arc::clone(&cluster.workers[1].shelf))).unwrap() == content());
-        assert!(cluster.workers[1].shelf.blocks().is_empty());
+        cluster.corrupt(1, 0);
+        assert!(cluster.read(Some(Arc::clone(&cluster.workers[1].store))).unwrap() == content());
+        assert!(cluster.workers[1].store.blocks().is_empty());
     }
 
     #[test]
-    fn the_coordinator_finds_files_and_folders_as_input() {
+    fn the_coordinator_finds_files_and_directories_as_input() {
         let cluster = Cluster::with_file(&content());
-        let stored = OnCoordinator { catalog: Arc::clone(&cluster.catalog), token: cluster.token.clone() };
+        let access = CoordinatorStoreAccess { namespace: Arc::clone(&cluster.namespace), token: cluster.token.clone() };
         for path in ["dfs:/d/f", "dfs:/d", "dfs:/"] {
-            let files = stored.find(path).unwrap();
+            let files = access.find(path).unwrap();
             assert_eq!(files.len(), 1);
             assert_eq!((files[0].name.as_str(), files[0].bytes), ("dfs:/d/f", content().len() as u64));
         }
-        for wrong in ["dfs:/e", "dfs:/d/../d", "dfs:d"] {
-            assert!(matches!(stored.find(wrong), Err(InputError::NotStored { .. })), "{wrong}");
+        for invalid in ["dfs:/e", "dfs:/d/../d", "dfs:d"] {
+            assert!(matches!(access.find(invalid), Err(InputError::Store { .. })), "{invalid}");
         }
     }
 }

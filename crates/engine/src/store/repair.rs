@@ -1,270 +1,276 @@
-//! Repair: blocks with too few replicas get more, those with too many give some up, and what belongs to nothing goes.
+//! Repair: under-replicated blocks get more replicas, over-replicated ones fewer, and orphans are deleted.
 //!
-//! A copy is made by a worker that has the block, a few at a time, so that a lost worker does not drown the others. Nothing is removed
-//! unless enough sound replicas have been reported by workers that are there now.
+//! A copy is made by a worker that has the block. The number of concurrent copies is limited, so that the loss of a worker does not overload the
+//! others. Nothing is deleted unless enough valid replicas have been reported by workers that are up.
 
-use super::holdings::{Copying, Holdings, NodeState};
-use super::{BlockId, StoreOrder};
+use super::replica_map::{Node, NodeState, PendingCopy, ReplicaMap};
+use super::{BlockId, StoreCommand};
 use giveway_core::NodeId;
 use std::time::{Duration, Instant};
 
-/// Copies under way at once, in the whole cluster.
-const COPIES_MOST: usize = 4;
+/// Limit of concurrent copies in the whole cluster.
+const COPIES_MAX: usize = 4;
 
-/// A copy that nobody has heard of for so long is given up.
-const COPY_PATIENCE: Duration = Duration::from_secs(120);
+/// When a copy without a result is considered failed.
+const COPY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Replicas that belong to no file are kept for so long.
-const STRAY_KEPT: Duration = Duration::from_secs(600);
+/// How long orphans are retained.
+const ORPHAN_RETENTION: Duration = Duration::from_secs(600);
 
-/// Blocks looked at in one go.
-const LOOKED_AT_MOST: usize = 1000;
+/// Limit of blocks checked per call of [`ReplicaMap::repair`].
+const BLOCKS_PER_CALL_MAX: usize = 1000;
 
-impl Holdings {
-    /// What should be done now. Replicas of no file may only be collected if all files are known.
-    pub(super) fn turn(&mut self, now: Instant, may_collect: bool) -> Vec<(NodeId, StoreOrder)> {
-        self.copies.retain(|&block, copy| {
-            let goes_on = copy.until > now;
-            if !goes_on {
-                self.uneasy.insert(block);
+impl ReplicaMap {
+    /// Returns the commands to be sent now. `may_delete_orphans` must be false unless all files are known.
+    pub(super) fn repair(&mut self, now: Instant, may_delete_orphans: bool) -> Vec<(NodeId, StoreCommand)> {
+        self.pending_copies.retain(|&block, copy| {
+            let is_pending = copy.deadline > now;
+            if !is_pending {
+                self.replication_queue.insert(block);
             }
-            goes_on
+            is_pending
         });
-        if now >= self.quiet_until && self.awaited().next().is_none() {
-            let uneasy: Vec<BlockId> = self.uneasy.iter().copied().take(LOOKED_AT_MOST).collect();
-            for block in uneasy {
-                if self.settle(block, now) {
-                    self.uneasy.remove(&block);
+        if now >= self.safe_mode_until && self.awaited_nodes().next().is_none() {
+            let queued: Vec<BlockId> = self.replication_queue.iter().copied().take(BLOCKS_PER_CALL_MAX).collect();
+            for block in queued {
+                if self.repair_block(block, now) {
+                    self.replication_queue.remove(&block);
                 }
             }
-            self.discard_damaged();
-            if may_collect {
-                self.collect(now, STRAY_KEPT);
+            self.delete_corrupt();
+            if may_delete_orphans {
+                self.delete_orphans(now, ORPHAN_RETENTION);
             }
         }
-        std::mem::take(&mut self.orders)
+        std::mem::take(&mut self.commands)
     }
 
-    /// Workers that should be there and have not said yet what they have.
-    pub(super) fn awaited(&self) -> impl Iterator<Item = &str> {
-        self.nodes.iter().filter(|node| matches!(node.state, NodeState::Awaited(_))).map(|node| node.name.as_str())
+    /// Names of the workers that are expected to be up and whose full report has not arrived.
+    pub(super) fn awaited_nodes(&self) -> impl Iterator<Item = &str> {
+        let is_awaited = |node: &&Node| matches!(node.state, NodeState::AwaitingReport(_));
+        self.nodes.iter().filter(is_awaited).map(|node| node.name.as_str())
     }
 
-    /// Brings a block nearer to the replicas it should have. True if nothing more can be done for it until somebody says something new.
-    fn settle(&mut self, id: BlockId, now: Instant) -> bool {
+    /// Brings a block one step nearer to its number of replicas. Returns true if nothing more can be done before the next report about it.
+    fn repair_block(&mut self, id: BlockId, now: Instant) -> bool {
         let Some(block) = self.blocks.get(&id) else { return true };
-        // Somebody is writing it, or it is being copied: that ends with news.
-        if block.sound.is_none() || self.copies.contains_key(&id) {
+        // It is being written or copied; both end with a report or a timeout.
+        if block.info.is_none() || self.pending_copies.contains_key(&id) {
             return true;
         }
-        let (live, wanted) = (block.holders.len(), self.wanted(block));
-        if live > wanted {
+        let (live, target) = (block.holders.len(), self.target_replicas(block));
+        if live > target {
             let fullest = block.holders.iter().max_by_key(|node| self.nodes[node.0 as usize].bytes).copied();
-            self.forget(fullest.expect("more than none"), id);
-            return live - 1 == wanted;
+            self.delete_replica(fullest.expect("at least one holder"), id);
+            return live - 1 == target;
         }
-        if live == wanted || live == 0 {
+        if live == target || live == 0 {
             return true;
         }
-        if self.copies.len() >= COPIES_MOST {
+        if self.pending_copies.len() >= COPIES_MAX {
             return false;
         }
         let holders = block.holders.clone();
-        let busy = |node: &NodeId| self.copies.values().filter(|copy| copy.from == *node).count();
-        let from = *holders.iter().min_by_key(|node| busy(node)).expect("more than none");
-        let shunned = |node: &NodeId| self.nodes[node.0 as usize].shunned_until > now;
-        let unfit: Vec<NodeId> =
-            (0..self.nodes.len() as u32).map(NodeId).filter(|node| holders.contains(node) || shunned(node)).collect();
-        let Some(to) = self.targets(1, |node| unfit.contains(&node), now).pop() else { return false };
-        self.copies.insert(id, Copying { from, to: to.node, until: now + COPY_PATIENCE });
-        self.orders.push((from, StoreOrder::Copy { block: id, to: to.node, address: to.address }));
+        let copies_from = |node: &NodeId| self.pending_copies.values().filter(|copy| copy.from == *node).count();
+        let from = *holders.iter().min_by_key(|node| copies_from(node)).expect("at least one holder");
+        let is_excluded = |node: &NodeId| self.nodes[node.0 as usize].excluded_until > now;
+        let unsuitable: Vec<NodeId> = (0..self.nodes.len() as u32)
+            .map(NodeId)
+            .filter(|node| holders.contains(node) || is_excluded(node))
+            .collect();
+        let Some(to) = self.choose_targets(1, |node| unsuitable.contains(&node), now).pop() else { return false };
+        self.pending_copies.insert(id, PendingCopy { from, to: to.node, deadline: now + COPY_TIMEOUT });
+        self.commands.push((from, StoreCommand::Replicate { block: id, to: to.node, address: to.address }));
         true
     }
 
-    /// Damaged replicas of blocks that are whole without them are of no use to anybody.
-    fn discard_damaged(&mut self) {
-        let is_useless = |&&(block, _): &&(BlockId, NodeId)| {
-            self.blocks.get(&block).is_some_and(|block| block.holders.len() >= self.wanted(block))
+    /// Has quarantined replicas deleted whose blocks have enough valid ones.
+    fn delete_corrupt(&mut self) {
+        let is_replaced = |&&(block, _): &&(BlockId, NodeId)| {
+            self.blocks.get(&block).is_some_and(|block| block.holders.len() >= self.target_replicas(block))
         };
-        let useless: Vec<_> = self.damaged.iter().filter(is_useless).copied().collect();
-        for (block, node) in useless {
-            self.damaged.remove(&(block, node));
-            self.orders.push((node, StoreOrder::Discard { block }));
+        let replaced: Vec<_> = self.corrupt.iter().filter(is_replaced).copied().collect();
+        for (block, node) in replaced {
+            self.corrupt.remove(&(block, node));
+            self.commands.push((node, StoreCommand::DeleteCorrupt { block }));
         }
     }
 
-    /// Removes replicas that have belonged to no file for so long; says how many.
-    pub(super) fn collect(&mut self, now: Instant, kept: Duration) -> u64 {
-        let over = |since: &Instant| now.saturating_duration_since(*since) >= kept;
-        let strays: Vec<_> = self.strays.iter().filter(|(_, since)| over(since)).map(|(&stray, _)| stray).collect();
-        strays.iter().for_each(|&(block, node)| self.forget(node, block));
-        strays.len() as u64
+    /// Has replicas deleted that have belonged to no file for at least `retention`. Returns their number.
+    pub(super) fn delete_orphans(&mut self, now: Instant, retention: Duration) -> u64 {
+        let is_due = |since: &Instant| now.saturating_duration_since(*since) >= retention;
+        let orphans: Vec<_> = self.orphans.iter().filter(|(_, since)| is_due(since)).map(|(&key, _)| key).collect();
+        orphans.iter().for_each(|&(block, node)| self.delete_replica(node, block));
+        orphans.len() as u64
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Held, StoreNews};
+    use super::super::{BlockInfo, StoreReport};
     use super::*;
 
-    const QUIET: Duration = Duration::from_secs(5);
+    const SAFE_MODE: Duration = Duration::from_secs(5);
 
-    /// Holdings, and a clock that is turned by hand.
-    struct Bench {
-        holdings: Holdings,
+    /// A replica map and a manual clock.
+    struct Fixture {
+        replica_map: ReplicaMap,
         now: Instant,
     }
 
-    fn held(block: u64) -> Held {
-        Held { block: BlockId(block), bytes: 10, seal: block as u32 }
+    fn info(block: u64) -> BlockInfo {
+        BlockInfo { block: BlockId(block), bytes: 10, checksum: block as u32 }
     }
 
-    impl Bench {
-        /// So many nodes, all up and empty.
-        fn new(nodes: u32) -> Bench {
+    impl Fixture {
+        /// With this many nodes, all up and empty.
+        fn new(nodes: u32) -> Fixture {
             let now = Instant::now();
-            let mut bench = Bench { holdings: Holdings::new(now + QUIET), now: now + QUIET };
-            (0..nodes).for_each(|node| bench.up(node, &[]));
-            bench
+            let mut fixture = Fixture { replica_map: ReplicaMap::new(now + SAFE_MODE), now: now + SAFE_MODE };
+            (0..nodes).for_each(|node| fixture.up(node, &[]));
+            fixture
         }
 
         fn up(&mut self, node: u32, blocks: &[u64]) {
-            self.holdings.joined(NodeId(node), &format!("n{node}"), &format!("at-{node}"), self.now);
-            let held = blocks.iter().map(|&block| held(block)).collect();
-            self.hear(node, StoreNews::Holds { held, damaged: Vec::new() });
+            self.replica_map.on_node_joined(NodeId(node), &format!("n{node}"), &format!("at-{node}"), self.now);
+            let blocks = blocks.iter().map(|&block| info(block)).collect();
+            self.report(node, StoreReport::Full { blocks, corrupt: Vec::new() });
         }
 
-        fn hear(&mut self, node: u32, news: StoreNews) {
-            self.holdings.heard(NodeId(node), news, self.now);
+        fn report(&mut self, node: u32, report: StoreReport) {
+            self.replica_map.on_report(NodeId(node), report, self.now);
         }
 
         /// A block of a file, with replicas on these nodes.
         fn file(&mut self, block: u64, on: &[u32]) {
-            self.holdings.add(BlockId(block), 2, Some(held(block)));
-            on.iter().for_each(|&node| self.hear(node, StoreNews::Got(held(block))));
+            self.replica_map.add_block(BlockId(block), 2, Some(info(block)));
+            on.iter().for_each(|&node| self.report(node, StoreReport::Received(info(block))));
         }
 
-        /// The orders, in words.
-        fn turn(&mut self) -> Vec<String> {
-            let words = |(node, order): (NodeId, StoreOrder)| match order {
-                StoreOrder::Copy { block, to, address } => {
+        /// The commands to be sent now, as text.
+        fn commands(&mut self) -> Vec<String> {
+            let show = |(node, command): (NodeId, StoreCommand)| match command {
+                StoreCommand::Replicate { block, to, address } => {
                     assert_eq!(address, format!("at-{}", to.0));
-                    format!("{} copies {} to {}", node.0, block.0, to.0)
+                    format!("{} replicate {} to {}", node.0, block.0, to.0)
                 }
-                StoreOrder::Forget { block } => format!("{} forgets {}", node.0, block.0),
-                StoreOrder::Discard { block } => format!("{} discards {}", node.0, block.0),
+                StoreCommand::Delete { block } => format!("{} delete {}", node.0, block.0),
+                StoreCommand::DeleteCorrupt { block } => format!("{} delete-corrupt {}", node.0, block.0),
             };
-            self.holdings.turn(self.now, true).into_iter().map(words).collect()
+            self.replica_map.repair(self.now, true).into_iter().map(show).collect()
         }
     }
 
     #[test]
-    fn a_lost_node_has_its_blocks_copied_a_few_at_a_time() {
-        let mut bench = Bench::new(3);
-        (1..=6).for_each(|block| bench.file(block, &[0, 1]));
-        assert_eq!(bench.turn(), [""; 0]);
-        bench.holdings.lost(NodeId(0));
-        assert_eq!(bench.turn(), ["1 copies 1 to 2", "1 copies 2 to 2", "1 copies 3 to 2", "1 copies 4 to 2"]);
-        assert_eq!(bench.turn(), [""; 0], "four at a time");
-        bench.hear(2, StoreNews::Got(held(2)));
-        assert_eq!(bench.turn(), ["1 copies 5 to 2"]);
-        [1, 3, 4, 5].iter().for_each(|&block| bench.hear(2, StoreNews::Got(held(block))));
-        assert_eq!(bench.turn(), ["1 copies 6 to 2"]);
+    fn blocks_of_a_lost_node_are_copied_with_limited_concurrency() {
+        let mut fixture = Fixture::new(3);
+        (1..=6).for_each(|block| fixture.file(block, &[0, 1]));
+        assert_eq!(fixture.commands(), [""; 0]);
+        fixture.replica_map.on_node_lost(NodeId(0));
+        assert_eq!(
+            fixture.commands(),
+            ["1 replicate 1 to 2", "1 replicate 2 to 2", "1 replicate 3 to 2", "1 replicate 4 to 2"]
+        );
+        assert_eq!(fixture.commands(), [""; 0], "four at a time");
+        fixture.report(2, StoreReport::Received(info(2)));
+        assert_eq!(fixture.commands(), ["1 replicate 5 to 2"]);
+        [1, 3, 4, 5].iter().for_each(|&block| fixture.report(2, StoreReport::Received(info(block))));
+        assert_eq!(fixture.commands(), ["1 replicate 6 to 2"]);
     }
 
     #[test]
-    fn a_node_that_comes_back_has_its_blocks_and_the_surplus_goes() {
-        let mut bench = Bench::new(3);
-        bench.file(1, &[0, 1]);
-        bench.holdings.lost(NodeId(0));
-        assert_eq!(bench.turn(), ["1 copies 1 to 2"]);
-        bench.hear(2, StoreNews::Got(held(1)));
-        bench.up(0, &[1]);
-        assert_eq!(bench.turn().len(), 1, "one of three goes");
-        assert_eq!(bench.holdings.holders(BlockId(1)).len(), 2);
-        assert_eq!(bench.turn(), [""; 0]);
+    fn surplus_replicas_of_a_returning_node_are_deleted() {
+        let mut fixture = Fixture::new(3);
+        fixture.file(1, &[0, 1]);
+        fixture.replica_map.on_node_lost(NodeId(0));
+        assert_eq!(fixture.commands(), ["1 replicate 1 to 2"]);
+        fixture.report(2, StoreReport::Received(info(1)));
+        fixture.up(0, &[1]);
+        assert_eq!(fixture.commands().len(), 1, "one of three is deleted");
+        assert_eq!(fixture.replica_map.locations(BlockId(1)).len(), 2);
+        assert_eq!(fixture.commands(), [""; 0]);
     }
 
     #[test]
-    fn nothing_is_concluded_before_everybody_has_spoken() {
-        let mut bench = Bench::new(0);
-        bench.holdings.expect([("n0", true), ("n1", true), ("n2", true)].into_iter());
-        bench.holdings.add(BlockId(1), 2, Some(held(1)));
-        bench.up(0, &[1, 9]);
-        bench.up(1, &[]);
-        bench.now += STRAY_KEPT * 2;
-        assert_eq!(bench.turn(), [""; 0], "node 2 may have the other replica");
-        bench.up(2, &[1]);
-        assert_eq!(bench.turn(), ["0 forgets 9"]);
-        let mut bench = Bench::new(0);
-        bench.now -= QUIET;
-        bench.up(0, &[1]);
-        bench.up(1, &[]);
-        bench.holdings.add(BlockId(1), 2, Some(held(1)));
-        assert_eq!(bench.turn(), [""; 0], "others may be on their way");
-        bench.now += QUIET;
-        assert_eq!(bench.turn(), ["0 copies 1 to 1"]);
+    fn nothing_is_repaired_before_all_full_reports_arrived() {
+        let mut fixture = Fixture::new(0);
+        fixture.replica_map.expect_nodes([("n0", true), ("n1", true), ("n2", true)].into_iter());
+        fixture.replica_map.add_block(BlockId(1), 2, Some(info(1)));
+        fixture.up(0, &[1, 9]);
+        fixture.up(1, &[]);
+        fixture.now += ORPHAN_RETENTION * 2;
+        assert_eq!(fixture.commands(), [""; 0], "node 2 may have the other replica");
+        fixture.up(2, &[1]);
+        assert_eq!(fixture.commands(), ["0 delete 9"]);
+        let mut fixture = Fixture::new(0);
+        fixture.now -= SAFE_MODE;
+        fixture.up(0, &[1]);
+        fixture.up(1, &[]);
+        fixture.replica_map.add_block(BlockId(1), 2, Some(info(1)));
+        assert_eq!(fixture.commands(), [""; 0], "other workers may be reconnecting");
+        fixture.now += SAFE_MODE;
+        assert_eq!(fixture.commands(), ["0 replicate 1 to 1"]);
     }
 
     #[test]
-    fn a_bad_replica_is_replaced_and_then_discarded() {
-        let mut bench = Bench::new(3);
-        bench.file(1, &[0, 1]);
-        bench.hear(0, StoreNews::Bad { block: BlockId(1) });
-        assert_eq!(bench.turn(), ["1 copies 1 to 0"], "the emptiest node is the one that just lost it");
-        bench.hear(0, StoreNews::Got(held(1)));
-        assert_eq!(bench.turn(), ["0 discards 1"]);
+    fn a_corrupt_replica_is_replaced_and_then_deleted() {
+        let mut fixture = Fixture::new(3);
+        fixture.file(1, &[0, 1]);
+        fixture.report(0, StoreReport::Corrupt { block: BlockId(1) });
+        assert_eq!(fixture.commands(), ["1 replicate 1 to 0"], "the emptiest node is the one that just lost it");
+        fixture.report(0, StoreReport::Received(info(1)));
+        assert_eq!(fixture.commands(), ["0 delete-corrupt 1"]);
     }
 
     #[test]
-    fn the_last_damaged_replica_is_kept() {
-        let mut bench = Bench::new(2);
-        bench.file(1, &[0]);
-        bench.turn();
-        bench.hear(0, StoreNews::Bad { block: BlockId(1) });
-        bench.now += COPY_PATIENCE * 2;
-        assert_eq!(bench.turn(), [""; 0]);
-        assert!(bench.holdings.damaged.contains(&(BlockId(1), NodeId(0))));
+    fn the_last_corrupt_replica_is_retained() {
+        let mut fixture = Fixture::new(2);
+        fixture.file(1, &[0]);
+        fixture.commands();
+        fixture.report(0, StoreReport::Corrupt { block: BlockId(1) });
+        fixture.now += COPY_TIMEOUT * 2;
+        assert_eq!(fixture.commands(), [""; 0]);
+        assert!(fixture.replica_map.corrupt.contains(&(BlockId(1), NodeId(0))));
     }
 
     #[test]
-    fn who_does_not_take_a_copy_is_left_alone_for_a_while() {
-        let mut bench = Bench::new(3);
-        bench.file(1, &[0]);
-        let first = bench.turn();
+    fn a_worker_that_refused_a_copy_is_excluded_for_a_while() {
+        let mut fixture = Fixture::new(3);
+        fixture.file(1, &[0]);
+        let first = fixture.commands();
         assert_eq!(first.len(), 1);
         let to: u32 = first[0].rsplit(' ').next().unwrap().parse().unwrap();
-        bench.hear(0, StoreNews::NotCopied { block: BlockId(1), to: NodeId(to), why: "full".into() });
-        assert_eq!(bench.turn(), [""; 0], "not at once");
-        bench.now += Duration::from_secs(2);
-        assert_eq!(bench.turn(), [format!("0 copies 1 to {}", 3 - to)]);
+        fixture.report(0, StoreReport::CopyFailed { block: BlockId(1), to: NodeId(to), reason: "full".into() });
+        assert_eq!(fixture.commands(), [""; 0], "not before the retry delay");
+        fixture.now += Duration::from_secs(2);
+        assert_eq!(fixture.commands(), [format!("0 replicate 1 to {}", 3 - to)]);
     }
 
     #[test]
-    fn replicas_of_no_file_go_after_a_while_and_not_if_a_manifest_cannot_be_read() {
-        let mut bench = Bench::new(1);
-        bench.hear(0, StoreNews::Got(held(9)));
-        assert_eq!(bench.turn(), [""; 0]);
-        bench.now += STRAY_KEPT;
-        assert!(bench.holdings.turn(bench.now, false).is_empty());
-        assert_eq!(bench.turn(), ["0 forgets 9"]);
+    fn orphans_are_deleted_after_their_retention_unless_a_manifest_is_unreadable() {
+        let mut fixture = Fixture::new(1);
+        fixture.report(0, StoreReport::Received(info(9)));
+        assert_eq!(fixture.commands(), [""; 0]);
+        fixture.now += ORPHAN_RETENTION;
+        assert!(fixture.replica_map.repair(fixture.now, false).is_empty());
+        assert_eq!(fixture.commands(), ["0 delete 9"]);
     }
 
     #[test]
-    fn a_replica_that_is_not_what_was_written_does_not_count() {
-        let mut bench = Bench::new(2);
-        bench.file(1, &[0]);
-        bench.hear(1, StoreNews::Got(Held { bytes: 9, ..held(1) }));
-        assert_eq!(bench.holdings.holders(BlockId(1)).len(), 1);
-        assert_eq!(bench.turn(), ["0 copies 1 to 1"]);
+    fn a_replica_that_differs_from_what_was_written_does_not_count() {
+        let mut fixture = Fixture::new(2);
+        fixture.file(1, &[0]);
+        fixture.report(1, StoreReport::Received(BlockInfo { bytes: 9, ..info(1) }));
+        assert_eq!(fixture.replica_map.locations(BlockId(1)).len(), 1);
+        assert_eq!(fixture.commands(), ["0 replicate 1 to 1"]);
     }
 
     #[test]
-    fn removing_a_file_has_its_replicas_removed() {
-        let mut bench = Bench::new(3);
-        bench.file(1, &[0, 2]);
-        bench.holdings.drop_block(BlockId(1));
-        assert_eq!(bench.turn(), ["0 forgets 1", "2 forgets 1"]);
-        assert!(bench.holdings.nodes.iter().all(|node| node.bytes == 0));
+    fn removing_a_block_deletes_its_replicas() {
+        let mut fixture = Fixture::new(3);
+        fixture.file(1, &[0, 2]);
+        fixture.replica_map.remove_block(BlockId(1));
+        assert_eq!(fixture.commands(), ["0 delete 1", "2 delete 1"]);
+        assert!(fixture.replica_map.nodes.iter().all(|node| node.bytes == 0));
     }
 }

@@ -1,79 +1,80 @@
-//! One user's dealings with the store. What they began and did not end is over when their line is.
+//! A client's session with the store. Writes that the client has not committed are abandoned when its connection ends.
 
-use super::{Catalog, Name, StoreAnswer, StoreError, StoreRequest};
+use super::{DfsPath, Namespace, StoreError, StoreRequest, StoreResponse};
 use crate::wire::{ToClient, Token};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A user's line, as the store sees it.
+/// State of one client connection.
 #[derive(Debug)]
-pub struct Session {
-    catalog: Arc<Catalog>,
+pub struct StoreSession {
+    namespace: Arc<Namespace>,
     token: Token,
-    puts: BTreeSet<u64>,
+    /// Writes in progress.
+    writes: BTreeSet<u64>,
 }
 
-impl Session {
-    /// For a line that has just come about.
-    pub fn new(catalog: Arc<Catalog>, token: Token) -> Session {
-        Session { catalog, token, puts: BTreeSet::new() }
+impl StoreSession {
+    /// Begins a session for a new connection. `token` authenticates the coordinator to workers.
+    pub fn new(namespace: Arc<Namespace>, token: Token) -> StoreSession {
+        StoreSession { namespace, token, writes: BTreeSet::new() }
     }
 
-    /// Does what a user asks for. May take its time: nobody else waits for it.
-    pub fn answer(&mut self, request: StoreRequest) -> ToClient {
-        match self.attempt(request) {
-            Ok(answer) => ToClient::Store(answer),
+    /// Carries out a request. It may block for long (disk, workers), so it must run on the connection's own thread.
+    pub fn handle(&mut self, request: StoreRequest) -> ToClient {
+        match self.execute(request) {
+            Ok(response) => ToClient::Store(response),
             Err(error) => ToClient::Refused { reason: error.to_string() },
         }
     }
 
-    fn attempt(&mut self, request: StoreRequest) -> Result<StoreAnswer, StoreError> {
-        let catalog = &self.catalog;
+    fn execute(&mut self, request: StoreRequest) -> Result<StoreResponse, StoreError> {
+        let namespace = &self.namespace;
         Ok(match request {
-            StoreRequest::Create { name, replicas } => {
-                let put = catalog.create(Name::parse(&name)?, replicas)?;
-                self.puts.insert(put);
-                StoreAnswer::Created { put }
+            StoreRequest::Create { path, replicas } => {
+                let write_id = namespace.create(DfsPath::parse(&path)?, replicas)?;
+                self.writes.insert(write_id);
+                StoreResponse::Created { write_id }
             }
-            StoreRequest::Allot { put, instead_of, avoid } => {
-                self.check_put(put)?;
-                let (block, to) = catalog.allot(put, instead_of, &avoid)?;
-                StoreAnswer::Allotted { block, to }
+            StoreRequest::AllocateBlock { write_id, replaces, excluded } => {
+                self.check_write(write_id)?;
+                let (block, to) = namespace.allocate_block(write_id, replaces, &excluded)?;
+                StoreResponse::BlockAllocated { block, to }
             }
-            StoreRequest::Seal { put, blocks } => {
-                self.check_put(put)?;
-                let sealed = catalog.seal(put, &blocks);
-                // After a failure there is nothing to be done with it any more.
-                catalog.abandon(put);
-                self.puts.remove(&put);
-                sealed?;
-                StoreAnswer::Done
+            StoreRequest::Commit { write_id, blocks } => {
+                self.check_write(write_id)?;
+                let committed = namespace.commit(write_id, &blocks);
+                // A failed commit ends the write.
+                namespace.abandon(write_id);
+                self.writes.remove(&write_id);
+                committed?;
+                StoreResponse::Done
             }
             StoreRequest::List { path, after } => {
-                let (entries, more) = catalog.list(&Name::parse(&path)?, after.as_deref())?;
-                StoreAnswer::Listed { entries, more }
+                let (entries, more) = namespace.list(&DfsPath::parse(&path)?, after.as_deref())?;
+                StoreResponse::Listed { entries, more }
             }
-            StoreRequest::Stat { name } => {
-                let manifest = catalog.file(&Name::parse(&name)?)?;
-                StoreAnswer::File { bytes: manifest.bytes, blocks: manifest.places() }
+            StoreRequest::Stat { path } => {
+                let manifest = namespace.file(&DfsPath::parse(&path)?)?;
+                StoreResponse::File { bytes: manifest.bytes, blocks: manifest.block_positions() }
             }
-            StoreRequest::Locate { block } => StoreAnswer::At(catalog.holders(block)),
-            StoreRequest::Remove { name, recursive } => {
-                catalog.remove(&Name::parse(&name)?, recursive)?;
-                StoreAnswer::Done
+            StoreRequest::Locate { block } => StoreResponse::Located(namespace.locations(block)),
+            StoreRequest::Remove { path, recursive } => {
+                namespace.remove(&DfsPath::parse(&path)?, recursive)?;
+                StoreResponse::Done
             }
-            StoreRequest::Check => StoreAnswer::Checked(Box::new(catalog.check(&self.token))),
+            StoreRequest::Fsck => StoreResponse::Fsck(Box::new(namespace.fsck(&self.token))),
         })
     }
 
-    /// Puts of other lines are none of this one's business.
-    fn check_put(&self, put: u64) -> Result<(), StoreError> {
-        if self.puts.contains(&put) { Ok(()) } else { Err(StoreError::NoPut) }
+    /// Refuses writes of other sessions.
+    fn check_write(&self, write_id: u64) -> Result<(), StoreError> {
+        if self.writes.contains(&write_id) { Ok(()) } else { Err(StoreError::UnknownWrite) }
     }
 }
 
-impl Drop for Session {
+impl Drop for StoreSession {
     fn drop(&mut self) {
-        self.puts.iter().for_each(|&put| self.catalog.abandon(put));
+        self.writes.iter().for_each(|&write_id| self.namespace.abandon(write_id));
     }
 }

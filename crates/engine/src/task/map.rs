@@ -11,7 +11,7 @@ use super::part_writer::PartWriter;
 use super::{counter, paths, scaled_fraction};
 use crate::apps::App;
 use crate::data::{MapSink, SinkOptions};
-use crate::input::{LineReader, Stored};
+use crate::input::{LineReader, StoreAccess};
 use crate::job::{Plan, InputSplit};
 use crate::record::Emit;
 use giveway_core::AttemptId;
@@ -41,7 +41,7 @@ pub struct MapTask {
     /// The job's folder on this worker.
     pub dir: PathBuf,
     /// Opens files of the block store.
-    pub stored: Arc<dyn Stored>,
+    pub stored: Arc<dyn StoreAccess>,
 }
 
 impl fmt::Debug for MapTask {

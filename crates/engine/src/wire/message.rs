@@ -1,7 +1,7 @@
 //! The messages between processes. They are encoded with postcard, so a change here is a change of [`PROTOCOL`](super::PROTOCOL).
 
 use crate::job::{Plan, Request};
-use crate::store::{BlockId, StoreAnswer, StoreNews, StoreOrder, StoreRequest};
+use crate::store::{BlockId, StoreResponse, StoreReport, StoreCommand, StoreRequest};
 use crate::task::SegmentRequest;
 use giveway_core::{AttemptId, JobId, NodeId, Outcome, Progress, Work};
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub enum FromWorker {
         report: Report,
     },
     /// A report about this worker's blocks.
-    Store(StoreNews),
+    Store(StoreReport),
 }
 
 /// What a worker is and which state it has.
@@ -175,7 +175,7 @@ pub enum ToWorker {
         seq: u64,
     },
     /// A request concerning this worker's blocks.
-    Store(StoreOrder),
+    Store(StoreCommand),
     /// Ends the worker process.
     Stop,
 }
@@ -234,7 +234,7 @@ pub enum ToClient {
     /// The answer to [`FromClient::Explain`], as lines of text.
     Explained(Vec<String>),
     /// The answer to [`FromClient::Store`].
-    Store(StoreAnswer),
+    Store(StoreResponse),
     /// The request was executed; there is nothing to return.
     Done,
     /// The request was refused.

@@ -46,7 +46,7 @@ fn serve(worker: &Worker, mut stream: TcpStream) -> Result<(), WireError> {
                 store::serve_read(blocks, block, from, bytes, &mut stream)?;
             }
             DataRequest::WriteBlock { block, bytes } => store::serve_write(blocks, block, bytes, &mut stream)?,
-            DataRequest::CheckBlocks => store::serve_check(blocks, &mut stream)?,
+            DataRequest::CheckBlocks => store::serve_verify(blocks, &mut stream)?,
         }
     }
 }

@@ -11,7 +11,7 @@ mod data_server;
 mod tasks;
 
 use crate::apps::Apps;
-use crate::store::Shelf;
+use crate::store::BlockStore;
 use crate::task;
 use crate::wire::{Report, Token, WireError};
 use giveway_core::{AttemptId, JobId, Kind};
@@ -131,7 +131,7 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
     let mut incarnation = [0; 8];
     getrandom::fill(&mut incarnation).map_err(|error| at(&options.folder)(io::Error::other(error.to_string())))?;
     let blocks_folder = options.folder.join("blocks");
-    let blocks = Arc::new(Shelf::open(blocks_folder.clone()).map_err(at(&blocks_folder))?);
+    let blocks = Arc::new(BlockStore::open(blocks_folder.clone()).map_err(at(&blocks_folder))?);
     let worker = Arc::new(Worker {
         options: options.clone(),
         apps,
@@ -154,7 +154,7 @@ struct Worker {
     /// Random number that identifies this process among restarts of the worker.
     incarnation: u64,
     /// Block store. Its blocks survive everything that discards task state.
-    blocks: Arc<Shelf>,
+    blocks: Arc<BlockStore>,
     state: Mutex<State>,
 }
 

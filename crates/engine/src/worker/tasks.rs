@@ -2,9 +2,9 @@
 
 use super::Worker;
 use crate::apps::App;
-use crate::input::Stored;
+use crate::input::StoreAccess;
 use crate::job::Plan;
-use crate::store::{self, OnWorker};
+use crate::store::{self, WorkerStoreAccess};
 use crate::task::{
     Control, MapError, MapOutcome, MapOutputTracker, MapTask, ReduceError, ReduceOutcome, ReduceTask, Request,
     ShuffleClient, run_map, run_reduce,
@@ -81,7 +81,7 @@ impl Worker {
                 }
             }
             ToWorker::CloseJob { job } => self.close_job(job),
-            ToWorker::Store(order) => store::obey(&self.blocks, &self.token, order),
+            ToWorker::Store(order) => store::execute(&self.blocks, &self.token, order),
             ToWorker::Ack { seq } => {
                 self.state().unacked.remove(&seq);
             }
@@ -121,8 +121,8 @@ impl Worker {
             app: Arc::clone(&local.app),
             outputs: Arc::clone(&local.outputs),
             shuffle,
-            stored: Arc::new(OnWorker {
-                shelf: Arc::clone(&self.blocks),
+            stored: Arc::new(WorkerStoreAccess {
+                blocks: Arc::clone(&self.blocks),
                 token: self.token.clone(),
                 cluster: self.options.cluster.clone(),
             }),
@@ -267,7 +267,7 @@ struct Task {
     app: Arc<dyn App>,
     outputs: Arc<MapOutputTracker>,
     shuffle: Arc<ShuffleClient>,
-    stored: Arc<dyn Stored>,
+    stored: Arc<dyn StoreAccess>,
     folder: PathBuf,
 }
 
