@@ -14,7 +14,7 @@ pub fn policies(selected: &[String]) -> Result<Vec<Policy>> {
     let mut policies: Vec<Policy> = Vec::new();
     for name in selected {
         let resolved = if name == "all" {
-            catalog::NAMES.iter().filter_map(|name| catalog::by_name(name)).collect()
+            catalog::names().iter().filter_map(|name| catalog::by_name(name)).collect()
         } else {
             vec![policy(name)?]
         };
@@ -37,7 +37,7 @@ pub fn policy(name: &str) -> Result<Policy> {
         return Ok(policy);
     }
     if !looks_like_file(name) {
-        let known = catalog::NAMES.join(", ");
+        let known = catalog::names().join(", ");
         bail!("unknown policy `{name}`; use a TOML file, chronos(NAME), all, or one of: {known}");
     }
     let text = read(name)?;

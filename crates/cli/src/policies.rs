@@ -11,7 +11,7 @@ pub fn run(args: &Policies) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match &args.command {
         None | Some(PoliciesCommand::List) => {
-            for policy in catalog::NAMES.iter().filter_map(|name| catalog::by_name(name)) {
+            for policy in catalog::names().iter().filter_map(|name| catalog::by_name(name)) {
                 writeln!(out, "{:<16} {}", policy.name, policy.about)?;
             }
             writeln!(
@@ -21,7 +21,7 @@ pub fn run(args: &Policies) -> Result<()> {
             )?;
         }
         Some(PoliciesCommand::Show { name }) => {
-            let known = catalog::NAMES.join(", ");
+            let known = catalog::names().join(", ");
             let policy = catalog::by_name(name)
                 .ok_or_else(|| anyhow!("unknown policy `{name}`; use chronos(NAME) or one of: {known}"))?;
             write!(out, "{}", toml::to_string(&policy)?)?;

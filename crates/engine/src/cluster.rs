@@ -89,7 +89,7 @@ impl Cluster {
                 host: hdfs::LOCALHOST.into(),
                 map_slots: options.map_slots,
                 reduce_slots: options.reduce_slots,
-                patience: options.reconnect_timeout,
+                reconnect_timeout: options.reconnect_timeout,
             };
             let child = spawn(&worker)?;
             cluster.workers.push((worker, Some(child)));

@@ -4,7 +4,7 @@
 //! output can be compared with its result byte for byte.
 
 use crate::apps::{App, part_name};
-use crate::input::{self, InputError, Stored};
+use crate::input::{self, InputError, StoreAccess};
 use crate::job::{Codec, Plan, InputSplit};
 use crate::record::{Emit, Failure, Record, Values};
 use std::fs;

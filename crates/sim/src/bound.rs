@@ -120,7 +120,7 @@ impl<'a> Machine<'a> {
                 types.push(Type { pace, slots: [0.0; 2], values: [[1.0, speed, 1.0]; 2] });
                 types.len() - 1
             });
-            Kind::BOTH.iter().for_each(|kind| types[at].slots[kind.ix()] += f64::from(node.spec.slots(*kind)));
+            Kind::BOTH.iter().for_each(|kind| types[at].slots[kind.index()] += f64::from(node.spec.slots(*kind)));
         }
         let stragglers = cluster.stragglers;
         let luck = if stragglers.share > 0.0 { stragglers.factor.clamp(0.0, 1.0) } else { 1.0 };
@@ -143,10 +143,10 @@ impl<'a> Machine<'a> {
                 1.0 / all_s.sum::<f64>().max(1e-9)
             };
             let paces: Vec<f64> = self.types.iter().map(pace).collect();
-            let slots: f64 = self.types.iter().map(|of| of.slots[kind.ix()]).sum();
-            let worth: f64 = self.types.iter().zip(&paces).map(|(of, pace)| of.slots[kind.ix()] * pace).sum();
+            let slots: f64 = self.types.iter().map(|of| of.slots[kind.index()]).sum();
+            let worth: f64 = self.types.iter().zip(&paces).map(|(of, pace)| of.slots[kind.index()] * pace).sum();
             if worth > 0.0 {
-                self.types.iter_mut().zip(paces).for_each(|(of, pace)| of.values[kind.ix()][2] = pace * slots / worth);
+                self.types.iter_mut().zip(paces).for_each(|(of, pace)| of.values[kind.index()][2] = pace * slots / worth);
             }
         }
     }
@@ -202,11 +202,11 @@ impl<'a> Machine<'a> {
         for index in 0..kinds {
             let factor = self.draws.task_factor(plan.id, kind, index) * self.luck;
             let mut least = [f64::INFINITY; VALUES];
-            for of in self.types.iter().filter(|of| of.slots[kind.ix()] > 0.0) {
+            for of in self.types.iter().filter(|of| of.slots[kind.index()] > 0.0) {
                 let time_s = time_s(&of.pace, factor);
                 least
                     .iter_mut()
-                    .zip(of.values[kind.ix()])
+                    .zip(of.values[kind.index()])
                     .for_each(|(least, value)| *least = least.min(value * time_s));
             }
             if least[0] == f64::INFINITY {
@@ -310,8 +310,8 @@ pub fn alone_s(plan: &JobPlan, cluster: &Cluster) -> f64 {
 impl Machine<'_> {
     /// How long so many equal tasks take if every slot takes one after the other.
     fn waves_s(&self, kind: Kind, count: u32, time_s: &dyn Fn(&Pace) -> f64) -> f64 {
-        let usable = || self.types.iter().filter(|of| of.slots[kind.ix()] > 0.0);
-        let times: Vec<(f64, f64)> = usable().map(|of| (time_s(&of.pace).max(1e-6), of.slots[kind.ix()])).collect();
+        let usable = || self.types.iter().filter(|of| of.slots[kind.index()] > 0.0);
+        let times: Vec<(f64, f64)> = usable().map(|of| (time_s(&of.pace).max(1e-6), of.slots[kind.index()])).collect();
         if count == 0 || times.is_empty() {
             return 0.0;
         }

@@ -52,7 +52,7 @@ impl Draws {
         if self.noise == 0.0 {
             return 1.0;
         }
-        let mut stream = self.stream(Purpose::Noise, u64::from(job.0), (kind.ix() as u64) << 32 | u64::from(index));
+        let mut stream = self.stream(Purpose::Noise, u64::from(job.0), (kind.index() as u64) << 32 | u64::from(index));
         let normal: f64 = StandardNormal.sample(&mut stream);
         (self.noise * normal - 0.5 * self.noise * self.noise).exp()
     }
@@ -63,7 +63,7 @@ impl Draws {
             return 1.0;
         }
         let task = attempt.task;
-        let which = (u64::from(task.index) << 20) | (task.kind.ix() as u64) << 16 | u64::from(attempt.number);
+        let which = (u64::from(task.index) << 20) | (task.kind.index() as u64) << 16 | u64::from(attempt.number);
         let mut stream = self.stream(Purpose::Straggler, u64::from(task.job.0), which);
         if unit(&mut stream) < self.straggler_share { self.straggler_factor } else { 1.0 }
     }

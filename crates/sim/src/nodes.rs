@@ -49,7 +49,7 @@ impl Node {
     }
 
     pub(crate) fn has_free(&self, kind: Kind) -> bool {
-        self.up && self.free[kind.ix()] > 0
+        self.up && self.free[kind.index()] > 0
     }
 
     /// Whether nothing runs here.
@@ -69,7 +69,7 @@ impl Node {
 
     /// An attempt takes a slot; true if it was the last free one.
     pub(crate) fn enter(&mut self, kind: Kind, running: Running, end: Time) -> bool {
-        let free = &mut self.free[kind.ix()];
+        let free = &mut self.free[kind.index()];
         assert!(*free > 0, "attempt {} was launched on a node without a free slot", running.id());
         *free -= 1;
         let was_last = *free == 0;
@@ -86,7 +86,7 @@ impl Node {
         let gone = self.running.swap_remove(at);
         self.ends.swap_remove(at);
         self.find_next_end();
-        let free = &mut self.free[gone.whose().kind().ix()];
+        let free = &mut self.free[gone.whose().kind().index()];
         *free += 1;
         (gone, *free == 1)
     }

@@ -38,9 +38,9 @@ impl Offers {
     /// A node's free slots have changed.
     pub(crate) fn note(&mut self, index: u32, node: &Node, kind: Kind, now: Time) {
         let free = node.has_free(kind);
-        let joins = self.free[kind.ix()].set(index, free) && free;
+        let joins = self.free[kind.index()].set(index, free) && free;
         // One that frees a slot between its beats may come before the one in line.
-        if joins && self.has_pending[kind.ix()] && self.armed != Time::NEVER {
+        if joins && self.has_pending[kind.index()] && self.armed != Time::NEVER {
             let at = self.next_beat(index, now, node.last_beat);
             if at < self.armed {
                 self.disarm();
@@ -64,13 +64,13 @@ impl Offers {
 
     /// Puts the next offer in line, if anyone is has_pending and none is there yet.
     pub(crate) fn arm(&mut self, now: Time, has_pending: [bool; 2], nodes: &[Node], queue: &mut Queue) {
-        let rose = Kind::BOTH.iter().any(|kind| has_pending[kind.ix()] && !self.has_pending[kind.ix()]);
+        let rose = Kind::BOTH.iter().any(|kind| has_pending[kind.index()] && !self.has_pending[kind.index()]);
         self.has_pending = has_pending;
         if has_pending == [false; 2] || (self.armed != Time::NEVER && !rose) {
             return;
         }
         let next =
-            Kind::BOTH.iter().filter(|kind| has_pending[kind.ix()]).filter_map(|kind| self.next(*kind, now, nodes));
+            Kind::BOTH.iter().filter(|kind| has_pending[kind.index()]).filter_map(|kind| self.next(*kind, now, nodes));
         let Some((at, node)) = next.min() else { return };
         if at < self.armed {
             self.version += 1;
@@ -81,7 +81,7 @@ impl Offers {
 
     /// The next node with a free slot of this kind, and when it beats.
     fn next(&self, kind: Kind, now: Time, nodes: &[Node]) -> Option<(Time, u32)> {
-        let ring = &self.free[kind.ix()];
+        let ring = &self.free[kind.index()];
         let first = ring.next_from(self.grid.node_from(now))?;
         let mut node = first;
         loop {

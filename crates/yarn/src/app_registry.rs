@@ -411,7 +411,7 @@ impl AppRegistry {
         let Some(&node) = self.nodes.get(node) else { return };
         let job = app.job;
         // The message's asks no longer include this container, and the core binds a granted slot to a pending task.
-        outstanding_asks[kind.ix()] = outstanding_asks[kind.ix()].saturating_add(1);
+        outstanding_asks[kind.index()] = outstanding_asks[kind.index()].saturating_add(1);
         self.update_asks(now, app_id, outstanding_asks);
         if let Some(attempt) = self.submit_event(now, Event::SlotGranted { job, kind, node })
             && let Some(app) = self.apps.get_mut(app_id)
@@ -435,12 +435,12 @@ impl AppRegistry {
     /// tasks is divided evenly among the running ones, up to 99 % each.
     fn attempt_progress(&self) -> Vec<Progress> {
         let mut all = Vec::new();
-        if !self.core.wants_progress() {
+        if !self.core.needs_progress() {
             return all;
         }
         let state = self.core.state();
         for app in self.apps.values() {
-            let wanted = |kind: &Kind| self.core.wants_progress_of(app.job, *kind);
+            let wanted = |kind: &Kind| self.core.needs_progress_of(app.job, *kind);
             let Some(job) = state.find(app.job).filter(|_| Kind::BOTH.iter().any(wanted)) else { continue };
             let job = state.job(job);
             let count = |of: fn(&giveway_core::state::Facts) -> u32| {

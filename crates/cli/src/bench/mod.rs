@@ -19,7 +19,7 @@ pub fn run(args: &Bench, apps: &Apps) -> Result<()> {
             sim::run(*nodes, *jobs, &policy, *repeat)
         }
         BenchCommand::Core { policy, decisions } => {
-            let all = || catalog::NAMES.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+            let all = || catalog::names().iter().map(|name| name.to_string()).collect::<Vec<_>>();
             let named = if policy.is_empty() { all() } else { policy.clone() };
             core::run(&input::policies(&named)?, *decisions)
         }

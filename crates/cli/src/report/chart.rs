@@ -164,7 +164,7 @@ impl Chart {
                 self.fill(now);
                 let slots = Kind::BOTH.map(|kind| spec.slots(kind));
                 self.nodes.insert(*node, slots);
-                Kind::BOTH.iter().for_each(|kind| self.slots[kind.ix()] += u64::from(slots[kind.ix()]));
+                Kind::BOTH.iter().for_each(|kind| self.slots[kind.index()] += u64::from(slots[kind.index()]));
             }
             Event::NodeLost { node } => self.on_node_lost(now, *node),
             Event::AttemptFinished { attempt, .. } | Event::AttemptFailed { attempt } => {
@@ -172,12 +172,12 @@ impl Chart {
             }
             Event::AttemptPaused { attempt, .. } | Event::AttemptEndedEarly { attempt, .. } => {
                 if self.release_slot(now, *attempt).is_some() {
-                    self.bucket(now).by_kind[attempt.task.kind.ix()].preemptions.work_kept += 1;
+                    self.bucket(now).by_kind[attempt.task.kind.index()].preemptions.work_kept += 1;
                 }
             }
             Event::AttemptKilled { attempt } => {
                 if self.release_slot(now, *attempt).is_some_and(|ended| ended.preempted) {
-                    self.bucket(now).by_kind[attempt.task.kind.ix()].preemptions.killed += 1;
+                    self.bucket(now).by_kind[attempt.task.kind.index()].preemptions.killed += 1;
                 }
             }
         }
@@ -191,7 +191,7 @@ impl Chart {
                 let before = self.running.insert(*attempt, Running { node: *node, group, preempted: false });
                 // An invalid event log may launch an attempt twice; count its slot once.
                 if before.is_none() {
-                    self.used[attempt.task.kind.ix()][usize::from(group)] += 1;
+                    self.used[attempt.task.kind.index()][usize::from(group)] += 1;
                 }
             }
             Action::Kill {
@@ -212,12 +212,12 @@ impl Chart {
     fn on_node_lost(&mut self, now: Time, id: NodeId) {
         let Some(slots) = self.nodes.remove(&id) else { return };
         self.fill(now);
-        Kind::BOTH.iter().for_each(|kind| self.slots[kind.ix()] -= u64::from(slots[kind.ix()]));
+        Kind::BOTH.iter().for_each(|kind| self.slots[kind.index()] -= u64::from(slots[kind.index()]));
         let used = &mut self.used;
         // The iteration order of the hash table does not matter: only counts are decremented.
         self.running.retain(|attempt, running| {
             let retained = running.node != id;
-            used[attempt.task.kind.ix()][usize::from(running.group)] -= u64::from(!retained);
+            used[attempt.task.kind.index()][usize::from(running.group)] -= u64::from(!retained);
             retained
         });
         if self.start.is_some() {
@@ -229,7 +229,7 @@ impl Chart {
     fn release_slot(&mut self, now: Time, attempt: AttemptId) -> Option<Running> {
         let ended = self.running.remove(&attempt)?;
         self.fill(now);
-        self.used[attempt.task.kind.ix()][usize::from(ended.group)] -= 1;
+        self.used[attempt.task.kind.index()][usize::from(ended.group)] -= 1;
         Some(ended)
     }
 
@@ -348,7 +348,7 @@ pub(super) mod tests {
             Kind::Map => Work::Map { split: 0, start_bytes: 0, bytes: 1, locality: Locality::Node },
             Kind::Reduce => Work::Reduce { start: Start::Fresh },
         };
-        let launch = Action::Launch { attempt, node: NodeId(node), work, reason: Reason::SubmissionOrder };
+        let launch = Action::Launch { attempt, node: NodeId(node), work, reason: Reason::ranked(Measure::Submission) };
         chart.saw(Time(at_us), &Event::SlotsOffered { node: NodeId(node), progress: vec![] }, &[launch]);
     }
 
@@ -370,11 +370,11 @@ pub(super) mod tests {
     }
 
     fn used_us(chart: &Chart, kind: Kind, group: usize) -> u128 {
-        chart.buckets.iter().map(|bucket| bucket.by_kind[kind.ix()].used_us[group]).sum()
+        chart.buckets.iter().map(|bucket| bucket.by_kind[kind.index()].used_us[group]).sum()
     }
 
     fn slots_us(chart: &Chart, kind: Kind) -> u128 {
-        chart.buckets.iter().map(|bucket| bucket.by_kind[kind.ix()].slots_us).sum()
+        chart.buckets.iter().map(|bucket| bucket.by_kind[kind.index()].slots_us).sum()
     }
 
     #[test]

@@ -339,7 +339,7 @@ mod tests {
             let figures = &run.summary.figures;
             let all: Vec<_> = run.chart.intervals().collect();
             let preemptions = |count: fn(&PreemptionCounts) -> u32, kind: Kind| -> u64 {
-                all.iter().map(|interval| u64::from(count(&interval.preemptions[kind.ix()]))).sum()
+                all.iter().map(|interval| u64::from(count(&interval.preemptions[kind.index()]))).sum()
             };
             assert_eq!(preemptions(|counts| counts.work_kept, Kind::Map), figures.early_ends, "{policy}");
             assert_eq!(preemptions(|counts| counts.work_kept, Kind::Reduce), figures.pauses, "{policy}");

@@ -59,9 +59,9 @@ impl Frame {
             frame.loss_intervals_max = frame.loss_intervals_max.max(losses);
             for interval in chart.intervals() {
                 for kind in Kind::BOTH {
-                    let used: f64 = interval.used[kind.ix()].iter().sum();
-                    let max = &mut frame.slots_max[kind.ix()];
-                    *max = max.max(interval.slots[kind.ix()]).max(used);
+                    let used: f64 = interval.used[kind.index()].iter().sum();
+                    let max = &mut frame.slots_max[kind.index()];
+                    *max = max.max(interval.slots[kind.index()]).max(used);
                 }
                 for (max, row) in frame.counts_max.iter_mut().zip(&MARK_ROWS) {
                     *max = (*max).max((row.count)(&interval));
@@ -95,7 +95,7 @@ impl Frame {
         let mut body = String::new();
         let mut top = TOP;
         for kind in Kind::BOTH {
-            let base = top + STACK[kind.ix()];
+            let base = top + STACK[kind.index()];
             body += &self.stack(kind, &intervals, &time, (top, base));
             top = base + 7.0;
             for (row, max) in self.rows_below(kind) {
@@ -118,7 +118,7 @@ impl Frame {
     }
 
     fn stack(&self, kind: Kind, intervals: &[ChartInterval], time: &Axis, (top, base): (f64, f64)) -> String {
-        let level = Axis::linear(self.slots_max[kind.ix()], base, top);
+        let level = Axis::linear(self.slots_max[kind.index()], base, top);
         let mut body = String::new();
         for tick in level.ticks_whole(if kind == Kind::Map { 4 } else { 3 }) {
             let y = level.at(tick);
@@ -126,21 +126,21 @@ impl Frame {
             body += &label(LEFT - 6.0, y + 4.0, "end", &text::count(tick as u64));
         }
         let end = time.at(intervals.last().map_or(0.0, |last| last.to_s));
-        let groups = intervals.first().map_or(0, |first| first.used[kind.ix()].len());
+        let groups = intervals.first().map_or(0, |first| first.used[kind.index()].len());
         // Each area extends to the base and the next is drawn over it. This takes half the bytes of areas with shared borders.
         for group in (0..groups).rev() {
             let mut path = StepPath::at(LEFT, base);
             for interval in intervals {
-                let used: f64 = interval.used[kind.ix()][..=group].iter().sum();
+                let used: f64 = interval.used[kind.index()][..=group].iter().sum();
                 path.step(time.at(interval.from_s), level.at(used));
             }
             body += &format!("<path class=\"area\" fill=\"var(--g{group})\" d=\"{}\"/>", path.area(end, base));
         }
         if let Some(first) = intervals.first() {
-            let mut path = StepPath::at(LEFT, level.at(first.slots[kind.ix()]));
+            let mut path = StepPath::at(LEFT, level.at(first.slots[kind.index()]));
             // A last interval of length zero has no mean.
             for interval in intervals.iter().filter(|interval| interval.to_s > interval.from_s) {
-                path.step(time.at(interval.from_s), level.at(interval.slots[kind.ix()]));
+                path.step(time.at(interval.from_s), level.at(interval.slots[kind.index()]));
             }
             path.level_until(end);
             body += &format!("<path class=\"capacity\" d=\"{}\"/>", path.data());
@@ -185,11 +185,11 @@ fn description(intervals: &[ChartInterval]) -> String {
         if length_s > 0.0 { sum / length_s } else { 0.0 }
     };
     let counted = |count: &dyn Fn(&PreemptionCounts) -> u32, kind: Kind| -> u64 {
-        intervals.iter().map(|interval| u64::from(count(&interval.preemptions[kind.ix()]))).sum()
+        intervals.iter().map(|interval| u64::from(count(&interval.preemptions[kind.index()]))).sum()
     };
     let slots = Kind::BOTH.map(|kind| {
-        let used = mean(&|interval| interval.used[kind.ix()].iter().sum());
-        format!("{used:.1} of {:.1} {kind} slots", mean(&|interval| interval.slots[kind.ix()]))
+        let used = mean(&|interval| interval.used[kind.index()].iter().sum());
+        format!("{used:.1} of {:.1} {kind} slots", mean(&|interval| interval.slots[kind.index()]))
     });
     format!(
         "Length {}. On average {} and {} were in use. {} early ends, {} pauses, {} kills, {} nodes lost.",

@@ -91,7 +91,7 @@ impl RecoveryObserver {
             BaseOrder::Submission => others.any(|job| job > wait.job && slots_of(job) > 0),
             BaseOrder::EqualShares => {
                 let active = 1 + others.clone().filter(|job| slots_of(*job) > 0).count() as i64;
-                let share = self.slots[wait.kind.ix()] / active;
+                let share = self.slots[wait.kind.index()] / active;
                 slots_of(wait.job) < share && others.any(|job| slots_of(job) > share)
             }
         }

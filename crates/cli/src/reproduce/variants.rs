@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn setting_the_present_value_changes_nothing() {
-        for name in catalog::NAMES {
+        for name in catalog::names() {
             let policy = policy(name);
             let renamed = with_setting(&policy, "name", &name.to_owned().into()).expect("a policy");
             assert_eq!(renamed, policy);

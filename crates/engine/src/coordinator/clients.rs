@@ -3,8 +3,8 @@
 use super::job_table::task_counts;
 use super::run::{Coordinator, Effect};
 use crate::wire::{FromClient, NodeStatus, ToClient};
-use giveway_core::state::TaskState;
-use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, Outcome};
+use giveway_core::scheduler::Blocked;
+use giveway_core::{AttemptId, Event, JobId, Kind, Outcome};
 use std::sync::mpsc::Sender;
 
 /// Number of preceding jobs that `explain` names.
@@ -37,8 +37,8 @@ impl Coordinator {
             FromClient::Yield { job } => match self.table.jobs.contains_key(&job) {
                 false => unknown_job(job),
                 true => {
-                    let of_job = |attempt: &&AttemptId| attempt.task.job == job;
-                    let mut running: Vec<AttemptId> = self.table.running.keys().filter(of_job).copied().collect();
+                    let of_job = |attempt: &AttemptId| attempt.task.job == job;
+                    let mut running: Vec<AttemptId> = self.table.running.iter().map(|running| running.id).filter(of_job).collect();
                     // In a fixed order, so that the event log does not depend on the hash map.
                     running.sort_unstable();
                     for attempt in running {
@@ -78,21 +78,20 @@ impl Coordinator {
     }
 
     fn node_statuses(&self) -> Vec<NodeStatus> {
-        let state = self.core.state();
-        let status = |(index, node): (usize, &giveway_core::state::Node)| {
-            let session = &self.nodes[index];
-            let slots = |kind: Kind| (node.spec.slots(kind), node.running[kind.ix()].len() as u16);
+        let status = |node: giveway_core::scheduler::NodeStatus<'_>| {
+            let session = &self.nodes[node.id.0 as usize];
+            let slots = |kind: Kind| (node.spec.slots(kind), node.used[kind]);
             NodeStatus {
-                node: NodeId(index as u32),
+                node: node.id,
                 name: node.spec.name.clone(),
                 pid: session.connection.as_ref().map(|_| session.pid),
                 up: node.up,
                 map_slots: slots(Kind::Map),
                 reduce_slots: slots(Kind::Reduce),
-                paused: node.paused.len() as u32,
+                paused: node.paused,
             }
         };
-        state.nodes.iter().enumerate().map(status).collect()
+        self.core.nodes().map(status).collect()
     }
 
     /// Explains a job's scheduling as lines of text: its rank for each kind of slot, what its tasks wait for, and recent decisions. `None` if the
@@ -117,50 +116,49 @@ impl Coordinator {
     }
 
     fn explain_kind(&self, id: JobId, kind: Kind, lines: &mut Vec<String>) {
-        let state = self.core.state();
-        let Some(jx) = state.find(id) else { return };
-        let job = state.job(jx);
-        let facts = job.facts(kind);
-        if job.total(kind) == 0 {
+        let Some(tasks) = self.core.job_status(id).map(|status| status.tasks[kind]) else { return };
+        if tasks.total == 0 {
             return;
         }
         lines.push(format!(
             "{kind}s: {} total, {} done, {} running, {} paused, {} pending",
-            job.total(kind),
-            facts.done,
-            facts.live.len(),
-            facts.paused,
-            facts.waiting
+            tasks.total, tasks.done, tasks.running, tasks.paused, tasks.pending
         ));
-        for &index in &facts.live {
-            if let TaskState::Yielding(_) = job.task(kind, index).state {
-                lines.push(format!("  {kind} {index} has been requested to yield"));
+        if tasks.stopping > 0 {
+            lines.push(format!("  {} requested to stop", tasks.stopping));
+        }
+        match self.core.blocked(id, kind) {
+            None => return,
+            Some(Blocked::SlowStart { maps }) => {
+                lines.push(format!("  waiting until {maps} maps are done (slow start)"));
+                return;
+            }
+            Some(Blocked::NoSlots) => {
+                lines.push(format!("  waiting for a node with {kind} slots: none is up"));
+                return;
+            }
+            Some(Blocked::NotQueued) => lines.push("  not ranked: the policy allows it no more slots now".into()),
+            Some(Blocked::Queued(positions)) => {
+                let several = positions.len() > 1;
+                for position in positions {
+                    let node = if several { format!(" on nodes like {}", position.node) } else { String::new() };
+                    lines.push(format!("  {}{node}: {}", rank_text(&position.ahead), position.reason));
+                }
             }
         }
-        if facts.waiting + facts.paused == 0 {
-            return;
-        }
-        if !job.may_start(kind) {
-            lines.push(format!("  waiting until {} maps are done (slow-start)", job.slowstart_maps));
-            return;
-        }
-        if state.slots[kind.ix()] == 0 {
-            lines.push(format!("  waiting for a node with {kind} slots: none is up"));
-            return;
-        }
-        let ranking = self.core.rank(kind, NodeId(0));
-        match ranking.iter().position(|&ranked| ranked == id) {
-            Some(0) => lines.push(format!("  rank 1: gets the next free {kind} slot")),
-            Some(rank) => {
-                let shown = &ranking[..rank.min(PRECEDING_JOBS_MAX)];
-                let preceding: Vec<String> = shown.iter().map(|job| job.to_string()).collect();
-                let more = if rank > PRECEDING_JOBS_MAX { ", ..." } else { "" };
-                lines.push(format!("  rank {}, after {}{more}", rank + 1, preceding.join(", ")));
-            }
-            None => lines.push("  not ranked: the policy allows it no more slots now".into()),
-        }
-        lines.push(format!("  {} of {} {kind} slots are free", state.free[kind.ix()], state.slots[kind.ix()]));
+        let (free, slots) = self.core.slots(kind);
+        lines.push(format!("  {free} of {slots} {kind} slots are free"));
     }
+}
+
+/// A job's rank after these jobs.
+fn rank_text(ahead: &[JobId]) -> String {
+    if ahead.is_empty() {
+        return "rank 1".into();
+    }
+    let shown: Vec<String> = ahead.iter().take(PRECEDING_JOBS_MAX).map(JobId::to_string).collect();
+    let more = if ahead.len() > PRECEDING_JOBS_MAX { ", ..." } else { "" };
+    format!("rank {}, after {}{more}", ahead.len() + 1, shown.join(", "))
 }
 
 fn unknown_job(job: JobId) -> ToClient {

@@ -7,9 +7,10 @@ use super::journal::Metadata;
 use crate::job::Plan;
 use crate::task::MapOutputLocation;
 use crate::wire::{Counters, JobStatus, TaskCounts};
-use giveway_core::state::{Job, TaskState};
+use giveway_core::scheduler::MapOutput;
 use giveway_core::{
-    Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, Reason, Refusal, Scheduler, TaskId, Time, Timers, Work,
+    Action, AttemptId, Change, End, Event, JobId, Kind, Lifecycle, NodeId, Outcome, PerKind, PreemptAction, Reason,
+    Refusal, RunningAttempt, Scheduler, TaskId, Time, Timers, Work,
 };
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ const ENDED_JOBS_MAX: usize = 1_000;
 pub(crate) struct JobTable {
     pub(crate) jobs: BTreeMap<JobId, JobRecord>,
     /// Attempts that occupy a slot in the core's state.
-    pub(crate) running: HashMap<AttemptId, RunningAttempt>,
+    pub(crate) running: Lifecycle,
     /// Node ids by worker name.
     pub(crate) node_ids: HashMap<String, NodeId>,
     /// The core's timers.
@@ -35,23 +36,6 @@ pub(crate) struct JobTable {
     pub(crate) worker_crashes: HashMap<TaskId, u8>,
     /// Ended jobs in the order of their end.
     ended_jobs: VecDeque<JobId>,
-}
-
-/// An attempt that occupies a slot.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RunningAttempt {
-    pub(crate) node: NodeId,
-    pub(crate) work: Work,
-    /// The last stop request. Sent again if the worker reconnects.
-    pub(crate) stop_request: Option<StopRequest>,
-}
-
-/// A request to stop an attempt before it is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StopRequest {
-    /// End a map early, or pause a reduce.
-    Yield,
-    Kill,
 }
 
 #[derive(Debug)]
@@ -67,7 +51,7 @@ pub(crate) struct JobRecord {
     pub(crate) finalized: bool,
     pub(crate) next_round: Option<JobId>,
     /// Number of finished attempts of each kind. A task counts again if its output is lost and it finishes a second time.
-    finished: [u32; 2],
+    finished: PerKind<u32>,
     /// For a map-only job: the attempt that produced the output for the range that begins at this split and byte.
     pub(crate) map_pieces: BTreeMap<(u32, u64), AttemptId>,
     pauses: u32,
@@ -93,7 +77,7 @@ impl JobRecord {
             outcome: None,
             finalized: false,
             next_round: None,
-            finished: [0; 2],
+            finished: PerKind::default(),
             map_pieces: BTreeMap::new(),
             pauses: 0,
             early_ends: 0,
@@ -110,9 +94,9 @@ impl JobRecord {
     fn final_counts(&self) -> [TaskCounts; 2] {
         let totals = [self.plan.splits.len() as u32, self.plan.reduces];
         Kind::BOTH.map(|kind| {
-            let total = totals[kind.ix()];
+            let total = totals[kind.index()];
             let succeeded = self.outcome == Some(Outcome::Succeeded);
-            let done = if succeeded { total } else { self.finished[kind.ix()].min(total) };
+            let done = if succeeded { total } else { self.finished[kind].min(total) };
             TaskCounts { total, done, ..TaskCounts::default() }
         })
     }
@@ -167,98 +151,53 @@ impl JobTable {
 
     /// Applies an event and the core's actions, when they happen or are replayed.
     pub(crate) fn apply(&mut self, now: Time, event: &Event, actions: &[Action]) {
-        let refused = actions.iter().any(|action| matches!(action, Action::Refuse { .. }));
-        if !refused {
-            self.apply_event(now, event);
+        if let Event::TimerFired { timer } = event {
+            self.timers.clear(*timer);
         }
-        actions.iter().for_each(|action| self.apply_action(now, action));
+        for action in actions {
+            if let Action::SetTimer { timer, at } = action {
+                self.timers.set(*timer, *at);
+            }
+        }
+        let mut running = std::mem::take(&mut self.running);
+        running.observe(event, actions, now, &mut |change| self.apply_change(now, change));
+        self.running = running;
     }
 
-    fn apply_event(&mut self, now: Time, event: &Event) {
-        match event {
-            Event::JobSubmitted(spec) => {
+    fn apply_change(&mut self, now: Time, change: Change<'_>) {
+        match change {
+            Change::JobSubmitted(spec) => {
                 if let Some(job) = self.jobs.get_mut(&spec.id) {
                     job.submitted = Some(now);
                 }
             }
-            Event::NodeJoined { node, spec } => {
-                self.node_ids.insert(spec.name.clone(), *node);
+            Change::NodeJoined { node, spec } => {
+                self.node_ids.insert(spec.name.clone(), node);
             }
-            Event::NodeLost { node } => self.running.retain(|_, running| running.node != *node),
-            Event::AttemptFinished { attempt, .. } => {
-                self.end_with_output(*attempt);
-                self.update_job(*attempt, |job| job.finished[attempt.task.kind.ix()] += 1);
-            }
-            Event::AttemptFailed { attempt } | Event::AttemptKilled { attempt } => {
-                self.running.remove(attempt);
-            }
-            Event::AttemptPaused { attempt, .. } => {
-                self.running.remove(attempt);
-                self.update_job(*attempt, |job| job.pauses += 1);
-            }
-            Event::AttemptEndedEarly { attempt, done_bytes, .. } => {
-                if *done_bytes > 0 {
-                    self.end_with_output(*attempt);
-                } else {
-                    self.running.remove(attempt);
-                }
-                self.update_job(*attempt, |job| job.early_ends += 1);
-            }
-            Event::TimerFired { timer } => self.timers.clear(*timer),
-            Event::JobKilled { .. }
-            | Event::SlotsOffered { .. }
-            | Event::ProgressReported { .. }
-            | Event::MapOutputLost { .. }
-            | Event::YieldRequested { .. } => {}
-            // Events of backends that grant slots themselves. The engine never submits them.
-            Event::JobOpened(_)
-            | Event::SlotsRequested { .. }
-            | Event::SlotGranted { .. }
-            | Event::JobEnded { .. }
-            | Event::Resynced => {}
-        }
-    }
-
-    /// Removes an attempt that ended with output. For a map-only job, records that its output counts for its input range.
-    fn end_with_output(&mut self, attempt: AttemptId) {
-        if let Some(RunningAttempt { work: Work::Map { split, start_bytes, .. }, .. }) = self.running.remove(&attempt)
-            && let Some(job) = self.jobs.get_mut(&attempt.task.job)
-            && job.plan.reduces == 0
-        {
-            job.map_pieces.insert((split, start_bytes), attempt);
-        }
-    }
-
-    fn apply_action(&mut self, now: Time, action: &Action) {
-        match *action {
-            Action::Launch { attempt, node, work, reason } => {
-                self.running.insert(attempt, RunningAttempt { node, work, stop_request: None });
-                self.update_job(attempt, |job| {
+            Change::NodeLost { .. } => {}
+            Change::Launched { attempt, reason } => {
+                let text = format!("launch {} on {}: {reason}", describe(attempt.id), attempt.node);
+                self.update_job(attempt.id, |job| {
                     job.started.get_or_insert(now);
                     job.recovered += u32::from(matches!(reason, Reason::Recovery { .. }));
-                    job.add_decision(now, format!("launch {} on {node}: {reason}", describe(attempt)));
+                    job.add_decision(now, text);
                 });
             }
-            Action::Pause { attempt, node, reason } => {
-                self.set_stop_request(attempt, StopRequest::Yield);
-                self.update_job(attempt, |job| {
-                    job.add_decision(now, format!("pause {} on {node}: {reason}", describe(attempt)));
+            Change::StopRequested { attempt, request, reason } => {
+                let what = describe(attempt.id);
+                let text = match request.action {
+                    PreemptAction::Pause => format!("pause {what} on {}: {reason}", attempt.node),
+                    PreemptAction::EndEarly => format!("end {what} on {} early: {reason}", attempt.node),
+                    PreemptAction::Kill => format!("kill {what} on {}: {reason}", attempt.node),
+                };
+                let is_kill = request.action == PreemptAction::Kill && request.preempted;
+                self.update_job(attempt.id, |job| {
+                    job.kills += u32::from(is_kill);
+                    job.add_decision(now, text);
                 });
             }
-            Action::EndEarly { attempt, node, reason } => {
-                self.set_stop_request(attempt, StopRequest::Yield);
-                self.update_job(attempt, |job| {
-                    job.add_decision(now, format!("end {} on {node} early: {reason}", describe(attempt)));
-                });
-            }
-            Action::Kill { attempt, node, reason } => {
-                self.set_stop_request(attempt, StopRequest::Kill);
-                self.update_job(attempt, |job| {
-                    job.kills += u32::from(!matches!(reason, Reason::JobEnded | Reason::OtherAttemptFinished));
-                    job.add_decision(now, format!("kill {} on {node}: {reason}", describe(attempt)));
-                });
-            }
-            Action::CloseJob { job, outcome } => {
+            Change::Ended { attempt, end } => self.on_attempt_ended(&attempt, end),
+            Change::JobClosed { job, outcome } => {
                 if let Some(job) = self.jobs.get_mut(&job) {
                     job.ended = Some(now);
                     // During replay the metadata is applied first. Its outcome prevails: publishing the output may have failed.
@@ -267,14 +206,23 @@ impl JobTable {
                     }
                 }
             }
-            Action::SetTimer { timer, at } => self.timers.set(timer, at),
-            Action::PlaceReplicas { .. } | Action::Refuse { .. } => {}
         }
     }
 
-    fn set_stop_request(&mut self, attempt: AttemptId, request: StopRequest) {
-        if let Some(running) = self.running.get_mut(&attempt) {
-            running.stop_request = Some(request);
+    fn on_attempt_ended(&mut self, attempt: &RunningAttempt, end: End) {
+        let Some(job) = self.jobs.get_mut(&attempt.id.task.job) else { return };
+        match end {
+            End::Finished => job.finished[attempt.id.task.kind] += 1,
+            End::Paused => job.pauses += 1,
+            End::EndedEarly { .. } => job.early_ends += 1,
+            End::Killed | End::Failed | End::NodeLost => {}
+        }
+        // The output of a map-only job's map counts for its input range.
+        if let Work::Map { split, start_bytes, .. } = attempt.work
+            && end.has_result()
+            && job.plan.reduces == 0
+        {
+            job.map_pieces.insert((split, start_bytes), attempt.id);
         }
     }
 
@@ -313,39 +261,26 @@ impl JobTable {
 
 /// Task counts of a live job, maps and reduces. `None` if the core does not have the job.
 pub(crate) fn task_counts(job: JobId, core: &Scheduler) -> Option<[TaskCounts; 2]> {
-    let state = core.state();
-    let job = state.job(state.find(job)?);
+    let status = core.job_status(job)?;
     Some(Kind::BOTH.map(|kind| {
-        let facts = job.facts(kind);
-        TaskCounts { total: job.total(kind), done: facts.done, running: facts.live.len() as u32, paused: facts.paused }
+        let tasks = status.tasks[kind];
+        TaskCounts { total: tasks.total, done: tasks.done, running: tasks.running, paused: tasks.paused }
     }))
 }
 
 /// Locations of the outputs of a job's finished maps, without lost ones.
 pub(crate) fn map_outputs(job: JobId, core: &Scheduler) -> Vec<MapOutputLocation> {
-    let state = core.state();
-    let Some(job) = state.find(job).map(|jx| state.job(jx)) else { return Vec::new() };
-    let available = |&map: &u32| !job.gone.iter().any(|&(gone, _)| gone == map);
-    (0..job.total(Kind::Map)).filter(available).filter_map(|map| output_of(job, map)).collect()
+    core.map_outputs(job).into_iter().map(location).collect()
 }
 
-/// Location of a map attempt's output. `None` if the attempt's output is not the one the core relies on.
+/// Location of the output of one finished map.
 pub(crate) fn map_output(map: AttemptId, core: &Scheduler) -> Option<MapOutputLocation> {
-    let state = core.state();
-    let output = output_of(state.job(state.find(map.task.job)?), map.task.index)?;
-    (output.number == map.number).then_some(output)
+    core.map_output(map).map(location)
 }
 
-fn output_of(job: &Job, map: u32) -> Option<MapOutputLocation> {
-    let task = job.tasks[Kind::Map.ix()].get(map as usize).filter(|task| task.state == TaskState::Done)?;
-    Some(MapOutputLocation {
-        map,
-        number: task.number,
-        node: task.node,
-        split: task.split,
-        start_bytes: job.start_bytes(map),
-        bytes: job.bytes(map),
-    })
+fn location(output: MapOutput) -> MapOutputLocation {
+    let MapOutput { attempt, node, split, start_bytes, bytes } = output;
+    MapOutputLocation { map: attempt.task.index, number: attempt.number, node, split, start_bytes, bytes }
 }
 
 /// The core's reason for refusing an event, if it did.

@@ -1,13 +1,13 @@
 //! The coordinator's loop: handle inputs, call the core, sync the journal, then execute the effects.
 
-use super::job_table::{self, JobTable, StopRequest};
+use super::job_table::{self, JobTable};
 use super::journal::{Journal, JournalError, Metadata, RecoveredJournal};
 use super::{Options, StartError};
 use crate::job::Plan;
 use crate::store::Namespace;
 use crate::wire::{FromClient, FromWorker, Join, ToClient, ToWorker};
 use giveway_core::{
-    Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Outcome, Progress, Refusal, Scheduler, Setup, Time,
+    Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Outcome, PreemptAction, Progress, Refusal, Scheduler, Setup, Time,
     Timers,
 };
 use std::collections::{HashMap, HashSet};
@@ -127,7 +127,7 @@ impl Coordinator {
         if let Some(recovered) = Journal::recover(&options.folder)? {
             let same_setup = recovered.setup == setup;
             let mut coordinator = Coordinator::replay(options.clone(), recovered, Arc::clone(&store))?;
-            let has_live_jobs = coordinator.core.state().live_count() > 0;
+            let has_live_jobs = coordinator.core.live_job_count() > 0;
             coordinator.complete_interrupted_jobs();
             if same_setup || has_live_jobs {
                 return Ok(coordinator);
@@ -150,8 +150,8 @@ impl Coordinator {
         store: Arc<Namespace>,
     ) -> Coordinator {
         let now = Instant::now();
-        store.expect_nodes(core.state().nodes.iter().map(|node| (node.spec.name.as_str(), node.up)));
-        let nodes = core.state().nodes.iter().map(|_| NodeSession::disconnected(now)).collect();
+        store.expect_nodes(core.nodes().map(|node| (node.spec.name.as_str(), node.up)));
+        let nodes = core.nodes().map(|_| NodeSession::disconnected(now)).collect();
         Coordinator {
             options,
             core,
@@ -295,7 +295,7 @@ impl Coordinator {
         let now = self.now();
         let mut expired = self.table.timers.expire(now);
         if expired.is_some() {
-            self.submit_progress(|core, attempt| core.wants_progress_of(attempt.task.job, attempt.task.kind));
+            self.submit_progress(|core, attempt| core.needs_progress_of(attempt.task.job, attempt.task.kind));
         }
         while let Some(timer) = expired {
             self.submit_event(Event::TimerFired { timer });
@@ -317,15 +317,15 @@ impl Coordinator {
             if self.nodes[index].last_heartbeat.elapsed() <= timeout {
                 continue;
             }
-            let Some(state) = self.core.state().up(node) else { continue };
-            warn!(node = %state.spec.name, "worker lost: no heartbeat for {timeout:?}");
+            let Some(spec) = self.core.node_up(node) else { continue };
+            warn!(node = %spec.name, "worker lost: no heartbeat for {timeout:?}");
             self.lose_node(node);
         }
     }
 
     /// Archives a long event log while the cluster is idle: no live job, no running attempt, no pending effect, every job finalized.
     fn rotate_journal_if_idle(&mut self) {
-        let idle = self.core.state().live_count() == 0
+        let idle = self.core.live_job_count() == 0
             && self.table.running.is_empty()
             && self.effects.is_empty()
             && self.table.jobs.values().all(|job| job.finalized);
@@ -338,7 +338,7 @@ impl Coordinator {
     /// state matters.
     fn rotate_journal(&mut self) {
         let setup = self.core.setup().clone();
-        let nodes: Vec<_> = self.core.state().nodes.iter().map(|node| (node.up, node.spec.clone())).collect();
+        let nodes: Vec<_> = self.core.nodes().map(|node| (node.up, node.spec.clone())).collect();
         let created = Scheduler::new(setup.clone())
             .map_err(JournalError::from)
             .and_then(|core| Ok((core, Journal::create(&self.options.folder, &setup, self.table.next_job)?)));
@@ -363,7 +363,7 @@ impl Coordinator {
         let mut progress: Vec<Progress> = self
             .progress
             .iter()
-            .filter(|(attempt, _)| self.table.running.contains_key(attempt) && filter(&self.core, **attempt))
+            .filter(|(attempt, _)| self.table.running.get(**attempt).is_some() && filter(&self.core, **attempt))
             .map(|(&attempt, &progress_ppm)| Progress { attempt, progress_ppm })
             .collect();
         if !progress.is_empty() {
@@ -383,8 +383,8 @@ impl Coordinator {
             if session.connection.is_none() || !(session.needs_offer || session.offered_epoch < self.offer_epoch) {
                 continue;
             }
-            let Some(state) = self.core.state().up(node) else { continue };
-            let useful = |&kind: &Kind| state.free[kind.ix()] > 0 && self.core.has_pending(kind);
+            let free = self.core.free_slots(node);
+            let useful = |&kind: &Kind| free[kind] > 0 && self.core.has_pending(kind);
             if Kind::BOTH.iter().any(useful) {
                 self.submit_event(Event::SlotsOffered { node, progress: Vec::new() });
             }
@@ -424,9 +424,9 @@ impl Coordinator {
         match action {
             Action::Launch { attempt, node, work, .. } => self.launch(attempt, node, work),
             Action::Pause { attempt, node, .. } | Action::EndEarly { attempt, node, .. } => {
-                self.send_stop_request(attempt, node, StopRequest::Yield);
+                self.send_stop_request(attempt, node, PreemptAction::Pause);
             }
-            Action::Kill { attempt, node, .. } => self.send_stop_request(attempt, node, StopRequest::Kill),
+            Action::Kill { attempt, node, .. } => self.send_stop_request(attempt, node, PreemptAction::Kill),
             Action::CloseJob { job, outcome } => self.close_job(job, outcome),
             // The engine does not move input. Its locations are part of the submitted job.
             Action::PlaceReplicas { .. } => {}

@@ -65,9 +65,7 @@ impl Coordinator {
 
     /// The core's description of a job, with the nodes on which each split is local.
     fn job_spec(&self, plan: &Plan) -> JobSpec {
-        let up =
-            (0..self.core.state().nodes.len() as u32).map(NodeId).filter(|&node| self.core.state().up(node).is_some());
-        let up: Hosts = up.collect();
+        let up: Hosts = self.core.nodes().filter(|node| node.up).map(|node| node.id).collect();
         let hosts = |split: &InputSplit| match &plan.files[split.file as usize].location {
             // All workers run on this machine and open the file themselves: it is local to each.
             FileLocation::Local(_) => up.clone(),

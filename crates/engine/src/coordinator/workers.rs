@@ -1,10 +1,10 @@
 //! Workers: joins, messages, disconnections, losses, and the messages to them.
 
-use super::job_table::{self, RunningAttempt, StopRequest};
+use super::job_table;
 use super::journal::Metadata;
 use super::run::{Coordinator, Effect, NodeSession, WorkerConnection};
 use crate::wire::{FromWorker, Join, Report, ToWorker};
-use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, NodeSpec, RackId, WHOLE_PPM, Work};
+use giveway_core::{PreemptAction, AttemptId, Event, JobId, Kind, NodeId, NodeSpec, RackId, WHOLE_PPM, Work};
 use std::collections::BTreeSet;
 use std::time::Instant;
 use tracing::{debug, warn};
@@ -17,9 +17,9 @@ impl Coordinator {
     /// Handles the join of a new worker, of one that was declared lost, or of one that reconnects in time.
     pub(super) fn on_worker_joined(&mut self, join: Join, connection: WorkerConnection) {
         let spec = node_spec(&join);
-        let next_node = NodeId(self.core.state().nodes.len() as u32);
+        let next_node = NodeId(self.core.node_count() as u32);
         let node = self.table.node_ids.get(&join.name).copied().unwrap_or(next_node);
-        let current_spec = self.core.state().up(node).map(|state| state.spec.clone());
+        let current_spec = self.core.node_up(node).cloned();
         let keep_state = current_spec.as_ref() == Some(&spec);
         if current_spec.is_some() && !keep_state {
             // The worker came back with another rack or other slots. The core needs a new node for that.
@@ -73,12 +73,8 @@ impl Coordinator {
     /// Compares the state of a reconnected worker with the core's. Attempts and outputs that the worker does not have are reported to the core as
     /// lost; stop requests and map outputs that it may have missed are sent again; jobs that have ended meanwhile are closed.
     fn reconcile(&mut self, node: NodeId, join: &Join) {
-        let on_node: Vec<(AttemptId, RunningAttempt)> = {
-            let running = self.table.running.iter().filter(|(_, running)| running.node == node);
-            running.map(|(&attempt, &running)| (attempt, running)).collect()
-        };
         let mut jobs_reducing = BTreeSet::new();
-        for (attempt, running) in on_node {
+        for attempt in self.table.running.on_node(node) {
             if !join.running.contains(&attempt) {
                 self.on_attempt_missing(attempt);
                 continue;
@@ -86,8 +82,8 @@ impl Coordinator {
             if attempt.task.kind == Kind::Reduce {
                 jobs_reducing.insert(attempt.task.job);
             }
-            if let Some(request) = running.stop_request {
-                self.effects.push(Effect::Send(node, stop_message(attempt, request)));
+            if let Some(request) = self.table.running.get(attempt).and_then(|running| running.stop) {
+                self.effects.push(Effect::Send(node, stop_message(attempt, request.action)));
             }
         }
         for job in jobs_reducing {
@@ -97,7 +93,7 @@ impl Coordinator {
         }
         self.report_missing_outputs(node, join);
         for &job in &join.jobs {
-            if self.core.state().find(job).is_none_or(|jx| self.core.state().job(jx).closed) {
+            if !self.core.is_running(job) {
                 self.effects.push(Effect::Send(node, ToWorker::CloseJob { job }));
             }
         }
@@ -119,7 +115,7 @@ impl Coordinator {
 
     /// Reports map outputs as lost that the core expects on a worker and the worker does not have.
     fn report_missing_outputs(&mut self, node: NodeId, join: &Join) {
-        let jobs: Vec<JobId> = self.core.state().live().filter(|(_, job)| !job.closed).map(|(_, job)| job.id).collect();
+        let jobs: Vec<JobId> = self.core.running_jobs().collect();
         for job in jobs {
             // The maps of a map-only job write into the output folder, not to the worker's disk.
             if self.table.jobs.get(&job).is_some_and(|job| job.plan.reduces == 0) {
@@ -149,7 +145,7 @@ impl Coordinator {
             FromWorker::Heartbeat { progress } => {
                 self.nodes[node.0 as usize].needs_offer = true;
                 for progress in progress {
-                    if self.table.running.get(&progress.attempt).is_some_and(|running| running.node == node) {
+                    if self.table.running.get(progress.attempt).is_some_and(|running| running.node == node) {
                         self.progress.insert(progress.attempt, progress.progress_ppm.min(WHOLE_PPM));
                     }
                 }
@@ -172,7 +168,7 @@ impl Coordinator {
             | Report::EndedEarly { attempt, .. } => *attempt,
             Report::OutputLost { map } => return self.on_output_lost(*map),
         };
-        if self.table.running.get(&attempt).is_none_or(|running| running.node != node) {
+        if self.table.running.get(attempt).is_none_or(|running| running.node != node) {
             return;
         }
         self.progress.remove(&attempt);
@@ -228,7 +224,7 @@ impl Coordinator {
         self.submit_progress(|_, attempt| attempt.task.kind == Kind::Reduce);
         self.submit_event(Event::NodeLost { node });
         let running = &self.table.running;
-        self.progress.retain(|attempt, _| running.contains_key(attempt));
+        self.progress.retain(|attempt, _| running.get(*attempt).is_some());
         self.broadcast_address(node, None);
     }
 
@@ -254,7 +250,7 @@ impl Coordinator {
         self.send(node, ToWorker::Launch { attempt, work });
     }
 
-    pub(super) fn send_stop_request(&mut self, attempt: AttemptId, node: NodeId, request: StopRequest) {
+    pub(super) fn send_stop_request(&mut self, attempt: AttemptId, node: NodeId, request: PreemptAction) {
         self.send(node, stop_message(attempt, request));
     }
 
@@ -277,10 +273,10 @@ impl Coordinator {
     }
 }
 
-fn stop_message(attempt: AttemptId, request: StopRequest) -> ToWorker {
+fn stop_message(attempt: AttemptId, request: PreemptAction) -> ToWorker {
     match request {
-        StopRequest::Yield => ToWorker::Yield { attempt },
-        StopRequest::Kill => ToWorker::Kill { attempt },
+        PreemptAction::Pause | PreemptAction::EndEarly => ToWorker::Yield { attempt },
+        PreemptAction::Kill => ToWorker::Kill { attempt },
     }
 }
 

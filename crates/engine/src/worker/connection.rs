@@ -64,7 +64,7 @@ fn connect_and_serve(worker: &Arc<Worker>, data_address: &str) -> Result<Closed,
     let mut stream = wire::connect(&address, &worker.token, Role::Worker)?;
     wire::send(&mut stream, &FromWorker::Join(Box::new(join_message(worker, data_address))))?;
     let (node, keep_state, heartbeat_interval_ms) = match wire::receive(&mut stream, MESSAGE_BYTES_MAX)? {
-        ToWorker::JoinAccepted { node, keep: keep_state, beat_ms: interval_ms } => (node, keep_state, interval_ms),
+        ToWorker::JoinAccepted { node, keep_state, heartbeat_interval_ms } => (node, keep_state, heartbeat_interval_ms),
         ToWorker::JoinRefused { reason } => return Err(WorkerError::Refused(reason)),
         _ => return Err(WireError::UnknownPeer.into()),
     };
@@ -133,14 +133,14 @@ fn join_message(worker: &Worker, data_address: &str) -> Join {
     let jobs: BTreeSet<JobId> = state.jobs.keys().copied().chain(stored).collect();
     Join {
         name: worker.options.name.clone(),
-        life: worker.incarnation,
+        incarnation: worker.incarnation,
         rack: worker.options.rack,
         host: worker.options.host.clone(),
         map_slots: worker.options.map_slots,
         reduce_slots: worker.options.reduce_slots,
         data_address: data_address.into(),
         pid: std::process::id(),
-        at_work: running,
+        running,
         outputs: state.outputs.iter().copied().collect(),
         paused: state.paused.iter().copied().collect(),
         jobs: jobs.into_iter().collect(),

@@ -53,7 +53,7 @@ impl Worker {
             ToWorker::Launch { attempt, work } => self.launch(attempt, work),
             ToWorker::Yield { attempt } => self.request(attempt, Request::Preempt),
             ToWorker::Kill { attempt } => self.request(attempt, Request::Stop),
-            ToWorker::Outputs { job, afresh: replace, outputs } => {
+            ToWorker::MapOutputs { job, replace, outputs } => {
                 if let Some(local) = self.state().jobs.get(&job) {
                     if replace {
                         local.outputs.replace_all(outputs);

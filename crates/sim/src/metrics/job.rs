@@ -80,10 +80,10 @@ impl Live {
 
     /// An attempt at a task was launched. Says whether it is the task's first, and by how much the demand changed.
     pub(super) fn started(&mut self, id: TaskId, now: Time) -> (bool, i64) {
-        let unknown = (id.index as usize + 1).saturating_sub(self.tasks[id.kind.ix()].len());
+        let unknown = (id.index as usize + 1).saturating_sub(self.tasks[id.kind.index()].len());
         let mut change = 0;
         for _ in 0..unknown {
-            self.tasks[id.kind.ix()].push(Task::default());
+            self.tasks[id.kind.index()].push(Task::default());
             if id.kind == Kind::Map {
                 self.homes.push(Home::default());
             }
@@ -95,7 +95,7 @@ impl Live {
                 change += 1;
             }
         }
-        let task = &mut self.tasks[id.kind.ix()][id.index as usize];
+        let task = &mut self.tasks[id.kind.index()][id.index as usize];
         let first = !task.launched;
         if task.done {
             // Its output was lost: it is no longer done. It was not counted as waiting in between.
@@ -115,7 +115,7 @@ impl Live {
 
     /// An attempt at a task ended. Says whether the task now waits, and by how much the demand changed.
     pub(super) fn stopped(&mut self, id: TaskId, done: bool) -> (bool, i64) {
-        let Some(task) = self.tasks[id.kind.ix()].get_mut(id.index as usize) else { return (false, 0) };
+        let Some(task) = self.tasks[id.kind.index()].get_mut(id.index as usize) else { return (false, 0) };
         let waited = task.waits();
         task.running = task.running.saturating_sub(1);
         if done && !task.done {
@@ -145,7 +145,7 @@ impl Live {
     }
 
     pub(super) fn is_done(&self, id: TaskId) -> bool {
-        self.tasks[id.kind.ix()].get(id.index as usize).is_some_and(|task| task.done)
+        self.tasks[id.kind.index()].get(id.index as usize).is_some_and(|task| task.done)
     }
 
     /// If a map that is about to be launched was done before, where its output was: a done map runs again only if that

@@ -68,7 +68,7 @@ impl Sums {
     pub(super) fn utilisation(&self, kinds: &[Kind]) -> Option<f64> {
         let (busy, slots) = kinds
             .iter()
-            .fold((0, 0), |(busy, slots), kind| (busy + self.busy[kind.ix()], slots + self.slots[kind.ix()]));
+            .fold((0, 0), |(busy, slots), kind| (busy + self.busy[kind.index()], slots + self.slots[kind.index()]));
         (slots > 0).then(|| busy as f64 / slots as f64)
     }
 
@@ -131,7 +131,7 @@ impl Levels {
     /// Slots of both kinds came or went.
     pub(super) fn slots(&mut self, now: Time, change: [i64; 2]) {
         self.advance(now);
-        Kind::BOTH.iter().for_each(|kind| self.slots[kind.ix()] += change[kind.ix()]);
+        Kind::BOTH.iter().for_each(|kind| self.slots[kind.index()] += change[kind.index()]);
     }
 
     /// A user's demand changed.
@@ -146,7 +146,7 @@ impl Levels {
     /// A slot was taken or left by a user.
     pub(super) fn busy(&mut self, now: Time, user: u32, kind: Kind, change: i64) {
         self.advance(now);
-        self.busy[kind.ix()] += change;
+        self.busy[kind.index()] += change;
         let User { weight, min_share, held, .. } = &mut self.users[user as usize];
         let weight = &mut self.weights[*weight as usize];
         let extra = *held - *min_share;
@@ -163,8 +163,8 @@ impl Levels {
         }
         self.sums.to = now;
         for kind in Kind::BOTH {
-            self.sums.slots[kind.ix()] += i128::from(self.slots[kind.ix()]) * span_us;
-            self.sums.busy[kind.ix()] += i128::from(self.busy[kind.ix()]) * span_us;
+            self.sums.slots[kind.index()] += i128::from(self.slots[kind.index()]) * span_us;
+            self.sums.busy[kind.index()] += i128::from(self.busy[kind.index()]) * span_us;
         }
         self.sums.dissatisfaction += i128::from(self.dissatisfaction_nano) * span_us;
         self.sums.fairness += i128::from(self.fairness_nano) * span_us;

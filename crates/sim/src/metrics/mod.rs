@@ -390,7 +390,7 @@ impl Metrics {
         let (kind, spent_us) = (gone.attempt.task.kind, now.since(gone.since).0);
         self.levels.busy(now, gone.user, kind, -1);
         let tally = &mut self.tallies[usize::from(gone.group)];
-        tally.busy_us[kind.ix()] += spent_us;
+        tally.busy_us[kind.index()] += spent_us;
         if wasted {
             tally.lost_us += spent_us + gone.kept_us;
         }

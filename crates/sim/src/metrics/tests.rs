@@ -71,11 +71,11 @@ fn reduce(number: u16) -> AttemptId {
 
 fn launch_map(attempt: AttemptId, node: u32, locality: Locality) -> Action {
     let work = Work::Map { split: 0, start_bytes: 0, bytes: 100, locality };
-    Action::Launch { attempt, node: NodeId(node), work, reason: Reason::SubmissionOrder }
+    Action::Launch { attempt, node: NodeId(node), work, reason: Reason::ranked(Measure::Submission) }
 }
 
 fn launch_reduce(attempt: AttemptId, node: u32, start: Start) -> Action {
-    Action::Launch { attempt, node: NodeId(node), work: Work::Reduce { start }, reason: Reason::SubmissionOrder }
+    Action::Launch { attempt, node: NodeId(node), work: Work::Reduce { start }, reason: Reason::ranked(Measure::Submission) }
 }
 
 fn finished(attempt: AttemptId) -> Event {

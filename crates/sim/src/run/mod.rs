@@ -264,15 +264,15 @@ impl<'a> Simulation<'a> {
 
     fn timers_expired(&mut self, observer: &mut impl Observer) {
         let mut expired = self.timers.expire(self.now);
-        if expired.is_some() && self.scheduler.wants_progress() {
+        if expired.is_some() && self.scheduler.needs_progress() {
             // Most jobs have finished enough tasks to be judged by those: asking them would only cost time.
             let mut wanted = std::mem::take(&mut self.wanted);
             wanted.clear();
             wanted.resize(self.totals.jobs_submitted, [false; 2]);
             for (_, job) in self.scheduler.state().live() {
-                wanted[job.id.0 as usize] = Kind::BOTH.map(|kind| self.scheduler.wants_progress_of(job.id, kind));
+                wanted[job.id.0 as usize] = Kind::BOTH.map(|kind| self.scheduler.needs_progress_of(job.id, kind));
             }
-            self.report_progress(|whose| wanted[whose.job().0 as usize][whose.kind().ix()], observer);
+            self.report_progress(|whose| wanted[whose.job().0 as usize][whose.kind().index()], observer);
             self.wanted = wanted;
         }
         while let Some(timer) = expired {

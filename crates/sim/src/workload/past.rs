@@ -176,8 +176,8 @@ impl Past {
         let began = if kind == Kind::Reduce { launched.max(job.last_map_done) } else { launched };
         let took = now.since(began) + self.served.remove(&attempt.task).unwrap_or_default();
         let speed = self.nodes.get(node.0 as usize).map_or(WHOLE_PPM, |node| node.speed_ppm);
-        job.took[kind.ix()] += took.scaled(f64::from(speed) / f64::from(WHOLE_PPM));
-        job.finished[kind.ix()] += 1;
+        job.took[kind.index()] += took.scaled(f64::from(speed) / f64::from(WHOLE_PPM));
+        job.finished[kind.index()] += 1;
         if kind == Kind::Map {
             job.last_map_done = now;
             job.output_bytes += output_bytes;
@@ -232,7 +232,7 @@ impl PastJob {
         if kind == Kind::Reduce {
             self.maps_before_reduces.get_or_insert(self.finished[0]);
         }
-        self.asks[kind.ix()] = self.asks[kind.ix()].saturating_sub(1);
+        self.asks[kind.index()] = self.asks[kind.index()].saturating_sub(1);
         // The first one shows that this is what it came for, and not its application master.
         if let Some(since) = self.asks_since.take().filter(|_| !self.begun) {
             self.plan.submit = since;
@@ -245,7 +245,7 @@ impl PastJob {
         if finished == [0, 0] {
             return None;
         }
-        let mean = |kind: Kind| took[kind.ix()].scaled(1.0 / f64::from(finished[kind.ix()].max(1)));
+        let mean = |kind: Kind| took[kind.index()].scaled(1.0 / f64::from(finished[kind.index()].max(1)));
         // The simulator knows no job without a map; one that takes no time changes nothing.
         (plan.maps, plan.reduces) = (finished[0].max(1), finished[1]);
         (plan.map_compute, plan.reduce_compute) = (mean(Kind::Map), mean(Kind::Reduce));

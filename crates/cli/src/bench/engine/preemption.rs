@@ -22,7 +22,7 @@ pub fn run(folder: &Path, apps: &Apps) -> Result<()> {
     let (preempted, preempted_s, event_log) = sort(folder, apps, Some(Duration::from_millis(250)))?;
     let costs = PreemptionCosts::from_event_log(&event_log)?;
     for (kind, preemption) in [(Kind::Map, "early ends of maps"), (Kind::Reduce, "pauses of reduces")] {
-        let latency_ms = &costs.latency_ms[kind.ix()];
+        let latency_ms = &costs.latency_ms[kind.index()];
         if latency_ms.is_empty() {
             continue;
         }
@@ -99,7 +99,7 @@ impl PreemptionCosts {
             if let Event::AttemptPaused { attempt, .. } | Event::AttemptEndedEarly { attempt, .. } = &record.event
                 && let (Some(launched), Some(requested)) = (launched.get(attempt), requested.get(attempt))
             {
-                costs.latency_ms[attempt.task.kind.ix()].push(record.now.since(*requested).as_secs_f64() * 1e3);
+                costs.latency_ms[attempt.task.kind.index()].push(record.now.since(*requested).as_secs_f64() * 1e3);
                 costs.kill_loss_s.push(requested.since(*launched).as_secs_f64());
             }
             for action in &record.actions {
