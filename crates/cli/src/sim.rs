@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use giveway_core::event_log::EventLogWriter;
 use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time};
 use giveway_sim::Observer;
+use giveway_sim::comparison::{Comparison, PolicyResult};
 use giveway_sim::metrics::Summary;
-use giveway_sim::trial::{Trial, Trialled};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::fs::File;
@@ -24,7 +24,7 @@ struct Json<'a> {
 
 /// One policy under one seed.
 struct Job<'a> {
-    trial: &'a Trial,
+    trial: &'a Comparison,
     policy: &'a Policy,
     event_log: Option<PathBuf>,
     wants_chart: bool,
@@ -32,7 +32,7 @@ struct Job<'a> {
 
 /// What came of it.
 struct Done {
-    trialled: Trialled,
+    trialled: PolicyResult,
     chart: Option<Chart>,
 }
 
@@ -49,7 +49,7 @@ pub fn run(args: &Sim) -> Result<()> {
             );
             workload.estimate_error = error;
         }
-        trials.push(Trial::new(cluster, workload, seed));
+        trials.push(Comparison::new(cluster, workload, seed));
     }
     for policy in &policies {
         setup(&trials[0], policy).check().with_context(|| format!("{} cannot run this workload", policy.name))?;
@@ -89,7 +89,7 @@ pub fn run(args: &Sim) -> Result<()> {
     starved
 }
 
-fn setup(trial: &Trial, policy: &Policy) -> Setup {
+fn setup(trial: &Comparison, policy: &Policy) -> Setup {
     Setup {
         policy: policy.clone(),
         tenants: trial.workload.tenants.clone(),
@@ -98,7 +98,7 @@ fn setup(trial: &Trial, policy: &Policy) -> Setup {
     }
 }
 
-fn describe(trial: &Trial, seeds: usize) -> String {
+fn describe(trial: &Comparison, seeds: usize) -> String {
     let (workload, cluster) = (&trial.workload, &trial.cluster);
     let seeds = if seeds == 1 { format!("seed {}", trial.seed) } else { format!("{seeds} seeds from {}", trial.seed) };
     format!(
@@ -129,7 +129,7 @@ fn run_one(job: &Job<'_>, bar: &ProgressBar) -> Result<Done> {
 /// A policy that starves jobs is reported, after everything else was written.
 fn starving(jobs: &[Job<'_>], done: &[Done]) -> Result<()> {
     let starved = |(job, done): (&Job<'_>, &Done)| {
-        let left = done.trialled.totals.jobs_unfinished;
+        let left = done.trialled.stats.jobs_unfinished;
         (left > 0).then(|| format!("{} left {left} jobs unfinished with seed {}", job.policy.name, job.trial.seed))
     };
     let starved: Vec<String> = jobs.iter().zip(done).filter_map(starved).collect();
@@ -140,7 +140,7 @@ fn starving(jobs: &[Job<'_>], done: &[Done]) -> Result<()> {
     }
 }
 
-fn write_report(file: &Path, trial: &Trial, done: Vec<Done>) -> Result<()> {
+fn write_report(file: &Path, trial: &Comparison, done: Vec<Done>) -> Result<()> {
     let facts = [
         ("Workload".to_owned(), format!("{}, {} jobs", trial.workload.name, trial.workload.jobs.len())),
         ("Cluster".to_owned(), format!("{}, {} nodes", trial.cluster.name, trial.cluster.nodes.len())),
@@ -211,7 +211,7 @@ impl EventLogFile {
 }
 
 impl Observer for EventLogFile {
-    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
+    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
         if let Err(error) = self.writer.record(now, event, actions, &mut self.bytes) {
             self.failed.get_or_insert(error.into());
         }
@@ -223,9 +223,9 @@ impl Observer for EventLogFile {
 struct Maybe<O>(Option<O>);
 
 impl<O: Observer> Observer for Maybe<O> {
-    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
+    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
         if let Some(observer) = &mut self.0 {
-            observer.saw(now, event, actions);
+            observer.observe(now, event, actions);
         }
     }
 }

@@ -25,12 +25,12 @@ pub fn run(nodes: u32, jobs: u32, policy: &Policy, repeat: u32) -> Result<()> {
         let mut simulation = Simulation::new(&cluster, &workload, policy.clone(), 1)?;
         let mut quarters = Vec::new();
         while simulation.step(&mut ()) {
-            if simulation.totals().jobs_closed * 4 / jobs as usize > quarters.len() {
+            if simulation.stats().jobs_closed * 4 / jobs as usize > quarters.len() {
                 quarters.push(format!("{} MB for {}", resident_bytes() / 1_000_000, live_tasks(&simulation)));
             }
         }
         let took_s = begun.elapsed().as_secs_f64();
-        let totals = simulation.totals();
+        let totals = simulation.stats();
         writeln!(
             out,
             "{:>12.0} events/s   {} in {took_s:.2} s, {:.1} h simulated; resident for tasks of live jobs, with 1/4, 2/4, 3/4, all jobs over: {}",

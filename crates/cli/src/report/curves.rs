@@ -7,7 +7,7 @@
 use super::Run;
 use super::plots::{Axis, Pen, ecdf, svg, tenths, words};
 use super::text;
-use giveway_sim::metrics::JobFigures;
+use giveway_sim::metrics::JobMetrics;
 
 /// How many colours the style has for policies.
 pub(super) const COLOURS: usize = 7;
@@ -23,7 +23,7 @@ const BASE: f64 = 182.0;
 /// A time of a job.
 struct Measure {
     name: &'static str,
-    of: fn(&JobFigures) -> f64,
+    of: fn(&JobMetrics) -> f64,
 }
 
 const MEASURES: [Measure; 3] = [

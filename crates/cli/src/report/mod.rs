@@ -29,14 +29,14 @@ pub(crate) use curves::stroke;
 pub(crate) use page::group_colours;
 pub(crate) use slots::Frame;
 
-use giveway_sim::metrics::{JobFigures, Summary};
+use giveway_sim::metrics::{JobMetrics, Summary};
 
 /// One run of one policy, over.
 pub struct Run {
     /// Its figures.
     pub summary: Summary,
     /// Its jobs that succeeded.
-    pub jobs: Vec<JobFigures>,
+    pub jobs: Vec<JobMetrics>,
     /// Its slots over time.
     pub chart: Chart,
 }

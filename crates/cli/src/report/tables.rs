@@ -4,15 +4,15 @@
 //! have no best: a pause costs little and keeps everything, and slots may be busy with work that is lost again.
 
 use super::text::{self, escape};
-use giveway_sim::metrics::Figures;
+use giveway_sim::metrics::KeyMetrics;
 
 /// A row: what it is called and its figures.
-pub(super) type Row<'a> = (&'a str, &'a Figures);
+pub(super) type Row<'a> = (&'a str, &'a KeyMetrics);
 
 struct Column {
     name: &'static str,
     about: &'static str,
-    of: fn(&Figures) -> Option<f64>,
+    of: fn(&KeyMetrics) -> Option<f64>,
     show: fn(f64) -> String,
     best: Best,
 }
@@ -164,7 +164,7 @@ pub(super) fn meanings() -> String {
     format!("<details><summary>What the columns mean</summary><dl class=\"meanings\">{all}</dl></details>\n")
 }
 
-fn value(column: &Column, figures: &Figures) -> Option<f64> {
+fn value(column: &Column, figures: &KeyMetrics) -> Option<f64> {
     (column.of)(figures).filter(|value| value.is_finite())
 }
 
@@ -197,7 +197,7 @@ fn best(values: &[Option<f64>], shown: &[Option<String>], best: Best) -> Option<
 
 /// Mean completion as bars, with a line at the lower bound if there is one.
 pub(super) fn bars(caption: &str, rows: &[Row]) -> String {
-    let mean_s = |figures: &Figures| figures.mean_completion_s.filter(|mean_s| mean_s.is_finite());
+    let mean_s = |figures: &KeyMetrics| figures.mean_completion_s.filter(|mean_s| mean_s.is_finite());
     let values: Vec<Option<f64>> = rows.iter().map(|(_, figures)| mean_s(figures)).collect();
     let shown: Vec<Option<String>> = values.iter().map(|value| value.map(text::span)).collect();
     let best = best(&values, &shown, Best::Least);
@@ -238,8 +238,8 @@ pub(super) fn bars(caption: &str, rows: &[Row]) -> String {
 pub(super) mod tests {
     use super::*;
 
-    pub(in super::super) fn mean(mean_completion_s: Option<f64>) -> Figures {
-        Figures {
+    pub(in super::super) fn mean(mean_completion_s: Option<f64>) -> KeyMetrics {
+        KeyMetrics {
             mean_completion_s,
             p50_completion_s: None,
             p95_completion_s: None,

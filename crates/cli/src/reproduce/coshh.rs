@@ -149,7 +149,7 @@ fn unfairness(run: &Run) -> f64 {
 }
 
 fn locality(run: &Run) -> f64 {
-    run.summary.figures.locality_node.unwrap_or(f64::NAN)
+    run.summary.key_metrics.locality_node.unwrap_or(f64::NAN)
 }
 
 fn decided(run: &Run) -> f64 {

@@ -91,12 +91,12 @@ pub fn study(scale: &Scale, runs: &Runs) -> Study {
 }
 
 fn max_slowdown(run: &Run) -> f64 {
-    run.summary.figures.max_slowdown.unwrap_or(f64::NAN)
+    run.summary.key_metrics.max_slowdown.unwrap_or(f64::NAN)
 }
 
 /// How long reduces waited for a slot after the last map of their job.
 fn reduce_wait(run: &Run) -> f64 {
-    run.summary.more.mean_reduce_wait_s.unwrap_or(f64::NAN)
+    run.summary.details.mean_reduce_wait_s.unwrap_or(f64::NAN)
 }
 
 /// By how much the largest slowdown of the groups changes from Fair to FCS, seed by seed.
@@ -107,7 +107,7 @@ fn slowdown_changes(runs: &Runs, case: &str, over_groups: fn(&[f64]) -> f64) -> 
 }
 
 fn slowest(run: &Run, group: &str) -> f64 {
-    run.group(group).figures.max_slowdown.unwrap_or(f64::NAN)
+    run.group(group).key_metrics.max_slowdown.unwrap_or(f64::NAN)
 }
 
 /// One figure a seed out of several.
@@ -198,7 +198,7 @@ fn headlines(scale: &Scale, runs: &Runs) -> Vec<Headline> {
         "reduce wait of group 5 against Fair, map-heavy (32.2 times less)",
         "5.3, Fig. 9",
         1.0 / 32.2 - 1.0,
-        &runs.change(MAP, "fair", "fcs", |run| run.group("5").more.mean_reduce_wait_s.unwrap_or(f64::NAN)),
+        &runs.change(MAP, "fair", "fcs", |run| run.group("5").details.mean_reduce_wait_s.unwrap_or(f64::NAN)),
         "Reduces of jobs with less work left take slots from those of the largest jobs, which then wait a little longer.",
     ));
     all
@@ -256,9 +256,10 @@ fn figures(scale: &Scale, runs: &Runs) -> Vec<Figure> {
         }
     };
     let completion = |run: &Run, group: &str| run.group_completion(group);
-    let wait = |run: &Run, group: &str| run.group(group).more.mean_reduce_wait_s.unwrap_or(f64::NAN);
-    let pauses = |run: &Run, group: &str| run.group(group).figures.pauses as f64 / run.group(group).jobs.max(1) as f64;
-    let mean_slowdown = |run: &Run, group: &str| run.group(group).figures.mean_slowdown.unwrap_or(f64::NAN);
+    let wait = |run: &Run, group: &str| run.group(group).details.mean_reduce_wait_s.unwrap_or(f64::NAN);
+    let pauses =
+        |run: &Run, group: &str| run.group(group).key_metrics.pauses as f64 / run.group(group).jobs.max(1) as f64;
+    let mean_slowdown = |run: &Run, group: &str| run.group(group).key_metrics.mean_slowdown.unwrap_or(f64::NAN);
     let two = ["fcs", "fair"];
     let time = || Measure::seconds("mean completion time");
     let mut figures = vec![

@@ -18,8 +18,8 @@ use giveway_core::policy::catalog;
 use giveway_core::{Action, Event, JobId, Kind, NodeId, Policy, Span, Tenants, Time};
 use giveway_engine::apps::Apps;
 use giveway_sim::cluster::{Cluster, Costs, ScriptedFault};
-use giveway_sim::metrics::{JobFigures, Summary};
-use giveway_sim::trial::{Trial, Trialled};
+use giveway_sim::comparison::{Comparison, PolicyResult};
+use giveway_sim::metrics::{JobMetrics, Summary};
 use giveway_sim::workload::{self, JobPlan, Workload};
 use indicatif::ProgressBar;
 use rand::SeedableRng;
@@ -150,7 +150,7 @@ struct Recovery {
 
 impl Recovery {
     fn of(summary: &Summary) -> Recovery {
-        Recovery { wait_s: summary.more.recovery_wait_s, near_data: summary.more.recovery_locality }
+        Recovery { wait_s: summary.details.recovery_wait_s, near_data: summary.details.recovery_locality }
     }
 
     fn mean(all: impl Iterator<Item = Recovery> + Clone) -> Recovery {
@@ -239,7 +239,7 @@ impl Experiment {
     }
 
     /// What the simulator makes of jobs of which it knows only how they were alone, draw by draw.
-    fn forecast(&self, arrivals: &[(u64, u16)], profiles: &[Profile], policy: Policy) -> Result<Vec<Trialled>> {
+    fn forecast(&self, arrivals: &[(u64, u16)], profiles: &[Profile], policy: Policy) -> Result<Vec<PolicyResult>> {
         let job = |(number, &(at_ms, group)): (usize, &(u64, u16))| JobPlan {
             id: JobId(number as u32),
             submit: Time::ZERO + Span::from_millis(at_ms),
@@ -267,14 +267,14 @@ impl Experiment {
         cluster.costs =
             Costs { launch: Span::ZERO, pause: ten, resume: ten, end_early: ten, kill: ten, ..cluster.costs };
         cluster.faults.scripted = self.kill_at.map(|at| fault(self.stage.nodes - 1, at)).into_iter().collect();
-        let draw = |seed: u64| Ok(Trial::new(cluster.clone(), workload.clone(), seed).run(&policy, &mut ())?);
+        let draw = |seed: u64| Ok(Comparison::new(cluster.clone(), workload.clone(), seed).run(&policy, &mut ())?);
         (1..=DRAWS).map(draw).collect()
     }
 
-    fn compare(&self, policy: &str, real: &Summary, real_jobs: &[JobFigures], draws: &[Trialled]) -> Compared {
+    fn compare(&self, policy: &str, real: &Summary, real_jobs: &[JobMetrics], draws: &[PolicyResult]) -> Compared {
         let mut jobs = Vec::new();
         // Jobs of the real cluster are numbered as they were submitted, too.
-        let mut by_number: Vec<&JobFigures> = real_jobs.iter().collect();
+        let mut by_number: Vec<&JobMetrics> = real_jobs.iter().collect();
         by_number.sort_by_key(|job| job.job);
         for (number, job) in by_number.into_iter().enumerate() {
             let drawn = draws.iter().flat_map(|draw| draw.jobs.iter().filter(|job| job.job.0 as usize == number));

@@ -5,7 +5,7 @@ use super::study::{Direction, Estimate, Figure, Headline, Measure, Plot, Study, 
 use super::vary::{Column, DISK, Knob, LAUNCH, NOISE, REDUCES, SPEED};
 use giveway_core::Span;
 use giveway_core::policy::{AttemptOrder, Policy, catalog};
-use giveway_sim::metrics::JobFigures;
+use giveway_sim::metrics::JobMetrics;
 
 const MIX: &str = "mix";
 const GROUPS: [&str; 3] = ["small", "medium", "large"];
@@ -82,11 +82,11 @@ fn large(run: &Run) -> f64 {
 }
 
 fn small_wait(run: &Run) -> f64 {
-    run.group("small").figures.mean_wait_s.unwrap_or(f64::NAN)
+    run.group("small").key_metrics.mean_wait_s.unwrap_or(f64::NAN)
 }
 
 fn small_locality(run: &Run) -> f64 {
-    run.group("small").figures.locality_node.unwrap_or(f64::NAN)
+    run.group("small").key_metrics.locality_node.unwrap_or(f64::NAN)
 }
 
 fn headlines(runs: &Runs) -> Vec<Headline> {
@@ -180,7 +180,7 @@ fn directions(runs: &Runs) -> Vec<Direction> {
 
 fn figures(runs: &Runs) -> Vec<Figure> {
     let mut figures = Vec::new();
-    type Time = fn(&JobFigures) -> f64;
+    type Time = fn(&JobMetrics) -> f64;
     let times: [(&str, Time); 3] = [
         ("makespan", |job| job.completion_s),
         ("waiting time", |job| job.wait_s),
@@ -207,7 +207,7 @@ fn figures(runs: &Runs) -> Vec<Figure> {
     let by_group = |policy: &str, figure: &dyn Fn(&Run, &str) -> f64| -> Vec<Estimate> {
         GROUPS.iter().map(|group| Estimate::of(&runs.each(MIX, policy, |run| figure(run, group)))).collect()
     };
-    let locality = |run: &Run, group: &str| run.group(group).figures.locality_node.unwrap_or(f64::NAN);
+    let locality = |run: &Run, group: &str| run.group(group).key_metrics.locality_node.unwrap_or(f64::NAN);
     let bars = |y: Measure, policies: &[&str], figure: &dyn Fn(&Run, &str) -> f64| Plot::Bars {
         y,
         categories: GROUPS.map(String::from).into(),

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use giveway_core::policy::catalog;
 use giveway_core::{Capabilities, Event, Policy, Scheduler, Setup, Time};
 use giveway_sim::cluster::{self, Cluster};
-use giveway_sim::metrics::{GroupFigures, JobFigures, Summary};
-use giveway_sim::trial::Trial;
+use giveway_sim::comparison::Comparison;
+use giveway_sim::metrics::{GroupMetrics, JobMetrics, Summary};
 use giveway_sim::workload::{self, Workload};
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
@@ -84,14 +84,14 @@ impl Case {
         Case { watch, ..self }
     }
 
-    fn trial(&self, seed: u64) -> Result<Trial> {
+    fn trial(&self, seed: u64) -> Result<Comparison> {
         let mut workload = workload::by_name(&self.workload, seed)?;
         let own = || workload::default_cluster_for(&self.workload).context("a workload without a cluster");
         let mut cluster = cluster::by_name(self.cluster.as_deref().map_or_else(own, Ok)?)?;
         if let Some(change) = &self.change {
             change(&mut cluster, &mut workload);
         }
-        Ok(Trial::new(cluster, workload, seed))
+        Ok(Comparison::new(cluster, workload, seed))
     }
 
     fn run(&self, seed: u64) -> Result<Vec<Run>> {
@@ -99,7 +99,7 @@ impl Case {
         let under = |policy: &Policy| {
             let mut watched = Watched::new(self.watch, &trial);
             let trialled = trial.run(policy, &mut watched)?;
-            let left = trialled.totals.jobs_unfinished;
+            let left = trialled.stats.jobs_unfinished;
             ensure!(left == 0, "{}: {} left {left} jobs unfinished with seed {seed}", self.name, policy.name);
             let events = watched.take_events();
             let decided_s =
@@ -111,7 +111,7 @@ impl Case {
 }
 
 /// How long the core takes for its decisions up to each job's submission, and to the end: the same events once more, with nothing else between them.
-fn decision_times(trial: &Trial, policy: &Policy, events: &[(Time, Event)]) -> Result<Vec<f64>> {
+fn decision_times(trial: &Comparison, policy: &Policy, events: &[(Time, Event)]) -> Result<Vec<f64>> {
     let setup = Setup {
         policy: policy.clone(),
         tenants: trial.workload.tenants.clone(),
@@ -137,7 +137,7 @@ pub struct Run {
     /// The figures.
     pub summary: Summary,
     /// The jobs, in the order they finished.
-    pub jobs: Vec<JobFigures>,
+    pub jobs: Vec<JobMetrics>,
     /// What somebody who looked closer saw.
     pub watched: Watched,
     /// How long decisions took up to each job's submission, and at last all of them, if that was asked for.
@@ -147,17 +147,17 @@ pub struct Run {
 impl Run {
     /// Mean completion of all jobs.
     pub fn completion(&self) -> f64 {
-        self.summary.figures.mean_completion_s.unwrap_or(f64::NAN)
+        self.summary.key_metrics.mean_completion_s.unwrap_or(f64::NAN)
     }
 
     /// A size group.
-    pub fn group(&self, name: &str) -> &GroupFigures {
+    pub fn group(&self, name: &str) -> &GroupMetrics {
         &self.summary.groups.iter().find(|(group, _)| group == name).expect("a group of the workload").1
     }
 
     /// Mean completion of a size group.
     pub fn group_completion(&self, name: &str) -> f64 {
-        self.group(name).figures.mean_completion_s.unwrap_or(f64::NAN)
+        self.group(name).key_metrics.mean_completion_s.unwrap_or(f64::NAN)
     }
 }
 

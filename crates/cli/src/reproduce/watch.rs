@@ -4,7 +4,7 @@ use super::recovery::Recovery;
 use crate::report::Chart;
 use giveway_core::{Action, Event, JobSpec, Time};
 use giveway_sim::Observer;
-use giveway_sim::trial::Trial;
+use giveway_sim::comparison::Comparison;
 
 /// What to look at.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +26,7 @@ pub struct Watched {
 
 impl Watched {
     /// Begins to look on.
-    pub fn new(watch: Watch, trial: &Trial) -> Watched {
+    pub fn new(watch: Watch, trial: &Comparison) -> Watched {
         let each_its_own = |spec: &JobSpec| spec.id.0 as u16;
         Watched {
             events: watch.decisions.then(Vec::new),
@@ -52,15 +52,15 @@ impl Watched {
 }
 
 impl Observer for Watched {
-    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
+    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
         if let Some(events) = &mut self.events {
             events.push((now, event.clone()));
         }
         if let Some(chart) = &mut self.chart {
-            chart.saw(now, event, actions);
+            chart.observe(now, event, actions);
         }
         if let Some(recovery) = &mut self.recovery {
-            recovery.saw(now, event, actions);
+            recovery.observe(now, event, actions);
         }
     }
 }

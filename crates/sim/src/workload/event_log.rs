@@ -1,114 +1,121 @@
-//! Workloads from event logs: what ran once, to be run again under other policies.
+//! Workloads from event logs: the jobs of a recorded run, to be simulated under other policies.
 //!
-//! An event log says when each job came, which of its tasks finished and how long they took, on which nodes. That becomes a workload of the same jobs, whose
-//! tasks all take what the job's tasks took on the mean, and a cluster of the same nodes. What a task read, fetched and waited for the machine is part
-//! of its time here, not modelled again; a reduce's time counts from when its job's last map was done, because until then it waited. Work that never came
-//! to its end is left out, and so are jobs that finished nothing.
+//! An event log contains when each job was submitted, which of its tasks finished, how long they took, and on which nodes. It becomes a workload of the
+//! same jobs, whose tasks all take the mean time of the job's tasks, and a cluster of the same nodes. Reading, fetching and waiting for the machine are
+//! part of a task's time and not modelled again; the time of a reduce counts from the end of its job's last map, because until then it waited. Work that
+//! was not finished is left out, and so are jobs without a finished task.
 //!
-//! A cluster that gives slots itself (YARN) is known by what it did. Its nodes' slots are a guess, for maps, reduces and application masters share them: so it
-//! has as many map slots here as maps ran on the mean while more were asked for, and as many reduce slots as reduces ever ran at once. A job comes when it
-//! first asks for what it then ran: before that its application master had to start.
+//! A cluster that grants slots itself (YARN) is modelled by what was observed. The slots of its nodes are an estimate, because maps, reduces and
+//! application masters share them: it gets as many map slots as maps were running in the mean while more were requested, and as many reduce slots as the
+//! largest number of reduces that were running at the same time. A job is submitted when it first requests the slots for its tasks; before that its
+//! application master had to start.
 
 use super::generate::{GROUPS, group_of};
 use super::{JobPlan, Workload};
-use crate::cluster::{Cluster, Costs, Faults, NodeModel, Stragglers, Word};
+use crate::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Stragglers};
 use giveway_core::event_log::{EventLogError, EventLogReader, Record};
 use giveway_core::{Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Span, TaskId, Time, WHOLE_PPM};
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 
-/// Why an event log gives no workload.
+/// An event log that does not give a workload.
 #[derive(Clone, Debug, Error, PartialEq)]
-pub enum PastError {
-    /// It cannot be read.
+pub enum EventLogWorkloadError {
+    /// The event log is invalid.
     #[error(transparent)]
     EventLog(#[from] EventLogError),
-    /// Nothing ran.
-    #[error("no task finished on this event log, so there is nothing to run again")]
+    /// The event log contains no finished task.
+    #[error("the event log contains no finished task; use the log of a run in which at least one task finished")]
     Empty,
 }
 
-/// What an event log tells of one job.
-struct PastJob {
+/// One job of an event log.
+struct LoggedJob {
     plan: JobPlan,
-    /// Time of its finished tasks on a node of speed 1.
-    took: [Span; 2],
+    /// By kind, total time of its finished tasks, scaled to a node of speed 1.
+    task_time: [Span; 2],
+    /// By kind, the number of finished tasks.
     finished: [u32; 2],
-    /// What its maps wrote for the reduces.
+    /// Total map output.
     output_bytes: u64,
     last_map_done: Time,
-    /// Maps done when its first reduce started.
+    /// Number of maps done when its first reduce was launched.
     maps_before_reduces: Option<u32>,
-    /// What it asks for, if it is one whose tasks become known as it asks.
-    asks: [u32; 2],
-    /// Since when it has asked for anything, until it gets it.
-    asks_since: Option<Time>,
-    begun: bool,
+    /// By kind, slots requested and not yet granted, for clusters that grant slots themselves.
+    requested: [u32; 2],
+    /// When the pending request began; none without one.
+    requested_since: Option<Time>,
+    /// Whether any of its tasks has been launched.
+    started_tasks: bool,
 }
 
-/// What a cluster that gives slots itself was seen to do.
+/// Observations of a cluster that grants slots itself.
 #[derive(Default)]
-struct Seen {
-    /// Time in which maps were asked for that did not run, and slot time of those that ran then.
-    short_of_slots: Span,
-    maps_then: Span,
-    reduces_at_once: u32,
+struct ObservedCluster {
+    /// Time in which requested maps were not running, and slot time of the running maps in it.
+    map_shortage: Span,
+    map_time_while_short: Span,
+    max_running_reduces: u32,
 }
 
-/// What an event log told so far.
+/// State while reading an event log.
 #[derive(Default)]
-struct Past {
+struct EventLogWorkload {
     nodes: Vec<NodeSpec>,
-    jobs: Vec<PastJob>,
+    jobs: Vec<LoggedJob>,
+    /// Index in `jobs` of the jobs that have not ended.
     by_id: FxHashMap<JobId, usize>,
+    /// Launch time and node of running attempts.
     running: FxHashMap<AttemptId, (Time, NodeId)>,
-    /// Time of attempts whose work was kept.
-    served: FxHashMap<TaskId, Span>,
-    seen: Option<Seen>,
-    last: Time,
+    /// Time of paused attempts, by task.
+    retained_time: FxHashMap<TaskId, Span>,
+    /// Only for clusters that grant slots themselves.
+    observed: Option<ObservedCluster>,
+    /// Time of the last record.
+    last_time: Time,
 }
 
-/// The jobs and the cluster of an event log. An event log that was cut short is used as far as it is whole.
-pub fn from_event_log(event_log: &[u8], name: &str) -> Result<(Workload, Cluster), PastError> {
+/// Returns the jobs and the cluster of an event log. A truncated event log is used up to its last complete record.
+pub fn from_event_log(event_log: &[u8], name: &str) -> Result<(Workload, Cluster), EventLogWorkloadError> {
     let reader = EventLogReader::open(event_log)?;
     let tenants = reader.setup().tenants.clone();
-    let mut past = Past::default();
+    let mut log = EventLogWorkload::default();
     for record in reader {
         match record {
-            Ok(record) => past.take_in(&record),
+            Ok(record) => log.apply(&record),
             Err(EventLogError::Truncated { .. }) => break,
             Err(error) => return Err(error.into()),
         }
     }
-    past.nodes_as_seen();
-    // Nodes of a cluster that gives slots itself beat for them.
-    let word = if past.seen.is_some() { Word::EndsAtOnce } else { Word::AtOnce };
-    let cluster = cluster(name, std::mem::take(&mut past.nodes), word);
-    let jobs: Vec<JobPlan> = past.jobs.into_iter().filter_map(PastJob::plan).collect();
+    log.set_observed_slots();
+    // Nodes of a cluster that grants slots itself offer them with heartbeats.
+    let reporting = if log.observed.is_some() { HeartbeatMode::OutOfBand } else { HeartbeatMode::Immediate };
+    let cluster = cluster(name, std::mem::take(&mut log.nodes), reporting);
+    let jobs: Vec<JobPlan> = log.jobs.into_iter().filter_map(LoggedJob::plan).collect();
     if jobs.is_empty() || cluster.nodes.is_empty() {
-        return Err(PastError::Empty);
+        return Err(EventLogWorkloadError::Empty);
     }
     Ok((Workload::numbered(name, tenants, &GROUPS, jobs), cluster))
 }
 
-impl Past {
-    fn take_in(&mut self, record: &Record) {
+impl EventLogWorkload {
+    fn apply(&mut self, record: &Record) {
         let now = record.now;
-        self.pass(now);
+        self.advance(now);
         let refused = record.actions.iter().any(|action| matches!(action, Action::Refuse { .. }));
         match &record.event {
             _ if refused => {}
             Event::NodeJoined { node, spec } if node.0 as usize == self.nodes.len() => self.nodes.push(spec.clone()),
-            Event::NodeLost { node } => self.running.retain(|_, (_, runs_on)| runs_on != node),
+            Event::NodeLost { node } => self.running.retain(|_, (_, running_on)| running_on != node),
             Event::JobSubmitted(spec) | Event::JobOpened(spec) => {
                 self.by_id.insert(spec.id, self.jobs.len());
-                self.jobs.push(PastJob::new(spec, now));
+                self.jobs.push(LoggedJob::new(spec, now));
             }
-            Event::AttemptFinished { attempt, output_bytes } => self.finished(now, *attempt, *output_bytes),
-            Event::AttemptEndedEarly { attempt, output_bytes, .. } => self.finished(now, *attempt, *output_bytes),
+            Event::AttemptFinished { attempt, output_bytes } => self.on_finish(now, *attempt, *output_bytes),
+            Event::AttemptEndedEarly { attempt, output_bytes, .. } => self.on_finish(now, *attempt, *output_bytes),
             Event::AttemptPaused { attempt, .. } => {
                 if let Some((launched, _)) = self.running.remove(attempt) {
-                    *self.served.entry(attempt.task).or_default() += now.since(launched);
+                    *self.retained_time.entry(attempt.task).or_default() += now.since(launched);
                 }
             }
             Event::AttemptKilled { attempt } | Event::AttemptFailed { attempt } => {
@@ -116,13 +123,13 @@ impl Past {
             }
             Event::Resynced => self.running.clear(),
             Event::SlotsRequested { job, maps, reduces } => {
-                self.seen.get_or_insert_default();
+                self.observed.get_or_insert_default();
                 if let Some(&at) = self.by_id.get(job) {
-                    self.jobs[at].asked([*maps, *reduces], now);
+                    self.jobs[at].set_requested([*maps, *reduces], now);
                 }
             }
             Event::JobEnded { job, .. } => {
-                self.by_id.remove(job).into_iter().for_each(|at| self.jobs[at].asks = [0; 2]);
+                self.by_id.remove(job).into_iter().for_each(|at| self.jobs[at].requested = [0; 2]);
             }
             _ => {}
         }
@@ -130,53 +137,53 @@ impl Past {
             let Action::Launch { attempt, node, .. } = action else { continue };
             self.running.insert(*attempt, (now, *node));
             if let Some(&at) = self.by_id.get(&attempt.task.job) {
-                self.jobs[at].launched(attempt.task.kind);
+                self.jobs[at].on_launch(attempt.task.kind);
             }
         }
-        let reduces = self.at_work(Kind::Reduce);
-        if let Some(seen) = &mut self.seen {
-            seen.reduces_at_once = seen.reduces_at_once.max(reduces);
+        let reduces = self.running_attempts(Kind::Reduce);
+        if let Some(observed) = &mut self.observed {
+            observed.max_running_reduces = observed.max_running_reduces.max(reduces);
         }
     }
 
-    fn at_work(&self, kind: Kind) -> u32 {
+    fn running_attempts(&self, kind: Kind) -> u32 {
         self.running.keys().filter(|attempt| attempt.task.kind == kind).count() as u32
     }
 
-    /// Time passes in which nothing changes.
-    fn pass(&mut self, now: Time) {
-        let maps = u64::from(self.at_work(Kind::Map));
-        let short = self.by_id.values().any(|&at| self.jobs[at].asks[0] > 0);
-        if let Some(seen) = self.seen.as_mut().filter(|_| short) {
-            seen.short_of_slots += now.since(self.last);
-            seen.maps_then += now.since(self.last).times(maps);
+    /// Accounts for the time since the last record.
+    fn advance(&mut self, now: Time) {
+        let maps = u64::from(self.running_attempts(Kind::Map));
+        let short = self.by_id.values().any(|&at| self.jobs[at].requested[0] > 0);
+        if let Some(observed) = self.observed.as_mut().filter(|_| short) {
+            observed.map_shortage += now.since(self.last_time);
+            observed.map_time_while_short += now.since(self.last_time).times(maps);
         }
-        self.last = now;
+        self.last_time = now;
     }
 
-    /// Gives the nodes of a cluster that gives slots itself the slots they were seen to have.
-    fn nodes_as_seen(&mut self) {
-        let Some(seen) = &self.seen else { return };
-        let all = self.nodes.len() as u32;
-        let spread = |slots: u32, node: u32| (slots / all + u32::from(node < slots % all)) as u16;
-        let maps = (seen.maps_then.as_secs_f64() / seen.short_of_slots.as_secs_f64()).round() as u32;
+    /// Sets the slots of the nodes to the observed ones, for a cluster that grants slots itself.
+    fn set_observed_slots(&mut self) {
+        let Some(observed) = &self.observed else { return };
+        let node_count = self.nodes.len() as u32;
+        let per_node = |slots: u32, node: u32| (slots / node_count + u32::from(node < slots % node_count)) as u16;
+        let maps = (observed.map_time_while_short.as_secs_f64() / observed.map_shortage.as_secs_f64()).round() as u32;
         for (node, number) in self.nodes.iter_mut().zip(0..) {
             if maps > 0 {
-                node.map_slots = spread(maps, number);
+                node.map_slots = per_node(maps, number);
             }
-            // Never none at all: the node would be none.
-            node.reduce_slots = spread(seen.reduces_at_once, number).max(1);
+            // At least one, because a node must have a slot.
+            node.reduce_slots = per_node(observed.max_running_reduces, number).max(1);
         }
     }
 
-    fn finished(&mut self, now: Time, attempt: AttemptId, output_bytes: u64) {
+    fn on_finish(&mut self, now: Time, attempt: AttemptId, output_bytes: u64) {
         let Some((launched, node)) = self.running.remove(&attempt) else { return };
         let Some(&at) = self.by_id.get(&attempt.task.job) else { return };
         let (job, kind) = (&mut self.jobs[at], attempt.task.kind);
         let began = if kind == Kind::Reduce { launched.max(job.last_map_done) } else { launched };
-        let took = now.since(began) + self.served.remove(&attempt.task).unwrap_or_default();
+        let task_time = now.since(began) + self.retained_time.remove(&attempt.task).unwrap_or_default();
         let speed = self.nodes.get(node.0 as usize).map_or(WHOLE_PPM, |node| node.speed_ppm);
-        job.took[kind.ix()] += took.scaled(f64::from(speed) / f64::from(WHOLE_PPM));
+        job.task_time[kind.ix()] += task_time.scaled(f64::from(speed) / f64::from(WHOLE_PPM));
         job.finished[kind.ix()] += 1;
         if kind == Kind::Map {
             job.last_map_done = now;
@@ -185,8 +192,8 @@ impl Past {
     }
 }
 
-impl PastJob {
-    fn new(spec: &JobSpec, now: Time) -> PastJob {
+impl LoggedJob {
+    fn new(spec: &JobSpec, now: Time) -> LoggedJob {
         let plan = JobPlan {
             id: JobId(0),
             name: spec.name.clone(),
@@ -204,52 +211,52 @@ impl PastJob {
             reduce_output_bytes: 0,
             slowstart_ppm: spec.slowstart_ppm,
         };
-        PastJob {
+        LoggedJob {
             plan,
-            took: [Span::ZERO; 2],
+            task_time: [Span::ZERO; 2],
             finished: [0; 2],
             output_bytes: 0,
             last_map_done: Time::ZERO,
             maps_before_reduces: None,
-            asks: [0; 2],
-            asks_since: None,
-            begun: false,
+            requested: [0; 2],
+            requested_since: None,
+            started_tasks: false,
         }
     }
 
-    /// It asks for so many slots now.
-    fn asked(&mut self, asks: [u32; 2], now: Time) {
-        if asks == [0, 0] {
-            self.asks_since = None;
+    /// Sets the number of requested slots, by kind.
+    fn set_requested(&mut self, requested: [u32; 2], now: Time) {
+        if requested == [0, 0] {
+            self.requested_since = None;
         } else {
-            self.asks_since.get_or_insert(now);
+            self.requested_since.get_or_insert(now);
         }
-        self.asks = asks;
+        self.requested = requested;
     }
 
-    /// One of its tasks starts.
-    fn launched(&mut self, kind: Kind) {
+    /// Records the launch of one of its tasks.
+    fn on_launch(&mut self, kind: Kind) {
         if kind == Kind::Reduce {
             self.maps_before_reduces.get_or_insert(self.finished[0]);
         }
-        self.asks[kind.ix()] = self.asks[kind.ix()].saturating_sub(1);
-        // The first one shows that this is what it came for, and not its application master.
-        if let Some(since) = self.asks_since.take().filter(|_| !self.begun) {
+        self.requested[kind.ix()] = self.requested[kind.ix()].saturating_sub(1);
+        // The first launch shows that the pending request is for tasks and not for the application master.
+        if let Some(since) = self.requested_since.take().filter(|_| !self.started_tasks) {
             self.plan.submit = since;
         }
-        self.begun = true;
+        self.started_tasks = true;
     }
 
     fn plan(self) -> Option<JobPlan> {
-        let PastJob { mut plan, took, finished, output_bytes, maps_before_reduces, .. } = self;
+        let LoggedJob { mut plan, task_time, finished, output_bytes, maps_before_reduces, .. } = self;
         if finished == [0, 0] {
             return None;
         }
-        let mean = |kind: Kind| took[kind.ix()].scaled(1.0 / f64::from(finished[kind.ix()].max(1)));
-        // The simulator knows no job without a map; one that takes no time changes nothing.
+        let mean = |kind: Kind| task_time[kind.ix()].scaled(1.0 / f64::from(finished[kind.ix()].max(1)));
+        // The simulator needs at least one map; one that takes no time has no effect.
         (plan.maps, plan.reduces) = (finished[0].max(1), finished[1]);
         (plan.map_compute, plan.reduce_compute) = (mean(Kind::Map), mean(Kind::Reduce));
-        // Until now the input of all maps.
+        // So far the input of all maps.
         plan.map_bytes /= u64::from(plan.maps);
         plan.map_output_bytes = output_bytes / u64::from(plan.maps);
         plan.group = group_of(plan.maps);
@@ -260,18 +267,20 @@ impl PastJob {
     }
 }
 
-/// The nodes of an event log, where nothing costs anything beside the tasks themselves, and bytes move in no time: what that took is in the tasks' times.
-fn cluster(name: &str, nodes: Vec<NodeSpec>, word: Word) -> Cluster {
-    const AT_ONCE: u64 = 1 << 50;
-    let node =
-        |spec: NodeSpec| NodeModel { spec: NodeSpec { disk_bytes_per_s: AT_ONCE, ..spec }, net_bytes_per_s: AT_ONCE };
+/// The nodes of an event log without costs and with instant transfers: both are part of the recorded task times.
+fn cluster(name: &str, nodes: Vec<NodeSpec>, reporting: HeartbeatMode) -> Cluster {
+    const INSTANT_BYTES_PER_S: u64 = 1 << 50;
+    let node = |spec: NodeSpec| NodeModel {
+        spec: NodeSpec { disk_bytes_per_s: INSTANT_BYTES_PER_S, ..spec },
+        net_bytes_per_s: INSTANT_BYTES_PER_S,
+    };
     let costs = Costs { launch: Span::ZERO, sort_per_gb: Span::ZERO, ..Costs::default() };
     Cluster {
-        name: format!("the nodes of {name}"),
+        name: format!("nodes of {name}"),
         replicas: nodes.len().min(3) as u32,
         nodes: nodes.into_iter().map(node).collect(),
         heartbeat: Span::from_secs(1),
-        word,
+        reporting,
         lost_after: Span::from_secs(600),
         block_bytes: 128 << 20,
         cross_rack: 1.0,
@@ -290,15 +299,15 @@ mod tests {
     use giveway_core::policy::catalog;
     use giveway_core::{Capabilities, Setup};
 
-    /// Writes what it sees as an event log.
-    struct Scribe {
+    /// Writes an event log, and records the order in which jobs end.
+    struct LogWriter {
         writer: EventLogWriter,
         event_log: Vec<u8>,
         ended: Vec<JobId>,
     }
 
-    impl Observer for Scribe {
-        fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
+    impl Observer for LogWriter {
+        fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
             self.writer.record(now, event, actions, &mut self.event_log).unwrap();
             self.ended.extend(actions.iter().filter_map(|action| match action {
                 Action::CloseJob { job, .. } => Some(*job),
@@ -307,7 +316,7 @@ mod tests {
         }
     }
 
-    fn run(cluster: &Cluster, workload: &Workload, policy: &str) -> Scribe {
+    fn run(cluster: &Cluster, workload: &Workload, policy: &str) -> LogWriter {
         let policy = catalog::by_name(policy).unwrap();
         let setup = Setup {
             policy: policy.clone(),
@@ -316,14 +325,14 @@ mod tests {
             seed: 1,
         };
         let (writer, event_log) = EventLogWriter::begin(&setup).unwrap();
-        let mut scribe = Scribe { writer, event_log, ended: Vec::new() };
-        Simulation::new(cluster, workload, policy, 1).unwrap().run(&mut scribe);
-        scribe.writer.clone().close(&mut scribe.event_log);
-        scribe
+        let mut log_writer = LogWriter { writer, event_log, ended: Vec::new() };
+        Simulation::new(cluster, workload, policy, 1).unwrap().run(&mut log_writer);
+        log_writer.writer.clone().close(&mut log_writer.event_log);
+        log_writer
     }
 
     #[test]
-    fn what_ran_once_runs_again_in_the_same_order() {
+    fn a_recorded_run_is_repeated_in_the_same_order() {
         let jobs = vec![fixture::plan(0, 0.0, 40, 2), fixture::plan(1, 30.0, 3, 1), fixture::plan(2, 45.0, 6, 0)];
         let workload = fixture::workload(jobs);
         for policy in ["fifo", "hsrtf-pr", "hsrtf-prp-pause"] {
@@ -340,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_gives_slots_itself_is_known_by_what_it_did() {
+    fn slots_of_a_cluster_that_grants_them_itself_are_estimated() {
         let setup = Setup { capabilities: Capabilities::ORDER_ONLY, ..Setup::new(catalog::by_name("fifo").unwrap()) };
         let mut core = giveway_core::Scheduler::new(setup.clone()).unwrap();
         let (mut writer, mut event_log) = EventLogWriter::begin(&setup).unwrap();
@@ -375,7 +384,7 @@ mod tests {
         tell(2, Event::SlotsRequested { job, maps: 0, reduces: 0 });
         tell(10, Event::SlotsRequested { job, maps: 9, reduces: 0 });
         let (mut ends, mut reduce) = (Vec::new(), None);
-        // Three at a time, each for ten seconds; then the reduce, from the first map's end on.
+        // Three maps at a time, each for ten seconds; the reduce is launched when the first maps end.
         for round in 0..3u64 {
             let kinds =
                 if round == 1 { vec![Kind::Map, Kind::Map, Kind::Map, Kind::Reduce] } else { vec![Kind::Map; 3] };
@@ -406,11 +415,14 @@ mod tests {
     }
 
     #[test]
-    fn a_event_log_on_which_nothing_finished_gives_nothing() {
+    fn an_event_log_without_finished_tasks_is_an_error() {
         let setup = Setup::new(catalog::by_name("fifo").unwrap());
         let (writer, mut event_log) = EventLogWriter::begin(&setup).unwrap();
         writer.close(&mut event_log);
-        assert_eq!(from_event_log(&event_log, "empty").unwrap_err(), PastError::Empty);
-        assert!(matches!(from_event_log(b"no event log", "x"), Err(PastError::EventLog(EventLogError::NotAnEventLog))));
+        assert_eq!(from_event_log(&event_log, "empty").unwrap_err(), EventLogWorkloadError::Empty);
+        assert!(matches!(
+            from_event_log(b"no event log", "x"),
+            Err(EventLogWorkloadError::EventLog(EventLogError::NotAnEventLog))
+        ));
     }
 }
