@@ -1,7 +1,7 @@
 //! Cluster and workload files: the documented examples, and damaged input.
 //!
-//! `docs/files.md` has one example of each file, which must be valid. The examples are then damaged in random ways: the result must be a valid value or
-//! an error with a location in the file.
+//! `docs/files.md` has one example of each file, which must be valid. The examples are then damaged in random ways: the result must be a valid
+//! value or an error with a location in the file.
 
 use giveway_core::Kind;
 use giveway_sim::cluster::{self, Cluster};

@@ -331,9 +331,9 @@ fn immediate_reporting_does_not_wait_for_heartbeats() {
     assert_eq!(first_of_second, Time::from_secs_f64(30.7) + cluster.costs.end_early);
 }
 
-/// Computed by hand: one job on one node, nothing random. Maps are launched at the first heartbeat after submission; launching takes 1 s, a map reads
-/// 100 MB at 100 MB/s, computes 5 s and writes 50 MB; both maps run at the same time and are reported at the next heartbeat. The reduce has all input on
-/// its own node, sorts 100 MB, computes 20 s and writes 100 MB.
+/// Computed by hand: one job on one node, nothing random. Maps are launched at the first heartbeat after submission; launching takes 1 s, a map
+/// reads 100 MB at 100 MB/s, computes 5 s and writes 50 MB; both maps run at the same time and are reported at the next heartbeat. The reduce
+/// has all input on its own node, sorts 100 MB, computes 20 s and writes 100 MB.
 #[test]
 fn the_time_of_a_small_job_is_the_sum_of_its_phases() {
     let mut cluster = cluster(1, 1);

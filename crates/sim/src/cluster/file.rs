@@ -177,11 +177,9 @@ fn node_count(source: &SourceFile<'_>, entry: &NodesEntry, nodes_before: u32) ->
     let Some(key) = &entry.count else { return Ok(1) };
     match u32::try_from(*key.get_ref()) {
         Ok(count) if count >= 1 && count <= MAX_NODES - nodes_before.min(MAX_NODES) => Ok(count),
-        Ok(0) => Err(source.value_error(
-            key.span(),
-            "count is 0".into(),
-            "write 1 or more, or leave this [[nodes]] table out",
-        )),
+        Ok(0) => {
+            Err(source.value_error(key.span(), "count is 0".into(), "write 1 or more, or remove this [[nodes]] table"))
+        }
         _ => {
             let problem = format!("count is {}, but a cluster has at most {MAX_NODES} nodes", key.get_ref());
             Err(source.value_error(key.span(), problem, "write a smaller count"))

@@ -30,8 +30,8 @@ impl Cluster {
         writeln!(out, "noise = {}", self.noise)?;
         let mut at = 0;
         while at < self.nodes.len() {
-            let alike = self.nodes[at..].iter().take_while(|node| same_hardware(node, &self.nodes[at])).count();
-            let count = names_of_one_table(&self.nodes[at..at + alike], at);
+            let equal = self.nodes[at..].iter().take_while(|node| same_hardware(node, &self.nodes[at])).count();
+            let count = names_of_one_table(&self.nodes[at..at + equal], at);
             write_nodes(out, &self.nodes[at..at + count], at)?;
             at += count;
         }

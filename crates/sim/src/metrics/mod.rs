@@ -52,7 +52,7 @@ pub struct Metrics {
     live: u32,
     job_ix: FxHashMap<JobId, u32>,
     /// The node of each running attempt.
-    host: FxHashMap<AttemptId, NodeId>,
+    node_of: FxHashMap<AttemptId, NodeId>,
     nodes: Vec<Node>,
     /// Tasks that were lost with a node and have not been launched again, with the time of the loss.
     lost_tasks: FxHashMap<TaskId, Time>,
@@ -149,7 +149,7 @@ impl Metrics {
             free: Vec::new(),
             live: 0,
             job_ix: FxHashMap::default(),
-            host: FxHashMap::default(),
+            node_of: FxHashMap::default(),
             nodes: Vec::new(),
             lost_tasks: FxHashMap::default(),
             finished: Vec::new(),
@@ -271,7 +271,7 @@ impl Metrics {
         let (slots, running) = (node.slots, std::mem::take(&mut node.running));
         self.time_weighted.change_slots(now, slots.map(|slots| -i64::from(slots)));
         for attempt in running {
-            self.host.remove(&attempt.attempt);
+            self.node_of.remove(&attempt.attempt);
             self.release_slot(now, &attempt, true);
             let task = attempt.attempt.task;
             if let Some(job) = self.job_mut(task.job) {
@@ -337,13 +337,16 @@ impl Metrics {
             self.nodes.resize_with(at + 1, Node::default);
         }
         self.nodes[at].running.push(Running { attempt, since: now, user, group, preempted: false, bytes, retained_us });
-        self.host.insert(attempt, node);
+        self.node_of.insert(attempt, node);
     }
 
     fn on_attempt_ended(&mut self, now: Time, attempt: AttemptId, end: End) {
-        let Some(node) = self.host.remove(&attempt) else { return };
+        let Some(node) = self.node_of.remove(&attempt) else { return };
         let running = &mut self.nodes[node.0 as usize].running;
-        let at = running.iter().position(|one| one.attempt == attempt).expect("a hosted attempt runs on its host");
+        let at = running
+            .iter()
+            .position(|one| one.attempt == attempt)
+            .expect("a running attempt is in the list of its node");
         let removed = running.swap_remove(at);
         let loss = self.nodes[node.0 as usize].losses.len() as u32;
         let task = attempt.task;

@@ -234,7 +234,7 @@ impl<'a> EventLogView<'a> {
     fn preemptions(&self) -> (u64, u64, u64) {
         let count =
             |which: &dyn Fn(&Interval) -> bool| self.intervals.iter().filter(|interval| which(interval)).count() as u64;
-        let asked = |interval: &Interval| {
+        let preempted = |interval: &Interval| {
             self.event_log[interval.from..interval.to].iter().flat_map(|(_, _, actions)| actions).any(|action| {
                 matches!(action, Action::Kill { attempt, reason: Reason::PreemptedFor { .. } | Reason::PreemptedForRecovery { .. }, .. }
                     if *attempt == interval.attempt)
@@ -242,7 +242,7 @@ impl<'a> EventLogView<'a> {
         };
         (
             count(&|interval| matches!(interval.end, Some(Event::AttemptPaused { .. }))),
-            count(&|interval| matches!(interval.end, Some(Event::AttemptKilled { .. })) && asked(interval)),
+            count(&|interval| matches!(interval.end, Some(Event::AttemptKilled { .. })) && preempted(interval)),
             count(&|interval| matches!(interval.end, Some(Event::AttemptEndedEarly { .. }))),
         )
     }

@@ -63,7 +63,7 @@ pub struct Simulation<'a> {
     timers_due: Time,
     /// Nodes that are down while the core still believes them up.
     undetected_failures: usize,
-    /// Time of the last event that was neither an offer nor a timer, and the number of offers since then.
+    /// Time of the last event that could make progress, and the number of offers since then.
     last_progress: Time,
     offers_since_progress: u64,
     /// Buffer of [`Simulation::send_event`], reused.
@@ -83,7 +83,7 @@ pub struct Simulation<'a> {
     stats: RunStats,
 }
 
-/// State of a job, kept by job number for the whole run.
+/// State of a job, by job number.
 #[derive(Clone, Copy)]
 struct JobState {
     /// Key of its shuffle; [`NONE`] while the job is not live.

@@ -1,17 +1,17 @@
 //! Costs of the papers' applications per megabyte.
 //!
-//! One table for all clusters and all policies. Speed 1 is one core of an AMD Opteron at 2.6 GHz, the machine of hSRTF's experiment and a common one in
-//! the years of the four papers; other machines differ by their speed alone. A megabyte is 2^20 bytes. The seconds do not include what the simulator
-//! adds itself: reading a map's input and spilling its output, and for a reduce fetching, sorting and writing one copy. Writing the other replicas is
-//! part of the reduce seconds.
+//! One table for all clusters and all policies. Speed 1 is one core of an AMD Opteron at 2.6 GHz, the machine of hSRTF's experiment and a common
+//! one in the years of the four papers; other machines differ by their speed alone. A megabyte is 2^20 bytes. The seconds do not include what
+//! the simulator adds itself: reading a map's input and spilling its output, and for a reduce fetching, sorting and writing one copy. Writing
+//! the other replicas is part of the reduce seconds.
 //!
-//! Sources: the ratios of the reduce-heavy jobs are from FCS (one to three times their input), those of GridMix2's jobs from the `keep` percentages in its
-//! README. The seconds are neither measured nor copied from a table: they are estimates for machines of those years, set so that a block of 128 MB takes
-//! about half a minute to count words, ten seconds to sort and a minute to cluster.
+//! Sources: the ratios of the reduce-heavy jobs are from FCS (one to three times their input), those of GridMix2's jobs from the `keep`
+//! percentages in its README. The seconds are neither measured nor copied from a table: they are estimates for machines of those years, set so
+//! that a block of 128 MB takes about half a minute to count words, ten seconds to sort and a minute to cluster.
 //!
-//! Two values were revised after runs. The reduce seconds of the sorts were reduced when it turned out that the simulator writes a copy itself. The three
-//! GridMix2 jobs on compressed data were made heavier (they decompress fourfold, as the README says), after runs in which the mix loaded the cluster so
-//! little that pausing and killing gave the same results.
+//! Two values were revised after runs. The reduce seconds of the sorts were reduced when it turned out that the simulator writes a copy itself.
+//! The three GridMix2 jobs on compressed data were made heavier (they decompress fourfold, as the README says), after runs in which the mix
+//! loaded the cluster so little that pausing and killing gave the same results.
 
 use super::JobPlan;
 use crate::files::MB;

@@ -1,22 +1,24 @@
 //! COSHH's two workloads: the classes of Table 4, from traces of Facebook and Yahoo!, submitted by the users of Table 5 (section 5.2).
 //!
-//! **Sizes.** The jobs of the table ran on hundreds of nodes; the paper runs them on six. All sizes here, bytes and task-seconds, are a tenth of the
-//! table's. A hundred jobs then keep the fast slots of Table 3 busy for about 40,000 s (Facebook) and 470,000 s (Yahoo!): completion times of the order
-//! of 10^4 and 10^5 s, as the paper reports (sections 5.3 and 6.2.2). Bytes and seconds are scaled together, so the ratio of computation to data transfer
-//! is unchanged.
+//! **Sizes.** The jobs of the table ran on hundreds of nodes; the paper runs them on six. All sizes here, bytes and task-seconds, are a tenth of
+//! the table's. A hundred jobs then keep the fast slots of Table 3 busy for about 40,000 s (Facebook) and 470,000 s (Yahoo!): completion times
+//! of the order of 10^4 and 10^5 s, as the paper reports (sections 5.3 and 6.2.2). Bytes and seconds are scaled together, so the ratio of
+//! computation to data transfer is unchanged.
 //!
-//! **Tasks.** The table gives totals. A job has one map for each block of 128 MB of input, as in Hadoop and in the paper's simulator, and at least one:
-//! the data loads of Facebook, with kilobytes of input, are one long map each. The paper does not give the number of reduces; here a reduce takes one
-//! minute. The slow nodes are a hundred times slower, so a job whose only map runs there takes days. What map-only jobs write is part of their seconds.
+//! **Tasks.** The table gives totals. A job has one map for each block of 128 MB of input, as in Hadoop and in the paper's simulator, and at
+//! least one: the data loads of Facebook, with kilobytes of input, are one long map each. The paper does not give the number of reduces; here a
+//! reduce takes one minute. The slow nodes are a hundred times slower, so a job whose only map runs there takes days. What map-only jobs write
+//! is part of their seconds.
 //!
-//! **Arrivals.** The paper derives its rates from traces that it does not print. Here jobs arrive as one Poisson process, in random order. The rate was
-//! chosen after runs, to match the paper's two baselines: with equal users the mean completion time of Fair is 26 % (Facebook) and 38 % (Yahoo!) below
-//! that of FIFO (section 6.1), and at [`Trace::load`] it is about so here. The choice was not blind: COSHH's results came from the same runs, and
-//! COSHH does worse under more load (`docs/papers/coshh.md`). More jobs arrive in the same time: the paper's rates depend on the number of jobs, and its
-//! five jobs are an underloaded system (sections 5.2, 6.2.1). The set of jobs is not random: the classes have the trace's proportions.
+//! **Arrivals.** The paper derives its rates from traces that it does not print. Here jobs arrive as one Poisson process, in random order. The
+//! rate was chosen after runs, to match the paper's two baselines: with equal users the mean completion time of Fair is 26 % (Facebook) and 38 %
+//! (Yahoo!) below that of FIFO (section 6.1), and at [`Trace::load`] it is about so here. The choice was not blind: COSHH's results came from
+//! the same runs, and COSHH does worse under more load (`docs/papers/coshh.md`). More jobs arrive in the same time: the paper's rates depend on
+//! the number of jobs, and its five jobs are an underloaded system (sections 5.2, 6.2.1). The set of jobs is not random: the classes have the
+//! trace's proportions.
 //!
-//! **Users.** User i submits class i, into a pool of the same name. Priorities are weights. A minimum share counts slots of both kinds, while a pool of
-//! the fair scheduler has one for each kind: it is split like the cluster's slots (31 to 23), or is all maps where there are no reduces.
+//! **Users.** User i submits class i, into a pool of the same name. Priorities are weights. A minimum share counts slots of both kinds, while a
+//! pool of the fair scheduler has one for each kind: it is split like the cluster's slots (31 to 23), or is all maps where there are no reduces.
 
 use super::apps::SLOWSTART_PPM;
 use super::random::{apportion, poisson, rng};
@@ -73,8 +75,8 @@ pub(super) enum Users {
     Even,
 }
 
-/// A row of Table 4 with its user of Table 5: class, jobs out of 200, bytes of input, shuffle and output, task-seconds of maps and of reduces, minimum
-/// share, priority.
+/// A row of Table 4 with its user of Table 5: class, jobs out of 200, bytes of input, shuffle and output, task-seconds of maps and of reduces,
+/// minimum share, priority.
 #[derive(Clone, Copy, Debug)]
 struct Class {
     name: &'static str,

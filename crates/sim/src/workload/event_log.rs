@@ -1,14 +1,14 @@
 //! Workloads from event logs: the jobs of a recorded run, to be simulated under other policies.
 //!
-//! An event log contains when each job was submitted, which of its tasks finished, how long they took, and on which nodes. It becomes a workload of the
-//! same jobs, whose tasks all take the mean time of the job's tasks, and a cluster of the same nodes. Reading, fetching and waiting for the machine are
-//! part of a task's time and not modelled again; the time of a reduce counts from the end of its job's last map, because until then it waited. Work that
-//! was not finished is left out, and so are jobs without a finished task.
+//! An event log contains when each job was submitted, which of its tasks finished, how long they took, and on which nodes. It becomes a workload
+//! of the same jobs, whose tasks all take the mean time of the job's tasks, and a cluster of the same nodes. Reading, fetching and waiting for
+//! the machine are part of a task's time and not modelled again; the time of a reduce counts from the end of its job's last map, because until
+//! then it waited. Work that was not finished is left out, and so are jobs without a finished task.
 //!
 //! A cluster that grants slots itself (YARN) is modelled by what was observed. The slots of its nodes are an estimate, because maps, reduces and
-//! application masters share them: it gets as many map slots as maps were running in the mean while more were requested, and as many reduce slots as the
-//! largest number of reduces that were running at the same time. A job is submitted when it first requests the slots for its tasks; before that its
-//! application master had to start.
+//! application masters share them: it gets as many map slots as maps were running in the mean while more were requested, and as many reduce
+//! slots as the largest number of reduces that were running at the same time. A job is submitted when it first requests the slots for its tasks;
+//! before that its application master had to start.
 
 use super::generate::{GROUPS, group_of};
 use super::{JobPlan, Workload};
@@ -353,7 +353,7 @@ mod tests {
         let setup = Setup { capabilities: Capabilities::ORDER_ONLY, ..Setup::new(catalog::by_name("fifo").unwrap()) };
         let mut core = giveway_core::Scheduler::new(setup.clone()).unwrap();
         let (mut writer, mut event_log) = EventLogWriter::begin(&setup).unwrap();
-        let mut tell = |secs: u64, event: Event| -> Option<AttemptId> {
+        let mut record = |secs: u64, event: Event| -> Option<AttemptId> {
             let (now, mut actions) = (Time::ZERO + Span::from_secs(secs), Vec::new());
             core.handle(now, &event, &mut actions);
             writer.record(now, &event, &actions, &mut event_log).unwrap();
@@ -363,7 +363,7 @@ mod tests {
             })
         };
         for (node, model) in fixture::cluster(2).nodes.into_iter().enumerate() {
-            tell(0, Event::NodeJoined { node: NodeId(node as u32), spec: model.spec });
+            record(0, Event::NodeJoined { node: NodeId(node as u32), spec: model.spec });
         }
         let (job, node) = (JobId(0), NodeId(0));
         let spec = JobSpec {
@@ -379,20 +379,20 @@ mod tests {
             hint: None,
             estimate_bias_ppm: WHOLE_PPM,
         };
-        tell(1, Event::JobOpened(Box::new(spec)));
-        tell(1, Event::SlotsRequested { job, maps: 1, reduces: 0 });
-        tell(2, Event::SlotsRequested { job, maps: 0, reduces: 0 });
-        tell(10, Event::SlotsRequested { job, maps: 9, reduces: 0 });
+        record(1, Event::JobOpened(Box::new(spec)));
+        record(1, Event::SlotsRequested { job, maps: 1, reduces: 0 });
+        record(2, Event::SlotsRequested { job, maps: 0, reduces: 0 });
+        record(10, Event::SlotsRequested { job, maps: 9, reduces: 0 });
         let (mut ends, mut reduce) = (Vec::new(), None);
         // Three maps at a time, each for ten seconds; the reduce is launched when the first maps end.
         for round in 0..3u64 {
             let kinds =
                 if round == 1 { vec![Kind::Map, Kind::Map, Kind::Map, Kind::Reduce] } else { vec![Kind::Map; 3] };
             if round == 1 {
-                tell(20, Event::SlotsRequested { job, maps: 6, reduces: 1 });
+                record(20, Event::SlotsRequested { job, maps: 6, reduces: 1 });
             }
             for kind in kinds {
-                let attempt = tell(10 + 10 * round, Event::SlotGranted { job, kind, node }).unwrap();
+                let attempt = record(10 + 10 * round, Event::SlotGranted { job, kind, node }).unwrap();
                 let end = if kind == Kind::Map { 20 + 10 * round } else { 45 };
                 if kind == Kind::Map {
                     ends.push((end, attempt));
@@ -401,11 +401,11 @@ mod tests {
                 }
             }
             for (end, attempt) in ends.drain(..) {
-                tell(end, Event::AttemptFinished { attempt, output_bytes: 0 });
+                record(end, Event::AttemptFinished { attempt, output_bytes: 0 });
             }
         }
-        tell(45, Event::AttemptFinished { attempt: reduce.unwrap(), output_bytes: 0 });
-        tell(50, Event::JobEnded { job, outcome: giveway_core::Outcome::Succeeded });
+        record(45, Event::AttemptFinished { attempt: reduce.unwrap(), output_bytes: 0 });
+        record(50, Event::JobEnded { job, outcome: giveway_core::Outcome::Succeeded });
         writer.close(&mut event_log);
         let (workload, cluster) = from_event_log(&event_log, "an event log").unwrap();
         let plan = &workload.jobs[0];

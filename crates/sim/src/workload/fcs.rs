@@ -1,4 +1,4 @@
-//! FCS's two workloads: Tables 1 and 3, 171 jobs each in ten groups of increasing size, poisson_arrivals as a Poisson process with a mean interval of thirty
+//! FCS's two workloads: Tables 1 and 3, 171 jobs each in ten groups of increasing size, arriving as a Poisson process with a mean interval of thirty
 //! seconds (sections 5.3 and 5.4).
 
 use super::apps::App;

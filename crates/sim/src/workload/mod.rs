@@ -1,11 +1,11 @@
 //! Workloads: when jobs arrive, and the size and cost of their tasks.
 //!
-//! A [`Workload`] is compact (one [`JobPlan`] per job); splits and replicas are created when a job arrives, from the seed and the job number alone, so every
-//! policy gets the same input on the same nodes.
+//! A [`Workload`] is compact (one [`JobPlan`] per job); splits and replicas are created when a job arrives, from the seed and the job number
+//! alone, so every policy gets the same input on the same nodes.
 //!
-//! Sources: [`by_name`] has the experiments of the four papers (one file for each paper), [`generate`] draws synthetic workloads, [`mod@file`] reads a TOML
-//! file, [`from_event_log`] uses a recorded run. [`apps`] has the cost of each application per megabyte, the same for all workloads. Nothing here depends on
-//! a policy or on its decisions.
+//! Sources: [`by_name`] has the experiments of the four papers (one file for each paper), [`generate`] draws synthetic workloads, [`mod@file`]
+//! reads a TOML file, [`from_event_log`] uses a recorded run. [`apps`] has the cost of each application per megabyte, the same for all
+//! workloads. Nothing here depends on a policy or on its decisions.
 
 pub mod apps;
 mod catalog;

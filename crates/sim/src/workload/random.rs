@@ -5,7 +5,8 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
 
-/// The random number generator for a purpose under a seed. The bytes of `purpose` are part of the seed derivation: changing them changes the workload.
+/// The random number generator for a purpose under a seed. The bytes of `purpose` are part of the seed derivation: changing them changes the
+/// workload.
 pub fn rng(seed: u64, purpose: &str) -> Pcg64 {
     // FNV-1a, because its result is the same on every platform and in every version, which the standard library does not guarantee for its hash.
     let hash = purpose

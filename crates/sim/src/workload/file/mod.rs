@@ -45,8 +45,8 @@ struct WorkloadFile {
 }
 
 impl Workload {
-    /// Parses a workload from the text of a file; `file_name` is used in error messages. The cluster determines the default input of a map and the meaning
-    /// of a load; the seed determines the generated jobs.
+    /// Parses a workload from the text of a file; `file_name` is used in error messages. The cluster determines the default input of a map and
+    /// the meaning of a load; the seed determines the generated jobs.
     pub fn from_toml(text: &str, file_name: &str, cluster: &Cluster, seed: u64) -> Result<Workload, FileError> {
         let source = SourceFile::new(file_name, text);
         let file: WorkloadFile = source.read()?;
