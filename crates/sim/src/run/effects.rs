@@ -214,8 +214,8 @@ impl Simulation<'_> {
         let shuffle_id = std::mem::replace(&mut self.jobs[job.0 as usize].shuffle_id, NONE);
         assert!(shuffle_id != NONE, "{job} was closed but is not live");
         let attempts = &mut self.attempts;
-        self.shuffle.close(self.now, shuffle_id, |orphan| {
-            if let Activity::Reduce(reduce) = &mut attempts[orphan].activity {
+        self.shuffle.close(self.now, shuffle_id, |owner| {
+            if let Activity::Reduce(reduce) = &mut attempts[owner].activity {
                 reduce.fetch = None;
             }
         });

@@ -137,7 +137,7 @@ fn weighted_apps(
         weighted.push((app, source.number(&format!("apps.{name}"), &key, 1.0, Bounds::OpenLow(0.0, 1e6))?));
     }
     if weighted.is_empty() {
-        let remedy = "name at least one, as apps = { wordcount = 3, sort = 1 }, or remove apps";
+        let remedy = "name at least one application, as in apps = { wordcount = 3, sort = 1 }, or remove apps";
         return Err(source.value_error(apps.span(), "generate.apps is empty".into(), remedy));
     }
     Ok(weighted)
