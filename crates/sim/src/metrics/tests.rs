@@ -131,9 +131,9 @@ fn preemption_is_counted_when_the_attempt_has_stopped() {
     sequence.offer(
         12.0,
         [
-            Action::Pause { attempt: reduce(0), node, reason: reason },
-            Action::EndEarly { attempt: map(0, 0), node, reason: reason },
-            Action::Kill { attempt: map(1, 0), node, reason: reason },
+            Action::Pause { attempt: reduce(0), node, reason },
+            Action::EndEarly { attempt: map(0, 0), node, reason },
+            Action::Kill { attempt: map(1, 0), node, reason },
         ],
     );
     assert_eq!(sequence.summary().key_metrics.pauses, 0);
