@@ -161,8 +161,8 @@ impl TimedWorkload {
         for record in EventLogReader::open(event_log)? {
             // The journal of a cluster that may be restarted has no end record.
             let Ok(record) = record else { break };
-            metrics.saw(record.now, &record.event, &record.actions);
-            chart.saw(record.now, &record.event, &record.actions);
+            metrics.observe(record.now, &record.event, &record.actions);
+            chart.observe(record.now, &record.event, &record.actions);
         }
         Ok(report::Run { summary: metrics.summary(policy, 1, None), jobs: metrics.jobs().to_vec(), chart })
     }

@@ -22,9 +22,9 @@ pub fn bar(total: u64, label: &str, unit: &str) -> ProgressBar {
 pub struct JobsDone<'a>(pub &'a ProgressBar);
 
 impl Observer for JobsDone<'_> {
-    fn saw(&mut self, _: Time, _: &Event, _: &[Action]) {}
+    fn observe(&mut self, _: Time, _: &Event, _: &[Action]) {}
 
-    fn closed(&mut self, _: Time, _: usize, _: usize) {
+    fn on_job_closed(&mut self, _: Time, _: usize, _: usize) {
         self.0.inc(1);
     }
 }

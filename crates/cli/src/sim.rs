@@ -10,7 +10,7 @@ use giveway_core::event_log::EventLogWriter;
 use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time};
 use giveway_sim::Observer;
 use giveway_sim::metrics::Summary;
-use giveway_sim::trial::{Trial, Trialled};
+use giveway_sim::comparison::{Comparison, PolicyResult};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::fs::File;
@@ -25,7 +25,7 @@ struct Json<'a> {
 
 /// One simulation: a policy and a seed.
 struct SimulationRun<'a> {
-    trial: &'a Trial,
+    trial: &'a Comparison,
     policy: &'a Policy,
     event_log: Option<PathBuf>,
     with_chart: bool,
@@ -33,7 +33,7 @@ struct SimulationRun<'a> {
 
 /// Result of a [`SimulationRun`].
 struct RunResult {
-    trialled: Trialled,
+    trialled: PolicyResult,
     chart: Option<Chart>,
 }
 
@@ -50,7 +50,7 @@ pub fn run(args: &Sim) -> Result<()> {
             );
             workload.estimate_error = error;
         }
-        trials.push(Trial::new(cluster, workload, seed));
+        trials.push(Comparison::new(cluster, workload, seed));
     }
     for policy in &policies {
         setup(&trials[0], policy)
@@ -92,7 +92,7 @@ pub fn run(args: &Sim) -> Result<()> {
     starvation
 }
 
-fn setup(trial: &Trial, policy: &Policy) -> Setup {
+fn setup(trial: &Comparison, policy: &Policy) -> Setup {
     Setup {
         policy: policy.clone(),
         tenants: trial.workload.tenants.clone(),
@@ -101,7 +101,7 @@ fn setup(trial: &Trial, policy: &Policy) -> Setup {
     }
 }
 
-fn describe(trial: &Trial, seeds: usize) -> String {
+fn describe(trial: &Comparison, seeds: usize) -> String {
     let (workload, cluster) = (&trial.workload, &trial.cluster);
     let seeds = if seeds == 1 { format!("seed {}", trial.seed) } else { format!("{seeds} seeds from {}", trial.seed) };
     format!(
@@ -132,7 +132,7 @@ fn simulate(run: &SimulationRun<'_>, bar: &ProgressBar) -> Result<RunResult> {
 /// Fails if a run left jobs unfinished. The caller returns this error last, after all output was written.
 fn check_starvation(runs: &[SimulationRun<'_>], results: &[RunResult]) -> Result<()> {
     let starved = |(run, result): (&SimulationRun<'_>, &RunResult)| {
-        let unfinished = result.trialled.totals.jobs_unfinished;
+        let unfinished = result.trialled.stats.jobs_unfinished;
         (unfinished > 0)
             .then(|| format!("{} left {unfinished} jobs unfinished with seed {}", run.policy.name, run.trial.seed))
     };
@@ -144,7 +144,7 @@ fn check_starvation(runs: &[SimulationRun<'_>], results: &[RunResult]) -> Result
     }
 }
 
-fn write_report(file: &Path, trial: &Trial, results: Vec<RunResult>) -> Result<()> {
+fn write_report(file: &Path, trial: &Comparison, results: Vec<RunResult>) -> Result<()> {
     let facts = [
         ("Workload".to_owned(), format!("{}, {} jobs", trial.workload.name, trial.workload.jobs.len())),
         ("Cluster".to_owned(), format!("{}, {} nodes", trial.cluster.name, trial.cluster.nodes.len())),
@@ -219,7 +219,7 @@ impl EventLogFile {
 }
 
 impl Observer for EventLogFile {
-    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
+    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
         if let Err(error) = self.writer.record(now, event, actions, &mut self.bytes) {
             self.error.get_or_insert(error.into());
         }
@@ -231,9 +231,9 @@ impl Observer for EventLogFile {
 struct Maybe<O>(Option<O>);
 
 impl<O: Observer> Observer for Maybe<O> {
-    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
+    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
         if let Some(observer) = &mut self.0 {
-            observer.saw(now, event, actions);
+            observer.observe(now, event, actions);
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
-use giveway_sim::metrics::{Figures, Summary};
+use giveway_sim::metrics::{KeyMetrics, Summary};
 
 /// One column: its header, the metric it shows (`None` if a run does not have it), and the number format.
 struct Column {
     header: &'static str,
-    metric: fn(&Figures) -> Option<f64>,
+    metric: fn(&KeyMetrics) -> Option<f64>,
     format: fn(f64) -> String,
 }
 
@@ -44,10 +44,10 @@ pub fn policies(runs: &[Vec<Summary>]) -> Table {
         let Some(first) = seeds.first() else { continue };
         let mut row = vec![Cell::new(&first.policy)];
         for column in &COLUMNS {
-            row.push(number(seeds.iter().map(|summary| (column.metric)(&summary.figures)).collect(), column.format));
+            row.push(number(seeds.iter().map(|summary| (column.metric)(&summary.key_metrics)).collect(), column.format));
         }
         for group in 0..groups.len() {
-            let mean = |summary: &Summary| summary.groups.get(group).and_then(|(_, g)| g.figures.mean_completion_s);
+            let mean = |summary: &Summary| summary.groups.get(group).and_then(|(_, g)| g.key_metrics.mean_completion_s);
             row.push(number(seeds.iter().map(mean).collect(), seconds));
         }
         table.add_row(row);

@@ -1,100 +1,98 @@
-//! The attempts that run now.
+//! The attempts that are running now.
 //!
-//! Most are maps of whole splits. All there is to say of those stands with their node, as [`Running`]; the others have more to say and
-//! have an [`Attempt`] besides, in numbered places that are used again.
+//! Most of them are maps of whole splits, which [`Running`] in their node's list describes completely. The others also have an [`Attempt`] in
+//! an [`AttemptSlab`], whose keys are reused.
 
-use crate::queue::NONE;
-use crate::tasks::{Done, MapRun, ReduceRun};
+use crate::event_queue::NONE;
+use crate::tasks::{MapRun, ReduceProgress, ReduceRun};
 use giveway_core::{AttemptId, JobId, Kind, NodeId, Time};
 
-/// An attempt as its node sees it. Tens of thousands of these are visited in no order a cache could guess, so they are small.
+/// An attempt in its node's list. Tens of thousands of these are visited in random order, so they are kept small.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running {
-    whose: Whose,
+    job_and_kind: JobAndKind,
     index: u32,
     number: u16,
-    /// Where more is said of it; [`NONE`] for a map at work on a whole split.
-    pub(crate) place: u32,
-    /// When its process is up.
+    /// Key in the slab; [`NONE`] for a map that works on a whole split.
+    pub(crate) key: u32,
+    /// When its process has started and the work begins.
     pub(crate) ready: Time,
 }
 
-/// A job and a kind of task in one word.
+/// A job and a task kind, packed in 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Whose(u32);
+pub(crate) struct JobAndKind(u32);
 
-/// What there is to say of an attempt that is not just a map at work on a whole split.
+/// State of an attempt that is not a map working on a whole split.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) id: AttemptId,
     pub(crate) node: u32,
-    /// Grows with everything that makes a tick in line meaningless, and never falls while its place is used again.
+    /// Grows whenever a queued simulator event for this attempt becomes stale; also across reuse of the key.
     pub(crate) version: u32,
-    pub(crate) run: Run,
+    pub(crate) activity: Activity,
 }
 
-/// What an attempt does.
 #[derive(Debug)]
-pub(crate) enum Run {
+pub(crate) enum Activity {
     Map(MapRun),
     Reduce(ReduceRun),
-    Stopping(Stop),
+    Stopping(StopOutcome),
 }
 
-/// How an attempt ends that does not finish.
+/// The outcome of an attempt that was stopped before it finished.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Stop {
+pub(crate) enum StopOutcome {
     Killed,
-    Paused(Done),
+    Paused(ReduceProgress),
     EndedEarly { done_bytes: u64, output_bytes: u64, bytes: u64 },
 }
 
-/// What a paused reduce left on its node.
+/// State that a paused reduce left on its node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
-    pub(crate) from: AttemptId,
-    pub(crate) done: Done,
-}
-
-/// An order on its way to a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct PausedReduce {
     pub(crate) attempt: AttemptId,
-    pub(crate) what: Demand,
+    pub(crate) progress: ReduceProgress,
 }
 
-/// What an order demands.
+/// A request from the core to stop an attempt, in transit to its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Demand {
+pub(crate) struct StopRequest {
+    pub(crate) attempt: AttemptId,
+    pub(crate) kind: StopKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopKind {
     Pause,
     EndEarly,
     Kill,
 }
 
-/// The attempts of which there is more to say.
+/// Attempts by key.
 #[derive(Default)]
-pub(crate) struct Attempts {
-    places: Vec<Attempt>,
+pub(crate) struct AttemptSlab {
+    entries: Vec<Attempt>,
     free: Vec<u32>,
 }
 
 impl Running {
-    pub(crate) fn new(id: AttemptId, place: u32, ready: Time) -> Running {
-        Running { whose: Whose::of(id), index: id.task.index, number: id.number, place, ready }
+    pub(crate) fn new(id: AttemptId, key: u32, ready: Time) -> Running {
+        Running { job_and_kind: JobAndKind::of(id), index: id.task.index, number: id.number, key, ready }
     }
 
     pub(crate) fn id(&self) -> AttemptId {
-        AttemptId::new(self.whose.job(), self.whose.kind(), self.index, self.number)
+        AttemptId::new(self.job_and_kind.job(), self.job_and_kind.kind(), self.index, self.number)
     }
 
-    pub(crate) fn whose(&self) -> Whose {
-        self.whose
+    pub(crate) fn job_and_kind(&self) -> JobAndKind {
+        self.job_and_kind
     }
 }
 
-impl Whose {
-    fn of(attempt: AttemptId) -> Whose {
-        Whose(attempt.task.job.0 << 1 | attempt.task.kind as u32)
+impl JobAndKind {
+    fn of(attempt: AttemptId) -> JobAndKind {
+        JobAndKind(attempt.task.job.0 << 1 | attempt.task.kind as u32)
     }
 
     pub(crate) fn job(self) -> JobId {
@@ -106,53 +104,52 @@ impl Whose {
     }
 }
 
-impl Attempts {
-    /// Gives an attempt a place.
-    pub(crate) fn add(&mut self, id: AttemptId, node: NodeId, run: Run) -> u32 {
-        let mut attempt = Attempt { id, node: node.0, version: 0, run };
+impl AttemptSlab {
+    /// Stores an attempt and returns its key.
+    pub(crate) fn add(&mut self, id: AttemptId, node: NodeId, activity: Activity) -> u32 {
+        let mut attempt = Attempt { id, node: node.0, version: 0, activity };
         match self.free.pop() {
-            Some(place) => {
-                attempt.version = self.places[place as usize].version;
-                self.places[place as usize] = attempt;
-                place
+            Some(key) => {
+                attempt.version = self.entries[key as usize].version;
+                self.entries[key as usize] = attempt;
+                key
             }
             None => {
-                self.places.push(attempt);
-                self.places.len() as u32 - 1
+                self.entries.push(attempt);
+                self.entries.len() as u32 - 1
             }
         }
     }
 
-    /// Frees the place of an attempt, if it has one; ticks in line for it mean nothing from now on. What it did is there until the
-    /// place is used again.
-    pub(crate) fn remove(&mut self, place: u32) {
-        if place != NONE {
-            self.places[place as usize].version += 1;
-            self.free.push(place);
+    /// Frees the key of an attempt, unless it is [`NONE`]. Queued events for it become stale. The activity stays readable until the key
+    /// is reused.
+    pub(crate) fn remove(&mut self, key: u32) {
+        if key != NONE {
+            self.entries[key as usize].version += 1;
+            self.free.push(key);
         }
     }
 
-    /// What an attempt does, if there is more to say of it.
-    pub(crate) fn run(&self, place: u32) -> Option<&Run> {
-        Some(&self.places.get(place as usize)?.run)
+    /// The activity stored under a key; none for [`NONE`].
+    pub(crate) fn activity(&self, key: u32) -> Option<&Activity> {
+        Some(&self.entries.get(key as usize)?.activity)
     }
 
-    /// The same, to change.
-    pub(crate) fn run_mut(&mut self, place: u32) -> Option<&mut Run> {
-        Some(&mut self.places.get_mut(place as usize)?.run)
+    pub(crate) fn activity_mut(&mut self, key: u32) -> Option<&mut Activity> {
+        Some(&mut self.entries.get_mut(key as usize)?.activity)
     }
 }
 
-impl std::ops::Index<u32> for Attempts {
+impl std::ops::Index<u32> for AttemptSlab {
     type Output = Attempt;
-    fn index(&self, place: u32) -> &Attempt {
-        &self.places[place as usize]
+    fn index(&self, key: u32) -> &Attempt {
+        &self.entries[key as usize]
     }
 }
 
-impl std::ops::IndexMut<u32> for Attempts {
-    fn index_mut(&mut self, place: u32) -> &mut Attempt {
-        &mut self.places[place as usize]
+impl std::ops::IndexMut<u32> for AttemptSlab {
+    fn index_mut(&mut self, key: u32) -> &mut Attempt {
+        &mut self.entries[key as usize]
     }
 }
 
@@ -161,12 +158,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attempt_is_small() {
+    fn a_running_attempt_takes_at_most_24_bytes() {
         assert!(size_of::<Running>() <= 24);
     }
 
     #[test]
-    fn an_attempt_keeps_its_name() {
+    fn packing_preserves_the_attempt_id() {
         for kind in Kind::BOTH {
             let id = AttemptId::new(JobId(7), kind, 4_000_000_000, 65_535);
             assert_eq!(Running::new(id, NONE, Time::ZERO).id(), id);

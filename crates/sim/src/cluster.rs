@@ -1,7 +1,6 @@
-//! A cluster as the simulator knows it: machines, network, habits and accidents.
+//! The model of a cluster: nodes, network, heartbeats, costs and failures.
 //!
-//! [`by_name`] knows the clusters of the four papers; [`mod@file`] reads what a user wrote, and any cluster
-//! can be written as such a file.
+//! [`by_name`] has the clusters of the four papers; [`mod@file`] reads a cluster from a TOML file, and any cluster can be written as such a file.
 
 pub mod catalog;
 pub mod file;
@@ -12,69 +11,68 @@ pub use catalog::{UnknownCluster, by_name, names};
 use giveway_core::{Kind, NodeId, NodeSpec, Span, Time};
 use serde::{Deserialize, Serialize};
 
-/// A whole simulated cluster.
+/// A simulated cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
-    /// What people call it.
+    /// Name in messages and reports.
     pub name: String,
-    /// Its nodes, in the order of their numbers.
+    /// Nodes by number.
     pub nodes: Vec<NodeModel>,
-    /// How often a node beats.
+    /// Interval between two heartbeats of a node.
     pub heartbeat: Span,
-    /// When word travels between the nodes and the core.
-    pub word: Word,
-    /// How long a node may be silent before it counts as lost.
+    /// When nodes report to the core and receive its requests.
+    pub reporting: HeartbeatMode,
+    /// Time without heartbeats after which a node counts as lost.
     pub lost_after: Span,
-    /// Size of a block of input.
+    /// Size of an input block.
     pub block_bytes: u64,
     /// Replicas of each block.
     pub replicas: u32,
-    /// What part of the link speed a flow gets when it leaves its rack, of 1.
+    /// Fraction (over 0, up to 1) of the link rate that a flow across racks gets.
     pub cross_rack: f64,
-    /// What tasks cost beside their work.
+    /// Time and memory costs of tasks in addition to their work.
     pub costs: Costs,
-    /// How much task times vary: the standard deviation of their logarithm.
+    /// Variation of task times: the standard deviation of their logarithm.
     pub noise: f64,
-    /// Tasks that are slow for no reason one can see.
+    /// Attempts that are slowed down at random.
     pub stragglers: Stragglers,
-    /// Accidents.
+    /// Failures of nodes.
     pub faults: Faults,
 }
 
-/// When word travels between the nodes and the core.
+/// When nodes report to the core and receive its requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Word {
-    /// Ends of tasks, offers of slots and orders all travel with the beats, as in Hadoop 1.
+pub enum HeartbeatMode {
+    /// Ends of tasks, slot offers and stop requests travel with periodic heartbeats, as in Hadoop 1.
     #[default]
-    WithBeats,
-    /// A node also beats at once when a task ends there, as Hadoop can be told to.
-    EndsAtOnce,
-    /// Ends and orders travel at once, and free slots are offered whenever anything has happened, as in the embedded
-    /// engine.
-    AtOnce,
+    Heartbeat,
+    /// A node also sends a heartbeat when a task ends there, like Hadoop's out-of-band heartbeats.
+    OutOfBand,
+    /// Ends and stop requests travel without delay, and free slots are offered after every event, as in the embedded engine.
+    Immediate,
 }
 
-/// One machine.
+/// A node and its network link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeModel {
-    /// What the core is told of it.
+    /// Properties that the core receives.
     pub spec: NodeSpec,
-    /// How fast its link carries data, each way.
+    /// Link rate, in each direction.
     pub net_bytes_per_s: u64,
 }
 
-/// What tasks cost beside their work.
+/// Costs of tasks in addition to their work.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Costs {
     /// Starting a process for a task.
     pub launch: Span,
-    /// Stopping a reduce and writing its index record, beside flushing what it holds in memory.
+    /// Pausing a reduce and writing its index record, without flushing its memory.
     pub pause: Span,
-    /// The most a reduce holds in memory, to be flushed when it pauses.
+    /// Largest amount that a reduce holds in memory and flushes when it pauses.
     pub pause_flush_bytes: u64,
-    /// Reading the index record back and rebuilding the merge.
+    /// Reading the index record and rebuilding the merge.
     pub resume: Span,
     /// Closing the output of a map that ends early.
     pub end_early: Span,
@@ -98,13 +96,13 @@ impl Default for Costs {
     }
 }
 
-/// Tasks that are slow for no reason one can see.
+/// Attempts that are slowed down at random.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stragglers {
-    /// What part of the attempts, of 1.
+    /// Fraction (0-1) of the attempts.
     pub share: f64,
-    /// How many times longer they take.
+    /// Factor on their compute time.
     pub factor: f64,
 }
 
@@ -114,7 +112,7 @@ impl Default for Stragglers {
     }
 }
 
-/// Accidents.
+/// Failures of nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Faults {
@@ -128,45 +126,45 @@ pub struct Faults {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedFault {
-    /// Which node.
+    /// Number of the node.
     pub node: NodeId,
-    /// When it falls silent, seconds from the beginning.
+    /// Time of the failure, in seconds from the start.
     pub at_s: f64,
-    /// When it comes back, empty, seconds after it fell silent; never if left out.
+    /// Time from the failure to the repair, in seconds; the node comes back empty. Never repaired if absent.
     #[serde(default)]
     pub back_after_s: Option<f64>,
 }
 
-/// Failures at random times, each node on its own.
+/// Random failures, independent for each node, with exponential up and down times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomFaults {
-    /// Mean time a node stays up.
+    /// Mean time between repair and failure.
     pub mean_up: Span,
-    /// Mean time it stays down.
+    /// Mean time between failure and repair.
     pub mean_down: Span,
-    /// No failures after this; all nodes come back.
-    #[serde(default = "a_week")]
+    /// No failures start after this time; all nodes are repaired.
+    #[serde(default = "default_fault_horizon")]
     pub until: Span,
 }
 
-fn a_week() -> Span {
+fn default_fault_horizon() -> Span {
     Span::from_secs(7 * 86_400)
 }
 
 impl Cluster {
-    /// All slots of a kind.
+    /// Total number of slots of a kind.
     pub fn slots(&self, kind: Kind) -> u32 {
         self.nodes.iter().map(|node| u32::from(node.spec.slots(kind))).sum()
     }
 
-    /// What all slots of a kind compute together, in slots of speed 1.
+    /// Total compute speed of all slots of a kind, in slots of speed 1.
     pub fn speed_slots(&self, kind: Kind) -> f64 {
         self.nodes.iter().map(|node| f64::from(node.spec.slots(kind)) * f64::from(node.spec.speed_ppm) / 1e6).sum()
     }
 
-    /// When a node first beats: the beats of all nodes are spread evenly over one interval.
-    pub fn first_beat(&self, node: NodeId) -> Time {
+    /// Time of a node's first heartbeat: the heartbeats of all nodes are spread evenly over one interval.
+    pub fn first_heartbeat(&self, node: NodeId) -> Time {
         Time(self.heartbeat.0 * u64::from(node.0) / self.nodes.len().max(1) as u64)
     }
 }

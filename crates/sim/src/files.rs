@@ -1,8 +1,7 @@
-//! What the two kinds of text file share: errors that name file, line and remedy, and the checks that raise them.
+//! Parsing of cluster and workload files: errors with file, line and remedy, and the checks that raise them.
 //!
-//! Both files are TOML, and both are read in two steps. The shape comes first (`serde`, unknown keys refused), then the
-//! meaning, key by key, with the place of each key still at hand. Whatever is written in a file, the answer is a value
-//! or a [`FileError`], never a panic. The keys themselves are described in `docs/files.md`.
+//! Both files are TOML and are read in two steps. The structure comes first (`serde`, unknown keys are errors), then the values, key by key, with the
+//! location of each key. Any content gives a value or a [`FileError`], never a panic. The keys are described in `docs/files.md`.
 
 use giveway_core::TenantsError;
 use serde::de::{DeserializeOwned, Visitor};
@@ -12,116 +11,116 @@ use std::ops::Range;
 use thiserror::Error;
 use toml::Spanned;
 
-/// Bytes in what the files call a megabyte. Hadoop's block sizes are powers of two, so the files follow.
+/// A megabyte in these files: 2^20 bytes, because Hadoop's block sizes are powers of two.
 pub(crate) const MB: u64 = 1 << 20;
-/// Bytes in what the files call a gigabyte.
+/// A gigabyte in these files: 2^30 bytes.
 pub(crate) const GB: u64 = 1 << 30;
 
-/// A key that may be left out, and where it stands if it is there.
+/// An optional key and its location in the file.
 pub(crate) type Key<T> = Option<Spanned<T>>;
 
-/// Where in a file something is wrong.
+/// The location of an error in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The file, as its reader named it.
+pub struct Location {
+    /// Name of the file, as given by the caller.
     pub file: String,
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The column in characters, from 1.
+    /// Column in characters, from 1.
     pub column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
 }
 
-/// Why a file makes no cluster or no workload. Always reads `FILE:LINE: what is wrong; what to do`.
+/// An invalid cluster or workload file. Every message has the form `FILE:LINE: what is wrong; what to do`.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum FileError {
-    /// It is not TOML, or not these keys, or not these kinds of value.
+    /// The file is not valid TOML, or has an unknown key or a value of the wrong type.
     #[error("{at}: {problem}; every key is described in docs/files.md")]
-    Shape {
-        /// Where.
-        at: Place,
+    Syntax {
+        /// Location of the error.
+        at: Location,
         /// What is wrong.
         problem: String,
     },
-    /// A value that cannot be.
+    /// A value is out of range or contradicts another one.
     #[error("{at}: {problem}; {remedy}")]
     Value {
-        /// Where.
-        at: Place,
+        /// Location of the error.
+        at: Location,
         /// What is wrong.
         problem: String,
         /// What to write instead.
         remedy: String,
     },
-    /// Users or pools that make no sense together.
+    /// The users or pools are inconsistent.
     #[error("{at}: {problem}")]
     Tenants {
-        /// Where the first of them is declared.
-        at: Place,
+        /// Location of the first declaration.
+        at: Location,
         /// What is wrong and what to do.
         problem: TenantsError,
     },
 }
 
 impl FileError {
-    /// Where in the file.
-    pub fn place(&self) -> &Place {
+    /// Location of the error in the file.
+    pub fn location(&self) -> &Location {
         match self {
-            FileError::Shape { at, .. } | FileError::Value { at, .. } | FileError::Tenants { at, .. } => at,
+            FileError::Syntax { at, .. } | FileError::Value { at, .. } | FileError::Tenants { at, .. } => at,
         }
     }
 }
 
-/// A file under examination: its text, so that places can be named, and the checks.
-pub(crate) struct Page<'a> {
+/// The text of a file and its name, for parsing, checks and error locations.
+pub(crate) struct SourceFile<'a> {
     file: &'a str,
     text: &'a str,
 }
 
-impl<'a> Page<'a> {
-    pub(crate) fn new(file: &'a str, text: &'a str) -> Page<'a> {
-        Page { file, text }
+impl<'a> SourceFile<'a> {
+    pub(crate) fn new(file: &'a str, text: &'a str) -> SourceFile<'a> {
+        SourceFile { file, text }
     }
 
-    /// Reads the shape.
+    /// Parses the structure.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
         toml::from_str(self.text).map_err(|error| {
-            // The message may hold lines of its own; the promise is one line a problem.
+            // The message may have several lines; errors are reported in one line.
             let problem = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-            FileError::Shape { at: self.place(error.span().unwrap_or(0..0)), problem }
+            FileError::Syntax { at: self.location(error.span().unwrap_or(0..0)), problem }
         })
     }
 
-    /// The place of a piece of the text.
-    pub(crate) fn place(&self, span: Range<usize>) -> Place {
+    /// The location of a span of the text.
+    pub(crate) fn location(&self, span: Range<usize>) -> Location {
         let start = span.start.min(self.text.len());
         let before = &self.text.as_bytes()[..start];
         let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         let column = String::from_utf8_lossy(&before[line_start..]).chars().count() + 1;
-        Place { file: self.file.into(), line: before.iter().filter(|&&byte| byte == b'\n').count() + 1, column }
+        Location { file: self.file.into(), line: before.iter().filter(|&&byte| byte == b'\n').count() + 1, column }
     }
 
-    /// The error for a value that cannot be.
-    pub(crate) fn wrong(&self, span: Range<usize>, problem: String, remedy: &str) -> FileError {
-        FileError::Value { at: self.place(span), problem, remedy: remedy.into() }
+    /// The error for an invalid value.
+    pub(crate) fn value_error(&self, span: Range<usize>, problem: String, remedy: &str) -> FileError {
+        FileError::Value { at: self.location(span), problem, remedy: remedy.into() }
     }
 
-    /// The number at `key`, which must lie in `range`, or the default if it is left out.
+    /// The number at `key`, which must be within `range`; the default if the key is absent.
     pub(crate) fn number(&self, name: &str, key: &Key<f64>, default: f64, range: Bounds) -> Result<f64, FileError> {
         let Some(key) = key else { return Ok(default) };
         let value = *key.get_ref();
-        if range.hold(value) {
+        if range.contains(value) {
             return Ok(value);
         }
-        Err(self.wrong(key.span(), format!("{name} is {value}"), &format!("write a number {range}")))
+        Err(self.value_error(key.span(), format!("{name} is {value}"), &format!("write a number {range}")))
     }
 
-    /// The count at `key`, which must be at least `low` and at most `high`, or the default if it is left out.
+    /// The integer at `key`, which must be at least `low` and at most `high`; the default if the key is absent.
     pub(crate) fn count(
         &self,
         name: &str,
@@ -133,7 +132,7 @@ impl<'a> Page<'a> {
         let Some(key) = key else { return Ok(default) };
         match u32::try_from(*key.get_ref()) {
             Ok(value) if (low..=high).contains(&value) => Ok(value),
-            _ => Err(self.wrong(
+            _ => Err(self.value_error(
                 key.span(),
                 format!("{name} is {}", key.get_ref()),
                 &format!("write a whole number from {low} to {high}"),
@@ -141,7 +140,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The seconds at `key`, at least `low` and at most `high`, or the default if they are left out.
+    /// The time at `key` in seconds, at least `low` and at most `high`; the default if the key is absent.
     pub(crate) fn seconds(
         &self,
         name: &str,
@@ -156,27 +155,27 @@ impl<'a> Page<'a> {
             return Ok(value);
         }
         let remedy = format!("write a time from {low} s to {high} s, as \"1m 30s\" or as seconds");
-        Err(self.wrong(key.span(), format!("{name} is {value} s"), &remedy))
+        Err(self.value_error(key.span(), format!("{name} is {value} s"), &remedy))
     }
 }
 
-/// Which numbers a key may hold. Nothing undefined or endless ever passes.
+/// The valid range of a number. NaN and infinity are never valid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bounds {
-    /// Over the first, at most the second.
-    Over(f64, f64),
+    /// Greater than the first, at most the second.
+    OpenLow(f64, f64),
     /// At least the first, at most the second.
-    From(f64, f64),
-    /// At least the first, below the second.
-    Below(f64, f64),
+    Closed(f64, f64),
+    /// At least the first, less than the second.
+    OpenHigh(f64, f64),
 }
 
 impl Bounds {
-    fn hold(self, value: f64) -> bool {
+    fn contains(self, value: f64) -> bool {
         match self {
-            Bounds::Over(low, high) => value > low && value <= high,
-            Bounds::From(low, high) => value >= low && value <= high,
-            Bounds::Below(low, high) => value >= low && value < high,
+            Bounds::OpenLow(low, high) => value > low && value <= high,
+            Bounds::Closed(low, high) => value >= low && value <= high,
+            Bounds::OpenHigh(low, high) => value >= low && value < high,
         }
     }
 }
@@ -184,15 +183,14 @@ impl Bounds {
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Bounds::Over(low, high) => write!(f, "over {low} and up to {high}"),
-            Bounds::From(low, high) => write!(f, "from {low} to {high}"),
-            Bounds::Below(low, high) => write!(f, "from {low} to below {high}"),
+            Bounds::OpenLow(low, high) => write!(f, "greater than {low} and at most {high}"),
+            Bounds::Closed(low, high) => write!(f, "from {low} to {high}"),
+            Bounds::OpenHigh(low, high) => write!(f, "from {low} to less than {high}"),
         }
     }
 }
 
-/// A time as people write it: seconds as a number, or text like `"1m 30s"`. The number may be any: the meaning is
-/// checked later, with the key's name at hand.
+/// A time: seconds as a number, or text like `"1m 30s"`. The range is not checked here but later, where the key's name is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Seconds(pub(crate) f64);
 
@@ -224,7 +222,7 @@ impl Visitor<'_> for SecondsVisitor {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Seconds, E> {
-        // The core's spans know how to read a time; going through them keeps one grammar for all files.
+        // Parsed as a `Span` of the core, so that all files have the same grammar for times.
         let span = giveway_core::Span::deserialize(serde::de::value::StrDeserializer::<E>::new(text))?;
         Ok(Seconds(span.as_secs_f64()))
     }
@@ -242,7 +240,7 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<Small, FileError> {
-        Page::new("a.toml", text).read()
+        SourceFile::new("a.toml", text).read()
     }
 
     #[test]
@@ -259,25 +257,25 @@ mod tests {
     #[test]
     fn an_unknown_key_is_named_with_its_line() {
         let error = read("size = 1\n\nweight = 2").unwrap_err();
-        assert_eq!((error.place().line, error.place().column), (3, 1), "{error}");
+        assert_eq!((error.location().line, error.location().column), (3, 1), "{error}");
         assert!(error.to_string().contains("unknown field `weight`"), "{error}");
     }
 
     #[test]
-    fn no_bound_lets_the_undefined_pass() {
-        let page = Page::new("a.toml", "size = nan");
-        let small: Small = page.read().unwrap();
-        for bounds in [Bounds::Over(0.0, 9.0), Bounds::From(0.0, 9.0), Bounds::Below(0.0, 9.0)] {
-            let error = page.number("size", &small.size, 1.0, bounds).unwrap_err().to_string();
+    fn no_range_contains_nan() {
+        let source = SourceFile::new("a.toml", "size = nan");
+        let small: Small = source.read().unwrap();
+        for bounds in [Bounds::OpenLow(0.0, 9.0), Bounds::Closed(0.0, 9.0), Bounds::OpenHigh(0.0, 9.0)] {
+            let error = source.number("size", &small.size, 1.0, bounds).unwrap_err().to_string();
             assert!(error.starts_with("a.toml:1: size is NaN; write a number"), "{error}");
         }
     }
 
     #[test]
-    fn places_count_characters_and_never_leave_the_text() {
-        let page = Page::new("ä.toml", "é = 1\nü = 2");
-        assert_eq!(page.place(10..11), Place { file: "ä.toml".into(), line: 2, column: 3 });
-        assert_eq!(page.place(900..901).line, 2);
-        assert_eq!(page.place(1..2).line, 1, "inside a character");
+    fn locations_count_characters_and_stay_within_the_text() {
+        let source = SourceFile::new("ä.toml", "é = 1\nü = 2");
+        assert_eq!(source.location(10..11), Location { file: "ä.toml".into(), line: 2, column: 3 });
+        assert_eq!(source.location(900..901).line, 2);
+        assert_eq!(source.location(1..2).line, 1, "inside a character");
     }
 }

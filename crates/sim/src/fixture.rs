@@ -1,6 +1,6 @@
 //! Small clusters and jobs for tests.
 
-use crate::cluster::{Cluster, Costs, Faults, NodeModel, Stragglers, Word};
+use crate::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Stragglers};
 use crate::workload::{JobPlan, Workload};
 use giveway_core::{JobId, NodeSpec, Priority, RackId, Span, Tenants, Time, WHOLE_PPM};
 
@@ -22,7 +22,7 @@ pub(crate) fn cluster(nodes: u32) -> Cluster {
         name: "test".into(),
         nodes: (0..nodes).map(node).collect(),
         heartbeat: Span::from_secs(3),
-        word: Word::WithBeats,
+        reporting: HeartbeatMode::Heartbeat,
         lost_after: Span::from_secs(25),
         block_bytes: 64 << 20,
         replicas: 3,
@@ -34,12 +34,12 @@ pub(crate) fn cluster(nodes: u32) -> Cluster {
     }
 }
 
-/// A job of 64 MiB maps that compute 10 s and keep all their data, and reduces that compute 20 s.
+/// A job of 64 MiB maps that compute 10 s and output as much as they read, and reduces that compute 20 s.
 pub(crate) fn plan(job: u32, submit_s: f64, maps: u32, reduces: u32) -> JobPlan {
     JobPlan {
         id: JobId(job),
         name: format!("job {job}"),
-        user: "someone".into(),
+        user: "user".into(),
         pool: "default".into(),
         priority: Priority::Normal,
         submit: Time::from_secs_f64(submit_s),
@@ -55,7 +55,7 @@ pub(crate) fn plan(job: u32, submit_s: f64, maps: u32, reduces: u32) -> JobPlan 
     }
 }
 
-/// A workload of these jobs.
+/// A workload of these jobs in one group.
 pub(crate) fn workload(jobs: Vec<JobPlan>) -> Workload {
     Workload {
         name: "test".into(),

@@ -1,23 +1,24 @@
-//! Where a job's input lies, and what the core is told of the job.
+//! Placement of a job's input replicas, and the job as it is submitted to the core.
 //!
-//! A [`JobPlan`] is a line; when the job arrives it becomes a [`JobSpec`] with a split for each map and nodes for each
-//! replica. Both come from the seed and the job's number alone, so every policy finds the same input in the same
-//! places.
+//! When a job arrives, its [`JobPlan`] becomes a [`JobSpec`] with a split for each map and nodes for each replica. Both depend on the seed and
+//! the job number alone, so every policy finds the same input on the same nodes.
 
 use crate::cluster::Cluster;
-use crate::draws::{Draws, Purpose, below, unit};
+use crate::random_streams::{Purpose, RandomStreams, below, unit};
 use crate::tasks::sort_span;
 use crate::workload::{JobPlan, Workload};
 use giveway_core::{Hint, Hosts, JobSpec, NodeId, Span, Split, WHOLE_PPM};
 use rand::Rng;
 
-/// Nodes by rack, ready for drawing.
+/// Nodes by rack, for drawing replica locations.
 pub(crate) struct Layout {
     /// All nodes, those of a rack together.
     nodes: Vec<u32>,
-    /// By node, where its rack begins and ends in `nodes`.
+    /// By node, the range of its rack in `nodes`.
     rack: Vec<(u32, u32)>,
+    /// Replicas of each block, at most one for each node.
     replicas: usize,
+    /// Link rate of the reference node.
     net_bytes_per_s: f64,
 }
 
@@ -33,8 +34,7 @@ impl Layout {
                 rack[*member as usize] = (begin, begin + members.len() as u32);
             }
         }
-        // The first node stands for the reference machine of which hints speak; a machine without a link fetches at a
-        // usual pace.
+        // The first node is the reference node of hints; without a link rate it is assumed to fetch at 100 MB/s.
         let link = cluster.nodes.first().map(|node| node.net_bytes_per_s as f64).filter(|rate| *rate > 0.0);
         Layout {
             replicas: (cluster.replicas as usize).min(nodes.len()),
@@ -44,10 +44,16 @@ impl Layout {
         }
     }
 
-    /// The job as its user submits it.
-    pub(crate) fn spec(&self, cluster: &Cluster, workload: &Workload, plan: &JobPlan, draws: &Draws) -> JobSpec {
-        let mut stream = draws.stream(Purpose::Layout, u64::from(plan.id.0), 0);
-        let splits = (0..plan.maps).map(|_| Split { bytes: plan.map_bytes, hosts: self.hosts(&mut stream) }).collect();
+    /// The job as it is submitted.
+    pub(crate) fn spec(
+        &self,
+        cluster: &Cluster,
+        workload: &Workload,
+        plan: &JobPlan,
+        streams: &RandomStreams,
+    ) -> JobSpec {
+        let mut rng = streams.stream(Purpose::Layout, u64::from(plan.id.0), 0);
+        let splits = (0..plan.maps).map(|_| Split { bytes: plan.map_bytes, hosts: self.hosts(&mut rng) }).collect();
         JobSpec {
             external_id: None,
             id: plan.id,
@@ -59,43 +65,43 @@ impl Layout {
             reduces: plan.reduces,
             slowstart_ppm: plan.slowstart_ppm,
             hint: workload.hints.then(|| self.hint(cluster, plan)),
-            estimate_bias_ppm: bias_ppm(workload.estimate_error, plan, draws),
+            estimate_bias_ppm: bias_ppm(workload.estimate_error, plan, streams),
         }
     }
 
-    /// Replicas as HDFS places them: one anywhere, one in another rack, one more in that rack, the others anywhere.
-    fn hosts(&self, stream: &mut impl Rng) -> Hosts {
+    /// Replica locations as HDFS chooses them: one on any node, one in another rack, one more in that rack, the others on any node.
+    fn hosts(&self, rng: &mut impl Rng) -> Hosts {
         let all = self.nodes.len() as u32;
         let rack = |host: NodeId| self.rack[host.0 as usize];
         let mut hosts = Hosts::from_buf([NodeId::default(); 4]);
         hosts.resize(self.replicas, NodeId::default());
-        let places: &mut [NodeId] = &mut hosts;
+        let slots: &mut [NodeId] = &mut hosts;
         let mut drawn = 0;
-        while drawn < places.len() {
-            let place = match places[..drawn] {
+        while drawn < slots.len() {
+            let index = match slots[..drawn] {
                 [first] if rack(first).1 - rack(first).0 < all => {
                     let (begin, end) = rack(first);
-                    let outside = below(stream, all - (end - begin));
+                    let outside = below(rng, all - (end - begin));
                     if outside < begin { outside } else { outside + (end - begin) }
                 }
-                // Unless both hold all of the rack there is.
+                // Unless the two replicas already occupy the whole rack.
                 [first, second] if rack(second).1 - rack(second).0 > 1 + u32::from(rack(first) == rack(second)) => {
                     let (begin, end) = rack(second);
-                    begin + below(stream, end - begin)
+                    begin + below(rng, end - begin)
                 }
-                _ => below(stream, all),
+                _ => below(rng, all),
             };
-            let host = NodeId(self.nodes[place as usize]);
-            if !places[..drawn].contains(&host) {
-                places[drawn] = host;
+            let host = NodeId(self.nodes[index as usize]);
+            if !slots[..drawn].contains(&host) {
+                slots[drawn] = host;
                 drawn += 1;
             }
         }
         hosts
     }
 
-    /// What the tasks last on the reference machine (COSHH's task scheduling process). What a map reads is left to the
-    /// core, which knows every node's disk.
+    /// Task durations on the reference node (COSHH's task scheduling process). Reading the input of a map is not included: the core adds
+    /// it from each node's disk rate.
     fn hint(&self, cluster: &Cluster, plan: &JobPlan) -> Hint {
         let fetch = Span::from_secs_f64(plan.partition_bytes() as f64 / self.net_bytes_per_s);
         let sort = sort_span(&cluster.costs, plan.partition_bytes() as f64);
@@ -103,13 +109,13 @@ impl Layout {
     }
 }
 
-fn bias_ppm(error: f64, plan: &JobPlan, draws: &Draws) -> u32 {
+fn bias_ppm(error: f64, plan: &JobPlan, streams: &RandomStreams) -> u32 {
     if error <= 0.0 {
         return WHOLE_PPM;
     }
-    let mut stream = draws.stream(Purpose::Bias, u64::from(plan.id.0), 0);
-    let bias = 1.0 + error * (2.0 * unit(&mut stream) - 1.0);
-    // A bias of nothing would make every estimate nothing; the core refuses it.
+    let mut rng = streams.stream(Purpose::Bias, u64::from(plan.id.0), 0);
+    let bias = 1.0 + error * (2.0 * unit(&mut rng) - 1.0);
+    // The core refuses a bias of zero, which would make every estimate zero.
     (bias * f64::from(WHOLE_PPM)).round().max(1.0) as u32
 }
 
@@ -120,7 +126,7 @@ mod tests {
     use giveway_core::RackId;
 
     #[test]
-    fn hints_leave_reading_to_the_core() {
+    fn hints_do_not_include_reading() {
         let cluster = fixture::cluster(3);
         let plan = fixture::plan(0, 0.0, 4, 1);
         assert!(plan.map_bytes > 0);
@@ -128,16 +134,16 @@ mod tests {
     }
 
     #[test]
-    fn three_replicas_stand_in_two_racks() {
+    fn three_replicas_are_in_two_racks() {
         let mut cluster = fixture::cluster(12);
         for (index, node) in cluster.nodes.iter_mut().enumerate() {
             node.spec.rack = RackId(index as u32 % 3);
         }
         cluster.replicas = 3;
         let layout = Layout::new(&cluster);
-        let mut stream = Draws::new(&cluster, 1).stream(Purpose::Layout, 0, 0);
+        let mut rng = RandomStreams::new(&cluster, 1).stream(Purpose::Layout, 0, 0);
         for _ in 0..200 {
-            let hosts = layout.hosts(&mut stream);
+            let hosts = layout.hosts(&mut rng);
             let rack = |index: usize| hosts[index].0 % 3;
             assert_eq!(hosts.len(), 3);
             assert_ne!(rack(0), rack(1));
@@ -151,10 +157,10 @@ mod tests {
         let mut cluster = fixture::cluster(10);
         cluster.replicas = 3;
         let layout = Layout::new(&cluster);
-        let mut stream = Draws::new(&cluster, 2).stream(Purpose::Layout, 0, 0);
+        let mut rng = RandomStreams::new(&cluster, 2).stream(Purpose::Layout, 0, 0);
         let mut held = [0u32; 10];
         for _ in 0..2_000 {
-            for host in layout.hosts(&mut stream) {
+            for host in layout.hosts(&mut rng) {
                 held[host.0 as usize] += 1;
             }
         }
@@ -162,12 +168,12 @@ mod tests {
     }
 
     #[test]
-    fn a_small_cluster_holds_fewer_replicas() {
+    fn a_small_cluster_has_fewer_replicas() {
         let mut cluster = fixture::cluster(2);
         cluster.nodes[1].spec.rack = RackId(1);
         cluster.replicas = 3;
-        let mut stream = Draws::new(&cluster, 3).stream(Purpose::Layout, 0, 0);
-        assert_eq!(Layout::new(&cluster).hosts(&mut stream).len(), 2);
+        let mut rng = RandomStreams::new(&cluster, 3).stream(Purpose::Layout, 0, 0);
+        assert_eq!(Layout::new(&cluster).hosts(&mut rng).len(), 2);
     }
 
     #[test]
@@ -175,8 +181,9 @@ mod tests {
         let cluster = fixture::cluster(20);
         let workload = fixture::workload(vec![fixture::plan(0, 0.0, 5, 1), fixture::plan(1, 1.0, 5, 1)]);
         let layout = Layout::new(&cluster);
-        let spec =
-            |job: usize, seed| layout.spec(&cluster, &workload, &workload.jobs[job], &Draws::new(&cluster, seed));
+        let spec = |job: usize, seed| {
+            layout.spec(&cluster, &workload, &workload.jobs[job], &RandomStreams::new(&cluster, seed))
+        };
         assert_eq!(spec(0, 1).splits, spec(0, 1).splits);
         assert_ne!(spec(0, 1).splits, spec(1, 1).splits);
         assert_ne!(spec(0, 1).splits, spec(0, 2).splits);
@@ -185,11 +192,11 @@ mod tests {
     #[test]
     fn bias_stays_within_the_error() {
         let cluster = fixture::cluster(2);
-        let draws = Draws::new(&cluster, 5);
+        let streams = RandomStreams::new(&cluster, 5);
         for job in 0..100 {
-            let bias = bias_ppm(0.4, &fixture::plan(job, 0.0, 1, 0), &draws);
+            let bias = bias_ppm(0.4, &fixture::plan(job, 0.0, 1, 0), &streams);
             assert!((600_000..=1_400_000).contains(&bias), "{bias}");
         }
-        assert_eq!(bias_ppm(0.0, &fixture::plan(0, 0.0, 1, 0), &draws), WHOLE_PPM);
+        assert_eq!(bias_ppm(0.0, &fixture::plan(0, 0.0, 1, 0), &streams), WHOLE_PPM);
     }
 }

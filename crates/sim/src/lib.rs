@@ -1,35 +1,34 @@
-//! Giveway's virtual body: a MapReduce cluster that exists only in memory, driven by the same core as a real one.
+//! The simulator backend: a deterministic model of a MapReduce cluster, scheduled by the same core as a real one.
 //!
-//! [`Simulation`] joins a [`cluster::Cluster`], a [`workload::Workload`] and a policy, and turns the clock until every
-//! job is over. It feels (heartbeats, ends of tasks, failures) and acts (launches, pauses, kills); every choice is the
-//! core's. One seed gives one run, bit for bit, and every policy meets the same jobs, the same data in the same places,
-//! the same noise and the same accidents.
+//! [`Simulation`] runs a [`workload::Workload`] on a [`cluster::Cluster`] under a policy, in virtual time, until every job has ended. It sends
+//! events to the core (slot offers, ends of tasks, failures) and performs the core's actions (launches, pauses, kills); every scheduling
+//! decision is the core's. One seed gives one run, bit for bit, and every policy gets the same jobs, input placement, noise and failures.
 //!
-//! What happens inside the machines is modelled in plain parts, each of which can be read alone: `tasks` (what maps and
-//! reduces take), `shuffle` (fetching as a fluid), `layout` (where input lies), `faults` (who fails when), `draws`
-//! (chance). `run` joins them: it keeps the line of things to come and talks to the core. Nothing here reads a clock or
-//! knows a policy's name.
+//! The model consists of independent modules: `tasks` (durations of maps and reduces), `shuffle` (a fluid model of fetching), `layout`
+//! (placement of input replicas), `faults` (node failures), `random_streams` (random numbers). `run` combines them: it owns the event queue and
+//! exchanges events and actions with the core. Nothing here reads a clock or depends on a policy's name.
 
 mod attempts;
-pub mod bound;
+mod circular_bit_set;
 pub mod cluster;
-mod draws;
+pub mod comparison;
+mod event_queue;
 mod faults;
 pub mod files;
 #[cfg(test)]
 mod fixture;
+mod heartbeat_schedule;
 mod layout;
+pub mod lower_bound;
 pub mod metrics;
 mod nodes;
 mod observe;
 mod offers;
-mod queue;
-mod ring;
+mod random_streams;
 mod run;
 mod shuffle;
 mod tasks;
-pub mod trial;
 pub mod workload;
 
-pub use observe::{Observer, Totals};
+pub use observe::{Observer, RunStats};
 pub use run::Simulation;

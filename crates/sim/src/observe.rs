@@ -1,65 +1,62 @@
-//! What others see of a run: every event and every action as they happen, and the totals at the end.
+//! Observers of a run: they receive every event and every action as it happens.
 
 use giveway_core::{Action, Event, Time};
 
-/// Watches a run. Event logs, metrics and checkers are observers; an empty one costs nothing.
+/// Observes a run. Event log writers, metrics and checkers are observers; `()` observes nothing at no cost.
 pub trait Observer {
-    /// The core was told of an event and answered with these actions.
-    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]);
+    /// Called after the core has handled `event` and returned `actions`, before the actions are performed.
+    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]);
 
-    /// A job is over: so many of so many now, for a progress bar.
-    fn closed(&mut self, _now: Time, _closed: usize, _jobs: usize) {}
+    /// Called when a job is closed: `closed` of `jobs` are closed now. For progress bars.
+    fn on_job_closed(&mut self, _now: Time, _closed: usize, _jobs: usize) {}
 }
 
-/// Watches nothing.
 impl Observer for () {
-    fn saw(&mut self, _now: Time, _event: &Event, _actions: &[Action]) {}
+    fn observe(&mut self, _now: Time, _event: &Event, _actions: &[Action]) {}
 }
 
-/// Two observers watch one run.
+/// Calls both observers, the first one first.
 impl<A: Observer, B: Observer> Observer for (A, B) {
-    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
-        self.0.saw(now, event, actions);
-        self.1.saw(now, event, actions);
+    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
+        self.0.observe(now, event, actions);
+        self.1.observe(now, event, actions);
     }
 
-    fn closed(&mut self, now: Time, closed: usize, jobs: usize) {
-        self.0.closed(now, closed, jobs);
-        self.1.closed(now, closed, jobs);
+    fn on_job_closed(&mut self, now: Time, closed: usize, jobs: usize) {
+        self.0.on_job_closed(now, closed, jobs);
+        self.1.on_job_closed(now, closed, jobs);
     }
 }
 
-/// An observer can be lent.
 impl<O: Observer> Observer for &mut O {
-    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
-        (**self).saw(now, event, actions);
+    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
+        (**self).observe(now, event, actions);
     }
 
-    fn closed(&mut self, now: Time, closed: usize, jobs: usize) {
-        (**self).closed(now, closed, jobs);
+    fn on_job_closed(&mut self, now: Time, closed: usize, jobs: usize) {
+        (**self).on_job_closed(now, closed, jobs);
     }
 }
 
-/// What a run came to.
+/// Statistics of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Events the core handled.
+pub struct RunStats {
+    /// Events that the core handled.
     pub events: u64,
-    /// Ticks of the simulator's own queue, those that had been overtaken among them.
-    pub ticks: u64,
+    /// Events that the simulator took from its own queue, including stale ones.
+    pub sim_events: u64,
     /// Attempts launched.
     pub launches: u64,
-    /// Events the core refused. A sound body and a sound core refuse each other nothing.
+    /// Events that the core refused; 0 unless the simulator or the core has a bug.
     pub refusals: u64,
-    /// When the last event happened.
+    /// Virtual time of the last event.
     pub end: Time,
     /// Jobs submitted so far.
     pub jobs_submitted: usize,
-    /// Jobs that are over.
+    /// Jobs that the core has closed.
     pub jobs_closed: usize,
-    /// Jobs that were submitted and are not over, or that the core would not take. Not zero at the end means that the
-    /// policy left work undone for ever.
+    /// Jobs that are not closed, including those the core refused. Not zero at the end means that the policy starved them.
     pub jobs_unfinished: usize,
-    /// The most jobs that were live at once.
-    pub jobs_live_max: usize,
+    /// Largest number of jobs that were live at the same time.
+    pub max_live_jobs: usize,
 }

@@ -1,7 +1,7 @@
-//! The two file formats against their documentation and against damage.
+//! Cluster and workload files: the documented examples, and damaged input.
 //!
-//! `docs/files.md` holds one example of each file: they must be read as they stand. Then they are damaged in every way
-//! a hand or a disk might: whatever is left, the answer is a sound value or an error with a place in the file.
+//! `docs/files.md` has one example of each file, which must be valid. The examples are then damaged in random ways: the result must be a valid
+//! value or an error with a location in the file.
 
 use giveway_core::Kind;
 use giveway_sim::cluster::{self, Cluster};
@@ -11,10 +11,10 @@ use proptest::prelude::*;
 
 const DOCS: &str = include_str!("../../../docs/files.md");
 
-/// The example that starts with this comment.
+/// The documented example that starts with this comment.
 fn example(first_line: &str) -> &'static str {
     let blocks = DOCS.split("```toml\n").skip(1).map(|block| block.split("```").next().unwrap());
-    blocks.into_iter().find(|block| block.starts_with(first_line)).expect("an example in docs/files.md")
+    blocks.into_iter().find(|block| block.starts_with(first_line)).expect("docs/files.md has the example")
 }
 
 fn cluster_example() -> &'static str {
@@ -26,35 +26,35 @@ fn workload_example() -> &'static str {
 }
 
 #[test]
-fn the_documented_examples_are_read() {
+fn the_documented_examples_are_valid() {
     let cluster = Cluster::from_toml(cluster_example(), "cluster.toml").unwrap();
     let workload = Workload::from_toml(workload_example(), "workload.toml", &cluster, 1).unwrap();
     assert!(cluster.nodes.len() > 10 && workload.jobs.len() > 10);
 }
 
 #[test]
-fn every_documented_key_is_in_an_example_or_a_table() {
-    // Keys stand in the first column of the tables, in backquotes: none may be misspelt.
+fn documented_keys_are_lower_case() {
+    // Keys are in the first column of the tables, in backquotes.
     for line in DOCS.lines().filter(|line| line.starts_with("| `")) {
         let key = line.trim_start_matches("| `").split('`').next().unwrap();
         assert!(key.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{line}");
     }
 }
 
-/// One way of damaging a text.
+/// A random edit of a text.
 #[derive(Clone, Debug)]
 enum Damage {
-    /// Take a piece out.
+    /// Removes a piece.
     Cut { from: prop::sample::Index, length: usize },
-    /// Put something in.
+    /// Inserts text.
     Insert { at: prop::sample::Index, what: String },
-    /// Replace a value by another.
+    /// Replaces the value of a line.
     Value { which: prop::sample::Index, with: &'static str },
-    /// Write a line twice.
-    Twice { which: prop::sample::Index },
-    /// Leave a line out.
-    Drop { which: prop::sample::Index },
-    /// Exchange two lines.
+    /// Duplicates a line.
+    Duplicate { which: prop::sample::Index },
+    /// Removes a line.
+    Remove { which: prop::sample::Index },
+    /// Exchanges two lines.
     Swap { a: prop::sample::Index, b: prop::sample::Index },
 }
 
@@ -90,8 +90,8 @@ fn damage() -> impl Strategy<Value = Damage> {
         (index(), "\\PC{0,8}").prop_map(|(at, what)| Damage::Insert { at, what }),
         (index(), prop::sample::select(&VALUES[..])).prop_map(|(which, with)| Damage::Value { which, with }),
         (index(), prop::sample::select(&VALUES[..])).prop_map(|(which, with)| Damage::Value { which, with }),
-        index().prop_map(|which| Damage::Twice { which }),
-        index().prop_map(|which| Damage::Drop { which }),
+        index().prop_map(|which| Damage::Duplicate { which }),
+        index().prop_map(|which| Damage::Remove { which }),
         (index(), index()).prop_map(|(a, b)| Damage::Swap { a, b }),
     ]
 }
@@ -127,11 +127,11 @@ fn damaged(text: &str, damages: &[Damage]) -> String {
                     *line = format!("{key}= {with}");
                 }
             }
-            Damage::Twice { which } => {
+            Damage::Duplicate { which } => {
                 let i = which.index(lines.len());
                 lines.insert(i, lines[i].clone());
             }
-            Damage::Drop { which } => {
+            Damage::Remove { which } => {
                 lines.remove(which.index(lines.len()));
             }
             Damage::Swap { a, b } => {
@@ -144,11 +144,11 @@ fn damaged(text: &str, damages: &[Damage]) -> String {
     text
 }
 
-fn assert_placed(error: &FileError, text: &str) {
-    let place = error.place();
-    assert!((1..=text.lines().count() + 1).contains(&place.line), "{error}");
+fn assert_located(error: &FileError, text: &str) {
+    let location = error.location();
+    assert!((1..=text.lines().count() + 1).contains(&location.line), "{error}");
     let message = error.to_string();
-    assert!(message.starts_with(&format!("f.toml:{}: ", place.line)), "{message}");
+    assert!(message.starts_with(&format!("f.toml:{}: ", location.line)), "{message}");
     assert!(message.contains("; "), "no remedy: {message}");
     assert!(!message.contains('\n'), "{message}");
 }
@@ -157,10 +157,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn a_damaged_cluster_file_gives_a_sound_cluster_or_an_error(damages in prop::collection::vec(damage(), 1..6)) {
+    fn a_damaged_cluster_file_gives_a_valid_cluster_or_an_error(damages in prop::collection::vec(damage(), 1..6)) {
         let text = damaged(cluster_example(), &damages);
         match Cluster::from_toml(&text, "f.toml") {
-            Err(error) => assert_placed(&error, &text),
+            Err(error) => assert_located(&error, &text),
             Ok(cluster) => {
                 prop_assert!(cluster.slots(Kind::Map) > 0 && cluster.nodes.len() <= 100_000);
                 prop_assert!(cluster.replicas >= 1 && cluster.replicas as usize <= cluster.nodes.len());
@@ -178,11 +178,11 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_workload_file_gives_a_sound_workload_or_an_error(damages in prop::collection::vec(damage(), 1..6)) {
+    fn a_damaged_workload_file_gives_a_valid_workload_or_an_error(damages in prop::collection::vec(damage(), 1..6)) {
         let text = damaged(workload_example(), &damages);
         let cluster = cluster::by_name("chronos").unwrap();
         match Workload::from_toml(&text, "f.toml", &cluster, 7) {
-            Err(error) => assert_placed(&error, &text),
+            Err(error) => assert_located(&error, &text),
             Ok(workload) => {
                 prop_assert!(workload.tenants.check().is_ok());
                 prop_assert!((0.0..1.0).contains(&workload.estimate_error) && !workload.jobs.is_empty());
@@ -197,9 +197,9 @@ proptest! {
     }
 
     #[test]
-    fn text_that_was_never_a_file_is_an_error(text in "\\PC{0,200}") {
+    fn arbitrary_text_is_an_error(text in "\\PC{0,200}") {
         let cluster = cluster::by_name("chronos").unwrap();
-        assert_placed(&Cluster::from_toml(&text, "f.toml").unwrap_err(), &text);
-        assert_placed(&Workload::from_toml(&text, "f.toml", &cluster, 7).unwrap_err(), &text);
+        assert_located(&Cluster::from_toml(&text, "f.toml").unwrap_err(), &text);
+        assert_located(&Workload::from_toml(&text, "f.toml", &cluster, 7).unwrap_err(), &text);
     }
 }

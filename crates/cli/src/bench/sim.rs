@@ -26,12 +26,12 @@ pub fn run(nodes: u32, jobs: u32, policy: &Policy, repeat: u32) -> Result<()> {
         // Resident memory and tasks of live jobs, each time another quarter of the jobs has ended.
         let mut memory = Vec::new();
         while simulation.step(&mut ()) {
-            if simulation.totals().jobs_closed * 4 / jobs as usize > memory.len() {
+            if simulation.stats().jobs_closed * 4 / jobs as usize > memory.len() {
                 memory.push(format!("{} MB ({} tasks)", resident_bytes() / 1_000_000, live_tasks(&simulation)));
             }
         }
         let elapsed_s = start.elapsed().as_secs_f64();
-        let totals = simulation.totals();
+        let totals = simulation.stats();
         writeln!(
             out,
             "{:>12.0} events/s   {} events in {elapsed_s:.2} s, {:.1} h simulated; resident memory (tasks of live jobs) with 25, 50, 75, 100 % of the jobs ended: {}",

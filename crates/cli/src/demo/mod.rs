@@ -15,7 +15,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use giveway_core::policy::catalog;
 use giveway_engine::apps::Apps;
-use giveway_sim::metrics::{Figures, Summary};
+use giveway_sim::metrics::{KeyMetrics, Summary};
 use indicatif::ProgressBar;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -93,8 +93,8 @@ pub fn run(args: &Demo, apps: &Apps) -> Result<()> {
     Ok(())
 }
 
-fn group<'a>(summary: &'a Summary, name: &str) -> Option<&'a Figures> {
-    summary.groups.iter().find(|(group, _)| group == name).map(|(_, group)| &group.figures)
+fn group<'a>(summary: &'a Summary, name: &str) -> Option<&'a KeyMetrics> {
+    summary.groups.iter().find(|(group, _)| group == name).map(|(_, group)| &group.key_metrics)
 }
 
 /// Builds a table with one row per policy: makespan, mean wait and execution time by size group, preemptions and lost work.
@@ -113,7 +113,7 @@ fn table(runs: &[report::Run]) -> Table {
             let (wait, run) = (figures.and_then(|f| f.mean_wait_s), figures.and_then(|f| f.mean_execution_s));
             wait.zip(run).map_or_else(|| "-".into(), |(wait, run)| format!("{wait:.2} + {run:.2}"))
         }));
-        let figures = &summary.figures;
+        let figures = &summary.key_metrics;
         row.extend([figures.pauses, figures.early_ends, figures.kills].map(|count| count.to_string()));
         row.push(format!("{:.1}", figures.lost_work_s));
         table.add_row(row);

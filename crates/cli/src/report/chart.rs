@@ -277,7 +277,7 @@ impl Chart {
 }
 
 impl Observer for Chart {
-    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
+    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
         // An event that the core refused had no effect.
         if !actions.iter().any(|action| matches!(action, Action::Refuse { .. })) {
             self.on_event(now, event);
@@ -323,7 +323,7 @@ pub(super) mod tests {
             disk_bytes_per_s: 1,
             disk_bytes: 1,
         };
-        chart.saw(Time(at_us), &Event::NodeJoined { node: NodeId(node), spec }, &[]);
+        chart.observe(Time(at_us), &Event::NodeJoined { node: NodeId(node), spec }, &[]);
     }
 
     pub(in super::super) fn submitted(chart: &mut Chart, at_us: u64, job: u32) {
@@ -340,7 +340,7 @@ pub(super) mod tests {
             hint: None,
             estimate_bias_ppm: 1_000_000,
         };
-        chart.saw(Time(at_us), &Event::JobSubmitted(Box::new(spec)), &[]);
+        chart.observe(Time(at_us), &Event::JobSubmitted(Box::new(spec)), &[]);
     }
 
     pub(in super::super) fn launched(chart: &mut Chart, at_us: u64, attempt: AttemptId, node: u32) {
@@ -349,11 +349,11 @@ pub(super) mod tests {
             Kind::Reduce => Work::Reduce { start: Start::Fresh },
         };
         let launch = Action::Launch { attempt, node: NodeId(node), work, reason: Reason::ranked(Measure::Submission) };
-        chart.saw(Time(at_us), &Event::SlotsOffered { node: NodeId(node), progress: vec![] }, &[launch]);
+        chart.observe(Time(at_us), &Event::SlotsOffered { node: NodeId(node), progress: vec![] }, &[launch]);
     }
 
     fn finished(chart: &mut Chart, at_us: u64, attempt: AttemptId) {
-        chart.saw(Time(at_us), &Event::AttemptFinished { attempt, output_bytes: 0 }, &[]);
+        chart.observe(Time(at_us), &Event::AttemptFinished { attempt, output_bytes: 0 }, &[]);
     }
 
     fn map(job: u32, index: u32) -> AttemptId {
@@ -424,10 +424,10 @@ pub(super) mod tests {
         submitted(&mut chart, 0, 0);
         launched(&mut chart, 0, map(0, 0), 0);
         launched(&mut chart, 0, map(0, 1), 1);
-        chart.saw(Time(S), &Event::NodeLost { node: NodeId(1) }, &[]);
+        chart.observe(Time(S), &Event::NodeLost { node: NodeId(1) }, &[]);
         // The late report of a lost attempt is refused by the core.
         let refusal = giveway_core::Refusal::StaleAttempt(map(0, 1));
-        chart.saw(
+        chart.observe(
             Time(S),
             &Event::AttemptFinished { attempt: map(0, 1), output_bytes: 0 },
             &[Action::Refuse { refusal }],
@@ -448,14 +448,14 @@ pub(super) mod tests {
         launched(&mut chart, 0, reduce(1, 0), 0);
         let kill = |index, reason| Action::Kill { attempt: map(1, index), node: NodeId(0), reason };
         let kills = [kill(0, Reason::PreemptedFor { job: JobId(0) }), kill(1, Reason::OtherAttemptFinished)];
-        chart.saw(Time(S), &Event::TimerFired { timer: Timer::Estimates }, &kills);
-        chart.saw(Time(S), &Event::AttemptKilled { attempt: map(1, 0) }, &[]);
-        chart.saw(Time(S), &Event::AttemptKilled { attempt: map(1, 1) }, &[]);
+        chart.observe(Time(S), &Event::TimerFired { timer: Timer::Estimates }, &kills);
+        chart.observe(Time(S), &Event::AttemptKilled { attempt: map(1, 0) }, &[]);
+        chart.observe(Time(S), &Event::AttemptKilled { attempt: map(1, 1) }, &[]);
         let early = Event::AttemptEndedEarly { attempt: map(1, 2), done_bytes: 1, output_bytes: 1 };
-        chart.saw(Time(S), &early, &[]);
-        chart.saw(Time(S), &Event::AttemptPaused { attempt: reduce(1, 0), progress_ppm: 1 }, &[]);
+        chart.observe(Time(S), &early, &[]);
+        chart.observe(Time(S), &Event::AttemptPaused { attempt: reduce(1, 0), progress_ppm: 1 }, &[]);
         let closed = [Action::CloseJob { job: JobId(1), outcome: Outcome::Succeeded }];
-        chart.saw(Time(2 * S), &Event::AttemptFinished { attempt: map(1, 3), output_bytes: 0 }, &closed);
+        chart.observe(Time(2 * S), &Event::AttemptFinished { attempt: map(1, 3), output_bytes: 0 }, &closed);
         let mut preemptions = [PreemptionCounts::default(); 2];
         for interval in chart.intervals() {
             for (sum, more) in preemptions.iter_mut().zip(interval.preemptions) {

@@ -6,7 +6,7 @@
 use super::Run;
 use super::plots::{Axis, StepPath, ecdf, label, svg, tenths};
 use super::text;
-use giveway_sim::metrics::JobFigures;
+use giveway_sim::metrics::JobMetrics;
 
 /// Number of policy colours in the style sheet (`--c0` to `--c6`).
 pub(super) const COLOURS: usize = 7;
@@ -22,7 +22,7 @@ const BASE: f64 = 182.0;
 /// A time metric of a job, in seconds.
 struct Metric {
     name: &'static str,
-    value_s: fn(&JobFigures) -> f64,
+    value_s: fn(&JobMetrics) -> f64,
 }
 
 const METRICS: [Metric; 3] = [

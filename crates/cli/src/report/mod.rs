@@ -27,14 +27,14 @@ pub(crate) use curves::stroke;
 pub(crate) use page::group_colours;
 pub(crate) use slots::Frame;
 
-use giveway_sim::metrics::{JobFigures, Summary};
+use giveway_sim::metrics::{JobMetrics, Summary};
 
 /// A finished run of one policy.
 pub struct Run {
     /// Metrics of the run.
     pub summary: Summary,
     /// Metrics of each job that succeeded.
-    pub jobs: Vec<JobFigures>,
+    pub jobs: Vec<JobMetrics>,
     /// Slots in use over time.
     pub chart: Chart,
 }

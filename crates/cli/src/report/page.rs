@@ -93,7 +93,7 @@ fn facts_list(facts: &[(String, String)]) -> String {
 }
 
 fn policy_table(names: &[String], runs: &[Run]) -> String {
-    let rows: Vec<Row> = names.iter().map(String::as_str).zip(runs.iter().map(|run| &run.summary.figures)).collect();
+    let rows: Vec<Row> = names.iter().map(String::as_str).zip(runs.iter().map(|run| &run.summary.key_metrics)).collect();
     let best = if runs.len() > 1 { " Bold: best value of the column." } else { "" };
     format!(
         "<section aria-labelledby=\"policies\"><h2 id=\"policies\">Policies</h2>\n{}{}{}{}</section>\n",
@@ -109,13 +109,13 @@ fn summary_sentence(names: &[String], runs: &[Run]) -> String {
     let mut means: Vec<(f64, &String, &Run)> = names
         .iter()
         .zip(runs)
-        .filter_map(|(name, run)| Some((run.summary.figures.mean_completion_s?, name, run)))
+        .filter_map(|(name, run)| Some((run.summary.key_metrics.mean_completion_s?, name, run)))
         .collect();
     means.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (Some((lowest_s, name, run)), Some((highest_s, last, _))) = (means.first(), means.last()) else {
         return "<p>No job succeeded.</p>\n".into();
     };
-    let bound = run.summary.figures.lower_bound_mean_completion_s.filter(|bound_s| *bound_s > 0.0);
+    let bound = run.summary.key_metrics.lower_bound_mean_completion_s.filter(|bound_s| *bound_s > 0.0);
     let bound = bound.map_or_else(String::new, |bound_s| {
         format!(", {} times the lower bound of any scheduler", text::times(lowest_s / bound_s))
     });
@@ -161,7 +161,7 @@ fn group_rows<'a>(names: &'a [String], runs: &'a [Run], group: usize) -> (Vec<Ro
     let figures = runs.iter().filter_map(|run| run.summary.groups.get(group).map(|(_, figures)| figures));
     let mut jobs: Vec<u64> = figures.clone().map(|figures| figures.jobs).collect();
     jobs.dedup();
-    let rows = names.iter().map(String::as_str).zip(figures.map(|figures| &figures.figures)).collect();
+    let rows = names.iter().map(String::as_str).zip(figures.map(|figures| &figures.key_metrics)).collect();
     (rows, if jobs.len() == 1 { jobs.pop() } else { None })
 }
 
@@ -181,13 +181,13 @@ fn nonempty_groups<'a>(groups: &'a [String], runs: &'a [Run]) -> impl Iterator<I
 }
 
 fn bars(names: &[String], groups: &[String], runs: &[Run]) -> String {
-    let rows: Vec<Row> = names.iter().map(String::as_str).zip(runs.iter().map(|run| &run.summary.figures)).collect();
+    let rows: Vec<Row> = names.iter().map(String::as_str).zip(runs.iter().map(|run| &run.summary.key_metrics)).collect();
     let mut all = tables::bars("All jobs", &rows);
     for (group, name) in nonempty_groups(groups, runs) {
         let (rows, jobs) = group_rows(names, runs, group);
         all += &tables::bars(&with_jobs(name, jobs), &rows);
     }
-    let bound = runs.iter().any(|run| run.summary.figures.lower_bound_mean_completion_s.is_some());
+    let bound = runs.iter().any(|run| run.summary.key_metrics.lower_bound_mean_completion_s.is_some());
     let bound = if bound { " The vertical line is the lower bound." } else { "" };
     format!(
         "<section aria-labelledby=\"means\"><h2 id=\"means\">Mean completion time by job size</h2>\n\
@@ -215,7 +215,7 @@ fn distributions(names: &[String], groups: &[String], runs: &[Run]) -> String {
 
 /// The legend of the distribution plots, with a check box to show or hide each policy.
 fn policy_selector(names: &[String], runs: &[Run]) -> String {
-    let mean_s = |ix: usize| runs[ix].summary.figures.mean_completion_s.unwrap_or(f64::INFINITY);
+    let mean_s = |ix: usize| runs[ix].summary.key_metrics.mean_completion_s.unwrap_or(f64::INFINITY);
     let mut ranked: Vec<usize> = (0..runs.len()).collect();
     ranked.sort_by(|a, b| mean_s(*a).total_cmp(&mean_s(*b)));
     // Policies with identical results would cover each other; one of each is selected.
@@ -336,7 +336,7 @@ mod tests {
     fn chart_and_metrics_agree() {
         for policy in ["fcs", "hsrtf-prp", "hsrtf-pup-pause"] {
             let (run, _) = run(policy, 7);
-            let figures = &run.summary.figures;
+            let figures = &run.summary.key_metrics;
             let all: Vec<_> = run.chart.intervals().collect();
             let preemptions = |count: fn(&PreemptionCounts) -> u32, kind: Kind| -> u64 {
                 all.iter().map(|interval| u64::from(count(&interval.preemptions[kind.index()]))).sum()

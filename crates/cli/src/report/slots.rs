@@ -215,7 +215,7 @@ mod tests {
         (0..2).for_each(|node| joined(&mut chart, 0, node));
         submitted(&mut chart, 0, 0);
         launched(&mut chart, 0, AttemptId::new(JobId(0), Kind::Map, 0, 0), 0);
-        chart.saw(Time(8_000_000), &Event::NodeLost { node: NodeId(1) }, &[]);
+        chart.observe(Time(8_000_000), &Event::NodeLost { node: NodeId(1) }, &[]);
         chart
     }
 
@@ -235,7 +235,7 @@ mod tests {
         let mut chart = busy();
         for n in 1..20 {
             joined(&mut chart, (8 + n) * 1_000_000, 1);
-            chart.saw(Time((9 + n) * 1_000_000), &Event::NodeLost { node: NodeId(1) }, &[]);
+            chart.observe(Time((9 + n) * 1_000_000), &Event::NodeLost { node: NodeId(1) }, &[]);
         }
         let drawn = Frame::fit([&chart].into_iter()).draw("s0", "fifo", &chart);
         assert!(drawn.contains(">nodes lost<") && !drawn.contains("class=\"node-lost\""), "{drawn}");

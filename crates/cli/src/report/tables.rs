@@ -4,15 +4,15 @@
 //! and loses no work, and slots may be busy with work that is later lost.
 
 use super::text::{self, escape};
-use giveway_sim::metrics::Figures;
+use giveway_sim::metrics::KeyMetrics;
 
 /// A row: its display name and its metrics.
-pub(super) type Row<'a> = (&'a str, &'a Figures);
+pub(super) type Row<'a> = (&'a str, &'a KeyMetrics);
 
 struct Column {
     name: &'static str,
     definition: &'static str,
-    metric: fn(&Figures) -> Option<f64>,
+    metric: fn(&KeyMetrics) -> Option<f64>,
     format: fn(f64) -> String,
     best: Best,
 }
@@ -166,7 +166,7 @@ pub(super) fn column_definitions() -> String {
     format!("<details><summary>Definitions of the columns</summary><dl class=\"definitions\">{all}</dl></details>\n")
 }
 
-fn value(column: &Column, figures: &Figures) -> Option<f64> {
+fn value(column: &Column, figures: &KeyMetrics) -> Option<f64> {
     (column.metric)(figures).filter(|value| value.is_finite())
 }
 
@@ -199,7 +199,7 @@ fn best(values: &[Option<f64>], texts: &[Option<String>], best: Best) -> Option<
 
 /// Renders mean completion times as bars, with a line at the lower bound if it is known.
 pub(super) fn bars(caption: &str, rows: &[Row]) -> String {
-    let mean_s = |figures: &Figures| figures.mean_completion_s.filter(|mean_s| mean_s.is_finite());
+    let mean_s = |figures: &KeyMetrics| figures.mean_completion_s.filter(|mean_s| mean_s.is_finite());
     let values: Vec<Option<f64>> = rows.iter().map(|(_, figures)| mean_s(figures)).collect();
     let texts: Vec<Option<String>> = values.iter().map(|value| value.map(text::span)).collect();
     let best = best(&values, &texts, Best::Lowest);
@@ -240,8 +240,8 @@ pub(super) fn bars(caption: &str, rows: &[Row]) -> String {
 pub(super) mod tests {
     use super::*;
 
-    pub(in super::super) fn mean(mean_completion_s: Option<f64>) -> Figures {
-        Figures {
+    pub(in super::super) fn mean(mean_completion_s: Option<f64>) -> KeyMetrics {
+        KeyMetrics {
             mean_completion_s,
             p50_completion_s: None,
             p95_completion_s: None,

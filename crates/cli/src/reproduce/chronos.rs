@@ -80,7 +80,7 @@ fn violated_s(order: BaseOrder) -> impl Fn(&Run) -> f64 {
 }
 
 fn recovery_locality(run: &Run) -> f64 {
-    run.summary.more.recovery_locality.unwrap_or(f64::NAN)
+    run.summary.details.recovery_locality.unwrap_or(f64::NAN)
 }
 
 fn headlines(runs: &Runs) -> Vec<Headline> {
@@ -273,7 +273,7 @@ fn figures(runs: &Runs) -> Vec<Figure> {
                 .into(),
         },
     };
-    let locality = |run: &Run, job: &str| run.group(job).figures.locality_node.unwrap_or(f64::NAN);
+    let locality = |run: &Run, job: &str| run.group(job).key_metrics.locality_node.unwrap_or(f64::NAN);
     let task_durations = |policy: &str| -> Vec<f64> {
         runs.get(MAP, policy).iter().flat_map(|run| run.observed.recovery().task_s().iter().copied()).collect()
     };

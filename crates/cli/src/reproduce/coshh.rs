@@ -157,7 +157,7 @@ fn unfairness(run: &Run) -> f64 {
 }
 
 fn locality(run: &Run) -> f64 {
-    run.summary.figures.locality_node.unwrap_or(f64::NAN)
+    run.summary.key_metrics.locality_node.unwrap_or(f64::NAN)
 }
 
 /// Wall-clock time of all decisions of a run, in seconds.
@@ -445,7 +445,7 @@ impl Sweep {
             counterpart: format!("paper: Fig. {number}"),
             plot: lines(self.x, y, &x_values, |policy| estimates(policy, value)),
         };
-        let [completion, time] = self.figures;
+        let [completion, time] = self.key_metrics;
         [
             figure(completion, "Mean completion", Measure::seconds("mean completion time"), Run::completion_s),
             figure(time, "Scheduling time", Measure::plain("milliseconds"), |run| decision_s(run) * 1e3),

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use giveway_core::policy::catalog;
 use giveway_core::{Capabilities, Event, Policy, Scheduler, Setup, Time};
 use giveway_sim::cluster::{self, Cluster};
-use giveway_sim::metrics::{GroupFigures, JobFigures, Summary};
-use giveway_sim::trial::Trial;
+use giveway_sim::metrics::{GroupMetrics, JobMetrics, Summary};
+use giveway_sim::comparison::Comparison;
 use giveway_sim::workload::{self, Workload};
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ impl Case {
         Case { observation, ..self }
     }
 
-    fn trial(&self, seed: u64) -> Result<Trial> {
+    fn trial(&self, seed: u64) -> Result<Comparison> {
         let mut workload = workload::by_name(&self.workload, seed)?;
         let default_cluster = || {
             workload::default_cluster_for(&self.workload)
@@ -94,7 +94,7 @@ impl Case {
         if let Some(modify) = &self.modification {
             modify(&mut cluster, &mut workload);
         }
-        Ok(Trial::new(cluster, workload, seed))
+        Ok(Comparison::new(cluster, workload, seed))
     }
 
     /// Runs one seed under every policy, in the order of the policies. Fails if a policy leaves jobs unfinished.
@@ -103,7 +103,7 @@ impl Case {
         let run = |policy: &Policy| {
             let mut observed = RunObserver::new(self.observation, &trial);
             let result = trial.run(policy, &mut observed)?;
-            let unfinished = result.totals.jobs_unfinished;
+            let unfinished = result.stats.jobs_unfinished;
             ensure!(unfinished == 0, "{}: {unfinished} jobs unfinished under {}, seed {seed}", self.name, policy.name);
             let events = observed.take_events();
             let decision_s =
@@ -116,7 +116,7 @@ impl Case {
 
 /// Wall-clock seconds that the scheduler core needs for a run's events: cumulative up to each job's submission, and the total last. The
 /// events are replayed without a backend, so that nothing else is timed.
-fn decision_times(trial: &Trial, policy: &Policy, events: &[(Time, Event)]) -> Result<Vec<f64>> {
+fn decision_times(trial: &Comparison, policy: &Policy, events: &[(Time, Event)]) -> Result<Vec<f64>> {
     let setup = Setup {
         policy: policy.clone(),
         tenants: trial.workload.tenants.clone(),
@@ -139,10 +139,10 @@ fn decision_times(trial: &Trial, policy: &Policy, events: &[(Time, Event)]) -> R
 
 /// The results of one policy with one seed.
 pub struct Run {
-    /// Figures of all jobs and by size group.
+    /// KeyMetrics of all jobs and by size group.
     pub summary: Summary,
-    /// Figures of each job, in order of completion.
-    pub jobs: Vec<JobFigures>,
+    /// KeyMetrics of each job, in order of completion.
+    pub jobs: Vec<JobMetrics>,
     /// What the case's observation options selected.
     pub observed: RunObserver,
     /// Cumulative decision time in seconds at each job's submission, and the total last. Empty unless the case selected it.
@@ -152,17 +152,17 @@ pub struct Run {
 impl Run {
     /// Mean completion time of all jobs, in seconds; NaN if none finished.
     pub fn completion_s(&self) -> f64 {
-        self.summary.figures.mean_completion_s.unwrap_or(f64::NAN)
+        self.summary.key_metrics.mean_completion_s.unwrap_or(f64::NAN)
     }
 
     /// The figures of a size group. Panics if the workload has no such group.
-    pub fn group(&self, name: &str) -> &GroupFigures {
+    pub fn group(&self, name: &str) -> &GroupMetrics {
         &self.summary.groups.iter().find(|(group, _)| group == name).expect("a size group of the workload").1
     }
 
     /// Mean completion time of a size group, in seconds; NaN if none of its jobs finished.
     pub fn group_completion_s(&self, name: &str) -> f64 {
-        self.group(name).figures.mean_completion_s.unwrap_or(f64::NAN)
+        self.group(name).key_metrics.mean_completion_s.unwrap_or(f64::NAN)
     }
 }
 

@@ -95,12 +95,12 @@ pub fn study(scale: &Scale, runs: &Runs) -> Study {
 }
 
 fn max_slowdown(run: &Run) -> f64 {
-    run.summary.figures.max_slowdown.unwrap_or(f64::NAN)
+    run.summary.key_metrics.max_slowdown.unwrap_or(f64::NAN)
 }
 
 /// Mean time that reduces waited for a slot after the last map of their job, in seconds.
 fn reduce_wait_s(run: &Run) -> f64 {
-    run.summary.more.mean_reduce_wait_s.unwrap_or(f64::NAN)
+    run.summary.details.mean_reduce_wait_s.unwrap_or(f64::NAN)
 }
 
 /// The relative change of each group's largest slowdown from Fair to FCS, aggregated over the groups, for each seed.
@@ -111,7 +111,7 @@ fn slowdown_changes(runs: &Runs, case: &str, aggregate: fn(&[f64]) -> f64) -> Ve
 }
 
 fn group_max_slowdown(run: &Run, group: &str) -> f64 {
-    run.group(group).figures.max_slowdown.unwrap_or(f64::NAN)
+    run.group(group).key_metrics.max_slowdown.unwrap_or(f64::NAN)
 }
 
 /// Aggregates several columns of values, one value per seed, to one value per seed.
@@ -201,7 +201,7 @@ fn headlines(scale: &Scale, runs: &Runs) -> Vec<Headline> {
         "reduce wait of group 5 against Fair, map-heavy (paper: 32.2 times shorter)",
         "5.3, Fig. 9",
         1.0 / 32.2 - 1.0,
-        &runs.change(MAP, "fair", "fcs", |run| run.group("5").more.mean_reduce_wait_s.unwrap_or(f64::NAN)),
+        &runs.change(MAP, "fair", "fcs", |run| run.group("5").details.mean_reduce_wait_s.unwrap_or(f64::NAN)),
         "Reduces of jobs with less remaining work preempt those of the largest jobs, which then wait slightly longer.",
     ));
     all
@@ -262,9 +262,9 @@ fn figures(scale: &Scale, runs: &Runs) -> Vec<Figure> {
         }
     };
     let completion = |run: &Run, group: &str| run.group_completion_s(group);
-    let wait_s = |run: &Run, group: &str| run.group(group).more.mean_reduce_wait_s.unwrap_or(f64::NAN);
-    let pauses = |run: &Run, group: &str| run.group(group).figures.pauses as f64 / run.group(group).jobs.max(1) as f64;
-    let mean_slowdown = |run: &Run, group: &str| run.group(group).figures.mean_slowdown.unwrap_or(f64::NAN);
+    let wait_s = |run: &Run, group: &str| run.group(group).details.mean_reduce_wait_s.unwrap_or(f64::NAN);
+    let pauses = |run: &Run, group: &str| run.group(group).key_metrics.pauses as f64 / run.group(group).jobs.max(1) as f64;
+    let mean_slowdown = |run: &Run, group: &str| run.group(group).key_metrics.mean_slowdown.unwrap_or(f64::NAN);
     let compared = ["fcs", "fair"];
     let time = || Measure::seconds("mean completion time");
     let mut figures = vec![

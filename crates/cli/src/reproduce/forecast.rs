@@ -20,8 +20,8 @@ use giveway_core::policy::catalog;
 use giveway_core::{Action, Event, JobId, Kind, NodeId, Policy, Span, Tenants, Time};
 use giveway_engine::apps::Apps;
 use giveway_sim::cluster::{Cluster, Costs, ScriptedFault};
-use giveway_sim::metrics::{JobFigures, Summary};
-use giveway_sim::trial::{Trial, Trialled};
+use giveway_sim::metrics::{JobMetrics, Summary};
+use giveway_sim::comparison::{Comparison, PolicyResult};
 use giveway_sim::workload::{self, JobPlan, Workload};
 use indicatif::ProgressBar;
 use rand::SeedableRng;
@@ -147,7 +147,7 @@ pub struct JobComparison {
     forecast_s: f64,
 }
 
-/// Figures of the lost tasks that were launched again; `None` if there were none.
+/// KeyMetrics of the lost tasks that were launched again; `None` if there were none.
 #[derive(Serialize)]
 struct RecoveryFigures {
     /// Mean wait from the detection of the loss to the launch.
@@ -158,7 +158,7 @@ struct RecoveryFigures {
 
 impl RecoveryFigures {
     fn of(summary: &Summary) -> RecoveryFigures {
-        RecoveryFigures { wait_s: summary.more.recovery_wait_s, node_local: summary.more.recovery_locality }
+        RecoveryFigures { wait_s: summary.details.recovery_wait_s, node_local: summary.details.recovery_locality }
     }
 
     fn mean(all: impl Iterator<Item = RecoveryFigures> + Clone) -> RecoveryFigures {
@@ -254,7 +254,7 @@ impl EngineExperiment {
     }
 
     /// Simulates the experiment from the profiles, once per seed.
-    fn forecast(&self, arrivals: &[(u64, u16)], profiles: &[Profile], policy: Policy) -> Result<Vec<Trialled>> {
+    fn forecast(&self, arrivals: &[(u64, u16)], profiles: &[Profile], policy: Policy) -> Result<Vec<PolicyResult>> {
         let job = |(number, &(at_ms, group)): (usize, &(u64, u16))| JobPlan {
             id: JobId(number as u32),
             submit: Time::ZERO + Span::from_millis(at_ms),
@@ -282,17 +282,17 @@ impl EngineExperiment {
         cluster.costs =
             Costs { launch: Span::ZERO, pause: ten, resume: ten, end_early: ten, kill: ten, ..cluster.costs };
         cluster.faults.scripted = self.kill_at.map(|at| fault(self.cluster.nodes - 1, at)).into_iter().collect();
-        let run = |seed: u64| Ok(Trial::new(cluster.clone(), workload.clone(), seed).run(&policy, &mut ())?);
+        let run = |seed: u64| Ok(Comparison::new(cluster.clone(), workload.clone(), seed).run(&policy, &mut ())?);
         (1..=FORECAST_RUNS).map(run).collect()
     }
 
-    fn compare(&self, policy: &str, real: &Summary, real_jobs: &[JobFigures], simulated: &[Trialled]) -> RunComparison {
+    fn compare(&self, policy: &str, real: &Summary, real_jobs: &[JobMetrics], simulated: &[PolicyResult]) -> RunComparison {
         let mut jobs = Vec::new();
         // The engine, as the simulator, numbers jobs in order of submission.
-        let mut by_number: Vec<&JobFigures> = real_jobs.iter().collect();
+        let mut by_number: Vec<&JobMetrics> = real_jobs.iter().collect();
         by_number.sort_by_key(|job| job.job);
         for (number, job) in by_number.into_iter().enumerate() {
-            let same_job = |job: &&JobFigures| job.job.0 as usize == number;
+            let same_job = |job: &&JobMetrics| job.job.0 as usize == number;
             let forecasts = simulated.iter().flat_map(|run| run.jobs.iter().filter(same_job));
             let forecast_s = median(forecasts.map(|job| job.completion_s).collect());
             let group = self.job_types[usize::from(job.group)].name.to_owned();

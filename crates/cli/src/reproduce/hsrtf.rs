@@ -7,7 +7,7 @@ use super::study::{Direction, Estimate, Figure, Headline, Measure, Plot, Study, 
 use super::variants::{setting, value, variant};
 use anyhow::Result;
 use giveway_core::Policy;
-use giveway_sim::metrics::JobFigures;
+use giveway_sim::metrics::JobMetrics;
 
 const MIX: &str = "mix";
 const GROUPS: [&str; 3] = ["small", "medium", "large"];
@@ -84,11 +84,11 @@ fn large(run: &Run) -> f64 {
 }
 
 fn small_wait_s(run: &Run) -> f64 {
-    run.group("small").figures.mean_wait_s.unwrap_or(f64::NAN)
+    run.group("small").key_metrics.mean_wait_s.unwrap_or(f64::NAN)
 }
 
 fn small_locality(run: &Run) -> f64 {
-    run.group("small").figures.locality_node.unwrap_or(f64::NAN)
+    run.group("small").key_metrics.locality_node.unwrap_or(f64::NAN)
 }
 
 fn headlines(runs: &Runs) -> Vec<Headline> {
@@ -192,7 +192,7 @@ fn directions(runs: &Runs) -> Vec<Direction> {
 
 fn figures(runs: &Runs) -> Vec<Figure> {
     let mut figures = Vec::new();
-    type JobTime = fn(&JobFigures) -> f64;
+    type JobTime = fn(&JobMetrics) -> f64;
     let times: [(&str, JobTime); 3] = [
         ("makespan", |job| job.completion_s),
         ("waiting time", |job| job.wait_s),
@@ -219,7 +219,7 @@ fn figures(runs: &Runs) -> Vec<Figure> {
     let by_group = |policy: &str, figure: &dyn Fn(&Run, &str) -> f64| -> Vec<Estimate> {
         GROUPS.iter().map(|group| Estimate::of(&runs.values(MIX, policy, |run| figure(run, group)))).collect()
     };
-    let locality = |run: &Run, group: &str| run.group(group).figures.locality_node.unwrap_or(f64::NAN);
+    let locality = |run: &Run, group: &str| run.group(group).key_metrics.locality_node.unwrap_or(f64::NAN);
     let bars = |y: Measure, policies: &[&str], figure: &dyn Fn(&Run, &str) -> f64| Plot::Bars {
         y,
         categories: GROUPS.map(String::from).into(),

@@ -4,7 +4,7 @@ use super::recovery::RecoveryObserver;
 use crate::report::Chart;
 use giveway_core::{Action, Event, JobSpec, Time};
 use giveway_sim::Observer;
-use giveway_sim::trial::Trial;
+use giveway_sim::comparison::Comparison;
 
 /// What to record of a run. Nothing by default.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,7 +26,7 @@ pub struct RunObserver {
 
 impl RunObserver {
     /// An observer for one run of a trial.
-    pub fn new(options: ObservationOptions, trial: &Trial) -> RunObserver {
+    pub fn new(options: ObservationOptions, trial: &Comparison) -> RunObserver {
         let group_per_job = |spec: &JobSpec| spec.id.0 as u16;
         RunObserver {
             events: options.decision_times.then(Vec::new),
@@ -52,15 +52,15 @@ impl RunObserver {
 }
 
 impl Observer for RunObserver {
-    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
+    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
         if let Some(events) = &mut self.events {
             events.push((now, event.clone()));
         }
         if let Some(chart) = &mut self.chart {
-            chart.saw(now, event, actions);
+            chart.observe(now, event, actions);
         }
         if let Some(recovery) = &mut self.recovery {
-            recovery.saw(now, event, actions);
+            recovery.observe(now, event, actions);
         }
     }
 }

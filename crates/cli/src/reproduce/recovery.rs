@@ -131,7 +131,7 @@ impl RecoveryObserver {
 }
 
 impl Observer for RecoveryObserver {
-    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
+    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
         match event {
             Event::NodeJoined { node, spec } => {
                 let slots = Kind::BOTH.map(|kind| i64::from(spec.slots(kind)));

@@ -48,7 +48,7 @@ pub fn write(folder: &Path, studies: &[Study], forecast: Option<&ForecastReport>
     let mut overview = overview(studies, forecast, command);
     let mut html = String::new();
     for study in studies {
-        let rendered: Vec<Vec<SvgFigure>> = study.figures.iter().map(render).collect();
+        let rendered: Vec<Vec<SvgFigure>> = study.key_metrics.iter().map(render).collect();
         for svg in rendered.iter().flatten() {
             files::write(&figures.join(&svg.file_name), &svg.svg)?;
         }
@@ -142,8 +142,8 @@ fn markdown_page(study: &Study, rendered: &[Vec<SvgFigure>], command: &str) -> S
         text += "\n## Sensitivity\n\nParameters that the paper does not give, changed for all policies. The rest of this page uses the row *as chosen*, or the middle row if there is none of that name.\n\n";
         text += &study.sensitivity.iter().map(sensitivity_table).collect::<String>();
     }
-    text += "\n## Figures\n\n";
-    for (figure, rendered) in study.figures.iter().zip(rendered) {
+    text += "\n## KeyMetrics\n\n";
+    for (figure, rendered) in study.key_metrics.iter().zip(rendered) {
         text += &format!("### {} ({})\n\n", figure.title, figure.counterpart);
         for svg in rendered {
             text += &format!("![{}](figures/{})\n\n", svg.title, svg.file_name);
@@ -198,7 +198,7 @@ fn html_section(study: &Study, rendered: &[Vec<SvgFigure>]) -> String {
         })
         .collect();
     let figures: String = study
-        .figures
+        .key_metrics
         .iter()
         .zip(rendered)
         .flat_map(|(figure, rendered)| {
@@ -211,7 +211,7 @@ fn html_section(study: &Study, rendered: &[Vec<SvgFigure>]) -> String {
     format!(
         "<section><h2 id=\"{}\">{}</h2>\n<p>{}</p>\n<div class=\"scroll\"><table><thead><tr><th>claim</th><th>paper</th><th>ours</th><th>verdict</th><th>explanation</th></tr></thead>\
          <tbody>\n{rows}</tbody></table></div>\n<h3>Directions</h3>\n<div class=\"scroll\"><table><tbody>\n{directions}</tbody></table></div>\n\
-         <h3>Figures</h3>\n<div class=\"figures\">{figures}</div></section>\n",
+         <h3>KeyMetrics</h3>\n<div class=\"figures\">{figures}</div></section>\n",
         study.paper,
         escape(study.title),
         escape(study.about)
@@ -228,7 +228,7 @@ table{border-collapse:collapse;font-size:.88rem}
 td,th{padding:.3rem .6rem;text-align:left;vertical-align:top;border-bottom:1px solid #8884}
 td.n{white-space:nowrap;font-variant-numeric:tabular-nums}
 tr.Confirmed b{color:#00855f}tr.DirectionOnly b{color:#a87400}tr.NotConfirmed b{color:#d1242f}
-.figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,540px),1fr));gap:1rem}
+.key_metrics{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,540px),1fr));gap:1rem}
 figure{margin:0}img{width:100%;height:auto}figcaption{font-size:.85rem;opacity:.8}
 ";
 

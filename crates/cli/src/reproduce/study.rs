@@ -242,7 +242,7 @@ impl Direction {
     }
 }
 
-/// Figures behind headlines for several values of a parameter that the paper does not give.
+/// KeyMetrics behind headlines for several values of a parameter that the paper does not give.
 #[derive(Clone, Debug, Serialize)]
 pub struct SensitivityTable {
     /// Case and name of the parameter.

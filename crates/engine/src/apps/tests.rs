@@ -76,7 +76,7 @@ impl TestJob {
 
     /// The error of a run that fails.
     pub(crate) fn run_error(&self) -> String {
-        run(self.app.as_ref(), &self.plan().unwrap(), &LocalOnly).unwrap_err().0
+        run(self.app.as_ref(), &self.plan().unwrap(), &LocalOnly).unwrap_err().to_string()
     }
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn check(app: &str, options: &[(&str, &str)], files: &[(&str, &str)],
 
 /// The error of a request that is refused.
 pub(crate) fn plan_error(app: &str, options: &[(&str, &str)], text: &str) -> String {
-    TestJob::new(app, options, &[("f", text)]).plan().unwrap_err().0
+    TestJob::new(app, options, &[("f", text)]).plan().unwrap_err().to_string()
 }
 
 fn escaped(parts: &Parts) -> Vec<(&str, String)> {

@@ -1,28 +1,28 @@
 //! The clusters of the four papers' experiments, by name.
 //!
-//! Slots, blocks, replicas and links are the papers' own. What they leave out is chosen here, the same for every policy:
-//! how fast a slot computes (against the reference core of `workload::apps`), how fast a task reads, how much task
-//! times vary. All nodes of a cluster stand in one rack, because no paper speaks of more than one switch.
+//! Slots, blocks, replicas and links are those of the papers. What they leave open is chosen here, the same for every policy: the compute speed
+//! of a slot (relative to the reference core of `workload::apps`), the read rate of a task, the variation of task times. All nodes of a cluster
+//! are in one rack, because no paper mentions more than one switch.
 
-use super::{Cluster, Costs, Faults, NodeModel, ScriptedFault, Stragglers, Word};
+use super::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, ScriptedFault, Stragglers};
 use crate::files::{GB, MB};
 use giveway_core::{NodeId, NodeSpec, RackId, Span};
 use thiserror::Error;
 
-/// What a link of one gigabit carries each second.
+/// Bytes per second of a link of one gigabit.
 const GIGABIT: u64 = 125_000_000;
-/// The smallest and the largest cluster `coshh-N` stands for. The paper goes to 102 (section 6.2.2).
+/// Range of N in `coshh-N`. The paper goes up to 102 (section 6.2.2).
 const COSHH_NODES: std::ops::RangeInclusive<u32> = 6..=10_000;
 
-/// Nobody knows a cluster of this name.
+/// There is no built-in cluster with this name.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("no cluster is called `{name}`; write the path of a cluster file, or one of: {}", listed())]
+#[error("unknown cluster `{name}`; use the path of a cluster file, or one of: {}", listed())]
 pub struct UnknownCluster {
-    /// The name.
+    /// The unknown name.
     pub name: String,
 }
 
-/// Every name with what stands behind it.
+/// Every name with a description.
 pub fn names() -> &'static [(&'static str, &'static str)] {
     &[
         ("hsrtf", "58 nodes of 8 map and 2 reduce slots (hSRTF, section 4)"),
@@ -31,9 +31,9 @@ pub fn names() -> &'static [(&'static str, &'static str)] {
         ("chronos", "8 nodes of 8 map and 4 reduce slots, lost after 25 s (Chronos, section IV)"),
         ("chronos-map", "chronos, and a node fails while the maps run (section V-A)"),
         ("chronos-reduce", "chronos, and a node fails while the first job reduces (section V-B)"),
-        ("coshh", "6 unlike nodes with 31 map and 23 reduce slots (COSHH, Table 3)"),
+        ("coshh", "6 heterogeneous nodes with 31 map and 23 reduce slots (COSHH, Table 3)"),
         ("coshh-N", "N nodes from 6 to 10000, the six types in turn (COSHH, Table 10)"),
-        ("coshh-real", "4 unlike quad-core nodes (COSHH, Table 11)"),
+        ("coshh-real", "4 heterogeneous quad-core nodes (COSHH, Table 11)"),
     ]
 }
 
@@ -41,7 +41,7 @@ fn listed() -> String {
     names().iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
-/// The cluster of this name.
+/// Returns the cluster with this name.
 pub fn by_name(name: &str) -> Result<Cluster, UnknownCluster> {
     let unknown = || UnknownCluster { name: name.into() };
     Ok(match name {
@@ -55,18 +55,18 @@ pub fn by_name(name: &str) -> Result<Cluster, UnknownCluster> {
         "coshh-real" => coshh_real(),
         _ => {
             let count = name.strip_prefix("coshh-").and_then(|count| count.parse().ok());
-            coshh_grown(count.filter(|count| COSHH_NODES.contains(count)).ok_or_else(unknown)?)
+            coshh_scaled(count.filter(|count| COSHH_NODES.contains(count)).ok_or_else(unknown)?)
         }
     })
 }
 
-/// A cluster as Hadoop 1 comes: a beat every three seconds, a node lost after ten minutes.
+/// A cluster with the defaults of Hadoop 1: a heartbeat every three seconds, a node lost after ten minutes.
 fn hadoop(name: &str, nodes: Vec<NodeModel>) -> Cluster {
     Cluster {
         name: name.into(),
         nodes,
         heartbeat: Span::from_secs(3),
-        word: Word::WithBeats,
+        reporting: HeartbeatMode::Heartbeat,
         lost_after: Span::from_secs(600),
         block_bytes: 128 * MB,
         replicas: 3,
@@ -78,7 +78,7 @@ fn hadoop(name: &str, nodes: Vec<NodeModel>) -> Cluster {
     }
 }
 
-/// What a node is, short enough to write in a table.
+/// Properties of a node without its name.
 struct Machine {
     map_slots: u16,
     reduce_slots: u16,
@@ -102,17 +102,17 @@ impl Machine {
         NodeModel { spec, net_bytes_per_s: self.net_bytes_per_s }
     }
 
-    fn times(&self, count: u32) -> Vec<NodeModel> {
+    fn nodes(&self, count: u32) -> Vec<NodeModel> {
         (0..count).map(|i| self.node(format!("node-{i}"))).collect()
     }
 }
 
-/// Four Opteron cores of the reference kind, one disk and 8 GB of memory under ten slots: half a core and a quarter of
-/// the disk for each, since not all compute or read at the same moment.
+/// Four reference Opteron cores, one disk and 8 GB of memory for ten slots: half a core and a quarter of the disk for each slot, since not
+/// all of them compute or read at the same time.
 ///
-/// Not blind: a first guess (0.75 of a core, 60 MB/s) left the small jobs unhindered under every policy, where the paper
-/// finds FIFO's blocked by the reduces of large and medium sorts (section 5.1); the machine was then reckoned again from
-/// its cores and its disk. How far policies differ on this cluster is partly that choice; `docs/papers/hsrtf.md` says so.
+/// These values were adjusted after a run. A first estimate (0.75 of a core, 60 MB/s) left small jobs undelayed under every policy, while the
+/// paper finds that under FIFO they are blocked by the reduces of large and medium sorts (section 5.1); the values were then derived again
+/// from cores and disk. The differences between policies on this cluster depend partly on that choice; see `docs/papers/hsrtf.md`.
 fn hsrtf() -> Cluster {
     let machine = Machine {
         map_slots: 8,
@@ -122,18 +122,16 @@ fn hsrtf() -> Cluster {
         disk_bytes: 250 * GB,
         net_bytes_per_s: GIGABIT,
     };
-    hadoop("hsrtf", machine.times(58))
+    hadoop("hsrtf", machine.nodes(58))
 }
 
-/// Twenty-four cores of a Xeon X5650 under twelve slots: a newer core, and a second one for collecting garbage and
-/// spilling.
+/// Twenty-four cores of a Xeon X5650 for twelve slots: a newer core for each, and a second one for garbage collection and spilling.
 ///
-/// The speed is fixed by the paper's own averages. 137,800 maps arrive within 171 x 30 s for 360 slots: if jobs finish
-/// in 247 to 359 s on average (Table 2), the cluster hardly falls behind, and a map may not hold its slot for more than
-/// about 14 s. With the reference seconds of `workload::apps`, a second to start, the beat and the read, that is a
-/// speed of 3.
+/// The speed follows from the paper's averages. 137,800 maps arrive within 171 x 30 s for 360 slots: if jobs finish in 247 to 359 s on average
+/// (Table 2), the cluster hardly falls behind, and a map may occupy its slot for about 14 s at most. With the reference seconds of
+/// `workload::apps`, one second to launch, the heartbeat delay and the read, that is a speed of 3.
 fn fcs() -> Cluster {
-    hadoop("fcs", fcs_machine(8, 4).times(45))
+    hadoop("fcs", fcs_machine(8, 4).nodes(45))
 }
 
 fn fcs_machine(map_slots: u16, reduce_slots: u16) -> Machine {
@@ -156,25 +154,24 @@ fn fcs_figure_3() -> Cluster {
     hadoop("fcs-figure3", (0..20).map(|number| node(number).node(format!("n{number}"))).collect())
 }
 
-/// When the node fails for `chronos-map`: in the second wave of maps, with 68 maps of the first job on 64 slots.
+/// Time of the failure in `chronos-map`: in the second wave of maps, with 68 maps of the first job on 64 slots.
 ///
-/// A word count over 256 MB takes about 107 s here. From then on the second job runs nearly everywhere, so that lost
-/// work of the first has somebody to push aside, and what the node had finished of the first is lost with it. Detection
-/// 25 s later leaves FIFO waiting for the end of that wave: the paper measures 51 s.
+/// A word count over 256 MB takes about 107 s here. After that the second job runs on nearly all slots, so recovery of the first job has
+/// attempts to preempt, and the node's finished maps of the first job are lost with it. With detection 25 s later, FIFO waits for the end of
+/// that wave: the paper measures 51 s.
 const MAP_FAULT_S: f64 = 135.0;
 
-/// When the node fails for `chronos-reduce`: a dozen seconds before the first job's reduces are through.
+/// Time of the failure in `chronos-reduce`: about twelve seconds before the first job's reduces finish.
 ///
-/// The 32 reduces of the first job hold all 32 slots. Those on other nodes finish between the failure and its
-/// detection, and FIFO gives their slots to the second job's reduces. From then on the first job's lost reduces wait
-/// for those, the paper's 325 s.
+/// The 32 reduces of the first job occupy all 32 slots. Those on other nodes finish between the failure and its detection, and FIFO assigns
+/// their slots to reduces of the second job. The lost reduces of the first job then wait for those: 325 s in the paper.
 const REDUCE_FAULT_S: f64 = 120.0;
 
-/// The node that fails; the paper draws it.
-const FAULTY: NodeId = NodeId(3);
+/// The node that fails; the paper chooses it at random.
+const FAULTY_NODE: NodeId = NodeId(3);
 
-/// Twelve Opteron cores at 1.7 GHz under twelve slots: a core each, 0.65 of the reference clock. Equal machines on
-/// equal blocks: task times vary little.
+/// Twelve Opteron cores at 1.7 GHz for twelve slots: one core for each, at 0.65 of the reference clock. Equal nodes process equal blocks, so
+/// task times vary little.
 fn chronos(name: &str, fault_at_s: Option<f64>) -> Cluster {
     let machine = Machine {
         map_slots: 8,
@@ -184,39 +181,36 @@ fn chronos(name: &str, fault_at_s: Option<f64>) -> Cluster {
         disk_bytes: 250 * GB,
         net_bytes_per_s: GIGABIT,
     };
-    let scripted = fault_at_s.map(|at_s| ScriptedFault { node: FAULTY, at_s, back_after_s: None });
+    let scripted = fault_at_s.map(|at_s| ScriptedFault { node: FAULTY_NODE, at_s, back_after_s: None });
     Cluster {
         lost_after: Span::from_secs(25),
         block_bytes: 256 * MB,
         replicas: 2,
         noise: 0.05,
         faults: Faults { scripted: scripted.into_iter().collect(), random: None },
-        ..hadoop(name, machine.times(8))
+        ..hadoop(name, machine.nodes(8))
     }
 }
 
-// COSHH's resources. 500 MHz is speed 1, so 5 MHz is a hundredth.
+// COSHH's resources. 500 MHz is speed 1, so 5 MHz is 0.01.
 //
-// Half of them store 400 KB and deliver 40 Kbps, which cannot be meant as written: such a node could not hold one block
-// of 128 MB, and if it did, a map would read for seven hours. The paper's own results say otherwise (93 to 98 % of the
-// tasks run where their data are, Tables 6 to 9, and half of the slots belong to these nodes; as written it would be 51 %
-// under the baselines). So every node stores as
-// much as the best ones, and the slow store delivers what the 100 Mbps link would: a node is never better off with a
-// neighbour's copy than with its own, and never worse.
+// Half of the nodes store 400 KB at 40 Kbps, which cannot be meant as written: such a node could not store one block of 128 MB, and if it did, a
+// map would read for seven hours. The paper's results contradict it (93 to 98 % of the tasks are data-local, Tables 6 to 9, and half of the slots
+// belong to these nodes; as written it would be 51 % under the baselines). So every node stores as much as the best ones, and the slow store
+// delivers as much as the 100 Mbps link: on these nodes, reading a local replica takes as long as reading a remote one.
 
-/// 9 Gbps, and the stand-in for 40 Kbps.
+/// 9 Gbps, and the substitute for 40 Kbps.
 const STORE_FAST: u64 = 1_125_000_000;
 const STORE_SLOW: u64 = 12_500_000;
-/// Table 3's 4 TB.
+/// 4 TB (Table 3).
 const STORE_BYTES: u64 = 4_000_000_000_000;
 /// 100 Mbps between the resources (section 5.2).
 const COSHH_NET: u64 = 12_500_000;
 const FAST_PPM: u32 = 1_000_000;
 const SLOW_PPM: u32 = 10_000;
 
-/// Table 3. It gives slots without saying what for; section 6.2.1 says 31 for maps and 23 for reduces. One of each on
-/// the small nodes leaves 28 and 20 for three equal ones, nine and a third: the tenth goes to the one with the good
-/// store.
+/// Table 3. It does not distinguish map and reduce slots; section 6.2.1 gives 31 for maps and 23 for reduces. One of each on the small nodes
+/// leaves 28 and 20 for three equal nodes, 9 1/3 map slots each: the tenth map slot goes to the node with the fast store.
 fn coshh() -> Cluster {
     let table = [
         (1, 1, SLOW_PPM, STORE_FAST),
@@ -229,9 +223,9 @@ fn coshh() -> Cluster {
     coshh_of("coshh", &table, table.len() as u32)
 }
 
-/// Table 10: two slots on each of six types, added in turn. The table says 500 GHz where Table 3 says 500 MHz for the
-/// same types; that is taken for a misprint.
-fn coshh_grown(count: u32) -> Cluster {
+/// Table 10: two slots on each of six types, added in turn. The table has 500 GHz where Table 3 has 500 MHz for the same types, presumably a
+/// misprint.
+fn coshh_scaled(count: u32) -> Cluster {
     let types = [
         (1, 1, SLOW_PPM, STORE_FAST),
         (1, 1, FAST_PPM, STORE_SLOW),
@@ -243,8 +237,7 @@ fn coshh_grown(count: u32) -> Cluster {
     coshh_of(&format!("coshh-{count}"), &types, count)
 }
 
-/// So many nodes of these types in turn. Task times do not vary: the paper simulates, with execution times it knows
-/// exactly.
+/// `count` nodes of these types in turn. Task times do not vary: the paper simulates with exactly known execution times.
 fn coshh_of(name: &str, types: &[(u16, u16, u32, u64)], count: u32) -> Cluster {
     let node = |i: u32| {
         let (map_slots, reduce_slots, speed_ppm, disk_bytes_per_s) = types[i as usize % types.len()];
@@ -255,9 +248,8 @@ fn coshh_of(name: &str, types: &[(u16, u16, u32, u64)], count: u32) -> Cluster {
     Cluster { noise: 0.0, ..hadoop(name, (0..count).map(node).collect()) }
 }
 
-/// Table 11: four quad-core nodes, two slots of each kind as Hadoop 0.20 comes, 2 Gbps between them. What the table
-/// calls capacity (500 MB to 32 GB) is memory rather than disk, or three replicas of anything would not fit; every node
-/// gets a terabyte.
+/// Table 11: four quad-core nodes, two slots of each kind (the default of Hadoop 0.20), 2 Gbps links. The table's capacity (500 MB to 32 GB) must
+/// be memory rather than disk, otherwise three replicas would not fit; every node gets a disk of 1 TB.
 fn coshh_real() -> Cluster {
     let node = |(i, speed_ppm): (usize, u32)| {
         Machine {
@@ -281,7 +273,7 @@ mod tests {
     use giveway_core::Kind;
 
     #[test]
-    fn the_papers_slots_add_up() {
+    fn slots_are_those_of_the_papers() {
         let slots = |name: &str| {
             let cluster = by_name(name).unwrap();
             assert_eq!(cluster.name, name);
@@ -296,13 +288,13 @@ mod tests {
     }
 
     #[test]
-    fn table_3_keeps_each_nodes_slots() {
+    fn slots_of_each_node_are_those_of_table_3() {
         let total = |node: &NodeModel| node.spec.map_slots + node.spec.reduce_slots;
         assert_eq!(coshh().nodes.iter().map(total).collect::<Vec<_>>(), [2, 16, 16, 2, 16, 2]);
     }
 
     #[test]
-    fn only_the_two_experiments_with_failures_have_one() {
+    fn only_the_two_failure_experiments_have_faults() {
         for (name, _) in names().iter().filter(|(name, _)| *name != "coshh-N") {
             let faults = by_name(name).unwrap().faults.scripted.len();
             assert_eq!(faults, usize::from(*name == "chronos-map" || *name == "chronos-reduce"), "{name}");

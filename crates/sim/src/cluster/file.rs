@@ -1,19 +1,19 @@
 //! Clusters from TOML files. Every key is described in `docs/files.md`.
 
-use super::{Cluster, Costs, Faults, NodeModel, RandomFaults, ScriptedFault, Stragglers, Word};
-use crate::files::{Bounds, FileError, GB, Key, MB, Page, Seconds};
+use super::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, RandomFaults, ScriptedFault, Stragglers};
+use crate::files::{Bounds, FileError, GB, Key, MB, Seconds, SourceFile};
 use giveway_core::{Kind, NodeId, NodeSpec, RackId, Span};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use toml::Spanned;
 
-/// A cluster has at most this many nodes; ten times the largest we know of.
-const NODES_MAX: u32 = 100_000;
-const SLOTS_MAX: u32 = 1_000;
+/// Largest number of nodes in a cluster, ten times that of the largest known ones.
+const MAX_NODES: u32 = 100_000;
+const MAX_SLOTS: u32 = 1_000;
 const YEAR_S: f64 = 366.0 * 86_400.0;
 
-/// The file's shape.
+/// The TOML structure of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClusterFile {
@@ -27,14 +27,14 @@ struct ClusterFile {
     cross_rack: Key<f64>,
     noise: Key<f64>,
     #[serde(default)]
-    word: Word,
+    reporting: HeartbeatMode,
     costs: Key<Costs>,
     stragglers: Option<StragglersEntry>,
     #[serde(default)]
     faults: FaultsEntry,
 }
 
-/// Some nodes of one make.
+/// One or several equal nodes.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NodesEntry {
@@ -112,33 +112,45 @@ impl<'de> Deserialize<'de> for NodeRef {
 }
 
 impl Cluster {
-    /// Reads a cluster from the text of a file; the file's name is for messages.
+    /// Parses a cluster from the text of a file; `file_name` is used in error messages.
     pub fn from_toml(text: &str, file_name: &str) -> Result<Cluster, FileError> {
-        let page = Page::new(file_name, text);
-        let file: ClusterFile = page.read()?;
-        let nodes = nodes(&page, &file.nodes)?;
-        let heartbeat_s = page.seconds("heartbeat", &file.heartbeat, 3.0, 0.01, 3_600.0)?;
-        // Two beats missed at the least, or a node that is merely between beats would count as lost.
-        let lost_low_s = 2.0 * heartbeat_s;
-        let lost_after_s =
-            page.seconds("lost_after", &file.lost_after, f64::max(600.0, lost_low_s), lost_low_s, YEAR_S)?;
+        let source = SourceFile::new(file_name, text);
+        let file: ClusterFile = source.read()?;
+        let nodes = nodes(&source, &file.nodes)?;
+        let heartbeat_s = source.seconds("heartbeat", &file.heartbeat, 3.0, 0.01, 3_600.0)?;
+        // At least two heartbeats, otherwise a node between two heartbeats would count as lost.
+        let min_lost_after_s = 2.0 * heartbeat_s;
+        let lost_after_s = source.seconds(
+            "lost_after",
+            &file.lost_after,
+            f64::max(600.0, min_lost_after_s),
+            min_lost_after_s,
+            YEAR_S,
+        )?;
         let cluster = Cluster {
             name: file.name.unwrap_or_else(|| file_name.into()),
             heartbeat: Span::from_secs_f64(heartbeat_s),
-            word: file.word,
+            reporting: file.reporting,
             lost_after: Span::from_secs_f64(lost_after_s),
-            block_bytes: bytes(page.number("block_mb", &file.block_mb, 128.0, Bounds::From(0.001, 1_048_576.0))?, MB),
-            replicas: replicas(&page, &file.replicas, nodes.len() as u32)?,
-            cross_rack: page.number("cross_rack", &file.cross_rack, 1.0, Bounds::Over(0.0, 1.0))?,
-            costs: costs(&page, &file.costs)?,
-            noise: page.number("noise", &file.noise, 0.0, Bounds::From(0.0, 3.0))?,
-            stragglers: stragglers(&page, &file.stragglers)?,
-            faults: faults(&page, &file.faults, &nodes)?,
+            block_bytes: bytes(
+                source.number("block_mb", &file.block_mb, 128.0, Bounds::Closed(0.001, 1_048_576.0))?,
+                MB,
+            ),
+            replicas: replicas(&source, &file.replicas, nodes.len() as u32)?,
+            cross_rack: source.number("cross_rack", &file.cross_rack, 1.0, Bounds::OpenLow(0.0, 1.0))?,
+            costs: costs(&source, &file.costs)?,
+            noise: source.number("noise", &file.noise, 0.0, Bounds::Closed(0.0, 3.0))?,
+            stragglers: stragglers(&source, &file.stragglers)?,
+            faults: faults(&source, &file.faults, &nodes)?,
             nodes,
         };
         if cluster.slots(Kind::Map) == 0 {
             let problem = "no node has a map slot, so no job could run".into();
-            return Err(page.wrong(file.nodes[0].span(), problem, "give at least one node map_slots = 1 or more"));
+            return Err(source.value_error(
+                file.nodes[0].span(),
+                problem,
+                "give at least one node map_slots = 1 or more",
+            ));
         }
         Ok(cluster)
     }
@@ -148,63 +160,65 @@ fn bytes(amount: f64, unit: u64) -> u64 {
     (amount * unit as f64).round() as u64
 }
 
-fn nodes(page: &Page<'_>, entries: &[Spanned<NodesEntry>]) -> Result<Vec<NodeModel>, FileError> {
+fn nodes(source: &SourceFile<'_>, entries: &[Spanned<NodesEntry>]) -> Result<Vec<NodeModel>, FileError> {
     let mut nodes = Vec::new();
     for entry in entries {
-        let count = node_count(page, entry.get_ref(), nodes.len() as u32)?;
-        add_nodes(page, entry, count, &mut nodes)?;
+        let count = node_count(source, entry.get_ref(), nodes.len() as u32)?;
+        add_nodes(source, entry, count, &mut nodes)?;
     }
     if nodes.is_empty() {
-        return Err(page.wrong(0..0, "the cluster has no nodes".into(), "add a [[nodes]] table"));
+        return Err(source.value_error(0..0, "the cluster has no nodes".into(), "add a [[nodes]] table"));
     }
     Ok(nodes)
 }
 
-/// How many nodes an entry stands for, beside those there are.
-fn node_count(page: &Page<'_>, entry: &NodesEntry, there: u32) -> Result<u32, FileError> {
+/// Number of nodes of an entry, given the number of nodes before it.
+fn node_count(source: &SourceFile<'_>, entry: &NodesEntry, nodes_before: u32) -> Result<u32, FileError> {
     let Some(key) = &entry.count else { return Ok(1) };
     match u32::try_from(*key.get_ref()) {
-        Ok(count) if count >= 1 && count <= NODES_MAX - there.min(NODES_MAX) => Ok(count),
-        Ok(0) => Err(page.wrong(key.span(), "count is 0".into(), "write 1 or more, or leave this [[nodes]] table out")),
+        Ok(count) if count >= 1 && count <= MAX_NODES - nodes_before.min(MAX_NODES) => Ok(count),
+        Ok(0) => {
+            Err(source.value_error(key.span(), "count is 0".into(), "write 1 or more, or remove this [[nodes]] table"))
+        }
         _ => {
-            let problem = format!("count is {}, but a cluster has at most {NODES_MAX} nodes in all", key.get_ref());
-            Err(page.wrong(key.span(), problem, "write fewer; perhaps there is a zero too many"))
+            let problem = format!("count is {}, but a cluster has at most {MAX_NODES} nodes", key.get_ref());
+            Err(source.value_error(key.span(), problem, "write a smaller count"))
         }
     }
 }
 
 fn add_nodes(
-    page: &Page<'_>,
+    source: &SourceFile<'_>,
     spanned: &Spanned<NodesEntry>,
     count: u32,
     nodes: &mut Vec<NodeModel>,
 ) -> Result<(), FileError> {
     let entry = spanned.get_ref();
-    if nodes.len() as u32 + count > NODES_MAX {
-        let problem = format!("this makes more than {NODES_MAX} nodes in all");
-        return Err(page.wrong(spanned.span(), problem, "write fewer"));
+    if nodes.len() as u32 + count > MAX_NODES {
+        let problem = format!("this table makes more than {MAX_NODES} nodes in total");
+        return Err(source.value_error(spanned.span(), problem, "write a smaller count"));
     }
     if let (Some(_), Some(racks)) = (&entry.rack, &entry.racks) {
         let problem = "rack and racks are both given".into();
-        return Err(page.wrong(
+        return Err(source.value_error(
             racks.span(),
             problem,
             "keep rack for one rack, or racks to spread the nodes over several",
         ));
     }
-    let map_slots = page.count("map_slots", &entry.map_slots, 2, 0, SLOTS_MAX)?;
-    let reduce_slots = page.count("reduce_slots", &entry.reduce_slots, 2, 0, SLOTS_MAX)?;
+    let map_slots = source.count("map_slots", &entry.map_slots, 2, 0, MAX_SLOTS)?;
+    let reduce_slots = source.count("reduce_slots", &entry.reduce_slots, 2, 0, MAX_SLOTS)?;
     if map_slots + reduce_slots == 0 {
         let span = entry.map_slots.as_ref().map_or(spanned.span(), Spanned::span);
-        let problem = "map_slots and reduce_slots are both 0, so the node can do nothing".into();
-        return Err(page.wrong(span, problem, "give it at least one slot"));
+        let problem = "map_slots and reduce_slots are both 0".into();
+        return Err(source.value_error(span, problem, "give the node at least one slot"));
     }
-    let rack = page.count("rack", &entry.rack, 0, 0, NODES_MAX)?;
-    let racks = page.count("racks", &entry.racks, 1, 1, NODES_MAX)?;
-    let speed = page.number("speed", &entry.speed, 1.0, Bounds::From(0.001, 1_000.0))?;
-    let disk_mb_s = page.number("disk_mb_s", &entry.disk_mb_s, 80.0, Bounds::From(0.001, 1e6))?;
-    let net_mbit_s = page.number("net_mbit_s", &entry.net_mbit_s, 1_000.0, Bounds::From(8.0, 1e7))?;
-    let disk_gb = page.number("disk_gb", &entry.disk_gb, 1_000.0, Bounds::From(0.001, 1e9))?;
+    let rack = source.count("rack", &entry.rack, 0, 0, MAX_NODES)?;
+    let racks = source.count("racks", &entry.racks, 1, 1, MAX_NODES)?;
+    let speed = source.number("speed", &entry.speed, 1.0, Bounds::Closed(0.001, 1_000.0))?;
+    let disk_mb_s = source.number("disk_mb_s", &entry.disk_mb_s, 80.0, Bounds::Closed(0.001, 1e6))?;
+    let net_mbit_s = source.number("net_mbit_s", &entry.net_mbit_s, 1_000.0, Bounds::Closed(8.0, 1e7))?;
+    let disk_gb = source.number("disk_gb", &entry.disk_gb, 1_000.0, Bounds::Closed(0.001, 1e9))?;
     for i in 0..count {
         let name = match &entry.name {
             Some(name) if count == 1 => name.clone(),
@@ -225,18 +239,18 @@ fn add_nodes(
     Ok(())
 }
 
-/// Three replicas as in Hadoop, or as many as there are nodes.
-fn replicas(page: &Page<'_>, key: &Key<i64>, nodes: u32) -> Result<u32, FileError> {
+/// Three replicas as in Hadoop, or one for each node if there are fewer.
+fn replicas(source: &SourceFile<'_>, key: &Key<i64>, nodes: u32) -> Result<u32, FileError> {
     if let Some(key) = key
         && *key.get_ref() > i64::from(nodes)
     {
-        let problem = format!("replicas is {}, but there are {nodes} nodes to hold them", key.get_ref());
-        return Err(page.wrong(key.span(), problem, "write at most the number of nodes"));
+        let problem = format!("replicas is {}, but the cluster has only {nodes} nodes", key.get_ref());
+        return Err(source.value_error(key.span(), problem, "write at most the number of nodes"));
     }
-    page.count("replicas", key, nodes.min(3), 1, nodes)
+    source.count("replicas", key, nodes.min(3), 1, nodes)
 }
 
-fn costs(page: &Page<'_>, key: &Key<Costs>) -> Result<Costs, FileError> {
+fn costs(source: &SourceFile<'_>, key: &Key<Costs>) -> Result<Costs, FileError> {
     let Some(key) = key else { return Ok(Costs::default()) };
     let costs = *key.get_ref();
     let times = [
@@ -248,54 +262,54 @@ fn costs(page: &Page<'_>, key: &Key<Costs>) -> Result<Costs, FileError> {
         ("sort_per_gb", costs.sort_per_gb),
     ];
     if let Some((name, time)) = times.into_iter().find(|(_, time)| time.as_secs_f64() > YEAR_S) {
-        return Err(page.wrong(key.span(), format!("costs.{name} is {time}"), "write at most a year"));
+        return Err(source.value_error(key.span(), format!("costs.{name} is {time}"), "write at most a year"));
     }
     Ok(costs)
 }
 
-fn stragglers(page: &Page<'_>, entry: &Option<StragglersEntry>) -> Result<Stragglers, FileError> {
+fn stragglers(source: &SourceFile<'_>, entry: &Option<StragglersEntry>) -> Result<Stragglers, FileError> {
     let Some(entry) = entry else { return Ok(Stragglers::default()) };
     Ok(Stragglers {
-        share: page.number("stragglers.share", &entry.share, 0.0, Bounds::From(0.0, 1.0))?,
-        factor: page.number("stragglers.factor", &entry.factor, 1.0, Bounds::From(1.0, 1e4))?,
+        share: source.number("stragglers.share", &entry.share, 0.0, Bounds::Closed(0.0, 1.0))?,
+        factor: source.number("stragglers.factor", &entry.factor, 1.0, Bounds::Closed(1.0, 1e4))?,
     })
 }
 
-fn faults(page: &Page<'_>, entry: &FaultsEntry, nodes: &[NodeModel]) -> Result<Faults, FileError> {
+fn faults(source: &SourceFile<'_>, entry: &FaultsEntry, nodes: &[NodeModel]) -> Result<Faults, FileError> {
     let mut scripted = Vec::new();
     for fault in &entry.scripted {
         let back_after_s = match &fault.back_after {
-            Some(_) => Some(page.seconds("back_after", &fault.back_after, 0.0, 0.0, 100.0 * YEAR_S)?),
+            Some(_) => Some(source.seconds("back_after", &fault.back_after, 0.0, 0.0, 100.0 * YEAR_S)?),
             None => None,
         };
         let at = Some(fault.at.clone());
-        let at_s = page.seconds("at", &at, 0.0, 0.0, 100.0 * YEAR_S)?;
-        scripted.push(ScriptedFault { node: find_node(page, &fault.node, nodes)?, at_s, back_after_s });
+        let at_s = source.seconds("at", &at, 0.0, 0.0, 100.0 * YEAR_S)?;
+        scripted.push(ScriptedFault { node: find_node(source, &fault.node, nodes)?, at_s, back_after_s });
     }
     let random = match &entry.random {
         None => None,
         Some(random) => {
             let span = |name: &str, key: &Key<Seconds>, default_s: f64| {
-                page.seconds(name, key, default_s, 1.0, 100.0 * YEAR_S).map(Span::from_secs_f64)
+                source.seconds(name, key, default_s, 1.0, 100.0 * YEAR_S).map(Span::from_secs_f64)
             };
             Some(RandomFaults {
                 mean_up: span("mean_up", &Some(random.mean_up.clone()), 0.0)?,
                 mean_down: span("mean_down", &Some(random.mean_down.clone()), 0.0)?,
-                until: span("until", &random.until, super::a_week().as_secs_f64())?,
+                until: span("until", &random.until, super::default_fault_horizon().as_secs_f64())?,
             })
         }
     };
     Ok(Faults { scripted, random })
 }
 
-fn find_node(page: &Page<'_>, node: &Spanned<NodeRef>, nodes: &[NodeModel]) -> Result<NodeId, FileError> {
-    let (found, called) = match node.get_ref() {
+fn find_node(source: &SourceFile<'_>, node: &Spanned<NodeRef>, nodes: &[NodeModel]) -> Result<NodeId, FileError> {
+    let (found, name) = match node.get_ref() {
         NodeRef::Number(number) => (usize::try_from(*number).ok().filter(|i| *i < nodes.len()), number.to_string()),
         NodeRef::Name(name) => (nodes.iter().position(|node| node.spec.name == *name), format!("`{name}`")),
     };
     found.map(|i| NodeId(i as u32)).ok_or_else(|| {
         let remedy = format!("write a number from 0 to {}, or the name of a node", nodes.len() - 1);
-        page.wrong(node.span(), format!("no node {called} in this cluster"), &remedy)
+        source.value_error(node.span(), format!("unknown node {name}"), &remedy)
     })
 }
 
@@ -308,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lines_make_a_cluster() {
+    fn a_node_count_suffices() {
         let cluster = Cluster::from_toml("[[nodes]]\ncount = 4\n", "c.toml").unwrap();
         assert_eq!((cluster.name.as_str(), cluster.nodes.len(), cluster.replicas), ("c.toml", 4, 3));
         assert_eq!((cluster.slots(Kind::Map), cluster.slots(Kind::Reduce)), (8, 8));
@@ -326,7 +340,7 @@ mod tests {
             replicas = 2
             cross_rack = 0.25
             noise = 0.2
-            word = "ends-at-once"
+            reporting = "out-of-band"
             costs = { launch = "2s", pause_flush_bytes = 1000 }
             stragglers = { share = 0.05, factor = 4 }
             [[nodes]]
@@ -372,7 +386,7 @@ mod tests {
     fn errors_name_line_and_remedy() {
         for (text, line, part) in [
             ("", 1, "no nodes; add a [[nodes]]"),
-            ("[[nodes]]\ncount = 1000000", 2, "at most 100000 nodes in all; write fewer"),
+            ("[[nodes]]\ncount = 1000000", 2, "at most 100000 nodes; write a smaller count"),
             ("[[nodes]]\ncount = 60000\n\n[[nodes]]\ncount = 60000", 5, "at most 100000"),
             ("[[nodes]]\ncount = 0", 2, "count is 0"),
             ("[[nodes]]\ncount = -4", 2, "count is -4"),
@@ -386,18 +400,14 @@ mod tests {
             ("[[nodes]]\ndisk_gb = 5e-324", 2, "write a number from 0.001"),
             ("[[nodes]]\nspede = 2", 2, "unknown field `spede`"),
             ("[[nodes]]\nspeed = 'fast'", 2, "invalid type"),
-            ("replicas = 3\n[[nodes]]\ncount = 2", 1, "2 nodes to hold them"),
+            ("replicas = 3\n[[nodes]]\ncount = 2", 1, "only 2 nodes; write at most"),
             ("replicas = 0\n[[nodes]]", 1, "replicas is 0"),
             ("noise = inf\n[[nodes]]", 1, "noise is inf"),
-            ("cross_rack = 0\n[[nodes]]", 1, "over 0"),
+            ("cross_rack = 0\n[[nodes]]", 1, "greater than 0"),
             ("heartbeat = 0\n[[nodes]]", 1, "heartbeat is 0 s"),
             ("lost_after = '1s'\n[[nodes]]", 1, "lost_after is 1 s; write a time from 6 s"),
-            (
-                "[[nodes]]\n[[faults.scripted]]\nnode = 1\nat = 5",
-                3,
-                "no node 1 in this cluster; write a number from 0 to 0",
-            ),
-            ("[[nodes]]\n[[faults.scripted]]\nnode = 'x'\nat = 5", 3, "no node `x`"),
+            ("[[nodes]]\n[[faults.scripted]]\nnode = 1\nat = 5", 3, "unknown node 1; write a number from 0 to 0"),
+            ("[[nodes]]\n[[faults.scripted]]\nnode = 'x'\nat = 5", 3, "unknown node `x`"),
             ("[[nodes]]\n[[faults.scripted]]\nnode = 0\nat = -5", 4, "at is -5 s"),
             ("[[nodes]]\n[faults.random]\nmean_up = 0\nmean_down = 5", 3, "mean_up is 0 s"),
             ("[[nodes]]\n[stragglers]\nshare = 2", 3, "stragglers.share is 2"),

@@ -1,13 +1,12 @@
-//! Clusters to TOML files: what [`Cluster::from_toml`] reads back as the same cluster, nodes of one make folded into
-//! one table.
+//! Clusters to TOML files. [`Cluster::from_toml`] reads the same cluster back; consecutive equal nodes share one table.
 
-use super::{Cluster, NodeModel, Word};
+use super::{Cluster, HeartbeatMode, NodeModel};
 use crate::files::{GB, MB};
 use giveway_core::{NodeSpec, Span};
 use std::fmt::Write;
 
 impl Cluster {
-    /// The cluster as a file, for a user to start from.
+    /// The cluster as the text of a cluster file.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -18,12 +17,12 @@ impl Cluster {
     fn write_toml(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "name = {}", quoted(&self.name))?;
         writeln!(out, "heartbeat = {}", time(self.heartbeat))?;
-        let word = match self.word {
-            Word::WithBeats => "with-beats",
-            Word::EndsAtOnce => "ends-at-once",
-            Word::AtOnce => "at-once",
+        let reporting = match self.reporting {
+            HeartbeatMode::Heartbeat => "heartbeat",
+            HeartbeatMode::OutOfBand => "out-of-band",
+            HeartbeatMode::Immediate => "immediate",
         };
-        writeln!(out, "word = \"{word}\"")?;
+        writeln!(out, "reporting = \"{reporting}\"")?;
         writeln!(out, "lost_after = {}", time(self.lost_after))?;
         writeln!(out, "block_mb = {}", in_units(self.block_bytes, MB))?;
         writeln!(out, "replicas = {}", self.replicas)?;
@@ -31,8 +30,8 @@ impl Cluster {
         writeln!(out, "noise = {}", self.noise)?;
         let mut at = 0;
         while at < self.nodes.len() {
-            let alike = self.nodes[at..].iter().take_while(|node| same_make(node, &self.nodes[at])).count();
-            let count = named_alike(&self.nodes[at..at + alike], at);
+            let equal = self.nodes[at..].iter().take_while(|node| same_hardware(node, &self.nodes[at])).count();
+            let count = names_of_one_table(&self.nodes[at..at + equal], at);
             write_nodes(out, &self.nodes[at..at + count], at)?;
             at += count;
         }
@@ -68,14 +67,14 @@ impl Cluster {
     }
 }
 
-/// True if two nodes differ in nothing but their names.
-fn same_make(a: &NodeModel, b: &NodeModel) -> bool {
+/// Whether two nodes are equal except for their names.
+fn same_hardware(a: &NodeModel, b: &NodeModel) -> bool {
     let nameless = |node: &NodeModel| NodeSpec { name: String::new(), ..node.spec.clone() };
     nameless(a) == nameless(b) && a.net_bytes_per_s == b.net_bytes_per_s
 }
 
-/// How many of these nodes, which follow one another from number `at`, have the names a single table would give them.
-fn named_alike(nodes: &[NodeModel], at: usize) -> usize {
+/// The number of these consecutive nodes, starting with node number `at`, that have the names a single table would give them.
+fn names_of_one_table(nodes: &[NodeModel], at: usize) -> usize {
     let default = nodes.iter().enumerate().take_while(|(i, node)| node.spec.name == format!("node-{}", at + i)).count();
     let prefixed = match nodes[0].spec.name.strip_suffix("-0") {
         Some(prefix) => {
@@ -83,7 +82,7 @@ fn named_alike(nodes: &[NodeModel], at: usize) -> usize {
         }
         None => 0,
     };
-    // A table of one would name its node without a number.
+    // A table with a single node gives it a name without a number.
     default.max(if prefixed > 1 { prefixed } else { 1 })
 }
 
@@ -125,7 +124,7 @@ mod tests {
     use crate::cluster;
 
     #[test]
-    fn every_cluster_of_the_catalogue_comes_back_as_it_was() {
+    fn every_cluster_of_the_catalogue_is_read_back() {
         for name in ["hsrtf", "fcs", "chronos", "chronos-map", "chronos-reduce", "coshh", "coshh-57", "coshh-real"] {
             let cluster = cluster::by_name(name).unwrap();
             let text = cluster.to_toml();
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn so_does_an_odd_one() {
+    fn an_unusual_cluster_is_read_back() {
         let text = "name = 'a \"b\"'\n[[nodes]]\nname='x'\ncount=3\n[[nodes]]\nname='x-0'\n[[nodes]]\ncount=4\nracks=2\nspeed=0.3\n\
                     [[nodes]]\nname='node-0'\ncount=2\n[[faults.scripted]]\nnode=1\nat=1.5\nback_after='1ms'\n\
                     [faults.random]\nmean_up='1h'\nmean_down='1500ms'\n[costs]\nlaunch='7us'";
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_one_make_share_a_table() {
+    fn equal_nodes_share_a_table() {
         let text = cluster::by_name("fcs").unwrap().to_toml();
         assert_eq!(text.matches("[[nodes]]").count(), 1, "{text}");
         assert!(text.contains("heartbeat = \"3s\"") && text.contains("count = 45"), "{text}");

@@ -1,66 +1,67 @@
-//! What a run was like, in numbers.
+//! Metrics of a run.
 //!
-//! [`Metrics`] looks on: it is shown every event and the actions that followed, keeps what the figures need, and at the
-//! end gives a [`Summary`]. It sees nothing but the event log, so it measures a simulated run, the engine's and a Hadoop
-//! cluster's alike.
+//! [`Metrics`] receives every event with the actions that followed it, and computes a [`Summary`]. Its only input is the content of an event
+//! log, so it measures a simulated run, a run of the engine and a Hadoop cluster in the same way.
 //!
 //! * `mod.rs` follows jobs, tasks and attempts through the events.
-//! * `job.rs` is what is remembered of a job while it lives.
-//! * `levels.rs` integrates over time: slots there and in use, and COSHH's dissatisfaction and fairness.
-//! * `spread.rs` keeps a sum of distances from a mean while the values change.
-//! * `summary.rs` turns counts into figures and gives them their names.
-//! * `twin.rs`, for tests, finds the same figures by going through the whole event log for each, slowly and obviously.
+//! * `job.rs` is the state of a live job.
+//! * `time_weighted.rs` integrates over time: available and busy slots, and COSHH's dissatisfaction and fairness.
+//! * `absolute_deviation.rs` maintains a sum of deviations from a mean while the values change.
+//! * `summary.rs` turns counters into metrics and defines their names.
+//! * `reference.rs`, for tests, computes the same metrics slowly, by a pass over the whole event log for each.
 //!
-//! Times inside are whole microseconds and sums of them are exact, so figures do not depend on the order of summation.
-//! Nothing is ever read from a hash table in its order. What decisions cost in wall time is not here: that differs from
-//! run to run.
+//! Times are whole microseconds and sums of them are exact, so metrics do not depend on the order of summation. No hash table is iterated in its
+//! order. The wall-clock cost of decisions is not measured here, because it differs from run to run.
 
+mod absolute_deviation;
 mod job;
-mod levels;
-mod spread;
+#[cfg(test)]
+mod reference;
 mod summary;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod twin;
+mod time_weighted;
 
-pub use summary::{Figures, GroupFigures, JobFigures, MoreFigures, Summary};
+pub use summary::{DetailMetrics, GroupMetrics, JobMetrics, KeyMetrics, Summary};
 
 use crate::Observer;
 use giveway_core::{
     Action, AttemptId, Event, JobId, JobSpec, Kind, Locality, NodeId, NodeSpec, Outcome, Reason, Start, TaskId,
     Tenants, Time, Work,
 };
-use job::{Home, Live, Paused};
-use levels::{Levels, Sums};
+use job::{LiveJob, OutputLocation, Paused};
 use rustc_hash::FxHashMap;
-use summary::Tally;
+use summary::Counters;
+use time_weighted::{Integrals, TimeWeighted};
 
-/// Looks on and counts.
+/// Computes metrics from events and actions.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     groups: Grouping,
-    /// By job number, seconds the job would take if it were alone on the cluster.
-    alone_s: Vec<f64>,
+    /// By job number, the execution time of the job alone on the cluster.
+    isolated_s: Vec<f64>,
     events: u64,
+    /// Time of the last event.
     latest: Time,
-    levels: Levels,
-    /// The sums over time when the last job closed.
-    at_close: Sums,
-    jobs: Vec<Option<Box<Live>>>,
+    time_weighted: TimeWeighted,
+    /// The integrals when the last job closed.
+    integrals_at_last_close: Integrals,
+    jobs: Vec<Option<Box<LiveJob>>>,
+    /// Unused indices of `jobs`.
     free: Vec<u32>,
     live: u32,
     job_ix: FxHashMap<JobId, u32>,
-    /// Where each attempt runs.
-    host: FxHashMap<AttemptId, NodeId>,
+    /// The node of each running attempt.
+    node_of: FxHashMap<AttemptId, NodeId>,
     nodes: Vec<Node>,
-    /// Tasks that were lost with a node and have not been launched again yet.
-    lost: FxHashMap<TaskId, Time>,
-    tallies: Vec<Tally>,
-    finished: Vec<JobFigures>,
+    /// Tasks that were lost with a node and have not been launched again, with the time of the loss.
+    lost_tasks: FxHashMap<TaskId, Time>,
+    /// By group.
+    counters: Vec<Counters>,
+    finished: Vec<JobMetrics>,
 }
 
-/// How jobs are put into groups by size.
+/// Assigns jobs to size groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grouping {
     /// Names of the groups, smallest first.
@@ -70,20 +71,20 @@ pub struct Grouping {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Rule {
-    /// By job number.
+    /// By job number, the group.
     Listed(Vec<u16>),
-    /// For each group but the last, the most maps a job in it has.
+    /// For each group but the last, the largest number of maps of its jobs.
     UpToMaps(Vec<u32>),
 }
 
 impl Grouping {
-    /// The groups of a workload; jobs it does not list belong to the last.
+    /// The groups of a workload, by job number; jobs beyond the list belong to the last group.
     pub fn listed(names: Vec<String>, by_job: Vec<u16>) -> Grouping {
         let names = if names.is_empty() { vec!["all".into()] } else { names };
         Grouping { names, rule: Rule::Listed(by_job) }
     }
 
-    /// Groups for an event log of which nothing else is known: up to 10 maps, up to 100, and more.
+    /// Groups by number of maps, for an event log without a workload: up to 10, up to 100, and more.
     pub fn by_maps() -> Grouping {
         let names = ["small", "medium", "large"].map(String::from).into();
         Grouping { names, rule: Rule::UpToMaps(vec![10, 100]) }
@@ -102,23 +103,24 @@ impl Grouping {
 struct Node {
     up: bool,
     slots: [u16; 2],
-    /// When it was lost, each time.
+    /// The times at which it was lost.
     losses: Vec<Time>,
     running: Vec<Running>,
 }
 
-/// An attempt that holds a slot. It may outlive its job, so it knows what its end is booked on.
+/// An attempt that occupies a slot. It may end after its job, so it carries what its end is charged to.
 #[derive(Clone, Copy, Debug)]
 struct Running {
     attempt: AttemptId,
     since: Time,
     user: u32,
     group: u16,
-    gives_way: bool,
-    /// A map's input.
+    /// Whether the core has requested its kill in order to preempt it.
+    preempted: bool,
+    /// Input bytes of a map.
     bytes: u64,
-    /// Time of the paused attempts whose work a reduce goes on with.
-    kept_us: u64,
+    /// Slot time of the paused attempts whose progress a reduce continues.
+    retained_us: u64,
 }
 
 /// How an attempt ended.
@@ -132,30 +134,30 @@ enum End {
 }
 
 impl Metrics {
-    /// Begins to look on. `alone_s` has, by job number, the seconds each job would take alone; without it there is no
-    /// slowdown.
-    pub fn new(tenants: &Tenants, groups: Grouping, alone_s: Vec<f64>) -> Metrics {
+    /// Starts with no events. `isolated_s` is, by job number, the execution time of each job alone on the cluster in seconds; jobs beyond the
+    /// list have no slowdown.
+    pub fn new(tenants: &Tenants, groups: Grouping, isolated_s: Vec<f64>) -> Metrics {
         Metrics {
-            tallies: vec![Tally::default(); groups.names.len()],
+            counters: vec![Counters::default(); groups.names.len()],
             groups,
-            alone_s,
+            isolated_s,
             events: 0,
             latest: Time::ZERO,
-            levels: Levels::new(tenants),
-            at_close: Sums::default(),
+            time_weighted: TimeWeighted::new(tenants),
+            integrals_at_last_close: Integrals::default(),
             jobs: Vec::new(),
             free: Vec::new(),
             live: 0,
             job_ix: FxHashMap::default(),
-            host: FxHashMap::default(),
+            node_of: FxHashMap::default(),
             nodes: Vec::new(),
-            lost: FxHashMap::default(),
+            lost_tasks: FxHashMap::default(),
             finished: Vec::new(),
         }
     }
 
-    /// Takes in one record of the event log.
-    pub fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
+    /// Processes one record of an event log.
+    pub fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
         self.events += 1;
         self.latest = now;
         match event {
@@ -165,24 +167,24 @@ impl Metrics {
             | Event::JobKilled { .. }
             | Event::MapOutputLost { .. }
             | Event::YieldRequested { .. } => {}
-            // What the core refused has not happened.
+            // A refused event has no effect.
             _ if actions.iter().any(|action| matches!(action, Action::Refuse { .. })) => {}
-            // Told only by a body that grants slots itself; what it granted comes back as a launch.
+            // Only from backends that grant slots themselves; a granted slot follows as a launch.
             Event::SlotsRequested { .. } | Event::SlotGranted { .. } | Event::JobEnded { .. } | Event::Resynced => {}
-            Event::JobSubmitted(spec) | Event::JobOpened(spec) => self.submitted(now, spec),
-            Event::NodeJoined { node, spec } => self.joined(now, *node, spec),
-            Event::NodeLost { node } => self.node_lost(now, *node),
-            Event::AttemptFinished { attempt, .. } => self.ended(now, *attempt, End::Finished),
-            Event::AttemptFailed { attempt } => self.ended(now, *attempt, End::Failed),
-            Event::AttemptKilled { attempt } => self.ended(now, *attempt, End::Killed),
-            Event::AttemptPaused { attempt, .. } => self.ended(now, *attempt, End::Paused),
+            Event::JobSubmitted(spec) | Event::JobOpened(spec) => self.on_job_submitted(now, spec),
+            Event::NodeJoined { node, spec } => self.on_node_joined(now, *node, spec),
+            Event::NodeLost { node } => self.on_node_lost(now, *node),
+            Event::AttemptFinished { attempt, .. } => self.on_attempt_ended(now, *attempt, End::Finished),
+            Event::AttemptFailed { attempt } => self.on_attempt_ended(now, *attempt, End::Failed),
+            Event::AttemptKilled { attempt } => self.on_attempt_ended(now, *attempt, End::Killed),
+            Event::AttemptPaused { attempt, .. } => self.on_attempt_ended(now, *attempt, End::Paused),
             Event::AttemptEndedEarly { attempt, done_bytes, .. } => {
-                self.ended(now, *attempt, End::EndedEarly { done_bytes: *done_bytes })
+                self.on_attempt_ended(now, *attempt, End::EndedEarly { done_bytes: *done_bytes })
             }
         }
         for action in actions {
             match action {
-                Action::Launch { attempt, node, work, .. } => self.launched(now, *attempt, *node, *work),
+                Action::Launch { attempt, node, work, .. } => self.on_launch(now, *attempt, *node, *work),
                 Action::Kill {
                     attempt,
                     node,
@@ -190,17 +192,17 @@ impl Metrics {
                 } => {
                     let running = self.nodes.get_mut(node.0 as usize).map(|node| &mut node.running);
                     if let Some(victim) = running.and_then(|all| all.iter_mut().find(|one| one.attempt == *attempt)) {
-                        victim.gives_way = true;
+                        victim.preempted = true;
                     }
                 }
-                Action::CloseJob { job, outcome } => self.job_closed(now, *job, *outcome),
+                Action::CloseJob { job, outcome } => self.close_job(now, *job, *outcome),
                 _ => {}
             }
         }
     }
 
-    /// The jobs that succeeded, in the order they finished.
-    pub fn jobs(&self) -> &[JobFigures] {
+    /// The jobs that succeeded, in the order of their completion.
+    pub fn jobs(&self) -> &[JobMetrics] {
         &self.finished
     }
 
@@ -209,16 +211,16 @@ impl Metrics {
         &self.groups.names
     }
 
-    fn submitted(&mut self, now: Time, spec: &JobSpec) {
+    fn on_job_submitted(&mut self, now: Time, spec: &JobSpec) {
         if self.job_ix.contains_key(&spec.id) {
             return;
         }
         let group = self.groups.of(spec);
-        let user = self.levels.user(now, &spec.user);
-        let live = Live::new(spec, now, group, user);
-        self.levels.began(now);
-        self.levels.wanted(now, user, i64::from(live.waiting));
-        self.tallies[usize::from(group)].submitted += 1;
+        let user = self.time_weighted.user(now, &spec.user);
+        let live = LiveJob::new(spec, now, group, user);
+        self.time_weighted.start(now);
+        self.time_weighted.change_demand(now, user, i64::from(live.pending));
+        self.counters[usize::from(group)].submitted += 1;
         self.live += 1;
         let ix = self.free.pop().unwrap_or_else(|| {
             self.jobs.push(None);
@@ -228,28 +230,28 @@ impl Metrics {
         self.job_ix.insert(spec.id, ix);
     }
 
-    fn job_closed(&mut self, now: Time, id: JobId, outcome: Outcome) {
+    fn close_job(&mut self, now: Time, id: JobId, outcome: Outcome) {
         let Some(ix) = self.job_ix.remove(&id) else { return };
         let job = self.jobs[ix as usize].take().expect("an indexed job is live");
         self.free.push(ix);
         self.live -= 1;
-        if !self.lost.is_empty() {
-            self.lost.retain(|task, _| task.job != id);
+        if !self.lost_tasks.is_empty() {
+            self.lost_tasks.retain(|task, _| task.job != id);
         }
-        self.levels.wanted(now, job.user, -i64::from(job.waiting));
-        let tally = &mut self.tallies[usize::from(job.group)];
+        self.time_weighted.change_demand(now, job.user, -i64::from(job.pending));
+        let counters = &mut self.counters[usize::from(job.group)];
         match outcome {
             Outcome::Succeeded => {
-                let alone_s = self.alone_s.get(id.0 as usize).copied();
-                self.finished.push(JobFigures::new(id, &job, now, alone_s));
+                let isolated_s = self.isolated_s.get(id.0 as usize).copied();
+                self.finished.push(JobMetrics::new(id, &job, now, isolated_s));
             }
-            Outcome::Killed => tally.killed += 1,
-            Outcome::Failed => tally.failed += 1,
+            Outcome::Killed => counters.killed += 1,
+            Outcome::Failed => counters.failed += 1,
         }
-        self.at_close = self.levels.sums(now);
+        self.integrals_at_last_close = self.time_weighted.integrals(now);
     }
 
-    fn joined(&mut self, now: Time, id: NodeId, spec: &NodeSpec) {
+    fn on_node_joined(&mut self, now: Time, id: NodeId, spec: &NodeSpec) {
         let at = id.0 as usize;
         if self.nodes.len() <= at {
             self.nodes.resize_with(at + 1, Node::default);
@@ -259,151 +261,158 @@ impl Metrics {
         }
         let slots = Kind::BOTH.map(|kind| spec.slots(kind));
         (self.nodes[at].up, self.nodes[at].slots) = (true, slots);
-        self.levels.slots(now, slots.map(i64::from));
+        self.time_weighted.change_slots(now, slots.map(i64::from));
     }
 
-    fn node_lost(&mut self, now: Time, id: NodeId) {
+    fn on_node_lost(&mut self, now: Time, id: NodeId) {
         let Some(node) = self.nodes.get_mut(id.0 as usize).filter(|node| node.up) else { return };
         node.up = false;
         node.losses.push(now);
         let (slots, running) = (node.slots, std::mem::take(&mut node.running));
-        self.levels.slots(now, slots.map(|slots| -i64::from(slots)));
+        self.time_weighted.change_slots(now, slots.map(|slots| -i64::from(slots)));
         for attempt in running {
-            self.host.remove(&attempt.attempt);
-            self.left_slot(now, &attempt, true);
+            self.node_of.remove(&attempt.attempt);
+            self.release_slot(now, &attempt, true);
             let task = attempt.attempt.task;
             if let Some(job) = self.job_mut(task.job) {
-                let (waiting, change) = job.stopped(task, false);
-                self.levels.wanted(now, attempt.user, change);
-                if waiting {
-                    self.lost.insert(task, now);
+                let (pending, change) = job.on_stop(task, false);
+                self.time_weighted.change_demand(now, attempt.user, change);
+                if pending {
+                    self.lost_tasks.insert(task, now);
                 }
             }
         }
         for job in self.jobs.iter_mut().flatten() {
             for paused in job.paused.extract_if(.., |paused| paused.node == id) {
-                self.tallies[usize::from(job.group)].lost_us += paused.kept_us;
-                self.lost.insert(TaskId { job: job.id, kind: Kind::Reduce, index: paused.index }, now);
+                self.counters[usize::from(job.group)].lost_us += paused.retained_us;
+                self.lost_tasks.insert(TaskId { job: job.id, kind: Kind::Reduce, index: paused.index }, now);
             }
         }
     }
 
-    fn launched(&mut self, now: Time, attempt: AttemptId, node: NodeId, work: Work) {
+    fn on_launch(&mut self, now: Time, attempt: AttemptId, node: NodeId, work: Work) {
         let (task, at) = (attempt.task, node.0 as usize);
         let Some(&ix) = self.job_ix.get(&task.job) else { return };
         let job = self.jobs[ix as usize].as_mut().expect("an indexed job is live");
-        let tally = &mut self.tallies[usize::from(job.group)];
+        let counters = &mut self.counters[usize::from(job.group)];
         let (user, group) = (job.user, job.group);
-        let lost_output = job.lost_output(task).and_then(|home| {
-            let lost_at = *self.nodes.get(home.node as usize)?.losses.get(home.loss as usize)?;
-            tally.lost_output_us += home.took_us;
+        let lost_output = job.lost_output(task).and_then(|location| {
+            let lost_at = *self.nodes.get(location.node as usize)?.losses.get(location.loss as usize)?;
+            counters.lost_output_us += location.duration_us;
             Some(lost_at)
         });
-        let lost_at = if self.lost.is_empty() { None } else { self.lost.remove(&task) }.or(lost_output);
-        let (first, change) = job.started(task, now);
-        self.levels.wanted(now, user, change);
-        let (mut bytes, mut kept_us) = (0, 0);
+        let lost_at = if self.lost_tasks.is_empty() { None } else { self.lost_tasks.remove(&task) }.or(lost_output);
+        let (first, change) = job.on_launch(task, now);
+        self.time_weighted.change_demand(now, user, change);
+        let (mut bytes, mut retained_us) = (0, 0);
         match work {
             Work::Map { bytes: length, locality, .. } => {
                 bytes = length;
-                tally.launches[locality as usize] += 1;
+                counters.launches[locality as usize] += 1;
                 if lost_at.is_some() {
-                    tally.recovered_maps += 1;
-                    tally.recovered_near += u64::from(locality == Locality::Node);
+                    counters.recovered_maps += 1;
+                    counters.recovered_local_maps += u64::from(locality == Locality::Node);
                 }
             }
             Work::Reduce { start } => {
                 if first {
-                    tally.reduces += 1;
-                    tally.reduce_wait_us += job.since_maps(now).0;
+                    counters.reduces += 1;
+                    counters.reduce_wait_us += job.since_map_phase(now).0;
                 }
-                kept_us = job.unpaused(task.index);
+                retained_us = job.remove_paused(task.index);
                 match start {
-                    // It begins again although it was paused: what it had is gone.
-                    Start::Fresh => tally.lost_us += std::mem::take(&mut kept_us),
-                    Start::Resumed { .. } => tally.resumes += 1,
-                    Start::Migrated { .. } => tally.migrations += 1,
+                    // It starts from the beginning although it was paused: the retained progress is lost.
+                    Start::Fresh => counters.lost_us += std::mem::take(&mut retained_us),
+                    Start::Resumed { .. } => counters.resumes += 1,
+                    Start::Migrated { .. } => counters.migrations += 1,
                 }
             }
         }
         if let Some(lost_at) = lost_at {
-            tally.recovered += 1;
-            tally.recovery_wait_us += now.since(lost_at).0;
+            counters.recovered += 1;
+            counters.recovery_wait_us += now.since(lost_at).0;
         }
-        self.levels.busy(now, user, task.kind, 1);
+        self.time_weighted.change_busy(now, user, task.kind, 1);
         if self.nodes.len() <= at {
             self.nodes.resize_with(at + 1, Node::default);
         }
-        self.nodes[at].running.push(Running { attempt, since: now, user, group, gives_way: false, bytes, kept_us });
-        self.host.insert(attempt, node);
+        self.nodes[at].running.push(Running { attempt, since: now, user, group, preempted: false, bytes, retained_us });
+        self.node_of.insert(attempt, node);
     }
 
-    fn ended(&mut self, now: Time, attempt: AttemptId, end: End) {
-        let Some(node) = self.host.remove(&attempt) else { return };
+    fn on_attempt_ended(&mut self, now: Time, attempt: AttemptId, end: End) {
+        let Some(node) = self.node_of.remove(&attempt) else { return };
         let running = &mut self.nodes[node.0 as usize].running;
-        let at = running.iter().position(|one| one.attempt == attempt).expect("a hosted attempt runs on its host");
-        let gone = running.swap_remove(at);
+        let at = running
+            .iter()
+            .position(|one| one.attempt == attempt)
+            .expect("a running attempt is in the list of its node");
+        let removed = running.swap_remove(at);
         let loss = self.nodes[node.0 as usize].losses.len() as u32;
         let task = attempt.task;
-        let tally = &mut self.tallies[usize::from(gone.group)];
+        let counters = &mut self.counters[usize::from(removed.group)];
         let job = match self.job_ix.get(&task.job) {
             Some(&ix) => self.jobs[ix as usize].as_mut(),
             None => None,
         };
-        // What another attempt did before counts for nothing, and neither does an early end with nothing to show.
-        let useless = job.as_ref().is_none_or(|job| job.is_done(task));
-        let wasted = useless || matches!(end, End::Killed | End::Failed | End::EndedEarly { done_bytes: 0 });
+        // Work that another attempt has already done is wasted, and so is an early end without any output.
+        let redundant = job.as_ref().is_none_or(|job| job.is_done(task));
+        let wasted = redundant || matches!(end, End::Killed | End::Failed | End::EndedEarly { done_bytes: 0 });
         if let Some(job) = job {
             match end {
                 End::Paused => {
                     job.pauses += 1;
-                    let kept_us = gone.kept_us + now.since(gone.since).0;
-                    job.paused.push(Paused { index: task.index, node, kept_us });
+                    let retained_us = removed.retained_us + now.since(removed.since).0;
+                    job.paused.push(Paused { index: task.index, node, retained_us });
                 }
-                End::Killed if gone.gives_way => job.kills += 1,
+                End::Killed if removed.preempted => job.kills += 1,
                 End::EndedEarly { .. } => job.early_ends += 1,
                 _ => {}
             }
             let done = end == End::Finished || matches!(end, End::EndedEarly { done_bytes } if done_bytes > 0);
-            if done && task.kind == Kind::Map && !useless {
-                job.mapped(task.index, now, Home { node: node.0, loss, took_us: now.since(gone.since).0 });
+            if done && task.kind == Kind::Map && !redundant {
+                job.set_output_location(
+                    task.index,
+                    now,
+                    OutputLocation { node: node.0, loss, duration_us: now.since(removed.since).0 },
+                );
             }
-            let (_, mut change) = job.stopped(task, done);
+            let (_, mut change) = job.on_stop(task, done);
             if let End::EndedEarly { done_bytes } = end
-                && (1..gone.bytes).contains(&done_bytes)
+                && (1..removed.bytes).contains(&done_bytes)
             {
-                change += job.left_rest();
+                change += job.add_remainder();
             }
-            self.levels.wanted(now, gone.user, change);
+            self.time_weighted.change_demand(now, removed.user, change);
         }
         match end {
-            End::Paused => tally.pauses += 1,
-            End::EndedEarly { .. } => tally.early_ends += 1,
-            End::Killed if gone.gives_way => tally.kills += 1,
+            End::Paused => counters.pauses += 1,
+            End::EndedEarly { .. } => counters.early_ends += 1,
+            End::Killed if removed.preempted => counters.kills += 1,
             _ => {}
         }
-        self.left_slot(now, &gone, wasted);
+        self.release_slot(now, &removed, wasted);
     }
 
-    /// An attempt's slot is free again; its time was for nothing if it was `wasted`.
-    fn left_slot(&mut self, now: Time, gone: &Running, wasted: bool) {
-        let (kind, spent_us) = (gone.attempt.task.kind, now.since(gone.since).0);
-        self.levels.busy(now, gone.user, kind, -1);
-        let tally = &mut self.tallies[usize::from(gone.group)];
-        tally.busy_us[kind.index()] += spent_us;
+    /// Frees the slot of an attempt and charges its time, as lost work if it was wasted.
+    fn release_slot(&mut self, now: Time, removed: &Running, wasted: bool) {
+        let (kind, spent_us) = (removed.attempt.task.kind, now.since(removed.since).0);
+        self.time_weighted.change_busy(now, removed.user, kind, -1);
+        let counters = &mut self.counters[usize::from(removed.group)];
+        counters.busy_us[kind.index()] += spent_us;
         if wasted {
-            tally.lost_us += spent_us + gone.kept_us;
+            counters.lost_us += spent_us + removed.retained_us;
         }
     }
 
-    fn job_mut(&mut self, id: JobId) -> Option<&mut Live> {
+    fn job_mut(&mut self, id: JobId) -> Option<&mut LiveJob> {
         let ix = *self.job_ix.get(&id)?;
         self.jobs[ix as usize].as_deref_mut()
     }
 }
 
 impl Observer for Metrics {
-    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
-        Metrics::saw(self, now, event, actions);
+    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
+        Metrics::observe(self, now, event, actions);
     }
 }

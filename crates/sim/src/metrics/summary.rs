@@ -1,49 +1,49 @@
-//! Figures and their names. The names are those of the JSON that `giveway` prints; scripts rely on them.
+//! The metrics and their names. The names are those of the JSON that `giveway` writes; scripts rely on them.
 
 use super::Metrics;
-use super::job::Live;
-use super::levels::Sums;
+use super::job::LiveJob;
+use super::time_weighted::Integrals;
 use giveway_core::{JobId, Kind, Time};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-/// One job that succeeded.
+/// Metrics of one job that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct JobFigures {
-    /// The job.
+pub struct JobMetrics {
+    /// Number of the job.
     pub job: JobId,
     /// Its size group, an index into [`Metrics::groups`].
     pub group: u16,
-    /// When it was submitted, seconds from the beginning.
+    /// Submission time, in seconds from the start of the run.
     pub submit_s: f64,
-    /// From submission to success.
+    /// Completion time: from submission to success.
     pub completion_s: f64,
-    /// From submission to its first map.
+    /// Waiting time: from submission to its first map.
     pub wait_s: f64,
-    /// From its first map to success.
+    /// Execution time: from its first map to success.
     pub execution_s: f64,
-    /// Execution over execution alone on the cluster; none if the latter is not known.
+    /// Execution time over execution time alone on the cluster; none if the latter is unknown.
     pub slowdown: Option<f64>,
-    /// How often one of its reduces paused.
+    /// Number of times that one of its reduces paused.
     pub pauses: u32,
-    /// How often one of its attempts was killed to give way.
+    /// Number of its attempts that were killed by preemption.
     pub kills: u32,
-    /// How often one of its maps ended early.
+    /// Number of its maps that ended early.
     pub early_ends: u32,
 }
 
-impl JobFigures {
-    pub(super) fn new(job: JobId, live: &Live, now: Time, alone_s: Option<f64>) -> JobFigures {
+impl JobMetrics {
+    pub(super) fn new(job: JobId, live: &LiveJob, now: Time, isolated_s: Option<f64>) -> JobMetrics {
         let first_map = live.first_map.unwrap_or(now);
         let execution_s = now.since(first_map).as_secs_f64();
-        JobFigures {
+        JobMetrics {
             job,
             group: live.group,
             submit_s: live.submit.as_secs_f64(),
             completion_s: now.since(live.submit).as_secs_f64(),
             wait_s: first_map.since(live.submit).as_secs_f64(),
             execution_s,
-            slowdown: alone_s.filter(|alone_s| *alone_s > 0.0).map(|alone_s| execution_s / alone_s),
+            slowdown: isolated_s.filter(|isolated_s| *isolated_s > 0.0).map(|isolated_s| execution_s / isolated_s),
             pauses: live.pauses,
             kills: live.kills,
             early_ends: live.early_ends,
@@ -51,9 +51,9 @@ impl JobFigures {
     }
 }
 
-/// What is counted for a group of jobs. Whole numbers, so groups add up.
+/// Counters of one group of jobs. Integers, so that groups add up exactly.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct Counters {
     pub(super) submitted: u64,
     pub(super) killed: u64,
     pub(super) failed: u64,
@@ -62,22 +62,25 @@ pub(super) struct Tally {
     pub(super) early_ends: u64,
     pub(super) resumes: u64,
     pub(super) migrations: u64,
-    /// Map launches on the node, in the rack and far from their data.
+    /// Map launches by locality: node, rack, remote.
     pub(super) launches: [u64; 3],
+    /// Slot time of wasted work.
     pub(super) lost_us: u64,
     pub(super) lost_output_us: u64,
     pub(super) busy_us: [u64; 2],
     pub(super) reduces: u64,
     pub(super) reduce_wait_us: u64,
+    /// Tasks launched again after the loss of a node.
     pub(super) recovered: u64,
     pub(super) recovery_wait_us: u64,
     pub(super) recovered_maps: u64,
-    pub(super) recovered_near: u64,
+    /// Those of `recovered_maps` that were launched on a node with the data.
+    pub(super) recovered_local_maps: u64,
 }
 
-impl Tally {
-    fn add(&mut self, other: &Tally) {
-        let Tally { submitted, killed, failed, pauses, kills, early_ends, resumes, migrations, .. } = other;
+impl Counters {
+    fn add(&mut self, other: &Counters) {
+        let Counters { submitted, killed, failed, pauses, kills, early_ends, resumes, migrations, .. } = other;
         self.submitted += submitted;
         self.killed += killed;
         self.failed += failed;
@@ -95,176 +98,178 @@ impl Tally {
         self.recovered += other.recovered;
         self.recovery_wait_us += other.recovery_wait_us;
         self.recovered_maps += other.recovered_maps;
-        self.recovered_near += other.recovered_near;
+        self.recovered_local_maps += other.recovered_local_maps;
     }
 }
 
-/// A whole run. A figure of which there is nothing to take the mean is none (`null`).
+/// Metrics of a whole run. A mean over nothing is none (`null`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// The policy's name.
+    /// Name of the policy.
     pub policy: String,
-    /// The seed.
+    /// Random seed.
     pub seed: u64,
-    /// Jobs that succeeded: the figures below are theirs.
+    /// Jobs that succeeded; job metrics are over these.
     pub jobs: u64,
-    /// Events the core was given.
+    /// Events that the core handled.
     pub events: u64,
-    /// The figures people look at first.
+    /// The most important metrics.
     #[serde(flatten)]
-    pub figures: Figures,
-    /// The same for each size group, smallest first.
+    pub key_metrics: KeyMetrics,
+    /// Metrics of each size group, smallest first.
     #[serde(serialize_with = "as_map")]
-    pub groups: Vec<(String, GroupFigures)>,
-    /// The other figures.
+    pub groups: Vec<(String, GroupMetrics)>,
+    /// Further metrics.
     #[serde(flatten)]
-    pub more: MoreFigures,
+    pub details: DetailMetrics,
     /// COSHH's dissatisfaction (section 5.1), averaged over the run: 0 if every min share was met.
     pub dissatisfaction: Option<f64>,
-    /// COSHH's fairness (section 5.1), averaged over the run: 0 if users of equal weight always held equally much.
+    /// COSHH's fairness (section 5.1), averaged over the run: 0 if users of equal weight always had equal excess over their min shares.
     pub fairness: Option<f64>,
     /// From the first submission to the end of the last job.
     pub makespan_s: f64,
     /// Jobs submitted.
     pub submitted: u64,
-    /// Jobs their users took back.
+    /// Jobs that were killed by their users.
     pub killed: u64,
     /// Jobs that failed.
     pub failed: u64,
 }
 
-/// A size group.
+/// Metrics of one size group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct GroupFigures {
-    /// Its jobs that succeeded.
+pub struct GroupMetrics {
+    /// Jobs of the group that succeeded.
     pub jobs: u64,
-    /// The figures people look at first.
+    /// The most important metrics.
     #[serde(flatten)]
-    pub figures: Figures,
-    /// The other figures.
+    pub key_metrics: KeyMetrics,
+    /// Further metrics.
     #[serde(flatten)]
-    pub more: MoreFigures,
+    pub details: DetailMetrics,
 }
 
-/// The figures people look at first.
+/// The most important metrics of a run or a group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figures {
-    /// Mean time from submission to success.
+pub struct KeyMetrics {
+    /// Mean completion time: from submission to success.
     pub mean_completion_s: Option<f64>,
-    /// Half of the jobs took no longer.
+    /// Median completion time.
     pub p50_completion_s: Option<f64>,
-    /// 95 % of the jobs took no longer.
+    /// 95th percentile of the completion time.
     pub p95_completion_s: Option<f64>,
-    /// 99 % of the jobs took no longer.
+    /// 99th percentile of the completion time.
     pub p99_completion_s: Option<f64>,
-    /// Mean time from submission to the first map.
+    /// Mean waiting time: from submission to the first map.
     pub mean_wait_s: Option<f64>,
-    /// Mean time from the first map to success.
+    /// Mean execution time: from the first map to success.
     pub mean_execution_s: Option<f64>,
-    /// Mean of execution over execution alone on the cluster.
+    /// Mean slowdown: execution time over execution time alone on the cluster.
     pub mean_slowdown: Option<f64>,
-    /// The largest of them: FCS's measure of fairness.
+    /// Largest slowdown: FCS's measure of fairness.
     pub max_slowdown: Option<f64>,
-    /// No scheduler could have had a lower mean completion; none if not known, and for groups.
+    /// Lower bound on the mean completion time of any schedule; none if unknown, and for groups.
     pub lower_bound_mean_completion_s: Option<f64>,
-    /// What part of the map launches was on a node with the data.
+    /// Fraction (0-1) of map launches on a node with the data.
     pub locality_node: Option<f64>,
-    /// Slot time of attempts whose work came to nothing: killed, failed, outrun, or lost with a node.
+    /// Slot time of attempts whose work was wasted: killed, failed, finished after another attempt, or lost with a node.
     pub lost_work_s: f64,
-    /// How often a reduce paused.
+    /// Number of pauses of reduces.
     pub pauses: u64,
-    /// How often an attempt was killed to give way. Others that were killed (outrun, or their job was over) do not
-    /// count.
+    /// Number of attempts killed by preemption. Other kills (another attempt finished first, or the job ended) do not count.
     pub kills: u64,
-    /// How often a map ended early.
+    /// Number of maps that ended early.
     pub early_ends: u64,
-    /// What part of all slot time was in use (for a group: by its jobs).
+    /// Busy fraction (0-1) of all slot time; for a group, the fraction used by its jobs.
     pub utilisation: Option<f64>,
 }
 
-/// The other figures.
+/// Further metrics of a run or a group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct MoreFigures {
-    /// The longest completion.
+pub struct DetailMetrics {
+    /// Longest completion time.
     pub max_completion_s: Option<f64>,
-    /// Mean time a reduce waits for its first slot after its job's map phase has ended (FCS, section 5.1).
+    /// Mean time from the end of a job's map phase to the first launch of its reduces (FCS, section 5.1); 0 for a reduce launched before that.
     pub mean_reduce_wait_s: Option<f64>,
-    /// How often a paused reduce went on where it was.
+    /// Number of paused reduces that continued on their node.
     pub resumes: u64,
-    /// How often a paused reduce went on elsewhere.
+    /// Number of paused reduces that continued on another node.
     pub migrations: u64,
-    /// What part of the map launches was in a rack with the data, but on another node.
+    /// Fraction (0-1) of map launches on another node in a rack with the data.
     pub locality_rack: Option<f64>,
-    /// What part of the map launches was far from the data.
+    /// Fraction (0-1) of map launches outside any rack with the data.
     pub locality_remote: Option<f64>,
-    /// What part of all map slot time was in use.
+    /// Busy fraction (0-1) of all map slot time.
     pub utilisation_map: Option<f64>,
-    /// What part of all reduce slot time was in use.
+    /// Busy fraction (0-1) of all reduce slot time.
     pub utilisation_reduce: Option<f64>,
-    /// How often a task was launched again because a node was lost.
+    /// Number of launches that repeated a task because a node was lost.
     pub recoveries: u64,
     /// Mean time from the loss to that launch (Chronos, section IV).
     pub recovery_wait_s: Option<f64>,
-    /// What part of those launches, of maps, was on a node with the data.
+    /// Fraction (0-1) of those launches, of maps, on a node with the data.
     pub recovery_locality: Option<f64>,
     /// Slot time of finished maps that ran again because their output was lost.
     pub lost_output_s: f64,
 }
 
 impl Metrics {
-    /// The figures so far. While jobs are live they reach up to the last event, afterwards up to the end of the last
-    /// job.
+    /// The metrics so far. They cover the time up to the last event while jobs are live, and up to the end of the last job afterwards.
     pub fn summary(&self, policy: &str, seed: u64, lower_bound_mean_completion_s: Option<f64>) -> Summary {
-        let sums = if self.live == 0 { self.at_close } else { self.levels.clone().sums(self.latest) };
-        let mut total = Tally::default();
-        self.tallies.iter().for_each(|tally| total.add(tally));
-        let all: Vec<&JobFigures> = self.finished.iter().collect();
-        let mut figures = figures(&all, &total, &sums);
-        figures.lower_bound_mean_completion_s = lower_bound_mean_completion_s;
-        // The integral is exact; the sum of the attempts' times leaves out those that still run.
-        figures.utilisation = sums.utilisation(&Kind::BOTH);
-        let mut more = more_figures(&all, &total, &sums);
-        more.utilisation_map = sums.utilisation(&[Kind::Map]);
-        more.utilisation_reduce = sums.utilisation(&[Kind::Reduce]);
+        let integrals = if self.live == 0 {
+            self.integrals_at_last_close
+        } else {
+            self.time_weighted.clone().integrals(self.latest)
+        };
+        let mut total = Counters::default();
+        self.counters.iter().for_each(|counters| total.add(counters));
+        let all: Vec<&JobMetrics> = self.finished.iter().collect();
+        let mut key_metrics = key_metrics(&all, &total, &integrals);
+        key_metrics.lower_bound_mean_completion_s = lower_bound_mean_completion_s;
+        // The integral is exact; the sum of the attempts' times does not include those that are still running.
+        key_metrics.utilisation = integrals.utilisation(&Kind::BOTH);
+        let mut details = detail_metrics(&all, &total, &integrals);
+        details.utilisation_map = integrals.utilisation(&[Kind::Map]);
+        details.utilisation_reduce = integrals.utilisation(&[Kind::Reduce]);
         Summary {
             policy: policy.into(),
             seed,
             jobs: all.len() as u64,
             events: self.events,
-            figures,
+            key_metrics,
             groups: self
                 .groups
                 .names
                 .iter()
                 .enumerate()
-                .map(|(ix, name)| (name.clone(), self.group(ix, &sums)))
+                .map(|(ix, name)| (name.clone(), self.group(ix, &integrals)))
                 .collect(),
-            more,
-            dissatisfaction: sums.dissatisfaction(),
-            fairness: sums.fairness(),
-            makespan_s: sums.length_s(),
+            details,
+            dissatisfaction: integrals.dissatisfaction(),
+            fairness: integrals.fairness(),
+            makespan_s: integrals.length_s(),
             submitted: total.submitted,
             killed: total.killed,
             failed: total.failed,
         }
     }
 
-    fn group(&self, ix: usize, sums: &Sums) -> GroupFigures {
-        let jobs: Vec<&JobFigures> = self.finished.iter().filter(|job| usize::from(job.group) == ix).collect();
-        let tally = &self.tallies[ix];
-        GroupFigures {
+    fn group(&self, ix: usize, integrals: &Integrals) -> GroupMetrics {
+        let jobs: Vec<&JobMetrics> = self.finished.iter().filter(|job| usize::from(job.group) == ix).collect();
+        let counters = &self.counters[ix];
+        GroupMetrics {
             jobs: jobs.len() as u64,
-            figures: figures(&jobs, tally, sums),
-            more: more_figures(&jobs, tally, sums),
+            key_metrics: key_metrics(&jobs, counters, integrals),
+            details: detail_metrics(&jobs, counters, integrals),
         }
     }
 }
 
-fn figures(jobs: &[&JobFigures], tally: &Tally, sums: &Sums) -> Figures {
+fn key_metrics(jobs: &[&JobMetrics], counters: &Counters, integrals: &Integrals) -> KeyMetrics {
     let mut completions: Vec<f64> = jobs.iter().map(|job| job.completion_s).collect();
     completions.sort_unstable_by(f64::total_cmp);
     let slowdowns: Vec<f64> = jobs.iter().filter_map(|job| job.slowdown).collect();
-    Figures {
+    KeyMetrics {
         mean_completion_s: mean(&completions),
         p50_completion_s: percentile(&completions, 50),
         p95_completion_s: percentile(&completions, 95),
@@ -274,31 +279,31 @@ fn figures(jobs: &[&JobFigures], tally: &Tally, sums: &Sums) -> Figures {
         mean_slowdown: mean(&slowdowns),
         max_slowdown: slowdowns.iter().copied().reduce(f64::max),
         lower_bound_mean_completion_s: None,
-        locality_node: part(tally.launches[0], tally.launches.iter().sum()),
-        lost_work_s: seconds(tally.lost_us),
-        pauses: tally.pauses,
-        kills: tally.kills,
-        early_ends: tally.early_ends,
-        utilisation: used(tally.busy_us.iter().sum(), sums.slots.iter().sum()),
+        locality_node: ratio(counters.launches[0], counters.launches.iter().sum()),
+        lost_work_s: seconds(counters.lost_us),
+        pauses: counters.pauses,
+        kills: counters.kills,
+        early_ends: counters.early_ends,
+        utilisation: utilisation(counters.busy_us.iter().sum(), integrals.slots.iter().sum()),
     }
 }
 
-fn more_figures(jobs: &[&JobFigures], tally: &Tally, sums: &Sums) -> MoreFigures {
-    let launches = tally.launches.iter().sum();
+fn detail_metrics(jobs: &[&JobMetrics], counters: &Counters, integrals: &Integrals) -> DetailMetrics {
+    let launches = counters.launches.iter().sum();
     let mean_s = |sum_us: u64, count: u64| (count > 0).then(|| seconds(sum_us) / count as f64);
-    MoreFigures {
+    DetailMetrics {
         max_completion_s: jobs.iter().map(|job| job.completion_s).reduce(f64::max),
-        mean_reduce_wait_s: mean_s(tally.reduce_wait_us, tally.reduces),
-        resumes: tally.resumes,
-        migrations: tally.migrations,
-        locality_rack: part(tally.launches[1], launches),
-        locality_remote: part(tally.launches[2], launches),
-        utilisation_map: used(tally.busy_us[0], sums.slots[0]),
-        utilisation_reduce: used(tally.busy_us[1], sums.slots[1]),
-        recoveries: tally.recovered,
-        recovery_wait_s: mean_s(tally.recovery_wait_us, tally.recovered),
-        recovery_locality: part(tally.recovered_near, tally.recovered_maps),
-        lost_output_s: seconds(tally.lost_output_us),
+        mean_reduce_wait_s: mean_s(counters.reduce_wait_us, counters.reduces),
+        resumes: counters.resumes,
+        migrations: counters.migrations,
+        locality_rack: ratio(counters.launches[1], launches),
+        locality_remote: ratio(counters.launches[2], launches),
+        utilisation_map: utilisation(counters.busy_us[0], integrals.slots[0]),
+        utilisation_reduce: utilisation(counters.busy_us[1], integrals.slots[1]),
+        recoveries: counters.recovered,
+        recovery_wait_s: mean_s(counters.recovery_wait_us, counters.recovered),
+        recovery_locality: ratio(counters.recovered_local_maps, counters.recovered_maps),
+        lost_output_s: seconds(counters.lost_output_us),
     }
 }
 
@@ -310,24 +315,24 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The smallest value that so many percent of all do not exceed: always a value that was seen.
+/// Nearest-rank percentile: the smallest of the values that is not exceeded by `percent` % of them.
 fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     sorted.get((sorted.len() * percent).div_ceil(100).max(1) - 1).copied()
 }
 
-fn part(some: u64, all: u64) -> Option<f64> {
+fn ratio(some: u64, all: u64) -> Option<f64> {
     (all > 0).then(|| some as f64 / all as f64)
 }
 
-fn used(busy_us: u64, there_us: i128) -> Option<f64> {
-    (there_us > 0).then(|| busy_us as f64 / there_us as f64)
+fn utilisation(busy_us: u64, available_us: i128) -> Option<f64> {
+    (available_us > 0).then(|| busy_us as f64 / available_us as f64)
 }
 
-/// Groups keep their order, from small to large.
-fn as_map<S: Serializer>(groups: &[(String, GroupFigures)], serializer: S) -> Result<S::Ok, S::Error> {
+/// Serializes the groups as a map in their order, smallest first.
+fn as_map<S: Serializer>(groups: &[(String, GroupMetrics)], serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(groups.len()))?;
-    for (name, figures) in groups {
-        map.serialize_entry(name, figures)?;
+    for (name, key_metrics) in groups {
+        map.serialize_entry(name, key_metrics)?;
     }
     map.end()
 }

@@ -1,6 +1,6 @@
-//! Small event logs with figures a person can check, and long ones against the twin.
+//! Short event logs with metrics computed by hand, and long ones against the reference implementation.
 
-use super::twin;
+use super::reference;
 use super::{Grouping, Metrics, Summary};
 use crate::cluster::{Faults, RandomFaults};
 use crate::{Observer, Simulation, fixture};
@@ -11,14 +11,14 @@ use giveway_core::{
 };
 use proptest::prelude::*;
 
-/// An event log written by hand.
-struct Story(Metrics);
+/// Metrics of a hand-written sequence of events.
+struct EventSequence(Metrics);
 
-impl Story {
+impl EventSequence {
     /// Two nodes of two map slots and one reduce slot, and a job of two maps and one reduce at 10 s.
-    fn begin() -> Story {
+    fn begin() -> EventSequence {
         let tenants = Tenants { users: vec![User { name: "ann".into(), weight: 1.0, min_share: 2 }], pools: vec![] };
-        let mut story = Story(Metrics::new(&tenants, Grouping::by_maps(), vec![20.0]));
+        let mut sequence = EventSequence(Metrics::new(&tenants, Grouping::by_maps(), vec![20.0]));
         for node in 0..2 {
             let spec = NodeSpec {
                 name: format!("n{node}"),
@@ -29,7 +29,7 @@ impl Story {
                 disk_bytes_per_s: 1,
                 disk_bytes: 1,
             };
-            story.told(0.0, Event::NodeJoined { node: NodeId(node), spec }, []);
+            sequence.record(0.0, Event::NodeJoined { node: NodeId(node), spec }, []);
         }
         let spec = JobSpec {
             external_id: None,
@@ -44,16 +44,16 @@ impl Story {
             hint: None,
             estimate_bias_ppm: WHOLE_PPM,
         };
-        story.told(10.0, Event::JobSubmitted(Box::new(spec)), []);
-        story
+        sequence.record(10.0, Event::JobSubmitted(Box::new(spec)), []);
+        sequence
     }
 
-    fn told<const N: usize>(&mut self, at_s: f64, event: Event, actions: [Action; N]) {
-        self.0.saw(Time::from_secs_f64(at_s), &event, &actions);
+    fn record<const N: usize>(&mut self, at_s: f64, event: Event, actions: [Action; N]) {
+        self.0.observe(Time::from_secs_f64(at_s), &event, &actions);
     }
 
-    fn beat<const N: usize>(&mut self, at_s: f64, actions: [Action; N]) {
-        self.told(at_s, Event::SlotsOffered { node: NodeId(0), progress: vec![] }, actions);
+    fn offer<const N: usize>(&mut self, at_s: f64, actions: [Action; N]) {
+        self.record(at_s, Event::SlotsOffered { node: NodeId(0), progress: vec![] }, actions);
     }
 
     fn summary(&self) -> Summary {
@@ -87,124 +87,130 @@ fn close() -> Action {
 }
 
 #[test]
-fn a_quiet_job_has_plain_figures() {
-    let mut story = Story::begin();
-    story.beat(12.0, [launch_map(map(0, 0), 0, Locality::Node), launch_map(map(1, 0), 1, Locality::Rack)]);
-    story.told(22.0, finished(map(0, 0)), []);
-    story.told(24.0, finished(map(1, 0)), []);
-    story.beat(27.0, [launch_reduce(reduce(0), 0, Start::Fresh)]);
-    story.told(40.0, finished(reduce(0)), [close()]);
-    let Summary { jobs, events, figures, groups, more, dissatisfaction, makespan_s, .. } = story.summary();
+fn a_job_without_interference() {
+    let mut sequence = EventSequence::begin();
+    sequence.offer(12.0, [launch_map(map(0, 0), 0, Locality::Node), launch_map(map(1, 0), 1, Locality::Rack)]);
+    sequence.record(22.0, finished(map(0, 0)), []);
+    sequence.record(24.0, finished(map(1, 0)), []);
+    sequence.offer(27.0, [launch_reduce(reduce(0), 0, Start::Fresh)]);
+    sequence.record(40.0, finished(reduce(0)), [close()]);
+    let Summary { jobs, events, key_metrics, groups, details, dissatisfaction, makespan_s, .. } = sequence.summary();
     assert_eq!((jobs, events), (1, 8));
-    assert_eq!((figures.mean_completion_s, figures.p99_completion_s), (Some(30.0), Some(30.0)));
-    assert_eq!((figures.mean_wait_s, figures.mean_execution_s), (Some(2.0), Some(28.0)));
-    assert_eq!((figures.mean_slowdown, figures.max_slowdown), (Some(1.4), Some(1.4)));
-    assert_eq!((figures.locality_node, more.locality_rack, more.locality_remote), (Some(0.5), Some(0.5), Some(0.0)));
-    assert_eq!(more.mean_reduce_wait_s, Some(3.0));
-    assert_eq!(more.utilisation_map, Some(22.0 / 120.0));
-    assert_eq!(more.utilisation_reduce, Some(13.0 / 60.0));
-    assert_eq!(figures.utilisation, Some(35.0 / 180.0));
-    assert_eq!((figures.lost_work_s, figures.pauses, figures.kills, figures.early_ends), (0.0, 0, 0, 0));
+    assert_eq!((key_metrics.mean_completion_s, key_metrics.p99_completion_s), (Some(30.0), Some(30.0)));
+    assert_eq!((key_metrics.mean_wait_s, key_metrics.mean_execution_s), (Some(2.0), Some(28.0)));
+    assert_eq!((key_metrics.mean_slowdown, key_metrics.max_slowdown), (Some(1.4), Some(1.4)));
+    assert_eq!(
+        (key_metrics.locality_node, details.locality_rack, details.locality_remote),
+        (Some(0.5), Some(0.5), Some(0.0))
+    );
+    assert_eq!(details.mean_reduce_wait_s, Some(3.0));
+    assert_eq!(details.utilisation_map, Some(22.0 / 120.0));
+    assert_eq!(details.utilisation_reduce, Some(13.0 / 60.0));
+    assert_eq!(key_metrics.utilisation, Some(35.0 / 180.0));
+    assert_eq!(
+        (key_metrics.lost_work_s, key_metrics.pauses, key_metrics.kills, key_metrics.early_ends),
+        (0.0, 0, 0, 0)
+    );
     assert_eq!(makespan_s, 30.0);
-    // Two slots owed: none held for 2 s, two for 10 s, one for 2 s, none for 3 s; then nothing waits any more.
+    // The min share is two slots: none allocated for 2 s, two for 10 s, one for 2 s, none for 3 s; then nothing is pending any more.
     assert_eq!(dissatisfaction, Some((2.0 + 0.5 * 2.0 + 3.0) / 30.0));
     assert_eq!((groups[0].0.as_str(), groups[0].1.jobs, groups[1].1.jobs), ("small", 1, 0));
-    assert_eq!(groups[0].1.figures.mean_completion_s, Some(30.0));
-    assert_eq!(groups[1].1.figures.mean_completion_s, None);
-    assert_eq!(story.0.jobs()[0].slowdown, Some(1.4));
+    assert_eq!(groups[0].1.key_metrics.mean_completion_s, Some(30.0));
+    assert_eq!(groups[1].1.key_metrics.mean_completion_s, None);
+    assert_eq!(sequence.0.jobs()[0].slowdown, Some(1.4));
 }
 
 #[test]
-fn giving_way_is_counted_when_it_happened() {
-    let mut story = Story::begin();
-    let way = Reason::PreemptedFor { job: JobId(1) };
+fn preemption_is_counted_when_the_attempt_has_stopped() {
+    let mut sequence = EventSequence::begin();
+    let reason = Reason::PreemptedFor { job: JobId(1) };
     let (fresh, node) = (Start::Fresh, NodeId(0));
-    story.beat(10.0, [launch_map(map(0, 0), 0, Locality::Node), launch_map(map(1, 0), 0, Locality::Node)]);
-    story.beat(10.0, [launch_reduce(reduce(0), 0, fresh)]);
-    // Asked to pause, to end early, to die: nothing has happened yet.
-    story.beat(
+    sequence.offer(10.0, [launch_map(map(0, 0), 0, Locality::Node), launch_map(map(1, 0), 0, Locality::Node)]);
+    sequence.offer(10.0, [launch_reduce(reduce(0), 0, fresh)]);
+    // Pause, early end and kill are requested, but no attempt has stopped yet.
+    sequence.offer(
         12.0,
         [
-            Action::Pause { attempt: reduce(0), node, reason: way },
-            Action::EndEarly { attempt: map(0, 0), node, reason: way },
-            Action::Kill { attempt: map(1, 0), node, reason: way },
+            Action::Pause { attempt: reduce(0), node, reason },
+            Action::EndEarly { attempt: map(0, 0), node, reason },
+            Action::Kill { attempt: map(1, 0), node, reason },
         ],
     );
-    assert_eq!(story.summary().figures.pauses, 0);
-    story.told(13.0, Event::AttemptPaused { attempt: reduce(0), progress_ppm: 1 }, []);
-    story.told(13.0, Event::AttemptEndedEarly { attempt: map(0, 0), done_bytes: 40, output_bytes: 4 }, []);
-    story.told(14.0, Event::AttemptKilled { attempt: map(1, 0) }, []);
-    let summary = story.summary();
-    assert_eq!((summary.figures.pauses, summary.figures.kills, summary.figures.early_ends), (1, 1, 1));
-    assert_eq!(summary.figures.lost_work_s, 4.0);
-    // The rest of the first map is a new map with number 2; the second begins again.
-    story.beat(20.0, [launch_map(map(2, 0), 0, Locality::Node), launch_map(map(1, 1), 0, Locality::Node)]);
+    assert_eq!(sequence.summary().key_metrics.pauses, 0);
+    sequence.record(13.0, Event::AttemptPaused { attempt: reduce(0), progress_ppm: 1 }, []);
+    sequence.record(13.0, Event::AttemptEndedEarly { attempt: map(0, 0), done_bytes: 40, output_bytes: 4 }, []);
+    sequence.record(14.0, Event::AttemptKilled { attempt: map(1, 0) }, []);
+    let summary = sequence.summary();
+    assert_eq!((summary.key_metrics.pauses, summary.key_metrics.kills, summary.key_metrics.early_ends), (1, 1, 1));
+    assert_eq!(summary.key_metrics.lost_work_s, 4.0);
+    // The remainder of the first map is a new map with number 2; the second starts from the beginning.
+    sequence.offer(20.0, [launch_map(map(2, 0), 0, Locality::Node), launch_map(map(1, 1), 0, Locality::Node)]);
     let from = reduce(0);
-    story.beat(21.0, [launch_reduce(reduce(1), 1, Start::Migrated { from, node })]);
-    story.told(22.0, Event::AttemptPaused { attempt: reduce(1), progress_ppm: 2 }, []);
-    story.beat(23.0, [launch_reduce(reduce(2), 1, Start::Resumed { from: reduce(1) })]);
-    story.told(24.0, finished(map(2, 0)), []);
-    story.told(25.0, finished(map(1, 1)), []);
-    // A kill for another reason is none of the policy's, and takes all with it that had been kept: 3 + 1 + 3 s.
-    story.beat(25.0, [Action::Kill { attempt: reduce(2), node: NodeId(1), reason: Reason::JobEnded }]);
-    story.told(26.0, Event::AttemptKilled { attempt: reduce(2) }, []);
-    let Summary { figures, more, .. } = story.summary();
-    assert_eq!((figures.pauses, figures.kills, more.migrations, more.resumes), (2, 1, 1, 1));
-    assert_eq!(figures.lost_work_s, 4.0 + 7.0);
-    // The reduce had a slot before the maps were done, and again after: only the first counts.
-    story.beat(30.0, [launch_reduce(reduce(3), 0, Start::Fresh)]);
-    assert_eq!(story.summary().more.mean_reduce_wait_s, Some(0.0));
+    sequence.offer(21.0, [launch_reduce(reduce(1), 1, Start::Migrated { from, node })]);
+    sequence.record(22.0, Event::AttemptPaused { attempt: reduce(1), progress_ppm: 2 }, []);
+    sequence.offer(23.0, [launch_reduce(reduce(2), 1, Start::Resumed { from: reduce(1) })]);
+    sequence.record(24.0, finished(map(2, 0)), []);
+    sequence.record(25.0, finished(map(1, 1)), []);
+    // A kill for another reason is not preemption. It also loses the retained progress: 3 + 1 + 3 s.
+    sequence.offer(25.0, [Action::Kill { attempt: reduce(2), node: NodeId(1), reason: Reason::JobEnded }]);
+    sequence.record(26.0, Event::AttemptKilled { attempt: reduce(2) }, []);
+    let Summary { key_metrics, details, .. } = sequence.summary();
+    assert_eq!((key_metrics.pauses, key_metrics.kills, details.migrations, details.resumes), (2, 1, 1, 1));
+    assert_eq!(key_metrics.lost_work_s, 4.0 + 7.0);
+    // The reduce was launched before the maps were done, and again after: only the first launch counts.
+    sequence.offer(30.0, [launch_reduce(reduce(3), 0, Start::Fresh)]);
+    assert_eq!(sequence.summary().details.mean_reduce_wait_s, Some(0.0));
 }
 
 #[test]
-fn what_is_lost_with_a_node_is_followed_until_it_runs_again() {
-    let mut story = Story::begin();
-    story.beat(10.0, [launch_map(map(0, 0), 0, Locality::Node), launch_map(map(1, 0), 1, Locality::Node)]);
-    story.beat(10.0, [launch_reduce(reduce(0), 0, Start::Fresh)]);
-    story.told(15.0, finished(map(0, 0)), []);
-    story.told(20.0, Event::NodeLost { node: NodeId(0) }, []);
+fn tasks_lost_with_a_node_count_until_they_are_launched_again() {
+    let mut sequence = EventSequence::begin();
+    sequence.offer(10.0, [launch_map(map(0, 0), 0, Locality::Node), launch_map(map(1, 0), 1, Locality::Node)]);
+    sequence.offer(10.0, [launch_reduce(reduce(0), 0, Start::Fresh)]);
+    sequence.record(15.0, finished(map(0, 0)), []);
+    sequence.record(20.0, Event::NodeLost { node: NodeId(0) }, []);
     // The reduce ran there for 10 s.
-    assert_eq!(story.summary().figures.lost_work_s, 10.0);
-    story.beat(24.0, [launch_map(map(0, 1), 1, Locality::Remote), launch_reduce(reduce(1), 1, Start::Fresh)]);
-    let Summary { more, .. } = story.summary();
-    assert_eq!((more.recoveries, more.recovery_wait_s, more.recovery_locality), (2, Some(4.0), Some(0.0)));
-    assert_eq!(more.lost_output_s, 5.0);
-    story.told(26.0, finished(map(1, 0)), []);
-    story.told(27.0, finished(map(0, 1)), []);
-    story.told(30.0, finished(reduce(1)), [close()]);
-    let Summary { figures, more, .. } = story.summary();
+    assert_eq!(sequence.summary().key_metrics.lost_work_s, 10.0);
+    sequence.offer(24.0, [launch_map(map(0, 1), 1, Locality::Remote), launch_reduce(reduce(1), 1, Start::Fresh)]);
+    let Summary { details, .. } = sequence.summary();
+    assert_eq!((details.recoveries, details.recovery_wait_s, details.recovery_locality), (2, Some(4.0), Some(0.0)));
+    assert_eq!(details.lost_output_s, 5.0);
+    sequence.record(26.0, finished(map(1, 0)), []);
+    sequence.record(27.0, finished(map(0, 1)), []);
+    sequence.record(30.0, finished(reduce(1)), [close()]);
+    let Summary { key_metrics, details, .. } = sequence.summary();
     // Four map slots for 10 s, two for 10 s.
-    assert_eq!(more.utilisation_map, Some((5.0 + 16.0 + 3.0) / 60.0));
-    assert_eq!(figures.utilisation, Some((5.0 + 16.0 + 3.0 + 10.0 + 6.0) / 90.0));
+    assert_eq!(details.utilisation_map, Some((5.0 + 16.0 + 3.0) / 60.0));
+    assert_eq!(key_metrics.utilisation, Some((5.0 + 16.0 + 3.0 + 10.0 + 6.0) / 90.0));
 }
 
 #[test]
-fn a_copy_that_was_outrun_worked_for_nothing() {
-    let mut story = Story::begin();
-    story.beat(10.0, [launch_map(map(0, 0), 0, Locality::Node), launch_map(map(1, 0), 0, Locality::Node)]);
-    story.beat(15.0, [launch_map(map(0, 1), 1, Locality::Node)]);
-    let outrun = Action::Kill { attempt: map(0, 0), node: NodeId(0), reason: Reason::OtherAttemptFinished };
-    story.told(20.0, finished(map(0, 1)), [outrun]);
-    // It finished before the order to die came.
-    story.told(21.0, finished(map(0, 0)), []);
-    let Summary { figures, more, .. } = story.summary();
-    assert_eq!((figures.lost_work_s, figures.kills, more.recoveries), (11.0, 0, 0));
+fn a_speculative_attempt_that_finishes_second_is_lost_work() {
+    let mut sequence = EventSequence::begin();
+    sequence.offer(10.0, [launch_map(map(0, 0), 0, Locality::Node), launch_map(map(1, 0), 0, Locality::Node)]);
+    sequence.offer(15.0, [launch_map(map(0, 1), 1, Locality::Node)]);
+    let kill = Action::Kill { attempt: map(0, 0), node: NodeId(0), reason: Reason::OtherAttemptFinished };
+    sequence.record(20.0, finished(map(0, 1)), [kill]);
+    // It finished before the kill request arrived.
+    sequence.record(21.0, finished(map(0, 0)), []);
+    let Summary { key_metrics, details, .. } = sequence.summary();
+    assert_eq!((key_metrics.lost_work_s, key_metrics.kills, details.recoveries), (11.0, 0, 0));
 }
 
 #[test]
-fn what_the_core_refused_has_not_happened() {
-    let mut story = Story::begin();
-    story.beat(10.0, [launch_map(map(0, 0), 0, Locality::Node)]);
+fn refused_events_have_no_effect() {
+    let mut sequence = EventSequence::begin();
+    sequence.offer(10.0, [launch_map(map(0, 0), 0, Locality::Node)]);
     let refusal = Action::Refuse { refusal: Refusal::NotRequested(map(0, 0)) };
-    story.told(11.0, Event::AttemptEndedEarly { attempt: map(0, 0), done_bytes: 1, output_bytes: 1 }, [refusal]);
-    story.told(12.0, finished(map(7, 7)), []);
-    let Summary { figures, submitted, jobs, .. } = story.summary();
-    assert_eq!((figures.early_ends, submitted, jobs), (0, 1, 0));
+    sequence.record(11.0, Event::AttemptEndedEarly { attempt: map(0, 0), done_bytes: 1, output_bytes: 1 }, [refusal]);
+    sequence.record(12.0, finished(map(7, 7)), []);
+    let Summary { key_metrics, submitted, jobs, .. } = sequence.summary();
+    assert_eq!((key_metrics.early_ends, submitted, jobs), (0, 1, 0));
 }
 
 #[test]
-fn the_keys_come_in_their_order() {
-    let json = serde_json::to_string(&Story::begin().summary()).unwrap();
+fn json_keys_have_a_fixed_order() {
+    let json = serde_json::to_string(&EventSequence::begin().summary()).unwrap();
     let first = concat!(
         r#"{"policy":"fifo","seed":1,"jobs":0,"events":3,"mean_completion_s":null,"p50_completion_s":null,"#,
         r#""p95_completion_s":null,"p99_completion_s":null,"mean_wait_s":null,"mean_execution_s":null,"mean_slowdown":null,"#,
@@ -215,12 +221,12 @@ fn the_keys_come_in_their_order() {
     assert!(json.contains(r#""medium":{"#) && json.contains(r#""makespan_s":"#));
 }
 
-/// Keeps a whole run.
+/// Records a whole run.
 #[derive(Default)]
-struct EventLog(Vec<twin::Record>);
+struct EventLog(Vec<reference::Record>);
 
 impl Observer for EventLog {
-    fn saw(&mut self, now: Time, event: &Event, actions: &[Action]) {
+    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
         self.0.push((now, event.clone(), actions.to_vec()));
     }
 }
@@ -250,24 +256,24 @@ proptest! {
         let mut event_log = EventLog::default();
         let mut metrics = Metrics::new(&workload.tenants, Grouping::listed(vec!["all".into()], vec![]), vec![10.0; 7]);
         Simulation::new(&cluster, &workload, policy, seed).unwrap().run(&mut (&mut event_log, &mut metrics));
-        let (seen, expected) = (metrics.summary(name, seed, None), twin::figures(&event_log.0, &workload.tenants));
-        let near = |name: &str, seen: Option<f64>, expected: Option<f64>| match (seen, expected) {
-            (Some(a), Some(b)) => prop_assert_ok((a - b).abs() <= 1e-6 * b.abs().max(1.0), name, a, b),
-            (a, b) => prop_assert_ok(a == b, name, a.unwrap_or(-1.0), b.unwrap_or(-1.0)),
+        let (computed, expected) = (metrics.summary(name, seed, None), reference::compute(&event_log.0, &workload.tenants));
+        let near = |name: &str, computed: Option<f64>, expected: Option<f64>| match (computed, expected) {
+            (Some(a), Some(b)) => check((a - b).abs() <= 1e-6 * b.abs().max(1.0), name, a, b),
+            (a, b) => check(a == b, name, a.unwrap_or(-1.0), b.unwrap_or(-1.0)),
         };
-        near("completion", seen.figures.mean_completion_s, expected.mean_completion_s)?;
-        near("wait", seen.figures.mean_wait_s, expected.mean_wait_s)?;
-        near("reduce wait", seen.more.mean_reduce_wait_s, expected.mean_reduce_wait_s)?;
-        near("utilisation", seen.figures.utilisation, expected.utilisation)?;
-        near("lost work", Some(seen.figures.lost_work_s), Some(expected.lost_work_s))?;
-        near("lost output", Some(seen.more.lost_output_s), Some(expected.lost_output_s))?;
-        near("recovery wait", seen.more.recovery_wait_s, expected.recovery_wait_s)?;
-        near("dissatisfaction", seen.dissatisfaction, expected.dissatisfaction)?;
-        near("fairness", seen.fairness, expected.fairness)?;
-        prop_assert_eq!((seen.figures.pauses, seen.figures.kills, seen.figures.early_ends), expected.gave_way);
+        near("completion", computed.key_metrics.mean_completion_s, expected.mean_completion_s)?;
+        near("wait", computed.key_metrics.mean_wait_s, expected.mean_wait_s)?;
+        near("reduce wait", computed.details.mean_reduce_wait_s, expected.mean_reduce_wait_s)?;
+        near("utilisation", computed.key_metrics.utilisation, expected.utilisation)?;
+        near("lost work", Some(computed.key_metrics.lost_work_s), Some(expected.lost_work_s))?;
+        near("lost output", Some(computed.details.lost_output_s), Some(expected.lost_output_s))?;
+        near("recovery wait", computed.details.recovery_wait_s, expected.recovery_wait_s)?;
+        near("dissatisfaction", computed.dissatisfaction, expected.dissatisfaction)?;
+        near("fairness", computed.fairness, expected.fairness)?;
+        prop_assert_eq!((computed.key_metrics.pauses, computed.key_metrics.kills, computed.key_metrics.early_ends), expected.preemptions);
     }
 }
 
-fn prop_assert_ok(fits: bool, name: &str, seen: f64, expected: f64) -> Result<(), TestCaseError> {
-    if fits { Ok(()) } else { Err(TestCaseError::fail(format!("{name}: {seen}, not {expected}"))) }
+fn check(matches: bool, name: &str, computed: f64, expected: f64) -> Result<(), TestCaseError> {
+    if matches { Ok(()) } else { Err(TestCaseError::fail(format!("{name}: {computed}, expected {expected}"))) }
 }

@@ -1,29 +1,28 @@
-//! The run: one clock, one line of things to come, one core to talk to.
+//! The simulation loop: virtual clock, event queue and the exchange of events and actions with the core.
 //!
-//! [`Simulation::step`] takes the next tick and lets it happen; what the core answers is carried out at once or put in
-//! line. `beats` is what nodes say (ends of attempts, offers, progress), `deeds` is what the core asks for (launches,
-//! orders, closing a job), `outages` is what goes wrong. Nothing in this folder chooses anything.
+//! [`Simulation::step`] takes the next event from the queue and dispatches it; actions of the core are performed immediately or queued.
+//! `heartbeats` reports from nodes to the core (ends of attempts, slot offers, progress), `effects` performs the core's actions (launches,
+//! stop requests, closing a job), `outages` handles node failures. Nothing in this module takes a scheduling decision.
 //!
-//! A run ends when every job is over, nothing runs any more and every failure has been noticed. It also ends, with jobs
-//! unfinished, when nothing is left that could move it on: a policy may starve a job, but it cannot make the simulator
-//! turn for ever.
+//! A run ends when every job is closed, no attempt is running and every failure has been detected. It also ends, with jobs unfinished, when
+//! no queued event can make progress any more: a policy may starve a job, but it cannot keep the simulator running forever.
 
-mod beats;
-mod deeds;
+mod effects;
+mod heartbeats;
 mod outages;
 
-use crate::attempts::{Attempts, Order};
-use crate::cluster::{Cluster, Word};
-use crate::draws::Draws;
+use crate::attempts::{AttemptSlab, JobAndKind, StopRequest};
+use crate::cluster::{Cluster, HeartbeatMode};
+use crate::event_queue::{EventQueue, NONE, SimEvent};
 use crate::faults::Failures;
+use crate::heartbeat_schedule::HeartbeatSchedule;
 use crate::layout::Layout;
 use crate::nodes::Node;
-use crate::observe::{Observer, Totals};
+use crate::observe::{Observer, RunStats};
 use crate::offers::Offers;
-use crate::queue::{NONE, Queue, Tick};
-use crate::ring::Grid;
+use crate::random_streams::RandomStreams;
 use crate::shuffle::Shuffle;
-use crate::tasks::Pace;
+use crate::tasks::NodeRates;
 use crate::workload::Workload;
 use giveway_core::{
     Action, Capabilities, Event, JobId, Kind, NodeId, Policy, Progress, Scheduler, Setup, SetupError, Span, Time,
@@ -31,68 +30,70 @@ use giveway_core::{
 };
 use rustc_hash::FxHashMap;
 
-/// How long nothing but offers and wakes may happen before a run counts as stuck. Longer than any patience a policy has
-/// reason to ask for, short enough to simulate in a moment.
+/// A run counts as stuck after this long with nothing but offers and timers. Longer than any delay that a policy is likely to use, short
+/// enough to simulate in a moment.
 const STUCK_AFTER: Span = Span::from_secs(2 * 3_600);
-/// How many rounds of offers must have been in vain besides, for patience may be counted in refusals; but not after
-/// this long.
+/// Rounds of fruitless offers that are required besides, because some delays are counted in refused offers; not required after
+/// `STUCK_ANYWAY_AFTER`.
 const STUCK_ROUNDS: u64 = 8;
 const STUCK_ANYWAY_AFTER: Span = Span::from_secs(24 * 3_600);
 
-/// A cluster, a workload and a policy, in motion.
+/// One run of a workload on a cluster under a policy.
 pub struct Simulation<'a> {
     cluster: &'a Cluster,
     workload: &'a Workload,
     scheduler: Scheduler,
     now: Time,
-    queue: Queue,
-    draws: Draws,
+    queue: EventQueue,
+    streams: RandomStreams,
     layout: Layout,
     failures: Failures,
-    paces: Vec<Pace>,
+    node_rates: Vec<NodeRates>,
     nodes: Vec<Node>,
-    attempts: Attempts,
+    attempts: AttemptSlab,
     shuffle: Shuffle,
     offers: Offers,
-    /// Orders on their way, by node.
-    orders: FxHashMap<u32, Vec<Order>>,
+    /// By node, stop requests that the node has not received yet.
+    stop_requests: FxHashMap<u32, Vec<StopRequest>>,
     /// By job.
-    jobs: Vec<Place>,
+    jobs: Vec<JobState>,
+    /// The core's timers.
     timers: Timers,
-    /// The tick that was last queued for an expiry.
-    timer_tick: Time,
-    /// Nodes that have failed without the core knowing.
-    silent: usize,
-    /// When something last happened that was neither an offer nor a wake, and the offers since.
-    stirred: Time,
-    offers_since: u64,
+    /// Time of the last queued [`SimEvent::TimersDue`].
+    timers_due: Time,
+    /// Nodes that are down while the core still believes them up.
+    undetected_failures: usize,
+    /// Time of the last event that could make progress, and the number of offers since then.
+    last_progress: Time,
+    offers_since_progress: u64,
+    /// Buffer of [`Simulation::send_event`], reused.
     actions: Vec<Action>,
-    /// Lent to the core with each report of progress, and taken back.
+    /// Buffer of [`Simulation::report_progress`], reused.
     progress: Vec<Progress>,
-    /// By job: whose progress is to be reported, maps and reduces.
-    wanted: Vec<[bool; 2]>,
-    begun: bool,
-    /// Whether the core has been told anything in this tick, and whether anything but offers and progress.
-    was_told: bool,
-    has_news: bool,
-    /// Whether the core could use slots of each kind after the last tick.
+    /// By job, whether progress of its maps and of its reduces is to be reported; reused.
+    progress_wanted: Vec<[bool; 2]>,
+    started: bool,
+    /// Whether the core received any event during this step, and whether one other than offers and progress.
+    event_sent: bool,
+    state_changed: bool,
+    /// By kind, whether the core had pending tasks after the last step.
     has_pending: [bool; 2],
-    /// Who offers first where all do.
-    first_to_offer: u32,
-    totals: Totals,
+    /// The node that offers first where all nodes offer; advances by one each round.
+    first_offering_node: u32,
+    stats: RunStats,
 }
 
-/// What is remembered of a job while it is live; a few bytes once it is over.
+/// State of a job, by job number.
 #[derive(Clone, Copy)]
-struct Place {
-    /// Its pool of map output; none if it is not live.
-    pool: u32,
-    /// How many of its reduces have left something on a node.
-    kept: u32,
+struct JobState {
+    /// Key of its shuffle; [`NONE`] while the job is not live.
+    shuffle_id: u32,
+    /// Number of its reduces that are paused on a node.
+    paused_reduces: u32,
 }
 
 impl<'a> Simulation<'a> {
-    /// Joins a cluster, a workload and a policy, if the policy makes sense for them.
+    /// Sets up a run at time zero. Fails if the policy is invalid for these tenants.
     pub fn new(
         cluster: &'a Cluster,
         workload: &'a Workload,
@@ -101,127 +102,128 @@ impl<'a> Simulation<'a> {
     ) -> Result<Simulation<'a>, SetupError> {
         let tenants = workload.tenants.clone();
         let scheduler = Scheduler::new(Setup { policy, tenants, capabilities: Capabilities::ALL, seed })?;
-        let draws = Draws::new(cluster, seed);
-        let mut queue = Queue::new(cluster.heartbeat);
+        let streams = RandomStreams::new(cluster, seed);
+        let mut queue = EventQueue::new(cluster.heartbeat);
         if let Some(first) = workload.jobs.first() {
-            queue.push(first.submit, Tick::Arrival);
+            queue.push(first.submit, SimEvent::JobArrival);
         }
         Ok(Simulation {
             scheduler,
             now: Time::ZERO,
-            draws,
+            streams,
             layout: Layout::new(cluster),
-            failures: Failures::new(cluster, &draws, &mut queue),
+            failures: Failures::new(cluster, &streams, &mut queue),
             queue,
-            paces: Pace::of_nodes(cluster),
+            node_rates: NodeRates::of_nodes(cluster),
             nodes: cluster.nodes.iter().map(|node| Node::new(&node.spec)).collect(),
-            attempts: Attempts::default(),
+            attempts: AttemptSlab::default(),
             shuffle: Shuffle::new(cluster),
-            offers: Offers::new(Grid::new(cluster), cluster.nodes.len()),
-            orders: FxHashMap::default(),
-            jobs: vec![Place { pool: NONE, kept: 0 }; workload.jobs.len()],
+            offers: Offers::new(HeartbeatSchedule::new(cluster), cluster.nodes.len()),
+            stop_requests: FxHashMap::default(),
+            jobs: vec![JobState { shuffle_id: NONE, paused_reduces: 0 }; workload.jobs.len()],
             timers: Timers::default(),
-            timer_tick: Time::NEVER,
-            silent: 0,
-            stirred: Time::ZERO,
-            offers_since: 0,
+            timers_due: Time::NEVER,
+            undetected_failures: 0,
+            last_progress: Time::ZERO,
+            offers_since_progress: 0,
             actions: Vec::new(),
             progress: Vec::new(),
-            wanted: Vec::new(),
-            begun: false,
-            was_told: false,
-            has_news: false,
+            progress_wanted: Vec::new(),
+            started: false,
+            event_sent: false,
+            state_changed: false,
             has_pending: [false; 2],
-            first_to_offer: 0,
-            totals: Totals::default(),
+            first_offering_node: 0,
+            stats: RunStats::default(),
             cluster,
             workload,
         })
     }
 
-    /// Runs to the end.
-    pub fn run(&mut self, observer: &mut impl Observer) -> Totals {
+    /// Runs to the end and returns the statistics.
+    pub fn run(&mut self, observer: &mut impl Observer) -> RunStats {
         while self.step(observer) {}
-        self.totals()
+        self.stats()
     }
 
-    /// Lets the next thing happen; false if nothing is left to happen.
+    /// Processes the next queued event; false if the run has ended.
     pub fn step(&mut self, observer: &mut impl Observer) -> bool {
-        if !self.begun {
-            self.begun = true;
+        if !self.started {
+            self.started = true;
             self.join_all(observer);
         }
-        if self.is_over() {
+        if self.has_ended() {
             return false;
         }
-        let Some((at, tick)) = self.queue.pop() else { return false };
+        let Some((at, event)) = self.queue.pop() else { return false };
         self.now = at.max(self.now);
-        self.totals.ticks += 1;
-        if tick.stirs() {
-            (self.stirred, self.offers_since) = (self.now, 0);
+        self.stats.sim_events += 1;
+        if event.can_make_progress() {
+            (self.last_progress, self.offers_since_progress) = (self.now, 0);
         }
-        self.happen(tick, observer);
-        if std::mem::take(&mut self.has_news) && self.cluster.word == Word::AtOnce {
-            self.offer_everywhere(observer);
+        self.dispatch(event, observer);
+        if std::mem::take(&mut self.state_changed) && self.cluster.reporting == HeartbeatMode::Immediate {
+            self.offer_from_all_nodes(observer);
         }
-        if std::mem::take(&mut self.was_told) {
+        if std::mem::take(&mut self.event_sent) {
             self.has_pending = [self.scheduler.has_pending(Kind::Map), self.scheduler.has_pending(Kind::Reduce)];
         }
-        self.offers.arm(self.now, self.has_pending, &self.nodes, &mut self.queue);
+        self.offers.schedule_next(self.now, self.has_pending, &self.nodes, &mut self.queue);
         true
     }
 
-    /// What the run has come to so far.
-    pub fn totals(&self) -> Totals {
-        Totals { jobs_unfinished: self.workload.jobs.len() - self.totals.jobs_closed, ..self.totals }
+    /// Statistics of the run so far.
+    pub fn stats(&self) -> RunStats {
+        RunStats { jobs_unfinished: self.workload.jobs.len() - self.stats.jobs_closed, ..self.stats }
     }
 
-    /// The core, to look at.
+    /// The scheduler core, for inspection.
     pub fn scheduler(&self) -> &Scheduler {
         &self.scheduler
     }
 
-    /// The virtual clock.
+    /// Virtual time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    fn is_over(&self) -> bool {
-        if self.totals.jobs_closed == self.workload.jobs.len() {
-            return self.silent == 0 && self.nodes.iter().all(|node| node.is_idle());
+    fn has_ended(&self) -> bool {
+        if self.stats.jobs_closed == self.workload.jobs.len() {
+            return self.undetected_failures == 0 && self.nodes.iter().all(|node| node.is_idle());
         }
-        let quiet = self.now.since(self.stirred);
-        let patience_over = self.offers_since > STUCK_ROUNDS * self.nodes.len() as u64 || quiet > STUCK_ANYWAY_AFTER;
-        !self.queue.stirs() && quiet > STUCK_AFTER && patience_over
+        let quiet = self.now.since(self.last_progress);
+        let fruitless =
+            self.offers_since_progress > STUCK_ROUNDS * self.nodes.len() as u64 || quiet > STUCK_ANYWAY_AFTER;
+        !self.queue.can_make_progress() && quiet > STUCK_AFTER && fruitless
     }
 
-    fn happen(&mut self, tick: Tick, observer: &mut impl Observer) {
-        match tick {
-            Tick::Beat { node } => self.beat_if_news(node, observer),
-            Tick::Offer { node, version } => self.offer(node, version, observer),
-            Tick::Fetched { fetch, version } => self.fetched(fetch, version),
-            Tick::Launched { attempt, version } => self.launched(attempt, version),
-            Tick::Stopped { attempt, version } => self.stopped(attempt, version, observer),
-            Tick::Arrival => self.arrive(observer),
-            Tick::Timers => self.timers_expired(observer),
-            Tick::Failure { node, fault } => self.fail(node, fault),
-            Tick::Loss { node, outage } => self.lose(node, outage, observer),
-            Tick::Return { node, outage } => self.come_back(node, outage, observer),
+    fn dispatch(&mut self, event: SimEvent, observer: &mut impl Observer) {
+        match event {
+            SimEvent::Heartbeat { node } => self.heartbeat_if_due(node, observer),
+            SimEvent::Offer { node, version } => self.on_offer_due(node, version, observer),
+            SimEvent::FetchDue { fetch, version } => self.on_fetch_due(fetch, version),
+            SimEvent::ReduceLaunched { attempt, version } => self.on_reduce_launched(attempt, version),
+            SimEvent::AttemptStopped { attempt, version } => self.on_attempt_stopped(attempt, version, observer),
+            SimEvent::JobArrival => self.submit_next_job(observer),
+            SimEvent::TimersDue => self.on_timers_due(observer),
+            SimEvent::NodeFailure { node, fault } => self.on_node_failure(node, fault),
+            SimEvent::LossTimeout { node, outage } => self.on_loss_timeout(node, outage, observer),
+            SimEvent::NodeRepair { node, outage } => self.on_node_repair(node, outage, observer),
         }
     }
 
-    /// Tells the core and carries out its answer. `beating` is the node whose heartbeat this is part of: orders for it
-    /// travel back with the answer to that very heartbeat.
-    fn tell(&mut self, event: &Event, beating: Option<u32>, observer: &mut impl Observer) {
+    /// Sends an event to the core and performs the actions it returns. `heartbeating` is the node whose heartbeat this event belongs to:
+    /// the response to that heartbeat carries the stop requests for the node.
+    fn send_event(&mut self, event: &Event, heartbeating: Option<u32>, observer: &mut impl Observer) {
         let mut actions = std::mem::take(&mut self.actions);
         self.scheduler.handle(self.now, event, &mut actions);
-        self.totals.events += 1;
-        self.was_told = true;
-        self.has_news |= !matches!(event, Event::SlotsOffered { .. } | Event::ProgressReported { .. });
-        self.totals.end = self.now;
-        observer.saw(self.now, event, &actions);
+        self.stats.events += 1;
+        self.event_sent = true;
+        self.state_changed |= !matches!(event, Event::SlotsOffered { .. } | Event::ProgressReported { .. });
+        self.stats.end = self.now;
+        observer.observe(self.now, event, &actions);
         for action in &actions {
-            self.carry_out(action, beating, observer);
+            self.perform(action, heartbeating, observer);
         }
         actions.clear();
         self.actions = actions;
@@ -235,48 +237,50 @@ impl<'a> Simulation<'a> {
 
     fn join(&mut self, node: u32, observer: &mut impl Observer) {
         let spec = self.cluster.nodes[node as usize].spec.clone();
-        self.tell(&Event::NodeJoined { node: NodeId(node), spec }, None, observer);
-        self.note_free(node);
+        self.send_event(&Event::NodeJoined { node: NodeId(node), spec }, None, observer);
+        self.update_free_slots(node);
     }
 
-    fn note_free(&mut self, node: u32) {
+    fn update_free_slots(&mut self, node: u32) {
         for kind in Kind::BOTH {
-            self.offers.note(node, &self.nodes[node as usize], kind, self.now);
+            self.offers.update_free(node, &self.nodes[node as usize], kind, self.now);
         }
     }
 
-    /// The next job arrives, and the one after it gets in line.
-    fn arrive(&mut self, observer: &mut impl Observer) {
-        let plan = &self.workload.jobs[self.totals.jobs_submitted];
-        assert!(plan.id == JobId(self.totals.jobs_submitted as u32), "jobs are numbered by arrival");
-        self.totals.jobs_submitted += 1;
-        if let Some(next) = self.workload.jobs.get(self.totals.jobs_submitted) {
-            self.queue.push(next.submit.max(self.now), Tick::Arrival);
+    /// Submits the next job and queues the arrival of the one after it.
+    fn submit_next_job(&mut self, observer: &mut impl Observer) {
+        let plan = &self.workload.jobs[self.stats.jobs_submitted];
+        assert!(plan.id == JobId(self.stats.jobs_submitted as u32), "jobs must be numbered by arrival");
+        self.stats.jobs_submitted += 1;
+        if let Some(next) = self.workload.jobs.get(self.stats.jobs_submitted) {
+            self.queue.push(next.submit.max(self.now), SimEvent::JobArrival);
         }
-        let spec = self.layout.spec(self.cluster, self.workload, plan, &self.draws);
+        let spec = self.layout.spec(self.cluster, self.workload, plan, &self.streams);
         let output_bytes = plan.map_output_bytes.saturating_mul(u64::from(plan.maps));
         let maps = if plan.reduces > 0 { plan.maps } else { 0 };
-        self.jobs[plan.id.0 as usize].pool = self.shuffle.open(maps, output_bytes, plan.reduces);
-        let live = self.totals.jobs_submitted - self.totals.jobs_closed;
-        self.totals.jobs_live_max = self.totals.jobs_live_max.max(live);
-        self.tell(&Event::JobSubmitted(Box::new(spec)), None, observer);
+        self.jobs[plan.id.0 as usize].shuffle_id = self.shuffle.open(maps, output_bytes, plan.reduces);
+        let live = self.stats.jobs_submitted - self.stats.jobs_closed;
+        self.stats.max_live_jobs = self.stats.max_live_jobs.max(live);
+        self.send_event(&Event::JobSubmitted(Box::new(spec)), None, observer);
     }
 
-    fn timers_expired(&mut self, observer: &mut impl Observer) {
+    fn on_timers_due(&mut self, observer: &mut impl Observer) {
         let mut expired = self.timers.expire(self.now);
         if expired.is_some() && self.scheduler.needs_progress() {
-            // Most jobs have finished enough tasks to be judged by those: asking them would only cost time.
-            let mut wanted = std::mem::take(&mut self.wanted);
-            wanted.clear();
-            wanted.resize(self.totals.jobs_submitted, [false; 2]);
+            // Most jobs have finished enough tasks to be estimated from those; reporting their progress would only cost time.
+            let mut progress_wanted = std::mem::take(&mut self.progress_wanted);
+            progress_wanted.clear();
+            progress_wanted.resize(self.stats.jobs_submitted, [false; 2]);
             for (_, job) in self.scheduler.state().live() {
-                wanted[job.id.0 as usize] = Kind::BOTH.map(|kind| self.scheduler.needs_progress_of(job.id, kind));
+                progress_wanted[job.id.0 as usize] =
+                    Kind::BOTH.map(|kind| self.scheduler.needs_progress_of(job.id, kind));
             }
-            self.report_progress(|whose| wanted[whose.job().0 as usize][whose.kind().index()], observer);
-            self.wanted = wanted;
+            let wanted = |task: JobAndKind| progress_wanted[task.job().0 as usize][task.kind().index()];
+            self.report_progress(wanted, observer);
+            self.progress_wanted = progress_wanted;
         }
         while let Some(timer) = expired {
-            self.tell(&Event::TimerFired { timer }, None, observer);
+            self.send_event(&Event::TimerFired { timer }, None, observer);
             expired = self.timers.expire(self.now);
         }
     }

@@ -1,60 +1,59 @@
-//! What goes wrong: a node falls silent, is given up, comes back.
+//! Node failures: failure, detection of the loss, repair.
 //!
-//! When a node fails, all that ran there, was kept there or lay there as map output is gone at once, but nobody is
-//! told: the core learns of it when the node has been silent for too long. Input blocks are spared: the core keeps
-//! their replicas on its list, and a block whose replicas are all down is read as if from afar.
+//! A failed node loses its running attempts, the state of paused reduces and its map output immediately. The core is informed only when the
+//! node has missed heartbeats for `lost_after`. Input blocks are not affected: the core keeps their replicas in its list, and a block whose
+//! replicas are all down is read at remote speed.
 
 use super::Simulation;
+use crate::event_queue::SimEvent;
 use crate::observe::Observer;
-use crate::queue::Tick;
 use giveway_core::{Event, Kind, NodeId};
 
 impl Simulation<'_> {
-    /// A node falls silent, unless it is silent already.
-    pub(super) fn fail(&mut self, node: u32, fault: u32) {
+    /// Takes a node down, unless it is down already.
+    pub(super) fn on_node_failure(&mut self, node: u32, fault: u32) {
         let repaired = self.failures.repaired_at(node, fault, self.now, &mut self.queue);
         if !self.nodes[node as usize].up {
             return;
         }
-        for kept in &self.nodes[node as usize].kept {
-            self.jobs[kept.from.task.job.0 as usize].kept -= 1;
+        for paused in &self.nodes[node as usize].paused {
+            self.jobs[paused.attempt.task.job.0 as usize].paused_reduces -= 1;
         }
         for attempt in self.nodes[node as usize].fail() {
-            self.stop_fetching(attempt.place);
-            self.attempts.remove(attempt.place);
+            self.stop_fetch(attempt.key);
+            self.attempts.remove(attempt.key);
         }
-        self.orders.remove(&node);
-        self.silent += 1;
+        self.stop_requests.remove(&node);
+        self.undetected_failures += 1;
         let outage = self.nodes[node as usize].outage;
-        self.note_free(node);
+        self.update_free_slots(node);
         self.shuffle.lose_node(self.now, node);
-        self.plan_fetches();
-        self.queue.push(self.now + self.cluster.lost_after, Tick::Loss { node, outage });
-        self.queue.push(repaired, Tick::Return { node, outage });
+        self.queue_fetch_deadlines();
+        self.queue.push(self.now + self.cluster.lost_after, SimEvent::LossTimeout { node, outage });
+        self.queue.push(repaired, SimEvent::NodeRepair { node, outage });
     }
 
-    /// A node has been silent for too long.
-    pub(super) fn lose(&mut self, node: u32, outage: u32, observer: &mut impl Observer) {
+    /// Reports a node as lost, unless it has been reported or repaired.
+    pub(super) fn on_loss_timeout(&mut self, node: u32, outage: u32, observer: &mut impl Observer) {
         let state = &mut self.nodes[node as usize];
-        if state.outage != outage || state.up || !state.known_up {
+        if state.outage != outage || state.up || !state.core_sees_up {
             return;
         }
-        state.known_up = false;
-        self.silent -= 1;
-        // What must be done again depends on how far the reduces are; a real heartbeat always says so.
-        self.report_progress(|whose| whose.kind() == Kind::Reduce, observer);
-        self.tell(&Event::NodeLost { node: NodeId(node) }, None, observer);
+        state.core_sees_up = false;
+        self.undetected_failures -= 1;
+        // What has to run again depends on the progress of the reduces; a real heartbeat always carries it.
+        self.report_progress(|task| task.kind() == Kind::Reduce, observer);
+        self.send_event(&Event::NodeLost { node: NodeId(node) }, None, observer);
     }
 
-    /// A node is repaired and joins with an empty disk. If its silence was too short to be noticed, its loss is noticed
-    /// now.
-    pub(super) fn come_back(&mut self, node: u32, outage: u32, observer: &mut impl Observer) {
+    /// Brings a repaired node back with an empty disk. An outage shorter than `lost_after` is reported as a loss now.
+    pub(super) fn on_node_repair(&mut self, node: u32, outage: u32, observer: &mut impl Observer) {
         if self.nodes[node as usize].outage != outage {
             return;
         }
-        self.lose(node, outage, observer);
+        self.on_loss_timeout(node, outage, observer);
         let state = &mut self.nodes[node as usize];
-        (state.up, state.known_up) = (true, true);
+        (state.up, state.core_sees_up) = (true, true);
         self.join(node, observer);
     }
 }

@@ -1,112 +1,114 @@
-//! The shuffle, as a fluid.
+//! A fluid model of the shuffle.
 //!
-//! A shuffle of 20,000 maps by 1,024 reduces is 20 million flows; nobody needs to see them. Each reduce is one vessel
-//! that fills from its job's common pool of finished map output: what it has fetched follows what is there, no faster
-//! than its rate. The rate is the smaller of two shares: the receiver's link among the reduces that pull there now, and
-//! what the holders of the job's outputs can send among the reduces of the job that pull now. Output on the reduce's
-//! own node costs no network (hSRTF, section 3.4), and bytes from another rack count for more than one.
+//! A shuffle of 20,000 maps by 1,024 reduces has 20 million flows, too many to simulate one by one. Instead each reduce is one flow from its
+//! job's finished map output as a whole: its fetched bytes grow at its rate, up to the available fraction of its partition. The rate is the
+//! smaller of two shares: of the receiver's link, divided among the backlogged reduces on that node, and of what the nodes with the job's
+//! outputs can send, divided among the job's backlogged reduces. Output on the reduce's own node needs no network (hSRTF, section 3.4), and
+//! bytes from another rack cost more than their size.
 //!
-//! Levels are settled lazily. Each 1/64 of the job's output is only noted; rates are looked at again at each 1/8, when
-//! the last map is done, when the reduces that fetch on a node change, and when the sender's share moves by a quarter.
-//! Only when all output is there does a reduce get an instant at which it will be full. `twin` does the same flow by
-//! flow, slowly and obviously, for comparison.
+//! Fetched bytes are computed lazily. Each 1/64 of the job's output is only recorded; rates are recomputed at each 1/8, when the last map is
+//! done, when the set of fetching reduces on a node changes, and when the senders' share changes by a quarter. A reduce gets a deadline for its
+//! fetch only when all output is available. `reference` simulates every flow, for comparison.
 
 mod outputs;
 mod rates;
 #[cfg(test)]
-mod twin;
+mod reference;
 
 use crate::cluster::Cluster;
-use crate::queue::NONE;
-use crate::tasks::{Pace, cross_rack};
+use crate::event_queue::NONE;
+use crate::tasks::{NodeRates, cross_rack};
 use giveway_core::Time;
 use outputs::Outputs;
 use smallvec::SmallVec;
 
-/// In how many steps reduces learn of what is there.
-const STEPS: f64 = 64.0;
-/// In how many steps their rates follow.
-const LOOKS: f64 = 8.0;
-/// A reduce is full when less than this is missing.
-const CRUMB_BYTES: f64 = 0.5;
-/// The sender's share may drift by this much before the rates of a job are looked at again.
-const DRIFT: f64 = 1.25;
+/// Number of steps in which the output that reduces can see grows.
+const FRACTION_STEPS: f64 = 64.0;
+/// Number of steps of the output at which rates are recomputed.
+const RATE_STEPS: f64 = 8.0;
+/// A fetch is complete when at most this much is missing, a tolerance for rounding.
+const TOLERANCE_BYTES: f64 = 0.5;
+/// The senders' share may change by this factor before the rates of a job are recomputed.
+const MAX_DRIFT_FACTOR: f64 = 1.25;
 
-/// All fetching in the cluster.
+/// All fetches in the cluster.
 pub(crate) struct Shuffle {
+    /// By node, the link rate in bytes per microsecond.
     links: Vec<f64>,
     fastest_link: f64,
     racks: Vec<u32>,
     rack_count: usize,
     cross_rack: f64,
-    jobs: Vec<Pool>,
-    free_jobs: Vec<u32>,
+    jobs: Vec<JobShuffle>,
+    free_job_keys: Vec<u32>,
     fetches: Vec<Fetch>,
-    free_fetches: Vec<u32>,
-    /// By node: the reduces that fetch there.
-    on_node: Vec<SmallVec<[Here; 4]>>,
-    /// Instants to put in line: fetch, version, when.
-    due: Vec<(u32, u32, Time)>,
-    touched: Vec<u32>,
+    free_fetch_keys: Vec<u32>,
+    /// By node, the fetches that run there.
+    fetches_on_node: Vec<SmallVec<[NodeFetch; 4]>>,
+    /// Deadlines to queue: fetch, version, time.
+    deadlines: Vec<(u32, u32, Time)>,
+    /// Buffer of [`Shuffle::refresh`], reused.
+    changed_nodes: Vec<u32>,
 }
 
-/// The map output of a job, and the reduces that draw on it.
+/// The shuffle of one job: its map output, and the fetches of its reduces.
 #[derive(Default)]
-struct Pool {
+struct JobShuffle {
     open: bool,
     outputs: Outputs,
-    /// What one reduce fetches in all.
+    /// Bytes that one reduce fetches in total.
     partition_bytes: f64,
-    /// What part of the output the reduces know of, of 1; it follows the outputs step by step.
-    share: f64,
-    complete: bool,
-    /// When the rates of all its reduces were last looked at, what they knew then, and what they have learnt since and
-    /// when.
-    looked: Time,
-    looked_share: f64,
+    /// Fraction (0-1) of the output that the reduces can see; follows the available fraction in steps.
+    visible_fraction: f64,
+    /// Whether all output is available.
+    is_complete: bool,
+    /// When the rates of all its fetches were last computed, the visible fraction at that time, and the steps since then.
+    rated_at: Time,
+    rated_fraction: f64,
     steps: SmallVec<[(Time, f64); 8]>,
+    /// Keys of its fetches.
     fetches: Vec<u32>,
-    /// How many of them pull.
-    pulling: u32,
-    /// Whether the maps have made more of late than their nodes could send.
-    strained: bool,
-    /// What senders could give each of them when last looked at, if all took the same.
-    even_share: f64,
-    /// The same, if those that can take less leave the rest to the others.
-    sender_share: f64,
+    /// Number of its fetches that are backlogged.
+    backlogged: u32,
+    /// Whether the maps have recently produced more than their nodes could send.
+    senders_saturated: bool,
+    /// What the senders could give to each fetch when the rates were last computed, in equal shares.
+    even_send_rate: f64,
+    /// The same, if receivers with slow links leave their surplus to the others.
+    send_rate: f64,
 }
 
-/// A reduce that fetches on a node, and whose output it fetches.
+/// A fetch in the list of its node, with the job whose output it fetches.
 #[derive(Clone, Copy)]
-struct Here {
+struct NodeFetch {
     fetch: u32,
     job: u32,
 }
 
-/// One reduce that fetches.
+/// The fetch of one reduce.
 #[derive(Clone, Copy)]
 struct Fetch {
     job: u32,
     node: u32,
-    /// Whose fetch it is: a number for the caller.
+    /// The caller's key of the reduce.
     owner: u32,
     version: u32,
-    /// Where it stands in its pool's list.
-    place: u32,
+    /// Index in its job's list.
+    position: u32,
+    /// Bytes fetched at time `since`.
     bytes: f64,
-    /// When `bytes` was true.
     since: Time,
     bytes_per_us: f64,
-    /// What lies on its own node of its job's output, so that nobody has to look that up.
-    at_hand: u64,
-    /// Whether it pulled when its node was last looked at.
-    pulls: bool,
+    /// Bytes of its job's output on its own node, cached.
+    local_bytes: u64,
+    /// Whether it was backlogged when the rates were last computed.
+    is_backlogged: bool,
 }
 
 impl Shuffle {
     pub(crate) fn new(cluster: &Cluster) -> Shuffle {
         let racks: Vec<u32> = cluster.nodes.iter().map(|node| node.spec.rack.0).collect();
-        let links: Vec<f64> = Pace::of_nodes(cluster).iter().map(|pace| pace.net_bytes_per_us).collect();
+        let links: Vec<f64> = NodeRates::of_nodes(cluster).iter().map(|rates| rates.net_bytes_per_us).collect();
         Shuffle {
             fastest_link: links.iter().copied().fold(0.0, f64::max),
             links,
@@ -114,235 +116,249 @@ impl Shuffle {
             racks,
             cross_rack: cross_rack(cluster),
             jobs: Vec::new(),
-            free_jobs: Vec::new(),
+            free_job_keys: Vec::new(),
             fetches: Vec::new(),
-            free_fetches: Vec::new(),
-            on_node: vec![SmallVec::new(); cluster.nodes.len()],
-            due: Vec::new(),
-            touched: Vec::new(),
+            free_fetch_keys: Vec::new(),
+            fetches_on_node: vec![SmallVec::new(); cluster.nodes.len()],
+            deadlines: Vec::new(),
+            changed_nodes: Vec::new(),
         }
     }
 
-    /// Opens the pool of a job and names it.
+    /// Starts the shuffle of a job and returns its key.
     pub(crate) fn open(&mut self, maps: u32, output_bytes: u64, reduces: u32) -> u32 {
-        let job = self.free_jobs.pop().unwrap_or_else(|| {
-            self.jobs.push(Pool::default());
+        let job = self.free_job_keys.pop().unwrap_or_else(|| {
+            self.jobs.push(JobShuffle::default());
             self.jobs.len() as u32 - 1
         });
-        self.jobs[job as usize] = Pool {
+        self.jobs[job as usize] = JobShuffle {
             open: true,
             outputs: Outputs::new(maps, output_bytes, self.links.len(), self.rack_count),
             partition_bytes: output_bytes as f64 / f64::from(reduces.max(1)),
-            even_share: f64::INFINITY,
-            sender_share: f64::INFINITY,
-            ..Pool::default()
+            even_send_rate: f64::INFINITY,
+            send_rate: f64::INFINITY,
+            ..JobShuffle::default()
         };
         job
     }
 
-    /// Drops a job and all its fetches; `orphaned` is told whose they were.
-    pub(crate) fn close(&mut self, now: Time, job: u32, mut orphaned: impl FnMut(u32)) {
+    /// Drops a job and all its fetches; calls `on_dropped` with the owner of each.
+    pub(crate) fn close(&mut self, now: Time, job: u32, mut on_dropped: impl FnMut(u32)) {
         let fetches = std::mem::take(&mut self.jobs[job as usize].fetches);
         for fetch in fetches {
-            orphaned(self.fetches[fetch as usize].owner);
-            self.forget(fetch);
-            self.look_again(now, self.fetches[fetch as usize].node);
+            on_dropped(self.fetches[fetch as usize].owner);
+            self.remove_fetch(fetch);
+            self.update_rates_on_node(now, self.fetches[fetch as usize].node);
         }
-        self.jobs[job as usize] = Pool::default();
-        self.free_jobs.push(job);
+        self.jobs[job as usize] = JobShuffle::default();
+        self.free_job_keys.push(job);
     }
 
-    /// The output of a map lies on a node.
+    /// Adds the output of a map on a node.
     pub(crate) fn add_output(&mut self, now: Time, job: u32, map: u32, bytes: u64, node: u32) {
         let (rack, link) = (self.racks[node as usize], self.links[node as usize]);
         if self.jobs[job as usize].outputs.add(map, bytes, node, rack, link) {
-            for here in self.on_node[node as usize].iter().filter(|here| here.job == job) {
-                self.fetches[here.fetch as usize].at_hand += bytes;
+            for node_fetch in self.fetches_on_node[node as usize].iter().filter(|node_fetch| node_fetch.job == job) {
+                self.fetches[node_fetch.fetch as usize].local_bytes += bytes;
             }
-            self.follow(now, job);
+            self.on_output_added(now, job);
         }
     }
 
-    /// A map ended early: there is one piece more.
-    pub(crate) fn divide(&mut self, job: u32) {
-        self.jobs[job as usize].outputs.divide();
+    /// Adds a piece to the maps of a job: a map that ended early left a remainder.
+    pub(crate) fn add_piece(&mut self, job: u32) {
+        self.jobs[job as usize].outputs.add_piece();
     }
 
-    /// A node is gone, and all output that lay there. What was fetched from it stays fetched.
+    /// Removes all output on a node. What was fetched from it stays fetched.
     pub(crate) fn lose_node(&mut self, now: Time, node: u32) {
-        for here in &self.on_node[node as usize] {
-            self.fetches[here.fetch as usize].at_hand = 0;
+        for node_fetch in &self.fetches_on_node[node as usize] {
+            self.fetches[node_fetch.fetch as usize].local_bytes = 0;
         }
         for job in 0..self.jobs.len() as u32 {
             let (links, rack) = (&self.links, self.racks[node as usize]);
-            let pool = &mut self.jobs[job as usize];
-            if pool.open && pool.outputs.lose(node, rack, |node| links[node as usize]) {
+            let job_shuffle = &mut self.jobs[job as usize];
+            if job_shuffle.open && job_shuffle.outputs.lose_node(node, rack, |node| links[node as usize]) {
                 self.refresh(now, job);
             }
         }
     }
 
-    /// A reduce begins to fetch, with this part of its partition fetched before.
-    pub(crate) fn begin(&mut self, now: Time, job: u32, node: u32, owner: u32, fetched: f64) -> u32 {
-        let fetch = self.free_fetches.pop().unwrap_or_else(|| {
+    /// Starts the fetch of a reduce, of which the fraction `fetched` was fetched before; returns its key.
+    pub(crate) fn begin_fetch(&mut self, now: Time, job: u32, node: u32, owner: u32, fetched: f64) -> u32 {
+        let fetch = self.free_fetch_keys.pop().unwrap_or_else(|| {
             let unused = Fetch {
                 job,
                 node,
                 owner,
                 version: 0,
-                place: 0,
+                position: 0,
                 bytes: 0.0,
                 since: now,
                 bytes_per_us: 0.0,
-                at_hand: 0,
-                pulls: false,
+                local_bytes: 0,
+                is_backlogged: false,
             };
             self.fetches.push(unused);
             self.fetches.len() as u32 - 1
         });
-        let pool = &mut self.jobs[job as usize];
+        let job_shuffle = &mut self.jobs[job as usize];
         let version = self.fetches[fetch as usize].version;
-        let place = pool.fetches.len() as u32;
-        let bytes = pool.partition_bytes * fetched;
-        let at_hand = pool.outputs.bytes_on(node);
-        pool.fetches.push(fetch);
-        self.fetches[fetch as usize] =
-            Fetch { job, node, owner, version, place, bytes, since: now, bytes_per_us: 0.0, at_hand, pulls: false };
-        self.on_node[node as usize].push(Here { fetch, job });
-        let pulls = self.pulls(fetch, now);
-        self.fetches[fetch as usize].pulls = pulls;
-        self.jobs[job as usize].pulling += u32::from(pulls);
-        self.look_again(now, node);
-        self.mind_drift(now, job);
+        let position = job_shuffle.fetches.len() as u32;
+        let bytes = job_shuffle.partition_bytes * fetched;
+        let local_bytes = job_shuffle.outputs.bytes_on_node(node);
+        job_shuffle.fetches.push(fetch);
+        self.fetches[fetch as usize] = Fetch {
+            job,
+            node,
+            owner,
+            version,
+            position,
+            bytes,
+            since: now,
+            bytes_per_us: 0.0,
+            local_bytes,
+            is_backlogged: false,
+        };
+        self.fetches_on_node[node as usize].push(NodeFetch { fetch, job });
+        let is_backlogged = self.is_backlogged(fetch, now);
+        self.fetches[fetch as usize].is_backlogged = is_backlogged;
+        self.jobs[job as usize].backlogged += u32::from(is_backlogged);
+        self.update_rates_on_node(now, node);
+        self.refresh_if_drifted(now, job);
         fetch
     }
 
-    /// A reduce stops fetching; returns the part of its partition it has.
-    pub(crate) fn end(&mut self, now: Time, fetch: u32) -> f64 {
+    /// Ends a fetch; returns the fetched fraction of the partition.
+    pub(crate) fn end_fetch(&mut self, now: Time, fetch: u32) -> f64 {
         let fetched = self.fetched(now, fetch);
-        let Fetch { job, node, place, pulls, .. } = self.fetches[fetch as usize];
-        let pool = &mut self.jobs[job as usize];
-        pool.fetches.swap_remove(place as usize);
-        pool.pulling -= u32::from(pulls);
-        if let Some(moved) = pool.fetches.get(place as usize) {
-            self.fetches[*moved as usize].place = place;
+        let Fetch { job, node, position, is_backlogged, .. } = self.fetches[fetch as usize];
+        let job_shuffle = &mut self.jobs[job as usize];
+        job_shuffle.fetches.swap_remove(position as usize);
+        job_shuffle.backlogged -= u32::from(is_backlogged);
+        if let Some(moved) = job_shuffle.fetches.get(position as usize) {
+            self.fetches[*moved as usize].position = position;
         }
-        self.forget(fetch);
-        self.look_again(now, node);
-        self.mind_drift(now, job);
+        self.remove_fetch(fetch);
+        self.update_rates_on_node(now, node);
+        self.refresh_if_drifted(now, job);
         fetched
     }
 
-    /// What part of its partition a reduce has, of 1.
+    /// The fetched fraction (0-1) of a reduce's partition.
     pub(crate) fn fetched(&self, now: Time, fetch: u32) -> f64 {
-        let pool = &self.jobs[self.fetches[fetch as usize].job as usize];
-        if pool.partition_bytes < 1.0 {
-            return pool.share;
+        let job_shuffle = &self.jobs[self.fetches[fetch as usize].job as usize];
+        if job_shuffle.partition_bytes < 1.0 {
+            return job_shuffle.visible_fraction;
         }
-        (self.level(fetch, now) / pool.partition_bytes).min(1.0)
+        (self.fetched_bytes(fetch, now) / job_shuffle.partition_bytes).min(1.0)
     }
 
-    /// The instant of a fetch came: its owner, if it is full. Fallback a neighbour has changed, and it gets another
-    /// instant.
-    pub(crate) fn fell_due(&mut self, now: Time, fetch: u32, version: u32) -> Option<u32> {
+    /// Handles the deadline of a fetch: returns its owner if the fetch is complete. Otherwise the rate has changed since, and a new
+    /// deadline is set.
+    pub(crate) fn complete_fetch(&mut self, now: Time, fetch: u32, version: u32) -> Option<u32> {
         if self.fetches[fetch as usize].version != version {
             return None;
         }
         self.settle(fetch, now);
         let Fetch { job, owner, bytes, bytes_per_us, .. } = self.fetches[fetch as usize];
-        let pool = &self.jobs[job as usize];
-        // One microsecond's worth may be missing, for instants are whole microseconds.
-        if pool.complete && pool.partition_bytes - bytes <= CRUMB_BYTES + bytes_per_us {
+        let job_shuffle = &self.jobs[job as usize];
+        // Times are whole microseconds, so the bytes of one microsecond may be missing.
+        if job_shuffle.is_complete && job_shuffle.partition_bytes - bytes <= TOLERANCE_BYTES + bytes_per_us {
             return Some(owner);
         }
-        self.pace(fetch, now);
+        self.update_rate(fetch, now);
         None
     }
 
-    /// Takes the instants that have been reckoned since the last call.
-    pub(crate) fn due(&mut self) -> impl Iterator<Item = (u32, u32, Time)> + '_ {
-        self.due.drain(..)
+    /// Takes the deadlines that were computed since the last call.
+    pub(crate) fn take_deadlines(&mut self) -> impl Iterator<Item = (u32, u32, Time)> + '_ {
+        self.deadlines.drain(..)
     }
 
-    /// The outputs of a job have grown: tells its reduces, if that is a step worth telling.
-    fn follow(&mut self, now: Time, job: u32) {
-        let pool = &mut self.jobs[job as usize];
-        let (share, complete) = (pool.outputs.share(), pool.outputs.complete());
-        let stepped = |steps: f64| (share * steps) as u32 != (pool.share * steps) as u32;
-        if complete || stepped(LOOKS) {
+    /// Makes added output visible to the reduces, if it amounts to a step.
+    fn on_output_added(&mut self, now: Time, job: u32) {
+        let job_shuffle = &mut self.jobs[job as usize];
+        let (fraction, is_complete) = (job_shuffle.outputs.available_fraction(), job_shuffle.outputs.is_complete());
+        let stepped = |steps: f64| (fraction * steps) as u32 != (job_shuffle.visible_fraction * steps) as u32;
+        if is_complete || stepped(RATE_STEPS) {
             self.refresh(now, job);
-        } else if stepped(STEPS) {
-            pool.steps.push((now, share));
-            pool.share = share;
+        } else if stepped(FRACTION_STEPS) {
+            job_shuffle.steps.push((now, fraction));
+            job_shuffle.visible_fraction = fraction;
         } else {
-            self.mind_drift(now, job);
+            self.refresh_if_drifted(now, job);
         }
     }
 
-    fn mind_drift(&mut self, now: Time, job: u32) {
-        let pool = &mut self.jobs[job as usize];
-        pool.strained = pool.strained && pool.strains_senders(now, pool.fetches.len());
-        // A share that no receiver's link could take in binds nobody, however it changes.
-        let binding = |share: f64| share.min(self.fastest_link);
-        let (before, share) = (binding(pool.even_share), binding(pool.even_send(pool.fetches.len())));
-        if pool.pulling > 0 && (share > before * DRIFT || share * DRIFT < before) {
+    /// Recomputes the rates of a job if the senders' share has changed by more than the drift factor.
+    fn refresh_if_drifted(&mut self, now: Time, job: u32) {
+        let job_shuffle = &mut self.jobs[job as usize];
+        job_shuffle.senders_saturated =
+            job_shuffle.senders_saturated && job_shuffle.saturates_senders(now, job_shuffle.fetches.len());
+        // A share above every receiver's link does not limit any fetch, however it changes.
+        let limit = |rate: f64| rate.min(self.fastest_link);
+        let before = limit(job_shuffle.even_send_rate);
+        let rate = limit(job_shuffle.even_send_rate_among(job_shuffle.fetches.len()));
+        if job_shuffle.backlogged > 0 && (rate > before * MAX_DRIFT_FACTOR || rate * MAX_DRIFT_FACTOR < before) {
             self.refresh(now, job);
         }
     }
 
-    /// Settles every reduce of a job, tells them what is there now, and gives them new rates.
+    /// Settles every fetch of a job, makes all available output visible, and recomputes the rates.
     fn refresh(&mut self, now: Time, job: u32) {
         let fetches = std::mem::take(&mut self.jobs[job as usize].fetches);
         for fetch in &fetches {
             self.settle(*fetch, now);
         }
-        let pool = &mut self.jobs[job as usize];
-        let strained = pool.strains_senders(now, fetches.len());
-        (pool.share, pool.complete) = (pool.outputs.share(), pool.outputs.complete());
-        pool.strained = strained && !pool.complete;
-        (pool.looked, pool.looked_share) = (now, pool.share);
-        pool.steps.clear();
-        pool.pulling = 0;
-        let mut touched = std::mem::take(&mut self.touched);
+        let job_shuffle = &mut self.jobs[job as usize];
+        let senders_saturated = job_shuffle.saturates_senders(now, fetches.len());
+        job_shuffle.visible_fraction = job_shuffle.outputs.available_fraction();
+        job_shuffle.is_complete = job_shuffle.outputs.is_complete();
+        job_shuffle.senders_saturated = senders_saturated && !job_shuffle.is_complete;
+        (job_shuffle.rated_at, job_shuffle.rated_fraction) = (now, job_shuffle.visible_fraction);
+        job_shuffle.steps.clear();
+        job_shuffle.backlogged = 0;
+        let mut changed_nodes = std::mem::take(&mut self.changed_nodes);
         for fetch in &fetches {
-            let pulls = self.pulls(*fetch, now);
-            let before = std::mem::replace(&mut self.fetches[*fetch as usize].pulls, pulls);
-            self.jobs[job as usize].pulling += u32::from(pulls);
-            if before != pulls {
-                touched.push(self.fetches[*fetch as usize].node);
+            let is_backlogged = self.is_backlogged(*fetch, now);
+            let before = std::mem::replace(&mut self.fetches[*fetch as usize].is_backlogged, is_backlogged);
+            self.jobs[job as usize].backlogged += u32::from(is_backlogged);
+            if before != is_backlogged {
+                changed_nodes.push(self.fetches[*fetch as usize].node);
             }
         }
-        self.share_senders(job, &fetches);
+        self.divide_send_rate(job, &fetches);
         for fetch in &fetches {
-            self.pace(*fetch, now);
+            self.update_rate(*fetch, now);
         }
         self.jobs[job as usize].fetches = fetches;
-        for node in touched.drain(..) {
-            self.look_again_beside(now, node, job);
+        for node in changed_nodes.drain(..) {
+            self.update_rates_except(now, node, job);
         }
-        self.touched = touched;
+        self.changed_nodes = changed_nodes;
     }
 
-    /// Settles and re-rates every reduce that fetches on a node.
-    fn look_again(&mut self, now: Time, node: u32) {
-        self.look_again_beside(now, node, NONE);
+    /// Settles and recomputes every fetch on a node.
+    fn update_rates_on_node(&mut self, now: Time, node: u32) {
+        self.update_rates_except(now, node, NONE);
     }
 
-    /// The same, but for those of one job, which have been seen to.
-    fn look_again_beside(&mut self, now: Time, node: u32, job: u32) {
-        for index in 0..self.on_node[node as usize].len() {
-            let here = self.on_node[node as usize][index];
-            if here.job != job {
-                self.settle(here.fetch, now);
-                self.pace(here.fetch, now);
+    /// Like [`Shuffle::update_rates_on_node`], without the fetches of one job.
+    fn update_rates_except(&mut self, now: Time, node: u32, job: u32) {
+        for index in 0..self.fetches_on_node[node as usize].len() {
+            let node_fetch = self.fetches_on_node[node as usize][index];
+            if node_fetch.job != job {
+                self.settle(node_fetch.fetch, now);
+                self.update_rate(node_fetch.fetch, now);
             }
         }
     }
 
-    fn forget(&mut self, fetch: u32) {
+    fn remove_fetch(&mut self, fetch: u32) {
         let node = self.fetches[fetch as usize].node;
-        self.on_node[node as usize].retain(|here| here.fetch != fetch);
+        self.fetches_on_node[node as usize].retain(|node_fetch| node_fetch.fetch != fetch);
         self.fetches[fetch as usize].version += 1;
-        self.free_fetches.push(fetch);
+        self.free_fetch_keys.push(fetch);
     }
 }

@@ -1,8 +1,8 @@
-//! A job's map outputs: which are done, how large, and on which disks they lie.
+//! Map outputs of a job: which are available, how large they are, and on which nodes they are stored.
 //!
-//! An output dies with its node. The maps of a job are counted in pieces, because a map that ends early becomes two.
+//! An output is lost with its node. Maps are counted in pieces, because a map that ends early becomes two.
 
-use crate::queue::NONE;
+use crate::event_queue::NONE;
 use giveway_core::state::bits::Bits;
 use rustc_hash::FxHashMap;
 
@@ -10,18 +10,18 @@ use rustc_hash::FxHashMap;
 #[derive(Debug, Default)]
 pub(crate) struct Outputs {
     total_bytes: u64,
-    present_bytes: u64,
-    /// Maps of the job, the rests of those that ended early among them.
+    available_bytes: u64,
+    /// Number of maps of the job, including the remainders of those that ended early.
     pieces: u32,
-    /// The maps whose output is there, and each with its node, as they came.
+    /// The maps whose output is available, and each of them with its node in the order of arrival.
     done: Bits,
-    lies_on: Vec<(u32, u32)>,
-    bytes_on: FxHashMap<u32, u64>,
+    stored_on: Vec<(u32, u32)>,
+    bytes_on_node: FxHashMap<u32, u64>,
     /// By rack; empty in a cluster of one rack.
-    bytes_in: Vec<u64>,
-    /// How long the slowest holder takes to send all it has, alone; and which one that is.
+    bytes_in_rack: Vec<u64>,
+    /// The longest time that a node needs to send all of its output over its link, and that node.
     longest_send_us: f64,
-    fullest_holder: u32,
+    bottleneck_node: u32,
 }
 
 impl Outputs {
@@ -30,97 +30,97 @@ impl Outputs {
             total_bytes,
             pieces: maps,
             done: Bits::with_room_below(maps),
-            lies_on: Vec::with_capacity(maps as usize),
-            bytes_on: FxHashMap::with_capacity_and_hasher(nodes.min(maps as usize), Default::default()),
-            bytes_in: if racks > 1 { vec![0; racks] } else { Vec::new() },
-            fullest_holder: NONE,
+            stored_on: Vec::with_capacity(maps as usize),
+            bytes_on_node: FxHashMap::with_capacity_and_hasher(nodes.min(maps as usize), Default::default()),
+            bytes_in_rack: if racks > 1 { vec![0; racks] } else { Vec::new() },
+            bottleneck_node: NONE,
             ..Outputs::default()
         }
     }
 
-    /// A map ended early: its rest is a map of its own.
-    pub(crate) fn divide(&mut self) {
+    /// Adds a piece: the remainder of a map that ended early is a map of its own.
+    pub(crate) fn add_piece(&mut self) {
         self.pieces += 1;
     }
 
-    /// The output of a map lies on a node; false if it has one already (a copy of the attempt was faster).
+    /// Adds the output of a map on a node; false if the output is already available (from another attempt).
     pub(crate) fn add(&mut self, map: u32, bytes: u64, node: u32, rack: u32, link: f64) -> bool {
         if self.done.has(map) {
             return false;
         }
         self.done.add(map);
-        self.lies_on.push((map, node));
-        self.present_bytes += bytes;
-        let on_node = self.bytes_on.entry(node).or_default();
-        *on_node += bytes;
-        let send_us = *on_node as f64 / link;
+        self.stored_on.push((map, node));
+        self.available_bytes += bytes;
+        let bytes_on_node = self.bytes_on_node.entry(node).or_default();
+        *bytes_on_node += bytes;
+        let send_us = *bytes_on_node as f64 / link;
         if send_us > self.longest_send_us {
-            (self.longest_send_us, self.fullest_holder) = (send_us, node);
+            (self.longest_send_us, self.bottleneck_node) = (send_us, node);
         }
-        if let Some(in_rack) = self.bytes_in.get_mut(rack as usize) {
+        if let Some(in_rack) = self.bytes_in_rack.get_mut(rack as usize) {
             *in_rack += bytes;
         }
         true
     }
 
-    /// A node is gone with all that lay there; false if nothing did. `link` gives the speed of a node's link.
-    pub(crate) fn lose(&mut self, node: u32, rack: u32, link: impl Fn(u32) -> f64) -> bool {
-        let Some(bytes) = self.bytes_on.remove(&node) else { return false };
-        self.present_bytes -= bytes;
-        if let Some(in_rack) = self.bytes_in.get_mut(rack as usize) {
+    /// Removes the outputs on a node; false if there were none. `link` is the link rate of a node.
+    pub(crate) fn lose_node(&mut self, node: u32, rack: u32, link: impl Fn(u32) -> f64) -> bool {
+        let Some(bytes) = self.bytes_on_node.remove(&node) else { return false };
+        self.available_bytes -= bytes;
+        if let Some(in_rack) = self.bytes_in_rack.get_mut(rack as usize) {
             *in_rack -= bytes;
         }
-        for &(map, _) in self.lies_on.iter().filter(|(_, on)| *on == node) {
+        for &(map, _) in self.stored_on.iter().filter(|(_, on)| *on == node) {
             self.done.remove(map);
         }
-        self.lies_on.retain(|(_, on)| *on != node);
-        // A largest value does not depend on the order of the walk; of equals the last node counts.
-        let sends = self.bytes_on.iter().map(|(node, bytes)| (*bytes as f64 / link(*node), *node));
+        self.stored_on.retain(|(_, on)| *on != node);
+        // The maximum does not depend on the iteration order; of equals the last node counts.
+        let sends = self.bytes_on_node.iter().map(|(node, bytes)| (*bytes as f64 / link(*node), *node));
         let longest = sends.max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        (self.longest_send_us, self.fullest_holder) = longest.unwrap_or((0.0, NONE));
+        (self.longest_send_us, self.bottleneck_node) = longest.unwrap_or((0.0, NONE));
         true
     }
 
-    fn present(&self) -> u32 {
-        self.lies_on.len() as u32
+    fn available(&self) -> u32 {
+        self.stored_on.len() as u32
     }
 
-    /// Every map is done and its output is there.
-    pub(crate) fn complete(&self) -> bool {
-        self.present() == self.pieces
+    /// Whether every map is done and its output is available.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.available() == self.pieces
     }
 
-    /// What part of all output is there, of 1.
-    pub(crate) fn share(&self) -> f64 {
+    /// The available fraction (0-1) of the output; by number of maps if there are no bytes.
+    pub(crate) fn available_fraction(&self) -> f64 {
         if self.total_bytes == 0 {
-            return f64::from(self.present()) / f64::from(self.pieces.max(1));
+            return f64::from(self.available()) / f64::from(self.pieces.max(1));
         }
-        (self.present_bytes as f64 / self.total_bytes as f64).min(1.0)
+        (self.available_bytes as f64 / self.total_bytes as f64).min(1.0)
     }
 
-    /// What lies on a node.
-    pub(crate) fn bytes_on(&self, node: u32) -> u64 {
-        self.bytes_on.get(&node).copied().unwrap_or(0)
+    /// Available output bytes on a node.
+    pub(crate) fn bytes_on_node(&self, node: u32) -> u64 {
+        self.bytes_on_node.get(&node).copied().unwrap_or(0)
     }
 
-    /// What part of the output that is there lies on a node of this rack which has so much of it, and what part lies elsewhere in the rack.
-    pub(crate) fn near(&self, on_node: u64, rack: u32) -> (f64, f64) {
-        if self.present_bytes == 0 {
+    /// The fractions of the available output on a node that has `on_node` bytes of it, and elsewhere in its rack.
+    pub(crate) fn locality_fractions(&self, on_node: u64, rack: u32) -> (f64, f64) {
+        if self.available_bytes == 0 {
             return (0.0, 0.0);
         }
-        let in_rack = self.bytes_in.get(rack as usize).copied().unwrap_or(self.present_bytes);
-        let present = self.present_bytes as f64;
-        (on_node as f64 / present, (in_rack - on_node) as f64 / present)
+        let in_rack = self.bytes_in_rack.get(rack as usize).copied().unwrap_or(self.available_bytes);
+        let available = self.available_bytes as f64;
+        (on_node as f64 / available, (in_rack - on_node) as f64 / available)
     }
 
-    /// The node that takes longest to send what it holds.
-    pub(crate) fn fullest_holder(&self) -> u32 {
-        self.fullest_holder
+    /// The node that needs the longest time to send its output.
+    pub(crate) fn bottleneck_node(&self) -> u32 {
+        self.bottleneck_node
     }
 
-    /// How fast all holders together can send, if each sends in proportion to what it has: the fullest one decides.
+    /// The rate at which all nodes together can send, if each sends in proportion to its output: the bottleneck node determines it.
     pub(crate) fn send_bytes_per_us(&self) -> f64 {
-        if self.longest_send_us > 0.0 { self.present_bytes as f64 / self.longest_send_us } else { f64::INFINITY }
+        if self.longest_send_us > 0.0 { self.available_bytes as f64 / self.longest_send_us } else { f64::INFINITY }
     }
 }
 
@@ -129,40 +129,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_output_counts_once_and_dies_with_its_node() {
+    fn an_output_counts_once_and_is_lost_with_its_node() {
         let mut outputs = Outputs::new(3, 300, 9, 2);
         assert!(outputs.add(0, 100, 7, 0, 1.0));
-        assert!(!outputs.add(0, 100, 8, 1, 1.0), "a copy adds nothing");
+        assert!(!outputs.add(0, 100, 8, 1, 1.0), "a second attempt adds nothing");
         assert!(outputs.add(1, 100, 8, 1, 1.0));
-        assert_eq!(outputs.near(outputs.bytes_on(7), 0), (0.5, 0.0));
-        assert_eq!(outputs.near(outputs.bytes_on(6), 0), (0.0, 0.5));
+        assert_eq!(outputs.locality_fractions(outputs.bytes_on_node(7), 0), (0.5, 0.0));
+        assert_eq!(outputs.locality_fractions(outputs.bytes_on_node(6), 0), (0.0, 0.5));
         assert!(outputs.add(2, 100, 8, 1, 1.0));
-        assert!(outputs.complete());
+        assert!(outputs.is_complete());
         assert_eq!(outputs.send_bytes_per_us(), 1.5);
-        assert!(outputs.lose(8, 1, |_| 1.0));
-        assert!(!outputs.lose(8, 1, |_| 1.0));
-        assert!(!outputs.complete());
-        assert!((outputs.share() - 1.0 / 3.0).abs() < 1e-9);
+        assert!(outputs.lose_node(8, 1, |_| 1.0));
+        assert!(!outputs.lose_node(8, 1, |_| 1.0));
+        assert!(!outputs.is_complete());
+        assert!((outputs.available_fraction() - 1.0 / 3.0).abs() < 1e-9);
         assert_eq!(outputs.send_bytes_per_us(), 1.0);
     }
 
     #[test]
-    fn a_divided_map_is_complete_with_both_pieces() {
+    fn a_map_that_ended_early_is_complete_with_both_pieces() {
         let mut outputs = Outputs::new(1, 100, 9, 1);
-        outputs.divide();
+        outputs.add_piece();
         outputs.add(0, 40, 0, 0, 1.0);
-        assert!(!outputs.complete());
+        assert!(!outputs.is_complete());
         outputs.add(1, 60, 0, 0, 1.0);
-        assert!(outputs.complete());
-        assert_eq!(outputs.share(), 1.0);
+        assert!(outputs.is_complete());
+        assert_eq!(outputs.available_fraction(), 1.0);
     }
 
     #[test]
-    fn maps_without_output_are_counted_one_by_one() {
+    fn maps_without_output_bytes_are_counted() {
         let mut outputs = Outputs::new(2, 0, 9, 1);
         outputs.add(1, 0, 3, 0, 1.0);
-        assert_eq!(outputs.share(), 0.5);
-        assert!(outputs.lose(3, 0, |_| 1.0));
-        assert_eq!(outputs.share(), 0.0);
+        assert_eq!(outputs.available_fraction(), 0.5);
+        assert!(outputs.lose_node(3, 0, |_| 1.0));
+        assert_eq!(outputs.available_fraction(), 0.0);
     }
 }

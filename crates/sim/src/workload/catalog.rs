@@ -1,4 +1,4 @@
-//! Workloads by name: the papers' experiments, and one synthetic day.
+//! Built-in workloads: the papers' experiments, and a synthetic one.
 
 use super::chronos;
 use super::coshh::{self, Trace, Users};
@@ -7,17 +7,17 @@ use super::{Workload, fcs, gridmix, hsrtf};
 use crate::cluster;
 use thiserror::Error;
 
-/// Nobody knows a workload of this name.
+/// There is no built-in workload with this name.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("no workload is called `{name}`; write the path of a workload file, or one of: {}", listed())]
+#[error("unknown workload `{name}`; use the path of a workload file, or one of: {}", listed())]
 pub struct UnknownWorkload {
-    /// The name.
+    /// The unknown name.
     pub name: String,
 }
 
-/// A name, understood: what is typed is parsed once, and everything after is a match.
+/// A parsed workload name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
+enum Builtin {
     HsrtfTable2,
     FcsMapHeavy,
     FcsReduceHeavy,
@@ -29,23 +29,23 @@ enum Known {
     Synthetic,
 }
 
-/// Every name with what stands behind it.
+/// Every name with a description.
 pub fn names() -> &'static [(&'static str, &'static str)] {
     &[
         ("hsrtf-table2", "31 sorts and word counts, one every 10 s (hSRTF, Table 2)"),
         ("fcs-map-heavy", "171 map-heavy jobs in ten groups (FCS, Table 1)"),
         ("fcs-reduce-heavy", "171 reduce-heavy jobs in ten groups (FCS, Table 3)"),
-        ("fcs-figure3", "8 jobs, the third large: its reduces hold all slots (FCS, section 2.2)"),
-        ("gridmix-N", "N jobs of GridMix2, 1 to 10000; the paper takes 60 to 300 (FCS, section 5.5)"),
+        ("fcs-figure3", "8 jobs; the reduces of the third occupy all slots (FCS, section 2.2)"),
+        ("gridmix-N", "N jobs of GridMix2, 1 to 10000; 60 to 300 in the paper (FCS, section 5.5)"),
         ("chronos-map", "word counts over 17 and 56 GB, a node fails (Chronos, section V-A)"),
         ("chronos-reduce", "sorts over 17 and 56 GB, a node fails (Chronos, section V-B)"),
+        ("coshh-facebook", "100 jobs of Facebook's classes, ten users; coshh-facebook-N for N jobs (COSHH, section 5)"),
+        ("coshh-yahoo", "100 jobs of Yahoo!'s classes, eight users; coshh-yahoo-N for N jobs (COSHH, section 5)"),
         (
-            "coshh-facebook",
-            "100 jobs of Facebook's classes and ten users; coshh-facebook-N for N jobs (COSHH, section 5)",
+            "coshh-facebook-even",
+            "coshh-facebook with equal users, no minimum shares; also with -N (COSHH, section 6.1)",
         ),
-        ("coshh-yahoo", "100 jobs of Yahoo!'s classes and eight users; coshh-yahoo-N for N jobs (COSHH, section 5)"),
-        ("coshh-facebook-even", "the same with equal users and no minimum shares; takes -N too (COSHH, section 6.1)"),
-        ("coshh-yahoo-even", "the same with equal users and no minimum shares; takes -N too (COSHH, section 6.1)"),
+        ("coshh-yahoo-even", "coshh-yahoo with equal users, no minimum shares; also with -N (COSHH, section 6.1)"),
         ("synthetic", "200 heavy-tailed jobs of four users at 70 % load"),
     ]
 }
@@ -54,53 +54,53 @@ fn listed() -> String {
     names().iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
-/// The workload of this name. What is random in it comes from the seed alone.
+/// Returns the workload with this name. Its random parts depend on the seed alone.
 pub fn by_name(name: &str, seed: u64) -> Result<Workload, UnknownWorkload> {
-    let known = parse(name).ok_or_else(|| UnknownWorkload { name: name.into() })?;
-    Ok(match known {
-        Known::HsrtfTable2 => hsrtf::table2(),
-        Known::FcsMapHeavy => fcs::map_heavy(seed),
-        Known::FcsReduceHeavy => fcs::reduce_heavy(seed),
-        Known::FcsFigure3 => fcs::figure_3(),
-        Known::Gridmix(count) => gridmix::gridmix(count, seed),
-        Known::ChronosMap => chronos::map(),
-        Known::ChronosReduce => chronos::reduce(),
-        Known::Coshh(trace, users, count) => coshh::coshh(name, trace, users, count, seed),
-        Known::Synthetic => {
-            let cluster = cluster::by_name(cluster_of(known)).expect("a cluster of the catalogue");
+    let builtin = parse(name).ok_or_else(|| UnknownWorkload { name: name.into() })?;
+    Ok(match builtin {
+        Builtin::HsrtfTable2 => hsrtf::table2(),
+        Builtin::FcsMapHeavy => fcs::map_heavy(seed),
+        Builtin::FcsReduceHeavy => fcs::reduce_heavy(seed),
+        Builtin::FcsFigure3 => fcs::figure_3(),
+        Builtin::Gridmix(count) => gridmix::gridmix(count, seed),
+        Builtin::ChronosMap => chronos::map(),
+        Builtin::ChronosReduce => chronos::reduce(),
+        Builtin::Coshh(trace, users, count) => coshh::coshh(name, trace, users, count, seed),
+        Builtin::Synthetic => {
+            let cluster = cluster::by_name(cluster_of(builtin)).expect("the cluster is in the catalogue");
             Generate::default().workload(name, &cluster, seed)
         }
     })
 }
 
-/// The name of the cluster on which the papers ran this workload, if it is one of theirs.
+/// Name of the cluster on which the papers ran a built-in workload; none for other names.
 pub fn default_cluster_for(workload_name: &str) -> Option<&'static str> {
     parse(workload_name).map(cluster_of)
 }
 
-fn cluster_of(known: Known) -> &'static str {
-    match known {
-        Known::HsrtfTable2 => "hsrtf",
-        Known::FcsMapHeavy | Known::FcsReduceHeavy | Known::Gridmix(_) | Known::Synthetic => "fcs",
-        Known::FcsFigure3 => "fcs-figure3",
-        Known::ChronosMap => "chronos-map",
-        Known::ChronosReduce => "chronos-reduce",
-        Known::Coshh(..) => "coshh",
+fn cluster_of(builtin: Builtin) -> &'static str {
+    match builtin {
+        Builtin::HsrtfTable2 => "hsrtf",
+        Builtin::FcsMapHeavy | Builtin::FcsReduceHeavy | Builtin::Gridmix(_) | Builtin::Synthetic => "fcs",
+        Builtin::FcsFigure3 => "fcs-figure3",
+        Builtin::ChronosMap => "chronos-map",
+        Builtin::ChronosReduce => "chronos-reduce",
+        Builtin::Coshh(..) => "coshh",
     }
 }
 
-fn parse(name: &str) -> Option<Known> {
+fn parse(name: &str) -> Option<Builtin> {
     Some(match name {
-        "hsrtf-table2" => Known::HsrtfTable2,
-        "fcs-map-heavy" => Known::FcsMapHeavy,
-        "fcs-reduce-heavy" => Known::FcsReduceHeavy,
-        "fcs-figure3" => Known::FcsFigure3,
-        "chronos-map" => Known::ChronosMap,
-        "chronos-reduce" => Known::ChronosReduce,
-        "synthetic" => Known::Synthetic,
+        "hsrtf-table2" => Builtin::HsrtfTable2,
+        "fcs-map-heavy" => Builtin::FcsMapHeavy,
+        "fcs-reduce-heavy" => Builtin::FcsReduceHeavy,
+        "fcs-figure3" => Builtin::FcsFigure3,
+        "chronos-map" => Builtin::ChronosMap,
+        "chronos-reduce" => Builtin::ChronosReduce,
+        "synthetic" => Builtin::Synthetic,
         _ => {
             if let Some(count) = name.strip_prefix("gridmix-") {
-                return Some(Known::Gridmix(parse_count(count, gridmix::JOBS_MAX)?));
+                return Some(Builtin::Gridmix(parse_count(count, gridmix::MAX_JOBS)?));
             }
             let rest = name.strip_prefix("coshh-")?;
             let (trace, rest) = match rest.strip_prefix("facebook") {
@@ -111,13 +111,13 @@ fn parse(name: &str) -> Option<Known> {
                 Some(rest) => (Users::Even, rest),
                 None => (Users::Table5, rest),
             };
-            let count = if rest.is_empty() { 100 } else { parse_count(rest.strip_prefix('-')?, coshh::JOBS_MAX)? };
-            Known::Coshh(trace, users, count)
+            let count = if rest.is_empty() { 100 } else { parse_count(rest.strip_prefix('-')?, coshh::MAX_JOBS)? };
+            Builtin::Coshh(trace, users, count)
         }
     })
 }
 
-/// A count as people write one: digits, not too many, not zero, no sign.
+/// A number from 1 to `max`, in digits without a sign.
 fn parse_count(text: &str, max: u32) -> Option<u32> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|count| digits && (1..=max).contains(count))
@@ -127,7 +127,7 @@ fn parse_count(text: &str, max: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    const SOME: [&str; 14] = [
+    const NAMES: [&str; 14] = [
         "hsrtf-table2",
         "fcs-map-heavy",
         "fcs-reduce-heavy",
@@ -145,8 +145,8 @@ mod tests {
     ];
 
     #[test]
-    fn every_workload_is_sound_and_has_a_cluster_it_fits() {
-        for name in SOME {
+    fn every_workload_is_valid_and_has_a_cluster() {
+        for name in NAMES {
             let workload = by_name(name, 1).unwrap();
             assert_eq!(workload.name, name);
             assert!(!workload.jobs.is_empty());
@@ -161,8 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides_everything() {
-        for name in SOME {
+    fn the_seed_determines_the_workload() {
+        for name in NAMES {
             assert_eq!(by_name(name, 42), by_name(name, 42), "{name}");
         }
     }

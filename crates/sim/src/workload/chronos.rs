@@ -1,24 +1,23 @@
-//! Chronos's two workloads: a job over 17 GB, then one over 56 GB, of word count (section V-A) or of sort (section
-//! V-B).
+//! Chronos's two workloads: a job over 17 GB and one over 56 GB, of word count (section V-A) or of sort (section V-B).
 //!
-//! The node that fails belongs to the cluster of the same name: see `cluster::catalog`.
+//! The node failure belongs to the cluster of the same name: see `cluster::catalog`.
 
 use super::apps::App;
 use super::{JobPlan, Workload};
 use crate::files::{GB, MB};
 use giveway_core::{Span, Tenants, Time, WHOLE_PPM};
 
-/// HDFS blocks in section IV.
+/// HDFS block size (section IV).
 const BLOCK: u64 = 256 * MB;
-/// The paper submits one job after the other; a few seconds decide who is first and still fill the cluster at once.
-const SECOND: Span = Span::from_secs(5);
-/// "A light reduce phase": the paper gives no number, only that reduces are few.
+/// Submission of the second job. The paper submits one job after the other; five seconds fix the order and still fill the cluster at once.
+const SECOND_JOB_AT: Span = Span::from_secs(5);
+/// "A light reduce phase": the paper says only that reduces are few.
 const WORDCOUNT_REDUCES: u32 = 4;
-/// Section V-B: 32 for each job.
+/// Section V-B: 32 reduces for each job.
 const SORT_REDUCES: u32 = 32;
 
-/// Two word counts. Their reduces start after the last map: the paper fails the node "before the reduce phase starts in
-/// order to have only map tasks as failed tasks", and with an early start there would be reduces on it.
+/// Two word counts. Their reduces start after the last map: the paper fails the node "before the reduce phase starts in order to have only map
+/// tasks as failed tasks", and with an earlier slow start there would be reduces on it.
 pub(super) fn map() -> Workload {
     let mut workload = two_jobs("chronos-map", "wordcount", WORDCOUNT_REDUCES);
     for job in &mut workload.jobs {
@@ -33,13 +32,13 @@ pub(super) fn reduce() -> Workload {
 }
 
 fn two_jobs(name: &str, app: &str, reduces: u32) -> Workload {
-    let app = App::by_name(app).expect("an application of the table");
+    let app = App::by_name(app).expect("the application is in the table");
     let job = |group: u16, name: &str, input: u64, submit: Time| JobPlan {
         submit,
         group,
         ..app.job(name.into(), (input / BLOCK) as u32, BLOCK, reduces)
     };
-    let jobs = vec![job(0, "first", 17 * GB, Time::ZERO), job(1, "second", 56 * GB, Time::ZERO + SECOND)];
+    let jobs = vec![job(0, "first", 17 * GB, Time::ZERO), job(1, "second", 56 * GB, Time::ZERO + SECOND_JOB_AT)];
     Workload::numbered(name, Tenants::default(), &["first", "second"], jobs)
 }
 
@@ -48,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_job_is_a_little_more_than_a_wave_of_64_slots() {
+    fn the_first_job_has_slightly_more_maps_than_slots() {
         for workload in [map(), reduce()] {
             assert_eq!(workload.jobs.iter().map(|job| job.maps).collect::<Vec<_>>(), [68, 224]);
         }

@@ -1,29 +1,27 @@
-//! COSHH's two workloads: the classes of Table 4, from traces of Facebook and Yahoo!, submitted by the users of Table 5
-//! (section 5.2).
+//! COSHH's two workloads: the classes of Table 4, from traces of Facebook and Yahoo!, submitted by the users of Table 5 (section 5.2).
 //!
-//! **Sizes.** The table's jobs ran on hundreds of nodes; the paper runs them on six. Every size here, bytes and
-//! task-seconds alike, is a tenth of the table's. A hundred jobs then keep the fast slots of Table 3 busy for about
-//! 40,000 s (Facebook) and 470,000 s (Yahoo!): completion times of the order of 10^4 and 10^5 s, as the paper reports
-//! them (sections 5.3 and 6.2.2). Bytes and seconds shrink together, so computing and moving data keep their proportion.
+//! **Sizes.** The jobs of the table ran on hundreds of nodes; the paper runs them on six. All sizes here, bytes and task-seconds, are a tenth of
+//! the table's. A hundred jobs then keep the fast slots of Table 3 busy for about 40,000 s (Facebook) and 470,000 s (Yahoo!): completion times
+//! of the order of 10^4 and 10^5 s, as the paper reports (sections 5.3 and 6.2.2). Bytes and seconds are scaled together, so the ratio of
+//! computation to data transfer is unchanged.
 //!
-//! **Tasks.** The table gives totals. A job has a map for each block of 128 MB of input, as Hadoop and the paper's
-//! simulator cut it, and at least one: the data loads of Facebook, with kilobytes of input, are one long map each. The
-//! paper does not say how many reduces; here they last a minute each. The slow nodes are a hundred times slower, so a
-//! job whose only map is caught there lasts for days. What map-only jobs write is part of their seconds.
+//! **Tasks.** The table gives totals. A job has one map for each block of 128 MB of input, as in Hadoop and in the paper's simulator, and at
+//! least one: the data loads of Facebook, with kilobytes of input, are one long map each. The paper does not give the number of reduces; here a
+//! reduce takes one minute. The slow nodes are a hundred times slower, so a job whose only map runs there takes days. What map-only jobs write
+//! is part of their seconds.
 //!
-//! **Arrivals.** The paper derives its rates from traces it does not print. Here jobs arrive as one Poisson process, in
-//! random order. How fast was chosen after runs, by the paper's two baselines: with equal users Fair's mean completion
-//! lies 26 % (Facebook) and 38 % (Yahoo!) below FIFO's (section 6.1), and at [`Trace::load`] they stand about so here.
-//! Not blind: COSHH's figures came from the same runs, and it does worse under more load (`docs/papers/coshh.md`). More jobs come in the same time: the paper's rates depend on how
-//! many there are, and its five jobs are an underloaded system (sections 5.2, 6.2.1). Which jobs come is not random: the
-//! classes keep the trace's proportions.
+//! **Arrivals.** The paper derives its rates from traces that it does not print. Here jobs arrive as one Poisson process, in random order. The
+//! rate was chosen after runs, to match the paper's two baselines: with equal users the mean completion time of Fair is 26 % (Facebook) and 38 %
+//! (Yahoo!) below that of FIFO (section 6.1), and at [`Trace::load`] it is about so here. The choice was not blind: COSHH's results came from
+//! the same runs, and COSHH does worse under more load (`docs/papers/coshh.md`). More jobs arrive in the same time: the paper's rates depend on
+//! the number of jobs, and its five jobs are an underloaded system (sections 5.2, 6.2.1). The set of jobs is not random: the classes have the
+//! trace's proportions.
 //!
-//! **Users.** User i submits class i, into a pool of her own. Priorities are weights. A minimum share counts slots of
-//! both kinds, a pool of the fair scheduler wants them apart: it is split as the cluster's slots are (31 to 23), or all
-//! maps where there are no reduces.
+//! **Users.** User i submits class i, into a pool of the same name. Priorities are weights. A minimum share counts slots of both kinds, while a
+//! pool of the fair scheduler has one for each kind: it is split like the cluster's slots (31 to 23), or is all maps where there are no reduces.
 
 use super::apps::SLOWSTART_PPM;
-use super::random::{in_proportion, poisson, rng};
+use super::random::{apportion, poisson, rng};
 use super::{JobPlan, Workload};
 use crate::cluster;
 use crate::files::MB;
@@ -31,20 +29,20 @@ use giveway_core::{JobId, Kind, Pool, Priority, Span, Tenants, Time, User};
 use rand::seq::SliceRandom;
 
 const BLOCK: u64 = 128 * MB;
-/// Sizes here are the table's divided by this.
+/// Factor between the sizes of the table and those here.
 const SCALE: f64 = 10.0;
-/// No reduce lasts longer than this at speed 1, seconds.
-const REDUCE_S: f64 = 60.0;
-/// The number of jobs in the paper's main experiments, of which [`Trace::load`] speaks.
-const USUAL_JOBS: f64 = 100.0;
-/// From this many task-seconds in the table a job is large.
+/// Longest reduce at speed 1, in seconds.
+const MAX_REDUCE_S: f64 = 60.0;
+/// Number of jobs in the paper's main experiments, to which [`Trace::load`] refers.
+const REFERENCE_JOBS: f64 = 100.0;
+/// Jobs with at least this many task-seconds in the table belong to the large group.
 const LARGE_TASK_S: f64 = 1e6;
-/// The most jobs a name may ask for.
-pub(super) const JOBS_MAX: u32 = 100_000;
+/// Largest number of jobs in a workload name.
+pub(super) const MAX_JOBS: u32 = 100_000;
 
 const GROUPS: [&str; 3] = ["small", "medium", "large"];
 
-/// Which trace.
+/// Source of the job classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trace {
     Facebook,
@@ -59,7 +57,7 @@ impl Trace {
         }
     }
 
-    /// Work that arrives for each unit the cluster can do, if a hundred jobs come.
+    /// Load of the cluster of Table 3 (1 keeps it busy) with a hundred jobs.
     fn load(self) -> f64 {
         match self {
             Trace::Facebook => 0.3,
@@ -68,7 +66,7 @@ impl Trace {
     }
 }
 
-/// Who submits.
+/// Shares of the users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Users {
     /// The users of Table 5.
@@ -77,8 +75,8 @@ pub(super) enum Users {
     Even,
 }
 
-/// A row of Table 4 with its user of Table 5: class, jobs in 200, bytes of input and shuffle and output, task-seconds
-/// of maps and of reduces, minimum share, priority.
+/// A row of Table 4 with its user of Table 5: class, jobs out of 200, bytes of input, shuffle and output, task-seconds of maps and of reduces,
+/// minimum share, priority.
 #[derive(Clone, Copy, Debug)]
 struct Class {
     name: &'static str,
@@ -143,12 +141,11 @@ impl Class {
         }
     }
 
-    /// One job of the class.
     fn job(&self, name: String, user: String) -> JobPlan {
         let (map_s, reduce_s) = (self.map_s / SCALE, self.reduce_s / SCALE);
         let input = self.input / SCALE;
         let maps = (input / BLOCK as f64).ceil().max(1.0);
-        let reduces = (reduce_s / REDUCE_S).ceil();
+        let reduces = (reduce_s / MAX_REDUCE_S).ceil();
         let per_map = |total: f64| (total / maps) as u64;
         let per_reduce = |total: f64| if reduces > 0.0 { total / reduces } else { 0.0 };
         JobPlan {
@@ -171,13 +168,13 @@ impl Class {
     }
 }
 
-/// So many jobs of a trace.
+/// `count` jobs of a trace.
 pub(super) fn coshh(name: &str, trace: Trace, users: Users, count: u32, seed: u64) -> Workload {
     let classes = trace.classes();
-    let gap_s = mean_gap_s(classes, trace.load() * f64::from(count) / USUAL_JOBS);
+    let gap_s = mean_gap_s(classes, trace.load() * f64::from(count) / REFERENCE_JOBS);
     let weights: Vec<f64> = classes.iter().map(|class| class.jobs).collect();
     let mut jobs: Vec<JobPlan> = Vec::new();
-    for (i, (class, count)) in classes.iter().zip(in_proportion(count, &weights)).enumerate() {
+    for (i, (class, count)) in classes.iter().zip(apportion(count, &weights)).enumerate() {
         jobs.extend((1..=count).map(|n| class.job(format!("{}-{n}", class.name), user_name(i))));
     }
     jobs.shuffle(&mut rng(seed, "coshh order"));
@@ -214,9 +211,9 @@ fn tenants(classes: &[Class], users: Users) -> Tenants {
     tenants
 }
 
-/// The mean time between arrivals that gives the cluster of Table 3 a load, whatever cluster the jobs then meet.
+/// The mean time between arrivals that puts this load on the cluster of Table 3, whatever cluster the jobs run on.
 fn mean_gap_s(classes: &[Class], load: f64) -> f64 {
-    let cluster = cluster::by_name("coshh").expect("a cluster of the catalogue");
+    let cluster = cluster::by_name("coshh").expect("the cluster is in the catalogue");
     let jobs: f64 = classes.iter().map(|class| class.jobs).sum();
     let busy_s = |kind: Kind| {
         let work_s: f64 = classes.iter().map(|class| class.jobs * class.task_s(kind) / SCALE).sum();
@@ -234,13 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_hold_200_jobs_each() {
+    fn each_table_has_200_jobs() {
         assert_eq!(FACEBOOK.iter().map(|class| class.jobs).sum::<f64>(), 200.0);
         assert_eq!(YAHOO.iter().map(|class| class.jobs).sum::<f64>(), 200.0);
     }
 
     #[test]
-    fn every_class_and_user_takes_part() {
+    fn every_class_and_user_has_jobs() {
         for (trace, users) in [(Trace::Facebook, 10), (Trace::Yahoo, 8)] {
             let workload = hundred(trace);
             assert_eq!(workload.jobs.len(), 100);
@@ -257,14 +254,14 @@ mod tests {
     }
 
     #[test]
-    fn tasks_add_up_to_the_tables_totals() {
+    fn tasks_add_up_to_the_totals_of_the_table() {
         for class in FACEBOOK.iter().chain(&YAHOO) {
             let job = class.job("j".into(), "u".into());
             for kind in Kind::BOTH {
                 let task_s = job.compute_seconds(kind) * SCALE;
                 assert!((task_s - class.task_s(kind)).abs() <= class.task_s(kind) * 1e-3, "{}: {task_s}", class.name);
             }
-            assert!(job.compute(Kind::Reduce).as_secs_f64() <= REDUCE_S);
+            assert!(job.compute(Kind::Reduce).as_secs_f64() <= MAX_REDUCE_S);
             assert!(job.map_bytes <= BLOCK);
             let shuffle = job.map_output_bytes as f64 * f64::from(job.maps) * SCALE;
             assert!((shuffle - class.shuffle).abs() <= class.shuffle * 1e-3 + f64::from(job.maps) * SCALE);
@@ -279,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn more_jobs_come_in_the_same_time() {
+    fn more_jobs_arrive_in_the_same_time() {
         let last_s = |count: u32| {
             let jobs = coshh("test", Trace::Yahoo, Users::Even, count, 1).jobs;
             jobs.last().unwrap().submit.as_secs_f64()
@@ -289,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_of_the_order_the_paper_reports() {
+    fn total_work_has_the_magnitude_of_the_paper() {
         for (trace, low, high) in [(Trace::Facebook, 1e4, 1e5), (Trace::Yahoo, 1e5, 1e6)] {
             let workload = hundred(trace);
             let map_s: f64 = workload.jobs.iter().map(|job| job.compute_seconds(Kind::Map)).sum();
@@ -308,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn even_users_have_no_rights() {
+    fn even_users_have_equal_weights_and_no_minimum_shares() {
         let tenants = coshh("test", Trace::Yahoo, Users::Even, 10, 1).tenants;
         assert!(tenants.users.iter().all(|user| user.min_share == 0 && user.weight == 1.0));
     }

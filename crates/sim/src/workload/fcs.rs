@@ -1,5 +1,5 @@
-//! FCS's two workloads: Tables 1 and 3, 171 jobs each in ten groups of growing size, arriving as a Poisson process with
-//! a mean of thirty seconds (sections 5.3 and 5.4).
+//! FCS's two workloads: Tables 1 and 3, 171 jobs each in ten groups of increasing size, arriving as a Poisson process with a mean interval of thirty
+//! seconds (sections 5.3 and 5.4).
 
 use super::apps::App;
 use super::random::{poisson, rng};
@@ -8,9 +8,9 @@ use crate::files::MB;
 use giveway_core::{Tenants, Time};
 use rand::seq::SliceRandom;
 
-/// HDFS blocks in section 5.1.
+/// HDFS block size (section 5.1).
 const BLOCK: u64 = 128 * MB;
-/// Mean time between arrivals, seconds.
+/// Mean time between arrivals, in seconds.
 const MEAN_GAP_S: f64 = 30.0;
 
 /// A row: application, maps, reduces, jobs. The group is the row's number.
@@ -44,29 +44,27 @@ const TABLE_3: [Row; 10] = [
 
 const GROUPS: [&str; 10] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"];
 
-/// Table 1.
 pub(super) fn map_heavy(seed: u64) -> Workload {
-    arriving("fcs-map-heavy", &TABLE_1, seed)
+    poisson_arrivals("fcs-map-heavy", &TABLE_1, seed)
 }
 
-/// Table 3.
 pub(super) fn reduce_heavy(seed: u64) -> Workload {
-    arriving("fcs-reduce-heavy", &TABLE_3, seed)
+    poisson_arrivals("fcs-reduce-heavy", &TABLE_3, seed)
 }
 
-/// The jobs of a table in random order at random times. One pool for all: the capacity scheduler then has one queue,
-/// "within which it adopts FIFO", and the fair scheduler shares among the jobs.
-fn arriving(name: &str, table: &[Row], seed: u64) -> Workload {
+/// The jobs of a table in random order at random times. All in one pool: the capacity scheduler then has one queue, "within which it adopts FIFO",
+/// and the fair scheduler shares among the jobs.
+fn poisson_arrivals(name: &str, table: &[Row], seed: u64) -> Workload {
     let mut jobs: Vec<JobPlan> = Vec::new();
     for (group, &(app, maps, reduces, count)) in table.iter().enumerate() {
-        let app = App::by_name(app).expect("an application of the table");
+        let app = App::by_name(app).expect("the application is in the table");
         for i in 1..=count {
             let mut job = app.job(format!("{}-{}-{i}", GROUPS[group], app.name), maps, BLOCK, reduces);
             job.group = group as u16;
             jobs.push(job);
         }
     }
-    // The purposes do not name the table, so both workloads meet the same arrivals in the same order of groups.
+    // The purposes do not contain the table, so both workloads have the same arrival times and the same order of groups.
     jobs.shuffle(&mut rng(seed, "fcs order"));
     for (job, at) in jobs.iter_mut().zip(poisson(MEAN_GAP_S, &mut rng(seed, "fcs arrivals"))) {
         job.submit = at;
@@ -74,10 +72,10 @@ fn arriving(name: &str, table: &[Row], seed: u64) -> Workload {
     Workload::numbered(name, Tenants::default(), &GROUPS, jobs)
 }
 
-/// Section 2.2: eight jobs, one a minute, of which the third is large and has as many reduces as there are reduce slots. The paper gives neither
-/// applications nor sizes; these are sorts, and the third lasts until the last has come, as in the paper.
+/// Section 2.2: eight jobs, one per minute; the third is large and has as many reduces as there are reduce slots. The paper gives neither
+/// applications nor sizes; these are sorts, and the third is still running when the last one arrives, as in the paper.
 pub(super) fn figure_3() -> Workload {
-    let app = App::by_name("terasort").expect("an application of the table");
+    let app = App::by_name("terasort").expect("the application is in the table");
     let job = |number: u32| {
         let (maps, reduces) = if number == 3 { (1_400, 20) } else { (20, 4) };
         let mut job = app.job(format!("job {number}"), maps, BLOCK, reduces);
@@ -93,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_tables_hold_171_jobs_and_the_same_maps() {
+    fn both_tables_have_171_jobs_and_equally_many_maps() {
         for workload in [map_heavy(1), reduce_heavy(1)] {
             assert_eq!(workload.jobs.len(), 171);
             assert_eq!(workload.jobs.iter().map(|job| job.maps).sum::<u32>(), 137_800);
@@ -101,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides_order_and_arrivals() {
+    fn the_seed_determines_order_and_arrivals() {
         assert_eq!(map_heavy(5), map_heavy(5));
         let order = |workload: Workload| workload.jobs.into_iter().map(|job| job.group).collect::<Vec<_>>();
         assert_ne!(order(map_heavy(5)), order(map_heavy(6)));

@@ -1,25 +1,23 @@
 //! GridMix2, which FCS uses as a stress test with 60 to 300 jobs (sections 5.2 and 5.5).
 //!
-//! The benchmark is six kinds of job in three sizes. Each kind reads a data set of 500 GB: a large job all hundred
-//! parts of it, a medium one thirty, a small one three (its README and the input patterns in its runner); the reduces
-//! are its runner's defaults, 370, 170 and 15, but one for a scan. The mix itself is left to a configuration file that
-//! FCS does not print, so it is chosen here: three jobs in four are small and one in twenty is large, a heavy tail like
-//! that of FCS's own tables, and kinds are weighted as the benchmark's motivation reads (sampling is common, sorting
-//! compressed data less so). The three stages of a monster query are one job here, with the first stage's sizes: the
-//! other two read a twenty-fifth of it.
+//! The benchmark has six kinds of job in three sizes. Each kind reads a data set of 500 GB: a large job reads all hundred parts of it, a medium one
+//! thirty, a small one three (its README and the input patterns in its runner); the numbers of reduces are its runner's defaults, 370, 170 and 15,
+//! except one for a scan. The mix is defined in a configuration file that FCS does not print, so it is chosen here: three jobs in four are small and
+//! one in twenty is large, a heavy tail like that of FCS's tables; kinds are weighted after the benchmark's motivation (sampling is common, sorting
+//! compressed data less so). The three stages of a monster query are one job here, with the sizes of the first stage: the other two read 1/25 of it.
 
 use super::apps::App;
-use super::random::{in_proportion, poisson, rng};
+use super::random::{apportion, poisson, rng};
 use super::{JobPlan, Workload};
 use crate::files::{GB, MB};
 use giveway_core::Tenants;
 use rand::seq::SliceRandom;
 
 const BLOCK: u64 = 128 * MB;
-/// Mean time between arrivals, seconds (section 5.2.1).
+/// Mean time between arrivals, in seconds (section 5.2.1).
 const MEAN_GAP_S: f64 = 30.0;
-/// One data set, of a hundred parts.
-const DATA: u64 = 500 * GB;
+/// Size of one data set of a hundred parts.
+const DATA_SET: u64 = 500 * GB;
 
 /// Size, parts read, reduces, weight.
 const SIZES: [(&str, u64, u32, f64); 3] = [("small", 3, 15, 75.0), ("medium", 30, 170, 20.0), ("large", 100, 370, 5.0)];
@@ -34,18 +32,18 @@ const KINDS: [(&str, f64); 6] = [
     ("webdatasort", 2.0),
 ];
 
-/// The most jobs a name may ask for.
-pub(super) const JOBS_MAX: u32 = 10_000;
+/// Largest N in `gridmix-N`.
+pub(super) const MAX_JOBS: u32 = 10_000;
 
-/// So many jobs of the mix, in random order at random times.
+/// `count` jobs of the mix, in random order at random times.
 pub(super) fn gridmix(count: u32, seed: u64) -> Workload {
     let mut jobs: Vec<JobPlan> = Vec::new();
-    let counts = in_proportion(count, &SIZES.map(|size| size.3));
+    let counts = apportion(count, &SIZES.map(|size| size.3));
     for (group, (&(size, parts, reduces, _), count)) in SIZES.iter().zip(counts).enumerate() {
-        let counts = in_proportion(count, &KINDS.map(|kind| kind.1));
+        let counts = apportion(count, &KINDS.map(|kind| kind.1));
         for (&(kind, _), count) in KINDS.iter().zip(&counts) {
-            let app = App::by_name(kind).expect("an application of the table");
-            let maps = (DATA * parts / 100).div_ceil(BLOCK) as u32;
+            let app = App::by_name(kind).expect("the application is in the table");
+            let maps = (DATA_SET * parts / 100).div_ceil(BLOCK) as u32;
             let reduces = if kind == "webdatascan" { 1 } else { reduces };
             for i in 1..=*count {
                 jobs.push(JobPlan {
@@ -67,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mix_keeps_its_proportions() {
+    fn sizes_have_the_proportions_of_the_mix() {
         let workload = gridmix(300, 1);
         let count = |group| workload.jobs.iter().filter(|job| job.group == group).count();
         assert_eq!((count(0), count(1), count(2)), (225, 60, 15));
@@ -76,8 +74,8 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_jobs_is_met_exactly() {
-        for count in [1, 2, 60, 131, JOBS_MAX] {
+    fn the_number_of_jobs_is_exact() {
+        for count in [1, 2, 60, 131, MAX_JOBS] {
             assert_eq!(gridmix(count, 3).jobs.len(), count as usize);
         }
     }

@@ -5,9 +5,9 @@ use super::{JobPlan, Workload};
 use crate::files::MB;
 use giveway_core::{Span, Tenants, Time};
 
-/// HDFS blocks in section 4.
+/// HDFS block size (section 4).
 const BLOCK: u64 = 128 * MB;
-const GAP: Span = Span::from_secs(10);
+const ARRIVAL_INTERVAL: Span = Span::from_secs(10);
 
 /// Group, application, maps, reduces, jobs.
 const TABLE_2: [(u16, &str, u32, u32, u32); 4] =
@@ -15,14 +15,14 @@ const TABLE_2: [(u16, &str, u32, u32, u32); 4] =
 
 const GROUPS: [&str; 3] = ["small", "medium", "large"];
 
-/// Table 2. Nothing in it is random. All jobs share one pool, as the paper sets its fair scheduler up.
+/// Table 2. Nothing in it is random. All jobs share one pool, as in the paper's configuration of the fair scheduler.
 pub(super) fn table2() -> Workload {
     let mut jobs: Vec<JobPlan> = Vec::new();
     for (group, app, maps, reduces, count) in TABLE_2 {
-        let app = App::by_name(app).expect("an application of the table");
+        let app = App::by_name(app).expect("the application is in the table");
         for i in 1..=count {
             let mut job = app.job(format!("{}-{}-{i}", GROUPS[usize::from(group)], app.name), maps, BLOCK, reduces);
-            job.submit = Time::ZERO + GAP.times(jobs.len() as u64);
+            job.submit = Time::ZERO + ARRIVAL_INTERVAL.times(jobs.len() as u64);
             job.group = group;
             jobs.push(job);
         }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table_2_comes_in_its_own_order() {
+    fn jobs_arrive_in_the_order_of_table_2() {
         let workload = table2();
         assert_eq!(workload.jobs.len(), 31);
         assert_eq!(workload.jobs[0].name, "large-sort-1");

@@ -1,85 +1,85 @@
-//! Workloads: which jobs arrive when, and what their tasks do.
+//! Workloads: when jobs arrive, and the size and cost of their tasks.
 //!
-//! A [`Workload`] is compact (a line a job); the splits and their replicas are laid out when a job arrives, from the
-//! seed and the job's number alone, so every policy sees the same input in the same places.
+//! A [`Workload`] is compact (one [`JobPlan`] per job); splits and replicas are created when a job arrives, from the seed and the job number
+//! alone, so every policy gets the same input on the same nodes.
 //!
-//! Where they come from: [`by_name`] knows the experiments of the four papers (one file a paper), [`generate`] draws
-//! synthetic ones, [`mod@file`] reads what a user wrote, [`from_tape`] takes what ran once. What an application does to a megabyte is in [`apps`], one table
-//! for all of them. Nothing here knows a policy, and nothing here looks at what a policy did.
+//! Sources: [`by_name`] has the experiments of the four papers (one file for each paper), [`generate`] draws synthetic workloads, [`mod@file`]
+//! reads a TOML file, [`from_event_log`] uses a recorded run. [`apps`] has the cost of each application per megabyte, the same for all
+//! workloads. Nothing here depends on a policy or on its decisions.
 
 pub mod apps;
 mod catalog;
 mod chronos;
 mod coshh;
+mod event_log;
 mod fcs;
 pub mod file;
 pub mod generate;
 mod gridmix;
 mod hsrtf;
-mod past;
 pub mod random;
 
 pub use catalog::{UnknownWorkload, by_name, default_cluster_for, names};
-pub use past::{PastError, from_event_log};
+pub use event_log::{EventLogWorkloadError, from_event_log};
 
 use giveway_core::{JobId, Kind, Priority, Span, Tenants, Time};
 
-/// A whole workload.
+/// The jobs of a run, with users and pools.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// What people call it.
+    /// Name in messages and reports.
     pub name: String,
-    /// Users and pools.
+    /// Declared users and pools.
     pub tenants: Tenants,
-    /// The jobs, by arrival; `jobs[i].id == JobId(i)`.
+    /// Jobs in the order of arrival; `jobs[i].id == JobId(i)`.
     pub jobs: Vec<JobPlan>,
     /// Names of the size groups, smallest first; `JobPlan::group` is an index into this.
     pub groups: Vec<String>,
-    /// Whether the core is told beforehand what the tasks of a job last (COSHH's task scheduling process).
+    /// Whether the core receives the task durations of each job at submission (COSHH's task scheduling process).
     pub hints: bool,
-    /// Largest error of any estimate, of 1: each job's bias is drawn from 1 - e to 1 + e.
+    /// Largest relative error e of any estimate (0 to below 1): each job's bias is drawn from 1 - e to 1 + e.
     pub estimate_error: f64,
 }
 
-/// One job, before it is laid out.
+/// One job, before its splits and replicas are created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobPlan {
-    /// Its number.
+    /// Number in the order of arrival.
     pub id: JobId,
-    /// What people call it.
+    /// Name in messages and reports.
     pub name: String,
-    /// Who submits it.
+    /// User that submits it.
     pub user: String,
-    /// Into which pool.
+    /// Pool into which it is submitted.
     pub pool: String,
-    /// Urgent or not.
+    /// Priority within its pool, for policies that use it.
     pub priority: Priority,
-    /// When.
+    /// Submission time.
     pub submit: Time,
-    /// Its size group.
+    /// Size group, an index into [`Workload::groups`].
     pub group: u16,
-    /// How many maps.
+    /// Number of maps; at least 1.
     pub maps: u32,
     /// Input of one map.
     pub map_bytes: u64,
-    /// What one map computes on a node of speed 1, beside reading its input and spilling its output.
+    /// Compute time of one map on a node of speed 1, without reading its input and spilling its output.
     pub map_compute: Span,
-    /// What one map writes for the reduces.
+    /// Output of one map for all reduces together.
     pub map_output_bytes: u64,
-    /// How many reduces.
+    /// Number of reduces; 0 for a map-only job.
     pub reduces: u32,
-    /// What one reduce computes on a node of speed 1, beside fetching, sorting and writing its output.
+    /// Compute time of one reduce on a node of speed 1, without fetching, sorting and writing its output.
     pub reduce_compute: Span,
-    /// What one reduce writes.
+    /// Output of one reduce.
     pub reduce_output_bytes: u64,
-    /// Reduces may start once this part of the maps is done.
+    /// Reduces may start once this fraction of the maps is done, in millionths.
     pub slowstart_ppm: u32,
 }
 
 impl Workload {
-    /// A workload of these jobs, numbered by arrival, without hints and with honest estimates.
+    /// A workload of these jobs, numbered by arrival, without hints and without estimate errors.
     pub(crate) fn numbered(name: &str, tenants: Tenants, groups: &[&str], mut jobs: Vec<JobPlan>) -> Workload {
-        // A stable sort: jobs that arrive together keep the order they were written in.
+        // The sort is stable: jobs that arrive at the same time keep their order.
         jobs.sort_by_key(|job| job.submit);
         for (i, job) in jobs.iter_mut().enumerate() {
             job.id = JobId(i as u32);
@@ -90,7 +90,7 @@ impl Workload {
 }
 
 impl JobPlan {
-    /// Tasks of a kind.
+    /// Number of tasks of a kind.
     pub fn tasks(&self, kind: Kind) -> u32 {
         match kind {
             Kind::Map => self.maps,
@@ -98,7 +98,7 @@ impl JobPlan {
         }
     }
 
-    /// What one task of a kind computes on a node of speed 1.
+    /// Compute time of one task of a kind on a node of speed 1.
     pub fn compute(&self, kind: Kind) -> Span {
         match kind {
             Kind::Map => self.map_compute,
@@ -106,12 +106,12 @@ impl JobPlan {
         }
     }
 
-    /// What all its tasks of a kind compute on a node of speed 1, in seconds.
+    /// Total compute time of all tasks of a kind on a node of speed 1, in seconds.
     pub fn compute_seconds(&self, kind: Kind) -> f64 {
         self.compute(kind).as_secs_f64() * f64::from(self.tasks(kind))
     }
 
-    /// What one reduce fetches.
+    /// Bytes that one reduce fetches; all partitions of a job are equal.
     pub fn partition_bytes(&self) -> u64 {
         if self.reduces == 0 {
             return 0;

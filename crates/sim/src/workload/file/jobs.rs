@@ -1,8 +1,8 @@
-//! Jobs that are written out: one `[[jobs]]` table is a job, or several alike.
+//! Explicit jobs: one `[[jobs]]` table is one job, or several equal ones.
 
-use super::{JOBS_MAX, TASK_MB_MAX, TASKS_MAX, TIME_S_MAX, job_count, known_app, need_reduce_slots, slowstart};
+use super::{MAX_JOBS, MAX_TASK_MB, MAX_TASKS, MAX_TIME_S, app_by_name, job_count, require_reduce_slots, slowstart};
 use crate::cluster::Cluster;
-use crate::files::{Bounds, FileError, Key, MB, Page, Seconds};
+use crate::files::{Bounds, FileError, Key, MB, Seconds, SourceFile};
 use crate::workload::JobPlan;
 use crate::workload::apps::App;
 use crate::workload::generate::{GROUPS, group_of};
@@ -10,7 +10,7 @@ use giveway_core::{Priority, Span, Time};
 use serde::Deserialize;
 use toml::Spanned;
 
-/// A job, or several alike.
+/// One job, or several equal ones.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JobsEntry {
@@ -34,23 +34,23 @@ pub(super) struct JobsEntry {
     slowstart: Key<f64>,
 }
 
-/// The jobs that are written out, each with the name of its group.
+/// The explicit jobs, each with the name of its group.
 pub(super) fn explicit_jobs(
-    page: &Page<'_>,
+    source: &SourceFile<'_>,
     entries: &[Spanned<JobsEntry>],
     cluster: &Cluster,
 ) -> Result<Vec<(String, JobPlan)>, FileError> {
-    let mut drafts = Vec::new();
+    let mut jobs = Vec::new();
     for spanned in entries {
         let entry = spanned.get_ref();
-        let count = job_count(page, spanned, &entry.count, 1, JOBS_MAX - drafts.len() as u32)?;
-        let job = job(page, spanned, cluster)?;
-        let submit_s = page.seconds("submit", &entry.submit, 0.0, 0.0, TIME_S_MAX)?;
-        let every_s = page.seconds("every", &entry.every, 0.0, 0.0, TIME_S_MAX)?;
+        let count = job_count(source, spanned, &entry.count, 1, MAX_JOBS - jobs.len() as u32)?;
+        let job = job(source, spanned, cluster)?;
+        let submit_s = source.seconds("submit", &entry.submit, 0.0, 0.0, MAX_TIME_S)?;
+        let every_s = source.seconds("every", &entry.every, 0.0, 0.0, MAX_TIME_S)?;
         let last_s = submit_s + every_s * f64::from(count - 1);
-        if last_s > TIME_S_MAX {
+        if last_s > MAX_TIME_S {
             let problem = format!("the last of {count} jobs would be submitted after {last_s} s");
-            return Err(page.wrong(spanned.span(), problem, "write a smaller count, or a shorter every"));
+            return Err(source.value_error(spanned.span(), problem, "write a smaller count, or a shorter every"));
         }
         let group = entry.group.clone().unwrap_or_else(|| GROUPS[usize::from(group_of(job.maps))].into());
         for i in 0..count {
@@ -59,55 +59,55 @@ pub(super) fn explicit_jobs(
                 job.name = format!("{}-{}", job.name, i + 1);
             }
             job.submit = Time::from_secs_f64(submit_s + every_s * f64::from(i));
-            drafts.push((group.clone(), job));
+            jobs.push((group.clone(), job));
         }
     }
-    Ok(drafts)
+    Ok(jobs)
 }
 
-/// One job of an entry: an application's figures, with any of them overruled by what is written out.
-fn job(page: &Page<'_>, spanned: &Spanned<JobsEntry>, cluster: &Cluster) -> Result<JobPlan, FileError> {
+/// One job of an entry: the costs of its application, with explicit keys taking precedence.
+fn job(source: &SourceFile<'_>, spanned: &Spanned<JobsEntry>, cluster: &Cluster) -> Result<JobPlan, FileError> {
     let entry = spanned.get_ref();
     let app = match &entry.app {
-        Some(key) => Some(known_app(page, key.get_ref(), key.span())?),
+        Some(key) => Some(app_by_name(source, key.get_ref(), key.span())?),
         None => None,
     };
     if app.is_none() && entry.map_seconds.is_none() {
-        let remedy = format!("add app = one of {}; or map_seconds = what one map computes", App::names());
-        return Err(page.wrong(
-            spanned.span(),
-            "the job says neither what it runs nor how long that takes".into(),
-            &remedy,
-        ));
+        let remedy = format!("add app = one of {}; or map_seconds = the compute time of one map", App::names());
+        return Err(source.value_error(spanned.span(), "the job has neither app nor map_seconds".into(), &remedy));
     }
-    let maps = page.count("maps", &entry.maps, 1, 1, TASKS_MAX)?;
-    let reduces = page.count("reduces", &entry.reduces, 1, 0, TASKS_MAX)?;
-    need_reduce_slots(page, spanned, reduces, cluster)?;
+    let maps = source.count("maps", &entry.maps, 1, 1, MAX_TASKS)?;
+    let reduces = source.count("reduces", &entry.reduces, 1, 0, MAX_TASKS)?;
+    require_reduce_slots(source, spanned, reduces, cluster)?;
     let size = |name: &str, key: &Key<f64>, default: u64| match key {
         Some(_) => {
-            page.number(name, key, 0.0, Bounds::From(0.0, TASK_MB_MAX)).map(|mb| (mb * MB as f64).round() as u64)
+            source.number(name, key, 0.0, Bounds::Closed(0.0, MAX_TASK_MB)).map(|mb| (mb * MB as f64).round() as u64)
         }
         None => Ok(default),
     };
     let time = |name: &str, key: &Key<f64>, default: Span| match key {
-        Some(_) => page.number(name, key, 0.0, Bounds::From(0.0, TIME_S_MAX)).map(Span::from_secs_f64),
+        Some(_) => source.number(name, key, 0.0, Bounds::Closed(0.0, MAX_TIME_S)).map(Span::from_secs_f64),
         None => Ok(default),
     };
     for (name, key) in [("reduce_seconds", &entry.reduce_seconds), ("reduce_output_mb", &entry.reduce_output_mb)] {
         if let (Some(key), 0) = (key, reduces) {
-            return Err(page.wrong(key.span(), format!("{name} is given, but reduces is 0"), "leave one of them out"));
+            return Err(source.value_error(
+                key.span(),
+                format!("{name} is given, but reduces is 0"),
+                "remove one of them",
+            ));
         }
     }
     let map_bytes = size("map_mb", &entry.map_mb, cluster.block_bytes)?;
-    // Without an application all its figures are nothing, and what is written out is the whole truth.
-    let nothing = App { name: "job", map_s_per_mb: 0.0, shuffle_ratio: 0.0, reduce_s_per_mb: 0.0, output_ratio: 0.0 };
-    let app = app.copied().unwrap_or(nothing);
+    // Without an application all its costs are zero, and the explicit keys define the job.
+    let no_costs = App { name: "job", map_s_per_mb: 0.0, shuffle_ratio: 0.0, reduce_s_per_mb: 0.0, output_ratio: 0.0 };
+    let app = app.copied().unwrap_or(no_costs);
     let name = entry.name.clone().unwrap_or_else(|| app.name.into());
     let mut job = app.job(name, maps, map_bytes, reduces);
     if entry.map_output_mb.is_some() {
-        // What the maps write decides what a reduce gets, so the application's figures for it follow.
-        let written = size("map_output_mb", &entry.map_output_mb, 0)?;
-        job.map_output_bytes = if reduces == 0 { 0 } else { written };
+        // The map output determines the input of a reduce, so the application's reduce costs are computed again.
+        let output_bytes = size("map_output_mb", &entry.map_output_mb, 0)?;
+        job.map_output_bytes = if reduces == 0 { 0 } else { output_bytes };
         let partition = job.partition_bytes() as f64;
         job.reduce_compute = Span::from_secs_f64(partition / MB as f64 * app.reduce_s_per_mb);
         job.reduce_output_bytes = (partition * app.output_ratio) as u64;
@@ -118,7 +118,7 @@ fn job(page: &Page<'_>, spanned: &Spanned<JobsEntry>, cluster: &Cluster) -> Resu
     job.user = entry.user.clone().unwrap_or_else(|| "default".into());
     job.pool = entry.pool.clone().unwrap_or_else(|| job.user.clone());
     job.priority = entry.priority;
-    job.slowstart_ppm = slowstart(page, &entry.slowstart)?;
+    job.slowstart_ppm = slowstart(source, &entry.slowstart)?;
     Ok(job)
 }
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_gives_what_is_left_out() {
+    fn the_application_gives_the_defaults() {
         let workload = read("[[jobs]]\napp = 'wordcount'\nmaps = 10\nreduces = 2").unwrap();
         let job = &workload.jobs[0];
         assert_eq!((job.name.as_str(), job.user.as_str(), job.pool.as_str()), ("wordcount", "default", "default"));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_overrules_the_application() {
+    fn explicit_keys_override_the_application() {
         let text = "[[jobs]]\napp='sort'\nmaps=4\nmap_mb=10\nmap_seconds=7\nmap_output_mb=50\nreduces=2\nreduce_seconds=3.5\n\
                     reduce_output_mb=1\nuser='ann'\npool='lab'\npriority='very-high'\nslowstart=0.5";
         let workload = read(text).unwrap();
@@ -159,19 +159,19 @@ mod tests {
     }
 
     #[test]
-    fn several_alike_come_one_after_the_other() {
+    fn repeated_jobs_are_submitted_at_intervals() {
         let text = "[[jobs]]\nname='late'\napp='grep'\nsubmit=60\n[[jobs]]\nname='b'\napp='grep'\ncount=3\nevery='40s'\nsubmit='10s'";
         let workload = read(text).unwrap();
-        let found: Vec<(&str, f64)> =
+        let submitted: Vec<(&str, f64)> =
             workload.jobs.iter().map(|job| (job.name.as_str(), job.submit.as_secs_f64())).collect();
-        assert_eq!(found, [("b-1", 10.0), ("b-2", 50.0), ("late", 60.0), ("b-3", 90.0)]);
+        assert_eq!(submitted, [("b-1", 10.0), ("b-2", 50.0), ("late", 60.0), ("b-3", 90.0)]);
     }
 
     #[test]
     fn errors_name_line_and_remedy() {
         for (text, line, part) in [
-            ("[[jobs]]\napp = 'wordcuont'", 2, "no application is called `wordcuont`; write one of combiner, grep"),
-            ("[[jobs]]\nmaps = 4", 1, "neither what it runs nor how long"),
+            ("[[jobs]]\napp = 'wordcuont'", 2, "unknown application `wordcuont`; write one of combiner, grep"),
+            ("[[jobs]]\nmaps = 4", 1, "neither app nor map_seconds"),
             ("[[jobs]]\napp = 'sort'\nmaps = 0", 3, "maps is 0; write a whole number from 1 to 10000000"),
             ("[[jobs]]\napp = 'sort'\nmaps = 20000000", 3, "maps is 20000000"),
             ("[[jobs]]\napp = 'sort'\nmaps = 1.5", 3, "invalid type"),
@@ -183,7 +183,7 @@ mod tests {
             ("[[jobs]]\napp = 'sort'\nsubmit = -5", 3, "submit is -5 s; write a time from 0 s"),
             ("[[jobs]]\napp = 'sort'\nsubmit = '-5s'", 3, "not a span of time"),
             ("[[jobs]]\napp = 'sort'\ncount = 0", 3, "write 1 or more"),
-            ("[[jobs]]\napp = 'sort'\ncount = 10000000", 3, "at most 1000000 in all; write fewer"),
+            ("[[jobs]]\napp = 'sort'\ncount = 10000000", 3, "at most 1000000 in total; write a smaller number"),
             ("[[jobs]]\napp = 'sort'\ncount = 1000\nevery = '1y'", 1, "shorter every"),
             ("[[jobs]]\napp = 'sort'\npriority = 'urgent'", 3, "unknown variant `urgent`"),
             ("[[jobs]]\napp = 'sort'\nslowstart = 1.2", 3, "slowstart is 1.2; write a number from 0 to 1"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn reduces_need_slots_to_run_in() {
+    fn reduces_need_reduce_slots() {
         let cluster = Cluster::from_toml("[[nodes]]\nreduce_slots = 0", "c.toml").unwrap();
         let error = read_on(&cluster, "[[jobs]]\napp = 'sort'").unwrap_err();
         assert!(error.contains("cluster `c.toml` has no reduce slots; write reduces = 0"), "{error}");

@@ -1,34 +1,34 @@
 //! Workloads from TOML files. Every key is described in `docs/files.md`.
 //!
-//! Here is the file as a whole: its tenants, its groups, what all parts share. `jobs` reads the jobs that are written
-//! out, `draw` the description of those to be drawn.
+//! This module reads the file as a whole: tenants, groups, and what the parts share. `jobs` reads the explicit jobs, `generated` the parameters of
+//! the generated ones.
 
-mod draw;
+mod generated;
 mod jobs;
 
 use super::apps::{App, SLOWSTART_PPM};
 use super::generate::GROUPS;
 use super::{JobPlan, Workload};
 use crate::cluster::Cluster;
-use crate::files::{Bounds, FileError, Key, Page};
+use crate::files::{Bounds, FileError, Key, SourceFile};
 use giveway_core::{Kind, Pool, Tenants, TenantsError, User, WHOLE_PPM};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::Spanned;
 
-/// A workload has at most this many jobs: they are all in memory.
-const JOBS_MAX: u32 = 1_000_000;
-/// A job has at most this many tasks of a kind.
-const TASKS_MAX: u32 = 10_000_000;
-const USERS_MAX: usize = 10_000;
-const POOLS_MAX: usize = 1_000;
-/// The largest input or output of one task: a terabyte.
-const TASK_MB_MAX: f64 = 1_048_576.0;
-/// The longest time anything may last, and the latest submission.
-const TIME_S_MAX: f64 = 10.0 * 366.0 * 86_400.0;
+/// Largest number of jobs in a workload, because all of them are in memory.
+const MAX_JOBS: u32 = 1_000_000;
+/// Largest number of tasks of a kind in a job.
+const MAX_TASKS: u32 = 10_000_000;
+const MAX_USERS: usize = 10_000;
+const MAX_POOLS: usize = 1_000;
+/// Largest input or output of one task: a terabyte.
+const MAX_TASK_MB: f64 = 1_048_576.0;
+/// Longest duration and latest submission.
+const MAX_TIME_S: f64 = 10.0 * 366.0 * 86_400.0;
 
-/// The file's shape.
+/// The TOML structure of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WorkloadFile {
@@ -41,57 +41,57 @@ struct WorkloadFile {
     pools: Vec<Spanned<Pool>>,
     #[serde(default)]
     jobs: Vec<Spanned<jobs::JobsEntry>>,
-    generate: Key<draw::GenerateEntry>,
+    generate: Key<generated::GenerateEntry>,
 }
 
 impl Workload {
-    /// Reads a workload from the text of a file; the file's name is for messages. The cluster gives the block size and
-    /// what a load means; the seed decides what is drawn.
+    /// Parses a workload from the text of a file; `file_name` is used in error messages. The cluster determines the default input of a map and
+    /// the meaning of a load; the seed determines the generated jobs.
     pub fn from_toml(text: &str, file_name: &str, cluster: &Cluster, seed: u64) -> Result<Workload, FileError> {
-        let page = Page::new(file_name, text);
-        let file: WorkloadFile = page.read()?;
-        let mut tenants = tenants(&page, &file.users, &file.pools)?;
-        let mut drafts = jobs::explicit_jobs(&page, &file.jobs, cluster)?;
+        let source = SourceFile::new(file_name, text);
+        let file: WorkloadFile = source.read()?;
+        let mut tenants = tenants(&source, &file.users, &file.pools)?;
+        let mut jobs = jobs::explicit_jobs(&source, &file.jobs, cluster)?;
         if let Some(entry) = &file.generate {
-            let generate = draw::generate(&page, entry.get_ref(), JOBS_MAX - drafts.len() as u32)?;
-            need_reduce_slots(&page, entry, 1, cluster)?;
+            let generate = generated::parameters(&source, entry.get_ref(), MAX_JOBS - jobs.len() as u32)?;
+            require_reduce_slots(&source, entry, 1, cluster)?;
             declare(&mut tenants, generate.tenants());
-            drafts.extend(generate.jobs(cluster, seed).into_iter().map(|job| {
+            jobs.extend(generate.jobs(cluster, seed).into_iter().map(|job| {
                 let group = GROUPS[usize::from(job.group)].into();
                 (group, job)
             }));
         }
-        if drafts.is_empty() {
-            let remedy = "add a [[jobs]] table for jobs of your own, or a [generate] table for drawn ones";
-            return Err(page.wrong(0..0, "the workload has no jobs".into(), remedy));
+        if jobs.is_empty() {
+            let remedy = "add a [[jobs]] table for explicit jobs, or a [generate] table for generated ones";
+            return Err(source.value_error(0..0, "the workload has no jobs".into(), remedy));
         }
-        let (groups, jobs) = grouped(drafts).ok_or_else(|| {
-            let problem = format!("the jobs fall into more than {} groups", u16::MAX);
-            page.wrong(0..0, problem, "give several jobs the same group")
+        let (groups, jobs) = grouped(jobs).ok_or_else(|| {
+            let problem = format!("the jobs have more than {} groups", u16::MAX);
+            source.value_error(0..0, problem, "give several jobs the same group")
         })?;
         let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
         Ok(Workload {
             hints: file.hints.unwrap_or(false),
-            estimate_error: page.number("estimate_error", &file.estimate_error, 0.0, Bounds::Below(0.0, 1.0))?,
+            estimate_error: source.number("estimate_error", &file.estimate_error, 0.0, Bounds::OpenHigh(0.0, 1.0))?,
             ..Workload::numbered(file.name.as_deref().unwrap_or(file_name), tenants, &groups, jobs)
         })
     }
 }
 
-/// Users and pools, checked together; a complaint is placed at the first declaration it is about.
-fn tenants(page: &Page<'_>, users: &[Spanned<User>], pools: &[Spanned<Pool>]) -> Result<Tenants, FileError> {
-    if let Some(user) = users.get(USERS_MAX) {
-        return Err(page.wrong(user.span(), format!("more than {USERS_MAX} users"), "declare fewer"));
+/// Users and pools, checked together; an error is located at the declaration that causes it.
+fn tenants(source: &SourceFile<'_>, users: &[Spanned<User>], pools: &[Spanned<Pool>]) -> Result<Tenants, FileError> {
+    if let Some(user) = users.get(MAX_USERS) {
+        return Err(source.value_error(user.span(), format!("more than {MAX_USERS} users"), "declare fewer"));
     }
-    if let Some(pool) = pools.get(POOLS_MAX) {
-        return Err(page.wrong(pool.span(), format!("more than {POOLS_MAX} pools"), "declare fewer"));
+    if let Some(pool) = pools.get(MAX_POOLS) {
+        return Err(source.value_error(pool.span(), format!("more than {MAX_POOLS} pools"), "declare fewer"));
     }
     let tenants = Tenants {
         users: users.iter().map(|user| user.get_ref().clone()).collect(),
         pools: pools.iter().map(|pool| pool.get_ref().clone()).collect(),
     };
     tenants.check().map_err(|problem| {
-        // Of two with one name the second is the one too many.
+        // Of two declarations with the same name, the second is the error.
         let user_at = |name: &str| users.iter().rfind(|user| user.get_ref().name == name).map(Spanned::span);
         let pool_at = |name: &str| pools.iter().rfind(|pool| pool.get_ref().name == name).map(Spanned::span);
         let span = match &problem {
@@ -101,16 +101,16 @@ fn tenants(page: &Page<'_>, users: &[Spanned<User>], pools: &[Spanned<Pool>]) ->
             TenantsError::Twice { name, .. } | TenantsError::Number { name, .. } => pool_at(name),
             TenantsError::NoParent { pool, .. } | TenantsError::Cycle { pool } => pool_at(pool),
             TenantsError::OverCapacity { parent, .. } => {
-                let under = |pool: &&Spanned<Pool>| pool.get_ref().parent.as_deref().unwrap_or("root") == parent;
-                pools.iter().rfind(under).map(Spanned::span)
+                let is_child = |pool: &&Spanned<Pool>| pool.get_ref().parent.as_deref().unwrap_or("root") == parent;
+                pools.iter().rfind(is_child).map(Spanned::span)
             }
         };
-        FileError::Tenants { at: page.place(span.unwrap_or(0..0)), problem }
+        FileError::Tenants { at: source.location(span.unwrap_or(0..0)), problem }
     })?;
     Ok(tenants)
 }
 
-/// Adds users and pools that nobody declared yet.
+/// Adds users and pools that are not declared yet.
 fn declare(tenants: &mut Tenants, more: Tenants) {
     for user in more.users {
         if tenants.users.iter().all(|other| other.name != user.name) {
@@ -124,57 +124,63 @@ fn declare(tenants: &mut Tenants, more: Tenants) {
     }
 }
 
-/// How many jobs an entry stands for, with so many still allowed.
+/// Number of jobs of an entry, of which at most `allowed` are valid.
 fn job_count<T>(
-    page: &Page<'_>,
+    source: &SourceFile<'_>,
     entry: &Spanned<T>,
     key: &Key<i64>,
     default: u32,
-    left: u32,
+    allowed: u32,
 ) -> Result<u32, FileError> {
     let (count, span) = match key {
         Some(key) => (*key.get_ref(), key.span()),
         None => (i64::from(default), entry.span()),
     };
     match u32::try_from(count) {
-        Ok(0) | Err(_) if count <= 0 => {
-            Err(page.wrong(span, format!("{count} jobs are asked for"), "write 1 or more, or leave the table out"))
-        }
-        Ok(count) if count <= left => Ok(count),
+        Ok(0) | Err(_) if count <= 0 => Err(source.value_error(
+            span,
+            format!("the number of jobs is {count}"),
+            "write 1 or more, or remove the table",
+        )),
+        Ok(count) if count <= allowed => Ok(count),
         _ => {
-            let problem = format!("{count} jobs are asked for, but a workload has at most {JOBS_MAX} in all");
-            Err(page.wrong(span, problem, "write fewer; perhaps there is a zero too many"))
+            let problem = format!("the number of jobs is {count}, but a workload has at most {MAX_JOBS} in total");
+            Err(source.value_error(span, problem, "write a smaller number"))
         }
     }
 }
 
-fn known_app(page: &Page<'_>, name: &str, span: Range<usize>) -> Result<&'static App, FileError> {
+fn app_by_name(source: &SourceFile<'_>, name: &str, span: Range<usize>) -> Result<&'static App, FileError> {
     App::by_name(name).ok_or_else(|| {
-        page.wrong(span, format!("no application is called `{name}`"), &format!("write one of {}", App::names()))
+        source.value_error(span, format!("unknown application `{name}`"), &format!("write one of {}", App::names()))
     })
 }
 
-fn need_reduce_slots<T>(page: &Page<'_>, entry: &Spanned<T>, reduces: u32, cluster: &Cluster) -> Result<(), FileError> {
+fn require_reduce_slots<T>(
+    source: &SourceFile<'_>,
+    entry: &Spanned<T>,
+    reduces: u32,
+    cluster: &Cluster,
+) -> Result<(), FileError> {
     if reduces == 0 || cluster.slots(Kind::Reduce) > 0 {
         return Ok(());
     }
     let problem = format!("the jobs have reduces, but cluster `{}` has no reduce slots", cluster.name);
-    Err(page.wrong(entry.span(), problem, "write reduces = 0, or give the cluster reduce_slots"))
+    Err(source.value_error(entry.span(), problem, "write reduces = 0, or give the cluster reduce_slots"))
 }
 
-fn slowstart(page: &Page<'_>, key: &Key<f64>) -> Result<u32, FileError> {
+fn slowstart(source: &SourceFile<'_>, key: &Key<f64>) -> Result<u32, FileError> {
     let whole = f64::from(WHOLE_PPM);
-    let part = page.number("slowstart", key, f64::from(SLOWSTART_PPM) / whole, Bounds::From(0.0, 1.0))?;
-    Ok((part * whole).round() as u32)
+    let fraction = source.number("slowstart", key, f64::from(SLOWSTART_PPM) / whole, Bounds::Closed(0.0, 1.0))?;
+    Ok((fraction * whole).round() as u32)
 }
 
-/// The groups, smallest first by the mean work of their jobs, and the jobs with their groups' indexes. None if there
-/// are too many.
-fn grouped(drafts: Vec<(String, JobPlan)>) -> Option<(Vec<String>, Vec<JobPlan>)> {
+/// The groups, smallest first by the mean work of their jobs, and the jobs with the indices of their groups. None if there are too many groups.
+fn grouped(jobs: Vec<(String, JobPlan)>) -> Option<(Vec<String>, Vec<JobPlan>)> {
     let mut work: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
-    for (group, job) in &drafts {
+    for (group, job) in &jobs {
         let sum = work.entry(group).or_default();
-        // A task counts for a second even if it computes nothing: a job of many empty maps is not small.
+        // Each task adds one second, so that a job of many tasks without computation is not small.
         let seconds = |kind: Kind| job.compute_seconds(kind) + f64::from(job.tasks(kind));
         *sum = (sum.0 + seconds(Kind::Map) + seconds(Kind::Reduce), sum.1 + 1.0);
     }
@@ -185,11 +191,11 @@ fn grouped(drafts: Vec<(String, JobPlan)>) -> Option<(Vec<String>, Vec<JobPlan>)
         return None;
     }
     let index: BTreeMap<&str, u16> = groups.iter().enumerate().map(|(i, name)| (name.as_str(), i as u16)).collect();
-    let number = |(group, mut job): (String, JobPlan)| {
+    let with_group = |(group, mut job): (String, JobPlan)| {
         job.group = index[group.as_str()];
         job
     };
-    let jobs = drafts.into_iter().map(number).collect();
+    let jobs = jobs.into_iter().map(with_group).collect();
     drop(index);
     Some((groups, jobs))
 }
@@ -206,14 +212,14 @@ mod tests {
     fn assert_errors(cases: &[(&str, usize, &str)]) {
         for (text, line, part) in cases {
             let error = read(text).unwrap_err();
-            assert_eq!(error.place().line, *line, "{text:?} gave {error}");
+            assert_eq!(error.location().line, *line, "{text:?} gave {error}");
             let error = error.to_string();
             assert!(error.starts_with(&format!("w.toml:{line}: ")) && error.contains(part), "{text:?} gave {error}");
         }
     }
 
     #[test]
-    fn tenants_are_checked_where_they_stand() {
+    fn tenant_errors_have_the_location_of_the_declaration() {
         let cycle =
             "[[jobs]]\napp = 'sort'\n\n[[pools]]\nname = 'a'\nparent = 'b'\n[[pools]]\nname = 'b'\nparent = 'a'";
         assert_errors(&[
@@ -227,11 +233,15 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_needs_jobs_and_honest_numbers() {
+    fn a_workload_needs_jobs_and_valid_numbers() {
         assert_errors(&[
             ("", 1, "the workload has no jobs; add a [[jobs]] table"),
             ("name = 'x'\n[[users]]\nname = 'u'", 1, "no jobs"),
-            ("estimate_error = 1\n[[jobs]]\napp = 'sort'", 1, "estimate_error is 1; write a number from 0 to below 1"),
+            (
+                "estimate_error = 1\n[[jobs]]\napp = 'sort'",
+                1,
+                "estimate_error is 1; write a number from 0 to less than 1",
+            ),
             ("estimate_error = -0.1\n[[jobs]]\napp = 'sort'", 1, "estimate_error is -0.1"),
             ("jobs = 5", 1, "invalid type"),
             ("[[jobs]]\napp = 'sort\n", 2, "w.toml:2:"),
@@ -239,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_come_smallest_first() {
+    fn groups_are_sorted_by_size() {
         let text =
             "[[jobs]]\napp='sort'\nmaps=500\ngroup='b'\n[[jobs]]\napp='sort'\ngroup='z'\n[[jobs]]\napp='sort'\nmaps=50";
         let workload = read(text).unwrap();
@@ -248,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn written_and_drawn_jobs_mix() {
+    fn explicit_and_generated_jobs_can_be_combined() {
         let text = "hints = true\n[[users]]\nname = 'user-1'\nweight = 5\n[[jobs]]\napp = 'sort'\n[generate]\njobs = 20\nusers = 2";
         let workload = read(text).unwrap();
         assert!(workload.hints);
         assert_eq!((workload.jobs.len(), workload.tenants.users.len()), (21, 2));
-        assert_eq!(workload.tenants.users[0].weight, 5.0, "what is declared stays as declared");
+        assert_eq!(workload.tenants.users[0].weight, 5.0, "an explicit declaration has precedence");
         workload.tenants.check().unwrap();
         assert_eq!(read(text), read(text));
     }

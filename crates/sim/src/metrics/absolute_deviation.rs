@@ -1,47 +1,45 @@
-//! How far values lie from their mean, kept up to date while they change by small steps.
+//! The sum of absolute deviations from the mean, maintained while values change by small steps.
 //!
-//! The sum of distances from the mean is twice the sum of what lies above it. The values are whole numbers, so it is
-//! enough to know the count and the sum of those above the mean's whole part; and the mean of many values moves slowly,
-//! so these are mended with a look at a value or two, not with a walk over all.
+//! The sum of deviations is twice the sum of the deviations above the mean. The values are integers, so the count and the sum of the values
+//! above the floor of the mean suffice; and the mean of many values moves slowly, so an update looks at one or two values instead of all.
 
-/// Whole numbers and their distances from their mean.
+/// A multiset of integers and their absolute deviations from the mean.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Spread {
-    /// How often each value is there; the first stands for `lowest`.
+pub(super) struct AbsoluteDeviation {
+    /// Number of occurrences of each value, starting with `lowest`.
     counts: Vec<u32>,
     lowest: i64,
     count: i64,
     sum: i64,
-    /// The mean's whole part: what is above this is above the mean.
+    /// The floor of the mean: values above it are above the mean.
     floor: i64,
     above_count: i64,
     above_sum: i64,
 }
 
-impl Spread {
-    /// Adds a value.
+impl AbsoluteDeviation {
     pub(super) fn insert(&mut self, value: i64) {
-        self.reach(value);
+        self.reserve(value);
         *self.at(value) += 1;
         self.count += 1;
         self.sum += value;
-        self.above(value, 1);
-        self.mend();
+        self.adjust_above(value, 1);
+        self.update_floor();
     }
 
-    /// A value that is there becomes another one.
-    pub(super) fn change(&mut self, from: i64, to: i64) {
-        self.reach(to);
+    /// Replaces one occurrence of a value by another value.
+    pub(super) fn replace(&mut self, from: i64, to: i64) {
+        self.reserve(to);
         *self.at(from) -= 1;
         *self.at(to) += 1;
         self.sum += to - from;
-        self.above(from, -1);
-        self.above(to, 1);
-        self.mend();
+        self.adjust_above(from, -1);
+        self.adjust_above(to, 1);
+        self.update_floor();
     }
 
-    /// The sum of all distances from the mean, in billionths.
-    pub(super) fn distances_nano(&self) -> i64 {
+    /// The sum of absolute deviations from the mean, in billionths.
+    pub(super) fn sum_nano(&self) -> i64 {
         if self.count == 0 {
             return 0;
         }
@@ -53,8 +51,8 @@ impl Spread {
         &mut self.counts[(value - self.lowest) as usize]
     }
 
-    /// Makes room for a value.
-    fn reach(&mut self, value: i64) {
+    /// Extends `counts` to a value.
+    fn reserve(&mut self, value: i64) {
         if self.counts.is_empty() {
             self.lowest = value;
         }
@@ -69,15 +67,15 @@ impl Spread {
         }
     }
 
-    fn above(&mut self, value: i64, count: i64) {
+    fn adjust_above(&mut self, value: i64, count: i64) {
         if value > self.floor {
             self.above_count += count;
             self.above_sum += count * value;
         }
     }
 
-    /// Follows the mean to where it is now.
-    fn mend(&mut self) {
+    /// Moves the floor to the current mean.
+    fn update_floor(&mut self) {
         let floor = self.sum.div_euclid(self.count);
         while self.floor < floor {
             self.floor += 1;
@@ -106,30 +104,30 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The definition, walked through.
-    fn distances(values: &[i64]) -> f64 {
+    /// The definition, computed directly.
+    fn reference(values: &[i64]) -> f64 {
         let mean = values.iter().sum::<i64>() as f64 / values.len() as f64;
         values.iter().map(|value| (*value as f64 - mean).abs()).sum()
     }
 
     proptest! {
         #[test]
-        fn it_follows_its_slow_twin(
+        fn updates_match_the_definition(
             first in prop::collection::vec(-30i64..30, 1..12),
             steps in prop::collection::vec((any::<prop::sample::Index>(), -3i64..4), 0..60),
             late in -50i64..50,
         ) {
-            let (mut spread, mut values) = (Spread::default(), first.clone());
-            first.iter().for_each(|value| spread.insert(*value));
+            let (mut deviation, mut values) = (AbsoluteDeviation::default(), first.clone());
+            first.iter().for_each(|value| deviation.insert(*value));
             for (step, (at, by)) in steps.into_iter().enumerate() {
                 if step == 20 {
-                    spread.insert(late);
+                    deviation.insert(late);
                     values.push(late);
                 }
                 let at = at.index(values.len());
-                spread.change(values[at], values[at] + by);
+                deviation.replace(values[at], values[at] + by);
                 values[at] += by;
-                prop_assert!((spread.distances_nano() as f64 / 1e9 - distances(&values)).abs() < 1e-6);
+                prop_assert!((deviation.sum_nano() as f64 / 1e9 - reference(&values)).abs() < 1e-6);
             }
         }
     }

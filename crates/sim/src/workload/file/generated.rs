@@ -1,7 +1,7 @@
-//! Jobs that are drawn: the `[generate]` table says what to draw.
+//! Generated jobs: the `[generate]` table has the parameters.
 
-use super::{POOLS_MAX, TASK_MB_MAX, TASKS_MAX, TIME_S_MAX, job_count, known_app, slowstart};
-use crate::files::{Bounds, FileError, Key, MB, Page, Seconds};
+use super::{MAX_POOLS, MAX_TASK_MB, MAX_TASKS, MAX_TIME_S, app_by_name, job_count, slowstart};
+use crate::files::{Bounds, FileError, Key, MB, Seconds, SourceFile};
 use crate::workload::apps::App;
 use crate::workload::generate::{Arrivals, Generate, Sizes};
 use serde::Deserialize;
@@ -48,60 +48,60 @@ pub(super) struct GenerateEntry {
     slowstart: Key<f64>,
 }
 
-/// What to draw, with so many jobs still allowed.
-pub(super) fn generate(page: &Page<'_>, entry: &GenerateEntry, left: u32) -> Result<Generate, FileError> {
+/// Parameters of the generated jobs, of which at most `allowed` are valid.
+pub(super) fn parameters(source: &SourceFile<'_>, entry: &GenerateEntry, allowed: u32) -> Result<Generate, FileError> {
     let default = Generate::default();
     let jobs = match &entry.jobs {
-        Some(key) => job_count(page, key, &entry.jobs, 1, left)?,
-        None => default.jobs.min(left),
+        Some(key) => job_count(source, key, &entry.jobs, 1, allowed)?,
+        None => default.jobs.min(allowed),
     };
-    let max = page.count("maps_max", &entry.maps_max, 5_000, 1, TASKS_MAX)?;
-    let min = page.count("maps_min", &entry.maps_min, max.min(5), 1, max)?;
+    let max = source.count("maps_max", &entry.maps_max, 5_000, 1, MAX_TASKS)?;
+    let min = source.count("maps_min", &entry.maps_min, max.min(5), 1, max)?;
     let sizes = match entry.sizes {
         SizesName::Pareto => {
-            Sizes::Pareto { shape: page.number("shape", &entry.shape, 0.9, Bounds::From(0.1, 100.0))?, min, max }
+            Sizes::Pareto { shape: source.number("shape", &entry.shape, 0.9, Bounds::Closed(0.1, 100.0))?, min, max }
         }
         SizesName::LogNormal => Sizes::LogNormal {
-            median: page.number("median", &entry.median, 10.0, Bounds::From(1.0, f64::from(max)))?,
-            sigma: page.number("sigma", &entry.sigma, 1.5, Bounds::From(0.0, 10.0))?,
+            median: source.number("median", &entry.median, 10.0, Bounds::Closed(1.0, f64::from(max)))?,
+            sigma: source.number("sigma", &entry.sigma, 1.5, Bounds::Closed(0.0, 10.0))?,
             max,
         },
     };
     let arrivals = match entry.arrivals {
         ArrivalsName::Poisson => Arrivals::Poisson,
         ArrivalsName::Bursty => Arrivals::Bursty {
-            factor: page.number("burst_factor", &entry.burst_factor, 10.0, Bounds::From(1.0, 1e6))?,
-            share: page.number("burst_share", &entry.burst_share, 0.1, Bounds::From(0.001, 0.999))?,
-            length_s: page.seconds("burst_length", &entry.burst_length, 300.0, 1.0, TIME_S_MAX)?,
+            factor: source.number("burst_factor", &entry.burst_factor, 10.0, Bounds::Closed(1.0, 1e6))?,
+            share: source.number("burst_share", &entry.burst_share, 0.1, Bounds::Closed(0.001, 0.999))?,
+            length_s: source.seconds("burst_length", &entry.burst_length, 300.0, 1.0, MAX_TIME_S)?,
         },
     };
-    unused(page, entry)?;
+    reject_unused(source, entry)?;
     let apps = match &entry.apps {
-        Some(apps) => drawn_apps(page, apps)?,
+        Some(apps) => weighted_apps(source, apps)?,
         None => default.apps,
     };
     let map_bytes = match &entry.map_mb {
         Some(_) => {
-            let mb = page.number("map_mb", &entry.map_mb, 0.0, Bounds::From(0.0, TASK_MB_MAX))?;
+            let mb = source.number("map_mb", &entry.map_mb, 0.0, Bounds::Closed(0.0, MAX_TASK_MB))?;
             Some((mb * MB as f64).round() as u64)
         }
         None => None,
     };
     Ok(Generate {
         jobs,
-        users: page.count("users", &entry.users, default.users, 1, POOLS_MAX as u32)?,
-        load: page.number("load", &entry.load, default.load, Bounds::From(0.001, 100.0))?,
+        users: source.count("users", &entry.users, default.users, 1, MAX_POOLS as u32)?,
+        load: source.number("load", &entry.load, default.load, Bounds::Closed(0.001, 100.0))?,
         sizes,
         arrivals,
         apps,
         map_bytes,
-        maps_per_reduce: page.number("maps_per_reduce", &entry.maps_per_reduce, 8.0, Bounds::From(1.0, 1e7))?,
-        slowstart_ppm: slowstart(page, &entry.slowstart)?,
+        maps_per_reduce: source.number("maps_per_reduce", &entry.maps_per_reduce, 8.0, Bounds::Closed(1.0, 1e7))?,
+        slowstart_ppm: slowstart(source, &entry.slowstart)?,
     })
 }
 
-/// Keys of a distribution that was not chosen: silence would look like obedience.
-fn unused(page: &Page<'_>, entry: &GenerateEntry) -> Result<(), FileError> {
+/// Rejects keys of a distribution that is not selected: ignoring them silently would be misleading.
+fn reject_unused(source: &SourceFile<'_>, entry: &GenerateEntry) -> Result<(), FileError> {
     let span = |key: &Key<f64>| key.as_ref().map(Spanned::span);
     let (sizes, arrivals) = (entry.sizes, entry.arrivals);
     for (name, span, used, owner) in [
@@ -119,28 +119,28 @@ fn unused(page: &Page<'_>, entry: &GenerateEntry) -> Result<(), FileError> {
         ),
     ] {
         if let (Some(span), false) = (span, used) {
-            let problem = format!("{name} has no meaning here");
-            return Err(page.wrong(span, problem, &format!("leave it out, or write {owner}")));
+            let problem = format!("{name} has no effect here");
+            return Err(source.value_error(span, problem, &format!("remove it, or write {owner}")));
         }
     }
     Ok(())
 }
 
-fn drawn_apps(
-    page: &Page<'_>,
+fn weighted_apps(
+    source: &SourceFile<'_>,
     apps: &Spanned<BTreeMap<String, Spanned<f64>>>,
 ) -> Result<Vec<(&'static App, f64)>, FileError> {
-    let mut drawn = Vec::new();
+    let mut weighted = Vec::new();
     for (name, weight) in apps.get_ref() {
-        let app = known_app(page, name, weight.span())?;
+        let app = app_by_name(source, name, weight.span())?;
         let key = Some(weight.clone());
-        drawn.push((app, page.number(&format!("apps.{name}"), &key, 1.0, Bounds::Over(0.0, 1e6))?));
+        weighted.push((app, source.number(&format!("apps.{name}"), &key, 1.0, Bounds::OpenLow(0.0, 1e6))?));
     }
-    if drawn.is_empty() {
-        let remedy = "name at least one, as apps = { wordcount = 3, sort = 1 }, or leave apps out";
-        return Err(page.wrong(apps.span(), "generate.apps is empty".into(), remedy));
+    if weighted.is_empty() {
+        let remedy = "name at least one application, as in apps = { wordcount = 3, sort = 1 }, or remove apps";
+        return Err(source.value_error(apps.span(), "generate.apps is empty".into(), remedy));
     }
-    Ok(drawn)
+    Ok(weighted)
 }
 
 #[cfg(test)]
@@ -154,10 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_table_draws_the_default() {
+    fn an_empty_table_has_the_default_parameters() {
         let drawn = read("name = 'synthetic'\n[generate]").unwrap();
         let mut default = Generate::default().workload("synthetic", &cluster::by_name("fcs").unwrap(), 1);
-        // Groups that hold no job are not listed in a file's workload; here all three do.
+        // The workload of a file does not list groups without jobs; here all three have jobs.
         assert_eq!(drawn.groups, default.groups);
         default.jobs.iter_mut().zip(&drawn.jobs).for_each(|(job, other)| job.group = other.group);
         assert_eq!(drawn, default);
@@ -179,16 +179,16 @@ mod tests {
     #[test]
     fn errors_name_line_and_remedy() {
         for (text, line, part) in [
-            ("[generate]\njobs = 0", 2, "0 jobs are asked for; write 1 or more"),
-            ("[generate]\njobs = 100000000", 2, "at most 1000000 in all"),
+            ("[generate]\njobs = 0", 2, "the number of jobs is 0; write 1 or more"),
+            ("[generate]\njobs = 100000000", 2, "at most 1000000 in total"),
             ("[generate]\nload = 0", 2, "load is 0; write a number from 0.001"),
             ("[generate]\nload = nan", 2, "load is NaN"),
             ("[generate]\nusers = 0", 2, "users is 0"),
             ("[generate]\nmaps_min = 10\nmaps_max = 5", 2, "maps_min is 10; write a whole number from 1 to 5"),
-            ("[generate]\nmedian = 5", 2, "median has no meaning here; leave it out, or write sizes = \"log-normal\""),
+            ("[generate]\nmedian = 5", 2, "median has no effect here; remove it, or write sizes = \"log-normal\""),
             ("[generate]\nburst_length = '5m'", 2, "write arrivals = \"bursty\""),
             ("[generate]\nsizes = 'normal'", 2, "unknown variant `normal`"),
-            ("[generate]\napps = { srot = 1 }", 2, "no application is called `srot`"),
+            ("[generate]\napps = { srot = 1 }", 2, "unknown application `srot`"),
             ("[generate]\napps = { sort = 0 }", 2, "apps.sort is 0"),
             ("\n[generate]\napps = {}", 3, "generate.apps is empty"),
         ] {

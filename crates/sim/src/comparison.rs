@@ -1,0 +1,112 @@
+//! A comparison: one workload on one cluster with one seed, under any number of policies.
+//!
+//! What does not depend on the policy is computed once: the execution time of each job in isolation, and the lower bound. All runs of an
+//! comparison have the same arrivals, sizes, replica placement, noise and failures.
+
+use crate::cluster::{Cluster, Faults};
+use crate::lower_bound::{self, estimate_isolated_s};
+use crate::metrics::{Grouping, JobMetrics, Metrics, Summary};
+use crate::workload::{JobPlan, Workload};
+use crate::{Observer, RunStats, Simulation};
+use giveway_core::policy::catalog;
+use giveway_core::{JobId, Policy, SetupError, Time};
+use rustc_hash::FxHashMap;
+
+/// Workloads with more distinct jobs than this have their isolated execution times estimated instead of simulated.
+const MAX_SIMULATED_SHAPES: usize = 64;
+
+/// A workload on a cluster, to be run under policies.
+pub struct Comparison {
+    /// Cluster of every run.
+    pub cluster: Cluster,
+    /// Workload of every run.
+    pub workload: Workload,
+    /// Random seed of every run.
+    pub seed: u64,
+    /// By job number, the execution time in isolation.
+    isolated_s: Vec<f64>,
+    lower_bound_s: Option<f64>,
+}
+
+/// The result of one run of a comparison.
+pub struct PolicyResult {
+    /// Metrics of the run.
+    pub summary: Summary,
+    /// Metrics of the jobs that succeeded, in the order of their completion.
+    pub jobs: Vec<JobMetrics>,
+    /// Statistics of the simulation.
+    pub stats: RunStats,
+}
+
+impl Comparison {
+    /// Computes what does not depend on the policy. May simulate each distinct job in isolation.
+    pub fn new(cluster: Cluster, workload: Workload, seed: u64) -> Comparison {
+        let isolated_s = isolated_execution_s(&cluster, &workload, seed);
+        let lower_bound_s = lower_bound::lower_bound(&cluster, &workload, seed).map(|bound| bound.mean_completion_s);
+        Comparison { cluster, workload, seed, isolated_s, lower_bound_s }
+    }
+
+    /// The size group of each job, by job number.
+    pub fn groups(&self) -> Vec<u16> {
+        self.workload.jobs.iter().map(|job| job.group).collect()
+    }
+
+    /// Runs the comparison under a policy, with an additional observer.
+    pub fn run(&self, policy: &Policy, observer: &mut impl Observer) -> Result<PolicyResult, SetupError> {
+        let mut simulation = Simulation::new(&self.cluster, &self.workload, policy.clone(), self.seed)?;
+        let groups = Grouping::listed(self.workload.groups.clone(), self.groups());
+        let metrics = Metrics::new(&self.workload.tenants, groups, self.isolated_s.clone());
+        let mut observers = (metrics, observer);
+        let stats = simulation.run(&mut observers);
+        let (metrics, _) = observers;
+        let summary = metrics.summary(&policy.name, self.seed, self.lower_bound_s);
+        Ok(PolicyResult { summary, jobs: metrics.jobs().to_vec(), stats })
+    }
+}
+
+/// By job number, the time from a job's first map to its end if it is alone on the cluster and nothing fails.
+fn isolated_execution_s(cluster: &Cluster, workload: &Workload, seed: u64) -> Vec<f64> {
+    let reliable = Cluster { faults: Faults::default(), ..cluster.clone() };
+    let mut shapes: FxHashMap<Shape, f64> = FxHashMap::default();
+    let distinct = workload.jobs.iter().map(Shape::of).collect::<rustc_hash::FxHashSet<_>>().len();
+    let seconds = |job: &JobPlan| {
+        if distinct > MAX_SIMULATED_SHAPES {
+            estimate_isolated_s(job, &reliable)
+        } else {
+            simulate_isolated_s(&reliable, workload, job, seed)
+        }
+    };
+    workload.jobs.iter().map(|job| *shapes.entry(Shape::of(job)).or_insert_with(|| seconds(job))).collect()
+}
+
+/// The properties of a job that determine its execution time in isolation.
+#[derive(PartialEq, Eq, Hash)]
+struct Shape([u64; 8]);
+
+impl Shape {
+    fn of(job: &JobPlan) -> Shape {
+        Shape([
+            u64::from(job.maps),
+            job.map_bytes,
+            job.map_compute.0,
+            job.map_output_bytes,
+            u64::from(job.reduces),
+            job.reduce_compute.0,
+            job.reduce_output_bytes,
+            u64::from(job.slowstart_ppm),
+        ])
+    }
+}
+
+fn simulate_isolated_s(cluster: &Cluster, workload: &Workload, job: &JobPlan, seed: u64) -> f64 {
+    let plan = JobPlan { id: JobId(0), submit: Time::ZERO, group: 0, ..job.clone() };
+    let isolated = Workload { jobs: vec![plan], groups: vec!["isolated".into()], ..workload.clone() };
+    let fifo = catalog::by_name("fifo").expect("`fifo` is in the catalogue");
+    let groups = Grouping::listed(isolated.groups.clone(), vec![0]);
+    let mut metrics = Metrics::new(&isolated.tenants, groups, Vec::new());
+    let Ok(mut simulation) = Simulation::new(cluster, &isolated, fifo, seed) else {
+        return estimate_isolated_s(job, cluster);
+    };
+    simulation.run(&mut metrics);
+    metrics.jobs().first().map_or_else(|| estimate_isolated_s(job, cluster), |metrics| metrics.execution_s)
+}

@@ -1,0 +1,428 @@
+//! Workloads from event logs: the jobs of a recorded run, to be simulated under other policies.
+//!
+//! An event log contains when each job was submitted, which of its tasks finished, how long they took, and on which nodes. It becomes a workload
+//! of the same jobs, whose tasks all take the mean time of the job's tasks, and a cluster of the same nodes. Reading, fetching and waiting for
+//! the machine are part of a task's time and not modelled again; the time of a reduce counts from the end of its job's last map, because until
+//! then it waited. Work that was not finished is left out, and so are jobs without a finished task.
+//!
+//! A cluster that grants slots itself (YARN) is modelled by what was observed. The slots of its nodes are an estimate, because maps, reduces and
+//! application masters share them: it gets as many map slots as maps were running in the mean while more were requested, and as many reduce
+//! slots as the largest number of reduces that were running at the same time. A job is submitted when it first requests the slots for its tasks;
+//! before that its application master had to start.
+
+use super::generate::{GROUPS, group_of};
+use super::{JobPlan, Workload};
+use crate::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Stragglers};
+use giveway_core::event_log::{EventLogError, EventLogReader, Record};
+use giveway_core::{Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Span, TaskId, Time, WHOLE_PPM};
+use rustc_hash::FxHashMap;
+use thiserror::Error;
+
+/// An event log that does not give a workload.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum EventLogWorkloadError {
+    /// The event log is invalid.
+    #[error(transparent)]
+    EventLog(#[from] EventLogError),
+    /// The event log contains no finished task.
+    #[error("the event log contains no finished task; use the log of a run in which at least one task finished")]
+    Empty,
+}
+
+/// One job of an event log.
+struct LoggedJob {
+    plan: JobPlan,
+    /// By kind, total time of its finished tasks, scaled to a node of speed 1.
+    task_time: [Span; 2],
+    /// By kind, the number of finished tasks.
+    finished: [u32; 2],
+    /// Total map output.
+    output_bytes: u64,
+    last_map_done: Time,
+    /// Number of maps done when its first reduce was launched.
+    maps_before_reduces: Option<u32>,
+    /// By kind, slots requested and not yet granted, for clusters that grant slots themselves.
+    requested: [u32; 2],
+    /// When the pending request began; none without one.
+    requested_since: Option<Time>,
+    /// Whether any of its tasks has been launched.
+    started_tasks: bool,
+}
+
+/// Observations of a cluster that grants slots itself.
+#[derive(Default)]
+struct ObservedCluster {
+    /// Time in which requested maps were not running, and slot time of the running maps in it.
+    map_shortage: Span,
+    map_time_while_short: Span,
+    max_running_reduces: u32,
+}
+
+/// State while reading an event log.
+#[derive(Default)]
+struct EventLogWorkload {
+    nodes: Vec<NodeSpec>,
+    jobs: Vec<LoggedJob>,
+    /// Index in `jobs` of the jobs that have not ended.
+    by_id: FxHashMap<JobId, usize>,
+    /// Launch time and node of running attempts.
+    running: FxHashMap<AttemptId, (Time, NodeId)>,
+    /// Time of paused attempts, by task.
+    retained_time: FxHashMap<TaskId, Span>,
+    /// Only for clusters that grant slots themselves.
+    observed: Option<ObservedCluster>,
+    /// Time of the last record.
+    last_time: Time,
+}
+
+/// Returns the jobs and the cluster of an event log. A truncated event log is used up to its last complete record.
+pub fn from_event_log(event_log: &[u8], name: &str) -> Result<(Workload, Cluster), EventLogWorkloadError> {
+    let reader = EventLogReader::open(event_log)?;
+    let tenants = reader.setup().tenants.clone();
+    let mut log = EventLogWorkload::default();
+    for record in reader {
+        match record {
+            Ok(record) => log.apply(&record),
+            Err(EventLogError::Truncated { .. }) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    log.set_observed_slots();
+    // Nodes of a cluster that grants slots itself offer them with heartbeats.
+    let reporting = if log.observed.is_some() { HeartbeatMode::OutOfBand } else { HeartbeatMode::Immediate };
+    let cluster = cluster(name, std::mem::take(&mut log.nodes), reporting);
+    let jobs: Vec<JobPlan> = log.jobs.into_iter().filter_map(LoggedJob::plan).collect();
+    if jobs.is_empty() || cluster.nodes.is_empty() {
+        return Err(EventLogWorkloadError::Empty);
+    }
+    Ok((Workload::numbered(name, tenants, &GROUPS, jobs), cluster))
+}
+
+impl EventLogWorkload {
+    fn apply(&mut self, record: &Record) {
+        let now = record.now;
+        self.advance(now);
+        let refused = record.actions.iter().any(|action| matches!(action, Action::Refuse { .. }));
+        match &record.event {
+            _ if refused => {}
+            Event::NodeJoined { node, spec } if node.0 as usize == self.nodes.len() => self.nodes.push(spec.clone()),
+            Event::NodeLost { node } => self.running.retain(|_, (_, running_on)| running_on != node),
+            Event::JobSubmitted(spec) | Event::JobOpened(spec) => {
+                self.by_id.insert(spec.id, self.jobs.len());
+                self.jobs.push(LoggedJob::new(spec, now));
+            }
+            Event::AttemptFinished { attempt, output_bytes } => self.on_finish(now, *attempt, *output_bytes),
+            Event::AttemptEndedEarly { attempt, output_bytes, .. } => self.on_finish(now, *attempt, *output_bytes),
+            Event::AttemptPaused { attempt, .. } => {
+                if let Some((launched, _)) = self.running.remove(attempt) {
+                    *self.retained_time.entry(attempt.task).or_default() += now.since(launched);
+                }
+            }
+            Event::AttemptKilled { attempt } | Event::AttemptFailed { attempt } => {
+                self.running.remove(attempt);
+            }
+            Event::Resynced => self.running.clear(),
+            Event::SlotsRequested { job, maps, reduces } => {
+                self.observed.get_or_insert_default();
+                if let Some(&at) = self.by_id.get(job) {
+                    self.jobs[at].set_requested([*maps, *reduces], now);
+                }
+            }
+            Event::JobEnded { job, .. } => {
+                self.by_id.remove(job).into_iter().for_each(|at| self.jobs[at].requested = [0; 2]);
+            }
+            _ => {}
+        }
+        for action in &record.actions {
+            let Action::Launch { attempt, node, .. } = action else { continue };
+            self.running.insert(*attempt, (now, *node));
+            if let Some(&at) = self.by_id.get(&attempt.task.job) {
+                self.jobs[at].on_launch(attempt.task.kind);
+            }
+        }
+        let reduces = self.running_attempts(Kind::Reduce);
+        if let Some(observed) = &mut self.observed {
+            observed.max_running_reduces = observed.max_running_reduces.max(reduces);
+        }
+    }
+
+    fn running_attempts(&self, kind: Kind) -> u32 {
+        self.running.keys().filter(|attempt| attempt.task.kind == kind).count() as u32
+    }
+
+    /// Accounts for the time since the last record.
+    fn advance(&mut self, now: Time) {
+        let maps = u64::from(self.running_attempts(Kind::Map));
+        let short = self.by_id.values().any(|&at| self.jobs[at].requested[0] > 0);
+        if let Some(observed) = self.observed.as_mut().filter(|_| short) {
+            observed.map_shortage += now.since(self.last_time);
+            observed.map_time_while_short += now.since(self.last_time).times(maps);
+        }
+        self.last_time = now;
+    }
+
+    /// Sets the slots of the nodes to the observed ones, for a cluster that grants slots itself.
+    fn set_observed_slots(&mut self) {
+        let Some(observed) = &self.observed else { return };
+        let node_count = self.nodes.len() as u32;
+        let per_node = |slots: u32, node: u32| (slots / node_count + u32::from(node < slots % node_count)) as u16;
+        let maps = (observed.map_time_while_short.as_secs_f64() / observed.map_shortage.as_secs_f64()).round() as u32;
+        for (node, number) in self.nodes.iter_mut().zip(0..) {
+            if maps > 0 {
+                node.map_slots = per_node(maps, number);
+            }
+            // At least one, because a node must have a slot.
+            node.reduce_slots = per_node(observed.max_running_reduces, number).max(1);
+        }
+    }
+
+    fn on_finish(&mut self, now: Time, attempt: AttemptId, output_bytes: u64) {
+        let Some((launched, node)) = self.running.remove(&attempt) else { return };
+        let Some(&at) = self.by_id.get(&attempt.task.job) else { return };
+        let (job, kind) = (&mut self.jobs[at], attempt.task.kind);
+        let began = if kind == Kind::Reduce { launched.max(job.last_map_done) } else { launched };
+        let task_time = now.since(began) + self.retained_time.remove(&attempt.task).unwrap_or_default();
+        let speed = self.nodes.get(node.0 as usize).map_or(WHOLE_PPM, |node| node.speed_ppm);
+        job.task_time[kind.index()] += task_time.scaled(f64::from(speed) / f64::from(WHOLE_PPM));
+        job.finished[kind.index()] += 1;
+        if kind == Kind::Map {
+            job.last_map_done = now;
+            job.output_bytes += output_bytes;
+        }
+    }
+}
+
+impl LoggedJob {
+    fn new(spec: &JobSpec, now: Time) -> LoggedJob {
+        let plan = JobPlan {
+            id: JobId(0),
+            name: spec.name.clone(),
+            user: spec.user.clone(),
+            pool: spec.pool.clone(),
+            priority: spec.priority,
+            submit: now,
+            group: 0,
+            maps: 0,
+            map_bytes: spec.splits.iter().map(|split| split.bytes).sum(),
+            map_compute: Span::ZERO,
+            map_output_bytes: 0,
+            reduces: 0,
+            reduce_compute: Span::ZERO,
+            reduce_output_bytes: 0,
+            slowstart_ppm: spec.slowstart_ppm,
+        };
+        LoggedJob {
+            plan,
+            task_time: [Span::ZERO; 2],
+            finished: [0; 2],
+            output_bytes: 0,
+            last_map_done: Time::ZERO,
+            maps_before_reduces: None,
+            requested: [0; 2],
+            requested_since: None,
+            started_tasks: false,
+        }
+    }
+
+    /// Sets the number of requested slots, by kind.
+    fn set_requested(&mut self, requested: [u32; 2], now: Time) {
+        if requested == [0, 0] {
+            self.requested_since = None;
+        } else {
+            self.requested_since.get_or_insert(now);
+        }
+        self.requested = requested;
+    }
+
+    /// Records the launch of one of its tasks.
+    fn on_launch(&mut self, kind: Kind) {
+        if kind == Kind::Reduce {
+            self.maps_before_reduces.get_or_insert(self.finished[0]);
+        }
+        self.requested[kind.index()] = self.requested[kind.index()].saturating_sub(1);
+        // The first launch shows that the pending request is for tasks and not for the application master.
+        if let Some(since) = self.requested_since.take().filter(|_| !self.started_tasks) {
+            self.plan.submit = since;
+        }
+        self.started_tasks = true;
+    }
+
+    fn plan(self) -> Option<JobPlan> {
+        let LoggedJob { mut plan, task_time, finished, output_bytes, maps_before_reduces, .. } = self;
+        if finished == [0, 0] {
+            return None;
+        }
+        let mean = |kind: Kind| task_time[kind.index()].scaled(1.0 / f64::from(finished[kind.index()].max(1)));
+        // The simulator needs at least one map; one that takes no time has no effect.
+        (plan.maps, plan.reduces) = (finished[0].max(1), finished[1]);
+        (plan.map_compute, plan.reduce_compute) = (mean(Kind::Map), mean(Kind::Reduce));
+        // So far the input of all maps.
+        plan.map_bytes /= u64::from(plan.maps);
+        plan.map_output_bytes = output_bytes / u64::from(plan.maps);
+        plan.group = group_of(plan.maps);
+        if let Some(before) = maps_before_reduces {
+            plan.slowstart_ppm = (u64::from(before) * u64::from(WHOLE_PPM) / u64::from(plan.maps)) as u32;
+        }
+        Some(plan)
+    }
+}
+
+/// The nodes of an event log without costs and with instant transfers: both are part of the recorded task times.
+fn cluster(name: &str, nodes: Vec<NodeSpec>, reporting: HeartbeatMode) -> Cluster {
+    const INSTANT_BYTES_PER_S: u64 = 1 << 50;
+    let node = |spec: NodeSpec| NodeModel {
+        spec: NodeSpec { disk_bytes_per_s: INSTANT_BYTES_PER_S, ..spec },
+        net_bytes_per_s: INSTANT_BYTES_PER_S,
+    };
+    let costs = Costs { launch: Span::ZERO, sort_per_gb: Span::ZERO, ..Costs::default() };
+    Cluster {
+        name: format!("nodes of {name}"),
+        replicas: nodes.len().min(3) as u32,
+        nodes: nodes.into_iter().map(node).collect(),
+        heartbeat: Span::from_secs(1),
+        reporting,
+        lost_after: Span::from_secs(600),
+        block_bytes: 128 << 20,
+        cross_rack: 1.0,
+        costs,
+        noise: 0.0,
+        stragglers: Stragglers::default(),
+        faults: Faults::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Observer, Simulation, fixture};
+    use giveway_core::event_log::EventLogWriter;
+    use giveway_core::policy::catalog;
+    use giveway_core::{Capabilities, Setup};
+
+    /// Writes an event log, and records the order in which jobs end.
+    struct LogWriter {
+        writer: EventLogWriter,
+        event_log: Vec<u8>,
+        ended: Vec<JobId>,
+    }
+
+    impl Observer for LogWriter {
+        fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
+            self.writer.record(now, event, actions, &mut self.event_log).unwrap();
+            self.ended.extend(actions.iter().filter_map(|action| match action {
+                Action::CloseJob { job, .. } => Some(*job),
+                _ => None,
+            }));
+        }
+    }
+
+    fn run(cluster: &Cluster, workload: &Workload, policy: &str) -> LogWriter {
+        let policy = catalog::by_name(policy).unwrap();
+        let setup = Setup {
+            policy: policy.clone(),
+            tenants: workload.tenants.clone(),
+            capabilities: Capabilities::ALL,
+            seed: 1,
+        };
+        let (writer, event_log) = EventLogWriter::begin(&setup).unwrap();
+        let mut log_writer = LogWriter { writer, event_log, ended: Vec::new() };
+        Simulation::new(cluster, workload, policy, 1).unwrap().run(&mut log_writer);
+        log_writer.writer.clone().close(&mut log_writer.event_log);
+        log_writer
+    }
+
+    #[test]
+    fn a_recorded_run_is_repeated_in_the_same_order() {
+        let jobs = vec![fixture::plan(0, 0.0, 40, 2), fixture::plan(1, 30.0, 3, 1), fixture::plan(2, 45.0, 6, 0)];
+        let workload = fixture::workload(jobs);
+        for policy in ["fifo", "hsrtf-pr", "hsrtf-prp-pause"] {
+            let first = run(&fixture::cluster(3), &workload, policy);
+            let (again, cluster) = from_event_log(&first.event_log, "an event log").unwrap();
+            let shape = |jobs: &[JobPlan]| -> Vec<(String, Time, u32)> {
+                jobs.iter().map(|job| (job.name.clone(), job.submit, job.reduces)).collect()
+            };
+            assert_eq!(shape(&again.jobs), shape(&workload.jobs), "{policy}");
+            assert!(again.jobs.iter().zip(&workload.jobs).all(|(again, first)| again.maps >= first.maps));
+            assert!(again.jobs[0].map_compute > Span::from_secs(10), "reading is part of a map's time");
+            assert_eq!(run(&cluster, &again, policy).ended, first.ended, "{policy}");
+        }
+    }
+
+    #[test]
+    fn slots_of_a_cluster_that_grants_them_itself_are_estimated() {
+        let setup = Setup { capabilities: Capabilities::ORDER_ONLY, ..Setup::new(catalog::by_name("fifo").unwrap()) };
+        let mut core = giveway_core::Scheduler::new(setup.clone()).unwrap();
+        let (mut writer, mut event_log) = EventLogWriter::begin(&setup).unwrap();
+        let mut record = |secs: u64, event: Event| -> Option<AttemptId> {
+            let (now, mut actions) = (Time::ZERO + Span::from_secs(secs), Vec::new());
+            core.handle(now, &event, &mut actions);
+            writer.record(now, &event, &actions, &mut event_log).unwrap();
+            actions.iter().find_map(|action| match action {
+                Action::Launch { attempt, .. } => Some(*attempt),
+                _ => None,
+            })
+        };
+        for (node, model) in fixture::cluster(2).nodes.into_iter().enumerate() {
+            record(0, Event::NodeJoined { node: NodeId(node as u32), spec: model.spec });
+        }
+        let (job, node) = (JobId(0), NodeId(0));
+        let spec = JobSpec {
+            external_id: None,
+            id: job,
+            name: "application".into(),
+            user: "ann".into(),
+            pool: "ours".into(),
+            priority: giveway_core::Priority::Normal,
+            splits: [].into(),
+            reduces: 0,
+            slowstart_ppm: 0,
+            hint: None,
+            estimate_bias_ppm: WHOLE_PPM,
+        };
+        record(1, Event::JobOpened(Box::new(spec)));
+        record(1, Event::SlotsRequested { job, maps: 1, reduces: 0 });
+        record(2, Event::SlotsRequested { job, maps: 0, reduces: 0 });
+        record(10, Event::SlotsRequested { job, maps: 9, reduces: 0 });
+        let (mut ends, mut reduce) = (Vec::new(), None);
+        // Three maps at a time, each for ten seconds; the reduce is launched when the first maps end.
+        for round in 0..3u64 {
+            let kinds =
+                if round == 1 { vec![Kind::Map, Kind::Map, Kind::Map, Kind::Reduce] } else { vec![Kind::Map; 3] };
+            if round == 1 {
+                record(20, Event::SlotsRequested { job, maps: 6, reduces: 1 });
+            }
+            for kind in kinds {
+                let attempt = record(10 + 10 * round, Event::SlotGranted { job, kind, node }).unwrap();
+                let end = if kind == Kind::Map { 20 + 10 * round } else { 45 };
+                if kind == Kind::Map {
+                    ends.push((end, attempt));
+                } else {
+                    reduce = Some(attempt);
+                }
+            }
+            for (end, attempt) in ends.drain(..) {
+                record(end, Event::AttemptFinished { attempt, output_bytes: 0 });
+            }
+        }
+        record(45, Event::AttemptFinished { attempt: reduce.unwrap(), output_bytes: 0 });
+        record(50, Event::JobEnded { job, outcome: giveway_core::Outcome::Succeeded });
+        writer.close(&mut event_log);
+        let (workload, cluster) = from_event_log(&event_log, "an event log").unwrap();
+        let plan = &workload.jobs[0];
+        assert_eq!((plan.submit, plan.maps, plan.reduces), (Time::from_secs_f64(10.0), 9, 1));
+        assert_eq!((plan.map_compute, plan.reduce_compute), (Span::from_secs(10), Span::from_secs(5)));
+        assert_eq!((cluster.slots(Kind::Map), cluster.slots(Kind::Reduce)), (3, 2));
+    }
+
+    #[test]
+    fn an_event_log_without_finished_tasks_is_an_error() {
+        let setup = Setup::new(catalog::by_name("fifo").unwrap());
+        let (writer, mut event_log) = EventLogWriter::begin(&setup).unwrap();
+        writer.close(&mut event_log);
+        assert_eq!(from_event_log(&event_log, "empty").unwrap_err(), EventLogWorkloadError::Empty);
+        assert!(matches!(
+            from_event_log(b"no event log", "x"),
+            Err(EventLogWorkloadError::EventLog(EventLogError::NotAnEventLog))
+        ));
+    }
+}
