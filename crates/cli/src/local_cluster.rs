@@ -176,8 +176,8 @@ impl LocalCluster {
             policy,
             tenants: Tenants::default(),
             seed: 1,
-            beat: self.heartbeat,
-            timeout: self.timeout,
+            heartbeat_interval: self.heartbeat,
+            heartbeat_timeout: self.timeout,
             slowstart_ppm: self.slowstart_ppm,
             apps: apps.clone(),
         };

@@ -44,7 +44,10 @@ pub fn policies(runs: &[Vec<Summary>]) -> Table {
         let Some(first) = seeds.first() else { continue };
         let mut row = vec![Cell::new(&first.policy)];
         for column in &COLUMNS {
-            row.push(number(seeds.iter().map(|summary| (column.metric)(&summary.key_metrics)).collect(), column.format));
+            row.push(number(
+                seeds.iter().map(|summary| (column.metric)(&summary.key_metrics)).collect(),
+                column.format,
+            ));
         }
         for group in 0..groups.len() {
             let mean = |summary: &Summary| summary.groups.get(group).and_then(|(_, g)| g.key_metrics.mean_completion_s);

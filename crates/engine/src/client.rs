@@ -1,7 +1,7 @@
 //! The client of a coordinator: one method for each request.
 
 use crate::job::Request;
-use crate::store::{StoreResponse, StoreRequest};
+use crate::store::{StoreRequest, StoreResponse};
 use crate::wire::{self, FromClient, JobStatus, MESSAGE_BYTES_MAX, NodeStatus, Role, ToClient, Token, WireError};
 use giveway_core::JobId;
 use std::io;

@@ -111,7 +111,8 @@ impl Cluster {
                 return Ok(());
             }
             if started.elapsed() > timeout {
-                let missing = self.workers.iter().find(|(worker, _)| !is_up(worker)).map(|(worker, _)| worker.log_path());
+                let missing =
+                    self.workers.iter().find(|(worker, _)| !is_up(worker)).map(|(worker, _)| worker.log_path());
                 return Err(ClusterError::NotUp { up, nodes, log: missing.unwrap_or_default() });
             }
             std::thread::sleep(POLL_INTERVAL);

@@ -5,7 +5,7 @@
 
 use crate::apps::{App, part_name};
 use crate::input::{self, InputError, StoreAccess};
-use crate::job::{Codec, Plan, InputSplit};
+use crate::job::{Codec, InputSplit, Plan};
 use crate::record::{Emit, Failure, Record, Values};
 use std::fs;
 use std::io;

@@ -7,6 +7,7 @@
 
 use crate::event_log::{EventLogFile, EventLogFileError};
 use crate::wire::{AppSpec, PluginMessage};
+use giveway_core::scheduler::KindStatus;
 use giveway_core::{
     Action, AttemptId, Capabilities, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Outcome, Policy, Priority,
     Progress, RackId, Scheduler, Setup, SetupError, Tenants, Time, Timers, WHOLE_PPM,
@@ -355,8 +356,7 @@ impl AppRegistry {
             disk_bytes: 0,
         };
         // A node that returns keeps its id; otherwise the core's node table would grow with every restart of a NodeManager.
-        let names = self.core.state().nodes.iter().map(|node| &node.spec.name);
-        let previous = names.zip(0..).find(|(known, _)| **known == spec.name).map(|(_, number)| NodeId(number));
+        let previous = self.core.nodes().find(|known| known.spec.name == spec.name).map(|known| known.id);
         let node = previous.unwrap_or(NodeId(self.next_node_number));
         self.submit_event(now, Event::NodeJoined { node, spec });
     }
@@ -423,8 +423,7 @@ impl AppRegistry {
     /// Submits an application's outstanding asks, if they differ from the pending tasks in the core's state.
     fn update_asks(&mut self, now: Time, app_id: &str, outstanding_asks: [u32; 2]) {
         let Some(job) = self.apps.get(app_id).map(|app| app.job) else { return };
-        let state = self.core.state();
-        let pending = state.find(job).map(|jx| Kind::BOTH.map(|kind| state.job(jx).facts(kind).waiting));
+        let pending = self.core.job_status(job).map(|status| Kind::BOTH.map(|kind| status.tasks[kind].pending));
         if pending.is_some_and(|pending| pending != outstanding_asks) {
             let [maps, reduces] = outstanding_asks;
             self.submit_event(now, Event::SlotsRequested { job, maps, reduces });
@@ -438,17 +437,13 @@ impl AppRegistry {
         if !self.core.needs_progress() {
             return all;
         }
-        let state = self.core.state();
         for app in self.apps.values() {
             let wanted = |kind: &Kind| self.core.needs_progress_of(app.job, *kind);
-            let Some(job) = state.find(app.job).filter(|_| Kind::BOTH.iter().any(wanted)) else { continue };
-            let job = state.job(job);
-            let count = |of: fn(&giveway_core::state::Facts) -> u32| {
-                Kind::BOTH.iter().map(|&kind| u64::from(of(job.facts(kind)))).sum::<u64>()
-            };
-            let (finished, running) = (count(|facts| facts.finished), count(|facts| facts.live.len() as u32));
+            let Some(job) = self.core.job_status(app.job).filter(|_| Kind::BOTH.iter().any(wanted)) else { continue };
+            let count = |of: fn(&KindStatus) -> u32| job.tasks.iter().map(|tasks| u64::from(of(tasks))).sum::<u64>();
+            let (finished, running) = (count(|tasks| tasks.finished), count(|tasks| tasks.running));
             let whole = u64::from(WHOLE_PPM);
-            let total = finished + running + count(|facts| facts.waiting);
+            let total = finished + running + count(|tasks| tasks.pending);
             let excess = (u64::from(app.progress_ppm) * total).saturating_sub(finished * whole);
             if let Some(each) = excess.checked_div(running).filter(|each| *each > 0) {
                 let progress_ppm = each.min(whole - whole / 100) as u32;

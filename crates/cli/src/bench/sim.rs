@@ -1,7 +1,9 @@
 //! `giveway bench sim`: events per second of the simulator on one CPU core, and its resident memory as jobs end.
 
 use anyhow::{Result, anyhow};
+use giveway_core::Kind;
 use giveway_core::Policy;
+use giveway_core::state::Job;
 use giveway_sim::Simulation;
 use giveway_sim::cluster::{self, Cluster};
 use giveway_sim::workload::Workload;
@@ -76,7 +78,8 @@ fn workload(cluster: &Cluster, jobs: u32) -> Result<Workload> {
 }
 
 fn live_tasks(simulation: &Simulation<'_>) -> usize {
-    simulation.scheduler().state().live().map(|(_, job)| job.tasks.iter().map(Vec::len).sum::<usize>()).sum()
+    let tasks = |job: &Job| Kind::BOTH.iter().map(|&kind| job.total(kind) as usize).sum::<usize>();
+    simulation.scheduler().state().jobs().iter().map(|(_, job)| tasks(job)).sum()
 }
 
 /// Resident memory of this process, for 4 KiB pages; 0 where `/proc` is not available.

@@ -6,7 +6,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
 use giveway_core::{JobId, Outcome};
 use giveway_engine::client::Client;
-use giveway_engine::wire::{TaskCounts, JobStatus};
+use giveway_engine::wire::{JobStatus, TaskCounts};
 use std::io::Write;
 
 /// `giveway jobs`

@@ -35,8 +35,8 @@ pub fn start(folder: &Path, args: &ClusterOptions, listen: &str, apps: &Apps) ->
         policy: input::policy(&args.policy)?,
         tenants,
         seed: 1,
-        beat: args.heartbeat,
-        timeout: args.timeout,
+        heartbeat_interval: args.heartbeat,
+        heartbeat_timeout: args.timeout,
         slowstart_ppm: 50_000,
         apps: apps.clone(),
     };
@@ -104,7 +104,7 @@ pub fn worker(args: &Worker, apps: &Apps) -> Result<()> {
         host: args.host.clone(),
         map_slots: args.map_slots,
         reduce_slots: args.reduce_slots,
-        patience: RECONNECT_TIMEOUT,
+        reconnect_timeout: RECONNECT_TIMEOUT,
     };
     Ok(process::run(&options, apps.clone())?)
 }

@@ -348,7 +348,7 @@ pub(super) mod tests {
             Kind::Map => Work::Map { split: 0, start_bytes: 0, bytes: 1, locality: Locality::Node },
             Kind::Reduce => Work::Reduce { start: Start::Fresh },
         };
-        let launch = Action::Launch { attempt, node: NodeId(node), work, reason: Reason::ranked(Measure::Submission) };
+        let launch = Action::Launch { attempt, node: NodeId(node), work, reason: Reason::Reserved };
         chart.observe(Time(at_us), &Event::SlotsOffered { node: NodeId(node), progress: vec![] }, &[launch]);
     }
 

@@ -93,7 +93,8 @@ fn facts_list(facts: &[(String, String)]) -> String {
 }
 
 fn policy_table(names: &[String], runs: &[Run]) -> String {
-    let rows: Vec<Row> = names.iter().map(String::as_str).zip(runs.iter().map(|run| &run.summary.key_metrics)).collect();
+    let rows: Vec<Row> =
+        names.iter().map(String::as_str).zip(runs.iter().map(|run| &run.summary.key_metrics)).collect();
     let best = if runs.len() > 1 { " Bold: best value of the column." } else { "" };
     format!(
         "<section aria-labelledby=\"policies\"><h2 id=\"policies\">Policies</h2>\n{}{}{}{}</section>\n",
@@ -181,7 +182,8 @@ fn nonempty_groups<'a>(groups: &'a [String], runs: &'a [Run]) -> impl Iterator<I
 }
 
 fn bars(names: &[String], groups: &[String], runs: &[Run]) -> String {
-    let rows: Vec<Row> = names.iter().map(String::as_str).zip(runs.iter().map(|run| &run.summary.key_metrics)).collect();
+    let rows: Vec<Row> =
+        names.iter().map(String::as_str).zip(runs.iter().map(|run| &run.summary.key_metrics)).collect();
     let mut all = tables::bars("All jobs", &rows);
     for (group, name) in nonempty_groups(groups, runs) {
         let (rows, jobs) = group_rows(names, runs, group);

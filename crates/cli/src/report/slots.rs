@@ -84,7 +84,7 @@ impl Frame {
 
     /// Width and height of each drawing.
     pub(crate) fn size(&self) -> (f64, f64) {
-        let below = |kind| STACK[Kind::ix(kind)] + 7.0 + ROW_HEIGHT * self.rows_below(kind).count() as f64;
+        let below = |kind| STACK[Kind::index(kind)] + 7.0 + ROW_HEIGHT * self.rows_below(kind).count() as f64;
         (WIDTH, TOP + Kind::BOTH.map(below).iter().sum::<f64>() + GAP + FOOT)
     }
 

@@ -445,7 +445,7 @@ impl Sweep {
             counterpart: format!("paper: Fig. {number}"),
             plot: lines(self.x, y, &x_values, |policy| estimates(policy, value)),
         };
-        let [completion, time] = self.key_metrics;
+        let [completion, time] = self.figures;
         [
             figure(completion, "Mean completion", Measure::seconds("mean completion time"), Run::completion_s),
             figure(time, "Scheduling time", Measure::plain("milliseconds"), |run| decision_s(run) * 1e3),

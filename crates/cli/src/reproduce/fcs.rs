@@ -263,7 +263,8 @@ fn figures(scale: &Scale, runs: &Runs) -> Vec<Figure> {
     };
     let completion = |run: &Run, group: &str| run.group_completion_s(group);
     let wait_s = |run: &Run, group: &str| run.group(group).details.mean_reduce_wait_s.unwrap_or(f64::NAN);
-    let pauses = |run: &Run, group: &str| run.group(group).key_metrics.pauses as f64 / run.group(group).jobs.max(1) as f64;
+    let pauses =
+        |run: &Run, group: &str| run.group(group).key_metrics.pauses as f64 / run.group(group).jobs.max(1) as f64;
     let mean_slowdown = |run: &Run, group: &str| run.group(group).key_metrics.mean_slowdown.unwrap_or(f64::NAN);
     let compared = ["fcs", "fair"];
     let time = || Measure::seconds("mean completion time");

@@ -10,8 +10,8 @@
 
 use super::figures::{SvgFigure, render};
 use super::study::{Estimate, Figure, Measure, Plot, Unit};
-use crate::signals;
 use crate::local_cluster::{InputSpec, LocalCluster, TextInput, TimedJob, TimedWorkload};
+use crate::signals;
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
@@ -20,8 +20,8 @@ use giveway_core::policy::catalog;
 use giveway_core::{Action, Event, JobId, Kind, NodeId, Policy, Span, Tenants, Time};
 use giveway_engine::apps::Apps;
 use giveway_sim::cluster::{Cluster, Costs, ScriptedFault};
-use giveway_sim::metrics::{JobMetrics, Summary};
 use giveway_sim::comparison::{Comparison, PolicyResult};
+use giveway_sim::metrics::{JobMetrics, Summary};
 use giveway_sim::workload::{self, JobPlan, Workload};
 use indicatif::ProgressBar;
 use rand::SeedableRng;
@@ -217,8 +217,11 @@ impl EngineExperiment {
         let mut rng = Pcg64Mcg::seed_from_u64(1);
         let mut input = |job_type: &JobType| {
             // The reduces of a word count are light only if lines have words in common.
-            let lines =
-                InputSpec { maps: job_type.maps, lines_per_map: self.lines_per_map, numbered: job_type.app != "wordcount" };
+            let lines = InputSpec {
+                maps: job_type.maps,
+                lines_per_map: self.lines_per_map,
+                numbered: job_type.app != "wordcount",
+            };
             TextInput::generate(folder, job_type.name, lines, &mut rng)
         };
         let inputs = self.job_types.iter().map(&mut input);
@@ -286,7 +289,13 @@ impl EngineExperiment {
         (1..=FORECAST_RUNS).map(run).collect()
     }
 
-    fn compare(&self, policy: &str, real: &Summary, real_jobs: &[JobMetrics], simulated: &[PolicyResult]) -> RunComparison {
+    fn compare(
+        &self,
+        policy: &str,
+        real: &Summary,
+        real_jobs: &[JobMetrics],
+        simulated: &[PolicyResult],
+    ) -> RunComparison {
         let mut jobs = Vec::new();
         // The engine, as the simulator, numbers jobs in order of submission.
         let mut by_number: Vec<&JobMetrics> = real_jobs.iter().collect();

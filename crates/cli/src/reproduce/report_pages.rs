@@ -48,7 +48,7 @@ pub fn write(folder: &Path, studies: &[Study], forecast: Option<&ForecastReport>
     let mut overview = overview(studies, forecast, command);
     let mut html = String::new();
     for study in studies {
-        let rendered: Vec<Vec<SvgFigure>> = study.key_metrics.iter().map(render).collect();
+        let rendered: Vec<Vec<SvgFigure>> = study.figures.iter().map(render).collect();
         for svg in rendered.iter().flatten() {
             files::write(&figures.join(&svg.file_name), &svg.svg)?;
         }
@@ -143,7 +143,7 @@ fn markdown_page(study: &Study, rendered: &[Vec<SvgFigure>], command: &str) -> S
         text += &study.sensitivity.iter().map(sensitivity_table).collect::<String>();
     }
     text += "\n## KeyMetrics\n\n";
-    for (figure, rendered) in study.key_metrics.iter().zip(rendered) {
+    for (figure, rendered) in study.figures.iter().zip(rendered) {
         text += &format!("### {} ({})\n\n", figure.title, figure.counterpart);
         for svg in rendered {
             text += &format!("![{}](figures/{})\n\n", svg.title, svg.file_name);
@@ -198,7 +198,7 @@ fn html_section(study: &Study, rendered: &[Vec<SvgFigure>]) -> String {
         })
         .collect();
     let figures: String = study
-        .key_metrics
+        .figures
         .iter()
         .zip(rendered)
         .flat_map(|(figure, rendered)| {

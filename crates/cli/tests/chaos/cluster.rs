@@ -146,7 +146,7 @@ impl Cluster {
         }
         let core = core.expect("empty event log");
         core.state().check().expect("invalid state");
-        assert_eq!(core.state().live_count(), 0, "live jobs remain");
+        assert_eq!(core.live_job_count(), 0, "live jobs remain");
     }
 }
 

@@ -145,7 +145,8 @@ fn a_worker_dies_while_reduces_fetch() {
 fn a_worker_dies_while_it_reduces() {
     rounds("a worker dies during a reduce", |run| {
         let reducing = |cluster: &Cluster| {
-            let done = |job: &giveway_engine::wire::JobStatus| job.maps.done == job.maps.total && job.reduces.running > 0;
+            let done =
+                |job: &giveway_engine::wire::JobStatus| job.maps.done == job.maps.total && job.reduces.running > 0;
             cluster.jobs().iter().any(done)
         };
         run.wait_for("a reduce", reducing);

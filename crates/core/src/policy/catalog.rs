@@ -26,13 +26,13 @@ const POLICIES: &[(&str, fn() -> Policy)] = &[
 ];
 
 /// The names of all policies, without `chronos(NAME)`.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    POLICIES.iter().map(|&(name, _)| name)
+pub fn names() -> Vec<&'static str> {
+    POLICIES.iter().map(|&(name, _)| name).collect()
 }
 
 /// All names, `chronos(NAME)` included.
 pub fn all_names() -> Vec<String> {
-    names().map(String::from).chain(names().map(|name| format!("chronos({name})"))).collect()
+    names().into_iter().map(String::from).chain(names().iter().map(|name| format!("chronos({name})"))).collect()
 }
 
 /// The policy of a name.

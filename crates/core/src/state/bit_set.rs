@@ -18,7 +18,7 @@ impl BitSet {
     }
 
     /// The empty set, with room for all numbers below this one.
-    pub fn with_room_below(count: u32) -> BitSet {
+    pub fn with_capacity(count: u32) -> BitSet {
         BitSet { words: Vec::with_capacity(count.div_ceil(64) as usize) }
     }
 

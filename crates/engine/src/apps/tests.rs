@@ -5,9 +5,9 @@
 
 use super::{App, Apps, plan};
 use crate::input::{LineReader, LocalOnly};
-use crate::job::{Plan, Request, InputSplit};
+use crate::job::{InputSplit, Plan, Request};
 use crate::record::{Combine, Emit, Failure, varint};
-use crate::reference::{SliceValues, Parts, Records, run_rounds, run};
+use crate::reference::{Parts, Records, SliceValues, run, run_rounds};
 use giveway_core::{JobId, Priority};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;

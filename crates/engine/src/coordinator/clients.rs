@@ -38,7 +38,8 @@ impl Coordinator {
                 false => unknown_job(job),
                 true => {
                     let of_job = |attempt: &AttemptId| attempt.task.job == job;
-                    let mut running: Vec<AttemptId> = self.table.running.iter().map(|running| running.id).filter(of_job).collect();
+                    let mut running: Vec<AttemptId> =
+                        self.table.running.iter().map(|running| running.id).filter(of_job).collect();
                     // In a fixed order, so that the event log does not depend on the hash map.
                     running.sort_unstable();
                     for attempt in running {

@@ -7,8 +7,8 @@ use crate::job::Plan;
 use crate::store::Namespace;
 use crate::wire::{FromClient, FromWorker, Join, ToClient, ToWorker};
 use giveway_core::{
-    Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Outcome, PreemptAction, Progress, Refusal, Scheduler, Setup, Time,
-    Timers,
+    Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Outcome, PreemptAction, Progress, Refusal, Scheduler,
+    Setup, Time, Timers,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::job_table;
 use super::journal::Metadata;
 use super::run::{Coordinator, Effect, NodeSession, WorkerConnection};
 use crate::wire::{FromWorker, Join, Report, ToWorker};
-use giveway_core::{PreemptAction, AttemptId, Event, JobId, Kind, NodeId, NodeSpec, RackId, WHOLE_PPM, Work};
+use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, NodeSpec, PreemptAction, RackId, WHOLE_PPM, Work};
 use std::collections::BTreeSet;
 use std::time::Instant;
 use tracing::{debug, warn};

@@ -5,7 +5,7 @@ use super::conf::HadoopConf;
 use super::error::HdfsError;
 use super::webhdfs::BlockLocator;
 use crate::input::{InputError, detect_codec};
-use crate::job::{HdfsBlock, InputFile, FileLocation};
+use crate::job::{FileLocation, HdfsBlock, InputFile};
 use hdfs_native::client::FileStatus;
 use std::time::Duration;
 

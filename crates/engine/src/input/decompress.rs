@@ -103,7 +103,7 @@ impl<R: Read> Read for EofTracker<R> {
 #[cfg(test)]
 mod tests {
     use super::super::{LineReader, detect_codec};
-    use crate::job::{InputFile, FileLocation, InputSplit};
+    use crate::job::{FileLocation, InputFile, InputSplit};
     use std::io::Write;
 
     fn gzip(text: &[u8]) -> Vec<u8> {
@@ -125,7 +125,12 @@ mod tests {
 
     fn decompressed(bytes: &[u8]) -> Result<Vec<u8>, String> {
         let packing = detect_codec("f", &bytes.to_vec()).unwrap();
-        let file = InputFile { name: "f".into(), location: FileLocation::Local("/f".into()), codec: packing, bytes: bytes.len() as u64 };
+        let file = InputFile {
+            name: "f".into(),
+            location: FileLocation::Local("/f".into()),
+            codec: packing,
+            bytes: bytes.len() as u64,
+        };
         let split = InputSplit { file: 0, offset: 0, bytes: file.bytes };
         let mut reader = LineReader::over(&file, split, Box::new(bytes.to_vec()));
         assert_eq!(reader.position(), None, "a map of a compressed file cannot end early");

@@ -2,7 +2,7 @@
 
 use super::{InputError, ReadAt, StoreAccess};
 use crate::hdfs;
-use crate::job::{InputFile, Codec, FileLocation};
+use crate::job::{Codec, FileLocation, InputFile};
 use std::fmt;
 use std::fs::{self, File};
 use std::io;

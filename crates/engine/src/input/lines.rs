@@ -6,7 +6,7 @@
 
 use super::decompress::decompress;
 use super::{InputError, ReadAt, StoreAccess, open};
-use crate::job::{InputFile, Codec, InputSplit};
+use crate::job::{Codec, InputFile, InputSplit};
 use crate::record::Record;
 use memchr::memchr;
 use std::fmt;

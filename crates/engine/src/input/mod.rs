@@ -21,7 +21,7 @@ pub use sample::{cut_points, sample_lines};
 pub use splits::compute_splits;
 
 use crate::hdfs;
-use crate::job::{FileBlock, InputFile, FileLocation};
+use crate::job::{FileBlock, FileLocation, InputFile};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;

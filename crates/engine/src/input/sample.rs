@@ -4,7 +4,7 @@
 //! however large the input is: a cut point that is off by one percent does not matter.
 
 use super::{InputError, LineReader, StoreAccess};
-use crate::job::{Codec, Plan, InputSplit};
+use crate::job::{Codec, InputSplit, Plan};
 
 /// Number of positions in the whole input.
 const POSITIONS: u64 = 128;

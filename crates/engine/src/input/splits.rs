@@ -1,6 +1,6 @@
 //! Division of input files into splits, one per map.
 
-use crate::job::{InputFile, Codec, FileLocation, InputSplit};
+use crate::job::{Codec, FileLocation, InputFile, InputSplit};
 
 /// The last split of a file may be larger than the split size by one part in this many (Hadoop's `SPLIT_SLOP`, 1.1): a map for a few bytes
 /// costs more than it gains.
@@ -58,8 +58,7 @@ mod tests {
 
     #[test]
     fn plain_files_are_divided_and_compressed_ones_are_not() {
-        let files =
-            [file(25, Codec::Plain), file(0, Codec::Plain), file(25, Codec::Gzip), file(10, Codec::Plain)];
+        let files = [file(25, Codec::Plain), file(0, Codec::Plain), file(25, Codec::Gzip), file(10, Codec::Plain)];
         assert_eq!(splits(&files), [(0, 0, 10), (0, 10, 10), (0, 20, 5), (2, 0, 25), (3, 0, 10)]);
     }
 

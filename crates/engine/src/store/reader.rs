@@ -9,7 +9,7 @@ use super::transfer::{self, PACKET_BYTES_MAX};
 use super::{BlockId, BlockStore, DfsPath, Namespace, StoreRequest, StoreResponse, WorkerEndpoint};
 use crate::client::Client;
 use crate::input::{InputError, ReadAt, StoreAccess, detect_codec};
-use crate::job::{FileBlock, InputFile, FileLocation};
+use crate::job::{FileBlock, FileLocation, InputFile};
 use crate::wire::Token;
 use std::fmt;
 use std::io;
@@ -214,7 +214,12 @@ impl StoreAccess for CoordinatorStoreAccess {
             let (name, blocks) = (file.to_string(), manifest.block_positions());
             let opened = self.open(&blocks).map_err(|source| InputError::Unreadable { name: name.clone(), source })?;
             let packing = detect_codec(&name, opened.as_ref())?;
-            found.push(InputFile { name, location: FileLocation::Blocks(blocks), codec: packing, bytes: manifest.bytes });
+            found.push(InputFile {
+                name,
+                location: FileLocation::Blocks(blocks),
+                codec: packing,
+                bytes: manifest.bytes,
+            });
         }
         if found.is_empty() { Err(InputError::EmptyDirectory { path: path.into() }) } else { Ok(found) }
     }

@@ -12,7 +12,7 @@ use super::{counter, paths, scaled_fraction};
 use crate::apps::App;
 use crate::data::{MapSink, SinkOptions};
 use crate::input::{LineReader, StoreAccess};
-use crate::job::{Plan, InputSplit};
+use crate::job::{InputSplit, Plan};
 use crate::record::Emit;
 use giveway_core::AttemptId;
 use std::fmt;

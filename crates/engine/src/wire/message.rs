@@ -1,7 +1,7 @@
 //! The messages between processes. They are encoded with postcard, so a change here is a change of [`PROTOCOL`](super::PROTOCOL).
 
 use crate::job::{Plan, Request};
-use crate::store::{BlockId, StoreResponse, StoreReport, StoreCommand, StoreRequest};
+use crate::store::{BlockId, StoreCommand, StoreReport, StoreRequest, StoreResponse};
 use crate::task::SegmentRequest;
 use giveway_core::{AttemptId, JobId, NodeId, Outcome, Progress, Work};
 use serde::{Deserialize, Serialize};

@@ -71,11 +71,11 @@ fn reduce(number: u16) -> AttemptId {
 
 fn launch_map(attempt: AttemptId, node: u32, locality: Locality) -> Action {
     let work = Work::Map { split: 0, start_bytes: 0, bytes: 100, locality };
-    Action::Launch { attempt, node: NodeId(node), work, reason: Reason::ranked(Measure::Submission) }
+    Action::Launch { attempt, node: NodeId(node), work, reason: Reason::Reserved }
 }
 
 fn launch_reduce(attempt: AttemptId, node: u32, start: Start) -> Action {
-    Action::Launch { attempt, node: NodeId(node), work: Work::Reduce { start }, reason: Reason::ranked(Measure::Submission) }
+    Action::Launch { attempt, node: NodeId(node), work: Work::Reduce { start }, reason: Reason::Reserved }
 }
 
 fn finished(attempt: AttemptId) -> Event {
@@ -123,7 +123,7 @@ fn a_job_without_interference() {
 #[test]
 fn preemption_is_counted_when_the_attempt_has_stopped() {
     let mut sequence = EventSequence::begin();
-    let reason = Reason::PreemptedFor { job: JobId(1) };
+    let reason = || Reason::PreemptedFor { job: JobId(1) };
     let (fresh, node) = (Start::Fresh, NodeId(0));
     sequence.offer(10.0, [launch_map(map(0, 0), 0, Locality::Node), launch_map(map(1, 0), 0, Locality::Node)]);
     sequence.offer(10.0, [launch_reduce(reduce(0), 0, fresh)]);
@@ -131,9 +131,9 @@ fn preemption_is_counted_when_the_attempt_has_stopped() {
     sequence.offer(
         12.0,
         [
-            Action::Pause { attempt: reduce(0), node, reason },
-            Action::EndEarly { attempt: map(0, 0), node, reason },
-            Action::Kill { attempt: map(1, 0), node, reason },
+            Action::Pause { attempt: reduce(0), node, reason: reason() },
+            Action::EndEarly { attempt: map(0, 0), node, reason: reason() },
+            Action::Kill { attempt: map(1, 0), node, reason: reason() },
         ],
     );
     assert_eq!(sequence.summary().key_metrics.pauses, 0);

@@ -271,9 +271,8 @@ impl<'a> Simulation<'a> {
             let mut progress_wanted = std::mem::take(&mut self.progress_wanted);
             progress_wanted.clear();
             progress_wanted.resize(self.stats.jobs_submitted, [false; 2]);
-            for (_, job) in self.scheduler.state().live() {
-                progress_wanted[job.id.0 as usize] =
-                    Kind::BOTH.map(|kind| self.scheduler.needs_progress_of(job.id, kind));
+            for job in self.scheduler.running_jobs() {
+                progress_wanted[job.0 as usize] = Kind::BOTH.map(|kind| self.scheduler.needs_progress_of(job, kind));
             }
             let wanted = |task: JobAndKind| progress_wanted[task.job().0 as usize][task.kind().index()];
             self.report_progress(wanted, observer);

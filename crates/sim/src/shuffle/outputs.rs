@@ -3,7 +3,7 @@
 //! An output is lost with its node. Maps are counted in pieces, because a map that ends early becomes two.
 
 use crate::event_queue::NONE;
-use giveway_core::state::bits::Bits;
+use giveway_core::state::bit_set::BitSet;
 use rustc_hash::FxHashMap;
 
 /// The map outputs of one job.
@@ -14,7 +14,7 @@ pub(crate) struct Outputs {
     /// Number of maps of the job, including the remainders of those that ended early.
     pieces: u32,
     /// The maps whose output is available, and each of them with its node in the order of arrival.
-    done: Bits,
+    done: BitSet,
     stored_on: Vec<(u32, u32)>,
     bytes_on_node: FxHashMap<u32, u64>,
     /// By rack; empty in a cluster of one rack.
@@ -29,7 +29,7 @@ impl Outputs {
         Outputs {
             total_bytes,
             pieces: maps,
-            done: Bits::with_room_below(maps),
+            done: BitSet::with_capacity(maps),
             stored_on: Vec::with_capacity(maps as usize),
             bytes_on_node: FxHashMap::with_capacity_and_hasher(nodes.min(maps as usize), Default::default()),
             bytes_in_rack: if racks > 1 { vec![0; racks] } else { Vec::new() },
@@ -45,10 +45,10 @@ impl Outputs {
 
     /// Adds the output of a map on a node; false if the output is already available (from another attempt).
     pub(crate) fn add(&mut self, map: u32, bytes: u64, node: u32, rack: u32, link: f64) -> bool {
-        if self.done.has(map) {
+        if self.done.contains(map) {
             return false;
         }
-        self.done.add(map);
+        self.done.insert(map);
         self.stored_on.push((map, node));
         self.available_bytes += bytes;
         let bytes_on_node = self.bytes_on_node.entry(node).or_default();

@@ -9,7 +9,7 @@ mod reduces;
 use super::*;
 use crate::apps::App;
 use crate::input::LocalOnly;
-use crate::job::{self, OutputFormat, InputFile, Codec, Partitioning, FileLocation, Plan, InputSplit};
+use crate::job::{self, Codec, FileLocation, InputFile, InputSplit, OutputFormat, Partitioning, Plan};
 use crate::record::{Emit, Failure, Mapper, Record, Reducer, Values};
 use crate::wire::{self, Token};
 use giveway_core::{AttemptId, JobId, Kind, NodeId, Priority, Start};
