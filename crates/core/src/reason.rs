@@ -49,8 +49,8 @@ pub enum Reason {
 /// Why a job ranks first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankReason {
-    /// Why its pool, queue or user comes first, if the policy has such groups.
-    pub group: Option<GroupReason>,
+    /// Why its pool, queue or user comes first, if the policy has such groups. Boxed to keep actions small where there are none.
+    pub group: Option<Box<GroupReason>>,
     /// Why it comes first within its group, or among all jobs.
     pub measure: Measure,
     /// Whether the node suits it, if the policy matches jobs to nodes.
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     fn grouped(kind: GroupKind, measure: GroupMeasure, job: Measure) -> String {
-        let group = Some(GroupReason { kind, name: "etl".into(), measure });
+        let group = Some(Box::new(GroupReason { kind, name: "etl".into(), measure }));
         Reason::Ranked(RankReason { group, measure: job, node_match: None }).to_string()
     }
 

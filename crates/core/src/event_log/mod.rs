@@ -260,11 +260,11 @@ mod tests {
                     node,
                     work: Work::Map { split, start_bytes: 0, bytes, locality: Locality::Rack },
                     reason: Reason::Ranked(RankReason {
-                        group: Some(GroupReason {
+                        group: Some(Box::new(GroupReason {
                             kind: GroupKind::Queue,
                             name: "etl".into(),
                             measure: GroupMeasure::CapacityUsed { percent: split },
-                        }),
+                        })),
                         measure: Measure::SlotsOverShare { allocated: 1, share_milli: bytes },
                         node_match: Some(NodeMatch::Fallback),
                     }),

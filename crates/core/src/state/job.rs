@@ -519,9 +519,9 @@ impl Job {
         // An open job's tasks are counted until they run.
         let (mut splits, reduces) = if open { ([].into(), 0) } else { (Arc::clone(&spec.splits), spec.reduces) };
         // A replica on a node that never joined is of no use, and waiting for that node would only delay the job.
-        let known = |host: &NodeId| (host.0 as usize) < nodes;
-        if splits.iter().any(|split| !split.hosts.iter().all(known)) {
-            Arc::make_mut(&mut splits).iter_mut().for_each(|split| split.hosts.retain(|host| known(host)));
+        let nodes = nodes as u32;
+        if splits.iter().any(|split| split.hosts.iter().any(|host| host.0 >= nodes)) {
+            Arc::make_mut(&mut splits).iter_mut().for_each(|split| split.hosts.retain(|host| host.0 < nodes));
         }
         let maps: Vec<Task> = (0..splits.len() as u32).map(Task::new).collect();
         let first_bytes = splits.first().map(|split| split.bytes);

@@ -241,7 +241,7 @@ mod tests {
             hint: None,
             estimate_bias_ppm: WHOLE_PPM,
         };
-        Job::new(&spec, 0, 0, false, usize::MAX, Time::ZERO)
+        Job::new(&spec, 0, 0, false, u32::MAX as usize, Time::ZERO)
     }
 
     fn pending(job: &Job) -> impl Iterator<Item = (u32, &Task)> {

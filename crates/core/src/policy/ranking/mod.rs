@@ -373,12 +373,12 @@ impl Ranking {
     }
 
     /// Why a job's pool, queue or user comes first; none without groups.
-    pub fn group_reason(&self, job: JobKey, slots: u32) -> Option<GroupReason> {
+    pub fn group_reason(&self, job: JobKey, slots: u32) -> Option<Box<GroupReason>> {
         let mut at = &self.groups[self.entries[job.index()].group as usize];
         if at.facts.classes.is_some() {
             at = &self.groups[at.parent as usize];
         }
-        self.stage.reason(&at.facts, slots)
+        self.stage.reason(&at.facts, slots).map(Box::new)
     }
 }
 
