@@ -151,7 +151,7 @@ pub enum PoliciesCommand {
 /// `giveway replay`
 #[derive(Debug, ClapArgs)]
 pub struct Replay {
-    /// Accept an event log without an end record, such as the `journal/event log` file of a running or killed cluster.
+    /// Accept an event log without an end record, such as the `journal/event-log` file of a running or killed cluster.
     #[arg(long)]
     pub open: bool,
     /// Event log to replay.

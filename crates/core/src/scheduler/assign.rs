@@ -49,7 +49,7 @@ impl Scheduler {
         while let Some(job) = self.delayed[kind].next_ended(self.now) {
             self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, false));
         }
-        let passes = Routing::new(self.matcher.as_ref(), node).passes();
+        let passes = Routing::new(self.matcher.as_ref(), node).passes(self.rankings.stages(kind));
         (0..passes).find_map(|pass| self.pick_in_pass(pass, node, kind))
     }
 

@@ -278,7 +278,7 @@ impl Scheduler {
         let routing = Routing::new(self.matcher.as_ref(), node);
         let mut jobs = Vec::new();
         let mut seen = FxHashSet::default();
-        for pass in 0..routing.passes() {
+        for pass in 0..routing.passes(self.rankings.stages(kind)) {
             let ranking = routing.ranking(self.rankings.stages(kind), pass);
             let allow = |group: &_| routing.allows(pass, group);
             let slots = self.state.nodes().slots()[kind];

@@ -44,6 +44,12 @@ pub enum JournalError {
         /// The system's error.
         error: io::Error,
     },
+    /// The journal has no event log.
+    #[error("cannot read the journal: {} does not exist; use the release that wrote this journal, or another directory", path.display())]
+    NoEventLog {
+        /// The missing file.
+        path: PathBuf,
+    },
     /// The event log is damaged.
     #[error("cannot read the journal {}: {error}", path.display())]
     EventLog {
@@ -129,7 +135,10 @@ impl Journal {
         let mut decoder = EventLogDecoder::new();
         let mut records = Vec::new();
         let damaged = |error| JournalError::EventLog { path: path.clone(), error };
-        let mut file = File::open(&path).map_err(io_error(&path))?;
+        let mut file = File::open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => JournalError::NoEventLog { path: path.clone() },
+            _ => io_error(&path)(error),
+        })?;
         let mut buffer = vec![0; 1 << 20];
         loop {
             let bytes = file.read(&mut buffer).map_err(io_error(&path))?;

@@ -1,6 +1,6 @@
 //! Routing: which groups of jobs an offer of a node may serve, pass by pass (COSHH, Algorithm 2).
 //!
-//! Without matching there is one pass over all jobs. With it, the first pass serves users below their min share and the second all users, both
+//! Without matching there is one pass for each routing stage. With it, the first pass serves users below their min share and the second all users, both
 //! only with jobs of the classes suggested for the node. If the fallback is backfill, a third pass serves any job.
 
 use super::{Fallback, Matcher};
@@ -22,10 +22,10 @@ impl<'a> Routing<'a> {
         Routing { matcher: matcher.map(|matcher| (matcher, matcher.type_of(node))) }
     }
 
-    /// Number of passes.
-    pub fn passes(self) -> usize {
+    /// Number of passes over the rankings of these routing stages.
+    pub fn passes(self, stages: &[Ranking]) -> usize {
         match self.matcher {
-            None => 1,
+            None => stages.len(),
             Some((matcher, _)) if matcher.rules().fallback == Fallback::Strict => 2,
             Some(_) => 3,
         }
