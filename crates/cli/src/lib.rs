@@ -45,9 +45,17 @@ impl std::error::Error for CheckFailed {}
 ///
 /// Must be called first in `main`: worker processes are started from the same executable.
 pub fn main_with(apps: Apps) -> ExitCode {
-    logging::init();
+    if std::env::var_os(worker::OPTIONS_ENV).is_some() {
+        logging::init(tracing::Level::INFO);
+    }
     worker::run_if_worker(&apps);
-    let outcome = match args::Args::parse().command {
+    let command = args::Args::parse().command;
+    logging::init(match command {
+        // These kill workers on purpose; a warning for each would only hide the results.
+        args::Command::Demo(_) | args::Command::Reproduce(_) | args::Command::Bench(_) => tracing::Level::ERROR,
+        _ => tracing::Level::INFO,
+    });
+    let outcome = match command {
         args::Command::Demo(demo) => demo::run(&demo, &apps),
         args::Command::Sim(sim) => sim::run(&sim),
         args::Command::Up(up) => cluster::up(&up, &apps),

@@ -5,11 +5,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
-/// Writes log messages of level `INFO` and above to stderr. A worker process that a cluster starts has its log file there.
-pub fn init() {
+/// Writes log messages of this level and above to stderr. A worker process that a cluster starts has its log file there.
+pub fn init(level: tracing::Level) {
     let subscriber = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
-        .with_max_level(tracing::Level::INFO)
+        .with_max_level(level)
         .with_target(false)
         .with_timer(TimeOfDay);
     // Fails if the program that calls `main_with` has installed a subscriber of its own. Then that one is used.

@@ -220,9 +220,9 @@ fn invalid_files_are_refused_with_file_and_line() {
     let shown = text(&giveway(folder.path(), &["policies", "show", "hsrtf-prp"]).stdout);
     let policies = [
         ("unknown-part.toml", shown.replace("below-share", "below-everything")),
-        ("map-pause.toml", shown.replacen("how = \"kill\"", "how = \"pause\"", 1)),
+        ("map-pause.toml", shown.replacen("action = \"kill\"", "action = \"pause\"", 1)),
         ("no-share.toml", shown.replace("share = \"inverse-remaining-time\"", "share = \"none\"")),
-        ("not-a-span.toml", shown.replace("renew = \"10s\"", "renew = \"soon\"")),
+        ("not-a-span.toml", shown.replace("update_interval = \"10s\"", "update_interval = \"soon\"")),
         ("empty.toml", String::new()),
     ];
     for (name, content) in policies {
@@ -324,7 +324,7 @@ fn the_sidecar_refuses_policies_beyond_its_capabilities() {
         assert!(rejection("fifo").contains("chmod 600"));
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("cannot set the mode");
     }
-    assert!(rejection("fcs").contains("policy `fcs` needs a body that can pause a reduce and resume it"));
-    assert!(rejection("hsrtf-pup").contains("needs a body that can kill a task"));
+    assert!(rejection("fcs").contains("policy `fcs` needs a backend that can pause a reduce and resume it"));
+    assert!(rejection("hsrtf-pup").contains("needs a backend that can kill a task"));
     assert!(rejection("shortest").contains("unknown policy `shortest`"));
 }
