@@ -23,6 +23,7 @@ const POLICIES: &[(&str, fn() -> Policy)] = &[
     ("coshh", coshh),
     ("coshh-strict", coshh_strict),
     ("las", las),
+    ("area", area),
 ];
 
 /// The names of all policies, without `chronos(NAME)`.
@@ -245,6 +246,12 @@ fn las() -> Policy {
     let slots = |placement| SlotPolicy { order: JobOrder::AttainedService, placement, ..SlotPolicy::default() };
     let about = "Least slot time received first; needs no estimates (least attained service).";
     compose("las", about, slots(hadoop_maps()), slots(hadoop_reduces()))
+}
+
+fn area() -> Policy {
+    let slots = |placement| SlotPolicy { order: JobOrder::RemainingArea, placement, ..SlotPolicy::default() };
+    let about = "All slots to the job with the least slot time still needed, what it cannot use to the next.";
+    compose("area", about, slots(hadoop_maps()), slots(colocated_reduces()))
 }
 
 /// Any policy, with lost work run again at once (Chronos).

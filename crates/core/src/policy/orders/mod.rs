@@ -4,6 +4,7 @@
 //! [`JobOrder::part`], and use it in a policy of the catalogue. Nothing else has to know it.
 
 mod attained_service;
+mod remaining_area;
 mod remaining_time;
 mod remaining_work;
 mod slots_over_share;
@@ -11,6 +12,7 @@ mod slots_over_weight;
 mod submission;
 
 pub use attained_service::AttainedService;
+pub use remaining_area::RemainingArea;
 pub use remaining_time::RemainingTime;
 pub use remaining_work::RemainingWork;
 pub use slots_over_share::SlotsOverShare;
@@ -44,6 +46,8 @@ pub enum JobOrder {
     RemainingWork,
     /// Least slot time received first.
     AttainedService,
+    /// Least slot time still needed, over the slots of the cluster, first.
+    RemainingArea,
 }
 
 /// What an order has to answer.
@@ -78,6 +82,7 @@ impl JobOrder {
             JobOrder::SlotsOverShare => &SlotsOverShare,
             JobOrder::RemainingWork => &RemainingWork,
             JobOrder::AttainedService => &AttainedService,
+            JobOrder::RemainingArea => &RemainingArea,
         }
     }
 }
