@@ -1,4 +1,4 @@
-//! Guards: which attempts are protected from preemption, so that no task is stopped over and over (FCS, section 4).
+//! Guards: which attempts are protected from preemption, so that no task is preempted repeatedly (FCS, section 4).
 
 use crate::ids::TaskKey;
 use crate::policy::estimates::slackness;
@@ -36,15 +36,15 @@ impl Guards {
 
     fn protects(&self, job: &Job, key: TaskKey, now: Time) -> bool {
         let task = job.task(key);
-        let held_up = self.max_slackness.is_some_and(|limit| {
+        let is_slack = self.max_slackness.is_some_and(|limit| {
             let since_start = now.since(job.first_launched(key));
             slackness(since_start, job.service(key, now), task.progress_ppm()) >= limit
         });
         let just_launched = now.since(task.launched()) < self.min_runtime;
         let progress_ppm = f64::from(task.progress_ppm());
         let nearly_done = self.max_progress.is_some_and(|limit| progress_ppm > limit * f64::from(WHOLE_PPM));
-        let often_enough = self.max_preemptions.is_some_and(|limit| u32::from(task.preemptions()) >= limit);
-        held_up || just_launched || nearly_done || often_enough
+        let preempted_often = self.max_preemptions.is_some_and(|limit| u32::from(task.preemptions()) >= limit);
+        is_slack || just_launched || nearly_done || preempted_often
     }
 }
 
