@@ -5,7 +5,7 @@ use crate::ids::{NodeId, TaskKey};
 use crate::units::{Span, Time};
 
 /// A task and its current attempt. It takes 32 bytes, half a cache line, because there are millions of tasks and most run once from
-/// beginning to end. What is true of few tasks is in [`TaskHistory`].
+/// beginning to end. What is true of few tasks is in `TaskHistory`.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
     pub(super) launched: Time,
