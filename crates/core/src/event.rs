@@ -123,8 +123,8 @@ pub enum Event {
         /// Success, kill or failure.
         outcome: Outcome,
     },
-    /// The backend lost contact with its cluster and has it again. Running attempts are pending again until the backend reports
-    /// them anew.
+    /// The backend lost and regained contact with its cluster. All running attempts end and their tasks are pending again. The backend then
+    /// reports those that still run with `SlotGranted`, as new attempts.
     Resynced,
 }
 

@@ -188,7 +188,7 @@ impl fmt::Display for Reason {
         match self {
             Reason::Ranked(rank) => rank.fmt(f),
             Reason::Reserved => write!(f, "the slot was reserved for it"),
-            Reason::Recovery { lost } => write!(f, "runs again what was lost with {lost}"),
+            Reason::Recovery { lost } => write!(f, "reruns work that was lost with {lost}"),
             Reason::Speculative { progress_ppm } => {
                 write!(f, "speculative attempt of a straggler at {} %", progress_ppm / 10_000)
             }

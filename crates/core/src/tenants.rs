@@ -1,59 +1,59 @@
-//! Who shares the cluster: users, and the tree of pools (or queues) their jobs go to.
+//! Tenants: the users who share a cluster, and the tree of pools (queues in the capacity scheduler) that their jobs are submitted to.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Users and pools. What is not declared is made up on first use, with weight 1 and nothing guaranteed.
+/// The declared users and pools. A job may name others: they have weight 1, no guaranteed slots and no limits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tenants {
-    /// People and services that submit jobs.
+    /// Declared users; names are unique.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<User>,
-    /// Pools, called queues by the capacity scheduler.
+    /// Declared pools, which are queues under the capacity scheduler; names are unique in the whole tree.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<Pool>,
 }
 
-/// Someone who submits jobs (COSHH, section 2.1).
+/// A user who submits jobs (COSHH, section 2.1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct User {
-    /// The name jobs carry.
+    /// Matches the user name of a job.
     pub name: String,
-    /// Share beyond the guarantee, in proportion to others.
+    /// Share beyond `min_share`, in proportion to other users; over 0.
     #[serde(default = "one")]
     pub weight: f64,
-    /// Slots guaranteed while the user has work for them.
+    /// Slots of either kind that are guaranteed while the user's jobs can use them.
     #[serde(default)]
     pub min_share: u32,
 }
 
-/// A pool of jobs with rights of its own.
+/// A pool of jobs. The fair scheduler uses weights and minimums, the capacity scheduler percentages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pool {
-    /// The name jobs carry.
+    /// Matches the pool name of a job, without the names of its ancestors.
     pub name: String,
-    /// The pool it is part of; none for one at the top.
+    /// Name of its parent pool; none at the top of the tree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// Share beyond the guarantee, in proportion to its siblings (fair).
+    /// Share beyond the guaranteed slots, in proportion to its siblings; over 0 (fair).
     #[serde(default = "one")]
     pub weight: f64,
-    /// Map slots guaranteed while it has work for them (fair).
+    /// Map slots that are guaranteed while its jobs can use them (fair).
     #[serde(default)]
     pub min_maps: u32,
-    /// Reduce slots guaranteed while it has work for them (fair).
+    /// Reduce slots that are guaranteed while its jobs can use them (fair).
     #[serde(default)]
     pub min_reduces: u32,
-    /// Percent of its parent's slots that are its own (capacity).
+    /// Percentage of its parent's capacity. Pools without one share what their siblings leave (capacity).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<f64>,
-    /// Percent of its parent's slots it may grow to while others leave them idle (capacity).
+    /// Percentage of its parent's maximum that it may grow to while slots are idle (capacity).
     #[serde(default = "hundred")]
     pub max_capacity: f64,
-    /// Percent of the queue that each user may claim while several users wait (capacity).
+    /// Percentage of the queue that each user may have while several users compete for it; with few users, an equal part each (capacity).
     #[serde(default = "hundred")]
     pub user_limit: f64,
 }
@@ -66,23 +66,23 @@ fn hundred() -> f64 {
     100.0
 }
 
-/// What is wrong with a declaration of tenants.
+/// An invalid declaration of tenants.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum TenantsError {
-    /// Two with one name.
+    /// Two users or two pools have the same name.
     #[error("{what} `{name}` is declared twice; give each its own name")]
-    Twice {
+    Duplicate {
         /// "user" or "pool".
         what: &'static str,
-        /// The name.
+        /// The repeated name.
         name: String,
     },
-    /// The parent is not there.
+    /// A parent is not declared.
     #[error("pool `{pool}` names the parent `{parent}`, which is not declared; declare it or leave `parent` out")]
-    NoParent {
-        /// The pool.
+    UnknownParent {
+        /// The pool with the unknown parent.
         pool: String,
-        /// The missing parent.
+        /// The name that is not declared.
         parent: String,
     },
     /// A pool is its own ancestor.
@@ -91,42 +91,42 @@ pub enum TenantsError {
         /// A pool on the cycle.
         pool: String,
     },
-    /// A number that cannot be.
+    /// A number is out of range.
     #[error("{what} `{name}`: {field} is {value}; {remedy}")]
-    Number {
+    OutOfRange {
         /// "user" or "pool".
         what: &'static str,
-        /// The name.
+        /// The name of the user or pool.
         name: String,
-        /// The field.
+        /// The TOML key.
         field: &'static str,
-        /// What it said.
+        /// The value as written.
         value: f64,
-        /// What it should say.
+        /// What to write instead.
         remedy: &'static str,
     },
-    /// Siblings claim more than there is.
-    #[error("the pools under `{parent}` claim {sum} % of its capacity; together they may claim at most 100 %")]
+    /// The capacities of sibling pools add up to more than 100 %.
+    #[error("the capacities of the pools under `{parent}` add up to {sum} %; reduce them to at most 100 %")]
     OverCapacity {
         /// Their parent, or "root".
         parent: String,
-        /// What they claim together.
+        /// Sum of their capacities, in percent.
         sum: f64,
     },
 }
 
 impl Tenants {
-    /// Checks names, numbers and the shape of the tree.
+    /// Checks that names are unique, numbers are in range and pools form a tree.
     pub fn check(&self) -> Result<(), TenantsError> {
         for (i, user) in self.users.iter().enumerate() {
             if self.users[..i].iter().any(|other| other.name == user.name) {
-                return Err(TenantsError::Twice { what: "user", name: user.name.clone() });
+                return Err(TenantsError::Duplicate { what: "user", name: user.name.clone() });
             }
             check_weight("user", &user.name, user.weight)?;
         }
         for (i, pool) in self.pools.iter().enumerate() {
             if self.pools[..i].iter().any(|other| other.name == pool.name) {
-                return Err(TenantsError::Twice { what: "pool", name: pool.name.clone() });
+                return Err(TenantsError::Duplicate { what: "pool", name: pool.name.clone() });
             }
             check_weight("pool", &pool.name, pool.weight)?;
             for (field, value) in [
@@ -135,8 +135,14 @@ impl Tenants {
                 ("user_limit", pool.user_limit),
             ] {
                 if !(value > 0.0 && value <= 100.0) {
-                    let remedy = "write a percentage over 0 and up to 100";
-                    return Err(TenantsError::Number { what: "pool", name: pool.name.clone(), field, value, remedy });
+                    let remedy = "write a percentage over 0 and at most 100";
+                    return Err(TenantsError::OutOfRange {
+                        what: "pool",
+                        name: pool.name.clone(),
+                        field,
+                        value,
+                        remedy,
+                    });
                 }
             }
             self.check_ancestors(pool)?;
@@ -152,7 +158,7 @@ impl Tenants {
                 .pools
                 .iter()
                 .find(|other| other.name == *parent)
-                .ok_or_else(|| TenantsError::NoParent { pool: at.name.clone(), parent: parent.clone() })?;
+                .ok_or_else(|| TenantsError::UnknownParent { pool: at.name.clone(), parent: parent.clone() })?;
         }
         if at.parent.is_some() { Err(TenantsError::Cycle { pool: at.name.clone() }) } else { Ok(()) }
     }
@@ -176,7 +182,7 @@ fn check_weight(what: &'static str, name: &str, value: f64) -> Result<(), Tenant
         return Ok(());
     }
     let remedy = "write a number over 0";
-    Err(TenantsError::Number { what, name: name.into(), field: "weight", value, remedy })
+    Err(TenantsError::OutOfRange { what, name: name.into(), field: "weight", value, remedy })
 }
 
 #[cfg(test)]
@@ -188,25 +194,25 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_of_pools_is_named() {
+    fn a_cycle_of_pools_is_reported() {
         let error = check("[[pools]]\nname='a'\nparent='b'\n[[pools]]\nname='b'\nparent='a'").unwrap_err();
         assert!(matches!(error, TenantsError::Cycle { .. }), "{error}");
     }
 
     #[test]
-    fn a_missing_parent_is_named() {
+    fn an_unknown_parent_is_reported() {
         let error = check("[[pools]]\nname='a'\nparent='b'").unwrap_err();
-        assert_eq!(error, TenantsError::NoParent { pool: "a".into(), parent: "b".into() });
+        assert_eq!(error, TenantsError::UnknownParent { pool: "a".into(), parent: "b".into() });
     }
 
     #[test]
-    fn siblings_may_not_claim_more_than_all() {
+    fn capacities_of_siblings_add_up_to_at_most_100_percent() {
         let error = check("[[pools]]\nname='a'\ncapacity=60\n[[pools]]\nname='b'\ncapacity=50").unwrap_err();
         assert!(matches!(error, TenantsError::OverCapacity { .. }), "{error}");
     }
 
     #[test]
-    fn weights_are_positive() {
+    fn weights_must_be_positive_numbers() {
         assert!(check("[[users]]\nname='a'\nweight=-1").is_err());
         assert!(check("[[users]]\nname='a'\nweight=nan").is_err());
     }

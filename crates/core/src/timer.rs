@@ -1,4 +1,4 @@
-//! Timers: the instants at which the scheduler wants to be called again.
+//! Timers: the instants at which the backend must call the scheduler again.
 
 use crate::units::Time;
 use serde::{Deserialize, Serialize};

@@ -1,47 +1,48 @@
-//! Instants, spans and fractions: integers, so that one seed gives one run, bit for bit.
+//! Instants, spans of time and fractions. All are integers, so that runs are reproducible bit for bit.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
-/// One whole, in parts per million. Progress is counted in these.
+/// 100 % in parts per million (ppm), the unit of progress and other fractions.
 pub const WHOLE_PPM: u32 = 1_000_000;
 
-/// An instant: microseconds since the body's own beginning. The core never asks what time it is.
+/// An instant, in microseconds since the backend's epoch. The core reads no clock: every instant comes with an event or is computed from
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(pub u64);
 
-/// A length of time in microseconds. In text files it is written as people write it: `"10s"`, `"1m 30s"`.
+/// A length of time in microseconds. Its text form, in TOML for example, is `"10s"` or `"1m 30s"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub u64);
 
 impl Time {
-    /// The body's beginning.
+    /// The backend's epoch.
     pub const ZERO: Time = Time(0);
-    /// An instant that never comes.
+    /// Later than every real instant.
     pub const NEVER: Time = Time(u64::MAX);
 
-    /// The instant this many seconds after the beginning.
+    /// The instant this many seconds after the epoch.
     pub fn from_secs_f64(secs: f64) -> Time {
         Time(Span::from_secs_f64(secs).0)
     }
 
-    /// Seconds since the beginning.
+    /// Seconds since the epoch.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// How long after `earlier` this is; nothing if it is not after it.
+    /// Time elapsed since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Span {
-    /// No time at all.
+    /// A span of length zero.
     pub const ZERO: Span = Span(0);
-    /// Longer than anything.
+    /// The longest span; arithmetic saturates at it.
     pub const FOREVER: Span = Span(u64::MAX);
 
     /// A span of whole seconds.
@@ -54,7 +55,7 @@ impl Span {
         Span(millis * 1_000)
     }
 
-    /// The nearest span to this many seconds; negative and undefined become zero, what is too long becomes [`Span::FOREVER`].
+    /// This many seconds, rounded to microseconds. Negative values and NaN give zero, values that are too large [`Span::FOREVER`].
     pub fn from_secs_f64(secs: f64) -> Span {
         Span(rounded(secs * 1e6))
     }
@@ -64,24 +65,24 @@ impl Span {
         self.0 as f64 / 1e6
     }
 
-    /// The span a number of times over; too long becomes [`Span::FOREVER`].
+    /// The span multiplied by an integer, at most [`Span::FOREVER`].
     pub fn times(self, n: u64) -> Span {
         Span(self.0.saturating_mul(n))
     }
 
-    /// The span scaled by a factor.
+    /// The span multiplied by a factor, rounded to microseconds; saturates as [`Span::from_secs_f64`] does.
     pub fn scaled(self, factor: f64) -> Span {
         Span(rounded(self.0 as f64 * factor))
     }
 
-    /// True if no time passes.
+    /// True for a span of length zero.
     pub fn is_zero(self) -> bool {
         self.0 == 0
     }
 }
 
-/// The nearest whole number, halves upwards; nothing for less than nothing. `f64::round` would be a call into the system's library, for not every
-/// machine has an instruction for it.
+/// Rounds to the nearest integer, halves up; negative values and NaN give zero. Used instead of `f64::round`, which is a call into the C
+/// library on targets without an instruction for it.
 fn rounded(number: f64) -> u64 {
     let whole = number as u64;
     whole.saturating_add(u64::from(number - whole as f64 >= 0.5))
@@ -145,7 +146,7 @@ impl<'de> Deserialize<'de> for Span {
         let text = String::deserialize(deserializer)?;
         let duration = humantime::parse_duration(&text).map_err(|error| {
             serde::de::Error::custom(format!(
-                "`{text}` is not a span of time ({error}); write it like \"10s\" or \"1m 30s\""
+                "invalid span of time `{text}`: {error}; write for example \"10s\" or \"1m 30s\""
             ))
         })?;
         u64::try_from(duration.as_micros()).map(Span).map_err(serde::de::Error::custom)
@@ -157,26 +158,26 @@ mod tests {
     use super::*;
 
     #[derive(Serialize, Deserialize, PartialEq, Debug)]
-    struct Holder {
+    struct Settings {
         wait: Span,
     }
 
     #[test]
-    fn spans_are_written_as_people_write_them() {
-        let text = toml::to_string(&Holder { wait: Span::from_millis(90_500) }).unwrap();
+    fn the_text_form_of_a_span_is_readable_and_survives_parsing() {
+        let text = toml::to_string(&Settings { wait: Span::from_millis(90_500) }).unwrap();
         assert_eq!(text.trim(), r#"wait = "1m 30s 500ms""#);
-        assert_eq!(toml::from_str::<Holder>(&text).unwrap().wait, Span::from_millis(90_500));
+        assert_eq!(toml::from_str::<Settings>(&text).unwrap().wait, Span::from_millis(90_500));
     }
 
     #[test]
-    fn a_span_that_is_none_says_how_to_write_one() {
-        let error = toml::from_str::<Holder>(r#"wait = "soon""#).unwrap_err().to_string();
-        assert!(error.contains("write it like"), "{error}");
+    fn the_error_for_an_invalid_span_shows_a_valid_one() {
+        let error = toml::from_str::<Settings>(r#"wait = "soon""#).unwrap_err().to_string();
+        assert!(error.contains("write for example"), "{error}");
     }
 
     proptest::proptest! {
         #[test]
-        fn rounding_is_what_the_system_calls_rounding(mantissa in 0..1u64 << 53, exponent in -70..20i32) {
+        fn rounding_agrees_with_the_standard_library(mantissa in 0..1u64 << 53, exponent in -70..20i32) {
             let number = mantissa as f64 * f64::from(exponent).exp2();
             proptest::prop_assert_eq!(rounded(number), number.round() as u64);
             proptest::prop_assert_eq!(rounded(-number), 0);
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_go_upwards() {
+    fn halves_are_rounded_up() {
         for (number, nearest) in [
             (0.5, 1),
             (0.499_999_999_999_999_94, 0),
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_seconds_become_no_time_or_forever() {
+    fn unrepresentable_seconds_become_zero_or_forever() {
         assert_eq!(Span::from_secs_f64(-1.0), Span::ZERO);
         assert_eq!(Span::from_secs_f64(f64::NAN), Span::ZERO);
         assert_eq!(Span::from_secs_f64(f64::INFINITY), Span::FOREVER);

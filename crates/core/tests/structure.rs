@@ -1,4 +1,4 @@
-//! Rules on who may know what, checked on the source text.
+//! Dependency rules between modules, checked on the source text.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ fn names_variant(code: &str, name: &str) -> bool {
     })
 }
 
-/// A part of a policy is chosen by data and answers for itself. Code elsewhere that compared its name would be forgotten when one is added.
+/// Code outside `policy` that tests for a variant of a part would have to be revised with every new part, and could be forgotten.
 #[test]
 fn nothing_outside_policy_names_a_variant_of_a_part() {
     let parts = [
@@ -68,7 +68,7 @@ fn nothing_outside_policy_names_a_variant_of_a_part() {
             found.push(format!("{}:{line} names a variant of {part}: {}", file.display(), code.trim()));
         }
     }
-    assert!(found.is_empty(), "ask the part instead of comparing its name:\n{}", found.join("\n"));
+    assert!(found.is_empty(), "call a method of the part instead of testing for its variant:\n{}", found.join("\n"));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn the_state_does_not_depend_on_the_policy() {
 }
 
 #[test]
-fn the_core_touches_nothing_but_its_arguments() {
+fn the_core_uses_no_clock_file_socket_thread_or_output() {
     let core = workspace().join("crates/core/src");
     let forbidden = [
         "std::time",
@@ -99,11 +99,15 @@ fn the_core_touches_nothing_but_its_arguments() {
     let found: Vec<String> = lines(&[core])
         .into_iter()
         .filter(|(_, _, code)| forbidden.iter().any(|word| code.contains(word)))
-        // A span is written in text files as people write durations; that reads no clock.
+        // Spans are formatted with `std::time::Duration`, which reads no clock.
         .filter(|(_, _, code)| !code.contains("std::time::Duration::from_micros"))
         .map(|(file, line, code)| format!("{}:{line}: {}", file.display(), code.trim()))
         .collect();
-    assert!(found.is_empty(), "the core is pure:\n{}", found.join("\n"));
+    assert!(
+        found.is_empty(),
+        "the core may use no clock, file, socket, thread, environment or output:\n{}",
+        found.join("\n")
+    );
 }
 
 #[test]

@@ -251,7 +251,7 @@ mod tests {
             assert_eq!(read(text).unwrap().wait.unwrap().get_ref().0, seconds, "{text}");
         }
         let error = read("\nwait = 'soon'").unwrap_err().to_string();
-        assert!(error.starts_with("a.toml:2: `soon` is not a span of time"), "{error}");
+        assert!(error.starts_with("a.toml:2: invalid span of time `soon`"), "{error}");
     }
 
     #[test]

@@ -6,8 +6,11 @@ use super::{
 };
 use crate::units::Span;
 
+/// Makes a policy.
+type Composer = fn() -> Policy;
+
 /// All policies by name. Each also exists as `chronos(NAME)`.
-const POLICIES: &[(&str, fn() -> Policy)] = &[
+const POLICIES: &[(&str, Composer)] = &[
     ("fifo", fifo),
     ("fair", fair),
     ("fair-preempt", fair_preempt),

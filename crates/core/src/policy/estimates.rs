@@ -1,5 +1,5 @@
-//! How long a job will still take, and how much work it has left: hSRTF's remaining time (section 3.2, eqs. 1 and 2) and FCS's remaining work
-//! (section 4).
+//! How long a job will still take, and how much work it has left: hSRTF's remaining time (section 3.2, eqs. 1 and 2) and FCS's remaining
+//! work (section 4).
 //!
 //! Estimates are computed when their timer fires, not with each task, so that ranks stay the same between two updates.
 
@@ -20,7 +20,7 @@ pub fn reduce_time(input_per_reduce_bytes: f64, block_bytes: f64, map_time: Span
 }
 
 /// FCS, section 4: `T_rs = M_left / M_rate x T_mavg`, where M_rate is the number of maps the job finishes per T_mavg. Once some are done
-/// the mean map time cancels out: the maps left take as long, map for map, as those that are done took.
+/// the mean map time cancels out: the remaining maps finish at the rate of the finished ones.
 pub fn remaining_shuffle(left: u32, done: u32, elapsed: Span, running: u32, map_time: Span) -> Span {
     if left == 0 {
         Span::ZERO
@@ -76,8 +76,8 @@ pub fn reads_progress(job: &Job, kind: Kind) -> bool {
     counts_yet && job.counts(kind).finished < ENOUGH_FINISHED
 }
 
-/// Mean times of a job's maps and reduces, where it has observed some. While its maps run, its reduces mostly wait for them, so that their
-/// times are not used.
+/// Mean times of a job's maps and reduces, where it has observed some. Reduce times are not used while its maps run, because its reduces
+/// mostly wait for them.
 pub fn observed(job: &Job, now: Time) -> PerKind<Option<Span>> {
     let reduce = if job.maps_done() { observed_task_time(job, Kind::Reduce, now) } else { None };
     PerKind::new(observed_task_time(job, Kind::Map, now), reduce)
@@ -145,12 +145,12 @@ pub fn update_all(view: View<'_>, needs: Needs, averages: Prior) -> (Vec<Estimat
     let observations: Vec<_> = jobs().map(|job| observed(job, view.now)).collect();
     let mut sums = Averages::default();
     observations.iter().for_each(|&observation| sums.add(observation));
-    // While nothing runs that could be observed, the last averages stay.
+    // If no job has observed a task time, the last averages are kept.
     let averages = sums.or(averages);
     let slots = view.state.nodes().slots();
     let update = |(job, observation)| {
         let mut new = estimate(job, observation, slots, averages);
-        // The rest takes a look at every running task, so it is computed only for orders that need it.
+        // The following visits every running task, so it is computed only for orders that need it.
         if needs.remaining_work {
             new = with_remaining_work(new, job, view.now);
         }

@@ -32,6 +32,8 @@ pub mod ranking;
 pub mod recovery;
 pub mod shares;
 pub mod speculation;
+#[cfg(test)]
+mod test_state;
 
 pub use crate::action::PreemptAction;
 pub use composition::{Policy, PolicyError, Prior, SlotPolicy};

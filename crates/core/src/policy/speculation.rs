@@ -61,3 +61,69 @@ pub fn runs_elsewhere(view: View<'_>, straggler: TaskId, node: NodeId) -> bool {
     let task = job.and_then(|job| job.find_task(straggler.key()));
     task.is_some_and(|task| task.state() == TaskState::Running && task.node() != node)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::test_state::{at, cluster, job, submit};
+    use crate::state::{JobKey, State};
+
+    /// Two maps launched at 0 s on nodes 0 and 1. The first took 10 s; the second is at 40 % at 20 s. With 50 s for the second, the mean is 30 s.
+    fn one_slow_map(maps: u32) -> (State, JobKey) {
+        let mut state = cluster(2, 1, 1);
+        let job = submit(&mut state, &job(0, maps, 0));
+        let first = state.launch(job, TaskKey::map(0), NodeId(0), at(0.0));
+        let second = state.launch(job, TaskKey::map(1), NodeId(1), at(0.0));
+        state.finish(job, first, 0, false, at(10.0));
+        state.set_progress(second, 400_000);
+        (state, job)
+    }
+
+    fn stragglers(state: &State, rate_below: f64, min_runtime_s: u64) -> Vec<TaskId> {
+        let speculation = Speculation { rate_below, min_runtime: Span::from_secs(min_runtime_s) };
+        speculation.stragglers(View { now: at(20.0), state })
+    }
+
+    #[test]
+    fn a_straggler_is_slower_than_a_fraction_of_the_mean_rate() {
+        let (state, job) = one_slow_map(2);
+        let slow = TaskKey::map(1).of(state.job(job).id());
+        // Its rate is 2 % per second, the mean rate 3.33 %, a fraction of 0.6.
+        assert_eq!(stragglers(&state, 0.61, 1), [slow]);
+        assert_eq!(stragglers(&state, 0.59, 1), []);
+    }
+
+    #[test]
+    fn a_straggler_has_run_for_the_minimum() {
+        let (state, _) = one_slow_map(2);
+        assert_eq!(stragglers(&state, 0.9, 20).len(), 1);
+        assert_eq!(stragglers(&state, 0.9, 21), []);
+    }
+
+    #[test]
+    fn a_job_with_pending_tasks_and_a_speculated_task_have_no_stragglers() {
+        let (state, _) = one_slow_map(3);
+        assert_eq!(stragglers(&state, 0.9, 1), []);
+        let (mut state, job) = one_slow_map(2);
+        state.launch_speculative(job, TaskKey::map(1), NodeId(0), at(15.0));
+        assert_eq!(stragglers(&state, 0.9, 1), []);
+    }
+
+    #[test]
+    fn a_second_attempt_runs_on_another_node() {
+        let (state, job) = one_slow_map(2);
+        let view = View { now: at(20.0), state: &state };
+        let [done, slow] = [0, 1].map(|map| TaskKey::map(map).of(state.job(job).id()));
+        assert!(runs_elsewhere(view, slow, NodeId(0)));
+        assert!(!runs_elsewhere(view, slow, NodeId(1)));
+        assert!(!runs_elsewhere(view, done, NodeId(1)), "it has finished");
+    }
+
+    #[test]
+    fn the_fraction_is_between_0_and_1() {
+        for (rate_below, valid) in [(0.0, false), (0.5, true), (1.0, false), (f64::NAN, false)] {
+            let speculation = Speculation { rate_below, min_runtime: Span::ZERO };
+            assert_eq!(speculation.check().is_ok(), valid, "{rate_below}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! Slots are assigned: first those that are reserved, then the rest in the order of rank, then speculative attempts.
+//! Assignment of an offered node's free slots: reserved slots first, then jobs in the order of their ranks, then speculative attempts.
 
 use super::Scheduler;
 use crate::action::{Action, Start, Work};
@@ -14,7 +14,7 @@ use crate::units::Time;
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
-/// A task that an offer is used for.
+/// A task chosen for an offered slot.
 struct Pick {
     job: JobKey,
     choice: Choice,
@@ -23,7 +23,7 @@ struct Pick {
 }
 
 impl Scheduler {
-    /// Fills a node's free slots as far as the policy wants them filled now.
+    /// Fills a node's free slots, up to the policy's limits per offer.
     pub(super) fn assign(&mut self, node: NodeId, out: &mut Vec<Action>) {
         for kind in Kind::BOTH {
             self.serve_reservations(node, kind, out);
@@ -99,7 +99,7 @@ impl Scheduler {
         })
     }
 
-    /// Gives free slots to the jobs that they are reserved for, if these still need them.
+    /// Launches tasks in free slots of the jobs they are reserved for. A reservation that its job no longer needs is dropped.
     fn serve_reservations(&mut self, node: NodeId, kind: Kind, out: &mut Vec<Action>) {
         if self.state.nodes().reservations()[kind] == 0 {
             return;
@@ -118,7 +118,8 @@ impl Scheduler {
         }
     }
 
-    /// The task for a reserved slot: the one it is reserved for if that is pending, otherwise the job's nearest.
+    /// The task for a reserved slot: the one it is reserved for if that is pending, otherwise another of the job; none if no task is
+    /// pending.
     fn choose_reserved(&mut self, key: JobKey, task: Option<u32>, node: NodeId, kind: Kind) -> Option<Choice> {
         let (jobs, nodes) = self.state.jobs_and_nodes();
         let job = jobs.get_mut(key);

@@ -144,7 +144,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// A primary attempt ended without a result, on its own node or with it.
+    /// A primary attempt ended without a result. `lost_with` is its node if that was lost.
     pub(super) fn fail_primary(&mut self, job: JobKey, attempt: AttemptId, lost_with: Option<crate::NodeId>) {
         let outcome = self.state.fail_primary(job, attempt, lost_with, self.now);
         if outcome == FailedPrimary::Replaced {
@@ -159,7 +159,7 @@ impl Scheduler {
         self.rerank(job, attempt.task.kind);
     }
 
-    /// A reduce fetches from the beginning: maps whose output was lost while no reduce needed it run again.
+    /// A reduce starts to fetch from the beginning, so maps whose output was lost while no reduce needed it must run again.
     pub(super) fn run_lost_maps_again(&mut self, job: JobKey) {
         if self.state.undo_lost_maps(job) {
             self.rerank(job, Kind::Map);

@@ -12,7 +12,7 @@ use crate::reason::{Reason, Refusal};
 use crate::state::JobKey;
 use crate::units::WHOLE_PPM;
 
-/// The most slots of a kind that a node grows to.
+/// The most slots of a kind that a node may have. A node grows when its cluster grants more slots than it declared.
 const MAX_SLOTS: u16 = u16::MAX / 2;
 
 impl Scheduler {
@@ -122,7 +122,8 @@ impl Scheduler {
         others.for_each(|job| self.regroup(job));
     }
 
-    /// Moves a job to the groups of its new classes. Only users have classes, so that its pool does not matter.
+    /// Moves a job to the groups of its new classes. Only users are divided into classes, so the name of its pool is
+    /// not needed.
     fn regroup(&mut self, job: JobKey) {
         for kind in Kind::BOTH {
             let charged = self.state.job_mut(job).discharge(kind);
@@ -164,7 +165,7 @@ impl Scheduler {
             return Err(Refusal::InvalidJob(job));
         }
         Kind::BOTH.into_iter().for_each(|kind| self.state.set_requested(key, kind, requested[kind]));
-        // The job's size has only now become known, so that its estimate is not left for the timer.
+        // The request is the first information about the job's size, so its estimate is computed now and not only when the timer fires.
         let job = self.state.job(key);
         let observed = estimates::observed(job, self.now);
         let estimate = estimates::estimate(job, observed, self.state.nodes().slots(), self.averages);
@@ -177,7 +178,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The backend granted a slot to an open job: the slot is bound to a task, so that counts and estimates are kept as for any job.
+    /// The backend granted a slot to an open job: a task is added for it, so that counts and estimates work as for any job.
     pub(super) fn slot_granted(
         &mut self,
         job: JobId,

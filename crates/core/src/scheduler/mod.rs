@@ -1,7 +1,7 @@
 //! The scheduler: events in, actions out.
 //!
-//! [`Scheduler::handle`] applies an event to the state (`job_events.rs`, `attempt_events.rs`, `node_events.rs`, `timers.rs`). Where the event
-//! gives occasion, it fills free slots (`assign.rs`) or frees slots for jobs that are entitled to them (`preempt.rs`). `queries.rs` answers
+//! [`Scheduler::handle`] applies an event to the state (`job_events.rs`, `attempt_events.rs`, `node_events.rs`, `timers.rs`). If the event
+//! requires it, it fills free slots (`assign.rs`) or frees slots for jobs that are entitled to them (`preempt.rs`). `queries.rs` answers
 //! questions of backends. Every choice is made by a part of the policy; this module asks the parts, applies their answers to the state,
 //! emits the actions and keeps the rankings current.
 
@@ -52,7 +52,7 @@ pub struct Scheduler {
     user_numbers: FxHashMap<String, u32>,
     /// Mean task times of the live jobs when estimates were last computed.
     averages: Prior,
-    /// How far slots went when shares were last computed.
+    /// The water levels of the last computation of shares.
     water_levels: PerKind<WaterLevel>,
     starvation: PerKind<Starvation>,
     timers: Timers,
@@ -137,7 +137,7 @@ impl Scheduler {
         Comparison { view: self.view(), policy: &self.policy, rankings: &self.rankings }
     }
 
-    /// Ranks a job again after its facts changed, and charges its groups for its allocation.
+    /// Ranks a job again after its counts or estimates changed, and charges its groups for its allocation.
     fn rerank(&mut self, job: JobKey, kind: Kind) {
         let changed = self.state.job_mut(job);
         let allocated = changed.charge(kind);
@@ -150,7 +150,8 @@ impl Scheduler {
         let order = &self.policy.slots(kind).order;
         let rank = ranked.needs_slot(kind).then(|| order.rank(view, ranked, kind, 0));
         self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_rank(job, rank));
-        // A returned map or a paused reduce has a node of its own, of which the index of delayed jobs knows nothing.
+        // The index of delayed jobs does not contain the nodes of returned maps and paused reduces, so a job that has some must not be
+        // skipped.
         if has_own_node {
             self.end_delay(job, kind);
         }
@@ -169,7 +170,7 @@ impl Scheduler {
         }
     }
 
-    /// Every node may offer slots to the job again.
+    /// Ends a job's delay: it considers offers of every node again.
     fn end_delay(&mut self, job: JobKey, kind: Kind) {
         self.delayed[kind].end(job);
         self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, false));

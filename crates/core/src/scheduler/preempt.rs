@@ -1,4 +1,4 @@
-//! Preemption and recovery are carried out: victims are stopped, and their slots reserved for the beneficiaries.
+//! Carries out preemption and recovery: stops victims and reserves their slots for the beneficiaries.
 
 use super::Scheduler;
 use crate::action::{Action, PreemptAction};

@@ -1,4 +1,4 @@
-//! Queries of backends: they read the state and decide nothing.
+//! Queries for backends and reports. They read the state and change nothing.
 
 use super::Scheduler;
 use crate::event::NodeSpec;
@@ -151,15 +151,16 @@ impl Scheduler {
         (self.state.nodes().free()[kind], self.state.nodes().slots()[kind])
     }
 
-    /// True if some pending or straggling task of a kind might use an offered slot. While it is false, an offer without progress changes
-    /// nothing.
+    /// True if some pending or straggling task of a kind might use an offered slot. While it is false for both kinds, an offer without
+    /// progress changes nothing.
     pub fn has_pending(&self, kind: Kind) -> bool {
         self.rankings.stages(kind).iter().any(|ranking| !ranking.is_empty())
             || self.state.nodes().reservations()[kind] > 0
             || self.stragglers.iter().any(|straggler| straggler.kind == kind)
     }
 
-    /// True if the policy uses progress. Then it should be reported before each timer fires, where [`Scheduler::needs_progress_of`] says so.
+    /// True if the policy uses progress. Then backends report it before each timer fires, for the jobs and kinds for which
+    /// [`Scheduler::needs_progress_of`] is true.
     pub fn needs_progress(&self) -> bool {
         self.needs.progress()
     }
@@ -293,8 +294,8 @@ impl Scheduler {
         jobs
     }
 
-    /// The jobs that need a slot of either kind, first to be served first, for a backend whose slots have no kind. The order within each kind is
-    /// kept; between the kinds, ranks decide where both are ranked alike, and otherwise positions.
+    /// The jobs that need a slot of either kind, first to be served first, for a backend whose slots have no kind. Merges the rankings of
+    /// both kinds: by rank if both have the same order and groups, otherwise by position, maps first.
     pub fn rank_jobs(&self) -> Vec<JobId> {
         let [maps, reduces] = Kind::BOTH.map(|kind| self.ranked(kind));
         let (map, reduce) = (&self.policy.map, &self.policy.reduce);

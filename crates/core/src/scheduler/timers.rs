@@ -1,4 +1,4 @@
-//! Timers: what is computed periodically.
+//! Timer events: what is computed periodically.
 
 use super::Scheduler;
 use crate::action::Action;

@@ -1,14 +1,14 @@
-//! A set of small numbers, one bit each. Unlike `fixedbitset` it grows on insertion and finds the next member from any number, both of which
-//! are on the path of every decision.
+//! A set of small integers, one bit each. Unlike `fixedbitset` it grows on insertion, and it finds the first member from a given number on;
+//! both are needed for every decision.
 
-/// A set of small numbers. It grows as needed.
+/// A set of small integers. Its memory is proportional to the largest member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BitSet {
     words: Vec<u64>,
 }
 
 impl BitSet {
-    /// All numbers below this one.
+    /// The set of all numbers below `count`.
     pub fn below(count: u32) -> BitSet {
         let mut words = vec![!0; count as usize / 64];
         if !count.is_multiple_of(64) {
@@ -17,7 +17,7 @@ impl BitSet {
         BitSet { words }
     }
 
-    /// The empty set, with room for all numbers below this one.
+    /// The empty set, with memory reserved for all numbers below `count`.
     pub fn with_capacity(count: u32) -> BitSet {
         BitSet { words: Vec::with_capacity(count.div_ceil(64) as usize) }
     }
@@ -27,7 +27,7 @@ impl BitSet {
         self.words.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// Adds a number.
+    /// Adds a number, if it is not a member.
     pub fn insert(&mut self, number: u32) {
         let at = number as usize / 64;
         if self.words.len() <= at {
@@ -36,14 +36,14 @@ impl BitSet {
         self.words[at] |= 1 << (number % 64);
     }
 
-    /// Removes a number.
+    /// Removes a number, if it is a member.
     pub fn remove(&mut self, number: u32) {
         if let Some(word) = self.words.get_mut(number as usize / 64) {
             *word &= !(1 << (number % 64));
         }
     }
 
-    /// The smallest member that is not below a number.
+    /// The smallest member that is at least `number`.
     pub fn first_from(&self, number: u32) -> Option<u32> {
         let mut at = number as usize / 64;
         let mut word = self.words.get(at)? & (!0 << (number % 64));
@@ -57,16 +57,17 @@ impl BitSet {
     /// The members of both sets, in ascending order.
     pub fn intersection<'a>(&'a self, other: &'a BitSet) -> impl Iterator<Item = u32> + 'a {
         let words = self.words.iter().zip(&other.words).map(|(one, other)| one & other);
-        numbers(words)
+        set_bits(words)
     }
 
     /// All members, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        numbers(self.words.iter().copied())
+        set_bits(self.words.iter().copied())
     }
 }
 
-fn numbers(words: impl Iterator<Item = u64>) -> impl Iterator<Item = u32> {
+/// The positions of all bits that are set, in ascending order.
+fn set_bits(words: impl Iterator<Item = u64>) -> impl Iterator<Item = u32> {
     words.enumerate().flat_map(|(at, word)| {
         let mut left = word;
         std::iter::from_fn(move || {
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn all_below_a_number() {
+    fn below_contains_exactly_the_smaller_numbers() {
         for count in [0, 1, 63, 64, 65, 128] {
             assert_eq!(BitSet::below(count).iter().collect::<Vec<_>>(), (0..count).collect::<Vec<_>>());
         }
@@ -99,7 +100,7 @@ mod tests {
     proptest! {
         /// The reference implementation is a sorted set.
         #[test]
-        fn a_bit_set_is_a_set(
+        fn operations_agree_with_a_sorted_set(
             one in prop::collection::vec(0..300u32, 0..20),
             other in prop::collection::vec(0..300u32, 0..20),
             gone in prop::collection::vec(0..300u32, 0..20),

@@ -1,4 +1,4 @@
-//! Invariants, checked the slow and obvious way: everything is counted again and compared with the counts that are kept.
+//! Invariants: everything is counted again, slowly, and compared with the counts that are kept.
 
 use super::{JobKey, State, TaskState};
 use crate::ids::{Kind, NodeId, TaskKey};
@@ -79,8 +79,10 @@ impl State {
             }
             let reservations = self.nodes.nodes.iter().flat_map(|node| &node.reservations[kind]);
             let reserved = reservations.filter(|reservation| (reservation.job, reservation.id) == (key, job.id));
-            if reserved.count() as u32 != counts.reserved {
-                return Err(format!("{}: {} {kind} slots reserved, not so on the nodes", job.id, counts.reserved));
+            let on_nodes = reserved.count() as u32;
+            if on_nodes != counts.reserved {
+                let kept = counts.reserved;
+                return Err(format!("{}: reserved {kind} slots: {on_nodes} on the nodes, kept {kept}", job.id));
             }
         }
         self.check_maps(key)?;

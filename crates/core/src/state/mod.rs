@@ -1,8 +1,8 @@
 //! The state of the cluster: jobs, tasks, attempts and nodes, and the legal transitions between their states.
 //!
 //! All fields are private. Queries read; transitions (`transitions.rs`) change jobs and nodes together with the counts that are kept beside
-//! them, and panic on a transition that is not legal: the scheduler refuses such events before it comes to that. Nothing here ranks
-//! or chooses, and nothing here depends on a policy. What a policy derives from the facts (estimates, shares, classes) is stored with the
+//! them, and panic on a transition that is not legal: the scheduler refuses events that would require one. Nothing here ranks
+//! or chooses, and nothing here depends on a policy. What a policy derives from the state (estimates, shares, classes) is stored with the
 //! job, but computed elsewhere.
 
 pub mod bit_set;

@@ -31,7 +31,7 @@ pub struct RunningAttempt {
     pub number: u16,
 }
 
-/// A slot of a node that is reserved for a job: the next one that is free goes to this job.
+/// A reservation of a slot of a node: the next free one goes to this job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation {
     /// Key of the job at the time of the reservation.

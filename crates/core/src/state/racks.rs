@@ -1,4 +1,4 @@
-//! The rack of each node, apart from the nodes because it is read more often than anything else about them.
+//! The rack of each node. Kept apart from the nodes, because placement reads it for every replica it examines.
 
 use crate::ids::{NodeId, RackId};
 

@@ -5,7 +5,7 @@ use crate::ids::{NodeId, TaskKey};
 use crate::units::{Span, Time};
 
 /// A task and its current attempt. It takes 32 bytes, half a cache line, because there are millions of tasks and most run once from
-/// beginning to end. What is true of few tasks is in [`TaskHistory`].
+/// beginning to end. What is true of few tasks is in `TaskHistory`.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
     pub(super) launched: Time,
@@ -21,7 +21,7 @@ pub struct Task {
     pub(super) has_history: bool,
 }
 
-/// Facts about a task that did not simply run once from beginning to end.
+/// What is known of a task that did not run once from beginning to end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TaskHistory {
     /// First byte of its split, and how many bytes, if it is a part of a map that ended early.
@@ -59,7 +59,7 @@ pub struct SpeculativeAttempt {
     pub(super) number: u16,
     pub(super) node: NodeId,
     pub(super) launched: Time,
-    /// Another attempt finished first, and this one was requested to be killed.
+    /// It was requested to be killed, because another attempt finished or its job ended.
     pub(super) stopping: bool,
 }
 

@@ -1,6 +1,7 @@
 //! The transitions of the state machine: each changes a job, the node concerned and the counts of both.
 //!
-//! A transition that is not legal in the present state is a bug of the caller and panics. The scheduler refuses an event that would need one.
+//! A transition that is not legal in the current state is a bug of the caller and panics. The scheduler refuses an event that would require
+//! one.
 
 use super::State;
 use super::job::JobKey;
@@ -18,7 +19,7 @@ pub enum AttemptRole {
     Primary,
     /// A speculative one.
     Speculative,
-    /// A speculative one that lost against another and is being killed.
+    /// A speculative one that is being killed, because another attempt finished or its job ended.
     StoppingSpeculative,
 }
 
@@ -218,7 +219,7 @@ impl State {
         (job.attempt(key), node)
     }
 
-    /// A running task finished. `count_work` has the job count the work that this was.
+    /// A running task finished. If `count_work`, its work is added to the job's `finished_work_s`.
     pub(crate) fn finish(&mut self, job: JobKey, attempt: AttemptId, output_bytes: u64, count_work: bool, now: Time) {
         let key = attempt.task.key();
         let node = self.jobs.get(job).task(key).node;

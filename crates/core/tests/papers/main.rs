@@ -1,8 +1,8 @@
-//! One test for each mechanism of the four papers, citing section, equation or algorithm.
+//! One test for each mechanism of the four papers, citing section, equation or algorithm, and tests of Hadoop's own schedulers.
 
 mod chronos;
 mod coshh;
 mod fcs;
 mod hadoop;
-mod hand;
 mod hsrtf;
+mod manual_cluster;

@@ -57,3 +57,94 @@ impl Group {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Kind;
+
+    fn queue(capacity: f64, allocated: u32) -> Group {
+        Group { capacity, allocated, ..Group::undeclared("etl") }
+    }
+
+    fn tenants(text: &str) -> Tenants {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn queues_rank_by_the_part_of_their_capacity_in_use() {
+        // Of 16 slots: 5 of 12, 2 of 4, 9 of 12, 4 of 4.
+        let ranks = [queue(0.75, 5), queue(0.25, 2), queue(0.75, 9), queue(0.25, 4)].map(|queue| rank(&queue, 0));
+        assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
+        assert_eq!(rank(&queue(0.25, 2), 1), rank(&queue(0.75, 9), 0), "3 of 4 is 9 of 12");
+        assert_eq!(reason(&queue(0.75, 9), 16).measure, GroupMeasure::CapacityUsed { percent: 75 });
+    }
+
+    #[test]
+    fn undeclared_capacities_share_what_siblings_leave() {
+        let tenants = tenants(
+            "[[pools]]\nname='a'\ncapacity=60\n[[pools]]\nname='b'\n[[pools]]\nname='c'\n\
+             [[pools]]\nname='a1'\nparent='a'\ncapacity=100\n[[pools]]\nname='a2'\nparent='a'",
+        );
+        let capacities: Vec<f64> = tenants.pools.iter().map(|pool| declared_capacity(&tenants, pool)).collect();
+        assert_eq!(capacities, [0.6, 0.2, 0.2, 1.0, 0.01]);
+    }
+
+    #[test]
+    fn capacities_of_nested_queues_multiply() {
+        let tenants = tenants(
+            "[[pools]]\nname='a'\ncapacity=50\nmax_capacity=80\n\
+             [[pools]]\nname='a1'\nparent='a'\ncapacity=50\nmax_capacity=50\n\
+             [[pools]]\nname='a2'\nparent='a'\ncapacity=50\nmax_capacity=10",
+        );
+        let root = Group::undeclared("");
+        let parent = Group::pool(&tenants, &tenants.pools[0], &root, Kind::Map);
+        let child = |at: usize| Group::pool(&tenants, &tenants.pools[at], &parent, Kind::Map);
+        assert_eq!((child(1).capacity, child(1).max_capacity), (0.25, 0.4));
+        assert_eq!(
+            (child(2).capacity, child(2).max_capacity),
+            (0.25, 0.25),
+            "a limit below the capacity is raised to it"
+        );
+    }
+
+    #[test]
+    fn a_queue_grows_up_to_its_max_capacity() {
+        let queue = |allocated| Group { max_capacity: 0.5, ..queue(0.25, allocated) };
+        assert!(queue(3).may_grow(8));
+        assert!(!queue(4).may_grow(8));
+        assert!(queue(4).may_grow(9), "half of nine slots is rounded up");
+    }
+
+    /// A queue with a user limit of 25 % whose users have these slots and one job each that needs another.
+    fn limited(capacity: f64, allocated: &[u32]) -> Group {
+        let mut queue = Group { user_limit: 0.25, ..queue(capacity, allocated.iter().sum()) };
+        for (user, &slots) in (0..).zip(allocated) {
+            queue.count_user(user, i64::from(slots), 1);
+        }
+        queue
+    }
+
+    #[test]
+    fn active_users_get_equal_parts_but_at_least_the_user_limit() {
+        assert!(limited(1.0, &[7]).admits_user(0, 8), "a single user may have the whole queue");
+        assert!(limited(1.0, &[3, 0]).admits_user(0, 8));
+        assert!(!limited(1.0, &[4, 0]).admits_user(0, 8), "two users: four of eight slots each");
+        assert!(limited(1.0, &[1, 0, 0, 0, 0]).admits_user(0, 8));
+        assert!(!limited(1.0, &[2, 0, 0, 0, 0]).admits_user(0, 8), "five users: the limit of 25 % is two slots");
+        // Four slots are the queue's own, but it has grown to six: half of those each.
+        assert!(limited(0.5, &[2, 4]).admits_user(0, 8));
+        assert!(!limited(0.5, &[3, 3]).admits_user(0, 8));
+    }
+
+    #[test]
+    fn users_are_active_while_they_have_or_need_slots() {
+        let mut queue = limited(1.0, &[1, 0]);
+        assert_eq!(queue.active_users, 2);
+        queue.count_user(0, 0, -1);
+        assert_eq!(queue.active_users, 2, "user 0 still has a slot");
+        queue.count_user(0, -1, 0);
+        queue.count_user(1, 0, -1);
+        assert_eq!((queue.active_users, queue.users.len()), (0, 0));
+    }
+}

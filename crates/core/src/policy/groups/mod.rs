@@ -205,3 +205,29 @@ impl Group {
         self.max_capacity >= 1.0 || f64::from(self.allocated) < (self.max_capacity * f64::from(slots)).ceil()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_count_slots_of_their_kind_and_users_slots_of_both() {
+        for (stage, same_kind, other_kind) in [
+            (RoutingStage::Flat, false, false),
+            (RoutingStage::FairPools, true, false),
+            (RoutingStage::CapacityQueues, true, false),
+            (RoutingStage::UsersBelowMinShare, true, true),
+            (RoutingStage::UsersByWeight, true, true),
+        ] {
+            assert_eq!(stage.counts(Kind::Map, Kind::Map), same_kind, "{stage:?}");
+            assert_eq!(stage.counts(Kind::Map, Kind::Reduce), other_kind, "{stage:?}");
+        }
+    }
+
+    #[test]
+    fn a_pool_has_the_min_share_of_its_kind() {
+        let tenants: Tenants = toml::from_str("[[pools]]\nname='a'\nmin_maps=3\nmin_reduces=5").unwrap();
+        let min_share = |kind| Group::pool(&tenants, &tenants.pools[0], &Group::undeclared(""), kind).min_share;
+        assert_eq!(Kind::BOTH.map(min_share), [3, 5]);
+    }
+}

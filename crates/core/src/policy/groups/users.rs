@@ -30,3 +30,42 @@ pub(super) fn reason_by_weight(group: &Group) -> GroupReason {
     let measure = GroupMeasure::SlotsOverWeight { allocated: group.allocated, weight_milli: milli(group.weight) };
     GroupReason { kind: GroupKind::User, name: group.name.clone(), measure }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::groups::RoutingStage;
+
+    fn user(weight: f64, min_share: u32, allocated: u32) -> Group {
+        Group { weight, min_share, allocated, ..Group::undeclared("ann") }
+    }
+
+    #[test]
+    fn the_user_with_the_largest_weighted_distance_to_its_min_share_ranks_first() {
+        // (min share - allocated) x weight: 9, 6, 4, 0.
+        let users = [user(3.0, 3, 0), user(1.0, 7, 1), user(2.0, 4, 2), user(9.0, 2, 2)];
+        let ranks = users.map(|user| rank_below_min_share(&user, 0));
+        assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
+        assert_eq!(
+            rank_below_min_share(&user(3.0, 3, 0), 1),
+            rank_below_min_share(&user(1.0, 7, 1), 0),
+            "2 x 3 is 6 x 1"
+        );
+    }
+
+    #[test]
+    fn the_second_pass_ranks_users_by_slots_for_their_weight() {
+        // Allocated / weight: 1, 1.5, 2.
+        let ranks = [user(4.0, 0, 4), user(2.0, 0, 3), user(1.0, 0, 2)].map(|user| rank_by_weight(&user, 0));
+        assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
+    }
+
+    #[test]
+    fn the_first_pass_admits_only_users_below_their_min_share_and_their_classes() {
+        let admits = |group: &Group| RoutingStage::UsersBelowMinShare.admits(group, 8);
+        assert!(admits(&user(1.0, 2, 1)));
+        assert!(!admits(&user(1.0, 2, 2)));
+        assert!(admits(&Group { classes: Some([None, Some(0)]), ..user(1.0, 0, 5) }));
+        assert!(RoutingStage::UsersByWeight.admits(&user(1.0, 2, 2), 8));
+    }
+}

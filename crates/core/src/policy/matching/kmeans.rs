@@ -1,80 +1,65 @@
-//! k-means clustering, the same on every machine and every day (COSHH, sections 2.2 and 3.1).
+//! Deterministic k-means clustering with Lloyd's algorithm (COSHH, sections 2.2 and 3.1).
 //!
-//! The paper does not say how its clusters begin. Random beginnings would make a run depend on more than its seed, so
-//! here the first centroid is the point nearest to the mean of all, and each further one is the point farthest from
-//! those chosen. Sums run in the order of the points, ties go to the lower index, and the number of rounds is bounded:
-//! the same points in the same order give the same clusters, bit for bit.
+//! The paper does not specify the initial centroids. Random ones would consume random numbers, so the first is the point nearest to the
+//! mean of all points, and each further one is the point farthest from those chosen so far. Sums are computed in the order of the points,
+//! ties go to the lower index, and the number of iterations is bounded: the same points in the same order give the same clusters, bit for
+//! bit.
 //!
-//! Distances are Euclidean, so features must be comparable: the caller scales them (logarithms for rates), or asks
-//! [`standardised`] to.
+//! Distances are Euclidean, so the caller must scale features to comparable ranges (logarithms for rates).
 
-/// Lloyd's rounds end when no point moves; this bounds them should rounding make a point swing for ever.
-const ROUNDS_MAX: usize = 100;
+/// The iteration ends when no point changes its cluster. The bound is for points that rounding errors move back and forth.
+const ITERATIONS_MAX: usize = 100;
 
-/// Points in groups.
+/// A partition of points into clusters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clusters {
-    /// The mean of each cluster's points. There are at most `k`, fewer if the points have fewer distinct places.
+    /// The mean of each cluster's points. There are at most `k`, fewer if there are fewer distinct points.
     pub centroids: Vec<Vec<f64>>,
     /// For each point, the index of its cluster. Every cluster has at least one point.
     pub assignment: Vec<usize>,
 }
 
-/// Groups points into at most `k` clusters. All points must have the same number of features.
+/// Partitions points into at most `k` clusters. All points must have the same number of features.
 pub fn kmeans(points: &[Vec<f64>], k: usize) -> Clusters {
-    let mut clusters = Clusters { centroids: beginnings(points, k), assignment: vec![0; points.len()] };
+    let mut clusters = Clusters { centroids: initial_centroids(points, k), assignment: vec![0; points.len()] };
     if clusters.centroids.is_empty() {
         clusters.assignment.clear();
         return clusters;
     }
-    for round in 0..ROUNDS_MAX {
+    for iteration in 0..ITERATIONS_MAX {
         let assignment: Vec<usize> = points.iter().map(|point| nearest(&clusters.centroids, point).0).collect();
-        let settled = round > 0 && assignment == clusters.assignment;
+        let converged = iteration > 0 && assignment == clusters.assignment;
         clusters.assignment = assignment;
         fill_empty(points, &mut clusters);
         clusters.centroids = means(points, &clusters);
-        if settled {
+        if converged {
             break;
         }
     }
     clusters
 }
 
-/// Each feature shifted and scaled to mean 0 and variance 1. A feature that never varies becomes 0: it tells no points
-/// apart.
-pub fn standardised(points: &[Vec<f64>]) -> Vec<Vec<f64>> {
-    let Some(centre) = mean(points.iter()) else { return Vec::new() };
-    let mut spread = vec![0.0; centre.len()];
-    for point in points {
-        spread.iter_mut().zip(point).zip(&centre).for_each(|((sum, x), mean)| *sum += (x - mean) * (x - mean));
-    }
-    spread.iter_mut().for_each(|sum| *sum = (*sum / points.len() as f64).sqrt());
-    let scaled = |((x, mean), spread): ((&f64, &f64), &f64)| if *spread > 0.0 { (x - mean) / spread } else { 0.0 };
-    points.iter().map(|point| point.iter().zip(&centre).zip(&spread).map(scaled).collect()).collect()
-}
-
-/// The first centroids: nearest to the mean, then farthest from the chosen, until there are `k` or all places are
-/// taken.
-fn beginnings(points: &[Vec<f64>], k: usize) -> Vec<Vec<f64>> {
+/// The point nearest to the mean, then repeatedly the point farthest from those chosen, until there are `k` or every distinct point is
+/// chosen.
+fn initial_centroids(points: &[Vec<f64>], k: usize) -> Vec<Vec<f64>> {
     let Some(centre) = mean(points.iter()).filter(|_| k > 0) else { return Vec::new() };
     let first = nearest(points, &centre).0;
     let mut chosen = vec![points[first].clone()];
-    let mut gaps: Vec<f64> = points.iter().map(|point| distance(point, &chosen[0])).collect();
+    let mut distances: Vec<f64> = points.iter().map(|point| distance(point, &chosen[0])).collect();
     while chosen.len() < k {
-        let (farthest, gap) = highest(gaps.iter().copied()).expect("there are points");
-        // An undefined feature would make every gap undefined, and the search endless.
-        if gap.is_nan() || gap <= 0.0 {
+        let (farthest, apart) = largest(distances.iter().copied()).expect("there are points");
+        // Zero: every distinct point is chosen. NaN: a feature is undefined, and no distance can be compared.
+        if apart.is_nan() || apart <= 0.0 {
             break;
         }
         let next = points[farthest].clone();
-        gaps.iter_mut().zip(points).for_each(|(gap, point)| *gap = gap.min(distance(point, &next)));
+        distances.iter_mut().zip(points).for_each(|(shortest, point)| *shortest = shortest.min(distance(point, &next)));
         chosen.push(next);
     }
     chosen
 }
 
-/// A cluster that lost all its points takes the one that lies farthest from its own centroid, from a cluster that can
-/// spare it.
+/// Gives every empty cluster one point: the one farthest from its centroid, among the clusters with more than one point.
 fn fill_empty(points: &[Vec<f64>], clusters: &mut Clusters) {
     let mut sizes = vec![0usize; clusters.centroids.len()];
     clusters.assignment.iter().for_each(|cluster| sizes[*cluster] += 1);
@@ -82,14 +67,14 @@ fn fill_empty(points: &[Vec<f64>], clusters: &mut Clusters) {
         if sizes[empty] > 0 {
             continue;
         }
-        let gap = |(point, cluster): (&Vec<f64>, &usize)| {
+        let from_centroid = |(point, cluster): (&Vec<f64>, &usize)| {
             if sizes[*cluster] > 1 { distance(point, &clusters.centroids[*cluster]) } else { -1.0 }
         };
-        let (taken, _) = highest(points.iter().zip(&clusters.assignment).map(gap)).expect("there are points");
-        sizes[clusters.assignment[taken]] -= 1;
+        let (moved, _) = largest(points.iter().zip(&clusters.assignment).map(from_centroid)).expect("there are points");
+        sizes[clusters.assignment[moved]] -= 1;
         sizes[empty] = 1;
-        clusters.assignment[taken] = empty;
-        clusters.centroids[empty] = points[taken].clone();
+        clusters.assignment[moved] = empty;
+        clusters.centroids[empty] = points[moved].clone();
     }
 }
 
@@ -113,18 +98,18 @@ fn mean<'a>(points: impl Iterator<Item = &'a Vec<f64>>) -> Option<Vec<f64>> {
     sum.map(|sum| sum.into_iter().map(|sum| sum / count).collect())
 }
 
-/// The place nearest to a point, and how far it is; the first of equals.
-fn nearest(places: &[Vec<f64>], point: &[f64]) -> (usize, f64) {
-    let gaps = places.iter().map(|place| distance(place, point)).enumerate();
-    gaps.min_by(|a, b| a.1.total_cmp(&b.1)).expect("there is a place")
+/// The index of the centroid nearest to a point, the first of equals, and its squared distance.
+fn nearest(centroids: &[Vec<f64>], point: &[f64]) -> (usize, f64) {
+    let distances = centroids.iter().map(|centroid| distance(centroid, point)).enumerate();
+    distances.min_by(|a, b| a.1.total_cmp(&b.1)).expect("there is a centroid")
 }
 
-/// The first of the highest values.
-fn highest(values: impl Iterator<Item = f64>) -> Option<(usize, f64)> {
+/// The index of the largest value, the first of equals, and the value.
+fn largest(values: impl Iterator<Item = f64>) -> Option<(usize, f64)> {
     values.enumerate().reduce(|best, value| if value.1 > best.1 { value } else { best })
 }
 
-/// The square of the Euclidean distance: it orders as the distance does.
+/// The squared Euclidean distance: it has the same order as the distance.
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
 }
@@ -134,50 +119,43 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn line(xs: &[f64]) -> Vec<Vec<f64>> {
+    fn points(xs: &[f64]) -> Vec<Vec<f64>> {
         xs.iter().map(|x| vec![*x]).collect()
     }
 
     #[test]
-    fn groups_that_lie_apart_are_found() {
-        let clusters = kmeans(&line(&[1.0, 50.0, 2.0, 51.0, 3.0, 99.0]), 3);
+    fn separate_groups_become_clusters() {
+        let clusters = kmeans(&points(&[1.0, 50.0, 2.0, 51.0, 3.0, 99.0]), 3);
         assert_eq!(clusters.assignment, [1, 0, 1, 0, 1, 2]);
-        assert_eq!(clusters.centroids, line(&[50.5, 2.0, 99.0]));
+        assert_eq!(clusters.centroids, points(&[50.5, 2.0, 99.0]));
     }
 
     #[test]
-    fn fewer_places_than_clusters_give_fewer_clusters() {
-        let clusters = kmeans(&line(&[7.0, 7.0, 9.0]), 5);
+    fn there_are_no_more_clusters_than_distinct_points() {
+        let clusters = kmeans(&points(&[7.0, 7.0, 9.0]), 5);
         assert_eq!(clusters.centroids.len(), 2);
         assert_eq!(clusters.assignment[0], clusters.assignment[1]);
     }
 
     #[test]
-    fn nothing_gives_nothing() {
+    fn no_points_or_no_clusters_give_an_empty_result() {
         assert_eq!(kmeans(&[], 3), Clusters { centroids: vec![], assignment: vec![] });
-        assert_eq!(kmeans(&line(&[1.0]), 0), Clusters { centroids: vec![], assignment: vec![] });
-        assert!(standardised(&[]).is_empty());
+        assert_eq!(kmeans(&points(&[1.0]), 0), Clusters { centroids: vec![], assignment: vec![] });
     }
 
     #[test]
-    fn undefined_features_end_too() {
+    fn undefined_features_do_not_prevent_termination() {
         let clusters = kmeans(&[vec![f64::NAN], vec![1.0], vec![f64::INFINITY]], 2);
         assert_eq!(clusters.assignment.len(), 3);
     }
 
     #[test]
-    fn an_empty_cluster_takes_the_farthest_point() {
-        let points = line(&[0.0, 1.0, 2.0, 9.0]);
-        let mut clusters = Clusters { centroids: line(&[1.0, 100.0]), assignment: vec![0; 4] };
-        fill_empty(&points, &mut clusters);
+    fn an_empty_cluster_gets_the_farthest_point() {
+        let all = points(&[0.0, 1.0, 2.0, 9.0]);
+        let mut clusters = Clusters { centroids: points(&[1.0, 100.0]), assignment: vec![0; 4] };
+        fill_empty(&all, &mut clusters);
         assert_eq!(clusters.assignment, [0, 0, 0, 1]);
         assert_eq!(clusters.centroids[1], [9.0]);
-    }
-
-    #[test]
-    fn standardised_features_weigh_the_same() {
-        let points = standardised(&[vec![1.0, 1000.0, 5.0], vec![3.0, 3000.0, 5.0]]);
-        assert_eq!(points, [[-1.0, -1.0, 0.0], [1.0, 1.0, 0.0]]);
     }
 
     proptest! {
@@ -191,8 +169,8 @@ mod tests {
             prop_assert!(clusters.centroids.len() <= k);
             prop_assert_eq!(clusters.assignment.len(), points.len());
             for (point, &cluster) in points.iter().zip(&clusters.assignment) {
-                let gap = distance(&clusters.centroids[cluster], point);
-                prop_assert!(gap <= nearest(&clusters.centroids, point).1 + 1e-9);
+                let own = distance(&clusters.centroids[cluster], point);
+                prop_assert!(own <= nearest(&clusters.centroids, point).1 + 1e-9);
             }
             for cluster in 0..clusters.centroids.len() {
                 prop_assert!(clusters.assignment.contains(&cluster));

@@ -1,8 +1,9 @@
 //! Matching: jobs and nodes that differ are matched by classes (COSHH, sections 2.2, 3 and 4).
 //!
-//! A job's time on each type of node is predicted ([`predict`]); jobs are classified twice, once those whose users have a min share and once
-//! all ([`kmeans`]); a linear program suggests classes to each type of node ([`lp`]). A job that fits no class triggers all of this again; any
-//! other job costs a comparison with each class. Routing is an order of groups like any other (`groups/users.rs`).
+//! The execution time of a job on each type of node is predicted ([`predict`]). There are two classifications ([`kmeans`]): of the jobs
+//! whose users have a min share, and of all jobs. For each, a linear program suggests classes to each type of node ([`lp`]). A job that
+//! fits no class triggers a new classification; any other job costs a comparison with each class. Routing is an order of groups like any
+//! other (`groups/users.rs`).
 
 pub mod kmeans;
 pub mod lp;
@@ -400,7 +401,7 @@ impl Matcher {
             return Vec::new();
         };
         (0..self.node_types.len())
-            .map(|j| (0..classes.len()).map(|i| allocation.delta[i][j] > lp::NOTHING).collect())
+            .map(|j| (0..classes.len()).map(|i| allocation.delta[i][j] > lp::DELTA_ZERO).collect())
             .collect()
     }
 }

@@ -1,7 +1,7 @@
 //! How long the tasks of a new job will take, from similar jobs that have finished (COSHH, section 2.2).
 //!
-//! The background part clusters finished jobs into a small table, each time enough new ones have finished; the on-the-spot part looks a new job
-//! up in it. A job's own [`Hint`](crate::event::Hint) replaces both.
+//! The background part clusters finished jobs into a small table, each time enough new ones have finished; the on-the-spot part looks a new
+//! job up in it. A job's own [`Hint`](crate::event::Hint) replaces both.
 
 use super::kmeans::kmeans;
 use crate::ids::Kind;
@@ -108,7 +108,7 @@ impl Predictor {
 /// What is known of a job when it is submitted: its user, its number of tasks, the size of its input.
 fn features(job: &Job) -> Vec<f64> {
     let log = |n: f64| (n + 1.0).ln();
-    // Users are far apart, so that jobs of another user are used only if there are none of the same user.
+    // The factor separates users: rows of another user are nearest only if the table has none of the same user.
     vec![
         f64::from(job.user()) * 100.0,
         log(f64::from(job.splits().len() as u32)),

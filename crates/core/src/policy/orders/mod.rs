@@ -1,7 +1,7 @@
 //! Orders: the rank of a job for a slot.
 //!
 //! One file per order. To add one: write its file with an [`Order`] implementation and its tests, add a variant to [`JobOrder`] and to
-//! [`JobOrder::part`], and use it in a policy of the catalogue. Nothing else has to know it.
+//! `JobOrder::part`, and use it in a policy of the catalogue. Nothing else has to know it.
 
 mod attained_service;
 mod remaining_area;

@@ -5,7 +5,7 @@ use crate::action::Locality;
 use crate::ids::Kind;
 use crate::state::Job;
 
-/// A pending map for the offered slot, as near to its input as there is one.
+/// The pending map whose input is nearest to the offered slot.
 pub fn nearest_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
     match job.node_local_map(offer.node, offer.nodes.racks()) {
         Some(map) => Some((map, Locality::Node)),
@@ -13,7 +13,7 @@ pub fn nearest_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
     }
 }
 
-/// The same, where no pending map has input on the node.
+/// The nearest pending map, given that none has input on the node.
 fn nearest_other_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
     let racks = offer.nodes.racks();
     if racks.several()

@@ -1,8 +1,8 @@
-//! An index of the jobs that wait for a local node, so that a search for another node skips them without asking.
+//! An index of the jobs that wait for a local node, so that the search for a job for another node skips them.
 //!
-//! On a large cluster few nodes are local to a job, and many jobs wait at once. The index keeps until when a job takes only a local node, and a
-//! bit for each node and job that tells whether the node may be local. A bit may be set in vain, and is cleared when a search
-//! finds so; it is never missing, so that skipping a job changes no decision.
+//! On a large cluster few nodes are local to a job, and many jobs wait at once. The index keeps until when a job accepts only a local node,
+//! and a bit for each node and job that tells whether the node may be local. A bit may be set although the node is not local; it is cleared
+//! once the job has refused an offer of the node. No bit is missing, so skipping a job changes no decision.
 
 use crate::ids::NodeId;
 use crate::state::JobKey;
@@ -17,7 +17,7 @@ pub struct DelayedJobs {
     until: Vec<Time>,
     /// By node: the jobs it may be local to.
     local: Vec<BitSet>,
-    /// Ends of delays, soonest first. Entries that no longer hold are dropped when they are due.
+    /// Ends of delays, soonest first. Outdated entries are dropped when their time comes.
     ends: BinaryHeap<Reverse<(Time, JobKey)>>,
     none: BitSet,
 }
@@ -33,7 +33,7 @@ impl DelayedJobs {
         self.local.get(node.0 as usize).unwrap_or(&self.none)
     }
 
-    /// A job refused an offer of a node and takes only a local node until then.
+    /// A job refused an offer of a node, which is therefore not local, and accepts only local nodes until `until`.
     pub fn delay(&mut self, job: JobKey, node: NodeId, until: Time) {
         if self.until.len() <= job.index() {
             self.until.resize(job.index() + 1, Time::ZERO);

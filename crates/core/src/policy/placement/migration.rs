@@ -62,3 +62,60 @@ pub fn refusals_before_migration(migration: Migration, nodes: u32) -> u64 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::PreemptAction;
+    use crate::ids::{NodeId, TaskKey};
+    use crate::policy::test_state::{at, cluster, job, submit};
+    use crate::state::State;
+
+    /// A job with this many reduces, of which the first is paused on node 0 of two nodes.
+    fn paused_on_node_0(reduces: u32) -> (State, JobKey) {
+        let mut state = cluster(2, 1, 1);
+        let job = submit(&mut state, &job(0, 1, reduces));
+        let attempt = state.launch(job, TaskKey::reduce(0), NodeId(0), at(0.0));
+        state.request_stop(job, TaskKey::reduce(0), PreemptAction::Pause);
+        state.pause(job, attempt, 500_000, at(10.0));
+        (state, job)
+    }
+
+    fn choose(state: &mut State, job: JobKey, node: u32, migration: Migration) -> Option<Choice> {
+        let placement = Placement { migration, ..Placement::default() };
+        let (jobs, nodes) = state.jobs_and_nodes();
+        choose_reduce(&placement, jobs.get_mut(job), job, Offer { node: NodeId(node), nodes, now: at(20.0) })
+    }
+
+    #[test]
+    fn the_formula_at_its_boundaries() {
+        // L = 0: D = M ln 2. L = 0.95: D = M ln 21.
+        for (locality, nodes, expected) in [(0.0, 10, 7), (0.95, 1, 3), (0.95, 20, 61), (0.95, 0, 0)] {
+            let refusals = refusals_before_migration(Migration::ForLocality(locality), nodes);
+            assert_eq!(refusals, expected, "L = {locality}, M = {nodes}");
+        }
+        assert_eq!(Migration::ForLocality(0.0).check(), Ok(()));
+        for locality in [-0.1, 1.0, f64::NAN] {
+            assert!(Migration::ForLocality(locality).check().is_err(), "L = {locality}");
+        }
+    }
+
+    #[test]
+    fn a_paused_reduce_migrates_with_the_offer_after_d_refusals_have_been_exceeded() {
+        let (mut state, job) = paused_on_node_0(1);
+        // D = 2: refused 0, 1 and 2 times before, it refuses; refused 3 times, it migrates.
+        for refused in 0..3 {
+            assert_eq!(choose(&mut state, job, 1, Migration::AfterRefusals(2)), None, "refused {refused} times");
+        }
+        assert_eq!(choose(&mut state, job, 1, Migration::AfterRefusals(2)), Some(Choice::PausedReduce(0)));
+        assert_eq!(choose(&mut state, job, 1, Migration::Never), None);
+    }
+
+    #[test]
+    fn the_own_node_and_pending_reduces_need_no_refusals() {
+        let (mut state, job) = paused_on_node_0(2);
+        assert_eq!(choose(&mut state, job, 0, Migration::Never), Some(Choice::PausedReduce(0)), "its own node");
+        assert_eq!(choose(&mut state, job, 1, Migration::Never), Some(Choice::FreshReduce(1)), "a pending reduce");
+        assert_eq!(state.job(job).refused_offers(), 0);
+    }
+}

@@ -1,4 +1,4 @@
-//! Guards: which attempts are protected from preemption, so that no task is stopped over and over (FCS, section 4).
+//! Guards: which attempts are protected from preemption, so that no task is preempted repeatedly (FCS, section 4).
 
 use crate::ids::TaskKey;
 use crate::policy::estimates::slackness;
@@ -36,15 +36,15 @@ impl Guards {
 
     fn protects(&self, job: &Job, key: TaskKey, now: Time) -> bool {
         let task = job.task(key);
-        let held_up = self.max_slackness.is_some_and(|limit| {
+        let is_slack = self.max_slackness.is_some_and(|limit| {
             let since_start = now.since(job.first_launched(key));
             slackness(since_start, job.service(key, now), task.progress_ppm()) >= limit
         });
         let just_launched = now.since(task.launched()) < self.min_runtime;
         let progress_ppm = f64::from(task.progress_ppm());
         let nearly_done = self.max_progress.is_some_and(|limit| progress_ppm > limit * f64::from(WHOLE_PPM));
-        let often_enough = self.max_preemptions.is_some_and(|limit| u32::from(task.preemptions()) >= limit);
-        held_up || just_launched || nearly_done || often_enough
+        let preempted_often = self.max_preemptions.is_some_and(|limit| u32::from(task.preemptions()) >= limit);
+        is_slack || just_launched || nearly_done || preempted_often
     }
 }
 
@@ -52,4 +52,78 @@ impl Guards {
 pub fn is_preemptable(job: &Job, task: TaskKey, guards: &Guards, now: Time) -> bool {
     let runs = job.task(task).state() == TaskState::Running;
     runs && !job.is_speculated(task) && !guards.protects(job, task, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::PreemptAction;
+    use crate::ids::{Kind, NodeId};
+    use crate::policy::test_state::{at, cluster, job, submit};
+    use crate::state::{JobKey, State};
+
+    const REDUCE: TaskKey = TaskKey { kind: Kind::Reduce, index: 0 };
+
+    /// A reduce that ran from 0 s to 10 s, was paused at 50 % and runs again since 40 s, at 50 % still.
+    fn resumed() -> (State, JobKey) {
+        let mut state = cluster(1, 1, 1);
+        let job = submit(&mut state, &job(0, 1, 1));
+        let attempt = state.launch(job, REDUCE, NodeId(0), at(0.0));
+        state.request_stop(job, REDUCE, PreemptAction::Pause);
+        state.pause(job, attempt, 500_000, at(10.0));
+        state.relaunch(job, 0, NodeId(0), at(40.0));
+        (state, job)
+    }
+
+    fn is_protected(guards: Guards, secs: f64) -> bool {
+        let (state, job) = resumed();
+        !is_preemptable(state.job(job), REDUCE, &guards, at(secs))
+    }
+
+    #[test]
+    fn without_guards_every_running_attempt_is_preemptable() {
+        assert!(!is_protected(Guards::default(), 40.0));
+    }
+
+    #[test]
+    fn each_guard_protects_from_its_limit_on() {
+        // At 50 s it has had 20 s of slot time for half its work, 40 s undisturbed: slackness 50 / 40 = 1.25.
+        let slackness = |limit| Guards { max_slackness: Some(limit), ..Guards::default() };
+        assert!(is_protected(slackness(1.25), 50.0));
+        assert!(!is_protected(slackness(1.26), 50.0));
+        // The present attempt has run 10 s at 50 s.
+        let runtime = |secs| Guards { min_runtime: Span::from_secs(secs), ..Guards::default() };
+        assert!(!is_protected(runtime(10), 50.0));
+        assert!(is_protected(runtime(11), 50.0));
+        let progress = |limit| Guards { max_progress: Some(limit), ..Guards::default() };
+        assert!(is_protected(progress(0.49), 50.0));
+        assert!(!is_protected(progress(0.5), 50.0), "progress must exceed the limit");
+        let preemptions = |limit| Guards { max_preemptions: Some(limit), ..Guards::default() };
+        assert!(is_protected(preemptions(1), 50.0), "the pause was one preemption");
+        assert!(!is_protected(preemptions(2), 50.0));
+    }
+
+    #[test]
+    fn attempts_that_stop_or_have_a_speculative_attempt_are_not_preemptable() {
+        let (mut state, key) = resumed();
+        state.request_stop(key, REDUCE, PreemptAction::Kill);
+        assert!(!is_preemptable(state.job(key), REDUCE, &Guards::default(), at(50.0)));
+        let mut state = cluster(2, 1, 1);
+        let key = submit(&mut state, &job(0, 1, 1));
+        state.launch(key, REDUCE, NodeId(0), at(0.0));
+        state.launch_speculative(key, REDUCE, NodeId(1), at(5.0));
+        assert!(!is_preemptable(state.job(key), REDUCE, &Guards::default(), at(50.0)));
+    }
+
+    #[test]
+    fn limits_that_make_no_sense_are_rejected() {
+        for limit in [0.99, f64::NAN] {
+            assert!(Guards { max_slackness: Some(limit), ..Guards::default() }.check().is_err(), "{limit}");
+        }
+        for limit in [-0.1, 1.1, f64::NAN] {
+            assert!(Guards { max_progress: Some(limit), ..Guards::default() }.check().is_err(), "{limit}");
+        }
+        let limits = Guards { max_slackness: Some(1.0), max_progress: Some(1.0), ..Guards::default() };
+        assert_eq!(limits.check(), Ok(()));
+    }
 }

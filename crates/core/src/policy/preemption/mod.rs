@@ -1,8 +1,8 @@
 //! Preemption: who may take slots now, from which attempt, and what protects an attempt.
 //!
-//! `trigger.rs` says which jobs request slots, `victims.rs` in which order attempts are considered, `guards.rs` which are protected. A [`Round`]
-//! joins them and yields one victim at a time; the scheduler stops the victim and reserves its slot before it asks for the next, because
-//! both change the ranks. Whatever a policy says, a slot is taken only if the beneficiary would still rank before the victim's job
+//! `trigger.rs` says which jobs request slots, `victims.rs` in which order attempts are considered, `guards.rs` which are protected. A
+//! [`Round`] combines them and yields one victim at a time; the scheduler stops the victim and reserves its slot before it takes the next,
+//! because both change the ranks. Under every policy, a slot is taken only if the beneficiary would still rank before the victim's job
 //! afterwards ([`Ranking::stays_before`](super::ranking::Ranking::stays_before), ADR 3).
 
 mod guards;

@@ -36,7 +36,7 @@ impl Trigger {
     }
 
     /// True if only jobs over their share are victims.
-    pub(super) fn spares_jobs_within_share(self) -> bool {
+    pub(super) fn exempts_jobs_within_share(self) -> bool {
         self == Trigger::BelowShare
     }
 

@@ -1,9 +1,9 @@
 //! The ranking: all jobs that need a slot of a kind, sorted by rank.
 //!
-//! A [`Ranking`] is a tree: groups (pools, queues, users) are queued below the root, jobs are queued in their group. Ranks change with the
-//! events: the job whose facts changed and its groups are moved, no others are touched, so that a decision costs the same on ten nodes and on
-//! ten thousand. Jobs that wait for a local node (delay scheduling) are kept apart from the queue, so that a search for a node visits only
-//! those of them for which that node is local.
+//! A [`Ranking`] is a tree: groups (pools, queues, users) are queued below the root, jobs are queued in their group. When the counts or
+//! estimates of a job change, only that job and its groups are moved, so that the cost of a decision does not grow with the number of
+//! nodes. Jobs that wait for a local node (delay scheduling) are kept apart from the queue, so that a search for a node visits only those
+//! of them for which that node is local.
 
 mod rank_queue;
 

@@ -13,8 +13,8 @@ use crate::units::Time;
 pub enum MakespanAlone {
     /// Alone on its share: the ratio is 1 while a job gets its share, and more if it had to wait.
     OnItsShare,
-    /// Alone on the whole cluster, as the paper writes. For a job of many waves that is the inverse of its share, so that the product of both is
-    /// the same for every job and eq. 3 is undone.
+    /// Alone on the whole cluster, as the paper writes. For a job of many waves the ratio is then the inverse of its share, so that their
+    /// product is the same for every job and cancels eq. 3.
     OnTheCluster,
 }
 
@@ -60,7 +60,7 @@ pub fn starvation_ratio(
     alone: MakespanAlone,
     now: Time,
 ) -> f64 {
-    // The share of one kind stands for the same part of the other: the paper has only one share.
+    // The paper has one kind of slot. Here the job is assumed to get the same fraction of both kinds.
     let part = (share / f64::from(slots[kind].max(1))).max(1e-6);
     let capacity = slots.map(|slots| (f64::from(slots) * part).max(1.0));
     let left = PerKind::from_fn(|kind| job.left(kind));

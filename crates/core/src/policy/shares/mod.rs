@@ -24,16 +24,16 @@ pub enum Share {
     Weighted,
     /// In inverse proportion to remaining time, times a starvation ratio against the time alone on its share (hSRTF, eqs. 3-5).
     InverseRemainingTime,
-    /// The same with eq. 5 to the letter: against the time alone on the whole cluster, which undoes most of eq. 3.
+    /// The same with eq. 5 as printed: against the time alone on the whole cluster, which cancels most of eq. 3.
     InverseRemainingTimeLiteral,
 }
 
-/// How far the slots of a kind went when shares were last computed.
+/// The result of the last division of slots of a kind, from which the share of a new job is derived.
 #[derive(Clone, Copy, Debug)]
 pub struct WaterLevel {
-    /// Slots per unit of weight; infinite if there were enough for all.
+    /// Slots per unit of weight; infinite if there were enough slots for all jobs.
     per_weight: f64,
-    /// Slots that all jobs together needed, those submitted since included.
+    /// Slots needed by all jobs together, those submitted since included.
     needed: f64,
 }
 
@@ -93,10 +93,11 @@ impl Share {
         }
     }
 
-    /// The share of a job that was just submitted, until shares are next computed; none if shares do not depend on it alone.
+    /// The share of a job that was just submitted, until shares are next computed; none if shares do not follow from remaining times.
     ///
-    /// It gets what its remaining time would have given it then. All shares are computed again if this job makes slots scarce; and if slots
-    /// are preempted by share, because somebody's share must shrink before anybody can be over its share.
+    /// It is the share that the job's remaining time would have given it in the last division. All shares are computed again if this job
+    /// makes slots scarce, and if slots are preempted by share, because other jobs are over their share only after their shares have
+    /// shrunk.
     pub fn of_new_job(
         view: View<'_>,
         kind: Kind,
@@ -109,9 +110,9 @@ impl Share {
         }
         let job = view.state.job(job);
         let need = f64::from(job.total(kind));
-        let was_plentiful = level.per_weight.is_infinite();
+        let was_unconstrained = level.per_weight.is_infinite();
         level.needed += need;
-        let becomes_scarce = was_plentiful && level.needed > f64::from(view.state.nodes().slots()[kind]);
+        let becomes_scarce = was_unconstrained && level.needed > f64::from(view.state.nodes().slots()[kind]);
         if !slots.preempt.is_empty() || becomes_scarce {
             return Some(NewShare::Recompute);
         }

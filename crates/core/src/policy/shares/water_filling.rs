@@ -1,6 +1,6 @@
 //! Water filling: dividing slots by weight, with a guaranteed minimum and a maximum for each claimant (max-min fairness).
 
-/// A party to a division.
+/// A job or group among which slots are divided.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimant {
     /// Slots are divided in proportion to it.
@@ -20,7 +20,7 @@ pub struct Division {
     pub level: f64,
 }
 
-/// Divides `slots` by weight, guaranteed minimums first, nobody beyond its need; what one cannot use goes to the others.
+/// Divides `slots` by weight, guaranteed minimums first and no claimant beyond its need; what one cannot use goes to the others.
 pub fn divide(slots: f64, claimants: &[Claimant]) -> Division {
     let guarantee = |c: &Claimant| c.min.min(c.need);
     let guaranteed: f64 = claimants.iter().map(guarantee).sum();
@@ -101,7 +101,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn the_level_is_where_the_amount_fits(
+        fn the_level_agrees_with_bisection(
             of in proptest::collection::vec((0.01..10.0f64, 0.0..5.0f64, 0.1..50.0f64), 1..30),
             slots in 1.0..200.0f64,
         ) {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_more_than_it_needs() {
+    fn no_claimant_gets_more_than_it_needs() {
         assert_eq!(divide(10.0, &claimants(&[(1.0, 0.0, 2.0), (3.0, 0.0, 4.0)])).shares, vec![2.0, 4.0]);
         assert_eq!(divide(10.0, &[]).shares, Vec::<f64>::new());
     }

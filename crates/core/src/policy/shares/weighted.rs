@@ -74,3 +74,60 @@ pub fn group_shares(view: View<'_>, kind: Kind, ranking: &Ranking) -> Vec<GroupS
     }
     shares
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{JobSpec, Priority};
+    use crate::policy::groups::RoutingStage;
+    use crate::policy::test_state::{at, cluster, job, submit};
+    use crate::tenants::Tenants;
+
+    /// Map shares of jobs, each in its pool, on 16 map slots.
+    fn shares(pools: &str, jobs: &[(&str, JobSpec)]) -> Vec<f64> {
+        let tenants: Tenants = toml::from_str(pools).unwrap();
+        let mut ranking = Ranking::new(RoutingStage::FairPools, Kind::Map, &tenants);
+        let mut state = cluster(4, 4, 1);
+        for (pool, spec) in jobs {
+            let key = submit(&mut state, spec);
+            ranking.add_job(key, 0, "ann", pool, None);
+        }
+        let mut shares = job_shares(View { now: at(0.0), state: &state }, Kind::Map, &ranking);
+        shares.sort_by_key(|&(key, _)| key);
+        shares.into_iter().map(|(_, share)| (share * 1e6).round() / 1e6).collect()
+    }
+
+    const NESTED: &str = "[[pools]]\nname='a'\n[[pools]]\nname='b'\nweight=3.0\n\
+        [[pools]]\nname='b1'\nparent='b'\n[[pools]]\nname='b2'\nparent='b'";
+
+    #[test]
+    fn a_pools_share_is_divided_among_its_children() {
+        // a : b is 1 : 3 of 16 slots; b1 and b2 halve the 12 of b.
+        assert_eq!(
+            shares(NESTED, &[("a", job(0, 20, 0)), ("b1", job(1, 20, 0)), ("b2", job(2, 20, 0))]),
+            [4.0, 6.0, 6.0]
+        );
+    }
+
+    #[test]
+    fn jobs_beside_child_pools_count_as_one_child_of_weight_1() {
+        // The job in b itself needs 2 of its third of 12 slots; b1 and b2 halve the rest.
+        let jobs = [("a", job(0, 20, 0)), ("b", job(1, 2, 0)), ("b1", job(2, 20, 0)), ("b2", job(3, 20, 0))];
+        assert_eq!(shares(NESTED, &jobs), [4.0, 2.0, 5.0, 5.0]);
+    }
+
+    #[test]
+    fn min_shares_of_children_come_out_of_their_parents_share() {
+        let pools = NESTED.replace("name='b1'", "name='b1'\nmin_maps=9");
+        let jobs = [("a", job(0, 20, 0)), ("b1", job(1, 20, 0)), ("b2", job(2, 20, 0))];
+        assert_eq!(shares(&pools, &jobs), [4.0, 9.0, 3.0]);
+    }
+
+    #[test]
+    fn jobs_divide_their_pools_share_by_priority_and_need() {
+        // a needs 6 slots, fewer than its half. In b, 10 slots by weight 2 : 1, but the high job needs only 5.
+        let high = JobSpec { priority: Priority::High, ..job(1, 5, 0) };
+        let pools = "[[pools]]\nname='a'\n[[pools]]\nname='b'";
+        assert_eq!(shares(pools, &[("a", job(0, 6, 0)), ("b", high), ("b", job(2, 20, 0))]), [6.0, 5.0, 5.0]);
+    }
+}

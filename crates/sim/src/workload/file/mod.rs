@@ -95,11 +95,11 @@ fn tenants(source: &SourceFile<'_>, users: &[Spanned<User>], pools: &[Spanned<Po
         let user_at = |name: &str| users.iter().rfind(|user| user.get_ref().name == name).map(Spanned::span);
         let pool_at = |name: &str| pools.iter().rfind(|pool| pool.get_ref().name == name).map(Spanned::span);
         let span = match &problem {
-            TenantsError::Twice { what: "user", name } | TenantsError::Number { what: "user", name, .. } => {
+            TenantsError::Duplicate { what: "user", name } | TenantsError::OutOfRange { what: "user", name, .. } => {
                 user_at(name)
             }
-            TenantsError::Twice { name, .. } | TenantsError::Number { name, .. } => pool_at(name),
-            TenantsError::NoParent { pool, .. } | TenantsError::Cycle { pool } => pool_at(pool),
+            TenantsError::Duplicate { name, .. } | TenantsError::OutOfRange { name, .. } => pool_at(name),
+            TenantsError::UnknownParent { pool, .. } | TenantsError::Cycle { pool } => pool_at(pool),
             TenantsError::OverCapacity { parent, .. } => {
                 let is_child = |pool: &&Spanned<Pool>| pool.get_ref().parent.as_deref().unwrap_or("root") == parent;
                 pools.iter().rfind(is_child).map(Spanned::span)
