@@ -2,7 +2,8 @@
 //!
 //! Metrics, reports, the engine's job table and readers of event logs all follow attempts from launch to end. They do it with a [`Lifecycle`]: it
 //! keeps the running attempts and turns each record (event and actions) into [`Change`]s, so that what counts as a launch or an end is
-//! defined once. Refused events, ends of unknown attempts and second launches of an attempt give no change. A lost node ends its attempts.
+//! defined once. Refused events, ends of unknown attempts and second launches of an attempt give no change. A lost node ends its attempts, and
+//! a resync ends all. An attempt that ends after its job closed gives a change too: the observer decides whether it counts.
 
 use crate::action::{Action, Outcome, PreemptAction, Work};
 use crate::event::{Event, JobSpec, NodeSpec};
@@ -10,6 +11,7 @@ use crate::ids::{AttemptId, JobId, NodeId};
 use crate::reason::Reason;
 use crate::units::Time;
 use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
 
 /// The running attempts of a cluster. `T` is what the observer keeps with each attempt.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +30,7 @@ pub struct RunningAttempt<T = ()> {
     pub launched: Time,
     /// Its input range, or where it starts.
     pub work: Work,
-    /// What the scheduler has last requested of it, if anything.
+    /// What the scheduler has last requested of it, if anything. A kill is final: later requests do not replace it.
     pub stop: Option<StopRequest>,
     /// What the observer keeps with it.
     pub data: T,
@@ -47,31 +49,46 @@ pub struct StopRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// It completed its task.
-    Finished,
+    Finished {
+        /// Bytes of its output.
+        output_bytes: u64,
+    },
     /// It paused.
     Paused,
-    /// It ended early after this many bytes of its input.
+    /// It ended early after a part of its input.
     EndedEarly {
-        /// Zero if nothing was mapped.
+        /// Input bytes mapped; zero if nothing was.
         done_bytes: u64,
+        /// Bytes of its output.
+        output_bytes: u64,
     },
     /// It was killed.
-    Killed,
+    Killed {
+        /// True if the kill was requested for another job or a lost task; false if the job ended or another attempt of the task finished.
+        preempted: bool,
+    },
     /// It failed.
     Failed,
     /// Its node was lost.
     NodeLost,
+    /// The backend lost track of it. If it still runs, the backend reports it again, under a new attempt.
+    Resynced,
 }
 
 impl End {
     /// True if the attempt left a result: its task is done, or a part of it.
     pub fn has_result(self) -> bool {
         match self {
-            End::Finished => true,
-            End::EndedEarly { done_bytes } => done_bytes > 0,
-            End::Paused | End::Killed | End::Failed | End::NodeLost => false,
+            End::Finished { .. } => true,
+            End::EndedEarly { done_bytes, .. } => done_bytes > 0,
+            End::Paused | End::Killed { .. } | End::Failed | End::NodeLost | End::Resynced => false,
         }
     }
+}
+
+/// True if these are the actions of a refused event: the scheduler ignored it.
+pub fn is_refused(actions: &[Action]) -> bool {
+    actions.iter().any(|action| matches!(action, Action::Refuse { .. }))
 }
 
 /// A change in the life of a job, a node or an attempt.
@@ -126,8 +143,7 @@ pub enum Change<'a, T = ()> {
 impl<T: Default> Lifecycle<T> {
     /// Follows one record and calls `on_change` for each change, in order. The lifecycle is already updated then.
     pub fn observe(&mut self, event: &Event, actions: &[Action], now: Time, on_change: &mut impl FnMut(Change<'_, T>)) {
-        let refused = actions.iter().any(|action| matches!(action, Action::Refuse { .. }));
-        if !refused {
+        if !is_refused(actions) {
             self.observe_event(event, on_change);
         }
         actions.iter().for_each(|action| self.observe_action(action, now, on_change));
@@ -143,18 +159,24 @@ impl<T: Default> Lifecycle<T> {
                     self.end(attempt, End::NodeLost, on_change);
                 }
             }
-            Event::AttemptFinished { attempt, .. } => self.end(*attempt, End::Finished, on_change),
-            Event::AttemptFailed { attempt } => self.end(*attempt, End::Failed, on_change),
-            Event::AttemptKilled { attempt } => self.end(*attempt, End::Killed, on_change),
-            Event::AttemptPaused { attempt, .. } => self.end(*attempt, End::Paused, on_change),
-            Event::AttemptEndedEarly { attempt, done_bytes, .. } => {
-                self.end(*attempt, End::EndedEarly { done_bytes: *done_bytes }, on_change);
+            Event::AttemptFinished { attempt, output_bytes } => {
+                self.end(*attempt, End::Finished { output_bytes: *output_bytes }, on_change);
             }
-            // The backend reports what still runs again, under new attempts.
+            Event::AttemptFailed { attempt } => self.end(*attempt, End::Failed, on_change),
+            Event::AttemptKilled { attempt } => {
+                let requested = self.get(*attempt).and_then(|attempt| attempt.stop);
+                let preempted = requested.is_some_and(|stop| stop.action == PreemptAction::Kill && stop.preempted);
+                self.end(*attempt, End::Killed { preempted }, on_change);
+            }
+            Event::AttemptPaused { attempt, .. } => self.end(*attempt, End::Paused, on_change),
+            Event::AttemptEndedEarly { attempt, done_bytes, output_bytes } => {
+                let end = End::EndedEarly { done_bytes: *done_bytes, output_bytes: *output_bytes };
+                self.end(*attempt, end, on_change);
+            }
             Event::Resynced => {
                 let mut running: Vec<AttemptId> = self.running.keys().copied().collect();
                 running.sort_unstable();
-                running.into_iter().for_each(|attempt| self.end(attempt, End::Killed, on_change));
+                running.into_iter().for_each(|attempt| self.end(attempt, End::Resynced, on_change));
             }
             Event::JobKilled { .. }
             | Event::SlotsOffered { .. }
@@ -171,13 +193,10 @@ impl<T: Default> Lifecycle<T> {
     fn observe_action(&mut self, action: &Action, now: Time, on_change: &mut impl FnMut(Change<'_, T>)) {
         match action {
             Action::Launch { attempt: id, node, work, reason } => {
-                if self.running.contains_key(id) {
-                    return;
-                }
+                let Entry::Vacant(entry) = self.running.entry(*id) else { return };
                 let (id, node, work) = (*id, *node, *work);
-                let mut attempt = RunningAttempt { id, node, launched: now, work, stop: None, data: T::default() };
-                on_change(Change::Launched { attempt: &mut attempt, reason });
-                self.running.insert(id, attempt);
+                let attempt = RunningAttempt { id, node, launched: now, work, stop: None, data: T::default() };
+                on_change(Change::Launched { attempt: entry.insert(attempt), reason });
             }
             Action::Pause { attempt, reason, .. } => self.stop(*attempt, PreemptAction::Pause, reason, on_change),
             Action::EndEarly { attempt, reason, .. } => self.stop(*attempt, PreemptAction::EndEarly, reason, on_change),
@@ -197,7 +216,9 @@ impl<T: Default> Lifecycle<T> {
         let Some(attempt) = self.running.get_mut(&attempt) else { return };
         let preempted = matches!(reason, Reason::PreemptedFor { .. } | Reason::PreemptedForRecovery { .. });
         let request = StopRequest { action, preempted };
-        attempt.stop = Some(request);
+        if attempt.stop.is_none_or(|stop| stop.action != PreemptAction::Kill) {
+            attempt.stop = Some(request);
+        }
         on_change(Change::StopRequested { attempt, request, reason });
     }
 
@@ -295,6 +316,35 @@ mod tests {
         let lost = changes(&mut lifecycle, Event::NodeLost { node: NodeId(1) }, &[]);
         assert_eq!(lost, ["node 1 lost", "job 1 reduce 0.0 NodeLost", "job 1 reduce 2.0 NodeLost"]);
         assert_eq!(lifecycle.len(), 1);
+    }
+
+    fn kill(reason: Reason) -> Action {
+        Action::Kill { attempt: attempt(0), node: NodeId(1), reason }
+    }
+
+    #[test]
+    fn a_kill_for_another_job_stays_one_if_the_job_ends_before_the_attempt() {
+        let mut lifecycle = Lifecycle::default();
+        let preempted_for = || Reason::PreemptedFor { job: JobId(2) };
+        changes(&mut lifecycle, offered(), &[launch(0, 1)]);
+        changes(&mut lifecycle, offered(), &[kill(preempted_for())]);
+        changes(&mut lifecycle, Event::JobKilled { job: JobId(1) }, &[kill(Reason::JobEnded)]);
+        let killed = || Event::AttemptKilled { attempt: attempt(0) };
+        assert_eq!(changes(&mut lifecycle, killed(), &[]), ["job 1 reduce 0.0 Killed { preempted: true }"]);
+        // A pause for another job was requested, but the end of the job killed the attempt.
+        let pause = Action::Pause { attempt: attempt(0), node: NodeId(1), reason: preempted_for() };
+        changes(&mut lifecycle, offered(), &[launch(0, 1), pause]);
+        changes(&mut lifecycle, Event::JobKilled { job: JobId(1) }, &[kill(Reason::JobEnded)]);
+        assert_eq!(changes(&mut lifecycle, killed(), &[]), ["job 1 reduce 0.0 Killed { preempted: false }"]);
+    }
+
+    #[test]
+    fn a_resync_ends_all_attempts_and_they_may_be_launched_again() {
+        let mut lifecycle = Lifecycle::default();
+        changes(&mut lifecycle, offered(), &[launch(1, 1), launch(0, 2)]);
+        let ended = changes(&mut lifecycle, Event::Resynced, &[]);
+        assert_eq!(ended, ["job 1 reduce 0.0 Resynced", "job 1 reduce 1.0 Resynced"]);
+        assert_eq!(changes(&mut lifecycle, offered(), &[launch(0, 2)]), ["job 1 reduce 0.0 launched on node 2"]);
     }
 
     #[test]

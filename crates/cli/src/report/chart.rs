@@ -7,7 +7,7 @@
 //! As in `giveway_sim::metrics`, the chart starts at the first submission, and a kill counts as a preemption only if it was requested for another job or
 //! for recovery, not if another attempt of the task finished first or the job ended.
 
-use giveway_core::{Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, Reason, Time};
+use giveway_core::{Action, Change, End, Event, JobId, JobSpec, Kind, Lifecycle, NodeId, NodeSpec, Time};
 use giveway_sim::Observer;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,18 +34,10 @@ pub struct Chart {
     used: [Vec<u64>; 2],
     /// Size groups of the live jobs.
     jobs: HashMap<JobId, u16>,
-    running: HashMap<AttemptId, Running>,
+    /// The running attempts with their size groups: an attempt may outlive its job's entry in `jobs`.
+    running: Lifecycle<u16>,
     /// Map and reduce slots of the nodes that are up.
     nodes: HashMap<NodeId, [u16; 2]>,
-}
-
-/// An attempt that occupies a slot. It may outlive its job's entry in `jobs`, so it has its own copy of the group.
-#[derive(Clone, Copy, Debug)]
-struct Running {
-    node: NodeId,
-    group: u16,
-    /// Whether a kill was requested for another job or for recovery.
-    preempted: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -102,7 +94,7 @@ impl Chart {
             slots: [0; 2],
             used: [vec![0; groups], vec![0; groups]],
             jobs: HashMap::new(),
-            running: HashMap::new(),
+            running: Lifecycle::default(),
             nodes: HashMap::new(),
         }
     }
@@ -138,99 +130,67 @@ impl Chart {
         })
     }
 
-    fn on_event(&mut self, now: Time, event: &Event) {
-        match event {
-            Event::SlotsOffered { .. }
-            | Event::ProgressReported { .. }
-            | Event::TimerFired { .. }
-            | Event::JobKilled { .. }
-            | Event::MapOutputLost { .. }
-            | Event::YieldRequested { .. }
-            | Event::SlotsRequested { .. }
-            | Event::SlotGranted { .. }
-            | Event::JobEnded { .. }
-            | Event::Resynced => {}
-            Event::JobSubmitted(spec) | Event::JobOpened(spec) => {
+    fn on_change(&mut self, now: Time, change: Change<'_, u16>) {
+        match change {
+            Change::JobSubmitted(spec) => {
                 let group = (self.group_of)(spec).min(self.last_group());
                 self.jobs.insert(spec.id, group);
                 if self.start.is_none() {
                     (self.start, self.filled_until) = (Some(now), now);
                 }
             }
-            Event::NodeJoined { node, spec } => {
-                if self.nodes.contains_key(node) {
-                    return;
-                }
+            Change::JobClosed { job, .. } => {
                 self.fill(now);
-                let slots = Kind::BOTH.map(|kind| spec.slots(kind));
-                self.nodes.insert(*node, slots);
-                Kind::BOTH.iter().for_each(|kind| self.slots[kind.index()] += u64::from(slots[kind.index()]));
+                self.jobs.remove(&job);
             }
-            Event::NodeLost { node } => self.on_node_lost(now, *node),
-            Event::AttemptFinished { attempt, .. } | Event::AttemptFailed { attempt } => {
-                self.release_slot(now, *attempt);
+            Change::NodeJoined { node, spec } => self.on_node_joined(now, node, spec),
+            Change::NodeLost { node } => self.on_node_lost(now, node),
+            Change::Launched { attempt, .. } => {
+                self.fill(now);
+                let task = attempt.id.task;
+                attempt.data = self.jobs.get(&task.job).copied().unwrap_or(self.last_group());
+                self.used[task.kind.index()][usize::from(attempt.data)] += 1;
             }
-            Event::AttemptPaused { attempt, .. } | Event::AttemptEndedEarly { attempt, .. } => {
-                if self.release_slot(now, *attempt).is_some() {
-                    self.bucket(now).by_kind[attempt.task.kind.index()].preemptions.work_kept += 1;
-                }
-            }
-            Event::AttemptKilled { attempt } => {
-                if self.release_slot(now, *attempt).is_some_and(|ended| ended.preempted) {
-                    self.bucket(now).by_kind[attempt.task.kind.index()].preemptions.killed += 1;
+            Change::StopRequested { .. } => {}
+            Change::Ended { attempt, end } => {
+                self.fill(now);
+                let kind = attempt.id.task.kind.index();
+                self.used[kind][usize::from(attempt.data)] -= 1;
+                match end {
+                    End::Paused | End::EndedEarly { .. } => self.preemptions(now, kind).work_kept += 1,
+                    End::Killed { preempted: true } => self.preemptions(now, kind).killed += 1,
+                    End::Killed { preempted: false }
+                    | End::Finished { .. }
+                    | End::Failed
+                    | End::NodeLost
+                    | End::Resynced => {}
                 }
             }
         }
     }
 
-    fn on_action(&mut self, now: Time, action: &Action) {
-        match action {
-            Action::Launch { attempt, node, .. } => {
-                self.fill(now);
-                let group = self.jobs.get(&attempt.task.job).copied().unwrap_or(self.last_group());
-                let before = self.running.insert(*attempt, Running { node: *node, group, preempted: false });
-                // An invalid event log may launch an attempt twice; count its slot once.
-                if before.is_none() {
-                    self.used[attempt.task.kind.index()][usize::from(group)] += 1;
-                }
-            }
-            Action::Kill {
-                attempt, reason: Reason::PreemptedFor { .. } | Reason::PreemptedForRecovery { .. }, ..
-            } => {
-                if let Some(victim) = self.running.get_mut(attempt) {
-                    victim.preempted = true;
-                }
-            }
-            Action::CloseJob { job, .. } => {
-                self.fill(now);
-                self.jobs.remove(job);
-            }
-            _ => {}
+    fn on_node_joined(&mut self, now: Time, id: NodeId, spec: &NodeSpec) {
+        if self.nodes.contains_key(&id) {
+            return;
         }
+        self.fill(now);
+        let slots = Kind::BOTH.map(|kind| spec.slots(kind));
+        self.nodes.insert(id, slots);
+        Kind::BOTH.iter().for_each(|kind| self.slots[kind.index()] += u64::from(slots[kind.index()]));
     }
 
     fn on_node_lost(&mut self, now: Time, id: NodeId) {
         let Some(slots) = self.nodes.remove(&id) else { return };
         self.fill(now);
         Kind::BOTH.iter().for_each(|kind| self.slots[kind.index()] -= u64::from(slots[kind.index()]));
-        let used = &mut self.used;
-        // The iteration order of the hash table does not matter: only counts are decremented.
-        self.running.retain(|attempt, running| {
-            let retained = running.node != id;
-            used[attempt.task.kind.index()][usize::from(running.group)] -= u64::from(!retained);
-            retained
-        });
         if self.start.is_some() {
             self.bucket(now).nodes_lost += 1;
         }
     }
 
-    /// Frees the slot of an attempt; `None` if it was not running.
-    fn release_slot(&mut self, now: Time, attempt: AttemptId) -> Option<Running> {
-        let ended = self.running.remove(&attempt)?;
-        self.fill(now);
-        self.used[attempt.task.kind.index()][usize::from(ended.group)] -= 1;
-        Some(ended)
+    /// The preemption counts of a kind, by its index, in the bucket that contains `now`.
+    fn preemptions(&mut self, now: Time, kind: usize) -> &mut PreemptionCounts {
+        &mut self.bucket(now).by_kind[kind].preemptions
     }
 
     /// Adds the current capacity and usage to the buckets, from the end of the covered time to `now`. Call before each change of either.
@@ -278,13 +238,9 @@ impl Chart {
 
 impl Observer for Chart {
     fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
-        // An event that the core refused had no effect.
-        if !actions.iter().any(|action| matches!(action, Action::Refuse { .. })) {
-            self.on_event(now, event);
-        }
-        for action in actions {
-            self.on_action(now, action);
-        }
+        let mut running = std::mem::take(&mut self.running);
+        running.observe(event, actions, now, &mut |change| self.on_change(now, change));
+        self.running = running;
     }
 }
 
@@ -308,8 +264,7 @@ impl Bucket {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use giveway_core::Timer;
-    use giveway_core::{Hosts, Locality, NodeSpec, Outcome, Priority, RackId, Split, Start, Work};
+    use giveway_core::{AttemptId, Hosts, Locality, Outcome, Priority, RackId, Reason, Split, Start, Timer, Work};
 
     const S: u64 = 1_000_000;
 
@@ -436,6 +391,22 @@ pub(super) mod tests {
         assert_eq!(used_us(&chart, Kind::Map, 0), 3 * u128::from(S));
         assert_eq!(slots_us(&chart, Kind::Map), 12 * u128::from(S));
         assert_eq!(chart.buckets.iter().map(|bucket| bucket.nodes_lost).sum::<u32>(), 1);
+    }
+
+    #[test]
+    fn an_attempt_uses_one_slot_until_it_ends_or_a_resync() {
+        let mut chart = two_groups();
+        joined(&mut chart, 0, 0);
+        joined(&mut chart, 0, 0);
+        submitted(&mut chart, 0, 0);
+        // A damaged event log may launch an attempt twice.
+        launched(&mut chart, 0, map(0, 0), 0);
+        launched(&mut chart, 0, map(0, 0), 0);
+        chart.observe(Time(S), &Event::Resynced, &[]);
+        launched(&mut chart, 2 * S, map(0, 1), 0);
+        finished(&mut chart, 3 * S, map(0, 1));
+        assert_eq!(used_us(&chart, Kind::Map, 0), 2 * u128::from(S));
+        assert_eq!(slots_us(&chart, Kind::Map), 12 * u128::from(S));
     }
 
     #[test]

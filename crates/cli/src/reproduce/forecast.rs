@@ -17,7 +17,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use giveway_core::event_log::{EventLogReader, Record};
 use giveway_core::policy::catalog;
-use giveway_core::{Action, Event, JobId, Kind, NodeId, Policy, Span, Tenants, Time};
+use giveway_core::{Change, End, JobId, Kind, Lifecycle, NodeId, Policy, Span, Tenants, Time};
 use giveway_engine::apps::Apps;
 use giveway_sim::cluster::{Cluster, Costs, ScriptedFault};
 use giveway_sim::comparison::{Comparison, PolicyResult};
@@ -27,7 +27,6 @@ use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -329,22 +328,18 @@ impl Profile {
 }
 
 fn map_noise(event_log: &[u8]) -> Result<f64> {
-    let mut launched = BTreeMap::new();
+    let mut running = Lifecycle::<()>::default();
     let mut logs = Vec::new();
     for record in EventLogReader::open(event_log)? {
         // A journal has no closing record, because the cluster may be started again.
         let Ok(Record { now, event, actions }) = record else { break };
-        if let Event::AttemptFinished { attempt, .. } = event
-            && attempt.task.kind == Kind::Map
-            && let Some(launched_at) = launched.remove(&attempt)
-        {
-            logs.push(now.since(launched_at).as_secs_f64().ln());
-        }
-        for action in actions {
-            if let Action::Launch { attempt, .. } = action {
-                launched.insert(attempt, now);
+        running.observe(&event, &actions, now, &mut |change| {
+            if let Change::Ended { attempt, end: End::Finished { .. } } = change
+                && attempt.id.task.kind == Kind::Map
+            {
+                logs.push(now.since(attempt.launched).as_secs_f64().ln());
             }
-        }
+        });
     }
     let mean = logs.iter().sum::<f64>() / logs.len() as f64;
     let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / logs.len() as f64;

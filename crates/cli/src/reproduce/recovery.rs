@@ -1,8 +1,10 @@
 //! Recovery of lost tasks: how long they wait for a slot, and how long the base policy's order is violated meanwhile.
 
-use giveway_core::{Action, AttemptId, Event, JobId, Kind, NodeId, TaskId, Time};
+use giveway_core::{
+    Action, Change, End, Event, JobId, Kind, Lifecycle, NodeId, NodeSpec, RunningAttempt, TaskId, Time,
+};
 use giveway_sim::Observer;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// The order of jobs under a base policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +42,7 @@ pub struct RecoveryObserver {
     slots: [i64; 2],
     lost_at: HashMap<NodeId, Time>,
     jobs: Vec<JobId>,
-    /// Node and launch time of each running attempt.
-    running: BTreeMap<AttemptId, (NodeId, Time)>,
+    running: Lifecycle,
     /// The node on which each finished task ran.
     finished_on: HashMap<TaskId, NodeId>,
     /// Tasks that ran on a lost node and were not launched again, with the time of the loss.
@@ -97,24 +98,21 @@ impl RecoveryObserver {
         }
     }
 
-    fn on_launch(&mut self, now: Time, attempt: AttemptId, node: NodeId) {
-        let task = attempt.task;
-        // A finished map runs again only because its output was lost with its node.
-        let output_lost_at = self.finished_on.remove(&task).and_then(|node| self.lost_at.get(&node).copied());
-        if let Some(from) = self.lost.remove(&task).or(output_lost_at) {
-            self.waits.push(Wait { from, until: now, job: task.job, kind: task.kind });
+    fn on_change(&mut self, now: Time, change: Change<'_>) {
+        match change {
+            Change::JobSubmitted(spec) => self.jobs.push(spec.id),
+            Change::NodeJoined { node, spec } => self.on_node_joined(node, spec),
+            Change::NodeLost { node } => self.on_node_lost(now, node),
+            Change::Launched { attempt, .. } => self.on_launch(now, attempt.id.task),
+            Change::Ended { attempt, end } => self.on_attempt_end(now, &attempt, end),
+            Change::JobClosed { .. } | Change::StopRequested { .. } => {}
         }
-        self.slot_changes.push(SlotChange { at: now, job: task.job, kind: task.kind, delta: 1 });
-        self.running.insert(attempt, (node, now));
     }
 
-    fn on_attempt_end(&mut self, now: Time, attempt: AttemptId, finished: bool) {
-        let Some((node, launched)) = self.running.remove(&attempt) else { return };
-        self.slot_changes.push(SlotChange { at: now, job: attempt.task.job, kind: attempt.task.kind, delta: -1 });
-        if finished {
-            self.task_s.push(now.since(launched).as_secs_f64());
-            self.finished_on.insert(attempt.task, node);
-        }
+    fn on_node_joined(&mut self, node: NodeId, spec: &NodeSpec) {
+        let slots = Kind::BOTH.map(|kind| i64::from(spec.slots(kind)));
+        self.node_slots.insert(node, slots);
+        self.slots.iter_mut().zip(slots).for_each(|(total, new)| *total += new);
     }
 
     fn on_node_lost(&mut self, now: Time, node: NodeId) {
@@ -122,35 +120,37 @@ impl RecoveryObserver {
         for (total, lost) in self.slots.iter_mut().zip(self.node_slots.remove(&node).unwrap_or_default()) {
             *total -= lost;
         }
-        let lost = self.running.iter().filter(|(_, (on, _))| *on == node);
-        for attempt in lost.map(|(attempt, _)| *attempt).collect::<Vec<_>>() {
-            self.on_attempt_end(now, attempt, false);
-            self.lost.insert(attempt.task, now);
+    }
+
+    fn on_launch(&mut self, now: Time, task: TaskId) {
+        // A finished map runs again only because its output was lost with its node.
+        let output_lost_at = self.finished_on.remove(&task).and_then(|node| self.lost_at.get(&node).copied());
+        if let Some(from) = self.lost.remove(&task).or(output_lost_at) {
+            self.waits.push(Wait { from, until: now, job: task.job, kind: task.kind });
+        }
+        self.slot_changes.push(SlotChange { at: now, job: task.job, kind: task.kind, delta: 1 });
+    }
+
+    fn on_attempt_end(&mut self, now: Time, attempt: &RunningAttempt, end: End) {
+        let task = attempt.id.task;
+        self.slot_changes.push(SlotChange { at: now, job: task.job, kind: task.kind, delta: -1 });
+        match end {
+            End::Finished { .. } => {
+                self.task_s.push(now.since(attempt.launched).as_secs_f64());
+                self.finished_on.insert(task, attempt.node);
+            }
+            End::NodeLost => {
+                self.lost.insert(task, now);
+            }
+            End::Paused | End::EndedEarly { .. } | End::Killed { .. } | End::Failed | End::Resynced => {}
         }
     }
 }
 
 impl Observer for RecoveryObserver {
     fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
-        match event {
-            Event::NodeJoined { node, spec } => {
-                let slots = Kind::BOTH.map(|kind| i64::from(spec.slots(kind)));
-                self.node_slots.insert(*node, slots);
-                self.slots.iter_mut().zip(slots).for_each(|(total, new)| *total += new);
-            }
-            Event::NodeLost { node } => self.on_node_lost(now, *node),
-            Event::JobSubmitted(spec) => self.jobs.push(spec.id),
-            Event::AttemptFinished { attempt, .. } => self.on_attempt_end(now, *attempt, true),
-            Event::AttemptFailed { attempt }
-            | Event::AttemptKilled { attempt }
-            | Event::AttemptPaused { attempt, .. }
-            | Event::AttemptEndedEarly { attempt, .. } => self.on_attempt_end(now, *attempt, false),
-            _ => {}
-        }
-        for action in actions {
-            if let Action::Launch { attempt, node, .. } = action {
-                self.on_launch(now, *attempt, *node);
-            }
-        }
+        let mut running = std::mem::take(&mut self.running);
+        running.observe(event, actions, now, &mut |change| self.on_change(now, change));
+        self.running = running;
     }
 }

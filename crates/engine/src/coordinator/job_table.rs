@@ -212,10 +212,10 @@ impl JobTable {
     fn on_attempt_ended(&mut self, attempt: &RunningAttempt, end: End) {
         let Some(job) = self.jobs.get_mut(&attempt.id.task.job) else { return };
         match end {
-            End::Finished => job.finished[attempt.id.task.kind] += 1,
+            End::Finished { .. } => job.finished[attempt.id.task.kind] += 1,
             End::Paused => job.pauses += 1,
             End::EndedEarly { .. } => job.early_ends += 1,
-            End::Killed | End::Failed | End::NodeLost => {}
+            End::Killed { .. } | End::Failed | End::NodeLost | End::Resynced => {}
         }
         // The output of a map-only job's map counts for its input range.
         if let Work::Map { split, start_bytes, .. } = attempt.work

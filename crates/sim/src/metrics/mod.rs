@@ -3,7 +3,7 @@
 //! [`Metrics`] receives every event with the actions that followed it, and computes a [`Summary`]. Its only input is the content of an event
 //! log, so it measures a simulated run, a run of the engine and a Hadoop cluster in the same way.
 //!
-//! * `mod.rs` follows jobs, tasks and attempts through the events.
+//! * `mod.rs` follows jobs, tasks and attempts through the changes that a [`Lifecycle`] reports.
 //! * `job.rs` is the state of a live job.
 //! * `time_weighted.rs` integrates over time: available and busy slots, and COSHH's dissatisfaction and fairness.
 //! * `absolute_deviation.rs` maintains a sum of deviations from a mean while the values change.
@@ -26,8 +26,8 @@ pub use summary::{DetailMetrics, GroupMetrics, JobMetrics, KeyMetrics, Summary};
 
 use crate::Observer;
 use giveway_core::{
-    Action, AttemptId, Event, JobId, JobSpec, Kind, Locality, NodeId, NodeSpec, Outcome, Reason, Start, TaskId,
-    Tenants, Time, Work,
+    Action, Change, End, Event, JobId, JobSpec, Kind, Lifecycle, Locality, NodeId, NodeSpec, Outcome, RunningAttempt,
+    Start, TaskId, Tenants, Time, Work,
 };
 use job::{LiveJob, OutputLocation, Paused};
 use rustc_hash::FxHashMap;
@@ -51,8 +51,8 @@ pub struct Metrics {
     free: Vec<u32>,
     live: u32,
     job_ix: FxHashMap<JobId, u32>,
-    /// The node of each running attempt.
-    node_of: FxHashMap<AttemptId, NodeId>,
+    /// The running attempts. Those of unknown jobs are not charged.
+    attempts: Lifecycle<Option<Charge>>,
     nodes: Vec<Node>,
     /// Tasks that were lost with a node and have not been launched again, with the time of the loss.
     lost_tasks: FxHashMap<TaskId, Time>,
@@ -105,32 +105,15 @@ struct Node {
     slots: [u16; 2],
     /// The times at which it was lost.
     losses: Vec<Time>,
-    running: Vec<Running>,
 }
 
-/// An attempt that occupies a slot. It may end after its job, so it carries what its end is charged to.
+/// What the end of an attempt is charged to. The attempt keeps it, because it may end after its job.
 #[derive(Clone, Copy, Debug)]
-struct Running {
-    attempt: AttemptId,
-    since: Time,
+struct Charge {
     user: u32,
     group: u16,
-    /// Whether the core has requested its kill in order to preempt it.
-    preempted: bool,
-    /// Input bytes of a map.
-    bytes: u64,
     /// Slot time of the paused attempts whose progress a reduce continues.
     retained_us: u64,
-}
-
-/// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Finished,
-    Paused,
-    EndedEarly { done_bytes: u64 },
-    Killed,
-    Failed,
 }
 
 impl Metrics {
@@ -149,7 +132,7 @@ impl Metrics {
             free: Vec::new(),
             live: 0,
             job_ix: FxHashMap::default(),
-            node_of: FxHashMap::default(),
+            attempts: Lifecycle::default(),
             nodes: Vec::new(),
             lost_tasks: FxHashMap::default(),
             finished: Vec::new(),
@@ -160,45 +143,9 @@ impl Metrics {
     pub fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
         self.events += 1;
         self.latest = now;
-        match event {
-            Event::SlotsOffered { .. }
-            | Event::ProgressReported { .. }
-            | Event::TimerFired { .. }
-            | Event::JobKilled { .. }
-            | Event::MapOutputLost { .. }
-            | Event::YieldRequested { .. } => {}
-            // A refused event has no effect.
-            _ if actions.iter().any(|action| matches!(action, Action::Refuse { .. })) => {}
-            // Only from backends that grant slots themselves; a granted slot follows as a launch.
-            Event::SlotsRequested { .. } | Event::SlotGranted { .. } | Event::JobEnded { .. } | Event::Resynced => {}
-            Event::JobSubmitted(spec) | Event::JobOpened(spec) => self.on_job_submitted(now, spec),
-            Event::NodeJoined { node, spec } => self.on_node_joined(now, *node, spec),
-            Event::NodeLost { node } => self.on_node_lost(now, *node),
-            Event::AttemptFinished { attempt, .. } => self.on_attempt_ended(now, *attempt, End::Finished),
-            Event::AttemptFailed { attempt } => self.on_attempt_ended(now, *attempt, End::Failed),
-            Event::AttemptKilled { attempt } => self.on_attempt_ended(now, *attempt, End::Killed),
-            Event::AttemptPaused { attempt, .. } => self.on_attempt_ended(now, *attempt, End::Paused),
-            Event::AttemptEndedEarly { attempt, done_bytes, .. } => {
-                self.on_attempt_ended(now, *attempt, End::EndedEarly { done_bytes: *done_bytes })
-            }
-        }
-        for action in actions {
-            match action {
-                Action::Launch { attempt, node, work, .. } => self.on_launch(now, *attempt, *node, *work),
-                Action::Kill {
-                    attempt,
-                    node,
-                    reason: Reason::PreemptedFor { .. } | Reason::PreemptedForRecovery { .. },
-                } => {
-                    let running = self.nodes.get_mut(node.0 as usize).map(|node| &mut node.running);
-                    if let Some(victim) = running.and_then(|all| all.iter_mut().find(|one| one.attempt == *attempt)) {
-                        victim.preempted = true;
-                    }
-                }
-                Action::CloseJob { job, outcome } => self.close_job(now, *job, *outcome),
-                _ => {}
-            }
-        }
+        let mut attempts = std::mem::take(&mut self.attempts);
+        attempts.observe(event, actions, now, &mut |change| self.on_change(now, change));
+        self.attempts = attempts;
     }
 
     /// The jobs that succeeded, in the order of their completion.
@@ -209,6 +156,18 @@ impl Metrics {
     /// Names of the size groups, smallest first.
     pub fn groups(&self) -> &[String] {
         &self.groups.names
+    }
+
+    fn on_change(&mut self, now: Time, change: Change<'_, Option<Charge>>) {
+        match change {
+            Change::JobSubmitted(spec) => self.on_job_submitted(now, spec),
+            Change::JobClosed { job, outcome } => self.close_job(now, job, outcome),
+            Change::NodeJoined { node, spec } => self.on_node_joined(now, node, spec),
+            Change::NodeLost { node } => self.on_node_lost(now, node),
+            Change::Launched { attempt, .. } => attempt.data = self.on_launch(now, attempt),
+            Change::StopRequested { .. } => {}
+            Change::Ended { attempt, end } => self.on_attempt_ended(now, &attempt, end),
+        }
     }
 
     fn on_job_submitted(&mut self, now: Time, spec: &JobSpec) {
@@ -268,20 +227,8 @@ impl Metrics {
         let Some(node) = self.nodes.get_mut(id.0 as usize).filter(|node| node.up) else { return };
         node.up = false;
         node.losses.push(now);
-        let (slots, running) = (node.slots, std::mem::take(&mut node.running));
+        let slots = node.slots;
         self.time_weighted.change_slots(now, slots.map(|slots| -i64::from(slots)));
-        for attempt in running {
-            self.node_of.remove(&attempt.attempt);
-            self.release_slot(now, &attempt, true);
-            let task = attempt.attempt.task;
-            if let Some(job) = self.job_mut(task.job) {
-                let (pending, change) = job.on_stop(task, false);
-                self.time_weighted.change_demand(now, attempt.user, change);
-                if pending {
-                    self.lost_tasks.insert(task, now);
-                }
-            }
-        }
         for job in self.jobs.iter_mut().flatten() {
             for paused in job.paused.extract_if(.., |paused| paused.node == id) {
                 self.counters[usize::from(job.group)].lost_us += paused.retained_us;
@@ -290,9 +237,10 @@ impl Metrics {
         }
     }
 
-    fn on_launch(&mut self, now: Time, attempt: AttemptId, node: NodeId, work: Work) {
-        let (task, at) = (attempt.task, node.0 as usize);
-        let Some(&ix) = self.job_ix.get(&task.job) else { return };
+    /// Records a launch. Returns what to charge the attempt's end to; none if its job is unknown.
+    fn on_launch(&mut self, now: Time, attempt: &RunningAttempt<Option<Charge>>) -> Option<Charge> {
+        let task = attempt.id.task;
+        let &ix = self.job_ix.get(&task.job)?;
         let job = self.jobs[ix as usize].as_mut().expect("an indexed job is live");
         let counters = &mut self.counters[usize::from(job.group)];
         let (user, group) = (job.user, job.group);
@@ -304,10 +252,9 @@ impl Metrics {
         let lost_at = if self.lost_tasks.is_empty() { None } else { self.lost_tasks.remove(&task) }.or(lost_output);
         let (first, change) = job.on_launch(task, now);
         self.time_weighted.change_demand(now, user, change);
-        let (mut bytes, mut retained_us) = (0, 0);
-        match work {
-            Work::Map { bytes: length, locality, .. } => {
-                bytes = length;
+        let mut retained_us = 0;
+        match attempt.work {
+            Work::Map { locality, .. } => {
                 counters.launches[locality as usize] += 1;
                 if lost_at.is_some() {
                     counters.recovered_maps += 1;
@@ -333,81 +280,59 @@ impl Metrics {
             counters.recovery_wait_us += now.since(lost_at).0;
         }
         self.time_weighted.change_busy(now, user, task.kind, 1);
-        if self.nodes.len() <= at {
-            self.nodes.resize_with(at + 1, Node::default);
-        }
-        self.nodes[at].running.push(Running { attempt, since: now, user, group, preempted: false, bytes, retained_us });
-        self.node_of.insert(attempt, node);
+        Some(Charge { user, group, retained_us })
     }
 
-    fn on_attempt_ended(&mut self, now: Time, attempt: AttemptId, end: End) {
-        let Some(node) = self.node_of.remove(&attempt) else { return };
-        let running = &mut self.nodes[node.0 as usize].running;
-        let at = running
-            .iter()
-            .position(|one| one.attempt == attempt)
-            .expect("a running attempt is in the list of its node");
-        let removed = running.swap_remove(at);
-        let loss = self.nodes[node.0 as usize].losses.len() as u32;
-        let task = attempt.task;
-        let counters = &mut self.counters[usize::from(removed.group)];
+    fn on_attempt_ended(&mut self, now: Time, attempt: &RunningAttempt<Option<Charge>>, end: End) {
+        let Some(charge) = attempt.data else { return };
+        let (task, spent_us) = (attempt.id.task, now.since(attempt.launched).0);
         let job = match self.job_ix.get(&task.job) {
             Some(&ix) => self.jobs[ix as usize].as_mut(),
             None => None,
         };
-        // Work that another attempt has already done is wasted, and so is an early end without any output.
+        // Work that another attempt has already done is wasted, and so is an early end without any output. After a resync the work continues.
         let redundant = job.as_ref().is_none_or(|job| job.is_done(task));
-        let wasted = redundant || matches!(end, End::Killed | End::Failed | End::EndedEarly { done_bytes: 0 });
+        let wasted = redundant || !(end.has_result() || matches!(end, End::Paused | End::Resynced));
         if let Some(job) = job {
             match end {
                 End::Paused => {
                     job.pauses += 1;
-                    let retained_us = removed.retained_us + now.since(removed.since).0;
-                    job.paused.push(Paused { index: task.index, node, retained_us });
+                    let retained_us = charge.retained_us + spent_us;
+                    job.paused.push(Paused { index: task.index, node: attempt.node, retained_us });
                 }
-                End::Killed if removed.preempted => job.kills += 1,
+                End::Killed { preempted: true } => job.kills += 1,
                 End::EndedEarly { .. } => job.early_ends += 1,
                 _ => {}
             }
-            let done = end == End::Finished || matches!(end, End::EndedEarly { done_bytes } if done_bytes > 0);
-            if done && task.kind == Kind::Map && !redundant {
-                job.set_output_location(
-                    task.index,
-                    now,
-                    OutputLocation { node: node.0, loss, duration_us: now.since(removed.since).0 },
-                );
+            if end.has_result() && task.kind == Kind::Map && !redundant {
+                let node = attempt.node.0;
+                let loss = self.nodes.get(node as usize).map_or(0, |node| node.losses.len()) as u32;
+                job.set_output_location(task.index, now, OutputLocation { node, loss, duration_us: spent_us });
             }
-            let (_, mut change) = job.on_stop(task, done);
-            if let End::EndedEarly { done_bytes } = end
-                && (1..removed.bytes).contains(&done_bytes)
+            let (pending, mut change) = job.on_stop(task, end.has_result());
+            if let End::EndedEarly { done_bytes, .. } = end
+                && let Work::Map { bytes, .. } = attempt.work
+                && (1..bytes).contains(&done_bytes)
             {
                 change += job.add_remainder();
             }
-            self.time_weighted.change_demand(now, removed.user, change);
+            self.time_weighted.change_demand(now, charge.user, change);
+            if end == End::NodeLost && pending {
+                self.lost_tasks.insert(task, now);
+            }
         }
+        self.time_weighted.change_busy(now, charge.user, task.kind, -1);
+        let counters = &mut self.counters[usize::from(charge.group)];
         match end {
             End::Paused => counters.pauses += 1,
             End::EndedEarly { .. } => counters.early_ends += 1,
-            End::Killed if removed.preempted => counters.kills += 1,
+            End::Killed { preempted: true } => counters.kills += 1,
             _ => {}
         }
-        self.release_slot(now, &removed, wasted);
-    }
-
-    /// Frees the slot of an attempt and charges its time, as lost work if it was wasted.
-    fn release_slot(&mut self, now: Time, removed: &Running, wasted: bool) {
-        let (kind, spent_us) = (removed.attempt.task.kind, now.since(removed.since).0);
-        self.time_weighted.change_busy(now, removed.user, kind, -1);
-        let counters = &mut self.counters[usize::from(removed.group)];
-        counters.busy_us[kind.index()] += spent_us;
+        counters.busy_us[task.kind.index()] += spent_us;
         if wasted {
-            counters.lost_us += spent_us + removed.retained_us;
+            counters.lost_us += spent_us + charge.retained_us;
         }
-    }
-
-    fn job_mut(&mut self, id: JobId) -> Option<&mut LiveJob> {
-        let ix = *self.job_ix.get(&id)?;
-        self.jobs[ix as usize].as_deref_mut()
     }
 }
 

@@ -209,6 +209,20 @@ fn refused_events_have_no_effect() {
 }
 
 #[test]
+fn a_resync_frees_the_slots_and_loses_no_work() {
+    let mut sequence = EventSequence::begin();
+    sequence.offer(10.0, [launch_map(map(0, 0), 0, Locality::Node), launch_map(map(1, 0), 1, Locality::Node)]);
+    sequence.record(20.0, Event::Resynced, []);
+    // One of the two still runs and is reported again.
+    sequence.offer(20.0, [launch_map(map(0, 1), 0, Locality::Node)]);
+    sequence.record(30.0, finished(map(0, 1)), [close()]);
+    let Summary { key_metrics, details, .. } = sequence.summary();
+    // Two of four map slots for 10 s, one for 10 s.
+    assert_eq!((key_metrics.lost_work_s, key_metrics.kills, details.utilisation_map), (0.0, 0, Some(30.0 / 80.0)));
+    assert_eq!(details.recoveries, 0);
+}
+
+#[test]
 fn json_keys_have_a_fixed_order() {
     let json = serde_json::to_string(&EventSequence::begin().summary()).unwrap();
     let first = concat!(

@@ -14,7 +14,10 @@ use super::generate::{GROUPS, group_of};
 use super::{JobPlan, Workload};
 use crate::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Stragglers};
 use giveway_core::event_log::{EventLogError, EventLogReader, Record};
-use giveway_core::{Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Span, TaskId, Time, WHOLE_PPM};
+use giveway_core::{
+    Change, End, Event, JobId, JobSpec, Kind, Lifecycle, NodeSpec, RunningAttempt, Span, TaskId, Time, WHOLE_PPM,
+    is_refused,
+};
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 
@@ -65,8 +68,7 @@ struct EventLogWorkload {
     jobs: Vec<LoggedJob>,
     /// Index in `jobs` of the jobs that have not ended.
     by_id: FxHashMap<JobId, usize>,
-    /// Launch time and node of running attempts.
-    running: FxHashMap<AttemptId, (Time, NodeId)>,
+    running: Lifecycle,
     /// Time of paused attempts, by task.
     retained_time: FxHashMap<TaskId, Span>,
     /// Only for clusters that grant slots themselves.
@@ -102,26 +104,21 @@ impl EventLogWorkload {
     fn apply(&mut self, record: &Record) {
         let now = record.now;
         self.advance(now);
-        let refused = record.actions.iter().any(|action| matches!(action, Action::Refuse { .. }));
-        match &record.event {
-            _ if refused => {}
-            Event::NodeJoined { node, spec } if node.0 as usize == self.nodes.len() => self.nodes.push(spec.clone()),
-            Event::NodeLost { node } => self.running.retain(|_, (_, running_on)| running_on != node),
-            Event::JobSubmitted(spec) | Event::JobOpened(spec) => {
-                self.by_id.insert(spec.id, self.jobs.len());
-                self.jobs.push(LoggedJob::new(spec, now));
-            }
-            Event::AttemptFinished { attempt, output_bytes } => self.on_finish(now, *attempt, *output_bytes),
-            Event::AttemptEndedEarly { attempt, output_bytes, .. } => self.on_finish(now, *attempt, *output_bytes),
-            Event::AttemptPaused { attempt, .. } => {
-                if let Some((launched, _)) = self.running.remove(attempt) {
-                    *self.retained_time.entry(attempt.task).or_default() += now.since(launched);
-                }
-            }
-            Event::AttemptKilled { attempt } | Event::AttemptFailed { attempt } => {
-                self.running.remove(attempt);
-            }
-            Event::Resynced => self.running.clear(),
+        if !is_refused(&record.actions) {
+            self.apply_requests(now, &record.event);
+        }
+        let mut running = std::mem::take(&mut self.running);
+        running.observe(&record.event, &record.actions, now, &mut |change| self.apply_change(now, change));
+        self.running = running;
+        if let Some(observed) = &mut self.observed {
+            let reduces = running_attempts(&self.running, Kind::Reduce);
+            observed.max_running_reduces = observed.max_running_reduces.max(reduces);
+        }
+    }
+
+    /// The requests of open jobs, for clusters that grant slots themselves.
+    fn apply_requests(&mut self, now: Time, event: &Event) {
+        match event {
             Event::SlotsRequested { job, maps, reduces } => {
                 self.observed.get_or_insert_default();
                 if let Some(&at) = self.by_id.get(job) {
@@ -133,28 +130,43 @@ impl EventLogWorkload {
             }
             _ => {}
         }
-        for action in &record.actions {
-            let Action::Launch { attempt, node, .. } = action else { continue };
-            self.running.insert(*attempt, (now, *node));
-            if let Some(&at) = self.by_id.get(&attempt.task.job) {
-                self.jobs[at].on_launch(attempt.task.kind);
-            }
-        }
-        let reduces = self.running_attempts(Kind::Reduce);
-        if let Some(observed) = &mut self.observed {
-            observed.max_running_reduces = observed.max_running_reduces.max(reduces);
-        }
     }
 
-    fn running_attempts(&self, kind: Kind) -> u32 {
-        self.running.keys().filter(|attempt| attempt.task.kind == kind).count() as u32
+    fn apply_change(&mut self, now: Time, change: Change<'_>) {
+        match change {
+            Change::NodeJoined { node, spec } => {
+                // A lost node that came back is the same node.
+                if node.0 as usize == self.nodes.len() {
+                    self.nodes.push(spec.clone());
+                }
+            }
+            Change::JobSubmitted(spec) => {
+                self.by_id.insert(spec.id, self.jobs.len());
+                self.jobs.push(LoggedJob::new(spec, now));
+            }
+            Change::Launched { attempt, .. } => {
+                if let Some(&at) = self.by_id.get(&attempt.id.task.job) {
+                    self.jobs[at].on_launch(attempt.id.task.kind);
+                }
+            }
+            Change::Ended { attempt, end } => match end {
+                End::Finished { output_bytes } | End::EndedEarly { output_bytes, .. } => {
+                    self.on_finish(now, &attempt, output_bytes);
+                }
+                End::Paused => {
+                    *self.retained_time.entry(attempt.id.task).or_default() += now.since(attempt.launched);
+                }
+                End::Killed { .. } | End::Failed | End::NodeLost | End::Resynced => {}
+            },
+            Change::NodeLost { .. } | Change::StopRequested { .. } | Change::JobClosed { .. } => {}
+        }
     }
 
     /// Accounts for the time since the last record.
     fn advance(&mut self, now: Time) {
-        let maps = u64::from(self.running_attempts(Kind::Map));
-        let short = self.by_id.values().any(|&at| self.jobs[at].requested[0] > 0);
-        if let Some(observed) = self.observed.as_mut().filter(|_| short) {
+        let short = || self.by_id.values().any(|&at| self.jobs[at].requested[0] > 0);
+        if let Some(observed) = self.observed.as_mut().filter(|_| short()) {
+            let maps = u64::from(running_attempts(&self.running, Kind::Map));
             observed.map_shortage += now.since(self.last_time);
             observed.map_time_while_short += now.since(self.last_time).times(maps);
         }
@@ -176,13 +188,13 @@ impl EventLogWorkload {
         }
     }
 
-    fn on_finish(&mut self, now: Time, attempt: AttemptId, output_bytes: u64) {
-        let Some((launched, node)) = self.running.remove(&attempt) else { return };
-        let Some(&at) = self.by_id.get(&attempt.task.job) else { return };
-        let (job, kind) = (&mut self.jobs[at], attempt.task.kind);
-        let began = if kind == Kind::Reduce { launched.max(job.last_map_done) } else { launched };
-        let task_time = now.since(began) + self.retained_time.remove(&attempt.task).unwrap_or_default();
-        let speed = self.nodes.get(node.0 as usize).map_or(WHOLE_PPM, |node| node.speed_ppm);
+    fn on_finish(&mut self, now: Time, attempt: &RunningAttempt, output_bytes: u64) {
+        let task = attempt.id.task;
+        let Some(&at) = self.by_id.get(&task.job) else { return };
+        let (job, kind) = (&mut self.jobs[at], task.kind);
+        let began = if kind == Kind::Reduce { attempt.launched.max(job.last_map_done) } else { attempt.launched };
+        let task_time = now.since(began) + self.retained_time.remove(&task).unwrap_or_default();
+        let speed = self.nodes.get(attempt.node.0 as usize).map_or(WHOLE_PPM, |node| node.speed_ppm);
         job.task_time[kind.index()] += task_time.scaled(f64::from(speed) / f64::from(WHOLE_PPM));
         job.finished[kind.index()] += 1;
         if kind == Kind::Map {
@@ -190,6 +202,10 @@ impl EventLogWorkload {
             job.output_bytes += output_bytes;
         }
     }
+}
+
+fn running_attempts(running: &Lifecycle, kind: Kind) -> u32 {
+    running.iter().filter(|attempt| attempt.id.task.kind == kind).count() as u32
 }
 
 impl LoggedJob {
@@ -297,7 +313,7 @@ mod tests {
     use crate::{Observer, Simulation, fixture};
     use giveway_core::event_log::EventLogWriter;
     use giveway_core::policy::catalog;
-    use giveway_core::{Capabilities, Setup};
+    use giveway_core::{Action, AttemptId, Capabilities, NodeId, Setup};
 
     /// Writes an event log, and records the order in which jobs end.
     struct LogWriter {
