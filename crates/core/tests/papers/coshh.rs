@@ -219,3 +219,12 @@ fn sec_4_suggestions_follow_the_nodes() {
         "a new node type triggers a classification when it joins"
     );
 }
+
+#[test]
+fn users_without_matching_are_all_served() {
+    let mut policy = catalog::by_name("coshh").unwrap();
+    policy.matching = None;
+    let mut cluster = ManualCluster::with_setup(Setup::new(policy), 1, 4, 1);
+    let (job, _) = cluster.submit_job(job(4, 0));
+    assert_eq!(launches(&cluster.offer(0)), vec![(job, Kind::Map, NodeId(0)); 4], "no user has a min share");
+}
