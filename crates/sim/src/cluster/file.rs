@@ -411,7 +411,7 @@ mod tests {
             ("[[nodes]]\n[[faults.scripted]]\nnode = 0\nat = -5", 4, "at is -5 s"),
             ("[[nodes]]\n[faults.random]\nmean_up = 0\nmean_down = 5", 3, "mean_up is 0 s"),
             ("[[nodes]]\n[stragglers]\nshare = 2", 3, "stragglers.share is 2"),
-            ("[[nodes]]\n[costs]\nlaunch = 'soon'", 3, "not a span of time"),
+            ("[[nodes]]\n[costs]\nlaunch = 'soon'", 3, "invalid span of time"),
             ("[[nodes", 1, "c.toml:1:"),
         ] {
             let error = error(text);

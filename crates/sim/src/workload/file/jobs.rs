@@ -181,7 +181,7 @@ mod tests {
             ("[[jobs]]\nmap_seconds = inf", 2, "map_seconds is inf"),
             ("[[jobs]]\nmap_seconds = 1\nreduces = 0\nreduce_seconds = 1", 4, "but reduces is 0"),
             ("[[jobs]]\napp = 'sort'\nsubmit = -5", 3, "submit is -5 s; write a time from 0 s"),
-            ("[[jobs]]\napp = 'sort'\nsubmit = '-5s'", 3, "not a span of time"),
+            ("[[jobs]]\napp = 'sort'\nsubmit = '-5s'", 3, "invalid span of time"),
             ("[[jobs]]\napp = 'sort'\ncount = 0", 3, "write 1 or more"),
             ("[[jobs]]\napp = 'sort'\ncount = 10000000", 3, "at most 1000000 in total; write a smaller number"),
             ("[[jobs]]\napp = 'sort'\ncount = 1000\nevery = '1y'", 1, "shorter every"),
