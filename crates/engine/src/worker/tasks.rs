@@ -112,7 +112,7 @@ impl Worker {
             drop(state);
             let reason =
                 "this worker does not have the job's application; start all workers from the same program".into();
-            return self.report(epoch, Report::Failed { attempt, reason: reason });
+            return self.report(epoch, Report::Failed { attempt, reason });
         };
         let task = Task {
             attempt,
@@ -146,7 +146,7 @@ impl Worker {
         });
         if let Err(error) = spawned {
             let reason = format!("cannot start a thread for the task: {error}; check the process limits of the worker");
-            self.report(epoch, Report::Failed { attempt, reason: reason });
+            self.report(epoch, Report::Failed { attempt, reason });
         }
     }
 
@@ -235,7 +235,7 @@ fn is_end_of(report: &Report, ended: AttemptId) -> bool {
 fn timed_out(attempt: AttemptId, timeout: Duration) -> Report {
     let seconds = timeout.as_secs_f64();
     let reason = format!("the task timed out: it made no progress for {seconds} s; raise --task-timeout if it is slow");
-    Report::Failed { attempt, reason: reason }
+    Report::Failed { attempt, reason }
 }
 
 /// Removes a folder. It is renamed first, so that a new folder can be created under its name at once.

@@ -250,7 +250,7 @@ const POLICIES: [&str; 7] = ["fifo", "fair", "hsrtf-prp", "fcs", "fcs-kill", "ch
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn long_event_logs_give_what_the_twin_finds(seed in any::<u64>(), policy in 0usize..POLICIES.len(), faults in any::<bool>(), jobs in 1u32..7) {
+    fn long_event_logs_agree_with_the_reference(seed in any::<u64>(), policy in 0usize..POLICIES.len(), faults in any::<bool>(), jobs in 1u32..7) {
         let mut cluster = fixture::cluster(3);
         (cluster.noise, cluster.stragglers.share, cluster.stragglers.factor) = (0.3, 0.1, 4.0);
         if faults {
