@@ -3,7 +3,7 @@
 use super::error::DataError;
 use crate::record::{Emit, Failure, Reducer, Values, varint};
 
-/// Sums values that are numbers (see [`number`]) and emits each key with its sum in decimal. The matching combiner is
+/// Sums values that are numbers (see [`varint`]) and emits each key with its sum in decimal. The matching combiner is
 /// [`Combine::Sum`](crate::record::Combine::Sum).
 #[derive(Clone, Copy, Debug)]
 pub struct Sum;
