@@ -1,7 +1,7 @@
 //! The `giveway` command line.
 //!
 //! `args.rs` defines the arguments; each subcommand has its own file. Errors are converted to messages and exit codes only here: 0 for success,
-//! 1 if the command ran but its result is negative ([`CheckFailed`]: an event log that does not replay, a policy that starves jobs, a job that
+//! 1 if the command ran but its result is negative (`CheckFailed`: an event log that does not replay, a policy that starves jobs, a job that
 //! failed), 2 for every other error, such as invalid input.
 
 mod args;
