@@ -102,7 +102,7 @@ mkdir "$work/no_webhdfs"
 site "$work/no_webhdfs/hdfs-site.xml" "dfs.namenode.http-address=127.0.0.1:$((base_port + 2))"
 HADOOP_CONF_DIR=$work/no_webhdfs run_job wordcount --input "$hdfs/in/words" "$hdfs/in/compressed.gz" --output "$work/out/no_webhdfs" --reduces 1
 expect_output no_webhdfs all
-expect_line 'does not tell where blocks' "$work/logs/run.log"
+expect_line 'cannot locate the blocks of .* maps run without locality' "$work/logs/run.log"
 
 # expect_error TEXT OPTION...: giveway run exits with code 2 within 45 s and prints the text.
 expect_error() {
@@ -120,7 +120,7 @@ expect_error 'matches no file' --input "$hdfs/in/none-*"
 kill_hard() { kill -9 "$1" && wait "$1" 2>/dev/null || true; }
 client submit grep -O pattern=w1 --input "$hdfs/in/twice é%20.txt" --output "$work/out/found" --records-per-second 20000 >"$work/id"
 maps_done() { client job "$(<"$work/id")" | grep -Eq '^maps +[1-9][0-9]*/'; }
-is_done() { client job "$(<"$work/id")" | grep -q ': done$'; }
+is_done() { client job "$(<"$work/id")" | grep -q ': succeeded$'; }
 wait_for 60 "the first maps" maps_done
 client yield "$(<"$work/id")"
 kill_hard "$pid_alpha"
@@ -131,7 +131,7 @@ expect_output found found
 client job "$(<"$work/id")" | grep -q ' [1-9][0-9]* early ends' || fail "no map ended early"
 log "correct output although maps ended early, a DataNode died and the NameNode was restarted"
 kill_hard "$pid_beta"
-expect_error 'no DataNode that should have the block gives it' --input "$hdfs/in/twice é%20.txt"
+expect_error 'no DataNode with a replica of the block could be read' --input "$hdfs/in/twice é%20.txt"
 kill_hard "$pid_namenode"
 expect_error "the NameNode at $namenode_address cannot be reached" --input "$hdfs/in/words"
 [[ ! -e $work/out/failed ]] || fail "a failed job has left output"
