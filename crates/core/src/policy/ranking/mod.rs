@@ -373,8 +373,13 @@ impl Ranking {
     }
 
     /// Why a job's pool, queue or user comes first; none without groups.
+    #[inline]
     pub fn group_reason(&self, job: JobKey, slots: u32) -> Option<Box<GroupReason>> {
-        let mut at = &self.groups[self.entries[job.index()].group as usize];
+        let group = self.entries[job.index()].group;
+        if group == ROOT {
+            return None;
+        }
+        let mut at = &self.groups[group as usize];
         if at.facts.classes.is_some() {
             at = &self.groups[at.parent as usize];
         }
