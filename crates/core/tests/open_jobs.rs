@@ -213,3 +213,14 @@ fn only_open_jobs_request_slots_and_offers_launch_nothing() {
         assert_eq!(cluster.submit_event(event), [Action::Refuse { refusal: Refusal::NotOpen(JobId(2)) }]);
     }
 }
+
+#[test]
+fn a_lost_output_of_an_open_job_is_refused() {
+    let mut cluster = GrantingCluster::new("fifo");
+    cluster.open_job(1);
+    cluster.request_slots(1, 1, 0);
+    let map = cluster.grant_slot(1, Kind::Map, 0);
+    cluster.submit_event(Event::AttemptKilled { attempt: map });
+    let lost = cluster.submit_event(Event::MapOutputLost { map });
+    assert_eq!(lost, [Action::Refuse { refusal: Refusal::StaleAttempt(map) }]);
+}

@@ -129,7 +129,8 @@ impl Scheduler {
         let job = self.state.job(key);
         let task = job.find_task(map.task.key()).ok_or(stale)?;
         let is_current = task.state() == TaskState::Done && task.number() == map.number;
-        if job.is_closed() || map.task.kind != Kind::Map || !is_current {
+        // An open job's application master requests new slots for lost outputs itself, and its entries may be of tasks that never finished.
+        if job.is_closed() || job.is_open() || map.task.kind != Kind::Map || !is_current {
             return Err(stale);
         }
         let node = task.node();
