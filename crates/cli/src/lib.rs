@@ -13,7 +13,6 @@ mod files;
 mod input;
 mod local_cluster;
 mod logging;
-mod parallel;
 mod policies;
 mod progress;
 mod replay;

@@ -4,7 +4,7 @@
 //! Tasks are throttled (`records_per_s`), so that two CPU cores can run a cluster of twenty slots.
 
 use crate::report::{self, Chart};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use giveway_core::event_log::EventLogReader;
 use giveway_core::{JobId, JobSpec, Outcome, Policy, Priority, Tenants};
 use giveway_engine::apps::{self, Apps};
@@ -58,8 +58,8 @@ pub struct TimedJob {
 impl TimedJob {
     /// Creates a job and computes its expected output with a sequential reference run.
     pub fn new(submit_at_ms: u64, group: u16, request: Request, apps: &Apps) -> Result<TimedJob> {
-        let app = apps.find(&request.app)?;
-        let plan = apps::plan(app.as_ref(), JobId(0), request.clone(), &LocalOnly)?;
+        let app = apps.find(&request.app).map_err(Error::from_boxed)?;
+        let plan = apps::plan(app.as_ref(), JobId(0), request.clone(), &LocalOnly).map_err(Error::from_boxed)?;
         let expected = reference::run(app.as_ref(), &plan, &LocalOnly)?;
         Ok(TimedJob { submit_at_ms, group, request, expected })
     }

@@ -4,7 +4,7 @@
 use crate::args::Sim;
 use crate::progress::{self, JobsDone};
 use crate::report::{self, Chart};
-use crate::{CheckFailed, files, input, parallel, table};
+use crate::{CheckFailed, files, input, table};
 use anyhow::{Context, Result, ensure};
 use giveway_core::event_log::EventLogWriter;
 use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time};
@@ -12,6 +12,7 @@ use giveway_sim::Observer;
 use giveway_sim::comparison::{Comparison, PolicyResult};
 use giveway_sim::metrics::Summary;
 use indicatif::ProgressBar;
+use rayon::prelude::*;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -33,7 +34,7 @@ struct SimulationRun<'a> {
 
 /// Result of a [`SimulationRun`].
 struct RunResult {
-    trialled: PolicyResult,
+    outcome: PolicyResult,
     chart: Option<Chart>,
 }
 
@@ -73,11 +74,11 @@ pub fn run(args: &Sim) -> Result<()> {
         })
         .collect();
     let bar = progress::bar(runs.iter().map(|run| run.trial.workload.jobs.len() as u64).sum(), "simulating", "jobs");
-    let results = parallel::map(&runs, |run| simulate(run, &bar)).into_iter().collect::<Result<Vec<RunResult>>>()?;
+    let results = runs.par_iter().with_max_len(1).map(|run| simulate(run, &bar)).collect::<Result<Vec<RunResult>>>()?;
     bar.finish_and_clear();
     let by_policy: Vec<Vec<Summary>> = results
         .chunks(trials.len())
-        .map(|seeds| seeds.iter().map(|result| result.trialled.summary.clone()).collect())
+        .map(|seeds| seeds.iter().map(|result| result.outcome.summary.clone()).collect())
         .collect();
     writeln!(std::io::stdout(), "{}\n{}", describe(&trials[0], trials.len()), table::policies(&by_policy))?;
     if let Some(file) = &args.json {
@@ -122,17 +123,17 @@ fn simulate(run: &SimulationRun<'_>, bar: &ProgressBar) -> Result<RunResult> {
     let mut event_log =
         run.event_log.as_ref().map(|file| EventLogFile::create(file, &setup(run.trial, run.policy))).transpose()?;
     let mut observers = (Maybe(chart.as_mut()), (Maybe(event_log.as_mut()), JobsDone(bar)));
-    let trialled = run.trial.run(run.policy, &mut observers)?;
+    let outcome = run.trial.run(run.policy, &mut observers)?;
     if let Some(event_log) = event_log {
         event_log.close()?;
     }
-    Ok(RunResult { trialled, chart })
+    Ok(RunResult { outcome, chart })
 }
 
 /// Fails if a run left jobs unfinished. The caller returns this error last, after all output was written.
 fn check_starvation(runs: &[SimulationRun<'_>], results: &[RunResult]) -> Result<()> {
     let starved = |(run, result): (&SimulationRun<'_>, &RunResult)| {
-        let unfinished = result.trialled.stats.jobs_unfinished;
+        let unfinished = result.outcome.stats.jobs_unfinished;
         (unfinished > 0)
             .then(|| format!("{} left {unfinished} jobs unfinished with seed {}", run.policy.name, run.trial.seed))
     };
@@ -156,12 +157,12 @@ fn write_report(file: &Path, trial: &Comparison, results: Vec<RunResult>) -> Res
                 trial.workload.name,
                 trial.cluster.name,
                 trial.seed,
-                results.iter().map(|result| result.trialled.summary.policy.as_str()).collect::<Vec<_>>().join(",")
+                results.iter().map(|result| result.outcome.summary.policy.as_str()).collect::<Vec<_>>().join(",")
             ),
         ),
     ];
     let with_chart = results.into_iter().filter_map(|result| {
-        Some(report::Run { summary: result.trialled.summary, jobs: result.trialled.jobs, chart: result.chart? })
+        Some(report::Run { summary: result.outcome.summary, jobs: result.outcome.jobs, chart: result.chart? })
     });
     let runs: Vec<report::Run> = with_chart.collect();
     files::write(file, &report::html(&trial.workload.name, &facts, &trial.workload.groups, &runs))

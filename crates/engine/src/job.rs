@@ -1,7 +1,6 @@
 //! A job as submitted ([`Request`]), and as executed once its input has been listed and split ([`Plan`]).
 
 use crate::data::Compression;
-use crate::record::Failure;
 use giveway_core::{JobId, Priority};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -167,12 +166,6 @@ pub enum OptionError {
         /// A valid value.
         default: u64,
     },
-}
-
-impl From<OptionError> for Failure {
-    fn from(error: OptionError) -> Failure {
-        Failure(error.to_string())
-    }
 }
 
 impl Partitioning {

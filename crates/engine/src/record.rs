@@ -34,10 +34,10 @@ pub trait Emit {
 /// Maps input records to key-value pairs.
 pub trait Mapper: Send {
     /// Processes one input record.
-    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure>;
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError>;
 
     /// Called after the last record: at the end of the split, or where the map ends early.
-    fn finish(&mut self, _out: &mut dyn Emit) -> Result<(), Failure> {
+    fn finish(&mut self, _out: &mut dyn Emit) -> Result<(), AppError> {
         Ok(())
     }
 }
@@ -45,10 +45,10 @@ pub trait Mapper: Send {
 /// Reduces the values of each key to output records.
 pub trait Reducer: Send {
     /// Processes one key with all its values, in order. Values that are not read are skipped.
-    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure>;
+    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), AppError>;
 
     /// Called after the last key: at the end of the partition, or where the reduce pauses. After a pause, a new reducer continues with the next key.
-    fn finish(&mut self, _out: &mut dyn Emit) -> Result<(), Failure> {
+    fn finish(&mut self, _out: &mut dyn Emit) -> Result<(), AppError> {
         Ok(())
     }
 }
@@ -86,9 +86,8 @@ impl fmt::Debug for Combine {
 }
 
 /// Error of an application. The message is shown to the job's owner: what failed, why, and what to do.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Failure(pub String);
+/// Any error type converts into it with `?`, and so does a string with `.into()`.
+pub type AppError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Unsigned integers in LEB128 encoding: seven bits per byte, low bits first, so that numbers below 128 take one byte.
 pub mod varint {

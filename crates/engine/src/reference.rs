@@ -6,7 +6,7 @@
 use crate::apps::{App, part_name};
 use crate::input::{self, InputError, StoreAccess};
 use crate::job::{Codec, InputSplit, Plan};
-use crate::record::{Emit, Failure, Record, Values};
+use crate::record::{AppError, Emit, Record, Values};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub enum ReferenceError {
     Input(#[from] InputError),
     /// The application returned an error.
     #[error(transparent)]
-    App(#[from] Failure),
+    App(#[from] AppError),
     /// The plan has reduces, but the application has no reducer.
     #[error(
         "application `{app}` has no reducer, but the job has {reduces} reduces; run it with 0 reduces or add a reducer"

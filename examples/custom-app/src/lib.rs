@@ -5,7 +5,7 @@
 
 use giveway_engine::apps::App;
 use giveway_engine::job::Plan;
-use giveway_engine::record::{Combine, Combiner, Emit, Failure, Mapper, Record, Reducer, Values};
+use giveway_engine::record::{AppError, Combine, Combiner, Emit, Mapper, Record, Reducer, Values};
 
 /// The application `extremes`. It is its own mapper, combiner and reducer.
 #[derive(Clone, Copy, Debug)]
@@ -20,11 +20,11 @@ impl App for Extremes {
         "find the lowest and the highest reading of each station"
     }
 
-    fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+    fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         Ok(Box::new(Extremes))
     }
 
-    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, AppError> {
         Ok(Some(Box::new(Extremes)))
     }
 
@@ -34,7 +34,7 @@ impl App for Extremes {
 }
 
 impl Mapper for Extremes {
-    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
         let line = String::from_utf8_lossy(record.line);
         match line.rsplit_once(' ').map(|(station, reading)| (station, reading.parse::<i64>())) {
             Some((station, Ok(reading))) => out.emit(station.as_bytes(), &reading.to_le_bytes()),
@@ -54,7 +54,7 @@ impl Combiner for Extremes {
 }
 
 impl Reducer for Extremes {
-    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), AppError> {
         let (low, high) = extremes(values);
         out.emit(key, format!("{low}\t{high}").as_bytes());
         Ok(())

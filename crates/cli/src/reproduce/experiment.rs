@@ -4,7 +4,6 @@
 //! seed get the same jobs, the same block placement and the same failures.
 
 use super::observation::{ObservationOptions, RunObserver};
-use crate::parallel;
 use anyhow::{Context, Result, ensure};
 use giveway_core::policy::catalog;
 use giveway_core::{Capabilities, Event, Policy, Scheduler, Setup, Time};
@@ -13,6 +12,7 @@ use giveway_sim::comparison::Comparison;
 use giveway_sim::metrics::{GroupMetrics, JobMetrics, Summary};
 use giveway_sim::workload::{self, Workload};
 use indicatif::ProgressBar;
+use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -175,11 +175,12 @@ impl Runs {
         let work: Vec<(&Case, u64)> =
             cases.iter().flat_map(|case| (1..=u64::from(case.seeds)).map(move |seed| (case, seed))).collect();
         bar.set_length(work.len() as u64);
-        let results = parallel::map(&work, |(case, seed)| {
+        let run_case = |(case, seed): &(&Case, u64)| {
             let result = case.run(*seed).with_context(|| format!("case {}, seed {seed}", case.name));
             bar.inc(1);
             result
-        });
+        };
+        let results: Vec<_> = work.par_iter().with_max_len(1).map(run_case).collect();
         let mut runs = Runs(BTreeMap::new());
         for ((case, _), result) in work.iter().zip(results) {
             let by_policy = runs

@@ -5,7 +5,7 @@
 //! closing its input) causes a deadlock.
 
 use crate::input::LINE_BYTES_MAX;
-use crate::record::{Emit, Failure};
+use crate::record::Emit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -89,12 +89,6 @@ impl fmt::Display for ProgramError {
 }
 
 impl std::error::Error for ProgramError {}
-
-impl From<ProgramError> for Failure {
-    fn from(error: ProgramError) -> Failure {
-        Failure(error.to_string())
-    }
-}
 
 /// Called with each line that the program prints.
 pub(super) type LineHandler<'a> = &'a mut dyn FnMut(&[u8], &mut dyn Emit);

@@ -1,6 +1,5 @@
-//! Errors of the built-in applications. They are converted into [`Failure`], the error of all user code.
+//! Errors of the built-in applications. They are converted into [`AppError`], the error of all user code.
 
-use crate::record::Failure;
 use std::path::PathBuf;
 
 /// Why a request is refused before the job begins.
@@ -53,16 +52,4 @@ pub(super) enum DataError {
     NotANumber { key: String },
     #[error("the sum of key `{key}` exceeds 64 bits; use a reducer with larger numbers")]
     SumOverflow { key: String },
-}
-
-impl From<PlanError> for Failure {
-    fn from(error: PlanError) -> Failure {
-        Failure(error.to_string())
-    }
-}
-
-impl From<DataError> for Failure {
-    fn from(error: DataError) -> Failure {
-        Failure(error.to_string())
-    }
 }

@@ -4,7 +4,7 @@ use super::App;
 use super::error::PlanError;
 use crate::input::StoreAccess;
 use crate::job::Plan;
-use crate::record::{Emit, Failure, Mapper, Record, Reducer};
+use crate::record::{AppError, Emit, Mapper, Record, Reducer};
 use regex::bytes::Regex;
 
 pub(super) struct Grep;
@@ -22,12 +22,12 @@ impl App for Grep {
         &[("pattern", "regular expression; begin it with (?i) to ignore case")]
     }
 
-    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), AppError> {
         plan.reduces = 0;
         Ok(())
     }
 
-    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         let Some(pattern) = plan.request.options.get("pattern") else {
             return Err(PlanError::MissingPattern.into());
         };
@@ -35,7 +35,7 @@ impl App for Grep {
         Ok(Box::new(GrepMapper(regex)))
     }
 
-    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, AppError> {
         Ok(None)
     }
 }
@@ -43,7 +43,7 @@ impl App for Grep {
 struct GrepMapper(Regex);
 
 impl Mapper for GrepMapper {
-    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
         if self.0.is_match(record.line) {
             out.emit(record.line, b"");
         }

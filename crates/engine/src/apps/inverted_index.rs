@@ -4,7 +4,7 @@ use super::documents::Documents;
 use super::{App, words};
 use crate::input::StoreAccess;
 use crate::job::Plan;
-use crate::record::{Combine, Combiner, Emit, Failure, Mapper, Record, Reducer, Values};
+use crate::record::{AppError, Combine, Combiner, Emit, Mapper, Record, Reducer, Values};
 
 pub(super) struct InvertedIndex;
 
@@ -17,16 +17,16 @@ impl App for InvertedIndex {
         "list for each word the documents (files) in which it occurs, sorted"
     }
 
-    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), AppError> {
         Documents::prepare(plan);
         Ok(())
     }
 
-    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         Ok(Box::new(IndexMapper(Documents::new(plan))))
     }
 
-    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, AppError> {
         Ok(Some(Box::new(IndexReducer::default())))
     }
 
@@ -38,7 +38,7 @@ impl App for InvertedIndex {
 struct IndexMapper(Documents);
 
 impl Mapper for IndexMapper {
-    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
         let document = self.0.name(record.file);
         words(record.line, |word| out.emit(word, document));
         Ok(())
@@ -73,7 +73,7 @@ struct IndexReducer {
 }
 
 impl Reducer for IndexReducer {
-    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), AppError> {
         self.list.clear();
         distinct(values, |document| {
             if !self.list.is_empty() {

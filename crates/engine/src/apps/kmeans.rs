@@ -8,7 +8,7 @@ use super::error::{DataError, PlanError};
 use super::{App, read_output, round_output};
 use crate::input::{self, StoreAccess};
 use crate::job::Plan;
-use crate::record::{Emit, Failure, Mapper, Record, Reducer, Values};
+use crate::record::{AppError, Emit, Mapper, Record, Reducer, Values};
 use serde::{Deserialize, Serialize};
 
 const MILLION: i64 = 1_000_000;
@@ -38,7 +38,7 @@ impl App for Kmeans {
         ]
     }
 
-    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), AppError> {
         let k = plan.request.number("k", 8)?.max(1) as usize;
         let mut points = Vec::new();
         input::sample_lines(plan, store, |line| points.extend(parse_point(line).filter(|point| !point.is_empty())))?;
@@ -57,17 +57,17 @@ impl App for Kmeans {
         Ok(())
     }
 
-    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         let centroids = centroids(plan)?;
         let sums = centroids.iter().map(|centroid| ClusterSum { points: 0, sums: vec![0; centroid.len()] }).collect();
         Ok(Box::new(AssignMapper { centroids, sums }))
     }
 
-    fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+    fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, AppError> {
         Ok(Some(Box::new(MeanReducer(centroids(plan)?))))
     }
 
-    fn next_round(&self, plan: &Plan) -> Result<Option<Plan>, Failure> {
+    fn next_round(&self, plan: &Plan) -> Result<Option<Plan>, AppError> {
         if plan.output == plan.request.output {
             return Ok(None);
         }
@@ -92,7 +92,7 @@ impl App for Kmeans {
     }
 }
 
-fn iterations(plan: &Plan) -> Result<u32, Failure> {
+fn iterations(plan: &Plan) -> Result<u32, AppError> {
     let iterations = plan.request.number("iterations", 10)?.max(1);
     Ok(u32::try_from(iterations).unwrap_or(u32::MAX))
 }
@@ -134,7 +134,7 @@ struct AssignMapper {
 }
 
 impl Mapper for AssignMapper {
-    fn map(&mut self, record: Record<'_>, _out: &mut dyn Emit) -> Result<(), Failure> {
+    fn map(&mut self, record: Record<'_>, _out: &mut dyn Emit) -> Result<(), AppError> {
         let (file, offset) = (record.file, record.offset);
         let point = parse_point(record.line).ok_or_else(|| DataError::NotAPoint {
             file: file.to_owned(),
@@ -161,7 +161,7 @@ impl Mapper for AssignMapper {
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn finish(&mut self, out: &mut dyn Emit) -> Result<(), AppError> {
         // Empty sums are emitted, too, so that a cluster without points has a line in the output.
         for (sum, cluster) in self.sums.iter_mut().zip(0_u32..) {
             out.emit(&cluster.to_be_bytes(), &postcard::to_allocvec(sum).expect("writing to memory succeeds"));
@@ -184,7 +184,7 @@ fn squared_distance(a: &[i64], b: &[i64]) -> u128 {
 struct MeanReducer(Vec<Point>);
 
 impl Reducer for MeanReducer {
-    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), AppError> {
         let cluster = u32::from_be_bytes(key.try_into().expect("keys are cluster numbers"));
         let centroid = &mut self.0[cluster as usize];
         let mut points = 0;

@@ -30,7 +30,7 @@ pub use words::words;
 
 use crate::input::{self, StoreAccess};
 use crate::job::{OutputFormat, Partitioning, Plan, Request};
-use crate::record::{Combine, Failure, Mapper, Reducer};
+use crate::record::{AppError, Combine, Mapper, Reducer};
 use error::PlanError;
 use giveway_core::JobId;
 use std::collections::BTreeMap;
@@ -54,15 +54,15 @@ pub trait App: Send + Sync {
     /// Validates the request and completes the plan before the job begins. The plan has the files, the splits, the requested number of reduces
     /// (by default chosen by the size of the input), [`Partitioning::Hash`] and [`OutputFormat::TabSeparated`]; the application may replace them. Runs in the
     /// coordinator's process.
-    fn prepare(&self, _plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), Failure> {
+    fn prepare(&self, _plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), AppError> {
         Ok(())
     }
 
     /// Creates the mapper of one task.
-    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure>;
+    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, AppError>;
 
     /// Creates the reducer of one task; `None` if the job is map-only, so that the output of the maps is the output of the job.
-    fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure>;
+    fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, AppError>;
 
     /// How the values of a key are combined on the map side, before the shuffle.
     fn combine(&self, _plan: &Plan) -> Combine {
@@ -72,7 +72,7 @@ pub trait App: Send + Sync {
     /// Returns the plan of the next round after a round has ended with its output in `plan.output`; `None` after the last round. The caller
     /// sets `job`. The last round is the one whose output is the request's. Earlier rounds have [`round_output`] as `plan.output`; that of
     /// the first is set in `prepare`.
-    fn next_round(&self, _plan: &Plan) -> Result<Option<Plan>, Failure> {
+    fn next_round(&self, _plan: &Plan) -> Result<Option<Plan>, AppError> {
         Ok(None)
     }
 }
@@ -118,7 +118,7 @@ impl Apps {
     }
 
     /// The application of this name. The error lists all names.
-    pub fn find(&self, name: &str) -> Result<Arc<dyn App>, Failure> {
+    pub fn find(&self, name: &str) -> Result<Arc<dyn App>, AppError> {
         self.by_name.get(name).cloned().ok_or_else(|| {
             let known: Vec<&str> = self.by_name.keys().copied().collect();
             PlanError::UnknownApp { name: name.to_owned(), known: known.join(", ") }.into()
@@ -139,7 +139,7 @@ const DEFAULT_REDUCES_MAX: u64 = 64;
 
 /// Plans a job: finds its input, computes the splits, and has the application complete the plan. All errors of the request are found here, before
 /// a task runs.
-pub fn plan(app: &dyn App, job: JobId, request: Request, store: &dyn StoreAccess) -> Result<Plan, Failure> {
+pub fn plan(app: &dyn App, job: JobId, request: Request, store: &dyn StoreAccess) -> Result<Plan, AppError> {
     check_options(app, &request)?;
     let files = input::find_files(&request.input, store)?;
     let splits = input::compute_splits(&files, request.split_bytes);
@@ -194,7 +194,7 @@ pub fn part_name(plan: &Plan, part: u32) -> String {
 }
 
 /// Reads the lines of a round's output, in the order of its parts.
-fn read_output(dir: &Path) -> Result<Vec<Vec<u8>>, Failure> {
+fn read_output(dir: &Path) -> Result<Vec<Vec<u8>>, AppError> {
     let mut lines = Vec::new();
     for file in input::find_files(&[dir.to_string_lossy().into_owned()], &input::LocalOnly)? {
         for split in input::compute_splits(std::slice::from_ref(&file), u64::MAX) {

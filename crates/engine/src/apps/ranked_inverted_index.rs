@@ -8,7 +8,7 @@ use super::sequence_count::SequenceCount;
 use super::{App, round_output};
 use crate::input::{self, LocalOnly, StoreAccess};
 use crate::job::Plan;
-use crate::record::{Combine, Emit, Failure, Mapper, Record, Reducer, Values};
+use crate::record::{AppError, Combine, Emit, Mapper, Record, Reducer, Values};
 use std::io::Write;
 
 pub(super) struct RankedInvertedIndex;
@@ -22,16 +22,16 @@ impl App for RankedInvertedIndex {
         "list for three consecutive words of a line the documents (files) in which they occur, most frequent first"
     }
 
-    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), AppError> {
         plan.output = round_output(plan, 0);
         SequenceCount.prepare(plan, store)
     }
 
-    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         if plan.round == 0 { SequenceCount.mapper(plan) } else { Ok(Box::new(RankMapper::default())) }
     }
 
-    fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+    fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, AppError> {
         if plan.round == 0 { SequenceCount.reducer(plan) } else { Ok(Some(Box::new(RankReducer::default()))) }
     }
 
@@ -39,7 +39,7 @@ impl App for RankedInvertedIndex {
         if plan.round == 0 { SequenceCount.combine(plan) } else { Combine::Nothing }
     }
 
-    fn next_round(&self, plan: &Plan) -> Result<Option<Plan>, Failure> {
+    fn next_round(&self, plan: &Plan) -> Result<Option<Plan>, AppError> {
         if plan.output == plan.request.output {
             return Ok(None);
         }
@@ -63,7 +63,7 @@ struct RankMapper {
 }
 
 impl Mapper for RankMapper {
-    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
         let line = record.line;
         let parsed = || {
             let (first, last) = (memchr::memchr(b'\t', line)?, memchr::memrchr(b'\t', line)?);
@@ -86,7 +86,7 @@ struct RankReducer {
 }
 
 impl Reducer for RankReducer {
-    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), AppError> {
         self.list.clear();
         while let Some(value) = values.next() {
             let (complement, document) = value.split_first_chunk().expect("a value begins with a count");

@@ -5,7 +5,7 @@
 use super::App;
 use super::inverted_index::{DistinctCombiner, distinct};
 use crate::job::Plan;
-use crate::record::{Combine, Emit, Failure, Mapper, Record, Reducer, Values};
+use crate::record::{AppError, Combine, Emit, Mapper, Record, Reducer, Values};
 
 pub(super) struct SelfJoin;
 
@@ -18,11 +18,11 @@ impl App for SelfJoin {
         "join lines of items (separated by commas or blanks) that are equal in all items but the last"
     }
 
-    fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+    fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         Ok(Box::new(PrefixMapper::default()))
     }
 
-    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, AppError> {
         Ok(Some(Box::new(PairReducer::default())))
     }
 
@@ -37,7 +37,7 @@ struct PrefixMapper {
 }
 
 impl Mapper for PrefixMapper {
-    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
         let mut items = record.line.split(|byte| *byte == b',' || *byte <= b' ').filter(|item| !item.is_empty());
         let Some(mut last) = items.next() else { return Ok(()) };
         self.prefix.clear();
@@ -57,7 +57,7 @@ struct PairReducer {
 }
 
 impl Reducer for PairReducer {
-    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), AppError> {
         // The items before the current one, each of which is joined with it.
         let mut smaller: Vec<Vec<u8>> = Vec::new();
         distinct(values, |item| {

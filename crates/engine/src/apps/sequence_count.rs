@@ -5,7 +5,7 @@ use super::documents::Documents;
 use super::{App, Sum, words};
 use crate::input::StoreAccess;
 use crate::job::Plan;
-use crate::record::{Combine, Emit, Failure, Mapper, Record, Reducer, varint};
+use crate::record::{AppError, Combine, Emit, Mapper, Record, Reducer, varint};
 
 pub(super) struct SequenceCount;
 
@@ -18,16 +18,16 @@ impl App for SequenceCount {
         "count three consecutive words of a line in each document (file)"
     }
 
-    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), AppError> {
         Documents::prepare(plan);
         Ok(())
     }
 
-    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         Ok(Box::new(SequenceMapper { documents: Documents::new(plan), key: Vec::new() }))
     }
 
-    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, AppError> {
         Ok(Some(Box::new(Sum)))
     }
 
@@ -42,7 +42,7 @@ struct SequenceMapper {
 }
 
 impl Mapper for SequenceMapper {
-    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
         let document = self.documents.name(record.file);
         let mut before: [&[u8]; 2] = [b"", b""];
         words(record.line, |word| {

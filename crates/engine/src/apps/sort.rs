@@ -3,7 +3,7 @@
 use super::App;
 use crate::input::{self, StoreAccess};
 use crate::job::{Partitioning, Plan};
-use crate::record::{Emit, Failure, Mapper, Record, Reducer, Values};
+use crate::record::{AppError, Emit, Mapper, Record, Reducer, Values};
 
 pub(super) struct Sort;
 
@@ -16,15 +16,15 @@ impl App for Sort {
         "sort lines in byte order; the concatenated output parts are sorted, too"
     }
 
-    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), AppError> {
         partition_by_range(plan, store, |line| line)
     }
 
-    fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+    fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         Ok(Box::new(SortMapper))
     }
 
-    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, AppError> {
         Ok(Some(Box::new(IdentityReducer)))
     }
 }
@@ -34,7 +34,7 @@ pub(super) fn partition_by_range(
     plan: &mut Plan,
     store: &dyn StoreAccess,
     key: fn(&[u8]) -> &[u8],
-) -> Result<(), Failure> {
+) -> Result<(), AppError> {
     let mut keys = Vec::new();
     if plan.reduces > 1 {
         input::sample_lines(plan, store, |line| keys.push(key(line).to_vec()))?;
@@ -46,7 +46,7 @@ pub(super) fn partition_by_range(
 struct SortMapper;
 
 impl Mapper for SortMapper {
-    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
         out.emit(record.line, b"");
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Mapper for SortMapper {
 pub(super) struct IdentityReducer;
 
 impl Reducer for IdentityReducer {
-    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), AppError> {
         while let Some(value) = values.next() {
             out.emit(key, value);
         }

@@ -13,7 +13,7 @@ use super::child::{Program, RunningProgram};
 use super::error::PlanError;
 use crate::input::StoreAccess;
 use crate::job::Plan;
-use crate::record::{Emit, Failure, Mapper, Record, Reducer, Values};
+use crate::record::{AppError, Emit, Mapper, Record, Reducer, Values};
 use std::path::Path;
 
 /// Mapper output gathered for one run of the combiner, in bytes.
@@ -44,7 +44,7 @@ impl App for Streaming {
         ]
     }
 
-    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), AppError> {
         let options = &plan.request.options;
         if !options.contains_key("mapper") {
             return Err(PlanError::MissingMapper.into());
@@ -58,7 +58,7 @@ impl App for Streaming {
         }
     }
 
-    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         let combiner = program(plan, "combiner").map(|program| Combiner { program, records: Vec::new(), bytes: 0 });
         let output = if plan.reduces == 0 {
             MapperOutput::Lines
@@ -71,7 +71,7 @@ impl App for Streaming {
         }
     }
 
-    fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+    fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, AppError> {
         let reducer = |program| Box::new(StreamReducer { program, running: None }) as Box<dyn Reducer>;
         Ok(program(plan, "reducer").map(reducer))
     }
@@ -90,7 +90,7 @@ struct StreamMapper {
 }
 
 impl Mapper for StreamMapper {
-    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
         let running = match &mut self.running {
             Some(running) => running,
             none => none.insert(self.program.start(Some((INPUT_FILE_VARIABLE, record.file)))?),
@@ -99,7 +99,7 @@ impl Mapper for StreamMapper {
         self.output.combine_if_full(out)
     }
 
-    fn finish(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn finish(&mut self, out: &mut dyn Emit) -> Result<(), AppError> {
         if let Some(running) = self.running.take() {
             running.finish(&mut |line, out| self.output.take(line, out), out)?;
         }
@@ -136,7 +136,7 @@ impl MapperOutput {
         }
     }
 
-    fn combine_if_full(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn combine_if_full(&mut self, out: &mut dyn Emit) -> Result<(), AppError> {
         match self {
             MapperOutput::Combined(combiner) if combiner.bytes >= COMBINE_BYTES => self.combine(out),
             _ => Ok(()),
@@ -145,7 +145,7 @@ impl MapperOutput {
 
     /// Runs the combiner over the gathered pairs. It runs here and not, as other combiners, key by key in the engine, because the output of a
     /// program does not show where that of one key ends.
-    fn combine(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn combine(&mut self, out: &mut dyn Emit) -> Result<(), AppError> {
         let MapperOutput::Combined(combiner) = self else { return Ok(()) };
         if combiner.records.is_empty() {
             return Ok(());
@@ -175,7 +175,7 @@ struct StreamReducer {
 }
 
 impl Reducer for StreamReducer {
-    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), AppError> {
         let running = match &mut self.running {
             Some(running) => running,
             none => none.insert(self.program.start(None)?),
@@ -186,7 +186,7 @@ impl Reducer for StreamReducer {
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn finish(&mut self, out: &mut dyn Emit) -> Result<(), AppError> {
         match self.running.take() {
             Some(running) => Ok(running.finish(&mut emit_line, out)?),
             None => Ok(()),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     /// Runs a mapper over this many lines of 100 bytes.
-    fn map(command: &str, lines: u64, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn map(command: &str, lines: u64, out: &mut dyn Emit) -> Result<(), AppError> {
         let program = Program { role: "mapper", command: command.to_owned(), dir: None };
         let mut mapper = StreamMapper { program, running: None, output: MapperOutput::Pairs };
         for offset in 0..lines {
@@ -284,7 +284,7 @@ mod tests {
     /// Runs a mapper over 10 MB of lines. Returns the number of lines it printed, or its error.
     fn printed(command: &str) -> Result<u64, String> {
         let mut out = Counter::default();
-        map(command, 100_000, &mut out).map_err(|failure| failure.0).map(|()| out.records)
+        map(command, 100_000, &mut out).map_err(|error| error.to_string()).map(|()| out.records)
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
                 map(&command, lines, &mut Counter { stop: Some(&stop), ..Counter::default() }).unwrap_err()
             });
             assert!(began.elapsed() < Duration::from_millis(1900), "{at}: {:?}", began.elapsed());
-            assert!(failure.0.contains("was killed because its task was stopped"), "{}", failure.0);
+            assert!(failure.to_string().contains("was killed because its task was stopped"), "{failure}");
             std::thread::sleep(Duration::from_millis(2200));
             assert!(!marker.exists(), "{at}: a child survived");
         }

@@ -1,7 +1,7 @@
 //! The reducer of counting applications.
 
 use super::error::DataError;
-use crate::record::{Emit, Failure, Reducer, Values, varint};
+use crate::record::{AppError, Emit, Reducer, Values, varint};
 
 /// Sums values that are numbers (see [`varint`]) and emits each key with its sum in decimal. The matching combiner is
 /// [`Combine::Sum`](crate::record::Combine::Sum).
@@ -9,7 +9,7 @@ use crate::record::{Emit, Failure, Reducer, Values, varint};
 pub struct Sum;
 
 impl Reducer for Sum {
-    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), AppError> {
         let mut sum = 0_u64;
         while let Some(value) = values.next() {
             let number =

@@ -4,7 +4,7 @@ use super::App;
 use super::sort::{IdentityReducer, partition_by_range};
 use crate::input::StoreAccess;
 use crate::job::{OutputFormat, Plan};
-use crate::record::{Emit, Failure, Mapper, Record, Reducer};
+use crate::record::{AppError, Emit, Mapper, Record, Reducer};
 
 /// Length of a key. A shorter line is a key with an empty value.
 const KEY_BYTES: usize = 10;
@@ -20,16 +20,16 @@ impl App for TeraSort {
         "sort lines by their first ten bytes, then by the rest"
     }
 
-    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), AppError> {
         plan.format = OutputFormat::Concatenated;
         partition_by_range(plan, store, |line| split_key(line).0)
     }
 
-    fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+    fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         Ok(Box::new(TeraSortMapper))
     }
 
-    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, AppError> {
         Ok(Some(Box::new(IdentityReducer)))
     }
 }
@@ -41,7 +41,7 @@ fn split_key(line: &[u8]) -> (&[u8], &[u8]) {
 struct TeraSortMapper;
 
 impl Mapper for TeraSortMapper {
-    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
         let (key, value) = split_key(record.line);
         out.emit(key, value);
         Ok(())

@@ -7,7 +7,7 @@ use super::documents::Documents;
 use super::{App, words};
 use crate::input::StoreAccess;
 use crate::job::Plan;
-use crate::record::{Combine, Combiner, Emit, Failure, Mapper, Record, Reducer, Values, varint};
+use crate::record::{AppError, Combine, Combiner, Emit, Mapper, Record, Reducer, Values, varint};
 use std::cmp::Reverse;
 use std::io::Write;
 
@@ -29,16 +29,16 @@ impl App for TermVector {
         ]
     }
 
-    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), Failure> {
+    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), AppError> {
         Documents::prepare(plan);
         Ok(())
     }
 
-    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+    fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         Ok(Box::new(TermMapper { documents: Documents::new(plan), term: Vec::new() }))
     }
 
-    fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+    fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, AppError> {
         let top = plan.request.number("top", 100)?;
         Ok(Some(Box::new(TopTermsReducer {
             min: plan.request.number("min", 2)?,
@@ -57,7 +57,7 @@ struct TermMapper {
 }
 
 impl Mapper for TermMapper {
-    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
         let document = self.documents.name(record.file);
         words(record.line, |word| {
             write_term(word, 1, &mut self.term);
@@ -114,7 +114,7 @@ struct TopTermsReducer {
 }
 
 impl Reducer for TopTermsReducer {
-    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), AppError> {
         let mut found = Vec::new();
         sum_counts(values, |word, count| {
             if count >= self.min {

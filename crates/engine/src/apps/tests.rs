@@ -6,7 +6,7 @@
 use super::{App, Apps, plan};
 use crate::input::{LineReader, LocalOnly};
 use crate::job::{InputSplit, Plan, Request};
-use crate::record::{Combine, Emit, Failure, varint};
+use crate::record::{AppError, Combine, Emit, varint};
 use crate::reference::{Parts, Records, SliceValues, run, run_rounds};
 use giveway_core::{JobId, Priority};
 use rand::{RngExt, SeedableRng};
@@ -52,7 +52,7 @@ impl TestJob {
         self
     }
 
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self) -> Result<Plan, AppError> {
         plan(self.app.as_ref(), JobId(1), self.request.clone(), &LocalOnly)
     }
 
@@ -101,7 +101,7 @@ fn escaped(parts: &Parts) -> Vec<(&str, String)> {
     parts.iter().map(|(name, bytes)| (name.as_str(), bytes.escape_ascii().to_string())).collect()
 }
 
-fn run_disrupted(app: &dyn App, plan: &Plan, rng: &mut Pcg64) -> Result<Parts, Failure> {
+fn run_disrupted(app: &dyn App, plan: &Plan, rng: &mut Pcg64) -> Result<Parts, AppError> {
     let mut parts = Parts::new();
     let mut all = Records::default();
     for (split, part) in plan.splits.iter().zip(0..) {
@@ -146,7 +146,7 @@ fn map_part(
     split: InputSplit,
     rng: &mut Pcg64,
     out: &mut Records,
-) -> Result<Option<InputSplit>, Failure> {
+) -> Result<Option<InputSplit>, AppError> {
     let mut reader = LineReader::open(&plan.files[split.file as usize], split, &LocalOnly)?;
     let mut mapper = app.mapper(plan)?;
     let mut rest = None;
@@ -191,11 +191,11 @@ fn unknown_applications_and_options_are_refused() {
             .find("wordcont")
             .err()
             .unwrap()
-            .0
+            .to_string()
             .starts_with("unknown application `wordcont`; choose one of grep, ")
     );
     assert_eq!(plan_error("sort", &[("k", "1")], "x"), "sort has no option `k` and takes none; leave it out");
-    let none = TestJob::new("sort", &[], &[("f", "x")]).reduces(0).plan().unwrap_err().0;
+    let none = TestJob::new("sort", &[], &[("f", "x")]).reduces(0).plan().unwrap_err().to_string();
     assert!(none.starts_with("sort needs at least one reduce;"), "{none}");
 }
 

@@ -2,7 +2,7 @@
 
 use super::{App, Sum, words};
 use crate::job::Plan;
-use crate::record::{Combine, Emit, Failure, Mapper, Record, Reducer, varint};
+use crate::record::{AppError, Combine, Emit, Mapper, Record, Reducer, varint};
 
 pub(super) struct WordCount;
 
@@ -15,11 +15,11 @@ impl App for WordCount {
         "count how often each word occurs"
     }
 
-    fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+    fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         Ok(Box::new(WordMapper))
     }
 
-    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+    fn reducer(&self, _plan: &Plan) -> Result<Option<Box<dyn Reducer>>, AppError> {
         Ok(Some(Box::new(Sum)))
     }
 
@@ -31,7 +31,7 @@ impl App for WordCount {
 struct WordMapper;
 
 impl Mapper for WordMapper {
-    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
         varint::with_encoded(1, |one| words(record.line, |word| out.emit(word, one)));
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::planning::SubmitError;
 use super::run::Coordinator;
 use crate::apps::round_output;
 use crate::job::Plan;
-use crate::record::Failure;
+use crate::record::AppError;
 use crate::task::{TEMPORARY, publish_map};
 use giveway_core::{AttemptId, JobId, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ enum FinalizeError {
     Publish { path: PathBuf, error: io::Error },
     /// The application cannot derive its next round from the output.
     #[error(transparent)]
-    App(#[from] Failure),
+    App(#[from] AppError),
     #[error("cannot submit the next round: {0}")]
     NextRound(#[from] SubmitError),
 }

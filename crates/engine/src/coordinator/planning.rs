@@ -3,7 +3,7 @@
 use crate::apps::{self, Apps};
 use crate::input::StoreAccess;
 use crate::job::{Plan, Request};
-use crate::record::Failure;
+use crate::record::AppError;
 use crate::wire::MESSAGE_BYTES_MAX;
 use giveway_core::{JobId, Refusal};
 use std::io;
@@ -21,7 +21,7 @@ const MESSAGE_OVERHEAD_BYTES: usize = 1024;
 pub(super) enum SubmitError {
     /// The application does not exist, or the application or the input refuses the request.
     #[error(transparent)]
-    App(#[from] Failure),
+    App(#[from] AppError),
     #[error("the output {} is not an absolute path", .0.display())]
     RelativeOutput(PathBuf),
     #[error("the output {} is not a folder name; name a folder that does not exist yet", .0.display())]

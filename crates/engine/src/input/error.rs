@@ -1,7 +1,6 @@
 //! Errors of finding and reading input.
 
 use crate::job::Codec;
-use crate::record::Failure;
 use std::error::Error;
 use std::io;
 
@@ -143,11 +142,5 @@ impl InputError {
             Codec::Plain => InputError::Unreadable { name, source },
             codec => InputError::Corrupt { name, codec, source },
         }
-    }
-}
-
-impl From<InputError> for Failure {
-    fn from(error: InputError) -> Failure {
-        Failure(error.to_string())
     }
 }

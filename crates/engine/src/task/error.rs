@@ -4,7 +4,7 @@ use super::checkpoint::CheckpointError;
 use super::runs::RunError;
 use crate::data::SinkError;
 use crate::input::InputError;
-use crate::record::Failure;
+use crate::record::AppError;
 use giveway_core::AttemptId;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,7 +35,7 @@ pub enum MapError {
     Input(#[from] InputError),
     /// The mapper returned an error.
     #[error(transparent)]
-    App(#[from] Failure),
+    App(#[from] AppError),
     /// The mapper panicked.
     #[error(transparent)]
     Panicked(#[from] AppPanicked),
@@ -73,7 +73,7 @@ pub enum ReduceError {
     NoOutputFile,
     /// The reducer returned an error.
     #[error(transparent)]
-    App(#[from] Failure),
+    App(#[from] AppError),
     /// The reducer panicked.
     #[error(transparent)]
     Panicked(#[from] AppPanicked),

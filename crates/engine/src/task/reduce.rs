@@ -21,7 +21,7 @@ use super::shuffle::shuffle;
 use super::{counter, paths, scaled_fraction};
 use crate::apps::App;
 use crate::job::Plan;
-use crate::record::{Emit, Failure, Reducer, Values};
+use crate::record::{AppError, Emit, Reducer, Values};
 use giveway_core::{AttemptId, Start};
 use std::fmt;
 use std::fs;
@@ -251,7 +251,7 @@ impl<'a> RunningReduce<'a> {
                 control.set_progress_ppm(666_667 + scaled_fraction(done, reduce_bytes, 333_332));
             }
             until_progress -= 1;
-            let group = merge.next_group(|key, values| -> Result<(), Failure> {
+            let group = merge.next_group(|key, values| -> Result<(), AppError> {
                 let mut values = CountedValues { values, control, records: 0 };
                 if skip_to.as_deref().is_some_and(|last| key <= last) {
                     while values.next().is_some() {}

@@ -10,7 +10,7 @@ use super::*;
 use crate::apps::App;
 use crate::input::LocalOnly;
 use crate::job::{self, Codec, FileLocation, InputFile, InputSplit, OutputFormat, Partitioning, Plan};
-use crate::record::{Emit, Failure, Mapper, Record, Reducer, Values};
+use crate::record::{AppError, Emit, Mapper, Record, Reducer, Values};
 use crate::wire::{self, Token};
 use giveway_core::{AttemptId, JobId, Kind, NodeId, Priority, Start};
 use rand::{RngExt, SeedableRng};
@@ -60,11 +60,11 @@ impl App for Shared {
         "list the positions of every word"
     }
 
-    fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, Failure> {
+    fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         Ok(Box::new(PlacesMapper { app: Arc::clone(&self.0), lines: 0 }))
     }
 
-    fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, Failure> {
+    fn reducer(&self, plan: &Plan) -> Result<Option<Box<dyn Reducer>>, AppError> {
         let reducer = PlacesReducer { app: Arc::clone(&self.0), pending: None };
         Ok((plan.reduces > 0).then(|| Box::new(reducer) as Box<dyn Reducer>))
     }
@@ -76,11 +76,11 @@ struct PlacesMapper {
 }
 
 impl Mapper for PlacesMapper {
-    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
         for word in record.line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()) {
             match word {
                 b"PANIC" => panic!("no such word: {}", record.offset),
-                b"FAIL" => return Err(Failure(format!("cannot map the line at {}", record.offset))),
+                b"FAIL" => return Err(format!("cannot map the line at {}", record.offset).into()),
                 _ => out.emit(word, format!("{}@{:08}", record.file, record.offset).as_bytes()),
             }
         }
@@ -89,7 +89,7 @@ impl Mapper for PlacesMapper {
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn finish(&mut self, out: &mut dyn Emit) -> Result<(), AppError> {
         out.count("lines", self.lines);
         Ok(())
     }
@@ -101,7 +101,7 @@ struct PlacesReducer {
 }
 
 impl Reducer for PlacesReducer {
-    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn reduce(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn Emit) -> Result<(), AppError> {
         self.finish(out)?;
         let mut places = Vec::new();
         while let Some(value) = values.next() {
@@ -120,7 +120,7 @@ impl Reducer for PlacesReducer {
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut dyn Emit) -> Result<(), Failure> {
+    fn finish(&mut self, out: &mut dyn Emit) -> Result<(), AppError> {
         if let Some((key, places)) = self.pending.take() {
             out.emit(&key, &places);
         }
