@@ -26,6 +26,9 @@ impl Scheduler {
     /// Fills a node's free slots, up to the policy's limits per offer.
     pub(super) fn assign(&mut self, node: NodeId, out: &mut Vec<Action>) {
         for kind in Kind::BOTH {
+            if self.state.node(node).free(kind) == 0 {
+                continue;
+            }
             self.serve_reservations(node, kind, out);
             let placement = &self.policy.slots(kind).placement;
             let limit = placement.max_tasks_per_offer.unwrap_or(u32::MAX);
@@ -76,9 +79,11 @@ impl Scheduler {
         };
         let allow = |group: &_| routing.allows(pass, group);
         let found = ranking.search(slots, &allow, DelayedVisits::In(local), &mut visit);
-        for (job, until) in delayed {
-            self.delayed[kind].delay(job, node, until);
-            self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, true));
+        if !delayed.is_empty() {
+            for (job, until) in delayed {
+                self.delayed[kind].delay(job, node, until);
+                self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, true));
+            }
         }
         let pick = found.break_value()?;
         self.end_delay(pick.job, kind);

@@ -37,7 +37,9 @@ impl Scheduler {
         }
         let user = self.user_number(&spec.user);
         let job = self.state.add_job(spec, user, open, self.now);
-        self.delayed.iter_mut().for_each(|delayed| delayed.end(job));
+        for delayed in self.delayed.iter_mut() {
+            delayed.end(job);
+        }
         let estimate = estimates::first_estimate(self.view(), self.state.job(job), self.averages);
         self.state.job_mut(job).set_estimate(estimate);
         self.classify(job, spec, out);

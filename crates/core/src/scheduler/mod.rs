@@ -172,7 +172,8 @@ impl Scheduler {
 
     /// Ends a job's delay: it considers offers of every node again.
     fn end_delay(&mut self, job: JobKey, kind: Kind) {
-        self.delayed[kind].end(job);
-        self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, false));
+        if self.delayed[kind].end(job) {
+            self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, false));
+        }
     }
 }

@@ -202,8 +202,9 @@ fn emit_line(line: &[u8], out: &mut dyn Emit) {
 mod tests {
     use super::*;
     use crate::apps::tests::{TestJob, check, plan_error};
+    use rustix::process::Pid;
+    use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::{Duration, Instant};
 
     const FILES: [(&str, &str); 2] = [("a", "to be or\nnot to be\n"), ("b", "be\n")];
     const WORDS: &str = "tr -s ' ' '\\n' | awk '{print $1 \"\\t1\"}'";
@@ -324,39 +325,59 @@ mod tests {
         assert!(failure.contains("printed a line of more than 67108864 bytes"), "{failure}");
     }
 
+    /// A shell command that writes the process id of the last background command to a file, whole.
+    fn write_pid(file: &Path) -> String {
+        format!("echo $! > {0}.new && mv {0}.new {0}", file.display())
+    }
+
+    /// Waits for the file of [`write_pid`] and reads it.
+    fn read_pid(file: &Path) -> Pid {
+        loop {
+            if let Ok(text) = std::fs::read_to_string(file) {
+                return Pid::from_raw(text.trim().parse().unwrap()).unwrap();
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until a process has ended; a process that nobody has reaped yet counts as ended.
+    fn wait_until_dead(pid: Pid) {
+        let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn stopping_a_task_kills_its_program_and_its_children() {
-        let temp = tempfile::tempdir().unwrap();
-        for (at, lines) in [("reading", 100_000), ("its end", 1)] {
-            let marker = temp.path().join(at.replace(' ', "-"));
-            let command = format!("(sleep 2; touch {}) & sleep 600", marker.display());
+        for lines in [100_000, 1] {
+            let temp = tempfile::tempdir().unwrap();
+            let child = temp.path().join("child");
+            let command = format!("sleep 600 & {}; sleep 600", write_pid(&child));
             let stop = AtomicBool::new(false);
-            let began = Instant::now();
-            let failure = std::thread::scope(|scope| {
+            let error = std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    std::thread::sleep(Duration::from_millis(200));
+                    read_pid(&child);
                     stop.store(true, Ordering::Relaxed);
                 });
                 map(&command, lines, &mut Counter { stop: Some(&stop), ..Counter::default() }).unwrap_err()
             });
-            assert!(began.elapsed() < Duration::from_millis(1900), "{at}: {:?}", began.elapsed());
-            assert!(failure.to_string().contains("was killed because its task was stopped"), "{failure}");
-            std::thread::sleep(Duration::from_millis(2200));
-            assert!(!marker.exists(), "{at}: a child survived");
+            assert!(error.to_string().contains("was killed because its task was stopped"), "{error}");
+            wait_until_dead(read_pid(&child));
         }
     }
 
     #[test]
     fn dropping_a_mapper_kills_its_program() {
         let temp = tempfile::tempdir().unwrap();
-        let marker = temp.path().join("marker");
-        let command = format!("(sleep 1; touch {}) & cat", marker.display());
+        let child = temp.path().join("child");
+        let command = format!("sleep 600 & {}; cat", write_pid(&child));
         let program = Program { role: "mapper", command, dir: None };
         let mut mapper = StreamMapper { program, running: None, output: MapperOutput::Pairs };
         mapper.map(Record { file: "f", offset: 0, line: b"x" }, &mut Counter::default()).unwrap();
+        let pid = read_pid(&child);
         drop(mapper);
-        std::thread::sleep(Duration::from_millis(1200));
-        assert!(!marker.exists());
+        wait_until_dead(pid);
     }
 
     #[test]

@@ -60,11 +60,10 @@ impl DelayedJobs {
         None
     }
 
-    /// Ends a job's delay.
-    pub fn end(&mut self, job: JobKey) {
-        if let Some(until) = self.until.get_mut(job.index()) {
-            *until = Time::ZERO;
-        }
+    /// Ends a job's delay; false if there was none.
+    pub fn end(&mut self, job: JobKey) -> bool {
+        let until = self.until.get_mut(job.index());
+        until.is_some_and(|until| std::mem::take(until) != Time::ZERO)
     }
 
     /// Records that a node may be local to a job.
