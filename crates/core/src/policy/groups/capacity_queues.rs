@@ -20,7 +20,7 @@ pub(super) fn rank(group: &Group, extra: i64) -> Rank {
 
 pub(super) fn reason(group: &Group, slots: u32) -> GroupReason {
     let capacity_slots = group.capacity * f64::from(slots.max(1));
-    let percent = (100.0 * f64::from(group.allocated) / capacity_slots).round() as u32;
+    let percent = (100.0 * f64::from(group.allocated) / capacity_slots + 0.5) as u32;
     GroupReason { kind: GroupKind::Queue, name: group.name.clone(), measure: GroupMeasure::CapacityUsed { percent } }
 }
 
