@@ -21,7 +21,7 @@ pub mod units;
 pub use action::{Action, Locality, Outcome, PreemptAction, Start, Work};
 pub use event::{Event, Hint, Hosts, JobSpec, NodeSpec, Priority, Progress, Split};
 pub use ids::{AttemptId, JobId, Kind, NodeId, PerKind, RackId, TaskId, TaskKey};
-pub use lifecycle::{Change, End, Lifecycle, RunningAttempt, StopRequest, is_refused};
+pub use lifecycle::{Change, End, Lifecycle, RunningAttempt, StopRequest, refusal};
 pub use policy::Policy;
 pub use reason::{GroupReason, Measure, NodeMatch, RankReason, Reason, Refusal};
 pub use scheduler::Scheduler;

@@ -8,7 +8,7 @@
 use crate::action::{Action, Outcome, PreemptAction, Work};
 use crate::event::{Event, JobSpec, NodeSpec};
 use crate::ids::{AttemptId, JobId, NodeId};
-use crate::reason::Reason;
+use crate::reason::{Reason, Refusal};
 use crate::units::Time;
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
@@ -86,9 +86,12 @@ impl End {
     }
 }
 
-/// True if these are the actions of a refused event: the scheduler ignored it.
-pub fn is_refused(actions: &[Action]) -> bool {
-    actions.iter().any(|action| matches!(action, Action::Refuse { .. }))
+/// Why the scheduler refused the event that it answered with these actions; none if it accepted the event.
+pub fn refusal(actions: &[Action]) -> Option<Refusal> {
+    actions.iter().find_map(|action| match action {
+        Action::Refuse { refusal } => Some(*refusal),
+        _ => None,
+    })
 }
 
 /// A change in the life of a job, a node or an attempt.
@@ -143,7 +146,7 @@ pub enum Change<'a, T = ()> {
 impl<T: Default> Lifecycle<T> {
     /// Follows one record and calls `on_change` for each change, in order. The lifecycle is already updated then.
     pub fn observe(&mut self, event: &Event, actions: &[Action], now: Time, on_change: &mut impl FnMut(Change<'_, T>)) {
-        if !is_refused(actions) {
+        if refusal(actions).is_none() {
             self.observe_event(event, on_change);
         }
         actions.iter().for_each(|action| self.observe_action(action, now, on_change));

@@ -227,11 +227,7 @@ impl AppRegistry {
 
     /// Updates the id maps and timers for an event and the core's actions in `self.actions`. Returns the attempt that the core launched, if any.
     fn index_event(&mut self, event: &Event) -> Option<AttemptId> {
-        let refusal = self.actions.iter().find_map(|action| match action {
-            Action::Refuse { refusal } => Some(refusal),
-            _ => None,
-        });
-        if let Some(refusal) = refusal {
+        if let Some(refusal) = giveway_core::refusal(&self.actions) {
             self.warning = Some(format!("the scheduler core refused an event: {refusal}; it was ignored"));
             return None;
         }

@@ -14,8 +14,8 @@ pub fn jobs(cluster: &ClusterDir) -> Result<()> {
     let jobs = Client::connect(&cluster.dir)?.jobs()?;
     let mut table = table(&["job", "name", "user", "state", "maps", "reduces", "paused", "wait (s)", "total (s)"]);
     for job in &jobs {
-        let wait = job.started_us.map(|began| seconds(began - job.submitted_us));
-        let total = job.ended_us.map(|ended| seconds(ended - job.submitted_us));
+        let wait = job.started_us.map(|began| seconds_between(job.submitted_us, began));
+        let total = job.ended_us.map(|ended| seconds_between(job.submitted_us, ended));
         table.add_row([
             job.job.0.to_string(),
             job.name.clone(),
@@ -39,11 +39,11 @@ pub fn job(args: &JobSelector) -> Result<()> {
     writeln!(out, "{} {} ({}) of user {}: {}", job.job, job.name, job.app, job.user, state(&job))?;
     match (job.started_us, job.ended_us) {
         (Some(began), Some(ended)) => {
-            let (wait, total) = (seconds(began - job.submitted_us), seconds(ended - job.submitted_us));
+            let (wait, total) = (seconds_between(job.submitted_us, began), seconds_between(job.submitted_us, ended));
             writeln!(out, "time        {total} s, including {wait} s until the first task started")?;
         }
         (Some(began), None) => {
-            writeln!(out, "time        {} s until the first task started", seconds(began - job.submitted_us))?
+            writeln!(out, "time        {} s until the first task started", seconds_between(job.submitted_us, began))?
         }
         _ => {}
     }
@@ -135,6 +135,6 @@ fn tasks(counts: TaskCounts) -> String {
     format!("{}/{}", counts.done, counts.total)
 }
 
-fn seconds(us: u64) -> String {
-    format!("{:.2}", us as f64 / 1e6)
+fn seconds_between(start_us: u64, end_us: u64) -> String {
+    format!("{:.2}", end_us.saturating_sub(start_us) as f64 / 1e6)
 }

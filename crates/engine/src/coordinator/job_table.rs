@@ -10,7 +10,7 @@ use crate::wire::{Counters, JobStatus, TaskCounts};
 use giveway_core::scheduler::MapOutput;
 use giveway_core::{
     Action, AttemptId, Change, End, Event, JobId, Kind, Lifecycle, NodeId, Outcome, PerKind, PreemptAction, Reason,
-    Refusal, RunningAttempt, Scheduler, TaskId, Time, Timers, Work,
+    RunningAttempt, Scheduler, TaskId, Time, Timers, Work,
 };
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -281,14 +281,6 @@ pub(crate) fn map_output(map: AttemptId, core: &Scheduler) -> Option<MapOutputLo
 fn location(output: MapOutput) -> MapOutputLocation {
     let MapOutput { attempt, node, split, start_bytes, bytes } = output;
     MapOutputLocation { map: attempt.task.index, number: attempt.number, node, split, start_bytes, bytes }
-}
-
-/// The core's reason for refusing an event, if it did.
-pub(crate) fn refusal(actions: &[Action]) -> Option<Refusal> {
-    actions.iter().find_map(|action| match action {
-        Action::Refuse { refusal } => Some(*refusal),
-        _ => None,
-    })
 }
 
 fn describe(attempt: AttemptId) -> String {

@@ -1,6 +1,6 @@
 //! The coordinator's loop: handle inputs, call the core, sync the journal, then execute the effects.
 
-use super::job_table::{self, JobTable};
+use super::job_table::JobTable;
 use super::journal::{Journal, JournalError, Metadata, RecoveredJournal};
 use super::{Options, StartError};
 use crate::job::Plan;
@@ -256,7 +256,7 @@ impl Coordinator {
         if !matches!(event, Event::SlotsOffered { .. } | Event::ProgressReported { .. }) {
             self.offer_epoch += 1;
         }
-        let refusal = job_table::refusal(&actions);
+        let refusal = giveway_core::refusal(&actions);
         self.effects.extend(actions.into_iter().map(Effect::Execute));
         refusal
     }

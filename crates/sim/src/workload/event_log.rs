@@ -16,7 +16,7 @@ use crate::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Straggler
 use giveway_core::event_log::{EventLogError, EventLogReader, Record};
 use giveway_core::{
     Change, End, Event, JobId, JobSpec, Kind, Lifecycle, NodeSpec, RunningAttempt, Span, TaskId, Time, WHOLE_PPM,
-    is_refused,
+    refusal,
 };
 use rustc_hash::FxHashMap;
 use thiserror::Error;
@@ -104,7 +104,7 @@ impl EventLogWorkload {
     fn apply(&mut self, record: &Record) {
         let now = record.now;
         self.advance(now);
-        if !is_refused(&record.actions) {
+        if refusal(&record.actions).is_none() {
             self.apply_requests(now, &record.event);
         }
         let mut running = std::mem::take(&mut self.running);
