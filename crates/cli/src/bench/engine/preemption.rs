@@ -4,8 +4,8 @@
 
 use super::{input_data, median, request, start};
 use anyhow::{Context, Result, ensure};
-use giveway_core::event_log::EventLogReader;
-use giveway_core::{Action, AttemptId, Event, Kind, Outcome, Time};
+use giveway_core::event_log::{EventLogReader, Record};
+use giveway_core::{AttemptId, Change, End, Kind, Lifecycle, Outcome, PerKind, Time};
 use giveway_engine::apps::Apps;
 use giveway_engine::wire::JobStatus;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ pub fn run(folder: &Path, apps: &Apps) -> Result<()> {
     let (preempted, preempted_s, event_log) = sort(folder, apps, Some(Duration::from_millis(250)))?;
     let costs = PreemptionCosts::from_event_log(&event_log)?;
     for (kind, preemption) in [(Kind::Map, "early ends of maps"), (Kind::Reduce, "pauses of reduces")] {
-        let latency_ms = &costs.latency_ms[kind.index()];
+        let latency_ms = &costs.latency_ms[kind];
         if latency_ms.is_empty() {
             continue;
         }
@@ -83,7 +83,7 @@ fn sort(folder: &Path, apps: &Apps, interval: Option<Duration>) -> Result<(JobSt
 #[derive(Default)]
 struct PreemptionCosts {
     /// Time from the request to the free slot, by kind of slot.
-    latency_ms: [Vec<f64>; 2],
+    latency_ms: PerKind<Vec<f64>>,
     /// Run time of each attempt up to the request: what a kill would have lost.
     kill_loss_s: Vec<f64>,
 }
@@ -91,26 +91,22 @@ struct PreemptionCosts {
 impl PreemptionCosts {
     fn from_event_log(event_log: &[u8]) -> Result<PreemptionCosts> {
         let mut costs = PreemptionCosts::default();
-        let mut launched: HashMap<AttemptId, Time> = HashMap::new();
+        let mut lifecycle = Lifecycle::<()>::default();
         let mut requested: HashMap<AttemptId, Time> = HashMap::new();
         for record in EventLogReader::open(event_log)? {
             // The journal of a cluster that may be restarted has no end record.
-            let Ok(record) = record else { break };
-            if let Event::AttemptPaused { attempt, .. } | Event::AttemptEndedEarly { attempt, .. } = &record.event
-                && let (Some(launched), Some(requested)) = (launched.get(attempt), requested.get(attempt))
-            {
-                costs.latency_ms[attempt.task.kind.index()].push(record.now.since(*requested).as_secs_f64() * 1e3);
-                costs.kill_loss_s.push(requested.since(*launched).as_secs_f64());
-            }
-            for action in &record.actions {
-                match action {
-                    Action::Launch { attempt, .. } => launched.insert(*attempt, record.now),
-                    Action::Pause { attempt, .. } | Action::EndEarly { attempt, .. } => {
-                        requested.insert(*attempt, record.now)
-                    }
-                    _ => None,
-                };
-            }
+            let Ok(Record { now, event, actions, .. }) = record else { break };
+            lifecycle.observe(&event, &actions, now, &mut |change| match change {
+                Change::StopRequested { attempt, .. } => {
+                    requested.insert(attempt.id, now);
+                }
+                Change::Ended { attempt, end: End::Paused | End::EndedEarly { .. } } => {
+                    let Some(requested) = requested.remove(&attempt.id) else { return };
+                    costs.latency_ms[attempt.id.task.kind].push(now.since(requested).as_secs_f64() * 1e3);
+                    costs.kill_loss_s.push(requested.since(attempt.launched).as_secs_f64());
+                }
+                _ => {}
+            });
         }
         Ok(costs)
     }
