@@ -60,6 +60,8 @@ pub struct NodeModel {
     pub spec: NodeSpec,
     /// Link rate, in each direction.
     pub net_bytes_per_s: u64,
+    /// Number of cores that its tasks share, as they share its disk. If absent, every task computes and reads at full speed, however many run.
+    pub cores: Option<u16>,
 }
 
 /// Costs of tasks in addition to their work.

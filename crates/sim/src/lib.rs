@@ -12,6 +12,7 @@ mod attempts;
 mod circular_bit_set;
 pub mod cluster;
 pub mod comparison;
+mod contention;
 mod event_queue;
 mod faults;
 pub mod files;

@@ -175,8 +175,8 @@ impl<'a> Machine<'a> {
     /// The least time for which a reduce occupies a slot after the last map. It may be launched while maps still run; sorting, computing and
     /// writing come after them.
     fn reduce_tail_s(&self, plan: &JobPlan, rates: &NodeRates, factor: f64) -> f64 {
-        let end = ReduceRun::new(ReduceProgress::default()).sort(Time::ZERO, plan, &self.cluster.costs, rates, factor);
-        end.as_secs_f64()
+        let work = ReduceRun::new(ReduceProgress::default()).sort(Time::ZERO, plan, &self.cluster.costs, rates, factor);
+        work.span.as_secs_f64()
     }
 
     fn minimum_times(&self, plan: &JobPlan) -> Option<MinimumTimes> {

@@ -107,6 +107,14 @@ impl Node {
         self.find_next_end();
     }
 
+    /// Sets the ends of those attempts for which `end` has one.
+    pub(crate) fn set_ends(&mut self, end: impl Fn(AttemptId) -> Option<Time>) {
+        for (running, known) in self.running.iter().zip(&mut self.ends) {
+            *known = end(running.id()).unwrap_or(*known);
+        }
+        self.find_next_end();
+    }
+
     /// Marks an attempt as being stopped: it will not reach its end, and its state is in the slab under `key`.
     pub(crate) fn mark_stopping(&mut self, index: usize, key: u32) {
         self.running[index].key = key;

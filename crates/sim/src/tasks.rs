@@ -1,10 +1,11 @@
 //! Durations of task phases, and the progress of a task.
 //!
-//! A map is launched, reads its part of a split, computes, and writes its output. Once launched it advances at a constant rate, so its end is
-//! known at launch. A reduce is launched, fetches (see [`crate::shuffle`]), sorts, and reduces while it writes; its end is known when it has
-//! fetched everything. Times within a task are computed in floating point, in one fixed order, and rounded to a microsecond once.
+//! A map is launched, reads its part of a split, computes, and writes its output. A reduce is launched, fetches (see [`crate::shuffle`]), sorts,
+//! and reduces while it writes. The work of a map, and of a reduce that has fetched everything, advances at a constant rate unless the tasks of
+//! a node contend for its cores and disk (see [`crate::contention`]). Times within a task are computed in floating point, in one fixed order, and rounded to a microsecond once.
 
 use crate::cluster::{Cluster, Costs};
+use crate::contention::{TaskWork, WorkDone};
 use crate::workload::JobPlan;
 use giveway_core::{Locality, Span, Time, WHOLE_PPM};
 
@@ -89,11 +90,18 @@ impl MapRun {
 
     /// The time from launch to end: reading, computing and writing. `factor` is the task's noise times the attempt's straggler factor.
     pub(crate) fn span(&self, plan: &JobPlan, rates: &NodeRates, locality: Locality, factor: f64) -> Span {
+        self.work(plan, rates, locality, factor).span
+    }
+
+    /// Its work, alone on its node.
+    pub(crate) fn work(&self, plan: &JobPlan, rates: &NodeRates, locality: Locality, factor: f64) -> TaskWork {
         let share = if self.is_whole(plan) { 1.0 } else { self.bytes as f64 / plan.map_bytes as f64 };
         let read_us = rates.read_us(self.bytes as f64, locality);
         let compute_us = plan.map_compute.0 as f64 * share * factor / rates.speed;
         let spill_us = self.output_bytes as f64 / rates.disk_bytes_per_us;
-        rounded(read_us + compute_us + spill_us)
+        // The disk that a remote read uses is another node's.
+        let local_read_us = if locality == Locality::Node { read_us } else { 0.0 };
+        TaskWork::new(rounded(read_us + compute_us + spill_us), compute_us, local_read_us + spill_us)
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -104,9 +112,9 @@ impl MapRun {
         self.output_bytes
     }
 
-    /// Input bytes processed by now and their output bytes, given when the work began and when it will end.
-    pub(crate) fn processed(&self, plan: &JobPlan, ready: Time, end: Time, now: Time) -> (u64, u64) {
-        let (spent, whole) = (now.since(ready).0, end.since(ready).0.max(1));
+    /// Input bytes processed and their output bytes.
+    pub(crate) fn processed(&self, plan: &JobPlan, done: WorkDone) -> (u64, u64) {
+        let (spent, whole) = (done.spent.0, done.whole.0.max(1));
         let done_bytes = (u128::from(self.bytes) * u128::from(spent.min(whole)) / u128::from(whole)) as u64;
         (done_bytes, output_up_to(plan, self.start_bytes + done_bytes) - output_up_to(plan, self.start_bytes))
     }
@@ -162,25 +170,44 @@ impl ReduceRun {
         ReduceRun { fetch: None, progress, sort_from: Time::NEVER, sort_span: Span::ZERO }
     }
 
-    /// Starts the sort phase, with all input fetched, and returns the end of the reduce.
-    pub(crate) fn sort(&mut self, now: Time, plan: &JobPlan, costs: &Costs, rates: &NodeRates, factor: f64) -> Time {
+    /// Starts the sort phase, with all input fetched, and returns the work that is left.
+    pub(crate) fn sort(
+        &mut self,
+        now: Time,
+        plan: &JobPlan,
+        costs: &Costs,
+        rates: &NodeRates,
+        factor: f64,
+    ) -> TaskWork {
         self.fetch = None;
         self.progress.fetched = 1.0;
         self.sort_from = now;
         self.sort_span = sort_span(costs, plan.partition_bytes() as f64).scaled(1.0 - self.progress.sorted);
         let compute_us = plan.reduce_compute.0 as f64 * factor / rates.speed;
         let write_us = plan.reduce_output_bytes as f64 / rates.disk_bytes_per_us.min(rates.net_bytes_per_us);
-        now + self.sort_span + rounded((compute_us + write_us) * (1.0 - self.progress.reduced))
+        let left = 1.0 - self.progress.reduced;
+        let span = self.sort_span + rounded((compute_us + write_us) * left);
+        let disk_us = plan.reduce_output_bytes as f64 / rates.disk_bytes_per_us * left;
+        // Merging runs is computing.
+        TaskWork::new(span, self.sort_span.0 as f64 + compute_us * left, disk_us)
     }
 
-    /// Progress at time `now`, given the fetched fraction and the end, if that is known.
-    pub(crate) fn progress_at(&self, fetched: f64, end: Time, now: Time) -> ReduceProgress {
+    /// When it began to sort; `NEVER` before.
+    pub(crate) fn sort_from(&self) -> Time {
+        self.sort_from
+    }
+
+    /// Progress, given the fetched fraction and what is done of the work since the sort began.
+    pub(crate) fn progress_at(&self, fetched: f64, done: WorkDone) -> ReduceProgress {
         if self.sort_from == Time::NEVER {
             return ReduceProgress { fetched, ..self.progress };
         }
-        let reduce_from = self.sort_from + self.sort_span;
-        let sorted = fraction(now.since(self.sort_from), self.sort_span);
-        let reduced = if now < reduce_from { 0.0 } else { fraction(now.since(reduce_from), end.since(reduce_from)) };
+        let WorkDone { spent, whole } = done;
+        let sorted = fraction(spent, self.sort_span);
+        let reduced = match spent.0.checked_sub(self.sort_span.0) {
+            None => 0.0,
+            Some(spent) => fraction(Span(spent), Span(whole.0.saturating_sub(self.sort_span.0))),
+        };
         ReduceProgress {
             fetched: 1.0,
             sorted: self.progress.sorted + (1.0 - self.progress.sorted) * sorted,
@@ -219,11 +246,11 @@ mod tests {
         let mut plan = fixture::plan(0, 0.0, 1, 1);
         (plan.map_bytes, plan.map_output_bytes) = (1_000, 777);
         let run = MapRun::new(&plan, 0, 1_000);
-        let (done_bytes, output) = run.processed(&plan, Time(50), Time(350), Time(151));
+        let (done_bytes, output) = run.processed(&plan, WorkDone::between(Time(50), Time(350), Time(151)));
         assert_eq!(done_bytes, 336);
         let remainder = MapRun::new(&plan, done_bytes, 1_000 - done_bytes);
         assert_eq!(output + remainder.output_bytes(), 777);
-        assert_eq!(run.processed(&plan, Time(50), Time(350), Time(20)), (0, 0));
+        assert_eq!(run.processed(&plan, WorkDone::between(Time(50), Time(350), Time(20))), (0, 0));
     }
 
     #[test]
@@ -239,14 +266,14 @@ mod tests {
         let rates = NodeRates::of_nodes(&cluster)[0];
         let plan = fixture::plan(0, 0.0, 4, 1);
         let mut whole = ReduceRun::new(ReduceProgress::default());
-        let end = whole.sort(Time(0), &plan, &cluster.costs, &rates, 1.0);
+        let end = Time(0) + whole.sort(Time(0), &plan, &cluster.costs, &rates, 1.0).span;
         let middle = Time(end.0 * 7 / 10);
-        let paused = whole.progress_at(1.0, end, middle);
+        let paused = whole.progress_at(1.0, WorkDone::between(Time(0), end, middle));
         assert!(paused.ppm() > 333_333 && paused.ppm() < WHOLE_PPM);
         let mut resumed = ReduceRun::new(paused);
-        let resumed_span = resumed.sort(Time(0), &plan, &cluster.costs, &rates, 1.0).0;
+        let resumed_span = resumed.sort(Time(0), &plan, &cluster.costs, &rates, 1.0).span.0;
         assert!(resumed_span.abs_diff(end.0 - middle.0) <= 2, "{resumed_span} of {}", end.0);
-        assert_eq!(whole.progress_at(1.0, end, end).ppm(), WHOLE_PPM);
+        assert_eq!(whole.progress_at(1.0, WorkDone::between(Time(0), end, end)).ppm(), WHOLE_PPM);
     }
 
     #[test]

@@ -47,6 +47,7 @@ struct NodesEntry {
     speed: Key<f64>,
     disk_mb_s: Key<f64>,
     net_mbit_s: Key<f64>,
+    cores: Key<i64>,
     disk_gb: Key<f64>,
 }
 
@@ -219,6 +220,10 @@ fn add_nodes(
     let disk_mb_s = source.number("disk_mb_s", &entry.disk_mb_s, 80.0, Bounds::Closed(0.001, 1e6))?;
     let net_mbit_s = source.number("net_mbit_s", &entry.net_mbit_s, 1_000.0, Bounds::Closed(8.0, 1e7))?;
     let disk_gb = source.number("disk_gb", &entry.disk_gb, 1_000.0, Bounds::Closed(0.001, 1e9))?;
+    let cores = match entry.cores {
+        Some(_) => Some(source.count("cores", &entry.cores, 1, 1, MAX_SLOTS)? as u16),
+        None => None,
+    };
     for i in 0..count {
         let name = match &entry.name {
             Some(name) if count == 1 => name.clone(),
@@ -234,7 +239,7 @@ fn add_nodes(
             disk_bytes_per_s: bytes(disk_mb_s, MB),
             disk_bytes: bytes(disk_gb, GB),
         };
-        nodes.push(NodeModel { spec, net_bytes_per_s: bytes(net_mbit_s, 125_000) });
+        nodes.push(NodeModel { spec, net_bytes_per_s: bytes(net_mbit_s, 125_000), cores });
     }
     Ok(())
 }

@@ -70,7 +70,7 @@ impl Cluster {
 /// Whether two nodes are equal except for their names.
 fn same_hardware(a: &NodeModel, b: &NodeModel) -> bool {
     let nameless = |node: &NodeModel| NodeSpec { name: String::new(), ..node.spec.clone() };
-    nameless(a) == nameless(b) && a.net_bytes_per_s == b.net_bytes_per_s
+    nameless(a) == nameless(b) && a.net_bytes_per_s == b.net_bytes_per_s && a.cores == b.cores
 }
 
 /// The number of these consecutive nodes, starting with node number `at`, that have the names a single table would give them.
@@ -87,7 +87,7 @@ fn names_of_one_table(nodes: &[NodeModel], at: usize) -> usize {
 }
 
 fn write_nodes(out: &mut String, nodes: &[NodeModel], at: usize) -> std::fmt::Result {
-    let NodeModel { spec, net_bytes_per_s } = &nodes[0];
+    let NodeModel { spec, net_bytes_per_s, cores } = &nodes[0];
     writeln!(out, "\n[[nodes]]")?;
     if nodes.len() > 1 {
         writeln!(out, "count = {}", nodes.len())?;
@@ -103,7 +103,8 @@ fn write_nodes(out: &mut String, nodes: &[NodeModel], at: usize) -> std::fmt::Re
     writeln!(out, "speed = {}", f64::from(spec.speed_ppm) / 1e6)?;
     writeln!(out, "disk_mb_s = {}", in_units(spec.disk_bytes_per_s, MB))?;
     writeln!(out, "disk_gb = {}", in_units(spec.disk_bytes, GB))?;
-    writeln!(out, "net_mbit_s = {}", in_units(*net_bytes_per_s, 125_000))
+    writeln!(out, "net_mbit_s = {}", in_units(*net_bytes_per_s, 125_000))?;
+    cores.map_or(Ok(()), |cores| writeln!(out, "cores = {cores}"))
 }
 
 fn in_units(amount: u64, unit: u64) -> f64 {

@@ -3,6 +3,7 @@
 use super::Simulation;
 use crate::attempts::{Activity, Attempt, Running, StopKind, StopOutcome, StopRequest};
 use crate::cluster::HeartbeatMode;
+use crate::contention::{TaskWork, WorkDone};
 use crate::event_queue::{NONE, SimEvent};
 use crate::observe::Observer;
 use crate::tasks::{MapRun, ReduceProgress, ReduceRun};
@@ -53,7 +54,8 @@ impl Simulation<'_> {
                 let factor =
                     self.streams.task_factor(id.task.job, id.task.kind, split) * self.streams.attempt_factor(id);
                 let ready = self.now + self.cluster.costs.launch;
-                let end = ready + map.span(plan, &self.node_rates[node.0 as usize], locality, factor);
+                let work = map.work(plan, &self.node_rates[node.0 as usize], locality, factor);
+                let end = self.begin_work(node.0, id, ready, work);
                 let key = if map.is_whole(plan) { NONE } else { self.attempts.add(id, node, Activity::Map(map)) };
                 (Running::new(id, key, ready), end)
             }
@@ -61,6 +63,7 @@ impl Simulation<'_> {
         };
         let was_last = self.nodes[node.0 as usize].occupy_slot(id.task.kind, running, end);
         self.schedule_report(node.0, end);
+        self.follow_contention(node.0);
         if was_last {
             self.offers.update_free(node.0, &self.nodes[node.0 as usize], id.task.kind, self.now);
         }
@@ -117,6 +120,7 @@ impl Simulation<'_> {
             let state = &mut self.nodes[node as usize];
             state.set_end(state.index_of_key(key), end);
             self.schedule_report(node, end);
+            self.follow_contention(node);
         }
         self.queue_fetch_deadlines();
     }
@@ -127,12 +131,46 @@ impl Simulation<'_> {
         let plan = &self.workload.jobs[id.task.job.0 as usize];
         let factor =
             self.streams.task_factor(id.task.job, id.task.kind, id.task.index) * self.streams.attempt_factor(id);
-        match &mut self.attempts[key].activity {
+        let work = match &mut self.attempts[key].activity {
             Activity::Reduce(reduce) => {
                 reduce.sort(from, plan, &self.cluster.costs, &self.node_rates[node as usize], factor)
             }
             Activity::Map(_) | Activity::Stopping(_) => unreachable!("only a running reduce fetches"),
+        };
+        self.begin_work(node, id, from, work)
+    }
+
+    /// Lets an attempt work from `begin` on; returns the end of the work, if nothing changes on its node.
+    fn begin_work(&mut self, node: u32, id: AttemptId, begin: Time, work: TaskWork) -> Time {
+        let shared = &mut self.shared_nodes[node as usize];
+        if !shared.is_shared() {
+            return begin + work.span;
         }
+        shared.add(self.now, id, begin, work);
+        shared.end(id).expect("the task was added")
+    }
+
+    /// Updates the ends of the attempts on a node whose tasks contend: they change whenever a task there begins or ends.
+    pub(super) fn follow_contention(&mut self, node: u32) {
+        let shared = &mut self.shared_nodes[node as usize];
+        if shared.is_shared() {
+            shared.advance(self.now);
+            let state = &mut self.nodes[node as usize];
+            state.set_ends(|id| shared.end(id));
+            let next_end = state.next_end();
+            self.schedule_report(node, next_end);
+        }
+    }
+
+    /// How far the work of a map is, or of a reduce that has fetched everything.
+    pub(super) fn work_done(&self, node: u32, running: &Running, end: Time) -> WorkDone {
+        let shared = &self.shared_nodes[node as usize];
+        let from = match self.attempts.activity(running.key) {
+            Some(Activity::Reduce(reduce)) => reduce.sort_from(),
+            _ => running.ready,
+        };
+        let alone = WorkDone::between(from, end, self.now);
+        if shared.is_shared() { shared.done(running.id()).unwrap_or(alone) } else { alone }
     }
 
     /// Sends a stop request. It arrives with the response to the node's next heartbeat, or to the heartbeat that is being handled now; with
@@ -154,21 +192,24 @@ impl Simulation<'_> {
     /// Handles a stop request on its node. A request for an attempt that has already finished is ignored: the finish is reported instead.
     pub(super) fn handle_stop_request(&mut self, node: u32, request: StopRequest) {
         let Some(index) = self.nodes[node as usize].find(request.attempt) else { return };
-        let (Running { key, ready, .. }, end) = self.nodes[node as usize].attempt(index);
+        self.follow_contention(node);
+        let (running, end) = self.nodes[node as usize].attempt(index);
+        let key = running.key;
         let is_stopping = matches!(self.attempts.activity(key), Some(Activity::Stopping(_)));
         if end <= self.now || (is_stopping && request.kind != StopKind::Kill) {
             return;
         }
         let fetching = self.stop_fetch(key);
+        let done = self.work_done(node, &running, end);
         let plan = &self.workload.jobs[request.attempt.task.job.0 as usize];
         let costs = &self.cluster.costs;
         let (outcome, cost) = match (request.kind, self.attempts.activity(key)) {
             (StopKind::Pause, Some(Activity::Reduce(reduce))) => {
-                let progress = reduce.progress_at(reduce.progress.fetched, end, self.now);
+                let progress = reduce.progress_at(reduce.progress.fetched, done);
                 (StopOutcome::Paused(progress), self.pause_cost(plan, node, fetching, progress))
             }
-            (StopKind::EndEarly, None) => self.end_early(plan, &MapRun::whole(plan), ready, end),
-            (StopKind::EndEarly, Some(Activity::Map(part))) => self.end_early(plan, part, ready, end),
+            (StopKind::EndEarly, None) => self.end_early(plan, &MapRun::whole(plan), done),
+            (StopKind::EndEarly, Some(Activity::Map(part))) => self.end_early(plan, part, done),
             _ => (StopOutcome::Killed, costs.kill),
         };
         let key = if key == NONE {
@@ -180,12 +221,14 @@ impl Simulation<'_> {
             key
         };
         self.nodes[node as usize].mark_stopping(index, key);
+        self.shared_nodes[node as usize].remove(self.now, request.attempt);
+        self.follow_contention(node);
         self.queue
             .push(self.now + cost, SimEvent::AttemptStopped { attempt: key, version: self.attempts[key].version });
     }
 
-    fn end_early(&self, plan: &JobPlan, map: &MapRun, ready: Time, end: Time) -> (StopOutcome, Span) {
-        let (done_bytes, output_bytes) = map.processed(plan, ready, end, self.now);
+    fn end_early(&self, plan: &JobPlan, map: &MapRun, done: WorkDone) -> (StopOutcome, Span) {
+        let (done_bytes, output_bytes) = map.processed(plan, done);
         (StopOutcome::EndedEarly { done_bytes, output_bytes, bytes: map.bytes() }, self.cluster.costs.end_early)
     }
 

@@ -12,6 +12,7 @@ impl Simulation<'_> {
     /// Handles a queued heartbeat. The node may have nothing left to report or receive by now.
     pub(super) fn heartbeat_if_due(&mut self, node: u32, observer: &mut impl Observer) {
         let now = self.now;
+        self.follow_contention(node);
         let state = &self.nodes[node as usize];
         if state.up && (state.next_end() <= now || self.stop_requests.contains_key(&node)) {
             self.heartbeat(node, observer);
@@ -40,6 +41,7 @@ impl Simulation<'_> {
     /// One heartbeat: reports ended attempts, receives stop requests, offers free slots.
     fn heartbeat(&mut self, node: u32, observer: &mut impl Observer) {
         let now = self.now;
+        self.follow_contention(node);
         self.nodes[node as usize].last_heartbeat = now;
         while let Some(index) = self.nodes[node as usize].next_ended(now) {
             self.report_end(node, index, observer);
@@ -120,9 +122,10 @@ impl Simulation<'_> {
     pub(super) fn report_progress(&mut self, is_wanted: impl Fn(JobAndKind) -> bool, observer: &mut impl Observer) {
         let mut progress = std::mem::take(&mut self.progress);
         progress.clear();
-        for node in self.nodes.iter().filter(|node| node.up) {
+        (0..self.nodes.len() as u32).for_each(|node| self.follow_contention(node));
+        for (number, node) in (0..).zip(&self.nodes).filter(|(_, node)| node.up) {
             let running = node.running().filter(|(running, _)| is_wanted(running.job_and_kind()));
-            progress.extend(running.map(|(running, end)| self.progress_of(running, end)));
+            progress.extend(running.map(|(running, end)| self.progress_of(number, running, end)));
         }
         let event = Event::ProgressReported { progress };
         self.send_event(&event, None, observer);
@@ -131,13 +134,16 @@ impl Simulation<'_> {
         }
     }
 
-    fn progress_of(&self, running: &Running, end: Time) -> Progress {
+    fn progress_of(&self, node: u32, running: &Running, end: Time) -> Progress {
         let progress_ppm = match self.attempts.activity(running.key) {
-            None | Some(Activity::Map(_)) => ratio_ppm(self.now.since(running.ready).0, end.since(running.ready).0),
+            None | Some(Activity::Map(_)) => {
+                let done = self.work_done(node, running, end);
+                ratio_ppm(done.spent.0, done.whole.0)
+            }
             Some(Activity::Reduce(reduce)) => {
                 let fetched =
                     reduce.fetch.map_or(reduce.progress.fetched, |fetch| self.shuffle.fetched(self.now, fetch));
-                reduce.progress_at(fetched, end, self.now).ppm()
+                reduce.progress_at(fetched, self.work_done(node, running, end)).ppm()
             }
             Some(Activity::Stopping(StopOutcome::Paused(progress))) => progress.ppm(),
             Some(Activity::Stopping(StopOutcome::EndedEarly { done_bytes, bytes, .. })) => {
@@ -152,6 +158,7 @@ impl Simulation<'_> {
     fn release_slot(&mut self, node: u32, index: usize) -> Running {
         let state = &mut self.nodes[node as usize];
         let (running, is_first_free) = state.release_slot(index);
+        self.shared_nodes[node as usize].remove(self.now, running.id());
         self.attempts.remove(running.key);
         if is_first_free {
             self.offers.update_free(node, state, running.job_and_kind().kind(), self.now);

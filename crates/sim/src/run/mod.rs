@@ -13,6 +13,7 @@ mod outages;
 
 use crate::attempts::{AttemptSlab, JobAndKind, StopRequest};
 use crate::cluster::{Cluster, HeartbeatMode};
+use crate::contention::SharedNode;
 use crate::event_queue::{EventQueue, NONE, SimEvent};
 use crate::faults::Failures;
 use crate::heartbeat_schedule::HeartbeatSchedule;
@@ -49,6 +50,8 @@ pub struct Simulation<'a> {
     layout: Layout,
     failures: Failures,
     node_rates: Vec<NodeRates>,
+    /// By node, the tasks that contend for its cores and disk.
+    shared_nodes: Vec<SharedNode>,
     nodes: Vec<Node>,
     attempts: AttemptSlab,
     shuffle: Shuffle,
@@ -115,6 +118,7 @@ impl<'a> Simulation<'a> {
             failures: Failures::new(cluster, &streams, &mut queue),
             queue,
             node_rates: NodeRates::of_nodes(cluster),
+            shared_nodes: SharedNode::of_nodes(cluster),
             nodes: cluster.nodes.iter().map(|node| Node::new(&node.spec)).collect(),
             attempts: AttemptSlab::default(),
             shuffle: Shuffle::new(cluster),

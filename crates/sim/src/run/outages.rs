@@ -23,6 +23,7 @@ impl Simulation<'_> {
             self.stop_fetch(attempt.key);
             self.attempts.remove(attempt.key);
         }
+        self.shared_nodes[node as usize].clear();
         self.stop_requests.remove(&node);
         self.undetected_failures += 1;
         let outage = self.nodes[node as usize].outage;

@@ -289,6 +289,7 @@ fn cluster(name: &str, nodes: Vec<NodeSpec>, reporting: HeartbeatMode) -> Cluste
     let node = |spec: NodeSpec| NodeModel {
         spec: NodeSpec { disk_bytes_per_s: INSTANT_BYTES_PER_S, ..spec },
         net_bytes_per_s: INSTANT_BYTES_PER_S,
+        cores: None,
     };
     let costs = Costs { launch: Span::ZERO, sort_per_gb: Span::ZERO, ..Costs::default() };
     Cluster {
