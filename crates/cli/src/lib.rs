@@ -22,6 +22,7 @@ mod reproduce;
 mod signals;
 mod sim;
 mod table;
+mod traces;
 mod yarn;
 
 use clap::{CommandFactory, Parser};

@@ -1,0 +1,29 @@
+//! Readers of workload traces that other systems recorded.
+//!
+//! [`open`] detects the format of a file or folder by its content and returns a [`Trace`]: an iterator of [`TraceJob`]s that reads the input as
+//! a stream, plain, gzip or Zstandard. [`to_workload`] turns it into a workload of the simulator. What a trace lacks, such as the time of a task
+//! where only bytes are recorded, comes from a [`DurationModel`]. What is odd is counted in [`Diagnostics`] and handled by the rule that its
+//! line states; nothing is dropped silently, and no input causes a panic. The formats and the rules are described in `docs/traces.md`.
+//!
+//! One file of `formats/` reads one format. A reader keeps at most one line or one object in memory, and the jobs that are not complete yet;
+//! all of them are bounded by [`Limits`].
+
+mod detect;
+mod diagnostics;
+mod error;
+mod formats;
+mod input;
+mod job;
+mod model;
+mod records;
+mod trace;
+mod workload;
+
+pub use detect::Format;
+pub use diagnostics::{Count, Diagnostics, Oddity};
+pub use error::TraceError;
+pub use input::Limits;
+pub use job::{JobOutcome, TaskTime, Tasks, TraceJob};
+pub use model::{DurationModel, FailedJobs, Graphs};
+pub use trace::{Options, Trace, open};
+pub use workload::{TraceWorkload, cluster_for, to_workload};
