@@ -1,6 +1,6 @@
 //! Detection of a trace's format by its content.
 
-use crate::formats::swim;
+use crate::formats::{swf, swim};
 use std::fmt;
 
 /// Formats that are read.
@@ -8,6 +8,14 @@ use std::fmt;
 pub enum Format {
     /// SWIM: Facebook's jobs of 2009 and 2010.
     Swim,
+    /// Jobs of YARN's Scheduler Load Simulator.
+    Sls,
+    /// Rumen's job traces.
+    Rumen,
+    /// The application list of YARN's ResourceManager.
+    YarnApps,
+    /// Standard Workload Format.
+    Swf,
 }
 
 impl Format {
@@ -21,6 +29,10 @@ impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Format::Swim => "SWIM",
+            Format::Sls => "SLS",
+            Format::Rumen => "Rumen",
+            Format::YarnApps => "YARN application list",
+            Format::Swf => "SWF",
         })
     }
 }
@@ -37,7 +49,48 @@ pub(crate) enum Detected {
 /// The format of a file that begins with these bytes.
 pub(crate) fn detect(head: &[u8]) -> Detected {
     let text = String::from_utf8_lossy(head);
-    let text = text.trim_start_matches('\u{feff}');
-    let Some(line) = text.lines().find(|line| !line.trim().is_empty()) else { return Detected::Unknown };
-    if swim::matches(line) { Detected::Trace(Format::Swim) } else { Detected::Unknown }
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    if text.starts_with(['{', '[']) {
+        return json(text);
+    }
+    text.lines()
+        .filter(|line| !line.trim().is_empty() && !line.starts_with(';'))
+        .take(3)
+        .find_map(line)
+        .unwrap_or(if text.starts_with("; Version") { Detected::Trace(Format::Swf) } else { Detected::Unknown })
+}
+
+/// The format of a file with this line among its first three.
+fn line(line: &str) -> Option<Detected> {
+    let trace = |format| Some(Detected::Trace(format));
+    if swim::matches(line) {
+        return trace(Format::Swim);
+    }
+    if swf::matches(line) {
+        return trace(Format::Swf);
+    }
+    None
+}
+
+/// The format of a file of JSON objects, by the keys at its beginning.
+fn json(text: &str) -> Detected {
+    let has = |key: &str| {
+        let quoted = format!("\"{key}\"");
+        text.match_indices(&quoted).any(|(at, _)| text[at + quoted.len()..].trim_start().starts_with(':'))
+    };
+    if has("jobID") || has("mapTasks") && has("submitTime") {
+        Detected::Trace(Format::Rumen)
+    } else if has("job.tasks") || has("job.start.ms") || has("num.nodes") {
+        Detected::Trace(Format::Sls)
+    } else if has("apps") && has("app") || has("startedTime") && has("id") {
+        Detected::Trace(Format::YarnApps)
+    } else if has("num_jobs") && has("workloads") {
+        Detected::Unsupported(
+            "an SLS generator file has no jobs; give the jobs that SLS generates from it, or write a workload file with [generate]",
+        )
+    } else if has("rack") && has("nodes") || has("children") && has("name") {
+        Detected::Unsupported("a cluster topology has no jobs; name a file of jobs")
+    } else {
+        Detected::Unknown
+    }
 }

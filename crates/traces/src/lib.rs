@@ -16,6 +16,7 @@ mod input;
 mod job;
 mod model;
 mod records;
+mod tally;
 mod trace;
 mod workload;
 

@@ -1,9 +1,14 @@
 //! Opening a trace: a file, or a folder of files of one format.
 
 use crate::detect::{Detected, detect};
-use crate::formats::{JobReader, swim::SwimReader};
+use crate::formats::JobReader;
+use crate::formats::rumen::RumenReader;
+use crate::formats::sls::SlsReader;
+use crate::formats::swf::SwfReader;
+use crate::formats::swim::SwimReader;
+use crate::formats::yarn_apps::YarnAppsReader;
 use crate::input::Input;
-use crate::records::Lines;
+use crate::records::{Lines, Objects};
 use crate::{
     Count, Diagnostics, DurationModel, FailedJobs, Format, JobOutcome, Limits, Oddity, TaskTime, Tasks, TraceError,
     TraceJob,
@@ -113,8 +118,13 @@ fn files_of(folder: &Path, diagnostics: &mut Diagnostics) -> Result<(Format, Vec
 fn reader(format: Format, input: Input, continued: Vec<PathBuf>, options: &Options) -> Box<dyn JobReader> {
     let Options { model, limits } = options.clone();
     let lines = |input| Lines::new(input, continued, limits.line_bytes);
+    let objects = |input| Objects::new(input, limits.object_bytes);
     match format {
         Format::Swim => Box::new(SwimReader::new(lines(input), model)),
+        Format::Sls => Box::new(SlsReader::new(objects(input), model, limits)),
+        Format::Rumen => Box::new(RumenReader::new(objects(input), model, limits)),
+        Format::YarnApps => Box::new(YarnAppsReader::new(Objects::of_first_array(input, limits.object_bytes), model)),
+        Format::Swf => Box::new(SwfReader::new(lines(input), model)),
     }
 }
 
