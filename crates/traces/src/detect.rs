@@ -1,10 +1,10 @@
 //! Detection of a trace's format by its content.
 
-use crate::formats::{swf, swim};
+use crate::formats::{alibaba, google, swf, swim};
 use std::fmt;
 
 /// Formats that are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// SWIM: Facebook's jobs of 2009 and 2010.
     Swim,
@@ -16,12 +16,28 @@ pub enum Format {
     YarnApps,
     /// Standard Workload Format.
     Swf,
+    /// Hadoop's JobHistory in Avro's JSON form.
+    JobHistory,
+    /// Spark's event log.
+    Spark,
+    /// Google's cluster data of 2011.
+    Google(GoogleTable),
+    /// Alibaba's batch jobs of 2017 and 2018.
+    Alibaba(AlibabaTable),
 }
+
+/// Which of Google's tables a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GoogleTable(pub(crate) google::Table);
+
+/// Which of Alibaba's tables a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlibabaTable(pub(crate) alibaba::Table);
 
 impl Format {
     /// Whether the events of one job may be spread over the files of a folder, which are then read as one.
     pub(crate) fn jobs_span_files(self) -> bool {
-        false
+        matches!(self, Format::Google(_) | Format::Alibaba(_))
     }
 }
 
@@ -33,6 +49,12 @@ impl fmt::Display for Format {
             Format::Rumen => "Rumen",
             Format::YarnApps => "YARN application list",
             Format::Swf => "SWF",
+            Format::JobHistory => "JobHistory",
+            Format::Spark => "Spark event log",
+            Format::Google(GoogleTable(google::Table::TaskEvents)) => "Google 2011 task events",
+            Format::Google(GoogleTable(google::Table::JobEvents)) => "Google 2011 job events",
+            Format::Google(GoogleTable(google::Table::Jobs)) => "Google 2011 jobs",
+            Format::Alibaba(_) => "Alibaba batch tasks",
         })
     }
 }
@@ -50,6 +72,14 @@ pub(crate) enum Detected {
 pub(crate) fn detect(head: &[u8]) -> Detected {
     let text = String::from_utf8_lossy(head);
     let text = text.trim_start_matches('\u{feff}').trim_start();
+    if text.starts_with("Avro-Json\n") || text.starts_with("Avro-Json\r\n") {
+        return Detected::Trace(Format::JobHistory);
+    }
+    if text.starts_with("Meta VERSION=") || text.starts_with("!!FILE=") {
+        return Detected::Unsupported(
+            "the job history of Hadoop 1 is not read; convert it with Rumen's TraceBuilder and name its output",
+        );
+    }
     if text.starts_with(['{', '[']) {
         return json(text);
     }
@@ -69,7 +99,10 @@ fn line(line: &str) -> Option<Detected> {
     if swf::matches(line) {
         return trace(Format::Swf);
     }
-    None
+    if let Some(table) = alibaba::matches(line) {
+        return trace(Format::Alibaba(AlibabaTable(table)));
+    }
+    google::matches(line).and_then(|table| trace(Format::Google(GoogleTable(table))))
 }
 
 /// The format of a file of JSON objects, by the keys at its beginning.
@@ -78,6 +111,9 @@ fn json(text: &str) -> Detected {
         let quoted = format!("\"{key}\"");
         text.match_indices(&quoted).any(|(at, _)| text[at + quoted.len()..].trim_start().starts_with(':'))
     };
+    if has("Event") && text.contains("\"SparkListener") {
+        return Detected::Trace(Format::Spark);
+    }
     if has("jobID") || has("mapTasks") && has("submitTime") {
         Detected::Trace(Format::Rumen)
     } else if has("job.tasks") || has("job.start.ms") || has("num.nodes") {

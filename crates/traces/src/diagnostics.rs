@@ -78,6 +78,8 @@ oddities! {
     ShorterThanCosts: "jobs whose recorded task times are below the cluster's own costs" => "compute time set to zero",
     SkippedStage: "stages that were not run (their output was cached)" => "left out",
     FarFromOthers: "jobs submitted more than ten years from the median job" => "skipped",
+    StartedBefore: "tasks that started before the trace begins" => "skipped",
+    StageTime: "stages without the times of their instances" => "each instance takes the time of its stage",
     OtherFile: "files that are not traces" => "skipped",
 }
 

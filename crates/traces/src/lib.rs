@@ -12,6 +12,7 @@ mod detect;
 mod diagnostics;
 mod error;
 mod formats;
+mod graph;
 mod input;
 mod job;
 mod model;
@@ -20,7 +21,7 @@ mod tally;
 mod trace;
 mod workload;
 
-pub use detect::Format;
+pub use detect::{AlibabaTable, Format, GoogleTable};
 pub use diagnostics::{Count, Diagnostics, Oddity};
 pub use error::TraceError;
 pub use input::Limits;

@@ -2,8 +2,12 @@
 
 use crate::detect::{Detected, detect};
 use crate::formats::JobReader;
+use crate::formats::alibaba::AlibabaReader;
+use crate::formats::google::GoogleReader;
+use crate::formats::job_history::JobHistoryReader;
 use crate::formats::rumen::RumenReader;
 use crate::formats::sls::SlsReader;
+use crate::formats::spark::SparkReader;
 use crate::formats::swf::SwfReader;
 use crate::formats::swim::SwimReader;
 use crate::formats::yarn_apps::YarnAppsReader;
@@ -125,6 +129,10 @@ fn reader(format: Format, input: Input, continued: Vec<PathBuf>, options: &Optio
         Format::Rumen => Box::new(RumenReader::new(objects(input), model, limits)),
         Format::YarnApps => Box::new(YarnAppsReader::new(Objects::of_first_array(input, limits.object_bytes), model)),
         Format::Swf => Box::new(SwfReader::new(lines(input), model)),
+        Format::JobHistory => Box::new(JobHistoryReader::new(lines(input), model, limits)),
+        Format::Spark => Box::new(SparkReader::new(lines(input), model, limits)),
+        Format::Google(table) => Box::new(GoogleReader::new(lines(input), table.0, model, limits)),
+        Format::Alibaba(table) => Box::new(AlibabaReader::new(lines(input), table.0, model, limits)),
     }
 }
 

@@ -195,3 +195,85 @@ fn the_swf_sample_has_3170_jobs() {
     assert_eq!(diagnostics.of(Oddity::NoWork) as usize + jobs.len(), 3_170);
     assert!(jobs.iter().all(|job| job.outcome == JobOutcome::Succeeded || job.outcome == JobOutcome::Unknown));
 }
+
+#[test]
+fn job_histories_have_their_tasks() {
+    let Some(samples) = samples() else { return };
+    // File, maps and reduces that finished, failed attempts, outcome.
+    let facts = [
+        ("sleep_10m_1r_succeeded", 10, 2, 0, JobOutcome::Succeeded),
+        ("teragen_2m_0r_succeeded", 2, 0, 0, JobOutcome::Succeeded),
+        ("quasimontecarlo_1m_1r_succeeded", 1, 1, 0, JobOutcome::Succeeded),
+    ];
+    for (file, maps, reduces, failed, outcome) in facts {
+        let (jobs, diagnostics) = read(&samples.join(format!("hadoop/jobhistory/{file}.jhist")));
+        let [job] = jobs.as_slice() else { panic!("{file}: {jobs:?}") };
+        assert_eq!((job.maps.count, job.reduces.count, job.outcome), (maps, reduces, outcome), "{file}");
+        assert_eq!(diagnostics.count(Count::FailedAttempts), failed, "{file}");
+        assert!(job.maps.time.span() > giveway_core::Span::ZERO, "{file}");
+    }
+    // Jobs without a finished task are left out, and counted.
+    for (file, failed, killed) in [("sleep_failed", 1, 0), ("job_2.4.0_failed", 4, 0), ("job_0.23.9_failed", 7, 1)] {
+        let (jobs, diagnostics) = read(&samples.join(format!("hadoop/jobhistory/{file}.jhist")));
+        assert!(jobs.is_empty(), "{file}");
+        assert_eq!((diagnostics.of(Oddity::FailedJob), diagnostics.of(Oddity::NoTasks)), (1, 1), "{file}");
+        let attempts = (diagnostics.count(Count::FailedAttempts), diagnostics.count(Count::KilledAttempts));
+        assert_eq!(attempts, (failed, killed), "{file}");
+    }
+    let old = open(&samples.join("hadoop/jobhistory/hadoop1_sleep.history"), &Options::default());
+    assert!(old.err().unwrap().to_string().contains("Rumen"));
+    let folder = open(&samples.join("hadoop/jobhistory"), &Options::default()).unwrap();
+    assert_eq!(folder.count(), 3);
+}
+
+#[test]
+fn google_events_have_the_published_counts() {
+    let Some(samples) = samples() else { return };
+    for (part, rows, tasks, jobs, users) in
+        [("00001", 77_776, 20_139, 1_324, 139), ("00002", 160_642, 43_573, 1_524, 160)]
+    {
+        let file = samples.join(format!("google2011/task_events_part-{part}-of-00500.csv.gz"));
+        let (read, diagnostics) = read(&file);
+        assert_eq!(diagnostics.count(Count::Rows), rows, "{part}");
+        assert_eq!(diagnostics.count(Count::Tasks), tasks, "{part}");
+        assert_eq!(diagnostics.count(Count::Users), users, "{part}");
+        let left_out = diagnostics.of(Oddity::SubmittedBefore) + diagnostics.of(Oddity::NoTasks);
+        assert_eq!(read.len() as u64 + left_out, jobs, "{part}");
+    }
+    let (jobs, diagnostics) = read(&samples.join("google2011/google2011_jobs.csv.zst"));
+    assert_eq!((diagnostics.count(Count::Rows), diagnostics.count(Count::Users)), (672_074, 933));
+    assert_eq!(diagnostics.of(Oddity::SubmittedBefore), 3_986);
+    let finished: Vec<&TraceJob> = jobs.iter().filter(|job| job.outcome == JobOutcome::Succeeded).collect();
+    let mut seconds: Vec<u64> = finished.iter().map(|job| job.maps.time.span().0 / 1_000_000).collect();
+    seconds.sort_unstable();
+    let quantiles = [0.1, 0.5, 0.9, 0.99].map(|fraction| quantile(&seconds, fraction));
+    for (measured, published) in quantiles.into_iter().zip([23.0, 109.0, 1_060.0, 10_385.0]) {
+        assert!((measured as f64 / published - 1.0f64).abs() < 0.05, "{measured} instead of {published}");
+    }
+}
+
+#[test]
+fn alibaba_tables_have_the_published_rows() {
+    let Some(samples) = samples() else { return };
+    let read = |file: &str| read(&samples.join("alibaba").join(file));
+    let (_, v2017) = read("alibaba2017_batch_task.csv.zst");
+    assert_eq!(v2017.count(Count::Rows), 80_553);
+    assert_eq!((v2017.count(Count::Instances) as f64 / 1e5).round(), 119.0, "11.9 million");
+    assert_eq!(v2017.of(Oddity::TaskEndsBeforeStart), 209);
+    assert_eq!(v2017.of(Oddity::MissingCpu), 9_017);
+    assert_eq!((v2017.of(Oddity::WaitingTask), v2017.of(Oddity::FailedTask)), (8_847, 1_126));
+    for (file, tasks, instances) in [
+        ("alibaba2018_batch_task_6600jobs.csv.zst", 25_196, 3.29e6),
+        ("alibaba2018_batch_task_medium3690jobs.csv.zst", 22_409, 242_068.0),
+        ("alibaba2017_cloudsimpy_jobs.csv.zst", 31_756, 2.55e6),
+    ] {
+        let (_, diagnostics) = read(file);
+        assert_eq!(diagnostics.count(Count::Tasks), tasks, "{file}");
+        assert_about(diagnostics.count(Count::Instances) as f64, instances);
+    }
+    let (jobs, v2018) = read("alibaba2018_batch_task_6600jobs.csv.zst");
+    assert_eq!((v2018.of(Oddity::RunningTask), v2018.of(Oddity::WaitingTask)), (23, 14));
+    let left_out = [Oddity::DeepGraph, Oddity::CyclicGraph, Oddity::SubmittedBefore, Oddity::NoTasks];
+    let left_out: u64 = left_out.iter().map(|&oddity| v2018.of(oddity)).sum();
+    assert_eq!(jobs.len() as u64 + left_out, 6_600, "{:?}", v2018.lines());
+}

@@ -1,8 +1,12 @@
 //! One file per format. A reader turns lines or objects into jobs and counts what is odd; it never fails, since input that ends early is an
 //! oddity as well. What holds for all formats (failed jobs, jobs without tasks, repeated ids) is checked once, in `trace.rs`.
 
+pub(crate) mod alibaba;
+pub(crate) mod google;
+pub(crate) mod job_history;
 pub(crate) mod rumen;
 pub(crate) mod sls;
+pub(crate) mod spark;
 pub(crate) mod swf;
 pub(crate) mod swim;
 pub(crate) mod yarn_apps;
