@@ -42,10 +42,11 @@ struct GoogleJob {
     priority: u8,
     /// Earliest SUBMIT; 0 if it was before the trace.
     submit_us: Option<i64>,
+    /// Tasks that were submitted at least once.
+    submitted: FxHashSet<u32>,
     /// Start of each running task; None if it is submitted and not running.
     open: FxHashMap<u32, Option<i64>>,
     last_end: Option<u8>,
-    failed: bool,
     tally: TaskTally,
 }
 
@@ -233,9 +234,9 @@ impl GoogleJob {
         match row.event {
             SUBMIT => {
                 self.submit_us = Some(self.submit_us.map_or(row.time_us, |first| first.min(row.time_us)));
-                if self.open.len() < limits.tasks_per_job {
+                if self.submitted.len() < limits.tasks_per_job || self.submitted.contains(&row.task) {
                     self.open.insert(row.task, None);
-                    diagnostics.add(Count::Tasks, 1);
+                    diagnostics.add(Count::Tasks, u64::from(self.submitted.insert(row.task)));
                 } else {
                     diagnostics.odd(Oddity::TooManyTasks, self.id);
                 }
@@ -259,7 +260,6 @@ impl GoogleJob {
                     }
                     (FINISH, None) => diagnostics.odd(Oddity::StartedBefore, self.id),
                     (3 | 6, _) => {
-                        self.failed = true;
                         diagnostics.add(Count::FailedAttempts, 1);
                         diagnostics.odd(Oddity::FailedAttempt, self.id);
                     }
