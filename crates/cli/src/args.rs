@@ -3,6 +3,7 @@
 
 use crate::cluster::args as cluster;
 use crate::dfs;
+use crate::traces;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
 use std::net::SocketAddr;
@@ -58,6 +59,8 @@ pub enum Command {
     Policies(Policies),
     /// List the built-in workloads and clusters.
     Workloads,
+    /// Describe, convert, sample or imitate a workload trace of another system.
+    Trace(traces::args::Trace),
     /// Replay an event log through the scheduler and verify that every action is identical.
     Replay(Replay),
     /// Repeat the experiments of the four papers and compare the results with the published ones.

@@ -117,7 +117,8 @@ fn own_workload(name: &str, cluster_name: Option<&str>, seed: u64) -> Result<(Wo
     Ok((Workload::from_toml(&text, name, &cluster, seed)?, cluster))
 }
 
-fn cluster(name: &str) -> Result<Cluster> {
+/// Resolves a cluster by name or file; the name of a built-in workload selects its cluster.
+pub fn cluster(name: &str) -> Result<Cluster> {
     if looks_like_file(name) {
         return Ok(Cluster::from_toml(&read(name)?, name)?);
     }

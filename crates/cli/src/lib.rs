@@ -74,6 +74,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Apps => cluster::apps(&apps),
         args::Command::Policies(policies) => policies::run(&policies),
         args::Command::Workloads => policies::workloads(),
+        args::Command::Trace(trace) => traces::run(&trace),
         args::Command::Replay(replay) => replay::run(&replay),
         args::Command::Reproduce(reproduce) => reproduce::run(&reproduce, &apps),
         args::Command::Yarn(yarn) => yarn::run(&yarn),

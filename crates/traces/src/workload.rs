@@ -8,7 +8,7 @@ use giveway_sim::workload::{JobPlan, Workload};
 /// Largest number of jobs in a workload, because all of them are in memory.
 const MAX_JOBS: usize = 1_000_000;
 /// Jobs submitted further from the median job than this are left out: their times are wrong.
-const MAX_DISTANCE_US: i64 = 10 * 366 * 86_400 * 1_000_000;
+const MAX_DISTANCE_US: u64 = 10 * 366 * 86_400 * 1_000_000;
 /// Load of a cluster that is made for a trace: the fraction of its slot time that the trace's work fills.
 const LOAD: f64 = 0.7;
 const MAP_SLOTS: u16 = 4;
@@ -29,38 +29,54 @@ pub struct TraceWorkload {
 
 /// Reads the rest of a trace as a workload. Without a cluster, one is made for it by [`cluster_for`].
 pub fn to_workload(trace: &mut Trace, cluster: Option<Cluster>) -> Result<TraceWorkload, TraceError> {
-    let name = trace.name().to_owned();
+    let jobs = sorted_jobs(trace)?;
+    let cluster = cluster.unwrap_or_else(|| cluster_for(trace.name(), &jobs));
+    let mut shorter = Vec::new();
+    let workload = workload_of(trace.name(), jobs, &cluster, &mut |job| shorter.push(job.to_owned()));
+    for job in shorter {
+        trace.diagnostics_mut().odd(Oddity::ShorterThanCosts, job);
+    }
+    Ok(TraceWorkload { workload, cluster })
+}
+
+/// Reads the rest of a trace: its jobs by submission time, without those whose times are wrong. At least one.
+pub fn sorted_jobs(trace: &mut Trace) -> Result<Vec<TraceJob>, TraceError> {
     let mut jobs: Vec<TraceJob> = Vec::new();
     while let Some(job) = trace.next() {
         if jobs.len() == MAX_JOBS {
-            return Err(TraceError::TooManyJobs { name, limit: MAX_JOBS });
+            return Err(TraceError::TooManyJobs { name: trace.name().into(), limit: MAX_JOBS });
         }
         jobs.push(job);
     }
     // The sort is stable: jobs that arrive at the same time keep their order.
     jobs.sort_by_key(|job| job.submit_us);
     let Some(median_us) = jobs.get(jobs.len() / 2).map(|job| job.submit_us) else {
-        return Err(TraceError::NoJobs { name });
+        return Err(TraceError::NoJobs { name: trace.name().into() });
     };
     jobs.retain(|job| {
-        let keep = job.submit_us.abs_diff(median_us) <= MAX_DISTANCE_US.unsigned_abs();
+        let keep = job.submit_us.abs_diff(median_us) <= MAX_DISTANCE_US;
         if !keep {
             trace.diagnostics_mut().odd(Oddity::FarFromOthers, &job.id);
         }
         keep
     });
-    let cluster = cluster.unwrap_or_else(|| cluster_for(&name, &jobs));
+    Ok(jobs)
+}
+
+/// The workload of these jobs, sorted by submission, on a cluster; the first is submitted at time zero. `shorter` is called with each job whose
+/// recorded task times are below what the simulator adds on that cluster.
+pub fn workload_of(name: &str, jobs: Vec<TraceJob>, cluster: &Cluster, shorter: &mut dyn FnMut(&str)) -> Workload {
     let first_us = jobs.first().map_or(0, |job| job.submit_us);
-    let costs = TaskCosts::of(&cluster);
+    let costs = TaskCosts::of(cluster);
     let plans = jobs.into_iter().map(|job| {
-        let (plan, shorter) = costs.plan(job, first_us);
-        if shorter {
-            trace.diagnostics_mut().odd(Oddity::ShorterThanCosts, &plan.name);
+        let (plan, is_shorter) = costs.plan(job, first_us);
+        if is_shorter {
+            shorter(&plan.name);
         }
         plan
     });
     let plans = plans.collect();
-    Ok(TraceWorkload { workload: Workload::from_jobs(&name, Tenants::default(), plans), cluster })
+    Workload::from_jobs(name, Tenants::default(), plans)
 }
 
 /// A cluster of equal nodes on which the work of the jobs, sorted by submission, fills 70 % of the time of the slots that it needs most. If the
@@ -150,7 +166,7 @@ impl TaskCosts {
             user: job.user,
             pool: job.pool,
             priority: job.priority,
-            submit: Time(job.submit_us.abs_diff(first_us)),
+            submit: Time(u64::try_from(job.submit_us.saturating_sub(first_us)).unwrap_or(0)),
             group: 0,
             maps: job.maps.count,
             map_bytes: each(job.maps.input_bytes, &job.maps),
@@ -179,5 +195,53 @@ fn compute(time: TaskTime, added_s: f64) -> (Span, bool) {
             let compute_s = span.as_secs_f64() - added_s;
             (Span::from_secs_f64(compute_s), compute_s < 0.0 && !span.is_zero())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::read_text;
+    use giveway_sim::cluster;
+
+    const SWIM: &str = "a\t100\t0\t268435456\t1048576\t9\nb\t50\t0\t1000\t0\t9\n";
+
+    #[test]
+    fn the_first_job_is_submitted_at_time_zero() {
+        let (jobs, _) = read_text(SWIM);
+        let mut jobs = jobs;
+        jobs.sort_by_key(|job| job.submit_us);
+        let cluster = cluster_for("x", &jobs);
+        let workload = workload_of("x", jobs, &cluster, &mut |_| {});
+        let submits: Vec<f64> = workload.jobs.iter().map(|job| job.submit.as_secs_f64()).collect();
+        assert_eq!(submits, [0.0, 50.0]);
+        assert_eq!((workload.jobs[1].maps, workload.jobs[1].map_bytes), (2, 134_217_728));
+    }
+
+    #[test]
+    fn recorded_times_include_what_the_simulator_adds() {
+        let (mut jobs, _) = read_text(SWIM);
+        jobs.sort_by_key(|job| job.submit_us);
+        let cluster = cluster::by_name("fcs").unwrap();
+        jobs[1].maps.time = TaskTime::Recorded(Span::from_secs(30));
+        jobs[0].maps.time = TaskTime::Recorded(Span::from_millis(1));
+        let mut shorter = Vec::new();
+        let workload = workload_of("x", jobs, &cluster, &mut |job| shorter.push(job.to_owned()));
+        let compute = workload.jobs[1].map_compute;
+        assert!(compute < Span::from_secs(30) && compute > Span::from_secs(20), "{compute}");
+        assert_eq!(workload.jobs[0].map_compute, Span::ZERO);
+        assert_eq!(shorter, ["b"]);
+    }
+
+    #[test]
+    fn a_cluster_is_made_for_the_work_of_a_trace() {
+        let (jobs, _) = read_text(&"a\t0\t0\t134217728\t0\t0\n".repeat(999));
+        let mut jobs = jobs;
+        for (at, job) in (0..).zip(&mut jobs) {
+            job.submit_us = at * 1_000_000;
+        }
+        // 999 maps of 74 s within 998 s, in slots of which 70 % are busy, four on a node.
+        assert_eq!(cluster_for("x", &jobs).nodes.len(), (999.0f64 * 74.0 / 998.0 / 0.7 / 4.0).ceil() as usize);
+        assert_eq!(cluster_for("x", &[]).nodes.len(), 3);
     }
 }
