@@ -130,7 +130,9 @@ pub fn cluster(name: &str) -> Result<Cluster> {
 }
 
 fn looks_like_file(name: &str) -> bool {
-    name.ends_with(".toml") || name.contains('/') || Path::new(name).exists()
+    // A folder does not hide a built-in name.
+    let is_folder = || Path::new(name).is_dir() && workload::default_cluster_for(name).is_none();
+    name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file() || is_folder()
 }
 
 fn read(file: &str) -> Result<String> {

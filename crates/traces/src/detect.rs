@@ -18,6 +18,9 @@ pub enum Format {
     Swf,
     /// Hadoop's JobHistory in Avro's JSON form.
     JobHistory,
+    /// Hadoop's JobHistory in Avro's binary form.
+    #[cfg(feature = "avro")]
+    JobHistoryBinary,
     /// Spark's event log.
     Spark,
     /// Google's cluster data of 2011.
@@ -50,6 +53,8 @@ impl fmt::Display for Format {
             Format::YarnApps => "YARN application list",
             Format::Swf => "SWF",
             Format::JobHistory => "JobHistory",
+            #[cfg(feature = "avro")]
+            Format::JobHistoryBinary => "JobHistory (binary)",
             Format::Spark => "Spark event log",
             Format::Google(GoogleTable(google::Table::TaskEvents)) => "Google 2011 task events",
             Format::Google(GoogleTable(google::Table::JobEvents)) => "Google 2011 job events",
@@ -75,6 +80,9 @@ pub(crate) fn detect(head: &[u8]) -> Detected {
     if text.starts_with("Avro-Json\n") || text.starts_with("Avro-Json\r\n") {
         return Detected::Trace(Format::JobHistory);
     }
+    if text.starts_with("Avro-Binary\n") {
+        return binary_history();
+    }
     if text.starts_with("Meta VERSION=") || text.starts_with("!!FILE=") {
         return Detected::Unsupported(
             "the job history of Hadoop 1 is not read; convert it with Rumen's TraceBuilder and name its output",
@@ -88,6 +96,18 @@ pub(crate) fn detect(head: &[u8]) -> Detected {
         .take(3)
         .find_map(line)
         .unwrap_or(if text.starts_with("; Version") { Detected::Trace(Format::Swf) } else { Detected::Unknown })
+}
+
+#[cfg(feature = "avro")]
+fn binary_history() -> Detected {
+    Detected::Trace(Format::JobHistoryBinary)
+}
+
+#[cfg(not(feature = "avro"))]
+fn binary_history() -> Detected {
+    Detected::Unsupported(
+        "a job history in Avro's binary form; build giveway with `--features avro`, or set mapreduce.jobhistory.jhist.format to json",
+    )
 }
 
 /// The format of a file with this line among its first three.
