@@ -3,6 +3,7 @@
 
 use crate::cluster::args as cluster;
 use crate::dfs;
+use crate::traces;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
 use std::net::SocketAddr;
@@ -58,6 +59,8 @@ pub enum Command {
     Policies(Policies),
     /// List the built-in workloads and clusters.
     Workloads,
+    /// Describe, convert, sample or imitate a workload trace of another system.
+    Trace(traces::args::Trace),
     /// Replay an event log through the scheduler and verify that every action is identical.
     Replay(Replay),
     /// Repeat the experiments of the four papers and compare the results with the published ones.
@@ -96,15 +99,20 @@ EXAMPLES
       giveway sim --workload synthetic --policy fair,mine.toml
   Simulate what a recorded cluster ran (a simulation, an engine cluster or a YARN cluster) under other policies:
       giveway sim --workload cluster.eventlog --policy fifo,fair,hsrtf-pr
+  Simulate a trace of another system (SWIM, Rumen, JobHistory, Spark, ...), on a cluster made for it:
+      giveway sim --workload FB-2009_samples_24_times_1hr_0.tsv --policy fair,hsrtf-pr
 
-docs/files.md describes the file formats.")]
+docs/files.md describes the file formats, docs/traces.md the traces.")]
 pub struct Sim {
-    /// Workload: a built-in name (see `giveway workloads`), a TOML file, or an event log whose jobs and cluster are simulated again.
+    /// Workload: a built-in name (see `giveway workloads`), a TOML file, an event log whose jobs and cluster are simulated again, or a trace of another system (a file or a folder, see docs/traces.md).
     #[arg(long, value_name = "NAME|FILE")]
     pub workload: String,
-    /// Cluster: a built-in name, the name of a built-in workload (for its cluster), or a TOML file. Required with a TOML workload; default: the workload's own cluster.
+    /// Cluster: a built-in name, the name of a built-in workload (for its cluster), or a TOML file. Required with a TOML workload; default: the workload's own cluster, or for a trace one whose slots it keeps 70 % busy.
     #[arg(long, value_name = "NAME|FILE")]
     pub cluster: Option<String>,
+    /// Duration model for what a trace of another system lacks, as a TOML file (see docs/traces.md).
+    #[arg(long, value_name = "FILE")]
+    pub trace_model: Option<PathBuf>,
     /// Policies to compare: names, TOML files or `all`, separated by commas; may be repeated.
     #[arg(long, value_name = "NAME|FILE[,...]", value_delimiter = ',', required = true)]
     pub policy: Vec<String>,

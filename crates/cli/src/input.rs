@@ -1,5 +1,6 @@
 //! Resolves the names and files given on the command line to policies, workloads and clusters.
 
+use crate::traces;
 use anyhow::{Context, Result, anyhow, bail};
 use giveway_core::event_log::is_event_log;
 use giveway_core::policy::catalog;
@@ -7,6 +8,7 @@ use giveway_core::{Policy, Setup, Tenants};
 use giveway_sim::cluster::{self, Cluster};
 use giveway_sim::workload::{self, Workload};
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 /// Resolves policies by name or file. `all` selects every catalogue policy, without the `chronos(NAME)` forms. Duplicate names are an error.
@@ -65,29 +67,58 @@ fn toml_error(file: &str, text: &str, error: &toml::de::Error) -> anyhow::Error 
 /// Resolves a workload and its cluster. Without `cluster_name`, built-in workloads and event logs use their own cluster; a workload file
 /// requires one.
 pub fn workload_and_cluster(name: &str, cluster_name: Option<&str>, seed: u64) -> Result<(Workload, Cluster)> {
+    if looks_like_file(name) {
+        return own_workload(name, cluster_name, seed);
+    }
+    let workload = workload::by_name(name, seed)?;
+    let own_cluster = workload::default_cluster_for(name).context("built-in workload without a cluster")?;
+    Ok((workload, cluster(cluster_name.unwrap_or(own_cluster))?))
+}
+
+/// The workload and cluster if `name` is a trace of another system, otherwise None. Without `cluster_name`, a cluster is made for the trace. What
+/// is odd in the trace is printed to standard error.
+pub fn trace_and_cluster(
+    name: &str,
+    cluster_name: Option<&str>,
+    model: Option<&Path>,
+) -> Result<Option<(Workload, Cluster)>> {
+    if !looks_like_file(name) || name.ends_with(".toml") || has_event_log_header(name)? {
+        return Ok(None);
+    }
+    let trace = traces::workload(Path::new(name), cluster_name.map(cluster).transpose()?, model)?;
+    Ok(trace.map(|trace| (trace.workload, trace.cluster)))
+}
+
+fn has_event_log_header(name: &str) -> Result<bool> {
+    if Path::new(name).is_dir() {
+        return Ok(false);
+    }
+    let mut head = Vec::new();
+    let cannot_read = || format!("cannot read {name}; check the path");
+    let file = fs::File::open(name).with_context(cannot_read)?;
+    file.take(1 << 10).read_to_end(&mut head).with_context(cannot_read)?;
+    Ok(is_event_log(&head))
+}
+
+/// A workload from an event log or a workload file.
+fn own_workload(name: &str, cluster_name: Option<&str>, seed: u64) -> Result<(Workload, Cluster)> {
     // Read first, so that a missing workload is reported before a missing cluster.
-    let bytes = if looks_like_file(name) { Some(read_bytes(name)?) } else { None };
-    if let Some(event_log) = bytes.as_deref().filter(|bytes| is_event_log(bytes)) {
+    let bytes = read_bytes(name)?;
+    if is_event_log(&bytes) {
         let file_name = Path::new(name).file_name().map_or(name.into(), |name| name.to_string_lossy());
-        let (workload, own_cluster) = workload::from_event_log(event_log, &file_name)
-            .with_context(|| format!("cannot use {name} as a workload"))?;
+        let (workload, own_cluster) =
+            workload::from_event_log(&bytes, &file_name).with_context(|| format!("cannot use {name} as a workload"))?;
         return Ok((workload, cluster_name.map_or(Ok(own_cluster), cluster)?));
     }
-    let text = bytes
-        .map(|bytes| String::from_utf8(bytes).with_context(|| format!("{name}: neither an event log nor UTF-8 text")))
-        .transpose()?;
-    let Some(text) = text else {
-        let workload = workload::by_name(name, seed)?;
-        let own_cluster = workload::default_cluster_for(name).context("built-in workload without a cluster")?;
-        return Ok((workload, cluster(cluster_name.unwrap_or(own_cluster))?));
-    };
+    let text = String::from_utf8(bytes).with_context(|| format!("{name}: neither an event log nor UTF-8 text"))?;
     let cluster_name = cluster_name
         .context("missing --cluster: a workload file has no cluster of its own; add --cluster NAME|FILE")?;
     let cluster = cluster(cluster_name)?;
     Ok((Workload::from_toml(&text, name, &cluster, seed)?, cluster))
 }
 
-fn cluster(name: &str) -> Result<Cluster> {
+/// Resolves a cluster by name or file; the name of a built-in workload selects its cluster.
+pub fn cluster(name: &str) -> Result<Cluster> {
     if looks_like_file(name) {
         return Ok(Cluster::from_toml(&read(name)?, name)?);
     }
@@ -99,7 +130,9 @@ fn cluster(name: &str) -> Result<Cluster> {
 }
 
 fn looks_like_file(name: &str) -> bool {
-    name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file()
+    // A folder does not hide a built-in name.
+    let is_folder = || Path::new(name).is_dir() && workload::default_cluster_for(name).is_none();
+    name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file() || is_folder()
 }
 
 fn read(file: &str) -> Result<String> {

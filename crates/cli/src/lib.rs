@@ -21,6 +21,7 @@ mod reproduce;
 mod signals;
 mod sim;
 mod table;
+mod traces;
 mod yarn;
 
 use clap::{CommandFactory, Parser};
@@ -72,6 +73,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Apps => cluster::apps(&apps),
         args::Command::Policies(policies) => policies::run(&policies),
         args::Command::Workloads => policies::workloads(),
+        args::Command::Trace(trace) => traces::run(&trace),
         args::Command::Replay(replay) => replay::run(&replay),
         args::Command::Reproduce(reproduce) => reproduce::run(&reproduce, &apps),
         args::Command::Yarn(yarn) => yarn::run(&yarn),

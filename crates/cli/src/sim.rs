@@ -41,9 +41,14 @@ struct RunResult {
 /// Runs the command.
 pub fn run(args: &Sim) -> Result<()> {
     let policies = input::policies(&args.policy)?;
+    let trace = input::trace_and_cluster(&args.workload, args.cluster.as_deref(), args.trace_model.as_deref())?;
     let mut trials = Vec::new();
     for seed in (0..u64::from(args.runs)).map(|run| args.seed.wrapping_add(run)) {
-        let (mut workload, cluster) = input::workload_and_cluster(&args.workload, args.cluster.as_deref(), seed)?;
+        let (mut workload, cluster) = match &trace {
+            // A trace is the same for every seed.
+            Some(trace) => trace.clone(),
+            None => input::workload_and_cluster(&args.workload, args.cluster.as_deref(), seed)?,
+        };
         if let Some(error) = args.estimate_error {
             ensure!(
                 (0.0..1.0).contains(&error),

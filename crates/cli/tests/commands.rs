@@ -312,6 +312,43 @@ fn an_event_log_is_a_workload_and_lists_its_jobs() {
 }
 
 #[test]
+fn traces_of_other_systems_are_workloads() {
+    let folder = folder();
+    let line = |job: u64| format!("job{job}\t{}\t30\t{}\t{}\t1000\n", job * 30, 1_000_000 << (job % 12), job % 3);
+    let trace: String = (0..60).map(line).collect();
+    file(&folder, "trace.tsv", &(trace + "damaged\n"));
+    let run = |args: &[&str]| {
+        let output = giveway(folder.path(), args);
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (table, odd) = run(&["sim", "--workload", "trace.tsv", "--policy", "fair,hsrtf-pr", "--runs", "2"]);
+    assert!(table.contains("60 jobs") && table.contains("hsrtf-pr"), "{table}");
+    assert_eq!(odd.matches("1 lines that cannot be parsed: skipped (first: line 61)").count(), 1, "{odd}");
+    let (stats, _) = run(&["trace", "stats", "trace.tsv", "--cluster", "fcs"]);
+    assert!(stats.starts_with("60 jobs of 1 users") && stats.contains("map slots"), "{stats}");
+    run(&["trace", "convert", "trace.tsv", "--output", "jobs.toml", "--cluster-output", "cluster.toml"]);
+    let (again, _) = run(&["sim", "--workload", "jobs.toml", "--cluster", "cluster.toml", "--policy", "fair,hsrtf-pr"]);
+    let (first, _) = run(&["sim", "--workload", "trace.tsv", "--policy", "fair,hsrtf-pr"]);
+    let fair = |table: &str| table.lines().find(|line| line.contains("fair")).map(str::to_owned);
+    assert_eq!(fair(&again), fair(&first), "the converted trace is the same workload");
+    run(&["trace", "sample", "trace.tsv", "--jobs", "5", "--from", "5m", "--output", "part.toml"]);
+    let part = fs::read_to_string(folder.path().join("part.toml")).expect("cannot read the sample");
+    assert_eq!(part.matches("[[jobs]]").count(), 5);
+    let (fit, _) = run(&["trace", "fit", "trace.tsv", "--span", "1h", "--output", "synthetic.toml"]);
+    assert!(fit.contains("maps, synthetic"), "{fit}");
+    fs::create_dir(folder.path().join("history")).expect("cannot create a folder");
+    let message = refused(folder.path(), &["sim", "--workload", "history", "--policy", "fifo"]);
+    assert!(message.contains("the folder contains no trace"), "{message}");
+    let message = refused(folder.path(), &["trace", "stats", "jobs.toml"]);
+    assert!(message.contains("unknown trace format"), "{message}");
+    file(&folder, "model.toml", "block_mb = 0");
+    let args = ["sim", "--workload", "trace.tsv", "--policy", "fifo", "--trace-model", "model.toml"];
+    let message = refused(folder.path(), &args);
+    assert!(message.contains("model.toml:1: block_mb is 0"), "{message}");
+}
+
+#[test]
 fn the_sidecar_refuses_policies_beyond_its_capabilities() {
     let folder = folder();
     file(&folder, "token", "a token that is long enough");

@@ -77,6 +77,14 @@ pub struct JobPlan {
 }
 
 impl Workload {
+    /// A workload of these jobs, numbered by arrival and grouped by their number of maps: small, medium, large.
+    pub fn from_jobs(name: &str, tenants: Tenants, mut jobs: Vec<JobPlan>) -> Workload {
+        for job in &mut jobs {
+            job.group = generate::group_of(job.maps);
+        }
+        Workload::numbered(name, tenants, &generate::GROUPS, jobs)
+    }
+
     /// A workload of these jobs, numbered by arrival, without hints and without estimate errors.
     pub(crate) fn numbered(name: &str, tenants: Tenants, groups: &[&str], mut jobs: Vec<JobPlan>) -> Workload {
         // The sort is stable: jobs that arrive at the same time keep their order.

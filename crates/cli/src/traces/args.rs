@@ -1,0 +1,109 @@
+//! Arguments of `giveway trace`.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// `giveway trace`
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The format is detected by content; gzip and Zstandard are decompressed. A folder is read if all its traces have one format. \
+What is odd in a trace is printed to standard error, one line for each kind, with the rule by which it is handled. docs/traces.md describes \
+formats, rules and the duration model.
+
+EXAMPLES
+  Describe a trace, and its load on a cluster of 100 nodes:
+      giveway trace stats FB-2009_samples_24_times_1hr_0.tsv --cluster nodes.toml
+  Convert it to a workload file, and the cluster made for it to a cluster file:
+      giveway trace convert 19-jobs.trace.json.gz --output jobs.toml --cluster-output cluster.toml
+  Take 500 jobs of the second hour:
+      giveway trace sample trace.tsv --jobs 500 --from 1h --to 2h --output jobs.toml
+  Make three synthetic days with the distributions of a trace:
+      giveway trace fit trace.tsv --span 3d --output synthetic.toml")]
+pub struct Trace {
+    /// The subcommand; required.
+    #[command(subcommand)]
+    pub command: TraceCommand,
+}
+
+/// The subcommands of `giveway trace`.
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Print jobs, span, quantiles, burstiness and, with a cluster, the load on it.
+    Stats(Source),
+    /// Write the jobs as a workload file.
+    Convert(Convert),
+    /// Write a random sample of the jobs, or those of a part of the time, as a workload file.
+    Sample(Sample),
+    /// Write synthetic jobs with the distributions of the trace as a workload file, and compare their quantiles.
+    Fit(Fit),
+}
+
+/// A trace and how it is read.
+#[derive(Debug, Args)]
+pub struct Source {
+    /// Trace: a file or a folder.
+    #[arg(value_name = "FILE")]
+    pub trace: PathBuf,
+    /// Cluster on which the jobs will run: a built-in name or a TOML file; default: one whose slots the trace keeps 70 % busy.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub cluster: Option<String>,
+    /// Duration model for what the trace lacks, as a TOML file.
+    #[arg(long, value_name = "FILE")]
+    pub trace_model: Option<PathBuf>,
+}
+
+/// Where the result is written.
+#[derive(Debug, Args)]
+pub struct Output {
+    /// Workload file to write.
+    #[arg(long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Also write the cluster as a cluster file.
+    #[arg(long, value_name = "FILE")]
+    pub cluster_output: Option<PathBuf>,
+}
+
+/// `giveway trace convert`
+#[derive(Debug, Args)]
+pub struct Convert {
+    #[command(flatten)]
+    pub source: Source,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `giveway trace sample`
+#[derive(Debug, Args)]
+pub struct Sample {
+    #[command(flatten)]
+    pub source: Source,
+    /// Number of jobs, each with the same probability; default: all.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub jobs: Option<u32>,
+    /// Only jobs submitted at this time or later, from the first submission, such as `1h 30m`.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub from: Option<std::time::Duration>,
+    /// Only jobs submitted before this time, from the first submission.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub to: Option<std::time::Duration>,
+    /// Random seed; the same seed gives the same sample.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// `giveway trace fit`
+#[derive(Debug, Args)]
+pub struct Fit {
+    #[command(flatten)]
+    pub source: Source,
+    /// Time from the first to the last synthetic submission, such as `1d`; default: that of the trace.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub span: Option<std::time::Duration>,
+    /// Random seed; the same seed gives the same jobs.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub output: Output,
+}

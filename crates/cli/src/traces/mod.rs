@@ -1,0 +1,127 @@
+//! Traces of other systems: as workloads of the simulator, and the commands of `giveway trace`.
+
+pub mod args;
+mod stats;
+
+use crate::{files, input};
+use anyhow::{Context, Result, ensure};
+use args::{Convert, Fit, Output, Sample, Source, TraceCommand};
+use giveway_sim::cluster::Cluster;
+use giveway_traces::{DurationModel, Options, Stats, Trace, TraceError, TraceJob, TraceWorkload};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+/// Largest number of jobs of a workload.
+const MAX_JOBS: usize = 1_000_000;
+
+/// Reads a trace as a workload, and prints what was odd in it to standard error. Without a cluster, one is made for the trace. None if the file
+/// has none of the formats.
+pub fn workload(path: &Path, cluster: Option<Cluster>, model: Option<&Path>) -> Result<Option<TraceWorkload>> {
+    let mut trace = match open(path, model) {
+        Err(error) if matches!(error.downcast_ref(), Some(TraceError::UnknownFormat { .. })) => return Ok(None),
+        opened => opened?,
+    };
+    let workload = giveway_traces::to_workload(&mut trace, cluster);
+    print_diagnostics(&trace);
+    Ok(Some(workload?))
+}
+
+/// Runs `giveway trace`.
+pub fn run(args: &args::Trace) -> Result<()> {
+    match &args.command {
+        TraceCommand::Stats(source) => print_stats(source),
+        TraceCommand::Convert(convert) => self::convert(convert),
+        TraceCommand::Sample(sample) => self::sample(sample),
+        TraceCommand::Fit(fit) => self::fit(fit),
+    }
+}
+
+fn print_stats(source: &Source) -> Result<()> {
+    let (trace, jobs) = read(source)?;
+    let cluster = cluster(source, &trace, &jobs)?;
+    write!(std::io::stdout(), "{}", stats::describe(&Stats::of(&jobs), &cluster))?;
+    Ok(())
+}
+
+fn convert(args: &Convert) -> Result<()> {
+    let (trace, jobs) = read(&args.source)?;
+    let cluster = cluster(&args.source, &trace, &jobs)?;
+    write_workload(trace.name(), jobs, &cluster, &args.output)
+}
+
+fn sample(args: &Sample) -> Result<()> {
+    let (trace, jobs) = read(&args.source)?;
+    let first_us = jobs.first().map_or(0, |job| job.submit_us);
+    let within = |job: &TraceJob| {
+        let offset_us = u128::from(job.submit_us.abs_diff(first_us));
+        args.from.is_none_or(|from| offset_us >= from.as_micros())
+            && args.to.is_none_or(|to| offset_us < to.as_micros())
+    };
+    let count = args.jobs.map_or(MAX_JOBS, |jobs| jobs as usize);
+    // The cluster is that of the whole trace: a sample is a lighter load on it.
+    let cluster = cluster(&args.source, &trace, &jobs)?;
+    let jobs = giveway_traces::sample(jobs.into_iter().filter(within), count, args.seed);
+    ensure!(!jobs.is_empty(), "no job was submitted between --from and --to; `giveway trace stats` prints the span");
+    write_workload(trace.name(), jobs, &cluster, &args.output)
+}
+
+fn fit(args: &Fit) -> Result<()> {
+    let (trace, jobs) = read(&args.source)?;
+    let cluster = cluster(&args.source, &trace, &jobs)?;
+    let of_trace = Stats::of(&jobs);
+    let span_s = args.span.map_or(of_trace.span_s, |span| span.as_secs_f64());
+    let made = giveway_traces::synthetic(&jobs, span_s, MAX_JOBS, args.seed);
+    let table = stats::table(&[("trace", &of_trace), ("synthetic", &Stats::of(&made))]);
+    writeln!(std::io::stdout(), "{} synthetic jobs within {span_s:.0} s\n{table}", made.len())?;
+    write_workload(&format!("synthetic {}", trace.name()), made, &cluster, &args.output)
+}
+
+/// All jobs of a trace by submission time; prints what was odd.
+fn read(source: &Source) -> Result<(Trace, Vec<TraceJob>)> {
+    let mut trace = open(&source.trace, source.trace_model.as_deref())?;
+    let jobs = giveway_traces::sorted_jobs(&mut trace);
+    print_diagnostics(&trace);
+    Ok((trace, jobs?))
+}
+
+fn cluster(source: &Source, trace: &Trace, jobs: &[TraceJob]) -> Result<Cluster> {
+    match &source.cluster {
+        Some(name) => input::cluster(name),
+        None => Ok(giveway_traces::cluster_for(trace.name(), jobs)),
+    }
+}
+
+fn write_workload(name: &str, jobs: Vec<TraceJob>, cluster: &Cluster, output: &Output) -> Result<()> {
+    let workload = giveway_traces::workload_of(name, jobs, cluster, &mut |_| {});
+    files::write(&output.output, &giveway_traces::workload_toml(&workload))?;
+    let mut out = std::io::stdout();
+    writeln!(out, "workload: {} ({} jobs)", output.output.display(), workload.jobs.len())?;
+    if let Some(file) = &output.cluster_output {
+        files::write(file, &cluster.to_toml())?;
+        writeln!(out, "cluster: {} ({} nodes)", file.display(), cluster.nodes.len())?;
+    }
+    Ok(())
+}
+
+/// Opens a trace with the duration model of a file, or the default one.
+fn open(path: &Path, model: Option<&Path>) -> Result<Trace> {
+    let model = match model {
+        None => DurationModel::default(),
+        Some(file) => {
+            let name = file.display().to_string();
+            let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}; check the path"))?;
+            DurationModel::from_toml(&text, &name)?
+        }
+    };
+    Ok(giveway_traces::open(path, &Options { model, ..Options::default() })?)
+}
+
+/// One line for what the trace is, and one for each kind of oddity.
+fn print_diagnostics(trace: &Trace) {
+    let diagnostics = trace.diagnostics();
+    eprintln!("{}: {} trace, {}", trace.name(), trace.format(), diagnostics.counts_line());
+    for line in diagnostics.lines() {
+        eprintln!("{}: {line}", trace.name());
+    }
+}

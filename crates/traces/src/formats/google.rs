@@ -1,0 +1,356 @@
+//! Google's cluster data of 2011: task events, job events, or a table of one row per job. Times are microseconds; 0 is before the trace, 2^63-1
+//! after it. A task becomes a map that takes the time from its last SCHEDULE to its FINISH; a job without tasks becomes one map.
+
+use super::JobReader;
+use crate::records::Lines;
+use crate::tally::{FinishedTask, TaskTally, us_from_ms};
+use crate::{Count, Diagnostics, DurationModel, JobOutcome, Limits, Oddity, TraceJob};
+use giveway_core::Priority;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// What a line of the trace is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Table {
+    TaskEvents,
+    JobEvents,
+    Jobs,
+}
+
+/// Header of the table of jobs.
+pub(crate) const JOBS_HEADER: &str = "submit_ms,start_ms,end_ms,end_event,user_ix,sched_class,job_id";
+
+const SUBMIT: u8 = 0;
+const SCHEDULE: u8 = 1;
+const FINISH: u8 = 4;
+
+/// Reader of task or job events. The jobs are returned at the end of the input, because any task may be submitted again.
+pub(crate) struct GoogleReader {
+    lines: Lines,
+    table: Table,
+    model: DurationModel,
+    limits: Limits,
+    index: FxHashMap<u64, usize>,
+    users: FxHashSet<String>,
+    jobs: Vec<GoogleJob>,
+    done: Option<std::vec::IntoIter<GoogleJob>>,
+}
+
+#[derive(Default)]
+struct GoogleJob {
+    id: u64,
+    user: String,
+    priority: u8,
+    /// Earliest SUBMIT; 0 if it was before the trace.
+    submit_us: Option<i64>,
+    /// Tasks that were submitted at least once.
+    submitted: FxHashSet<u32>,
+    /// Start of each running task; None if it is submitted and not running.
+    open: FxHashMap<u32, Option<i64>>,
+    last_end: Option<u8>,
+    tally: TaskTally,
+}
+
+/// One event of a task or job.
+struct Row<'a> {
+    time_us: i64,
+    job: u64,
+    task: u32,
+    event: u8,
+    user: &'a str,
+    priority: u8,
+}
+
+/// The table that a line belongs to.
+pub(crate) fn matches(line: &str) -> Option<Table> {
+    if line.trim() == JOBS_HEADER {
+        return Some(Table::Jobs);
+    }
+    [Table::TaskEvents, Table::JobEvents].into_iter().find(|&table| row(table, line).is_some())
+}
+
+fn row(table: Table, line: &str) -> Option<Row<'_>> {
+    let columns: Vec<&str> = line.split(',').map(str::trim).collect();
+    let number = |at: usize| columns.get(at).and_then(|text| text.parse::<u64>().ok());
+    let (event, user, priority, task, width) = match table {
+        Table::TaskEvents => (5, 6, number(8), number(3)?, 13),
+        Table::JobEvents => (3, 4, None, 0, 8),
+        Table::Jobs => return None,
+    };
+    let event = number(event).filter(|&event| event <= 8)? as u8;
+    Some(Row {
+        time_us: number(0).map(|us| i64::try_from(us).unwrap_or(i64::MAX))?,
+        job: number(2)?,
+        task: u32::try_from(task).ok()?,
+        event,
+        user: columns.get(user).copied().filter(|_| columns.len() == width)?,
+        priority: priority.unwrap_or(2).min(11) as u8,
+    })
+}
+
+impl GoogleReader {
+    pub(crate) fn new(lines: Lines, table: Table, model: DurationModel, limits: Limits) -> GoogleReader {
+        GoogleReader {
+            lines,
+            table,
+            model,
+            limits,
+            index: FxHashMap::default(),
+            users: FxHashSet::default(),
+            jobs: Vec::new(),
+            done: None,
+        }
+    }
+
+    fn read_events(&mut self, diagnostics: &mut Diagnostics) {
+        while let Some((number, line)) = self.lines.next(diagnostics) {
+            if line.trim().is_empty() {
+                continue;
+            }
+            diagnostics.add(Count::Rows, 1);
+            let Some(row) = row(self.table, line) else {
+                diagnostics.odd(Oddity::BadLine, format_args!("line {number}"));
+                continue;
+            };
+            let at = match self.index.get(&row.job) {
+                Some(&at) => at,
+                None if self.jobs.len() >= self.limits.open_jobs => {
+                    diagnostics.odd(Oddity::TooManyOpenJobs, row.job);
+                    continue;
+                }
+                None => {
+                    let (id, user) = (row.job, row.user.to_owned());
+                    if !self.users.contains(row.user) {
+                        self.users.insert(user.clone());
+                        diagnostics.add(Count::Users, 1);
+                    }
+                    self.index.insert(id, self.jobs.len());
+                    self.jobs.push(GoogleJob { id, user, priority: row.priority, ..GoogleJob::default() });
+                    self.jobs.len() - 1
+                }
+            };
+            if let Some(job) = self.jobs.get_mut(at) {
+                job.event(&row, &self.limits, diagnostics);
+            }
+        }
+    }
+
+    fn job(&self, job: GoogleJob, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
+        let id = job.id.to_string();
+        diagnostics.odd_times(Oddity::UnfinishedTask, job.open.len() as u64, &id);
+        let Some(submit_us) = job.submit_us.filter(|&us| us > 0) else {
+            diagnostics.odd(Oddity::SubmittedBefore, &id);
+            return None;
+        };
+        let outcome = match job.last_end {
+            _ if !job.open.is_empty() => JobOutcome::Unknown,
+            Some(FINISH) => JobOutcome::Succeeded,
+            Some(3 | 6) => JobOutcome::Failed,
+            Some(_) => JobOutcome::Killed,
+            None => JobOutcome::Unknown,
+        };
+        let finish_us = job.tally.last_finish_us.filter(|_| outcome != JobOutcome::Unknown);
+        let (maps, reduces) = job.tally.tasks();
+        Some(TraceJob {
+            name: id.clone(),
+            id,
+            user: job.user.clone(),
+            pool: job.user,
+            priority: priority(job.priority),
+            submit_us,
+            finish_us,
+            outcome,
+            maps,
+            reduces,
+            slowstart_ppm: self.model.slowstart_ppm(),
+        })
+    }
+
+    /// The next row of the table of jobs.
+    fn next_row(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
+        loop {
+            let (number, line) = self.lines.next(diagnostics)?;
+            if line.trim().is_empty() || line.trim() == JOBS_HEADER {
+                continue;
+            }
+            diagnostics.add(Count::Rows, 1);
+            let columns: Vec<&str> = line.split(',').map(str::trim).collect();
+            let &[submit, start, end, event, user, _class, id] = columns.as_slice() else {
+                diagnostics.odd(Oddity::BadLine, format_args!("line {number}"));
+                continue;
+            };
+            let time = |text: &str| text.parse::<i64>().ok().and_then(us_from_ms);
+            if !self.users.contains(user) {
+                self.users.insert(user.to_owned());
+                diagnostics.add(Count::Users, 1);
+            }
+            let Some(submit_us) = time(submit).filter(|&us| us > 0) else {
+                diagnostics.odd(Oddity::SubmittedBefore, id);
+                continue;
+            };
+            let mut tally = TaskTally::default();
+            match (time(start), time(end)) {
+                (Some(start_us), Some(finish_us)) => {
+                    let task = FinishedTask { start_us, finish_us, ..FinishedTask::default() };
+                    tally.map(task, 1, diagnostics, id);
+                }
+                _ => diagnostics.odd(Oddity::UnfinishedTask, id),
+            }
+            let finish_us = tally.last_finish_us;
+            let (maps, reduces) = tally.tasks();
+            let user = format!("user-{user}");
+            return Some(TraceJob {
+                id: id.into(),
+                name: id.into(),
+                pool: user.clone(),
+                user,
+                priority: Priority::Normal,
+                submit_us,
+                finish_us,
+                outcome: match event {
+                    "4" | "FINISH" => JobOutcome::Succeeded,
+                    "3" | "6" | "FAIL" | "LOST" => JobOutcome::Failed,
+                    "2" | "5" | "KILL" | "EVICT" => JobOutcome::Killed,
+                    _ => JobOutcome::Unknown,
+                },
+                maps,
+                reduces,
+                slowstart_ppm: self.model.slowstart_ppm(),
+            });
+        }
+    }
+}
+
+/// Google's priorities: 0-1 is free, 9-11 production.
+fn priority(number: u8) -> Priority {
+    match number {
+        0..=1 => Priority::VeryLow,
+        2..=8 => Priority::Normal,
+        _ => Priority::High,
+    }
+}
+
+impl GoogleJob {
+    fn event(&mut self, row: &Row<'_>, limits: &Limits, diagnostics: &mut Diagnostics) {
+        match row.event {
+            SUBMIT => {
+                self.submit_us = Some(self.submit_us.map_or(row.time_us, |first| first.min(row.time_us)));
+                if self.submitted.len() < limits.tasks_per_job || self.submitted.contains(&row.task) {
+                    self.open.insert(row.task, None);
+                    diagnostics.add(Count::Tasks, u64::from(self.submitted.insert(row.task)));
+                } else {
+                    diagnostics.odd(Oddity::TooManyTasks, self.id);
+                }
+            }
+            SCHEDULE => {
+                if let Some(start) = self.open.get_mut(&row.task) {
+                    *start = Some(row.time_us);
+                } else if self.open.len() < limits.tasks_per_job {
+                    // Submitted before the part of the trace that is read.
+                    self.open.insert(row.task, Some(row.time_us));
+                }
+            }
+            2..=6 => {
+                let start = self.open.remove(&row.task).flatten();
+                self.last_end = Some(row.event);
+                match (row.event, start) {
+                    (FINISH, Some(start_us)) => {
+                        diagnostics.add(Count::SucceededAttempts, 1);
+                        let task = FinishedTask { start_us, finish_us: row.time_us, ..FinishedTask::default() };
+                        self.tally.map(task, limits.tasks_per_job, diagnostics, &self.id.to_string());
+                    }
+                    (FINISH, None) => diagnostics.odd(Oddity::StartedBefore, self.id),
+                    (3 | 6, _) => {
+                        diagnostics.add(Count::FailedAttempts, 1);
+                        diagnostics.odd(Oddity::FailedAttempt, self.id);
+                    }
+                    _ => {
+                        diagnostics.add(Count::KilledAttempts, 1);
+                        diagnostics.odd(Oddity::KilledAttempt, self.id);
+                    }
+                }
+            }
+            // Changes of resource requests.
+            _ => {}
+        }
+    }
+}
+
+impl JobReader for GoogleReader {
+    fn next_job(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
+        if self.table == Table::Jobs {
+            return self.next_row(diagnostics);
+        }
+        if self.done.is_none() {
+            self.read_events(diagnostics);
+            self.index = FxHashMap::default();
+            self.done = Some(std::mem::take(&mut self.jobs).into_iter());
+        }
+        loop {
+            let job = self.done.as_mut()?.next()?;
+            if let Some(job) = self.job(job, diagnostics) {
+                return Some(job);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::read_text;
+    use giveway_core::Span;
+
+    fn event(time_s: u64, job: u64, task: u32, event: u8) -> String {
+        format!("{},,{job},{task},9,{event},hash=,0,9,0.1,0.1,0.1,0", time_s * 1_000_000)
+    }
+
+    #[test]
+    fn tasks_become_maps() {
+        let text = [
+            event(700, 1, 0, 0),
+            event(700, 1, 1, 0),
+            event(701, 1, 0, 1),
+            event(702, 1, 1, 1),
+            event(703, 1, 1, 2),
+            event(703, 1, 1, 0),
+            event(705, 1, 1, 1),
+            event(711, 1, 0, 4),
+            event(725, 1, 1, 4),
+            event(726, 2, 0, 4),
+            event(727, 3, 0, 0),
+            event(728, 3, 0, 1),
+            "5,x".into(),
+        ];
+        let (jobs, diagnostics) = read_text(&text.join("\n"));
+        let [job] = jobs.as_slice() else { panic!("{jobs:?}") };
+        assert_eq!((job.maps.count, job.maps.time.span(), job.submit_us), (2, Span::from_secs(15), 700_000_000));
+        assert_eq!((job.outcome, job.priority), (JobOutcome::Succeeded, Priority::High));
+        for oddity in [
+            Oddity::KilledAttempt,
+            Oddity::StartedBefore,
+            Oddity::SubmittedBefore,
+            Oddity::UnfinishedTask,
+            Oddity::NoTasks,
+            Oddity::BadLine,
+        ] {
+            assert_eq!(diagnostics.of(oddity), 1, "{oddity:?}");
+        }
+    }
+
+    #[test]
+    fn job_events_and_rows_become_one_map() {
+        let (jobs, _) = read_text(
+            "700000000,,7,0,u=,1,n=,l=\n701000000,,7,1,u=,1,n=,l=\n721000000,,7,5,u=,1,n=,l=\n8000000,,8,0,u=,1,n=,l=\n9000000,,8,1,u=,1,n=,l=\n19000000,,8,4,u=,1,n=,l=\n",
+        );
+        assert_eq!(jobs.len(), 1, "a killed job has no finished task");
+        assert_eq!((jobs[0].maps.count, jobs[0].maps.time.span()), (1, Span::from_secs(10)));
+        let rows = format!(
+            "{JOBS_HEADER}\n0,0,,,0,3,5\n700000,701000,711000,4,1,0,6\n700000,,,,1,0,7\n700000,9,8,3,1,0,8\nx\n"
+        );
+        let (jobs, diagnostics) = read_text(&rows);
+        assert_eq!((jobs.len(), jobs[0].user.as_str()), (1, "user-1"));
+        for oddity in [Oddity::SubmittedBefore, Oddity::UnfinishedTask, Oddity::TaskEndsBeforeStart, Oddity::BadLine] {
+            assert_eq!(diagnostics.of(oddity), 1, "{oddity:?}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Hadoop's JobHistory files (`.jhist`): one job per file. The first line is `Avro-Json`, the second the Avro schema, then one event per line.
+//! The events of all versions are read by the names of their fields, and unknown ones are ignored.
+
+use super::JobReader;
+use crate::records::Lines;
+use crate::tally::{FinishedTask, TaskTally, bytes, us_from_ms};
+use crate::{Count, Diagnostics, DurationModel, JobOutcome, Limits, Oddity, TraceJob};
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+
+/// Reader of a JobHistory file in JSON.
+pub(crate) struct JobHistoryReader {
+    lines: Lines,
+    history: Option<History>,
+}
+
+impl JobHistoryReader {
+    pub(crate) fn new(lines: Lines, model: DurationModel, limits: Limits) -> JobHistoryReader {
+        JobHistoryReader { lines, history: Some(History::new(model, limits)) }
+    }
+}
+
+impl JobReader for JobHistoryReader {
+    fn next_job(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
+        let mut history = self.history.take()?;
+        while let Some((number, line)) = self.lines.next(diagnostics) {
+            let line = line.trim();
+            // The second line is the schema.
+            if number <= 2 || line.is_empty() {
+                continue;
+            }
+            match serde_json::from_str::<Value>(line) {
+                Ok(event) => history.event(&event, diagnostics),
+                Err(_) => diagnostics.odd(Oddity::BadLine, format_args!("line {number}")),
+            }
+        }
+        history.job(diagnostics)
+    }
+}
+
+/// The events of one job so far.
+pub(crate) struct History {
+    model: DurationModel,
+    limits: Limits,
+    id: Option<String>,
+    name: Option<String>,
+    user: Option<String>,
+    queue: Option<String>,
+    priority: Option<String>,
+    submit_us: Option<i64>,
+    finish_us: Option<i64>,
+    outcome: JobOutcome,
+    /// Start of each running attempt.
+    running: FxHashMap<String, i64>,
+    tally: TaskTally,
+}
+
+impl History {
+    pub(crate) fn new(model: DurationModel, limits: Limits) -> History {
+        History {
+            model,
+            limits,
+            id: None,
+            name: None,
+            user: None,
+            queue: None,
+            priority: None,
+            submit_us: None,
+            finish_us: None,
+            outcome: JobOutcome::Unknown,
+            running: FxHashMap::default(),
+            tally: TaskTally::default(),
+        }
+    }
+
+    /// Applies an event of the form `{"type": T, "event": {CLASS: {...}}}`, or `{"type": T, "event": {...}}`.
+    pub(crate) fn event(&mut self, event: &Value, diagnostics: &mut Diagnostics) {
+        diagnostics.add(Count::Events, 1);
+        let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
+        let Some(fields) = event.get("event").map(union) else {
+            diagnostics.odd(Oddity::UnknownEvent, kind);
+            return;
+        };
+        let time = |name: &str| number(fields, name).and_then(us_from_ms);
+        match kind {
+            "JOB_SUBMITTED" => {
+                self.id = text(fields, "jobid");
+                self.name = text(fields, "jobName");
+                self.user = text(fields, "userName");
+                self.queue = text(fields, "jobQueueName").or(self.queue.take());
+                self.submit_us = time("submitTime");
+            }
+            "JOB_QUEUE_CHANGED" => self.queue = text(fields, "jobQueueName").or(self.queue.take()),
+            "JOB_PRIORITY_CHANGED" => self.priority = text(fields, "priority"),
+            "JOB_FINISHED" => (self.finish_us, self.outcome) = (time("finishTime"), JobOutcome::Succeeded),
+            "JOB_FAILED" | "JOB_KILLED" | "JOB_ERROR" => {
+                self.finish_us = time("finishTime");
+                let killed = kind == "JOB_KILLED" || text(fields, "jobStatus").as_deref() == Some("KILLED");
+                self.outcome = if killed { JobOutcome::Killed } else { JobOutcome::Failed };
+            }
+            "TASK_STARTED" => match text(fields, "taskType").as_deref() {
+                Some("MAP") => {
+                    diagnostics.add(Count::Maps, 1);
+                    if text(fields, "splitLocations").is_some_and(|locations| !locations.is_empty()) {
+                        diagnostics.add(Count::MapsWithReplicas, 1);
+                    }
+                }
+                Some("REDUCE") => diagnostics.add(Count::Reduces, 1),
+                _ => diagnostics.odd(Oddity::OtherTasks, text(fields, "taskid").unwrap_or_default()),
+            },
+            "MAP_ATTEMPT_STARTED" | "REDUCE_ATTEMPT_STARTED" => {
+                if let (Some(attempt), Some(start)) = (text(fields, "attemptId"), time("startTime")) {
+                    if self.running.len() < self.limits.tasks_per_job {
+                        self.running.insert(attempt, start);
+                    } else {
+                        diagnostics.odd(Oddity::TooManyTasks, attempt);
+                    }
+                }
+            }
+            "MAP_ATTEMPT_FINISHED" | "REDUCE_ATTEMPT_FINISHED" => {
+                self.finished(kind == "MAP_ATTEMPT_FINISHED", fields, diagnostics);
+            }
+            "MAP_ATTEMPT_FAILED" | "REDUCE_ATTEMPT_FAILED" => self.stopped(fields, true, diagnostics),
+            "MAP_ATTEMPT_KILLED" | "REDUCE_ATTEMPT_KILLED" => self.stopped(fields, false, diagnostics),
+            // Nothing that a workload needs.
+            "AM_STARTED"
+            | "JOB_INITED"
+            | "JOB_INFO_CHANGED"
+            | "JOB_STATUS_CHANGED"
+            | "TASK_FINISHED"
+            | "TASK_FAILED"
+            | "TASK_UPDATED"
+            | "NORMALIZED_RESOURCE" => {}
+            _ if kind.starts_with("SETUP_") || kind.starts_with("CLEANUP_") => {}
+            _ => diagnostics.odd(Oddity::UnknownEvent, kind),
+        }
+    }
+
+    fn finished(&mut self, is_map: bool, fields: &Value, diagnostics: &mut Diagnostics) {
+        diagnostics.add(Count::SucceededAttempts, 1);
+        let attempt = text(fields, "attemptId").unwrap_or_default();
+        let start = self.running.remove(&attempt);
+        let finish = number(fields, "finishTime").and_then(us_from_ms);
+        let (Some(start_us), Some(finish_us)) = (start, finish) else {
+            diagnostics.odd(Oddity::UnfinishedTask, &attempt);
+            return;
+        };
+        let counter = |name: &str| counter(fields, name);
+        let limit = self.limits.tasks_per_job;
+        if is_map {
+            let (input_bytes, output_bytes) = (counter("HDFS_BYTES_READ"), counter("MAP_OUTPUT_BYTES"));
+            let task = FinishedTask { start_us, finish_us, input_bytes, output_bytes };
+            self.tally.map(task, limit, diagnostics, &attempt);
+        } else {
+            let (input_bytes, output_bytes) = (counter("REDUCE_SHUFFLE_BYTES"), counter("HDFS_BYTES_WRITTEN"));
+            let task = FinishedTask { start_us, finish_us, input_bytes, output_bytes };
+            self.tally.reduce(task, limit, diagnostics, &attempt);
+        }
+    }
+
+    fn stopped(&mut self, fields: &Value, failed: bool, diagnostics: &mut Diagnostics) {
+        let attempt = text(fields, "attemptId").unwrap_or_default();
+        self.running.remove(&attempt);
+        let (count, oddity) = if failed {
+            (Count::FailedAttempts, Oddity::FailedAttempt)
+        } else {
+            (Count::KilledAttempts, Oddity::KilledAttempt)
+        };
+        diagnostics.add(count, 1);
+        diagnostics.odd(oddity, attempt);
+    }
+
+    /// The job after its last event; None without a submission time.
+    pub(crate) fn job(self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
+        let id = self.id.unwrap_or_else(|| "job".into());
+        diagnostics.odd_times(Oddity::UnfinishedTask, self.running.len() as u64, &id);
+        let submit_us = self.submit_us.or_else(|| {
+            diagnostics.odd(Oddity::MissingSubmit, &id);
+            self.tally.first_start_us
+        })?;
+        let user = self.user.unwrap_or_else(|| "default".into());
+        let (maps, reduces) = self.tally.tasks();
+        Some(TraceJob {
+            name: self.name.filter(|name| !name.is_empty()).unwrap_or_else(|| id.clone()),
+            id,
+            pool: self.queue.unwrap_or_else(|| user.clone()),
+            user,
+            priority: super::hadoop_priority(self.priority.as_deref()),
+            submit_us,
+            finish_us: self.finish_us,
+            outcome: self.outcome,
+            maps,
+            reduces,
+            slowstart_ppm: self.model.slowstart_ppm(),
+        })
+    }
+}
+
+/// The value of an Avro union: `{TYPE: value}` stands for its value.
+fn union(value: &Value) -> &Value {
+    match value {
+        Value::Object(object) if object.len() == 1 => object.values().next().unwrap_or(value),
+        _ => value,
+    }
+}
+
+fn text(fields: &Value, name: &str) -> Option<String> {
+    fields.get(name).map(union)?.as_str().map(Into::into)
+}
+
+fn number(fields: &Value, name: &str) -> Option<i64> {
+    fields.get(name).map(union)?.as_i64()
+}
+
+/// A counter of a finished attempt; 0 if absent.
+fn counter(fields: &Value, name: &str) -> u64 {
+    let items = |value: Option<&Value>| value.map(union).and_then(Value::as_array).cloned().unwrap_or_default();
+    let Some(counters) = fields.get("counters").map(union) else { return 0 };
+    let groups = items(counters.get("groups"));
+    let counts = groups.iter().flat_map(|group| items(group.get("counts")));
+    let values = counts.filter(|count| count.get("name").and_then(Value::as_str) == Some(name));
+    values.filter_map(|count| number(&count, "value")).map(bytes).next().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::read_text;
+    use giveway_core::Span;
+
+    const HISTORY: &str = r#"Avro-Json
+{"type":"record","name":"Event"}
+{"type":"AM_STARTED","event":{"x.AMStarted":{"startTime":900}}}
+
+{"type":"JOB_SUBMITTED","event":{"x.JobSubmitted":{"jobid":"job_1","jobName":"sleep","userName":"ann","submitTime":1000,"jobQueueName":{"string":"q"}}}}
+{"type":"TASK_STARTED","event":{"x.TaskStarted":{"taskid":"task_m_0","taskType":"MAP","startTime":1500,"splitLocations":"/r/n"}}}
+{"type":"MAP_ATTEMPT_STARTED","event":{"x.TaskAttemptStarted":{"taskid":"task_m_0","taskType":"MAP","attemptId":"a0","startTime":2000}}}
+{"type":"MAP_ATTEMPT_FAILED","event":{"x.Failed":{"attemptId":"a0","finishTime":2100}}}
+{"type":"MAP_ATTEMPT_STARTED","event":{"x.TaskAttemptStarted":{"attemptId":"a1","startTime":3000}}}
+{"type":"MAP_ATTEMPT_FINISHED","event":{"x.MapAttemptFinished":{"attemptId":"a1","finishTime":7000,"counters":{"name":"C","groups":[{"name":"g","counts":[{"name":"HDFS_BYTES_READ","value":77}]}]}}}}
+{"type":"REDUCE_ATTEMPT_STARTED","event":{"x.TaskAttemptStarted":{"attemptId":"r0","startTime":4000}}}
+{"type":"REDUCE_ATTEMPT_FINISHED","event":{"x.R":{"attemptId":"r0","finishTime":9000}}}
+{"type":"MAP_ATTEMPT_STARTED","event":{"x.TaskAttemptStarted":{"attemptId":"a2","startTime":3000}}}
+{"type":"SOMETHING_NEW","event":{"x.New":{}}}
+{"type":"JOB_FAILED","event":{"x.JobUnsuccessfulCompletion":{"jobid":"job_1","finishTime":9500,"jobStatus":"KILLED"}}}
+{"type":"JOB_FIN"#;
+
+    #[test]
+    fn events_become_a_job() {
+        let (jobs, diagnostics) = read_text(HISTORY);
+        let [job] = jobs.as_slice() else { panic!("{jobs:?}") };
+        assert_eq!((job.id.as_str(), job.name.as_str(), job.pool.as_str()), ("job_1", "sleep", "q"));
+        assert_eq!((job.maps.count, job.maps.input_bytes, job.maps.time.span()), (1, 77, Span::from_secs(4)));
+        assert_eq!((job.reduces.count, job.reduces.time.span()), (1, Span::from_secs(2)));
+        assert_eq!((job.outcome, job.finish_us), (JobOutcome::Killed, Some(9_500_000)));
+        for oddity in
+            [Oddity::FailedAttempt, Oddity::UnfinishedTask, Oddity::UnknownEvent, Oddity::BadLine, Oddity::KilledJob]
+        {
+            assert_eq!(diagnostics.of(oddity), 1, "{oddity:?}");
+        }
+    }
+}
