@@ -112,6 +112,7 @@ fn cluster(name: &str, nodes: usize, recorded: bool) -> Cluster {
             disk_bytes: 1_000 << 30,
         },
         net_bytes_per_s,
+        cores: None,
     };
     let costs = if recorded {
         Costs { launch: Span::ZERO, sort_per_gb: Span::ZERO, ..Costs::default() }
