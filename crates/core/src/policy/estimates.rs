@@ -210,3 +210,29 @@ fn reduced_part(progress_ppm: u32) -> f64 {
     let reduce_phase = 2 * WHOLE_PPM / 3;
     f64::from(progress_ppm.saturating_sub(reduce_phase)) / f64::from(WHOLE_PPM - reduce_phase)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Split;
+    use crate::ids::NodeId;
+    use crate::policy::PreemptAction;
+    use crate::policy::test_state::{at, cluster, job, submit};
+
+    #[test]
+    fn neither_part_of_a_map_that_ended_early_counts_as_a_whole_map() {
+        let mut state = cluster(1, 2, 1);
+        let mut spec = job(0, 2, 0);
+        spec.splits = vec![Split { bytes: 100, ..Split::default() }; 2].into();
+        let key = submit(&mut state, &spec);
+        let [first, second] = [0, 1].map(|map| state.launch(key, TaskKey::map(map), NodeId(0), at(0.0)));
+        state.request_stop(key, second.task.key(), PreemptAction::EndEarly);
+        state.end_early(key, second, 90, 0, at(18.0));
+        state.finish(key, first, 0, true, at(20.0));
+        let rest = state.launch(key, TaskKey::map(2), NodeId(0), at(20.0));
+        state.finish(key, rest, 0, true, at(22.0));
+        // A whole map takes 20 s; the parts took 18 s and 2 s.
+        assert_eq!(observed_task_time(state.job(key), Kind::Map, at(22.0)), Some(Span::from_secs(20)));
+        assert_eq!(state.job(key).counts(Kind::Map).finished, 1);
+    }
+}

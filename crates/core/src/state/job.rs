@@ -643,16 +643,20 @@ impl Job {
     pub(super) fn finish(&mut self, key: TaskKey, output_bytes: u64, rates: Option<(f64, f64)>, now: Time) {
         let service = self.service(key, now);
         let bytes = if key.kind == Kind::Map { self.map_bytes(key.index) } else { 0 };
+        // The time of a part of a split says nothing about the time of a whole one.
+        let is_whole = key.kind == Kind::Reduce || self.part_bytes(key.index).is_none();
         self.stop(key, now);
         let task = self.task_mut(key);
         task.state = TaskState::Done;
         task.progress_ppm = WHOLE_PPM;
         let counts = &mut self.counts[key.kind];
         counts.done += 1;
-        counts.finished += 1;
-        counts.finished_time += service;
-        if let Some((speed, disk)) = rates {
-            counts.finished_work_s += (service.as_secs_f64() - bytes as f64 / disk.max(1.0)).max(0.0) * speed;
+        if is_whole {
+            counts.finished += 1;
+            counts.finished_time += service;
+            if let Some((speed, disk)) = rates {
+                counts.finished_work_s += (service.as_secs_f64() - bytes as f64 / disk.max(1.0)).max(0.0) * speed;
+            }
         }
         if key.kind == Kind::Map {
             self.mapped_bytes += bytes;
@@ -673,11 +677,7 @@ impl Job {
         }
         let rest_bytes = bytes - done_bytes;
         self.history_mut(key).bytes = Some(done_bytes);
-        // The time of a part of a split says nothing about the time of a whole one.
-        let TaskCounts { finished, finished_time, .. } = self.counts[Kind::Map];
         self.finish(key, output_bytes, None, now);
-        self.counts[Kind::Map].finished = finished;
-        self.counts[Kind::Map].finished_time = finished_time;
         if rest_bytes == 0 {
             return;
         }
