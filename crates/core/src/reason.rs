@@ -87,6 +87,20 @@ pub enum Measure {
     },
     /// Least slot time received so far.
     AttainedService(Span),
+    /// Least work left, as the time in which the whole cluster would do it.
+    RemainingArea(Span),
+    /// The same, and the weighted time until its last map, which counts for reduce slots.
+    RemainingAreaAndShuffle {
+        /// Time in which the whole cluster would do what is left.
+        area: Span,
+        /// What the time until its last map adds.
+        shuffle: Span,
+    },
+    /// Its size is not known, so it ranks by the slot time it has received.
+    UnknownSize {
+        /// Slot time received so far.
+        attained: Span,
+    },
 }
 
 /// Why a group of jobs comes before the others.
@@ -243,6 +257,13 @@ impl fmt::Display for Measure {
                 write!(f, "least work left, {shuffle} of maps and {} MB to reduce", reduce_bytes / 1_000_000)
             }
             Measure::AttainedService(service) => write!(f, "least slot time so far, {service}"),
+            Measure::RemainingArea(area) => write!(f, "least work left, {area} of the whole cluster"),
+            Measure::RemainingAreaAndShuffle { area, shuffle } => {
+                write!(f, "least work left, {area} of the whole cluster and {shuffle} for the wait until its last map")
+            }
+            Measure::UnknownSize { attained } => {
+                write!(f, "size unknown, so by least slot time so far, {attained}")
+            }
         }
     }
 }

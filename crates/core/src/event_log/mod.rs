@@ -369,6 +369,9 @@ mod tests {
                 Measure::SlotsOverShare { allocated: 0, share_milli: 0 },
                 Measure::RemainingWork { shuffle: Span::ZERO, reduce_bytes: 0 },
                 Measure::AttainedService(Span::ZERO),
+                Measure::RemainingArea(Span::ZERO),
+                Measure::RemainingAreaAndShuffle { area: Span::ZERO, shuffle: Span::ZERO },
+                Measure::UnknownSize { attained: Span::ZERO },
             ],
             0,
         );

@@ -15,11 +15,13 @@
 //! | [`Matching`] | `matching/` | which classes of jobs suit which types of node |
 //! | [`Speculation`] | `speculation.rs` | which running tasks are stragglers |
 //! | remaining time, remaining work | `estimates.rs` | how long a job will still take |
+//! | remaining area | `area.rs` | how much work a job has left, in time of the whole cluster |
 //!
 //! `ranking/` is the index that keeps jobs sorted by their ranks. `catalog.rs` has the policies that Giveway ships with.
 //!
 //! A part declares what it [`Needs`]; the scheduler keeps exactly that up to date. Outside its own file nothing tests for a part by name.
 
+pub mod area;
 pub mod catalog;
 mod composition;
 pub mod estimates;
@@ -70,6 +72,8 @@ pub struct Needs {
     pub remaining_work: bool,
     /// `Estimate::attained_service`.
     pub attained_service: bool,
+    /// `Estimate::remaining_area` and `Estimate::task_work_s`.
+    pub remaining_area: bool,
     /// `TaskCounts::fair_share` in a rank: jobs are ranked again whenever shares are computed.
     pub fair_share: bool,
 }
@@ -81,6 +85,7 @@ impl Needs {
         remaining_time: false,
         remaining_work: false,
         attained_service: false,
+        remaining_area: false,
         fair_share: false,
     };
 
@@ -104,6 +109,7 @@ impl BitOr for Needs {
             remaining_time: self.remaining_time | other.remaining_time,
             remaining_work: self.remaining_work | other.remaining_work,
             attained_service: self.attained_service | other.attained_service,
+            remaining_area: self.remaining_area | other.remaining_area,
             fair_share: self.fair_share | other.fair_share,
         }
     }

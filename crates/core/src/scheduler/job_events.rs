@@ -38,7 +38,7 @@ impl Scheduler {
         let user = self.user_number(&spec.user);
         let job = self.state.add_job(spec, user, open, self.now);
         self.delayed.iter_mut().for_each(|delayed| delayed.end(job));
-        let estimate = estimates::first_estimate(self.view(), self.state.job(job), self.averages);
+        let estimate = estimates::first_estimate(self.view(), self.needs, self.state.job(job), self.averages);
         self.state.job_mut(job).set_estimate(estimate);
         self.classify(job, spec, out);
         self.index_local_nodes(job);
@@ -166,9 +166,7 @@ impl Scheduler {
         }
         Kind::BOTH.into_iter().for_each(|kind| self.state.set_requested(key, kind, requested[kind]));
         // The request is the first information about the job's size, so its estimate is computed now and not only when the timer fires.
-        let job = self.state.job(key);
-        let observed = estimates::observed(job, self.now);
-        let estimate = estimates::estimate(job, observed, self.state.nodes().slots(), self.averages);
+        let estimate = estimates::estimate(self.view(), self.needs, self.state.job(key), self.averages);
         self.state.job_mut(key).set_estimate(estimate);
         for kind in Kind::BOTH {
             self.compute_shares(kind);

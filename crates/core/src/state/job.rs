@@ -172,7 +172,7 @@ pub struct TaskCounts {
     /// The allocation that the job's groups have been charged for.
     pub(super) charged: u32,
     /// Work of the finished tasks: their time on a node of speed 1 without reading splits, in seconds. Kept only under a policy that
-    /// matches jobs to nodes.
+    /// compares nodes or the work of jobs.
     pub finished_work_s: f64,
 }
 
@@ -218,6 +218,11 @@ impl Job {
     /// Its input.
     pub fn splits(&self) -> &[Split] {
         &self.splits
+    }
+
+    /// Input bytes of its finished maps.
+    pub fn mapped_bytes(&self) -> u64 {
+        self.mapped_bytes
     }
 
     /// Size of its input.
