@@ -101,6 +101,13 @@ pub enum Measure {
         /// Slot time received so far.
         attained: Span,
     },
+    /// Fair sharing would have finished it by now, and it has less than its fair share.
+    Late {
+        /// Slots allocated to the job.
+        allocated: u32,
+        /// Its share, in thousandths of a slot.
+        share_milli: u64,
+    },
 }
 
 /// Why a group of jobs comes before the others.
@@ -260,6 +267,10 @@ impl fmt::Display for Measure {
             Measure::RemainingArea(area) => write!(f, "least work left, {area} of the whole cluster"),
             Measure::RemainingAreaAndShuffle { area, shuffle } => {
                 write!(f, "least work left, {area} of the whole cluster and {shuffle} for the wait until its last map")
+            }
+            Measure::Late { allocated, share_milli } => {
+                let share = Milli(share_milli);
+                write!(f, "late: fair sharing would have finished it by now; {allocated} of {share} slots")
             }
             Measure::UnknownSize { attained } => {
                 write!(f, "size unknown, so by least slot time so far, {attained}")

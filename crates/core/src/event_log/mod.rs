@@ -372,6 +372,7 @@ mod tests {
                 Measure::RemainingArea(Span::ZERO),
                 Measure::RemainingAreaAndShuffle { area: Span::ZERO, shuffle: Span::ZERO },
                 Measure::UnknownSize { attained: Span::ZERO },
+                Measure::Late { allocated: 0, share_milli: 0 },
             ],
             0,
         );

@@ -57,6 +57,7 @@ fn compose(name: &str, about: &str, map: SlotPolicy, reduce: SlotPolicy) -> Poli
         reduce,
         recovery: Recovery::Requeue,
         matching: None,
+        ageing: None,
         speculation: None,
     }
 }

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`JobOrder`] | `orders/` | the rank of a job for a slot, and why |
 //! | [`GroupOrder`] | `groups/` | the rank of a pool, queue or user, and whether it may grow |
+//! | [`Ageing`] | `ageing.rs` | which jobs are late and rank first |
 //! | [`Share`] | `shares/` | how many slots a job is entitled to |
 //! | [`Preemption`] | `preemption/` | who may take slots now, from which attempt, and what protects it |
 //! | [`Placement`] | `placement/` | which task of the job for this node, or to wait for a better offer |
@@ -21,6 +22,7 @@
 //!
 //! A part declares what it [`Needs`]; the scheduler keeps exactly that up to date. Outside its own file nothing tests for a part by name.
 
+pub mod ageing;
 pub mod area;
 pub mod catalog;
 mod composition;
@@ -38,6 +40,7 @@ pub mod speculation;
 mod test_state;
 
 pub use crate::action::PreemptAction;
+pub use ageing::Ageing;
 pub use composition::{Policy, PolicyError, Prior, SlotPolicy};
 pub use groups::GroupOrder;
 pub use matching::{Fallback, Matching};

@@ -4,7 +4,6 @@ use super::Scheduler;
 use crate::action::{Action, Start, Work};
 use crate::ids::{Kind, NodeId};
 use crate::policy::matching::Routing;
-use crate::policy::orders::Order;
 use crate::policy::placement::{self, Choice, Offer};
 use crate::policy::ranking::DelayedVisits;
 use crate::policy::speculation;
@@ -94,7 +93,7 @@ impl Scheduler {
         let ranking = routing.ranking(self.rankings.stages(kind), pick.pass);
         Reason::Ranked(RankReason {
             group: ranking.group_reason(pick.job, self.state.nodes().slots()[kind]),
-            measure: self.policy.slots(kind).order.measure(self.view(), job, kind),
+            measure: self.policy.measure(self.view(), job, kind),
             node_match: routing.node_match(pick.pass, job),
         })
     }

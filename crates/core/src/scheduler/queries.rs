@@ -5,7 +5,6 @@ use crate::event::NodeSpec;
 use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
 use crate::policy::estimates;
 use crate::policy::matching::{Matcher, Routing};
-use crate::policy::orders::Order;
 use crate::policy::ranking::DelayedVisits;
 use crate::reason::RankReason;
 use crate::setup::Setup;
@@ -265,7 +264,7 @@ impl Scheduler {
         let ranking = self.rankings.last(kind);
         let reason = RankReason {
             group: ranking.group_reason(key, self.state.nodes().slots()[kind]),
-            measure: self.policy.slots(kind).order.measure(self.view(), job, kind),
+            measure: self.policy.measure(self.view(), job, kind),
             node_match: routing.node_match(1, job),
         };
         Some(QueuePosition { node, ahead, reason })

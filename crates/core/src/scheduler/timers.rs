@@ -3,9 +3,9 @@
 use super::Scheduler;
 use crate::action::Action;
 use crate::ids::Kind;
-use crate::policy::estimates;
 use crate::policy::orders::Order;
 use crate::policy::shares::Share;
+use crate::policy::{ageing, estimates};
 use crate::timer::Timer;
 
 impl Scheduler {
@@ -41,10 +41,12 @@ impl Scheduler {
 
     /// Computes estimates and shares, and ranks all jobs by them.
     fn update_estimates(&mut self) {
+        self.add_credits();
         let (estimates, averages) = estimates::update_all(self.view(), self.needs, self.averages);
         self.averages = averages;
         let (jobs, _) = self.state.jobs_and_nodes();
         jobs.iter_mut().zip(estimates).for_each(|((_, job), estimate)| job.set_estimate(estimate));
+        self.update_lateness();
         for kind in Kind::BOTH {
             self.compute_shares(kind);
         }
@@ -53,11 +55,30 @@ impl Scheduler {
         }
     }
 
+    /// Adds the work that the virtual fair cluster has done for each job since the last update.
+    fn add_credits(&mut self) {
+        let Some(ageing) = self.policy.ageing else { return };
+        let since = std::mem::replace(&mut self.credited_until, self.now);
+        for kind in Kind::BOTH {
+            for (job, credit_s) in ageing.credits(self.view(), kind, self.rankings.groups(kind), since) {
+                let estimate = ageing::with_credit(self.state.job(job), kind, credit_s);
+                self.state.job_mut(job).set_estimate(estimate);
+            }
+        }
+    }
+
+    fn update_lateness(&mut self) {
+        let Some(ageing) = self.policy.ageing else { return };
+        for job in self.state.jobs().keys() {
+            let estimate = ageing.with_lateness(self.state.job(job));
+            self.state.job_mut(job).set_estimate(estimate);
+        }
+    }
+
     /// Computes the shares of slots of a kind, if anything depends on them.
     pub(super) fn compute_shares(&mut self, kind: Kind) {
-        let slots = self.policy.slots(kind);
-        let Some(shares) = Share::compute(self.view(), kind, slots, self.rankings.last(kind)) else { return };
-        let changes_ranks = slots.order.needs().fair_share;
+        let Some(shares) = Share::compute(self.view(), kind, &self.policy, self.rankings.groups(kind)) else { return };
+        let changes_ranks = self.policy.slots(kind).order.needs().fair_share;
         if let Some(level) = shares.level {
             self.water_levels[kind] = level;
         }

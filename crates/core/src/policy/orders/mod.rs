@@ -26,7 +26,7 @@ use crate::state::Job;
 use crate::units::Span;
 use serde::{Deserialize, Serialize};
 
-/// The position of a job or a group in a queue: smaller is sooner, and no two are equal.
+/// The position of a job or a group in a queue: smaller is sooner, and no two are equal. An order leaves the highest bit zero.
 pub type Rank = u128;
 
 /// The order in which jobs get slots.
