@@ -140,8 +140,9 @@ mod tests {
     }
 
     fn advance(state: &mut State, groups: &Ranking, from_s: f64, to_s: f64) {
-        for kind in Kind::BOTH {
-            for (key, credit) in AGEING.credits(View { now: at(to_s), state }, kind, groups, at(from_s)) {
+        let credits = Kind::BOTH.map(|kind| AGEING.credits(View { now: at(to_s), state }, kind, groups, at(from_s)));
+        for (kind, credits) in Kind::BOTH.into_iter().zip(credits) {
+            for (key, credit) in credits {
                 let estimate = with_credit(state.job(key), kind, credit);
                 state.job_mut(key).set_estimate(estimate);
             }

@@ -134,7 +134,8 @@ impl Policy {
     /// True if it may request an action to free a slot for another job.
     pub fn preempts_by(&self, action: PreemptAction) -> bool {
         let listed = |slots: &SlotPolicy| slots.preempt.iter().any(|preemption| preemption.action == action);
-        listed(&self.map) || listed(&self.reduce) || self.recovery.preempts_by(action)
+        let by_speculation = self.speculation.is_some_and(|speculation| speculation.preempts_by(action));
+        listed(&self.map) || listed(&self.reduce) || self.recovery.preempts_by(action) || by_speculation
     }
 
     /// True if it has to launch a given task on a given node, and not only to rank jobs.
@@ -191,7 +192,7 @@ impl SlotPolicy {
     /// Everything that some part of it needs.
     pub fn needs(&self) -> Needs {
         let preemption = if self.preempt.is_empty() { Needs::NOTHING } else { preemption_needs() };
-        self.order.needs() | self.share.needs() | preemption
+        self.order.needs() | self.share.needs() | self.placement.needs() | preemption
     }
 
     fn check(&self, kind: Kind) -> Result<(), String> {
@@ -215,6 +216,7 @@ impl Policy {
             max_slackness: Some(5.0),
             min_runtime: Span(1),
             max_progress: Some(0.1 + 0.2),
+            min_time_left: Span::from_secs(8),
             max_preemptions: Some(u32::MAX),
         };
         let preemption = |trigger| Preemption {
@@ -222,6 +224,7 @@ impl Policy {
             victims: VictimOrder::MostOverShare,
             attempts: AttemptOrder::NearData,
             action: PreemptAction::Kill,
+            margin: 1.25,
             guards,
         };
         let starved =
@@ -231,6 +234,7 @@ impl Policy {
             placement: Placement {
                 max_tasks_per_offer: Some(1),
                 migration: Migration::AfterRefusals(61),
+                refuse_slow: Some(0.75),
                 ..Placement::default()
             },
             preempt: vec![preemption(Trigger::Outranked), preemption(starved)],
@@ -246,7 +250,7 @@ impl Policy {
             recovery: Recovery::Chronos,
             matching: Some(Matching::default()),
             ageing: Some(Ageing { late_after: 1.5 }),
-            speculation: Some(Speculation { rate_below: 1.0 / 3.0, min_runtime: Span::from_secs(60) }),
+            speculation: Some(Speculation { rate_below: 1.0 / 3.0, min_runtime: Span::from_secs(60), end_early: true }),
         }
     }
 }

@@ -64,8 +64,14 @@ impl Scheduler {
         let (jobs, nodes) = self.state.jobs_and_nodes();
         let offer = Offer { node, nodes, now: self.now };
         let mut delayed: SmallVec<[(JobKey, Time); 4]> = SmallVec::new();
+        let mut ahead_s = 0.0;
         let mut visit = |key: JobKey| {
             let job = jobs.get_mut(key);
+            let refused = placement.refuses(job, key, kind, node, nodes, ahead_s).is_some();
+            ahead_s += placement.work_ahead_s(job, kind);
+            if refused {
+                return ControlFlow::Continue(());
+            }
             if let Some(choice) = placement.choose(job, key, kind, offer) {
                 return ControlFlow::Break(Pick { job: key, choice, pass });
             }

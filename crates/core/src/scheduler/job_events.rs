@@ -42,6 +42,7 @@ impl Scheduler {
         self.state.job_mut(job).set_estimate(estimate);
         self.classify(job, spec, out);
         self.index_local_nodes(job);
+        self.index_input_types(job);
         for kind in Kind::BOTH {
             self.share_with_new(job, kind);
             self.rerank(job, kind);
@@ -67,6 +68,15 @@ impl Scheduler {
             for host in self.state.job(job).splits().iter().flat_map(|split| &split.hosts) {
                 self.delayed[Kind::Map].add_local(job, *host);
             }
+        }
+    }
+
+    /// Records the types of nodes with input of a job, if maps wait for such nodes and refuse slow ones.
+    fn index_input_types(&mut self, job: JobKey) {
+        let placement = &self.policy.map.placement;
+        if placement.delays_maps() && placement.refuse_slow.is_some() {
+            let (jobs, nodes) = self.state.jobs_and_nodes();
+            jobs.get_mut(job).set_input_types(|host| nodes.type_of(host));
         }
     }
 

@@ -1,11 +1,12 @@
 //! Timer events: what is computed periodically.
 
 use super::Scheduler;
-use crate::action::Action;
+use crate::action::{Action, PreemptAction};
 use crate::ids::Kind;
 use crate::policy::orders::Order;
 use crate::policy::shares::Share;
 use crate::policy::{ageing, estimates};
+use crate::reason::Reason;
 use crate::timer::Timer;
 
 impl Scheduler {
@@ -17,8 +18,11 @@ impl Scheduler {
         self.timers.clear(timer);
         match timer {
             Timer::Estimates => self.update_estimates(),
-            Timer::Preemption => self.preempt_both(out),
-            Timer::Speculation => self.find_stragglers(),
+            Timer::Preemption => {
+                self.preempt_both(out);
+                self.recover_again(out);
+            }
+            Timer::Speculation => self.find_stragglers(out),
         }
         self.set_timers(out);
     }
@@ -28,7 +32,9 @@ impl Scheduler {
         if self.state.jobs().is_empty() {
             return;
         }
-        let preempts = !self.policy.map.preempt.is_empty() || !self.policy.reduce.preempt.is_empty();
+        let preempts = !self.policy.map.preempt.is_empty()
+            || !self.policy.reduce.preempt.is_empty()
+            || self.policy.recovery.retries();
         let needed = [self.needs.anything(), preempts, self.policy.speculation.is_some()];
         for (timer, needed) in Timer::ALL.into_iter().zip(needed) {
             if needed && self.timers.expiry(timer).is_none() {
@@ -59,8 +65,10 @@ impl Scheduler {
     fn add_credits(&mut self) {
         let Some(ageing) = self.policy.ageing else { return };
         let since = std::mem::replace(&mut self.credited_until, self.now);
-        for kind in Kind::BOTH {
-            for (job, credit_s) in ageing.credits(self.view(), kind, self.rankings.groups(kind), since) {
+        // Both kinds from the same credits: reduces begin after the update in which the maps were completed.
+        let credits = Kind::BOTH.map(|kind| ageing.credits(self.view(), kind, self.rankings.groups(kind), since));
+        for (kind, credits) in Kind::BOTH.into_iter().zip(credits) {
+            for (job, credit_s) in credits {
                 let estimate = ageing::with_credit(self.state.job(job), kind, credit_s);
                 self.state.job_mut(job).set_estimate(estimate);
             }
@@ -90,9 +98,20 @@ impl Scheduler {
         }
     }
 
-    fn find_stragglers(&mut self) {
-        if let Some(speculation) = self.policy.speculation {
-            self.stragglers = speculation.stragglers(self.view());
+    /// Finds stragglers: maps end early if the policy keeps their work, the others may get a speculative attempt.
+    fn find_stragglers(&mut self, out: &mut Vec<Action>) {
+        let Some(speculation) = self.policy.speculation else { return };
+        self.stragglers = speculation.stragglers(self.view());
+        if !speculation.end_early {
+            return;
+        }
+        self.stragglers.retain(|straggler| straggler.kind != Kind::Map);
+        for straggler in speculation.straggling_maps(self.view()) {
+            let placement = &self.policy.map.placement;
+            let Some(rescue) = speculation.rescue(self.view(), straggler, placement) else { continue };
+            let reason = Reason::StragglerEnded(Box::new(rescue.reason));
+            self.stop_attempt(straggler.job, straggler.task, PreemptAction::EndEarly, reason, out);
+            self.reserve(rescue.node, Kind::Map, straggler.job, None);
         }
     }
 }

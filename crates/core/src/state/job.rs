@@ -133,6 +133,8 @@ pub struct Job {
     pub(super) first_launch: Option<Time>,
     delayed_since: PerKind<Option<Time>>,
     pub(super) map_nodes: BitSet,
+    /// The types of nodes that hold its input, as bits.
+    input_types: u64,
     input_bytes: u64,
     pub(super) mapped_bytes: u64,
     pub(super) output_bytes: u64,
@@ -364,6 +366,11 @@ impl Job {
         self.pending_maps.has_hosts()
     }
 
+    /// True if nodes of a type held some of its input when it was submitted or its replicas were placed.
+    pub fn has_input_on_type(&self, node_type: usize) -> bool {
+        self.input_types >> node_type & 1 == 1
+    }
+
     /// True if a node ran or runs maps of it.
     pub fn mapped_on(&self, node: NodeId) -> bool {
         self.map_nodes.contains(node.0)
@@ -411,6 +418,17 @@ impl Job {
     /// The node that a task's work was lost with, until it runs again.
     pub fn lost_with(&self, task: TaskKey) -> Option<NodeId> {
         self.history(task)?.lost_with
+    }
+
+    /// Its tasks that are pending because their work was lost with a node.
+    pub fn lost_pending(&self) -> Vec<TaskKey> {
+        let is_lost = |key: &TaskKey, history: &TaskHistory| {
+            history.lost_with.is_some() && self.task(*key).state() == TaskState::Pending
+        };
+        let lost = self.histories.iter().filter(|(key, history)| is_lost(key, history));
+        let mut lost: Vec<TaskKey> = lost.map(|(&key, _)| key).collect();
+        lost.sort_unstable();
+        lost
     }
 
     /// True if a finished map's output was lost while no reduce needed it.
@@ -508,6 +526,12 @@ impl Job {
         self.pending_maps.any()
     }
 
+    /// Records the types of nodes that hold its input.
+    pub(crate) fn set_input_types(&mut self, type_of: impl Fn(NodeId) -> usize) {
+        let hosts = self.splits.iter().flat_map(|split| &split.hosts);
+        self.input_types = hosts.fold(0, |types, &host| types | 1 << type_of(host));
+    }
+
     /// Moves its input to other nodes, split by split.
     pub(crate) fn place_replicas(&mut self, mut hosts_of: impl FnMut(&Split) -> crate::event::Hosts) {
         for split in Arc::make_mut(&mut self.splits).iter_mut() {
@@ -553,6 +577,7 @@ impl Job {
             first_launch: None,
             delayed_since: PerKind::default(),
             map_nodes: BitSet::default(),
+            input_types: 0,
             input_bytes: splits.iter().map(|split| split.bytes).sum(),
             splits,
             mapped_bytes: 0,

@@ -201,6 +201,11 @@ impl RoutingStage {
         in_pass && group.may_grow(slots)
     }
 
+    /// True if the jobs of an admitted group itself, not only of the groups inside it, may get a slot in this pass.
+    pub fn serves_jobs_of(self, group: &Group) -> bool {
+        self != RoutingStage::PoolsBelowMinShare || group.allocated < group.min_share
+    }
+
     /// True if a pool's min share comes before the ranks of jobs, also when slots are taken from others.
     pub fn is_guarantee(self) -> bool {
         self == RoutingStage::PoolsBelowMinShare

@@ -294,6 +294,9 @@ impl Ranking {
                 self.search_group(child, slots, allow, delayed, visit)?;
             }
         }
+        if at != ROOT && !self.stage.serves_jobs_of(&group.facts) {
+            return ControlFlow::Continue(());
+        }
         let mut visit_admitted = |number: u32| {
             let job = JobKey::from_number(number);
             let admitted = group.facts.admits_user(self.entries[job.index()].user, slots);
@@ -453,7 +456,7 @@ impl Rankings {
     }
 
     /// The ranking whose min shares come before the ranks of jobs, if there is one.
-    fn guarantee(&self, kind: Kind) -> Option<&Ranking> {
+    pub fn guarantee(&self, kind: Kind) -> Option<&Ranking> {
         self.0[kind].iter().find(|ranking| ranking.guarantees())
     }
 
