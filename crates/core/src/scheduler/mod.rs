@@ -13,7 +13,7 @@ mod preempt;
 mod queries;
 mod timers;
 
-pub use queries::{Blocked, JobStatus, KindStatus, MapOutput, NodeStatus, QueuePosition};
+pub use queries::{Blocked, JobStatus, KindStatus, MapOutput, NodeStatus, PositionReason, QueuePosition};
 
 use crate::action::Action;
 use crate::event::Event;

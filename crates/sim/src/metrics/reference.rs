@@ -2,7 +2,7 @@
 //! pass over all of them.
 
 use giveway_core::{
-    Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, Outcome, Reason, Start, TaskId, Tenants, Time, Work,
+    Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, Outcome, Start, TaskId, Tenants, Time, Work,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
