@@ -23,7 +23,9 @@ pub use event::{Event, Hint, Hosts, JobSpec, NodeSpec, Priority, Progress, Split
 pub use ids::{AttemptId, JobId, Kind, NodeId, PerKind, RackId, TaskId, TaskKey};
 pub use lifecycle::{Change, End, Lifecycle, RunningAttempt, StopRequest, refusal};
 pub use policy::Policy;
-pub use reason::{GroupReason, Measure, NodeMatch, RankReason, Reason, Refusal};
+pub use reason::{
+    GroupReason, Measure, NodeMatch, PreemptReason, RankReason, Reason, Refusal, SlowNode, StragglerReason,
+};
 pub use scheduler::Scheduler;
 pub use setup::{Capabilities, Setup, SetupError};
 pub use tenants::{Pool, Tenants, TenantsError, User};

@@ -217,7 +217,7 @@ impl<T: Default> Lifecycle<T> {
         on_change: &mut impl FnMut(Change<'_, T>),
     ) {
         let Some(attempt) = self.running.get_mut(&attempt) else { return };
-        let preempted = matches!(reason, Reason::PreemptedFor { .. } | Reason::PreemptedForRecovery { .. });
+        let preempted = reason.is_preemption();
         let request = StopRequest { action, preempted };
         if attempt.stop.is_none_or(|stop| stop.action != PreemptAction::Kill) {
             attempt.stop = Some(request);

@@ -44,6 +44,10 @@ pub enum Reason {
     RequestedByUser,
     /// The cluster's own scheduler granted the slot.
     GrantedByCluster,
+    /// Preempted for a job that ranks before it, with what was compared.
+    Preempted(Box<PreemptReason>),
+    /// A straggling map ends early: its rest is done sooner in another attempt.
+    StragglerEnded(Box<StragglerReason>),
 }
 
 /// Why a job ranks first.
@@ -55,6 +59,38 @@ pub struct RankReason {
     pub measure: Measure,
     /// Whether the node suits it, if the policy matches jobs to nodes.
     pub node_match: Option<NodeMatch>,
+}
+
+/// Why an attempt was preempted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PreemptReason {
+    /// The job that gets the slot.
+    pub beneficiary: JobId,
+    /// Why the beneficiary's pool, queue or user comes first, if the policy has such groups.
+    pub group: Option<Box<GroupReason>>,
+    /// What the beneficiary is ranked by.
+    pub by: Measure,
+    /// What the victim's job is ranked by.
+    pub victim: Measure,
+    /// The factor by which the beneficiary had to be ahead, in thousandths; 1000 for any difference.
+    pub margin_milli: u64,
+    /// Time that the victim has left at its rate so far, if it can be told.
+    pub time_left: Option<Span>,
+    /// The guard: attempts with less time left are not preempted.
+    pub min_time_left: Span,
+}
+
+/// Why a straggling map ends early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StragglerReason {
+    /// Its progress, in parts per million.
+    pub progress_ppm: u32,
+    /// Time that it has left at its rate so far.
+    pub left: Span,
+    /// Time in which another attempt does its rest.
+    pub again: Span,
+    /// The node with a slot for the rest.
+    pub node: NodeId,
 }
 
 /// What a job was ranked by.
@@ -87,6 +123,27 @@ pub enum Measure {
     },
     /// Least slot time received so far.
     AttainedService(Span),
+    /// Least work left, as the time in which the whole cluster would do it.
+    RemainingArea(Span),
+    /// The same, and the weighted time until its last map, which counts for reduce slots.
+    RemainingAreaAndShuffle {
+        /// Time in which the whole cluster would do what is left.
+        area: Span,
+        /// What the time until its last map adds.
+        shuffle: Span,
+    },
+    /// Its size is not known, so it ranks by the slot time it has received.
+    UnknownSize {
+        /// Slot time received so far.
+        attained: Span,
+    },
+    /// Fair sharing would have finished it by now, and it has less than its fair share.
+    Late {
+        /// Slots allocated to the job.
+        allocated: u32,
+        /// Its share, in thousandths of a slot.
+        share_milli: u64,
+    },
 }
 
 /// Why a group of jobs comes before the others.
@@ -145,6 +202,15 @@ pub enum NodeMatch {
     Fallback,
 }
 
+/// Why a job leaves a slow node to others: its waiting tasks are done sooner on faster nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlowNode {
+    /// Time of one task on the node.
+    pub here: Span,
+    /// Time until faster nodes have done the work ahead, the job's waiting tasks and one task more.
+    pub elsewhere: Span,
+}
+
 /// Why an event was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
@@ -177,6 +243,20 @@ pub enum Refusal {
 }
 
 impl Reason {
+    /// True if the attempt was stopped so that another job gets its slot.
+    pub fn is_preemption(&self) -> bool {
+        self.beneficiary().is_some()
+    }
+
+    /// The job that gets the slot of a preempted attempt.
+    pub fn beneficiary(&self) -> Option<JobId> {
+        match self {
+            Reason::PreemptedFor { job } | Reason::PreemptedForRecovery { job } => Some(*job),
+            Reason::Preempted(preempted) => Some(preempted.beneficiary),
+            _ => None,
+        }
+    }
+
     /// Ranked first by a measure of the job alone.
     pub fn ranked(measure: Measure) -> Reason {
         Reason::Ranked(RankReason { group: None, measure, node_match: None })
@@ -198,7 +278,38 @@ impl fmt::Display for Reason {
             Reason::JobEnded => write!(f, "its job ended"),
             Reason::RequestedByUser => write!(f, "requested by a user"),
             Reason::GrantedByCluster => write!(f, "granted by the cluster's own scheduler"),
+            Reason::Preempted(preempted) => preempted.fmt(f),
+            Reason::StragglerEnded(straggler) => straggler.fmt(f),
         }
+    }
+}
+
+impl fmt::Display for PreemptReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "preempted for {}: ", self.beneficiary)?;
+        if let Some(group) = &self.group {
+            write!(f, "{group}; ")?;
+        }
+        write!(f, "{}; against {}", self.by, self.victim)?;
+        if self.margin_milli > 1_000 {
+            write!(f, "; margin {}", Milli(self.margin_milli))?;
+        }
+        if !self.min_time_left.is_zero() {
+            match self.time_left {
+                Some(left) => write!(f, "; {left} left")?,
+                None => write!(f, "; time left unknown")?,
+            }
+            write!(f, ", guarded below {}", self.min_time_left)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for StragglerReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StragglerReason { progress_ppm, left, again, node } = self;
+        let percent = progress_ppm / 10_000;
+        write!(f, "straggler at {percent} %: {left} left, its rest takes {again} in a new attempt on {node}")
     }
 }
 
@@ -243,7 +354,25 @@ impl fmt::Display for Measure {
                 write!(f, "least work left, {shuffle} of maps and {} MB to reduce", reduce_bytes / 1_000_000)
             }
             Measure::AttainedService(service) => write!(f, "least slot time so far, {service}"),
+            Measure::RemainingArea(area) => write!(f, "least work left, {area} of the whole cluster"),
+            Measure::RemainingAreaAndShuffle { area, shuffle } => {
+                write!(f, "least work left, {area} of the whole cluster and {shuffle} for the wait until its last map")
+            }
+            Measure::Late { allocated, share_milli } => {
+                let share = Milli(share_milli);
+                write!(f, "late: fair sharing would have finished it by now; {allocated} of {share} slots")
+            }
+            Measure::UnknownSize { attained } => {
+                write!(f, "size unknown, so by least slot time so far, {attained}")
+            }
         }
+    }
+}
+
+impl fmt::Display for SlowNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SlowNode { here, elsewhere } = self;
+        write!(f, "refused as slow: a task takes {here} there, and all waiting ones {elsewhere} on faster nodes")
     }
 }
 

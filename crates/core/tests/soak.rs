@@ -99,7 +99,9 @@ impl RandomBackend {
         let tenants = Tenants { users, pools: vec![pool("p0", 60.0), pool("p1", 40.0)] };
         let mut policy = catalog::by_name(policy).unwrap();
         if rng.random_bool(0.3) {
-            policy.speculation = Some(policy::Speculation { rate_below: 0.7, min_runtime: Span::from_secs(5) });
+            let end_early = rng.random_bool(0.5);
+            policy.speculation =
+                Some(policy::Speculation { rate_below: 0.7, min_runtime: Span::from_secs(5), end_early });
         }
         let setup = Setup { tenants, seed, ..Setup::new(policy) };
         let jobs = rng.random_range(1..12u32);
@@ -249,7 +251,7 @@ impl RandomBackend {
         if reason == Reason::OtherAttemptFinished {
             self.superseded.insert(attempt);
         }
-        if matches!(reason, Reason::PreemptedFor { .. } | Reason::PreemptedForRecovery { .. }) {
+        if reason.is_preemption() {
             self.preemptions_since_finish += 1;
             let limit = 50 * self.slots.iter().map(|slots| u32::from(slots[0] + slots[1])).sum::<u32>();
             assert!(self.preemptions_since_finish <= limit, "preemption cycles");

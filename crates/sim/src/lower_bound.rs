@@ -396,7 +396,7 @@ mod tests {
         #[test]
         fn no_policy_beats_the_bound(
             seed in any::<u64>(),
-            policy in 0usize..7,
+            policy in 0usize..8,
             jobs in prop::collection::vec((0u32..120, 1u32..40, 0u32..6, 0u64..40), 1..8),
             speeds in prop::collection::vec(200_000u32..3_000_000, 1..5),
             (noise, reporting, faults) in (0u32..2, 0usize..3, any::<bool>()),
@@ -419,7 +419,7 @@ mod tests {
                 plan
             });
             let workload = numbered(plans.collect());
-            let policy = ["fifo", "fair", "hsrtf-pup", "hsrtf-prp", "fcs", "chronos(fifo)", "coshh"][policy];
+            let policy = ["fifo", "fair", "hsrtf-pup", "hsrtf-prp", "fcs", "chronos(fifo)", "coshh", "giveway"][policy];
             let bound = lower_bound(&cluster, &workload, seed).unwrap();
             let simulated_s = simulated_s(&cluster, &workload, policy, seed);
             prop_assert!(simulated_s >= bound.mean_completion_s, "{policy}: {simulated_s} beats {bound:?}");

@@ -412,7 +412,8 @@ fn soak() {
         });
         for name in catalog::all_names() {
             let mut policy = policy(&name);
-            policy.speculation = Some(Speculation { rate_below: 0.5, min_runtime: Span::from_secs(20) });
+            policy.speculation =
+                Some(Speculation { rate_below: 0.5, min_runtime: Span::from_secs(20), end_early: false });
             let mut transcript = Transcript::default();
             let stats = Simulation::new(&cluster, &workload, policy, seed).unwrap().run(&mut transcript);
             let name = format!("{name}, seed {seed}");

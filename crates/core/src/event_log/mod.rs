@@ -169,7 +169,10 @@ mod tests {
     use crate::event::{Hint, JobSpec, NodeSpec, Priority, Progress, Split};
     use crate::ids::{AttemptId, JobId, Kind, NodeId, RackId};
     use crate::policy::Policy;
-    use crate::reason::{GroupKind, GroupMeasure, GroupReason, Measure, NodeMatch, RankReason, Reason, Refusal};
+    use crate::reason::{
+        GroupKind, GroupMeasure, GroupReason, Measure, NodeMatch, PreemptReason, RankReason, Reason, Refusal,
+        StragglerReason,
+    };
     use crate::setup::{Capabilities, Setup};
     use crate::tenants::{Pool, Tenants, User};
     use crate::timer::Timer;
@@ -358,6 +361,21 @@ mod tests {
                 Reason::JobEnded,
                 Reason::RequestedByUser,
                 Reason::GrantedByCluster,
+                Reason::Preempted(Box::new(PreemptReason {
+                    beneficiary: job,
+                    group: None,
+                    by: Measure::Submission,
+                    victim: Measure::Submission,
+                    margin_milli: 1_000,
+                    time_left: None,
+                    min_time_left: Span::ZERO,
+                })),
+                Reason::StragglerEnded(Box::new(StragglerReason {
+                    progress_ppm: 0,
+                    left: Span::ZERO,
+                    again: Span::ZERO,
+                    node,
+                })),
             ],
             0,
         );
@@ -369,6 +387,10 @@ mod tests {
                 Measure::SlotsOverShare { allocated: 0, share_milli: 0 },
                 Measure::RemainingWork { shuffle: Span::ZERO, reduce_bytes: 0 },
                 Measure::AttainedService(Span::ZERO),
+                Measure::RemainingArea(Span::ZERO),
+                Measure::RemainingAreaAndShuffle { area: Span::ZERO, shuffle: Span::ZERO },
+                Measure::UnknownSize { attained: Span::ZERO },
+                Measure::Late { allocated: 0, share_milli: 0 },
             ],
             0,
         );

@@ -1,16 +1,19 @@
 //! The policies that Giveway ships with, each a short composition of parts.
 
+use super::orders::RemainingAreaAndShuffle;
+use super::preemption::NO_MARGIN;
 use super::{
-    AttemptOrder, Fallback, GroupOrder, Guards, JobOrder, Matching, Migration, Placement, Policy, PreemptAction,
-    Preemption, Prior, Recovery, Share, SlotPolicy, Trigger, VictimOrder,
+    Ageing, AttemptOrder, Fallback, GroupOrder, Guards, JobOrder, Matching, Migration, Placement, Policy,
+    PreemptAction, Preemption, Prior, Recovery, Share, SlotPolicy, Speculation, Trigger, VictimOrder,
 };
 use crate::units::Span;
 
 /// Makes a policy.
 type Composer = fn() -> Policy;
 
-/// All policies by name. Each also exists as `chronos(NAME)`.
+/// All policies by name. Each that does not recover lost work at once also exists as `chronos(NAME)`.
 const POLICIES: &[(&str, Composer)] = &[
+    ("giveway", giveway),
     ("fifo", fifo),
     ("fair", fair),
     ("fair-preempt", fair_preempt),
@@ -34,9 +37,10 @@ pub fn names() -> Vec<&'static str> {
     POLICIES.iter().map(|&(name, _)| name).collect()
 }
 
-/// All names, `chronos(NAME)` included.
+/// All names, `chronos(NAME)` included where the policy does not recover lost work at once anyway.
 pub fn all_names() -> Vec<String> {
-    names().into_iter().map(String::from).chain(names().iter().map(|name| format!("chronos({name})"))).collect()
+    let chronos = names().into_iter().map(|name| format!("chronos({name})")).filter(|name| by_name(name).is_some());
+    names().into_iter().map(String::from).chain(chronos).collect()
 }
 
 /// The policy of a name.
@@ -57,6 +61,7 @@ fn compose(name: &str, about: &str, map: SlotPolicy, reduce: SlotPolicy) -> Poli
         reduce,
         recovery: Recovery::Requeue,
         matching: None,
+        ageing: None,
         speculation: None,
     }
 }
@@ -76,6 +81,55 @@ fn delayed_maps() -> Placement {
         node_locality_delay: Span::from_secs(5),
         rack_locality_delay: Span::from_secs(5),
         ..Placement::default()
+    }
+}
+
+/// The four papers together: docs/giveway.md explains each line.
+fn giveway() -> Policy {
+    let preempt = |attempts, action, max_slackness| Preemption {
+        trigger: Trigger::Outranked,
+        victims: VictimOrder::LowestRank,
+        attempts,
+        action,
+        margin: 1.25,
+        guards: Guards {
+            max_slackness,
+            min_runtime: Span::from_secs(10),
+            min_time_left: Span::from_secs(8),
+            ..Guards::default()
+        },
+    };
+    let map = SlotPolicy {
+        groups: GroupOrder::MinShares,
+        order: JobOrder::RemainingArea,
+        share: Share::Weighted,
+        placement: Placement {
+            node_locality_delay: Span::from_secs(3),
+            rack_locality_delay: Span::from_secs(3),
+            refuse_slow: Some(0.75),
+            ..Placement::default()
+        },
+        preempt: vec![preempt(AttemptOrder::NearData, PreemptAction::EndEarly, None)],
+    };
+    let reduce = SlotPolicy {
+        groups: GroupOrder::MinShares,
+        order: JobOrder::RemainingAreaAndShuffle(RemainingAreaAndShuffle { weight: 3.0, ahead: Span::from_secs(30) }),
+        share: Share::Weighted,
+        placement: Placement {
+            max_tasks_per_offer: Some(1),
+            migration: Migration::AfterRefusals(60),
+            refuse_slow: Some(0.75),
+            ..Placement::default()
+        },
+        preempt: vec![preempt(AttemptOrder::LeastProgress, PreemptAction::Pause, Some(5.0))],
+    };
+    let about = "Least work left first; large jobs give way without losing work, and late ones get their fair share.";
+    Policy {
+        update_interval: Span::from_secs(5),
+        recovery: Recovery::ChronosRetry,
+        ageing: Some(Ageing { late_after: 1.5 }),
+        speculation: Some(Speculation { rate_below: 0.5, min_runtime: Span::from_secs(15), end_early: true }),
+        ..compose("giveway", about, map, reduce)
     }
 }
 
@@ -117,6 +171,7 @@ fn fair_preempt() -> Policy {
             victims: VictimOrder::MostOverShare,
             attempts: AttemptOrder::Newest,
             action: PreemptAction::Kill,
+            margin: NO_MARGIN,
             guards: Guards { max_preemptions: Some(3), ..Guards::default() },
         });
     }
@@ -184,6 +239,7 @@ fn hsrtf_preempting(mut policy: Policy, trigger: Trigger, victims: Victims) -> P
             victims: VictimOrder::LongestRemainingTime,
             attempts: AttemptOrder::LeastProgress,
             action,
+            margin: NO_MARGIN,
             guards,
         });
     }
@@ -201,11 +257,12 @@ fn fcs() -> Policy {
             victims: VictimOrder::LowestRank,
             attempts: AttemptOrder::LeastProgress,
             action: PreemptAction::Pause,
+            margin: NO_MARGIN,
             guards: Guards {
                 max_slackness: Some(5.0),
                 min_runtime: Span::from_secs(10),
                 max_progress: Some(0.7),
-                max_preemptions: None,
+                ..Guards::default()
             },
         }],
         ..SlotPolicy::default()

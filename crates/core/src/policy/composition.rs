@@ -1,10 +1,13 @@
 //! A policy as data. `giveway policies show NAME` prints it as TOML; the same TOML, edited, is a policy.
 
-use super::orders::Order;
+use super::orders::{Order, Rank};
 use super::{
-    GroupOrder, JobOrder, Matching, Needs, Placement, PreemptAction, Preemption, Recovery, Share, Speculation,
+    Ageing, GroupOrder, JobOrder, Matching, Needs, Placement, PreemptAction, Preemption, Recovery, Share, Speculation,
+    View,
 };
 use crate::ids::Kind;
+use crate::reason::Measure;
+use crate::state::Job;
 use crate::units::Span;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -34,6 +37,9 @@ pub struct Policy {
     /// Matching of job classes to node types (COSHH).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matching: Option<Matching>,
+    /// Ageing: jobs that fair sharing would have finished by now rank first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ageing: Option<Ageing>,
     /// Speculative execution of stragglers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speculation: Option<Speculation>,
@@ -103,13 +109,33 @@ impl Policy {
     /// Everything that some part of it needs.
     pub fn needs(&self) -> Needs {
         let speculation = self.speculation.map_or(Needs::NOTHING, |speculation| speculation.needs());
-        self.map.needs() | self.reduce.needs() | self.recovery.needs() | speculation
+        let ageing = self.ageing.map_or(Needs::NOTHING, |ageing| ageing.needs());
+        self.map.needs() | self.reduce.needs() | self.recovery.needs() | speculation | ageing
+    }
+
+    /// The rank of a job for a slot of a kind within its group, if it had `extra` more slots.
+    #[inline]
+    pub fn rank(&self, view: View<'_>, job: &Job, kind: Kind, extra: i32) -> Rank {
+        let by_order = self.slots(kind).order.rank(view, job, kind, extra);
+        self.ageing.map_or(by_order, |ageing| ageing.rank(job, kind, extra, by_order))
+    }
+
+    /// What the rank was computed from.
+    pub fn measure(&self, view: View<'_>, job: &Job, kind: Kind) -> Measure {
+        let late = self.ageing.and_then(|ageing| ageing.measure(job, kind));
+        late.unwrap_or_else(|| self.slots(kind).order.measure(view, job, kind))
+    }
+
+    /// True if something depends on the shares of slots of a kind.
+    pub fn uses_shares(&self, kind: Kind) -> bool {
+        !self.slots(kind).preempt.is_empty() || self.ageing.is_some()
     }
 
     /// True if it may request an action to free a slot for another job.
     pub fn preempts_by(&self, action: PreemptAction) -> bool {
         let listed = |slots: &SlotPolicy| slots.preempt.iter().any(|preemption| preemption.action == action);
-        listed(&self.map) || listed(&self.reduce) || self.recovery.preempts_by(action)
+        let by_speculation = self.speculation.is_some_and(|speculation| speculation.preempts_by(action));
+        listed(&self.map) || listed(&self.reduce) || self.recovery.preempts_by(action) || by_speculation
     }
 
     /// True if it has to launch a given task on a given node, and not only to rank jobs.
@@ -129,6 +155,9 @@ impl Policy {
         }
         if let Some(Err((key, problem))) = self.matching.as_ref().map(|matching| matching.check(self)) {
             return error(key, problem);
+        }
+        if let Some(Err(problem)) = self.ageing.map(|ageing| ageing.check(&self.map, &self.reduce)) {
+            return error("ageing", problem);
         }
         if let Some(Err(problem)) = self.speculation.as_ref().map(Speculation::check) {
             return error("speculation", problem);
@@ -151,6 +180,7 @@ impl Policy {
             speculation.spans_mut().into_iter().for_each(shorten);
         }
         for slots in [&mut self.map, &mut self.reduce] {
+            slots.order.spans_mut().into_iter().for_each(shorten);
             slots.placement.spans_mut().into_iter().for_each(shorten);
             slots.preempt.iter_mut().flat_map(Preemption::spans_mut).for_each(shorten);
         }
@@ -162,7 +192,7 @@ impl SlotPolicy {
     /// Everything that some part of it needs.
     pub fn needs(&self) -> Needs {
         let preemption = if self.preempt.is_empty() { Needs::NOTHING } else { preemption_needs() };
-        self.order.needs() | self.share.needs() | preemption
+        self.order.needs() | self.share.needs() | self.placement.needs() | preemption
     }
 
     fn check(&self, kind: Kind) -> Result<(), String> {
@@ -186,6 +216,7 @@ impl Policy {
             max_slackness: Some(5.0),
             min_runtime: Span(1),
             max_progress: Some(0.1 + 0.2),
+            min_time_left: Span::from_secs(8),
             max_preemptions: Some(u32::MAX),
         };
         let preemption = |trigger| Preemption {
@@ -193,6 +224,7 @@ impl Policy {
             victims: VictimOrder::MostOverShare,
             attempts: AttemptOrder::NearData,
             action: PreemptAction::Kill,
+            margin: 1.25,
             guards,
         };
         let starved =
@@ -202,6 +234,7 @@ impl Policy {
             placement: Placement {
                 max_tasks_per_offer: Some(1),
                 migration: Migration::AfterRefusals(61),
+                refuse_slow: Some(0.75),
                 ..Placement::default()
             },
             preempt: vec![preemption(Trigger::Outranked), preemption(starved)],
@@ -216,7 +249,8 @@ impl Policy {
             reduce: SlotPolicy { preempt: vec![], placement: Placement::default(), ..slots },
             recovery: Recovery::Chronos,
             matching: Some(Matching::default()),
-            speculation: Some(Speculation { rate_below: 1.0 / 3.0, min_runtime: Span::from_secs(60) }),
+            ageing: Some(Ageing { late_after: 1.5 }),
+            speculation: Some(Speculation { rate_below: 1.0 / 3.0, min_runtime: Span::from_secs(60), end_early: true }),
         }
     }
 }

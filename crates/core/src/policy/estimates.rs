@@ -3,7 +3,7 @@
 //!
 //! Estimates are computed when their timer fires, not with each task, so that ranks stay the same between two updates.
 
-use super::{Needs, Prior, View};
+use super::{Needs, Prior, View, area};
 use crate::ids::{Kind, PerKind, TaskKey};
 use crate::state::{Estimate, Job};
 use crate::units::{Span, Time, WHOLE_PPM};
@@ -104,15 +104,21 @@ pub fn observed_task_time(job: &Job, kind: Kind, now: Time) -> Option<Span> {
 }
 
 /// The part of a whole split that a map reads (0-1); less than 1 for a part of a map that ended early.
-fn part_of_split(job: &Job, key: TaskKey) -> f64 {
+pub(super) fn part_of_split(job: &Job, key: TaskKey) -> f64 {
     let part_bytes = if key.kind == Kind::Map { job.part_bytes(key.index) } else { None };
     let Some(bytes) = part_bytes else { return 1.0 };
     let whole = job.splits()[job.task(key).split() as usize].bytes;
     if whole == 0 { 1.0 } else { (bytes as f64 / whole as f64).max(0.01) }
 }
 
+/// The estimate of a job that has just requested slots, from what was observed of it.
+pub fn estimate(view: View<'_>, needs: Needs, job: &Job, averages: Prior) -> Estimate {
+    let estimate = task_times(job, observed(job, view.now), view.state.nodes().slots(), averages);
+    if needs.remaining_area { area::with_area(estimate, view, job, averages) } else { estimate }
+}
+
 /// The estimate of a job from what was observed of it and, where nothing was, from the prior.
-pub fn estimate(job: &Job, observed: PerKind<Option<Span>>, slots: PerKind<u32>, prior: Prior) -> Estimate {
+fn task_times(job: &Job, observed: PerKind<Option<Span>>, slots: PerKind<u32>, prior: Prior) -> Estimate {
     let map = observed[Kind::Map].unwrap_or(prior.map);
     let reduces = job.total(Kind::Reduce);
     let by_size = || {
@@ -134,9 +140,8 @@ pub fn estimate(job: &Job, observed: PerKind<Option<Span>>, slots: PerKind<u32>,
 }
 
 /// The estimate of a job that was just submitted. Its remaining work is included, whether or not an order needs it: it is cheap here.
-pub fn first_estimate(view: View<'_>, job: &Job, averages: Prior) -> Estimate {
-    let estimate = estimate(job, PerKind::default(), view.state.nodes().slots(), averages);
-    with_remaining_work(estimate, job, view.now)
+pub fn first_estimate(view: View<'_>, needs: Needs, job: &Job, averages: Prior) -> Estimate {
+    with_remaining_work(estimate(view, needs, job, averages), job, view.now)
 }
 
 /// The estimates of all jobs, in the order of their keys, and the averages of what they have observed.
@@ -149,10 +154,13 @@ pub fn update_all(view: View<'_>, needs: Needs, averages: Prior) -> (Vec<Estimat
     let averages = sums.or(averages);
     let slots = view.state.nodes().slots();
     let update = |(job, observation)| {
-        let mut new = estimate(job, observation, slots, averages);
+        let mut new = task_times(job, observation, slots, averages);
         // The following visits every running task, so it is computed only for orders that need it.
         if needs.remaining_work {
             new = with_remaining_work(new, job, view.now);
+        }
+        if needs.remaining_area {
+            new = area::with_area(new, view, job, averages);
         }
         if needs.attained_service {
             new.attained_service = attained_service(job, view.now);
@@ -209,4 +217,30 @@ fn shuffle_of(job: &Job, now: Time, map_time: Span) -> Span {
 fn reduced_part(progress_ppm: u32) -> f64 {
     let reduce_phase = 2 * WHOLE_PPM / 3;
     f64::from(progress_ppm.saturating_sub(reduce_phase)) / f64::from(WHOLE_PPM - reduce_phase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Split;
+    use crate::ids::NodeId;
+    use crate::policy::PreemptAction;
+    use crate::policy::test_state::{at, cluster, job, submit};
+
+    #[test]
+    fn neither_part_of_a_map_that_ended_early_counts_as_a_whole_map() {
+        let mut state = cluster(1, 2, 1);
+        let mut spec = job(0, 2, 0);
+        spec.splits = vec![Split { bytes: 100, ..Split::default() }; 2].into();
+        let key = submit(&mut state, &spec);
+        let [first, second] = [0, 1].map(|map| state.launch(key, TaskKey::map(map), NodeId(0), at(0.0)));
+        state.request_stop(key, second.task.key(), PreemptAction::EndEarly);
+        state.end_early(key, second, 90, 0, at(18.0));
+        state.finish(key, first, 0, true, at(20.0));
+        let rest = state.launch(key, TaskKey::map(2), NodeId(0), at(20.0));
+        state.finish(key, rest, 0, true, at(22.0));
+        // A whole map takes 20 s; the parts took 18 s and 2 s.
+        assert_eq!(observed_task_time(state.job(key), Kind::Map, at(22.0)), Some(Span::from_secs(20)));
+        assert_eq!(state.job(key).counts(Kind::Map).finished, 1);
+    }
 }

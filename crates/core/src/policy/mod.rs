@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`JobOrder`] | `orders/` | the rank of a job for a slot, and why |
 //! | [`GroupOrder`] | `groups/` | the rank of a pool, queue or user, and whether it may grow |
+//! | [`Ageing`] | `ageing.rs` | which jobs are late and rank first |
 //! | [`Share`] | `shares/` | how many slots a job is entitled to |
 //! | [`Preemption`] | `preemption/` | who may take slots now, from which attempt, and what protects it |
 //! | [`Placement`] | `placement/` | which task of the job for this node, or to wait for a better offer |
@@ -15,11 +16,14 @@
 //! | [`Matching`] | `matching/` | which classes of jobs suit which types of node |
 //! | [`Speculation`] | `speculation.rs` | which running tasks are stragglers |
 //! | remaining time, remaining work | `estimates.rs` | how long a job will still take |
+//! | remaining area | `area.rs` | how much work a job has left, in time of the whole cluster |
 //!
 //! `ranking/` is the index that keeps jobs sorted by their ranks. `catalog.rs` has the policies that Giveway ships with.
 //!
 //! A part declares what it [`Needs`]; the scheduler keeps exactly that up to date. Outside its own file nothing tests for a part by name.
 
+pub mod ageing;
+pub mod area;
 pub mod catalog;
 mod composition;
 pub mod estimates;
@@ -36,6 +40,7 @@ pub mod speculation;
 mod test_state;
 
 pub use crate::action::PreemptAction;
+pub use ageing::Ageing;
 pub use composition::{Policy, PolicyError, Prior, SlotPolicy};
 pub use groups::GroupOrder;
 pub use matching::{Fallback, Matching};
@@ -70,6 +75,8 @@ pub struct Needs {
     pub remaining_work: bool,
     /// `Estimate::attained_service`.
     pub attained_service: bool,
+    /// `Estimate::remaining_area` and `Estimate::task_work_s`.
+    pub remaining_area: bool,
     /// `TaskCounts::fair_share` in a rank: jobs are ranked again whenever shares are computed.
     pub fair_share: bool,
 }
@@ -81,6 +88,7 @@ impl Needs {
         remaining_time: false,
         remaining_work: false,
         attained_service: false,
+        remaining_area: false,
         fair_share: false,
     };
 
@@ -104,6 +112,7 @@ impl BitOr for Needs {
             remaining_time: self.remaining_time | other.remaining_time,
             remaining_work: self.remaining_work | other.remaining_work,
             attained_service: self.attained_service | other.attained_service,
+            remaining_area: self.remaining_area | other.remaining_area,
             fair_share: self.fair_share | other.fair_share,
         }
     }

@@ -2,9 +2,10 @@
 
 use super::preemption::{Guards, Victim, is_preemptable};
 use super::ranking::Comparison;
-use super::{Needs, PreemptAction};
+use super::{Needs, PreemptAction, View};
 use crate::ids::{Kind, NodeId, TaskKey};
 use crate::state::JobKey;
+use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
@@ -17,6 +18,8 @@ pub enum Recovery {
     Requeue,
     /// It runs again at once, near its input, in the place of attempts of jobs that rank lower (Chronos).
     Chronos,
+    /// The same, and a task that found no place is tried again with each update; anywhere, if there is no place near its input.
+    ChronosRetry,
 }
 
 /// A task whose work was lost.
@@ -44,7 +47,12 @@ impl Recovery {
 
     /// True if lost tasks get a slot at once.
     pub fn is_immediate(self) -> bool {
-        self == Recovery::Chronos
+        matches!(self, Recovery::Chronos | Recovery::ChronosRetry)
+    }
+
+    /// True if lost tasks without a place are tried again.
+    pub fn retries(self) -> bool {
+        self == Recovery::ChronosRetry
     }
 
     pub(super) fn binds_tasks(self) -> bool {
@@ -69,8 +77,28 @@ pub fn sort_lost(lost: &mut [LostTask], jobs: Comparison<'_>) {
     lost.sort_by_cached_key(|lost| (jobs.standing(lost.job, lost.task.kind), lost.task));
 }
 
+/// The lost tasks that are pending and have no slot reserved.
+pub fn lost_tasks(view: View<'_>) -> Vec<LostTask> {
+    let state = view.state;
+    let jobs = state.jobs().iter().filter(|(_, job)| !job.is_closed());
+    let mut lost: Vec<LostTask> =
+        jobs.flat_map(|(job, of)| of.lost_pending().into_iter().map(move |task| LostTask { job, task })).collect();
+    if !lost.is_empty() {
+        let mut reserved = FxHashSet::default();
+        for (kind, (_, node)) in
+            Kind::BOTH.into_iter().flat_map(|kind| state.nodes().iter().map(move |node| (kind, node)))
+        {
+            let tasks =
+                node.reservations(kind).iter().filter_map(|reservation| Some((reservation.id, reservation.task?)));
+            reserved.extend(tasks.map(|(job, index)| (job, TaskKey { kind, index })));
+        }
+        lost.retain(|lost| !reserved.contains(&(state.job(lost.job).id(), lost.task)));
+    }
+    lost
+}
+
 /// A slot for a lost task: a free one, or that of the lowest-ranking attempt, on the nodes that hold its input or, if there are none, on any
-/// node. None if the task's job does not rank before that attempt's job.
+/// node; with retries, on any node also if there is no slot near its input. None if the task's job does not rank before that attempt's job.
 pub fn find_slot(lost: LostTask, jobs: Comparison<'_>) -> Option<RecoverySlot> {
     let (state, kind) = (jobs.view.state, lost.task.kind);
     let job = state.job(lost.job);
@@ -85,7 +113,19 @@ pub fn find_slot(lost: LostTask, jobs: Comparison<'_>) -> Option<RecoverySlot> {
         }
         Kind::Reduce => Vec::new(),
     };
-    let nodes: Vec<NodeId> = if near.is_empty() { state.nodes().ids_up().collect() } else { near };
+    let anywhere = || state.nodes().ids_up().collect();
+    if near.is_empty() {
+        return slot_on(anywhere(), lost, jobs);
+    }
+    let slot = slot_on(near, lost, jobs);
+    if jobs.policy.recovery.retries() { slot.or_else(|| slot_on(anywhere(), lost, jobs)) } else { slot }
+}
+
+/// A slot for a lost task on one of these nodes, of those that its job does not refuse as slow.
+fn slot_on(mut nodes: Vec<NodeId>, lost: LostTask, jobs: Comparison<'_>) -> Option<RecoverySlot> {
+    let (state, kind) = (jobs.view.state, lost.task.kind);
+    let placement = &jobs.policy.slots(kind).placement;
+    nodes.retain(|&node| placement.refuses(state.job(lost.job), lost.job, kind, node, state.nodes(), 0.0).is_none());
     let has_unreserved = |&&node: &&NodeId| {
         let node = state.node(node);
         usize::from(node.free(kind)) > node.reservations(kind).len()
@@ -117,4 +157,29 @@ fn lowest_ranking(nodes: &[NodeId], kind: Kind, beneficiary: JobKey, jobs: Compa
         }
     }
     lowest.map(|(_, victim)| victim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::test_state::{at, cluster, job, submit};
+
+    #[test]
+    fn lost_tasks_are_those_that_wait_without_a_reservation() {
+        let mut state = cluster(3, 1, 1);
+        let key = submit(&mut state, &job(0, 3, 0));
+        let attempts = [0, 1, 2].map(|map| state.launch(key, TaskKey::map(map), NodeId(map), at(0.0)));
+        for attempt in &attempts[..2] {
+            state.fail_primary(key, *attempt, Some(NodeId(attempt.task.index)), at(1.0));
+        }
+        state.fail_primary(key, attempts[2], None, at(1.0));
+        let lost = |state: &crate::state::State| -> Vec<u32> {
+            lost_tasks(View { now: at(1.0), state }).iter().map(|lost| lost.task.index).collect()
+        };
+        assert_eq!(lost(&state), [0, 1], "the third failed on its own");
+        state.reserve(NodeId(2), Kind::Map, key, Some(0));
+        assert_eq!(lost(&state), [1]);
+        state.launch(key, TaskKey::map(1), NodeId(1), at(2.0));
+        assert_eq!(lost(&state), [] as [u32; 0]);
+    }
 }

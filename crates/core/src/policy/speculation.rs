@@ -1,8 +1,10 @@
 //! Speculative execution: which running tasks are stragglers that deserve a second attempt.
 
-use super::{Needs, View, estimates};
+use super::placement::{Placement, task_time_s};
+use super::{Needs, PreemptAction, View, estimates};
 use crate::ids::{Kind, NodeId, TaskId, TaskKey};
-use crate::state::{Job, TaskState};
+use crate::reason::StragglerReason;
+use crate::state::{Job, JobKey, NodeType, TaskState};
 use crate::units::{Span, Time, WHOLE_PPM};
 use serde::{Deserialize, Serialize};
 
@@ -14,11 +16,48 @@ pub struct Speculation {
     pub rate_below: f64,
     /// It has run at least this long.
     pub min_runtime: Span,
+    /// A straggling map ends early, so that its work is kept and its rest runs in another attempt, instead of a second attempt at the whole.
+    #[serde(default)]
+    pub end_early: bool,
 }
+
+/// A straggling map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StragglingMap {
+    /// Its job.
+    pub job: JobKey,
+    /// The map.
+    pub task: TaskKey,
+}
+
+/// Where the rest of a straggling map runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rescue {
+    /// A node with a free slot, or the straggler's own if there is none.
+    pub node: NodeId,
+    /// The times compared.
+    pub reason: StragglerReason,
+}
+
+/// The rest must be done in this part of the time that the straggler has left, or it is not worth the launch.
+const MIN_GAIN: f64 = 1.5;
+
+/// What a launch and the end of the straggler's present record take, in seconds.
+const RESTART_S: f64 = 5.0;
+
+/// A map that has ended early this often is left alone.
+const MAX_EARLY_ENDS: u8 = 3;
+
+/// A map without any progress is left alone for this long: it may be about to begin.
+const NO_PROGRESS_S: f64 = 30.0;
 
 impl Speculation {
     pub(super) fn needs(&self) -> Needs {
-        Needs { attempt_progress: true, ..Needs::NOTHING }
+        Needs { attempt_progress: true, remaining_area: self.end_early, ..Needs::NOTHING }
+    }
+
+    pub(super) fn preempts_by(&self, action: PreemptAction) -> bool {
+        self.end_early && action == PreemptAction::EndEarly
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
@@ -35,13 +74,16 @@ impl Speculation {
         let mut stragglers = Vec::new();
         for (_, job) in view.state.jobs().iter().filter(|(_, job)| !job.is_closed()) {
             for kind in Kind::BOTH.into_iter().filter(|&kind| job.counts(kind).demand() == 0) {
-                let Some(mean) = estimates::observed_task_time(job, kind, view.now) else { continue };
-                let running = job.counts(kind).running.iter().map(|&index| TaskKey { kind, index });
-                let straggling = running.filter(|&key| self.is_straggler(job, key, mean.as_secs_f64(), view.now));
-                stragglers.extend(straggling.map(|key| key.of(job.id())));
+                stragglers.extend(self.straggling(view, job, kind).into_iter().map(|key| key.of(job.id())));
             }
         }
         stragglers
+    }
+
+    fn straggling(&self, view: View<'_>, job: &Job, kind: Kind) -> Vec<TaskKey> {
+        let Some(mean) = estimates::observed_task_time(job, kind, view.now) else { return Vec::new() };
+        let running = job.counts(kind).running.iter().map(|&index| TaskKey { kind, index });
+        running.filter(|&key| self.is_straggler(job, key, mean.as_secs_f64(), view.now)).collect()
     }
 
     fn is_straggler(&self, job: &Job, key: TaskKey, mean_s: f64, now: Time) -> bool {
@@ -55,6 +97,74 @@ impl Speculation {
     }
 }
 
+// Work-conserving speculation.
+impl Speculation {
+    /// All straggling maps, also of jobs with pending maps: ending one frees a slot and costs none.
+    pub fn straggling_maps(&self, view: View<'_>) -> Vec<StragglingMap> {
+        let jobs = view.state.jobs().iter().filter(|(_, job)| !job.is_closed() && !job.is_open());
+        let maps = |(key, job)| {
+            let straggling = self.straggling(view, job, Kind::Map);
+            straggling.into_iter().map(move |task| StragglingMap { job: key, task })
+        };
+        jobs.flat_map(maps).collect()
+    }
+
+    /// Where the rest of a straggling map should run; none if it is done sooner where it is.
+    pub fn rescue(&self, view: View<'_>, straggler: StragglingMap, placement: &Placement) -> Option<Rescue> {
+        let job = view.state.job(straggler.job);
+        let task = job.task(straggler.task);
+        let runtime_s = view.now.since(task.launched()).as_secs_f64();
+        let is_new = task.progress_ppm() == 0 && runtime_s < NO_PROGRESS_S;
+        if task.preemptions() >= MAX_EARLY_ENDS || is_new {
+            return None;
+        }
+        let done = f64::from(task.progress_ppm().max(1)) / f64::from(WHOLE_PPM);
+        let left_s = runtime_s * (1.0 / done - 1.0);
+        let whole_s = estimates::observed_task_time(job, Kind::Map, view.now)?.as_secs_f64();
+        let again_s = whole_s * estimates::part_of_split(job, straggler.task) * (1.0 - done) + RESTART_S;
+        if left_s < MIN_GAIN * again_s {
+            return None;
+        }
+        let node = free_node(view, straggler, placement).or_else(|| self.own_node(view, straggler, placement))?;
+        let reason = StragglerReason {
+            progress_ppm: task.progress_ppm(),
+            left: Span::from_secs_f64(left_s),
+            again: Span::from_secs_f64(again_s),
+            node,
+        };
+        Some(Rescue { node, reason })
+    }
+
+    /// The straggler's own node, unless it straggles because the node is slow.
+    fn own_node(&self, view: View<'_>, straggler: StragglingMap, placement: &Placement) -> Option<NodeId> {
+        let job = view.state.job(straggler.job);
+        let node = job.task(straggler.task).node();
+        let nodes = view.state.nodes();
+        let Some(threshold) = placement.refuse_slow else { return Some(node) };
+        let time_s = |of: &NodeType| task_time_s(job, Kind::Map, of);
+        let here_s = time_s(&nodes.types()[nodes.type_of(node)]);
+        let is_slow = nodes.types().iter().any(|of| of.slots[Kind::Map] > 0 && time_s(of) < threshold * here_s);
+        (!is_slow).then_some(node)
+    }
+}
+
+/// The node elsewhere with an unreserved free map slot on which a map of the job is shortest.
+fn free_node(view: View<'_>, straggler: StragglingMap, placement: &Placement) -> Option<NodeId> {
+    let (state, job) = (view.state, view.state.job(straggler.job));
+    let (nodes, own) = (state.nodes(), job.task(straggler.task).node());
+    if nodes.free()[Kind::Map] == 0 {
+        return None;
+    }
+    let has_room = |node: &NodeId| {
+        let up = state.node(*node);
+        usize::from(up.free(Kind::Map)) > up.reservations(Kind::Map).len()
+            && placement.refuses(job, straggler.job, Kind::Map, *node, nodes, 0.0).is_none()
+    };
+    let time_s = |node: NodeId| task_time_s(job, Kind::Map, &nodes.types()[nodes.type_of(node)]);
+    let elsewhere = nodes.ids_up().filter(|&node| node != own).filter(has_room);
+    elsewhere.min_by(|&a, &b| time_s(a).total_cmp(&time_s(b)).then(a.cmp(&b)))
+}
+
 /// True if a straggler still runs, elsewhere than on this node.
 pub fn runs_elsewhere(view: View<'_>, straggler: TaskId, node: NodeId) -> bool {
     let job = view.state.find(straggler.job).map(|job| view.state.job(job));
@@ -66,7 +176,7 @@ pub fn runs_elsewhere(view: View<'_>, straggler: TaskId, node: NodeId) -> bool {
 mod tests {
     use super::*;
     use crate::policy::test_state::{at, cluster, job, submit};
-    use crate::state::{JobKey, State};
+    use crate::state::State;
 
     /// Two maps launched at 0 s on nodes 0 and 1. The first took 10 s; the second is at 40 % at 20 s. With 50 s for the second, the mean is 30 s.
     fn one_slow_map(maps: u32) -> (State, JobKey) {
@@ -80,7 +190,7 @@ mod tests {
     }
 
     fn stragglers(state: &State, rate_below: f64, min_runtime_s: u64) -> Vec<TaskId> {
-        let speculation = Speculation { rate_below, min_runtime: Span::from_secs(min_runtime_s) };
+        let speculation = Speculation { rate_below, min_runtime: Span::from_secs(min_runtime_s), end_early: false };
         speculation.stragglers(View { now: at(20.0), state })
     }
 
@@ -119,10 +229,61 @@ mod tests {
         assert!(!runs_elsewhere(view, done, NodeId(1)), "it has finished");
     }
 
+    const ENDING: Speculation = Speculation { rate_below: 0.5, min_runtime: Span::from_secs(15), end_early: true };
+
+    /// Two maps took 10 s each, another is at `progress_ppm` after 60 s on node 1 of three nodes with two map slots each.
+    fn straggling_at(progress_ppm: u32) -> (State, StragglingMap) {
+        let mut state = cluster(3, 2, 1);
+        let key = submit(&mut state, &job(0, 4, 0));
+        for map in [0, 2] {
+            let attempt = state.launch(key, TaskKey::map(map), NodeId(0), at(0.0));
+            state.finish(key, attempt, 0, true, at(10.0));
+        }
+        let slow = state.launch(key, TaskKey::map(1), NodeId(1), at(0.0));
+        state.set_progress(slow, progress_ppm);
+        (state, StragglingMap { job: key, task: TaskKey::map(1) })
+    }
+
+    fn rescue(state: &State, straggler: StragglingMap) -> Option<Rescue> {
+        let view = View { now: at(60.0), state };
+        let stragglers = ENDING.straggling_maps(view);
+        stragglers.contains(&straggler).then(|| ENDING.rescue(view, straggler, &Placement::default())).flatten()
+    }
+
+    #[test]
+    fn the_rest_of_a_straggler_runs_in_a_free_slot_elsewhere() {
+        let (state, straggler) = straggling_at(200_000);
+        let rescue = rescue(&state, straggler).unwrap();
+        // 60 s for a fifth: 240 s left. The mean of 10 s, 10 s and 300 s is 106.67 s; four fifths of it and 5 s are 90.33 s.
+        assert_eq!(rescue.node, NodeId(0));
+        assert_eq!(rescue.reason.left, Span::from_secs(240));
+        assert_eq!(rescue.reason.again, Span(90_333_334));
+    }
+
+    #[test]
+    fn without_a_free_slot_elsewhere_the_rest_runs_in_its_own_slot() {
+        let (mut state, straggler) = straggling_at(200_000);
+        let other = submit(&mut state, &job(1, 4, 0));
+        for (map, node) in [(0, 0), (1, 0), (2, 2), (3, 2)] {
+            state.launch(other, TaskKey::map(map), NodeId(node), at(0.0));
+        }
+        assert_eq!(rescue(&state, straggler).unwrap().node, NodeId(1));
+    }
+
+    #[test]
+    fn a_map_that_is_soon_done_or_ended_often_is_left_alone() {
+        let (state, straggler) = straggling_at(800_000);
+        assert_eq!(rescue(&state, straggler), None, "15 s left, again 11 s: not worth it");
+        let (state, straggler) = straggling_at(0);
+        assert!(rescue(&state, straggler).is_some(), "no progress in 60 s");
+        let view = View { now: at(29.0), state: &state };
+        assert_eq!(ENDING.rescue(view, straggler, &Placement::default()), None, "it may be about to begin");
+    }
+
     #[test]
     fn the_fraction_is_between_0_and_1() {
         for (rate_below, valid) in [(0.0, false), (0.5, true), (1.0, false), (f64::NAN, false)] {
-            let speculation = Speculation { rate_below, min_runtime: Span::ZERO };
+            let speculation = Speculation { rate_below, min_runtime: Span::ZERO, end_early: false };
             assert_eq!(speculation.check().is_ok(), valid, "{rate_below}");
         }
     }

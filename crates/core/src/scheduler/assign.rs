@@ -4,7 +4,6 @@ use super::Scheduler;
 use crate::action::{Action, Start, Work};
 use crate::ids::{Kind, NodeId};
 use crate::policy::matching::Routing;
-use crate::policy::orders::Order;
 use crate::policy::placement::{self, Choice, Offer};
 use crate::policy::ranking::DelayedVisits;
 use crate::policy::speculation;
@@ -68,8 +67,14 @@ impl Scheduler {
         let (jobs, nodes) = self.state.jobs_and_nodes();
         let offer = Offer { node, nodes, now: self.now };
         let mut delayed: SmallVec<[(JobKey, Time); 4]> = SmallVec::new();
+        let mut ahead_s = 0.0;
         let mut visit = |key: JobKey| {
             let job = jobs.get_mut(key);
+            let refused = placement.refuses(job, key, kind, node, nodes, ahead_s).is_some();
+            ahead_s += placement.work_ahead_s(job, kind);
+            if refused {
+                return ControlFlow::Continue(());
+            }
             if let Some(choice) = placement.choose(job, key, kind, offer) {
                 return ControlFlow::Break(Pick { job: key, choice, pass });
             }
@@ -99,7 +104,7 @@ impl Scheduler {
         let ranking = routing.ranking(self.rankings.stages(kind), pick.pass);
         Reason::Ranked(RankReason {
             group: ranking.group_reason(pick.job, self.state.nodes().slots()[kind]),
-            measure: self.policy.slots(kind).order.measure(self.view(), job, kind),
+            measure: self.policy.measure(self.view(), job, kind),
             node_match: routing.node_match(pick.pass, job),
         })
     }

@@ -34,7 +34,8 @@ impl Scheduler {
             AttemptRole::Primary => {}
         }
         let could_start = self.state.job(job).may_start(Kind::Reduce);
-        self.state.finish(job, attempt, output_bytes, self.matcher.is_some(), self.now);
+        let count_work = self.matcher.is_some() || self.needs.remaining_area;
+        self.state.finish(job, attempt, output_bytes, count_work, self.now);
         for (attempt, node) in self.state.stop_speculative(job, Some(attempt.task.key())) {
             out.push(Action::Kill { attempt, node, reason: Reason::OtherAttemptFinished });
         }

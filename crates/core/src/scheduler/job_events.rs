@@ -40,10 +40,11 @@ impl Scheduler {
         for delayed in self.delayed.iter_mut() {
             delayed.end(job);
         }
-        let estimate = estimates::first_estimate(self.view(), self.state.job(job), self.averages);
+        let estimate = estimates::first_estimate(self.view(), self.needs, self.state.job(job), self.averages);
         self.state.job_mut(job).set_estimate(estimate);
         self.classify(job, spec, out);
         self.index_local_nodes(job);
+        self.index_input_types(job);
         for kind in Kind::BOTH {
             self.share_with_new(job, kind);
             self.rerank(job, kind);
@@ -69,6 +70,15 @@ impl Scheduler {
             for host in self.state.job(job).splits().iter().flat_map(|split| &split.hosts) {
                 self.delayed[Kind::Map].add_local(job, *host);
             }
+        }
+    }
+
+    /// Records the types of nodes with input of a job, if maps wait for such nodes and refuse slow ones.
+    fn index_input_types(&mut self, job: JobKey) {
+        let placement = &self.policy.map.placement;
+        if placement.delays_maps() && placement.refuse_slow.is_some() {
+            let (jobs, nodes) = self.state.jobs_and_nodes();
+            jobs.get_mut(job).set_input_types(|host| nodes.type_of(host));
         }
     }
 
@@ -168,9 +178,7 @@ impl Scheduler {
         }
         Kind::BOTH.into_iter().for_each(|kind| self.state.set_requested(key, kind, requested[kind]));
         // The request is the first information about the job's size, so its estimate is computed now and not only when the timer fires.
-        let job = self.state.job(key);
-        let observed = estimates::observed(job, self.now);
-        let estimate = estimates::estimate(job, observed, self.state.nodes().slots(), self.averages);
+        let estimate = estimates::estimate(self.view(), self.needs, self.state.job(key), self.averages);
         self.state.job_mut(key).set_estimate(estimate);
         for kind in Kind::BOTH {
             self.compute_shares(kind);

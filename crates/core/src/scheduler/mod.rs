@@ -13,13 +13,12 @@ mod preempt;
 mod queries;
 mod timers;
 
-pub use queries::{Blocked, JobStatus, KindStatus, MapOutput, NodeStatus, QueuePosition};
+pub use queries::{Blocked, JobStatus, KindStatus, MapOutput, NodeStatus, PositionReason, QueuePosition};
 
 use crate::action::Action;
 use crate::event::Event;
 use crate::ids::{Kind, PerKind, TaskId};
 use crate::policy::matching::Matcher;
-use crate::policy::orders::Order;
 use crate::policy::placement::DelayedJobs;
 use crate::policy::preemption::Starvation;
 use crate::policy::ranking::{Comparison, Rankings};
@@ -55,6 +54,8 @@ pub struct Scheduler {
     /// The water levels of the last computation of shares.
     water_levels: PerKind<WaterLevel>,
     starvation: PerKind<Starvation>,
+    /// Until when the virtual fair cluster has credited jobs, if the policy has ageing.
+    credited_until: Time,
     timers: Timers,
     /// Stragglers that have no speculative attempt yet.
     stragglers: Vec<TaskId>,
@@ -79,6 +80,7 @@ impl Scheduler {
             averages: policy.prior,
             water_levels: PerKind::default(),
             starvation: PerKind::default(),
+            credited_until: Time::ZERO,
             timers: Timers::default(),
             stragglers: Vec::new(),
             rng: Pcg64Mcg::seed_from_u64(setup.seed),
@@ -147,8 +149,7 @@ impl Scheduler {
         }
         let view = View { now: self.now, state: &self.state };
         let ranked = self.state.job(job);
-        let order = &self.policy.slots(kind).order;
-        let rank = ranked.needs_slot(kind).then(|| order.rank(view, ranked, kind, 0));
+        let rank = ranked.needs_slot(kind).then(|| self.policy.rank(view, ranked, kind, 0));
         self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_rank(job, rank));
         // The index of delayed jobs does not contain the nodes of returned maps and paused reduces, so a job that has some must not be
         // skipped.

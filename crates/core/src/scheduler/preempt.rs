@@ -4,9 +4,9 @@ use super::Scheduler;
 use crate::action::{Action, PreemptAction};
 use crate::ids::{Kind, NodeId, TaskKey};
 use crate::policy::Recovery;
-use crate::policy::preemption::Round;
+use crate::policy::preemption::{self, Preemption, Round, Victim};
 use crate::policy::recovery::{self, LostTask, RecoverySlot};
-use crate::reason::Reason;
+use crate::reason::{PreemptReason, Reason};
 use crate::state::JobKey;
 use std::sync::Arc;
 
@@ -23,11 +23,26 @@ impl Scheduler {
             let mut round = Round::new(rule, kind, self.comparison(), &mut starvation);
             self.starvation[kind] = starvation;
             while let Some(victim) = round.next(self.comparison()) {
-                let reason = Reason::PreemptedFor { job: self.state.job(victim.beneficiary).id() };
+                let reason = self.preempt_reason(rule, &victim);
                 self.stop_attempt(victim.job, victim.task, rule.action, reason, out);
                 self.reserve(victim.node, kind, victim.beneficiary, None);
             }
         }
+    }
+
+    fn preempt_reason(&self, rule: &Preemption, victim: &Victim) -> Reason {
+        let (kind, view) = (victim.task.kind, self.view());
+        let [beneficiary, owner] = [victim.beneficiary, victim.job].map(|job| self.state.job(job));
+        let slots = self.state.nodes().slots()[kind];
+        Reason::Preempted(Box::new(PreemptReason {
+            beneficiary: beneficiary.id(),
+            group: self.rankings.groups(kind).group_reason(victim.beneficiary, slots),
+            by: self.policy.measure(view, beneficiary, kind),
+            victim: self.policy.measure(view, owner, kind),
+            margin_milli: (rule.margin * 1e3) as u64,
+            time_left: preemption::time_left(owner, victim.task, self.now),
+            min_time_left: rule.guards.min_time_left,
+        }))
     }
 
     /// Finds slots for lost tasks, if the policy recovers them at once. The others are pending like any task.
@@ -50,6 +65,13 @@ impl Scheduler {
         }
     }
 
+    /// Looks again for slots for lost tasks that found none, if the policy does.
+    pub(super) fn recover_again(&mut self, out: &mut Vec<Action>) {
+        if self.policy.recovery.retries() {
+            self.recover(recovery::lost_tasks(self.view()), out);
+        }
+    }
+
     pub(super) fn stop_attempt(
         &mut self,
         job: JobKey,
@@ -67,7 +89,7 @@ impl Scheduler {
         self.rerank(job, task.kind);
     }
 
-    fn reserve(&mut self, node: NodeId, kind: Kind, job: JobKey, task: Option<u32>) {
+    pub(super) fn reserve(&mut self, node: NodeId, kind: Kind, job: JobKey, task: Option<u32>) {
         self.state.reserve(node, kind, job, task);
         self.rerank(job, kind);
     }

@@ -5,12 +5,12 @@ use crate::event::NodeSpec;
 use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
 use crate::policy::estimates;
 use crate::policy::matching::{Matcher, Routing};
-use crate::policy::orders::Order;
 use crate::policy::ranking::DelayedVisits;
-use crate::reason::RankReason;
+use crate::reason::{RankReason, SlowNode};
 use crate::setup::Setup;
 use crate::state::{Job, JobKey, State, TaskState};
 use rustc_hash::FxHashSet;
+use std::fmt;
 use std::ops::ControlFlow;
 
 /// The status of a live job.
@@ -98,8 +98,24 @@ pub struct QueuePosition {
     pub node: NodeId,
     /// The jobs that come before it, first to be served first.
     pub ahead: Vec<JobId>,
+    /// What it is ranked by, and whether it refuses the node.
+    pub reason: PositionReason,
+}
+
+/// Why a job has its position, and why it may not use it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PositionReason {
     /// What it is ranked by.
-    pub reason: RankReason,
+    pub rank: RankReason,
+    /// The times compared, if it leaves nodes of this type to others because they are slow.
+    pub refused: Option<SlowNode>,
+}
+
+impl fmt::Display for PositionReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rank.fmt(f)?;
+        self.refused.map_or(Ok(()), |refused| write!(f, "; {refused}"))
+    }
 }
 
 // The cluster.
@@ -249,12 +265,21 @@ impl Scheduler {
     fn distinct_nodes(&self) -> Vec<NodeId> {
         let up = |node: &NodeId| self.state.nodes().up(*node).is_some();
         match &self.matcher {
+            None if self.compares_nodes() => {
+                let nodes = self.state.nodes();
+                let of_type = |at: usize| nodes.ids_up().find(|&node| nodes.type_of(node) == at);
+                (0..nodes.types().len()).filter_map(of_type).collect()
+            }
             None => self.state.nodes().ids_up().take(1).collect(),
             Some(matcher) => {
                 let types = matcher.node_types().iter();
                 types.filter_map(|node_type| node_type.nodes.iter().copied().find(up)).collect()
             }
         }
+    }
+
+    fn compares_nodes(&self) -> bool {
+        Kind::BOTH.into_iter().any(|kind| self.policy.slots(kind).placement.refuse_slow.is_some())
     }
 
     fn queue_position(&self, key: JobKey, kind: Kind, node: NodeId) -> Option<QueuePosition> {
@@ -265,10 +290,14 @@ impl Scheduler {
         let ranking = self.rankings.last(kind);
         let reason = RankReason {
             group: ranking.group_reason(key, self.state.nodes().slots()[kind]),
-            measure: self.policy.slots(kind).order.measure(self.view(), job, kind),
+            measure: self.policy.measure(self.view(), job, kind),
             node_match: routing.node_match(1, job),
         };
-        Some(QueuePosition { node, ahead, reason })
+        let placement = &self.policy.slots(kind).placement;
+        let keys = ahead.iter().filter_map(|&id| self.find(id));
+        let ahead_s: f64 = keys.map(|job| placement.work_ahead_s(job, kind)).sum();
+        let refused = placement.refuses(job, key, kind, node, self.state.nodes(), ahead_s);
+        Some(QueuePosition { node, ahead, reason: PositionReason { rank: reason, refused } })
     }
 }
 

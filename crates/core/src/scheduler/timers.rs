@@ -1,11 +1,12 @@
 //! Timer events: what is computed periodically.
 
 use super::Scheduler;
-use crate::action::Action;
+use crate::action::{Action, PreemptAction};
 use crate::ids::Kind;
-use crate::policy::estimates;
 use crate::policy::orders::Order;
 use crate::policy::shares::Share;
+use crate::policy::{ageing, estimates};
+use crate::reason::Reason;
 use crate::timer::Timer;
 
 impl Scheduler {
@@ -17,8 +18,11 @@ impl Scheduler {
         self.timers.clear(timer);
         match timer {
             Timer::Estimates => self.update_estimates(),
-            Timer::Preemption => self.preempt_both(out),
-            Timer::Speculation => self.find_stragglers(),
+            Timer::Preemption => {
+                self.preempt_both(out);
+                self.recover_again(out);
+            }
+            Timer::Speculation => self.find_stragglers(out),
         }
         self.set_timers(out);
     }
@@ -28,7 +32,9 @@ impl Scheduler {
         if self.state.jobs().is_empty() {
             return;
         }
-        let preempts = !self.policy.map.preempt.is_empty() || !self.policy.reduce.preempt.is_empty();
+        let preempts = !self.policy.map.preempt.is_empty()
+            || !self.policy.reduce.preempt.is_empty()
+            || self.policy.recovery.retries();
         let needed = [self.needs.anything(), preempts, self.policy.speculation.is_some()];
         for (timer, needed) in Timer::ALL.into_iter().zip(needed) {
             if needed && self.timers.expiry(timer).is_none() {
@@ -41,10 +47,12 @@ impl Scheduler {
 
     /// Computes estimates and shares, and ranks all jobs by them.
     fn update_estimates(&mut self) {
+        self.add_credits();
         let (estimates, averages) = estimates::update_all(self.view(), self.needs, self.averages);
         self.averages = averages;
         let (jobs, _) = self.state.jobs_and_nodes();
         jobs.iter_mut().zip(estimates).for_each(|((_, job), estimate)| job.set_estimate(estimate));
+        self.update_lateness();
         for kind in Kind::BOTH {
             self.compute_shares(kind);
         }
@@ -53,11 +61,32 @@ impl Scheduler {
         }
     }
 
+    /// Adds the work that the virtual fair cluster has done for each job since the last update.
+    fn add_credits(&mut self) {
+        let Some(ageing) = self.policy.ageing else { return };
+        let since = std::mem::replace(&mut self.credited_until, self.now);
+        // Both kinds from the same credits: reduces begin after the update in which the maps were completed.
+        let credits = Kind::BOTH.map(|kind| ageing.credits(self.view(), kind, self.rankings.groups(kind), since));
+        for (kind, credits) in Kind::BOTH.into_iter().zip(credits) {
+            for (job, credit_s) in credits {
+                let estimate = ageing::with_credit(self.state.job(job), kind, credit_s);
+                self.state.job_mut(job).set_estimate(estimate);
+            }
+        }
+    }
+
+    fn update_lateness(&mut self) {
+        let Some(ageing) = self.policy.ageing else { return };
+        for job in self.state.jobs().keys() {
+            let estimate = ageing.with_lateness(self.state.job(job));
+            self.state.job_mut(job).set_estimate(estimate);
+        }
+    }
+
     /// Computes the shares of slots of a kind, if anything depends on them.
     pub(super) fn compute_shares(&mut self, kind: Kind) {
-        let slots = self.policy.slots(kind);
-        let Some(shares) = Share::compute(self.view(), kind, slots, self.rankings.last(kind)) else { return };
-        let changes_ranks = slots.order.needs().fair_share;
+        let Some(shares) = Share::compute(self.view(), kind, &self.policy, self.rankings.groups(kind)) else { return };
+        let changes_ranks = self.policy.slots(kind).order.needs().fair_share;
         if let Some(level) = shares.level {
             self.water_levels[kind] = level;
         }
@@ -69,9 +98,20 @@ impl Scheduler {
         }
     }
 
-    fn find_stragglers(&mut self) {
-        if let Some(speculation) = self.policy.speculation {
-            self.stragglers = speculation.stragglers(self.view());
+    /// Finds stragglers: maps end early if the policy keeps their work, the others may get a speculative attempt.
+    fn find_stragglers(&mut self, out: &mut Vec<Action>) {
+        let Some(speculation) = self.policy.speculation else { return };
+        self.stragglers = speculation.stragglers(self.view());
+        if !speculation.end_early {
+            return;
+        }
+        self.stragglers.retain(|straggler| straggler.kind != Kind::Map);
+        for straggler in speculation.straggling_maps(self.view()) {
+            let placement = &self.policy.map.placement;
+            let Some(rescue) = speculation.rescue(self.view(), straggler, placement) else { continue };
+            let reason = Reason::StragglerEnded(Box::new(rescue.reason));
+            self.stop_attempt(straggler.job, straggler.task, PreemptAction::EndEarly, reason, out);
+            self.reserve(rescue.node, Kind::Map, straggler.job, None);
         }
     }
 }

@@ -35,6 +35,10 @@ impl State {
             let counted = (free, slots, reservations);
             return Err(format!("{kind} slots free, in all, reserved: counted {counted:?}, kept {kept:?}"));
         }
+        let of_types: u32 = self.nodes.types().iter().map(|of| of.slots[kind]).sum();
+        if of_types != slots {
+            return Err(format!("{kind} slots: counted {slots}, kept by type {of_types}"));
+        }
         Ok(())
     }
 

@@ -18,4 +18,12 @@ pub struct Estimate {
     pub remaining_reduce_bytes: u64,
     /// Slot time received so far.
     pub attained_service: Span,
+    /// Work of one task of each kind: its time on a slot of speed 1 without reading its split, in seconds.
+    pub task_work_s: PerKind<f64>,
+    /// Time in which the whole cluster would do what is left of it.
+    pub remaining_area: Span,
+    /// Work of each kind that fair sharing would have done for it by now, in seconds on a slot of speed 1.
+    pub fair_credit_s: PerKind<f64>,
+    /// True if fair sharing would have finished it by now, with the policy's allowance.
+    pub late: bool,
 }

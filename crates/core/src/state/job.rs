@@ -133,6 +133,8 @@ pub struct Job {
     pub(super) first_launch: Option<Time>,
     delayed_since: PerKind<Option<Time>>,
     pub(super) map_nodes: BitSet,
+    /// The types of nodes that hold its input, as bits.
+    input_types: u64,
     input_bytes: u64,
     pub(super) mapped_bytes: u64,
     pub(super) output_bytes: u64,
@@ -172,7 +174,7 @@ pub struct TaskCounts {
     /// The allocation that the job's groups have been charged for.
     pub(super) charged: u32,
     /// Work of the finished tasks: their time on a node of speed 1 without reading splits, in seconds. Kept only under a policy that
-    /// matches jobs to nodes.
+    /// compares nodes or the work of jobs.
     pub finished_work_s: f64,
 }
 
@@ -218,6 +220,11 @@ impl Job {
     /// Its input.
     pub fn splits(&self) -> &[Split] {
         &self.splits
+    }
+
+    /// Input bytes of its finished maps.
+    pub fn mapped_bytes(&self) -> u64 {
+        self.mapped_bytes
     }
 
     /// Size of its input.
@@ -359,6 +366,11 @@ impl Job {
         self.pending_maps.has_hosts()
     }
 
+    /// True if nodes of a type held some of its input when it was submitted or its replicas were placed.
+    pub fn has_input_on_type(&self, node_type: usize) -> bool {
+        self.input_types >> node_type & 1 == 1
+    }
+
     /// True if a node ran or runs maps of it.
     pub fn mapped_on(&self, node: NodeId) -> bool {
         self.map_nodes.contains(node.0)
@@ -406,6 +418,17 @@ impl Job {
     /// The node that a task's work was lost with, until it runs again.
     pub fn lost_with(&self, task: TaskKey) -> Option<NodeId> {
         self.history(task)?.lost_with
+    }
+
+    /// Its tasks that are pending because their work was lost with a node.
+    pub fn lost_pending(&self) -> Vec<TaskKey> {
+        let is_lost = |key: &TaskKey, history: &TaskHistory| {
+            history.lost_with.is_some() && self.task(*key).state() == TaskState::Pending
+        };
+        let lost = self.histories.iter().filter(|(key, history)| is_lost(key, history));
+        let mut lost: Vec<TaskKey> = lost.map(|(&key, _)| key).collect();
+        lost.sort_unstable();
+        lost
     }
 
     /// True if a finished map's output was lost while no reduce needed it.
@@ -503,6 +526,12 @@ impl Job {
         self.pending_maps.any()
     }
 
+    /// Records the types of nodes that hold its input.
+    pub(crate) fn set_input_types(&mut self, type_of: impl Fn(NodeId) -> usize) {
+        let hosts = self.splits.iter().flat_map(|split| &split.hosts);
+        self.input_types = hosts.fold(0, |types, &host| types | 1 << type_of(host));
+    }
+
     /// Moves its input to other nodes, split by split.
     pub(crate) fn place_replicas(&mut self, mut hosts_of: impl FnMut(&Split) -> crate::event::Hosts) {
         for split in Arc::make_mut(&mut self.splits).iter_mut() {
@@ -548,6 +577,7 @@ impl Job {
             first_launch: None,
             delayed_since: PerKind::default(),
             map_nodes: BitSet::default(),
+            input_types: 0,
             input_bytes: splits.iter().map(|split| split.bytes).sum(),
             splits,
             mapped_bytes: 0,
@@ -643,16 +673,20 @@ impl Job {
     pub(super) fn finish(&mut self, key: TaskKey, output_bytes: u64, rates: Option<(f64, f64)>, now: Time) {
         let service = self.service(key, now);
         let bytes = if key.kind == Kind::Map { self.map_bytes(key.index) } else { 0 };
+        // The time of a part of a split says nothing about the time of a whole one.
+        let is_whole = key.kind == Kind::Reduce || self.part_bytes(key.index).is_none();
         self.stop(key, now);
         let task = self.task_mut(key);
         task.state = TaskState::Done;
         task.progress_ppm = WHOLE_PPM;
         let counts = &mut self.counts[key.kind];
         counts.done += 1;
-        counts.finished += 1;
-        counts.finished_time += service;
-        if let Some((speed, disk)) = rates {
-            counts.finished_work_s += (service.as_secs_f64() - bytes as f64 / disk.max(1.0)).max(0.0) * speed;
+        if is_whole {
+            counts.finished += 1;
+            counts.finished_time += service;
+            if let Some((speed, disk)) = rates {
+                counts.finished_work_s += (service.as_secs_f64() - bytes as f64 / disk.max(1.0)).max(0.0) * speed;
+            }
         }
         if key.kind == Kind::Map {
             self.mapped_bytes += bytes;
@@ -673,11 +707,7 @@ impl Job {
         }
         let rest_bytes = bytes - done_bytes;
         self.history_mut(key).bytes = Some(done_bytes);
-        // The time of a part of a split says nothing about the time of a whole one.
-        let TaskCounts { finished, finished_time, .. } = self.counts[Kind::Map];
         self.finish(key, output_bytes, None, now);
-        self.counts[Kind::Map].finished = finished;
-        self.counts[Kind::Map].finished_time = finished_time;
         if rest_bytes == 0 {
             return;
         }

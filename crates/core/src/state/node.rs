@@ -1,6 +1,7 @@
 //! Nodes: their slots, the attempts that run or are paused there, and reservations of slots that are being freed.
 
 use super::job::JobKey;
+use super::node_types::{NodeType, NodeTypes};
 use super::racks::Racks;
 use crate::event::NodeSpec;
 use crate::ids::{JobId, Kind, NodeId, PerKind};
@@ -12,6 +13,8 @@ use smallvec::SmallVec;
 pub struct Node {
     pub(super) free: PerKind<u16>,
     pub(super) up: bool,
+    /// The number of its type.
+    pub(super) node_type: u16,
     pub(super) running: PerKind<SmallVec<[RunningAttempt; 8]>>,
     /// Reduces whose state is kept here.
     pub(super) paused: Vec<(JobKey, u32)>,
@@ -43,11 +46,12 @@ pub struct Reservation {
 }
 
 impl Node {
-    pub(super) fn new(spec: NodeSpec) -> Node {
+    pub(super) fn new(spec: NodeSpec, node_type: u16) -> Node {
         Node {
             free: PerKind::new(spec.map_slots, spec.reduce_slots),
             spec,
             up: true,
+            node_type,
             running: Default::default(),
             paused: Vec::new(),
             reservations: Default::default(),
@@ -95,6 +99,7 @@ pub struct NodeTable {
     pub(super) slots: PerKind<u32>,
     pub(super) reservations: PerKind<u32>,
     pub(super) up: u32,
+    pub(super) types: NodeTypes,
 }
 
 impl NodeTable {
@@ -132,6 +137,23 @@ impl NodeTable {
     /// Number of nodes that are up.
     pub fn up_count(&self) -> u32 {
         self.up
+    }
+
+    /// The types of nodes, by number. Those without slots have no node that is up.
+    #[inline]
+    pub fn types(&self) -> &[NodeType] {
+        self.types.all()
+    }
+
+    /// The number of a node's type.
+    #[inline]
+    pub fn type_of(&self, node: NodeId) -> usize {
+        usize::from(self.get(node).node_type)
+    }
+
+    /// Seconds of work at speed 1 that all slots of a kind do per second.
+    pub fn capacity(&self, kind: Kind) -> f64 {
+        self.types().iter().map(|of| f64::from(of.slots[kind]) * of.speed).sum()
     }
 
     /// The rack of each node.

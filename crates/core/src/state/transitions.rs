@@ -9,7 +9,7 @@ use super::node::{Node, Reservation, RunningAttempt};
 use super::task::{SpeculativeAttempt, TaskState};
 use crate::action::{PreemptAction, Start};
 use crate::event::{JobSpec, NodeSpec};
-use crate::ids::{AttemptId, Kind, NodeId, TaskKey};
+use crate::ids::{AttemptId, Kind, NodeId, PerKind, TaskKey};
 use crate::units::{Time, WHOLE_PPM};
 
 /// Which of its task's attempts an attempt is.
@@ -38,7 +38,8 @@ impl State {
     pub(crate) fn add_node(&mut self, node: NodeId, spec: &NodeSpec) {
         let nodes = &mut self.nodes;
         nodes.racks.join(node, spec.rack);
-        let joined = Node::new(spec.clone());
+        let joined = Node::new(spec.clone(), nodes.types.classify(spec));
+        nodes.types.add(&joined);
         match nodes.nodes.get_mut(node.0 as usize) {
             Some(lost) => {
                 assert!(!lost.up, "{node} is already up");
@@ -62,10 +63,12 @@ impl State {
         let idle = Kind::BOTH.iter().all(|&kind| down.running[kind].is_empty() && down.reservations[kind].is_empty());
         assert!(down.up && idle && down.paused.is_empty(), "{node} is down or still in use");
         down.up = false;
-        let (free, slots) = (down.free, Kind::BOTH.map(|kind| down.spec.slots(kind)));
+        let (free, node_type) = (down.free, down.node_type);
+        let slots = PerKind::from_fn(|kind| u32::from(down.spec.slots(kind)));
         self.nodes.up -= 1;
-        for (kind, slots) in Kind::BOTH.into_iter().zip(slots) {
-            self.nodes.slots[kind] -= u32::from(slots);
+        self.nodes.types.remove(node_type, slots);
+        for kind in Kind::BOTH {
+            self.nodes.slots[kind] -= slots[kind];
             self.nodes.free[kind] -= u32::from(free[kind]);
         }
     }
@@ -78,6 +81,8 @@ impl State {
             Kind::Reduce => grown.spec.reduce_slots += 1,
         }
         grown.free[kind] += 1;
+        let node_type = grown.node_type;
+        self.nodes.types.add_slot(node_type, kind);
         self.nodes.free[kind] += 1;
         self.nodes.slots[kind] += 1;
     }

@@ -207,8 +207,8 @@ fn sec_3b_one_free_slot_is_reserved_for_one_lost_reduce() {
 
 #[test]
 fn sec_3a_chronos_wraps_every_base_policy() {
-    for name in catalog::names() {
-        let (mut cluster, [first, ..], actions) = first_job_loses_its_node(&format!("chronos({name})"));
+    for name in catalog::all_names().into_iter().filter(|name| name.starts_with("chronos(")) {
+        let (mut cluster, [first, ..], actions) = first_job_loses_its_node(&name);
         // Victims, if there are any, belong to other jobs than the one that recovers.
         assert!(attempts_to_stop(&actions).iter().all(|attempt| attempt.task.job != first), "{name}: {actions:?}");
         cluster.carry_out(&actions, 0.5);

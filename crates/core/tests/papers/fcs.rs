@@ -88,8 +88,8 @@ fn algorithm_1_a_small_job_pauses_one_reduce_of_a_large_one() {
     let (small, actions) = small_job_needs_a_reduce_slot(&mut cluster, large);
     let [Action::Pause { attempt, node, reason }] = &stop_requests(&actions)[..] else { panic!("{actions:?}") };
     assert_eq!(
-        (attempt.task.job, reason),
-        (large, &Reason::PreemptedFor { job: small }),
+        (attempt.task.job, reason.beneficiary()),
+        (large, Some(small)),
         "line 5: m = 1, so one reduce is preempted"
     );
     cluster.carry_out(&actions, 0.1);

@@ -192,7 +192,7 @@ fn sec_3_3_victims_come_from_a_longer_job_least_progress_first_and_are_killed() 
     let (shorter, actions) = cluster.submit_job(job(1, 1));
     assert_eq!(attempts_to_stop(&actions), vec![least], "{actions:?}");
     let [Action::Kill { reason, .. }] = &stop_requests(&actions)[..] else { panic!("{actions:?}") };
-    assert_eq!(*reason, Reason::PreemptedFor { job: shorter });
+    assert_eq!(reason.beneficiary(), Some(shorter));
     let node = cluster.job(long).task(TaskKey::map(least.task.index)).node();
     cluster.carry_out(&actions, 0.2);
     assert_eq!(

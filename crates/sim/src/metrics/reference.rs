@@ -2,7 +2,7 @@
 //! pass over all of them.
 
 use giveway_core::{
-    Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, Outcome, Reason, Start, TaskId, Tenants, Time, Work,
+    Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, Outcome, Start, TaskId, Tenants, Time, Work,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -236,8 +236,8 @@ impl<'a> EventLogView<'a> {
             |which: &dyn Fn(&Interval) -> bool| self.intervals.iter().filter(|interval| which(interval)).count() as u64;
         let preempted = |interval: &Interval| {
             self.event_log[interval.from..interval.to].iter().flat_map(|(_, _, actions)| actions).any(|action| {
-                matches!(action, Action::Kill { attempt, reason: Reason::PreemptedFor { .. } | Reason::PreemptedForRecovery { .. }, .. }
-                    if *attempt == interval.attempt)
+                matches!(action, Action::Kill { attempt, reason, .. }
+                    if reason.is_preemption() && *attempt == interval.attempt)
             })
         };
         (

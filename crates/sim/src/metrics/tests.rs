@@ -245,7 +245,7 @@ impl Observer for EventLog {
     }
 }
 
-const POLICIES: [&str; 7] = ["fifo", "fair", "hsrtf-prp", "fcs", "fcs-kill", "chronos(fair)", "coshh"];
+const POLICIES: [&str; 8] = ["giveway", "fifo", "fair", "hsrtf-prp", "fcs", "fcs-kill", "chronos(fair)", "coshh"];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]

@@ -4,12 +4,14 @@
 
 mod capacity_queues;
 mod fair_pools;
+mod min_shares;
 mod users;
 
 pub use capacity_queues::UserUsage;
+pub use min_shares::NOT_GUARANTEED;
 
 use super::orders::Rank;
-use crate::ids::Kind;
+use crate::ids::{Kind, PerKind};
 use crate::reason::GroupReason;
 use crate::tenants::{Pool, Tenants};
 use rustc_hash::FxHashMap;
@@ -25,6 +27,8 @@ pub enum GroupOrder {
     Flat,
     /// Pools below their min share first, then pools with the fewest slots for their weight (Hadoop's fair scheduler).
     FairPools,
+    /// Pools below their min share first; otherwise all jobs are in one queue.
+    MinShares,
     /// Queues with the least of their capacity in use first, up to their elastic limit (Hadoop's capacity scheduler).
     CapacityQueues,
     /// Users furthest below their min share first, then users with the fewest slots for their weight (COSHH, Algorithm 2).
@@ -38,6 +42,8 @@ pub enum RoutingStage {
     Flat,
     /// Fair pools.
     FairPools,
+    /// Pools below their min share.
+    PoolsBelowMinShare,
     /// Capacity queues.
     CapacityQueues,
     /// Users below their min share, furthest first (COSHH, Algorithm 2, first loop).
@@ -57,6 +63,17 @@ pub enum GroupSource {
     User,
 }
 
+/// What a group is entitled to in a division of slots.
+#[derive(Clone, Copy, Debug)]
+pub struct Rights {
+    /// Slots are divided in proportion to it.
+    pub weight: f64,
+    /// Guaranteed slots.
+    pub min: f64,
+    /// The most slots it may have.
+    pub max: f64,
+}
+
 /// A group: a pool, a queue, a user, or a user's jobs of one class.
 #[derive(Debug)]
 pub struct Group {
@@ -66,6 +83,8 @@ pub struct Group {
     pub weight: f64,
     /// Guaranteed slots.
     pub min_share: u32,
+    /// True if a pool inside it has a min share.
+    pub min_share_inside: bool,
     /// Its part of all slots (0-1).
     pub capacity: f64,
     /// The part of all slots it may grow to (0-1).
@@ -88,6 +107,7 @@ impl GroupOrder {
         match self {
             GroupOrder::Flat => &[RoutingStage::Flat],
             GroupOrder::FairPools => &[RoutingStage::FairPools],
+            GroupOrder::MinShares => &[RoutingStage::PoolsBelowMinShare, RoutingStage::Flat],
             GroupOrder::CapacityQueues => &[RoutingStage::CapacityQueues],
             GroupOrder::Users => &[RoutingStage::UsersBelowMinShare, RoutingStage::UsersByWeight],
         }
@@ -114,7 +134,9 @@ impl RoutingStage {
     pub fn source(self) -> GroupSource {
         match self {
             RoutingStage::Flat => GroupSource::None,
-            RoutingStage::FairPools | RoutingStage::CapacityQueues => GroupSource::Pool,
+            RoutingStage::FairPools | RoutingStage::PoolsBelowMinShare | RoutingStage::CapacityQueues => {
+                GroupSource::Pool
+            }
             RoutingStage::UsersBelowMinShare | RoutingStage::UsersByWeight => GroupSource::User,
         }
     }
@@ -133,7 +155,7 @@ impl RoutingStage {
     pub fn rank(self, group: &Group, extra: i64) -> Rank {
         match self {
             RoutingStage::Flat => 0,
-            RoutingStage::FairPools => fair_pools::rank(group, extra),
+            RoutingStage::FairPools | RoutingStage::PoolsBelowMinShare => fair_pools::rank(group, extra),
             RoutingStage::CapacityQueues => capacity_queues::rank(group, extra),
             RoutingStage::UsersBelowMinShare => users::rank_below_min_share(group, extra),
             RoutingStage::UsersByWeight => users::rank_by_weight(group, extra),
@@ -144,17 +166,49 @@ impl RoutingStage {
     pub fn reason(self, group: &Group, slots: u32) -> Option<GroupReason> {
         match self {
             RoutingStage::Flat => None,
-            RoutingStage::FairPools => Some(fair_pools::reason(group)),
+            RoutingStage::FairPools | RoutingStage::PoolsBelowMinShare => Some(fair_pools::reason(group)),
             RoutingStage::CapacityQueues => Some(capacity_queues::reason(group, slots)),
             RoutingStage::UsersBelowMinShare => Some(users::reason_below_min_share(group)),
             RoutingStage::UsersByWeight => Some(users::reason_by_weight(group)),
         }
     }
 
+    /// What a group is entitled to of the slots of a kind, given all slots: a queue to its capacity, others to their min share and weight.
+    pub fn rights(self, group: &Group, kind: Kind, slots: PerKind<u32>) -> Rights {
+        let of_kind = f64::from(slots[kind]);
+        let Group { weight, min_share, .. } = *group;
+        let min = f64::from(min_share);
+        match self {
+            RoutingStage::CapacityQueues => {
+                Rights { weight: group.capacity.max(1e-9), min: 0.0, max: (group.max_capacity * of_kind).ceil() }
+            }
+            // A user's min share is of slots of either kind.
+            RoutingStage::UsersBelowMinShare | RoutingStage::UsersByWeight => {
+                let all = f64::from(slots.iter().sum::<u32>().max(1));
+                Rights { weight, min: min * of_kind / all, max: f64::INFINITY }
+            }
+            _ => Rights { weight, min, max: f64::INFINITY },
+        }
+    }
+
     /// True if the group may get a slot in this pass; `slots` is the number of all slots of the kind.
     pub fn admits(self, group: &Group, slots: u32) -> bool {
-        let in_pass = self != RoutingStage::UsersBelowMinShare || users::is_below_min_share(group);
+        let in_pass = match self {
+            RoutingStage::UsersBelowMinShare => users::is_below_min_share(group),
+            RoutingStage::PoolsBelowMinShare => min_shares::admits(group),
+            _ => true,
+        };
         in_pass && group.may_grow(slots)
+    }
+
+    /// True if the jobs of an admitted group itself, not only of the groups inside it, may get a slot in this pass.
+    pub fn serves_jobs_of(self, group: &Group) -> bool {
+        self != RoutingStage::PoolsBelowMinShare || group.allocated < group.min_share
+    }
+
+    /// True if a pool's min share comes before the ranks of jobs, also when slots are taken from others.
+    pub fn is_guarantee(self) -> bool {
+        self == RoutingStage::PoolsBelowMinShare
     }
 
     /// True if the pass keeps what each user has of a group.
@@ -170,6 +224,7 @@ impl Group {
             name: name.into(),
             weight: 1.0,
             min_share: 0,
+            min_share_inside: false,
             capacity: 1.0,
             max_capacity: 1.0,
             user_limit: 1.0,
@@ -196,6 +251,11 @@ impl Group {
         }
     }
 
+    /// Its rank while its slots are guaranteed, if it had `extra` more; [`NOT_GUARANTEED`] otherwise.
+    pub fn guaranteed_rank(&self, extra: i64) -> Rank {
+        min_shares::guaranteed_rank(self, extra)
+    }
+
     fn allocated_with(&self, extra: i64) -> f64 {
         (i64::from(self.allocated) + extra).max(0) as f64
     }
@@ -215,6 +275,7 @@ mod tests {
         for (stage, same_kind, other_kind) in [
             (RoutingStage::Flat, false, false),
             (RoutingStage::FairPools, true, false),
+            (RoutingStage::PoolsBelowMinShare, true, false),
             (RoutingStage::CapacityQueues, true, false),
             (RoutingStage::UsersBelowMinShare, true, true),
             (RoutingStage::UsersByWeight, true, true),

@@ -5,6 +5,7 @@ use crate::ids::Kind;
 use crate::policy::{Needs, View};
 use crate::reason::Measure;
 use crate::state::Job;
+use crate::units::Span;
 
 /// Least slot time received first.
 pub struct AttainedService;
@@ -20,5 +21,9 @@ impl Order for AttainedService {
 
     fn measure(&self, _: View<'_>, job: &Job, _: Kind) -> Measure {
         Measure::AttainedService(job.estimate().attained_service)
+    }
+
+    fn time(&self, job: &Job, _: Kind) -> Option<Span> {
+        Some(job.estimate().attained_service)
     }
 }

@@ -12,21 +12,21 @@ mod slots_over_weight;
 mod submission;
 
 pub use attained_service::AttainedService;
-pub use remaining_area::RemainingArea;
+pub use remaining_area::{RemainingArea, RemainingAreaAndShuffle};
 pub use remaining_time::RemainingTime;
 pub use remaining_work::RemainingWork;
 pub use slots_over_share::SlotsOverShare;
 pub use slots_over_weight::SlotsOverWeight;
 pub use submission::Submission;
 
-use super::{Needs, SlotPolicy, View};
+use super::{Needs, SlotPolicy, View, estimates};
 use crate::ids::Kind;
 use crate::reason::Measure;
 use crate::state::Job;
 use crate::units::Span;
 use serde::{Deserialize, Serialize};
 
-/// The position of a job or a group in a queue: smaller is sooner, and no two are equal.
+/// The position of a job or a group in a queue: smaller is sooner, and no two are equal. An order leaves the highest bit zero.
 pub type Rank = u128;
 
 /// The order in which jobs get slots.
@@ -46,8 +46,10 @@ pub enum JobOrder {
     RemainingWork,
     /// Least slot time received first.
     AttainedService,
-    /// Least slot time still needed, over the slots of the cluster, first.
+    /// Least work left, over what the cluster does per second, first.
     RemainingArea,
+    /// The same; for reduce slots, jobs that are far from their last map rank later.
+    RemainingAreaAndShuffle(RemainingAreaAndShuffle),
 }
 
 /// What an order has to answer.
@@ -61,6 +63,11 @@ pub trait Order {
 
     /// What the rank was computed from.
     fn measure(&self, view: View<'_>, job: &Job, kind: Kind) -> Measure;
+
+    /// The rank as a time, where it is one, for a margin between two jobs.
+    fn time(&self, _job: &Job, _kind: Kind) -> Option<Span> {
+        None
+    }
 
     /// True if of two jobs the one with the longer remaining time always ranks later.
     fn is_by_remaining_time(&self) -> bool {
@@ -83,6 +90,14 @@ impl JobOrder {
             JobOrder::RemainingWork => &RemainingWork,
             JobOrder::AttainedService => &AttainedService,
             JobOrder::RemainingArea => &RemainingArea,
+            JobOrder::RemainingAreaAndShuffle(order) => order,
+        }
+    }
+
+    pub(super) fn spans_mut(&mut self) -> Option<&mut Span> {
+        match self {
+            JobOrder::RemainingAreaAndShuffle(order) => Some(&mut order.ahead),
+            _ => None,
         }
     }
 }
@@ -100,6 +115,10 @@ impl Order for JobOrder {
         self.part().measure(view, job, kind)
     }
 
+    fn time(&self, job: &Job, kind: Kind) -> Option<Span> {
+        self.part().time(job, kind)
+    }
+
     fn is_by_remaining_time(&self) -> bool {
         self.part().is_by_remaining_time()
     }
@@ -114,8 +133,13 @@ fn span_bits(span: Span) -> Rank {
     Rank::from(span.0.min((1 << 48) - 1))
 }
 
+/// Slot time received so far, computed now because few orders keep it.
+fn attained_service(view: View<'_>, job: &Job) -> Span {
+    estimates::attained_service(job, view.now)
+}
+
 /// The slots a job would have with `extra` more.
-fn allocated(job: &Job, kind: Kind, extra: i32) -> f64 {
+pub(super) fn allocated(job: &Job, kind: Kind, extra: i32) -> f64 {
     (i64::from(job.counts(kind).allocated()) + i64::from(extra)).max(0) as f64
 }
 

@@ -5,6 +5,7 @@ use crate::ids::Kind;
 use crate::policy::{Needs, View};
 use crate::reason::Measure;
 use crate::state::Job;
+use crate::units::Span;
 
 /// Shortest remaining time first.
 pub struct RemainingTime;
@@ -20,6 +21,10 @@ impl Order for RemainingTime {
 
     fn measure(&self, _: View<'_>, job: &Job, _: Kind) -> Measure {
         Measure::RemainingTime(job.estimate().remaining_time)
+    }
+
+    fn time(&self, job: &Job, _: Kind) -> Option<Span> {
+        Some(job.estimate().remaining_time)
     }
 
     fn is_by_remaining_time(&self) -> bool {

@@ -18,7 +18,8 @@ impl Order for SlotsOverShare {
         let share = job.counts(kind).fair_share.max(1e-3);
         let remaining_ms = job.estimate().remaining_time.0 / 1_000;
         let shorter_first = Rank::from(remaining_ms.min(u64::from(u32::MAX)));
-        ratio(allocated(job, kind, extra), share) << 64 | shorter_first << 32 | Rank::from(job.sequence())
+        let slots = ratio(allocated(job, kind, extra), share).min((1 << 62) - 1);
+        slots << 64 | shorter_first << 32 | Rank::from(job.sequence())
     }
 
     fn measure(&self, _: View<'_>, job: &Job, kind: Kind) -> Measure {

@@ -1,6 +1,6 @@
 //! Delay scheduling: a job waits a while for a node, then for a rack, that holds its input (Hadoop's fair scheduler).
 
-use super::{Offer, Placement};
+use super::{Offer, Placement, refuse_slow};
 use crate::action::Locality;
 use crate::ids::Kind;
 use crate::state::Job;
@@ -34,7 +34,10 @@ pub(super) fn choose_map(placement: &Placement, job: &mut Job, offer: Offer<'_>)
     }
     let is_small = placement.delay_max_maps.is_none_or(|most| job.total(Kind::Map) <= most);
     let delay = placement.node_locality_delay + placement.rack_locality_delay;
-    if !is_small || !job.has_input_locations() || delay.is_zero() {
+    let refuses_local = |job: &Job| {
+        placement.refuse_slow.is_some_and(|threshold| !refuse_slow::has_fast_input(threshold, job, offer.nodes))
+    };
+    if !is_small || !job.has_input_locations() || delay.is_zero() || refuses_local(job) {
         return nearest_other_map(job, offer);
     }
     let waited = offer.now.since(job.begin_delay(Kind::Map, offer.now));

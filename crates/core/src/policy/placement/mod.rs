@@ -1,7 +1,7 @@
 //! Placement: which task of a job runs on a node that offers a slot, or whether the job waits for a better offer.
 //!
 //! Maps run near their input (`delay.rs`: delay scheduling), reduces near their job's maps (`colocation.rs`), paused reduces on the node that
-//! keeps their state (`migration.rs`).
+//! keeps their state (`migration.rs`). Jobs may leave slow nodes to others (`refuse_slow.rs`).
 //!
 //! A job is passed mutably, but placement changes only what it keeps with the job itself: since when it is delayed, and how many offers it has
 //! refused. (Searching a job's pending maps also drops launched ones from the index.)
@@ -10,13 +10,17 @@ mod colocation;
 mod delay;
 mod delayed_jobs;
 mod migration;
+mod refuse_slow;
 
 pub use delay::nearest_map;
 pub use delayed_jobs::DelayedJobs;
 pub use migration::{Migration, refusals_before_migration};
+pub use refuse_slow::task_time_s;
 
 use crate::action::Locality;
 use crate::ids::{Kind, NodeId, TaskKey};
+use crate::policy::Needs;
+use crate::reason::SlowNode;
 use crate::state::{Job, JobKey, NodeTable};
 use crate::units::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -42,6 +46,10 @@ pub struct Placement {
     pub colocation_delay: Span,
     /// When a paused reduce moves to another node.
     pub migration: Migration,
+    /// Refuse a node if nodes with less than this fraction (0-1) of its task time will finish the job's waiting tasks sooner. None are
+    /// refused by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refuse_slow: Option<f64>,
 }
 
 impl Default for Placement {
@@ -54,6 +62,7 @@ impl Default for Placement {
             delay_max_maps: None,
             colocation_delay: Span::ZERO,
             migration: Migration::ForLocality(0.95),
+            refuse_slow: None,
         }
     }
 }
@@ -104,11 +113,42 @@ impl Placement {
             let problem = "placement.max_off_rack_per_offer = 0 would starve jobs without local input";
             return Err(format!("{problem}; write at least 1"));
         }
+        if self.refuse_slow.is_some_and(|threshold| !(threshold > 0.0 && threshold < 1.0)) {
+            return Err("placement.refuse_slow is a fraction between 0 and 1; write for example 0.75".into());
+        }
         self.migration.check()
     }
 
     pub(super) fn spans_mut(&mut self) -> [&mut Span; 3] {
         [&mut self.node_locality_delay, &mut self.rack_locality_delay, &mut self.colocation_delay]
+    }
+
+    pub(super) fn needs(&self) -> Needs {
+        let compares_work = self.refuse_slow.is_some();
+        Needs { remaining_area: compares_work, attempt_progress: compares_work, ..Needs::NOTHING }
+    }
+
+    /// The times compared if a job refuses a node because it is slow, given the work of the jobs that rank before it, in seconds at speed 1. A
+    /// node that keeps a paused reduce of the job is not refused.
+    pub fn refuses(
+        &self,
+        job: &Job,
+        key: JobKey,
+        kind: Kind,
+        node: NodeId,
+        nodes: &NodeTable,
+        ahead_s: f64,
+    ) -> Option<SlowNode> {
+        let threshold = self.refuse_slow?;
+        if kind == Kind::Reduce && nodes.get(node).paused().iter().any(|&(owner, _)| owner == key) {
+            return None;
+        }
+        refuse_slow::refuses(threshold, job, kind, node, nodes, ahead_s)
+    }
+
+    /// The work of a job's waiting tasks, which jobs that rank after it find ahead of them; zero if nodes are not compared.
+    pub fn work_ahead_s(&self, job: &Job, kind: Kind) -> f64 {
+        self.refuse_slow.map_or(0.0, |_| f64::from(job.counts(kind).demand()) * job.estimate().task_work_s[kind])
     }
 
     /// The task of a job for an offered slot; none if the job waits for a better offer.

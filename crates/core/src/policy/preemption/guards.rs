@@ -18,6 +18,8 @@ pub struct Guards {
     /// Those whose progress is over this fraction (0-1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_progress: Option<f64>,
+    /// Those that have less than this left, judged by their progress so far.
+    pub min_time_left: Span,
     /// Those of a task that was preempted this often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_preemptions: Option<u32>,
@@ -44,8 +46,17 @@ impl Guards {
         let progress_ppm = f64::from(task.progress_ppm());
         let nearly_done = self.max_progress.is_some_and(|limit| progress_ppm > limit * f64::from(WHOLE_PPM));
         let preempted_often = self.max_preemptions.is_some_and(|limit| u32::from(task.preemptions()) >= limit);
-        is_slack || just_launched || nearly_done || preempted_often
+        let soon_done =
+            !self.min_time_left.is_zero() && time_left(job, key, now).is_some_and(|left| left < self.min_time_left);
+        is_slack || just_launched || nearly_done || soon_done || preempted_often
     }
+}
+
+/// The time that a running task has left at its rate so far; none before it has made enough progress to tell.
+pub fn time_left(job: &Job, key: TaskKey, now: Time) -> Option<Span> {
+    let progress_ppm = job.task(key).progress_ppm();
+    let left_per_done = f64::from(WHOLE_PPM) / f64::from(progress_ppm.max(1)) - 1.0;
+    (progress_ppm > WHOLE_PPM / 50).then(|| job.service(key, now).scaled(left_per_done))
 }
 
 /// True if a task's attempt may be preempted: it runs, was not requested to stop, has no speculative attempt, and no guard protects it.
@@ -98,6 +109,10 @@ mod tests {
         let progress = |limit| Guards { max_progress: Some(limit), ..Guards::default() };
         assert!(is_protected(progress(0.49), 50.0));
         assert!(!is_protected(progress(0.5), 50.0), "progress must exceed the limit");
+        // 20 s for half its work: 20 s left.
+        let time_left = |secs| Guards { min_time_left: Span::from_secs(secs), ..Guards::default() };
+        assert!(is_protected(time_left(21), 50.0));
+        assert!(!is_protected(time_left(20), 50.0));
         let preemptions = |limit| Guards { max_preemptions: Some(limit), ..Guards::default() };
         assert!(is_protected(preemptions(1), 50.0), "the pause was one preemption");
         assert!(!is_protected(preemptions(2), 50.0));

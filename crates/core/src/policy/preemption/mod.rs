@@ -9,7 +9,7 @@ mod guards;
 mod trigger;
 mod victims;
 
-pub use guards::{Guards, is_preemptable};
+pub use guards::{Guards, is_preemptable, time_left};
 pub use trigger::{Starvation, Trigger};
 pub use victims::{AttemptOrder, VictimOrder};
 
@@ -35,6 +35,9 @@ pub struct Preemption {
     pub attempts: AttemptOrder,
     /// How the victim is stopped.
     pub action: PreemptAction,
+    /// The beneficiary's rank, as a time, is at least this many times smaller than the victim's; 1 for any difference.
+    #[serde(default = "no_margin", skip_serializing_if = "is_no_margin")]
+    pub margin: f64,
     /// Which attempts are protected.
     #[serde(default)]
     pub guards: Guards,
@@ -55,13 +58,27 @@ impl Preemption {
             let hint = "set share = \"weighted\" or \"inverse-remaining-time\"";
             return Err(format!("this preemption compares shares; {hint}"));
         }
+        if !(self.margin.is_finite() && self.margin >= 1.0) {
+            return Err("a preemption's margin is a factor of at least 1; write for example 1.25".into());
+        }
         self.trigger.check(slots)?;
         self.guards.check()
     }
 
     pub(super) fn spans_mut(&mut self) -> impl Iterator<Item = &mut Span> {
-        self.trigger.spans_mut().into_iter().chain([&mut self.guards.min_runtime])
+        self.trigger.spans_mut().into_iter().chain([&mut self.guards.min_runtime, &mut self.guards.min_time_left])
     }
+}
+
+/// Any difference in rank is enough.
+pub const NO_MARGIN: f64 = 1.0;
+
+fn no_margin() -> f64 {
+    NO_MARGIN
+}
+
+fn is_no_margin(margin: &f64) -> bool {
+    *margin == NO_MARGIN
 }
 
 /// An attempt to be preempted.
@@ -90,6 +107,8 @@ pub struct Round<'a> {
     taking: bool,
     /// Victims are in the order of rank, as requests are: the first that cannot be taken from ends the search for all later requests too.
     victims_by_rank: bool,
+    /// Which attempts a beneficiary may take depends on the nodes that it accepts.
+    filters_nodes: bool,
 }
 
 impl<'a> Round<'a> {
@@ -98,9 +117,11 @@ impl<'a> Round<'a> {
         let requests = trigger::requests(rule.trigger, kind, jobs, starvation);
         let victims = if requests.is_empty() { Vec::new() } else { victims::victim_jobs(rule, kind, jobs) };
         let slots = jobs.policy.slots(kind);
-        let victims_by_rank = rule.victims.follows_rank(&slots.order) && !slots.groups.has_groups();
+        let alone = jobs.rankings.compares_jobs_alone(kind, slots.groups.has_groups());
+        let victims_by_rank = rule.victims.follows_rank(&slots.order) && alone;
+        let filters_nodes = slots.placement.refuse_slow.is_some();
         let requests = requests.into_iter();
-        Round { rule, kind, requests, request: None, victims, at: 0, taking: false, victims_by_rank }
+        Round { rule, kind, requests, request: None, victims, at: 0, taking: false, victims_by_rank, filters_nodes }
     }
 
     /// The next victim, if there is one. The caller stops it and reserves its slot for the beneficiary before it calls again.
@@ -119,17 +140,18 @@ impl<'a> Round<'a> {
                 continue;
             }
             let victim = self.victims[self.at].job;
-            if !jobs.may_take(request.job, victim, self.kind) {
+            let may_take = jobs.may_take(request.job, victim, self.kind)
+                && jobs.is_ahead_by(self.rule.margin, request.job, victim, self.kind);
+            if !may_take {
                 self.skip_victim();
                 continue;
             }
             let rule = self.rule;
             let attempts = self.victims[self.at]
                 .attempts
-                .get_or_insert_with(|| victims::attempts_last_first(rule, self.kind, jobs.view, victim, request.job));
+                .get_or_insert_with(|| victims::attempts_last_first(rule, self.kind, jobs, victim, request.job));
             let Some(index) = attempts.pop() else {
-                self.victims.remove(self.at);
-                self.taking = false;
+                self.leave_exhausted();
                 continue;
             };
             self.request = Some(SlotRequest { slots: request.slots - 1, ..request });
@@ -139,6 +161,18 @@ impl<'a> Round<'a> {
             return Some(Victim { beneficiary: request.job, job: victim, task, node });
         }
         None
+    }
+
+    /// No attempt of this job is left for the beneficiary.
+    fn leave_exhausted(&mut self) {
+        self.taking = false;
+        if self.filters_nodes {
+            // Another beneficiary may accept nodes that this one refuses.
+            self.victims[self.at].attempts = None;
+            self.at += 1;
+        } else {
+            self.victims.remove(self.at);
+        }
     }
 
     /// The beneficiary may not take from this job, or not any more.
@@ -157,11 +191,11 @@ impl<'a> Round<'a> {
     fn leave_victim(&mut self) {
         self.taking = false;
         let victim = &mut self.victims[self.at];
-        if victim.attempts.as_ref().is_some_and(Vec::is_empty) {
+        if victim.attempts.as_ref().is_some_and(Vec::is_empty) && !self.filters_nodes {
             self.victims.remove(self.at);
             return;
         }
-        if self.rule.attempts.depends_on_beneficiary() {
+        if self.rule.attempts.depends_on_beneficiary() || self.filters_nodes {
             victim.attempts = None;
         }
         self.at += 1;

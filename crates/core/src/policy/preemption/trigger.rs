@@ -7,6 +7,7 @@ use crate::policy::ranking::{Comparison, DelayedVisits, Ranking};
 use crate::policy::shares::weighted::group_shares;
 use crate::state::JobKey;
 use crate::units::{Span, Time};
+use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 
@@ -82,7 +83,7 @@ pub(super) fn requests(
         }
     };
     let mut requests = Vec::new();
-    let _ = ranking.search::<()>(left, &|_| true, DelayedVisits::All, &mut |job| {
+    let mut request = |job: JobKey| {
         let counts = state.job(job).counts(kind);
         // A paused task waits for its own node; a slot freed elsewhere would not help it.
         let pending = counts.pending.saturating_sub(counts.reserved);
@@ -103,7 +104,22 @@ pub(super) fn requests(
             requests.push(SlotRequest { job, slots });
         }
         if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
+    };
+    // Jobs whose pools are below their min share request before all others.
+    let mut below_min_share = FxHashSet::default();
+    let slots = state.nodes().slots()[kind];
+    let mut ended = ControlFlow::Continue(());
+    if let Some(guarantee) = jobs.rankings.guarantee(kind) {
+        ended = guarantee.search::<()>(slots, &|_| true, DelayedVisits::All, &mut |job| {
+            below_min_share.insert(job);
+            request(job)
+        });
+    }
+    if ended.is_continue() {
+        let _ = ranking.search::<()>(slots, &|_| true, DelayedVisits::All, &mut |job| {
+            if below_min_share.contains(&job) { ControlFlow::Continue(()) } else { request(job) }
+        });
+    }
     requests
 }
 

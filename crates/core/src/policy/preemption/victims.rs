@@ -2,7 +2,6 @@
 
 use super::{Preemption, is_preemptable};
 use crate::ids::{Kind, NodeId, TaskKey};
-use crate::policy::View;
 use crate::policy::orders::Order;
 use crate::policy::ranking::Comparison;
 use crate::state::{JobKey, TaskCounts};
@@ -91,16 +90,25 @@ pub(super) fn victim_jobs(rule: &Preemption, kind: Kind, jobs: Comparison<'_>) -
 pub(super) fn attempts_last_first(
     rule: &Preemption,
     kind: Kind,
-    view: View<'_>,
+    jobs: Comparison<'_>,
     victim: JobKey,
     beneficiary: JobKey,
 ) -> Vec<u32> {
+    let view = jobs.view;
+    let placement = &jobs.policy.slots(kind).placement;
     let job = view.state.job(victim);
+    // A slot that the beneficiary would refuse is of no use to it.
+    let accepted = |index: &u32| {
+        let node = job.task(TaskKey { kind, index: *index }).node();
+        let beneficiary_job = view.state.job(beneficiary);
+        placement.refuses(beneficiary_job, beneficiary, kind, node, view.state.nodes(), 0.0).is_none()
+    };
     let splits = view.state.job(beneficiary).splits();
     let holds_input = |node: NodeId| splits.iter().any(|split| split.hosts.contains(&node));
     let task = |index: u32| job.task(TaskKey { kind, index });
     let preemptable = |&index: &u32| is_preemptable(job, TaskKey { kind, index }, &rule.guards, view.now);
-    let mut attempts: Vec<u32> = job.counts(kind).running.iter().copied().filter(preemptable).collect();
+    let mut attempts: Vec<u32> =
+        job.counts(kind).running.iter().copied().filter(preemptable).filter(accepted).collect();
     let newest_first = |index: u32| Reverse(task(index).launched());
     match rule.attempts {
         AttemptOrder::LeastProgress => attempts.sort_by_key(|&i| (task(i).progress_ppm(), newest_first(i), i)),

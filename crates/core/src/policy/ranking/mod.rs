@@ -7,9 +7,9 @@
 
 mod rank_queue;
 
-use super::groups::{Group, GroupSource, RoutingStage};
+use super::groups::{Group, GroupSource, NOT_GUARANTEED, Rights, RoutingStage};
 use super::orders::{Order, Rank};
-use super::{Policy, View};
+use super::{Policy, View, ageing};
 use crate::ids::{Kind, PerKind};
 use crate::reason::GroupReason;
 use crate::state::bit_set::BitSet;
@@ -133,6 +133,13 @@ impl Ranking {
         }
         let parent = pool.parent.as_ref().map_or(ROOT, |parent| self.declare_pool(tenants, parent));
         let facts = Group::pool(tenants, pool, &self.groups[parent as usize].facts, self.kind);
+        if facts.min_share > 0 {
+            let mut above = parent;
+            while above != ROOT {
+                self.groups[above as usize].facts.min_share_inside = true;
+                above = self.groups[above as usize].parent;
+            }
+        }
         // Pools are named without their ancestors, as in Hadoop's files, so all names are found under the root.
         self.add_group(parent, facts, (ROOT, pool.name.clone()))
     }
@@ -287,6 +294,9 @@ impl Ranking {
                 self.search_group(child, slots, allow, delayed, visit)?;
             }
         }
+        if at != ROOT && !self.stage.serves_jobs_of(&group.facts) {
+            return ControlFlow::Continue(());
+        }
         let mut visit_admitted = |number: u32| {
             let job = JobKey::from_number(number);
             let admitted = group.facts.admits_user(self.entries[job.index()].user, slots);
@@ -367,6 +377,22 @@ impl Ranking {
         &self.groups[group].facts
     }
 
+    /// What a group is entitled to, given all slots.
+    pub fn rights(&self, group: usize, slots: PerKind<u32>) -> Rights {
+        self.stage.rights(&self.groups[group].facts, self.kind, slots)
+    }
+
+    /// True if its min shares come before the ranks of jobs, and some group has one.
+    fn guarantees(&self) -> bool {
+        self.stage.is_guarantee() && self.groups.iter().any(|group| group.facts.min_share > 0)
+    }
+
+    /// The ranks of a job's groups from the top while their slots are guaranteed, if they had `extra` more.
+    fn guaranteed_ranks(&self, job: JobKey, extra: i64) -> SmallVec<[Rank; 4]> {
+        let path = self.path(self.entries[job.index()].group);
+        path.into_iter().map(|group| self.groups[group as usize].facts.guaranteed_rank(extra)).collect()
+    }
+
     /// The parent of a group; the root's is itself.
     pub fn parent_of(&self, group: usize) -> usize {
         self.groups[group].parent as usize
@@ -423,6 +449,23 @@ impl Rankings {
     }
 }
 
+impl Rankings {
+    /// The ranking with the policy's groups, and what they are entitled to.
+    pub fn groups(&self, kind: Kind) -> &Ranking {
+        self.0[kind].first().expect("every group order has a stage")
+    }
+
+    /// The ranking whose min shares come before the ranks of jobs, if there is one.
+    pub fn guarantee(&self, kind: Kind) -> Option<&Ranking> {
+        self.0[kind].iter().find(|ranking| ranking.guarantees())
+    }
+
+    /// True if jobs compare by their own ranks alone.
+    pub fn compares_jobs_alone(&self, kind: Kind, has_groups: bool) -> bool {
+        !has_groups || (self.groups(kind).stage.is_guarantee() && self.guarantee(kind).is_none())
+    }
+}
+
 /// Ranks and comparisons of jobs under a policy.
 #[derive(Clone, Copy)]
 pub struct Comparison<'a> {
@@ -437,12 +480,15 @@ pub struct Comparison<'a> {
 impl Comparison<'_> {
     /// The rank of a job within its group, if it had `extra` more slots.
     pub fn rank(&self, job: &Job, kind: Kind, extra: i32) -> Rank {
-        self.policy.slots(kind).order.rank(self.view, job, kind, extra)
+        self.policy.rank(self.view, job, kind, extra)
     }
 
     /// The ranks of a job's groups from the top, then its own: smaller is sooner.
     pub fn standing(&self, job: JobKey, kind: Kind) -> SmallVec<[Rank; 4]> {
         let mut ranks = self.rankings.last(kind).group_ranks(job);
+        if let Some(guarantee) = self.rankings.guarantee(kind) {
+            ranks.push(least(guarantee.guaranteed_ranks(job, 0)));
+        }
         ranks.push(self.rank(self.view.state.job(job), kind, 0));
         ranks
     }
@@ -450,9 +496,49 @@ impl Comparison<'_> {
     /// True if `a` may take a slot from `b`: it would still rank before `b` afterwards.
     pub fn may_take(&self, a: JobKey, b: JobKey, kind: Kind) -> bool {
         let state = self.view.state;
+        if a == b {
+            return false;
+        }
+        if let Some(by_min_share) = self.compare_min_shares(a, b, kind) {
+            return by_min_share;
+        }
         let with = |job: JobKey, extra| (job, self.rank(state.job(job), kind, extra));
-        a != b && self.rankings.last(kind).stays_before(with(a, 1), with(b, -1), state.nodes().slots()[kind])
+        self.rankings.last(kind).stays_before(with(a, 1), with(b, -1), state.nodes().slots()[kind])
     }
+
+    /// Whether `a` may take a slot from `b` because of min shares: none if the min shares do not decide. Min shares are compared as in
+    /// [`Ranking::stays_before`], with the slot already moved.
+    fn compare_min_shares(&self, a: JobKey, b: JobKey, kind: Kind) -> Option<bool> {
+        let guarantee = self.rankings.guarantee(kind)?;
+        if guarantee.group_of(a) == guarantee.group_of(b) {
+            return None;
+        }
+        let [ours, theirs] = [(a, 1), (b, -1)].map(|(job, extra)| least(guarantee.guaranteed_ranks(job, extra)));
+        (ours.min(theirs) < NOT_GUARANTEED).then_some(ours < theirs)
+    }
+
+    /// True if `a` is ahead of `b` by this factor, where both ranks are times: then the two will not soon change places. A job that is due
+    /// by its age or its pool's min share needs no margin.
+    pub fn is_ahead_by(&self, margin: f64, a: JobKey, b: JobKey, kind: Kind) -> bool {
+        let last = self.rankings.last(kind);
+        let is_due = self.policy.ageing.is_some() && ageing::is_due(self.view.state.job(a), kind, 0);
+        if margin <= 1.0 || is_due || last.group_of(a) != last.group_of(b) {
+            return true;
+        }
+        if self.compare_min_shares(a, b, kind).is_some() {
+            return true;
+        }
+        let time = |job: JobKey| self.policy.slots(kind).order.time(self.view.state.job(job), kind);
+        match (time(a), time(b)) {
+            (Some(ours), Some(theirs)) => ours.as_secs_f64() * margin < theirs.as_secs_f64(),
+            _ => true,
+        }
+    }
+}
+
+/// The least of a job's guaranteed ranks: a slot is guaranteed if any of its pools has a claim to it.
+fn least(ranks: SmallVec<[Rank; 4]>) -> Rank {
+    ranks.into_iter().min().unwrap_or(NOT_GUARANTEED)
 }
 
 #[cfg(test)]

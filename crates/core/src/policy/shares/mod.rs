@@ -8,7 +8,7 @@ pub use inverse_remaining_time::{MakespanAlone, starvation_ratio};
 pub use water_filling::{Claimant, Division, divide};
 
 use super::ranking::Ranking;
-use super::{Needs, SlotPolicy, View};
+use super::{Needs, Policy, SlotPolicy, View};
 use crate::ids::Kind;
 use crate::state::JobKey;
 use serde::{Deserialize, Serialize};
@@ -81,15 +81,15 @@ impl Share {
     }
 
     /// Computes the shares of all jobs, if anything depends on them.
-    pub fn compute(view: View<'_>, kind: Kind, slots: &SlotPolicy, ranking: &Ranking) -> Option<Shares> {
-        match slots.share {
+    pub fn compute(view: View<'_>, kind: Kind, policy: &Policy, groups: &Ranking) -> Option<Shares> {
+        match policy.slots(kind).share {
             Share::None => None,
             Share::InverseRemainingTime => Some(inverse_remaining_time::shares(view, kind, MakespanAlone::OnItsShare)),
             Share::InverseRemainingTimeLiteral => {
                 Some(inverse_remaining_time::shares(view, kind, MakespanAlone::OnTheCluster))
             }
-            Share::Weighted if slots.preempt.is_empty() => None,
-            Share::Weighted => Some(Shares { of: weighted::job_shares(view, kind, ranking), level: None }),
+            Share::Weighted if !policy.uses_shares(kind) => None,
+            Share::Weighted => Some(Shares { of: weighted::job_shares(view, kind, groups), level: None }),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::water_filling::{Claimant, divide};
 use crate::ids::Kind;
 use crate::policy::View;
+use crate::policy::groups::Rights;
 use crate::policy::ranking::Ranking;
 use crate::state::{Job, JobKey};
 
@@ -19,50 +20,77 @@ pub struct GroupShare {
 
 /// The share of every job that has or needs a slot.
 pub(super) fn job_shares(view: View<'_>, kind: Kind, ranking: &Ranking) -> Vec<(JobKey, f64)> {
-    let groups = group_shares(view, kind, ranking);
+    shares_by(view, kind, ranking, &|job| startable(job, kind), &|job| present_need(job, kind))
+}
+
+/// The share of every job that needs something: groups are divided by what their jobs need of their group, jobs by what they need themselves.
+pub fn shares_by(
+    view: View<'_>,
+    kind: Kind,
+    ranking: &Ranking,
+    need_of_group: &dyn Fn(&Job) -> f64,
+    need: &dyn Fn(&Job) -> f64,
+) -> Vec<(JobKey, f64)> {
+    let groups = shares_of_groups(view, kind, ranking, need_of_group);
     let mut members: Vec<Vec<(JobKey, &Job)>> = vec![Vec::new(); groups.len()];
     for (key, job) in view.state.jobs().iter().filter(|(_, job)| !job.is_closed()) {
-        if job.counts(kind).allocated() + job.counts(kind).demand() > 0 {
+        if need(job) > 0.0 {
             members[ranking.group_of(key)].push((key, job));
         }
     }
     let mut shares = Vec::new();
     for (group, members) in groups.into_iter().zip(members) {
-        let claimants: Vec<Claimant> = members.iter().map(|(_, job)| claimant(job, kind)).collect();
+        let claimants: Vec<Claimant> = members.iter().map(|(_, job)| claimant(job, need)).collect();
         shares.extend(members.iter().map(|&(key, _)| key).zip(divide(group.fair, &claimants).shares));
     }
     shares
 }
 
-fn claimant(job: &Job, kind: Kind) -> Claimant {
+fn claimant(job: &Job, need: &dyn Fn(&Job) -> f64) -> Claimant {
+    Claimant { weight: job.priority().weight(), min: 0.0, need: need(job) }
+}
+
+/// The slots that a job has or can use now.
+fn present_need(job: &Job, kind: Kind) -> f64 {
     let counts = job.counts(kind);
-    let need = if job.may_start(kind) { counts.allocated() + counts.demand() } else { counts.allocated() };
-    Claimant { weight: job.priority().weight(), min: 0.0, need: f64::from(need) }
+    f64::from(if job.may_start(kind) { counts.allocated() + counts.demand() } else { counts.allocated() })
+}
+
+/// The same, but nothing before the slow start.
+fn startable(job: &Job, kind: Kind) -> f64 {
+    if job.may_start(kind) { present_need(job, kind) } else { 0.0 }
 }
 
 /// The share of every group of a ranking: a group's share is divided among the groups inside it and its own jobs together.
 pub fn group_shares(view: View<'_>, kind: Kind, ranking: &Ranking) -> Vec<GroupShare> {
+    shares_of_groups(view, kind, ranking, &|job| startable(job, kind))
+}
+
+fn shares_of_groups(view: View<'_>, kind: Kind, ranking: &Ranking, need: &dyn Fn(&Job) -> f64) -> Vec<GroupShare> {
     let count = ranking.group_count();
+    let all_slots = view.state.nodes().slots();
     let mut own_need = vec![0.0; count];
-    let jobs = view.state.jobs().iter().filter(|(_, job)| !job.is_closed() && job.may_start(kind));
-    for (key, job) in jobs {
-        let counts = job.counts(kind);
-        own_need[ranking.group_of(key)] += f64::from(counts.allocated() + counts.demand());
+    for (key, job) in view.state.jobs().iter().filter(|(_, job)| !job.is_closed()) {
+        own_need[ranking.group_of(key)] += need(job);
     }
     // A group's number is larger than its parent's, so that going backwards meets children first.
     let mut need = own_need.clone();
     for at in (1..count).rev() {
         need[ranking.parent_of(at)] += need[at];
     }
-    let guaranteed = (0..count).map(|at| f64::from(ranking.group_facts(at).min_share));
-    let mut shares: Vec<GroupShare> =
-        guaranteed.zip(&need).map(|(min, &need)| GroupShare { min, fair: 0.0, need }).collect();
-    shares[0].fair = f64::from(view.state.nodes().slots()[kind]);
-    for at in 0..count {
-        let inside: Vec<usize> = (at + 1..count).filter(|&child| ranking.parent_of(child) == at).collect();
+    let rights: Vec<Rights> = (0..count).map(|at| ranking.rights(at, all_slots)).collect();
+    let mut shares: Vec<GroupShare> = rights
+        .iter()
+        .zip(&need)
+        .map(|(rights, &need)| GroupShare { min: rights.min, fair: 0.0, need: need.min(rights.max) })
+        .collect();
+    shares[0].fair = f64::from(all_slots[kind]);
+    let mut children: Vec<Vec<usize>> = vec![Vec::new(); count];
+    (1..count).for_each(|child| children[ranking.parent_of(child)].push(child));
+    for (at, inside) in children.into_iter().enumerate() {
         let mut claimants = vec![Claimant { weight: 1.0, min: 0.0, need: own_need[at] }];
         claimants.extend(inside.iter().map(|&child| Claimant {
-            weight: ranking.group_facts(child).weight,
+            weight: rights[child].weight,
             min: shares[child].min,
             need: shares[child].need,
         }));

@@ -1,0 +1,215 @@
+//! Refusing slow nodes: a job leaves a slow node to others if faster nodes will finish its waiting tasks sooner (the threshold rule for
+//! slow servers: Lin and Kumar, 1984).
+//!
+//! With t(n) the time of a task on node n, the job refuses n if
+//!
+//! `t(n) > (work ahead) / (faster capacity) + (own waiting tasks) / (faster rate) + (shortest time)`,
+//!
+//! over the types of nodes with a time below `threshold` x t(n): even if all that ranks before it and all its own waiting tasks first went to the
+//! faster nodes, its last task would be done there before one that starts here now. The fastest type is never refused, so every job can run.
+//!
+//! A job that would refuse the nodes with its input does not wait for them either (`delay.rs`).
+
+use crate::ids::{Kind, NodeId};
+use crate::reason::SlowNode;
+use crate::state::{Job, NodeTable, NodeType};
+use crate::units::Span;
+
+/// Launch of an attempt, which no speed shortens, in seconds.
+const LAUNCH_S: f64 = 1.0;
+
+/// The time of one task of a job on a node of a type, its input at hand, in seconds.
+pub fn task_time_s(job: &Job, kind: Kind, on: &NodeType) -> f64 {
+    let read_s = match kind {
+        Kind::Map => job.input_bytes() as f64 / job.splits().len().max(1) as f64 / on.disk_bytes_per_s,
+        Kind::Reduce => 0.0,
+    };
+    LAUNCH_S + read_s + job.estimate().task_work_s[kind] / on.speed
+}
+
+/// The times compared if a job refuses a type of nodes, given the work of jobs that rank before it, in seconds at speed 1.
+pub fn too_slow(
+    threshold: f64,
+    job: &Job,
+    kind: Kind,
+    here: &NodeType,
+    types: &[NodeType],
+    ahead_s: f64,
+) -> Option<SlowNode> {
+    if types.len() < 2 {
+        return None;
+    }
+    let here_s = task_time_s(job, kind, here);
+    let (mut tasks_per_s, mut work_per_s, mut shortest_s) = (0.0, 0.0, f64::INFINITY);
+    for faster in types.iter().filter(|of| of.slots[kind] > 0) {
+        let there_s = task_time_s(job, kind, faster);
+        if there_s < threshold * here_s {
+            tasks_per_s += f64::from(faster.slots[kind]) / there_s;
+            work_per_s += f64::from(faster.slots[kind]) * faster.speed;
+            shortest_s = shortest_s.min(there_s);
+        }
+    }
+    if tasks_per_s == 0.0 {
+        return None;
+    }
+    let waiting = f64::from(job.counts(kind).demand());
+    let elsewhere_s = ahead_s / work_per_s + waiting / tasks_per_s + shortest_s;
+    (here_s > elsewhere_s)
+        .then(|| SlowNode { here: Span::from_secs_f64(here_s), elsewhere: Span::from_secs_f64(elsewhere_s) })
+}
+
+/// The times compared if a job refuses a node.
+pub fn refuses(
+    threshold: f64,
+    job: &Job,
+    kind: Kind,
+    node: NodeId,
+    nodes: &NodeTable,
+    ahead_s: f64,
+) -> Option<SlowNode> {
+    if nodes.types().len() < 2 {
+        return None;
+    }
+    too_slow(threshold, job, kind, &nodes.types()[nodes.type_of(node)], nodes.types(), ahead_s)
+}
+
+/// True if some input of a job is on a type of nodes that it would not refuse, so that waiting for such a node makes sense.
+pub(super) fn has_fast_input(threshold: f64, job: &Job, nodes: &NodeTable) -> bool {
+    let types = nodes.types();
+    types.len() < 2
+        || (0..types.len()).any(|at| {
+            job.has_input_on_type(at)
+                && types[at].slots[Kind::Map] > 0
+                && too_slow(threshold, job, Kind::Map, &types[at], types, 0.0).is_none()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{JobSpec, NodeSpec, Split};
+    use crate::ids::{PerKind, RackId, TaskKey};
+    use crate::policy::placement::{Offer, Placement};
+    use crate::policy::test_state::{at, job, submit};
+    use crate::state::{Estimate, JobKey, State};
+    use crate::units::WHOLE_PPM;
+    use proptest::prelude::*;
+
+    const THRESHOLD: f64 = 0.75;
+
+    fn node_of(speed_ppm: u32, map_slots: u16) -> NodeSpec {
+        NodeSpec {
+            name: String::new(),
+            rack: RackId(0),
+            map_slots,
+            reduce_slots: 1,
+            speed_ppm,
+            disk_bytes_per_s: 1_000_000,
+            disk_bytes: 1,
+        }
+    }
+
+    fn state_of(nodes: &[(u32, u16)]) -> State {
+        let mut state = State::default();
+        for (node, &(speed_ppm, slots)) in (0..).zip(nodes) {
+            state.add_node(NodeId(node), &node_of(speed_ppm, slots));
+        }
+        state
+    }
+
+    fn with_work(state: &mut State, spec: &JobSpec, work_s: f64) -> JobKey {
+        let key = submit(state, spec);
+        let task_work_s = PerKind::new(work_s, work_s);
+        state.job_mut(key).set_estimate(Estimate { task_work_s, ..Estimate::default() });
+        key
+    }
+
+    #[test]
+    fn a_few_tasks_wait_for_the_fast_node_and_many_do_not() {
+        // 20 s of work: 21 s on the fast node with two slots, 101 s on the slow one. The fast slots do 2 tasks in 21 s.
+        let mut state = state_of(&[(WHOLE_PPM, 2), (WHOLE_PPM / 5, 2)]);
+        let few = with_work(&mut state, &job(0, 7, 0), 20.0);
+        let many = with_work(&mut state, &job(1, 8, 0), 20.0);
+        let refuses = |key: JobKey, node, ahead_s| {
+            refuses(THRESHOLD, state.job(key), Kind::Map, NodeId(node), state.nodes(), ahead_s)
+        };
+        // 7 x 21 / 2 + 21 = 94.5 s; 8 x 21 / 2 + 21 = 105 s.
+        let slow = refuses(few, 1, 0.0).unwrap();
+        assert_eq!((slow.here, slow.elsewhere), (Span::from_secs(101), Span::from_millis(94_500)));
+        assert_eq!(refuses(many, 1, 0.0), None);
+        assert_eq!(refuses(few, 1, 14.0), None, "7 s of work of others on each fast slot");
+        assert_eq!(refuses(few, 0, 0.0), None, "the fastest node is never refused");
+    }
+
+    #[test]
+    fn a_job_waits_only_for_local_nodes_that_it_would_not_refuse() {
+        let mut state = state_of(&[(WHOLE_PPM, 2), (WHOLE_PPM, 2), (WHOLE_PPM / 5, 2)]);
+        let input_on = |id, host| {
+            let split = Split { bytes: 1, hosts: [NodeId(host)].into_iter().collect() };
+            JobSpec { splits: [split].into(), ..job(id, 1, 0) }
+        };
+        let [fast, slow] = [(0, 1), (1, 2)].map(|(id, host)| with_work(&mut state, &input_on(id, host), 20.0));
+        for key in [fast, slow] {
+            let (jobs, nodes) = state.jobs_and_nodes();
+            jobs.get_mut(key).set_input_types(|host| nodes.type_of(host));
+        }
+        let placement =
+            Placement { node_locality_delay: Span::from_secs(3), refuse_slow: Some(THRESHOLD), ..Placement::default() };
+        let (jobs, nodes) = state.jobs_and_nodes();
+        let offer = Offer { node: NodeId(0), nodes, now: at(0.0) };
+        let mut takes = |key: JobKey| placement.choose(jobs.get_mut(key), key, Kind::Map, offer).is_some();
+        assert!(!takes(fast), "it waits for node 1");
+        assert!(takes(slow), "node 2 has its input and is too slow");
+    }
+
+    /// The reference: the tasks ahead and then its own waiting ones flow to the faster slots, each slot as fast as its type, and one more
+    /// task then runs where it is shortest.
+    fn elsewhere_by_flow(job: &Job, types: &[NodeType], here: usize, ahead_s: f64) -> Option<f64> {
+        let here_s = task_time_s(job, Kind::Map, &types[here]);
+        let is_faster =
+            |of: &&NodeType| of.slots[Kind::Map] > 0 && task_time_s(job, Kind::Map, of) < THRESHOLD * here_s;
+        let faster: Vec<&NodeType> = types.iter().filter(is_faster).collect();
+        let shortest = faster.iter().map(|of| task_time_s(job, Kind::Map, of)).min_by(f64::total_cmp)?;
+        let mut clock = 0.0;
+        let (mut ahead, mut own) = (ahead_s, f64::from(job.counts(Kind::Map).demand()));
+        let step = 0.01;
+        while ahead > 0.0 || own > 0.0 {
+            for of in &faster {
+                let slots = f64::from(of.slots[Kind::Map]);
+                if ahead > 0.0 {
+                    ahead -= step * slots * of.speed;
+                } else {
+                    own -= step * slots / task_time_s(job, Kind::Map, of);
+                }
+            }
+            clock += step;
+        }
+        Some(clock + shortest)
+    }
+
+    proptest! {
+        #[test]
+        fn the_rule_matches_a_flow_of_tasks(
+            nodes in prop::collection::vec((1u32..20, 1u16..4), 2..5),
+            (maps, work, ahead) in (1u32..20, 1u32..30, 0u32..100),
+        ) {
+            let nodes: Vec<(u32, u16)> = nodes.into_iter().map(|(speed, slots)| (speed * 200_000, slots)).collect();
+            let mut state = state_of(&nodes);
+            let key = with_work(&mut state, &job(0, maps, 0), f64::from(work));
+            let running = state.launch(key, TaskKey::map(0), NodeId(0), at(0.0));
+            let _ = running;
+            let (job, types) = (state.job(key), state.nodes().types());
+            for here in 0..types.len() {
+                let here_s = task_time_s(job, Kind::Map, &types[here]);
+                let slow = too_slow(THRESHOLD, job, Kind::Map, &types[here], types, f64::from(ahead));
+                match elsewhere_by_flow(job, types, here, f64::from(ahead)) {
+                    None => prop_assert_eq!(slow, None),
+                    Some(elsewhere_s) if (here_s - elsewhere_s).abs() > 0.1 => {
+                        prop_assert_eq!(slow.is_some(), here_s > elsewhere_s, "{} and {}", here_s, elsewhere_s);
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+}
