@@ -147,7 +147,8 @@ fn run_for_reduces(task: &MapTask, control: &Control, reduces: u32) -> Result<Ma
         memory_bytes: plan.request.memory_bytes,
         compression: plan.request.compression(),
     };
-    let mut out = SinkEmitter { sink: MapSink::new(&task.dir, options), control };
+    let mut out =
+        SinkEmitter { sink: MapSink::new(&paths::map_spill_prefix(&task.dir, task.attempt), options), control };
     let mut counters = CounterSet::default();
     map_records(task, control, &mut out, &mut counters)?.into_outcome(|| {
         counters.add(counter::MAP_OUTPUT_RECORDS, out.sink.records());
