@@ -187,6 +187,7 @@ impl LocalCluster {
             map_slots: self.map_slots,
             reduce_slots: self.reduce_slots,
             reconnect_timeout: Duration::from_secs(10),
+            restart_workers: false,
         }
     }
 }

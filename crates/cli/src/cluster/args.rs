@@ -67,6 +67,9 @@ pub struct Up {
     /// Loopback address and port of the coordinator; port 0 selects a free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub listen: String,
+    /// Do not restart worker processes that ended.
+    #[arg(long)]
+    pub no_restart: bool,
 }
 
 /// `giveway worker`

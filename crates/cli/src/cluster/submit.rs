@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// `giveway apps`
 pub fn apps(apps: &Apps) -> Result<()> {
@@ -37,17 +38,45 @@ pub fn run(args: &Run, apps: &Apps) -> Result<()> {
         .prefix(".giveway-")
         .tempdir_in(parent)
         .with_context(|| format!("cannot create a temporary directory in {}", parent.display()))?;
-    let cluster = up::start(folder.path(), &args.options, "127.0.0.1:0", apps)?;
+    // Killing the job lets the normal end of this function remove its output and the cluster directory.
+    let interrupt = Arc::new(Mutex::new(Interrupt::default()));
+    let interrupted = Arc::clone(&interrupt);
+    signals::on_stop(move || lock(&interrupted).kill())?;
+    let cluster = up::start(folder.path(), &args.options, "127.0.0.1:0", false, apps)?;
     let mut client = cluster.client()?;
     let job = client.submit(request)?;
-    // Killing the job lets the normal end of this function remove its output and the cluster directory.
-    let mut killer = cluster.client()?;
-    signals::on_stop(move || {
-        let _ = killer.kill(job);
-    })?;
+    lock(&interrupt).set_job(cluster.client()?, job);
     let status = follow(&mut client, job)?;
     drop(cluster);
     finish(&status)
+}
+
+/// Kills the job of `giveway run` at Ctrl-C, also if that comes before the job is submitted.
+#[derive(Default)]
+struct Interrupt {
+    is_requested: bool,
+    job: Option<(Client, JobId)>,
+}
+
+impl Interrupt {
+    fn kill(&mut self) {
+        self.is_requested = true;
+        if let Some((client, job)) = &mut self.job {
+            // Kills the current round, if the application has several. Fails only if the job has ended.
+            let _ = client.kill(*job);
+        }
+    }
+
+    fn set_job(&mut self, client: Client, job: JobId) {
+        self.job = Some((client, job));
+        if self.is_requested {
+            self.kill();
+        }
+    }
+}
+
+fn lock(interrupt: &Mutex<Interrupt>) -> MutexGuard<'_, Interrupt> {
+    interrupt.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `giveway submit`

@@ -35,7 +35,8 @@ impl Cluster {
         let _ = fs::remove_file(self.folder.join("address"));
         let child = giveway()
             .args(["up", "--nodes", &NODES.to_string(), "--map-slots", "2", "--reduce-slots", "2"])
-            .args(["--policy", "fair", "--heartbeat", "50ms", "--timeout", "1500ms", "--dir"])
+            // The tests decide when a killed worker comes back.
+            .args(["--no-restart", "--policy", "fair", "--heartbeat", "50ms", "--timeout", "1500ms", "--dir"])
             .arg(&self.folder)
             .stdout(Stdio::null())
             .spawn()

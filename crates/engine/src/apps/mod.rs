@@ -10,6 +10,7 @@ mod child;
 mod documents;
 mod error;
 mod grep;
+mod guardian;
 mod inverted_index;
 mod kmeans;
 mod ranked_inverted_index;

@@ -93,7 +93,7 @@ impl Mapper for StreamMapper {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
         let running = match &mut self.running {
             Some(running) => running,
-            none => none.insert(self.program.start(Some((INPUT_FILE_VARIABLE, record.file)))?),
+            none => none.insert(self.program.start(Some((INPUT_FILE_VARIABLE, record.file.as_ref())))?),
         };
         running.feed(&[record.line], &mut |line, out| self.output.take(line, out), out)?;
         self.output.combine_if_full(out)

@@ -1,6 +1,7 @@
 //! Requests of clients, except submissions and stored files.
 
 use super::job_table::task_counts;
+use super::journal::Metadata;
 use super::run::{Coordinator, Effect};
 use crate::wire::{FromClient, NodeStatus, ToClient};
 use giveway_core::scheduler::Blocked;
@@ -26,14 +27,7 @@ impl Coordinator {
                 ToClient::Jobs(self.table.jobs.keys().filter_map(|&job| self.table.status(job, &self.core)).collect())
             }
             FromClient::Nodes => ToClient::Nodes(self.node_statuses()),
-            FromClient::Kill { job } => match self.table.jobs.get(&job).map(|record| record.outcome) {
-                None => unknown_job(job),
-                Some(Some(_)) => ToClient::Refused { reason: format!("cannot kill {job}: it has ended already") },
-                Some(None) => {
-                    self.submit_event(Event::JobKilled { job });
-                    ToClient::Done
-                }
-            },
+            FromClient::Kill { job } => self.kill(job),
             FromClient::Yield { job } => match self.table.jobs.contains_key(&job) {
                 false => unknown_job(job),
                 true => {
@@ -56,6 +50,26 @@ impl Coordinator {
             FromClient::Submit(_) | FromClient::Store(_) | FromClient::Stop => return,
         };
         self.effects.push(Effect::Reply(reply, answer));
+    }
+
+    /// Kills a job. If it was a round of an iterative application, its current round.
+    fn kill(&mut self, job: JobId) -> ToClient {
+        let last = self.table.last_round(job);
+        match self.table.jobs.get(&last) {
+            None => unknown_job(job),
+            Some(record) if record.finalized => {
+                ToClient::Refused { reason: format!("cannot kill {job}: it has ended already") }
+            }
+            Some(record) if record.outcome.is_some() => {
+                // All its tasks have ended in this batch: there is nothing left to stop, but its output is not published yet.
+                self.append_metadata(Metadata::KillRequested { job: last });
+                ToClient::Done
+            }
+            Some(_) => {
+                self.submit_event(Event::JobKilled { job: last });
+                ToClient::Done
+            }
+        }
     }
 
     /// Sends the current status to all clients that follow a job.

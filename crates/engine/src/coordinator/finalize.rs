@@ -38,6 +38,7 @@ impl Coordinator {
         }
         let plan = record.plan.clone();
         let map_pieces = std::mem::take(&mut record.map_pieces);
+        let outcome = if record.kill_requested { Outcome::Killed } else { outcome };
         let (mut outcome, mut next_round) = (outcome, None);
         if outcome == Outcome::Succeeded {
             match self.publish_or_continue(&plan, &map_pieces) {

@@ -29,6 +29,8 @@ pub(crate) enum Metadata {
     CountersReported { attempt: AttemptId, counters: Counters },
     /// Something failed in a job.
     FailureReported { job: JobId, text: String },
+    /// A client killed a job whose tasks had all ended, before its output was published.
+    KillRequested { job: JobId },
     /// A job has ended and its output has been published or removed.
     JobFinalized { job: JobId, outcome: Outcome, next_round: Option<JobId> },
 }

@@ -65,6 +65,8 @@ pub(crate) struct NodeSession {
     /// The host name for locality.
     pub(crate) host: String,
     pub(crate) pid: u32,
+    /// [`Join::incarnation`] of the process.
+    pub(crate) incarnation: u64,
     /// [`Coordinator::offer_epoch`] when the node's slots were last offered.
     pub(crate) offered_epoch: u64,
     /// Set by a heartbeat: the slots are offered even if the epoch has not changed.
@@ -463,6 +465,7 @@ impl NodeSession {
             data_address: String::new(),
             host: String::new(),
             pid: 0,
+            incarnation: 0,
             offered_epoch: 0,
             needs_offer: false,
         }

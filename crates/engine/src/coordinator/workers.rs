@@ -19,6 +19,18 @@ impl Coordinator {
         let spec = node_spec(&join);
         let next_node = NodeId(self.core.node_count() as u32);
         let node = self.table.node_ids.get(&join.name).copied().unwrap_or(next_node);
+        if let Some(session) = self.nodes.get(node.0 as usize)
+            && session.connection.is_some()
+            && session.incarnation != join.incarnation
+        {
+            let reason = format!(
+                "worker {} is connected already, as process {}; stop that process or choose another --name",
+                join.name, session.pid
+            );
+            warn!("worker refused: {reason}");
+            let _ = connection.sender.send(ToWorker::JoinRefused { reason });
+            return;
+        }
         let current_spec = self.core.node_up(node).cloned();
         let keep_state = current_spec.as_ref() == Some(&spec);
         if current_spec.is_some() && !keep_state {
@@ -41,6 +53,7 @@ impl Coordinator {
             data_address: join.data_address.clone(),
             host: join.host.clone(),
             pid: join.pid,
+            incarnation: join.incarnation,
             offered_epoch: 0,
             needs_offer: true,
         };

@@ -27,6 +27,16 @@ use thiserror::Error;
 /// Environment variable with the [`Options`] of a worker as JSON. A process in which it is set is a worker.
 pub const OPTIONS_ENV: &str = "GIVEWAY_WORKER";
 
+/// File in a worker's folder that its process keeps locked.
+const LOCK: &str = "lock";
+
+/// True if a process runs this worker, whoever started it.
+pub(crate) fn is_running(options: &Options) -> bool {
+    // The lock is released when the file is dropped.
+    fs::File::open(options.folder.join(LOCK))
+        .is_ok_and(|lock| matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock)))
+}
+
 /// Configuration of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Options {
@@ -115,7 +125,7 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
         move |error| WorkerError::Folder { path, error }
     };
     fs::create_dir_all(options.folder.join("jobs")).map_err(at(&options.folder))?;
-    let lock_file = options.folder.join("lock");
+    let lock_file = options.folder.join(LOCK);
     let lock = fs::File::create(&lock_file).map_err(at(&lock_file))?;
     match lock.try_lock() {
         Ok(()) => {}

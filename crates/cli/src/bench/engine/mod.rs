@@ -93,8 +93,14 @@ fn start(folder: &Path, slots: (u16, u16), apps: &Apps) -> Result<Cluster> {
         apps: apps.clone(),
     };
     let (map_slots, reduce_slots) = slots;
-    let options =
-        cluster::Options { coordinator, nodes: 2, map_slots, reduce_slots, reconnect_timeout: Duration::from_secs(10) };
+    let options = cluster::Options {
+        coordinator,
+        nodes: 2,
+        map_slots,
+        reduce_slots,
+        reconnect_timeout: Duration::from_secs(10),
+        restart_workers: false,
+    };
     Ok(Cluster::start(options)?)
 }
 
