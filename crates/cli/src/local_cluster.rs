@@ -18,6 +18,7 @@ use giveway_sim::Observer;
 use giveway_sim::metrics::{Grouping, Metrics};
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -123,7 +124,7 @@ impl TimedWorkload {
             let mut request = job.request.clone();
             request.output = folder.join(format!("out-{}", jobs.len()));
             if self.stored {
-                request.input = request.input.iter().map(|file| stored_name(Path::new(file))).collect();
+                request.input = request.input.iter().map(|file| stored_name(Path::new(file)).into()).collect();
             }
             jobs.push(client.submit(request)?);
         }
@@ -140,7 +141,7 @@ impl TimedWorkload {
     /// Stores every input file in the cluster's block store, with one block per split.
     fn store_input(&self, folder: &Path) -> Result<()> {
         let mut store = StoreClient::connect(folder)?;
-        let mut files: Vec<(&String, u64)> = Vec::new();
+        let mut files: Vec<(&OsString, u64)> = Vec::new();
         for job in &self.jobs {
             files.extend(job.request.input.iter().map(|file| (file, job.request.split_bytes)));
         }
@@ -267,7 +268,7 @@ impl TextInput {
         Request {
             app: app.into(),
             options: options.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
-            input: vec![self.path.to_string_lossy().into_owned()],
+            input: vec![self.path.clone().into()],
             output: PathBuf::from("/nonexistent"),
             reduces: (app != "grep").then_some(reduces),
             split_bytes: self.split_bytes,

@@ -14,6 +14,7 @@ pub mod data;
 pub mod hdfs;
 pub mod input;
 pub mod job;
+mod path_bytes;
 pub mod record;
 pub mod reference;
 pub mod store;

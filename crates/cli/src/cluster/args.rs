@@ -2,6 +2,7 @@
 
 use clap::Args;
 use giveway_core::Priority;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -105,7 +106,7 @@ pub struct JobOptions {
     pub app: String,
     /// Input files, directories or globs: local, in the cluster's block store (dfs:/PATH) or in HDFS (hdfs://HOST:PORT/PATH); may be repeated.
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
-    pub input: Vec<String>,
+    pub input: Vec<OsString>,
     /// Local output directory; must not exist.
     #[arg(long, value_name = "DIR")]
     pub output: PathBuf,

@@ -12,6 +12,7 @@ use giveway_engine::wire::JobStatus;
 use giveway_engine::{hdfs, store};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -113,19 +114,27 @@ fn request(job: &JobOptions) -> Result<Request> {
     if job.app == "streaming" {
         // Streaming commands run in the directory from which the job was submitted.
         let current = std::env::current_dir().context("cannot determine the current directory")?;
-        options.entry("dir".into()).or_insert_with(|| current.to_string_lossy().into_owned());
-    }
-    let absolute = |path: &str| -> Result<String> {
-        if [store::SCHEME, hdfs::SCHEME].iter().any(|scheme| path.starts_with(scheme)) {
-            return Ok(path.to_owned());
+        if !options.contains_key("dir") {
+            let Some(dir) = current.to_str() else {
+                bail!(
+                    "the name of the current directory is not UTF-8; add -O dir=DIRECTORY for the streaming commands"
+                );
+            };
+            options.insert("dir".into(), dir.to_owned());
         }
-        let path = std::path::absolute(path).with_context(|| format!("cannot resolve the path {path}"))?;
-        Ok(path.to_string_lossy().into_owned())
+    }
+    let absolute = |path: &OsString| -> Result<OsString> {
+        let is_remote = |scheme: &&str| path.as_encoded_bytes().starts_with(scheme.as_bytes());
+        if [store::SCHEME, hdfs::SCHEME].iter().any(is_remote) {
+            return Ok(path.clone());
+        }
+        let absolute = std::path::absolute(path);
+        Ok(absolute.with_context(|| format!("cannot resolve the path {}", path.display()))?.into())
     };
     Ok(Request {
         app: job.app.clone(),
         options,
-        input: job.input.iter().map(|path| absolute(path)).collect::<Result<_>>()?,
+        input: job.input.iter().map(absolute).collect::<Result<_>>()?,
         output: std::path::absolute(&job.output).context("cannot resolve the output directory")?,
         reduces: job.reduces,
         split_bytes: job.split,

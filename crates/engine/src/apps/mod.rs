@@ -197,7 +197,7 @@ pub fn part_name(plan: &Plan, part: u32) -> String {
 /// Reads the lines of a round's output, in the order of its parts.
 fn read_output(dir: &Path) -> Result<Vec<Vec<u8>>, Failure> {
     let mut lines = Vec::new();
-    for file in input::find_files(&[dir.to_string_lossy().into_owned()], &input::LocalOnly)? {
+    for file in input::find_files(&[dir.into()], &input::LocalOnly)? {
         for split in input::compute_splits(std::slice::from_ref(&file), u64::MAX) {
             let mut reader = input::LineReader::open(&file, split, &input::LocalOnly)?;
             while let Some(record) = reader.next()? {

@@ -93,7 +93,7 @@ impl Mapper for StreamMapper {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), Failure> {
         let running = match &mut self.running {
             Some(running) => running,
-            none => none.insert(self.program.start(Some((INPUT_FILE_VARIABLE, record.file.as_ref())))?),
+            none => none.insert(self.program.start(Some((INPUT_FILE_VARIABLE, record.file)))?),
         };
         running.feed(&[record.line], &mut |line, out| self.output.take(line, out), out)?;
         self.output.combine_if_full(out)
@@ -276,7 +276,7 @@ mod tests {
         let program = Program { role: "mapper", command: command.to_owned(), dir: None };
         let mut mapper = StreamMapper { program, running: None, output: MapperOutput::Pairs };
         for offset in 0..lines {
-            mapper.map(Record { file: "f", offset, line: &[b'x'; 99] }, out)?;
+            mapper.map(Record { file: "f".as_ref(), offset, line: &[b'x'; 99] }, out)?;
         }
         mapper.finish(out)
     }
@@ -353,7 +353,7 @@ mod tests {
         let command = format!("(sleep 1; touch {}) & cat", marker.display());
         let program = Program { role: "mapper", command, dir: None };
         let mut mapper = StreamMapper { program, running: None, output: MapperOutput::Pairs };
-        mapper.map(Record { file: "f", offset: 0, line: b"x" }, &mut Counter::default()).unwrap();
+        mapper.map(Record { file: "f".as_ref(), offset: 0, line: b"x" }, &mut Counter::default()).unwrap();
         drop(mapper);
         std::thread::sleep(Duration::from_millis(1200));
         assert!(!marker.exists());

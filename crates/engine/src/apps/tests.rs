@@ -31,7 +31,7 @@ impl TestJob {
         let request = Request {
             app: app.to_owned(),
             options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-            input: vec![input.to_str().unwrap().to_owned()],
+            input: vec![input.clone().into()],
             output: dir.path().join("out"),
             reduces: None,
             split_bytes: 8,

@@ -94,12 +94,12 @@ impl Coordinator {
 
     fn node_statuses(&self) -> Vec<NodeStatus> {
         let status = |node: giveway_core::scheduler::NodeStatus<'_>| {
-            let session = &self.nodes[node.id.0 as usize];
+            let session = self.nodes.get(node.id.0 as usize);
             let slots = |kind: Kind| (node.spec.slots(kind), node.used[kind]);
             NodeStatus {
                 node: node.id,
                 name: node.spec.name.clone(),
-                pid: session.connection.as_ref().map(|_| session.pid),
+                pid: session.and_then(|session| session.connection.as_ref().map(|_| session.pid)),
                 up: node.up,
                 map_slots: slots(Kind::Map),
                 reduce_slots: slots(Kind::Reduce),

@@ -78,7 +78,8 @@ impl Coordinator {
         let jobs: Vec<JobId> = self.table.jobs.keys().copied().collect();
         let next_rounds: BTreeSet<JobId> = self.table.jobs.values().filter_map(|job| job.next_round).collect();
         for job in jobs {
-            let record = &self.table.jobs[&job];
+            // Finalizing a job may evict another one from the table.
+            let Some(record) = self.table.jobs.get(&job) else { continue };
             match (record.submitted, record.outcome) {
                 // A next round: the end of the round before it is in the journal, its own submission is not.
                 (None, None) if next_rounds.contains(&job) => self.resubmit(job),

@@ -122,7 +122,7 @@ impl JobTable {
         match metadata {
             Metadata::JournalCreated { next_job } => self.next_job = *next_job,
             Metadata::JobPlanned(plan) => {
-                self.next_job = self.next_job.max(plan.job.0 + 1);
+                self.next_job = self.next_job.max(plan.job.0.saturating_add(1));
                 self.jobs.insert(plan.job, JobRecord::new((**plan).clone()));
             }
             Metadata::CountersReported { attempt, counters } => {
@@ -130,7 +130,8 @@ impl JobTable {
                     && job.counted_attempts.insert(*attempt)
                 {
                     for (name, by) in counters {
-                        *job.counters.entry(name.clone()).or_default() += by;
+                        let counter = job.counters.entry(name.clone()).or_default();
+                        *counter = counter.saturating_add(*by);
                     }
                 }
             }
@@ -149,8 +150,9 @@ impl JobTable {
                     (job.finalized, job.outcome, job.next_round) = (true, Some(*outcome), *next_round);
                     self.ended_jobs.push_back(*id);
                 }
-                while self.ended_jobs.len() > ENDED_JOBS_MAX {
-                    let oldest = self.ended_jobs.pop_front().expect("its length was checked");
+                while self.ended_jobs.len() > ENDED_JOBS_MAX
+                    && let Some(oldest) = self.ended_jobs.pop_front()
+                {
                     self.jobs.remove(&oldest);
                 }
             }

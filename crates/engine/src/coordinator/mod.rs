@@ -28,6 +28,8 @@ mod journal;
 mod planning;
 mod run;
 mod submission;
+#[cfg(test)]
+mod tests;
 mod workers;
 
 pub use journal::JournalError;

@@ -201,7 +201,8 @@ impl Coordinator {
 
     /// The core's time. Continues from the journal's last event; time between two runs of the coordinator does not count.
     pub(super) fn now(&self) -> Time {
-        Time(self.start_time.0 + self.started.elapsed().as_micros() as u64)
+        let elapsed_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        Time(self.start_time.0.saturating_add(elapsed_us))
     }
 
     /// Runs until a client requests a stop or the journal cannot be written.
@@ -314,11 +315,10 @@ impl Coordinator {
             self.nodes.iter_mut().for_each(|node| node.last_heartbeat = now);
         }
         self.last_tick = Instant::now();
-        for index in 0..self.nodes.len() {
-            let node = NodeId(index as u32);
-            if self.nodes[index].last_heartbeat.elapsed() <= timeout {
-                continue;
-            }
+        let is_overdue = |session: &NodeSession| session.last_heartbeat.elapsed() > timeout;
+        let overdue: Vec<NodeId> =
+            (0..).zip(&self.nodes).filter(|(_, session)| is_overdue(session)).map(|(node, _)| NodeId(node)).collect();
+        for node in overdue {
             let Some(spec) = self.core.node_up(node) else { continue };
             warn!(node = %spec.name, "worker lost: no heartbeat for {timeout:?}");
             self.lose_node(node);
@@ -381,7 +381,7 @@ impl Coordinator {
         for offset in 0..count {
             let index = (self.first_offered + offset) % count;
             let node = NodeId(index as u32);
-            let session = &self.nodes[index];
+            let Some(session) = self.nodes.get(index) else { continue };
             if session.connection.is_none() || !(session.needs_offer || session.offered_epoch < self.offer_epoch) {
                 continue;
             }
@@ -390,7 +390,9 @@ impl Coordinator {
             if Kind::BOTH.iter().any(useful) {
                 self.submit_event(Event::SlotsOffered { node, progress: Vec::new() });
             }
-            (self.nodes[index].offered_epoch, self.nodes[index].needs_offer) = (self.offer_epoch, false);
+            if let Some(session) = self.nodes.get_mut(index) {
+                (session.offered_epoch, session.needs_offer) = (self.offer_epoch, false);
+            }
         }
         self.first_offered = if count == 0 { 0 } else { (self.first_offered + 1) % count };
     }

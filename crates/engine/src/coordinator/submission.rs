@@ -40,7 +40,7 @@ impl Coordinator {
 
     /// Submits a job to the core whose plan is in the journal, but whose submission is not.
     pub(super) fn resubmit(&mut self, job: JobId) {
-        let plan = self.table.jobs[&job].plan.clone();
+        let Some(plan) = self.table.jobs.get(&job).map(|record| record.plan.clone()) else { return };
         remove_folder(&plan.output);
         match create_output_folder(&plan) {
             Ok(()) => {
@@ -66,13 +66,15 @@ impl Coordinator {
     /// The core's description of a job, with the nodes on which each split is local.
     fn job_spec(&self, plan: &Plan) -> JobSpec {
         let up: Hosts = self.core.nodes().filter(|node| node.up).map(|node| node.id).collect();
-        let hosts = |split: &InputSplit| match &plan.files[split.file as usize].location {
+        let location = |split: &InputSplit| plan.files.get(split.file as usize).map(|file| &file.location);
+        let hosts = |split: &InputSplit| match location(split) {
+            None => Hosts::default(),
             // All workers run on this machine and open the file themselves: it is local to each.
-            FileLocation::Local(_) => up.clone(),
-            FileLocation::Blocks(blocks) => self.store.nodes_at(blocks, split.offset).into_iter().collect(),
-            FileLocation::Hdfs(blocks) => {
+            Some(FileLocation::Local(_)) => up.clone(),
+            Some(FileLocation::Blocks(blocks)) => self.store.nodes_at(blocks, split.offset).into_iter().collect(),
+            Some(FileLocation::Hdfs(blocks)) => {
                 let after = blocks.partition_point(|block| block.offset <= split.offset);
-                let hosts = blocks[..after].last().map_or(&[][..], |block| &block.hosts);
+                let hosts = blocks.get(..after).and_then(<[_]>::last).map_or(&[][..], |block| &block.hosts);
                 up.iter().copied().filter(|&node| self.is_on_host(node, hosts)).collect()
             }
         };

@@ -215,7 +215,7 @@ impl StoreAccess for CoordinatorStoreAccess {
             let opened = self.open(&blocks).map_err(|source| InputError::Unreadable { name: name.clone(), source })?;
             let packing = detect_codec(&name, opened.as_ref())?;
             found.push(InputFile {
-                name,
+                name: name.into(),
                 location: FileLocation::Blocks(blocks),
                 codec: packing,
                 bytes: manifest.bytes,
@@ -367,7 +367,7 @@ mod tests {
         for path in ["dfs:/d/f", "dfs:/d", "dfs:/"] {
             let files = access.find(path).unwrap();
             assert_eq!(files.len(), 1);
-            assert_eq!((files[0].name.as_str(), files[0].bytes), ("dfs:/d/f", content().len() as u64));
+            assert_eq!((files[0].name.to_str(), files[0].bytes), (Some("dfs:/d/f"), content().len() as u64));
         }
         for invalid in ["dfs:/e", "dfs:/d/../d", "dfs:d"] {
             assert!(matches!(access.find(invalid), Err(InputError::Store { .. })), "{invalid}");

@@ -41,8 +41,10 @@ pub(crate) fn is_running(options: &Options) -> bool {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Options {
     /// The cluster's folder, with the coordinator's address and the token.
+    #[serde(with = "crate::path_bytes")]
     pub cluster: PathBuf,
     /// The worker's own folder.
+    #[serde(with = "crate::path_bytes")]
     pub folder: PathBuf,
     /// The worker's name, unique in the cluster and stable across restarts.
     pub name: String,

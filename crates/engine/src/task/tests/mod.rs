@@ -81,7 +81,7 @@ impl Mapper for PlacesMapper {
             match word {
                 b"PANIC" => panic!("no such word: {}", record.offset),
                 b"FAIL" => return Err(Failure(format!("cannot map the line at {}", record.offset))),
-                _ => out.emit(word, format!("{}@{:08}", record.file, record.offset).as_bytes()),
+                _ => out.emit(word, format!("{}@{:08}", record.file.display(), record.offset).as_bytes()),
             }
         }
         self.lines += 1;
