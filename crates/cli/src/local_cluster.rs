@@ -97,7 +97,7 @@ impl TimedWorkload {
         for (id, job) in jobs.iter().zip(&self.jobs) {
             by_job[id.0 as usize] = job.group;
         }
-        let event_log = fs::read(folder.join("journal").join("event-log")).context("cannot read the journal")?;
+        let event_log = coordinator::read_event_log(&folder.join("journal/log")).context("cannot read the journal")?;
         Ok(WorkloadRun { run: self.metrics(&event_log, &name, by_job)?, event_log })
     }
 
@@ -280,6 +280,7 @@ impl TextInput {
             task_timeout_ms: 60_000,
             records_per_s: Some(records_per_s),
             compress: false,
+            sync_output: true,
         }
     }
 }

@@ -42,6 +42,9 @@ pub struct Request {
     pub records_per_s: Option<u64>,
     /// Compress map outputs where that makes them smaller. On one machine this rarely saves time.
     pub compress: bool,
+    /// Make the output durable before the job succeeds. Without it a job ends sooner, but after a power cut its output may be incomplete
+    /// although it is marked as complete.
+    pub sync_output: bool,
 }
 
 /// The complete description of a job that its tasks need. Each worker receives it once per job and connection.
@@ -49,6 +52,8 @@ pub struct Request {
 pub struct Plan {
     /// The job's id.
     pub job: JobId,
+    /// Random number that identifies the job's output folder, so that no other folder is ever removed.
+    pub nonce: u64,
     /// The request as submitted.
     pub request: Request,
     /// The input files.

@@ -149,6 +149,9 @@ pub struct JobOptions {
     /// Compress map output where that makes it smaller; on one machine this rarely saves time.
     #[arg(long)]
     pub compress: bool,
+    /// Do not wait until the output is on disk before the job succeeds. Faster, but after a power cut the output may be incomplete although it has a `_SUCCESS` file.
+    #[arg(long)]
+    pub no_sync: bool,
 }
 
 /// `giveway run`

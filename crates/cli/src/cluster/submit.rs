@@ -146,6 +146,7 @@ fn request(job: &JobOptions) -> Result<Request> {
         task_timeout_ms: job.task_timeout.as_millis() as u64,
         records_per_s: job.records_per_second,
         compress: job.compress,
+        sync_output: !job.no_sync,
     })
 }
 

@@ -112,7 +112,8 @@ impl Cluster {
     /// The event log of the coordinator's journal, as far as it is written.
     fn event_log(&self) -> EventLogDecoder {
         let mut decoder = EventLogDecoder::new();
-        decoder.feed(&fs::read(self.folder.join("journal").join("event-log")).expect("cannot read the journal"));
+        let journal = self.folder.join("journal/log");
+        decoder.feed(&giveway_engine::coordinator::read_event_log(&journal).expect("cannot read the journal"));
         decoder
     }
 

@@ -148,6 +148,7 @@ pub fn plan(app: &dyn App, job: JobId, request: Request, store: &dyn StoreAccess
     let by_size = (bytes / INPUT_BYTES_PER_REDUCE).clamp(1, DEFAULT_REDUCES_MAX) as u32;
     let mut plan = Plan {
         job,
+        nonce: 0,
         files,
         splits,
         reduces: request.reduces.unwrap_or(by_size),

@@ -43,6 +43,7 @@ impl TestJob {
             task_timeout_ms: 1000,
             records_per_s: None,
             compress: true,
+            sync_output: false,
         };
         TestJob { app: Apps::builtin().find(app).unwrap(), request, _dir: dir }
     }

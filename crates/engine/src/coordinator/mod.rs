@@ -13,9 +13,10 @@
 //! | `clients.rs` | requests of clients: status, kill, yield, explain |
 //! | `planning.rs` | from a request to a plan: lists and splits the input |
 //! | `submission.rs` | from a plan to a job in the core |
-//! | `finalize.rs` | output folders: created at submission, published or removed when the job has ended |
+//! | `finalize.rs` | the end of a job: its output is published or removed, or its next round submitted |
+//! | `output_folder.rs` | output folders on disk: creation, publication, removal |
 //! | `job_table.rs` | state of jobs and attempts beside the core's; follows from the journal |
-//! | `journal.rs` | the event log and its metadata on disk |
+//! | `journal.rs` | events and metadata on disk |
 //! | `connections.rs` | threads that convert between bytes and the loop's inputs |
 //!
 //! Planning runs on the thread of the client's connection, so that listing a large folder delays no other request.
@@ -25,6 +26,7 @@ mod connections;
 mod finalize;
 mod job_table;
 mod journal;
+mod output_folder;
 mod planning;
 mod run;
 mod submission;
@@ -32,12 +34,13 @@ mod submission;
 mod tests;
 mod workers;
 
-pub use journal::JournalError;
+pub use journal::{JournalError, is_journal, read_event_log};
 
 use crate::apps::Apps;
 use crate::store::Namespace;
 use crate::wire::Token;
 use giveway_core::{Policy, SetupError, Tenants};
+use journal::JournalLock;
 use run::{Coordinator, Input};
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -81,12 +84,6 @@ pub enum StartError {
         /// The system's error.
         error: io::Error,
     },
-    /// Another coordinator uses the folder.
-    #[error("another coordinator uses {}; stop it first, or choose another folder", path.display())]
-    Taken {
-        /// The folder.
-        path: PathBuf,
-    },
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -122,15 +119,13 @@ pub enum StartError {
 }
 
 /// A running coordinator. The owner must call [`stop`](CoordinatorHandle::stop) and [`wait`](CoordinatorHandle::wait): dropping the handle
-/// does not stop the coordinator, but unlocks its folder.
+/// does not stop the coordinator.
 #[derive(Debug)]
 pub struct CoordinatorHandle {
     address: String,
     policy: String,
     thread: JoinHandle<Result<(), JournalError>>,
     inputs: mpsc::Sender<Input>,
-    /// Keeps the folder locked against a second coordinator while this handle exists.
-    _lock: std::fs::File,
 }
 
 impl CoordinatorHandle {
@@ -139,12 +134,7 @@ impl CoordinatorHandle {
         let folder = options.folder.clone();
         let in_folder = |error| StartError::Folder { path: folder.clone(), error };
         std::fs::create_dir_all(&folder).map_err(in_folder)?;
-        let lock = std::fs::File::create(folder.join("lock")).map_err(in_folder)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => return Err(StartError::Taken { path: folder }),
-            Err(std::fs::TryLockError::Error(error)) => return Err(in_folder(error)),
-        }
+        let lock = JournalLock::acquire(&folder)?;
         let token_file = folder.join("token");
         let token =
             Token::read_or_create(&token_file).map_err(|error| StartError::Folder { path: token_file, error })?;
@@ -152,7 +142,7 @@ impl CoordinatorHandle {
         let address = listener.local_addr().map_err(in_folder)?.to_string();
         let apps = options.apps.clone();
         let store = Arc::new(Namespace::open(&folder, options.heartbeat_timeout).map_err(in_folder)?);
-        let coordinator = Coordinator::open(options, Arc::clone(&store))?;
+        let coordinator = Coordinator::open(options, Arc::clone(&store), lock)?;
         let policy = coordinator.policy().to_owned();
         // Written only after the journal has been recovered: clients that find the address find a coordinator that can serve them.
         write_atomically(&folder.join("address"), address.as_bytes()).map_err(in_folder)?;
@@ -162,7 +152,7 @@ impl CoordinatorHandle {
             .spawn(move || coordinator.run(&receiver))
             .map_err(in_folder)?;
         connections::listen(listener, token, apps, store, inputs.clone()).map_err(in_folder)?;
-        Ok(CoordinatorHandle { address, policy, thread, inputs, _lock: lock })
+        Ok(CoordinatorHandle { address, policy, thread, inputs })
     }
 
     /// Address it listens on, `host:port`.

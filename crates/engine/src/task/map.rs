@@ -170,7 +170,7 @@ fn run_map_only(task: &MapTask, control: &Control) -> Result<MapOutcome, MapErro
     let mut counters = CounterSet::default();
     map_records(task, control, &mut out, &mut counters)?.into_outcome(|| {
         out.counters.add(counter::MAP_OUTPUT_RECORDS, out.records);
-        let output_bytes = out.part.flush()?;
+        let output_bytes = out.part.finish()?;
         let mut counters = counters.total();
         counters.extend(out.counters.total());
         Ok((output_bytes, counters))

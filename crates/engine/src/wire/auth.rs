@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Version of the handshake and of the messages. Both sides must use the same one.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 const MAGIC: [u8; 8] = *b"giveway\n";
 

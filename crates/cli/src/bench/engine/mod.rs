@@ -108,7 +108,7 @@ fn request(app: &str, input: &[PathBuf], output: PathBuf) -> Request {
     Request {
         app: app.into(),
         options: Default::default(),
-        input: input.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+        input: input.iter().map(|path| path.clone().into()).collect(),
         output,
         reduces: None,
         split_bytes: 64 << 20,
@@ -120,6 +120,7 @@ fn request(app: &str, input: &[PathBuf], output: PathBuf) -> Request {
         task_timeout_ms: 600_000,
         records_per_s: None,
         compress: false,
+        sync_output: true,
     }
 }
 

@@ -201,8 +201,10 @@ impl Setup {
             task_timeout_ms: 60_000,
             records_per_s: None,
             compress: true,
+            sync_output: false,
         };
         let plan = Plan {
+            nonce: 0,
             job: JOB,
             request,
             files: vec![file("in", input, bytes), file("empty", empty, 0)],
