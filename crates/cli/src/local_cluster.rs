@@ -173,7 +173,7 @@ impl LocalCluster {
     fn options(&self, folder: &Path, policy: Policy, apps: &Apps) -> cluster::Options {
         let coordinator = coordinator::Options {
             folder: folder.to_owned(),
-            listen: "127.0.0.1:0".into(),
+            listen: None,
             policy,
             tenants: Tenants::default(),
             seed: 1,

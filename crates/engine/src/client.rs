@@ -2,10 +2,11 @@
 
 use crate::job::Request;
 use crate::store::{StoreRequest, StoreResponse};
-use crate::wire::{self, FromClient, JobStatus, MESSAGE_BYTES_MAX, NodeStatus, Role, ToClient, Token, WireError};
+use crate::wire::{
+    self, FromClient, JobStatus, MESSAGE_BYTES_MAX, NodeStatus, Role, Stream, ToClient, Token, WireError,
+};
 use giveway_core::JobId;
 use std::io;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -40,7 +41,7 @@ pub enum ClientError {
 /// A connection to a coordinator. Requests are answered one at a time, in order.
 #[derive(Debug)]
 pub struct Client {
-    stream: TcpStream,
+    stream: Stream,
 }
 
 impl Client {
@@ -58,7 +59,10 @@ impl Client {
         let token = Token::read(&path).map_err(|error| ClientError::Folder { path, error })?;
         match wire::connect(&address, &token, Role::Client) {
             Ok(stream) => Ok(Client { stream }),
-            Err(WireError::Io { error, .. }) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            // The socket of a coordinator that has ended, or that was removed with the system's temporary files.
+            Err(WireError::Io { error, .. })
+                if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) =>
+            {
                 Err(ClientError::NoCluster { folder: folder.into() })
             }
             Err(error) => Err(error.into()),

@@ -152,7 +152,7 @@ impl Cluster {
         &self.folder
     }
 
-    /// Address of the coordinator, `host:port`.
+    /// Addresses of the coordinator, for messages to users.
     pub fn address(&self) -> &str {
         self.coordinator.as_ref().map_or("", CoordinatorHandle::address)
     }

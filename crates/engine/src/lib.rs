@@ -9,6 +9,7 @@
 pub mod apps;
 pub mod client;
 pub mod cluster;
+mod cluster_id;
 pub mod coordinator;
 pub mod data;
 pub mod hdfs;

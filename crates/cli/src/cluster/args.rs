@@ -65,9 +65,9 @@ pub struct Up {
     /// Applied at every start; the policy only if no job is unfinished.
     #[command(flatten)]
     pub options: ClusterOptions,
-    /// Loopback address and port of the coordinator; port 0 selects a free port.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
-    pub listen: String,
+    /// Also listen on this TCP address, which must be loopback; port 0 selects a free port. Default: a Unix socket only.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
     /// Do not restart worker processes that ended.
     #[arg(long)]
     pub no_restart: bool,

@@ -19,7 +19,7 @@ const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 pub fn start(
     folder: &Path,
     args: &ClusterOptions,
-    listen: &str,
+    listen: Option<&str>,
     restart_workers: bool,
     apps: &Apps,
 ) -> Result<Cluster> {
@@ -37,7 +37,7 @@ pub fn start(
         std::path::absolute(folder).with_context(|| format!("cannot resolve the directory {}", folder.display()))?;
     let coordinator = coordinator::Options {
         folder,
-        listen: listen.to_owned(),
+        listen: listen.map(str::to_owned),
         policy: input::policy(&args.policy)?,
         tenants,
         seed: 1,
@@ -59,7 +59,7 @@ pub fn start(
 
 /// `giveway up`
 pub fn up(args: &Up, apps: &Apps) -> Result<()> {
-    let cluster = start(&args.cluster.dir, &args.options, &args.listen, !args.no_restart, apps)?;
+    let cluster = start(&args.cluster.dir, &args.options, args.listen.as_deref(), !args.no_restart, apps)?;
     let mut out = std::io::stdout();
     writeln!(
         out,

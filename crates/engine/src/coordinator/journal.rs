@@ -402,9 +402,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::create(folder.path(), &setup(), 1, lock(folder.path())).unwrap();
         assert!(matches!(JournalLock::acquire(folder.path()), Err(JournalError::Locked { .. })));
-        let journal = journal.replace(folder.path(), &setup(), 1).unwrap();
-        assert!(matches!(JournalLock::acquire(folder.path()), Err(JournalError::Locked { .. })));
+        let second = journal.replace(folder.path(), &setup(), 1).unwrap();
         drop(journal);
+        assert!(matches!(JournalLock::acquire(folder.path()), Err(JournalError::Locked { .. })));
+        drop(second);
         lock(folder.path());
     }
 

@@ -37,14 +37,16 @@ mod workers;
 pub use journal::{JournalError, is_journal, read_event_log};
 
 use crate::apps::Apps;
+use crate::cluster_id::ClusterId;
 use crate::store::Namespace;
-use crate::wire::Token;
+use crate::wire::{Listener, SocketFile, Token, run_folder};
 use giveway_core::{Policy, SetupError, Tenants};
 use journal::JournalLock;
 use run::{Coordinator, Input};
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -55,8 +57,8 @@ use thiserror::Error;
 pub struct Options {
     /// The cluster's folder: journal, token, address.
     pub folder: PathBuf,
-    /// Address to listen on, `host:port`; must be loopback. Port 0 selects a free port.
-    pub listen: String,
+    /// TCP address to listen on in addition to the Unix socket, `host:port`; must be loopback. Port 0 selects a free port; `None` for no TCP.
+    pub listen: Option<String>,
     /// The scheduling policy.
     pub policy: Policy,
     /// Users and pools with their shares.
@@ -126,6 +128,8 @@ pub struct CoordinatorHandle {
     policy: String,
     thread: JoinHandle<Result<(), JournalError>>,
     inputs: mpsc::Sender<Input>,
+    /// Removed with this handle.
+    _socket: SocketFile,
 }
 
 impl CoordinatorHandle {
@@ -133,13 +137,18 @@ impl CoordinatorHandle {
     pub fn start(options: Options) -> Result<CoordinatorHandle, StartError> {
         let folder = options.folder.clone();
         let in_folder = |error| StartError::Folder { path: folder.clone(), error };
-        std::fs::create_dir_all(&folder).map_err(in_folder)?;
+        run_folder::make_private(&folder).map_err(in_folder)?;
         let lock = JournalLock::acquire(&folder)?;
         let token_file = folder.join("token");
         let token =
             Token::read_or_create(&token_file).map_err(|error| StartError::Folder { path: token_file, error })?;
-        let listener = listen(&options.listen)?;
-        let address = listener.local_addr().map_err(in_folder)?.to_string();
+        let (cluster_id, _) = ClusterId::read_or_create(&folder).map_err(in_folder)?;
+        let socket = run_folder::create(cluster_id.short()).map_err(in_folder)?.join("coordinator");
+        // The journal is locked, so no other coordinator of this cluster uses the socket.
+        let listener = Listener::bind_unix(&socket)
+            .map_err(|error| StartError::Listen { address: socket.display().to_string(), error })?;
+        let address = listener.address().to_owned();
+        let tcp = options.listen.as_deref().map(listen_tcp).transpose()?;
         let apps = options.apps.clone();
         let store = Arc::new(Namespace::open(&folder, options.heartbeat_timeout).map_err(in_folder)?);
         let coordinator = Coordinator::open(options, Arc::clone(&store), lock)?;
@@ -151,11 +160,20 @@ impl CoordinatorHandle {
             .name("coordinator".into())
             .spawn(move || coordinator.run(&receiver))
             .map_err(in_folder)?;
-        connections::listen(listener, token, apps, store, inputs.clone()).map_err(in_folder)?;
-        Ok(CoordinatorHandle { address, policy, thread, inputs })
+        let ids = Arc::new(AtomicU64::new(1));
+        let tcp_address = tcp.as_ref().map(|tcp| tcp.address().to_owned());
+        for listener in [Some(listener), tcp].into_iter().flatten() {
+            let (token, apps, store) = (token.clone(), apps.clone(), Arc::clone(&store));
+            connections::listen(listener, token, apps, store, inputs.clone(), Arc::clone(&ids)).map_err(in_folder)?;
+        }
+        let address = match tcp_address {
+            Some(tcp) => format!("{address} and {tcp}"),
+            None => address,
+        };
+        Ok(CoordinatorHandle { address, policy, thread, inputs, _socket: SocketFile(socket) })
     }
 
-    /// Address it listens on, `host:port`.
+    /// Addresses it listens on, for messages to users.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -178,20 +196,21 @@ impl CoordinatorHandle {
 
     /// Blocks until the coordinator has stopped.
     pub fn wait(self) -> Result<(), JournalError> {
-        match self.thread.join() {
+        let CoordinatorHandle { thread, _socket, .. } = self;
+        match thread.join() {
             Ok(outcome) => outcome,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
 }
 
-fn listen(address: &str) -> Result<TcpListener, StartError> {
+fn listen_tcp(address: &str) -> Result<Listener, StartError> {
     let failed = |error| StartError::Listen { address: address.into(), error };
     let resolved: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
     if !resolved.iter().all(|address| address.ip().is_loopback()) {
         return Err(StartError::Exposed { address: address.into() });
     }
-    TcpListener::bind(&resolved[..]).map_err(failed)
+    Listener::bind_tcp(&resolved).map_err(failed)
 }
 
 /// Replaces a small file by renaming a new one over it. Readers see the old content or the new, never a part. Not synced.

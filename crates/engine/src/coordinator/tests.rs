@@ -45,7 +45,7 @@ impl TestFolder {
         fs::create_dir_all(&folder).unwrap();
         let options = Options {
             folder: folder.clone(),
-            listen: String::new(),
+            listen: None,
             policy: catalog::by_name(self.policy).unwrap(),
             tenants: Tenants::default(),
             seed: 1,

@@ -10,10 +10,9 @@ use super::{BlockId, BlockStore, DfsPath, Namespace, StoreRequest, StoreResponse
 use crate::client::Client;
 use crate::input::{InputError, ReadAt, StoreAccess, detect_codec};
 use crate::job::{FileBlock, FileLocation, InputFile};
-use crate::wire::Token;
+use crate::wire::{Stream, Token};
 use std::fmt;
 use std::io;
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -80,7 +79,7 @@ pub(super) struct StoredFileReader {
 /// A replica that is being read.
 enum Source {
     Local(Arc<BlockStore>, BlockFile),
-    Remote(TcpStream),
+    Remote(Stream),
 }
 
 impl Source {
@@ -251,7 +250,8 @@ mod tests {
         let address = listener.local_addr().unwrap().to_string();
         let (serving_store, token) = (Arc::clone(&store), token.clone());
         thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
+            for stream in listener.incoming().flatten() {
+                let mut stream = Stream::Tcp(stream);
                 let (serving_store, token) = (Arc::clone(&serving_store), token.clone());
                 thread::spawn(move || -> Result<(), wire::WireError> {
                     wire::accept(&mut stream, &token)?;

@@ -83,7 +83,7 @@ pub fn run(options: &Options, apps: &Apps) -> Result<()> {
 fn start(folder: &Path, slots: (u16, u16), apps: &Apps) -> Result<Cluster> {
     let coordinator = coordinator::Options {
         folder: folder.to_owned(),
-        listen: "127.0.0.1:0".into(),
+        listen: None,
         policy: catalog::by_name("fifo").context("policy fifo missing in the catalogue")?,
         tenants: Tenants::default(),
         seed: 1,

@@ -254,7 +254,8 @@ impl Cluster {
         let address = listener.local_addr().unwrap().to_string();
         let (dir, token) = (self.dir(node), self.token.clone());
         std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
+            for stream in listener.incoming().flatten() {
+                let mut stream = wire::Stream::Tcp(stream);
                 let (dir, token) = (dir.clone(), token.clone());
                 std::thread::spawn(move || {
                     wire::accept(&mut stream, &token)?;
