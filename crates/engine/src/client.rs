@@ -102,9 +102,17 @@ impl Client {
 
     /// Returns the status of all jobs that are not forgotten yet, by id.
     pub fn jobs(&mut self) -> Result<Vec<JobStatus>, ClientError> {
-        match self.request(&FromClient::Jobs)? {
-            ToClient::Jobs(jobs) => Ok(jobs),
-            _ => Err(ClientError::UnexpectedAnswer),
+        let mut all: Vec<JobStatus> = Vec::new();
+        loop {
+            let after = all.last().map(|status| status.job);
+            let ToClient::Jobs { jobs, more } = self.request(&FromClient::Jobs { after })? else {
+                return Err(ClientError::UnexpectedAnswer);
+            };
+            let is_last = !more || jobs.is_empty();
+            all.extend(jobs);
+            if is_last {
+                return Ok(all);
+            }
         }
     }
 

@@ -18,11 +18,16 @@ impl ClusterId {
         if let Some(id) = ClusterId::read(&folder.join(FILE))? {
             return Ok((id, false));
         }
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-        let id = ClusterId(bytes.iter().map(|byte| format!("{byte:02x}")).collect());
+        let id = ClusterId::random()?;
         id.write(&folder.join(FILE))?;
         Ok((id, true))
+    }
+
+    /// A new id.
+    pub(crate) fn random() -> io::Result<ClusterId> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(ClusterId(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
     /// Reads a file with an id; `None` if it does not exist.

@@ -6,10 +6,14 @@ use super::run::{Coordinator, Effect};
 use crate::wire::{FromClient, NodeStatus, ToClient};
 use giveway_core::scheduler::Blocked;
 use giveway_core::{AttemptId, Event, JobId, Kind, Outcome};
+use std::ops::Bound;
 use std::sync::mpsc::Sender;
 
 /// Number of preceding jobs that `explain` names.
 const PRECEDING_JOBS_MAX: usize = 5;
+
+/// Maximum size of a page of the list of jobs, in bytes. Failures with long texts make a status large.
+const JOBS_PAGE_BYTES_MAX: usize = 1 << 20;
 
 impl Coordinator {
     pub(super) fn on_client_request(&mut self, request: FromClient, reply: Sender<ToClient>) {
@@ -23,9 +27,7 @@ impl Coordinator {
                     ToClient::Job(Box::new(status))
                 }
             },
-            FromClient::Jobs => {
-                ToClient::Jobs(self.table.jobs.keys().filter_map(|&job| self.table.status(job, &self.core)).collect())
-            }
+            FromClient::Jobs { after } => self.jobs_page(after),
             FromClient::Nodes => ToClient::Nodes(self.node_statuses()),
             FromClient::Kill { job } => self.kill(job),
             FromClient::Yield { job } => match self.table.jobs.contains_key(&job) {
@@ -50,6 +52,22 @@ impl Coordinator {
             FromClient::Submit(_) | FromClient::Store(_) | FromClient::Stop => return,
         };
         self.effects.push(Effect::Reply(reply, answer));
+    }
+
+    /// The jobs after one, as many as fit into a message. At least one, if there are any.
+    pub(super) fn jobs_page(&self, after: Option<JobId>) -> ToClient {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut jobs, mut bytes, mut more) = (Vec::new(), 0_usize, false);
+        for &job in self.table.jobs.range((from, Bound::Unbounded)).map(|(job, _)| job) {
+            let Some(status) = self.table.status(job, &self.core) else { continue };
+            bytes = bytes.saturating_add(postcard::to_allocvec(&status).map_or(0, |encoded| encoded.len()));
+            if bytes > JOBS_PAGE_BYTES_MAX && !jobs.is_empty() {
+                more = true;
+                break;
+            }
+            jobs.push(status);
+        }
+        ToClient::Jobs { jobs, more }
     }
 
     /// Kills a job. If it was a round of an iterative application, its current round.

@@ -13,7 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
+use std::time::Duration;
 use tracing::warn;
+
+/// How long a peer may take to read what was sent to it.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts a thread that accepts connections and serves each on a thread of its own. It runs until the process ends.
 pub(super) fn listen(
@@ -40,6 +44,10 @@ fn serve(
 ) {
     let accepted = wire::accept(&mut stream, &stored.token);
     drop(handshaking);
+    // A peer that does not read must not make messages for it pile up: its connection is closed.
+    if let Err(error) = stream.set_write_timeout(Some(WRITE_TIMEOUT)) {
+        return warn!("connection closed: {error}");
+    }
     let served = match accepted {
         Ok(Role::Worker) => serve_worker(stream, id, inputs),
         Ok(Role::Client) => serve_client(stream, &stored, apps, inputs),

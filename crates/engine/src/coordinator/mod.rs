@@ -142,6 +142,8 @@ impl CoordinatorHandle {
         let token_file = folder.join("token");
         let token =
             Token::read_or_create(&token_file).map_err(|error| StartError::Folder { path: token_file, error })?;
+        // The namespace is opened first: it creates the cluster's id with the first start.
+        let store = Arc::new(Namespace::open(&folder, options.heartbeat_timeout).map_err(in_folder)?);
         let (cluster_id, _) = ClusterId::read_or_create(&folder).map_err(in_folder)?;
         let socket = run_folder::create(cluster_id.short()).map_err(in_folder)?.join("coordinator");
         // The journal is locked, so no other coordinator of this cluster uses the socket.
@@ -150,7 +152,6 @@ impl CoordinatorHandle {
         let address = listener.address().to_owned();
         let tcp = options.listen.as_deref().map(listen_tcp).transpose()?;
         let apps = options.apps.clone();
-        let store = Arc::new(Namespace::open(&folder, options.heartbeat_timeout).map_err(in_folder)?);
         let coordinator = Coordinator::open(options, Arc::clone(&store), lock)?;
         let policy = coordinator.policy().to_owned();
         // Written only after the journal has been recovered: clients that find the address find a coordinator that can serve them.

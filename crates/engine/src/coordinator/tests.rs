@@ -242,3 +242,37 @@ fn publishing_is_tried_again_until_it_succeeds() {
     assert_eq!(coordinator.table.jobs[&job].outcome, Some(Outcome::Succeeded));
     assert!(folder.path("out").join(SUCCESS).is_file());
 }
+
+/// Statuses with long failures of many jobs do not fit into one message.
+#[test]
+fn the_list_of_jobs_is_paged() {
+    let folder = TestFolder::new();
+    let mut coordinator = folder.open();
+    let plan = folder.plan("out");
+    for id in 1..=40 {
+        let job = JobId(id);
+        coordinator.append_metadata(Metadata::JobPlanned(Box::new(Plan { job, ..plan.clone() })));
+        coordinator.record_failure(job, "x".repeat(100_000));
+    }
+    let (mut seen, mut pages) = (Vec::new(), 0);
+    loop {
+        let ToClient::Jobs { jobs, more } = coordinator.jobs_page(seen.last().copied()) else { panic!("a page") };
+        seen.extend(jobs.iter().map(|status| status.job));
+        pages += 1;
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(seen, (1..=40).map(JobId).collect::<Vec<_>>());
+    assert_eq!(pages, 4, "ten failures of 100,000 bytes per MiB");
+}
+
+#[test]
+fn a_tiny_split_size_is_refused_before_splits_are_computed() {
+    let folder = TestFolder::new();
+    let file = fs::File::create(folder.path("large")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let request = Request { split_bytes: 1, ..folder.request("large", "out") };
+    let refused = planning::plan(request, &Apps::builtin(), &LocalOnly).unwrap_err().to_string();
+    assert!(refused.starts_with("too much input for one job: 1099511627776 splits"), "{refused}");
+}

@@ -5,7 +5,7 @@
 
 use super::path::RESERVED_NAME;
 use super::{BlockId, BlockInfo, DfsPath, SCHEME, StoreError, sync_dir};
-use crate::cluster_id::ClusterId;
+use crate::cluster_id::{self, ClusterId};
 use crate::job::FileBlock;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -95,11 +95,15 @@ pub(super) struct Manifests {
 impl ManifestDir {
     /// Opens the manifests in a coordinator's directory. What interrupted writes of an earlier process left is removed.
     pub(super) fn open(dir: &Path) -> io::Result<ManifestDir> {
-        let (cluster, is_new) = ClusterId::read_or_create(dir)?;
+        let known = ClusterId::read(&dir.join(cluster_id::FILE))?;
+        let is_new = known.is_none();
+        let cluster = known.map_or_else(ClusterId::random, Ok)?;
         let manifests = ManifestDir { names: dir.join("names"), uncommitted: dir.join("uncommitted"), cluster };
         fs::create_dir_all(&manifests.names)?;
         if is_new {
+            // In this order: a cluster that has an id has had names.
             manifests.mark_names()?;
+            manifests.cluster.write(&dir.join(cluster_id::FILE))?;
         }
         match fs::remove_dir_all(&manifests.uncommitted) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
