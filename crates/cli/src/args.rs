@@ -159,10 +159,10 @@ pub enum PoliciesCommand {
 /// `giveway replay`
 #[derive(Debug, ClapArgs)]
 pub struct Replay {
-    /// Accept an event log without an end record, such as the `journal/event-log` file of a running or killed cluster.
+    /// Accept an event log without an end record, such as the `journal/log` file of a running or killed cluster.
     #[arg(long)]
     pub open: bool,
-    /// Event log to replay.
+    /// Event log to replay, or the journal of a cluster.
     #[arg(value_name = "FILE")]
     pub event_log: PathBuf,
     /// Also print every record: time, event and actions.

@@ -65,8 +65,12 @@ pub enum DfsCommand {
         #[arg(value_name = "dfs:/PATH", required = true)]
         paths: Vec<String>,
     },
-    /// Verify every replica of every block, report problems and start repairs; exit code 1 if there are problems.
-    Fsck,
+    /// Verify every replica of every block and report problems; exit code 1 if there are any.
+    Fsck {
+        /// Delete replicas that belong to no file, and give up files whose names were lost.
+        #[arg(long)]
+        repair: bool,
+    },
 }
 
 /// Runs the command.
@@ -93,7 +97,7 @@ pub fn run(args: &Dfs) -> Result<()> {
             let mut store = StoreClient::connect(&args.cluster.dir)?;
             names.iter().try_for_each(|name| Ok(store.remove(&name.to_string(), *recursive)?))
         }
-        DfsCommand::Fsck => check(&StoreClient::connect(&args.cluster.dir)?.fsck()?),
+        DfsCommand::Fsck { repair } => check(&StoreClient::connect(&args.cluster.dir)?.fsck(*repair)?),
     }
 }
 
@@ -178,15 +182,17 @@ fn check(health: &FsckReport) -> Result<()> {
         count(health.replicas, "replica"),
         count(health.nodes.into(), "worker")
     )?;
-    if health.orphans > 0 {
-        writeln!(out, "{} without a file deleted", count(health.orphans, "replica"))?;
+    if health.orphans_deleted > 0 {
+        writeln!(out, "{} without a file deleted", count(health.orphans_deleted, "replica"))?;
+    } else if health.orphans > 0 {
+        writeln!(out, "{} without a file; `giveway dfs fsck --repair` deletes such", count(health.orphans, "replica"))?;
     }
     if health.problems.is_empty() {
         writeln!(out, "no problems found")?;
         return Ok(());
     }
     let text = format!(
-        "{} missing (no intact replica), {} under-replicated, {} damaged; repairs are in progress, run `giveway dfs fsck` again to check",
+        "{} missing (no intact replica), {} under-replicated, {} damaged; lost replicas are replaced in the background, run `giveway dfs fsck` again to check",
         count(health.missing, "block"),
         count(health.under_replicated, "block"),
         count(health.corrupt, "replica")

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use giveway_core::event_log::is_event_log;
 use giveway_core::policy::catalog;
 use giveway_core::{Policy, Setup, Tenants};
+use giveway_engine::coordinator;
 use giveway_sim::cluster::{self, Cluster};
 use giveway_sim::workload::{self, Workload};
 use std::fs;
@@ -139,6 +140,8 @@ fn read(file: &str) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("cannot read {file}; check the path"))
 }
 
+/// Reads a file; of the journal of a cluster, the event log in it.
 fn read_bytes(file: &str) -> Result<Vec<u8>> {
-    fs::read(file).with_context(|| format!("cannot read {file}; check the path"))
+    let bytes = fs::read(file).with_context(|| format!("cannot read {file}; check the path"))?;
+    if coordinator::is_journal(&bytes) { Ok(coordinator::read_event_log(Path::new(file))?) } else { Ok(bytes) }
 }

@@ -18,6 +18,7 @@ use giveway_sim::Observer;
 use giveway_sim::metrics::{Grouping, Metrics};
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -96,7 +97,7 @@ impl TimedWorkload {
         for (id, job) in jobs.iter().zip(&self.jobs) {
             by_job[id.0 as usize] = job.group;
         }
-        let event_log = fs::read(folder.join("journal").join("event-log")).context("cannot read the journal")?;
+        let event_log = coordinator::read_event_log(&folder.join("journal/log")).context("cannot read the journal")?;
         Ok(WorkloadRun { run: self.metrics(&event_log, &name, by_job)?, event_log })
     }
 
@@ -123,7 +124,7 @@ impl TimedWorkload {
             let mut request = job.request.clone();
             request.output = folder.join(format!("out-{}", jobs.len()));
             if self.stored {
-                request.input = request.input.iter().map(|file| stored_name(Path::new(file))).collect();
+                request.input = request.input.iter().map(|file| stored_name(Path::new(file)).into()).collect();
             }
             jobs.push(client.submit(request)?);
         }
@@ -140,7 +141,7 @@ impl TimedWorkload {
     /// Stores every input file in the cluster's block store, with one block per split.
     fn store_input(&self, folder: &Path) -> Result<()> {
         let mut store = StoreClient::connect(folder)?;
-        let mut files: Vec<(&String, u64)> = Vec::new();
+        let mut files: Vec<(&OsString, u64)> = Vec::new();
         for job in &self.jobs {
             files.extend(job.request.input.iter().map(|file| (file, job.request.split_bytes)));
         }
@@ -172,7 +173,7 @@ impl LocalCluster {
     fn options(&self, folder: &Path, policy: Policy, apps: &Apps) -> cluster::Options {
         let coordinator = coordinator::Options {
             folder: folder.to_owned(),
-            listen: "127.0.0.1:0".into(),
+            listen: None,
             policy,
             tenants: Tenants::default(),
             seed: 1,
@@ -187,6 +188,7 @@ impl LocalCluster {
             map_slots: self.map_slots,
             reduce_slots: self.reduce_slots,
             reconnect_timeout: Duration::from_secs(10),
+            restart_workers: false,
         }
     }
 }
@@ -266,7 +268,7 @@ impl TextInput {
         Request {
             app: app.into(),
             options: options.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
-            input: vec![self.path.to_string_lossy().into_owned()],
+            input: vec![self.path.clone().into()],
             output: PathBuf::from("/nonexistent"),
             reduces: (app != "grep").then_some(reduces),
             split_bytes: self.split_bytes,
@@ -278,6 +280,7 @@ impl TextInput {
             task_timeout_ms: 60_000,
             records_per_s: Some(records_per_s),
             compress: false,
+            sync_output: true,
         }
     }
 }

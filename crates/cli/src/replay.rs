@@ -5,16 +5,28 @@ use crate::args::Replay;
 use anyhow::{Context, Result};
 use giveway_core::event_log::{EventLogDecoder, Record};
 use giveway_core::{Action, Event, JobId, Scheduler};
+use giveway_engine::coordinator;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Cursor, Read, Write};
+use std::path::Path;
+
+/// Opens an event log, or the one in the journal of a cluster.
+fn open(path: &Path) -> Result<Box<dyn Read>> {
+    let cannot_open = || format!("cannot open event log {}; check the path", path.display());
+    let mut first = Vec::new();
+    File::open(path).and_then(|file| file.take(8).read_to_end(&mut first)).with_context(cannot_open)?;
+    if coordinator::is_journal(&first) {
+        return Ok(Box::new(Cursor::new(coordinator::read_event_log(path)?)));
+    }
+    Ok(Box::new(File::open(path).with_context(cannot_open)?))
+}
 
 /// Runs the command.
 pub fn run(args: &Replay) -> Result<()> {
     let name = args.event_log.display();
     let cannot_replay = || format!("cannot replay {name}");
-    let mut file =
-        File::open(&args.event_log).with_context(|| format!("cannot open event log {name}; check the path"))?;
+    let mut file = open(&args.event_log)?;
     let mut decoder = EventLogDecoder::new();
     let mut core: Option<Scheduler> = None;
     let mut buffer = vec![0; 1 << 20];

@@ -101,7 +101,7 @@ impl Drop for Cluster {
 
 fn start_coordinator(folder: &Path) -> Child {
     let mut coordinator = Command::new(env!("CARGO_BIN_EXE_giveway"))
-        .args(["up", "--nodes", "3", "--heartbeat", "100ms", "--timeout", "2s", "--dir"])
+        .args(["up", "--no-restart", "--nodes", "3", "--heartbeat", "100ms", "--timeout", "2s", "--dir"])
         .arg(folder.join("cluster"))
         .stdout(Stdio::piped())
         .spawn()

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -242,7 +242,8 @@ fn unauthenticated_peers_are_rejected_without_blocking() {
     // Another protocol, another version, an incomplete handshake, and no bytes at all.
     let mut connections = Vec::new();
     for handshake in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"giveway\n\xff\xff\xff\xff", b"give", b""] {
-        let mut connection = TcpStream::connect(&address).expect("cannot connect");
+        let path = address.strip_prefix("unix:").expect("not a Unix socket");
+        let mut connection = UnixStream::connect(path).expect("cannot connect");
         connection.write_all(handshake).expect("cannot write");
         connections.push(connection);
     }

@@ -73,7 +73,7 @@ fn sort_records(folder: &Path) {
         report(&format!("sort: emit, {compression:?}"), SORT_RECORDS, || {
             let mut options = options(Partitioning::Ranges(cuts.clone()), Combine::Nothing);
             options.compression = compression;
-            let mut sink = MapSink::new(folder, options);
+            let mut sink = MapSink::new(&folder.join("map"), options);
             let (_, elapsed) = timed(|| emit_records(&records, black_box(&mut sink)));
             assert_eq!(sink.spills(), 0);
             let (output, finished) = timed(|| sink.finish(&folder.join("sorted")).expect("finishes"));
@@ -97,7 +97,7 @@ fn merge_segments(folder: &Path) {
             let mut options = options(Partitioning::Hash, Combine::Nothing);
             options.reduces = 1;
             options.compression = Compression::None;
-            let mut sink = MapSink::new(folder, options);
+            let mut sink = MapSink::new(&folder.join("map"), options);
             emit_records(&random_records(n as u64 + 1)[..SORT_RECORDS / MERGE_INPUTS * 100], &mut sink);
             sink.finish(&folder.join(format!("map-{n}"))).expect("finishes")
         })
@@ -142,7 +142,7 @@ fn options(partitioning: Partitioning, combine: Combine) -> SinkOptions {
 }
 
 fn sink(folder: &Path, partitioning: Partitioning, combine: Combine) -> MapSink {
-    MapSink::new(folder, options(partitioning, combine))
+    MapSink::new(&folder.join("map"), options(partitioning, combine))
 }
 
 fn timed<R>(run: impl FnOnce() -> R) -> (R, Duration) {

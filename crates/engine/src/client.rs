@@ -2,10 +2,11 @@
 
 use crate::job::Request;
 use crate::store::{StoreRequest, StoreResponse};
-use crate::wire::{self, FromClient, JobStatus, MESSAGE_BYTES_MAX, NodeStatus, Role, ToClient, Token, WireError};
+use crate::wire::{
+    self, FromClient, JobStatus, MESSAGE_BYTES_MAX, NodeStatus, Role, Stream, ToClient, Token, WireError,
+};
 use giveway_core::JobId;
 use std::io;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -40,7 +41,7 @@ pub enum ClientError {
 /// A connection to a coordinator. Requests are answered one at a time, in order.
 #[derive(Debug)]
 pub struct Client {
-    stream: TcpStream,
+    stream: Stream,
 }
 
 impl Client {
@@ -58,7 +59,10 @@ impl Client {
         let token = Token::read(&path).map_err(|error| ClientError::Folder { path, error })?;
         match wire::connect(&address, &token, Role::Client) {
             Ok(stream) => Ok(Client { stream }),
-            Err(WireError::Io { error, .. }) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            // The socket of a coordinator that has ended, or that was removed with the system's temporary files.
+            Err(WireError::Io { error, .. })
+                if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) =>
+            {
                 Err(ClientError::NoCluster { folder: folder.into() })
             }
             Err(error) => Err(error.into()),
@@ -98,9 +102,17 @@ impl Client {
 
     /// Returns the status of all jobs that are not forgotten yet, by id.
     pub fn jobs(&mut self) -> Result<Vec<JobStatus>, ClientError> {
-        match self.request(&FromClient::Jobs)? {
-            ToClient::Jobs(jobs) => Ok(jobs),
-            _ => Err(ClientError::UnexpectedAnswer),
+        let mut all: Vec<JobStatus> = Vec::new();
+        loop {
+            let after = all.last().map(|status| status.job);
+            let ToClient::Jobs { jobs, more } = self.request(&FromClient::Jobs { after })? else {
+                return Err(ClientError::UnexpectedAnswer);
+            };
+            let is_last = !more || jobs.is_empty();
+            all.extend(jobs);
+            if is_last {
+                return Ok(all);
+            }
         }
     }
 

@@ -1,11 +1,16 @@
-//! A cluster on this machine: the coordinator runs in this process, each worker in a process of its own.
+//! A cluster on this machine: the coordinator runs in this process, each worker in a process of its own. [`Cluster::wait`] restarts workers that
+//! ended.
+
+mod restarts;
 
 use crate::client::{Client, ClientError};
 use crate::coordinator::{self, CoordinatorHandle, JournalError, StartError};
 use crate::hdfs;
 use crate::worker;
+use restarts::RestartTimer;
 use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,6 +24,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Interval at which the state of workers is polled while waiting for them.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Interval at which [`Cluster::wait`] looks for workers that ended.
+const RESTART_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Why a cluster cannot start.
 #[derive(Debug, Error)]
@@ -62,6 +70,8 @@ pub struct Options {
     pub reduce_slots: u16,
     /// A worker that cannot reach the coordinator for this long stops.
     pub reconnect_timeout: Duration,
+    /// Whether [`Cluster::wait`] restarts workers that ended.
+    pub restart_workers: bool,
 }
 
 /// A running cluster. Dropping it stops the coordinator and the workers.
@@ -69,7 +79,19 @@ pub struct Options {
 pub struct Cluster {
     folder: PathBuf,
     coordinator: Option<CoordinatorHandle>,
-    workers: Vec<(worker::Options, Option<Child>)>,
+    workers: Vec<WorkerProcess>,
+    restart_workers: bool,
+}
+
+/// A worker and its process.
+#[derive(Debug)]
+struct WorkerProcess {
+    options: worker::Options,
+    /// `None` if it was killed on request, has ended, or belongs to an earlier start of the cluster.
+    child: Option<Child>,
+    restarts: RestartTimer,
+    /// Set by [`Cluster::kill_worker`]: it must not be restarted.
+    is_killed: bool,
 }
 
 impl Cluster {
@@ -78,7 +100,12 @@ impl Cluster {
     pub fn start(options: Options) -> Result<Cluster, ClusterError> {
         let folder = options.coordinator.folder.clone();
         let coordinator = CoordinatorHandle::start(options.coordinator)?;
-        let mut cluster = Cluster { folder: folder.clone(), coordinator: Some(coordinator), workers: Vec::new() };
+        let mut cluster = Cluster {
+            folder: folder.clone(),
+            coordinator: Some(coordinator),
+            workers: Vec::new(),
+            restart_workers: options.restart_workers,
+        };
         for index in 0..options.nodes {
             let name = format!("node-{index}");
             let worker = worker::Options {
@@ -91,8 +118,9 @@ impl Cluster {
                 reduce_slots: options.reduce_slots,
                 reconnect_timeout: options.reconnect_timeout,
             };
-            let child = spawn(&worker)?;
-            cluster.workers.push((worker, Some(child)));
+            let child = Some(spawn(&worker)?);
+            let restarts = RestartTimer::new(Instant::now());
+            cluster.workers.push(WorkerProcess { options: worker, child, restarts, is_killed: false });
         }
         cluster.wait_until_up(JOIN_TIMEOUT)?;
         Ok(cluster)
@@ -106,14 +134,14 @@ impl Cluster {
             let is_up = |worker: &worker::Options| {
                 statuses.iter().any(|status| status.name == worker.name && status.up && status.pid.is_some())
             };
-            let up = self.workers.iter().filter(|(worker, _)| is_up(worker)).count();
+            let up = self.workers.iter().filter(|worker| is_up(&worker.options)).count();
             if up == nodes {
                 return Ok(());
             }
             if started.elapsed() > timeout {
-                let missing =
-                    self.workers.iter().find(|(worker, _)| !is_up(worker)).map(|(worker, _)| worker.log_path());
-                return Err(ClusterError::NotUp { up, nodes, log: missing.unwrap_or_default() });
+                let missing = self.workers.iter().find(|worker| !is_up(&worker.options));
+                let log = missing.map(|worker| worker.options.log_path()).unwrap_or_default();
+                return Err(ClusterError::NotUp { up, nodes, log });
             }
             std::thread::sleep(POLL_INTERVAL);
         }
@@ -124,14 +152,14 @@ impl Cluster {
         &self.folder
     }
 
-    /// Address of the coordinator, `host:port`.
+    /// Addresses of the coordinator, for messages to users.
     pub fn address(&self) -> &str {
-        self.coordinator.as_ref().expect("present until dropped").address()
+        self.coordinator.as_ref().map_or("", CoordinatorHandle::address)
     }
 
     /// Name of the scheduling policy in use.
     pub fn policy(&self) -> &str {
-        self.coordinator.as_ref().expect("present until dropped").policy()
+        self.coordinator.as_ref().map_or("", CoordinatorHandle::policy)
     }
 
     /// Opens a new connection to the coordinator.
@@ -139,27 +167,68 @@ impl Cluster {
         Client::connect(&self.folder)
     }
 
-    /// Kills a worker process with SIGKILL, to simulate the failure of a node. `index` counts from 0 in the order of the nodes.
+    /// Kills a worker process with SIGKILL, to simulate the failure of a node. It is not restarted. `index` counts from 0 in the order of the
+    /// nodes; an index out of range is ignored.
     pub fn kill_worker(&mut self, index: usize) -> io::Result<()> {
-        if let Some(child) = &mut self.workers[index].1 {
+        let Some(worker) = self.workers.get_mut(index) else { return Ok(()) };
+        worker.is_killed = true;
+        if let Some(mut child) = worker.child.take() {
             child.kill()?;
             child.wait()?;
-            self.workers[index].1 = None;
         }
         Ok(())
     }
 
-    /// Starts a killed worker again.
+    /// Starts a killed worker again. An index out of range is ignored.
     pub fn restart_worker(&mut self, index: usize) -> Result<(), ClusterError> {
-        let (worker, child) = &mut self.workers[index];
-        *child = Some(spawn(worker)?);
+        let Some(worker) = self.workers.get_mut(index) else { return Ok(()) };
+        worker.child = Some(spawn(&worker.options)?);
+        worker.is_killed = false;
         Ok(())
     }
 
-    /// Blocks until the coordinator stops, on request or because its journal cannot be written.
+    /// Blocks until the coordinator stops, on request or because its journal cannot be written. Meanwhile restarts workers that ended.
     pub fn wait(mut self) -> Result<(), JournalError> {
-        let coordinator = self.coordinator.take().expect("present until dropped");
+        let Some(coordinator) = self.coordinator.take() else { return Ok(()) };
+        while self.restart_workers && coordinator.is_running() {
+            for worker in &mut self.workers {
+                worker.restart_if_ended(Instant::now());
+            }
+            std::thread::sleep(RESTART_POLL_INTERVAL);
+        }
         coordinator.wait()
+    }
+}
+
+impl WorkerProcess {
+    /// Restarts the worker once its delay is over. It is left alone while another process runs it, which an earlier start of the cluster left.
+    fn restart_if_ended(&mut self, now: Instant) {
+        let name = &self.options.name;
+        if let Some(child) = &mut self.child {
+            let Ok(Some(status)) = child.try_wait() else { return };
+            self.child = None;
+            let delay = self.restarts.on_exit(now);
+            if !status.success() {
+                tracing::warn!("worker {name} ended with {status}; restarting it in {} s", delay.as_secs_f64());
+            }
+        }
+        if self.is_killed || !self.restarts.is_due(now) {
+            return;
+        }
+        self.restarts.on_start(now);
+        if worker::is_running(&self.options) {
+            return;
+        }
+        match spawn(&self.options) {
+            Ok(child) => {
+                tracing::warn!("worker {name} restarted as process {}", child.id());
+                self.child = Some(child);
+            }
+            Err(error) => {
+                let delay = self.restarts.on_exit(now);
+                tracing::warn!("{error}; trying again in {} s", delay.as_secs_f64());
+            }
+        }
     }
 }
 
@@ -170,8 +239,7 @@ impl Drop for Cluster {
             let _ = coordinator.wait();
         }
         let started = Instant::now();
-        for (_, child) in &mut self.workers {
-            let Some(child) = child else { continue };
+        for child in self.workers.iter_mut().filter_map(|worker| worker.child.as_mut()) {
             // The coordinator has sent them a stop. A worker that does not exit is killed; its results are in its folder.
             while started.elapsed() < STOP_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
                 std::thread::sleep(POLL_INTERVAL);
@@ -182,13 +250,18 @@ impl Drop for Cluster {
     }
 }
 
-/// Starts a worker process: this executable, with the worker's options in an environment variable. Its log goes to a file in its folder.
+/// Starts a worker process: this executable, with the worker's options in an environment variable. Its log goes to a file in its folder. The
+/// arguments only tell workers apart in lists of processes. Its process group is its own, so that Ctrl-C reaches the coordinator alone, which then
+/// stops the workers.
 fn spawn(options: &worker::Options) -> Result<Child, ClusterError> {
     let failed = |error| ClusterError::Worker { name: options.name.clone(), error };
     std::fs::create_dir_all(&options.folder).map_err(failed)?;
     let log = OpenOptions::new().append(true).create(true).open(options.log_path()).map_err(failed)?;
     Command::new(std::env::current_exe().map_err(failed)?)
+        .args(["worker", "--name", &options.name, "--join"])
+        .arg(&options.cluster)
         .env(worker::OPTIONS_ENV, options.to_json())
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)

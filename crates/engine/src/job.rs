@@ -4,6 +4,7 @@ use crate::data::Compression;
 use giveway_core::{JobId, Priority};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -15,8 +16,10 @@ pub struct Request {
     /// The application's options by name. Each application documents its own.
     pub options: BTreeMap<String, String>,
     /// Input paths: absolute local files, folders or globs, `dfs:` paths, or files, folders or globs in HDFS (`hdfs://`).
-    pub input: Vec<String>,
+    #[serde(with = "crate::path_bytes::list")]
+    pub input: Vec<OsString>,
     /// Output folder, an absolute path. It must not exist.
+    #[serde(with = "crate::path_bytes")]
     pub output: PathBuf,
     /// Number of reduces; `None` leaves the choice to the application.
     pub reduces: Option<u32>,
@@ -38,6 +41,9 @@ pub struct Request {
     pub records_per_s: Option<u64>,
     /// Compress map outputs where that makes them smaller. On one machine this rarely saves time.
     pub compress: bool,
+    /// Make the output durable before the job succeeds. Without it a job ends sooner, but after a power cut its output may be incomplete
+    /// although it is marked as complete.
+    pub sync_output: bool,
 }
 
 /// The complete description of a job that its tasks need. Each worker receives it once per job and connection.
@@ -45,6 +51,8 @@ pub struct Request {
 pub struct Plan {
     /// The job's id.
     pub job: JobId,
+    /// Random number that identifies the job's output folder, so that no other folder is ever removed.
+    pub nonce: u64,
     /// The request as submitted.
     pub request: Request,
     /// The input files.
@@ -62,14 +70,16 @@ pub struct Plan {
     /// Index of this round, from 0. Applications that need one pass only have one round.
     pub round: u32,
     /// Output folder of this round: the request's output for the last round, a folder of its own for the others.
+    #[serde(with = "crate::path_bytes")]
     pub output: PathBuf,
 }
 
 /// An input file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
-    /// The name shown to the application.
-    pub name: String,
+    /// The name shown to the application. Need not be UTF-8.
+    #[serde(with = "crate::path_bytes")]
+    pub name: OsString,
     /// Where its content is stored.
     pub location: FileLocation,
     /// How its content is compressed.
@@ -82,7 +92,7 @@ pub struct InputFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileLocation {
     /// A local file that every worker can open.
-    Local(PathBuf),
+    Local(#[serde(with = "crate::path_bytes")] PathBuf),
     /// Blocks on the workers' disks, in the order of the file.
     Blocks(Vec<FileBlock>),
     /// HDFS, under the file's name, in these blocks.

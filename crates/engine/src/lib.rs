@@ -9,11 +9,13 @@
 pub mod apps;
 pub mod client;
 pub mod cluster;
+mod cluster_id;
 pub mod coordinator;
 pub mod data;
 pub mod hdfs;
 pub mod input;
 pub mod job;
+mod path_bytes;
 pub mod record;
 pub mod reference;
 pub mod store;

@@ -4,13 +4,14 @@
 //! values of a key in order (for a secondary sort, put the sort field first in the value), and the output does not depend on the order in
 //! which maps finish, on pauses, or on failures.
 
+use std::ffi::OsStr;
 use std::fmt;
 
 /// An input record: a line of a text file.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Name of the file, as in the job's input.
-    pub file: &'a str,
+    /// Name of the file, as in the job's input. Need not be UTF-8.
+    pub file: &'a OsStr,
     /// Offset of the line in the file, in bytes (in the uncompressed text if the file is compressed).
     pub offset: u64,
     /// The line without its line end.

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use giveway_core::Priority;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -64,9 +65,12 @@ pub struct Up {
     /// Applied at every start; the policy only if no job is unfinished.
     #[command(flatten)]
     pub options: ClusterOptions,
-    /// Loopback address and port of the coordinator; port 0 selects a free port.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
-    pub listen: String,
+    /// Also listen on this TCP address, which must be loopback; port 0 selects a free port. Default: a Unix socket only.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// Do not restart worker processes that ended.
+    #[arg(long)]
+    pub no_restart: bool,
 }
 
 /// `giveway worker`
@@ -102,7 +106,7 @@ pub struct JobOptions {
     pub app: String,
     /// Input files, directories or globs: local, in the cluster's block store (dfs:/PATH) or in HDFS (hdfs://HOST:PORT/PATH); may be repeated.
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
-    pub input: Vec<String>,
+    pub input: Vec<OsString>,
     /// Local output directory; must not exist.
     #[arg(long, value_name = "DIR")]
     pub output: PathBuf,
@@ -145,6 +149,9 @@ pub struct JobOptions {
     /// Compress map output where that makes it smaller; on one machine this rarely saves time.
     #[arg(long)]
     pub compress: bool,
+    /// Do not wait until the output is on disk before the job succeeds. Faster, but after a power cut the output may be incomplete although it has a `_SUCCESS` file.
+    #[arg(long)]
+    pub no_sync: bool,
 }
 
 /// `giveway run`

@@ -12,8 +12,10 @@ use giveway_engine::wire::JobStatus;
 use giveway_engine::{hdfs, store};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// `giveway apps`
 pub fn apps(apps: &Apps) -> Result<()> {
@@ -37,17 +39,45 @@ pub fn run(args: &Run, apps: &Apps) -> Result<()> {
         .prefix(".giveway-")
         .tempdir_in(parent)
         .with_context(|| format!("cannot create a temporary directory in {}", parent.display()))?;
-    let cluster = up::start(folder.path(), &args.options, "127.0.0.1:0", apps)?;
+    // Killing the job lets the normal end of this function remove its output and the cluster directory.
+    let interrupt = Arc::new(Mutex::new(Interrupt::default()));
+    let interrupted = Arc::clone(&interrupt);
+    signals::on_stop(move || lock(&interrupted).kill())?;
+    let cluster = up::start(folder.path(), &args.options, None, false, apps)?;
     let mut client = cluster.client()?;
     let job = client.submit(request)?;
-    // Killing the job lets the normal end of this function remove its output and the cluster directory.
-    let mut killer = cluster.client()?;
-    signals::on_stop(move || {
-        let _ = killer.kill(job);
-    })?;
+    lock(&interrupt).set_job(cluster.client()?, job);
     let status = follow(&mut client, job)?;
     drop(cluster);
     finish(&status)
+}
+
+/// Kills the job of `giveway run` at Ctrl-C, also if that comes before the job is submitted.
+#[derive(Default)]
+struct Interrupt {
+    is_requested: bool,
+    job: Option<(Client, JobId)>,
+}
+
+impl Interrupt {
+    fn kill(&mut self) {
+        self.is_requested = true;
+        if let Some((client, job)) = &mut self.job {
+            // Kills the current round, if the application has several. Fails only if the job has ended.
+            let _ = client.kill(*job);
+        }
+    }
+
+    fn set_job(&mut self, client: Client, job: JobId) {
+        self.job = Some((client, job));
+        if self.is_requested {
+            self.kill();
+        }
+    }
+}
+
+fn lock(interrupt: &Mutex<Interrupt>) -> MutexGuard<'_, Interrupt> {
+    interrupt.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `giveway submit`
@@ -84,19 +114,27 @@ fn request(job: &JobOptions) -> Result<Request> {
     if job.app == "streaming" {
         // Streaming commands run in the directory from which the job was submitted.
         let current = std::env::current_dir().context("cannot determine the current directory")?;
-        options.entry("dir".into()).or_insert_with(|| current.to_string_lossy().into_owned());
-    }
-    let absolute = |path: &str| -> Result<String> {
-        if [store::SCHEME, hdfs::SCHEME].iter().any(|scheme| path.starts_with(scheme)) {
-            return Ok(path.to_owned());
+        if !options.contains_key("dir") {
+            let Some(dir) = current.to_str() else {
+                bail!(
+                    "the name of the current directory is not UTF-8; add -O dir=DIRECTORY for the streaming commands"
+                );
+            };
+            options.insert("dir".into(), dir.to_owned());
         }
-        let path = std::path::absolute(path).with_context(|| format!("cannot resolve the path {path}"))?;
-        Ok(path.to_string_lossy().into_owned())
+    }
+    let absolute = |path: &OsString| -> Result<OsString> {
+        let is_remote = |scheme: &&str| path.as_encoded_bytes().starts_with(scheme.as_bytes());
+        if [store::SCHEME, hdfs::SCHEME].iter().any(is_remote) {
+            return Ok(path.clone());
+        }
+        let absolute = std::path::absolute(path);
+        Ok(absolute.with_context(|| format!("cannot resolve the path {}", path.display()))?.into())
     };
     Ok(Request {
         app: job.app.clone(),
         options,
-        input: job.input.iter().map(|path| absolute(path)).collect::<Result<_>>()?,
+        input: job.input.iter().map(absolute).collect::<Result<_>>()?,
         output: std::path::absolute(&job.output).context("cannot resolve the output directory")?,
         reduces: job.reduces,
         split_bytes: job.split,
@@ -108,6 +146,7 @@ fn request(job: &JobOptions) -> Result<Request> {
         task_timeout_ms: job.task_timeout.as_millis() as u64,
         records_per_s: job.records_per_second,
         compress: job.compress,
+        sync_output: !job.no_sync,
     })
 }
 

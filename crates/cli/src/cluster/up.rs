@@ -16,7 +16,13 @@ use std::time::Duration;
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts a cluster with its state in `folder`; fails if the heartbeat interval is not less than half of the timeout.
-pub fn start(folder: &Path, args: &ClusterOptions, listen: &str, apps: &Apps) -> Result<Cluster> {
+pub fn start(
+    folder: &Path,
+    args: &ClusterOptions,
+    listen: Option<&str>,
+    restart_workers: bool,
+    apps: &Apps,
+) -> Result<Cluster> {
     let tenants = match &args.tenants {
         Some(file) => input::tenants(file)?,
         None => Tenants::default(),
@@ -31,7 +37,7 @@ pub fn start(folder: &Path, args: &ClusterOptions, listen: &str, apps: &Apps) ->
         std::path::absolute(folder).with_context(|| format!("cannot resolve the directory {}", folder.display()))?;
     let coordinator = coordinator::Options {
         folder,
-        listen: listen.to_owned(),
+        listen: listen.map(str::to_owned),
         policy: input::policy(&args.policy)?,
         tenants,
         seed: 1,
@@ -46,13 +52,14 @@ pub fn start(folder: &Path, args: &ClusterOptions, listen: &str, apps: &Apps) ->
         map_slots: args.map_slots,
         reduce_slots: args.reduce_slots,
         reconnect_timeout: RECONNECT_TIMEOUT,
+        restart_workers,
     };
     Ok(Cluster::start(options)?)
 }
 
 /// `giveway up`
 pub fn up(args: &Up, apps: &Apps) -> Result<()> {
-    let cluster = start(&args.cluster.dir, &args.options, &args.listen, apps)?;
+    let cluster = start(&args.cluster.dir, &args.options, args.listen.as_deref(), !args.no_restart, apps)?;
     let mut out = std::io::stdout();
     writeln!(
         out,

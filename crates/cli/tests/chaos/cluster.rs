@@ -35,7 +35,8 @@ impl Cluster {
         let _ = fs::remove_file(self.folder.join("address"));
         let child = giveway()
             .args(["up", "--nodes", &NODES.to_string(), "--map-slots", "2", "--reduce-slots", "2"])
-            .args(["--policy", "fair", "--heartbeat", "50ms", "--timeout", "1500ms", "--dir"])
+            // The tests decide when a killed worker comes back.
+            .args(["--no-restart", "--policy", "fair", "--heartbeat", "50ms", "--timeout", "1500ms", "--dir"])
             .arg(&self.folder)
             .stdout(Stdio::null())
             .spawn()
@@ -111,7 +112,8 @@ impl Cluster {
     /// The event log of the coordinator's journal, as far as it is written.
     fn event_log(&self) -> EventLogDecoder {
         let mut decoder = EventLogDecoder::new();
-        decoder.feed(&fs::read(self.folder.join("journal").join("event-log")).expect("cannot read the journal"));
+        let journal = self.folder.join("journal/log");
+        decoder.feed(&giveway_engine::coordinator::read_event_log(&journal).expect("cannot read the journal"));
         decoder
     }
 

@@ -97,7 +97,7 @@ fn request(folder: &Path, app: &str, options: &[(&str, &str)], input: &[String])
     Request {
         app: app.into(),
         options: options.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
-        input: input.to_vec(),
+        input: input.iter().map(Into::into).collect(),
         output: folder.join(format!("out-{app}")),
         reduces: Some(2),
         split_bytes: bytes.div_ceil(6).max(1),
@@ -109,6 +109,7 @@ fn request(folder: &Path, app: &str, options: &[(&str, &str)], input: &[String])
         task_timeout_ms: 60_000,
         records_per_s: None,
         compress: true,
+        sync_output: false,
     }
 }
 

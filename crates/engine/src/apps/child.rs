@@ -3,12 +3,16 @@
 //! The task's own thread moves all bytes. The pipes are non-blocking: the thread writes what the program accepts, reads what it prints, and polls
 //! for a short interval when neither is possible, so that a stopped task ends soon. No behaviour of the program (reading nothing, printing first,
 //! closing its input) causes a deadlock.
+//!
+//! A program and its children do not outlive the worker (`guardian.rs`), and do not inherit Giveway's own environment variables.
 
+use super::guardian::{self, Registration};
 use crate::input::LINE_BYTES_MAX;
 use crate::record::Emit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -26,6 +30,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How much of the end of the error output is retained for error messages.
 const STDERR_TAIL_BYTES: usize = 8 << 10;
 const STDERR_TAIL_LINES: usize = 20;
+
+/// Waits for a line, which arrives once the process group is registered, and then becomes the command, its first argument.
+const STARTER: &str = r#"read -r _ && exec sh -c "$1""#;
+
+/// Environment variables with this prefix are Giveway's own. A program that inherited them could be taken for a worker.
+const OWN_VARIABLES: &str = "GIVEWAY_";
 
 /// A command and where it runs.
 #[derive(Clone, Debug)]
@@ -95,11 +105,15 @@ pub(super) type LineHandler<'a> = &'a mut dyn FnMut(&[u8], &mut dyn Emit);
 
 impl Program {
     /// Starts the program in a process group of its own, with one more environment variable.
-    pub(super) fn start(&self, variable: Option<(&str, &str)>) -> Result<RunningProgram, ProgramError> {
+    pub(super) fn start(&self, variable: Option<(&str, &OsStr)>) -> Result<RunningProgram, ProgramError> {
         let mut command = Command::new("sh");
-        command.arg("-c").arg(&self.command).process_group(0);
+        command.args(["-c", STARTER, "sh"]).arg(&self.command).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.current_dir(self.dir.as_deref().unwrap_or(".".as_ref()));
+        let is_own = |name: &OsString| name.as_encoded_bytes().starts_with(OWN_VARIABLES.as_bytes());
+        std::env::vars_os().map(|(name, _)| name).filter(is_own).for_each(|name| {
+            command.env_remove(name);
+        });
         command.envs(variable);
         let failed = |error| ProgramError {
             program: self.clone(),
@@ -107,7 +121,20 @@ impl Program {
             stderr_tail: Vec::new(),
         };
         let mut child = command.spawn().map_err(failed)?;
+        let registration = match guardian::register(Pid::from_child(&child)) {
+            Ok(registration) => registration,
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(failed(error));
+            }
+        };
+        if let Some(stdin) = &mut child.stdin {
+            // Fails if the program was killed meanwhile; the end of its input and output shows that later.
+            let _ = stdin.write_all(b"\n");
+        }
         let running = RunningProgram {
+            _registration: registration,
             stdin: child.stdin.take(),
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
@@ -131,6 +158,7 @@ pub(super) struct RunningProgram {
     program: Program,
     child: Child,
     is_reaped: bool,
+    _registration: Registration,
     /// The pipes; `None` once closed by either side.
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,

@@ -4,49 +4,51 @@
 //! the tasks in the plan's notes.
 
 use crate::job::Plan;
+use std::ffi::{OsStr, OsString};
 
 /// Document names of input files. The name of the last file is cached.
 pub(super) struct Documents {
-    parent: String,
-    file: String,
+    parent: Vec<u8>,
+    file: OsString,
     name: Vec<u8>,
 }
 
 impl Documents {
     /// Stores the common parent directory in the plan.
     pub(super) fn prepare(plan: &mut Plan) {
-        let names: Vec<&str> = plan.files.iter().map(|file| file.name.as_str()).collect();
-        plan.app_data = common_parent(&names).as_bytes().to_vec();
+        let names: Vec<&[u8]> = plan.files.iter().map(|file| file.name.as_encoded_bytes()).collect();
+        plan.app_data = common_parent(&names).to_vec();
     }
 
     /// The document names of a prepared plan.
     pub(super) fn new(plan: &Plan) -> Documents {
-        let parent = String::from_utf8_lossy(&plan.app_data).into_owned();
-        Documents { parent, file: String::new(), name: Vec::new() }
+        Documents { parent: plan.app_data.clone(), file: OsString::new(), name: Vec::new() }
     }
 
     /// The document name of a file. Control characters are replaced by `?`.
-    pub(super) fn name(&mut self, file: &str) -> &[u8] {
+    pub(super) fn name(&mut self, file: &OsStr) -> &[u8] {
         if self.file != file {
             self.file = file.to_owned();
-            let name = file.strip_prefix(&self.parent).unwrap_or(file);
+            let name = file.as_encoded_bytes();
+            let name = name.strip_prefix(self.parent.as_slice()).unwrap_or(name);
             // A newline in a file's name must not break a line of the output.
-            self.name = name.bytes().map(|byte| if byte.is_ascii_control() { b'?' } else { byte }).collect();
+            self.name = name.iter().map(|&byte| if byte.is_ascii_control() { b'?' } else { byte }).collect();
         }
         &self.name
     }
 }
 
 /// The deepest directory that contains all paths, with a `/` at its end; empty if there is none.
-fn common_parent<'a>(names: &[&'a str]) -> &'a str {
-    let Some((first, others)) = names.split_first() else { return "" };
-    let mut shared = first.rfind('/').map_or(0, |slash| slash + 1);
+fn common_parent<'a>(names: &[&'a [u8]]) -> &'a [u8] {
+    let Some((&first, others)) = names.split_first() else { return b"" };
+    let parent = |path: &'a [u8]| memchr::memrchr(b'/', path).map_or(&b""[..], |slash| &path[..=slash]);
+    let mut shared = parent(first);
     for other in others {
-        while !other.as_bytes().starts_with(&first.as_bytes()[..shared]) {
-            shared = first[..shared - 1].rfind('/').map_or(0, |slash| slash + 1);
+        while !other.starts_with(shared) {
+            shared = parent(&shared[..shared.len() - 1]);
         }
     }
-    &first[..shared]
+    shared
 }
 
 #[cfg(test)]
@@ -55,11 +57,15 @@ mod tests {
 
     #[test]
     fn the_common_parent_is_the_deepest_directory() {
-        assert_eq!(common_parent(&["/in/a.txt"]), "/in/");
-        assert_eq!(common_parent(&["/in/a.txt", "/in/b.txt"]), "/in/");
-        assert_eq!(common_parent(&["/in/2024/a", "/in/2025/a", "/in/b"]), "/in/");
-        assert_eq!(common_parent(&["/inner/a", "/in/a"]), "/");
-        assert_eq!(common_parent(&["dfs:/x/a", "/x/a"]), "");
-        assert_eq!(common_parent(&[]), "");
+        let parent = |names: &[&'static str]| {
+            let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+            String::from_utf8(common_parent(&names).to_vec()).unwrap()
+        };
+        assert_eq!(parent(&["/in/a.txt"]), "/in/");
+        assert_eq!(parent(&["/in/a.txt", "/in/b.txt"]), "/in/");
+        assert_eq!(parent(&["/in/2024/a", "/in/2025/a", "/in/b"]), "/in/");
+        assert_eq!(parent(&["/inner/a", "/in/a"]), "/");
+        assert_eq!(parent(&["dfs:/x/a", "/x/a"]), "");
+        assert_eq!(parent(&[]), "");
     }
 }

@@ -17,6 +17,10 @@ pub(super) enum PlanError {
     MissingPattern,
     #[error("grep: invalid pattern={pattern}: {error}; escape special characters with \\")]
     BadPattern { pattern: String, error: regex::Error },
+    #[error(
+        "too much input for one job: {splits} splits, and at most {max} are supported; use larger splits (--split) or fewer files"
+    )]
+    TooManySplits { splits: u64, max: u64 },
     #[error("streaming needs a mapper; set mapper=COMMAND (`cat` passes lines through unchanged)")]
     MissingMapper,
     #[error("streaming has a combiner but no reducer; remove the combiner or set reducer=COMMAND")]

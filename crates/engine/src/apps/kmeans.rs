@@ -137,7 +137,7 @@ impl Mapper for AssignMapper {
     fn map(&mut self, record: Record<'_>, _out: &mut dyn Emit) -> Result<(), AppError> {
         let (file, offset) = (record.file, record.offset);
         let point = parse_point(record.line).ok_or_else(|| DataError::NotAPoint {
-            file: file.to_owned(),
+            file: file.to_string_lossy().into_owned(),
             offset,
             limit: COORDINATE_MAX,
         })?;
@@ -146,7 +146,7 @@ impl Mapper for AssignMapper {
         }
         let dimensions = self.centroids[0].len();
         if point.len() != dimensions {
-            let file = file.to_owned();
+            let file = file.to_string_lossy().into_owned();
             return Err(DataError::Dimensions { file, offset, found: point.len(), expected: dimensions }.into());
         }
         // The first of equally near centroids.

@@ -10,6 +10,7 @@ mod child;
 mod documents;
 mod error;
 mod grep;
+mod guardian;
 mod inverted_index;
 mod kmeans;
 mod ranked_inverted_index;
@@ -137,16 +138,24 @@ const INPUT_BYTES_PER_REDUCE: u64 = 128 << 20;
 /// Limit of the reduces of a job whose request does not set their number.
 const DEFAULT_REDUCES_MAX: u64 = 64;
 
+/// Maximum number of splits of a job. Checked before memory is allocated for them: a split size of one byte is most likely a typing error.
+const SPLITS_MAX: u64 = 1_000_000;
+
 /// Plans a job: finds its input, computes the splits, and has the application complete the plan. All errors of the request are found here, before
 /// a task runs.
 pub fn plan(app: &dyn App, job: JobId, request: Request, store: &dyn StoreAccess) -> Result<Plan, AppError> {
     check_options(app, &request)?;
     let files = input::find_files(&request.input, store)?;
+    let splits = input::split_count_bound(&files, request.split_bytes);
+    if splits > SPLITS_MAX {
+        return Err(PlanError::TooManySplits { splits, max: SPLITS_MAX }.into());
+    }
     let splits = input::compute_splits(&files, request.split_bytes);
     let bytes: u64 = files.iter().map(|file| file.bytes).sum();
     let by_size = (bytes / INPUT_BYTES_PER_REDUCE).clamp(1, DEFAULT_REDUCES_MAX) as u32;
     let mut plan = Plan {
         job,
+        nonce: 0,
         files,
         splits,
         reduces: request.reduces.unwrap_or(by_size),
@@ -196,7 +205,7 @@ pub fn part_name(plan: &Plan, part: u32) -> String {
 /// Reads the lines of a round's output, in the order of its parts.
 fn read_output(dir: &Path) -> Result<Vec<Vec<u8>>, AppError> {
     let mut lines = Vec::new();
-    for file in input::find_files(&[dir.to_string_lossy().into_owned()], &input::LocalOnly)? {
+    for file in input::find_files(&[dir.into()], &input::LocalOnly)? {
         for split in input::compute_splits(std::slice::from_ref(&file), u64::MAX) {
             let mut reader = input::LineReader::open(&file, split, &input::LocalOnly)?;
             while let Some(record) = reader.next()? {

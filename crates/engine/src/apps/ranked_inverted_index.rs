@@ -43,7 +43,7 @@ impl App for RankedInvertedIndex {
         if plan.output == plan.request.output {
             return Ok(None);
         }
-        let files = input::find_files(&[plan.output.to_string_lossy().into_owned()], &LocalOnly)?;
+        let files = input::find_files(&[plan.output.clone().into()], &LocalOnly)?;
         let splits = input::compute_splits(&files, plan.request.split_bytes);
         Ok(Some(Plan {
             files,
@@ -70,8 +70,10 @@ impl Mapper for RankMapper {
             let count: u64 = std::str::from_utf8(&line[last + 1..]).ok()?.parse().ok()?;
             Some((&line[..first], line.get(first + 1..last)?, count))
         };
-        let (sequence, document, count) =
-            parsed().ok_or_else(|| DataError::NotACount { file: record.file.to_owned(), offset: record.offset })?;
+        let (sequence, document, count) = parsed().ok_or_else(|| DataError::NotACount {
+            file: record.file.to_string_lossy().into_owned(),
+            offset: record.offset,
+        })?;
         self.value.clear();
         self.value.extend_from_slice(&(!count).to_be_bytes());
         self.value.extend_from_slice(document);

@@ -277,7 +277,7 @@ mod tests {
         let program = Program { role: "mapper", command: command.to_owned(), dir: None };
         let mut mapper = StreamMapper { program, running: None, output: MapperOutput::Pairs };
         for offset in 0..lines {
-            mapper.map(Record { file: "f", offset, line: &[b'x'; 99] }, out)?;
+            mapper.map(Record { file: "f".as_ref(), offset, line: &[b'x'; 99] }, out)?;
         }
         mapper.finish(out)
     }
@@ -374,7 +374,7 @@ mod tests {
         let command = format!("sleep 600 & {}; cat", write_pid(&child));
         let program = Program { role: "mapper", command, dir: None };
         let mut mapper = StreamMapper { program, running: None, output: MapperOutput::Pairs };
-        mapper.map(Record { file: "f", offset: 0, line: b"x" }, &mut Counter::default()).unwrap();
+        mapper.map(Record { file: "f".as_ref(), offset: 0, line: b"x" }, &mut Counter::default()).unwrap();
         let pid = read_pid(&child);
         drop(mapper);
         wait_until_dead(pid);

@@ -31,7 +31,7 @@ impl TestJob {
         let request = Request {
             app: app.to_owned(),
             options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-            input: vec![input.to_str().unwrap().to_owned()],
+            input: vec![input.clone().into()],
             output: dir.path().join("out"),
             reduces: None,
             split_bytes: 8,
@@ -43,6 +43,7 @@ impl TestJob {
             task_timeout_ms: 1000,
             records_per_s: None,
             compress: true,
+            sync_output: false,
         };
         TestJob { app: Apps::builtin().find(app).unwrap(), request, _dir: dir }
     }

@@ -1,14 +1,19 @@
 //! Requests of clients, except submissions and stored files.
 
 use super::job_table::task_counts;
+use super::journal::Metadata;
 use super::run::{Coordinator, Effect};
 use crate::wire::{FromClient, NodeStatus, ToClient};
 use giveway_core::scheduler::Blocked;
 use giveway_core::{AttemptId, Event, JobId, Kind, Outcome};
+use std::ops::Bound;
 use std::sync::mpsc::Sender;
 
 /// Number of preceding jobs that `explain` names.
 const PRECEDING_JOBS_MAX: usize = 5;
+
+/// Maximum size of a page of the list of jobs, in bytes. Failures with long texts make a status large.
+const JOBS_PAGE_BYTES_MAX: usize = 1 << 20;
 
 impl Coordinator {
     pub(super) fn on_client_request(&mut self, request: FromClient, reply: Sender<ToClient>) {
@@ -22,18 +27,9 @@ impl Coordinator {
                     ToClient::Job(Box::new(status))
                 }
             },
-            FromClient::Jobs => {
-                ToClient::Jobs(self.table.jobs.keys().filter_map(|&job| self.table.status(job, &self.core)).collect())
-            }
+            FromClient::Jobs { after } => self.jobs_page(after),
             FromClient::Nodes => ToClient::Nodes(self.node_statuses()),
-            FromClient::Kill { job } => match self.table.jobs.get(&job).map(|record| record.outcome) {
-                None => unknown_job(job),
-                Some(Some(_)) => ToClient::Refused { reason: format!("cannot kill {job}: it has ended already") },
-                Some(None) => {
-                    self.submit_event(Event::JobKilled { job });
-                    ToClient::Done
-                }
-            },
+            FromClient::Kill { job } => self.kill(job),
             FromClient::Yield { job } => match self.table.jobs.contains_key(&job) {
                 false => unknown_job(job),
                 true => {
@@ -58,6 +54,42 @@ impl Coordinator {
         self.effects.push(Effect::Reply(reply, answer));
     }
 
+    /// The jobs after one, as many as fit into a message. At least one, if there are any.
+    pub(super) fn jobs_page(&self, after: Option<JobId>) -> ToClient {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut jobs, mut bytes, mut more) = (Vec::new(), 0_usize, false);
+        for &job in self.table.jobs.range((from, Bound::Unbounded)).map(|(job, _)| job) {
+            let Some(status) = self.table.status(job, &self.core) else { continue };
+            bytes = bytes.saturating_add(postcard::to_allocvec(&status).map_or(0, |encoded| encoded.len()));
+            if bytes > JOBS_PAGE_BYTES_MAX && !jobs.is_empty() {
+                more = true;
+                break;
+            }
+            jobs.push(status);
+        }
+        ToClient::Jobs { jobs, more }
+    }
+
+    /// Kills a job. If it was a round of an iterative application, its current round.
+    fn kill(&mut self, job: JobId) -> ToClient {
+        let last = self.table.last_round(job);
+        match self.table.jobs.get(&last) {
+            None => unknown_job(job),
+            Some(record) if record.finalized => {
+                ToClient::Refused { reason: format!("cannot kill {job}: it has ended already") }
+            }
+            Some(record) if record.outcome.is_some() => {
+                // All its tasks have ended in this batch: there is nothing left to stop, but its output is not published yet.
+                self.append_metadata(Metadata::KillRequested { job: last });
+                ToClient::Done
+            }
+            Some(_) => {
+                self.submit_event(Event::JobKilled { job: last });
+                ToClient::Done
+            }
+        }
+    }
+
     /// Sends the current status to all clients that follow a job.
     pub(super) fn update_followers(&mut self) {
         let (table, core) = (&self.table, &self.core);
@@ -80,12 +112,12 @@ impl Coordinator {
 
     fn node_statuses(&self) -> Vec<NodeStatus> {
         let status = |node: giveway_core::scheduler::NodeStatus<'_>| {
-            let session = &self.nodes[node.id.0 as usize];
+            let session = self.nodes.get(node.id.0 as usize);
             let slots = |kind: Kind| (node.spec.slots(kind), node.used[kind]);
             NodeStatus {
                 node: node.id,
                 name: node.spec.name.clone(),
-                pid: session.connection.as_ref().map(|_| session.pid),
+                pid: session.and_then(|session| session.connection.as_ref().map(|_| session.pid)),
                 up: node.up,
                 map_slots: slots(Kind::Map),
                 reduce_slots: slots(Kind::Reduce),

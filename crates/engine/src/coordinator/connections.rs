@@ -4,41 +4,51 @@ use super::planning;
 use super::run::{Input, WorkerConnection};
 use crate::apps::Apps;
 use crate::store::{CoordinatorStoreAccess, Namespace, StoreSession};
-use crate::wire::{self, FromClient, FromWorker, MESSAGE_BYTES_MAX, Role, ToClient, ToWorker, Token};
+use crate::wire::{
+    self, FromClient, FromWorker, Handshaking, Listener, MESSAGE_BYTES_MAX, Role, Stream, ToClient, ToWorker, Token,
+};
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
+use std::time::Duration;
 use tracing::warn;
+
+/// How long a peer may take to read what was sent to it.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts a thread that accepts connections and serves each on a thread of its own. It runs until the process ends.
 pub(super) fn listen(
-    listener: TcpListener,
+    listener: Listener,
     token: Token,
     apps: Apps,
     store: Arc<Namespace>,
     inputs: Sender<Input>,
+    ids: Arc<AtomicU64>,
 ) -> io::Result<()> {
-    thread::Builder::new().name("listener".into()).spawn(move || {
-        for (stream, id) in listener.incoming().zip(1_u64..) {
-            let Ok(stream) = stream else { continue };
-            let (token, apps, store, inputs) = (token.clone(), apps.clone(), Arc::clone(&store), inputs.clone());
-            let stored = CoordinatorStoreAccess { namespace: store, token };
-            let spawned = thread::Builder::new()
-                .name("connection".into())
-                .spawn(move || serve(stream, id, stored, &apps, &inputs));
-            if let Err(error) = spawned {
-                warn!("connection refused: cannot start a thread for it: {error}");
-            }
-        }
-    })?;
-    Ok(())
+    listener.serve("connection", move |stream, handshaking| {
+        let stored = CoordinatorStoreAccess { namespace: Arc::clone(&store), token: token.clone() };
+        serve(stream, handshaking, ids.fetch_add(1, Ordering::Relaxed), stored, &apps, &inputs);
+    })
 }
 
-fn serve(mut stream: TcpStream, id: u64, stored: CoordinatorStoreAccess, apps: &Apps, inputs: &Sender<Input>) {
-    let served = match wire::accept(&mut stream, &stored.token) {
+fn serve(
+    mut stream: Stream,
+    handshaking: Handshaking,
+    id: u64,
+    stored: CoordinatorStoreAccess,
+    apps: &Apps,
+    inputs: &Sender<Input>,
+) {
+    let accepted = wire::accept(&mut stream, &stored.token);
+    drop(handshaking);
+    // A peer that does not read must not make messages for it pile up: its connection is closed.
+    if let Err(error) = stream.set_write_timeout(Some(WRITE_TIMEOUT)) {
+        return warn!("connection closed: {error}");
+    }
+    let served = match accepted {
         Ok(Role::Worker) => serve_worker(stream, id, inputs),
         Ok(Role::Client) => serve_client(stream, &stored, apps, inputs),
         Ok(Role::Data) => {
@@ -54,7 +64,7 @@ fn serve(mut stream: TcpStream, id: u64, stored: CoordinatorStoreAccess, apps: &
     }
 }
 
-fn serve_worker(mut stream: TcpStream, id: u64, inputs: &Sender<Input>) -> Result<(), wire::WireError> {
+fn serve_worker(mut stream: Stream, id: u64, inputs: &Sender<Input>) -> Result<(), wire::WireError> {
     let FromWorker::Join(join) = wire::receive(&mut stream, MESSAGE_BYTES_MAX)? else {
         return Err(wire::WireError::UnknownPeer);
     };
@@ -89,7 +99,7 @@ fn serve_worker(mut stream: TcpStream, id: u64, inputs: &Sender<Input>) -> Resul
 }
 
 /// Sends messages to a worker until the coordinator drops the sender, then closes the connection.
-fn write_messages(stream: TcpStream, outgoing: &Receiver<ToWorker>) {
+fn write_messages(stream: Stream, outgoing: &Receiver<ToWorker>) {
     let mut out = BufWriter::new(&stream);
     while let Ok(message) = outgoing.recv() {
         let mut sent = wire::send(&mut out, &message);
@@ -105,11 +115,11 @@ fn write_messages(stream: TcpStream, outgoing: &Receiver<ToWorker>) {
         }
     }
     let _ = out.flush();
-    let _ = stream.shutdown(Shutdown::Both);
+    let _ = stream.shutdown();
 }
 
 fn serve_client(
-    mut stream: TcpStream,
+    mut stream: Stream,
     stored: &CoordinatorStoreAccess,
     apps: &Apps,
     inputs: &Sender<Input>,

@@ -1,26 +1,43 @@
-//! Output folders: created when a job is accepted, published or removed when it has ended.
+//! The end of a job: its output is published or removed, or its next round is submitted.
 //!
-//! Every operation here is idempotent: a coordinator that is killed during one repeats it after its restart.
+//! An output that cannot be published now (no free file descriptor, a full disk) is tried again until it can be, or until the job is killed: its
+//! tasks have succeeded, and their results are not thrown away.
 
 use super::journal::Metadata;
+use super::output_folder::{self, Disk};
 use super::planning::SubmitError;
 use super::run::Coordinator;
 use crate::apps::round_output;
 use crate::job::Plan;
 use crate::record::AppError;
-use crate::task::{TEMPORARY, publish_map};
 use giveway_core::{AttemptId, JobId, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 use thiserror::Error;
+
+/// Delay before finalizing is tried again. Doubled after each failure.
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(200);
+
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
+
+/// A job whose finalization is tried again.
+#[derive(Debug)]
+pub(super) struct FinalizeRetry {
+    job: JobId,
+    outcome: Outcome,
+    at: Instant,
+    delay: Duration,
+}
 
 /// Why a job failed after all its tasks had succeeded.
 #[derive(Debug, Error)]
 enum FinalizeError {
-    #[error("cannot publish the output {}: {error}; check the disk and the folder's permissions, then submit again", path.display())]
+    #[error("cannot publish the output {}: {error}; trying again: check the disk, the folder's permissions and the limit of open files", path.display())]
     Publish { path: PathBuf, error: io::Error },
+    #[error("the output {} was removed while the job ran", path.display())]
+    OutputGone { path: PathBuf },
     /// The application cannot derive its next round from the output.
     #[error(transparent)]
     App(#[from] AppError),
@@ -28,20 +45,53 @@ enum FinalizeError {
     NextRound(#[from] SubmitError),
 }
 
+impl FinalizeError {
+    /// True if a later try may succeed.
+    fn is_transient(&self) -> bool {
+        match self {
+            FinalizeError::Publish { .. } | FinalizeError::NextRound(SubmitError::CreateOutput { .. }) => true,
+            FinalizeError::OutputGone { .. } | FinalizeError::App(_) | FinalizeError::NextRound(_) => false,
+        }
+    }
+}
+
 impl Coordinator {
-    /// Finalizes an ended job: publishes its output, submits its next round, or removes its output. If publishing or the next round fails, so
-    /// does the job.
+    /// Finalizes an ended job: publishes its output, submits its next round, or removes its output.
     pub(super) fn finalize_job(&mut self, job: JobId, outcome: Outcome) {
-        let Some(record) = self.table.jobs.get_mut(&job) else { return };
+        self.try_finalize(job, outcome, RETRY_DELAY_MIN);
+    }
+
+    /// Tries to finalize the jobs whose delay is over.
+    pub(super) fn retry_finalize(&mut self, now: Instant) {
+        let (due, later) = std::mem::take(&mut self.finalize_retries).into_iter().partition(|retry| retry.at <= now);
+        self.finalize_retries = later;
+        for FinalizeRetry { job, outcome, delay, .. } in due {
+            self.try_finalize(job, outcome, delay);
+        }
+    }
+
+    fn try_finalize(&mut self, job: JobId, outcome: Outcome, delay: Duration) {
+        let Some(record) = self.table.jobs.get(&job) else { return };
         if record.finalized {
             return;
         }
         let plan = record.plan.clone();
-        let map_pieces = std::mem::take(&mut record.map_pieces);
+        let outcome = if record.kill_requested { Outcome::Killed } else { outcome };
         let (mut outcome, mut next_round) = (outcome, None);
         if outcome == Outcome::Succeeded {
+            let map_pieces = record.map_pieces.clone();
             match self.publish_or_continue(&plan, &map_pieces) {
                 Ok(next) => next_round = next,
+                Err(error) if error.is_transient() => {
+                    // Reported once: the delay is the minimum only at the first try.
+                    if delay == RETRY_DELAY_MIN {
+                        tracing::warn!("{job}: {error}");
+                        self.record_failure(job, error.to_string());
+                    }
+                    let (at, delay) = (Instant::now() + delay, (delay * 2).min(RETRY_DELAY_MAX));
+                    self.finalize_retries.push(FinalizeRetry { job, outcome, at, delay });
+                    return;
+                }
                 Err(error) => {
                     outcome = Outcome::Failed;
                     self.record_failure(job, error.to_string());
@@ -49,10 +99,13 @@ impl Coordinator {
             }
         }
         if outcome != Outcome::Succeeded {
-            remove_folder(&plan.output);
+            remove_output(&plan.output, plan.nonce);
         }
         if next_round.is_none() {
-            (0..plan.round).for_each(|round| remove_folder(&round_output(&plan, round)));
+            (0..plan.round).for_each(|round| remove_output(&round_output(&plan, round), plan.nonce));
+        }
+        if let Some(record) = self.table.jobs.get_mut(&job) {
+            record.map_pieces = BTreeMap::new();
         }
         self.append_metadata(Metadata::JobFinalized { job, outcome, next_round });
         self.finish_followers(job);
@@ -64,10 +117,13 @@ impl Coordinator {
         plan: &Plan,
         map_pieces: &BTreeMap<(u32, u64), AttemptId>,
     ) -> Result<Option<JobId>, FinalizeError> {
-        let unpublished = |error| FinalizeError::Publish { path: plan.output.clone(), error };
-        publish_map_pieces(plan, map_pieces).map_err(unpublished)?;
+        let unpublished = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => FinalizeError::OutputGone { path: plan.output.clone() },
+            _ => FinalizeError::Publish { path: plan.output.clone(), error },
+        };
+        output_folder::publish_map_pieces(plan, map_pieces).map_err(unpublished)?;
         match self.options.apps.find(&plan.request.app)?.next_round(plan)? {
-            None => publish(plan).map(|()| None).map_err(unpublished),
+            None => output_folder::publish(plan, &Disk).map(|()| None).map_err(unpublished),
             Some(next) => Ok(Some(self.accept(next)?)),
         }
     }
@@ -77,7 +133,8 @@ impl Coordinator {
         let jobs: Vec<JobId> = self.table.jobs.keys().copied().collect();
         let next_rounds: BTreeSet<JobId> = self.table.jobs.values().filter_map(|job| job.next_round).collect();
         for job in jobs {
-            let record = &self.table.jobs[&job];
+            // Finalizing a job may evict another one from the table.
+            let Some(record) = self.table.jobs.get(&job) else { continue };
             match (record.submitted, record.outcome) {
                 // A next round: the end of the round before it is in the journal, its own submission is not.
                 (None, None) if next_rounds.contains(&job) => self.resubmit(job),
@@ -90,49 +147,17 @@ impl Coordinator {
     }
 }
 
-/// Creates the output folder of a job or round, with a folder for temporary files in it.
-pub(super) fn create_output_folder(plan: &Plan) -> Result<(), SubmitError> {
-    let failed = |error: io::Error| SubmitError::CreateOutput { path: plan.output.clone(), error };
-    if let Some(parent) = plan.output.parent() {
-        fs::create_dir_all(parent).map_err(failed)?;
-    }
-    if plan.output != plan.request.output {
-        // The intermediate folder of a round before the last has a name of our own. An interrupted coordinator may have left one.
-        remove_folder(&plan.output);
-    }
-    match fs::create_dir(&plan.output) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(SubmitError::OutputExists(plan.request.output.clone()));
-        }
-        Err(error) => return Err(failed(error)),
-    }
-    fs::create_dir(plan.output.join(TEMPORARY)).map_err(failed)
+/// Creates the output folder of a job or round.
+pub(super) fn create_output(plan: &Plan) -> Result<(), SubmitError> {
+    output_folder::create(plan).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => SubmitError::OutputExists(plan.request.output.clone()),
+        _ => SubmitError::CreateOutput { path: plan.output.clone(), error },
+    })
 }
 
-/// Renames the outputs of a map-only job to their final names. Only those of the attempts that count are renamed.
-fn publish_map_pieces(plan: &Plan, pieces: &BTreeMap<(u32, u64), AttemptId>) -> io::Result<()> {
-    pieces.iter().try_for_each(|(&(split, start_bytes), &map)| publish_map(plan, map, split, start_bytes))
-}
-
-/// Marks an output as complete: removes the temporary files and creates `_SUCCESS`.
-fn publish(plan: &Plan) -> io::Result<()> {
-    match fs::remove_dir_all(plan.output.join(TEMPORARY)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    fs::write(plan.output.join("_SUCCESS"), b"")
-}
-
-/// Removes an output folder, if it exists. It is renamed first: an attempt that is still running cannot write into it any more.
-pub(super) fn remove_folder(folder: &Path) {
-    let Some(name) = folder.file_name() else { return };
-    let mut renamed = std::ffi::OsString::from(".");
-    renamed.push(name);
-    renamed.push(".removed");
-    let renamed = folder.with_file_name(renamed);
-    let moved = fs::rename(folder, &renamed);
-    if moved.is_ok() || renamed.exists() {
-        let _ = fs::remove_dir_all(&renamed);
+/// Removes an output folder if it carries the nonce. What cannot be removed is left to the user.
+pub(super) fn remove_output(folder: &std::path::Path, nonce: u64) {
+    if let Err(error) = output_folder::remove(folder, nonce) {
+        tracing::warn!("cannot remove the output folder {}: {error}; remove it by hand", folder.display());
     }
 }

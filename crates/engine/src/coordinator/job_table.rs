@@ -49,6 +49,8 @@ pub(crate) struct JobRecord {
     pub(crate) outcome: Option<Outcome>,
     /// True once the output has been published or removed.
     pub(crate) finalized: bool,
+    /// True if the job was killed after its last task and before its output was published.
+    pub(crate) kill_requested: bool,
     pub(crate) next_round: Option<JobId>,
     /// Number of finished attempts of each kind. A task counts again if its output is lost and it finishes a second time.
     finished: PerKind<u32>,
@@ -76,6 +78,7 @@ impl JobRecord {
             ended: None,
             outcome: None,
             finalized: false,
+            kill_requested: false,
             next_round: None,
             finished: PerKind::default(),
             map_pieces: BTreeMap::new(),
@@ -119,7 +122,7 @@ impl JobTable {
         match metadata {
             Metadata::JournalCreated { next_job } => self.next_job = *next_job,
             Metadata::JobPlanned(plan) => {
-                self.next_job = self.next_job.max(plan.job.0 + 1);
+                self.next_job = self.next_job.max(plan.job.0.saturating_add(1));
                 self.jobs.insert(plan.job, JobRecord::new((**plan).clone()));
             }
             Metadata::CountersReported { attempt, counters } => {
@@ -127,7 +130,8 @@ impl JobTable {
                     && job.counted_attempts.insert(*attempt)
                 {
                     for (name, by) in counters {
-                        *job.counters.entry(name.clone()).or_default() += by;
+                        let counter = job.counters.entry(name.clone()).or_default();
+                        *counter = counter.saturating_add(*by);
                     }
                 }
             }
@@ -136,13 +140,19 @@ impl JobTable {
                     push_recent(&mut job.failures, text.clone());
                 }
             }
+            Metadata::KillRequested { job } => {
+                if let Some(job) = self.jobs.get_mut(job) {
+                    job.kill_requested = true;
+                }
+            }
             Metadata::JobFinalized { job: id, outcome, next_round } => {
                 if let Some(job) = self.jobs.get_mut(id) {
                     (job.finalized, job.outcome, job.next_round) = (true, Some(*outcome), *next_round);
                     self.ended_jobs.push_back(*id);
                 }
-                while self.ended_jobs.len() > ENDED_JOBS_MAX {
-                    let oldest = self.ended_jobs.pop_front().expect("its length was checked");
+                while self.ended_jobs.len() > ENDED_JOBS_MAX
+                    && let Some(oldest) = self.ended_jobs.pop_front()
+                {
                     self.jobs.remove(&oldest);
                 }
             }
@@ -231,6 +241,13 @@ impl JobTable {
         if let Some(job) = self.jobs.get_mut(&attempt.task.job) {
             update(job);
         }
+    }
+
+    /// The last round of an iterative job so far; the job itself if it has no further rounds.
+    pub(crate) fn last_round(&self, job: JobId) -> JobId {
+        // Rounds have increasing ids, so a damaged journal cannot make this loop forever.
+        let next = |job: &JobId| self.jobs.get(job)?.next_round.filter(|next| next > job);
+        std::iter::successors(Some(job), next).last().unwrap_or(job)
     }
 
     /// A job's status. `None` if the job is unknown or forgotten.

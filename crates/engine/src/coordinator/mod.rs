@@ -13,9 +13,10 @@
 //! | `clients.rs` | requests of clients: status, kill, yield, explain |
 //! | `planning.rs` | from a request to a plan: lists and splits the input |
 //! | `submission.rs` | from a plan to a job in the core |
-//! | `finalize.rs` | output folders: created at submission, published or removed when the job has ended |
+//! | `finalize.rs` | the end of a job: its output is published or removed, or its next round submitted |
+//! | `output_folder.rs` | output folders on disk: creation, publication, removal |
 //! | `job_table.rs` | state of jobs and attempts beside the core's; follows from the journal |
-//! | `journal.rs` | the event log and its metadata on disk |
+//! | `journal.rs` | events and metadata on disk |
 //! | `connections.rs` | threads that convert between bytes and the loop's inputs |
 //!
 //! Planning runs on the thread of the client's connection, so that listing a large folder delays no other request.
@@ -25,21 +26,27 @@ mod connections;
 mod finalize;
 mod job_table;
 mod journal;
+mod output_folder;
 mod planning;
 mod run;
 mod submission;
+#[cfg(test)]
+mod tests;
 mod workers;
 
-pub use journal::JournalError;
+pub use journal::{JournalError, is_journal, read_event_log};
 
 use crate::apps::Apps;
+use crate::cluster_id::ClusterId;
 use crate::store::Namespace;
-use crate::wire::Token;
+use crate::wire::{Listener, SocketFile, Token, run_folder};
 use giveway_core::{Policy, SetupError, Tenants};
+use journal::JournalLock;
 use run::{Coordinator, Input};
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -50,8 +57,8 @@ use thiserror::Error;
 pub struct Options {
     /// The cluster's folder: journal, token, address.
     pub folder: PathBuf,
-    /// Address to listen on, `host:port`; must be loopback. Port 0 selects a free port.
-    pub listen: String,
+    /// TCP address to listen on in addition to the Unix socket, `host:port`; must be loopback. Port 0 selects a free port; `None` for no TCP.
+    pub listen: Option<String>,
     /// The scheduling policy.
     pub policy: Policy,
     /// Users and pools with their shares.
@@ -78,12 +85,6 @@ pub enum StartError {
         path: PathBuf,
         /// The system's error.
         error: io::Error,
-    },
-    /// Another coordinator uses the folder.
-    #[error("another coordinator uses {}; stop it first, or choose another folder", path.display())]
-    Taken {
-        /// The folder.
-        path: PathBuf,
     },
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}")]
@@ -120,15 +121,15 @@ pub enum StartError {
 }
 
 /// A running coordinator. The owner must call [`stop`](CoordinatorHandle::stop) and [`wait`](CoordinatorHandle::wait): dropping the handle
-/// does not stop the coordinator, but unlocks its folder.
+/// does not stop the coordinator.
 #[derive(Debug)]
 pub struct CoordinatorHandle {
     address: String,
     policy: String,
     thread: JoinHandle<Result<(), JournalError>>,
     inputs: mpsc::Sender<Input>,
-    /// Keeps the folder locked against a second coordinator while this handle exists.
-    _lock: std::fs::File,
+    /// Removed with this handle.
+    _socket: SocketFile,
 }
 
 impl CoordinatorHandle {
@@ -136,21 +137,22 @@ impl CoordinatorHandle {
     pub fn start(options: Options) -> Result<CoordinatorHandle, StartError> {
         let folder = options.folder.clone();
         let in_folder = |error| StartError::Folder { path: folder.clone(), error };
-        std::fs::create_dir_all(&folder).map_err(in_folder)?;
-        let lock = std::fs::File::create(folder.join("lock")).map_err(in_folder)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => return Err(StartError::Taken { path: folder }),
-            Err(std::fs::TryLockError::Error(error)) => return Err(in_folder(error)),
-        }
+        run_folder::make_private(&folder).map_err(in_folder)?;
+        let lock = JournalLock::acquire(&folder)?;
         let token_file = folder.join("token");
         let token =
             Token::read_or_create(&token_file).map_err(|error| StartError::Folder { path: token_file, error })?;
-        let listener = listen(&options.listen)?;
-        let address = listener.local_addr().map_err(in_folder)?.to_string();
-        let apps = options.apps.clone();
+        // The namespace is opened first: it creates the cluster's id with the first start.
         let store = Arc::new(Namespace::open(&folder, options.heartbeat_timeout).map_err(in_folder)?);
-        let coordinator = Coordinator::open(options, Arc::clone(&store))?;
+        let (cluster_id, _) = ClusterId::read_or_create(&folder).map_err(in_folder)?;
+        let socket = run_folder::create(cluster_id.short()).map_err(in_folder)?.join("coordinator");
+        // The journal is locked, so no other coordinator of this cluster uses the socket.
+        let listener = Listener::bind_unix(&socket)
+            .map_err(|error| StartError::Listen { address: socket.display().to_string(), error })?;
+        let address = listener.address().to_owned();
+        let tcp = options.listen.as_deref().map(listen_tcp).transpose()?;
+        let apps = options.apps.clone();
+        let coordinator = Coordinator::open(options, Arc::clone(&store), lock)?;
         let policy = coordinator.policy().to_owned();
         // Written only after the journal has been recovered: clients that find the address find a coordinator that can serve them.
         write_atomically(&folder.join("address"), address.as_bytes()).map_err(in_folder)?;
@@ -159,11 +161,20 @@ impl CoordinatorHandle {
             .name("coordinator".into())
             .spawn(move || coordinator.run(&receiver))
             .map_err(in_folder)?;
-        connections::listen(listener, token, apps, store, inputs.clone()).map_err(in_folder)?;
-        Ok(CoordinatorHandle { address, policy, thread, inputs, _lock: lock })
+        let ids = Arc::new(AtomicU64::new(1));
+        let tcp_address = tcp.as_ref().map(|tcp| tcp.address().to_owned());
+        for listener in [Some(listener), tcp].into_iter().flatten() {
+            let (token, apps, store) = (token.clone(), apps.clone(), Arc::clone(&store));
+            connections::listen(listener, token, apps, store, inputs.clone(), Arc::clone(&ids)).map_err(in_folder)?;
+        }
+        let address = match tcp_address {
+            Some(tcp) => format!("{address} and {tcp}"),
+            None => address,
+        };
+        Ok(CoordinatorHandle { address, policy, thread, inputs, _socket: SocketFile(socket) })
     }
 
-    /// Address it listens on, `host:port`.
+    /// Addresses it listens on, for messages to users.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -186,20 +197,21 @@ impl CoordinatorHandle {
 
     /// Blocks until the coordinator has stopped.
     pub fn wait(self) -> Result<(), JournalError> {
-        match self.thread.join() {
+        let CoordinatorHandle { thread, _socket, .. } = self;
+        match thread.join() {
             Ok(outcome) => outcome,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
 }
 
-fn listen(address: &str) -> Result<TcpListener, StartError> {
+fn listen_tcp(address: &str) -> Result<Listener, StartError> {
     let failed = |error| StartError::Listen { address: address.into(), error };
     let resolved: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
     if !resolved.iter().all(|address| address.ip().is_loopback()) {
         return Err(StartError::Exposed { address: address.into() });
     }
-    TcpListener::bind(&resolved[..]).map_err(failed)
+    Listener::bind_tcp(&resolved).map_err(failed)
 }
 
 /// Replaces a small file by renaming a new one over it. Readers see the old content or the new, never a part. Not synced.

@@ -36,6 +36,8 @@ pub(super) enum SubmitError {
     PlanTooLarge { files: usize, splits: usize },
     #[error("cannot create the output folder {}: {error}", path.display())]
     CreateOutput { path: PathBuf, error: io::Error },
+    #[error("cannot read random bytes from the system: {0}")]
+    Random(String),
     #[error("the scheduler refused the job: {0}")]
     Refused(Refusal),
 }
@@ -60,7 +62,10 @@ pub(super) fn plan(request: Request, apps: &Apps, stored: &dyn StoreAccess) -> R
     if let Some(reduces) = request.reduces.filter(|&reduces| reduces > REDUCES_MAX) {
         return Err(SubmitError::TooManyReduces(reduces));
     }
-    let plan = apps::plan(app.as_ref(), JobId(0), request, stored)?;
+    let mut plan = apps::plan(app.as_ref(), JobId(0), request, stored)?;
+    let mut nonce = [0; 8];
+    getrandom::fill(&mut nonce).map_err(|error| SubmitError::Random(error.to_string()))?;
+    plan.nonce = u64::from_le_bytes(nonce);
     // Workers receive the plan in one message.
     let bytes = postcard::to_allocvec(&plan).map_or(usize::MAX, |plan| plan.len());
     if bytes.saturating_add(MESSAGE_OVERHEAD_BYTES) > MESSAGE_BYTES_MAX {

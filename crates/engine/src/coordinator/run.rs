@@ -1,7 +1,8 @@
 //! The coordinator's loop: handle inputs, call the core, sync the journal, then execute the effects.
 
+use super::finalize::FinalizeRetry;
 use super::job_table::JobTable;
-use super::journal::{Journal, JournalError, Metadata, RecoveredJournal};
+use super::journal::{Journal, JournalError, JournalLock, Metadata, RecoveredJournal, Recovery};
 use super::{Options, StartError};
 use crate::job::Plan;
 use crate::store::Namespace;
@@ -16,8 +17,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// An event log of this size is archived as soon as the cluster is idle.
-const EVENT_LOG_ROTATE_BYTES: u64 = 64 << 20;
+/// A journal of this size is archived as soon as the cluster is idle.
+const JOURNAL_ROTATE_BYTES: u64 = 64 << 20;
 
 /// Maximum number of inputs handled between two syncs of the journal.
 const BATCH_INPUTS_MAX: usize = 4096;
@@ -65,6 +66,8 @@ pub(crate) struct NodeSession {
     /// The host name for locality.
     pub(crate) host: String,
     pub(crate) pid: u32,
+    /// [`Join::incarnation`] of the process.
+    pub(crate) incarnation: u64,
     /// [`Coordinator::offer_epoch`] when the node's slots were last offered.
     pub(crate) offered_epoch: u64,
     /// Set by a heartbeat: the slots are offered even if the epoch has not changed.
@@ -108,6 +111,8 @@ pub(crate) struct Coordinator {
     followers_updated: Instant,
     last_tick: Instant,
     stopping: bool,
+    /// Jobs whose output could not be published yet.
+    pub(super) finalize_retries: Vec<FinalizeRetry>,
     /// The first error of appending to the journal. Ends the loop at the next commit.
     journal_error: Option<JournalError>,
 }
@@ -115,7 +120,7 @@ pub(crate) struct Coordinator {
 impl Coordinator {
     /// Recovers the journal, or creates one. Unfinished jobs continue under the policy they were submitted to; without any, a changed setup
     /// starts a new journal.
-    pub(super) fn open(options: Options, store: Arc<Namespace>) -> Result<Coordinator, StartError> {
+    pub(super) fn open(options: Options, store: Arc<Namespace>, lock: JournalLock) -> Result<Coordinator, StartError> {
         let setup = Setup {
             policy: options.policy.clone(),
             tenants: options.tenants.clone(),
@@ -123,19 +128,21 @@ impl Coordinator {
             seed: options.seed,
         };
         let core = Scheduler::new(setup.clone())?;
-        let mut next_job = 1;
-        if let Some(recovered) = Journal::recover(&options.folder)? {
-            let same_setup = recovered.setup == setup;
-            let mut coordinator = Coordinator::replay(options.clone(), recovered, Arc::clone(&store))?;
-            let has_live_jobs = coordinator.core.live_job_count() > 0;
-            coordinator.complete_interrupted_jobs();
-            if same_setup || has_live_jobs {
-                return Ok(coordinator);
+        let (journal, next_job) = match Journal::recover(&options.folder, lock)? {
+            Recovery::None(lock) => (Journal::create(&options.folder, &setup, 1, lock)?, 1),
+            Recovery::Found(recovered) => {
+                let same_setup = recovered.setup == setup;
+                let mut coordinator = Coordinator::replay(options.clone(), *recovered, Arc::clone(&store))?;
+                coordinator.complete_interrupted_jobs();
+                // Completing them may have revived a job, as the next round of one that had ended.
+                if same_setup || !coordinator.is_idle() {
+                    return Ok(coordinator);
+                }
+                coordinator.commit()?;
+                let next_job = coordinator.table.next_job;
+                (coordinator.journal.replace(&options.folder, &setup, next_job)?, next_job)
             }
-            coordinator.commit()?;
-            next_job = coordinator.table.next_job;
-        }
-        let journal = Journal::create(&options.folder, &setup, next_job)?;
+        };
         let mut table = JobTable::default();
         table.next_job = next_job;
         Ok(Coordinator::new(options, core, journal, table, Time::ZERO, store))
@@ -169,6 +176,7 @@ impl Coordinator {
             followers_updated: now,
             last_tick: now,
             stopping: false,
+            finalize_retries: Vec::new(),
             journal_error: None,
         }
     }
@@ -199,7 +207,8 @@ impl Coordinator {
 
     /// The core's time. Continues from the journal's last event; time between two runs of the coordinator does not count.
     pub(super) fn now(&self) -> Time {
-        Time(self.start_time.0 + self.started.elapsed().as_micros() as u64)
+        let elapsed_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        Time(self.start_time.0.saturating_add(elapsed_us))
     }
 
     /// Runs until a client requests a stop or the journal cannot be written.
@@ -261,10 +270,10 @@ impl Coordinator {
         refusal
     }
 
-    /// Appends a line to the journal's metadata and applies it to the job table.
+    /// Appends metadata to the journal and applies it to the job table.
     pub(super) fn append_metadata(&mut self, metadata: Metadata) {
         self.table.apply_metadata(&metadata);
-        self.journal.append_metadata(&metadata);
+        self.journal.append_metadata(metadata);
     }
 
     /// Records a failure for `giveway job`.
@@ -283,6 +292,7 @@ impl Coordinator {
     fn on_tick(&mut self) {
         self.fire_timers();
         self.check_heartbeats();
+        self.retry_finalize(Instant::now());
         let requests = self.store.take_commands().into_iter();
         self.effects.extend(requests.map(|(node, request)| Effect::Send(node, ToWorker::Store(request))));
         if self.followers_updated.elapsed() >= self.options.heartbeat_interval {
@@ -312,24 +322,26 @@ impl Coordinator {
             self.nodes.iter_mut().for_each(|node| node.last_heartbeat = now);
         }
         self.last_tick = Instant::now();
-        for index in 0..self.nodes.len() {
-            let node = NodeId(index as u32);
-            if self.nodes[index].last_heartbeat.elapsed() <= timeout {
-                continue;
-            }
+        let is_overdue = |session: &NodeSession| session.last_heartbeat.elapsed() > timeout;
+        let overdue: Vec<NodeId> =
+            (0..).zip(&self.nodes).filter(|(_, session)| is_overdue(session)).map(|(node, _)| NodeId(node)).collect();
+        for node in overdue {
             let Some(spec) = self.core.node_up(node) else { continue };
             warn!(node = %spec.name, "worker lost: no heartbeat for {timeout:?}");
             self.lose_node(node);
         }
     }
 
-    /// Archives a long event log while the cluster is idle: no live job, no running attempt, no pending effect, every job finalized.
-    fn rotate_journal_if_idle(&mut self) {
-        let idle = self.core.live_job_count() == 0
+    /// True if there is no live job and no running attempt, and every job is finalized.
+    fn is_idle(&self) -> bool {
+        self.core.live_job_count() == 0
             && self.table.running.is_empty()
-            && self.effects.is_empty()
-            && self.table.jobs.values().all(|job| job.finalized);
-        if idle && self.journal.event_log_bytes() > EVENT_LOG_ROTATE_BYTES {
+            && self.table.jobs.values().all(|job| job.finalized)
+    }
+
+    /// Archives a long journal while the cluster is idle: no live job, no running attempt, no pending effect, every job finalized.
+    fn rotate_journal_if_idle(&mut self) {
+        if self.effects.is_empty() && self.is_idle() && self.journal.bytes() > JOURNAL_ROTATE_BYTES {
             self.rotate_journal();
         }
     }
@@ -341,7 +353,7 @@ impl Coordinator {
         let nodes: Vec<_> = self.core.nodes().map(|node| (node.up, node.spec.clone())).collect();
         let created = Scheduler::new(setup.clone())
             .map_err(JournalError::from)
-            .and_then(|core| Ok((core, Journal::create(&self.options.folder, &setup, self.table.next_job)?)));
+            .and_then(|core| Ok((core, self.journal.replace(&self.options.folder, &setup, self.table.next_job)?)));
         match created {
             Ok((core, journal)) => {
                 (self.core, self.journal) = (core, journal);
@@ -379,7 +391,7 @@ impl Coordinator {
         for offset in 0..count {
             let index = (self.first_offered + offset) % count;
             let node = NodeId(index as u32);
-            let session = &self.nodes[index];
+            let Some(session) = self.nodes.get(index) else { continue };
             if session.connection.is_none() || !(session.needs_offer || session.offered_epoch < self.offer_epoch) {
                 continue;
             }
@@ -388,7 +400,9 @@ impl Coordinator {
             if Kind::BOTH.iter().any(useful) {
                 self.submit_event(Event::SlotsOffered { node, progress: Vec::new() });
             }
-            (self.nodes[index].offered_epoch, self.nodes[index].needs_offer) = (self.offer_epoch, false);
+            if let Some(session) = self.nodes.get_mut(index) {
+                (session.offered_epoch, session.needs_offer) = (self.offer_epoch, false);
+            }
         }
         self.first_offered = if count == 0 { 0 } else { (self.first_offered + 1) % count };
     }
@@ -463,6 +477,7 @@ impl NodeSession {
             data_address: String::new(),
             host: String::new(),
             pid: 0,
+            incarnation: 0,
             offered_epoch: 0,
             needs_offer: false,
         }

@@ -1,6 +1,6 @@
 //! Submission: from a plan to a job in the journal and in the core.
 
-use super::finalize::{create_output_folder, remove_folder};
+use super::finalize::{create_output, remove_output};
 use super::journal::Metadata;
 use super::planning::SubmitError;
 use super::run::{Coordinator, Effect};
@@ -26,7 +26,7 @@ impl Coordinator {
     pub(super) fn accept(&mut self, mut plan: Plan) -> Result<JobId, SubmitError> {
         plan.job = JobId(self.table.next_job);
         let job = plan.job;
-        create_output_folder(&plan)?;
+        create_output(&plan)?;
         let spec = self.job_spec(&plan);
         self.append_metadata(Metadata::JobPlanned(Box::new(plan)));
         match self.submit_event(Event::JobSubmitted(Box::new(spec))) {
@@ -40,9 +40,8 @@ impl Coordinator {
 
     /// Submits a job to the core whose plan is in the journal, but whose submission is not.
     pub(super) fn resubmit(&mut self, job: JobId) {
-        let plan = self.table.jobs[&job].plan.clone();
-        remove_folder(&plan.output);
-        match create_output_folder(&plan) {
+        let Some(plan) = self.table.jobs.get(&job).map(|record| record.plan.clone()) else { return };
+        match create_output(&plan) {
             Ok(()) => {
                 self.submit_event(Event::JobSubmitted(Box::new(self.job_spec(&plan))));
             }
@@ -56,7 +55,7 @@ impl Coordinator {
     /// Removes a planned job that never reached the core, with its output folder.
     pub(super) fn discard_unsubmitted(&mut self, job: JobId) {
         if let Some(record) = self.table.jobs.get(&job) {
-            remove_folder(&record.plan.output);
+            remove_output(&record.plan.output, record.plan.nonce);
             // Without this line the next recovery would remove the folder again, which may then belong to another job or program.
             self.append_metadata(Metadata::JobFinalized { job, outcome: Outcome::Killed, next_round: None });
             self.table.jobs.remove(&job);
@@ -66,13 +65,15 @@ impl Coordinator {
     /// The core's description of a job, with the nodes on which each split is local.
     fn job_spec(&self, plan: &Plan) -> JobSpec {
         let up: Hosts = self.core.nodes().filter(|node| node.up).map(|node| node.id).collect();
-        let hosts = |split: &InputSplit| match &plan.files[split.file as usize].location {
+        let location = |split: &InputSplit| plan.files.get(split.file as usize).map(|file| &file.location);
+        let hosts = |split: &InputSplit| match location(split) {
+            None => Hosts::default(),
             // All workers run on this machine and open the file themselves: it is local to each.
-            FileLocation::Local(_) => up.clone(),
-            FileLocation::Blocks(blocks) => self.store.nodes_at(blocks, split.offset).into_iter().collect(),
-            FileLocation::Hdfs(blocks) => {
+            Some(FileLocation::Local(_)) => up.clone(),
+            Some(FileLocation::Blocks(blocks)) => self.store.nodes_at(blocks, split.offset).into_iter().collect(),
+            Some(FileLocation::Hdfs(blocks)) => {
                 let after = blocks.partition_point(|block| block.offset <= split.offset);
-                let hosts = blocks[..after].last().map_or(&[][..], |block| &block.hosts);
+                let hosts = blocks.get(..after).and_then(<[_]>::last).map_or(&[][..], |block| &block.hosts);
                 up.iter().copied().filter(|&node| self.is_on_host(node, hosts)).collect()
             }
         };

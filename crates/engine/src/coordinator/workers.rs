@@ -19,6 +19,18 @@ impl Coordinator {
         let spec = node_spec(&join);
         let next_node = NodeId(self.core.node_count() as u32);
         let node = self.table.node_ids.get(&join.name).copied().unwrap_or(next_node);
+        if let Some(session) = self.nodes.get(node.0 as usize)
+            && session.connection.is_some()
+            && session.incarnation != join.incarnation
+        {
+            let reason = format!(
+                "worker {} is connected already, as process {}; stop that process or choose another --name",
+                join.name, session.pid
+            );
+            warn!("worker refused: {reason}");
+            let _ = connection.sender.send(ToWorker::JoinRefused { reason });
+            return;
+        }
         let current_spec = self.core.node_up(node).cloned();
         let keep_state = current_spec.as_ref() == Some(&spec);
         if current_spec.is_some() && !keep_state {
@@ -35,32 +47,36 @@ impl Coordinator {
             self.nodes.push(NodeSession::disconnected(Instant::now()));
         }
         debug!(node = %join.name, pid = join.pid, "worker {}", if keep_state { "rejoined with its state" } else { "joined" });
-        self.nodes[node.0 as usize] = NodeSession {
+        let session = NodeSession {
             connection: Some(connection),
             last_heartbeat: Instant::now(),
             data_address: join.data_address.clone(),
             host: join.host.clone(),
             pid: join.pid,
+            incarnation: join.incarnation,
             offered_epoch: 0,
             needs_offer: true,
         };
+        if let Some(current) = self.nodes.get_mut(node.0 as usize) {
+            *current = session;
+        }
         self.store.on_node_joined(node, &join.name, &join.data_address);
         let heartbeat_interval_ms = self.options.heartbeat_interval.as_millis() as u32;
         self.effects.push(Effect::Send(node, ToWorker::JoinAccepted { node, keep_state, heartbeat_interval_ms }));
-        self.exchange_addresses(node);
+        self.exchange_addresses(node, &join.data_address);
         if keep_state {
             self.reconcile(node, &join);
         }
     }
 
     /// Sends the data addresses of all connected nodes to a new one, and its address to them.
-    fn exchange_addresses(&mut self, node: NodeId) {
+    fn exchange_addresses(&mut self, node: NodeId, data_address: &str) {
         let address = |(index, session): (usize, &NodeSession)| {
             session.connection.as_ref().map(|_| (NodeId(index as u32), Some(session.data_address.clone())))
         };
         let all = self.nodes.iter().enumerate().filter_map(address).collect();
         self.effects.push(Effect::Send(node, ToWorker::Nodes { nodes: all }));
-        self.broadcast_address(node, Some(self.nodes[node.0 as usize].data_address.clone()));
+        self.broadcast_address(node, Some(data_address.to_owned()));
     }
 
     /// Sends a node's data address to all other nodes; `None` if the node is lost.
@@ -88,8 +104,9 @@ impl Coordinator {
         }
         for job in jobs_reducing {
             self.effects.push(Effect::Send(node, self.all_outputs(job)));
-            let connection = self.nodes[node.0 as usize].connection.as_mut().expect("the node has just joined");
-            connection.output_subscriptions.insert(job);
+            if let Some(NodeSession { connection: Some(connection), .. }) = self.nodes.get_mut(node.0 as usize) {
+                connection.output_subscriptions.insert(job);
+            }
         }
         self.report_missing_outputs(node, join);
         for &job in &join.jobs {
@@ -103,7 +120,7 @@ impl Coordinator {
     /// core, so that it launches the task again and does not count on data that the attempt had fetched.
     fn on_attempt_missing(&mut self, attempt: AttemptId) {
         let crashes = self.table.worker_crashes.entry(attempt.task).or_default();
-        *crashes += 1;
+        *crashes = crashes.saturating_add(1);
         if *crashes <= WORKER_CRASHES_MAX {
             self.submit_event(Event::AttemptKilled { attempt });
             return;
@@ -138,12 +155,13 @@ impl Coordinator {
 
     pub(super) fn on_worker_message(&mut self, connection: u64, message: FromWorker) {
         let Some(node) = self.node_of(connection) else { return };
-        self.nodes[node.0 as usize].last_heartbeat = Instant::now();
+        let Some(session) = self.nodes.get_mut(node.0 as usize) else { return };
+        session.last_heartbeat = Instant::now();
         match message {
             // Only the first message of a connection joins.
             FromWorker::Join(_) => {}
             FromWorker::Heartbeat { progress } => {
-                self.nodes[node.0 as usize].needs_offer = true;
+                session.needs_offer = true;
                 for progress in progress {
                     if self.table.running.get(progress.attempt).is_some_and(|running| running.node == node) {
                         self.progress.insert(progress.attempt, progress.progress_ppm.min(WHOLE_PPM));
@@ -211,13 +229,19 @@ impl Coordinator {
     /// Handles a closed connection. The worker may reconnect and keep its state until the heartbeat timeout.
     pub(super) fn on_worker_disconnected(&mut self, connection: u64) {
         if let Some(node) = self.node_of(connection) {
-            self.nodes[node.0 as usize].connection = None;
+            self.drop_connection(node);
+        }
+    }
+
+    fn drop_connection(&mut self, node: NodeId) {
+        if let Some(session) = self.nodes.get_mut(node.0 as usize) {
+            session.connection = None;
         }
     }
 
     /// Declares a node lost, with its running attempts, map outputs and paused reduces.
     pub(super) fn lose_node(&mut self, node: NodeId) {
-        self.nodes[node.0 as usize].connection = None;
+        self.drop_connection(node);
         self.store.on_node_lost(node);
         // A reduce that has fetched all its input does not need the lost outputs. The core must have its progress before it decides which maps
         // run again.

@@ -78,7 +78,8 @@ pub enum SinkError {
 /// Collects a map's records and writes them as its output.
 #[derive(Debug)]
 pub struct MapSink {
-    spill_folder: PathBuf,
+    /// Path of the spilled runs without their number.
+    spill_prefix: PathBuf,
     reduces: u32,
     compression: Compression,
     memory_bytes: usize,
@@ -111,15 +112,15 @@ struct Run {
 }
 
 impl MapSink {
-    /// An empty sink that spills to files in `spill_folder`.
-    pub fn new(spill_folder: &Path, options: SinkOptions) -> MapSink {
+    /// An empty sink that spills to the files `<spill_prefix>.run-<number>`. No other sink may use the prefix at the same time.
+    pub fn new(spill_prefix: &Path, options: SinkOptions) -> MapSink {
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
         let reduces = options.reduces.max(1);
         // Reserve memory for the segment writer, which is needed while the buffer is written.
         let memory_bytes = memory_bytes - WRITER_MEMORY_BYTES.min(memory_bytes / 8);
         let buffer = Buffer::new(&options.combine, memory_bytes);
         MapSink {
-            spill_folder: spill_folder.to_owned(),
+            spill_prefix: spill_prefix.to_owned(),
             reduces,
             compression: options.compression,
             memory_bytes,
@@ -216,9 +217,13 @@ impl MapSink {
         &mut self,
         write: impl FnOnce(&mut MapSink, &mut PartitionedWriter) -> Result<(), MergeError>,
     ) -> Result<(), SinkError> {
-        let path = self.spill_folder.join(format!("run-{}", self.runs_written));
+        let mut path = self.spill_prefix.clone().into_os_string();
+        path.push(format!(".run-{}", self.runs_written));
+        let path = PathBuf::from(path);
         let write_error = |error| SinkError::Write { path: path.clone(), error };
-        let file = File::options().read(true).write(true).create_new(true).open(&path).map_err(write_error)?;
+        // A process that was killed before it unlinked the file may have left one of this name: it is overwritten.
+        let options = File::options().read(true).write(true).create(true).truncate(true).clone();
+        let file = options.open(&path).map_err(write_error)?;
         // An unlinked file leaves nothing behind, however the task ends.
         fs::remove_file(&path).map_err(write_error)?;
         let mut out = PartitionedWriter::new(file, self.reduces, self.compression);

@@ -22,7 +22,7 @@ pub(crate) fn find_files(path: &str) -> Result<Vec<InputFile>, InputError> {
         let packing = detect_codec(&name, &namenode.reader(&status.path, 0, Duration::ZERO))?;
         let bytes = status.length as u64;
         let blocks = locator.locate(&status.path, bytes).unwrap_or_else(|| blocks_without_hosts(&status));
-        files.push(InputFile { name, location: FileLocation::Hdfs(blocks), codec: packing, bytes });
+        files.push(InputFile { name: name.into(), location: FileLocation::Hdfs(blocks), codec: packing, bytes });
     }
     Ok(files)
 }

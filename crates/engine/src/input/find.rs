@@ -3,6 +3,7 @@
 use super::{InputError, ReadAt, StoreAccess};
 use crate::hdfs;
 use crate::job::{Codec, FileLocation, InputFile};
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
@@ -12,16 +13,16 @@ use std::path::{Path, PathBuf};
 ///
 /// A directory stands for all files below it. Names that begin with `.` or `_` (markers, uncommitted output) are ignored in directories and globs,
 /// unless the last component of the glob begins with that character, too.
-pub fn find_files(input: &[String], store: &dyn StoreAccess) -> Result<Vec<InputFile>, InputError> {
+pub fn find_files(input: &[OsString], store: &dyn StoreAccess) -> Result<Vec<InputFile>, InputError> {
     let mut files = Vec::new();
     for path in input {
-        if path.starts_with("dfs:") {
-            files.extend(store.find(path)?);
-        } else if path.starts_with(hdfs::SCHEME) {
-            files.extend(hdfs::find_files(path)?);
-        } else {
-            for path in expand(path)? {
-                files.push(inspect(path)?);
+        match path.to_str() {
+            Some(path) if path.starts_with("dfs:") => files.extend(store.find(path)?),
+            Some(path) if path.starts_with(hdfs::SCHEME) => files.extend(hdfs::find_files(path)?),
+            _ => {
+                for path in expand(path)? {
+                    files.push(inspect(path)?);
+                }
             }
         }
     }
@@ -68,20 +69,19 @@ impl fmt::Display for Codec {
 }
 
 /// The local files of a path: itself, the files below a directory, or the matches of a glob.
-fn expand(path_or_glob: &str) -> Result<Vec<PathBuf>, InputError> {
+fn expand(path_or_glob: &OsStr) -> Result<Vec<PathBuf>, InputError> {
     let path = Path::new(path_or_glob);
     if !path.is_absolute() {
-        return Err(InputError::Relative { path: path_or_glob.to_owned() });
+        return Err(InputError::Relative { path: path.display().to_string() });
     }
     // A file's name may contain glob characters, such as `a[1].txt`: an existing path is not a glob.
-    let exists =
-        path.try_exists().map_err(|source| InputError::Unreadable { name: path_or_glob.to_owned(), source })?;
+    let exists = path.try_exists().map_err(|source| unreadable(path, source))?;
     let named = if exists {
         vec![path.to_owned()]
-    } else if path_or_glob.contains(['*', '?', '[']) {
-        expand_glob(path_or_glob)?
     } else {
-        return Err(InputError::Missing { path: path_or_glob.to_owned() });
+        // A pattern must be UTF-8; the names it matches need not be.
+        let pattern = path_or_glob.to_str().filter(|pattern| pattern.contains(['*', '?', '[']));
+        expand_glob(pattern.ok_or_else(|| InputError::Missing { path: path.display().to_string() })?)?
     };
     let mut paths = Vec::new();
     for path in named {
@@ -139,15 +139,19 @@ fn is_hidden(path: &Path) -> bool {
 }
 
 fn inspect(path: PathBuf) -> Result<InputFile, InputError> {
-    let name = path.to_string_lossy().into_owned();
     let metadata = fs::metadata(&path).map_err(|source| unreadable(&path, source))?;
     // Before the file is opened: opening a pipe would block until it has a writer.
     if !metadata.is_file() {
-        return Err(InputError::NotAFile { path: name });
+        return Err(InputError::NotAFile { path: path.display().to_string() });
     }
     let opened = File::open(&path).map_err(|source| unreadable(&path, source))?;
-    let packing = detect_codec(&name, &opened)?;
-    Ok(InputFile { name, location: FileLocation::Local(path), codec: packing, bytes: metadata.len() })
+    let packing = detect_codec(&path.to_string_lossy(), &opened)?;
+    Ok(InputFile {
+        name: path.clone().into(),
+        location: FileLocation::Local(path),
+        codec: packing,
+        bytes: metadata.len(),
+    })
 }
 
 fn unreadable(path: &Path, source: io::Error) -> InputError {
@@ -158,6 +162,7 @@ fn unreadable(path: &Path, source: io::Error) -> InputError {
 mod tests {
     use super::super::LocalOnly;
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
 
     /// A directory with files in it. Paths are relative to it.
     struct Tree(tempfile::TempDir);
@@ -178,10 +183,10 @@ mod tests {
         }
 
         fn find(&self, names: &[&str]) -> Result<Vec<String>, String> {
-            let input: Vec<String> = names.iter().map(|name| self.path(name)).collect();
+            let input: Vec<OsString> = names.iter().map(|name| self.path(name).into()).collect();
             let files =
                 find_files(&input, &LocalOnly).map_err(|error| error.to_string().replace(&self.path(""), ""))?;
-            Ok(files.iter().map(|file| file.name.replace(&self.path(""), "")).collect())
+            Ok(files.iter().map(|file| file.name.to_string_lossy().replace(&self.path(""), "")).collect())
         }
     }
 
@@ -194,6 +199,23 @@ mod tests {
         assert_eq!(tree.find(&["a/[0-9]"]).unwrap(), ["a/1", "a/2"]);
         assert_eq!(tree.find(&["a/*"]).unwrap(), ["a/1", "a/2", "a/c/3"]);
         assert_eq!(tree.find(&["a/_*", "a/.x"]).unwrap(), ["a/.x", "a/_SUCCESS"]);
+    }
+
+    #[test]
+    fn names_that_are_not_utf8_stay_apart() {
+        let tree = Tree::new(&[]);
+        let names = [b"a\xfe", b"a\xff"].map(|name| OsStr::from_bytes(name).to_owned());
+        for name in &names {
+            fs::write(tree.0.path().join(name), b"x").unwrap();
+        }
+        for input in [vec![tree.path("").into()], names.iter().map(|name| tree.0.path().join(name).into()).collect()] {
+            let files = find_files(&input, &LocalOnly).unwrap();
+            assert_eq!(
+                files.iter().map(|file| Path::new(&file.name).file_name().unwrap().to_owned()).collect::<Vec<_>>(),
+                names
+            );
+            assert!(files.iter().all(|file| file.location == FileLocation::Local(file.name.clone().into())));
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::{InputError, ReadAt, StoreAccess, open};
 use crate::job::{Codec, InputFile, InputSplit};
 use crate::record::Record;
 use memchr::memchr;
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ const TAIL_CHUNK_BYTES: u64 = 16 << 10;
 
 /// Reads the lines that begin in a split of a file.
 pub struct LineReader {
-    file: String,
+    file: OsString,
     codec: Codec,
     text: Box<dyn Read + Send>,
     /// Bytes read from the file, compressed.
@@ -139,7 +140,7 @@ impl LineReader {
         };
         if bytes > self.line_bytes_max {
             return Err(InputError::LineTooLong {
-                name: self.file.clone(),
+                name: self.file.to_string_lossy().into_owned(),
                 offset: self.offset,
                 limit: self.line_bytes_max,
             });
@@ -196,7 +197,7 @@ impl LineReader {
         loop {
             match self.text.read(&mut self.buffer[self.filled..self.filled + wanted]) {
                 Ok(0) if self.codec == Codec::Plain && read_to < self.end => {
-                    return Err(InputError::Shrunk { name: self.file.clone(), found: read_to });
+                    return Err(InputError::Shrunk { name: self.file.to_string_lossy().into_owned(), found: read_to });
                 }
                 Ok(0) => return Ok(false),
                 Ok(bytes) => {
@@ -204,7 +205,7 @@ impl LineReader {
                     return Ok(true);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(InputError::while_reading(&self.file, self.codec, source)),
+                Err(source) => return Err(InputError::while_reading(&self.file.to_string_lossy(), self.codec, source)),
             }
         }
     }

@@ -18,7 +18,7 @@ pub use error::InputError;
 pub use find::{detect_codec, find_files};
 pub use lines::{LINE_BYTES_MAX, LineReader};
 pub use sample::{cut_points, sample_lines};
-pub use splits::compute_splits;
+pub use splits::{compute_splits, split_count_bound};
 
 use crate::hdfs;
 use crate::job::{FileBlock, FileLocation, InputFile};
@@ -72,9 +72,9 @@ pub fn open(file: &InputFile, store: &dyn StoreAccess, read_to: u64) -> Result<B
     let opened = match &file.location {
         FileLocation::Local(path) => File::open(path).map(|file| Box::new(file) as Box<dyn ReadAt>),
         FileLocation::Blocks(blocks) => store.open(blocks),
-        FileLocation::Hdfs(_) => hdfs::open(&file.name, read_to),
+        FileLocation::Hdfs(_) => hdfs::open(&file.name.to_string_lossy(), read_to),
     };
-    opened.map_err(|source| InputError::Unreadable { name: file.name.clone(), source })
+    opened.map_err(|source| InputError::Unreadable { name: file.name.to_string_lossy().into_owned(), source })
 }
 
 /// The whole text of an input file, decompressed.
@@ -83,6 +83,6 @@ pub fn read_text(file: &InputFile, store: &dyn StoreAccess) -> Result<Vec<u8>, I
     let bytes = lines::SequentialReader::new(open(file, store, file.bytes)?);
     match decompress::decompress(file.codec, bytes).read_to_end(&mut text) {
         Ok(_) => Ok(text),
-        Err(source) => Err(InputError::while_reading(&file.name, file.codec, source)),
+        Err(source) => Err(InputError::while_reading(&file.name.to_string_lossy(), file.codec, source)),
     }
 }

@@ -6,6 +6,17 @@ use crate::job::{Codec, FileLocation, InputFile, InputSplit};
 /// costs more than it gains.
 const SLOP_DIVISOR: u64 = 10;
 
+/// An upper bound of the number of splits that [`compute_splits`] returns, computed without memory for them.
+pub fn split_count_bound(files: &[InputFile], split_bytes: u64) -> u64 {
+    let splits = |file: &InputFile| match (&file.codec, &file.location) {
+        (Codec::Plain, FileLocation::Local(_)) => file.bytes.div_ceil(split_bytes.max(1)),
+        (Codec::Plain, FileLocation::Blocks(blocks)) => file.bytes.div_ceil(split_bytes.max(1)) + blocks.len() as u64,
+        (Codec::Plain, FileLocation::Hdfs(blocks)) => file.bytes.div_ceil(split_bytes.max(1)) + blocks.len() as u64,
+        _ => 1,
+    };
+    files.iter().map(splits).fold(0, u64::saturating_add).max(1)
+}
+
 /// Divides files into splits of `split_bytes` each, in the order of the files; the last split of a file may be smaller, or a tenth larger.
 ///
 /// A split of a file in blocks lies within one block, so that a node with the block has the whole split. Compressed files cannot be read from the
@@ -60,6 +71,14 @@ mod tests {
     fn plain_files_are_divided_and_compressed_ones_are_not() {
         let files = [file(25, Codec::Plain), file(0, Codec::Plain), file(25, Codec::Gzip), file(10, Codec::Plain)];
         assert_eq!(splits(&files), [(0, 0, 10), (0, 10, 10), (0, 20, 5), (2, 0, 25), (3, 0, 10)]);
+    }
+
+    #[test]
+    fn the_number_of_splits_is_bounded_without_computing_them() {
+        let files = [file(25, Codec::Plain), file(0, Codec::Plain), file(25, Codec::Gzip), file(10, Codec::Plain)];
+        assert_eq!(split_count_bound(&files, 10), 5);
+        assert!(split_count_bound(&files, 10) >= splits(&files).len() as u64);
+        assert_eq!(split_count_bound(&[file(u64::MAX, Codec::Plain), file(9, Codec::Plain)], 1), u64::MAX);
     }
 
     #[test]

@@ -186,9 +186,9 @@ impl StoreClient {
         self.client.store(StoreRequest::Remove { path: path.into(), recursive }).map(drop)
     }
 
-    /// Has every replica verified and begins repairs. Takes as long as the workers need to read all their replicas.
-    pub fn fsck(&mut self) -> Result<FsckReport, ClientError> {
-        match self.client.store(StoreRequest::Fsck)? {
+    /// Has every replica verified. With `repair`, replicas that belong to no file are deleted. Takes as long as the workers need to read all their replicas.
+    pub fn fsck(&mut self, repair: bool) -> Result<FsckReport, ClientError> {
+        match self.client.store(StoreRequest::Fsck { repair })? {
             StoreResponse::Fsck(report) => Ok(*report),
             _ => Err(ClientError::UnexpectedAnswer),
         }

@@ -1,5 +1,6 @@
 //! `giveway dfs fsck`: every replica and every manifest is read, and each problem is reported as a line of text.
 
+use super::manifest::ManifestError;
 use super::namespace::{Namespace, State};
 use super::transfer::verify_all;
 use super::{BlockId, DfsPath, FsckReport, WorkerEndpoint};
@@ -13,8 +14,9 @@ use std::time::{Duration, Instant};
 const PROBLEMS_MAX: usize = 200;
 
 impl Namespace {
-    /// Has every worker verify all its replicas, deletes orphans, and checks every block. Repairs begin at once but may finish later.
-    pub(super) fn fsck(&self, token: &Token) -> FsckReport {
+    /// Has every worker verify all its replicas, and checks every block. With `repair`, orphans are deleted, and names that were lost are given up:
+    /// then the blocks of their files are orphans from the next time on.
+    pub(super) fn fsck(&self, token: &Token, repair: bool) -> FsckReport {
         let workers: Vec<(WorkerEndpoint, String)> = {
             let replica_map = &self.state().replica_map;
             let named = |at: usize| {
@@ -38,17 +40,24 @@ impl Namespace {
             }
         });
         let manifests = self.manifests.read();
+        let is_lost = |(_, error): &(_, ManifestError)| matches!(error, ManifestError::NamesMissing);
+        if repair
+            && manifests.unreadable.iter().any(is_lost)
+            && let Err(error) = self.manifests.mark_names()
+        {
+            results.failures.push(format!("cannot repair the names of the stored files: {error}"));
+        }
         let state = &mut *self.state();
         // Manifests may have been restored or corrupted on disk since they were last read.
         state.unreadable = manifests.unreadable;
         // Corrupt replicas are not removed from the replica map here: the workers report them, in order with their other changes.
-        state.report(results, workers.len() as u32)
+        state.report(results, workers.len() as u32, repair)
     }
 }
 
 /// Results of all workers.
 #[derive(Default)]
-struct WorkerResults {
+pub(super) struct WorkerResults {
     /// Corrupt or missing replicas, with the worker's name.
     corrupt: Vec<(BlockId, String)>,
     /// A line for each worker that could not verify its replicas.
@@ -56,12 +65,14 @@ struct WorkerResults {
 }
 
 impl State {
-    fn report(&mut self, results: WorkerResults, nodes: u32) -> FsckReport {
+    pub(super) fn report(&mut self, results: WorkerResults, nodes: u32, repair: bool) -> FsckReport {
         let mut report = FsckReport { nodes, corrupt: results.corrupt.len() as u64, ..FsckReport::default() };
         let awaited: Vec<String> =
             self.replica_map.awaited_nodes().map(|name| format!("{name} has not reported its replicas yet")).collect();
-        if self.unreadable.is_empty() && awaited.is_empty() && results.failures.is_empty() {
-            report.orphans = self.replica_map.delete_orphans(Instant::now(), Duration::ZERO);
+        let is_complete = self.unreadable.is_empty() && awaited.is_empty() && results.failures.is_empty();
+        report.orphans = self.replica_map.orphans.len() as u64;
+        if repair && is_complete && self.replica_map.has_enough_reports() {
+            report.orphans_deleted = self.replica_map.delete_orphans(Instant::now(), Duration::ZERO);
         }
         let mut problems = results.failures;
         problems.extend(awaited);

@@ -3,7 +3,9 @@
 //! The tree below `names` mirrors the namespace. A manifest is written to the directory `uncommitted`, synced, and renamed into place, so that a
 //! reader finds either all of it or nothing. Its first line contains the checksum of the rest, which is JSON.
 
+use super::path::RESERVED_NAME;
 use super::{BlockId, BlockInfo, DfsPath, SCHEME, StoreError, sync_dir};
+use crate::cluster_id::{self, ClusterId};
 use crate::job::FileBlock;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -28,6 +30,10 @@ pub(super) struct Manifest {
 /// Why a manifest cannot be read.
 #[derive(Debug, Error)]
 pub(super) enum ManifestError {
+    #[error(
+        "the names of the stored files are missing, or belong to another cluster: no block is deleted; restore the directory from a backup, or run `giveway dfs fsck --repair` to give up the files it had"
+    )]
+    NamesMissing,
     #[error("its name is not valid UTF-8")]
     NotUtf8,
     #[error(transparent)]
@@ -75,6 +81,7 @@ impl Manifest {
 pub(super) struct ManifestDir {
     names: PathBuf,
     uncommitted: PathBuf,
+    cluster: ClusterId,
 }
 
 /// All manifests on disk.
@@ -88,8 +95,16 @@ pub(super) struct Manifests {
 impl ManifestDir {
     /// Opens the manifests in a coordinator's directory. What interrupted writes of an earlier process left is removed.
     pub(super) fn open(dir: &Path) -> io::Result<ManifestDir> {
-        let manifests = ManifestDir { names: dir.join("names"), uncommitted: dir.join("uncommitted") };
+        let known = ClusterId::read(&dir.join(cluster_id::FILE))?;
+        let is_new = known.is_none();
+        let cluster = known.map_or_else(ClusterId::random, Ok)?;
+        let manifests = ManifestDir { names: dir.join("names"), uncommitted: dir.join("uncommitted"), cluster };
         fs::create_dir_all(&manifests.names)?;
+        if is_new {
+            // In this order: a cluster that has an id has had names.
+            manifests.mark_names()?;
+            manifests.cluster.write(&dir.join(cluster_id::FILE))?;
+        }
         match fs::remove_dir_all(&manifests.uncommitted) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -99,9 +114,22 @@ impl ManifestDir {
         Ok(manifests)
     }
 
+    /// Marks the names as those of this cluster. Only valid for a new cluster, or if the user has given up the files of a lost directory.
+    pub(super) fn mark_names(&self) -> io::Result<()> {
+        fs::create_dir_all(&self.names)?;
+        self.cluster.write(&self.mark_path())
+    }
+
+    fn mark_path(&self) -> PathBuf {
+        self.names.join(RESERVED_NAME)
+    }
+
     /// Reads all manifests.
     pub(super) fn read(&self) -> Manifests {
         let mut found = Manifests::default();
+        if !matches!(ClusterId::read(&self.mark_path()), Ok(Some(cluster)) if cluster == self.cluster) {
+            found.unreadable.push((self.names.clone(), ManifestError::NamesMissing));
+        }
         self.walk(&self.names, &mut found);
         found
     }
@@ -112,6 +140,9 @@ impl ManifestDir {
             Err(error) => return found.unreadable.push((dir.into(), error.into())),
         };
         for path in entries.iter().map(fs::DirEntry::path) {
+            if path == self.mark_path() {
+                continue;
+            }
             if path.is_dir() {
                 self.walk(&path, found);
                 continue;

@@ -119,7 +119,10 @@ pub enum StoreRequest {
         recursive: bool,
     },
     /// Verify every replica, begin repairs, and report all problems.
-    Fsck,
+    Fsck {
+        /// Delete replicas that belong to no file, and give up names that were lost.
+        repair: bool,
+    },
 }
 
 /// Sent by the coordinator to a client.
@@ -207,8 +210,10 @@ pub struct FsckReport {
     pub under_replicated: u64,
     /// Replicas that this check found corrupt or missing.
     pub corrupt: u64,
-    /// Replicas of no file that this check deleted.
+    /// Replicas that belong to no file.
     pub orphans: u64,
+    /// Those of them that were deleted.
+    pub orphans_deleted: u64,
     /// One line per problem; truncated if there are many.
     pub problems: Vec<String>,
 }

@@ -365,4 +365,48 @@ mod tests {
         assert_eq!(namespace.nodes_at(&positions, 10), sorted(blocks[1].1.clone()));
         assert_eq!(namespace.nodes_at(&[], 0), []);
     }
+
+    /// Without their names all blocks look like orphans.
+    #[test]
+    fn no_block_is_deleted_while_the_names_are_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let info = BlockInfo { block: BlockId(7), bytes: 10, checksum: 1 };
+        for lose in [
+            |names: &Path| std::fs::remove_dir_all(names).unwrap(),
+            |names: &Path| {
+                std::fs::remove_dir_all(names).unwrap();
+                std::fs::create_dir(names).unwrap();
+            },
+        ] {
+            drop(Namespace::open(dir.path(), Duration::ZERO).unwrap());
+            lose(&dir.path().join("names"));
+            let namespace = Namespace::open(dir.path(), Duration::ZERO).unwrap();
+            namespace.on_node_joined(NodeId(0), "node-0", "nowhere");
+            namespace.on_report(NodeId(0), StoreReport::Full { blocks: vec![info], corrupt: Vec::new() });
+            let state = &mut *namespace.state();
+            let later = Instant::now() + Duration::from_secs(100_000);
+            assert!(state.replica_map.repair(later, state.unreadable.is_empty()).is_empty());
+            for repair in [false, true] {
+                let report = state.report(Default::default(), 1, repair);
+                assert_eq!((report.orphans, report.orphans_deleted), (1, 0));
+                assert!(report.problems[0].contains("the names of the stored files are missing"), "{report:?}");
+            }
+            // As a second `fsck --repair` does: the first one has given up the names.
+            namespace.manifests.mark_names().unwrap();
+            state.unreadable = namespace.manifests.read().unreadable;
+            assert_eq!(state.report(Default::default(), 1, false).orphans_deleted, 0, "fsck only looks");
+            assert_eq!(state.report(Default::default(), 1, true).orphans_deleted, 1);
+        }
+    }
+
+    /// A worker reports a node that does not exist: one frame must not allocate memory for four billion nodes.
+    #[test]
+    fn node_numbers_in_reports_are_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = Namespace::open(dir.path(), Duration::ZERO).unwrap();
+        namespace.on_node_joined(NodeId(0), "node-0", "nowhere");
+        let (block, to) = (BlockId(1), NodeId(3_000_000));
+        namespace.on_report(NodeId(0), StoreReport::CopyFailed { block, to, reason: String::new() });
+        assert_eq!(namespace.state().replica_map.nodes.len(), 1);
+    }
 }

@@ -5,6 +5,9 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+/// A name that no stored file or directory at the root can have: the cluster's id is stored under it.
+pub(super) const RESERVED_NAME: &str = ".cluster-id";
+
 /// The scheme that precedes every path in user input and output.
 pub const SCHEME: &str = "dfs:";
 
@@ -29,6 +32,9 @@ impl DfsPath {
         }
         if components.is_empty() {
             return Ok(DfsPath("/".into()));
+        }
+        if components.split('/').next() == Some(RESERVED_NAME) {
+            return Err(invalid("the name is reserved"));
         }
         for component in components.split('/') {
             match component {

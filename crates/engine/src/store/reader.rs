@@ -10,10 +10,9 @@ use super::{BlockId, BlockStore, DfsPath, Namespace, StoreRequest, StoreResponse
 use crate::client::Client;
 use crate::input::{InputError, ReadAt, StoreAccess, detect_codec};
 use crate::job::{FileBlock, FileLocation, InputFile};
-use crate::wire::Token;
+use crate::wire::{Stream, Token};
 use std::fmt;
 use std::io;
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -80,7 +79,7 @@ pub(super) struct StoredFileReader {
 /// A replica that is being read.
 enum Source {
     Local(Arc<BlockStore>, BlockFile),
-    Remote(TcpStream),
+    Remote(Stream),
 }
 
 impl Source {
@@ -215,7 +214,7 @@ impl StoreAccess for CoordinatorStoreAccess {
             let opened = self.open(&blocks).map_err(|source| InputError::Unreadable { name: name.clone(), source })?;
             let packing = detect_codec(&name, opened.as_ref())?;
             found.push(InputFile {
-                name,
+                name: name.into(),
                 location: FileLocation::Blocks(blocks),
                 codec: packing,
                 bytes: manifest.bytes,
@@ -251,7 +250,8 @@ mod tests {
         let address = listener.local_addr().unwrap().to_string();
         let (serving_store, token) = (Arc::clone(&store), token.clone());
         thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
+            for stream in listener.incoming().flatten() {
+                let mut stream = Stream::Tcp(stream);
                 let (serving_store, token) = (Arc::clone(&serving_store), token.clone());
                 thread::spawn(move || -> Result<(), wire::WireError> {
                     wire::accept(&mut stream, &token)?;
@@ -367,7 +367,7 @@ mod tests {
         for path in ["dfs:/d/f", "dfs:/d", "dfs:/"] {
             let files = access.find(path).unwrap();
             assert_eq!(files.len(), 1);
-            assert_eq!((files[0].name.as_str(), files[0].bytes), ("dfs:/d/f", content().len() as u64));
+            assert_eq!((files[0].name.to_str(), files[0].bytes), (Some("dfs:/d/f"), content().len() as u64));
         }
         for invalid in ["dfs:/e", "dfs:/d/../d", "dfs:d"] {
             assert!(matches!(access.find(invalid), Err(InputError::Store { .. })), "{invalid}");

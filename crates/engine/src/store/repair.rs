@@ -17,6 +17,9 @@ const COPY_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long orphans are retained.
 const ORPHAN_RETENTION: Duration = Duration::from_secs(600);
 
+/// Share of the blocks, in parts per thousand, that must have a reported replica before orphans are deleted (HDFS leaves its safe mode at 999, too).
+const REPORTED_PER_MILLE_MIN: u64 = 999;
+
 /// Limit of blocks checked per call of [`ReplicaMap::repair`].
 const BLOCKS_PER_CALL_MAX: usize = 1000;
 
@@ -38,11 +41,19 @@ impl ReplicaMap {
                 }
             }
             self.delete_corrupt();
-            if may_delete_orphans {
+            if may_delete_orphans && self.has_enough_reports() {
                 self.delete_orphans(now, ORPHAN_RETENTION);
             }
         }
         std::mem::take(&mut self.commands)
+    }
+
+    /// True if almost every block of a file has a replica that was reported. If many are unknown, a worker or a disk is missing, and what looks like
+    /// an orphan may be all that is left of something.
+    pub(super) fn has_enough_reports(&self) -> bool {
+        let written = || self.blocks.values().filter(|block| block.info.is_some());
+        let located = written().filter(|block| !block.holders.is_empty()).count() as u64;
+        located * 1000 >= written().count() as u64 * REPORTED_PER_MILLE_MIN
     }
 
     /// Names of the workers that are expected to be up and whose full report has not arrived.

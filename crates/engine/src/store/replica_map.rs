@@ -186,7 +186,9 @@ impl ReplicaMap {
                 if let Some(copy) = self.pending_copies.get_mut(&block) {
                     copy.deadline = now + COPY_RETRY_DELAY;
                 }
-                self.node(to).excluded_until = now + TARGET_EXCLUSION;
+                if let Some(target) = self.nodes.get_mut(to.0 as usize) {
+                    target.excluded_until = now + TARGET_EXCLUSION;
+                }
             }
         }
     }
@@ -195,7 +197,7 @@ impl ReplicaMap {
     pub(super) fn add_replica(&mut self, id: NodeId, info: BlockInfo, now: Instant) {
         let node = self.node(id);
         let before = node.replicas.insert(info.block, info);
-        node.bytes = node.bytes + info.bytes - before.map_or(0, |before| before.bytes);
+        node.bytes = node.bytes.saturating_add(info.bytes).saturating_sub(before.map_or(0, |before| before.bytes));
         match self.blocks.get_mut(&info.block) {
             Some(block) if block.info.is_none_or(|expected| expected == info) => {
                 block.holders.insert(id);
@@ -212,7 +214,7 @@ impl ReplicaMap {
     pub(super) fn mark_corrupt(&mut self, id: NodeId, block: BlockId) {
         let node = self.node(id);
         if let Some(info) = node.replicas.remove(&block) {
-            node.bytes -= info.bytes;
+            node.bytes = node.bytes.saturating_sub(info.bytes);
             self.corrupt.insert((block, id));
         }
         self.orphans.remove(&(block, id));
@@ -245,7 +247,7 @@ impl ReplicaMap {
     pub(super) fn delete_replica(&mut self, id: NodeId, block: BlockId) {
         let node = self.node(id);
         let replica = node.replicas.remove(&block);
-        node.bytes -= replica.map_or(0, |info| info.bytes);
+        node.bytes = node.bytes.saturating_sub(replica.map_or(0, |info| info.bytes));
         let was_corrupt = self.corrupt.remove(&(block, id));
         self.orphans.remove(&(block, id));
         self.remove_holder(id, block);

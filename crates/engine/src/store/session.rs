@@ -63,7 +63,7 @@ impl StoreSession {
                 namespace.remove(&DfsPath::parse(&path)?, recursive)?;
                 StoreResponse::Done
             }
-            StoreRequest::Fsck => StoreResponse::Fsck(Box::new(namespace.fsck(&self.token))),
+            StoreRequest::Fsck { repair } => StoreResponse::Fsck(Box::new(namespace.fsck(&self.token, repair))),
         })
     }
 

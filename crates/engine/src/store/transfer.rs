@@ -13,9 +13,8 @@ use super::block::{BLOCK_BYTES_MAX, is_corruption};
 use super::{
     BlockId, BlockInfo, BlockStore, Packet, ReadResponse, StoreCommand, StoreReport, VerifyResponse, WriteResponse,
 };
-use crate::wire::{self, DataRequest, Role, Token, WireError};
+use crate::wire::{self, DataRequest, Role, Stream, Token, WireError};
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -30,7 +29,7 @@ const MESSAGE_BYTES_MAX: usize = 4096;
 const IO_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Opens a data connection to a worker.
-pub(super) fn connect(address: &str, token: &Token) -> io::Result<TcpStream> {
+pub(super) fn connect(address: &str, token: &Token) -> io::Result<Stream> {
     let stream = wire::connect(address, token, Role::Data).map_err(to_io)?;
     stream.set_read_timeout(Some(IO_TIMEOUT))?;
     stream.set_write_timeout(Some(IO_TIMEOUT))?;
@@ -38,7 +37,7 @@ pub(super) fn connect(address: &str, token: &Token) -> io::Result<TcpStream> {
 }
 
 /// Reads a range of a block from a worker. Returns `None` if that worker has no valid replica.
-pub(super) fn read(stream: &mut TcpStream, block: BlockId, from: u64, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+pub(super) fn read(stream: &mut Stream, block: BlockId, from: u64, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     let wanted = buffer.len().min(PACKET_BYTES_MAX);
     wire::send(stream, &DataRequest::ReadBlock { block, from, bytes: wanted as u32 }).map_err(to_io)?;
     let ReadResponse::Data { bytes, checksum } = wire::receive(stream, MESSAGE_BYTES_MAX).map_err(to_io)? else {
@@ -57,7 +56,7 @@ pub(crate) fn serve_read(
     block: BlockId,
     from: u64,
     bytes: u32,
-    stream: &mut TcpStream,
+    stream: &mut Stream,
 ) -> Result<(), WireError> {
     let mut buffer = vec![0; PACKET_BYTES_MAX.min(bytes as usize)];
     match store.open_block(block).and_then(|file| store.read_at(&file, from, &mut buffer)) {
@@ -78,7 +77,7 @@ pub(crate) fn serve_read(
 /// Sends a block to a worker.
 #[derive(Debug)]
 pub(super) struct BlockSender {
-    stream: TcpStream,
+    stream: Stream,
 }
 
 impl BlockSender {
@@ -111,7 +110,7 @@ pub(crate) fn serve_write(
     store: &BlockStore,
     block: BlockId,
     bytes: u64,
-    stream: &mut TcpStream,
+    stream: &mut Stream,
 ) -> Result<(), WireError> {
     let mut writer = match bytes {
         0..=BLOCK_BYTES_MAX => store.create(block),
@@ -158,7 +157,7 @@ pub(super) fn verify_all(address: &str, token: &Token) -> io::Result<Vec<BlockId
 }
 
 /// Worker side of `CheckBlocks`: verifies all replicas and responds for each.
-pub(crate) fn serve_verify(store: &BlockStore, stream: &mut TcpStream) -> Result<(), WireError> {
+pub(crate) fn serve_verify(store: &BlockStore, stream: &mut Stream) -> Result<(), WireError> {
     for block in store.blocks() {
         let response = match store.verify(block) {
             Ok(info) => VerifyResponse::Valid(info),

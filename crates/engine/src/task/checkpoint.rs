@@ -110,7 +110,7 @@ pub fn scan_leftovers(dir: &Path, job: JobId) -> io::Result<Leftovers> {
         let entry = entry?;
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
-        if paths::is_unfinished_map_output(job, name) {
+        if paths::is_unfinished_map_output(job, name) || paths::is_map_spill(job, name) {
             fs::remove_file(entry.path())?;
         }
         let Some(attempt) = paths::parse_attempt(job, name) else { continue };

@@ -12,12 +12,11 @@ use super::runs::RunSet;
 use super::serve::{self, SEGMENT_MESSAGE_BYTES_MAX, SegmentRequest, SegmentResponse};
 use super::verify::{SegmentVerifier, is_valid_segment};
 use crate::data::{MapOutput, Source};
-use crate::wire::{self, DataRequest, Role, Token, WireError};
+use crate::wire::{self, DataRequest, Role, Stream, Token, WireError};
 use giveway_core::{AttemptId, JobId, Kind, NodeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -46,7 +45,7 @@ pub struct ShuffleClient {
     token: Token,
     addresses: RwLock<HashMap<NodeId, String>>,
     /// Idle connections by address.
-    idle: Mutex<HashMap<String, Vec<TcpStream>>>,
+    idle: Mutex<HashMap<String, Vec<Stream>>>,
     report_bad_output: Box<dyn Fn(AttemptId) + Send + Sync>,
 }
 
@@ -145,7 +144,7 @@ impl ShuffleClient {
         self.release(address, stream, result)
     }
 
-    fn take_idle(&self, address: &str) -> Option<TcpStream> {
+    fn take_idle(&self, address: &str) -> Option<Stream> {
         self.idle().get_mut(address)?.pop()
     }
 
@@ -153,7 +152,7 @@ impl ShuffleClient {
     fn release(
         &self,
         address: String,
-        stream: TcpStream,
+        stream: Stream,
         result: Result<(Fetched, Integrity), FetchError>,
     ) -> Result<Fetched, FetchError> {
         let (fetched, integrity) = result?;
@@ -169,7 +168,7 @@ impl ShuffleClient {
     }
 
     /// A panic cannot leave the lists of connections inconsistent, so poisoning is ignored.
-    fn idle(&self) -> MutexGuard<'_, HashMap<String, Vec<TcpStream>>> {
+    fn idle(&self) -> MutexGuard<'_, HashMap<String, Vec<Stream>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -250,7 +249,7 @@ fn read_all(source: &Source) -> io::Result<Vec<u8>> {
 
 /// Requests a segment and processes the response. If this returns `Ok`, the response was read to its end and the connection can be reused.
 fn fetch_remote(
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     request: SegmentRequest,
     runs: &mut RunSet,
     control: &Control,
@@ -343,7 +342,7 @@ fn copy(
 
 /// Reads from a connection and checks for requests while the peer sends nothing, so that an unresponsive node does not delay a preemption.
 struct InterruptibleReader<'a> {
-    stream: &'a mut TcpStream,
+    stream: &'a mut Stream,
     control: &'a Control,
     last_read: Instant,
 }

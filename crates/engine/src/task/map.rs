@@ -147,7 +147,8 @@ fn run_for_reduces(task: &MapTask, control: &Control, reduces: u32) -> Result<Ma
         memory_bytes: plan.request.memory_bytes,
         compression: plan.request.compression(),
     };
-    let mut out = SinkEmitter { sink: MapSink::new(&task.dir, options), control };
+    let mut out =
+        SinkEmitter { sink: MapSink::new(&paths::map_spill_prefix(&task.dir, task.attempt), options), control };
     let mut counters = CounterSet::default();
     map_records(task, control, &mut out, &mut counters)?.into_outcome(|| {
         counters.add(counter::MAP_OUTPUT_RECORDS, out.sink.records());
@@ -169,7 +170,7 @@ fn run_map_only(task: &MapTask, control: &Control) -> Result<MapOutcome, MapErro
     let mut counters = CounterSet::default();
     map_records(task, control, &mut out, &mut counters)?.into_outcome(|| {
         out.counters.add(counter::MAP_OUTPUT_RECORDS, out.records);
-        let output_bytes = out.part.flush()?;
+        let output_bytes = out.part.finish()?;
         let mut counters = counters.total();
         counters.extend(out.counters.total());
         Ok((output_bytes, counters))

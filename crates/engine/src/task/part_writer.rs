@@ -17,6 +17,7 @@ pub(super) struct PartWriter {
     path: PathBuf,
     file: File,
     format: OutputFormat,
+    sync: bool,
     buffer: Vec<u8>,
     written_bytes: u64,
     /// The first write error. [`crate::record::Emit`] cannot return errors, so it is stored until the next [`PartWriter::check`].
@@ -29,7 +30,7 @@ impl PartWriter {
         let path = paths::temporary_path(plan, attempt);
         // The folder is created when the job starts. If it is gone, the job has ended and the folder must not be recreated.
         let file = File::create(&path).map_err(|error| WriteError::new(&path, error))?;
-        Ok(PartWriter::new(path, file, plan.format, 0))
+        Ok(PartWriter::new(path, file, plan, 0))
     }
 
     /// Takes over the first `bytes` bytes that the paused attempt `from` wrote, and appends to them. Returns `None` if they are gone: the file is
@@ -52,14 +53,15 @@ impl PartWriter {
             Ok(file)
         };
         match claim() {
-            Ok(file) => Ok(Some(PartWriter::new(path, file, plan.format, bytes))),
+            Ok(file) => Ok(Some(PartWriter::new(path, file, plan, bytes))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(WriteError::new(&path, error)),
         }
     }
 
-    fn new(path: PathBuf, file: File, format: OutputFormat, written_bytes: u64) -> PartWriter {
-        PartWriter { path, file, format, buffer: Vec::with_capacity(BUFFER_BYTES), written_bytes, error: None }
+    fn new(path: PathBuf, file: File, plan: &Plan, written_bytes: u64) -> PartWriter {
+        let (format, sync) = (plan.format, plan.request.sync_output);
+        PartWriter { path, file, format, sync, buffer: Vec::with_capacity(BUFFER_BYTES), written_bytes, error: None }
     }
 
     /// Appends a record. Errors are stored; see [`PartWriter::check`].
@@ -104,9 +106,19 @@ impl PartWriter {
         self.check().map(|()| self.written_bytes)
     }
 
-    /// Flushes and renames the file to its final name. Returns its length in bytes.
-    pub(super) fn commit(mut self, to: &Path) -> Result<u64, WriteError> {
+    /// Flushes the file and, if the job requested it, makes it durable. Returns its length in bytes. The coordinator syncs outputs before it marks
+    /// them as complete; syncing here keeps that short, and the tasks of a job sync in parallel.
+    pub(super) fn finish(&mut self) -> Result<u64, WriteError> {
         let bytes = self.flush()?;
+        if self.sync {
+            self.file.sync_data().map_err(|error| WriteError::new(&self.path, error))?;
+        }
+        Ok(bytes)
+    }
+
+    /// Finishes the file and renames it to its final name. Returns its length in bytes.
+    pub(super) fn commit(mut self, to: &Path) -> Result<u64, WriteError> {
+        let bytes = self.finish()?;
         fs::rename(&self.path, to).map_err(|error| WriteError::new(to, error))?;
         Ok(bytes)
     }

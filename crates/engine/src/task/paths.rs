@@ -3,6 +3,7 @@
 //! | file | location |
 //! |---|---|
 //! | output of map 7, attempt 0, for the reduces | `map-7.0.out` in the job's folder on the worker |
+//! | spill 2 of map 7, attempt 0 | `map-7.0.run-2` in the job's folder on the worker, unlinked as soon as it is open |
 //! | runs of reduce 3, attempt 1 | the folder `reduce-3.1` in the job's folder on the worker |
 //! | uncommitted output of job 4 | `_temporary/reduce-3.1.of-4` or `_temporary/map-7.0.of-4` in the output folder, which all nodes share |
 //! | output checkpoint of a paused reduce | `_temporary/reduce-3.1.of-4.checkpoint` |
@@ -21,6 +22,11 @@ pub const TEMPORARY: &str = "_temporary";
 /// Output file of a map attempt for the reduces. `dir` is the job's folder on the worker.
 pub fn map_output_path(dir: &Path, map: AttemptId) -> PathBuf {
     dir.join(format!("map-{}.{}.out", map.task.index, map.number))
+}
+
+/// Path of a map attempt's spilled runs without their number. Maps of one job run concurrently in one folder, so the name has the attempt.
+pub(super) fn map_spill_prefix(dir: &Path, map: AttemptId) -> PathBuf {
+    dir.join(format!("map-{}.{}", map.task.index, map.number))
 }
 
 /// Folder of a reduce attempt's runs and checkpoint. `dir` is the job's folder on the worker.
@@ -71,6 +77,13 @@ pub(super) fn is_unfinished_map_output(job: JobId, name: &str) -> bool {
     final_name.and_then(|name| parse_attempt(job, name)).is_some_and(|attempt| attempt.task.kind == Kind::Map)
 }
 
+/// True if this is the name of a spilled run of a map attempt.
+pub(super) fn is_map_spill(job: JobId, name: &str) -> bool {
+    let Some((attempt, number)) = name.rsplit_once(".run-") else { return false };
+    let is_attempt = parse_attempt(job, &format!("{attempt}.out")).is_some_and(|map| map.task.kind == Kind::Map);
+    is_attempt && number.parse::<u64>().is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +104,10 @@ mod tests {
         }
         assert!(is_unfinished_map_output(JobId(4), ".map-7.0.out.tmp"));
         assert!(!is_unfinished_map_output(JobId(4), "map-7.0.out"));
+        assert!(is_map_spill(JobId(4), "map-7.0.run-12"));
+        for name in ["map-7.0.out", "map-7.0.run-", "map-7.run-1", "reduce-7.0.run-1", "run-1"] {
+            assert!(!is_map_spill(JobId(4), name), "{name}");
+        }
         assert!(!is_unfinished_map_output(JobId(4), ".plan.tmp"));
     }
 }

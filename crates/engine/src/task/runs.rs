@@ -423,7 +423,7 @@ mod tests {
             memory_bytes: 1 << 20,
             compression: Compression::None,
         };
-        let mut sink = crate::data::MapSink::new(folder.path(), options);
+        let mut sink = crate::data::MapSink::new(&folder.path().join("map"), options);
         crate::record::Emit::emit(&mut sink, &7_u32.to_be_bytes(), b"value");
         let output = sink.finish(&folder.path().join("map-0.0.out")).unwrap();
         let mut runs = RunSet::create(folder.path(), AttemptId::new(JobId(1), Kind::Reduce, 0, 0), 1 << 20).unwrap();

@@ -2,12 +2,11 @@
 
 use super::paths;
 use crate::data::{MapOutput, OutputError, SegmentEntry};
-use crate::wire::{self, WireError};
+use crate::wire::{self, Stream, WireError};
 use giveway_core::{AttemptId, Kind};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a [`SegmentRequest`] or [`SegmentResponse`] message. The response may contain a path.
@@ -45,7 +44,7 @@ pub enum SegmentResponse {
 }
 
 /// Serves one request from a job's folder. The bytes are copied from the file to the socket within the kernel.
-pub fn serve_segment(request: SegmentRequest, dir: &Path, stream: &mut TcpStream) -> Result<(), WireError> {
+pub fn serve_segment(request: SegmentRequest, dir: &Path, stream: &mut Stream) -> Result<(), WireError> {
     let io_error = |error| WireError::Io { what: "cannot send a segment".into(), error };
     let (path, segment) = match locate(request, dir).map_err(io_error)? {
         Ok(found) => found,
@@ -62,7 +61,7 @@ pub fn serve_segment(request: SegmentRequest, dir: &Path, stream: &mut TcpStream
     let mut file = File::open(&path).map_err(io_error)?;
     file.seek(SeekFrom::Start(segment.offset)).map_err(io_error)?;
     wire::send(stream, &SegmentResponse::Content { bytes })?;
-    let sent = io::copy(&mut io::Read::take(&mut file, bytes), stream).map_err(io_error)?;
+    let sent = stream.copy_from(&mut io::Read::take(&mut file, bytes)).map_err(io_error)?;
     // The announced length cannot be corrected any more, so the connection is closed: the receiver counts the bytes.
     if sent < bytes { Err(io_error(io::ErrorKind::UnexpectedEof.into())) } else { Ok(()) }
 }

@@ -192,8 +192,11 @@ pub enum FromClient {
         /// True to receive the status again every heartbeat interval until the job has ended.
         follow: bool,
     },
-    /// Lists the jobs.
-    Jobs,
+    /// Lists the jobs, a page at a time.
+    Jobs {
+        /// The last job of the previous page; `None` for the first page.
+        after: Option<JobId>,
+    },
     /// Lists the nodes.
     Nodes,
     /// Kills a job.
@@ -227,8 +230,13 @@ pub enum ToClient {
     },
     /// A job's status.
     Job(Box<JobStatus>),
-    /// All jobs that are not forgotten yet, by id.
-    Jobs(Vec<JobStatus>),
+    /// Jobs that are not forgotten yet, by id.
+    Jobs {
+        /// This page.
+        jobs: Vec<JobStatus>,
+        /// True if there are more after the last one.
+        more: bool,
+    },
     /// All nodes, by id, including lost ones.
     Nodes(Vec<NodeStatus>),
     /// The answer to [`FromClient::Explain`], as lines of text.

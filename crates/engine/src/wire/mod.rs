@@ -1,12 +1,15 @@
 //! The protocol between processes. A connection begins with a handshake in which both sides prove that they hold the cluster's token
-//! (`auth.rs`). After it, each message is a frame: a 4-byte little-endian length, then a postcard-encoded message (this file).
+//! (`auth.rs`). `stream.rs` has the sockets. After it, each message is a frame: a 4-byte little-endian length, then a postcard-encoded message (this file).
 //! `message.rs` defines the messages. They are wire types only; domain code does not use them.
 
 mod auth;
 mod message;
+pub(crate) mod run_folder;
+mod stream;
 
 pub use auth::{PROTOCOL, Role, Token, accept, connect};
 pub use message::*;
+pub use stream::{Handshaking, Listener, SocketFile, Stream};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -3,12 +3,11 @@
 use super::tasks::RunningTask;
 use super::{Worker, WorkerError};
 use crate::task::ShuffleClient;
-use crate::wire::{self, FromWorker, Join, MESSAGE_BYTES_MAX, Report, Role, ToWorker, WireError};
+use crate::wire::{self, FromWorker, Join, MESSAGE_BYTES_MAX, Report, Role, Stream, ToWorker, WireError};
 use giveway_core::{AttemptId, JobId, NodeId, Progress};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufReader, BufWriter, Write};
-use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
@@ -148,7 +147,7 @@ fn join_message(worker: &Worker, data_address: &str) -> Join {
 }
 
 /// Sends queued messages as they arrive and a heartbeat at every interval, until the connection breaks.
-fn send_messages(worker: &Arc<Worker>, stream: TcpStream, outgoing: &Receiver<FromWorker>, interval: Duration) {
+fn send_messages(worker: &Arc<Worker>, stream: Stream, outgoing: &Receiver<FromWorker>, interval: Duration) {
     let mut out = BufWriter::new(&stream);
     let mut next_heartbeat = Instant::now() + interval;
     loop {
@@ -173,5 +172,5 @@ fn send_messages(worker: &Arc<Worker>, stream: TcpStream, outgoing: &Receiver<Fr
             break;
         }
     }
-    let _ = stream.shutdown(Shutdown::Both);
+    let _ = stream.shutdown();
 }

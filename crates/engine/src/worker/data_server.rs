@@ -1,41 +1,56 @@
 //! The worker's data server: segments of its map outputs and blocks of stored files, for other processes.
 
 use super::Worker;
+use crate::cluster_id::ClusterId;
 use crate::store;
 use crate::task::serve_segment;
-use crate::wire::{self, DataRequest, Role, WireError};
+use crate::wire::{self, DataRequest, Handshaking, Listener, Role, SocketFile, Stream, WireError, run_folder};
+use rustix::process::{Pid, test_kill_process};
+use std::fs;
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 
 /// Maximum size of a request message.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 
-/// Starts the server on a free port of the loopback interface. Returns its address.
-pub(super) fn start(worker: &Arc<Worker>) -> io::Result<String> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?.to_string();
+/// Name of a worker's socket up to its process id.
+const SOCKET_PREFIX: &str = "worker-";
+
+/// Starts the server on a Unix socket in the cluster's run folder. Returns its address, and its file, which the caller keeps until the worker ends.
+pub(super) fn start(worker: &Arc<Worker>, cluster: &ClusterId) -> io::Result<(String, SocketFile)> {
+    let folder = run_folder::create(cluster.short())?;
+    remove_sockets_of_ended_workers(&folder);
+    let path = folder.join(format!("{SOCKET_PREFIX}{}", std::process::id()));
+    let listener = Listener::bind_unix(&path)?;
+    let address = listener.address().to_owned();
     let worker = Arc::clone(worker);
-    thread::Builder::new().name("data".into()).spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let worker = Arc::clone(&worker);
-            let _ = thread::Builder::new().name("data-conn".into()).spawn(move || {
-                if let Err(error) = serve(&worker, stream)
-                    && !error.is_disconnect()
-                {
-                    tracing::warn!(%error, "closed a data connection");
-                }
-            });
+    listener.serve("data", move |stream, handshaking| {
+        if let Err(error) = serve(&worker, stream, handshaking)
+            && !error.is_disconnect()
+        {
+            tracing::warn!(%error, "closed a data connection");
         }
     })?;
-    Ok(address)
+    Ok((address, SocketFile(path)))
 }
 
-fn serve(worker: &Worker, mut stream: TcpStream) -> Result<(), WireError> {
+/// Workers that were killed leave their sockets.
+fn remove_sockets_of_ended_workers(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(SOCKET_PREFIX)?.parse().ok()).and_then(Pid::from_raw);
+        if pid.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH)) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn serve(worker: &Worker, mut stream: Stream, handshaking: Handshaking) -> Result<(), WireError> {
     if wire::accept(&mut stream, &worker.token)? != Role::Data {
         return Err(WireError::UnknownPeer);
     }
+    drop(handshaking);
     let blocks = &worker.blocks;
     loop {
         match wire::receive(&mut stream, REQUEST_BYTES_MAX)? {

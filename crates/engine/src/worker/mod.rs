@@ -11,9 +11,10 @@ mod data_server;
 mod tasks;
 
 use crate::apps::Apps;
+use crate::cluster_id::{self, ClusterId};
 use crate::store::BlockStore;
 use crate::task;
-use crate::wire::{Report, Token, WireError};
+use crate::wire::{Report, Token, WireError, run_folder};
 use giveway_core::{AttemptId, JobId, Kind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,12 +28,24 @@ use thiserror::Error;
 /// Environment variable with the [`Options`] of a worker as JSON. A process in which it is set is a worker.
 pub const OPTIONS_ENV: &str = "GIVEWAY_WORKER";
 
+/// File in a worker's folder that its process keeps locked.
+const LOCK: &str = "lock";
+
+/// True if a process runs this worker, whoever started it.
+pub(crate) fn is_running(options: &Options) -> bool {
+    // The lock is released when the file is dropped.
+    fs::File::open(options.folder.join(LOCK))
+        .is_ok_and(|lock| matches!(lock.try_lock(), Err(fs::TryLockError::WouldBlock)))
+}
+
 /// Configuration of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Options {
     /// The cluster's folder, with the coordinator's address and the token.
+    #[serde(with = "crate::path_bytes")]
     pub cluster: PathBuf,
     /// The worker's own folder.
+    #[serde(with = "crate::path_bytes")]
     pub folder: PathBuf,
     /// The worker's name, unique in the cluster and stable across restarts.
     pub name: String,
@@ -70,6 +83,15 @@ pub enum WorkerError {
         path: PathBuf,
         /// Cause.
         error: io::Error,
+    },
+    /// The worker's folder has data of another cluster.
+    #[error(
+        "the worker's folder {} belongs to another cluster, whose data must not be touched; choose another --work-dir, or remove the folder if its cluster is gone",
+        folder.display()
+    )]
+    ForeignFolder {
+        /// The worker's folder.
+        folder: PathBuf,
     },
     /// Communication with the coordinator failed in a way that a retry cannot fix.
     #[error(transparent)]
@@ -114,8 +136,9 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
         let path = path.to_path_buf();
         move |error| WorkerError::Folder { path, error }
     };
+    run_folder::make_private(&options.folder).map_err(at(&options.folder))?;
     fs::create_dir_all(options.folder.join("jobs")).map_err(at(&options.folder))?;
-    let lock_file = options.folder.join("lock");
+    let lock_file = options.folder.join(LOCK);
     let lock = fs::File::create(&lock_file).map_err(at(&lock_file))?;
     match lock.try_lock() {
         Ok(()) => {}
@@ -125,6 +148,13 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
             return Ok(());
         }
         Err(fs::TryLockError::Error(error)) => return Err(at(&lock_file)(error)),
+    }
+    let id_file = options.cluster.join(cluster_id::FILE);
+    let missing =
+        || at(&id_file)(io::Error::new(io::ErrorKind::NotFound, "no cluster was ever started in this folder"));
+    let cluster_id = ClusterId::read(&id_file).map_err(at(&id_file))?.ok_or_else(missing)?;
+    if !cluster_id.claim(&options.folder).map_err(at(&options.folder))? {
+        return Err(WorkerError::ForeignFolder { folder: options.folder.clone() });
     }
     let token_file = options.cluster.join("token");
     let token = Token::read(&token_file).map_err(at(&token_file))?;
@@ -141,7 +171,7 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
         state: Mutex::default(),
     });
     worker.load_leftovers().map_err(at(&options.folder))?;
-    let data_address = data_server::start(&worker).map_err(at(&options.folder))?;
+    let (data_address, _socket) = data_server::start(&worker, &cluster_id).map_err(at(&options.folder))?;
     connection::run(&worker, &data_address)
 }
 

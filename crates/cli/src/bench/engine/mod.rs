@@ -83,7 +83,7 @@ pub fn run(options: &Options, apps: &Apps) -> Result<()> {
 fn start(folder: &Path, slots: (u16, u16), apps: &Apps) -> Result<Cluster> {
     let coordinator = coordinator::Options {
         folder: folder.to_owned(),
-        listen: "127.0.0.1:0".into(),
+        listen: None,
         policy: catalog::by_name("fifo").context("policy fifo missing in the catalogue")?,
         tenants: Tenants::default(),
         seed: 1,
@@ -93,8 +93,14 @@ fn start(folder: &Path, slots: (u16, u16), apps: &Apps) -> Result<Cluster> {
         apps: apps.clone(),
     };
     let (map_slots, reduce_slots) = slots;
-    let options =
-        cluster::Options { coordinator, nodes: 2, map_slots, reduce_slots, reconnect_timeout: Duration::from_secs(10) };
+    let options = cluster::Options {
+        coordinator,
+        nodes: 2,
+        map_slots,
+        reduce_slots,
+        reconnect_timeout: Duration::from_secs(10),
+        restart_workers: false,
+    };
     Ok(Cluster::start(options)?)
 }
 
@@ -102,7 +108,7 @@ fn request(app: &str, input: &[PathBuf], output: PathBuf) -> Request {
     Request {
         app: app.into(),
         options: Default::default(),
-        input: input.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+        input: input.iter().map(|path| path.clone().into()).collect(),
         output,
         reduces: None,
         split_bytes: 64 << 20,
@@ -114,6 +120,7 @@ fn request(app: &str, input: &[PathBuf], output: PathBuf) -> Request {
         task_timeout_ms: 600_000,
         records_per_s: None,
         compress: false,
+        sync_output: true,
     }
 }
 

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use giveway_core::event_log::{EventLogReader, Record};
 use giveway_core::{AttemptId, Change, End, Kind, Lifecycle, Outcome, PerKind, Time};
 use giveway_engine::apps::Apps;
+use giveway_engine::coordinator;
 use giveway_engine::wire::JobStatus;
 use std::collections::HashMap;
 use std::fs;
@@ -73,7 +74,7 @@ fn sort(folder: &Path, apps: &Apps, interval: Option<Duration>) -> Result<(JobSt
     let seconds = start_time.elapsed().as_secs_f64();
     ensure!(status.outcome == Some(Outcome::Succeeded), "the sort did not succeed: {:?}", status.failures);
     drop(cluster);
-    let event_log = fs::read(cluster_dir.join("journal").join("event-log")).context("cannot read the journal")?;
+    let event_log = coordinator::read_event_log(&cluster_dir.join("journal/log")).context("cannot read the journal")?;
     fs::remove_dir_all(&output)?;
     fs::remove_dir_all(&cluster_dir)?;
     Ok((status, seconds, event_log))

@@ -14,7 +14,7 @@ fn options(reduces: u32, combine: Combine, memory_bytes: u64) -> SinkOptions {
 /// Returns the output for each reduce and the number of spills.
 fn run(records: &[(Vec<u8>, Vec<u8>)], options: SinkOptions) -> (Vec<Records>, u64) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut sink = MapSink::new(folder.path(), options);
+    let mut sink = MapSink::new(&folder.path().join("map"), options);
     records.iter().for_each(|(key, value)| sink.emit(key, value));
     assert_eq!(sink.records(), records.len() as u64);
     let spills = sink.spills();
@@ -173,7 +173,7 @@ fn errors_are_stored_until_they_are_checked() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let to = folder.path().join("output");
 
-    let mut sink = MapSink::new(folder.path(), options(1, Combine::Sum, AMPLE));
+    let mut sink = MapSink::new(&folder.path().join("map"), options(1, Combine::Sum, AMPLE));
     sink.emit(b"fine", &[1]);
     assert!(sink.error().is_none() && !sink.is_stopped());
     sink.emit(b"wrong", b"\xff");
@@ -182,7 +182,7 @@ fn errors_are_stored_until_they_are_checked() {
     let error = sink.finish(&to).expect_err("was not a number").to_string();
     assert!(error.contains("\"wrong\"") && error.contains("not a number"), "{error}");
 
-    let mut sink = MapSink::new(&folder.path().join("missing"), options(1, Combine::Nothing, TINY));
+    let mut sink = MapSink::new(&folder.path().join("missing/map"), options(1, Combine::Nothing, TINY));
     (0..1000_u32).for_each(|n| sink.emit(&n.to_be_bytes(), b"value"));
     assert!(matches!(sink.error(), Some(SinkError::Write { .. })));
     assert!(matches!(sink.finish(&to), Err(SinkError::Write { .. })));
@@ -202,7 +202,7 @@ fn counters_add_up() {
 fn a_corrupt_index_is_detected() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("output");
-    let mut sink = MapSink::new(folder.path(), options(3, Combine::Nothing, AMPLE));
+    let mut sink = MapSink::new(&folder.path().join("map"), options(3, Combine::Nothing, AMPLE));
     (0..100_u32).for_each(|n| sink.emit(&n.to_be_bytes(), b"value"));
     let output = sink.finish(&path).expect("finishes");
     let index_at = output.segments.iter().map(|entry| entry.stored_bytes).sum::<u64>() as usize;

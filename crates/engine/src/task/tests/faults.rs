@@ -97,7 +97,7 @@ fn segments_not_readable_in_place_are_transferred() {
     cluster.shuffles[0].set_address(NodeId(1), Some(listener.local_addr().unwrap().to_string()));
     let (dir, token) = (cluster.dir(1), cluster.token.clone());
     let remote = std::thread::spawn(move || {
-        let mut stream = listener.accept().unwrap().0;
+        let mut stream = wire::Stream::Tcp(listener.accept().unwrap().0);
         wire::accept(&mut stream, &token).unwrap();
         let mut sent = 0;
         while let Ok(wire::DataRequest::Segment(request)) = wire::receive(&mut stream, SEGMENT_MESSAGE_BYTES_MAX) {
@@ -139,7 +139,7 @@ fn an_unresponsive_node_does_not_delay_a_pause() {
     cluster.shuffles[0].set_address(NodeId(1), Some(listener.local_addr().unwrap().to_string()));
     let token = cluster.token.clone();
     let unresponsive = std::thread::spawn(move || {
-        let mut stream = listener.accept().unwrap().0;
+        let mut stream = wire::Stream::Tcp(listener.accept().unwrap().0);
         wire::accept(&mut stream, &token).unwrap();
         stream
     });

@@ -181,3 +181,25 @@ fn check_no_files_remain(cluster: &Cluster) {
         assert!(remaining.is_empty(), "{remaining:?}");
     }
 }
+
+/// Maps of one job share the job's folder on a worker, and a killed process may leave the file of a spill there.
+#[test]
+fn concurrent_maps_and_leftover_spills_do_not_collide() {
+    let cluster = Setup { memory_bytes: 1, split_bytes: 2_000, nodes: 1, ..Setup::new(400, 40, 15) }.build();
+    let maps = cluster.plan.splits.len() as u32;
+    assert!(maps >= 4);
+    for name in ["run-0", "map-1.0.run-0"] {
+        std::fs::write(cluster.dir(0).join(name), b"of a killed process").unwrap();
+    }
+    std::thread::scope(|scope| {
+        for map in 0..maps {
+            let cluster = &cluster;
+            scope.spawn(move || cluster.run_map(map, 0, 0));
+        }
+    });
+    std::fs::write(cluster.dir(0).join("map-1.0.run-3"), b"of a killed process").unwrap();
+    assert_eq!(scan_leftovers(&cluster.dir(0), JOB).unwrap().outputs.len(), maps as usize);
+    assert!(!cluster.dir(0).join("map-1.0.run-3").exists());
+    cluster.run_reduces();
+    (0..2).for_each(|reduce| cluster.check(reduce));
+}

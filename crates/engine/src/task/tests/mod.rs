@@ -81,7 +81,7 @@ impl Mapper for PlacesMapper {
             match word {
                 b"PANIC" => panic!("no such word: {}", record.offset),
                 b"FAIL" => return Err(format!("cannot map the line at {}", record.offset).into()),
-                _ => out.emit(word, format!("{}@{:08}", record.file, record.offset).as_bytes()),
+                _ => out.emit(word, format!("{}@{:08}", record.file.display(), record.offset).as_bytes()),
             }
         }
         self.lines += 1;
@@ -201,8 +201,10 @@ impl Setup {
             task_timeout_ms: 60_000,
             records_per_s: None,
             compress: true,
+            sync_output: false,
         };
         let plan = Plan {
+            nonce: 0,
             job: JOB,
             request,
             files: vec![file("in", input, bytes), file("empty", empty, 0)],
@@ -252,7 +254,8 @@ impl Cluster {
         let address = listener.local_addr().unwrap().to_string();
         let (dir, token) = (self.dir(node), self.token.clone());
         std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
+            for stream in listener.incoming().flatten() {
+                let mut stream = wire::Stream::Tcp(stream);
                 let (dir, token) = (dir.clone(), token.clone());
                 std::thread::spawn(move || {
                     wire::accept(&mut stream, &token)?;
