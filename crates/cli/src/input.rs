@@ -121,7 +121,11 @@ fn own_workload(name: &str, cluster_name: Option<&str>, seed: u64) -> Result<(Wo
 /// Resolves a cluster by name or file; the name of a built-in workload selects its cluster.
 pub fn cluster(name: &str) -> Result<Cluster> {
     if looks_like_file(name) {
-        return Ok(Cluster::from_toml(&read(name)?, name)?);
+        return if name.ends_with(".json") || name.ends_with(".json.gz") {
+            traces::cluster(Path::new(name))
+        } else {
+            Ok(Cluster::from_toml(&read(name)?, name)?)
+        };
     }
     cluster::by_name(name).or_else(|unknown| {
         // The name of a built-in workload selects its cluster.

@@ -18,9 +18,6 @@ pub enum Format {
     Swf,
     /// Hadoop's JobHistory in Avro's JSON form.
     JobHistory,
-    /// Hadoop's JobHistory in Avro's binary form.
-    #[cfg(feature = "avro")]
-    JobHistoryBinary,
     /// Spark's event log.
     Spark,
     /// Google's cluster data of 2011.
@@ -53,8 +50,6 @@ impl fmt::Display for Format {
             Format::YarnApps => "YARN application list",
             Format::Swf => "SWF",
             Format::JobHistory => "JobHistory",
-            #[cfg(feature = "avro")]
-            Format::JobHistoryBinary => "JobHistory (binary)",
             Format::Spark => "Spark event log",
             Format::Google(GoogleTable(google::Table::TaskEvents)) => "Google 2011 task events",
             Format::Google(GoogleTable(google::Table::JobEvents)) => "Google 2011 job events",
@@ -81,7 +76,9 @@ pub(crate) fn detect(head: &[u8]) -> Detected {
         return Detected::Trace(Format::JobHistory);
     }
     if text.starts_with("Avro-Binary\n") {
-        return binary_history();
+        return Detected::Unsupported(
+            "a job history in Avro's binary form is not read; set mapreduce.jobhistory.jhist.format to json",
+        );
     }
     if text.starts_with("Meta VERSION=") || text.starts_with("!!FILE=") {
         return Detected::Unsupported(
@@ -96,18 +93,6 @@ pub(crate) fn detect(head: &[u8]) -> Detected {
         .take(3)
         .find_map(line)
         .unwrap_or(if text.starts_with("; Version") { Detected::Trace(Format::Swf) } else { Detected::Unknown })
-}
-
-#[cfg(feature = "avro")]
-fn binary_history() -> Detected {
-    Detected::Trace(Format::JobHistoryBinary)
-}
-
-#[cfg(not(feature = "avro"))]
-fn binary_history() -> Detected {
-    Detected::Unsupported(
-        "a job history in Avro's binary form; build giveway with `--features avro`, or set mapreduce.jobhistory.jhist.format to json",
-    )
 }
 
 /// The format of a file with this line among its first three.
@@ -145,7 +130,7 @@ fn json(text: &str) -> Detected {
             "an SLS generator file has no jobs; give the jobs that SLS generates from it, or write a workload file with [generate]",
         )
     } else if has("rack") && has("nodes") || has("children") && has("name") {
-        Detected::Unsupported("a cluster topology has no jobs; name a file of jobs")
+        Detected::Unsupported("a cluster topology has no jobs; give it as --cluster, and name a file of jobs")
     } else {
         Detected::Unknown
     }

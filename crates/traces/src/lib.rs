@@ -21,6 +21,7 @@ mod model;
 mod records;
 mod stats;
 mod tally;
+mod topology;
 mod trace;
 mod workload;
 
@@ -33,5 +34,6 @@ pub use input::Limits;
 pub use job::{JobOutcome, TaskTime, Tasks, TraceJob};
 pub use model::{DurationModel, FailedJobs, Graphs};
 pub use stats::{Distribution, QUANTILES, Stats};
+pub use topology::read_cluster;
 pub use trace::{Options, Trace, open};
 pub use workload::{TraceWorkload, cluster_for, sorted_jobs, to_workload, workload_of};

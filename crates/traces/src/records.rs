@@ -60,14 +60,14 @@ impl Lines {
     }
 }
 
-pub(crate) enum LineEnd {
+enum LineEnd {
     Line,
     TooLong,
     NoMore,
 }
 
 /// Reads one line of at most `limit` bytes, without its end. A longer line is read to its end and not stored.
-pub(crate) fn read_line(input: &mut impl BufRead, buffer: &mut Vec<u8>, limit: usize) -> io::Result<LineEnd> {
+fn read_line(input: &mut impl BufRead, buffer: &mut Vec<u8>, limit: usize) -> io::Result<LineEnd> {
     let (mut any, mut too_long) = (false, false);
     loop {
         let available = input.fill_buf()?;

@@ -130,10 +130,6 @@ fn reader(format: Format, input: Input, continued: Vec<PathBuf>, options: &Optio
         Format::YarnApps => Box::new(YarnAppsReader::new(Objects::of_first_array(input, limits.object_bytes), model)),
         Format::Swf => Box::new(SwfReader::new(lines(input), model)),
         Format::JobHistory => Box::new(JobHistoryReader::new(lines(input), model, limits)),
-        #[cfg(feature = "avro")]
-        Format::JobHistoryBinary => {
-            Box::new(crate::formats::job_history_binary::BinaryHistoryReader::new(input, model, limits))
-        }
         Format::Spark => Box::new(SparkReader::new(lines(input), model, limits)),
         Format::Google(table) => Box::new(GoogleReader::new(lines(input), table.0, model, limits)),
         Format::Alibaba(table) => Box::new(AlibabaReader::new(lines(input), table.0, model, limits)),

@@ -1,5 +1,6 @@
 //! Traces as workloads of the simulator.
 
+use crate::topology::TopologyNode;
 use crate::{Oddity, TaskTime, Tasks, Trace, TraceError, TraceJob};
 use giveway_core::{JobId, NodeSpec, RackId, Span, Tenants, Time, WHOLE_PPM};
 use giveway_sim::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Stragglers};
@@ -99,14 +100,29 @@ pub fn cluster_for(name: &str, jobs: &[TraceJob]) -> Cluster {
 }
 
 fn cluster(name: &str, nodes: usize, recorded: bool) -> Cluster {
+    let node = |number: usize| TopologyNode {
+        name: format!("node-{number}"),
+        rack: (number / NODES_PER_RACK) as u32,
+        vcores: None,
+    };
+    cluster_of(name, (0..nodes).map(node).collect(), recorded)
+}
+
+/// A cluster of these nodes, with the default costs.
+pub(crate) fn nodes_of(name: &str, nodes: Vec<TopologyNode>) -> Cluster {
+    cluster_of(name, nodes, false)
+}
+
+fn cluster_of(name: &str, nodes: Vec<TopologyNode>, recorded: bool) -> Cluster {
     let (disk_bytes_per_s, net_bytes_per_s) =
         if recorded { (INSTANT_BYTES_PER_S, INSTANT_BYTES_PER_S) } else { (80 << 20, 125_000_000) };
-    let node = |number: usize| NodeModel {
+    let replicas = nodes.len().min(3) as u32;
+    let node = |node: TopologyNode| NodeModel {
         spec: NodeSpec {
-            name: format!("node-{number}"),
-            rack: RackId((number / NODES_PER_RACK) as u32),
-            map_slots: MAP_SLOTS,
-            reduce_slots: REDUCE_SLOTS,
+            name: node.name,
+            rack: RackId(node.rack),
+            map_slots: node.vcores.map_or(MAP_SLOTS, |vcores| vcores.clamp(1, 1_000)),
+            reduce_slots: node.vcores.map_or(REDUCE_SLOTS, |vcores| (vcores / 2).clamp(1, 1_000)),
             speed_ppm: WHOLE_PPM,
             disk_bytes_per_s,
             disk_bytes: 1_000 << 30,
@@ -121,12 +137,12 @@ fn cluster(name: &str, nodes: usize, recorded: bool) -> Cluster {
     };
     Cluster {
         name: name.into(),
-        nodes: (0..nodes).map(node).collect(),
+        nodes: nodes.into_iter().map(node).collect(),
         heartbeat: Span::from_secs(3),
         reporting: HeartbeatMode::Heartbeat,
         lost_after: Span::from_secs(600),
         block_bytes: 128 << 20,
-        replicas: 3,
+        replicas,
         cross_rack: 1.0,
         costs,
         noise: 0.0,

@@ -4,6 +4,7 @@ use giveway_sim::cluster;
 use giveway_traces::{Options, open, to_workload};
 use rand::RngExt;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// A small trace of every format.
@@ -34,31 +35,28 @@ const TRACES: [&str; 11] = [
     "task_name,instance_num,job_name,status,start_time,end_time,plan_cpu,plan_mem\nM1,4,j_1,Terminated,100,110,100,0.5\nR2_1,3,j_1,Terminated,110,130,100,0.5\n",
 ];
 
-/// Reads whatever the file is, and makes a workload of it.
-fn read(file: &Path) -> Option<usize> {
-    let mut trace = open(file, &Options::default()).ok()?;
+/// Reads whatever the bytes are, and makes a workload of it.
+fn read(bytes: &[u8]) -> Option<usize> {
+    // A new file each time: some file systems write a replaced one to the disk at once, which takes long.
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    let mut trace = open(file.path(), &Options::default()).ok()?;
     // A given cluster, because one that is made for wrong numbers may have very many nodes.
     to_workload(&mut trace, cluster::by_name("fcs").ok()).ok().map(|trace| trace.workload.jobs.len())
 }
 
 #[test]
 fn every_small_trace_is_read_and_cut_at_every_byte() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("trace");
     for text in TRACES {
-        fs::write(&file, text).unwrap();
-        assert!(read(&file).is_some(), "{text}");
+        assert!(read(text.as_bytes()).is_some(), "{text}");
         for end in 0..text.len() {
-            fs::write(&file, &text.as_bytes()[..end]).unwrap();
-            read(&file);
+            read(&text.as_bytes()[..end]);
         }
     }
 }
 
 #[test]
 fn changed_bytes_do_not_cause_a_panic() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("trace");
     let mut rng = giveway_sim::workload::random::rng(1, "damage");
     let interesting = b"0123456789-+.eE,\"\\{}[]:\t\n \x00\xff";
     for text in TRACES {
@@ -69,8 +67,7 @@ fn changed_bytes_do_not_cause_a_panic() {
                 let byte = interesting[rng.random_range(0..interesting.len())];
                 if rng.random::<bool>() { bytes[at] = byte } else { bytes.insert(at, byte) }
             }
-            fs::write(&file, &bytes).unwrap();
-            read(&file);
+            read(&bytes);
         }
     }
 }
@@ -101,13 +98,10 @@ fn samples_are_cut_at_random_places() {
         files(&samples.join(folder), &mut all);
     }
     let mut rng = giveway_sim::workload::random::rng(2, "cuts");
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("trace");
     for path in all {
         let bytes = fs::read(&path).unwrap();
         for _ in 0..places {
-            fs::write(&file, &bytes[..rng.random_range(0..bytes.len())]).unwrap();
-            read(&file);
+            read(&bytes[..rng.random_range(0..bytes.len())]);
         }
     }
 }

@@ -277,3 +277,20 @@ fn alibaba_tables_have_the_published_rows() {
     let left_out: u64 = left_out.iter().map(|&oddity| v2018.of(oddity)).sum();
     assert_eq!(jobs.len() as u64 + left_out, 6_600, "{:?}", v2018.lines());
 }
+
+#[test]
+fn node_files_and_topologies_have_their_nodes() {
+    let Some(samples) = samples() else { return };
+    // File, nodes, racks, nodes without a name.
+    for (file, nodes, racks, nameless) in [
+        ("sls/nodes.json", 19, 5, 1),
+        ("sls/nodes-with-resources.json", 4, 1, 0),
+        ("rumen/19-jobs.topology.json.gz", 1_545, 41, 0),
+    ] {
+        let mut diagnostics = Diagnostics::default();
+        let cluster = giveway_traces::read_cluster(&samples.join("hadoop").join(file), &mut diagnostics).unwrap();
+        let names: std::collections::BTreeSet<u32> = cluster.nodes.iter().map(|node| node.spec.rack.0).collect();
+        assert_eq!((cluster.nodes.len(), names.len()), (nodes, racks), "{file}");
+        assert_eq!(diagnostics.of(Oddity::NodeWithoutName), nameless, "{file}");
+    }
+}

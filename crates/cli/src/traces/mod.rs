@@ -7,7 +7,7 @@ use crate::{files, input};
 use anyhow::{Context, Result, ensure};
 use args::{Convert, Fit, Output, Sample, Source, TraceCommand};
 use giveway_sim::cluster::Cluster;
-use giveway_traces::{DurationModel, Options, Stats, Trace, TraceError, TraceJob, TraceWorkload};
+use giveway_traces::{Diagnostics, DurationModel, Options, Stats, Trace, TraceError, TraceJob, TraceWorkload};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -27,6 +27,16 @@ pub fn workload(path: &Path, cluster: Option<Cluster>, model: Option<&Path>) -> 
     Ok(Some(workload?))
 }
 
+/// Reads a node file of SLS or a topology of Rumen as a cluster, and prints what was odd in it to standard error.
+pub fn cluster(file: &Path) -> Result<Cluster> {
+    let mut diagnostics = Diagnostics::default();
+    let cluster = giveway_traces::read_cluster(file, &mut diagnostics);
+    for line in diagnostics.lines() {
+        eprintln!("{}: {line}", file.display());
+    }
+    Ok(cluster?)
+}
+
 /// Runs `giveway trace`.
 pub fn run(args: &args::Trace) -> Result<()> {
     match &args.command {
@@ -39,14 +49,14 @@ pub fn run(args: &args::Trace) -> Result<()> {
 
 fn print_stats(source: &Source) -> Result<()> {
     let (trace, jobs) = read(source)?;
-    let cluster = cluster(source, &trace, &jobs)?;
+    let cluster = cluster_of(source, &trace, &jobs)?;
     write!(std::io::stdout(), "{}", stats::describe(&Stats::of(&jobs), &cluster))?;
     Ok(())
 }
 
 fn convert(args: &Convert) -> Result<()> {
     let (trace, jobs) = read(&args.source)?;
-    let cluster = cluster(&args.source, &trace, &jobs)?;
+    let cluster = cluster_of(&args.source, &trace, &jobs)?;
     write_workload(trace.name(), jobs, &cluster, &args.output)
 }
 
@@ -60,7 +70,7 @@ fn sample(args: &Sample) -> Result<()> {
     };
     let count = args.jobs.map_or(MAX_JOBS, |jobs| jobs as usize);
     // The cluster is that of the whole trace: a sample is a lighter load on it.
-    let cluster = cluster(&args.source, &trace, &jobs)?;
+    let cluster = cluster_of(&args.source, &trace, &jobs)?;
     let jobs = giveway_traces::sample(jobs.into_iter().filter(within), count, args.seed);
     ensure!(!jobs.is_empty(), "no job was submitted between --from and --to; `giveway trace stats` prints the span");
     write_workload(trace.name(), jobs, &cluster, &args.output)
@@ -68,7 +78,7 @@ fn sample(args: &Sample) -> Result<()> {
 
 fn fit(args: &Fit) -> Result<()> {
     let (trace, jobs) = read(&args.source)?;
-    let cluster = cluster(&args.source, &trace, &jobs)?;
+    let cluster = cluster_of(&args.source, &trace, &jobs)?;
     let of_trace = Stats::of(&jobs);
     let span_s = args.span.map_or(of_trace.span_s, |span| span.as_secs_f64());
     let made = giveway_traces::synthetic(&jobs, span_s, MAX_JOBS, args.seed);
@@ -85,7 +95,7 @@ fn read(source: &Source) -> Result<(Trace, Vec<TraceJob>)> {
     Ok((trace, jobs?))
 }
 
-fn cluster(source: &Source, trace: &Trace, jobs: &[TraceJob]) -> Result<Cluster> {
+fn cluster_of(source: &Source, trace: &Trace, jobs: &[TraceJob]) -> Result<Cluster> {
     match &source.cluster {
         Some(name) => input::cluster(name),
         None => Ok(giveway_traces::cluster_for(trace.name(), jobs)),

@@ -4,8 +4,6 @@
 pub(crate) mod alibaba;
 pub(crate) mod google;
 pub(crate) mod job_history;
-#[cfg(feature = "avro")]
-pub(crate) mod job_history_binary;
 pub(crate) mod rumen;
 pub(crate) mod sls;
 pub(crate) mod spark;
