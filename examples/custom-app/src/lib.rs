@@ -86,7 +86,7 @@ mod tests {
         let request = Request {
             app: "extremes".to_owned(),
             options: [].into(),
-            input: vec![input.to_str().unwrap().to_owned()],
+            input: vec![input.clone().into()],
             output: dir.path().join("out"),
             reduces: Some(1),
             split_bytes: 16,
@@ -98,6 +98,7 @@ mod tests {
             task_timeout_ms: 60_000,
             records_per_s: None,
             compress: false,
+            sync_output: false,
         };
         let plan = apps::plan(&Extremes, JobId(1), request, &LocalOnly).unwrap();
         let parts = reference::run(&Extremes, &plan, &LocalOnly).unwrap();
