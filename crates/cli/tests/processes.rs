@@ -127,7 +127,9 @@ fn programs_die_with_a_killed_worker_which_is_restarted() {
     assert!(up.run(&job).status.success());
     wait_for("the program", || processes_with("sleep 7431.25").len() >= 2);
     let worker = up.worker().expect("the worker is connected");
-    assert!(processes_with("worker --name node-0").len() == 1, "workers are told apart by their arguments");
+    // Other tests have a worker of this name, too, but in a folder of their own.
+    let workers = processes_with(&format!("worker --name node-0 --join {}", up.folder.path().display()));
+    assert_eq!(workers.len(), 1, "workers are told apart by their arguments: {workers:?}");
     assert!(up.run(&["kill", "1"]).status.success());
     wait_for("the end of the killed job's programs", || processes_with("sleep 7431.25").is_empty());
     let job = ["submit", "streaming", "--mapper", mapper, "--input", "in", "--output", "out"];
