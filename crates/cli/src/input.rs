@@ -34,14 +34,22 @@ pub fn policies(selected: &[String]) -> Result<Vec<Policy>> {
     Ok(policies)
 }
 
+/// The error for a name that is no policy's. `others` are valid instead of a name.
+pub fn unknown_policy(name: &str, others: &str) -> anyhow::Error {
+    let base = name.strip_prefix("chronos(").and_then(|rest| rest.strip_suffix(')'));
+    if let Some(base) = base.filter(|base| catalog::by_name(base).is_some()) {
+        return anyhow!("policy {base} recovers lost tasks at once by itself; use `{base}`");
+    }
+    anyhow!("unknown policy `{name}`; use {others} or one of: {}", catalog::names().join(", "))
+}
+
 /// Resolves a policy by name or file.
 pub fn policy(name: &str) -> Result<Policy> {
     if let Some(policy) = catalog::by_name(name) {
         return Ok(policy);
     }
     if !looks_like_file(name) {
-        let known = catalog::names().join(", ");
-        bail!("unknown policy `{name}`; use a TOML file, chronos(NAME), all, or one of: {known}");
+        return Err(unknown_policy(name, "a TOML file, all, chronos(NAME)"));
     }
     let text = read(name)?;
     let policy: Policy = toml::from_str(&text).map_err(|error| toml_error(name, &text, &error))?;

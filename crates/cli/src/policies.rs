@@ -1,7 +1,8 @@
 //! `giveway policies` and `giveway workloads`: list the built-in policies, workloads and clusters.
 
 use crate::args::{Policies, PoliciesCommand};
-use anyhow::{Result, anyhow};
+use crate::input;
+use anyhow::Result;
 use giveway_core::policy::catalog;
 use giveway_sim::{cluster, workload};
 use std::io::Write;
@@ -21,9 +22,7 @@ pub fn run(args: &Policies) -> Result<()> {
             )?;
         }
         Some(PoliciesCommand::Show { name }) => {
-            let known = catalog::names().join(", ");
-            let policy = catalog::by_name(name)
-                .ok_or_else(|| anyhow!("unknown policy `{name}`; use chronos(NAME) or one of: {known}"))?;
+            let policy = catalog::by_name(name).ok_or_else(|| input::unknown_policy(name, "chronos(NAME)"))?;
             write!(out, "{}", toml::to_string(&policy)?)?;
         }
     }

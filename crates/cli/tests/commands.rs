@@ -127,7 +127,12 @@ fn every_listed_policy_can_be_shown() {
     let listed = text(&giveway(folder.path(), &["policies"]).stdout);
     for name in listed.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| !name.contains('(')) {
         assert!(giveway(folder.path(), &["policies", "show", name]).status.success(), "{name}");
-        assert!(giveway(folder.path(), &["policies", "show", &format!("chronos({name})")]).status.success(), "{name}");
+        let with_chronos = giveway(folder.path(), &["policies", "show", &format!("chronos({name})")]);
+        if name == "giveway" {
+            assert!(text(&with_chronos.stderr).contains("policy giveway recovers lost tasks at once by itself"));
+        } else {
+            assert!(with_chronos.status.success(), "{name}");
+        }
     }
     for shell in ["bash", "zsh", "fish"] {
         assert!(giveway(folder.path(), &["completions", shell]).status.success());

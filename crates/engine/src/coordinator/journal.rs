@@ -158,11 +158,11 @@ pub(crate) struct RecoveredJournal {
 }
 
 /// Result of [`Journal::recover`].
-pub(crate) enum Recovery {
+pub(crate) enum OpenedJournal {
     /// There is no journal yet.
-    None(JournalLock),
+    Empty(JournalLock),
     /// The journal was read.
-    Found(Box<RecoveredJournal>),
+    Recovered(Box<RecoveredJournal>),
 }
 
 const LOG: &str = "log";
@@ -206,10 +206,10 @@ impl Journal {
     }
 
     /// Opens the journal in a folder and drops an incomplete last frame.
-    pub(crate) fn recover(folder: &Path, lock: JournalLock) -> Result<Recovery, JournalError> {
+    pub(crate) fn recover(folder: &Path, lock: JournalLock) -> Result<OpenedJournal, JournalError> {
         let current = folder.join("journal");
         if !current.exists() && !complete_interrupted_create(folder, &current)? {
-            return Ok(Recovery::None(lock));
+            return Ok(OpenedJournal::Empty(lock));
         }
         let path = current.join(LOG);
         let Contents { metadata, events, valid_bytes } = read_contents(&path)?;
@@ -228,7 +228,7 @@ impl Journal {
         file.seek(SeekFrom::End(0)).map_err(io_error(&path))?;
         file.sync_all().map_err(io_error(&path))?;
         let journal = Journal { path, file, bytes: valid_bytes, pending: Batch::default(), writer, lock };
-        Ok(Recovery::Found(Box::new(RecoveredJournal { setup, records, metadata, journal })))
+        Ok(OpenedJournal::Recovered(Box::new(RecoveredJournal { setup, records, metadata, journal })))
     }
 
     /// Appends a call of the core. Durable after the next sync.
@@ -349,8 +349,8 @@ mod tests {
 
     fn recover(folder: &Path) -> Result<RecoveredJournal, JournalError> {
         match Journal::recover(folder, lock(folder))? {
-            Recovery::Found(found) => Ok(*found),
-            Recovery::None(_) => panic!("no journal"),
+            OpenedJournal::Recovered(found) => Ok(*found),
+            OpenedJournal::Empty(_) => panic!("no journal"),
         }
     }
 

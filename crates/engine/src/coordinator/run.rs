@@ -2,7 +2,7 @@
 
 use super::finalize::FinalizeRetry;
 use super::job_table::JobTable;
-use super::journal::{Journal, JournalError, JournalLock, Metadata, RecoveredJournal, Recovery};
+use super::journal::{Journal, JournalError, JournalLock, Metadata, OpenedJournal, RecoveredJournal};
 use super::{Options, StartError};
 use crate::job::Plan;
 use crate::store::Namespace;
@@ -129,8 +129,8 @@ impl Coordinator {
         };
         let core = Scheduler::new(setup.clone())?;
         let (journal, next_job) = match Journal::recover(&options.folder, lock)? {
-            Recovery::None(lock) => (Journal::create(&options.folder, &setup, 1, lock)?, 1),
-            Recovery::Found(recovered) => {
+            OpenedJournal::Empty(lock) => (Journal::create(&options.folder, &setup, 1, lock)?, 1),
+            OpenedJournal::Recovered(recovered) => {
                 let same_setup = recovered.setup == setup;
                 let mut coordinator = Coordinator::replay(options.clone(), *recovered, Arc::clone(&store))?;
                 coordinator.complete_interrupted_jobs();
