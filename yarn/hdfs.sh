@@ -74,7 +74,7 @@ client submit wordcount --input "$hdfs/in/words" --output "$work/out/words" --re
 diff "$work/out/words/part-r-00000" "$work/words.expected" >/dev/null || fail "wrong word counts"
 
 # From the event log: the local nodes of each split; and split, node and locality of each launch.
-"$giveway" replay --open --list "$cluster_dir/journal/event-log" >"$work/listing"
+"$giveway" replay --open --list "$cluster_dir/journal/log" >"$work/listing"
 curl -s "http://$webhdfs_address/webhdfs/v1/in/words/text?op=GETFILEBLOCKLOCATIONS" | grep -o '"hosts":\["[a-z]*"\]' | grep -o 'alpha\|beta' >"$work/locations"
 grep -o 'Split { bytes: [0-9]*, hosts: [^]]*\]' "$work/listing" | sed 's/.*hosts: //; s/NodeId//g' >"$work/splits"
 sed 's/alpha/[(0), (1)]/; s/beta/[(0), (2)]/' "$work/locations" | diff - "$work/splits" >/dev/null || fail "the local nodes of the splits differ from WebHDFS; see $work/listing"
