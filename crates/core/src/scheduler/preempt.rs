@@ -27,6 +27,9 @@ impl Scheduler {
                 self.stop_attempt(victim.job, victim.task, rule.action, reason, out);
                 self.reserve(victim.node, kind, victim.beneficiary, None);
             }
+            if let Some(at) = round.look_again_at(self.now) {
+                self.preempt_by(at, out);
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use crate::policy::shares::Share;
 use crate::policy::{ageing, estimates};
 use crate::reason::Reason;
 use crate::timer::Timer;
+use crate::units::Time;
 
 impl Scheduler {
     pub(super) fn timer_fired(&mut self, timer: Timer, out: &mut Vec<Action>) {
@@ -42,6 +43,15 @@ impl Scheduler {
                 self.timers.set(timer, at);
                 out.push(Action::SetTimer { timer, at });
             }
+        }
+    }
+
+    /// Lets the preemption timer fire at this time at the latest.
+    pub(super) fn preempt_by(&mut self, at: Time, out: &mut Vec<Action>) {
+        let timer = Timer::Preemption;
+        if self.timers.expiry(timer).is_none_or(|expiry| at < expiry) {
+            self.timers.set(timer, at);
+            out.push(Action::SetTimer { timer, at });
         }
     }
 

@@ -233,6 +233,20 @@ fn sec_6_preemption_that_keeps_work_ends_maps_early() {
 }
 
 #[test]
+fn sec_6_attempts_that_are_too_young_are_preempted_when_they_have_run_long_enough() {
+    let mut cluster = ManualCluster::new("hsrtf-pup-pause", 2, 1, 1);
+    cluster.submit_job(job(100, 1));
+    cluster.offer_all();
+    let (_, actions) = cluster.at(2.3).submit_job(job(1, 1));
+    assert_eq!(stop_requests(&actions), vec![], "they have run for 2.3 s of 3 s");
+    let timer = Timer::Preemption;
+    let at = Time::from_secs_f64(3.8);
+    assert!(actions.contains(&Action::SetTimer { timer, at }), "{actions:?}");
+    let actions = cluster.at(3.8).submit_event(Event::TimerFired { timer });
+    assert!(matches!(stop_requests(&actions)[..], [Action::EndEarly { .. }]), "{actions:?}");
+}
+
+#[test]
 fn sec_3_5_with_preemption_a_job_below_its_share_takes_slots() {
     let mut cluster = ManualCluster::new("hsrtf-prp", 10, 1, 1);
     let (long, _) = cluster.submit_job(job(1000, 1));

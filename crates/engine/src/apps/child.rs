@@ -4,9 +4,9 @@
 //! for a short interval when neither is possible, so that a stopped task ends soon. No behaviour of the program (reading nothing, printing first,
 //! closing its input) causes a deadlock.
 //!
-//! A program and its children do not outlive the worker (`guardian.rs`), and do not inherit Giveway's own environment variables.
+//! A program and its children do not outlive the worker (`watchdog.rs`), and do not inherit Giveway's own environment variables.
 
-use super::guardian::{self, Registration};
+use super::watchdog::{self, Registration};
 use crate::input::LINE_BYTES_MAX;
 use crate::record::Emit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -121,7 +121,7 @@ impl Program {
             stderr_tail: Vec::new(),
         };
         let mut child = command.spawn().map_err(failed)?;
-        let registration = match guardian::register(Pid::from_child(&child)) {
+        let registration = match watchdog::register(Pid::from_child(&child)) {
             Ok(registration) => registration,
             Err(error) => {
                 let _ = child.kill();

@@ -10,7 +10,6 @@ mod child;
 mod documents;
 mod error;
 mod grep;
-mod guardian;
 mod inverted_index;
 mod kmeans;
 mod ranked_inverted_index;
@@ -23,6 +22,7 @@ mod tera_sort;
 mod term_vector;
 #[cfg(test)]
 mod tests;
+mod watchdog;
 mod word_count;
 mod words;
 

@@ -50,6 +50,13 @@ impl Guards {
             !self.min_time_left.is_zero() && time_left(job, key, now).is_some_and(|left| left < self.min_time_left);
         is_slack || just_launched || nearly_done || soon_done || preempted_often
     }
+
+    /// When an attempt that was launched too recently to be preempted has run long enough; none if it has, or does not run.
+    pub(super) fn young_until(&self, job: &Job, key: TaskKey, now: Time) -> Option<Time> {
+        let task = job.task(key);
+        let until = task.launched() + self.min_runtime;
+        (task.state() == TaskState::Running && now < until).then_some(until)
+    }
 }
 
 /// The time that a running task has left at its rate so far; none before it has made enough progress to tell.

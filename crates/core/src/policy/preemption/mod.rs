@@ -18,7 +18,7 @@ use super::ranking::Comparison;
 use crate::action::PreemptAction;
 use crate::ids::{Kind, NodeId, TaskKey};
 use crate::state::JobKey;
-use crate::units::Span;
+use crate::units::{Span, Time};
 use serde::{Deserialize, Serialize};
 use trigger::SlotRequest;
 use victims::VictimJob;
@@ -109,6 +109,8 @@ pub struct Round<'a> {
     victims_by_rank: bool,
     /// Which attempts a beneficiary may take depends on the nodes that it accepts.
     filters_nodes: bool,
+    /// When the first attempt that a beneficiary may take, but that was launched too recently, has run long enough.
+    young_until: Option<Time>,
 }
 
 impl<'a> Round<'a> {
@@ -120,8 +122,24 @@ impl<'a> Round<'a> {
         let alone = jobs.rankings.compares_jobs_alone(kind, slots.groups.has_groups());
         let victims_by_rank = rule.victims.follows_rank(&slots.order) && alone;
         let filters_nodes = slots.placement.refuse_slow.is_some();
-        let requests = requests.into_iter();
-        Round { rule, kind, requests, request: None, victims, at: 0, taking: false, victims_by_rank, filters_nodes }
+        Round {
+            rule,
+            kind,
+            requests: requests.into_iter(),
+            request: None,
+            victims,
+            at: 0,
+            taking: false,
+            victims_by_rank,
+            filters_nodes,
+            young_until: None,
+        }
+    }
+
+    /// When to look again, because attempts that could be taken are too young: at the end of the first one's protection, but not more often
+    /// than twice in the time for which attempts are protected.
+    pub fn look_again_at(&self, now: Time) -> Option<Time> {
+        self.young_until.map(|until| until.max(now + self.rule.guards.min_runtime.scaled(0.5)))
     }
 
     /// The next victim, if there is one. The caller stops it and reserves its slot for the beneficiary before it calls again.
@@ -151,6 +169,8 @@ impl<'a> Round<'a> {
                 .attempts
                 .get_or_insert_with(|| victims::attempts_last_first(rule, self.kind, jobs, victim, request.job));
             let Some(index) = attempts.pop() else {
+                let until = victims::young_until(rule, self.kind, jobs.view, victim);
+                self.young_until = self.young_until.into_iter().chain(until).min();
                 self.leave_exhausted();
                 continue;
             };

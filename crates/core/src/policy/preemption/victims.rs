@@ -2,9 +2,11 @@
 
 use super::{Preemption, is_preemptable};
 use crate::ids::{Kind, NodeId, TaskKey};
+use crate::policy::View;
 use crate::policy::orders::Order;
 use crate::policy::ranking::Comparison;
 use crate::state::{JobKey, TaskCounts};
+use crate::units::Time;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
@@ -84,6 +86,16 @@ pub(super) fn victim_jobs(rule: &Preemption, kind: Kind, jobs: Comparison<'_>) -
         }),
     }
     victims.into_iter().map(|job| VictimJob { job, attempts: None }).collect()
+}
+
+/// When the first attempt of a job that was launched too recently to be preempted has run long enough.
+pub(super) fn young_until(rule: &Preemption, kind: Kind, view: View<'_>, victim: JobKey) -> Option<Time> {
+    if rule.guards.min_runtime.is_zero() {
+        return None;
+    }
+    let job = view.state.job(victim);
+    let running = job.counts(kind).running.iter();
+    running.filter_map(|&index| rule.guards.young_until(job, TaskKey { kind, index }, view.now)).min()
 }
 
 /// The preemptable attempts of a job, last victim first.

@@ -1,8 +1,8 @@
 //! Kills the programs of this process when it ends, however it ends.
 //!
 //! A process that is killed with SIGKILL cannot clean up, and a parent-death signal would reach a program but not its children. So the first
-//! program starts a *guardian*: a shell that reads from a pipe which process groups exist, and kills them at the end of the pipe. The pipe has no
-//! other writer, so it ends with this process. The guardian has a process group of its own: Ctrl-C in a terminal does not reach it.
+//! program starts a *watchdog*: a shell that reads from a pipe which process groups exist, and kills them at the end of the pipe. The pipe has no
+//! other writer, so it ends with this process. The watchdog has a process group of its own: Ctrl-C in a terminal does not reach it.
 //!
 //! A program waits until it is registered: it starts with a shell that executes it once a line has arrived on its standard input (`child.rs`). If
 //! this process is killed before that line, the shell reads the end of the input and exits.
@@ -24,9 +24,9 @@ while read -r change group; do
 done
 for group in $groups; do kill -s KILL -- "-$group"; done"#;
 
-static GUARDIAN: Mutex<Guardian> = Mutex::new(Guardian { input: None, groups: BTreeSet::new() });
+static WATCHDOG: Mutex<Watchdog> = Mutex::new(Watchdog { input: None, groups: BTreeSet::new() });
 
-struct Guardian {
+struct Watchdog {
     /// `None` until the first registration, and after a failure.
     input: Option<ChildStdin>,
     groups: BTreeSet<i32>,
@@ -39,12 +39,12 @@ pub(super) struct Registration(i32);
 /// Registers a process group. Once this returns, its processes do not outlive this process.
 pub(super) fn register(group: Pid) -> io::Result<Registration> {
     let group = group.as_raw_pid();
-    let mut guardian = guardian();
-    guardian.groups.insert(group);
-    if guardian.send('+', group).is_err() {
+    let mut watchdog = watchdog();
+    watchdog.groups.insert(group);
+    if watchdog.send('+', group).is_err() {
         // There is none yet, or it was killed: start one, and register all groups with it.
-        guardian.start().inspect_err(|_| {
-            guardian.groups.remove(&group);
+        watchdog.start().inspect_err(|_| {
+            watchdog.groups.remove(&group);
         })?;
     }
     Ok(Registration(group))
@@ -52,18 +52,18 @@ pub(super) fn register(group: Pid) -> io::Result<Registration> {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut guardian = guardian();
-        guardian.groups.remove(&self.0);
-        // If the guardian was killed, the next registration starts another one without this group.
-        let _ = guardian.send('-', self.0);
+        let mut watchdog = watchdog();
+        watchdog.groups.remove(&self.0);
+        // If the watchdog was killed, the next registration starts another one without this group.
+        let _ = watchdog.send('-', self.0);
     }
 }
 
-fn guardian() -> MutexGuard<'static, Guardian> {
-    GUARDIAN.lock().unwrap_or_else(PoisonError::into_inner)
+fn watchdog() -> MutexGuard<'static, Watchdog> {
+    WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Guardian {
+impl Watchdog {
     fn send(&mut self, change: char, group: i32) -> io::Result<()> {
         let input = self.input.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         let sent = input.write_all(format!("{change} {group}\n").as_bytes());
@@ -75,7 +75,7 @@ impl Guardian {
 
     fn start(&mut self) -> io::Result<()> {
         let mut command = Command::new("sh");
-        command.args(["-c", SCRIPT, "giveway-guardian"]).process_group(0).current_dir("/");
+        command.args(["-c", SCRIPT, "giveway-watchdog"]).process_group(0).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         self.input = command.spawn()?.stdin;
         for group in self.groups.clone() {
