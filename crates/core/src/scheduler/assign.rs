@@ -103,7 +103,11 @@ impl Scheduler {
         let routing = Routing::new(self.matcher.as_ref(), node);
         let ranking = routing.ranking(self.rankings.stages(kind), pick.pass);
         Reason::Ranked(RankReason {
-            group: ranking.group_reason(pick.job, self.state.nodes().slots()[kind]),
+            group: if self.has_groups {
+                ranking.group_reason(pick.job, self.state.nodes().slots()[kind])
+            } else {
+                None
+            },
             measure: self.policy.measure(self.view(), job, kind),
             node_match: routing.node_match(pick.pass, job),
         })

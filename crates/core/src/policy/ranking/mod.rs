@@ -186,12 +186,16 @@ impl Ranking {
         self.groups[ROOT as usize].is_empty()
     }
 
-    /// Queues a job at a rank, moves it there, or removes it from its queue.
+    /// Queues a job at a rank, moves it there, or removes it from its queue. Most calls change nothing.
+    #[inline]
     pub fn set_rank(&mut self, job: JobKey, rank: Option<Rank>) {
-        let entry = self.entries[job.index()];
-        if entry.queued == rank {
-            return;
+        if self.entries[job.index()].queued != rank {
+            self.move_to_rank(job, rank);
         }
+    }
+
+    fn move_to_rank(&mut self, job: JobKey, rank: Option<Rank>) {
+        let entry = self.entries[job.index()];
         self.entries[job.index()].queued = rank;
         let group = &mut self.groups[entry.group as usize];
         match (entry.queued, rank) {
