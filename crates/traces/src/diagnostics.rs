@@ -75,6 +75,7 @@ oddities! {
     NoWork: "jobs without any recorded work" => "skipped",
     TooManyOpenJobs: "jobs beyond the limit of jobs that are open at the same time" => "skipped",
     TooManyTasks: "tasks beyond the limit of tasks in a job" => "skipped",
+    LargestTaskCount: "jobs with ten million or more tasks of a kind" => "given ten million",
     ShorterThanCosts: "jobs whose recorded task times are below the cluster's own costs" => "compute time set to zero",
     SkippedStage: "stages that were not run (their output was cached)" => "left out",
     FarFromOthers: "jobs submitted more than ten years from the median job" => "skipped",

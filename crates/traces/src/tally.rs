@@ -49,12 +49,17 @@ impl TaskTally {
         }
     }
 
+    /// True if no further task is accepted.
+    pub(crate) fn is_full(&self, limit: usize) -> bool {
+        (self.maps.count + self.reduces.count) as usize >= limit
+    }
+
     fn accept(&mut self, task: &FinishedTask, limit: usize, diagnostics: &mut Diagnostics, place: &str) -> bool {
         if task.finish_us < task.start_us {
             diagnostics.odd(Oddity::TaskEndsBeforeStart, place);
             return false;
         }
-        if (self.maps.count + self.reduces.count) as usize >= limit {
+        if self.is_full(limit) {
             diagnostics.odd(Oddity::TooManyTasks, place);
             return false;
         }

@@ -12,6 +12,7 @@ use crate::formats::swf::SwfReader;
 use crate::formats::swim::SwimReader;
 use crate::formats::yarn_apps::YarnAppsReader;
 use crate::input::Input;
+use crate::job::MAX_TASKS;
 use crate::records::{Lines, Objects};
 use crate::{
     Count, Diagnostics, DurationModel, FailedJobs, Format, JobOutcome, Limits, Oddity, TaskTime, Tasks, TraceError,
@@ -189,6 +190,9 @@ impl Trace {
             JobOutcome::Killed => diagnostics.odd(Oddity::KilledJob, &job.id),
             JobOutcome::Unknown => diagnostics.odd(Oddity::UnfinishedJob, &job.id),
             JobOutcome::Succeeded => {}
+        }
+        if job.maps.count.max(job.reduces.count) >= MAX_TASKS {
+            diagnostics.odd(Oddity::LargestTaskCount, &job.id);
         }
         match (job.maps.count, job.reduces.count) {
             (0, 0) => {

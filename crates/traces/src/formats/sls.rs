@@ -101,16 +101,24 @@ impl SlsReader {
             diagnostics.odd(Oddity::UnfinishedTask, id);
             return;
         };
+        if finish_us < start_us.unwrap_or(0) {
+            diagnostics.odd(Oddity::TaskEndsBeforeStart, id);
+            return;
+        }
         let finished = FinishedTask { start_us: start_us.unwrap_or(0), finish_us, ..FinishedTask::default() };
-        let count = task.count.unwrap_or(1).clamp(0, self.limits.tasks_per_job as i64);
+        let (count, limit) = (task.count.unwrap_or(1).max(0), self.limits.tasks_per_job);
         let is_reduce = task.kind.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case("reduce"));
         diagnostics.add(if is_reduce { Count::Reduces } else { Count::Maps }, count.unsigned_abs());
         for _ in 0..count {
+            if tally.is_full(limit) {
+                diagnostics.odd(Oddity::TooManyTasks, id);
+                break;
+            }
             if is_reduce {
                 // With a duration instead of times it is not known how long the reduce waited for maps.
-                tally.reduce(finished, self.limits.tasks_per_job, diagnostics, id);
+                tally.reduce(finished, limit, diagnostics, id);
             } else {
-                tally.map(finished, self.limits.tasks_per_job, diagnostics, id);
+                tally.map(finished, limit, diagnostics, id);
             }
         }
     }
@@ -142,6 +150,17 @@ mod tests {
     use super::*;
     use crate::trace::read_text;
     use giveway_core::Span;
+
+    #[test]
+    fn a_huge_count_is_cut_and_reported_without_counting_up_to_it() {
+        let text = r#"{"job.start.ms": 0, "job.id": "a", "job.tasks": [
+            {"container.duration.ms": 1000, "count": 9000000000000000000},
+            {"container.start.ms": 9000, "container.end.ms": 8000, "count": 9000000000000000000},
+            {"container.duration.ms": 1000, "count": 9000000000000000000}]}"#;
+        let (jobs, diagnostics) = read_text(text);
+        assert_eq!((jobs[0].maps.count, diagnostics.of(Oddity::TooManyTasks)), (1_000_000, 2));
+        assert_eq!(diagnostics.of(Oddity::TaskEndsBeforeStart), 1);
+    }
 
     #[test]
     fn containers_become_maps_and_reduces() {

@@ -91,6 +91,12 @@ mod tests {
     }
 
     #[test]
+    fn a_number_of_tasks_at_its_limit_is_reported() {
+        let (jobs, diagnostics) = read_text(&format!("a\t1\t1\t{}\t0\t0\n", u64::MAX));
+        assert_eq!((jobs[0].maps.count, diagnostics.of(Oddity::LargestTaskCount)), (10_000_000, 1));
+    }
+
+    #[test]
     fn odd_lines_are_counted() {
         let text = "a\t1\t1\t5\t5\t5\nb\t2\t1\t-5\t5\t5\nc\n\na\t1\t0\t5\t5\t5\nd\t1e999\t1\t1\t1\t1\ne\t9\t1\t5\t5";
         let (jobs, diagnostics) = read_text(text);
