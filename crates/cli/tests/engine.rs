@@ -205,7 +205,7 @@ fn a_failing_job_does_not_affect_others() {
             assert!(status.contains("failure:"), "{status}");
             break;
         }
-        assert!(start.elapsed() < Duration::from_secs(30), "{status}");
+        assert!(start.elapsed() < Duration::from_secs(180), "{status}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -275,7 +275,7 @@ fn a_damaged_map_output_is_recomputed() {
     let id = text(&cluster.run(&sort).stdout).trim().to_string();
     let start = Instant::now();
     let mut damaged = false;
-    while !damaged && start.elapsed() < Duration::from_secs(20) {
+    while !damaged && start.elapsed() < Duration::from_secs(120) {
         for node in ["node-0", "node-1"] {
             let job_dir = root.join("cluster").join(node).join("jobs").join(&id);
             for entry in fs::read_dir(&job_dir).into_iter().flatten().flatten() {
@@ -296,7 +296,7 @@ fn a_damaged_map_output_is_recomputed() {
         if status.contains(": succeeded") {
             break;
         }
-        assert!(!status.contains("failed") && start.elapsed() < Duration::from_secs(60), "{status}");
+        assert!(!status.contains("failed") && start.elapsed() < Duration::from_secs(180), "{status}");
         std::thread::sleep(Duration::from_millis(50));
     }
     let mut sorted: Vec<&str> = lines.lines().collect();

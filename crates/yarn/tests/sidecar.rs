@@ -60,7 +60,7 @@ impl RunningSidecar {
         let start = Instant::now();
         while self.lines_with(part) == 0 {
             let lines = self.lines.lock().unwrap().clone();
-            assert!(start.elapsed() < Duration::from_secs(15), "never logged `{part}`: {lines:?}");
+            assert!(start.elapsed() < Duration::from_secs(90), "never logged `{part}`: {lines:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -89,7 +89,7 @@ fn hello(version: u16, token: &str) -> Vec<u8> {
 impl Plugin {
     fn connect(address: SocketAddr) -> Plugin {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(15))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
         Plugin(stream)
     }
 

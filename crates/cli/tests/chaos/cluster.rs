@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub const NODES: usize = 3;
 
 /// Time limit for a response of the cluster.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 pub struct Cluster {
     folder: PathBuf,

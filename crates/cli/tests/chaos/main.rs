@@ -12,6 +12,7 @@ use giveway_core::{JobId, Kind};
 use jobs::Workload;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use std::cell::RefCell;
 use std::time::Duration;
 
 /// Runs a scenario for each seed, with tasks limited to 6,000 records per second.
@@ -61,9 +62,9 @@ impl ChaosRun {
         self.cluster.jobs().iter().all(|job| job.outcome.is_some())
     }
 
-    /// Waits until a condition holds (returns true) or all jobs have ended (returns false); panics after 60 s.
+    /// Waits until a condition holds (returns true) or all jobs have ended (returns false); panics after several minutes.
     fn wait_for(&mut self, description: &str, mut condition: impl FnMut(&Cluster) -> bool) -> bool {
-        for _ in 0..6_000 {
+        for _ in 0..18_000 {
             if condition(&self.cluster) {
                 return true;
             }
@@ -105,17 +106,24 @@ fn without_faults() {
 
 #[test]
 fn every_task_is_preempted_at_least_once() {
-    // A map runs for 250 ms; preemption is requested every 50 ms at least.
-    rounds_at(1_000, "every task is preempted", |run| {
-        while !run.all_ended() {
-            run.sleep(5..50);
-            if !run.cluster.tasks_never_preempted().is_empty() {
-                run.preempt_all();
+    // On a busy machine a task may end before a preemption reaches it: the run is then repeated with slower tasks.
+    let never_preempted = RefCell::new(Vec::new());
+    for records_per_s in [1_000, 250, 60] {
+        never_preempted.borrow_mut().clear();
+        rounds_at(records_per_s, "every task is preempted", |run| {
+            while !run.all_ended() {
+                run.sleep(5..50);
+                if !run.cluster.tasks_never_preempted().is_empty() {
+                    run.preempt_all();
+                }
             }
+            never_preempted.borrow_mut().extend(run.cluster.tasks_never_preempted());
+        });
+        if never_preempted.borrow().is_empty() {
+            return;
         }
-        let never = run.cluster.tasks_never_preempted();
-        assert!(never.is_empty(), "tasks never preempted: {never:?}");
-    });
+    }
+    panic!("tasks never preempted: {:?}", never_preempted.borrow());
 }
 
 #[test]

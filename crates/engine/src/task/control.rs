@@ -25,6 +25,9 @@ pub struct Control {
     ticks: AtomicU64,
     throttle: Option<Throttle>,
     notifier: Arc<Notifier>,
+    /// Checks of [`Control::requested`] left before the control requests a preemption itself; 0: never.
+    #[cfg(test)]
+    checks_to_preemption: AtomicU64,
 }
 
 /// Limits the rate of ticks.
@@ -77,6 +80,8 @@ impl Control {
     /// The pending request, if any.
     #[inline]
     pub fn requested(&self) -> Option<Request> {
+        #[cfg(test)]
+        self.count_check();
         match self.request.load(Relaxed) {
             0 => None,
             1 => Some(Request::Preempt),
@@ -165,6 +170,20 @@ impl Notifier {
     /// A panic cannot leave a single `bool` in an invalid state, so poisoning is ignored.
     fn is_notified(&self) -> MutexGuard<'_, bool> {
         self.is_notified.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+impl Control {
+    /// A control that requests a preemption at the given check for a request, counted from 1: a random moment that does not depend on the clock.
+    pub(super) fn preempted_at_check(check: u64) -> Control {
+        Control { checks_to_preemption: AtomicU64::new(check), ..Control::default() }
+    }
+
+    fn count_check(&self) {
+        if self.checks_to_preemption.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) == Ok(1) {
+            self.request(Request::Preempt);
+        }
     }
 }
 

@@ -147,10 +147,9 @@ fn an_unresponsive_node_does_not_delay_a_pause() {
     let stream = unresponsive.join().unwrap();
     std::thread::sleep(Duration::from_millis(20));
     assert!(!reduce.is_finished());
-    let requested_at = Instant::now();
     control.request(Request::Preempt);
     assert!(matches!(reduce.join().unwrap().unwrap(), ReduceOutcome::Paused { .. }));
-    assert!(requested_at.elapsed() < Duration::from_secs(2), "{:?}", requested_at.elapsed());
+    assert!(cluster.bad.lock().unwrap().is_empty(), "paused before the node's time was up");
     drop(stream);
     cluster.serve(1);
     let end = cluster.reduce(0, 1, 0, Start::Resumed { from: attempt(0, 0) }).unwrap();

@@ -286,8 +286,13 @@ impl Cluster {
 
     fn control(&self) -> Arc<Control> {
         let control = Arc::new(Control::new());
-        *self.app.control.lock().unwrap() = Arc::clone(&control);
+        self.use_control(&control);
         control
+    }
+
+    /// Lets the application send its requests to this control.
+    fn use_control(&self, control: &Arc<Control>) {
+        *self.app.control.lock().unwrap() = Arc::clone(control);
     }
 
     fn map_task(&self, index: u32, number: u16, node: u32, split: u32, start_bytes: u64, bytes: u64) -> MapTask {
