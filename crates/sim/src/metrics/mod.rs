@@ -5,7 +5,7 @@
 //!
 //! * `mod.rs` follows jobs, tasks and attempts through the changes that a [`Lifecycle`] reports.
 //! * `job.rs` is the state of a live job.
-//! * `time_weighted.rs` integrates over time: available and busy slots, and COSHH's dissatisfaction and fairness.
+//! * `time_weighted.rs` integrates available and busy slots over time; `user_shares.rs` samples COSHH's dissatisfaction and fairness.
 //! * `absolute_deviation.rs` maintains a sum of deviations from a mean while the values change.
 //! * `summary.rs` turns counters into metrics and defines their names.
 //! * `reference.rs`, for tests, computes the same metrics slowly, by a pass over the whole event log for each.
@@ -13,7 +13,6 @@
 //! Times are whole microseconds and sums of them are exact, so metrics do not depend on the order of summation. No hash table is iterated in its
 //! order. The wall-clock cost of decisions is not measured here, because it differs from run to run.
 
-mod absolute_deviation;
 mod job;
 #[cfg(test)]
 mod reference;
@@ -21,6 +20,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod time_weighted;
+mod user_shares;
 
 pub use summary::{DetailMetrics, GroupMetrics, JobMetrics, KeyMetrics, Summary};
 
@@ -33,6 +33,7 @@ use job::{LiveJob, OutputLocation, Paused};
 use rustc_hash::FxHashMap;
 use summary::Counters;
 use time_weighted::{Integrals, TimeWeighted};
+use user_shares::UserShares;
 
 /// Computes metrics from events and actions.
 #[derive(Clone, Debug)]
@@ -44,6 +45,7 @@ pub struct Metrics {
     /// Time of the last event.
     latest: Time,
     time_weighted: TimeWeighted,
+    user_shares: UserShares,
     /// The integrals when the last job closed.
     integrals_at_last_close: Integrals,
     jobs: Vec<Option<Box<LiveJob>>>,
@@ -126,7 +128,8 @@ impl Metrics {
             isolated_s,
             events: 0,
             latest: Time::ZERO,
-            time_weighted: TimeWeighted::new(tenants),
+            time_weighted: TimeWeighted::default(),
+            user_shares: UserShares::new(tenants),
             integrals_at_last_close: Integrals::default(),
             jobs: Vec::new(),
             free: Vec::new(),
@@ -143,9 +146,11 @@ impl Metrics {
     pub fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
         self.events += 1;
         self.latest = now;
+        let finished_before = self.finished.len();
         let mut attempts = std::mem::take(&mut self.attempts);
         attempts.observe(event, actions, now, &mut |change| self.on_change(now, change));
         self.attempts = attempts;
+        (finished_before..self.finished.len()).for_each(|_| self.user_shares.sample());
     }
 
     /// The jobs that succeeded, in the order of their completion.
@@ -175,10 +180,10 @@ impl Metrics {
             return;
         }
         let group = self.groups.of(spec);
-        let user = self.time_weighted.user(now, &spec.user);
+        let user = self.user_shares.user(&spec.user);
         let live = LiveJob::new(spec, now, group, user);
         self.time_weighted.start(now);
-        self.time_weighted.change_demand(now, user, i64::from(live.pending));
+        self.user_shares.change_demand(user, i64::from(live.pending));
         self.counters[usize::from(group)].submitted += 1;
         self.live += 1;
         let ix = self.free.pop().unwrap_or_else(|| {
@@ -197,7 +202,7 @@ impl Metrics {
         if !self.lost_tasks.is_empty() {
             self.lost_tasks.retain(|task, _| task.job != id);
         }
-        self.time_weighted.change_demand(now, job.user, -i64::from(job.pending));
+        self.user_shares.change_demand(job.user, -i64::from(job.pending));
         let counters = &mut self.counters[usize::from(job.group)];
         match outcome {
             Outcome::Succeeded => {
@@ -251,7 +256,7 @@ impl Metrics {
         });
         let lost_at = if self.lost_tasks.is_empty() { None } else { self.lost_tasks.remove(&task) }.or(lost_output);
         let (first, change) = job.on_launch(task, now);
-        self.time_weighted.change_demand(now, user, change);
+        self.user_shares.change_demand(user, change);
         let mut retained_us = 0;
         match attempt.work {
             Work::Map { locality, .. } => {
@@ -279,7 +284,8 @@ impl Metrics {
             counters.recovered += 1;
             counters.recovery_wait_us += now.since(lost_at).0;
         }
-        self.time_weighted.change_busy(now, user, task.kind, 1);
+        self.time_weighted.change_busy(now, task.kind, 1);
+        self.user_shares.change_allocated(user, 1);
         Some(Charge { user, group, retained_us })
     }
 
@@ -316,12 +322,13 @@ impl Metrics {
             {
                 change += job.add_remainder();
             }
-            self.time_weighted.change_demand(now, charge.user, change);
+            self.user_shares.change_demand(charge.user, change);
             if end == End::NodeLost && pending {
                 self.lost_tasks.insert(task, now);
             }
         }
-        self.time_weighted.change_busy(now, charge.user, task.kind, -1);
+        self.time_weighted.change_busy(now, task.kind, -1);
+        self.user_shares.change_allocated(charge.user, -1);
         let counters = &mut self.counters[usize::from(charge.group)];
         match end {
             End::Paused => counters.pauses += 1,

@@ -53,7 +53,8 @@ pub(super) fn compute(event_log: &[Record], tenants: &Tenants) -> ReferenceMetri
         view.at_s(maps.map(|interval| interval.from).min().unwrap())
     };
     let (lost_work_s, lost_output_s, recovery) = view.losses();
-    let (dissatisfaction, fairness, utilisation) = view.time_weighted(tenants);
+    let (dissatisfaction, fairness) = view.user_shares(tenants);
+    let utilisation = view.utilisation();
     ReferenceMetrics {
         mean_completion_s: mean(succeeded().map(|(job, (end, _))| view.at_s(*end) - submit_s(job)).collect()),
         mean_wait_s: mean(succeeded().map(|(job, _)| first_map_s(job) - submit_s(job)).collect()),
@@ -247,45 +248,54 @@ impl<'a> EventLogView<'a> {
         )
     }
 
-    /// COSHH's dissatisfaction and fairness, and the utilisation, averaged from the first submission to the last close.
-    fn time_weighted(&self, tenants: &Tenants) -> (Option<f64>, Option<f64>, Option<f64>) {
+    /// The busy fraction of the slots from the first submission to the last close.
+    fn utilisation(&self) -> Option<f64> {
         let first = self.jobs.values().map(|(at, _)| *at).min().unwrap();
         let last = self.closed.values().map(|(at, _)| *at).max().unwrap();
-        let (mut dissatisfaction, mut fairness, mut busy, mut slots) = (0.0, 0.0, 0.0, 0.0);
+        let (mut busy, mut slots) = (0.0, 0.0);
         for position in first..last {
             // The level after this record holds until the next record.
-            let (after, span_s) = (position + 1, self.at_s(position + 1) - self.at_s(position));
-            if span_s == 0.0 {
-                continue;
-            }
-            let live: Vec<&Interval> =
-                self.intervals.iter().filter(|interval| interval.from < after && interval.to >= after).collect();
-            busy += live.len() as f64 * span_s;
-            slots += self.slots(after) * span_s;
+            let span_s = self.at_s(position + 1) - self.at_s(position);
+            busy += self.live(position + 1).len() as f64 * span_s;
+            slots += self.slots(position + 1) * span_s;
+        }
+        Some(busy / slots)
+    }
+
+    /// The attempts that run before the record at this position.
+    fn live(&self, position: usize) -> Vec<&Interval> {
+        self.intervals.iter().filter(|interval| interval.from < position && interval.to >= position).collect()
+    }
+
+    /// COSHH's dissatisfaction and fairness, averaged over the completions of jobs.
+    fn user_shares(&self, tenants: &Tenants) -> (Option<f64>, Option<f64>) {
+        let (mut dissatisfaction, mut fairness, mut samples) = (0.0, 0.0, 0.0);
+        for (closed, _) in self.closed.values().filter(|(_, outcome)| *outcome == Outcome::Succeeded) {
+            let after = closed + 1;
+            samples += 1.0;
+            let live = self.live(after);
+            let allocated = |name: &str| {
+                live.iter().filter(|interval| self.jobs[&interval.attempt.task.job].1.user == name).count() as f64
+            };
             let mut users: BTreeMap<&str, (f64, f64)> = tenants
                 .users
                 .iter()
                 .map(|user| (user.name.as_str(), (user.weight, f64::from(user.min_share))))
                 .collect();
-            for (at, spec) in self.jobs.values() {
-                if *at < after {
-                    users.entry(&spec.user).or_insert((1.0, 0.0));
-                }
+            for (_, spec) in self.jobs.values() {
+                users.entry(&spec.user).or_insert((1.0, 0.0));
             }
-            let allocated = |name: &str| {
-                live.iter().filter(|interval| self.jobs[&interval.attempt.task.job].1.user == name).count() as f64
-            };
+            users.retain(|name, _| allocated(name) > 0.0 || self.has_demand(name, after));
             for (name, (weight, min_share)) in &users {
                 if allocated(name) < *min_share && self.has_demand(name, after) {
-                    dissatisfaction += (min_share - allocated(name)) / min_share * weight * span_s;
+                    dissatisfaction += (min_share - allocated(name)) / min_share * weight;
                 }
                 let peers: Vec<_> = users.iter().filter(|(_, (other, _))| other == weight).collect();
                 let mean = peers.iter().map(|(name, (_, min))| allocated(name) - min).sum::<f64>() / peers.len() as f64;
-                fairness += (allocated(name) - min_share - mean).abs() * span_s;
+                fairness += (allocated(name) - min_share - mean).abs();
             }
         }
-        let length_s = self.at_s(last) - self.at_s(first);
-        (Some(dissatisfaction / length_s), Some(fairness / length_s), Some(busy / slots))
+        (Some(dissatisfaction / samples), Some(fairness / samples))
     }
 
     fn slots(&self, position: usize) -> f64 {

@@ -122,9 +122,9 @@ pub struct Summary {
     /// Further metrics.
     #[serde(flatten)]
     pub details: DetailMetrics,
-    /// COSHH's dissatisfaction (section 5.1), averaged over the run: 0 if every min share was met.
+    /// COSHH's dissatisfaction (section 5.1), averaged over the completions of jobs: 0 if every min share was met.
     pub dissatisfaction: Option<f64>,
-    /// COSHH's fairness (section 5.1), averaged over the run: 0 if users of equal weight always had equal excess over their min shares.
+    /// COSHH's fairness (section 5.1), averaged over the completions of jobs: 0 if users of equal weight had equal excess over their min shares.
     pub fairness: Option<f64>,
     /// From the first submission to the end of the last job.
     pub makespan_s: f64,
@@ -245,8 +245,8 @@ impl Metrics {
                 .map(|(ix, name)| (name.clone(), self.group(ix, &integrals)))
                 .collect(),
             details,
-            dissatisfaction: integrals.dissatisfaction(),
-            fairness: integrals.fairness(),
+            dissatisfaction: self.user_shares.dissatisfaction(),
+            fairness: self.user_shares.fairness(),
             makespan_s: integrals.length_s(),
             submitted: total.submitted,
             killed: total.killed,

@@ -112,8 +112,8 @@ fn a_job_without_interference() {
         (0.0, 0, 0, 0)
     );
     assert_eq!(makespan_s, 30.0);
-    // The min share is two slots: none allocated for 2 s, two for 10 s, one for 2 s, none for 3 s; then nothing is pending any more.
-    assert_eq!(dissatisfaction, Some((2.0 + 0.5 * 2.0 + 3.0) / 30.0));
+    // Nothing is pending when the job completes.
+    assert_eq!(dissatisfaction, Some(0.0));
     assert_eq!((groups[0].0.as_str(), groups[0].1.jobs, groups[1].1.jobs), ("small", 1, 0));
     assert_eq!(groups[0].1.key_metrics.mean_completion_s, Some(30.0));
     assert_eq!(groups[1].1.key_metrics.mean_completion_s, None);
