@@ -139,9 +139,9 @@ fn decision_times(trial: &Comparison, policy: &Policy, events: &[(Time, Event)])
 
 /// The results of one policy with one seed.
 pub struct Run {
-    /// KeyMetrics of all jobs and by size group.
+    /// Metrics of all jobs and by size group.
     pub summary: Summary,
-    /// KeyMetrics of each job, in order of completion.
+    /// Metrics of each job, in order of completion.
     pub jobs: Vec<JobMetrics>,
     /// What the case's observation options selected.
     pub observed: RunObserver,

@@ -1,11 +1,13 @@
 //! FCS: the paper's two job tables and GridMix2 against Fair and Capacity, pause against kill, the migration parameter, and the paper's
 //! motivating example.
 
+use super::estimate::Estimate;
 use super::experiment::{Case, Run, Runs, Scale};
 use super::observation::ObservationOptions;
 use super::sensitivity::{ARRIVAL_INTERVAL, Column, DISK_RATE, Parameter, REDUCE_COMPUTE, SLOT_SPEED};
-use super::study::{Direction, Estimate, Figure, Headline, Measure, Plot, SensitivityTable, SlotsOverTime, Study};
+use super::study::{Figure, Measure, PaperValue, Plot, SensitivityTable, SlotsOverTime, Study};
 use super::variants::{setting, value, variant};
+use super::verdict::{Direction, Headline};
 use anyhow::Result;
 use giveway_core::Policy;
 use toml::{Table, Value};
@@ -254,6 +256,7 @@ fn figures(scale: &Scale, runs: &Runs) -> Vec<Figure> {
             id: id.into(),
             title: title.into(),
             counterpart: counterpart.into(),
+            paper: Vec::new(),
             plot: Plot::Bars {
                 y,
                 categories: GROUPS.map(|group| format!("group {group}")).into(),
@@ -284,6 +287,7 @@ fn figures(scale: &Scale, runs: &Runs) -> Vec<Figure> {
             id: "fcs-7".into(),
             title: "Pause against kill, GridMix2".into(),
             counterpart: "paper: Fig. 7".into(),
+            paper: Vec::new(),
             plot: Plot::Bars {
                 y: time(),
                 categories: PAUSE_AGAINST_KILL.map(|(jobs, _)| format!("{jobs} jobs")).into(),
@@ -348,6 +352,7 @@ fn figures(scale: &Scale, runs: &Runs) -> Vec<Figure> {
         id: "fcs-15".into(),
         title: "GridMix2 with 60 to 300 jobs".into(),
         counterpart: "paper: Fig. 15".into(),
+        paper: Vec::new(),
         plot: Plot::Lines {
             x: "jobs".into(),
             y: time(),
@@ -373,6 +378,7 @@ fn motivation(runs: &Runs) -> Figure {
         id: "fcs-3".into(),
         title: "Map and reduce slots in use by job; job 3 is large".into(),
         counterpart: "paper: Fig. 3".into(),
+        paper: Vec::new(),
         plot: Plot::Slots(["fair", "fcs"].map(slots).into()),
     }
 }
@@ -384,6 +390,7 @@ fn migration(runs: &Runs) -> Figure {
         id: "fcs-6".into(),
         title: format!("Refused offers before a paused reduce migrates, GridMix2 with {MIGRATION_JOBS} jobs"),
         counterpart: "paper: Fig. 6".into(),
+        paper: Vec::new(),
         plot: Plot::Lines {
             x: "D: refused offers before migration".into(),
             y: Measure::seconds("mean completion time"),
@@ -406,6 +413,12 @@ fn all_jobs(runs: &Runs) -> Figure {
         id: "fcs-tables".into(),
         title: "Mean completion of all jobs".into(),
         counterpart: "paper: Tables 2 and 4".into(),
+        paper: [("fcs", 247.0, 978.0), ("fair", 359.0, 1364.0), ("capacity", 1061.0, 8829.0)]
+            .iter()
+            .flat_map(|(policy, map, reduce)| {
+                [PaperValue::new(*policy, MAP, *map), PaperValue::new(*policy, REDUCE, *reduce)]
+            })
+            .collect(),
         plot: Plot::Bars {
             y: Measure::seconds("mean completion time"),
             categories: [MAP, REDUCE].map(String::from).into(),

@@ -1,6 +1,7 @@
 //! Renders figures as self-contained SVG files: each includes its style, follows the reader's light or dark setting and loads nothing.
 
-use super::study::{Estimate, Figure, Measure, Plot, SlotsOverTime, Unit};
+use super::estimate::{Estimate, Unit};
+use super::study::{Figure, Measure, PaperValue, Plot, SlotsOverTime};
 use crate::report::plots::{Axis, StepPath, ecdf, label};
 use crate::report::text::{self, escape};
 use crate::report::{Frame, group_colours, stroke};
@@ -19,6 +20,7 @@ path:not(.area){fill:none}
 .axis{stroke:var(--quiet)}
 .line{stroke-width:1.8;stroke-linejoin:round}
 .whisker{stroke:var(--text);stroke-width:1}
+path.paper{fill:var(--ground);stroke:var(--text);stroke-width:1.4}
 .area{stroke:var(--ground);stroke-width:.3}
 .capacity{stroke:var(--text);stroke-width:1.2}
 .mark-row{stroke:var(--rule);stroke-width:.6}
@@ -54,7 +56,7 @@ pub fn render(figure: &Figure) -> Vec<SvgFigure> {
         }]
     };
     match &figure.plot {
-        Plot::Bars { y, categories, series } => one(bars(y, categories, series)),
+        Plot::Bars { y, categories, series } => one(bars(y, categories, series, &figure.paper)),
         Plot::Lines { x, y, x_values, series } => one(lines(x, y, x_values, series)),
         Plot::Distributions { x, series } => one(distributions(x, series)),
         Plot::Slots(runs) => slots(figure, runs),
@@ -142,8 +144,9 @@ fn names<T>(series: &[(String, T)]) -> Vec<String> {
     series.iter().map(|(name, _)| name.clone()).collect()
 }
 
-fn bars(y: &Measure, categories: &[String], series: &[(String, Vec<Estimate>)]) -> Fragment {
-    let all: Vec<Estimate> = series.iter().flat_map(|(_, values)| values.iter().copied()).collect();
+fn bars(y: &Measure, categories: &[String], series: &[(String, Vec<Estimate>)], paper: &[PaperValue]) -> Fragment {
+    let ours = series.iter().flat_map(|(_, values)| values.iter().copied());
+    let all: Vec<Estimate> = ours.chain(paper.iter().map(|paper| Estimate::single(paper.value))).collect();
     let (axis, mut svg) = vertical_axis(y, &all);
     let group_width = (RIGHT - LEFT) / categories.len().max(1) as f64;
     let width = (group_width * 0.8 / series.len().max(1) as f64).min(46.0);
@@ -167,17 +170,31 @@ fn bars(y: &Measure, categories: &[String], series: &[(String, Vec<Estimate>)]) 
                 y.unit.show_estimate(*value)
             );
             svg += &whisker(&axis, x + width / 2.0, value);
+            for paper in paper.iter().filter(|paper| paper.series == *name && paper.category == *category) {
+                svg += &paper_mark(x + width / 2.0, axis.at(paper.value), &y.unit.show(paper.value));
+            }
         }
     }
     svg += &format!("<path class=\"axis\" d=\"M{LEFT} {BOTTOM}H{RIGHT}\"/>");
-    let legend = legend(&names(series), bar_key, BOTTOM + 40.0);
+    let mut names = names(series);
+    let ours = names.len();
+    if !paper.is_empty() {
+        names.push("the paper's value".into());
+    }
+    let key = |ix: usize| if ix < ours { bar_key(ix) } else { paper_mark(8.0, -4.0, "") };
+    let legend = legend(&names, key, BOTTOM + 40.0);
     Fragment { svg: svg + &legend.svg, height: legend.height }
+}
+
+/// A diamond for a value that the paper gives.
+fn paper_mark(x: f64, y: f64, value: &str) -> String {
+    format!("<path class=\"paper\" d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5z\"><title>paper: {value}</title></path>", y - 5.0)
 }
 
 /// The confidence interval as a vertical line; empty for a single value.
 fn whisker(axis: &Axis, x: f64, value: &Estimate) -> String {
-    let Some(half_width) = value.half_width.filter(|half_width| *half_width > 0.0) else { return String::new() };
-    let (low, high) = (axis.at(value.mean - half_width), axis.at(value.mean + half_width));
+    let Some((low, high)) = value.interval.filter(|(low, high)| low < high) else { return String::new() };
+    let (low, high) = (axis.at(low), axis.at(high));
     format!("<path class=\"whisker\" d=\"M{x:.1} {low:.1}V{high:.1}\"/>")
 }
 

@@ -8,8 +8,9 @@
 //! policy, and the engine runs it. Which job gets a slot may depend on a millisecond, so a forecast is the median of several simulated runs.
 //! Every output is compared with that of a sequential run.
 
+use super::estimate::{Estimate, Unit};
 use super::figures::{SvgFigure, render};
-use super::study::{Estimate, Figure, Measure, Plot, Unit};
+use super::study::{Figure, Measure, Plot};
 use crate::local_cluster::{InputSpec, LocalCluster, TextInput, TimedJob, TimedWorkload};
 use crate::signals;
 use anyhow::{Context, Result};
@@ -146,7 +147,7 @@ pub struct JobComparison {
     forecast_s: f64,
 }
 
-/// KeyMetrics of the lost tasks that were launched again; `None` if there were none.
+/// Figures of the lost tasks that were launched again; `None` if there were none.
 #[derive(Serialize)]
 struct RecoveryFigures {
     /// Mean wait from the detection of the loss to the launch.
@@ -445,7 +446,7 @@ impl ForecastReport {
             let runs: Vec<&RunComparison> = self.runs.iter().filter(|run| run.experiment == experiment.name).collect();
             for job_type in experiment.job_types.iter().filter(|_| !runs.is_empty()) {
                 let series = |side: fn((f64, f64)) -> f64| -> Vec<Estimate> {
-                    runs.iter().map(|run| Estimate { mean: side(run.means(job_type.name)), half_width: None }).collect()
+                    runs.iter().map(|run| Estimate::single(side(run.means(job_type.name)))).collect()
                 };
                 figures.push(Figure {
                     id: format!("engine-{}-{}", experiment.name.to_lowercase().replace(' ', "-"), job_type.name),
@@ -454,6 +455,7 @@ impl ForecastReport {
                         experiment.name, job_type.name
                     ),
                     counterpart: String::new(),
+                    paper: Vec::new(),
                     plot: Plot::Bars {
                         y: Measure::seconds("mean completion time"),
                         categories: runs.iter().map(|run| run.policy.clone()).collect(),

@@ -1,10 +1,12 @@
 //! hSRTF: the six schedulers of the paper's Table 1 on the workload of its Table 2, our variants that preempt without losing work, and two
 //! ideas of its section 6.
 
+use super::estimate::{Estimate, Unit};
 use super::experiment::{Case, Run, Runs, Scale};
 use super::sensitivity::{Column, DISK_RATE, LAUNCH, NOISE, Parameter, REDUCE_COMPUTE, SLOT_SPEED};
-use super::study::{Direction, Estimate, Figure, Headline, Measure, Plot, Study, Unit};
+use super::study::{Figure, Measure, Plot, Study};
 use super::variants::{setting, value, variant};
+use super::verdict::{Direction, Headline};
 use anyhow::Result;
 use giveway_core::Policy;
 use giveway_sim::metrics::JobMetrics;
@@ -209,6 +211,7 @@ fn figures(runs: &Runs) -> Vec<Figure> {
                 id: format!("hsrtf-2{letter}"),
                 title: format!("{}, {group} jobs", capitalized(time)),
                 counterpart: format!("paper: Fig. 2({letter})"),
+                paper: Vec::new(),
                 plot: Plot::Distributions {
                     x: Measure::seconds(time),
                     series: ALL.iter().map(|policy| ((*policy).into(), values(policy))).collect(),
@@ -229,6 +232,7 @@ fn figures(runs: &Runs) -> Vec<Figure> {
         id: "hsrtf-3".into(),
         title: "Node-local maps".into(),
         counterpart: "paper: Fig. 3".into(),
+        paper: Vec::new(),
         plot: bars(Measure::fraction("fraction of map launches"), &TABLE_1, &locality),
     });
     let future_work = ["hsrtf-pr", DELAY, "hsrtf-prp", "hsrtf-prp-pause", DATA_AWARE];
@@ -236,12 +240,14 @@ fn figures(runs: &Runs) -> Vec<Figure> {
         id: "hsrtf-future-time".into(),
         title: "Pause instead of kill, delay scheduling, data-aware victims: mean makespan".into(),
         counterpart: "paper: section 6, future work".into(),
+        paper: Vec::new(),
         plot: bars(Measure::seconds("mean makespan"), &future_work, &|run, group| run.group_completion_s(group)),
     });
     figures.push(Figure {
         id: "hsrtf-future-locality".into(),
         title: "Pause instead of kill, delay scheduling, data-aware victims: node-local maps".into(),
         counterpart: "paper: section 6, future work".into(),
+        paper: Vec::new(),
         plot: bars(Measure::fraction("fraction of map launches"), &future_work, &locality),
     });
     figures

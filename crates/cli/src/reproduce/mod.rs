@@ -3,11 +3,13 @@
 //! * `hsrtf.rs`, `chronos.rs`, `fcs.rs`, `coshh.rs`: one file per paper. Each lists the cases to run and evaluates their results.
 //! * `experiment.rs` runs cases; `observation.rs` and `recovery.rs` record what a run's summary does not contain.
 //! * `variants.rs` derives policies from those of the catalogue by changing settings; `sensitivity.rs` varies parameters that a paper does not give.
+//! * `estimate.rs` averages figures over seeds; `verdict.rs` judges claims by them.
 //! * `study.rs` holds the results of one paper; `figures.rs` renders its figures and `report_pages.rs` its pages.
 //! * `forecast.rs` runs two of the experiments on the engine and compares the jobs' completion times with the simulator's forecast.
 
 mod chronos;
 mod coshh;
+mod estimate;
 mod experiment;
 mod fcs;
 mod figures;
@@ -19,6 +21,7 @@ mod report_pages;
 mod sensitivity;
 mod study;
 mod variants;
+mod verdict;
 
 use crate::args::{Reproduce, WhichPaper};
 use crate::{files, progress};

@@ -58,9 +58,9 @@ impl RecoveryObserver {
         &self.task_s
     }
 
-    /// Seconds from the detection of a loss until the last lost task of this job was launched again; 0 if it lost none.
-    pub fn max_wait_s(&self, job: JobId) -> f64 {
-        let waits = self.waits.iter().filter(|wait| wait.job == job);
+    /// Seconds from the detection of a loss until the last lost task was launched again, of one job or of all; 0 if none was lost.
+    pub fn max_wait_s(&self, job: Option<JobId>) -> f64 {
+        let waits = self.waits.iter().filter(|wait| job.is_none_or(|job| wait.job == job));
         waits.map(|wait| wait.until.since(wait.from).as_secs_f64()).fold(0.0, f64::max)
     }
 

@@ -1,7 +1,8 @@
 //! Sensitivity to parameters that a paper does not give: a comparison repeated with one parameter changed, the same for every policy.
 
+use super::estimate::{Estimate, Unit};
 use super::experiment::{Case, Runs};
-use super::study::{Estimate, SensitivityTable, Unit};
+use super::study::SensitivityTable;
 use giveway_core::{Span, Time};
 use giveway_sim::cluster::Cluster;
 use giveway_sim::workload::Workload;
@@ -96,7 +97,8 @@ pub const ARRIVAL_INTERVAL: Parameter = Parameter {
 };
 
 impl Parameter {
-    fn case_name(&self, base: &str, value: f64) -> String {
+    /// Name of the case with this value.
+    pub fn case_name(&self, base: &str, value: f64) -> String {
         format!("{base}, {} {value}", self.name)
     }
 
@@ -114,7 +116,10 @@ impl Parameter {
     pub fn table(&self, base: &str, runs: &Runs, columns: &[Column]) -> SensitivityTable {
         let row = |value: f64| {
             let case = self.case_name(base, value);
-            ((self.label)(value), columns.iter().map(|column| Estimate::of(&(column.values)(runs, &case))).collect())
+            (
+                (self.label)(value),
+                columns.iter().map(|column| Estimate::of_changes(&(column.values)(runs, &case))).collect(),
+            )
         };
         SensitivityTable {
             parameter: format!("{base}: {}", self.name),
