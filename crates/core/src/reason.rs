@@ -48,6 +48,20 @@ pub enum Reason {
     Preempted(Box<PreemptReason>),
     /// A straggling map ends early: its rest is done sooner in another attempt.
     StragglerEnded(Box<StragglerReason>),
+    /// The task failed before.
+    Retry {
+        /// How often; failures on excluded nodes do not count.
+        failures: u8,
+        /// The node of the last failure.
+        failed_on: NodeId,
+    },
+    /// The node is excluded; if this task succeeds, it is taken back.
+    Probe {
+        /// The failures the node was excluded for.
+        failures: u32,
+        /// The number of jobs whose attempts failed there.
+        jobs: u32,
+    },
 }
 
 /// Why a job ranks first.
@@ -280,6 +294,12 @@ impl fmt::Display for Reason {
             Reason::GrantedByCluster => write!(f, "granted by the cluster's own scheduler"),
             Reason::Preempted(preempted) => preempted.fmt(f),
             Reason::StragglerEnded(straggler) => straggler.fmt(f),
+            Reason::Retry { failures, failed_on } => {
+                write!(f, "retry: failed {failures} times, last on {failed_on}")
+            }
+            Reason::Probe { failures, jobs } => {
+                write!(f, "probe: the node is excluded after {failures} failures of {jobs} jobs")
+            }
         }
     }
 }

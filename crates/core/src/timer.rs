@@ -14,11 +14,14 @@ pub enum Timer {
     Preemption,
     /// Running tasks are compared to find stragglers.
     Speculation,
+    /// A failed task may run again, a node with failures may be used again, or an excluded node may be probed. The backend offers free
+    /// slots, as after every event.
+    Retry,
 }
 
 impl Timer {
     /// All timers, in the order in which they fire.
-    pub const ALL: [Timer; 3] = [Timer::Estimates, Timer::Preemption, Timer::Speculation];
+    pub const ALL: [Timer; 4] = [Timer::Estimates, Timer::Preemption, Timer::Speculation, Timer::Retry];
 }
 
 /// The pending expiries, for a backend that drives the scheduler: it records each `SetTimer` with [`Timers::set`], waits until

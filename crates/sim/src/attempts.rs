@@ -44,6 +44,7 @@ pub(crate) enum Activity {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum StopOutcome {
     Killed,
+    Failed,
     Paused(ReduceProgress),
     EndedEarly { done_bytes: u64, output_bytes: u64, bytes: u64 },
 }

@@ -122,6 +122,24 @@ pub struct Faults {
     pub scripted: Vec<ScriptedFault>,
     /// Failures at random times.
     pub random: Option<RandomFaults>,
+    /// Nodes that fail the attempts launched there.
+    pub task_failures: Vec<TaskFailures>,
+}
+
+/// A node that fails attempts, such as one whose disk is full.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskFailures {
+    /// Number of the node.
+    pub node: NodeId,
+    /// Attempts launched from this time on fail, in seconds from the start.
+    pub from_s: f64,
+    /// Attempts launched from this time on succeed again; never if absent.
+    pub until_s: Option<f64>,
+    /// Fraction (0-1) of the attempts that fail.
+    pub share: f64,
+    /// Time from the start of the process to the failure.
+    pub after: Span,
 }
 
 /// A failure at a given time.

@@ -1,12 +1,13 @@
 //! When nodes fail and when they are repaired.
 //!
 //! Scripted failures come from the cluster file. Random ones alternate between up and down times of each node, drawn from the node's own
-//! stream. A failure of a node that is already down has no effect, and neither has its repair.
+//! stream. A failure of a node that is already down has no effect, and neither has its repair. A node may also fail the attempts that are
+//! launched there while it stays up, like one whose disk is full.
 
-use crate::cluster::{Cluster, Faults, RandomFaults};
+use crate::cluster::{Cluster, Faults, RandomFaults, TaskFailures};
 use crate::event_queue::{EventQueue, NONE, SimEvent};
 use crate::random_streams::{Purpose, RandomStreams, exponential};
-use giveway_core::{Span, Time};
+use giveway_core::{AttemptId, NodeId, Span, Time};
 use rand_pcg::Pcg64Mcg;
 
 /// Scripted and random failures of a run.
@@ -56,6 +57,26 @@ impl Failures {
     }
 }
 
+impl Failures {
+    /// How long an attempt that is launched now will run before it fails; none if it does not fail.
+    pub(crate) fn fails_after(
+        &self,
+        attempt: AttemptId,
+        node: NodeId,
+        now: Time,
+        streams: &RandomStreams,
+    ) -> Option<Span> {
+        let now_s = now.as_secs_f64();
+        let fails = |failing: &&TaskFailures| {
+            failing.node == node
+                && failing.from_s <= now_s
+                && failing.until_s.is_none_or(|until_s| now_s < until_s)
+                && streams.of_attempt(Purpose::TaskFailure, attempt) < failing.share
+        };
+        self.faults.task_failures.iter().find(fails).map(|failing| failing.after)
+    }
+}
+
 fn push_random(queue: &mut EventQueue, random: &RandomFaults, node: u32, at: Time) {
     if at < Time::ZERO + random.until {
         queue.push(at, SimEvent::NodeFailure { node, fault: NONE });
@@ -67,7 +88,6 @@ mod tests {
     use super::*;
     use crate::cluster::ScriptedFault;
     use crate::fixture;
-    use giveway_core::NodeId;
 
     #[test]
     fn scripted_failures_end_at_the_given_time() {

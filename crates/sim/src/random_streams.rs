@@ -17,6 +17,7 @@ pub(crate) enum Purpose {
     Noise = 3,
     Straggler = 4,
     Failure = 5,
+    TaskFailure = 6,
 }
 
 /// The streams of one run, and the distributions of noise and stragglers.
@@ -61,10 +62,14 @@ impl RandomStreams {
         if self.straggler_share <= 0.0 {
             return 1.0;
         }
+        if self.of_attempt(Purpose::Straggler, attempt) < self.straggler_share { self.straggler_factor } else { 1.0 }
+    }
+
+    /// A uniform number in [0, 1) for an attempt.
+    pub(crate) fn of_attempt(&self, purpose: Purpose, attempt: AttemptId) -> f64 {
         let task = attempt.task;
         let subject = (u64::from(task.index) << 20) | (task.kind.index() as u64) << 16 | u64::from(attempt.number);
-        let mut rng = self.stream(Purpose::Straggler, u64::from(task.job.0), subject);
-        if unit(&mut rng) < self.straggler_share { self.straggler_factor } else { 1.0 }
+        unit(&mut self.stream(purpose, u64::from(task.job.0), subject))
     }
 }
 

@@ -2,10 +2,12 @@
 
 use giveway_core::policy::{Speculation, catalog};
 use giveway_core::{
-    Action, AttemptId, Event, JobId, Kind, NodeId, NodeSpec, Policy, Priority, RackId, Span, Start, Tenants, Time,
-    WHOLE_PPM, Work,
+    Action, AttemptId, Event, JobId, Kind, NodeId, NodeSpec, Outcome, Policy, Priority, RackId, Span, Start, Tenants,
+    Time, WHOLE_PPM, Work,
 };
-use giveway_sim::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, RandomFaults, ScriptedFault, Stragglers};
+use giveway_sim::cluster::{
+    Cluster, Costs, Faults, HeartbeatMode, NodeModel, RandomFaults, ScriptedFault, Stragglers, TaskFailures,
+};
 use giveway_sim::workload::{JobPlan, Workload};
 use giveway_sim::{Observer, RunStats, Simulation};
 use std::collections::HashMap;
@@ -157,6 +159,36 @@ fn failures_delay_jobs_but_lose_none() {
         check_transcript(&name, &cluster, &transcript);
         let lost = transcript.0.iter().filter(|(_, event, _)| matches!(event, Event::NodeLost { .. })).count();
         assert!(lost >= 3, "{name}: {lost}");
+    }
+}
+
+/// A node whose disk is full fails every attempt within a second, and so attracts more and more: no job may fail for it, under any policy. It is
+/// excluded, probed while it is broken, and used again after its repair.
+#[test]
+fn a_node_that_fails_its_tasks_fails_no_job() {
+    let (mut cluster, workload) = (cluster(6, 2), mixed());
+    let after = Span::from_secs(1);
+    cluster.faults.task_failures =
+        vec![TaskFailures { node: NodeId(1), from_s: 30.0, until_s: Some(400.0), share: 1.0, after }];
+    for name in catalog::all_names() {
+        let (stats, transcript) = run(&cluster, &workload, &name, 2);
+        assert_all_done(&name, &workload, &stats);
+        check_transcript(&name, &cluster, &transcript);
+        let actions =
+            || transcript.0.iter().flat_map(|(now, _, actions)| actions.iter().map(move |action| (*now, action)));
+        let failed = actions().find(|(_, action)| matches!(action, Action::CloseJob { outcome: Outcome::Failed, .. }));
+        assert_eq!(failed, None, "{name}");
+        let failures = transcript.0.iter().filter(|(_, event, _)| matches!(event, Event::AttemptFailed { .. })).count();
+        assert!((4..60).contains(&failures), "{name}: {failures} failures");
+        let launches = |from_s: f64, to_s: f64| {
+            let on_it = |(now, action): &(Time, &Action)| {
+                let when_s = now.as_secs_f64();
+                from_s <= when_s && when_s < to_s && matches!(action, Action::Launch { node: NodeId(1), .. })
+            };
+            actions().filter(on_it).count()
+        };
+        assert!(launches(200.0, 400.0) < 20, "{name}: {} launches while excluded", launches(200.0, 400.0));
+        assert!(launches(700.0, f64::INFINITY) > 0, "{name} does not use the node after its repair");
     }
 }
 

@@ -6,7 +6,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
 use giveway_core::{JobId, Outcome};
 use giveway_engine::client::Client;
-use giveway_engine::wire::{JobStatus, TaskCounts};
+use giveway_engine::wire::{JobStatus, NodeExclusion, TaskCounts};
 use std::io::Write;
 
 /// `giveway jobs`
@@ -69,16 +69,17 @@ pub fn nodes(cluster: &ClusterDir) -> Result<()> {
     let nodes = Client::connect(&cluster.dir)?.nodes()?;
     let mut table = table(&["node", "name", "state", "pid", "map slots", "reduce slots", "paused"]);
     for node in &nodes {
-        let state = match (node.up, node.pid) {
-            (true, Some(_)) => "up",
-            (true, None) => "disconnected",
-            (false, _) => "lost",
+        let state = match (node.up, node.pid, &node.excluded) {
+            (true, Some(_), Some(exclusion)) => excluded(exclusion),
+            (true, Some(_), None) => "up".into(),
+            (true, None, _) => "disconnected".into(),
+            (false, ..) => "lost".into(),
         };
         let slots = |(all, used): (u16, u16)| format!("{used} of {all} used");
         table.add_row([
             node.node.0.to_string(),
             node.name.clone(),
-            state.into(),
+            state,
             node.pid.map_or_else(String::new, |pid| pid.to_string()),
             slots(node.map_slots),
             slots(node.reduce_slots),
@@ -87,6 +88,13 @@ pub fn nodes(cluster: &ClusterDir) -> Result<()> {
     }
     writeln!(std::io::stdout(), "{table}")?;
     Ok(())
+}
+
+fn excluded(exclusion: &NodeExclusion) -> String {
+    let NodeExclusion { failures, jobs, failed_probes, probing, probe_in_s } = exclusion;
+    let probes = if *failed_probes > 0 { format!(", {failed_probes} failed probes") } else { String::new() };
+    let next = if *probing { "a probe runs".into() } else { format!("next probe in {probe_in_s:.0} s") };
+    format!("excluded: {failures} failures of {jobs} jobs{probes}; {next}")
 }
 
 /// `giveway explain`

@@ -376,6 +376,8 @@ mod tests {
                     again: Span::ZERO,
                     node,
                 })),
+                Reason::Retry { failures: 0, failed_on: node },
+                Reason::Probe { failures: 0, jobs: 0 },
             ],
             0,
         );

@@ -3,7 +3,7 @@
 use super::orders::RemainingAreaAndShuffle;
 use super::preemption::NO_MARGIN;
 use super::{
-    Ageing, AttemptOrder, Fallback, GroupOrder, Guards, JobOrder, Matching, Migration, Placement, Policy,
+    Ageing, AttemptOrder, Failures, Fallback, GroupOrder, Guards, JobOrder, Matching, Migration, Placement, Policy,
     PreemptAction, Preemption, Prior, Recovery, Share, SlotPolicy, Speculation, Trigger, VictimOrder,
 };
 use crate::units::Span;
@@ -63,6 +63,7 @@ fn compose(name: &str, about: &str, map: SlotPolicy, reduce: SlotPolicy) -> Poli
         matching: None,
         ageing: None,
         speculation: None,
+        failures: Failures::default(),
     }
 }
 

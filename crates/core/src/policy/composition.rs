@@ -2,8 +2,8 @@
 
 use super::orders::{Order, Rank};
 use super::{
-    Ageing, GroupOrder, JobOrder, Matching, Needs, Placement, PreemptAction, Preemption, Recovery, Share, Speculation,
-    View,
+    Ageing, Failures, GroupOrder, JobOrder, Matching, Needs, Placement, PreemptAction, Preemption, Recovery, Share,
+    Speculation, View,
 };
 use crate::ids::Kind;
 use crate::reason::Measure;
@@ -43,6 +43,9 @@ pub struct Policy {
     /// Speculative execution of stragglers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speculation: Option<Speculation>,
+    /// Retries of failed tasks and exclusion of nodes that fail them.
+    #[serde(default, skip_serializing_if = "Failures::is_default")]
+    pub failures: Failures,
 }
 
 /// How slots of one kind are allocated.
@@ -162,6 +165,9 @@ impl Policy {
         if let Some(Err(problem)) = self.speculation.as_ref().map(Speculation::check) {
             return error("speculation", problem);
         }
+        if let Err(problem) = self.failures.check() {
+            return error("failures", problem);
+        }
         for kind in Kind::BOTH {
             if let Err(problem) = self.slots(kind).check(kind) {
                 return error(&kind.to_string(), problem);
@@ -179,6 +185,7 @@ impl Policy {
         if let Some(speculation) = &mut self.speculation {
             speculation.spans_mut().into_iter().for_each(shorten);
         }
+        self.failures.spans_mut().into_iter().for_each(shorten);
         for slots in [&mut self.map, &mut self.reduce] {
             slots.order.spans_mut().into_iter().for_each(shorten);
             slots.placement.spans_mut().into_iter().for_each(shorten);
@@ -251,6 +258,7 @@ impl Policy {
             matching: Some(Matching::default()),
             ageing: Some(Ageing { late_after: 1.5 }),
             speculation: Some(Speculation { rate_below: 1.0 / 3.0, min_runtime: Span::from_secs(60), end_early: true }),
+            failures: Failures { max_task_failures: 7, probe_after: Span(123_456_789), ..Failures::default() },
         }
     }
 }

@@ -13,6 +13,7 @@
 //! | [`Preemption`] | `preemption/` | who may take slots now, from which attempt, and what protects it |
 //! | [`Placement`] | `placement/` | which task of the job for this node, or to wait for a better offer |
 //! | [`Recovery`] | `recovery.rs` | where lost work runs again |
+//! | [`Failures`] | `failures.rs` | where and when a failed task is tried again, and which nodes are excluded |
 //! | [`Matching`] | `matching/` | which classes of jobs suit which types of node |
 //! | [`Speculation`] | `speculation.rs` | which running tasks are stragglers |
 //! | remaining time, remaining work | `estimates.rs` | how long a job will still take |
@@ -27,6 +28,7 @@ pub mod area;
 pub mod catalog;
 mod composition;
 pub mod estimates;
+pub mod failures;
 pub mod groups;
 pub mod matching;
 pub mod orders;
@@ -42,6 +44,7 @@ mod test_state;
 pub use crate::action::PreemptAction;
 pub use ageing::Ageing;
 pub use composition::{Policy, PolicyError, Prior, SlotPolicy};
+pub use failures::Failures;
 pub use groups::GroupOrder;
 pub use matching::{Fallback, Matching};
 pub use orders::JobOrder;

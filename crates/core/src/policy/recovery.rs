@@ -109,11 +109,11 @@ pub fn find_slot(lost: LostTask, jobs: Comparison<'_>) -> Option<RecoverySlot> {
     let near: Vec<NodeId> = match kind {
         Kind::Map => {
             let hosts = &job.splits()[job.task(lost.task).split() as usize].hosts;
-            hosts.iter().copied().filter(|&host| state.nodes().up(host).is_some()).collect()
+            hosts.iter().copied().filter(|&host| state.nodes().is_usable(host)).collect()
         }
         Kind::Reduce => Vec::new(),
     };
-    let anywhere = || state.nodes().ids_up().collect();
+    let anywhere = || state.nodes().ids_usable().collect();
     if near.is_empty() {
         return slot_on(anywhere(), lost, jobs);
     }

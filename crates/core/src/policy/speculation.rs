@@ -140,6 +140,9 @@ impl Speculation {
         let job = view.state.job(straggler.job);
         let node = job.task(straggler.task).node();
         let nodes = view.state.nodes();
+        if !nodes.is_usable(node) {
+            return None;
+        }
         let Some(threshold) = placement.refuse_slow else { return Some(node) };
         let time_s = |of: &NodeType| task_time_s(job, Kind::Map, of);
         let here_s = time_s(&nodes.types()[nodes.type_of(node)]);
@@ -161,7 +164,7 @@ fn free_node(view: View<'_>, straggler: StragglingMap, placement: &Placement) ->
             && placement.refuses(job, straggler.job, Kind::Map, *node, nodes, 0.0).is_none()
     };
     let time_s = |node: NodeId| task_time_s(job, Kind::Map, &nodes.types()[nodes.type_of(node)]);
-    let elsewhere = nodes.ids_up().filter(|&node| node != own).filter(has_room);
+    let elsewhere = nodes.ids_usable().filter(|&node| node != own).filter(has_room);
     elsewhere.min_by(|&a, &b| time_s(a).total_cmp(&time_s(b)).then(a.cmp(&b)))
 }
 

@@ -2,13 +2,13 @@
 
 use super::Scheduler;
 use crate::action::{Action, Start, Work};
-use crate::ids::{Kind, NodeId};
+use crate::ids::{AttemptId, Kind, NodeId};
 use crate::policy::matching::Routing;
 use crate::policy::placement::{self, Choice, Offer};
 use crate::policy::ranking::DelayedVisits;
 use crate::policy::speculation;
 use crate::reason::{RankReason, Reason};
-use crate::state::{JobKey, TaskState};
+use crate::state::{Exclusion, JobKey};
 use crate::units::Time;
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
@@ -24,6 +24,11 @@ struct Pick {
 impl Scheduler {
     /// Fills a node's free slots, up to the policy's limits per offer.
     pub(super) fn assign(&mut self, node: NodeId, out: &mut Vec<Action>) {
+        match self.is_probe(node) {
+            Some(false) => {}
+            Some(true) => return self.probe(node, out),
+            None => return,
+        }
         for kind in Kind::BOTH {
             if self.state.node(node).free(kind) == 0 {
                 continue;
@@ -42,6 +47,20 @@ impl Scheduler {
             }
             while launched < limit && self.state.node(node).free(kind) > 0 && self.speculate(node, kind, out) {
                 launched += 1;
+            }
+        }
+    }
+
+    /// Launches one task on an excluded node, to see whether it succeeds.
+    fn probe(&mut self, node: NodeId, out: &mut Vec<Action>) {
+        let Some(&Exclusion { failures, jobs, .. }) = self.state.node(node).exclusion() else { return };
+        for kind in Kind::BOTH {
+            if self.state.node(node).free(kind) > 0
+                && let Some(pick) = self.pick(node, kind)
+            {
+                let attempt = self.launch(pick.job, node, pick.choice, Reason::Probe { failures, jobs }, out);
+                self.set_probe(node, attempt);
+                return;
             }
         }
     }
@@ -68,8 +87,12 @@ impl Scheduler {
         let offer = Offer { node, nodes, now: self.now };
         let mut delayed: SmallVec<[(JobKey, Time); 4]> = SmallVec::new();
         let mut ahead_s = 0.0;
+        let failures = &self.policy.failures;
         let mut visit = |key: JobKey| {
             let job = jobs.get_mut(key);
+            if failures.job_avoids(job, node, nodes) {
+                return ControlFlow::Continue(());
+            }
             let refused = placement.refuses(job, key, kind, node, nodes, ahead_s).is_some();
             ahead_s += placement.work_ahead_s(job, kind);
             if refused {
@@ -99,6 +122,9 @@ impl Scheduler {
         let job = self.state.job(pick.job);
         if let Some(lost) = job.lost_with(pick.choice.task()) {
             return Reason::Recovery { lost };
+        }
+        if let Some((failures, failed_on)) = job.last_failure(pick.choice.task()) {
+            return Reason::Retry { failures, failed_on };
         }
         let routing = Routing::new(self.matcher.as_ref(), node);
         let ranking = routing.ranking(self.rankings.stages(kind), pick.pass);
@@ -140,8 +166,8 @@ impl Scheduler {
         if job.is_closed() {
             return None;
         }
-        let is_pending = |&index: &u32| job.task(crate::TaskKey { kind, index }).state() == TaskState::Pending;
-        match (kind, task.filter(is_pending)) {
+        let is_ready = |&index: &u32| job.is_ready(crate::TaskKey { kind, index });
+        match (kind, task.filter(is_ready)) {
             (Kind::Map, Some(map)) => Some(Choice::Map(map, job.locality(map, node, nodes.racks()))),
             (Kind::Map, None) => {
                 let offer = Offer { node, nodes, now: self.now };
@@ -151,12 +177,19 @@ impl Scheduler {
             (Kind::Reduce, None) => {
                 let paused_here = nodes.get(node).paused().iter().find(|&&(owner, _)| owner == key);
                 let paused = paused_here.map(|&(_, reduce)| Choice::PausedReduce(reduce));
-                paused.or_else(|| job.next_pending_reduce().map(Choice::FreshReduce))
+                paused.or_else(|| job.next_pending_reduce(node, self.now).map(Choice::FreshReduce))
             }
         }
     }
 
-    pub(super) fn launch(&mut self, job: JobKey, node: NodeId, choice: Choice, reason: Reason, out: &mut Vec<Action>) {
+    pub(super) fn launch(
+        &mut self,
+        job: JobKey,
+        node: NodeId,
+        choice: Choice,
+        reason: Reason,
+        out: &mut Vec<Action>,
+    ) -> AttemptId {
         let task = choice.task();
         let (attempt, work) = match choice {
             Choice::Map(map, locality) => {
@@ -177,6 +210,7 @@ impl Scheduler {
             self.run_lost_maps_again(job);
         }
         self.rerank(job, task.kind);
+        attempt
     }
 
     /// Records a node that runs a map of a job as local to its reduces, if reduces wait for such nodes.

@@ -9,9 +9,6 @@ use crate::policy::orders::Order;
 use crate::reason::{Reason, Refusal};
 use crate::state::{AttemptRole, FailedPrimary, JobKey, TaskState};
 
-/// A job fails when one of its tasks has failed this often, as in Hadoop.
-const MAX_FAILURES: u8 = 4;
-
 impl Scheduler {
     pub(super) fn set_progress(&mut self, progress: &[Progress]) {
         progress.iter().for_each(|report| self.state.set_progress(report.attempt, report.progress_ppm));
@@ -24,6 +21,7 @@ impl Scheduler {
         out: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         let (job, role) = self.state.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
+        self.probe_ended(self.state.node_of(job, attempt), attempt, true);
         match role {
             AttemptRole::StoppingSpeculative => {
                 self.end_speculative(job, attempt);
@@ -71,16 +69,12 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn attempt_paused(
-        &mut self,
-        attempt: AttemptId,
-        progress_ppm: u32,
-        out: &mut Vec<Action>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn attempt_paused(&mut self, attempt: AttemptId, progress_ppm: u32) -> Result<(), Refusal> {
         if self.job_is_closed(attempt) {
-            return self.attempt_lost(attempt, false, out);
+            return self.attempt_lost(attempt);
         }
         let job = self.stopping_job(attempt, PreemptAction::Pause)?;
+        self.probe_ended(self.state.node_of(job, attempt), attempt, false);
         self.state.pause(job, attempt, progress_ppm, self.now);
         self.rerank(job, Kind::Reduce);
         Ok(())
@@ -94,7 +88,7 @@ impl Scheduler {
         out: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         if self.job_is_closed(attempt) {
-            return self.attempt_lost(attempt, false, out);
+            return self.attempt_lost(attempt);
         }
         let key = self.stopping_job(attempt, PreemptAction::EndEarly)?;
         let job = self.state.job(key);
@@ -102,6 +96,7 @@ impl Scheduler {
             return Err(Refusal::NotRequested(attempt));
         }
         let could_start = job.may_start(Kind::Reduce);
+        self.probe_ended(self.state.node_of(key, attempt), attempt, done_bytes > 0);
         self.state.end_early(key, attempt, done_bytes, output_bytes, self.now);
         self.task_done(key, Kind::Map, could_start, out);
         Ok(())
@@ -123,25 +118,16 @@ impl Scheduler {
         }
     }
 
-    /// An attempt was killed or failed: its task starts again, or its job fails.
-    pub(super) fn attempt_lost(
-        &mut self,
-        attempt: AttemptId,
-        failed: bool,
-        out: &mut Vec<Action>,
-    ) -> Result<(), Refusal> {
+    /// An attempt ended without a result and without a failure of its own: its task starts again.
+    pub(super) fn attempt_lost(&mut self, attempt: AttemptId) -> Result<(), Refusal> {
         let (job, role) = self.state.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
-        let too_often = failed && self.state.count_failure(job, attempt.task.key()) >= MAX_FAILURES;
+        self.probe_ended(self.state.node_of(job, attempt), attempt, false);
         if role == AttemptRole::Primary {
             self.fail_primary(job, attempt, None);
         } else {
             self.end_speculative(job, attempt);
         }
-        if too_often && !self.state.job(job).is_closed() {
-            self.abort(job, Outcome::Failed, out);
-        } else {
-            self.reap(job);
-        }
+        self.reap(job);
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 
 mod assign;
 mod attempt_events;
+mod failures;
 mod job_events;
 mod node_events;
 mod preempt;
@@ -32,6 +33,7 @@ use crate::units::Time;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The scheduler of one cluster.
@@ -59,6 +61,8 @@ pub struct Scheduler {
     timers: Timers,
     /// Stragglers that have no speculative attempt yet.
     stragglers: Vec<TaskId>,
+    /// When the retry timer has to fire, and the tasks that may run again then.
+    retries: BTreeSet<(Time, Option<TaskId>)>,
     rng: Pcg64Mcg,
 }
 
@@ -83,6 +87,7 @@ impl Scheduler {
             credited_until: Time::ZERO,
             timers: Timers::default(),
             stragglers: Vec::new(),
+            retries: BTreeSet::new(),
             rng: Pcg64Mcg::seed_from_u64(setup.seed),
             policy,
             setup,
@@ -106,12 +111,12 @@ impl Scheduler {
         match event {
             Event::SlotsOffered { node, progress } => self.slots_offered(*node, progress, out)?,
             Event::AttemptFinished { attempt, output_bytes } => self.attempt_finished(*attempt, *output_bytes, out)?,
-            Event::AttemptPaused { attempt, progress_ppm } => self.attempt_paused(*attempt, *progress_ppm, out)?,
+            Event::AttemptPaused { attempt, progress_ppm } => self.attempt_paused(*attempt, *progress_ppm)?,
             Event::AttemptEndedEarly { attempt, done_bytes, output_bytes } => {
                 self.attempt_ended_early(*attempt, *done_bytes, *output_bytes, out)?;
             }
-            Event::AttemptKilled { attempt } => self.attempt_lost(*attempt, false, out)?,
-            Event::AttemptFailed { attempt } => self.attempt_lost(*attempt, true, out)?,
+            Event::AttemptKilled { attempt } => self.attempt_lost(*attempt)?,
+            Event::AttemptFailed { attempt } => self.attempt_failed(*attempt, out)?,
             Event::JobSubmitted(spec) => self.job_submitted(spec, out)?,
             Event::JobKilled { job } => self.job_killed(*job, out)?,
             Event::NodeJoined { node, spec } => self.node_joined(*node, spec)?,
@@ -126,7 +131,7 @@ impl Scheduler {
             }
             Event::SlotGranted { job, kind, node } => self.slot_granted(*job, *kind, *node, out)?,
             Event::JobEnded { job, outcome } => self.job_ended(*job, *outcome, out)?,
-            Event::Resynced => self.resynced(out),
+            Event::Resynced => self.resynced(),
         }
         Ok(())
     }

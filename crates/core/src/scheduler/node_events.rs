@@ -141,7 +141,7 @@ impl Scheduler {
     }
 
     /// The backend lost contact with its cluster: all running attempts are pending until it reports them again.
-    pub(super) fn resynced(&mut self, out: &mut Vec<Action>) {
+    pub(super) fn resynced(&mut self) {
         let mut running = Vec::new();
         for (_, node) in self.state.nodes().iter() {
             for kind in Kind::BOTH {
@@ -152,7 +152,7 @@ impl Scheduler {
             }
         }
         for attempt in running {
-            self.attempt_lost(attempt, false, out).expect("an attempt that holds a slot can end");
+            self.attempt_lost(attempt).expect("an attempt that holds a slot can end");
         }
     }
 }

@@ -8,7 +8,8 @@ use crate::policy::matching::{Matcher, Routing};
 use crate::policy::ranking::DelayedVisits;
 use crate::reason::{RankReason, SlowNode};
 use crate::setup::Setup;
-use crate::state::{Job, JobKey, State, TaskState};
+use crate::state::{Exclusion, Job, JobKey, State, TaskState};
+use crate::units::Time;
 use rustc_hash::FxHashSet;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -58,6 +59,8 @@ pub struct NodeStatus<'a> {
     pub free: PerKind<u16>,
     /// Reduces paused there.
     pub paused: u32,
+    /// Its exclusion, if it gets no tasks because it failed those of several jobs.
+    pub excluded: Option<Exclusion>,
 }
 
 /// The output of a finished map.
@@ -89,6 +92,11 @@ pub enum Blocked {
     Queued(Vec<QueuePosition>),
     /// Slots are reserved for all its pending tasks, or its pool or queue may not grow.
     NotQueued,
+    /// All its pending tasks have failed before and wait before a retry.
+    BackingOff {
+        /// When the first of them may run again.
+        until: Time,
+    },
 }
 
 /// A job's position among the jobs that need a slot of a kind.
@@ -149,6 +157,7 @@ impl Scheduler {
             used: PerKind::from_fn(|kind| node.running(kind).len() as u16),
             free: PerKind::from_fn(|kind| node.free(kind)),
             paused: node.paused().len() as u32,
+            excluded: node.exclusion().copied(),
         })
     }
 
@@ -255,6 +264,11 @@ impl Scheduler {
         }
         if self.state.nodes().slots()[kind] == 0 {
             return Some(Blocked::NoSlots);
+        }
+        if live.counts(kind).backing_off == live.counts(kind).pending + live.counts(kind).paused
+            && let Some(until) = live.next_retry(kind)
+        {
+            return Some(Blocked::BackingOff { until });
         }
         let positions: Vec<QueuePosition> =
             self.distinct_nodes().into_iter().filter_map(|node| self.queue_position(key, kind, node)).collect();

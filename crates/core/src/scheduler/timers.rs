@@ -24,6 +24,7 @@ impl Scheduler {
                 self.recover_again(out);
             }
             Timer::Speculation => self.find_stragglers(out),
+            Timer::Retry => self.retry(out),
         }
         self.set_timers(out);
     }

@@ -26,8 +26,10 @@ impl State {
             if runs + usize::from(node.free[kind]) != has {
                 return Err(format!("{id} has {has} {kind} slots, {runs} in use and {} free", node.free[kind]));
             }
-            free += u32::from(node.free[kind]);
-            slots += has as u32;
+            if node.exclusion.is_none() {
+                free += u32::from(node.free[kind]);
+                slots += has as u32;
+            }
             self.check_running(id, kind)?;
         }
         let kept = (self.nodes.free[kind], self.nodes.slots[kind], self.nodes.reservations[kind]);
@@ -81,6 +83,12 @@ impl State {
                     job.id
                 ));
             }
+            let tasks = (0..job.task_end(kind)).map(|index| TaskKey { kind, index });
+            let backing_off = tasks.filter(|&task| job.retry_at(task).is_some()).count() as u32;
+            if backing_off != counts.backing_off {
+                let kept = counts.backing_off;
+                return Err(format!("{}: {kind} tasks backing off: counted {backing_off}, kept {kept}", job.id));
+            }
             let reservations = self.nodes.nodes.iter().flat_map(|node| &node.reservations[kind]);
             let reserved = reservations.filter(|reservation| (reservation.job, reservation.id) == (key, job.id));
             let on_nodes = reserved.count() as u32;
@@ -102,7 +110,7 @@ impl State {
     fn check_maps(&self, key: JobKey) -> Result<(), String> {
         let job = self.job(key);
         let maps = 0..job.task_end(Kind::Map);
-        let is_pending = |map: u32| job.task(TaskKey::map(map)).state == TaskState::Pending;
+        let is_pending = |map: u32| job.is_ready(TaskKey::map(map));
         let wrong = |&map: &u32| job.pending_maps.contains(map) != is_pending(map);
         if let Some(map) = maps.clone().find(wrong).filter(|_| !job.is_open()) {
             return Err(format!("{}: the index of pending maps is wrong about map {map}", job.id));

@@ -12,6 +12,7 @@ use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
 use crate::units::{Span, Time, WHOLE_PPM};
 use rustc_hash::FxHashMap;
 use slab::Slab;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -144,6 +145,8 @@ pub struct Job {
     classes: [Option<u16>; 2],
     /// Slot time received by attempts that have ended.
     pub(super) ended_service: Span,
+    /// Nodes on which attempts failed, and how many.
+    pub(super) failed_on: SmallVec<[(NodeId, u8); 2]>,
     pub(super) closed: bool,
     open: bool,
 }
@@ -155,6 +158,8 @@ pub struct TaskCounts {
     pub done: u32,
     /// Tasks that need a slot.
     pub pending: u32,
+    /// Of the pending tasks, those that wait before a retry, because they failed.
+    pub backing_off: u32,
     /// Paused tasks.
     pub paused: u32,
     /// Tasks that hold a slot, those requested to stop included.
@@ -184,9 +189,9 @@ impl TaskCounts {
         (self.running.len() as u32 + self.speculative + self.reserved).saturating_sub(self.stopping)
     }
 
-    /// Tasks that need a slot and have none reserved.
+    /// Tasks that can use a slot now and have none reserved.
     pub fn demand(&self) -> u32 {
-        (self.pending + self.paused).saturating_sub(self.reserved)
+        (self.pending + self.paused).saturating_sub(self.backing_off + self.reserved)
     }
 }
 
@@ -351,9 +356,10 @@ impl Job {
         self.delayed_since[kind]
     }
 
-    /// The pending reduce that is launched next.
-    pub fn next_pending_reduce(&self) -> Option<u32> {
-        self.pending_reduces.last().copied()
+    /// The pending reduce that is launched next on a node; none if all prefer other nodes.
+    pub fn next_pending_reduce(&self, node: NodeId, now: Time) -> Option<u32> {
+        let accepts = |reduce: &u32| !self.prefers_elsewhere(TaskKey::reduce(*reduce), node, now);
+        self.pending_reduces.iter().rev().copied().find(accepts)
     }
 
     /// True if some of its pending maps have run before, or are the rest of a map that ended early.
@@ -512,18 +518,38 @@ impl Job {
     }
 
     /// A pending map with input on a node. It takes `&mut self` because the index drops launched maps when it meets them.
-    pub(crate) fn node_local_map(&mut self, node: NodeId, racks: &Racks) -> Option<u32> {
-        self.pending_maps.on_node(node, racks.node_count(), &self.tasks[Kind::Map], &self.splits)
+    pub(crate) fn node_local_map(&mut self, node: NodeId, racks: &Racks, now: Time) -> Option<u32> {
+        self.search_maps(node, now, |maps, tasks, splits, accepts| {
+            maps.on_node(node, racks.node_count(), tasks, splits, accepts)
+        })
     }
 
     /// A pending map with input in the rack of a node.
-    pub(crate) fn rack_local_map(&mut self, node: NodeId, racks: &Racks) -> Option<u32> {
-        self.pending_maps.in_rack(racks.of(node), racks, &self.tasks[Kind::Map], &self.splits)
+    pub(crate) fn rack_local_map(&mut self, node: NodeId, racks: &Racks, now: Time) -> Option<u32> {
+        self.search_maps(node, now, |maps, tasks, splits, accepts| {
+            maps.in_rack(racks.of(node), racks, tasks, splits, accepts)
+        })
     }
 
-    /// Any pending map.
-    pub(crate) fn any_pending_map(&mut self) -> Option<u32> {
-        self.pending_maps.any()
+    /// Any pending map for a node.
+    pub(crate) fn any_pending_map(&mut self, node: NodeId, now: Time) -> Option<u32> {
+        self.search_maps(node, now, |maps, _, _, accepts| maps.any(accepts))
+    }
+
+    /// Searches the pending maps. Of those that have run before, only those that do not prefer another node are accepted.
+    fn search_maps(
+        &mut self,
+        node: NodeId,
+        now: Time,
+        search: impl FnOnce(&mut PendingMaps, &[Task], &[Split], &dyn Fn(u32) -> bool) -> Option<u32>,
+    ) -> Option<u32> {
+        let maps = &self.tasks[Kind::Map];
+        let histories = &self.histories;
+        let accepts = |map: u32| {
+            let history = if maps[map as usize].has_history { histories.get(&TaskKey::map(map)) } else { None };
+            history.is_none_or(|history| !history.prefers_elsewhere(node, now))
+        };
+        search(&mut self.pending_maps, maps, &self.splits, &accepts)
     }
 
     /// Records the types of nodes that hold its input.
@@ -587,6 +613,7 @@ impl Job {
             estimate: Estimate::default(),
             classes: [None; 2],
             ended_service: Span::ZERO,
+            failed_on: SmallVec::new(),
             closed: false,
             open,
         }

@@ -8,6 +8,7 @@
 pub mod bit_set;
 mod check;
 mod estimate;
+mod failure_transitions;
 mod job;
 mod node;
 mod node_types;
@@ -18,7 +19,7 @@ mod transitions;
 
 pub use estimate::Estimate;
 pub use job::{Job, JobKey, JobTable, TaskCounts};
-pub use node::{Node, NodeTable, Reservation, RunningAttempt};
+pub use node::{Exclusion, Node, NodeTable, Reservation, RunningAttempt};
 pub use node_types::NodeType;
 pub use racks::Racks;
 pub use task::{SpeculativeAttempt, Task, TaskState};

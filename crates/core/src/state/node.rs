@@ -4,7 +4,8 @@ use super::job::JobKey;
 use super::node_types::{NodeType, NodeTypes};
 use super::racks::Racks;
 use crate::event::NodeSpec;
-use crate::ids::{JobId, Kind, NodeId, PerKind};
+use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind};
+use crate::units::Time;
 use smallvec::SmallVec;
 
 /// A node. The fields that every launch and every end of an attempt touch come first and share cache lines.
@@ -21,7 +22,30 @@ pub struct Node {
     /// Served in this order.
     pub(super) reservations: PerKind<Vec<Reservation>>,
     pub(super) spec: NodeSpec,
+    /// The latest failures of attempts here, oldest first.
+    pub(super) failures: Vec<(Time, JobId)>,
+    pub(super) exclusion: Option<Box<Exclusion>>,
 }
+
+/// An excluded node gets no tasks but probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exclusion {
+    /// Since when it is excluded.
+    pub since: Time,
+    /// The failures it was excluded for.
+    pub failures: u32,
+    /// The number of jobs whose attempts failed.
+    pub jobs: u32,
+    /// When the next probe may start.
+    pub probe_at: Time,
+    /// Probes that have failed.
+    pub failed_probes: u32,
+    /// The running probe.
+    pub probe: Option<AttemptId>,
+}
+
+/// How many of its latest failures a node remembers.
+const FAILURES_KEPT: usize = 32;
 
 /// An attempt that holds a slot of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +79,31 @@ impl Node {
             running: Default::default(),
             paused: Vec::new(),
             reservations: Default::default(),
+            failures: Vec::new(),
+            exclusion: None,
         }
     }
 
     /// False after the node was lost, until it joins again.
     pub fn is_up(&self) -> bool {
         self.up
+    }
+
+    /// Its exclusion, if it gets no tasks because it failed those of several jobs.
+    pub fn exclusion(&self) -> Option<&Exclusion> {
+        self.exclusion.as_deref()
+    }
+
+    /// The latest failures of attempts here and their jobs, oldest first.
+    pub fn failures(&self) -> &[(Time, JobId)] {
+        &self.failures
+    }
+
+    pub(super) fn add_failure(&mut self, job: JobId, now: Time) {
+        if self.failures.len() == FAILURES_KEPT {
+            self.failures.remove(0);
+        }
+        self.failures.push((now, job));
     }
 
     /// Its slots, speed and disk.
@@ -90,7 +133,7 @@ impl Node {
     }
 }
 
-/// All nodes, with totals over those that are up.
+/// All nodes, with totals over those that are up and not excluded.
 #[derive(Debug, Default)]
 pub struct NodeTable {
     pub(super) nodes: Vec<Node>,
@@ -99,6 +142,7 @@ pub struct NodeTable {
     pub(super) slots: PerKind<u32>,
     pub(super) reservations: PerKind<u32>,
     pub(super) up: u32,
+    pub(super) excluded: u32,
     pub(super) types: NodeTypes,
 }
 
@@ -139,7 +183,27 @@ impl NodeTable {
         self.up
     }
 
-    /// The types of nodes, by number. Those without slots have no node that is up.
+    /// True if a node is up and not excluded.
+    pub fn is_usable(&self, node: NodeId) -> bool {
+        self.up(node).is_some_and(|up| up.exclusion.is_none())
+    }
+
+    /// The ids of the nodes that are up and not excluded.
+    pub fn ids_usable(&self) -> impl Iterator<Item = NodeId> {
+        self.iter().filter(|(_, node)| node.up && node.exclusion.is_none()).map(|(id, _)| id)
+    }
+
+    /// Number of nodes that are up and excluded.
+    pub fn excluded_count(&self) -> u32 {
+        self.excluded
+    }
+
+    /// Number of nodes that are up and not excluded.
+    pub fn usable_count(&self) -> u32 {
+        self.up - self.excluded
+    }
+
+    /// The types of nodes, by number. Those without slots have no node that is usable.
     #[inline]
     pub fn types(&self) -> &[NodeType] {
         self.types.all()
@@ -161,12 +225,12 @@ impl NodeTable {
         &self.racks
     }
 
-    /// Slots of the nodes that are up, by kind.
+    /// Slots of the nodes that are up and not excluded, by kind.
     pub fn slots(&self) -> PerKind<u32> {
         self.slots
     }
 
-    /// Free slots of the nodes that are up, by kind, reserved ones included.
+    /// Free slots of the nodes that are up and not excluded, by kind, reserved ones included.
     pub fn free(&self) -> PerKind<u32> {
         self.free
     }
@@ -185,7 +249,8 @@ impl NodeTable {
         assert!(place.up && place.free[kind] > 0, "{node} has no free {kind} slot");
         place.free[kind] -= 1;
         place.running[kind].push(attempt);
-        self.free[kind] -= 1;
+        let is_counted = place.exclusion.is_none();
+        self.free[kind] -= u32::from(is_counted);
     }
 
     pub(super) fn free_slot(&mut self, node: NodeId, kind: Kind, attempt: RunningAttempt) {
@@ -194,6 +259,7 @@ impl NodeTable {
         let at = running.iter().position(|&other| other == attempt).expect("an attempt frees only its own slot");
         running.remove(at);
         place.free[kind] += 1;
-        self.free[kind] += 1;
+        let is_counted = place.exclusion.is_none();
+        self.free[kind] += u32::from(is_counted);
     }
 }

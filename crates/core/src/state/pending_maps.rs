@@ -78,7 +78,13 @@ impl Index {
 
     /// The first pending map of a key. Launched maps at the front of the list are dropped. `near` tells whether a map in a shared list has
     /// this key.
-    fn first_pending(&mut self, key: u32, pending: &BitSet, near: impl Fn(u32) -> bool) -> Option<u32> {
+    fn first_pending(
+        &mut self,
+        key: u32,
+        pending: &BitSet,
+        near: impl Fn(u32) -> bool,
+        accepts: &dyn Fn(u32) -> bool,
+    ) -> Option<u32> {
         let low_bits = self.lists.len().checked_sub(1)?;
         let list = &mut self.lists[key as usize & low_bits];
         let (mut at, mut at_front) = (*list, true);
@@ -89,7 +95,7 @@ impl Index {
             let entry = self.entries[at as usize];
             let (task, is_last) = (entry & !LAST, entry & LAST != 0);
             let still_pending = pending.contains(task);
-            if still_pending && (key < self.unshared || near(task)) {
+            if still_pending && (key < self.unshared || near(task)) && accepts(task) {
                 return Some(task);
             }
             at_front &= !still_pending;
@@ -159,22 +165,36 @@ impl PendingMaps {
         self.returned.push(task);
     }
 
-    /// A pending map with input on a node. Node ids are below `nodes`.
-    pub(super) fn on_node(&mut self, node: NodeId, nodes: usize, tasks: &[Task], splits: &[Split]) -> Option<u32> {
+    /// A pending map with input on a node. Node ids are below `nodes`; `accepts` is asked of maps that have run before.
+    pub(super) fn on_node(
+        &mut self,
+        node: NodeId,
+        nodes: usize,
+        tasks: &[Task],
+        splits: &[Split],
+        accepts: &dyn Fn(u32) -> bool,
+    ) -> Option<u32> {
         let near = |split: u32| splits[split as usize].hosts.contains(&node);
-        self.find(tasks, splits, near, |maps| {
+        self.find(tasks, splits, near, accepts, |maps| {
             let index = maps.by_node.get_or_insert_with(|| Index::build(splits, nodes, |host| host.0));
-            index.first_pending(node.0, &maps.pending, near)
+            index.first_pending(node.0, &maps.pending, near, accepts)
         })
     }
 
     /// A pending map with input in a rack.
-    pub(super) fn in_rack(&mut self, rack: RackId, racks: &Racks, tasks: &[Task], splits: &[Split]) -> Option<u32> {
+    pub(super) fn in_rack(
+        &mut self,
+        rack: RackId,
+        racks: &Racks,
+        tasks: &[Task],
+        splits: &[Split],
+        accepts: &dyn Fn(u32) -> bool,
+    ) -> Option<u32> {
         let near = |split: u32| splits[split as usize].hosts.iter().any(|&host| racks.of(host) == rack);
-        self.find(tasks, splits, near, |maps| {
+        self.find(tasks, splits, near, accepts, |maps| {
             let index =
                 maps.by_rack.get_or_insert_with(|| Index::build(splits, racks.id_end(), |host| racks.of(host).0));
-            index.first_pending(rack.0, &maps.pending, near)
+            index.first_pending(rack.0, &maps.pending, near, accepts)
         })
     }
 
@@ -184,6 +204,7 @@ impl PendingMaps {
         tasks: &[Task],
         splits: &[Split],
         near: impl Fn(u32) -> bool,
+        accepts: &dyn Fn(u32) -> bool,
         indexed: impl FnOnce(&mut PendingMaps) -> Option<u32>,
     ) -> Option<u32> {
         if !self.has_hosts {
@@ -191,23 +212,31 @@ impl PendingMaps {
         }
         self.drop_started();
         let near = |task: &u32| near(tasks[*task as usize].split);
-        if let Some(&task) = self.returned.iter().find(|task| near(task)) {
+        if let Some(&task) = self.returned.iter().find(|task| near(task) && accepts(**task)) {
             return Some(task);
         }
         if splits.len() > INDEX_MIN_MAPS {
             return indexed(self);
         }
-        (self.next_fresh..self.fresh_end).find(|task| self.pending.contains(*task) && near(task))
+        (self.next_fresh..self.fresh_end).find(|task| self.pending.contains(*task) && near(task) && accepts(*task))
     }
 
     /// Any pending map: first those that returned, then in the order of the input.
-    pub(super) fn any(&mut self) -> Option<u32> {
+    pub(super) fn any(&mut self, accepts: &dyn Fn(u32) -> bool) -> Option<u32> {
         self.drop_started();
-        if let Some(&task) = self.returned.first() {
+        if let Some(&task) = self.returned.iter().find(|task| accepts(**task)) {
             return Some(task);
         }
         self.next_fresh = self.pending.first_from(self.next_fresh).unwrap_or(self.fresh_end);
-        (self.next_fresh < self.fresh_end).then_some(self.next_fresh)
+        // A map that returned is no longer fresh.
+        let mut fresh = Some(self.next_fresh);
+        while let Some(task) = fresh.filter(|&task| task < self.fresh_end) {
+            if accepts(task) {
+                return Some(task);
+            }
+            fresh = self.pending.first_from(task + 1);
+        }
+        None
     }
 
     fn drop_started(&mut self) {
@@ -270,9 +299,9 @@ mod tests {
             for (node, step) in steps {
                 let node = NodeId(node);
                 let found = match step {
-                    0 => job.node_local_map(node, &racks),
-                    1 => job.rack_local_map(node, &racks),
-                    _ => job.any_pending_map(),
+                    0 => job.node_local_map(node, &racks, Time::ZERO),
+                    1 => job.rack_local_map(node, &racks, Time::ZERO),
+                    _ => job.any_pending_map(node, Time::ZERO),
                 };
                 let expected = match step {
                     0 => near(&job, |host| host == node),

@@ -33,8 +33,21 @@ pub(super) struct TaskHistory {
     pub(super) kept_service: Span,
     /// The node its work was lost with, until it runs again.
     pub(super) lost_with: Option<NodeId>,
-    /// Attempts that failed without being killed.
+    /// Attempts that failed without being killed; those on excluded nodes do not count.
     pub(super) failures: u8,
+    /// The nodes of its last failures, latest first.
+    pub(super) failed_on: [Option<NodeId>; 3],
+    /// Until when it prefers other nodes than those.
+    pub(super) elsewhere_until: Time,
+    /// While it is pending after a failure: when it may run again.
+    pub(super) retry_at: Option<Time>,
+}
+
+impl TaskHistory {
+    /// True if the task still prefers other nodes than this one, because it failed here.
+    pub(super) fn prefers_elsewhere(&self, node: NodeId, now: Time) -> bool {
+        now < self.elsewhere_until && self.failed_on.contains(&Some(node))
+    }
 }
 
 /// The state of a task.

@@ -63,9 +63,15 @@ impl State {
         let idle = Kind::BOTH.iter().all(|&kind| down.running[kind].is_empty() && down.reservations[kind].is_empty());
         assert!(down.up && idle && down.paused.is_empty(), "{node} is down or still in use");
         down.up = false;
+        // An excluded node's slots do not count.
+        let is_excluded = down.exclusion.take().is_some();
         let (free, node_type) = (down.free, down.node_type);
         let slots = PerKind::from_fn(|kind| u32::from(down.spec.slots(kind)));
         self.nodes.up -= 1;
+        if is_excluded {
+            self.nodes.excluded -= 1;
+            return;
+        }
         self.nodes.types.remove(node_type, slots);
         for kind in Kind::BOTH {
             self.nodes.slots[kind] -= slots[kind];
@@ -323,13 +329,6 @@ impl State {
             (AttemptId { task: other.task.of(id), number: other.number }, other.node)
         };
         job.speculative.iter_mut().filter(concerned).map(stop).collect()
-    }
-
-    /// Counts a failure of a task; returns how often it has failed.
-    pub(crate) fn count_failure(&mut self, job: JobKey, task: TaskKey) -> u8 {
-        let history = self.jobs.get_mut(job).history_mut(task);
-        history.failures = history.failures.saturating_add(1);
-        history.failures
     }
 
     fn free_slot(&mut self, job: JobKey, attempt: AttemptId, node: NodeId) {

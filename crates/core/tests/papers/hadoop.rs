@@ -194,6 +194,8 @@ fn four_failures_of_a_task_fail_its_job_and_a_killed_job_frees_its_slots() {
     let mut cluster = ManualCluster::new("fifo", 1, 2, 1);
     let (id, _) = cluster.submit_job(job(1, 0));
     for round in 0..4 {
+        // Longer than the delay before any retry.
+        cluster.at(20.0 * f64::from(round)).fire_timers();
         cluster.offer(0);
         let attempt = cluster.running(id, Kind::Map)[0];
         let actions = cluster.submit_event(Event::AttemptFailed { attempt });

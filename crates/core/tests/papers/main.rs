@@ -2,6 +2,7 @@
 
 mod chronos;
 mod coshh;
+mod failures;
 mod fcs;
 mod hadoop;
 mod hsrtf;

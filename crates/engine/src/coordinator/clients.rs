@@ -3,7 +3,7 @@
 use super::job_table::task_counts;
 use super::journal::Metadata;
 use super::run::{Coordinator, Effect};
-use crate::wire::{FromClient, NodeStatus, ToClient};
+use crate::wire::{FromClient, NodeExclusion, NodeStatus, ToClient};
 use giveway_core::scheduler::Blocked;
 use giveway_core::{AttemptId, Event, JobId, Kind, Outcome};
 use std::ops::Bound;
@@ -111,6 +111,7 @@ impl Coordinator {
     }
 
     fn node_statuses(&self) -> Vec<NodeStatus> {
+        let now = self.now();
         let status = |node: giveway_core::scheduler::NodeStatus<'_>| {
             let session = self.nodes.get(node.id.0 as usize);
             let slots = |kind: Kind| (node.spec.slots(kind), node.used[kind]);
@@ -122,6 +123,13 @@ impl Coordinator {
                 map_slots: slots(Kind::Map),
                 reduce_slots: slots(Kind::Reduce),
                 paused: node.paused,
+                excluded: node.excluded.map(|exclusion| NodeExclusion {
+                    failures: exclusion.failures,
+                    jobs: exclusion.jobs,
+                    failed_probes: exclusion.failed_probes,
+                    probing: exclusion.probe.is_some(),
+                    probe_in_s: exclusion.probe_at.since(now).as_secs_f64(),
+                }),
             }
         };
         self.core.nodes().map(status).collect()
@@ -168,6 +176,13 @@ impl Coordinator {
             }
             Some(Blocked::NoSlots) => {
                 lines.push(format!("  waiting for a node with {kind} slots: none is up"));
+                return;
+            }
+            Some(Blocked::BackingOff { until }) => {
+                let at_s = until.as_secs_f64();
+                lines.push(format!(
+                    "  waiting before a retry: its pending {kind}s failed; the next may start at {at_s:.3} s"
+                ));
                 return;
             }
             Some(Blocked::NotQueued) => lines.push("  not ranked: the policy allows it no more slots now".into()),

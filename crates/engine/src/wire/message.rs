@@ -346,4 +346,21 @@ pub struct NodeStatus {
     pub reduce_slots: (u16, u16),
     /// Number of reduces paused on the node.
     pub paused: u32,
+    /// Why it gets no tasks although it is up.
+    pub excluded: Option<NodeExclusion>,
+}
+
+/// Why a node that is up gets no tasks: it failed those of several jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeExclusion {
+    /// The failures it was excluded for.
+    pub failures: u32,
+    /// The number of jobs whose attempts failed.
+    pub jobs: u32,
+    /// Probes that have failed.
+    pub failed_probes: u32,
+    /// True while a probe runs.
+    pub probing: bool,
+    /// Seconds until the next probe may start; zero if it may start now.
+    pub probe_in_s: f64,
 }

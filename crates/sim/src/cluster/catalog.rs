@@ -189,7 +189,7 @@ fn chronos(name: &str, fault_at_s: Option<f64>) -> Cluster {
         block_bytes: 256 * MB,
         replicas: 2,
         noise: 0.05,
-        faults: Faults { scripted: scripted.into_iter().collect(), random: None },
+        faults: Faults { scripted: scripted.into_iter().collect(), ..Faults::default() },
         ..hadoop(name, machine.nodes(8))
     }
 }

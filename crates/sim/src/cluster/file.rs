@@ -1,6 +1,6 @@
 //! Clusters from TOML files. Every key is described in `docs/files.md`.
 
-use super::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, RandomFaults, ScriptedFault, Stragglers};
+use super::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, RandomFaults, ScriptedFault, Stragglers, TaskFailures};
 use crate::files::{Bounds, FileError, GB, Key, MB, Seconds, SourceFile};
 use giveway_core::{Kind, NodeId, NodeSpec, RackId, Span};
 use serde::de::Visitor;
@@ -64,6 +64,18 @@ struct FaultsEntry {
     #[serde(default)]
     scripted: Vec<ScriptedEntry>,
     random: Option<RandomEntry>,
+    #[serde(default)]
+    task_failures: Vec<TaskFailuresEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TaskFailuresEntry {
+    node: Spanned<NodeRef>,
+    from: Key<Seconds>,
+    until: Key<Seconds>,
+    share: Key<f64>,
+    after: Key<Seconds>,
 }
 
 #[derive(Deserialize)]
@@ -304,7 +316,21 @@ fn faults(source: &SourceFile<'_>, entry: &FaultsEntry, nodes: &[NodeModel]) -> 
             })
         }
     };
-    Ok(Faults { scripted, random })
+    let mut task_failures = Vec::new();
+    for entry in &entry.task_failures {
+        let until_s = match &entry.until {
+            Some(_) => Some(source.seconds("until", &entry.until, 0.0, 0.0, 100.0 * YEAR_S)?),
+            None => None,
+        };
+        task_failures.push(TaskFailures {
+            node: find_node(source, &entry.node, nodes)?,
+            from_s: source.seconds("from", &entry.from, 0.0, 0.0, 100.0 * YEAR_S)?,
+            until_s,
+            share: source.number("share", &entry.share, 1.0, Bounds::Closed(0.0, 1.0))?,
+            after: Span::from_secs_f64(source.seconds("after", &entry.after, 1.0, 0.0, YEAR_S)?),
+        });
+    }
+    Ok(Faults { scripted, random, task_failures })
 }
 
 fn find_node(source: &SourceFile<'_>, node: &Spanned<NodeRef>, nodes: &[NodeModel]) -> Result<NodeId, FileError> {
@@ -415,6 +441,8 @@ mod tests {
             ("[[nodes]]\n[[faults.scripted]]\nnode = 'x'\nat = 5", 3, "unknown node `x`"),
             ("[[nodes]]\n[[faults.scripted]]\nnode = 0\nat = -5", 4, "at is -5 s"),
             ("[[nodes]]\n[faults.random]\nmean_up = 0\nmean_down = 5", 3, "mean_up is 0 s"),
+            ("[[nodes]]\n[[faults.task_failures]]\nnode = 3", 3, "unknown node 3"),
+            ("[[nodes]]\n[[faults.task_failures]]\nnode = 0\nshare = 2", 4, "share is 2"),
             ("[[nodes]]\n[stragglers]\nshare = 2", 3, "stragglers.share is 2"),
             ("[[nodes]]\n[costs]\nlaunch = 'soon'", 3, "invalid span of time"),
             ("[[nodes", 1, "c.toml:1:"),

@@ -63,6 +63,13 @@ impl Cluster {
             writeln!(out, "\n[faults.random]\nmean_up = {}", time(random.mean_up))?;
             writeln!(out, "mean_down = {}\nuntil = {}", time(random.mean_down), time(random.until))?;
         }
+        for failing in &self.faults.task_failures {
+            writeln!(out, "\n[[faults.task_failures]]\nnode = {}\nfrom = {}", failing.node.0, failing.from_s)?;
+            if let Some(until_s) = failing.until_s {
+                writeln!(out, "until = {until_s}")?;
+            }
+            writeln!(out, "share = {}\nafter = {}", failing.share, time(failing.after))?;
+        }
         Ok(())
     }
 }
@@ -137,7 +144,8 @@ mod tests {
     fn an_unusual_cluster_is_read_back() {
         let text = "name = 'a \"b\"'\n[[nodes]]\nname='x'\ncount=3\n[[nodes]]\nname='x-0'\n[[nodes]]\ncount=4\nracks=2\nspeed=0.3\n\
                     [[nodes]]\nname='node-0'\ncount=2\n[[faults.scripted]]\nnode=1\nat=1.5\nback_after='1ms'\n\
-                    [faults.random]\nmean_up='1h'\nmean_down='1500ms'\n[costs]\nlaunch='7us'";
+                    [faults.random]\nmean_up='1h'\nmean_down='1500ms'\n[[faults.task_failures]]\nnode=1\nuntil='5m'\n\
+                    share=0.25\n[[faults.task_failures]]\nnode=0\nfrom=1.5\nafter='3ms'\n[costs]\nlaunch='7us'";
         let cluster = Cluster::from_toml(text, "c.toml").unwrap();
         let written = cluster.to_toml();
         assert_eq!(Cluster::from_toml(&written, "d.toml"), Ok(cluster), "{written}");

@@ -255,7 +255,7 @@ proptest! {
         (cluster.noise, cluster.stragglers.share, cluster.stragglers.factor) = (0.3, 0.1, 4.0);
         if faults {
             let (mean_up, mean_down, until) = (Span::from_secs(300), Span::from_secs(60), Span::from_secs(900));
-            cluster.faults = Faults { scripted: vec![], random: Some(RandomFaults { mean_up, mean_down, until }) };
+            cluster.faults = Faults { random: Some(RandomFaults { mean_up, mean_down, until }), ..Faults::default() };
         }
         let plans = (0..jobs).map(|job| {
             let mut plan = fixture::plan(job, f64::from(job) * 7.0, 1 + (seed >> job) as u32 % 40, (seed >> (8 + job)) as u32 % 6);

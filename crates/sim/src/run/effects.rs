@@ -47,8 +47,10 @@ impl Simulation<'_> {
         assert!(self.nodes[node.0 as usize].up, "attempt {id} was launched on {node}, which is down");
         (self.last_progress, self.offers_since_progress) = (self.now, 0);
         self.stats.launches += 1;
-        let (running, end) = match work {
-            Work::Map { split, start_bytes, bytes, locality } => {
+        let fails_after = self.failures.fails_after(id, node, self.now, &self.streams);
+        let (running, end) = match (fails_after, work) {
+            (Some(after), _) => (self.launch_failing(id, node, work, after), Time::NEVER),
+            (None, Work::Map { split, start_bytes, bytes, locality }) => {
                 let plan = &self.workload.jobs[id.task.job.0 as usize];
                 let map = MapRun::new(plan, start_bytes, bytes);
                 let factor =
@@ -59,7 +61,7 @@ impl Simulation<'_> {
                 let key = if map.is_whole(plan) { NONE } else { self.attempts.add(id, node, Activity::Map(map)) };
                 (Running::new(id, key, ready), end)
             }
-            Work::Reduce { start } => self.launch_reduce(id, node, start),
+            (None, Work::Reduce { start }) => self.launch_reduce(id, node, start),
         };
         let was_last = self.nodes[node.0 as usize].occupy_slot(id.task.kind, running, end);
         self.schedule_report(node.0, end);
@@ -67,6 +69,19 @@ impl Simulation<'_> {
         if was_last {
             self.offers.update_free(node.0, &self.nodes[node.0 as usize], id.task.kind, self.now);
         }
+    }
+
+    /// Launches an attempt that will fail. The state of the paused reduce that it resumes is lost with it.
+    fn launch_failing(&mut self, id: AttemptId, node: NodeId, work: Work, after: Span) -> Running {
+        match work {
+            Work::Reduce { start: Start::Resumed { from } } => drop(self.take_paused(node, from)),
+            Work::Reduce { start: Start::Migrated { from, node } } => drop(self.take_paused(node, from)),
+            Work::Reduce { start: Start::Fresh } | Work::Map { .. } => {}
+        }
+        let ready = self.now + self.cluster.costs.launch;
+        let key = self.attempts.add(id, node, Activity::Stopping(StopOutcome::Failed));
+        self.queue.push(ready + after, SimEvent::AttemptStopped { attempt: key, version: self.attempts[key].version });
+        Running::new(id, key, ready)
     }
 
     fn launch_reduce(&mut self, id: AttemptId, node: NodeId, start: Start) -> (Running, Time) {

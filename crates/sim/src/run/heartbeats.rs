@@ -98,6 +98,7 @@ impl Simulation<'_> {
             // Nothing is retained for a job that has ended.
             _ if job.shuffle_id == NONE => Event::AttemptKilled { attempt: id },
             StopOutcome::Killed => Event::AttemptKilled { attempt: id },
+            StopOutcome::Failed => Event::AttemptFailed { attempt: id },
             StopOutcome::Paused(progress) => {
                 self.nodes[node as usize].paused.push(PausedReduce { attempt: id, progress });
                 job.paused_reduces += 1;
@@ -149,7 +150,7 @@ impl Simulation<'_> {
             Some(Activity::Stopping(StopOutcome::EndedEarly { done_bytes, bytes, .. })) => {
                 ratio_ppm(*done_bytes, *bytes)
             }
-            Some(Activity::Stopping(StopOutcome::Killed)) => 0,
+            Some(Activity::Stopping(StopOutcome::Killed | StopOutcome::Failed)) => 0,
         };
         Progress { attempt: running.id(), progress_ppm }
     }

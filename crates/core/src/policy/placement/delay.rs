@@ -7,7 +7,7 @@ use crate::state::Job;
 
 /// The pending map whose input is nearest to the offered slot.
 pub fn nearest_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
-    match job.node_local_map(offer.node, offer.nodes.racks()) {
+    match job.node_local_map(offer.node, offer.nodes.racks(), offer.now) {
         Some(map) => Some((map, Locality::Node)),
         None => nearest_other_map(job, offer),
     }
@@ -17,18 +17,18 @@ pub fn nearest_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
 fn nearest_other_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
     let racks = offer.nodes.racks();
     if racks.several()
-        && let Some(map) = job.rack_local_map(offer.node, racks)
+        && let Some(map) = job.rack_local_map(offer.node, racks, offer.now)
     {
         return Some((map, Locality::Rack));
     }
-    let map = job.any_pending_map()?;
+    let map = job.any_pending_map(offer.node, offer.now)?;
     Some((map, job.locality(map, offer.node, racks)))
 }
 
 /// A pending map for the offered slot, if the job does not wait for a nearer one.
 pub(super) fn choose_map(placement: &Placement, job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
     let racks = offer.nodes.racks();
-    if let Some(map) = job.node_local_map(offer.node, racks) {
+    if let Some(map) = job.node_local_map(offer.node, racks, offer.now) {
         job.end_delay(Kind::Map);
         return Some((map, Locality::Node));
     }
@@ -46,7 +46,7 @@ pub(super) fn choose_map(placement: &Placement, job: &mut Job, offer: Offer<'_>)
     }
     // With a single rack every node is rack-local.
     if waited < delay && racks.several() {
-        return job.rack_local_map(offer.node, racks).map(|map| (map, Locality::Rack));
+        return job.rack_local_map(offer.node, racks, offer.now).map(|map| (map, Locality::Rack));
     }
     nearest_other_map(job, offer)
 }

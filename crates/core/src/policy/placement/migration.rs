@@ -37,7 +37,7 @@ pub(super) fn choose_reduce(placement: &Placement, job: &mut Job, key: JobKey, o
     {
         return Some(Choice::PausedReduce(reduce));
     }
-    if let Some(reduce) = job.next_pending_reduce()
+    if let Some(reduce) = job.next_pending_reduce(offer.node, offer.now)
         && !colocation::waits_for_maps_node(job, offer, placement.colocation_delay)
     {
         return Some(Choice::FreshReduce(reduce));

@@ -121,7 +121,8 @@ impl<'a> Round<'a> {
         let slots = jobs.policy.slots(kind);
         let alone = jobs.rankings.compares_jobs_alone(kind, slots.groups.has_groups());
         let victims_by_rank = rule.victims.follows_rank(&slots.order) && alone;
-        let filters_nodes = slots.placement.refuse_slow.is_some();
+        let has_failed = |request: &SlotRequest| !jobs.view.state.job(request.job).failed_on().is_empty();
+        let filters_nodes = slots.placement.refuse_slow.is_some() || requests.iter().any(has_failed);
         Round {
             rule,
             kind,

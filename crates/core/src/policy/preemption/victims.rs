@@ -112,8 +112,11 @@ pub(super) fn attempts_last_first(
     // A slot that the beneficiary would refuse is of no use to it.
     let accepted = |index: &u32| {
         let node = job.task(TaskKey { kind, index: *index }).node();
-        let beneficiary_job = view.state.job(beneficiary);
-        placement.refuses(beneficiary_job, beneficiary, kind, node, view.state.nodes(), 0.0).is_none()
+        let (beneficiary_job, nodes) = (view.state.job(beneficiary), view.state.nodes());
+        if !nodes.is_usable(node) || jobs.policy.failures.job_avoids(beneficiary_job, node, nodes) {
+            return false;
+        }
+        placement.refuses(beneficiary_job, beneficiary, kind, node, nodes, 0.0).is_none()
     };
     let splits = view.state.job(beneficiary).splits();
     let holds_input = |node: NodeId| splits.iter().any(|split| split.hosts.contains(&node));
