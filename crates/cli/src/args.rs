@@ -3,7 +3,9 @@
 
 use crate::cluster::args as cluster;
 use crate::dfs;
+use crate::size;
 use crate::traces;
+use crate::what_if;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
 use std::net::SocketAddr;
@@ -61,6 +63,10 @@ pub enum Command {
     Workloads,
     /// Describe, convert, sample or imitate a workload trace of another system.
     Trace(traces::args::Trace),
+    /// Simulate recorded jobs under other policies or on another cluster, and show what changes for every job.
+    WhatIf(what_if::args::WhatIf),
+    /// Find the smallest cluster on which jobs meet a target, for each policy.
+    Size(size::Size),
     /// Replay an event log through the scheduler and verify that every action is identical.
     Replay(Replay),
     /// Repeat the experiments of the four papers and compare the results with the published ones.

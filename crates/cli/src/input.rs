@@ -1,13 +1,13 @@
 //! Resolves the names and files given on the command line to policies, workloads and clusters.
 
 use crate::traces;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use giveway_core::event_log::is_event_log;
 use giveway_core::policy::catalog;
 use giveway_core::{Policy, Setup, Tenants};
 use giveway_engine::coordinator;
 use giveway_sim::cluster::{self, Cluster};
-use giveway_sim::workload::{self, Workload};
+use giveway_sim::workload::{self, RecordedRun, Workload};
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -91,14 +91,48 @@ pub fn trace_and_cluster(
     cluster_name: Option<&str>,
     model: Option<&Path>,
 ) -> Result<Option<(Workload, Cluster)>> {
-    if !looks_like_file(name) || name.ends_with(".toml") || has_event_log_header(name)? {
+    if !looks_like_file(name) || name.ends_with(".toml") || has_event_log(name)? {
         return Ok(None);
     }
-    let trace = traces::workload(Path::new(name), cluster_name.map(cluster).transpose()?, model)?;
-    Ok(trace.map(|trace| (trace.workload, trace.cluster)))
+    let trace = traces::recorded_run(Path::new(name), cluster_name.map(cluster).transpose()?, model)?;
+    Ok(trace.map(|trace| (trace.run.workload, trace.run.cluster)))
 }
 
-fn has_event_log_header(name: &str) -> Result<bool> {
+/// Jobs to simulate again: what was recorded about them, and what is odd about the record.
+pub struct Recorded {
+    pub run: RecordedRun,
+    /// One line for each kind of oddity.
+    pub oddities: Vec<String>,
+}
+
+/// Resolves an event log, a trace of another system, or a workload of which nothing is recorded. Without `cluster_name`, each uses its own
+/// cluster; a workload file requires one.
+pub fn recorded_run(name: &str, cluster_name: Option<&str>, model: Option<&Path>, seed: u64) -> Result<Recorded> {
+    if looks_like_file(name) && !name.ends_with(".toml") {
+        if has_event_log(name)? {
+            let mut run = event_log(name, &read_bytes(name)?)?;
+            if let Some(cluster_name) = cluster_name {
+                run.cluster = cluster(cluster_name)?;
+            }
+            return Ok(Recorded { run, oddities: Vec::new() });
+        }
+        let trace = traces::recorded_run(Path::new(name), cluster_name.map(cluster).transpose()?, model)?;
+        if let Some(trace) = trace {
+            return Ok(Recorded { run: trace.run, oddities: trace.oddities });
+        }
+    }
+    let (workload, cluster) = workload_and_cluster(name, cluster_name, seed)?;
+    let run = RecordedRun { workload, cluster, policy: None, jobs: Vec::new(), left_out: Vec::new() };
+    Ok(Recorded { run, oddities: Vec::new() })
+}
+
+fn event_log(name: &str, bytes: &[u8]) -> Result<RecordedRun> {
+    let file_name = Path::new(name).file_name().map_or(name.into(), |name| name.to_string_lossy());
+    workload::from_event_log(bytes, &file_name).with_context(|| format!("cannot use {name} as a workload"))
+}
+
+/// Whether a file is an event log or the journal of a cluster, which contains one.
+fn has_event_log(name: &str) -> Result<bool> {
     if Path::new(name).is_dir() {
         return Ok(false);
     }
@@ -106,7 +140,7 @@ fn has_event_log_header(name: &str) -> Result<bool> {
     let cannot_read = || format!("cannot read {name}; check the path");
     let file = fs::File::open(name).with_context(cannot_read)?;
     file.take(1 << 10).read_to_end(&mut head).with_context(cannot_read)?;
-    Ok(is_event_log(&head))
+    Ok(is_event_log(&head) || coordinator::is_journal(&head))
 }
 
 /// A workload from an event log or a workload file.
@@ -114,11 +148,15 @@ fn own_workload(name: &str, cluster_name: Option<&str>, seed: u64) -> Result<(Wo
     // Read first, so that a missing workload is reported before a missing cluster.
     let bytes = read_bytes(name)?;
     if is_event_log(&bytes) {
-        let file_name = Path::new(name).file_name().map_or(name.into(), |name| name.to_string_lossy());
-        let (workload, own_cluster) =
-            workload::from_event_log(&bytes, &file_name).with_context(|| format!("cannot use {name} as a workload"))?;
-        return Ok((workload, cluster_name.map_or(Ok(own_cluster), cluster)?));
+        let run = event_log(name, &bytes)?;
+        return Ok((run.workload, cluster_name.map_or(Ok(run.cluster), cluster)?));
     }
+    let is_toml = || std::str::from_utf8(&bytes).is_ok_and(|text| toml::from_str::<toml::Table>(text).is_ok());
+    // Before a missing cluster is reported, which would not help.
+    ensure!(
+        name.ends_with(".toml") || is_toml(),
+        "{name}: unknown format; use a TOML workload (docs/files.md), an event log, or a trace of another system (docs/traces.md)"
+    );
     let text = String::from_utf8(bytes).with_context(|| format!("{name}: neither an event log nor UTF-8 text"))?;
     let cluster_name = cluster_name
         .context("missing --cluster: a workload file has no cluster of its own; add --cluster NAME|FILE")?;

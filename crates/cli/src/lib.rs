@@ -20,8 +20,10 @@ mod report;
 mod reproduce;
 mod signals;
 mod sim;
+mod size;
 mod table;
 mod traces;
+mod what_if;
 mod yarn;
 
 use clap::{CommandFactory, Parser};
@@ -74,6 +76,8 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Policies(policies) => policies::run(&policies),
         args::Command::Workloads => policies::workloads(),
         args::Command::Trace(trace) => traces::run(&trace),
+        args::Command::WhatIf(what_if) => what_if::run(&what_if),
+        args::Command::Size(size) => size::run(&size),
         args::Command::Replay(replay) => replay::run(&replay),
         args::Command::Reproduce(reproduce) => reproduce::run(&reproduce, &apps),
         args::Command::Yarn(yarn) => yarn::run(&yarn),

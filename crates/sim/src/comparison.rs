@@ -46,6 +46,12 @@ impl Comparison {
         Comparison { cluster, workload, seed, isolated_s, lower_bound_s }
     }
 
+    /// As [`Comparison::new`], without the lower bound, and with estimated execution times in isolation: for many comparisons of one workload.
+    pub fn without_bound(cluster: Cluster, workload: Workload, seed: u64) -> Comparison {
+        let isolated_s = lower_bound::estimate_all_isolated_s(&cluster, &workload);
+        Comparison { cluster, workload, seed, isolated_s, lower_bound_s: None }
+    }
+
     /// The size group of each job, by job number.
     pub fn groups(&self) -> Vec<u16> {
         self.workload.jobs.iter().map(|job| job.group).collect()
@@ -67,15 +73,12 @@ impl Comparison {
 /// By job number, the time from a job's first map to its end if it is alone on the cluster and nothing fails.
 fn isolated_execution_s(cluster: &Cluster, workload: &Workload, seed: u64) -> Vec<f64> {
     let reliable = Cluster { faults: Faults::default(), ..cluster.clone() };
-    let mut shapes: FxHashMap<Shape, f64> = FxHashMap::default();
     let distinct = workload.jobs.iter().map(Shape::of).collect::<rustc_hash::FxHashSet<_>>().len();
-    let seconds = |job: &JobPlan| {
-        if distinct > MAX_SIMULATED_SHAPES {
-            estimate_isolated_s(job, &reliable)
-        } else {
-            simulate_isolated_s(&reliable, workload, job, seed)
-        }
-    };
+    if distinct > MAX_SIMULATED_SHAPES {
+        return lower_bound::estimate_all_isolated_s(cluster, workload);
+    }
+    let mut shapes: FxHashMap<Shape, f64> = FxHashMap::default();
+    let seconds = |job: &JobPlan| simulate_isolated_s(&reliable, workload, job, seed);
     workload.jobs.iter().map(|job| *shapes.entry(Shape::of(job)).or_insert_with(|| seconds(job))).collect()
 }
 

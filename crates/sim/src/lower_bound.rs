@@ -290,7 +290,18 @@ impl Ord for Remaining {
 /// Estimates how long a job runs alone on the cluster, in seconds from its first map to its end: waves of maps, then waves of reduces, with
 /// local data, without noise, with half a heartbeat of delay for each task. Used for slowdowns where the job was not simulated in isolation.
 pub fn estimate_isolated_s(plan: &JobPlan, cluster: &Cluster) -> f64 {
+    isolated_s(&Machine::new(cluster, &[], 0), plan)
+}
+
+/// [`estimate_isolated_s`] of every job of a workload, by job number.
+pub fn estimate_all_isolated_s(cluster: &Cluster, workload: &Workload) -> Vec<f64> {
     let machine = Machine::new(cluster, &[], 0);
+    workload.jobs.iter().map(|plan| isolated_s(&machine, plan)).collect()
+}
+
+/// As [`estimate_isolated_s`], with the machine made of the cluster.
+fn isolated_s(machine: &Machine<'_>, plan: &JobPlan) -> f64 {
+    let cluster = machine.cluster;
     let heartbeat_s =
         if cluster.reporting == HeartbeatMode::Heartbeat { cluster.heartbeat.as_secs_f64() / 2.0 } else { 0.0 };
     let map_s = |rates: &NodeRates| heartbeat_s + machine.task_s(plan, Kind::Map, rates, 1.0);

@@ -50,7 +50,9 @@ pub enum TraceError {
         name: String,
     },
     /// The trace has more jobs than a workload may have.
-    #[error("{name}: the trace has more than {limit} jobs; take a part of it with `giveway trace sample`")]
+    #[error(
+        "{name}: the trace has more than {limit} jobs, all of which would be in memory; name fewer of its files, or read a part with `giveway trace sample --jobs N`"
+    )]
     TooManyJobs {
         /// Name of the trace.
         name: String,

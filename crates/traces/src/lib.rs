@@ -36,4 +36,4 @@ pub use model::{DurationModel, FailedJobs, Graphs};
 pub use stats::{Distribution, QUANTILES, Stats};
 pub use topology::read_cluster;
 pub use trace::{Options, Trace, open};
-pub use workload::{TraceWorkload, cluster_for, sorted_jobs, to_workload, workload_of};
+pub use workload::{cluster_for, sorted_jobs, to_workload, workload_of};

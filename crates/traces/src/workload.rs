@@ -1,10 +1,10 @@
 //! Traces as workloads of the simulator.
 
 use crate::topology::TopologyNode;
-use crate::{Oddity, TaskTime, Tasks, Trace, TraceError, TraceJob};
+use crate::{JobOutcome, Oddity, TaskTime, Tasks, Trace, TraceError, TraceJob};
 use giveway_core::{JobId, NodeSpec, RackId, Span, Tenants, Time, WHOLE_PPM};
 use giveway_sim::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Stragglers};
-use giveway_sim::workload::{JobPlan, Workload};
+use giveway_sim::workload::{JobPlan, RecordedJob, RecordedRun, Workload};
 
 /// Largest number of jobs in a workload, because all of them are in memory.
 const MAX_JOBS: usize = 1_000_000;
@@ -19,25 +19,29 @@ const MAX_NODES: f64 = 100_000.0;
 /// A rate at which transfers take no time.
 const INSTANT_BYTES_PER_S: u64 = 1 << 50;
 
-/// A workload from a trace and the cluster it is simulated on.
-#[derive(Clone, Debug)]
-pub struct TraceWorkload {
-    /// The jobs; the first is submitted at time zero.
-    pub workload: Workload,
-    /// The given cluster, or the one made for the trace.
-    pub cluster: Cluster,
-}
-
-/// Reads the rest of a trace as a workload. Without a cluster, one is made for it by [`cluster_for`].
-pub fn to_workload(trace: &mut Trace, cluster: Option<Cluster>) -> Result<TraceWorkload, TraceError> {
+/// Reads the rest of a trace as a recorded run; its first job is submitted at time zero. Without a cluster, one is made for it by
+/// [`cluster_for`]. Jobs that are left out are counted in the trace's diagnostics.
+pub fn to_workload(trace: &mut Trace, cluster: Option<Cluster>) -> Result<RecordedRun, TraceError> {
     let jobs = sorted_jobs(trace)?;
     let cluster = cluster.unwrap_or_else(|| cluster_for(trace.name(), &jobs));
+    let recorded = jobs.iter().map(recorded_times).collect();
     let mut shorter = Vec::new();
     let workload = workload_of(trace.name(), jobs, &cluster, &mut |job| shorter.push(job.to_owned()));
     for job in shorter {
         trace.diagnostics_mut().odd(Oddity::ShorterThanCosts, job);
     }
-    Ok(TraceWorkload { workload, cluster })
+    Ok(RecordedRun { workload, cluster, policy: None, jobs: recorded, left_out: Vec::new() })
+}
+
+/// The recorded completion time, where the trace has the end of a job that was not cut short.
+fn recorded_times(job: &TraceJob) -> RecordedJob {
+    let completion_us = job.finish_us.map(|finish_us| finish_us.saturating_sub(job.submit_us)).filter(|us| *us >= 0);
+    match (job.outcome, completion_us) {
+        (JobOutcome::Failed, _) => RecordedJob::not_compared("failed when it was recorded"),
+        (JobOutcome::Killed, _) => RecordedJob::not_compared("killed when it was recorded"),
+        (_, None) => RecordedJob::not_compared("without a recorded end"),
+        (_, Some(us)) => RecordedJob { completion_s: Some(us as f64 / 1e6), wait_s: None, not_compared: None },
+    }
 }
 
 /// Reads the rest of a trace: its jobs by submission time, without those whose times are wrong. At least one.

@@ -45,6 +45,11 @@ pub fn html(title: &str, facts: &[(String, String)], groups: &[String], runs: &[
     page::html(title, facts, groups, runs)
 }
 
+/// A self-contained page with this content, which is HTML. Colours of `groups` size groups are defined as `--g0`, `--g1` and so on.
+pub(crate) fn document(title: &str, facts: &[(String, String)], groups: usize, content: &str) -> String {
+    page::document(title, facts, groups, 0, content)
+}
+
 /// Display names of the runs: the policy, with the seed if the policy ran more than once.
 fn names(runs: &[Run]) -> Vec<String> {
     let policy = |run: &Run| run.summary.policy.clone();

@@ -26,8 +26,6 @@ pub(super) fn html(title: &str, facts: &[(String, String)], groups: &[String], r
     let groups: Vec<String> =
         groups.iter().map(|name| if numbered(name) { format!("group {name}") } else { name.clone() }).collect();
     let groups = groups.as_slice();
-    let head = head(title, groups.len(), runs.len());
-    let title = escape(title);
     let sections = if runs.is_empty() {
         "<p>No runs.</p>\n".into()
     } else {
@@ -40,7 +38,18 @@ pub(super) fn html(title: &str, facts: &[(String, String)], groups: &[String], r
         ]
         .concat()
     };
-    format!("{head}<body><main>\n<h1>{title}</h1>\n{}{sections}</main></body>\n</html>\n", facts_list(facts))
+    document(title, facts, groups.len(), runs.len(), &sections)
+}
+
+pub(super) fn document(
+    title: &str,
+    facts: &[(String, String)],
+    groups: usize,
+    policies: usize,
+    content: &str,
+) -> String {
+    let (head, facts) = (head(title, groups, policies), facts_list(facts));
+    format!("{head}<body><main>\n<h1>{}</h1>\n{facts}{content}</main></body>\n</html>\n", escape(title))
 }
 
 fn head(title: &str, groups: usize, policies: usize) -> String {

@@ -322,7 +322,7 @@ struct Profile {
 
 impl Profile {
     fn of(event_log: &[u8]) -> Result<Profile> {
-        let (workload, cluster) = workload::from_event_log(event_log, "a job alone")?;
+        let workload::RecordedRun { workload, cluster, .. } = workload::from_event_log(event_log, "a job alone")?;
         let job = workload.jobs.into_iter().next().context("the event log of the profile run has no job")?;
         Ok(Profile { job, cluster, map_noise: map_noise(event_log)? })
     }

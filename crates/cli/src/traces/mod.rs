@@ -7,7 +7,8 @@ use crate::{files, input};
 use anyhow::{Context, Result, ensure};
 use args::{Convert, Fit, Output, Sample, Source, TraceCommand};
 use giveway_sim::cluster::Cluster;
-use giveway_traces::{Diagnostics, DurationModel, Options, Stats, Trace, TraceError, TraceJob, TraceWorkload};
+use giveway_sim::workload::RecordedRun;
+use giveway_traces::{Diagnostics, DurationModel, Options, Stats, Trace, TraceError, TraceJob};
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -15,16 +16,22 @@ use std::path::Path;
 /// Largest number of jobs of a workload.
 const MAX_JOBS: usize = 1_000_000;
 
-/// Reads a trace as a workload, and prints what was odd in it to standard error. Without a cluster, one is made for the trace. None if the file
-/// has none of the formats.
-pub fn workload(path: &Path, cluster: Option<Cluster>, model: Option<&Path>) -> Result<Option<TraceWorkload>> {
+/// A trace as a recorded run, and a line for each kind of oddity.
+pub struct TraceRun {
+    pub run: RecordedRun,
+    pub oddities: Vec<String>,
+}
+
+/// Reads a trace, and prints what was odd in it to standard error. Without a cluster, one is made for the trace. None if the file has none of the
+/// formats.
+pub fn recorded_run(path: &Path, cluster: Option<Cluster>, model: Option<&Path>) -> Result<Option<TraceRun>> {
     let mut trace = match open(path, model) {
         Err(error) if matches!(error.downcast_ref(), Some(TraceError::UnknownFormat { .. })) => return Ok(None),
         opened => opened?,
     };
-    let workload = giveway_traces::to_workload(&mut trace, cluster);
+    let run = giveway_traces::to_workload(&mut trace, cluster);
     print_diagnostics(&trace);
-    Ok(Some(workload?))
+    Ok(Some(TraceRun { run: run?, oddities: trace.diagnostics().lines() }))
 }
 
 /// Reads a node file of SLS or a topology of Rumen as a cluster, and prints what was odd in it to standard error.

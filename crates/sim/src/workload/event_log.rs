@@ -11,12 +11,13 @@
 //! before that its application master had to start.
 
 use super::generate::{GROUPS, group_of};
+use super::recorded::{LeftOut, RecordedJob, RecordedRun};
 use super::{JobPlan, Workload};
 use crate::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Stragglers};
 use giveway_core::event_log::{EventLogError, EventLogReader, Record};
 use giveway_core::{
-    Change, End, Event, JobId, JobSpec, Kind, Lifecycle, NodeSpec, RunningAttempt, Span, TaskId, Time, WHOLE_PPM,
-    refusal,
+    Change, End, Event, JobId, JobSpec, Kind, Lifecycle, NodeSpec, Outcome, RunningAttempt, Span, TaskId, Time,
+    WHOLE_PPM, refusal,
 };
 use rustc_hash::FxHashMap;
 use thiserror::Error;
@@ -50,6 +51,10 @@ struct LoggedJob {
     requested_since: Option<Time>,
     /// Whether any of its tasks has been launched.
     started_tasks: bool,
+    first_map: Option<Time>,
+    last_task_done: Time,
+    /// When and how it ended; none if it was live at the end of the log.
+    ended: Option<(Time, Outcome)>,
 }
 
 /// Observations of a cluster that grants slots itself.
@@ -77,10 +82,10 @@ struct EventLogWorkload {
     last_time: Time,
 }
 
-/// Returns the jobs and the cluster of an event log. A truncated event log is used up to its last complete record.
-pub fn from_event_log(event_log: &[u8], name: &str) -> Result<(Workload, Cluster), EventLogWorkloadError> {
+/// Returns the jobs, the cluster and the recorded times of an event log. A truncated event log is used up to its last complete record.
+pub fn from_event_log(event_log: &[u8], name: &str) -> Result<RecordedRun, EventLogWorkloadError> {
     let reader = EventLogReader::open(event_log)?;
-    let tenants = reader.setup().tenants.clone();
+    let (tenants, policy) = (reader.setup().tenants.clone(), reader.setup().policy.clone());
     let mut log = EventLogWorkload::default();
     for record in reader {
         match record {
@@ -91,13 +96,27 @@ pub fn from_event_log(event_log: &[u8], name: &str) -> Result<(Workload, Cluster
     }
     log.set_observed_slots();
     // Nodes of a cluster that grants slots itself offer them with heartbeats.
-    let reporting = if log.observed.is_some() { HeartbeatMode::OutOfBand } else { HeartbeatMode::Immediate };
+    let granted = log.observed.is_some();
+    let reporting = if granted { HeartbeatMode::OutOfBand } else { HeartbeatMode::Immediate };
     let cluster = cluster(name, std::mem::take(&mut log.nodes), reporting);
-    let jobs: Vec<JobPlan> = log.jobs.into_iter().filter_map(LoggedJob::plan).collect();
-    if jobs.is_empty() || cluster.nodes.is_empty() {
+    // As the workload is numbered; the sort is stable.
+    log.jobs.sort_by_key(|job| job.plan.submit);
+    let (mut plans, mut recorded, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+    for job in log.jobs {
+        let (name, record) = (job.plan.name.clone(), job.recorded(granted));
+        match job.plan() {
+            Some(plan) => {
+                plans.push(plan);
+                recorded.push(record);
+            }
+            None => left_out.push(LeftOut { job: name, reason: "none of its tasks finished" }),
+        }
+    }
+    if plans.is_empty() || cluster.nodes.is_empty() {
         return Err(EventLogWorkloadError::Empty);
     }
-    Ok((Workload::numbered(name, tenants, &GROUPS, jobs), cluster))
+    let workload = Workload::numbered(name, tenants, &GROUPS, plans);
+    Ok(RecordedRun { workload, cluster, policy: Some(policy), jobs: recorded, left_out })
 }
 
 impl EventLogWorkload {
@@ -125,8 +144,11 @@ impl EventLogWorkload {
                     self.jobs[at].set_requested([*maps, *reduces], now);
                 }
             }
-            Event::JobEnded { job, .. } => {
-                self.by_id.remove(job).into_iter().for_each(|at| self.jobs[at].requested = [0; 2]);
+            Event::JobEnded { job, outcome } => {
+                if let Some(at) = self.by_id.remove(job) {
+                    self.jobs[at].requested = [0; 2];
+                    self.jobs[at].ended = Some((now, *outcome));
+                }
             }
             _ => {}
         }
@@ -146,7 +168,7 @@ impl EventLogWorkload {
             }
             Change::Launched { attempt, .. } => {
                 if let Some(&at) = self.by_id.get(&attempt.id.task.job) {
-                    self.jobs[at].on_launch(attempt.id.task.kind);
+                    self.jobs[at].on_launch(attempt.id.task.kind, now);
                 }
             }
             Change::Ended { attempt, end } => match end {
@@ -158,7 +180,12 @@ impl EventLogWorkload {
                 }
                 End::Killed { .. } | End::Failed | End::NodeLost | End::Resynced => {}
             },
-            Change::NodeLost { .. } | Change::StopRequested { .. } | Change::JobClosed { .. } => {}
+            Change::JobClosed { job, outcome } => {
+                if let Some(&at) = self.by_id.get(&job) {
+                    self.jobs[at].ended = Some((now, outcome));
+                }
+            }
+            Change::NodeLost { .. } | Change::StopRequested { .. } => {}
         }
     }
 
@@ -197,6 +224,7 @@ impl EventLogWorkload {
         let speed = self.nodes.get(attempt.node.0 as usize).map_or(WHOLE_PPM, |node| node.speed_ppm);
         job.task_time[kind.index()] += task_time.scaled(f64::from(speed) / f64::from(WHOLE_PPM));
         job.finished[kind.index()] += 1;
+        job.last_task_done = now;
         if kind == Kind::Map {
             job.last_map_done = now;
             job.output_bytes += output_bytes;
@@ -237,6 +265,27 @@ impl LoggedJob {
             requested: [0; 2],
             requested_since: None,
             started_tasks: false,
+            first_map: None,
+            last_task_done: now,
+            ended: None,
+        }
+    }
+
+    /// The recorded times. `granted`: on a cluster that grants slots itself, where the application's own end is later than that of its tasks.
+    fn recorded(&self, granted: bool) -> RecordedJob {
+        let wait_s = self.first_map.map(|first| first.since(self.plan.submit).as_secs_f64());
+        match self.ended {
+            Some((ended, Outcome::Succeeded)) => {
+                let ended = if granted { self.last_task_done } else { ended };
+                RecordedJob {
+                    completion_s: Some(ended.since(self.plan.submit).as_secs_f64()),
+                    wait_s,
+                    not_compared: None,
+                }
+            }
+            Some((_, Outcome::Killed)) => RecordedJob::not_compared("killed when it was recorded"),
+            Some((_, Outcome::Failed)) => RecordedJob::not_compared("failed when it was recorded"),
+            None => RecordedJob::not_compared("without an end in the event log"),
         }
     }
 
@@ -251,9 +300,10 @@ impl LoggedJob {
     }
 
     /// Records the launch of one of its tasks.
-    fn on_launch(&mut self, kind: Kind) {
-        if kind == Kind::Reduce {
-            self.maps_before_reduces.get_or_insert(self.finished[0]);
+    fn on_launch(&mut self, kind: Kind, now: Time) {
+        match kind {
+            Kind::Map => _ = self.first_map.get_or_insert(now),
+            Kind::Reduce => _ = self.maps_before_reduces.get_or_insert(self.finished[0]),
         }
         self.requested[kind.index()] = self.requested[kind.index()].saturating_sub(1);
         // The first launch shows that the pending request is for tasks and not for the application master.
@@ -354,7 +404,8 @@ mod tests {
         let workload = fixture::workload(jobs);
         for policy in ["fifo", "hsrtf-pr", "hsrtf-prp-pause"] {
             let first = run(&fixture::cluster(3), &workload, policy);
-            let (again, cluster) = from_event_log(&first.event_log, "an event log").unwrap();
+            let recorded = from_event_log(&first.event_log, "an event log").unwrap();
+            let (again, cluster) = (recorded.workload, recorded.cluster);
             let shape = |jobs: &[JobPlan]| -> Vec<(String, Time, u32)> {
                 jobs.iter().map(|job| (job.name.clone(), job.submit, job.reduces)).collect()
             };
@@ -362,6 +413,8 @@ mod tests {
             assert!(again.jobs.iter().zip(&workload.jobs).all(|(again, first)| again.maps >= first.maps));
             assert!(again.jobs[0].map_compute > Span::from_secs(10), "reading is part of a map's time");
             assert_eq!(run(&cluster, &again, policy).ended, first.ended, "{policy}");
+            assert_eq!(recorded.policy.map(|policy| policy.name).as_deref(), Some(policy));
+            assert!(recorded.jobs.iter().all(|job| job.completion_s > job.wait_s && job.not_compared.is_none()));
         }
     }
 
@@ -424,7 +477,8 @@ mod tests {
         record(45, Event::AttemptFinished { attempt: reduce.unwrap(), output_bytes: 0 });
         record(50, Event::JobEnded { job, outcome: giveway_core::Outcome::Succeeded });
         writer.close(&mut event_log);
-        let (workload, cluster) = from_event_log(&event_log, "an event log").unwrap();
+        let RecordedRun { workload, cluster, jobs, .. } = from_event_log(&event_log, "an event log").unwrap();
+        assert_eq!(jobs[0].completion_s, Some(35.0), "to the end of its last task");
         let plan = &workload.jobs[0];
         assert_eq!((plan.submit, plan.maps, plan.reduces), (Time::from_secs_f64(10.0), 9, 1));
         assert_eq!((plan.map_compute, plan.reduce_compute), (Span::from_secs(10), Span::from_secs(5)));

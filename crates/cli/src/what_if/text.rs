@@ -1,0 +1,200 @@
+//! The result of `giveway what-if` as text.
+
+use super::{Changes, Row, Study};
+use crate::report::text;
+use anyhow::Result;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use giveway_sim::what_if::{GroupChange, JobChange};
+use std::fmt::Write;
+
+/// Groups and jobs printed of each kind, unless all jobs are asked for.
+const LINES: usize = 12;
+
+pub(super) fn describe(study: &Study, all_jobs: bool) -> Result<String> {
+    let mut out = String::new();
+    writeln!(
+        out,
+        "{}: {} jobs{} on {}, seed {}; {} compared",
+        study.workload.name,
+        study.workload.jobs.len(),
+        study.recorded_policy.as_ref().map_or(String::new(), |policy| format!(" recorded under {policy}")),
+        study.clusters.first().map_or(String::new(), ToString::to_string),
+        study.seed,
+        study.compared.len(),
+    )?;
+    study.notes.iter().try_for_each(|note| writeln!(out, "{note}"))?;
+    writeln!(out, "{}", validation(study))?;
+    writeln!(out, "{}", rows(study))?;
+    let baseline = study.rows.get(study.baseline).map_or("", |row| row.label.as_str());
+    for row in &study.rows {
+        if let Some(changes) = &row.against {
+            write_changes(&mut out, study, baseline, row, changes, all_jobs)?;
+        }
+    }
+    Ok(out)
+}
+
+/// How far the simulation is from the record, or why that is not known.
+pub(super) fn validation(study: &Study) -> String {
+    match (&study.error, &study.recorded_policy) {
+        (Some(error), Some(policy)) => format!(
+            "validation: {policy} simulated against the record of {} jobs: median error {}, nine of ten jobs within {}, mean {:+.1} %",
+            error.jobs,
+            text::percent(error.median),
+            text::percent(error.p90),
+            error.of_mean * 100.0
+        ),
+        (None, Some(_)) => "validation: no completion times are recorded, so the error of the simulation is unknown".into(),
+        (_, None) => "validation: the recorded policy is unknown, so the error of the simulation is unknown; give it with --recorded-policy".into(),
+    }
+}
+
+fn rows(study: &Study) -> Table {
+    let mut table = new_table();
+    table.set_header(vec![
+        "",
+        "mean",
+        "p50",
+        "p95",
+        "p99",
+        "mean\nwait",
+        "mean\nslowdown",
+        "max\nslowdown",
+        "lost work\n(slot time)",
+        "mean /\nbound",
+        "sooner",
+        "later",
+    ]);
+    for row in &study.rows {
+        let mut cells = vec![Cell::new(&row.label)];
+        cells.extend(figures(row).into_iter().map(right));
+        table.add_row(cells);
+    }
+    table
+}
+
+/// The figures of a row as text: times, slowdowns, lost work, distance to the bound, and the jobs that end sooner and later.
+pub(super) fn figures(row: &Row) -> Vec<String> {
+    let of = &row.statistics;
+    let time = |value: Option<f64>| value.map_or(text::NONE.into(), text::span);
+    let factor = |value: Option<f64>| value.map_or(text::NONE.into(), text::times);
+    let bound = row.simulated.as_ref().and_then(|simulated| simulated.lower_bound_s).filter(|bound_s| *bound_s > 0.0);
+    let count = |count: Option<usize>| count.map_or(text::NONE.into(), |count| count.to_string());
+    vec![
+        time(of.mean_s),
+        time(of.p50_s),
+        time(of.p95_s),
+        time(of.p99_s),
+        time(of.mean_wait_s),
+        factor(of.mean_slowdown),
+        factor(of.max_slowdown),
+        time(row.simulated.as_ref().map(|simulated| simulated.lost_work_s)),
+        factor(of.mean_s.zip(bound).map(|(mean_s, bound_s)| mean_s / bound_s)),
+        count(row.against.as_ref().map(Changes::faster)),
+        count(row.against.as_ref().map(Changes::slower)),
+    ]
+}
+
+fn write_changes(
+    out: &mut String,
+    study: &Study,
+    baseline: &str,
+    row: &Row,
+    changes: &Changes,
+    all_jobs: bool,
+) -> Result<()> {
+    writeln!(out, "\n{}", sentence(baseline, row, changes, study))?;
+    let mut table = new_table();
+    table.set_header(vec!["", "jobs", "mean before", "mean after", "change", "sooner", "later"]);
+    for (kind, groups) in [("", &changes.by_size), ("user ", &changes.by_user), ("pool ", &changes.by_pool)] {
+        // A single user or pool is all jobs.
+        if groups.len() > 1 || kind.is_empty() {
+            for group in largest(groups) {
+                let mut cells = vec![Cell::new(format!("{kind}{}", group.name))];
+                cells.extend(group_figures(group).into_iter().map(right));
+                table.add_row(cells);
+            }
+            if groups.len() > LINES {
+                table.add_row(vec![Cell::new(format!("({} more: --json)", groups.len() - LINES))]);
+            }
+        }
+    }
+    writeln!(out, "{table}")?;
+    if !changes.losses.is_empty() {
+        writeln!(out, "jobs that lose most:")?;
+        for loss in &changes.losses {
+            writeln!(out, "  {}: {}: {}", study.job_name(loss.change.job), times(&loss.change), loss.reason)?;
+        }
+    }
+    let mut jobs: Vec<&JobChange> = changes.jobs.iter().collect();
+    if all_jobs {
+        writeln!(out, "every job:")?;
+    } else {
+        jobs.sort_by(|a, b| b.later_s().abs().total_cmp(&a.later_s().abs()).then(a.job.cmp(&b.job)));
+        writeln!(out, "largest changes of {} jobs (--all-jobs prints every job):", jobs.len())?;
+        jobs.truncate(LINES);
+    }
+    for change in jobs {
+        writeln!(out, "  {}: {}", study.job_name(change.job), times(change))?;
+    }
+    Ok(())
+}
+
+/// The change of all jobs in one sentence.
+pub(super) fn sentence(baseline: &str, row: &Row, changes: &Changes, study: &Study) -> String {
+    let before_s = study.rows.get(study.baseline).and_then(|row| row.statistics.mean_s);
+    let mean = match before_s.zip(row.statistics.mean_s) {
+        Some((before_s, after_s)) if before_s > 0.0 => format!(
+            "the mean completion time changes from {} to {} ({:+.1} %)",
+            text::span(before_s),
+            text::span(after_s),
+            (after_s / before_s - 1.0) * 100.0
+        ),
+        _ => "the mean completion time is not known".into(),
+    };
+    format!(
+        "{} instead of {baseline}: {mean}; of {} jobs, {} end sooner and {} later by more than 1 %",
+        row.label,
+        changes.jobs.len(),
+        changes.faster(),
+        changes.slower()
+    )
+}
+
+/// The groups whose jobs change most in sum, in the order in which they are listed.
+pub(super) fn largest(groups: &[GroupChange]) -> Vec<&GroupChange> {
+    let total_s = |group: &GroupChange| ((group.after_mean_s - group.before_mean_s) * group.jobs as f64).abs();
+    let mut limit: Vec<f64> = groups.iter().map(total_s).collect();
+    limit.sort_unstable_by(|a, b| b.total_cmp(a));
+    let least = limit.get(LINES - 1).copied().unwrap_or(0.0);
+    groups.iter().filter(|group| total_s(group) >= least).take(LINES).collect()
+}
+
+/// The figures of a group as text.
+pub(super) fn group_figures(group: &GroupChange) -> Vec<String> {
+    let percent = (group.after_mean_s / group.before_mean_s - 1.0) * 100.0;
+    vec![
+        group.jobs.to_string(),
+        text::span(group.before_mean_s),
+        text::span(group.after_mean_s),
+        if percent.is_finite() { format!("{percent:+.1} %") } else { text::NONE.into() },
+        group.faster.to_string(),
+        group.slower.to_string(),
+    ]
+}
+
+/// A job's completion times before and after.
+pub(super) fn times(change: &JobChange) -> String {
+    format!("{} -> {}", text::span(change.before_s), text::span(change.after_s))
+}
+
+fn new_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+    table
+}
+
+fn right(text: String) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
