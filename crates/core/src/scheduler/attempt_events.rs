@@ -23,6 +23,9 @@ impl Scheduler {
         output_bytes: u64,
         out: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
+        if self.end_paused(attempt, true) {
+            return Ok(());
+        }
         let (job, role) = self.state.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
         match role {
             AttemptRole::StoppingSpeculative => {
@@ -130,6 +133,9 @@ impl Scheduler {
         failed: bool,
         out: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
+        if self.end_paused(attempt, false) {
+            return Ok(());
+        }
         let (job, role) = self.state.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
         let too_often = failed && self.state.count_failure(job, attempt.task.key()) >= MAX_FAILURES;
         if role == AttemptRole::Primary {
@@ -143,6 +149,47 @@ impl Scheduler {
             self.reap(job);
         }
         Ok(())
+    }
+
+    /// Ends a paused attempt of an open job: on such a cluster it may run on without a slot, and end. Returns whether it is one.
+    fn end_paused(&mut self, attempt: AttemptId, finished: bool) -> bool {
+        let Some(key) = self.state.find(attempt.task.job) else { return false };
+        let job = self.state.job(key);
+        let is_paused = job.find_task(attempt.task.key()).is_some_and(|task| {
+            task.state() == TaskState::Paused && task.number() == attempt.number && attempt.task.kind == Kind::Reduce
+        });
+        if !is_paused || !job.is_open() || job.is_closed() {
+            return false;
+        }
+        self.state.end_paused(key, attempt.task.index, finished);
+        self.rerank(key, Kind::Reduce);
+        true
+    }
+
+    /// The backend could not stop an attempt. The slot that was to be freed is not reserved any more.
+    pub(super) fn stop_failed(&mut self, attempt: AttemptId) -> Result<(), Refusal> {
+        let (job, role) = self.state.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
+        let (key, task) = (attempt.task.key(), self.state.job(job).task(attempt.task.key()));
+        if role != AttemptRole::Primary || !task.is_stopping() || self.state.job(job).is_closed() {
+            return Err(Refusal::NotRequested(attempt));
+        }
+        let node = task.node();
+        self.state.cancel_stop(job, key);
+        self.rerank(job, key.kind);
+        if let Some(beneficiary) = self.state.drop_newest_reservation(node, key.kind) {
+            self.rerank(beneficiary, key.kind);
+        }
+        Ok(())
+    }
+
+    pub(super) fn attempt_protected(&mut self, attempt: AttemptId) -> Result<(), Refusal> {
+        match self.state.role(attempt) {
+            Some((job, AttemptRole::Primary)) => {
+                self.state.protect(job, attempt.task.key());
+                Ok(())
+            }
+            _ => Err(Refusal::StaleAttempt(attempt)),
+        }
     }
 
     /// A primary attempt ended without a result. `lost_with` is its node if that was lost.
