@@ -124,8 +124,25 @@ pub enum Event {
         outcome: Outcome,
     },
     /// The backend lost and regained contact with its cluster. All running attempts end and their tasks are pending again. The backend then
-    /// reports those that still run with `SlotGranted`, as new attempts.
+    /// reports those that still run with `SlotGranted`, as new attempts. Paused attempts of open jobs end too.
     Resynced,
+    /// The backend could not pause or kill an attempt as requested: it keeps running.
+    StopFailed {
+        /// The attempt that was requested to stop.
+        attempt: AttemptId,
+    },
+    /// An attempt of an open job must not be preempted, such as the container of an application master.
+    AttemptProtected {
+        /// A running attempt.
+        attempt: AttemptId,
+    },
+    /// Limits the attempts that may be paused on a node at once, because paused ones keep their memory. Without this event there is no limit.
+    PauseLimitSet {
+        /// A node that is up.
+        node: NodeId,
+        /// How many; zero if the node cannot pause.
+        attempts: u32,
+    },
 }
 
 /// Progress of an attempt.

@@ -181,7 +181,14 @@ impl<T: Default> Lifecycle<T> {
                 running.sort_unstable();
                 running.into_iter().for_each(|attempt| self.end(attempt, End::Resynced, on_change));
             }
-            Event::JobKilled { .. }
+            Event::StopFailed { attempt } => {
+                if let Some(attempt) = self.running.get_mut(attempt) {
+                    attempt.stop = None;
+                }
+            }
+            Event::AttemptProtected { .. }
+            | Event::PauseLimitSet { .. }
+            | Event::JobKilled { .. }
             | Event::SlotsOffered { .. }
             | Event::TimerFired { .. }
             | Event::ProgressReported { .. }

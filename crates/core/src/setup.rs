@@ -32,6 +32,10 @@ pub struct Capabilities {
     pub place_replicas: bool,
     /// Kill an attempt so that another job gets its slot.
     pub kill_attempts: bool,
+    /// Slots serve maps and reduces alike, as YARN's containers do. The backend then reports every task as a reduce and every slot as a
+    /// reduce slot, and the policy's `reduce` part applies to all of them; its `map` part is not used.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_slot_pool: bool,
 }
 
 impl Capabilities {
@@ -42,6 +46,7 @@ impl Capabilities {
         end_maps_early: true,
         place_replicas: true,
         kill_attempts: true,
+        one_slot_pool: false,
     };
     /// A backend that can only follow an order of jobs.
     pub const ORDER_ONLY: Capabilities = Capabilities {
@@ -50,6 +55,7 @@ impl Capabilities {
         end_maps_early: false,
         place_replicas: false,
         kill_attempts: false,
+        one_slot_pool: false,
     };
 
     fn can(self, action: PreemptAction) -> bool {
@@ -96,14 +102,14 @@ impl Setup {
     fn check_capabilities(&self) -> Result<(), SetupError> {
         let (policy, able) = (&self.policy, self.capabilities);
         let missing = |need| Err(SetupError::MissingCapability { policy: policy.name.clone(), need });
-        let lacks = |action: PreemptAction| policy.preempts_by(action) && !able.can(action);
+        let lacks = |action: PreemptAction| policy.preempts_by(action, able.one_slot_pool) && !able.can(action);
         if lacks(PreemptAction::Pause) {
             return missing("pause a reduce and resume it");
         }
         if lacks(PreemptAction::EndEarly) {
             return missing("end a map early and run the rest later");
         }
-        if policy.binds_tasks() && !able.bind_tasks {
+        if policy.binds_tasks(able.one_slot_pool) && !able.bind_tasks {
             return missing("run a given task on a given node");
         }
         if lacks(PreemptAction::Kill) {

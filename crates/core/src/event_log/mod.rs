@@ -334,6 +334,9 @@ mod tests {
             Event::SlotGranted { job, kind: Kind::Map, node },
             Event::JobEnded { job, outcome: Outcome::Succeeded },
             Event::Resynced,
+            Event::StopFailed { attempt },
+            Event::AttemptProtected { attempt },
+            Event::PauseLimitSet { node, attempts: 0 },
         ];
         check_numbers(&events, 1);
         let reason = || Reason::Reserved;

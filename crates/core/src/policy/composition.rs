@@ -134,16 +134,23 @@ impl Policy {
         !self.slots(kind).preempt.is_empty() || self.ageing.is_some()
     }
 
-    /// True if it may request an action to free a slot for another job.
-    pub fn preempts_by(&self, action: PreemptAction) -> bool {
+    /// True if it may request an action to free a slot for another job. In one slot pool only its `reduce` part applies.
+    pub fn preempts_by(&self, action: PreemptAction, one_slot_pool: bool) -> bool {
+        if one_slot_pool && action == PreemptAction::EndEarly {
+            return false;
+        }
         let listed = |slots: &SlotPolicy| slots.preempt.iter().any(|preemption| preemption.action == action);
         let by_speculation = self.speculation.is_some_and(|speculation| speculation.preempts_by(action));
-        listed(&self.map) || listed(&self.reduce) || self.recovery.preempts_by(action) || by_speculation
+        (listed(&self.map) && !one_slot_pool)
+            || listed(&self.reduce)
+            || self.recovery.preempts_by(action)
+            || by_speculation
     }
 
-    /// True if it has to launch a given task on a given node, and not only to rank jobs.
-    pub fn binds_tasks(&self) -> bool {
-        self.recovery.binds_tasks() || self.matching.is_some() || self.speculation.is_some()
+    /// True if it has to launch a given task on a given node, and not only to rank jobs. In one slot pool recovery needs no given task: the
+    /// backend requests a slot for lost work like any other.
+    pub fn binds_tasks(&self, one_slot_pool: bool) -> bool {
+        (self.recovery.binds_tasks() && !one_slot_pool) || self.matching.is_some() || self.speculation.is_some()
     }
 
     /// Checks that the parts fit each other.

@@ -144,6 +144,12 @@ pub fn first_estimate(view: View<'_>, needs: Needs, job: &Job, averages: Prior) 
     with_remaining_work(estimate(view, needs, job, averages), job, view.now)
 }
 
+/// The estimate of an open job that changed its request.
+pub fn estimate_request(view: View<'_>, needs: Needs, job: &Job, averages: Prior) -> Estimate {
+    let estimate = estimate(view, needs, job, averages);
+    if needs.remaining_work { with_remaining_work(estimate, job, view.now) } else { estimate }
+}
+
 /// The estimates of all jobs, in the order of their keys, and the averages of what they have observed.
 pub fn update_all(view: View<'_>, needs: Needs, averages: Prior) -> (Vec<Estimate>, Prior) {
     let jobs = || view.state.jobs().iter().map(|(_, job)| job);
@@ -181,6 +187,9 @@ pub fn attained_service(job: &Job, now: Time) -> Span {
 fn with_remaining_work(mut estimate: Estimate, job: &Job, now: Time) -> Estimate {
     (estimate.remaining_shuffle, estimate.remaining_reduce_bytes) =
         remaining_work(job, now, estimate.task_time[Kind::Map]);
+    if job.is_open() {
+        estimate.remaining_reduce_bytes = remaining_slot_time(job, estimate.task_time[Kind::Reduce]);
+    }
     estimate
 }
 
@@ -198,6 +207,20 @@ pub fn remaining_work(job: &Job, now: Time, map_time: Span) -> (Span, u64) {
     let reduced = f64::from(job.counts(Kind::Reduce).done) + partly_done;
     let bytes = total * (1.0 - reduced / f64::from(reduces)).max(0.0) * job.estimate_bias();
     (shuffle, bytes as u64)
+}
+
+/// R_left of an open job, whose bytes are not known: the slot time that its reduces still need, with a byte for each microsecond. Attempts
+/// that cannot be preempted do no part of its work.
+fn remaining_slot_time(job: &Job, reduce_time: Span) -> u64 {
+    let counts = job.counts(Kind::Reduce);
+    let mut left = f64::from(counts.pending);
+    for &index in counts.running.iter().chain(job.paused().iter().map(|(index, _)| index)) {
+        let task = job.task(TaskKey::reduce(index));
+        if !task.is_protected() {
+            left += 1.0 - f64::from(task.progress_ppm()) / f64::from(WHOLE_PPM);
+        }
+    }
+    reduce_time.scaled(left.max(0.0)).0
 }
 
 /// The estimate of a job with a new T_rs, which follows the maps as they finish.

@@ -5,6 +5,7 @@ use crate::action::{Action, Start, Work};
 use crate::ids::{AttemptId, Kind, NodeId};
 use crate::policy::matching::Routing;
 use crate::policy::placement::{self, Choice, Offer};
+use crate::policy::preemption;
 use crate::policy::ranking::DelayedVisits;
 use crate::policy::speculation;
 use crate::reason::{RankReason, Reason};
@@ -217,6 +218,41 @@ impl Scheduler {
     fn index_map_node(&mut self, job: JobKey, kind: Kind, node: NodeId) {
         if kind == Kind::Map && self.policy.reduce.placement.delays_reduces() {
             self.delayed[Kind::Reduce].add_local(job, node);
+        }
+    }
+
+    /// Resumes paused reduces on a node of a cluster that grants slots itself, where they rank before what other jobs request: free slots
+    /// are counted as if the requests of the jobs ahead had been granted.
+    pub(super) fn resume_paused(&mut self, node: NodeId, out: &mut Vec<Action>) {
+        let kind = Kind::Reduce;
+        let reserved = self.state.node(node).reservations(kind).len();
+        let mut free_here = usize::from(self.state.node(node).free(kind)).saturating_sub(reserved);
+        if free_here == 0 || self.state.node(node).paused().is_empty() {
+            return;
+        }
+        let mut free = preemption::unreserved(self.view(), kind);
+        for job in self.ranked(kind) {
+            let counts = self.state.job(job).counts(kind);
+            let requested = counts.pending.saturating_sub(counts.reserved);
+            let paused_here: Vec<u32> = self
+                .state
+                .node(node)
+                .paused()
+                .iter()
+                .filter(|&&(owner, _)| owner == job)
+                .map(|&(_, task)| task)
+                .collect();
+            // Its own paused reduces come before what it requests.
+            for reduce in paused_here {
+                if free == 0 || free_here == 0 {
+                    return;
+                }
+                let pick = Pick { job, choice: Choice::PausedReduce(reduce), pass: 0 };
+                let reason = self.reason(&pick, node, kind);
+                self.launch(job, node, pick.choice, reason, out);
+                (free, free_here) = (free - 1, free_here - 1);
+            }
+            free = free.saturating_sub(requested);
         }
     }
 

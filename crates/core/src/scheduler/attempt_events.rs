@@ -20,6 +20,9 @@ impl Scheduler {
         output_bytes: u64,
         out: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
+        if self.end_paused(attempt, true) {
+            return Ok(());
+        }
         let (job, role) = self.state.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
         self.probe_ended(self.state.node_of(job, attempt), attempt, true);
         match role {
@@ -120,6 +123,9 @@ impl Scheduler {
 
     /// An attempt ended without a result and without a failure of its own: its task starts again.
     pub(super) fn attempt_lost(&mut self, attempt: AttemptId) -> Result<(), Refusal> {
+        if self.end_paused(attempt, false) {
+            return Ok(());
+        }
         let (job, role) = self.state.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
         self.probe_ended(self.state.node_of(job, attempt), attempt, false);
         if role == AttemptRole::Primary {
@@ -129,6 +135,47 @@ impl Scheduler {
         }
         self.reap(job);
         Ok(())
+    }
+
+    /// Ends a paused attempt of an open job: on such a cluster it may run on without a slot, and end. Returns whether it is one.
+    pub(super) fn end_paused(&mut self, attempt: AttemptId, finished: bool) -> bool {
+        let Some(key) = self.state.find(attempt.task.job) else { return false };
+        let job = self.state.job(key);
+        let is_paused = job.find_task(attempt.task.key()).is_some_and(|task| {
+            task.state() == TaskState::Paused && task.number() == attempt.number && attempt.task.kind == Kind::Reduce
+        });
+        if !is_paused || !job.is_open() || job.is_closed() {
+            return false;
+        }
+        self.state.end_paused(key, attempt.task.index, finished);
+        self.rerank(key, Kind::Reduce);
+        true
+    }
+
+    /// The backend could not stop an attempt. The slot that was to be freed is not reserved any more.
+    pub(super) fn stop_failed(&mut self, attempt: AttemptId) -> Result<(), Refusal> {
+        let (job, role) = self.state.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
+        let (key, task) = (attempt.task.key(), self.state.job(job).task(attempt.task.key()));
+        if role != AttemptRole::Primary || !task.is_stopping() || self.state.job(job).is_closed() {
+            return Err(Refusal::NotRequested(attempt));
+        }
+        let node = task.node();
+        self.state.cancel_stop(job, key);
+        self.rerank(job, key.kind);
+        if let Some(beneficiary) = self.state.drop_newest_reservation(node, key.kind) {
+            self.rerank(beneficiary, key.kind);
+        }
+        Ok(())
+    }
+
+    pub(super) fn attempt_protected(&mut self, attempt: AttemptId) -> Result<(), Refusal> {
+        match self.state.role(attempt) {
+            Some((job, AttemptRole::Primary)) => {
+                self.state.protect(job, attempt.task.key());
+                Ok(())
+            }
+            _ => Err(Refusal::StaleAttempt(attempt)),
+        }
     }
 
     /// A primary attempt ended without a result. `lost_with` is its node if that was lost.

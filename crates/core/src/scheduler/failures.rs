@@ -11,6 +11,9 @@ use crate::units::Time;
 impl Scheduler {
     /// An attempt failed: its task is tried again later, or its job fails.
     pub(super) fn attempt_failed(&mut self, attempt: AttemptId, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        if self.end_paused(attempt, false) {
+            return Ok(());
+        }
         let (job, role) = self.state.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
         if self.state.job(job).is_closed() {
             return self.attempt_lost(attempt);

@@ -178,9 +178,11 @@ impl Scheduler {
         }
         Kind::BOTH.into_iter().for_each(|kind| self.state.set_requested(key, kind, requested[kind]));
         // The request is the first information about the job's size, so its estimate is computed now and not only when the timer fires.
-        let estimate = estimates::estimate(self.view(), self.needs, self.state.job(key), self.averages);
+        let estimate = estimates::estimate_request(self.view(), self.needs, self.state.job(key), self.averages);
         self.state.job_mut(key).set_estimate(estimate);
         for kind in Kind::BOTH {
+            let surplus = |job: &crate::state::Job| job.counts(kind).reserved > job.counts(kind).pending;
+            while surplus(self.state.job(key)) && self.state.drop_reservation(key, kind, None) {}
             self.compute_shares(kind);
             self.rerank(key, kind);
         }
@@ -208,6 +210,8 @@ impl Scheduler {
         if is_full {
             self.state.add_slot(node, kind);
         }
+        // The cluster may have granted another slot than the one that was freed for the job; either way it has one request less.
+        self.state.drop_reservation(key, kind, Some(node));
         let task = self.state.add_granted_task(key, kind);
         let choice = match kind {
             Kind::Map => {
@@ -222,6 +226,7 @@ impl Scheduler {
 
     pub(super) fn job_ended(&mut self, job: JobId, outcome: Outcome, out: &mut Vec<Action>) -> Result<(), Refusal> {
         let key = self.open_job(job)?;
+        self.drop_reservations(key);
         self.abort(key, outcome, out);
         Ok(())
     }
@@ -240,6 +245,13 @@ impl Scheduler {
         let key = self.unclosed_job(job)?;
         self.abort(key, Outcome::Killed, out);
         Ok(())
+    }
+
+    /// Gives up the slots that are reserved for a job.
+    pub(super) fn drop_reservations(&mut self, job: JobKey) {
+        for kind in Kind::BOTH {
+            while self.state.drop_reservation(job, kind, None) {}
+        }
     }
 
     /// Closes a job that is not complete: its attempts are killed, its paused reduces dropped.

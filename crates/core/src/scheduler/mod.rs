@@ -132,6 +132,9 @@ impl Scheduler {
             Event::SlotGranted { job, kind, node } => self.slot_granted(*job, *kind, *node, out)?,
             Event::JobEnded { job, outcome } => self.job_ended(*job, *outcome, out)?,
             Event::Resynced => self.resynced(),
+            Event::StopFailed { attempt } => self.stop_failed(*attempt)?,
+            Event::AttemptProtected { attempt } => self.attempt_protected(*attempt)?,
+            Event::PauseLimitSet { node, attempts } => self.pause_limit_set(*node, *attempts)?,
         }
         Ok(())
     }

@@ -39,7 +39,15 @@ impl Scheduler {
         self.set_progress(progress);
         if self.setup.capabilities.bind_tasks {
             self.assign(node, out);
+        } else if self.setup.capabilities.pause_reduces {
+            self.resume_paused(node, out);
         }
+        Ok(())
+    }
+
+    pub(super) fn pause_limit_set(&mut self, node: NodeId, attempts: u32) -> Result<(), Refusal> {
+        self.state.nodes().up(node).ok_or(Refusal::UnknownNode(node))?;
+        self.state.set_pause_limit(node, attempts);
         Ok(())
     }
 
@@ -153,6 +161,16 @@ impl Scheduler {
         }
         for attempt in running {
             self.attempt_lost(attempt).expect("an attempt that holds a slot can end");
+        }
+        for key in self.state.jobs().keys() {
+            let job = self.state.job(key);
+            if !job.is_open() || job.is_closed() {
+                continue;
+            }
+            let paused: Vec<u32> = job.paused().iter().map(|&(reduce, _)| reduce).collect();
+            paused.into_iter().for_each(|reduce| self.state.end_paused(key, reduce, false));
+            self.drop_reservations(key);
+            self.rerank_both(key);
         }
     }
 }

@@ -366,7 +366,7 @@ impl Scheduler {
         }
     }
 
-    fn ranked(&self, kind: Kind) -> Vec<JobKey> {
+    pub(super) fn ranked(&self, kind: Kind) -> Vec<JobKey> {
         let mut jobs = Vec::new();
         let slots = self.state.nodes().slots()[kind];
         let _ = self.rankings.last(kind).search::<()>(slots, &|_| true, DelayedVisits::All, &mut |job| {

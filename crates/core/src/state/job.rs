@@ -760,6 +760,24 @@ impl Job {
         self.paused.push_back((reduce, self.refused_offers));
     }
 
+    /// A paused reduce of an open job ended on its own, with or without a result.
+    pub(super) fn end_paused(&mut self, reduce: u32, finished: bool) {
+        let key = TaskKey::reduce(reduce);
+        self.unlist_paused(reduce);
+        self.counts[Kind::Reduce].paused -= 1;
+        if !finished {
+            self.make_pending(key, None);
+            return;
+        }
+        let service = self.history(key).map_or(Span::ZERO, |history| history.kept_service);
+        let task = self.task_mut(key);
+        (task.state, task.progress_ppm) = (TaskState::Done, WHOLE_PPM);
+        let counts = &mut self.counts[Kind::Reduce];
+        counts.done += 1;
+        counts.finished += 1;
+        counts.finished_time += service;
+    }
+
     /// A paused reduce leaves the list of paused ones.
     pub(super) fn unlist_paused(&mut self, reduce: u32) {
         let at = self.paused.iter().position(|&(task, _)| task == reduce).expect("a paused reduce is listed");

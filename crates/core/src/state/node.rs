@@ -19,6 +19,8 @@ pub struct Node {
     pub(super) running: PerKind<SmallVec<[RunningAttempt; 8]>>,
     /// Reduces whose state is kept here.
     pub(super) paused: Vec<(JobKey, u32)>,
+    /// How many may be paused here at once.
+    pub(super) pause_limit: u32,
     /// Served in this order.
     pub(super) reservations: PerKind<Vec<Reservation>>,
     pub(super) spec: NodeSpec,
@@ -78,6 +80,7 @@ impl Node {
             node_type,
             running: Default::default(),
             paused: Vec::new(),
+            pause_limit: u32::MAX,
             reservations: Default::default(),
             failures: Vec::new(),
             exclusion: None,
@@ -125,6 +128,11 @@ impl Node {
     /// The reduces that are paused here, oldest first.
     pub fn paused(&self) -> &[(JobKey, u32)] {
         &self.paused
+    }
+
+    /// How many reduces may be paused here at once.
+    pub fn pause_limit(&self) -> u32 {
+        self.pause_limit
     }
 
     /// Reservations of slots of a kind, in the order in which they are served.

@@ -19,6 +19,7 @@ pub struct Task {
     pub(super) state: TaskState,
     pub(super) preemptions: u8,
     pub(super) has_history: bool,
+    pub(super) protected: bool,
 }
 
 /// What is known of a task that did not run once from beginning to end.
@@ -89,6 +90,7 @@ impl Task {
             state: TaskState::Pending,
             preemptions: 0,
             has_history: false,
+            protected: false,
         }
     }
 
@@ -120,6 +122,11 @@ impl Task {
     /// Index of its split, if it is a map.
     pub fn split(&self) -> u32 {
         self.split
+    }
+
+    /// True if its attempt must not be preempted.
+    pub fn is_protected(&self) -> bool {
+        self.protected
     }
 
     /// How often it was preempted.

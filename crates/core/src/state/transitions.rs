@@ -251,6 +251,32 @@ impl State {
         self.nodes.get_mut(node).paused.push((job, reduce));
     }
 
+    /// An attempt that was requested to stop could not be stopped: it runs as before.
+    pub(crate) fn cancel_stop(&mut self, job: JobKey, key: TaskKey) {
+        let job = self.jobs.get_mut(job);
+        let task = job.task_mut(key);
+        assert!(task.is_stopping(), "only a task that was requested to stop can go on");
+        task.state = TaskState::Running;
+        job.counts[key.kind].stopping -= 1;
+    }
+
+    /// Exempts a running task from preemption.
+    pub(crate) fn protect(&mut self, job: JobKey, key: TaskKey) {
+        self.jobs.get_mut(job).task_mut(key).protected = true;
+    }
+
+    /// Limits how many reduces may be paused on a node at once.
+    pub(crate) fn set_pause_limit(&mut self, node: NodeId, attempts: u32) {
+        self.nodes.get_mut(node).pause_limit = attempts;
+    }
+
+    /// A paused reduce of an open job ended on its own, finished or not.
+    pub(crate) fn end_paused(&mut self, job: JobKey, reduce: u32, finished: bool) {
+        let node = self.jobs.get(job).task(TaskKey::reduce(reduce)).node;
+        self.nodes.get_mut(node).paused.retain(|&kept| kept != (job, reduce));
+        self.jobs.get_mut(job).end_paused(reduce, finished);
+    }
+
     /// A map that was requested to end early has ended.
     pub(crate) fn end_early(&mut self, job: JobKey, attempt: AttemptId, done: u64, output_bytes: u64, now: Time) {
         let node = self.jobs.get(job).task(attempt.task.key()).node;
@@ -388,6 +414,35 @@ impl State {
         self.nodes.get_mut(node).reservations[kind].push(Reservation { job, id, task });
         self.nodes.reservations[kind] += 1;
         self.jobs.get_mut(job).counts[kind].reserved += 1;
+    }
+
+    /// Removes a reservation of a job, on this node if there is one there; returns whether there was one.
+    pub(crate) fn drop_reservation(&mut self, job: JobKey, kind: Kind, node: Option<NodeId>) -> bool {
+        if self.jobs.get(job).counts[kind].reserved == 0 {
+            return false;
+        }
+        let id = self.jobs.get(job).id;
+        let is_its = |reservation: &Reservation| (reservation.job, reservation.id) == (job, id);
+        let first = node.into_iter();
+        let mut order = first.chain((0..self.nodes.nodes.len() as u32).map(NodeId));
+        let found = order.find_map(|node| {
+            let reservations = &self.nodes.get(node).reservations[kind];
+            reservations.iter().rposition(is_its).map(|at| (node, at))
+        });
+        let Some((node, at)) = found else { return false };
+        self.nodes.get_mut(node).reservations[kind].remove(at);
+        self.nodes.reservations[kind] -= 1;
+        self.jobs.get_mut(job).counts[kind].reserved -= 1;
+        true
+    }
+
+    /// Removes the newest reservation of a node; returns its job.
+    pub(crate) fn drop_newest_reservation(&mut self, node: NodeId, kind: Kind) -> Option<JobKey> {
+        let reservation = self.nodes.get_mut(node).reservations[kind].pop()?;
+        self.nodes.reservations[kind] -= 1;
+        let job = self.jobs.find(reservation.id).filter(|&job| job == reservation.job)?;
+        self.jobs.get_mut(job).counts[kind].reserved -= 1;
+        Some(job)
     }
 
     /// Removes the oldest reservation of a node; none of a job that has been removed since.

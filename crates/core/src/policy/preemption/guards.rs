@@ -69,7 +69,7 @@ pub fn time_left(job: &Job, key: TaskKey, now: Time) -> Option<Span> {
 /// True if a task's attempt may be preempted: it runs, was not requested to stop, has no speculative attempt, and no guard protects it.
 pub fn is_preemptable(job: &Job, task: TaskKey, guards: &Guards, now: Time) -> bool {
     let runs = job.task(task).state() == TaskState::Running;
-    runs && !job.is_speculated(task) && !guards.protects(job, task, now)
+    runs && !job.task(task).is_protected() && !job.is_speculated(task) && !guards.protects(job, task, now)
 }
 
 #[cfg(test)]

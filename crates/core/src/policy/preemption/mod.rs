@@ -10,14 +10,14 @@ mod trigger;
 mod victims;
 
 pub use guards::{Guards, is_preemptable, time_left};
-pub use trigger::{Starvation, Trigger};
+pub use trigger::{Starvation, Trigger, unreserved};
 pub use victims::{AttemptOrder, VictimOrder};
 
-use super::SlotPolicy;
 use super::ranking::Comparison;
+use super::{SlotPolicy, View};
 use crate::action::PreemptAction;
 use crate::ids::{Kind, NodeId, TaskKey};
-use crate::state::JobKey;
+use crate::state::{JobKey, RunningAttempt, TaskState};
 use crate::units::{Span, Time};
 use serde::{Deserialize, Serialize};
 use trigger::SlotRequest;
@@ -113,6 +113,20 @@ pub struct Round<'a> {
     young_until: Option<Time>,
 }
 
+/// True if one more reduce may be paused on a node: those that are paused there, or are about to, are below its limit.
+pub fn may_pause_more(view: View<'_>, node: NodeId) -> bool {
+    let node = view.state.node(node);
+    if node.pause_limit() == u32::MAX {
+        return true;
+    }
+    let is_pausing = |attempt: &&RunningAttempt| {
+        let task = view.state.job(attempt.job).task(TaskKey::reduce(attempt.task));
+        task.state() == TaskState::Stopping(PreemptAction::Pause)
+    };
+    let pausing = node.running(Kind::Reduce).iter().filter(is_pausing).count();
+    node.paused().len() + pausing < node.pause_limit() as usize
+}
+
 impl<'a> Round<'a> {
     /// A round with the requests that the trigger allows now.
     pub fn new(rule: &'a Preemption, kind: Kind, jobs: Comparison<'_>, starvation: &mut Starvation) -> Round<'a> {
@@ -175,10 +189,13 @@ impl<'a> Round<'a> {
                 self.leave_exhausted();
                 continue;
             };
-            self.request = Some(SlotRequest { slots: request.slots - 1, ..request });
-            self.taking = true;
             let task = TaskKey { kind: self.kind, index };
             let node = jobs.view.state.job(victim).task(task).node();
+            if rule.action == PreemptAction::Pause && !may_pause_more(jobs.view, node) {
+                continue;
+            }
+            self.request = Some(SlotRequest { slots: request.slots - 1, ..request });
+            self.taking = true;
             return Some(Victim { beneficiary: request.job, job: victim, task, node });
         }
         None

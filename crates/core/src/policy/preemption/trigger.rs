@@ -124,7 +124,7 @@ pub(super) fn requests(
 }
 
 /// Free slots without a reservation. A reservation of a slot that is still being freed takes none of them.
-fn unreserved(view: View<'_>, kind: Kind) -> u32 {
+pub fn unreserved(view: View<'_>, kind: Kind) -> u32 {
     let being_freed: u32 = view.state.jobs().iter().map(|(_, job)| job.counts(kind).stopping).sum();
     let on_free_slots = view.state.nodes().reservations()[kind].saturating_sub(being_freed);
     view.state.nodes().free()[kind].saturating_sub(on_free_slots)
