@@ -22,6 +22,7 @@ mod signals;
 mod sim;
 mod table;
 mod traces;
+mod view;
 mod yarn;
 
 use clap::{CommandFactory, Parser};
@@ -63,9 +64,10 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Worker(worker) => cluster::worker(&worker, &apps),
         args::Command::Run(run) => cluster::run(&run, &apps),
         args::Command::Submit(submit) => cluster::submit(&submit),
-        args::Command::Jobs(cluster) => cluster::jobs(&cluster),
+        args::Command::Jobs(jobs) => cluster::jobs(&jobs),
+        args::Command::History(history) => cluster::history(&history),
         args::Command::Job(job) => cluster::job(&job),
-        args::Command::Nodes(cluster) => cluster::nodes(&cluster),
+        args::Command::Nodes(nodes) => cluster::nodes(&nodes),
         args::Command::Explain(job) => cluster::explain(&job),
         args::Command::Yield(job) => cluster::yield_job(&job),
         args::Command::Kill(job) => cluster::kill(&job),
@@ -75,6 +77,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Workloads => policies::workloads(),
         args::Command::Trace(trace) => traces::run(&trace),
         args::Command::Replay(replay) => replay::run(&replay),
+        args::Command::View(view) => view::run(&view),
         args::Command::Reproduce(reproduce) => reproduce::run(&reproduce, &apps),
         args::Command::Yarn(yarn) => yarn::run(&yarn),
         args::Command::Bench(bench) => bench::run(&bench, &apps),

@@ -92,7 +92,7 @@ pub fn from_event_log(event_log: &[u8], name: &str) -> Result<(Workload, Cluster
     log.set_observed_slots();
     // Nodes of a cluster that grants slots itself offer them with heartbeats.
     let reporting = if log.observed.is_some() { HeartbeatMode::OutOfBand } else { HeartbeatMode::Immediate };
-    let cluster = cluster(name, std::mem::take(&mut log.nodes), reporting);
+    let cluster = recorded_cluster(name, std::mem::take(&mut log.nodes), reporting);
     let jobs: Vec<JobPlan> = log.jobs.into_iter().filter_map(LoggedJob::plan).collect();
     if jobs.is_empty() || cluster.nodes.is_empty() {
         return Err(EventLogWorkloadError::Empty);
@@ -284,7 +284,7 @@ impl LoggedJob {
 }
 
 /// The nodes of an event log without costs and with instant transfers: both are part of the recorded task times.
-fn cluster(name: &str, nodes: Vec<NodeSpec>, reporting: HeartbeatMode) -> Cluster {
+pub fn recorded_cluster(name: &str, nodes: Vec<NodeSpec>, reporting: HeartbeatMode) -> Cluster {
     const INSTANT_BYTES_PER_S: u64 = 1 << 50;
     let node = |spec: NodeSpec| NodeModel {
         spec: NodeSpec { disk_bytes_per_s: INSTANT_BYTES_PER_S, ..spec },

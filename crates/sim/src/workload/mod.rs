@@ -20,7 +20,7 @@ mod hsrtf;
 pub mod random;
 
 pub use catalog::{UnknownWorkload, by_name, default_cluster_for, names};
-pub use event_log::{EventLogWorkloadError, from_event_log};
+pub use event_log::{EventLogWorkloadError, from_event_log, recorded_cluster};
 
 use giveway_core::{JobId, Kind, Priority, Span, Tenants, Time};
 
