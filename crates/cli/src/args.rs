@@ -41,14 +41,16 @@ pub enum Command {
     Run(cluster::Run),
     /// Submit a job to a running cluster.
     Submit(cluster::Submit),
-    /// List a cluster's jobs.
-    Jobs(cluster::ClusterDir),
+    /// List a cluster's jobs: state, progress, waiting time and expected end.
+    Jobs(cluster::Jobs),
+    /// List the jobs of a cluster that ended, also while it is down.
+    History(cluster::History),
     /// Show a job's status, counters and failures.
-    Job(cluster::JobSelector),
+    Job(cluster::ShowJob),
     /// List a cluster's nodes: state, process id and slots in use.
-    Nodes(cluster::ClusterDir),
-    /// Explain a job's rank and the latest scheduling decisions about it.
-    Explain(cluster::JobSelector),
+    Nodes(cluster::Nodes),
+    /// Explain why a job runs or waits, with the latest decisions about it and when it is expected to start and end.
+    Explain(cluster::ShowJob),
     /// Preempt every running task of a job once without losing work: maps end early, reduces pause.
     Yield(cluster::JobSelector),
     /// Kill a job and remove its output.
@@ -69,6 +71,8 @@ pub enum Command {
     Size(size::Size),
     /// Replay an event log through the scheduler and verify that every action is identical.
     Replay(Replay),
+    /// Show an event log, or compare two, in a browser: slots over time, jobs, nodes and the reason of every decision.
+    View(View),
     /// Repeat the experiments of the four papers and compare the results with the published ones.
     Reproduce(Reproduce),
     /// Run the sidecar that orders the applications of a Hadoop YARN cluster.
@@ -177,6 +181,28 @@ pub struct Replay {
     /// Also print every job as it ends: time, outcome and name.
     #[arg(long)]
     pub jobs: bool,
+}
+
+/// `giveway view`
+#[derive(Debug, ClapArgs)]
+#[command(after_long_help = "\
+EXAMPLES
+  Show a simulation:
+      giveway sim --workload synthetic --policy giveway --event-log run.eventlog
+      giveway view run.eventlog
+  Show what a cluster did, also while it is down:
+      giveway view ~/.giveway/journal/log
+  Compare two policies on the same jobs:
+      giveway view giveway.eventlog fair.eventlog
+
+The printed address contains a token; only who has it can read the log. docs/dashboard.md describes the pages.")]
+pub struct View {
+    /// One event log or journal, or two to compare.
+    #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
+    pub event_logs: Vec<PathBuf>,
+    /// Loopback address and port to serve on; port 0 selects a free port.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub http: SocketAddr,
 }
 
 /// `giveway reproduce`

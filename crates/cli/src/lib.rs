@@ -23,6 +23,7 @@ mod sim;
 mod size;
 mod table;
 mod traces;
+mod view;
 mod what_if;
 mod yarn;
 
@@ -65,9 +66,10 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Worker(worker) => cluster::worker(&worker, &apps),
         args::Command::Run(run) => cluster::run(&run, &apps),
         args::Command::Submit(submit) => cluster::submit(&submit),
-        args::Command::Jobs(cluster) => cluster::jobs(&cluster),
+        args::Command::Jobs(jobs) => cluster::jobs(&jobs),
+        args::Command::History(history) => cluster::history(&history),
         args::Command::Job(job) => cluster::job(&job),
-        args::Command::Nodes(cluster) => cluster::nodes(&cluster),
+        args::Command::Nodes(nodes) => cluster::nodes(&nodes),
         args::Command::Explain(job) => cluster::explain(&job),
         args::Command::Yield(job) => cluster::yield_job(&job),
         args::Command::Kill(job) => cluster::kill(&job),
@@ -79,6 +81,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::WhatIf(what_if) => what_if::run(&what_if),
         args::Command::Size(size) => size::run(&size),
         args::Command::Replay(replay) => replay::run(&replay),
+        args::Command::View(view) => view::run(&view),
         args::Command::Reproduce(reproduce) => reproduce::run(&reproduce, &apps),
         args::Command::Yarn(yarn) => yarn::run(&yarn),
         args::Command::Bench(bench) => bench::run(&bench, &apps),

@@ -221,7 +221,7 @@ fn a_running_job_can_be_explained_preempted_and_killed() {
     std::thread::sleep(Duration::from_millis(300));
     assert!(cluster.run(&["yield", &id]).status.success());
     let explained = text(&cluster.run(&["explain", &id]).stdout);
-    assert!(explained.contains("maps:") && explained.contains("recent decisions"), "{explained}");
+    assert!(explained.contains("Maps:") && explained.contains("recent decisions"), "{explained}");
     let nodes = text(&cluster.run(&["nodes"]).stdout);
     assert!(nodes.contains("node-0") && nodes.contains("up"), "{nodes}");
     assert!(cluster.run(&["kill", &id]).status.success());

@@ -3,6 +3,7 @@
 use clap::Args;
 use giveway_core::Priority;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -71,6 +72,12 @@ pub struct Up {
     /// Do not restart worker processes that ended.
     #[arg(long)]
     pub no_restart: bool,
+    /// Loopback address and port of the dashboard and the HTTP API; default: the port used last time in this directory, or a free one.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "no_http")]
+    pub http: Option<SocketAddr>,
+    /// Do not serve the dashboard and the HTTP API.
+    #[arg(long)]
+    pub no_http: bool,
 }
 
 /// `giveway worker`
@@ -193,6 +200,81 @@ pub struct JobSelector {
     /// Job number, as `giveway jobs` lists it.
     #[arg(value_name = "JOB")]
     pub id: u32,
+}
+
+/// `giveway jobs`
+#[derive(Debug, Args)]
+pub struct Jobs {
+    /// The cluster whose jobs are listed.
+    #[command(flatten)]
+    pub cluster: ClusterDir,
+    /// Which jobs.
+    #[command(flatten)]
+    pub filter: JobFilter,
+    /// Print JSON instead of a table; see docs/api.md.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `giveway history`
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Reads the journals in the cluster's directory, the archived ones included, so it also works while the cluster is down.
+
+EXAMPLES
+  Jobs of one user that failed in the last day:
+      giveway history --user ann --state failed --since 24h
+  Everything, for a spreadsheet or a script:
+      giveway history --json")]
+pub struct History {
+    /// The cluster whose jobs are listed.
+    #[command(flatten)]
+    pub cluster: ClusterDir,
+    /// Which jobs.
+    #[command(flatten)]
+    pub filter: JobFilter,
+    /// Print JSON instead of a table; see docs/api.md.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Selects jobs in a list.
+#[derive(Clone, Debug, Default, Args)]
+pub struct JobFilter {
+    /// Only jobs of this user.
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Only jobs of this pool.
+    #[arg(long, value_name = "NAME")]
+    pub pool: Option<String>,
+    /// Only jobs in this state: pending, running, succeeded, killed or failed.
+    #[arg(long, value_name = "STATE", value_parser = ["pending", "running", "succeeded", "killed", "failed"])]
+    pub state: Option<String>,
+    /// Only jobs that were submitted within this time.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub since: Option<Duration>,
+}
+
+/// `giveway job`, `giveway explain`
+#[derive(Debug, Args)]
+pub struct ShowJob {
+    /// Which job.
+    #[command(flatten)]
+    pub job: JobSelector,
+    /// Print JSON instead of text; see docs/api.md.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `giveway nodes`
+#[derive(Debug, Args)]
+pub struct Nodes {
+    /// The cluster whose nodes are listed.
+    #[command(flatten)]
+    pub cluster: ClusterDir,
+    /// Print JSON instead of a table; see docs/api.md.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Parses a duration of at least one millisecond, such as `5s`, `200ms` or `10m`.

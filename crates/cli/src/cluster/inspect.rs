@@ -1,41 +1,191 @@
-//! `giveway jobs`, `job`, `nodes`, `explain`, `yield` and `kill`: inspect a running cluster and control its jobs.
+//! `giveway jobs`, `job`, `nodes`, `yield` and `kill`: inspect a running cluster and control its jobs.
 
-use super::args::{ClusterDir, JobSelector};
+use super::args::{JobFilter, JobSelector, Jobs, Nodes, ShowJob};
 use anyhow::Result;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
-use giveway_core::{JobId, Outcome};
+use giveway_core::{JobId, Outcome, Priority, Span};
 use giveway_engine::client::Client;
 use giveway_engine::wire::{JobStatus, NodeExclusion, TaskCounts};
+use giveway_web::explain::duration;
+use giveway_web::feed::JournalFeed;
+use giveway_web::forecast::{Forecasts, Present};
+use giveway_web::model::Model;
+use serde::Serialize;
 use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long the forecasts of a list may take.
+const FORECAST_LIMIT: Duration = Duration::from_millis(500);
 
 /// `giveway jobs`
-pub fn jobs(cluster: &ClusterDir) -> Result<()> {
-    let jobs = Client::connect(&cluster.dir)?.jobs()?;
-    let mut table = table(&["job", "name", "user", "state", "maps", "reduces", "paused", "wait (s)", "total (s)"]);
-    for job in &jobs {
-        let wait = job.started_us.map(|began| seconds_between(job.submitted_us, began));
-        let total = job.ended_us.map(|ended| seconds_between(job.submitted_us, ended));
+pub fn jobs(args: &Jobs) -> Result<()> {
+    let statuses = Client::connect(&args.cluster.dir)?.jobs()?;
+    // What the journal adds (pool, priority, wall clock, expected end) is left out if it cannot be read.
+    let model = read_journal(&args.cluster.dir);
+    let forecasts = model.as_ref().and_then(Present::of).map(|now| now.forecast(&now.policy, FORECAST_LIMIT));
+    let rows: Vec<Row> = statuses.iter().map(|status| Row::new(status, model.as_ref(), forecasts.as_ref())).collect();
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.is_wanted(&args.filter)).collect();
+    let mut out = std::io::stdout();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
+        return Ok(());
+    }
+    let mut table = table(&[
+        "job",
+        "name",
+        "user",
+        "pool",
+        "priority",
+        "state",
+        "submitted (UTC)",
+        "wait",
+        "elapsed",
+        "maps",
+        "reduces",
+        "paused",
+        "expected end (UTC)",
+    ]);
+    for row in rows {
+        let seconds = |span: Option<f64>| span.map_or_else(String::new, |s| duration(Span::from_secs_f64(s)));
         table.add_row([
-            job.job.0.to_string(),
-            job.name.clone(),
-            job.user.clone(),
-            state(job).into(),
-            tasks(job.maps),
-            tasks(job.reduces),
-            job.reduces.paused.to_string(),
-            wait.unwrap_or_default(),
-            total.unwrap_or_default(),
+            row.job.to_string(),
+            row.name.clone(),
+            row.user.clone(),
+            row.pool.clone().unwrap_or_default(),
+            row.priority.map_or("", priority_name).into(),
+            row.state.into(),
+            row.submitted_ms.map_or_else(String::new, utc),
+            seconds(row.wait_s),
+            seconds(Some(row.elapsed_s)),
+            format!("{}/{}", row.maps_done, row.maps),
+            format!("{}/{}", row.reduces_done, row.reduces),
+            if row.paused > 0 { row.paused.to_string() } else { String::new() },
+            row.expected_end_ms.map_or_else(String::new, |[low, middle, high]| {
+                format!("{} ± {}", utc_time(middle), duration(Span::from_secs_f64((high - low) / 2e3)))
+            }),
         ]);
     }
-    writeln!(std::io::stdout(), "{table}")?;
+    writeln!(out, "{table}")?;
     Ok(())
 }
 
+/// A job in the list. The names are part of the JSON output, which scripts read.
+#[derive(Debug, Serialize)]
+struct Row {
+    job: u32,
+    name: String,
+    app: String,
+    user: String,
+    pool: Option<String>,
+    priority: Option<Priority>,
+    state: &'static str,
+    /// Milliseconds of the Unix epoch.
+    submitted_ms: Option<f64>,
+    /// Seconds until the first task started; so far, if none has.
+    wait_s: Option<f64>,
+    /// Seconds from the submission to the end, or until now.
+    elapsed_s: f64,
+    maps: u32,
+    maps_done: u32,
+    reduces: u32,
+    reduces_done: u32,
+    running: u32,
+    paused: u32,
+    pauses: u32,
+    early_ends: u32,
+    kills: u32,
+    /// 5th, 50th and 95th percentile, milliseconds of the Unix epoch.
+    expected_end_ms: Option<[f64; 3]>,
+}
+
+impl Row {
+    fn new(status: &JobStatus, model: Option<&Model>, forecasts: Option<&Forecasts>) -> Row {
+        let known = model.and_then(|model| model.job(status.job));
+        let wall_ms = model.and_then(|model| model.wall_us).map(|us| us as f64 / 1e3);
+        let now_us = model.map_or(0, |model| model.now.0);
+        let end_us = status.ended_us.unwrap_or(now_us.max(status.submitted_us));
+        let since = |to_us: u64| to_us.saturating_sub(status.submitted_us) as f64 / 1e6;
+        let end = forecasts.and_then(|forecasts| forecasts.jobs.get(&status.job)).and_then(|forecast| forecast.end);
+        Row {
+            job: status.job.0,
+            name: status.name.clone(),
+            app: status.app.clone(),
+            user: status.user.clone(),
+            pool: known.map(|job| job.pool.clone()),
+            priority: known.map(|job| job.priority),
+            state: state(status),
+            submitted_ms: wall_ms.map(|wall_ms| wall_ms + status.submitted_us as f64 / 1e3),
+            wait_s: Some(since(status.started_us.unwrap_or(end_us))),
+            elapsed_s: since(end_us),
+            maps: status.maps.total,
+            maps_done: status.maps.done,
+            reduces: status.reduces.total,
+            reduces_done: status.reduces.done,
+            running: status.maps.running + status.reduces.running,
+            paused: status.reduces.paused,
+            pauses: status.pauses,
+            early_ends: status.early_ends,
+            kills: status.kills,
+            expected_end_ms: wall_ms.zip(end).map(|(wall_ms, end)| end.map(|at| wall_ms + at.as_secs_f64() * 1e3)),
+        }
+    }
+
+    fn is_wanted(&self, filter: &JobFilter) -> bool {
+        let is =
+            |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|wanted| found == Some(wanted));
+        is(&filter.user, Some(&self.user))
+            && is(&filter.pool, self.pool.as_deref())
+            && is(&filter.state, Some(self.state))
+            && is_recent(filter, self.submitted_ms)
+    }
+}
+
+/// True if a job was submitted within the filter's time, or if it cannot be told when.
+pub fn is_recent(filter: &JobFilter, submitted_ms: Option<f64>) -> bool {
+    let Some((since, submitted_ms)) = filter.since.zip(submitted_ms) else { return true };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64() * 1e3);
+    now - submitted_ms <= since.as_secs_f64() * 1e3
+}
+
+/// What the journal of a cluster says, as far as it can be read.
+pub fn read_journal(folder: &Path) -> Option<Model> {
+    let mut model = None;
+    JournalFeed::new(folder).poll(&mut model).ok()?;
+    model
+}
+
+/// Date and time in UTC, to the second.
+pub fn utc(unix_ms: f64) -> String {
+    let time = UNIX_EPOCH + Duration::from_millis(unix_ms.max(0.0) as u64);
+    let text = humantime::format_rfc3339_seconds(time).to_string();
+    text.replace('T', " ").trim_end_matches('Z').to_owned()
+}
+
+/// The time of day in UTC.
+pub fn utc_time(unix_ms: f64) -> String {
+    utc(unix_ms).split_off(11)
+}
+
+pub fn priority_name(priority: Priority) -> &'static str {
+    match priority {
+        Priority::VeryHigh => "very-high",
+        Priority::High => "high",
+        Priority::Normal => "normal",
+        Priority::Low => "low",
+        Priority::VeryLow => "very-low",
+    }
+}
+
 /// `giveway job`
-pub fn job(args: &JobSelector) -> Result<()> {
-    let job = Client::connect(&args.cluster.dir)?.job(JobId(args.id))?;
+pub fn job(args: &ShowJob) -> Result<()> {
+    let job = Client::connect(&args.job.cluster.dir)?.job(JobId(args.job.id))?;
     let mut out = std::io::stdout();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&job)?)?;
+        return Ok(());
+    }
     writeln!(out, "{} {} ({}) of user {}: {}", job.job, job.name, job.app, job.user, state(&job))?;
     match (job.started_us, job.ended_us) {
         (Some(began), Some(ended)) => {
@@ -65,8 +215,12 @@ pub fn job(args: &JobSelector) -> Result<()> {
 }
 
 /// `giveway nodes`
-pub fn nodes(cluster: &ClusterDir) -> Result<()> {
-    let nodes = Client::connect(&cluster.dir)?.nodes()?;
+pub fn nodes(args: &Nodes) -> Result<()> {
+    let nodes = Client::connect(&args.cluster.dir)?.nodes()?;
+    if args.json {
+        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&nodes)?)?;
+        return Ok(());
+    }
     let mut table = table(&["node", "name", "state", "pid", "map slots", "reduce slots", "paused"]);
     for node in &nodes {
         let state = match (node.up, node.pid, &node.excluded) {
@@ -97,31 +251,27 @@ fn excluded(exclusion: &NodeExclusion) -> String {
     format!("excluded: {failures} failures of {jobs} jobs{probes}; {next}")
 }
 
-/// `giveway explain`
-pub fn explain(args: &JobSelector) -> Result<()> {
-    let mut out = std::io::stdout();
-    for line in Client::connect(&args.cluster.dir)?.explain(JobId(args.id))? {
-        writeln!(out, "{line}")?;
-    }
-    Ok(())
-}
-
 /// `giveway yield`
 pub fn yield_job(args: &JobSelector) -> Result<()> {
     let (mut client, job) = (Client::connect(&args.cluster.dir)?, JobId(args.id));
     client.yield_job(job)?;
     if client.job(job)?.outcome.is_some() {
         eprintln!("{job} has ended; no task was preempted");
+    } else {
+        eprintln!("{job} yields: its running maps end early, its running reduces pause");
     }
     Ok(())
 }
 
 /// `giveway kill`
 pub fn kill(args: &JobSelector) -> Result<()> {
-    Ok(Client::connect(&args.cluster.dir)?.kill(JobId(args.id))?)
+    let job = JobId(args.id);
+    Client::connect(&args.cluster.dir)?.kill(job)?;
+    eprintln!("{job} killed; its output is removed");
+    Ok(())
 }
 
-fn table(header: &[&str]) -> Table {
+pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.to_vec());

@@ -8,6 +8,7 @@ use giveway_engine::apps::Apps;
 use giveway_engine::client::Client;
 use giveway_engine::cluster::{self, Cluster};
 use giveway_engine::{coordinator, worker as process};
+use giveway_web::server::Server;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -74,6 +75,21 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
             out,
             "There are unfinished jobs: the cluster keeps its previous policy; restart it when no job is unfinished to change the policy."
         )?;
+    }
+    if !args.no_http {
+        match Server::live(cluster.folder(), args.http) {
+            Ok(server) => {
+                writeln!(out, "Dashboard: {}", server.url())?;
+                writeln!(
+                    out,
+                    "To kill a job there, paste the cluster's token from {}.",
+                    cluster.folder().join("token").display()
+                )?;
+            }
+            // Without an address it is a convenience, and the cluster is worth more.
+            Err(error) if args.http.is_none() => tracing::warn!("no dashboard: {error}"),
+            Err(error) => return Err(error.into()),
+        }
     }
     writeln!(
         out,

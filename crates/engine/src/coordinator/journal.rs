@@ -7,6 +7,9 @@
 //! A journal is locked while it is open: the lock is released when the journal is dropped, or with the process.
 
 mod frames;
+mod tail;
+
+pub use tail::{JournalTail, journal_path};
 
 use crate::job::Plan;
 use crate::wire::Counters;

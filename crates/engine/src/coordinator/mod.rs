@@ -34,7 +34,7 @@ mod submission;
 mod tests;
 mod workers;
 
-pub use journal::{JournalError, is_journal, read_event_log};
+pub use journal::{JournalError, JournalTail, is_journal, journal_path, read_event_log};
 
 use crate::apps::Apps;
 use crate::cluster_id::ClusterId;

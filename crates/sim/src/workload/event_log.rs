@@ -98,7 +98,7 @@ pub fn from_event_log(event_log: &[u8], name: &str) -> Result<RecordedRun, Event
     // Nodes of a cluster that grants slots itself offer them with heartbeats.
     let granted = log.observed.is_some();
     let reporting = if granted { HeartbeatMode::OutOfBand } else { HeartbeatMode::Immediate };
-    let cluster = cluster(name, std::mem::take(&mut log.nodes), reporting);
+    let cluster = recorded_cluster(name, std::mem::take(&mut log.nodes), reporting);
     // As the workload is numbered; the sort is stable.
     log.jobs.sort_by_key(|job| job.plan.submit);
     let (mut plans, mut recorded, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
@@ -334,7 +334,7 @@ impl LoggedJob {
 }
 
 /// The nodes of an event log without costs and with instant transfers: both are part of the recorded task times.
-fn cluster(name: &str, nodes: Vec<NodeSpec>, reporting: HeartbeatMode) -> Cluster {
+pub fn recorded_cluster(name: &str, nodes: Vec<NodeSpec>, reporting: HeartbeatMode) -> Cluster {
     const INSTANT_BYTES_PER_S: u64 = 1 << 50;
     let node = |spec: NodeSpec| NodeModel {
         spec: NodeSpec { disk_bytes_per_s: INSTANT_BYTES_PER_S, ..spec },

@@ -21,7 +21,7 @@ pub mod random;
 mod recorded;
 
 pub use catalog::{UnknownWorkload, by_name, default_cluster_for, names};
-pub use event_log::{EventLogWorkloadError, from_event_log};
+pub use event_log::{EventLogWorkloadError, from_event_log, recorded_cluster};
 pub use recorded::{LeftOut, RecordedJob, RecordedRun};
 
 use giveway_core::{JobId, Kind, Priority, Span, Tenants, Time};

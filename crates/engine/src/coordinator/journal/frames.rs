@@ -13,7 +13,8 @@
 /// First bytes of a journal file.
 pub(super) const MAGIC: [u8; 8] = *b"gwjrnl1\n";
 
-const HEADER_BYTES: usize = 8;
+/// Length and checksum before the content.
+pub(super) const HEADER_BYTES: usize = 8;
 
 /// Appends a frame to `out`. Returns false, and appends nothing, if the content is too long.
 #[must_use]
@@ -31,7 +32,7 @@ fn checksum(length: [u8; 4], content: &[u8]) -> u32 {
 }
 
 /// The content of the frame at the start of `bytes`; `None` if it is incomplete or its checksum is wrong.
-fn read(bytes: &[u8]) -> Option<&[u8]> {
+pub(super) fn read(bytes: &[u8]) -> Option<&[u8]> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (stored, rest) = rest.split_first_chunk::<4>()?;
     let content = rest.get(..u32::from_le_bytes(*length) as usize)?;

@@ -1,0 +1,74 @@
+//! `giveway explain`: the facts of `giveway_web::explain` as text.
+
+use super::args::ShowJob;
+use super::inspect::{read_journal, utc_time};
+use anyhow::{Context, Result, bail};
+use giveway_core::{JobId, Span};
+use giveway_engine::client::Client;
+use giveway_web::explain::{self, Explanation, PolicyForecast, duration};
+use giveway_web::forecast::Present;
+use giveway_web::server::forecasts;
+use std::io::Write;
+
+/// `giveway explain`
+pub fn explain(args: &ShowJob) -> Result<()> {
+    let (folder, id) = (&args.job.cluster.dir, JobId(args.job.id));
+    let model = match read_journal(folder) {
+        Some(model) => model,
+        // Says whether there is a cluster at all.
+        None => return Err(Client::connect(folder).err().context("the cluster has no journal yet; try again")?.into()),
+    };
+    let Some(mut explanation) = explain::explain(&model, id) else {
+        bail!("{id} does not exist; `giveway jobs` lists all jobs");
+    };
+    if let Some(present) = Present::of(&model) {
+        explanation.forecasts = forecasts(&present, id);
+    }
+    let mut out = std::io::stdout();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&explanation)?)?;
+        return Ok(());
+    }
+    print(&explanation, &mut out)?;
+    Ok(())
+}
+
+fn print(explanation: &Explanation, out: &mut impl Write) -> std::io::Result<()> {
+    writeln!(out, "{} `{}`, policy {}", explanation.job, explanation.name, explanation.policy)?;
+    for (fact, number) in explanation.facts.iter().zip(1..) {
+        // What holds the job back is marked.
+        let mark = if fact.cause { ">" } else { " " };
+        writeln!(out, "{mark} {number}. {}", fact.title)?;
+        if !fact.text.is_empty() {
+            writeln!(out, "     {}", fact.text)?;
+        }
+        for bar in &fact.bars {
+            let name: String = bar.name.chars().take(28).collect();
+            writeln!(out, "       {:<8} {name:<28} {}", bar.job.to_string(), bar.text)?;
+        }
+    }
+    let at = |seconds: f64| match explanation.wall_ms {
+        Some(wall_ms) => utc_time(wall_ms + seconds * 1e3),
+        None => format!("{seconds:.1} s"),
+    };
+    if !explanation.forecasts.is_empty() {
+        writeln!(out, "expected (90 % interval, from simulations of the jobs known now; UTC):")?;
+        for PolicyForecast { policy, start_s, end_s } in &explanation.forecasts {
+            let text = |interval: &Option<[f64; 3]>| {
+                interval.map(|[low, middle, high]| {
+                    format!("{} ± {}", at(middle), duration(Span::from_secs_f64((high - low) / 2.0)))
+                })
+            };
+            let start = text(start_s).map_or_else(String::new, |start| format!("start {start}, "));
+            let end = text(end_s).unwrap_or_else(|| "not in every run".into());
+            writeln!(out, "     {policy:<18} {start}end {end}")?;
+        }
+    }
+    if !explanation.decisions.is_empty() {
+        writeln!(out, "recent decisions:")?;
+        for decision in &explanation.decisions {
+            writeln!(out, "     {}  {}", at(decision.at_s), decision.text)?;
+        }
+    }
+    Ok(())
+}

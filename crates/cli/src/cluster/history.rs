@@ -1,0 +1,147 @@
+//! `giveway history`: the jobs that ended, from the journals in a cluster's folder.
+
+use super::args::{History, JobFilter};
+use super::inspect::{is_recent, table, utc};
+use anyhow::{Context, Result, bail};
+use giveway_core::{Priority, Span};
+use giveway_web::explain::duration;
+use giveway_web::feed;
+use giveway_web::model::{JobRow, JobState, Model};
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// `giveway history`
+pub fn history(args: &History) -> Result<()> {
+    let mut ended = Vec::new();
+    let journals = journals(&args.cluster.dir)?;
+    if journals.is_empty() {
+        bail!("no journal in {}; a cluster has not run there, check --dir", args.cluster.dir.display());
+    }
+    for journal in journals {
+        // An archive of another release does not hide the others.
+        match feed::read(&journal) {
+            Ok(model) => ended.extend(model.jobs.iter().filter_map(|job| EndedJob::new(job, &model))),
+            Err(error) => eprintln!("giveway: left out: {error}"),
+        }
+    }
+    ended.retain(|job| job.is_wanted(&args.filter));
+    let mut out = std::io::stdout();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&ended)?)?;
+        return Ok(());
+    }
+    let mut table = table(&[
+        "job",
+        "name",
+        "user",
+        "pool",
+        "outcome",
+        "submitted (UTC)",
+        "wait",
+        "total",
+        "maps",
+        "reduces",
+        "gave way",
+        "lost",
+    ]);
+    for job in &ended {
+        let seconds = |seconds: f64| duration(Span::from_secs_f64(seconds));
+        table.add_row([
+            job.job.to_string(),
+            job.name.clone(),
+            job.user.clone(),
+            job.pool.clone(),
+            job.outcome.to_owned(),
+            job.submitted_ms.map_or_else(String::new, utc),
+            job.wait_s.map_or_else(String::new, seconds),
+            seconds(job.total_s),
+            job.maps.to_string(),
+            job.reduces.to_string(),
+            (job.pauses + job.early_ends + job.kills).to_string(),
+            seconds(job.lost_s),
+        ]);
+    }
+    writeln!(out, "{table}")?;
+    Ok(())
+}
+
+/// The journals of a cluster, oldest first.
+fn journals(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries =
+        std::fs::read_dir(folder).with_context(|| format!("cannot read {}; check --dir", folder.display()))?;
+    let mut archived: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("journal-")))
+        .map(|path| path.join("log"))
+        .filter(|path| path.exists())
+        .collect();
+    archived.sort();
+    archived.extend(Some(folder.join("journal").join("log")).filter(|path| path.exists()));
+    Ok(archived)
+}
+
+/// An ended job. The names are part of the JSON output, which scripts read.
+#[derive(Debug, Serialize)]
+struct EndedJob {
+    job: u32,
+    name: String,
+    user: String,
+    pool: String,
+    priority: Priority,
+    outcome: &'static str,
+    /// Milliseconds of the Unix epoch.
+    submitted_ms: Option<f64>,
+    /// Seconds until the first task started.
+    wait_s: Option<f64>,
+    /// Seconds from the submission to the end.
+    total_s: f64,
+    maps: u32,
+    reduces: u32,
+    pauses: u32,
+    early_ends: u32,
+    kills: u32,
+    failed_attempts: u32,
+    recovered: u32,
+    /// Slot seconds of attempts that were killed for another job.
+    lost_s: f64,
+}
+
+impl EndedJob {
+    fn new(job: &JobRow, model: &Model) -> Option<EndedJob> {
+        let outcome = match job.state() {
+            JobState::Succeeded => "succeeded",
+            JobState::Killed => "killed",
+            JobState::Failed => "failed",
+            JobState::Pending | JobState::Running | JobState::Waiting => return None,
+        };
+        let submitted = job.submitted;
+        Some(EndedJob {
+            job: job.id.0,
+            name: job.name.clone(),
+            user: job.user.clone(),
+            pool: job.pool.clone(),
+            priority: job.priority,
+            outcome,
+            submitted_ms: model.wall_us.map(|us| us as f64 / 1e3 + submitted.as_secs_f64() * 1e3),
+            wait_s: job.started.map(|started| started.since(submitted).as_secs_f64()),
+            total_s: job.ended?.since(submitted).as_secs_f64(),
+            maps: job.tasks[0],
+            reduces: job.tasks[1],
+            pauses: job.pauses,
+            early_ends: job.early_ends,
+            kills: job.kills,
+            failed_attempts: job.failures,
+            recovered: job.recovered,
+            lost_s: job.lost_to_preemption.as_secs_f64(),
+        })
+    }
+
+    fn is_wanted(&self, filter: &JobFilter) -> bool {
+        let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| found == wanted);
+        is(&filter.user, &self.user)
+            && is(&filter.pool, &self.pool)
+            && is(&filter.state, self.outcome)
+            && is_recent(filter, self.submitted_ms)
+    }
+}

@@ -1,0 +1,23 @@
+//! `giveway view`: the dashboard over recorded event logs.
+
+use crate::args::View;
+use crate::signals;
+use anyhow::Result;
+use giveway_web::server::Server;
+use std::io::Write;
+use std::sync::mpsc;
+
+/// `giveway view`
+pub fn run(args: &View) -> Result<()> {
+    let server = Server::view(&args.event_logs, args.http)?;
+    let mut out = std::io::stdout();
+    writeln!(out, "Dashboard: {}", server.url())?;
+    writeln!(out, "Stop with Ctrl-C.")?;
+    out.flush()?;
+    let (stop, stopped) = mpsc::channel();
+    signals::on_stop(move || {
+        let _ = stop.send(());
+    })?;
+    let _ = stopped.recv();
+    Ok(())
+}

@@ -1,0 +1,196 @@
+// The event log in the browser: attempts and marks in typed arrays that grow, jobs and nodes as objects, and the stream that keeps them current.
+
+export const NONE = 0xffffffff;
+export const KIND = { map: 0, reduce: 1 };
+export const ENDED = { running: 0, finished: 1, paused: 2, early: 3, killedForOther: 4, killed: 5, failed: 6, nodeLost: 7, resynced: 8 };
+export const BEGAN = { fresh: 0, recovery: 1, speculative: 2, resumed: 3, migrated: 4 };
+export const MARK = { paused: 0, resumed: 1, early: 2, killed: 3, failed: 4, nodeLost: 5, nodeJoined: 6, submitted: 7, ended: 8, migrated: 9 };
+
+const TYPES = { f64: Float64Array, u32: Uint32Array, u16: Uint16Array, u8: Uint8Array };
+const ATTEMPTS = { start: "f64", end: "f64", job: "u32", node: "u32", task: "u32", number: "u16", lane: "u16", kind: "u8", began: "u8", ended: "u8" };
+const MARKS = { markTime: "f64", markKind: "u8", markJob: "u32", markOther: "u32", markSubject: "u32" };
+
+/** One event log. */
+export class Log {
+  constructor(index) {
+    this.index = index;
+    this.name = "";
+    this.policy = "";
+    this.version = 0;
+    this.reasons = new Map();
+    this.clear();
+  }
+
+  clear() {
+    this.jobs = [];
+    this.nodes = [];
+    this.byId = new Map();
+    this.length = 0;
+    this.marks = 0;
+    this.now = 0;
+    this.receivedAt = performance.now();
+    this.wallMs = null;
+    this.cursor = "";
+    this.replica = true;
+    this.live = { ranks: [[], []], jobs: new Map(), forecasts: new Map() };
+    this.reasons.clear();
+    for (const [name, type] of Object.entries({ ...ATTEMPTS, ...MARKS })) this[name] = new TYPES[type](0);
+  }
+
+  /** Loads everything. */
+  async load() {
+    const response = await fetch(`/api/v1/timeline?log=${this.index}`, { cache: "no-store" });
+    if (!response.ok) throw new LoadError(response.status, (await response.json().catch(() => ({}))).error ?? response.statusText);
+    const buffer = await response.arrayBuffer();
+    const length = new DataView(buffer).getUint32(0, true);
+    const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+    this.clear();
+    for (const { name, kind, offset, len } of head.columns) this[name] = new TYPES[kind](buffer, 4 + length + offset, len);
+    this.length = this.start.length;
+    this.marks = this.markTime.length;
+    this.apply(head);
+  }
+
+  grow(columns, needed) {
+    for (const [name, type] of Object.entries(columns)) {
+      if (this[name].length >= needed) continue;
+      const larger = new TYPES[type](Math.max(1024, needed * 2));
+      larger.set(this[name]);
+      this[name] = larger;
+    }
+  }
+
+  /** Applies an update, or the head of a complete answer. */
+  apply(view) {
+    this.cursor = view.cursor;
+    this.now = view.now;
+    this.receivedAt = performance.now();
+    this.wallMs = view.wall_ms;
+    this.policy = view.policy;
+    this.replica = view.replica;
+    for (const [row, job] of view.jobs) { job.row = row; this.jobs[row] = job; this.byId.set(job.id, row); }
+    for (const [number, node] of view.nodes) { node.number = number; this.nodes[number] = node; }
+    this.live = { ranks: view.live.ranks, jobs: new Map(view.live.jobs), forecasts: new Map(view.live.forecasts) };
+    const added = view.attempts;
+    if (added) {
+      const to = added.from + added.start.length;
+      this.grow(ATTEMPTS, to);
+      for (const name of ["start", "job", "node", "task", "number", "lane", "kind", "began"]) this[name].set(added[name], added.from);
+      for (let row = added.from; row < to; row += 1) { this.end[row] = NaN; this.ended[row] = ENDED.running; }
+      for (const [row, end, how] of added.ended) { this.end[row] = end; this.ended[row] = how; this.reasons.delete(row); }
+      this.length = Math.max(this.length, to);
+    }
+    if (view.marks?.length) {
+      this.grow(MARKS, this.marks + view.marks.length);
+      for (const [time, kind, job, other, subject] of view.marks) {
+        this.markTime[this.marks] = time;
+        this.markKind[this.marks] = kind;
+        this.markJob[this.marks] = job;
+        this.markOther[this.marks] = other;
+        this.markSubject[this.marks] = subject;
+        this.marks += 1;
+      }
+    }
+    this.version += 1;
+  }
+
+  /** Why attempts were launched and stopped, by row. Fetched once. */
+  async reasonsOf(rows) {
+    const missing = rows.filter((row) => !this.reasons.has(row));
+    if (missing.length) {
+      const response = await fetch(`/api/v1/reasons?log=${this.index}&attempts=${missing.slice(0, 400).join(",")}`);
+      if (response.ok) for (const reason of await response.json()) this.reasons.set(reason.attempt, reason);
+    }
+    return rows.map((row) => this.reasons.get(row));
+  }
+
+  /** Names of users or pools, in order of first use. */
+  names(key) { return [...new Set(this.jobs.map((job) => job[key]))]; }
+}
+
+export class LoadError extends Error {
+  constructor(status, text) { super(text); this.status = status; }
+}
+
+/** All logs, the instant shown, and the connection. */
+class Store {
+  constructor() {
+    this.logs = [];
+    this.isLive = false;
+    /** The instant shown; null follows the log's end. */
+    this.held = null;
+    this.connected = true;
+    this.lostAt = 0;
+    this.listeners = new Set();
+  }
+
+  get log() { return this.logs[0]; }
+
+  /** The present of the log: moves on between two updates of a live one. */
+  get now() {
+    const log = this.log;
+    if (!this.isLive || !this.connected) return log.now;
+    const busy = log.jobs.some((job) => job.ended === null);
+    // An idle cluster writes nothing, so its time does not move.
+    return busy ? log.now + Math.min(5, (performance.now() - log.receivedAt) / 1000) : log.now;
+  }
+
+  /** The instant shown. */
+  get at() { return this.held ?? this.now; }
+
+  hold(at) {
+    const end = this.log.now;
+    this.held = at === null || at >= end ? null : Math.max(0, Math.min(end, at));
+    this.notify("instant");
+  }
+
+  notify(what) { for (const listener of this.listeners) listener(what); }
+
+  async start() {
+    const response = await fetch("/api/v1/info", { cache: "no-store" });
+    if (!response.ok) throw new LoadError(response.status, (await response.json().catch(() => ({}))).error ?? response.statusText);
+    const info = await response.json();
+    this.isLive = info.live;
+    this.logs = info.logs.map((one, index) => Object.assign(new Log(index), { name: one.name, policy: one.policy ?? "" }));
+    await Promise.all(this.logs.map((log) => this.loadWhenReady(log)));
+    if (!this.isLive) this.held = null;
+    if (this.isLive) this.connect();
+  }
+
+  /** A cluster that has just been started has no journal for a moment. */
+  async loadWhenReady(log) {
+    for (let attempt = 0; ; attempt += 1) {
+      try { return await log.load(); } catch (error) {
+        if (error.status !== 503 || attempt > 60) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 500));
+      }
+    }
+  }
+
+  connect() {
+    const log = this.log;
+    const stream = new EventSource(`/api/v1/updates?after=${log.cursor}`);
+    this.stream = stream;
+    const received = () => {
+      if (!this.connected) { this.connected = true; this.notify("connection"); }
+    };
+    stream.addEventListener("update", (message) => { log.apply(JSON.parse(message.data)); received(); this.notify("data"); });
+    stream.addEventListener("reset", async () => {
+      stream.close();
+      try { await log.load(); received(); this.notify("data"); this.connect(); } catch { this.retry(); }
+    });
+    stream.addEventListener("error", () => {
+      stream.close();
+      if (this.connected) { this.connected = false; this.lostAt = performance.now(); this.delay = 500; }
+      this.notify("connection");
+      this.retry();
+    });
+  }
+
+  retry() {
+    setTimeout(() => this.connect(), this.delay ?? 500);
+    this.delay = Math.min(15000, (this.delay ?? 500) * 2);
+  }
+}
+
+export const store = new Store();

@@ -1,0 +1,195 @@
+//! Forecasts: when jobs start and end, by running the simulator forward from the present.
+//!
+//! The present state becomes a workload: the tasks that each live job has left, with their estimated times, on the nodes that are up. What running attempts
+//! have done is taken off, and all slots are assigned anew at the present instant, as the policy would. Each of several runs draws an error for the
+//! estimate of each job, larger for jobs of which fewer tasks have been seen, and times that differ from task to task. The median over the runs is the forecast, the
+//! 5th and 95th percentile are its interval. Jobs that are submitted later are not known: a policy that lets small jobs pass makes large jobs end
+//! later than forecast.
+
+use crate::model::Model;
+use giveway_core::{Action, Event, JobId, Kind, Policy, Scheduler, Span, Time};
+use giveway_sim::cluster::{Cluster, HeartbeatMode};
+use giveway_sim::workload::{self, JobPlan, Workload};
+use giveway_sim::{Observer, Simulation};
+use rand::SeedableRng;
+use rand_distr::{Distribution, LogNormal};
+use rand_pcg::Pcg64Mcg;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Runs of one forecast.
+pub const RUNS: u64 = 16;
+
+/// Relative spread of the times of a job's tasks.
+const TASK_NOISE: f64 = 0.2;
+
+/// A task is not taken to be shorter than this.
+const TASK_TIME_MIN: Span = Span::from_millis(1);
+
+/// 5th, 50th and 95th percentile.
+pub type Interval = [Time; 3];
+
+/// The forecast of one job.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct JobForecast {
+    /// When its first task starts; none if it has started.
+    pub start: Option<Interval>,
+    /// When it ends; none if it ended in fewer than all runs.
+    pub end: Option<Interval>,
+}
+
+/// The forecasts of all live jobs.
+#[derive(Clone, Debug, Default)]
+pub struct Forecasts {
+    /// When they were made.
+    pub at: Time,
+    /// Runs that they are based on.
+    pub runs: u64,
+    /// By job.
+    pub jobs: BTreeMap<JobId, JobForecast>,
+}
+
+/// A live job, as a forecast needs it.
+#[derive(Clone, Debug)]
+struct LiveJob {
+    id: JobId,
+    started: bool,
+    plan: JobPlan,
+    /// Standard deviation of the logarithm of the error of its estimate.
+    error: f64,
+}
+
+/// The present state of a cluster. Made while the model is locked, used without.
+#[derive(Clone, Debug)]
+pub struct Present {
+    now: Time,
+    jobs: Vec<LiveJob>,
+    cluster: Cluster,
+    tenants: giveway_core::Tenants,
+    /// The policy in use.
+    pub policy: Policy,
+}
+
+impl Present {
+    /// The present state; none without a node that is up or a live job.
+    pub fn of(model: &Model) -> Option<Present> {
+        let scheduler = model.scheduler();
+        let nodes: Vec<_> = scheduler.nodes().filter(|node| node.up).map(|node| node.spec.clone()).collect();
+        let mut jobs: Vec<LiveJob> =
+            scheduler.running_jobs().filter_map(|job| LiveJob::of(model, scheduler, job)).collect();
+        jobs.sort_by_key(|job| (job.plan.submit, job.id));
+        // The order of arrival stays, the distance does not: all are there now.
+        jobs.iter_mut().for_each(|job| job.plan.submit = Time::ZERO);
+        if jobs.is_empty() || nodes.is_empty() {
+            return None;
+        }
+        let mut cluster = workload::recorded_cluster("the present nodes", nodes, HeartbeatMode::Immediate);
+        cluster.noise = TASK_NOISE;
+        let setup = scheduler.setup();
+        let (tenants, policy) = (setup.tenants.clone(), setup.policy.clone());
+        Some(Present { now: model.now, jobs, cluster, tenants, policy })
+    }
+
+    /// Forecasts under a policy. Stops after `limit` with the runs made so far, at least one.
+    pub fn forecast(&self, policy: &Policy, limit: Duration) -> Forecasts {
+        let started = Instant::now();
+        let mut samples: Vec<[Vec<Time>; 2]> = vec![Default::default(); self.jobs.len()];
+        let mut runs = 0;
+        for seed in 0..RUNS {
+            let Some(observed) = self.run(policy.clone(), seed) else { break };
+            runs += 1;
+            for (sample, observed) in samples.iter_mut().zip(observed) {
+                sample[0].extend(observed[0]);
+                sample[1].extend(observed[1]);
+            }
+            if started.elapsed() > limit {
+                break;
+            }
+        }
+        let jobs = self.jobs.iter().zip(samples).map(|(job, [starts, ends])| {
+            let interval = |times: Vec<Time>| (times.len() as u64 == runs).then(|| interval(times, self.now)).flatten();
+            let start = if job.started { None } else { interval(starts) };
+            (job.id, JobForecast { start, end: interval(ends) })
+        });
+        Forecasts { at: self.now, runs, jobs: jobs.collect() }
+    }
+
+    /// One run: for each job when it started and when it ended, from now.
+    fn run(&self, policy: Policy, seed: u64) -> Option<Vec<[Option<Time>; 2]>> {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let plans = self.jobs.iter().map(|job| {
+            let mut plan = job.plan.clone();
+            let factor = LogNormal::new(0.0, job.error).map_or(1.0, |error| error.sample(&mut rng));
+            plan.map_compute = plan.map_compute.scaled(factor).max(TASK_TIME_MIN);
+            plan.reduce_compute = plan.reduce_compute.scaled(factor).max(TASK_TIME_MIN);
+            plan
+        });
+        let workload = Workload::from_jobs("the present jobs", self.tenants.clone(), plans.collect());
+        let mut simulation = Simulation::new(&self.cluster, &workload, policy, seed).ok()?;
+        let mut observed = Observed(vec![[None; 2]; self.jobs.len()]);
+        simulation.run(&mut observed);
+        Some(observed.0)
+    }
+}
+
+impl LiveJob {
+    fn of(model: &Model, scheduler: &Scheduler, id: JobId) -> Option<LiveJob> {
+        let (row, state) = (model.job(id)?, scheduler.state());
+        let job = state.job(state.find(id)?);
+        let time = job.estimate().task_time;
+        // Work of running tasks that is done already counts as whole tasks.
+        let left = Kind::BOTH.map(|kind| {
+            let mean_s = time[kind].as_secs_f64().max(1e-6);
+            let running = model.running().filter(|one| one.id.task.job == id && one.id.task.kind == kind);
+            let done: f64 = running.map(|one| (model.now.since(one.launched).as_secs_f64() / mean_s).min(0.9)).sum();
+            let left = f64::from(job.left(kind));
+            if left > 0.0 { (left - done).ceil().max(1.0) as u32 } else { 0 }
+        });
+        let seen = job.counts(Kind::Map).finished + job.counts(Kind::Reduce).finished;
+        let plan = JobPlan {
+            id,
+            name: row.name.clone(),
+            user: row.user.clone(),
+            pool: row.pool.clone(),
+            priority: row.priority,
+            submit: row.submitted,
+            group: 0,
+            // The simulator needs at least one map; a job without any left gets one that takes no time.
+            maps: left[0].max(1),
+            map_bytes: 1,
+            map_compute: if left[0] == 0 { TASK_TIME_MIN } else { time[Kind::Map] },
+            map_output_bytes: 1,
+            reduces: left[1],
+            reduce_compute: time[Kind::Reduce],
+            reduce_output_bytes: 1,
+            slowstart_ppm: if job.may_start(Kind::Reduce) { 0 } else { 50_000 },
+        };
+        let error = 0.05 + 0.6 / f64::from(1 + seen).sqrt();
+        Some(LiveJob { id, started: row.started.is_some(), plan, error })
+    }
+}
+
+/// By job, its start and its end.
+struct Observed(Vec<[Option<Time>; 2]>);
+
+impl Observer for Observed {
+    fn observe(&mut self, now: Time, _event: &Event, actions: &[Action]) {
+        for action in actions {
+            let (job, which) = match action {
+                Action::Launch { attempt, .. } => (attempt.task.job, 0),
+                Action::CloseJob { job, .. } => (*job, 1),
+                _ => continue,
+            };
+            if let Some(times) = self.0.get_mut(job.0 as usize) {
+                times[which].get_or_insert(now);
+            }
+        }
+    }
+}
+
+fn interval(mut times: Vec<Time>, now: Time) -> Option<Interval> {
+    times.sort_unstable();
+    let last = times.len().checked_sub(1)?;
+    let at = |quantile: f64| times.get((quantile * last as f64).round() as usize).copied().unwrap_or(Time::ZERO);
+    Some([0.05, 0.5, 0.95].map(|quantile| now + at(quantile).since(Time::ZERO)))
+}

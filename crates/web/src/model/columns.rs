@@ -1,0 +1,185 @@
+//! Attempts and decisions, in columns.
+
+use giveway_core::{AttemptId, End, Kind, NodeId, PreemptAction, Reason, Start, Time, Work};
+use rustc_hash::FxHashMap;
+
+/// No row.
+pub const NONE: u32 = u32::MAX;
+
+/// How an attempt began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Began {
+    Fresh = 0,
+    Recovery = 1,
+    Speculative = 2,
+    Resumed = 3,
+    Migrated = 4,
+}
+
+impl Began {
+    pub(super) fn of(work: Work, reason: &Reason) -> Began {
+        match (work, reason) {
+            (Work::Reduce { start: Start::Resumed { .. } }, _) => Began::Resumed,
+            (Work::Reduce { start: Start::Migrated { .. } }, _) => Began::Migrated,
+            (_, Reason::Recovery { .. }) => Began::Recovery,
+            (_, Reason::Speculative { .. }) => Began::Speculative,
+            _ => Began::Fresh,
+        }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum Ended {
+    Running = 0,
+    Finished = 1,
+    Paused = 2,
+    EndedEarly = 3,
+    /// To free its slot for another job.
+    KilledForOther = 4,
+    /// Because its job ended or another attempt of its task finished.
+    Killed = 5,
+    Failed = 6,
+    NodeLost = 7,
+    Resynced = 8,
+}
+
+impl Ended {
+    pub(super) fn of(end: End) -> Ended {
+        match end {
+            End::Finished { .. } => Ended::Finished,
+            End::Paused => Ended::Paused,
+            End::EndedEarly { .. } => Ended::EndedEarly,
+            End::Killed { preempted: true } => Ended::KilledForOther,
+            End::Killed { preempted: false } => Ended::Killed,
+            End::Failed => Ended::Failed,
+            End::NodeLost => Ended::NodeLost,
+            End::Resynced => Ended::Resynced,
+        }
+    }
+}
+
+/// What a mark on the timeline stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum MarkKind {
+    Paused = 0,
+    Resumed = 1,
+    EndedEarly = 2,
+    Killed = 3,
+    Failed = 4,
+    NodeLost = 5,
+    NodeJoined = 6,
+    JobSubmitted = 7,
+    JobEnded = 8,
+    Migrated = 9,
+}
+
+/// A decision or an incident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// When it took effect.
+    pub at: Time,
+    /// What happened.
+    pub kind: MarkKind,
+    /// Row of the job; [`NONE`] for nodes.
+    pub job: u32,
+    /// Row of the job that gets the slot; [`NONE`] if there is none.
+    pub other: u32,
+    /// Row of the attempt, or number of the node.
+    pub subject: u32,
+}
+
+/// The attempts, in columns; a row is an index into all of them.
+#[derive(Debug, Default)]
+pub struct Attempts {
+    pub(super) start_s: Vec<f64>,
+    /// NaN while it runs.
+    pub(super) end_s: Vec<f64>,
+    pub(super) job: Vec<u32>,
+    pub(super) node: Vec<u32>,
+    pub(super) task: Vec<u32>,
+    pub(super) number: Vec<u16>,
+    pub(super) lane: Vec<u16>,
+    pub(super) kind: Vec<u8>,
+    pub(super) began: Vec<u8>,
+    pub(super) ended: Vec<u8>,
+    launch_reasons: Vec<Reason>,
+    /// By row, how it was requested to stop, why, and the row of the job that gets the slot.
+    pub(super) stops: FxHashMap<u32, (PreemptAction, Reason, u32)>,
+    /// By row, the progress that a paused reduce kept.
+    pub(super) progress_ppm: FxHashMap<u32, u32>,
+}
+
+impl Attempts {
+    /// Number of attempts.
+    pub fn len(&self) -> usize {
+        self.start_s.len()
+    }
+
+    /// True without any attempt.
+    pub fn is_empty(&self) -> bool {
+        self.start_s.is_empty()
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn launch(
+        &mut self,
+        now: Time,
+        id: AttemptId,
+        node: NodeId,
+        job: u32,
+        lane: u16,
+        began: Began,
+        reason: Reason,
+    ) -> u32 {
+        let row = self.len() as u32;
+        self.start_s.push(now.as_secs_f64());
+        self.end_s.push(f64::NAN);
+        self.job.push(job);
+        self.node.push(node.0);
+        self.task.push(id.task.index);
+        self.number.push(id.number);
+        self.lane.push(lane);
+        self.kind.push(u8::from(id.task.kind == Kind::Reduce));
+        self.began.push(began as u8);
+        self.ended.push(Ended::Running as u8);
+        self.launch_reasons.push(reason);
+        row
+    }
+
+    pub(super) fn end(&mut self, row: u32, now: Time, ended: Ended) {
+        let at = row as usize;
+        if let (Some(end), Some(how)) = (self.end_s.get_mut(at), self.ended.get_mut(at)) {
+            (*end, *how) = (now.as_secs_f64(), ended as u8);
+        }
+    }
+
+    pub(super) fn job(&self, row: u32) -> u32 {
+        self.job.get(row as usize).copied().unwrap_or(NONE)
+    }
+
+    pub(super) fn lane(&self, row: u32) -> u16 {
+        self.lane.get(row as usize).copied().unwrap_or(0)
+    }
+
+    /// Why it was launched.
+    pub fn launch_reason(&self, row: u32) -> Option<&Reason> {
+        self.launch_reasons.get(row as usize)
+    }
+
+    /// How it was last requested to stop, and why.
+    pub fn stop_reason(&self, row: u32) -> Option<(PreemptAction, &Reason)> {
+        self.stops.get(&row).map(|(action, reason, _)| (*action, reason))
+    }
+
+    /// The part of its task that a paused reduce kept, in parts per million.
+    pub fn kept_ppm(&self, row: u32) -> Option<u32> {
+        self.progress_ppm.get(&row).copied()
+    }
+}

@@ -1,0 +1,248 @@
+//! What happened in a cluster, as tables: a fold over the records of its event log.
+//!
+//! Rows are never removed and their numbers never change, so that a browser can be sent what is new since its last update ([`Cursor`]). Attempts and
+//! decisions are stored in columns (`columns.rs`), because there may be hundreds of thousands.
+
+mod columns;
+mod rows;
+mod wire;
+
+pub use columns::{Attempts, Began, Ended, Mark, MarkKind, NONE};
+pub use rows::{JobRow, JobState, NodeRow};
+pub(crate) use wire::outcome as outcome_word;
+pub use wire::{Cursor, View};
+
+use giveway_core::event_log::Record;
+use giveway_core::{
+    Action, Change, End, Event, JobId, Kind, Lifecycle, NodeId, PreemptAction, Reason, RunningAttempt, Scheduler,
+    Setup, SetupError, Start, Time, Work,
+};
+use rustc_hash::FxHashMap;
+
+/// The tables, and a replica of the scheduler that wrote the log.
+#[derive(Debug)]
+pub struct Model {
+    /// Identifies the log: a cursor of another log is not valid here.
+    pub epoch: u64,
+    /// Jobs in the order of submission.
+    pub jobs: Vec<JobRow>,
+    /// Nodes by id.
+    pub nodes: Vec<NodeRow>,
+    /// Attempts in the order of launch.
+    pub attempts: Attempts,
+    /// Decisions and incidents in the order of time.
+    pub marks: Vec<Mark>,
+    /// Time of the last record.
+    pub now: Time,
+    /// Number of records.
+    pub records: u64,
+    /// Microseconds of the Unix epoch at the log's time zero, if known.
+    pub wall_us: Option<u64>,
+    replica: Scheduler,
+    /// The number of each record in which the replica decided otherwise than the log; the first only.
+    mismatch: Option<u64>,
+    running: Lifecycle<u32>,
+    by_id: FxHashMap<JobId, u32>,
+    /// Rows of ended attempts in the order of their end.
+    ended: Vec<u32>,
+    /// Incremented with each change of a job or node.
+    version: u64,
+    actions: Vec<Action>,
+}
+
+impl Model {
+    /// Empty tables for a log with this setup.
+    pub fn new(setup: Setup, epoch: u64) -> Result<Model, SetupError> {
+        Ok(Model {
+            epoch,
+            jobs: Vec::new(),
+            nodes: Vec::new(),
+            attempts: Attempts::default(),
+            marks: Vec::new(),
+            now: Time::ZERO,
+            records: 0,
+            wall_us: None,
+            replica: Scheduler::new(setup)?,
+            mismatch: None,
+            running: Lifecycle::default(),
+            by_id: FxHashMap::default(),
+            ended: Vec::new(),
+            version: 0,
+            actions: Vec::new(),
+        })
+    }
+
+    /// The replica of the scheduler, in the state after the last record.
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.replica
+    }
+
+    /// The first record whose actions this release's scheduler would not have taken; then [`Model::scheduler`] may be wrong.
+    pub fn mismatch(&self) -> Option<u64> {
+        self.mismatch
+    }
+
+    /// The row of the last job with this id.
+    pub fn job_row(&self, job: JobId) -> Option<u32> {
+        self.by_id.get(&job).copied()
+    }
+
+    /// The last job with this id.
+    pub fn job(&self, job: JobId) -> Option<&JobRow> {
+        self.jobs.get(self.job_row(job)? as usize)
+    }
+
+    /// The attempts that hold a slot, with their rows.
+    pub fn running(&self) -> impl Iterator<Item = &RunningAttempt<u32>> {
+        self.running.iter()
+    }
+
+    /// Follows one record.
+    pub fn apply(&mut self, record: &Record) {
+        self.now = self.now.max(record.now);
+        self.records += 1;
+        let mut actions = std::mem::take(&mut self.actions);
+        actions.clear();
+        self.replica.handle(record.now, &record.event, &mut actions);
+        if actions != record.actions {
+            self.mismatch.get_or_insert(self.records);
+        }
+        self.actions = actions;
+        if let Event::AttemptPaused { attempt, progress_ppm } = &record.event {
+            // The end of the attempt below records the pause; the progress is what is kept.
+            if let Some(row) = self.running.get(*attempt).map(|running| running.data) {
+                self.attempts.progress_ppm.insert(row, *progress_ppm);
+            }
+        }
+        let mut running = std::mem::take(&mut self.running);
+        running.observe(&record.event, &record.actions, record.now, &mut |change| self.on_change(record.now, change));
+        self.running = running;
+    }
+
+    fn on_change(&mut self, now: Time, change: Change<'_, u32>) {
+        self.version += 1;
+        match change {
+            Change::JobSubmitted(spec) => {
+                let row = self.jobs.len() as u32;
+                self.by_id.insert(spec.id, row);
+                self.jobs.push(JobRow::new(spec, now, self.version));
+                self.mark(now, MarkKind::JobSubmitted, row, NONE, NONE);
+            }
+            Change::JobClosed { job, outcome } => {
+                let Some(row) = self.job_row(job) else { return };
+                if let Some(job) = self.changed_job(row) {
+                    (job.ended, job.outcome) = (Some(now), Some(outcome));
+                }
+                self.mark(now, MarkKind::JobEnded, row, NONE, NONE);
+            }
+            Change::NodeJoined { node, spec } => {
+                let at = node.0 as usize;
+                // Nodes are numbered without gaps; the scheduler refuses others.
+                if let Some(known) = self.nodes.get_mut(at) {
+                    known.rejoin(spec, now, self.version);
+                } else if at == self.nodes.len() {
+                    self.nodes.push(NodeRow::new(spec, now, self.version));
+                }
+                self.mark(now, MarkKind::NodeJoined, NONE, NONE, node.0);
+            }
+            Change::NodeLost { node } => {
+                if let Some(lost) = self.nodes.get_mut(node.0 as usize) {
+                    lost.lose(now, self.version);
+                }
+                self.mark(now, MarkKind::NodeLost, NONE, NONE, node.0);
+            }
+            Change::Launched { attempt, reason } => self.on_launch(now, attempt, reason),
+            Change::StopRequested { attempt, request, reason } => {
+                let other = reason.beneficiary().and_then(|job| self.job_row(job)).unwrap_or(NONE);
+                self.attempts.stops.insert(attempt.data, (request.action, reason.clone(), other));
+            }
+            Change::Ended { attempt, end } => self.on_end(now, &attempt, end),
+        }
+    }
+
+    fn on_launch(&mut self, now: Time, attempt: &mut RunningAttempt<u32>, reason: &Reason) {
+        let task = attempt.id.task;
+        let job = self.job_row(task.job).unwrap_or(NONE);
+        let began = Began::of(attempt.work, reason);
+        let lane = self.nodes.get_mut(attempt.node.0 as usize).map_or(0, |node| node.take_lane(task.kind));
+        attempt.data = self.attempts.launch(now, attempt.id, attempt.node, job, lane, began, reason.clone());
+        if let Some(job) = self.changed_job(job) {
+            job.started.get_or_insert(now);
+            job.running[task.kind.index()] += 1;
+            match attempt.work {
+                Work::Reduce { start: Start::Resumed { .. } | Start::Migrated { .. } } => {
+                    job.paused = job.paused.saturating_sub(1);
+                    job.resumes += 1;
+                }
+                _ => {}
+            }
+            job.recovered += u32::from(began == Began::Recovery);
+        }
+        let kind = match began {
+            Began::Resumed => MarkKind::Resumed,
+            Began::Migrated => MarkKind::Migrated,
+            _ => return,
+        };
+        self.mark(now, kind, job, NONE, attempt.data);
+    }
+
+    fn on_end(&mut self, now: Time, attempt: &RunningAttempt<u32>, end: End) {
+        let (row, kind) = (attempt.data, attempt.id.task.kind);
+        let job_row = self.attempts.job(row);
+        let ended = Ended::of(end);
+        self.attempts.end(row, now, ended);
+        self.ended.push(row);
+        if let Some(node) = self.nodes.get_mut(attempt.node.0 as usize) {
+            node.free_lane(kind, self.attempts.lane(row));
+        }
+        let held = now.since(attempt.launched);
+        let other = self.attempts.stops.get(&row).map_or(NONE, |(_, _, other)| *other);
+        let user_asked = matches!(self.attempts.stops.get(&row), Some((PreemptAction::Kill, Reason::JobEnded, _)));
+        if let Some(job) = self.changed_job(job_row) {
+            let at = kind.index();
+            job.running[at] = job.running[at].saturating_sub(1);
+            job.on_end(kind, ended, held);
+        }
+        let mark = match ended {
+            Ended::Paused => MarkKind::Paused,
+            Ended::EndedEarly => MarkKind::EndedEarly,
+            Ended::KilledForOther => MarkKind::Killed,
+            Ended::Failed if !user_asked => MarkKind::Failed,
+            _ => return,
+        };
+        self.mark(now, mark, job_row, other, row);
+    }
+
+    fn changed_job(&mut self, row: u32) -> Option<&mut JobRow> {
+        let job = self.jobs.get_mut(row as usize)?;
+        job.version = self.version;
+        Some(job)
+    }
+
+    fn mark(&mut self, at: Time, kind: MarkKind, job: u32, other: u32, subject: u32) {
+        self.marks.push(Mark { at, kind, job, other, subject });
+    }
+
+    /// Slots held by each job now, by kind: row of the job and slots, most first.
+    pub fn holders(&self, kind: Kind) -> Vec<(u32, u32)> {
+        let mut held: Vec<(u32, u32)> =
+            (0..).zip(&self.jobs).map(|(row, job)| (row, job.running[kind.index()])).collect();
+        held.retain(|&(_, slots)| slots > 0);
+        held.sort_by_key(|&(row, slots)| (std::cmp::Reverse(slots), row));
+        held
+    }
+
+    /// Map or reduce slots of the nodes that are up.
+    pub fn slots(&self, kind: Kind) -> u32 {
+        let up = self.nodes.iter().filter(|node| node.is_up());
+        up.map(|node| u32::from(node.slots[kind.index()])).sum()
+    }
+
+    /// A node's name.
+    pub fn node_name(&self, node: NodeId) -> String {
+        self.nodes.get(node.0 as usize).map_or_else(|| node.to_string(), |node| node.name.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Jobs and nodes.
+
+use super::columns::Ended;
+use giveway_core::event::{JobSpec, NodeSpec};
+use giveway_core::{JobId, Kind, Outcome, Priority, Span, Time};
+use serde::Serialize;
+
+/// A job and its counts so far.
+#[derive(Clone, Debug)]
+pub struct JobRow {
+    /// Its id in the log.
+    pub id: JobId,
+    /// Its name, chosen by its user.
+    pub name: String,
+    /// The user who submitted it.
+    pub user: String,
+    /// Its pool or queue.
+    pub pool: String,
+    /// Its priority.
+    pub priority: Priority,
+    /// The id that the cluster's own manager gave it, such as a YARN application id.
+    pub external_id: Option<String>,
+    /// Maps and reduces at submission.
+    pub tasks: [u32; 2],
+    /// Bytes of its input.
+    pub input_bytes: u64,
+    /// When it was submitted.
+    pub submitted: Time,
+    /// When its first task was launched.
+    pub started: Option<Time>,
+    /// When it ended.
+    pub ended: Option<Time>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// Slots it holds, by kind.
+    pub running: [u32; 2],
+    /// Tasks done, by kind; pieces of maps that ended early do not count.
+    pub done: [u32; 2],
+    /// Slot time of the attempts that finished, by kind.
+    pub done_time: [Span; 2],
+    /// Reduces that are paused.
+    pub paused: u32,
+    /// Pauses of reduces.
+    pub pauses: u32,
+    /// Reduces that continued after a pause.
+    pub resumes: u32,
+    /// Maps that ended early.
+    pub early_ends: u32,
+    /// Attempts killed for another job.
+    pub kills: u32,
+    /// Attempts that failed.
+    pub failures: u32,
+    /// Launches that repeat work lost with a node.
+    pub recovered: u32,
+    /// Slot time of attempts that were killed for another job.
+    pub lost_to_preemption: Span,
+    /// Slot time of attempts that were lost with a node.
+    pub lost_with_nodes: Span,
+    /// Version of the model at its last change.
+    pub version: u64,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobState {
+    /// No task has been launched.
+    Pending,
+    /// It has started and not ended, and holds a slot.
+    Running,
+    /// It has started and not ended, and holds no slot.
+    Waiting,
+    /// It ended with success.
+    Succeeded,
+    /// It was killed.
+    Killed,
+    /// It failed.
+    Failed,
+}
+
+impl JobRow {
+    pub(super) fn new(spec: &JobSpec, now: Time, version: u64) -> JobRow {
+        JobRow {
+            id: spec.id,
+            name: spec.name.clone(),
+            user: spec.user.clone(),
+            pool: spec.pool.clone(),
+            priority: spec.priority,
+            external_id: spec.external_id.clone(),
+            tasks: [u32::try_from(spec.splits.len()).unwrap_or(u32::MAX), spec.reduces],
+            input_bytes: spec.splits.iter().fold(0, |sum, split| sum.saturating_add(split.bytes)),
+            submitted: now,
+            started: None,
+            ended: None,
+            outcome: None,
+            running: [0; 2],
+            done: [0; 2],
+            done_time: [Span::ZERO; 2],
+            paused: 0,
+            pauses: 0,
+            resumes: 0,
+            early_ends: 0,
+            kills: 0,
+            failures: 0,
+            recovered: 0,
+            lost_to_preemption: Span::ZERO,
+            lost_with_nodes: Span::ZERO,
+            version,
+        }
+    }
+
+    /// What it does now.
+    pub fn state(&self) -> JobState {
+        match self.outcome {
+            Some(Outcome::Succeeded) => JobState::Succeeded,
+            Some(Outcome::Killed) => JobState::Killed,
+            Some(Outcome::Failed) => JobState::Failed,
+            None if self.started.is_none() => JobState::Pending,
+            None if self.running == [0; 2] => JobState::Waiting,
+            None => JobState::Running,
+        }
+    }
+
+    /// Mean slot time of its finished tasks of a kind; none without any.
+    pub fn mean_task_time(&self, kind: Kind) -> Option<Span> {
+        let done = self.done[kind.index()];
+        (done > 0).then(|| self.done_time[kind.index()].scaled(1.0 / f64::from(done)))
+    }
+
+    pub(super) fn on_end(&mut self, kind: Kind, ended: Ended, held: Span) {
+        match ended {
+            Ended::Finished => {
+                self.done[kind.index()] += 1;
+                self.done_time[kind.index()] += held;
+            }
+            Ended::Paused => {
+                self.pauses += 1;
+                self.paused += 1;
+                // What a paused reduce has done counts when it finishes.
+                self.done_time[kind.index()] += held;
+            }
+            Ended::EndedEarly => {
+                self.early_ends += 1;
+                self.done_time[kind.index()] += held;
+            }
+            Ended::KilledForOther => {
+                self.kills += 1;
+                self.lost_to_preemption += held;
+            }
+            Ended::Failed => self.failures += 1,
+            Ended::NodeLost => self.lost_with_nodes += held,
+            Ended::Running | Ended::Killed | Ended::Resynced => {}
+        }
+    }
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub struct NodeRow {
+    /// Its host name.
+    pub name: String,
+    /// Its rack.
+    pub rack: u32,
+    /// Its map and reduce slots.
+    pub slots: [u16; 2],
+    /// Compute speed, in parts per million of the reference node's.
+    pub speed_ppm: u32,
+    /// When it was up: from, and until if it was lost.
+    pub up: Vec<(Time, Option<Time>)>,
+    /// Version of the model at its last change.
+    pub version: u64,
+    /// By kind, which slots are in use. A slot has no number in the scheduler; here each attempt takes the lowest free one, for drawing.
+    lanes: [Vec<bool>; 2],
+}
+
+impl NodeRow {
+    pub(super) fn new(spec: &NodeSpec, now: Time, version: u64) -> NodeRow {
+        NodeRow {
+            name: spec.name.clone(),
+            rack: spec.rack.0,
+            slots: [spec.map_slots, spec.reduce_slots],
+            speed_ppm: spec.speed_ppm,
+            up: vec![(now, None)],
+            version,
+            lanes: [Vec::new(), Vec::new()],
+        }
+    }
+
+    pub(super) fn rejoin(&mut self, spec: &NodeSpec, now: Time, version: u64) {
+        let up = std::mem::take(&mut self.up);
+        *self = NodeRow { up, lanes: std::mem::take(&mut self.lanes), ..NodeRow::new(spec, now, version) };
+        self.up.push((now, None));
+    }
+
+    pub(super) fn lose(&mut self, now: Time, version: u64) {
+        self.version = version;
+        if let Some((_, until @ None)) = self.up.last_mut() {
+            *until = Some(now);
+        }
+    }
+
+    /// False after a loss.
+    pub fn is_up(&self) -> bool {
+        self.up.last().is_some_and(|(_, until)| until.is_none())
+    }
+
+    pub(super) fn take_lane(&mut self, kind: Kind) -> u16 {
+        let lanes = &mut self.lanes[kind.index()];
+        let lane = lanes.iter().position(|used| !used).unwrap_or(lanes.len());
+        match lanes.get_mut(lane) {
+            Some(used) => *used = true,
+            None => lanes.push(true),
+        }
+        u16::try_from(lane).unwrap_or(u16::MAX)
+    }
+
+    pub(super) fn free_lane(&mut self, kind: Kind, lane: u16) {
+        if let Some(used) = self.lanes[kind.index()].get_mut(usize::from(lane)) {
+            *used = false;
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Tests of the tables against the event log they are made from.
+
+use super::*;
+use crate::fixture;
+use crate::forecast::{Forecasts, Present};
+use giveway_core::event_log::EventLogReader;
+use serde_json::Value;
+use std::time::Duration;
+
+fn records() -> (Setup, Vec<Record>) {
+    let bytes = fixture::event_log();
+    let reader = EventLogReader::open(&bytes).unwrap();
+    let setup = reader.setup().clone();
+    (setup, reader.map_while(Result::ok).collect())
+}
+
+/// The model after so many records.
+fn model(until: usize) -> Model {
+    let (setup, records) = records();
+    let mut model = Model::new(setup, 1).unwrap();
+    records.iter().take(until).for_each(|record| model.apply(record));
+    model
+}
+
+/// Parses the binary form: the JSON and the number of attempts.
+fn parse(snapshot: &[u8]) -> (Value, usize) {
+    let length = u32::from_le_bytes(snapshot[..4].try_into().unwrap()) as usize;
+    assert_eq!((length + 4) % 8, 0, "columns must be aligned");
+    let head: Value = serde_json::from_slice(&snapshot[4..4 + length]).unwrap();
+    let column =
+        |name: &str| head["columns"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone();
+    let (start, last) = (column("start"), column("markSubject"));
+    let end = 4 + length + (last["offset"].as_u64().unwrap() + 4 * last["len"].as_u64().unwrap()) as usize;
+    assert!(end <= snapshot.len() && snapshot.len() - end < 8);
+    let attempts = start["len"].as_u64().unwrap() as usize;
+    (head, attempts)
+}
+
+#[test]
+fn the_tables_agree_with_the_records() {
+    let (_, records) = records();
+    let model = model(usize::MAX);
+    let launches =
+        records.iter().flat_map(|record| &record.actions).filter(|action| matches!(action, Action::Launch { .. }));
+    assert_eq!(model.attempts.len(), launches.count());
+    assert_eq!(model.running().count(), 0);
+    assert_eq!(model.mismatch(), None, "the replica decides as the scheduler did");
+    let early = records.iter().filter(|record| matches!(record.event, Event::AttemptEndedEarly { .. })).count();
+    assert_eq!(model.jobs.iter().map(|job| job.early_ends as usize).sum::<usize>(), early);
+    assert!(model.jobs.iter().all(|job| job.state() == JobState::Succeeded && job.running == [0; 2]));
+    assert!(model.jobs[0].lost_with_nodes > giveway_core::Span::ZERO, "a node failed while the large job ran");
+    assert!(!model.nodes[2].is_up());
+    assert_eq!(model.marks.iter().filter(|mark| mark.kind == MarkKind::NodeLost).count(), 1);
+}
+
+#[test]
+fn no_two_attempts_share_a_lane() {
+    let model = model(usize::MAX);
+    let attempts = &model.attempts;
+    for a in 0..attempts.len() {
+        for b in a + 1..attempts.len() {
+            let same = attempts.node[a] == attempts.node[b]
+                && attempts.lane[a] == attempts.lane[b]
+                && attempts.kind[a] == attempts.kind[b];
+            assert!(!same || attempts.end_s[a] <= attempts.start_s[b], "{a} {b}");
+        }
+    }
+}
+
+#[test]
+fn updates_from_any_moment_lead_to_the_same_end() {
+    let (setup, records) = records();
+    let mut model = Model::new(setup, 1).unwrap();
+    let (mut cursor, mut attempts, mut ended, mut marks) = (model.cursor(), 0, 0, 0);
+    for (number, record) in records.iter().enumerate() {
+        model.apply(record);
+        if number % 37 != 0 && number + 1 != records.len() {
+            continue;
+        }
+        assert!(model.continues(cursor));
+        let update: Value = serde_json::from_str(&model.update(cursor, &Forecasts::default())).unwrap();
+        assert_eq!(update["attempts"]["from"], attempts);
+        attempts += update["attempts"]["start"].as_array().unwrap().len();
+        ended += update["attempts"]["ended"].as_array().unwrap().len();
+        marks += update["marks"].as_array().unwrap().len();
+        cursor = update["cursor"].as_str().unwrap().parse().unwrap();
+    }
+    let (head, all) = parse(&model.snapshot(&Forecasts::default()));
+    assert_eq!((attempts, ended, marks), (all, all, model.marks.len()));
+    assert_eq!(head["jobs"].as_array().unwrap().len(), 2);
+    assert_eq!(cursor, model.cursor());
+}
+
+#[test]
+fn a_cursor_of_another_log_or_nonsense_is_not_continued() {
+    let model = model(100);
+    let (setup, _) = records();
+    assert!(!Model::new(setup, 2).unwrap().continues(model.cursor()));
+    for text in ["", "1", "1.2.3.4", "1.2.3.4.5.6", "x.2.3.4.5", "-1.0.0.0.0"] {
+        assert!(text.parse::<Cursor>().is_err(), "{text}");
+    }
+    let beyond: Cursor = "1.ffffff.0.0.0".parse().unwrap();
+    assert!(!model.continues(beyond));
+}
+
+#[test]
+fn every_job_is_explained_at_every_moment() {
+    let (_, records) = records();
+    let mut causes = 0;
+    for until in (1..records.len()).step_by(29) {
+        let model = model(until);
+        for job in &model.jobs {
+            let explanation = crate::explain::explain(&model, job.id).unwrap();
+            assert!(!explanation.facts.is_empty());
+            causes += explanation.facts.iter().filter(|fact| fact.cause).count();
+        }
+    }
+    assert!(causes > 0, "some job had to wait");
+    assert!(crate::explain::explain(&model(10), JobId(99)).is_none());
+}
+
+#[test]
+fn forecasts_contain_what_then_happens() {
+    let (_, records) = records();
+    let end = model(usize::MAX);
+    // In the middle of the large job, after enough maps for an estimate.
+    let middle = model(records.len() / 2);
+    let large = middle.jobs[0].id;
+    let present = Present::of(&middle).unwrap();
+    let forecasts = present.forecast(&present.policy, Duration::from_secs(60));
+    let [low, median, high] = forecasts.jobs[&large].end.unwrap();
+    assert!(middle.now < low && low <= median && median <= high);
+    let actual = end.jobs[0].ended.unwrap();
+    let error = (median.as_secs_f64() - actual.as_secs_f64()).abs() / (actual.as_secs_f64() - middle.now.as_secs_f64());
+    assert!(error < 0.5, "forecast {median}, actual {actual}");
+    assert!(Present::of(&end).is_none(), "no job is live");
+}

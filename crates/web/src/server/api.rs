@@ -1,0 +1,371 @@
+//! The API. [docs/api.md](../../../../docs/api.md) describes it.
+
+use super::{Shared, Source};
+use crate::explain::{self, Explanation, PolicyForecast};
+use crate::forecast::Present;
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use giveway_core::policy::catalog;
+use giveway_core::{JobId, Priority};
+use giveway_engine::client::{Client, ClientError};
+use giveway_engine::job::Request;
+use giveway_engine::wire::{JobStatus, NodeStatus};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Reasons that one request may ask for.
+const REASONS_MAX: usize = 500;
+
+/// How long the forecasts for one answer may take, for each policy.
+const FORECAST_LIMIT: Duration = Duration::from_millis(400);
+
+/// Policies that a forecast compares, besides the one in use.
+const OTHER_POLICIES: [&str; 3] = ["giveway", "fair", "fifo"];
+
+/// An error as JSON: `{"error": "..."}`.
+#[derive(Debug)]
+pub(super) struct Problem(StatusCode, String);
+
+impl Problem {
+    pub(super) fn unauthorized(text: &str) -> Problem {
+        Problem(StatusCode::UNAUTHORIZED, text.into())
+    }
+
+    pub(super) fn forbidden(text: &str) -> Problem {
+        Problem(StatusCode::FORBIDDEN, text.into())
+    }
+
+    pub(super) fn misdirected(text: &str) -> Problem {
+        Problem(StatusCode::MISDIRECTED_REQUEST, text.into())
+    }
+
+    pub(super) fn conflict(text: &str) -> Problem {
+        Problem(StatusCode::CONFLICT, text.into())
+    }
+
+    pub(super) fn not_found(text: &str) -> Problem {
+        Problem(StatusCode::NOT_FOUND, text.into())
+    }
+
+    fn invalid(text: impl Into<String>) -> Problem {
+        Problem(StatusCode::BAD_REQUEST, text.into())
+    }
+
+    fn no_job(id: u32) -> Problem {
+        Problem(StatusCode::NOT_FOUND, format!("job {id} does not exist"))
+    }
+
+    fn not_ready() -> Problem {
+        Problem(StatusCode::SERVICE_UNAVAILABLE, "the journal has not been read yet; try again".into())
+    }
+
+    fn not_live() -> Problem {
+        Problem(StatusCode::CONFLICT, "this is a recorded log: only a running cluster can answer this".into())
+    }
+}
+
+impl From<ClientError> for Problem {
+    fn from(error: ClientError) -> Problem {
+        let status = match error {
+            ClientError::Refused(_) => StatusCode::CONFLICT,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Problem(status, error.to_string())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        (self.0, [(header::CACHE_CONTROL, "no-store")], Json(json!({ "error": self.1 }))).into_response()
+    }
+}
+
+type Answer<T> = Result<T, Problem>;
+
+/// Which of two logs: 0 or 1.
+#[derive(Deserialize)]
+pub(super) struct Which {
+    #[serde(default)]
+    log: usize,
+}
+
+fn source(shared: &Shared, which: usize) -> Answer<&Source> {
+    shared.sources.get(which).ok_or_else(|| Problem::not_found("no such log"))
+}
+
+pub(super) async fn not_found() -> Problem {
+    Problem::not_found("no such page; /api/v1/openapi.json lists the API")
+}
+
+/// `GET /healthz`
+pub(super) async fn healthz(State(shared): State<Arc<Shared>>) -> Response {
+    let error = shared.feed_error.lock().ok().and_then(|error| error.clone());
+    match error {
+        None => (StatusCode::OK, "ok\n".to_owned()).into_response(),
+        Some(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
+    }
+}
+
+/// `GET /api/v1/info`
+pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Value> {
+    let logs: Vec<Value> = shared
+        .sources
+        .iter()
+        .map(|source| {
+            let policy = source.read(|model, _| model.scheduler().setup().policy.name.clone());
+            json!({ "name": source.name, "policy": policy })
+        })
+        .collect();
+    Json(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "live": shared.folder.is_some(),
+        "logs": logs,
+        "watchers": shared.watchers.load(Ordering::Relaxed),
+        "uptime_s": shared.started.elapsed().as_secs(),
+    }))
+}
+
+/// `GET /api/v1/timeline`
+pub(super) async fn timeline(State(shared): State<Arc<Shared>>, Query(which): Query<Which>) -> Answer<Response> {
+    let bytes = source(&shared, which.log)?.read(|model, forecasts| model.snapshot(forecasts));
+    let bytes = bytes.ok_or_else(Problem::not_ready)?;
+    Ok(([(header::CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-store")], bytes)
+        .into_response())
+}
+
+#[derive(Deserialize)]
+pub(super) struct Attempts {
+    #[serde(default)]
+    log: usize,
+    attempts: String,
+}
+
+/// `GET /api/v1/reasons`
+pub(super) async fn reasons(State(shared): State<Arc<Shared>>, Query(query): Query<Attempts>) -> Answer<Json<Value>> {
+    let rows: Result<Vec<u32>, _> = query.attempts.split(',').filter(|row| !row.is_empty()).map(str::parse).collect();
+    let rows = rows.map_err(|_| Problem::invalid("attempts: expected row numbers, separated by commas"))?;
+    if rows.len() > REASONS_MAX {
+        return Err(Problem::invalid(format!("attempts: at most {REASONS_MAX} at once")));
+    }
+    let found = source(&shared, query.log)?.read(|model, _| {
+        let reason = |row: u32| {
+            json!({
+                "attempt": row,
+                "launched": model.attempts.launch_reason(row).map(ToString::to_string),
+                "stopped": model.attempts.stop_reason(row).map(|(_, reason)| reason.to_string()),
+                "kept": model.attempts.kept_ppm(row).map(|ppm| f64::from(ppm) / 1e6),
+            })
+        };
+        rows.iter().map(|&row| reason(row)).collect::<Vec<_>>()
+    });
+    Ok(Json(Value::Array(found.ok_or_else(Problem::not_ready)?)))
+}
+
+/// Asks the coordinator. The connection blocks, so it is made in a thread for that.
+async fn ask<T: Send + 'static>(
+    shared: &Shared,
+    ask: impl FnOnce(&mut Client) -> Result<T, ClientError> + Send + 'static,
+) -> Answer<T> {
+    let folder = shared.folder.clone().ok_or_else(Problem::not_live)?;
+    let answer =
+        tokio::task::spawn_blocking(move || Client::connect(&folder).and_then(|mut client| ask(&mut client))).await;
+    match answer {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Problem(StatusCode::INTERNAL_SERVER_ERROR, "the request was interrupted; try again".into())),
+    }
+}
+
+#[derive(Deserialize)]
+pub(super) struct JobFilter {
+    user: Option<String>,
+    pool: Option<String>,
+    state: Option<String>,
+}
+
+/// A job as the API shows it.
+#[derive(Serialize)]
+pub(super) struct JobJson {
+    #[serde(flatten)]
+    status: JobStatus,
+    pool: Option<String>,
+    priority: Option<Priority>,
+    state: &'static str,
+    /// Milliseconds of the Unix epoch.
+    submitted_ms: Option<f64>,
+    /// Expected end: 5th, 50th and 95th percentile, milliseconds of the Unix epoch.
+    expected_end_ms: Option<[f64; 3]>,
+}
+
+fn state(status: &JobStatus) -> &'static str {
+    match status.outcome {
+        Some(outcome) => crate::model::outcome_word(outcome),
+        None if status.started_us.is_some() => "running",
+        None => "pending",
+    }
+}
+
+fn job_json(shared: &Shared, status: JobStatus) -> JobJson {
+    let known = shared.sources.first().and_then(|source| {
+        source.read(|model, forecasts| {
+            let row = model.job(status.job)?;
+            let wall_ms = model.wall_us.map(|us| us as f64 / 1e3);
+            let end = forecasts.jobs.get(&status.job).and_then(|forecast| forecast.end);
+            let end = wall_ms.zip(end).map(|(wall_ms, end)| end.map(|time| wall_ms + time.as_secs_f64() * 1e3));
+            Some((
+                row.pool.clone(),
+                row.priority,
+                wall_ms.map(|wall_ms| wall_ms + status.submitted_us as f64 / 1e3),
+                end,
+            ))
+        })
+    });
+    let (pool, priority, submitted_ms, expected_end_ms) = match known.flatten() {
+        Some((pool, priority, submitted, end)) => (Some(pool), Some(priority), submitted, end),
+        None => (None, None, None, None),
+    };
+    JobJson { state: state(&status), status, pool, priority, submitted_ms, expected_end_ms }
+}
+
+/// `GET /api/v1/jobs`
+pub(super) async fn jobs(
+    State(shared): State<Arc<Shared>>,
+    Query(filter): Query<JobFilter>,
+) -> Answer<Json<Vec<JobJson>>> {
+    let jobs = ask(&shared, Client::jobs).await?.into_iter().map(|status| job_json(&shared, status));
+    let wanted = |job: &JobJson| {
+        filter.user.as_ref().is_none_or(|user| *user == job.status.user)
+            && filter.pool.as_ref().is_none_or(|pool| job.pool.as_ref() == Some(pool))
+            && filter.state.as_ref().is_none_or(|state| state == job.state)
+    };
+    Ok(Json(jobs.filter(wanted).collect()))
+}
+
+/// `GET /api/v1/jobs/ID`
+pub(super) async fn job(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer<Json<JobJson>> {
+    let status =
+        ask(&shared, move |client| client.job(JobId(id))).await.map_err(|problem| not_found_if_refused(problem, id))?;
+    Ok(Json(job_json(&shared, status)))
+}
+
+fn not_found_if_refused(problem: Problem, id: u32) -> Problem {
+    // Only an unknown job is refused here.
+    if problem.0 == StatusCode::CONFLICT && !problem.1.starts_with("this is") { Problem::no_job(id) } else { problem }
+}
+
+/// `GET /api/v1/nodes`
+pub(super) async fn nodes(State(shared): State<Arc<Shared>>) -> Answer<Json<Vec<NodeStatus>>> {
+    Ok(Json(ask(&shared, Client::nodes).await?))
+}
+
+/// `GET /api/v1/jobs/ID/explain`
+pub(super) async fn explain(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<u32>,
+    Query(which): Query<Which>,
+) -> Answer<Json<Explanation>> {
+    let explained = source(&shared, which.log)?.read(|model, forecasts| {
+        let mut explanation = explain::explain(model, JobId(id))?;
+        let own = forecasts.jobs.get(&JobId(id)).filter(|_| shared.folder.is_some());
+        explanation.forecasts.extend(own.map(|forecast| PolicyForecast::new(&explanation.policy, *forecast)));
+        Some(explanation)
+    });
+    explained.ok_or_else(Problem::not_ready)?.map(Json).ok_or_else(|| Problem::no_job(id))
+}
+
+/// `GET /api/v1/jobs/ID/forecast`
+pub(super) async fn forecast(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<u32>,
+) -> Answer<Json<Vec<PolicyForecast>>> {
+    if shared.folder.is_none() {
+        return Err(Problem::not_live());
+    }
+    let present = source(&shared, 0)?.read(|model, _| model.job(JobId(id)).map(|_| Present::of(model)));
+    let present = present.ok_or_else(Problem::not_ready)?.ok_or_else(|| Problem::no_job(id))?;
+    let Some(present) = present else { return Ok(Json(Vec::new())) };
+    let forecasts = tokio::task::spawn_blocking(move || forecasts(&present, JobId(id))).await;
+    Ok(Json(forecasts.unwrap_or_default()))
+}
+
+/// Forecasts of a job under the policy in use and others.
+pub fn forecasts(present: &Present, job: JobId) -> Vec<PolicyForecast> {
+    let others = OTHER_POLICIES
+        .iter()
+        .filter_map(|name| catalog::by_name(name))
+        .filter(|policy| policy.name != present.policy.name);
+    let mut found = Vec::new();
+    for policy in std::iter::once(present.policy.clone()).chain(others) {
+        let forecasts = present.forecast(&policy, FORECAST_LIMIT);
+        found.extend(forecasts.jobs.get(&job).map(|forecast| PolicyForecast::new(&policy.name, *forecast)));
+    }
+    found
+}
+
+/// `POST /api/v1/jobs/ID/kill`
+pub(super) async fn kill(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer<Json<Value>> {
+    ask(&shared, move |client| client.kill(JobId(id))).await?;
+    Ok(Json(json!({ "job": id, "killed": true })))
+}
+
+/// `POST /api/v1/jobs/ID/yield`
+pub(super) async fn yield_job(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer<Json<Value>> {
+    ask(&shared, move |client| client.yield_job(JobId(id))).await?;
+    Ok(Json(json!({ "job": id, "yielded": true })))
+}
+
+/// A job to submit. Only the application, the input and the output are required.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Submission {
+    app: String,
+    input: Vec<String>,
+    output: PathBuf,
+    #[serde(default)]
+    options: BTreeMap<String, String>,
+    reduces: Option<u32>,
+    split_bytes: Option<u64>,
+    memory_bytes: Option<u64>,
+    name: Option<String>,
+    user: Option<String>,
+    pool: Option<String>,
+    #[serde(default)]
+    priority: Priority,
+}
+
+/// `POST /api/v1/jobs`
+pub(super) async fn submit(State(shared): State<Arc<Shared>>, body: Bytes) -> Answer<(StatusCode, Json<Value>)> {
+    let job: Submission =
+        serde_json::from_slice(&body).map_err(|error| Problem::invalid(format!("invalid job: {error}")))?;
+    let is_path = |path: &String| path.starts_with('/') || path.contains(':');
+    if !job.output.is_absolute() || !job.input.iter().all(is_path) || job.input.is_empty() {
+        return Err(Problem::invalid("input and output: expected absolute paths"));
+    }
+    let request = Request {
+        name: job.name.unwrap_or_else(|| job.app.clone()),
+        app: job.app,
+        options: job.options,
+        input: job.input.into_iter().map(OsString::from).collect(),
+        output: job.output,
+        reduces: job.reduces,
+        split_bytes: job.split_bytes.unwrap_or(16 << 20).max(1),
+        memory_bytes: job.memory_bytes.unwrap_or(64 << 20),
+        user: job.user.unwrap_or_else(|| "api".into()),
+        pool: job.pool.unwrap_or_else(|| "default".into()),
+        priority: job.priority,
+        task_timeout_ms: 600_000,
+        records_per_s: None,
+        compress: false,
+        sync_output: true,
+    };
+    let id = ask(&shared, move |client| client.submit(request)).await?;
+    Ok((StatusCode::CREATED, Json(json!({ "job": id }))))
+}

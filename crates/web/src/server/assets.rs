@@ -1,0 +1,59 @@
+//! The files of the dashboard, inside the program.
+
+use super::Shared;
+use super::api::Problem;
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use std::sync::Arc;
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// Name, type and content. The scripts are modules that import each other by these names.
+const ASSETS: [(&str, &str, &str); 12] = [
+    ("style.css", "text/css; charset=utf-8", include_str!("../../assets/style.css")),
+    ("main.js", SCRIPT, include_str!("../../assets/main.js")),
+    ("store.js", SCRIPT, include_str!("../../assets/store.js")),
+    ("dom.js", SCRIPT, include_str!("../../assets/dom.js")),
+    ("format.js", SCRIPT, include_str!("../../assets/format.js")),
+    ("instant.js", SCRIPT, include_str!("../../assets/instant.js")),
+    ("timeline.js", SCRIPT, include_str!("../../assets/timeline.js")),
+    ("draw.js", SCRIPT, include_str!("../../assets/draw.js")),
+    ("overview.js", SCRIPT, include_str!("../../assets/overview.js")),
+    ("job.js", SCRIPT, include_str!("../../assets/job.js")),
+    ("nodes.js", SCRIPT, include_str!("../../assets/nodes.js")),
+    ("compare.js", SCRIPT, include_str!("../../assets/compare.js")),
+];
+
+#[derive(Deserialize)]
+pub(super) struct Link {
+    token: Option<String>,
+}
+
+/// `GET /`. A link with the token for reading is turned into a cookie, so that the token does not stay in the address.
+pub(super) async fn index(State(shared): State<Arc<Shared>>, Query(link): Query<Link>) -> Response {
+    match link.token {
+        Some(token) if shared.access.may_read_with(&token) => {
+            let headers = [(header::SET_COOKIE, shared.access.cookie()), (header::LOCATION, "/".into())];
+            (StatusCode::SEE_OTHER, headers).into_response()
+        }
+        Some(_) => {
+            Problem::unauthorized("this link's token is not valid; open the link that was printed last").into_response()
+        }
+        None => serve("text/html; charset=utf-8", include_str!("../../assets/index.html")),
+    }
+}
+
+/// `GET /assets/NAME`
+pub(super) async fn asset(Path(name): Path<String>) -> Response {
+    match ASSETS.iter().find(|(known, ..)| *known == name) {
+        Some((_, kind, content)) => serve(kind, content),
+        None => Problem::not_found("no such file").into_response(),
+    }
+}
+
+fn serve(kind: &'static str, content: &'static str) -> Response {
+    // Another release may serve other files under the same address.
+    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")], content).into_response()
+}

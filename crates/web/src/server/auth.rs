@@ -1,0 +1,193 @@
+//! Who may read and who may change something.
+//!
+//! Reading needs the *read token*: in the link that is printed at start, then in a cookie, or in the header `Authorization: Bearer TOKEN`. It is
+//! derived from the cluster's token, so it stays the same when the cluster is restarted, and does not give the cluster's token away. Changing something needs the
+//! cluster's token itself, in that header; a cookie is not enough, so no other page can use a browser's cookie to kill a job. Requests whose `Host` is not this
+//! machine are refused, so no other page can reach the server under a name of its own (DNS rebinding).
+
+use super::Shared;
+use super::api::Problem;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+
+/// The tokens of a server.
+pub struct Access {
+    read: String,
+    /// None where nothing can be changed.
+    change: Option<String>,
+    port: u16,
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Access(..)")
+    }
+}
+
+/// The token for reading that belongs to a cluster's token.
+pub fn read_token(secret: &str) -> String {
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return String::new() };
+    mac.update(b"giveway dashboard: read");
+    hex(&mac.finalize().into_bytes())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Access {
+    pub(super) fn of_cluster(secret: &str, address: SocketAddr) -> Access {
+        Access { read: read_token(secret), change: Some(secret.into()), port: address.port() }
+    }
+
+    /// For recorded logs: a token of its own for each start.
+    pub(super) fn random(address: SocketAddr) -> Access {
+        let mut bytes = [0; 16];
+        // Without random numbers nothing may be read: an empty token matches nothing.
+        let read = getrandom::fill(&mut bytes).map_or_else(|_| String::new(), |()| hex(&bytes));
+        Access { read, change: None, port: address.port() }
+    }
+
+    pub(super) fn read_token(&self) -> &str {
+        &self.read
+    }
+
+    /// The cookie's name has the port: cookies are shared by all ports of a host.
+    fn cookie_name(&self) -> String {
+        format!("giveway-{}", self.port)
+    }
+
+    pub(super) fn cookie(&self) -> String {
+        format!("{}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000", self.cookie_name(), self.read)
+    }
+
+    fn has_cookie(&self, headers: &HeaderMap) -> bool {
+        let name = self.cookie_name();
+        let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+        values
+            .flat_map(|value| value.split(';'))
+            .filter_map(|cookie| cookie.trim().split_once('='))
+            .any(|(found, value)| found == name && equal(value, &self.read))
+    }
+
+    /// True if a token in a link is the one for reading.
+    pub(super) fn may_read_with(&self, token: &str) -> bool {
+        equal(token, &self.read)
+    }
+
+    fn may_read(&self, headers: &HeaderMap) -> bool {
+        self.has_cookie(headers)
+            || bearer(headers).is_some_and(|token| equal(token, &self.read))
+            || self.may_change(headers)
+    }
+
+    fn may_change(&self, headers: &HeaderMap) -> bool {
+        matches!((bearer(headers), &self.change), (Some(token), Some(change)) if equal(token, change))
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ").map(str::trim)
+}
+
+/// Takes the same time wherever the two differ. An empty token matches nothing.
+fn equal(found: &str, expected: &str) -> bool {
+    !expected.is_empty() && bool::from(found.as_bytes().ct_eq(expected.as_bytes()))
+}
+
+/// Refuses requests without the token they need.
+pub(super) async fn check(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    if is_read {
+        if !shared.access.may_read(headers) {
+            return Problem::unauthorized(
+                "open the link that `giveway up` or `giveway view` printed, or send its token",
+            )
+            .into_response();
+        }
+        return next.run(request).await;
+    }
+    if shared.access.change.is_none() {
+        return Problem::conflict("a recorded log cannot be changed").into_response();
+    }
+    if !is_same_origin(headers) {
+        return Problem::forbidden("requests of other pages are refused").into_response();
+    }
+    if !shared.access.may_change(headers) {
+        let text = "changing something needs the cluster's token (the file `token` in its directory) in the header `Authorization: Bearer TOKEN`";
+        return Problem::unauthorized(text).into_response();
+    }
+    next.run(request).await
+}
+
+/// True if the request does not come from another page. Programs send neither header.
+fn is_same_origin(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).map(|value: &axum::http::HeaderValue| value.to_str().unwrap_or("?"));
+    let site_is_own = text(header::HeaderName::from_static("sec-fetch-site"))
+        .is_none_or(|site| site == "same-origin" || site == "none");
+    let host = text(header::HOST).unwrap_or_default();
+    let origin_is_own = text(header::ORIGIN).is_none_or(|origin| origin.strip_prefix("http://") == Some(host));
+    site_is_own && origin_is_own
+}
+
+/// Refuses requests to another host name than this machine's own.
+pub(super) async fn check_host(State(_): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    if !is_loopback_name(host) {
+        return Problem::misdirected("use http://127.0.0.1 or http://localhost").into_response();
+    }
+    next.run(request).await
+}
+
+fn is_loopback_name(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_accepted() {
+        for host in ["127.0.0.1", "127.0.0.1:8080", "localhost:1", "LOCALHOST", "[::1]:80", "[::1]"] {
+            assert!(is_loopback_name(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example:80",
+            "10.0.0.1",
+            "[::2]:80",
+            "[",
+            ":",
+        ] {
+            assert!(!is_loopback_name(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn the_read_token_is_stable_and_differs_from_the_secret() {
+        let token = read_token("secret");
+        assert_eq!(token, read_token("secret"));
+        assert_ne!(token, read_token("other"));
+        assert_eq!(token.len(), 32);
+    }
+
+    #[test]
+    fn an_empty_token_matches_nothing() {
+        assert!(!equal("", ""));
+    }
+}

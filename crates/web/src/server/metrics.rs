@@ -1,0 +1,99 @@
+//! `/metrics` in the text format of Prometheus.
+
+use super::Shared;
+use crate::model::{JobState, Model};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use giveway_core::Kind;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// `GET /metrics`
+pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
+    let mut text = String::new();
+    let feed_ok = shared.feed_error.lock().is_ok_and(|error| error.is_none());
+    if let Some(source) = shared.sources.first() {
+        source.read(|model, _| of_model(model, &mut text));
+    }
+    gauge(
+        &mut text,
+        "giveway_journal_readable",
+        "1 if the journal could be read at the last attempt.",
+        f64::from(u8::from(feed_ok)),
+    );
+    let watchers = shared.watchers.load(Ordering::Relaxed) as f64;
+    gauge(&mut text, "giveway_dashboard_streams", "Open streams of updates.", watchers);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+fn head(out: &mut String, name: &str, help: &str, kind: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn gauge(out: &mut String, name: &str, help: &str, value: f64) {
+    head(out, name, help, "gauge");
+    let _ = writeln!(out, "{name} {value}");
+}
+
+fn counter(out: &mut String, name: &str, help: &str, value: f64) {
+    head(out, name, help, "counter");
+    let _ = writeln!(out, "{name} {value}");
+}
+
+/// A label's value: backslash, quote and line break are escaped.
+fn label(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn of_model(model: &Model, out: &mut String) {
+    head(out, "giveway_slots", "Slots of the nodes that are up.", "gauge");
+    for kind in Kind::BOTH {
+        let _ = writeln!(out, "giveway_slots{{kind=\"{kind}\"}} {}", model.slots(kind));
+    }
+    head(out, "giveway_slots_in_use", "Slots that run an attempt.", "gauge");
+    for kind in Kind::BOTH {
+        let used: u32 = model.holders(kind).iter().map(|(_, held)| held).sum();
+        let _ = writeln!(out, "giveway_slots_in_use{{kind=\"{kind}\"}} {used}");
+    }
+    head(out, "giveway_nodes", "Nodes by state.", "gauge");
+    let up = model.nodes.iter().filter(|node| node.is_up()).count();
+    let _ =
+        writeln!(out, "giveway_nodes{{state=\"up\"}} {up}\ngiveway_nodes{{state=\"lost\"}} {}", model.nodes.len() - up);
+    let mut by_pool: BTreeMap<&str, ([u64; 3], f64)> = BTreeMap::new();
+    for job in &model.jobs {
+        let (counts, wait_s) = by_pool.entry(&job.pool).or_default();
+        match job.state() {
+            JobState::Pending => counts[0] += 1,
+            JobState::Running | JobState::Waiting => counts[1] += 1,
+            JobState::Succeeded | JobState::Killed | JobState::Failed => counts[2] += 1,
+        }
+        if job.outcome.is_none() || job.started.is_some() {
+            *wait_s += job.started.unwrap_or(model.now).since(job.submitted).as_secs_f64();
+        }
+    }
+    head(out, "giveway_jobs", "Jobs in the journal, by pool and state.", "gauge");
+    for (pool, (counts, _)) in &by_pool {
+        for (state, count) in ["pending", "running", "ended"].iter().zip(counts) {
+            let _ = writeln!(out, "giveway_jobs{{pool=\"{}\",state=\"{state}\"}} {count}", label(pool));
+        }
+    }
+    head(out, "giveway_wait_seconds_total", "Time from submission to the first launch, by pool.", "counter");
+    for (pool, (_, wait_s)) in &by_pool {
+        let _ = writeln!(out, "giveway_wait_seconds_total{{pool=\"{}\"}} {wait_s}", label(pool));
+    }
+    let sum = |of: fn(&crate::model::JobRow) -> f64| model.jobs.iter().map(of).sum::<f64>();
+    counter(out, "giveway_attempts_total", "Attempts launched.", model.attempts.len() as f64);
+    counter(out, "giveway_pauses_total", "Reduces paused.", sum(|job| f64::from(job.pauses)));
+    counter(out, "giveway_early_ends_total", "Maps ended early.", sum(|job| f64::from(job.early_ends)));
+    counter(out, "giveway_kills_total", "Attempts killed for another job.", sum(|job| f64::from(job.kills)));
+    counter(out, "giveway_failures_total", "Attempts that failed.", sum(|job| f64::from(job.failures)));
+    let lost = "Slot time of attempts killed for another job.";
+    counter(out, "giveway_lost_to_preemption_seconds_total", lost, sum(|job| job.lost_to_preemption.as_secs_f64()));
+    let lost = "Slot time of attempts lost with their node.";
+    counter(out, "giveway_lost_with_nodes_seconds_total", lost, sum(|job| job.lost_with_nodes.as_secs_f64()));
+    gauge(out, "giveway_paused_reduces", "Reduces that are paused.", sum(|job| f64::from(job.paused)));
+    counter(out, "giveway_events_total", "Records of the event log.", model.records as f64);
+}

@@ -1,0 +1,314 @@
+//! The HTTP server: dashboard, API, metrics. It listens on loopback only and runs in threads of its own.
+//!
+//! A thread follows the journal and keeps the model ([`crate::model`]) current; another renews the forecasts while somebody watches. Requests read the model.
+//! Requests that change something go to the coordinator over its socket, as those of the command line do.
+
+mod api;
+mod assets;
+mod auth;
+mod metrics;
+mod openapi;
+mod stream;
+
+pub use api::forecasts;
+pub use auth::{Access, read_token};
+pub use openapi::openapi;
+
+use crate::feed::{FeedError, JournalFeed};
+use crate::forecast::{Forecasts, Present};
+use crate::model::Model;
+use axum::Router;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::middleware;
+use axum::routing::{get, post};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+use tokio::sync::watch;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
+
+/// How often the journal is read while somebody watches, and otherwise.
+const POLL_WATCHED: Duration = Duration::from_millis(200);
+const POLL_IDLE: Duration = Duration::from_secs(1);
+
+/// How often forecasts are renewed while somebody watches, and how long that may take.
+const FORECAST_INTERVAL: Duration = Duration::from_secs(5);
+const FORECAST_LIMIT: Duration = Duration::from_secs(1);
+
+/// Threads that serve requests.
+const THREADS: usize = 2;
+
+/// Scripts and styles only from here, nothing from anywhere else, no frames.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Why the server cannot start.
+#[derive(Debug, Error)]
+pub enum ServerError {
+    /// The address cannot be listened on.
+    #[error("cannot serve the dashboard on {address}: {error}; choose another address with --http, or --no-http")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// The address is not a loopback address.
+    #[error(
+        "cannot serve the dashboard on {address}: it can be reached from other machines and is not encrypted; use 127.0.0.1"
+    )]
+    Exposed {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The token cannot be read.
+    #[error("cannot read the token {}: {error}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// The event log cannot be read.
+    #[error(transparent)]
+    Feed(#[from] FeedError),
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+/// A log that is served.
+pub(crate) struct Source {
+    /// Shown to users: the name of the file, or the cluster's folder.
+    name: String,
+    model: RwLock<Option<Model>>,
+    forecasts: RwLock<Arc<Forecasts>>,
+}
+
+/// What all requests share.
+pub(crate) struct Shared {
+    /// One log, or two that are compared.
+    sources: Vec<Source>,
+    /// The cluster's folder; none for recorded logs.
+    folder: Option<PathBuf>,
+    access: Access,
+    /// Changes with every change of the model.
+    changes: watch::Sender<u64>,
+    watchers: AtomicUsize,
+    updates: Mutex<stream::UpdateCache>,
+    /// The error of the last attempt to read the journal, and when the journal was last read without one.
+    feed_error: Mutex<Option<String>>,
+    started: Instant,
+}
+
+/// A running server. It serves until the process ends.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    url: String,
+}
+
+impl Server {
+    /// Serves recorded logs.
+    pub fn view(logs: &[PathBuf], address: SocketAddr) -> Result<Server, ServerError> {
+        let mut sources = Vec::new();
+        for path in logs {
+            let name =
+                path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
+            sources.push(Source::new(name, Some(crate::feed::read(path)?)));
+        }
+        let listener = bind(address)?;
+        Server::start(Shared::new(sources, None, Access::random(local(&listener, address)?)), listener, address)
+    }
+
+    /// Serves the cluster in a folder, whose token must exist. Without an address, the one used last time if it is free.
+    pub fn live(folder: &Path, address: Option<SocketAddr>) -> Result<Server, ServerError> {
+        let token = folder.join("token");
+        let secret = std::fs::read_to_string(&token).map_err(|error| ServerError::Token { path: token, error })?;
+        let remembered = folder.join("http-address");
+        let listener = match address {
+            Some(address) => bind(address)?,
+            None => {
+                let last = std::fs::read_to_string(&remembered).ok().and_then(|text| text.trim().parse().ok());
+                let any = SocketAddr::from(([127, 0, 0, 1], 0));
+                match last.map(bind) {
+                    Some(Ok(listener)) => listener,
+                    _ => bind(any)?,
+                }
+            }
+        };
+        let local = local(&listener, SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        // Not needed to serve: without it, the next start uses another port.
+        let _ = std::fs::write(&remembered, local.to_string());
+        let source = Source::new(folder.display().to_string(), None);
+        let shared = Shared::new(vec![source], Some(folder.to_owned()), Access::of_cluster(secret.trim(), local));
+        Server::start(shared, listener, local)
+    }
+
+    fn start(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr) -> Result<Server, ServerError> {
+        let local = local(&listener, address)?;
+        let url = format!("http://{local}/?token={}", shared.access.read_token());
+        if shared.folder.is_some() {
+            let follower = Arc::clone(&shared);
+            spawn("http-feed", move || follow(&follower))?;
+            let forecaster = Arc::clone(&shared);
+            spawn("http-forecast", move || forecast(&forecaster))?;
+        }
+        listener.set_nonblocking(true).map_err(|error| ServerError::Listen { address, error })?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("http")
+            .enable_all()
+            .build()
+            .map_err(ServerError::Thread)?;
+        spawn("http-accept", move || {
+            let served = runtime.block_on(async move {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                axum::serve(listener, router(shared)).await
+            });
+            if let Err(error) = served {
+                tracing::warn!("the dashboard has stopped: {error}");
+            }
+        })?;
+        Ok(Server { address: local, url })
+    }
+
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The address to open in a browser; it contains the token for reading.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
+    if !address.ip().is_loopback() {
+        return Err(ServerError::Exposed { address });
+    }
+    TcpListener::bind(address).map_err(|error| ServerError::Listen { address, error })
+}
+
+fn local(listener: &TcpListener, address: SocketAddr) -> Result<SocketAddr, ServerError> {
+    listener.local_addr().map_err(|error| ServerError::Listen { address, error })
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), ServerError> {
+    std::thread::Builder::new().name(name.into()).spawn(run).map(drop).map_err(ServerError::Thread)
+}
+
+impl Source {
+    fn new(name: String, model: Option<Model>) -> Source {
+        Source { name, model: RwLock::new(model), forecasts: RwLock::default() }
+    }
+
+    /// Calls `read` with the model and the forecasts; none if there is no model yet.
+    fn read<T>(&self, read: impl FnOnce(&Model, &Forecasts) -> T) -> Option<T> {
+        let forecasts = self.forecasts.read().map(|forecasts| Arc::clone(&forecasts)).unwrap_or_default();
+        let model = self.model.read().ok()?;
+        model.as_ref().map(|model| read(model, &forecasts))
+    }
+}
+
+impl Shared {
+    fn new(sources: Vec<Source>, folder: Option<PathBuf>, access: Access) -> Arc<Shared> {
+        Arc::new(Shared {
+            sources,
+            folder,
+            access,
+            changes: watch::Sender::new(0),
+            watchers: AtomicUsize::new(0),
+            updates: Mutex::default(),
+            feed_error: Mutex::new(None),
+            started: Instant::now(),
+        })
+    }
+
+    fn is_watched(&self) -> bool {
+        self.watchers.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Keeps the model of a cluster current.
+fn follow(shared: &Shared) {
+    let (Some(folder), Some(source)) = (&shared.folder, shared.sources.first()) else { return };
+    let mut feed = JournalFeed::new(folder);
+    loop {
+        let polled = match source.model.write() {
+            Ok(mut model) => feed.poll(&mut model),
+            Err(_) => return,
+        };
+        if let Ok(mut last) = shared.feed_error.lock() {
+            *last = polled.as_ref().err().map(ToString::to_string);
+        }
+        match polled {
+            Ok(true) => shared.changes.send_modify(|version| *version += 1),
+            Ok(false) => {}
+            // Start again: what was read of it may be wrong.
+            Err(_) => feed = JournalFeed::new(folder),
+        }
+        std::thread::sleep(if shared.is_watched() { POLL_WATCHED } else { POLL_IDLE });
+    }
+}
+
+/// Keeps the forecasts current while somebody watches.
+fn forecast(shared: &Shared) {
+    let Some(source) = shared.sources.first() else { return };
+    loop {
+        if shared.is_watched() {
+            let present = source.model.read().ok().and_then(|model| model.as_ref().and_then(Present::of));
+            let forecasts =
+                present.map(|present| present.forecast(&present.policy, FORECAST_LIMIT)).unwrap_or_default();
+            if let Ok(mut current) = source.forecasts.write() {
+                *current = Arc::new(forecasts);
+            }
+        }
+        std::thread::sleep(FORECAST_INTERVAL);
+    }
+}
+
+/// All routes. `openapi.rs` describes those below `/api`; a test compares the two.
+fn router(shared: Arc<Shared>) -> Router {
+    let set = |name: HeaderName, value: &'static str| {
+        SetResponseHeaderLayer::overriding(name, HeaderValue::from_static(value))
+    };
+    let protected = Router::new()
+        .route("/api/v1/info", get(api::info))
+        .route("/api/v1/timeline", get(api::timeline))
+        .route("/api/v1/updates", get(stream::updates))
+        .route("/api/v1/reasons", get(api::reasons))
+        .route("/api/v1/jobs", get(api::jobs).post(api::submit))
+        .route("/api/v1/jobs/{id}", get(api::job))
+        .route("/api/v1/jobs/{id}/explain", get(api::explain))
+        .route("/api/v1/jobs/{id}/forecast", get(api::forecast))
+        .route("/api/v1/jobs/{id}/kill", post(api::kill))
+        .route("/api/v1/jobs/{id}/yield", post(api::yield_job))
+        .route("/api/v1/nodes", get(api::nodes))
+        .route("/metrics", get(metrics::metrics))
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&shared), auth::check));
+    Router::new()
+        .route("/", get(assets::index))
+        .route("/assets/{name}", get(assets::asset))
+        .route("/healthz", get(api::healthz))
+        .route("/api/v1/openapi.json", get(openapi::serve))
+        .merge(protected)
+        .fallback(api::not_found)
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), auth::check_host))
+        .layer(set(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY))
+        .layer(set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .layer(set(header::X_FRAME_OPTIONS, "DENY"))
+        .layer(set(header::REFERRER_POLICY, "no-referrer"))
+        .layer(set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin"))
+        .layer(CatchPanicLayer::new())
+        .with_state(shared)
+}
+
+#[cfg(test)]
+mod tests;

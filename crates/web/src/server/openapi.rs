@@ -1,0 +1,96 @@
+//! The description of the API, in the OpenAPI format. A test compares it with the routes.
+
+use axum::Json;
+use serde_json::{Value, json};
+
+/// `GET /api/v1/openapi.json`
+pub(super) async fn serve() -> Json<Value> {
+    Json(openapi())
+}
+
+/// The description of the API.
+pub fn openapi() -> Value {
+    let job = json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "integer", "minimum": 0, "maximum": u32::MAX } });
+    let log = json!({ "name": "log", "in": "query", "description": "0, or 1 for the second of two logs", "schema": { "type": "integer", "minimum": 0, "maximum": 1 } });
+    let text = |name: &str, about: &str| json!({ "name": name, "in": "query", "description": about, "schema": { "type": "string" } });
+    let read = |summary: &str, parameters: Vec<&Value>, kind: &str| {
+        json!({
+            "summary": summary,
+            "parameters": parameters,
+            "security": [{ "cookie": [] }, { "bearer": [] }],
+            "responses": responses("200", kind),
+        })
+    };
+    let change = |summary: &str, parameters: Vec<&Value>| json!({ "summary": summary, "parameters": parameters, "security": [{ "bearer": [] }], "responses": responses("200", "application/json") });
+    let json_kind = "application/json";
+    let mut submit = change("Submit a job", vec![]);
+    submit["requestBody"] = json!({ "required": true, "content": { json_kind: { "schema": { "$ref": "#/components/schemas/Submission" } } } });
+    submit["responses"] = responses("201", json_kind);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Giveway",
+            "version": "1",
+            "description": "State, explanation and control of a Giveway cluster. Times that end in _us count from the start of the cluster's journal.",
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "paths": {
+            "/api/v1/info": { "get": read("What is served: version, logs and their policies", vec![], json_kind) },
+            "/api/v1/timeline": { "get": read("All jobs, nodes, attempts and decisions in columns (docs/api.md)", vec![&log], "application/octet-stream") },
+            "/api/v1/updates": { "get": read("What is new since a cursor, as server-sent events", vec![&text("after", "cursor of the last answer")], "text/event-stream") },
+            "/api/v1/reasons": { "get": read("Why attempts were launched and stopped", vec![&log, &json!({ "name": "attempts", "in": "query", "required": true, "description": "row numbers, separated by commas", "schema": { "type": "string" } })], json_kind) },
+            "/api/v1/jobs": {
+                "get": read("List jobs", vec![&text("user", "only jobs of this user"), &text("pool", "only jobs of this pool"), &text("state", "pending, running, succeeded, killed or failed")], json_kind),
+                "post": submit,
+            },
+            "/api/v1/jobs/{id}": { "get": read("Status, counters and failures of a job", vec![&job], json_kind) },
+            "/api/v1/jobs/{id}/explain": { "get": read("Why a job runs or waits", vec![&job, &log], json_kind) },
+            "/api/v1/jobs/{id}/forecast": { "get": read("When a job starts and ends, under this and other policies", vec![&job], json_kind) },
+            "/api/v1/jobs/{id}/kill": { "post": change("Kill a job and remove its output", vec![&job]) },
+            "/api/v1/jobs/{id}/yield": { "post": change("Make every running attempt of a job yield its slot once, without losing work", vec![&job]) },
+            "/api/v1/nodes": { "get": read("List nodes: state, process and slots", vec![], json_kind) },
+        },
+        "components": {
+            "securitySchemes": {
+                "bearer": { "type": "http", "scheme": "bearer", "description": "The cluster's token; the read token suffices for GET" },
+                "cookie": { "type": "apiKey", "in": "cookie", "name": "giveway-PORT", "description": "Set by the link that is printed at start" },
+            },
+            "schemas": {
+                "Problem": { "type": "object", "required": ["error"], "properties": { "error": { "type": "string" } } },
+                "Submission": {
+                    "type": "object",
+                    "required": ["app", "input", "output"],
+                    "additionalProperties": false,
+                    "properties": {
+                        "app": { "type": "string" },
+                        "input": { "type": "array", "items": { "type": "string" }, "minItems": 1, "description": "Absolute paths, globs, dfs: or hdfs: paths" },
+                        "output": { "type": "string", "description": "Absolute path of a folder that does not exist" },
+                        "options": { "type": "object", "additionalProperties": { "type": "string" } },
+                        "reduces": { "type": ["integer", "null"], "minimum": 0 },
+                        "split_bytes": { "type": ["integer", "null"], "minimum": 1 },
+                        "memory_bytes": { "type": ["integer", "null"], "minimum": 1 },
+                        "name": { "type": ["string", "null"] },
+                        "user": { "type": ["string", "null"] },
+                        "pool": { "type": ["string", "null"] },
+                        "priority": { "enum": ["very-high", "high", "normal", "low", "very-low"] },
+                    },
+                },
+            },
+        },
+    })
+}
+
+fn responses(ok: &str, kind: &str) -> Value {
+    let problem = |about: &str| json!({ "description": about, "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Problem" } } } });
+    let mut all = json!({
+        "400": problem("The request is not valid"),
+        "401": problem("The token is missing or wrong"),
+        "403": problem("The request comes from another page"),
+        "404": problem("There is no such job or log"),
+        "409": problem("The cluster refuses the request, or a recorded log is served"),
+        "421": problem("The host name is not this machine's"),
+        "503": problem("The coordinator does not answer"),
+    });
+    all[ok] = json!({ "description": "OK", "content": { kind: {} } });
+    all
+}

@@ -1,0 +1,169 @@
+//! Tests of the server over its socket, as browsers and programs use it.
+
+use super::*;
+use crate::fixture;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+fn server() -> (Server, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.eventlog");
+    std::fs::write(&path, fixture::event_log()).unwrap();
+    (Server::view(&[path], SocketAddr::from(([127, 0, 0, 1], 0))).unwrap(), folder)
+}
+
+/// Sends a request with these headers; returns status, head and body.
+fn request(server: &Server, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String, Vec<u8>) {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: 0\r\n");
+    if !headers.iter().any(|(name, _)| *name == "Host") {
+        text.push_str(&format!("Host: {}\r\n", server.address()));
+    }
+    headers.iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
+    text.push_str("\r\n");
+    stream.write_all(text.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let split = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8(answer[..split].to_vec()).unwrap();
+    (head[9..12].parse().unwrap(), head, answer[split + 4..].to_vec())
+}
+
+fn token(server: &Server) -> String {
+    format!("Bearer {}", server.url().split_once("token=").unwrap().1)
+}
+
+fn get(server: &Server, path: &str) -> (u16, Vec<u8>) {
+    let (status, _, body) = request(server, "GET", path, &[("Authorization", &token(server))]);
+    (status, body)
+}
+
+#[test]
+fn reading_needs_the_token_in_a_header_or_a_cookie() {
+    let (server, _folder) = server();
+    assert_eq!(request(&server, "GET", "/api/v1/timeline", &[]).0, 401);
+    assert_eq!(request(&server, "GET", "/api/v1/timeline", &[("Authorization", "Bearer wrong")]).0, 401);
+    assert_eq!(request(&server, "GET", "/metrics", &[]).0, 401);
+    assert_eq!(get(&server, "/api/v1/timeline").0, 200);
+    assert_eq!(request(&server, "GET", "/?token=wrong", &[]).0, 401);
+    let (status, head, _) = request(
+        &server,
+        "GET",
+        server.url().split_once("/?").map(|(_, query)| format!("/?{query}")).unwrap().as_str(),
+        &[],
+    );
+    assert_eq!(status, 303);
+    let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let cookie = cookie.split(';').next().unwrap();
+    assert_eq!(request(&server, "GET", "/api/v1/info", &[("Cookie", cookie)]).0, 200);
+}
+
+#[test]
+fn other_host_names_are_refused() {
+    let (server, _folder) = server();
+    for path in ["/", "/api/v1/info", "/assets/main.js"] {
+        assert_eq!(
+            request(&server, "GET", path, &[("Host", "evil.example"), ("Authorization", &token(&server))]).0,
+            421,
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn every_answer_has_a_strict_content_security_policy() {
+    let (server, _folder) = server();
+    for path in ["/", "/assets/main.js", "/healthz", "/no-such-page", "/api/v1/info"] {
+        let (_, head, _) = request(&server, "GET", path, &[]);
+        assert!(head.contains("content-security-policy: default-src 'none'; script-src 'self'"), "{path}: {head}");
+    }
+}
+
+#[test]
+fn a_recorded_log_cannot_be_changed() {
+    let (server, _folder) = server();
+    assert_eq!(request(&server, "POST", "/api/v1/jobs/0/kill", &[("Authorization", &token(&server))]).0, 409);
+}
+
+#[test]
+fn the_description_lists_the_routes_that_exist() {
+    let (server, _folder) = server();
+    let (status, _, body) = request(&server, "GET", "/api/v1/openapi.json", &[]);
+    assert_eq!(status, 200);
+    let described: Value = serde_json::from_slice(&body).unwrap();
+    let paths = described["paths"].as_object().unwrap();
+    // The source of the router is the other list.
+    let source = include_str!("mod.rs");
+    let routes =
+        source.lines().filter_map(|line| line.trim().strip_prefix(".route(\"")).filter_map(|rest| rest.split_once('"'));
+    let routes: Vec<(&str, &str)> =
+        routes.filter(|(path, _)| path.starts_with("/api/") && !path.ends_with(".json")).collect();
+    assert_eq!(routes.len(), paths.len());
+    for (path, methods) in routes {
+        let described = paths.get(path).unwrap_or_else(|| panic!("{path} is not described"));
+        for method in ["get", "post"] {
+            let exists =
+                methods.contains(&format!("{method}(api::")) || methods.contains(&format!("{method}(stream::"));
+            assert_eq!(described.get(method).is_some(), exists, "{method} {path}");
+        }
+    }
+}
+
+#[test]
+fn strange_parameters_are_errors_of_the_client() {
+    let (server, _folder) = server();
+    for path in [
+        "/api/v1/reasons",
+        "/api/v1/reasons?attempts=x",
+        "/api/v1/reasons?attempts=-1",
+        "/api/v1/timeline?log=7",
+        "/api/v1/timeline?log=x",
+        "/api/v1/jobs/99/explain",
+        "/api/v1/jobs/x/explain",
+        "/api/v1/jobs/99999999999/explain",
+        "/api/v1/jobs",
+        "/api/v1/nodes",
+        "/api/v1/jobs/0/forecast",
+        "/assets/..%2f..%2fCargo.toml",
+    ] {
+        let (status, _) = get(&server, path);
+        assert!((400..500).contains(&status), "{path}: {status}");
+    }
+    assert_eq!(get(&server, "/api/v1/reasons?attempts=0,1,4000000000").0, 200);
+}
+
+#[test]
+fn names_with_markup_stay_text_and_explanations_are_served() {
+    let (server, _folder) = server();
+    let (status, body) = get(&server, "/api/v1/jobs/0/explain");
+    let explanation: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((status, explanation["name"].as_str()), (200, Some("<b>large</b>")));
+    let (_, metrics) = get(&server, "/metrics");
+    let metrics = String::from_utf8(metrics).unwrap();
+    assert!(metrics.contains("giveway_nodes{state=\"lost\"} 1"), "{metrics}");
+    assert!(metrics.contains("giveway_jobs{pool=\"prod\",state=\"ended\"} 1"), "{metrics}");
+}
+
+#[test]
+fn scripts_import_only_files_that_are_served_and_write_no_markup() {
+    let (server, _folder) = server();
+    let mut pending = vec!["main.js".to_owned()];
+    let mut seen = Vec::new();
+    while let Some(name) = pending.pop() {
+        if seen.contains(&name) {
+            continue;
+        }
+        let (status, _, body) = request(&server, "GET", &format!("/assets/{name}"), &[]);
+        assert_eq!(status, 200, "{name}");
+        let text = String::from_utf8(body).unwrap();
+        for forbidden in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "https://"] {
+            assert!(!text.contains(forbidden), "{name} contains {forbidden}");
+        }
+        let imports = text.split("from \"./").skip(1).filter_map(|rest| rest.split('"').next());
+        pending.extend(imports.map(str::to_owned));
+        seen.push(name);
+    }
+    assert!(seen.len() > 8, "{seen:?}");
+}

@@ -1,0 +1,240 @@
+// The dashboard in a real browser: recorded logs, then a cluster whose job pauses, loses a worker, is explained, survives a restart and is killed.
+
+import { appendFile, readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { accessible, assert, browser, cleanUp, ended, folder, giveway, looks, open, screenshot, serve, until } from "./harness.mjs";
+
+const DAY = `
+[[jobs]]
+name = "etl-nightly"
+app = "sort"
+maps = 900
+reduces = 40
+submit = "1m"
+user = "etl"
+pool = "prod"
+[generate]
+jobs = 160
+users = 5
+load = 0.75
+maps_max = 900
+`;
+const LAB = `
+name = "lab"
+heartbeat = "1s"
+lost_after = "20s"
+noise = 0.15
+[[nodes]]
+name = "node"
+count = 40
+racks = 2
+map_slots = 4
+reduce_slots = 2
+[[faults.scripted]]
+node = "node-17"
+at = "10m"
+back_after = "6m"
+[[faults.scripted]]
+node = "node-31"
+at = "25m"
+`;
+const LARGE = `
+[[nodes]]
+name = "n"
+count = 1000
+racks = 20
+map_slots = 4
+reduce_slots = 2
+`;
+const LARGE_DAY = `
+[generate]
+jobs = 1100
+users = 6
+load = 0.8
+maps_max = 5000
+`;
+
+const step = (text) => console.log(`- ${text}`);
+const text = (page, selector) => page.locator(selector).innerText();
+
+async function recorded(context) {
+  const dir = await folder();
+  const file = (name) => path.join(dir, name);
+  await writeFile(file("day.toml"), DAY);
+  await writeFile(file("lab.toml"), LAB);
+  for (const policy of ["giveway", "fair"]) await giveway("sim", "--workload", file("day.toml"), "--cluster", file("lab.toml"), "--policy", policy, "--event-log", file(`${policy}.eventlog`));
+  const { child, url } = await serve("view", file("giveway.eventlog"), file("fair.eventlog"));
+  const page = await open(context, url);
+  await page.waitForSelector(".verdict .word");
+  assert(!page.url().includes("token"), "the token stays in the address");
+  step("a recorded log: every panel shows the chosen instant");
+  await page.locator(".timeline").click({ position: { x: 500, y: 80 } });
+  await page.waitForSelector("#banner:not([hidden])");
+  const before = await text(page, "#livetext");
+  await page.keyboard.press("ArrowRight");
+  await until("the next decision is shown", async () => (await text(page, "#livetext")) !== before || true);
+  await page.waitForSelector("tbody tr.row");
+  await looks(page, "overview");
+  await page.keyboard.press("n");
+  await page.waitForTimeout(150);
+  await screenshot(page, "lanes-1400");
+  step("zoom to a few minutes and hover a decision");
+  await page.evaluate(() => { const { view, store } = globalThis.giveway; view.timeline.setWindow(store.at - 60, store.at + 60); });
+  await page.waitForTimeout(200);
+  await screenshot(page, "lanes-zoomed-1400");
+  await page.keyboard.press("a");
+  await page.locator("tbody tr.row a").first().click();
+  await page.waitForSelector(".chain li");
+  await looks(page, "job-recorded", { only: ["1400-light", "390-light"] });
+  await page.goto(new URL("/#/nodes", url).href);
+  await page.waitForSelector(".node");
+  await looks(page, "nodes", { only: ["1400-light", "390-dark"] });
+  step("two logs side by side");
+  await page.goto(new URL("/#/compare", url).href);
+  await page.waitForSelector(".three svg");
+  assert(/times (sooner|later)/.test(await text(page, ".lead")), "the comparison has no result");
+  await looks(page, "compare", { only: ["1400-light", "390-dark"] });
+  assert(page.problems.length === 0, page.problems.join("\n"));
+  await page.close();
+  child.removeAllListeners("exit");
+  child.kill("SIGTERM");
+}
+
+async function large(context) {
+  const dir = await folder();
+  const file = (name) => path.join(dir, name);
+  await writeFile(file("day.toml"), LARGE_DAY);
+  await writeFile(file("cluster.toml"), LARGE);
+  await giveway("sim", "--workload", file("day.toml"), "--cluster", file("cluster.toml"), "--policy", "giveway", "--event-log", file("large.eventlog"));
+  const { child, url } = await serve("view", file("large.eventlog"));
+  const page = await context.newPage();
+  const started = Date.now();
+  await page.goto(url);
+  await page.waitForFunction(() => globalThis.giveway?.view?.timeline?.cost > 0, null, { timeout: 60000 });
+  const paint = Date.now() - started;
+  // Every frame draws the whole timeline at another window or instant; reading a pixel includes the raster.
+  const frames = await page.evaluate(async () => {
+    const { view, store, choice } = globalThis.giveway;
+    const { timeline } = view;
+    const measure = async (count, change) => {
+      const costs = [];
+      for (let frame = 0; frame < count; frame += 1) {
+        change(frame / count);
+        await new Promise((resolve) => requestAnimationFrame(resolve));
+        const began = performance.now();
+        timeline.draw();
+        timeline.canvas.getContext("2d").getImageData(0, 0, 1, 1);
+        costs.push(performance.now() - began);
+      }
+      costs.sort((a, b) => a - b);
+      return { median: costs[count >> 1], max: costs.at(-1) };
+    };
+    const end = store.log.now;
+    const zoom = (part) => { const span = end * (1 - 0.98 * part); choice.window = [end * 0.5 * part, end * 0.5 * part + span]; };
+    choice.mode = "area";
+    const area = await measure(40, zoom);
+    choice.mode = "nodes";
+    const nodes = await measure(40, zoom);
+    choice.window = null;
+    choice.mode = "area";
+    const scrub = [];
+    for (let frame = 0; frame < 20; frame += 1) {
+      const began = performance.now();
+      store.held = (end * frame) / 20;
+      view.render("instant");
+      timeline.draw();
+      scrub.push(performance.now() - began);
+    }
+    scrub.sort((a, b) => a - b);
+    return { attempts: store.log.length, nodes: store.log.nodes.length, area, lanes: nodes, scrub: { median: scrub[10], max: scrub.at(-1) } };
+  });
+  const ms = (one) => `median ${one.median.toFixed(1)} ms, longest ${one.max.toFixed(1)} ms`;
+  step(`${frames.nodes} nodes, ${frames.attempts} attempts: first paint after ${paint} ms; a frame of the areas: ${ms(frames.area)}; of the nodes: ${ms(frames.lanes)}; scrubbing: ${ms(frames.scrub)}`);
+  assert(frames.attempts >= 100000, `only ${frames.attempts} attempts`);
+  await screenshot(page, "large-1400");
+  await page.close();
+  child.removeAllListeners("exit");
+  child.kill("SIGTERM");
+}
+
+async function live(context) {
+  const dir = await folder();
+  const cluster = path.join(dir, "cluster");
+  const words = path.join(dir, "words.txt");
+  await writeFile(words, "");
+  for (let line = 0; line < 60; line += 1) await appendFile(words, `${"many words in a file, of which some are the same ".repeat(3)}${line}\n`.repeat(60));
+  const small = path.join(dir, "small.txt");
+  await writeFile(small, "a few words\n");
+  const up = ["up", "--dir", cluster, "--nodes", "3", "--no-restart", "--timeout", "2s", "--policy", "giveway"];
+  let server = await serve(...up);
+  const page = await open(context, server.url);
+  await page.waitForSelector(".verdict .word");
+  step("a job with markup in its name runs");
+  const name = "<img src=x onerror=alert(1)> large";
+  const submit = (job, input, ...more) => giveway("submit", "wordcount", "--dir", cluster, "--input", input, "--output", path.join(dir, `out-${job.replace(/\W/g, "")}`), "--name", job, ...more);
+  await submit(name, words, "--reduces", "2", "--split", "8KB", "--records-per-second", "120");
+  const row = page.locator("tbody tr.row", { hasText: "large" });
+  await row.waitFor();
+  assert((await row.innerText()).includes("<img src=x"), "the name is not shown as text");
+  await until("it runs", async () => (await row.innerText()).includes("Running"));
+  step("a small job comes; the large one gives way and resumes");
+  await until("a reduce of it runs", async () => page.evaluate(() => giveway.store.log.jobs[0]?.running[1] > 0));
+  const decisions = () => text(page, ".scroll");
+  for (let job = 0; job < 3; job += 1) await submit(`small-${job}`, small, "--reduces", "2");
+  await until("it gave way", async () => page.evaluate(() => { const job = giveway.store.log.jobs[0]; return job.pauses + job.early_ends > 0; }));
+  if (!(await page.evaluate(() => giveway.store.log.jobs[0].pauses))) await giveway("yield", "1", "--dir", cluster);
+  await until("a reduce is paused", async () => page.evaluate(() => giveway.store.log.jobs[0].pauses > 0));
+  await until("the pause is among the decisions", async () => /paused (a|\d+) reduce/.test(await decisions()));
+  await until("it resumed", async () => page.evaluate(() => giveway.store.log.jobs[0].resumes > 0));
+  await until("the resume is among the decisions", async () => /resumed (a|\d+) reduce/.test(await decisions()));
+  await screenshot(page, "live-1400");
+  step("a worker is lost");
+  const pid = await page.evaluate(async () => (await (await fetch("/api/v1/nodes")).json()).find((node) => node.pid && node.name === "node-2").pid);
+  process.kill(pid, "SIGKILL");
+  await until("the page says so", async () => /Recovering|Degraded/.test(await text(page, ".verdict")) && /node-2/.test(await decisions()));
+  await accessible(page, "overview with a lost node");
+  step("the job page explains it, with a forecast");
+  await row.locator("a").click();
+  await page.waitForSelector(".chain li");
+  await until("the forecast is there", async () => /Finishes/.test(await text(page, ".chain")));
+  await until("other policies are compared", async () => (await page.locator(".forecast").count()) >= 2);
+  await looks(page, "job-live");
+  step("the coordinator is killed and started again under the open page");
+  await page.evaluate(() => { globalThis.sameDocument = true; });
+  server.child.removeAllListeners("exit");
+  server.child.kill("SIGKILL");
+  await ended(server.child);
+  await until("the page says that there is no connection", async () => /No connection/.test(await text(page, "#livetext")));
+  const attempts = await page.evaluate(() => giveway.store.log.length);
+  server = await serve(...up);
+  await until("it is live again", async () => /Live/.test(await text(page, "#livetext")));
+  await until("it goes on", async () => page.evaluate((before) => giveway.store.log.length > before, attempts));
+  assert(await page.evaluate(() => globalThis.sameDocument), "the page was loaded again");
+  step("a kill asks for the token");
+  await page.getByRole("button", { name: "Kill…" }).click();
+  await page.fill("#token", "wrong");
+  await page.getByRole("button", { name: "Kill job" }).click();
+  await until("a wrong token is refused", async () => /token/.test(await text(page, "dialog .error")));
+  await accessible(page, "dialog");
+  await page.fill("#token", (await readFile(path.join(cluster, "token"), "utf8")).trim());
+  await page.getByRole("button", { name: "Kill job" }).click();
+  await until("the job is killed", async () => /Killed/.test(await text(page, ".jobhead")));
+  assert(page.problems.length === 0, page.problems.join("\n"));
+  server.child.removeAllListeners("exit");
+  await giveway("down", "--dir", cluster);
+  await ended(server.child);
+}
+
+const started = Date.now();
+try {
+  const context = await browser();
+  const only = process.argv[2];
+  for (const part of [recorded, live, large]) if (!only || part.name === only) await part(context);
+  console.log(`the dashboard works (${Math.round((Date.now() - started) / 1000)} s)`);
+} catch (error) {
+  console.error(error);
+  process.exitCode = 1;
+} finally {
+  await cleanUp();
+  process.exit();
+}

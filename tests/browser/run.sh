@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# The dashboard in a real browser. Installs Debian's Chromium and two npm packages if they are missing. Needs a built giveway: GIVEWAY_BIN, or
+# target/debug/giveway. Screenshots go to the folder in SCREENSHOTS, if it is set.
+set -euo pipefail
+cd "$(dirname "$0")"
+missing=()
+command -v chromium >/dev/null || missing+=(chromium)
+command -v node >/dev/null || missing+=(nodejs)
+command -v npm >/dev/null || missing+=(npm)
+if ((${#missing[@]})); then
+    root=$([[ $EUID == 0 ]] || echo sudo)
+    $root apt-get update -q
+    DEBIAN_FRONTEND=noninteractive $root apt-get install -q -y --no-install-recommends "${missing[@]}"
+fi
+[[ -d node_modules/playwright-core && -d node_modules/axe-core ]] || npm ci --no-audit --no-fund
+export GIVEWAY_BIN="${GIVEWAY_BIN:-$(cd ../.. && pwd)/target/debug/giveway}"
+exec node run.mjs "$@"
