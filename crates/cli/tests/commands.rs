@@ -358,6 +358,99 @@ fn traces_of_other_systems_are_workloads() {
 }
 
 #[test]
+fn what_if_compares_every_job_of_a_record() {
+    let folder = folder();
+    let run = |args: &[&str]| {
+        let output = giveway(folder.path(), args);
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    run(&["sim", "--workload", "hsrtf-table2", "--policy", "fair", "--event-log", "run.eventlog"]);
+    let args = ["what-if", "run.eventlog", "--policy", "fair,hsrtf-prp-pause", "--nodes", "+20%", "--all-jobs"];
+    let printed = run(&[args.as_slice(), &["--json", "out.json", "--report", "out.html"]].concat());
+    // The recorded policy is simulated once on each cluster, although it is asked for as well.
+    for row in ["recorded ", "fair, simulated ", "hsrtf-prp-pause ", "fair, 70 nodes ", "hsrtf-prp-pause, 70 nodes "] {
+        let rows = printed.lines().filter(|line| line.starts_with(&format!("│ {row}"))).count();
+        assert_eq!(rows, 1, "{row}: {printed}");
+    }
+    assert!(printed.contains("validation: fair simulated against the record of 31 jobs: median error"), "{printed}");
+    assert!(printed.contains(" -> ") && printed.contains("of 31 jobs"), "{printed}");
+    let json = fs::read_to_string(folder.path().join("out.json")).expect("cannot read the JSON");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("invalid JSON");
+    assert_eq!(json["rows"].as_array().map(Vec::len), Some(5));
+    assert!(json["validation"]["median"].as_f64().is_some_and(|error| error < 0.1), "{}", json["validation"]);
+    assert_eq!(json["rows"][2]["changes"]["jobs"].as_array().map(Vec::len), Some(31));
+    let page = fs::read_to_string(folder.path().join("out.html")).expect("cannot read the page");
+    assert!(page.contains("<svg") && !page.contains("http") && !page.contains("<script"), "the page loads something");
+    // A record without a policy is compared with the recorded times, and says that the error is unknown.
+    let jobs = "; Version: 2\n".to_owned()
+        + &(1..40)
+            .map(|job| format!("{job} {} 5 100 4 -1 -1 4 200 -1 1 {} 1 -1 -1 1 -1 -1\n", job * 20, job % 3))
+            .collect::<String>();
+    file(&folder, "jobs.swf", &jobs);
+    let printed = run(&["what-if", "jobs.swf", "--policy", "fifo"]);
+    assert!(
+        printed.contains("the recorded policy is unknown") && printed.contains("fifo instead of recorded"),
+        "{printed}"
+    );
+    let printed = run(&["what-if", "jobs.swf", "--policy", "fifo", "--recorded-policy", "fair"]);
+    assert!(printed.contains("fifo instead of fair, simulated"), "{printed}");
+    let message = refused(folder.path(), &["what-if", "run.eventlog", "--policy", "fair", "--nodes", "20%"]);
+    assert!(message.contains("invalid change `20%`"), "{message}");
+    let message = refused(folder.path(), &["what-if", "run.eventlog", "--policy", "fair", "--nodes", "-100%"]);
+    assert!(message.contains("the number of nodes would be 0"), "{message}");
+}
+
+#[test]
+fn size_finds_the_smallest_cluster() {
+    let folder = folder();
+    let args = ["size", "hsrtf-table2", "--policy", "fifo,hsrtf-pr", "--target", "mean completion < 200s"];
+    let output = giveway(folder.path(), &[args.as_slice(), &["--json", "size.json"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json = fs::read_to_string(folder.path().join("size.json")).expect("cannot read the JSON");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("invalid JSON");
+    for policy in json["policies"].as_array().expect("a list of policies") {
+        let nodes = policy["nodes"].as_u64().expect("the target is met");
+        assert!(policy["simulated"][nodes.to_string()].as_f64().is_some_and(|value| value < 200.0), "{policy}");
+        if nodes > 1 {
+            let less = &policy["simulated"][(nodes - 1).to_string()];
+            assert!(less.as_f64().is_none_or(|value| value >= 200.0), "{policy}");
+        }
+        assert!(text(&output.stdout).contains(&nodes.to_string()), "{}", text(&output.stdout));
+    }
+    let message = refused(folder.path(), &["size", "hsrtf-table2", "--policy", "fifo", "--target", "fast"]);
+    assert!(message.contains("invalid target `fast`"), "{message}");
+}
+
+#[test]
+fn an_unknown_workload_format_is_named_before_a_missing_cluster() {
+    let folder = folder();
+    file(&folder, "notes.txt", "These are no jobs.\n");
+    let message = refused(folder.path(), &["sim", "--workload", "notes.txt", "--policy", "fifo"]);
+    assert!(message.contains("unknown format") && !message.contains("--cluster"), "{message}");
+}
+
+#[test]
+fn trace_results_do_not_depend_on_the_number_of_threads() {
+    let folder = folder();
+    let line = |job: u64| format!("job{job}\t{}\t30\t{}\t{}\t1000\n", job * 30, 1_000_000 << (job % 12), job % 3);
+    file(&folder, "trace.tsv", &(0..60).map(line).collect::<String>());
+    let compare = |threads: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_giveway"))
+            .args(["trace", "compare", "trace.tsv", "--policy", "fair,giveway,fcs", "--report", "out.md"])
+            .env("RAYON_NUM_THREADS", threads)
+            .current_dir(folder.path())
+            .output()
+            .expect("cannot run giveway");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        fs::read_to_string(folder.path().join("out.md")).expect("cannot read the page")
+    };
+    let one = compare("1");
+    assert!(one.contains("| giveway |") && one.contains("### small jobs"), "{one}");
+    assert_eq!(one, compare("3"));
+}
+
+#[test]
 fn the_sidecar_refuses_policies_beyond_its_capabilities() {
     let folder = folder();
     file(&folder, "token", "a token that is long enough");

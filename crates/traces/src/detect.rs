@@ -41,6 +41,13 @@ impl Format {
     }
 }
 
+impl Format {
+    /// Whether jobs are returned when they are complete, and not in the order of the input.
+    pub(crate) fn returns_jobs_by_end(self) -> bool {
+        matches!(self, Format::Google(GoogleTable(google::Table::TaskEvents | google::Table::JobEvents)))
+    }
+}
+
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

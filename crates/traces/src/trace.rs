@@ -172,7 +172,7 @@ impl Trace {
         if self.ids.len() < MAX_REMEMBERED_IDS && !self.ids.insert(hasher.finish()) {
             diagnostics.odd(Oddity::RepeatedId, &job.id);
         }
-        if job.submit_us < self.latest_submit_us {
+        if job.submit_us < self.latest_submit_us && !self.format.returns_jobs_by_end() {
             diagnostics.odd(Oddity::Unsorted, &job.id);
         }
         self.latest_submit_us = self.latest_submit_us.max(job.submit_us);

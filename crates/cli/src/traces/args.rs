@@ -36,6 +36,8 @@ pub enum TraceCommand {
     Sample(Sample),
     /// Write synthetic jobs with the distributions of the trace as a workload file, and compare their quantiles.
     Fit(Fit),
+    /// Simulate traces under several policies and write the results as a page of Markdown.
+    Compare(Compare),
 }
 
 /// A trace and how it is read.
@@ -106,4 +108,30 @@ pub struct Fit {
     pub seed: u64,
     #[command(flatten)]
     pub output: Output,
+}
+
+/// `giveway trace compare`
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// Traces: files or folders.
+    #[arg(value_name = "FILE", required = true)]
+    pub traces: Vec<PathBuf>,
+    /// Policies to compare: names, TOML files or `all`, separated by commas; may be repeated.
+    #[arg(long, value_name = "NAME|FILE[,...]", value_delimiter = ',', default_value = "all")]
+    pub policy: Vec<String>,
+    /// Policy to which the end of every job is compared.
+    #[arg(long, value_name = "NAME", default_value = "fair")]
+    pub baseline: String,
+    /// Cluster for all traces: a built-in name or a file; default: for each trace one whose slots it keeps 70 % busy.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub cluster: Option<String>,
+    /// Duration model for what the traces lack, as a TOML file.
+    #[arg(long, value_name = "FILE")]
+    pub trace_model: Option<PathBuf>,
+    /// Random seed.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Page to write; default: standard output.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
 }

@@ -1,6 +1,7 @@
 //! Traces of other systems: as workloads of the simulator, and the commands of `giveway trace`.
 
 pub mod args;
+mod compare;
 mod stats;
 
 use crate::{files, input};
@@ -51,6 +52,7 @@ pub fn run(args: &args::Trace) -> Result<()> {
         TraceCommand::Convert(convert) => self::convert(convert),
         TraceCommand::Sample(sample) => self::sample(sample),
         TraceCommand::Fit(fit) => self::fit(fit),
+        TraceCommand::Compare(compare) => compare::run(compare),
     }
 }
 

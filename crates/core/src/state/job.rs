@@ -120,6 +120,8 @@ pub struct Job {
     /// Output of each finished map.
     pub(super) map_outputs: Vec<u64>,
     histories: FxHashMap<TaskKey, TaskHistory>,
+    /// Whether work of any of its tasks was ever lost with a node. Most jobs have histories of other kinds only.
+    has_lost_work: bool,
     pub(super) counts: PerKind<TaskCounts>,
     pub(super) pending_maps: PendingMaps,
     /// Pending reduces; the last one is launched first.
@@ -428,6 +430,9 @@ impl Job {
 
     /// Its tasks that are pending because their work was lost with a node.
     pub fn lost_pending(&self) -> Vec<TaskKey> {
+        if !self.has_lost_work {
+            return Vec::new();
+        }
         let is_lost = |key: &TaskKey, history: &TaskHistory| {
             history.lost_with.is_some() && self.task(*key).state() == TaskState::Pending
         };
@@ -593,6 +598,7 @@ impl Job {
             tasks: PerKind::new(maps, vec![Task::new(0); reduces as usize]),
             released: PerKind::default(),
             histories: FxHashMap::default(),
+            has_lost_work: false,
             counts: requested.map(|pending| TaskCounts { pending, ..TaskCounts::default() }),
             pending_reduces: (0..reduces).rev().collect(),
             paused: VecDeque::new(),
@@ -676,6 +682,7 @@ impl Job {
     /// A stopped, done or paused task is pending again, from the beginning. The task of an open job is released instead, because the
     /// backend will request a new slot.
     pub(super) fn make_pending(&mut self, key: TaskKey, lost_with: Option<NodeId>) {
+        self.has_lost_work |= lost_with.is_some();
         self.counts[key.kind].pending += 1;
         if self.open {
             let task = self.task_mut(key);

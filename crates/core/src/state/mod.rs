@@ -14,6 +14,7 @@ mod node;
 mod node_types;
 mod pending_maps;
 mod racks;
+mod returned_maps;
 mod task;
 mod transitions;
 

@@ -2,11 +2,12 @@
 //!
 //! The index is built when it is first used, as flat lists by node and by rack. Entries are dropped lazily: a map found through one list
 //! stays in the others until a search meets it there. Whether a map is still pending is one bit, so that a search does not read the
-//! task itself. Maps that become pending again (lost, killed, or the rest of one that ended early) are few; they are in a list of
-//! their own that is searched first, so that lost work does not run last.
+//! task itself. Maps that become pending again (lost, killed, or the rest of one that ended early) are in a list of their own
+//! (`returned_maps.rs`) that is searched first, so that lost work does not run last.
 
 use super::bit_set::BitSet;
 use super::racks::Racks;
+use super::returned_maps::ReturnedMaps;
 use super::task::Task;
 use crate::event::Split;
 use crate::ids::{NodeId, RackId};
@@ -18,8 +19,7 @@ const INDEX_MIN_MAPS: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct PendingMaps {
     pending: BitSet,
-    /// Maps that became pending again, or that are the rest of another. Some may have been launched since.
-    returned: Vec<u32>,
+    returned: ReturnedMaps,
     /// No map before this one is pending, except for those in `returned`.
     next_fresh: u32,
     fresh_end: u32,
@@ -130,7 +130,7 @@ impl PendingMaps {
         let has_hosts = splits.iter().any(|split| !split.hosts.is_empty());
         PendingMaps {
             pending: BitSet::below(splits.len() as u32),
-            returned: Vec::new(),
+            returned: ReturnedMaps::default(),
             next_fresh: 0,
             fresh_end: splits.len() as u32,
             by_node: None,
@@ -144,7 +144,7 @@ impl PendingMaps {
         self.has_hosts
     }
 
-    /// True if there may be pending maps that have run before.
+    /// True if there are pending maps that have run before, or that are the rest of another.
     pub(super) fn has_returned(&self) -> bool {
         !self.returned.is_empty()
     }
@@ -157,6 +157,7 @@ impl PendingMaps {
     /// A map was launched.
     pub(super) fn remove(&mut self, task: u32) {
         self.pending.remove(task);
+        self.returned.remove(task);
     }
 
     /// A map is pending again, or is the rest of one that ended early.
@@ -174,8 +175,15 @@ impl PendingMaps {
         splits: &[Split],
         accepts: &dyn Fn(u32) -> bool,
     ) -> Option<u32> {
+        if !self.has_hosts {
+            return None;
+        }
+        let hosts = |task: u32| splits[tasks[task as usize].split as usize].hosts.iter();
+        if let Some(task) = self.returned.first_on_node(node.0, |task| hosts(task).map(|host| host.0), accepts) {
+            return Some(task);
+        }
         let near = |split: u32| splits[split as usize].hosts.contains(&node);
-        self.find(tasks, splits, near, accepts, |maps| {
+        self.first_fresh(tasks, splits, near, accepts, |maps| {
             let index = maps.by_node.get_or_insert_with(|| Index::build(splits, nodes, |host| host.0));
             index.first_pending(node.0, &maps.pending, near, accepts)
         })
@@ -190,16 +198,25 @@ impl PendingMaps {
         splits: &[Split],
         accepts: &dyn Fn(u32) -> bool,
     ) -> Option<u32> {
+        if !self.has_hosts {
+            return None;
+        }
+        let hosts = |task: u32| splits[tasks[task as usize].split as usize].hosts.iter();
+        if let Some(task) =
+            self.returned.first_in_rack(rack.0, |task| hosts(task).map(|&host| racks.of(host).0), accepts)
+        {
+            return Some(task);
+        }
         let near = |split: u32| splits[split as usize].hosts.iter().any(|&host| racks.of(host) == rack);
-        self.find(tasks, splits, near, accepts, |maps| {
+        self.first_fresh(tasks, splits, near, accepts, |maps| {
             let index =
                 maps.by_rack.get_or_insert_with(|| Index::build(splits, racks.id_end(), |host| racks.of(host).0));
             index.first_pending(rack.0, &maps.pending, near, accepts)
         })
     }
 
-    /// A pending map whose split is `near`: a returned one, or one found without or through an index.
-    fn find(
+    /// A pending map that has not run before and whose split is `near`, found without or through an index.
+    fn first_fresh(
         &mut self,
         tasks: &[Task],
         splits: &[Split],
@@ -207,24 +224,16 @@ impl PendingMaps {
         accepts: &dyn Fn(u32) -> bool,
         indexed: impl FnOnce(&mut PendingMaps) -> Option<u32>,
     ) -> Option<u32> {
-        if !self.has_hosts {
-            return None;
-        }
-        self.drop_started();
-        let near = |task: &u32| near(tasks[*task as usize].split);
-        if let Some(&task) = self.returned.iter().find(|task| near(task) && accepts(**task)) {
-            return Some(task);
-        }
         if splits.len() > INDEX_MIN_MAPS {
             return indexed(self);
         }
-        (self.next_fresh..self.fresh_end).find(|task| self.pending.contains(*task) && near(task) && accepts(*task))
+        let is_near = |task: u32| near(tasks[task as usize].split);
+        (self.next_fresh..self.fresh_end).find(|task| self.pending.contains(*task) && is_near(*task) && accepts(*task))
     }
 
     /// Any pending map: first those that returned, then in the order of the input.
     pub(super) fn any(&mut self, accepts: &dyn Fn(u32) -> bool) -> Option<u32> {
-        self.drop_started();
-        if let Some(&task) = self.returned.iter().find(|task| accepts(**task)) {
+        if let Some(task) = self.returned.first(accepts) {
             return Some(task);
         }
         self.next_fresh = self.pending.first_from(self.next_fresh).unwrap_or(self.fresh_end);
@@ -237,12 +246,6 @@ impl PendingMaps {
             fresh = self.pending.first_from(task + 1);
         }
         None
-    }
-
-    fn drop_started(&mut self) {
-        if !self.returned.is_empty() {
-            self.returned.retain(|&task| self.pending.contains(task));
-        }
     }
 }
 

@@ -1,13 +1,12 @@
 //! Alibaba's batch jobs of 2017 and 2018: one row per task, which is a stage of several equal instances. The names of 2018's tasks have the
 //! dependencies (`R2_1` waits for task 1); those of 2017 have none, and a stage waits for the stages that ended before it started.
 
-use super::JobReader;
+use super::{JobReader, JobsById};
 use crate::graph::{Stage, by_layer, layers_by_time, map_reduce};
 use crate::records::Lines;
 use crate::tally::us_from_s;
 use crate::{Count, Diagnostics, DurationModel, JobOutcome, Limits, Oddity, TraceJob};
 use giveway_core::Priority;
-use rustc_hash::FxHashMap;
 
 /// Columns of a table, by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +78,7 @@ pub(crate) struct AlibabaReader {
     table: Table,
     model: DurationModel,
     limits: Limits,
-    index: FxHashMap<String, usize>,
-    jobs: Vec<AlibabaJob>,
-    done: Option<std::vec::IntoIter<AlibabaJob>>,
+    jobs: JobsById<String, AlibabaJob>,
 }
 
 struct AlibabaJob {
@@ -96,7 +93,7 @@ struct AlibabaJob {
 
 impl AlibabaReader {
     pub(crate) fn new(lines: Lines, table: Table, model: DurationModel, limits: Limits) -> AlibabaReader {
-        AlibabaReader { lines, table, model, limits, index: FxHashMap::default(), jobs: Vec::new(), done: None }
+        AlibabaReader { lines, table, model, limits, jobs: JobsById::new(limits.open_jobs) }
     }
 
     fn read_rows(&mut self, diagnostics: &mut Diagnostics) {
@@ -110,25 +107,13 @@ impl AlibabaReader {
                 diagnostics.odd(Oddity::BadLine, format_args!("line {number}"));
                 continue;
             };
-            let at = match self.index.get(id) {
-                Some(&at) => at,
-                None if self.jobs.len() >= self.limits.open_jobs => {
-                    diagnostics.odd(Oddity::TooManyOpenJobs, id);
-                    continue;
-                }
-                None => {
-                    self.index.insert(id.into(), self.jobs.len());
-                    self.jobs.push(AlibabaJob::new(id));
-                    self.jobs.len() - 1
-                }
-            };
-            if let Some(job) = self.jobs.get_mut(at) {
+            if let Some(job) = self.jobs.job(id, diagnostics, |_| AlibabaJob::new(id)) {
                 job.row(&self.table, &columns, number, &self.limits, diagnostics);
             }
         }
     }
 
-    fn job(&self, job: AlibabaJob, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
+    fn job(job: AlibabaJob, table: &Table, model: &DurationModel, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
         if job.before_trace {
             diagnostics.odd(Oddity::SubmittedBefore, &job.id);
             return None;
@@ -137,10 +122,10 @@ impl AlibabaReader {
             diagnostics.odd(Oddity::NoTasks, &job.id);
             return None;
         };
-        let (maps, reduces) = if self.table.name.is_some() {
-            map_reduce(&job.stages, self.model.graphs, diagnostics, &job.id)?
+        let (maps, reduces) = if table.name.is_some() {
+            map_reduce(&job.stages, model.graphs, diagnostics, &job.id)?
         } else {
-            by_layer(&job.stages, &layers_by_time(&job.times), self.model.graphs, diagnostics, &job.id)?
+            by_layer(&job.stages, &layers_by_time(&job.times), model.graphs, diagnostics, &job.id)?
         };
         let outcome = match (job.failed, job.unfinished) {
             (true, _) => JobOutcome::Failed,
@@ -264,17 +249,9 @@ fn dependencies(name: &str) -> (Option<u64>, Vec<u64>) {
 
 impl JobReader for AlibabaReader {
     fn next_job(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
-        if self.done.is_none() {
-            self.read_rows(diagnostics);
-            self.index = FxHashMap::default();
-            self.done = Some(std::mem::take(&mut self.jobs).into_iter());
-        }
-        loop {
-            let job = self.done.as_mut()?.next()?;
-            if let Some(job) = self.job(job, diagnostics) {
-                return Some(job);
-            }
-        }
+        // Reads nothing once the input has ended.
+        self.read_rows(diagnostics);
+        self.jobs.next_at_end(|job| AlibabaReader::job(job, &self.table, &self.model, diagnostics))
     }
 }
 

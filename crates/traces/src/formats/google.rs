@@ -1,12 +1,13 @@
 //! Google's cluster data of 2011: task events, job events, or a table of one row per job. Times are microseconds; 0 is before the trace, 2^63-1
 //! after it. A task becomes a map that takes the time from its last SCHEDULE to its FINISH; a job without tasks becomes one map.
 
-use super::JobReader;
+use super::{JobReader, JobsById};
 use crate::records::Lines;
 use crate::tally::{FinishedTask, TaskTally, us_from_ms};
 use crate::{Count, Diagnostics, DurationModel, JobOutcome, Limits, Oddity, TraceJob};
 use giveway_core::Priority;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
 
 /// What a line of the trace is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,16 +24,20 @@ const SUBMIT: u8 = 0;
 const SCHEDULE: u8 = 1;
 const FINISH: u8 = 4;
 
-/// Reader of task or job events. The jobs are returned at the end of the input, because any task may be submitted again.
+/// A job whose tasks have all ended is returned once this time has passed in the trace without another event of it: ended tasks may be
+/// submitted again.
+const IDLE_US: i64 = 3_600_000_000;
+
+/// Reader of task or job events. Only jobs that are not complete are in memory.
 pub(crate) struct GoogleReader {
     lines: Lines,
     table: Table,
     model: DurationModel,
     limits: Limits,
-    index: FxHashMap<u64, usize>,
     users: FxHashSet<String>,
-    jobs: Vec<GoogleJob>,
-    done: Option<std::vec::IntoIter<GoogleJob>>,
+    jobs: JobsById<u64, GoogleJob>,
+    /// Jobs all of whose tasks had ended, with the time of the event after which that was so; in the order of the input.
+    idle: VecDeque<(i64, u64)>,
 }
 
 #[derive(Default)]
@@ -47,6 +52,7 @@ struct GoogleJob {
     /// Start of each running task; None if it is submitted and not running.
     open: FxHashMap<u32, Option<i64>>,
     last_end: Option<u8>,
+    last_event_us: i64,
     tally: TaskTally,
 }
 
@@ -94,14 +100,14 @@ impl GoogleReader {
             table,
             model,
             limits,
-            index: FxHashMap::default(),
             users: FxHashSet::default(),
-            jobs: Vec::new(),
-            done: None,
+            jobs: JobsById::new(limits.open_jobs),
+            idle: VecDeque::new(),
         }
     }
 
-    fn read_events(&mut self, diagnostics: &mut Diagnostics) {
+    /// Reads events up to the next complete job; None at the end of the input.
+    fn next_complete(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
         while let Some((number, line)) = self.lines.next(diagnostics) {
             if line.trim().is_empty() {
                 continue;
@@ -111,30 +117,35 @@ impl GoogleReader {
                 diagnostics.odd(Oddity::BadLine, format_args!("line {number}"));
                 continue;
             };
-            let at = match self.index.get(&row.job) {
-                Some(&at) => at,
-                None if self.jobs.len() >= self.limits.open_jobs => {
-                    diagnostics.odd(Oddity::TooManyOpenJobs, row.job);
-                    continue;
+            let job = self.jobs.job(&row.job, diagnostics, |diagnostics| {
+                if !self.users.contains(row.user) {
+                    self.users.insert(row.user.to_owned());
+                    diagnostics.add(Count::Users, 1);
                 }
-                None => {
-                    let (id, user) = (row.job, row.user.to_owned());
-                    if !self.users.contains(row.user) {
-                        self.users.insert(user.clone());
-                        diagnostics.add(Count::Users, 1);
-                    }
-                    self.index.insert(id, self.jobs.len());
-                    self.jobs.push(GoogleJob { id, user, priority: row.priority, ..GoogleJob::default() });
-                    self.jobs.len() - 1
-                }
-            };
-            if let Some(job) = self.jobs.get_mut(at) {
+                GoogleJob { id: row.job, user: row.user.into(), priority: row.priority, ..GoogleJob::default() }
+            });
+            if let Some(job) = job {
                 job.event(&row, &self.limits, diagnostics);
+                job.last_event_us = row.time_us;
+                if job.has_ended() {
+                    self.idle.push_back((row.time_us, row.job));
+                }
+            }
+            let now_us = row.time_us;
+            while let Some(&(since_us, id)) = self.idle.front()
+                && now_us.saturating_sub(since_us) > IDLE_US
+            {
+                self.idle.pop_front();
+                let complete = self.jobs.take(&id, |job| job.has_ended() && job.last_event_us == since_us);
+                if let Some(job) = complete.and_then(|job| GoogleReader::job(job, &self.model, diagnostics)) {
+                    return Some(job);
+                }
             }
         }
+        None
     }
 
-    fn job(&self, job: GoogleJob, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
+    fn job(job: GoogleJob, model: &DurationModel, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
         let id = job.id.to_string();
         diagnostics.odd_times(Oddity::UnfinishedTask, job.open.len() as u64, &id);
         let Some(submit_us) = job.submit_us.filter(|&us| us > 0) else {
@@ -161,7 +172,7 @@ impl GoogleReader {
             outcome,
             maps,
             reduces,
-            slowstart_ppm: self.model.slowstart_ppm(),
+            slowstart_ppm: model.slowstart_ppm(),
         })
     }
 
@@ -230,6 +241,11 @@ fn priority(number: u8) -> Priority {
 }
 
 impl GoogleJob {
+    /// Whether all of its tasks have ended.
+    fn has_ended(&self) -> bool {
+        self.open.is_empty() && self.last_end.is_some()
+    }
+
     fn event(&mut self, row: &Row<'_>, limits: &Limits, diagnostics: &mut Diagnostics) {
         match row.event {
             SUBMIT => {
@@ -280,24 +296,16 @@ impl JobReader for GoogleReader {
         if self.table == Table::Jobs {
             return self.next_row(diagnostics);
         }
-        if self.done.is_none() {
-            self.read_events(diagnostics);
-            self.index = FxHashMap::default();
-            self.done = Some(std::mem::take(&mut self.jobs).into_iter());
-        }
-        loop {
-            let job = self.done.as_mut()?.next()?;
-            if let Some(job) = self.job(job, diagnostics) {
-                return Some(job);
-            }
-        }
+        let complete = self.next_complete(diagnostics);
+        complete.or_else(|| self.jobs.next_at_end(|job| GoogleReader::job(job, &self.model, diagnostics)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::read_text;
+    use crate::Options;
+    use crate::trace::{read_bytes, read_text};
     use giveway_core::Span;
 
     fn event(time_s: u64, job: u64, task: u32, event: u8) -> String {
@@ -352,5 +360,35 @@ mod tests {
         for oddity in [Oddity::SubmittedBefore, Oddity::UnfinishedTask, Oddity::TaskEndsBeforeStart, Oddity::BadLine] {
             assert_eq!(diagnostics.of(oddity), 1, "{oddity:?}");
         }
+    }
+
+    #[test]
+    fn complete_jobs_do_not_stay_in_memory() {
+        // One job every ten seconds, each of one task of five seconds: at most 361 of them are waiting for the hour to pass.
+        let job =
+            |job: u64| [(0, 0), (1, 1), (5, 4)].map(|(later_s, kind)| event(700 + 10 * job + later_s, job, 0, kind));
+        let text: String = (0..2_000).flat_map(job).map(|line| line + "\n").collect();
+        let mut options = Options::default();
+        options.limits.open_jobs = 400;
+        let (jobs, diagnostics) = read_bytes(text.as_bytes(), &options);
+        assert_eq!((jobs.len(), diagnostics.of(Oddity::TooManyOpenJobs)), (2_000, 0));
+        assert!(jobs.is_sorted_by_key(|job| job.submit_us));
+        options.limits.open_jobs = 300;
+        assert!(read_bytes(text.as_bytes(), &options).1.of(Oddity::TooManyOpenJobs) > 0);
+    }
+
+    #[test]
+    fn a_task_that_is_submitted_again_within_an_hour_is_the_same_job() {
+        let text = [
+            event(700, 1, 0, 0),
+            event(701, 1, 0, 1),
+            event(702, 1, 0, 2),
+            event(3_000, 2, 0, 0),
+            event(4_000, 1, 0, 0),
+        ];
+        let text = text.into_iter().chain([event(4_001, 1, 0, 1), event(4_010, 1, 0, 4), event(9_000, 2, 0, 4)]);
+        let (jobs, diagnostics) = read_text(&text.map(|line| line + "\n").collect::<String>());
+        assert_eq!(diagnostics.of(Oddity::RepeatedId), 0);
+        assert_eq!((jobs[0].id.as_str(), jobs[0].maps.count, jobs[0].maps.time.span()), ("1", 1, Span::from_secs(9)));
     }
 }
