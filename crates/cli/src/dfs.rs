@@ -67,7 +67,7 @@ pub enum DfsCommand {
     },
     /// Verify every replica of every block and report problems; exit code 1 if there are any.
     Fsck {
-        /// Delete replicas that belong to no file, and give up files whose names were lost.
+        /// Replace corrupt replicas, delete those that belong to no file, and give up files whose names were lost.
         #[arg(long)]
         repair: bool,
     },
@@ -192,7 +192,7 @@ fn check(health: &FsckReport) -> Result<()> {
         return Ok(());
     }
     let text = format!(
-        "{} missing (no intact replica), {} under-replicated, {} damaged; lost replicas are replaced in the background, run `giveway dfs fsck` again to check",
+        "{} missing (no intact replica), {} under-replicated, {} damaged; lost replicas are replaced in the background, corrupt ones with `giveway dfs fsck --repair`; run `giveway dfs fsck` again to check",
         count(health.missing, "block"),
         count(health.under_replicated, "block"),
         count(health.corrupt, "replica")

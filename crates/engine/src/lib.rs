@@ -18,6 +18,7 @@ pub mod job;
 mod path_bytes;
 pub mod record;
 pub mod reference;
+pub mod simulation;
 pub mod store;
 pub mod task;
 pub mod wire;

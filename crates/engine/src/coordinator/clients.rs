@@ -1,13 +1,12 @@
 //! Requests of clients, except submissions and stored files.
 
+use super::inputs::ClientLink;
 use super::job_table::task_counts;
-use super::journal::Metadata;
-use super::run::{Coordinator, Effect};
+use super::state_machine::{Coordinator, Deferred};
 use crate::wire::{FromClient, NodeExclusion, NodeStatus, ToClient};
 use giveway_core::scheduler::Blocked;
 use giveway_core::{AttemptId, Event, JobId, Kind, Outcome};
 use std::ops::Bound;
-use std::sync::mpsc::Sender;
 
 /// Number of preceding jobs that `explain` names.
 const PRECEDING_JOBS_MAX: usize = 5;
@@ -16,13 +15,13 @@ const PRECEDING_JOBS_MAX: usize = 5;
 const JOBS_PAGE_BYTES_MAX: usize = 1 << 20;
 
 impl Coordinator {
-    pub(super) fn on_client_request(&mut self, request: FromClient, reply: Sender<ToClient>) {
+    pub(super) fn on_client_request(&mut self, request: FromClient, client: ClientLink) {
         let answer = match request {
             FromClient::Job { job, follow } => match self.table.status(job, &self.core) {
                 None => unknown_job(job),
                 Some(status) => {
                     if follow && status.outcome.is_none() {
-                        self.followers.push((job, reply.clone()));
+                        self.followers.push((job, client.clone()));
                     }
                     ToClient::Job(Box::new(status))
                 }
@@ -30,9 +29,9 @@ impl Coordinator {
             FromClient::Jobs { after } => self.jobs_page(after),
             FromClient::Nodes => ToClient::Nodes(self.node_statuses()),
             FromClient::Kill { job } => self.kill(job),
-            FromClient::Yield { job } => match self.table.jobs.contains_key(&job) {
-                false => unknown_job(job),
-                true => {
+            FromClient::Yield { job } => match self.table.accepted(job) {
+                None => unknown_job(job),
+                Some(_) => {
                     let of_job = |attempt: &AttemptId| attempt.task.job == job;
                     let mut running: Vec<AttemptId> =
                         self.table.running.iter().map(|running| running.id).filter(of_job).collect();
@@ -51,7 +50,7 @@ impl Coordinator {
             // Submissions arrive as `Input::JobPlanned`, the connection answers requests for stored files, and the loop handles a stop.
             FromClient::Submit(_) | FromClient::Store(_) | FromClient::Stop => return,
         };
-        self.effects.push(Effect::Reply(reply, answer));
+        self.deferred.push(Deferred::Reply(client, answer));
     }
 
     /// The jobs after one, as many as fit into a message. At least one, if there are any.
@@ -73,14 +72,14 @@ impl Coordinator {
     /// Kills a job. If it was a round of an iterative application, its current round.
     fn kill(&mut self, job: JobId) -> ToClient {
         let last = self.table.last_round(job);
-        match self.table.jobs.get(&last) {
+        match self.table.accepted(last) {
             None => unknown_job(job),
             Some(record) if record.finalized => {
                 ToClient::Refused { reason: format!("cannot kill {job}: it has ended already") }
             }
-            Some(record) if record.outcome.is_some() => {
-                // All its tasks have ended in this batch: there is nothing left to stop, but its output is not published yet.
-                self.append_metadata(Metadata::KillRequested { job: last });
+            // All its tasks have ended, or none has started: there is nothing to stop, but its output is not published yet.
+            Some(record) if record.outcome.is_some() || record.submitted.is_none() => {
+                self.kill_output(last);
                 ToClient::Done
             }
             Some(_) => {
@@ -92,9 +91,12 @@ impl Coordinator {
 
     /// Sends the current status to all clients that follow a job.
     pub(super) fn update_followers(&mut self) {
-        let (table, core) = (&self.table, &self.core);
-        self.followers.retain(|(job, to)| match table.status(*job, core) {
-            Some(status) => to.send(ToClient::Job(Box::new(status))).is_ok(),
+        let (table, core, deferred) = (&self.table, &self.core, &mut self.deferred);
+        self.followers.retain(|(job, client)| match table.status(*job, core) {
+            Some(status) => {
+                deferred.push(Deferred::Reply(client.clone(), ToClient::Job(Box::new(status))));
+                true
+            }
             None => false,
         });
     }
@@ -105,8 +107,8 @@ impl Coordinator {
         let (finished, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.followers).into_iter().partition(|(followed, _)| *followed == job);
         self.followers = others;
-        for (_, to) in finished {
-            self.effects.push(Effect::Reply(to, ToClient::Job(Box::new(status.clone()))));
+        for (_, client) in finished {
+            self.deferred.push(Deferred::Reply(client, ToClient::Job(Box::new(status.clone()))));
         }
     }
 
@@ -138,7 +140,7 @@ impl Coordinator {
     /// Explains a job's scheduling as lines of text: its rank for each kind of slot, what its tasks wait for, and recent decisions. `None` if the
     /// job is unknown.
     fn explain(&self, job: JobId) -> Option<Vec<String>> {
-        let record = self.table.jobs.get(&job)?;
+        let record = self.table.accepted(job)?;
         let mut lines = Vec::new();
         lines.push(format!("{job} `{}`, policy {}", record.plan.request.name, self.core.setup().policy.name));
         match (task_counts(job, &self.core), record.outcome) {

@@ -1,13 +1,12 @@
 //! Connections: threads that convert received bytes into inputs of the coordinator's loop, and its messages into sent bytes.
 
+use super::inputs::{ClientLink, Input, WorkerLink};
 use super::planning;
-use super::run::{Input, WorkerConnection};
 use crate::apps::Apps;
 use crate::store::{CoordinatorStoreAccess, Namespace, StoreSession};
 use crate::wire::{
     self, FromClient, FromWorker, Handshaking, Listener, MESSAGE_BYTES_MAX, Role, Stream, ToClient, ToWorker, Token,
 };
-use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,14 +29,14 @@ pub(super) fn listen(
 ) -> io::Result<()> {
     listener.serve("connection", move |stream, handshaking| {
         let stored = CoordinatorStoreAccess { namespace: Arc::clone(&store), token: token.clone() };
-        serve(stream, handshaking, ids.fetch_add(1, Ordering::Relaxed), stored, &apps, &inputs);
+        serve(stream, handshaking, &ids, stored, &apps, &inputs);
     })
 }
 
 fn serve(
     mut stream: Stream,
     handshaking: Handshaking,
-    id: u64,
+    ids: &AtomicU64,
     stored: CoordinatorStoreAccess,
     apps: &Apps,
     inputs: &Sender<Input>,
@@ -49,8 +48,8 @@ fn serve(
         return warn!("connection closed: {error}");
     }
     let served = match accepted {
-        Ok(Role::Worker) => serve_worker(stream, id, inputs),
-        Ok(Role::Client) => serve_client(stream, &stored, apps, inputs),
+        Ok(Role::Worker) => serve_worker(stream, ids.fetch_add(1, Ordering::Relaxed), inputs),
+        Ok(Role::Client) => serve_client(stream, ids, &stored, apps, inputs),
         Ok(Role::Data) => {
             warn!("connection refused: the peer requested data, which only workers serve");
             Ok(())
@@ -75,23 +74,16 @@ fn serve_worker(mut stream: Stream, id: u64, inputs: &Sender<Input>) -> Result<(
     if writer.is_err() {
         return Ok(());
     }
-    let connection = WorkerConnection {
-        id,
-        sender,
-        join_accepted: false,
-        sent_plans: HashSet::new(),
-        output_subscriptions: HashSet::new(),
-    };
-    let _ = inputs.send(Input::WorkerJoined { join, connection });
+    let _ = inputs.send(Input::WorkerJoined { join, link: WorkerLink { id, sender } });
     loop {
         match wire::receive(&mut stream, MESSAGE_BYTES_MAX) {
             Ok(message) => {
-                if inputs.send(Input::WorkerMessage { connection: id, message }).is_err() {
+                if inputs.send(Input::WorkerMessage { link: id, message }).is_err() {
                     return Ok(());
                 }
             }
             Err(error) => {
-                let _ = inputs.send(Input::WorkerDisconnected { connection: id });
+                let _ = inputs.send(Input::WorkerDisconnected { link: id });
                 return Err(error);
             }
         }
@@ -120,6 +112,7 @@ fn write_messages(stream: Stream, outgoing: &Receiver<ToWorker>) {
 
 fn serve_client(
     mut stream: Stream,
+    ids: &AtomicU64,
     stored: &CoordinatorStoreAccess,
     apps: &Apps,
     inputs: &Sender<Input>,
@@ -128,10 +121,11 @@ fn serve_client(
     let mut session = StoreSession::new(Arc::clone(&stored.namespace), stored.token.clone());
     loop {
         let message: FromClient = wire::receive(&mut stream, MESSAGE_BYTES_MAX)?;
-        let (reply, answers) = mpsc::channel();
+        let (sender, answers) = mpsc::channel();
+        let client = ClientLink { id: ids.fetch_add(1, Ordering::Relaxed), sender };
         let sent = match message {
             FromClient::Submit(request) => match planning::plan(*request, apps, stored) {
-                Ok(plan) => inputs.send(Input::JobPlanned { plan: Box::new(plan), reply }),
+                Ok(plan) => inputs.send(Input::JobPlanned { plan: Box::new(plan), client }),
                 Err(error) => {
                     wire::send(&mut stream, &ToClient::Refused { reason: error.to_string() })?;
                     continue;
@@ -141,7 +135,7 @@ fn serve_client(
                 wire::send(&mut stream, &session.handle(request))?;
                 continue;
             }
-            request => inputs.send(Input::ClientRequest { request, reply }),
+            request => inputs.send(Input::ClientRequest { request, client }),
         };
         if sent.is_err() {
             let reason = "the coordinator is stopping; try again after it has been restarted".into();

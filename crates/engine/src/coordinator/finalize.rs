@@ -1,109 +1,208 @@
-//! The end of a job: its output is published or removed, or its next round is submitted.
+//! Output folders in the life of a job: created before it is submitted to the core, published or removed after it has ended.
+//!
+//! The work itself is an effect (`output_work.rs`), and its result an input. What is in the journal decides what has to be done: a planned job that is
+//! not submitted needs its folder, or is discarded; one that has ended and is not finalized is published, continued or removed. So a restarted
+//! coordinator starts the same work again.
 //!
 //! An output that cannot be published now (no free file descriptor, a full disk) is tried again until it can be, or until the job is killed: its
 //! tasks have succeeded, and their results are not thrown away.
 
+use super::inputs::{ClientLink, Effect};
 use super::journal::Metadata;
-use super::output_folder::{self, Disk};
-use super::planning::SubmitError;
-use super::run::Coordinator;
-use crate::apps::round_output;
+use super::output_work::{Finished, OutputError, OutputResult, OutputWork};
+use super::state_machine::{Coordinator, Deferred};
 use crate::job::Plan;
-use crate::record::AppError;
-use giveway_core::{AttemptId, JobId, Outcome};
+use crate::wire::ToClient;
+use giveway_core::{Event, JobId, Outcome, Span, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
-use thiserror::Error;
+use std::sync::Arc;
 
-/// Delay before finalizing is tried again. Doubled after each failure.
-const RETRY_DELAY_MIN: Duration = Duration::from_millis(200);
+/// Delay before work is tried again. Doubled after each failure.
+const RETRY_DELAY_MIN: Span = Span::from_millis(200);
 
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
+const RETRY_DELAY_MAX: Span = Span::from_secs(30);
 
-/// A job whose finalization is tried again.
+/// A folder that cannot be removed is left to the user when the delay has grown to this: the job ends, with the reason among its failures.
+const REMOVE_DELAY_MAX: Span = Span::from_secs(5);
+
+/// The work on a job's output that is in progress or waits to be tried again.
 #[derive(Debug)]
-pub(super) struct FinalizeRetry {
-    job: JobId,
-    outcome: Outcome,
-    at: Instant,
-    delay: Duration,
+pub(super) struct OutputState {
+    goal: Goal,
+    /// When it is tried again; `None` while it is in progress.
+    retry_at: Option<Time>,
+    /// The delay after the next failure.
+    delay: Span,
 }
 
-/// Why a job failed after all its tasks had succeeded.
-#[derive(Debug, Error)]
-enum FinalizeError {
-    #[error("cannot publish the output {}: {error}; trying again: check the disk, the folder's permissions and the limit of open files", path.display())]
-    Publish { path: PathBuf, error: io::Error },
-    #[error("the output {} was removed while the job ran", path.display())]
-    OutputGone { path: PathBuf },
-    /// The application cannot derive its next round from the output.
-    #[error(transparent)]
-    App(#[from] AppError),
-    #[error("cannot submit the next round: {0}")]
-    NextRound(#[from] SubmitError),
-}
-
-impl FinalizeError {
-    /// True if a later try may succeed.
-    fn is_transient(&self) -> bool {
-        match self {
-            FinalizeError::Publish { .. } | FinalizeError::NextRound(SubmitError::CreateOutput { .. }) => true,
-            FinalizeError::OutputGone { .. } | FinalizeError::App(_) | FinalizeError::NextRound(_) => false,
-        }
-    }
+/// What the work on a job's output is for.
+#[derive(Debug)]
+enum Goal {
+    /// The job can be submitted. The client waits for the answer; without one it is a later round, whose creation is tried again.
+    Submit(Option<ClientLink>),
+    /// The output is published, or the next round submitted.
+    Finish,
+    /// The job ends with this outcome.
+    End(Outcome),
+    /// The job was never accepted, and is forgotten.
+    Discard,
 }
 
 impl Coordinator {
-    /// Finalizes an ended job: publishes its output, submits its next round, or removes its output.
-    pub(super) fn finalize_job(&mut self, job: JobId, outcome: Outcome) {
-        self.try_finalize(job, outcome, RETRY_DELAY_MIN);
+    /// Creates the output folder of a planned job, and submits the job to the core after that. The answer goes to the client.
+    pub(super) fn create_output(&mut self, job: JobId, client: Option<ClientLink>) {
+        self.start_output(job, Goal::Submit(client));
     }
 
-    /// Tries to finalize the jobs whose delay is over.
-    pub(super) fn retry_finalize(&mut self, now: Instant) {
-        let (due, later) = std::mem::take(&mut self.finalize_retries).into_iter().partition(|retry| retry.at <= now);
-        self.finalize_retries = later;
-        for FinalizeRetry { job, outcome, delay, .. } in due {
-            self.try_finalize(job, outcome, delay);
-        }
-    }
-
-    fn try_finalize(&mut self, job: JobId, outcome: Outcome, delay: Duration) {
+    /// Handles the end of a job: publishes its output, submits its next round, or removes its output.
+    pub(super) fn end_output(&mut self, job: JobId, outcome: Outcome) {
         let Some(record) = self.table.jobs.get(&job) else { return };
         if record.finalized {
             return;
         }
-        let plan = record.plan.clone();
-        let outcome = if record.kill_requested { Outcome::Killed } else { outcome };
-        let (mut outcome, mut next_round) = (outcome, None);
-        if outcome == Outcome::Succeeded {
-            let map_pieces = record.map_pieces.clone();
-            match self.publish_or_continue(&plan, &map_pieces) {
-                Ok(next) => next_round = next,
-                Err(error) if error.is_transient() => {
-                    // Reported once: the delay is the minimum only at the first try.
-                    if delay == RETRY_DELAY_MIN {
-                        tracing::warn!("{job}: {error}");
-                        self.record_failure(job, error.to_string());
-                    }
-                    let (at, delay) = (Instant::now() + delay, (delay * 2).min(RETRY_DELAY_MAX));
-                    self.finalize_retries.push(FinalizeRetry { job, outcome, at, delay });
-                    return;
-                }
+        let goal = match outcome {
+            Outcome::Succeeded if record.kill_requested => Goal::End(Outcome::Killed),
+            Outcome::Succeeded => Goal::Finish,
+            outcome => Goal::End(outcome),
+        };
+        self.start_output(job, goal);
+    }
+
+    /// Kills a job that has no tasks to kill. Work that is in progress is completed first.
+    pub(super) fn kill_output(&mut self, job: JobId) {
+        self.append_metadata(Metadata::KillRequested { job });
+        let is_waiting =
+            |state: &OutputState| state.retry_at.is_some() && matches!(state.goal, Goal::Submit(_) | Goal::Finish);
+        if self.outputs.get(&job).is_none_or(is_waiting) {
+            self.start_output(job, Goal::End(Outcome::Killed));
+        }
+    }
+
+    /// Starts work for a goal. It replaces work that waits to be tried again.
+    fn start_output(&mut self, job: JobId, goal: Goal) {
+        self.outputs.insert(job, OutputState { goal, retry_at: None, delay: RETRY_DELAY_MIN });
+        self.push_output_work(job);
+    }
+
+    fn push_output_work(&mut self, job: JobId) {
+        let (Some(state), Some(record)) = (self.outputs.get_mut(&job), self.table.jobs.get(&job)) else { return };
+        state.retry_at = None;
+        let plan = Arc::clone(&record.plan);
+        let work = match state.goal {
+            Goal::Submit(_) => OutputWork::Create { plan },
+            Goal::Finish => OutputWork::Finish { plan, map_pieces: record.map_pieces.clone() },
+            Goal::End(_) | Goal::Discard => OutputWork::Remove { plan },
+        };
+        self.effects.push(Effect::Output(job, work));
+    }
+
+    /// Tries again what failed and whose delay is over.
+    pub(super) fn retry_outputs(&mut self) {
+        let is_due = |(_, state): &(&JobId, &OutputState)| state.retry_at.is_some_and(|at| at <= self.now);
+        let due: Vec<JobId> = self.outputs.iter().filter(is_due).map(|(&job, _)| job).collect();
+        due.into_iter().for_each(|job| self.push_output_work(job));
+    }
+
+    pub(super) fn on_output_done(&mut self, job: JobId, result: OutputResult) {
+        let Some(state) = self.outputs.remove(&job) else { return };
+        let kill_requested = self.table.jobs.get(&job).is_some_and(|record| record.kill_requested);
+        match (state.goal, result) {
+            (Goal::Submit(client), OutputResult::Created(Ok(()))) => self.submit(job, client, kill_requested),
+            (Goal::Submit(Some(client)), OutputResult::Created(Err(error))) => {
+                self.deferred.push(Deferred::Reply(client, ToClient::Refused { reason: error.to_string() }));
+                self.start_output(job, Goal::Discard);
+            }
+            (Goal::Finish, OutputResult::Finished(Ok(Finished::Published))) => {
+                self.finalize(job, Outcome::Succeeded, None);
+            }
+            (Goal::Finish, OutputResult::Finished(Ok(Finished::NextRound(_)))) if kill_requested => {
+                self.start_output(job, Goal::End(Outcome::Killed));
+            }
+            (Goal::Finish, OutputResult::Finished(Ok(Finished::NextRound(plan)))) => {
+                let next = self.add_planned(*plan);
+                self.finalize(job, Outcome::Succeeded, Some(next));
+                self.create_output(next, None);
+            }
+            (goal @ (Goal::End(_) | Goal::Discard), OutputResult::Removed(removed)) => match removed {
+                Ok(published) => self.on_removed(job, &goal, published),
                 Err(error) => {
-                    outcome = Outcome::Failed;
-                    self.record_failure(job, error.to_string());
+                    self.report_failed_try(job, state.delay, &error);
+                    // Nobody waits for a discarded job, and nobody could see that its folder is left.
+                    match state.delay < REMOVE_DELAY_MAX || matches!(goal, Goal::Discard) {
+                        true => self.retry_later(job, OutputState { goal, ..state }),
+                        false => self.on_removed(job, &goal, false),
+                    }
+                }
+            },
+            (
+                goal @ (Goal::Submit(_) | Goal::Finish),
+                OutputResult::Created(Err(error)) | OutputResult::Finished(Err(error)),
+            ) => {
+                if kill_requested {
+                    return self.start_output(job, Goal::End(Outcome::Killed));
+                }
+                self.report_failed_try(job, state.delay, &error);
+                match error.is_transient() {
+                    true => self.retry_later(job, OutputState { goal, ..state }),
+                    false => self.start_output(job, Goal::End(Outcome::Failed)),
+                }
+            }
+            // The driver answers work with its own kind of result.
+            _ => {}
+        }
+    }
+
+    fn on_removed(&mut self, job: JobId, goal: &Goal, published: bool) {
+        match goal {
+            // Killed while its output was being published, which was completed.
+            Goal::End(Outcome::Killed) if published => self.finalize(job, Outcome::Succeeded, None),
+            Goal::End(outcome) => self.finalize(job, *outcome, None),
+            _ => self.append_metadata(Metadata::JobDiscarded { job }),
+        }
+    }
+
+    /// Records why work failed, at its first try or if it is not tried again.
+    fn report_failed_try(&mut self, job: JobId, delay: Span, error: &OutputError) {
+        if delay == RETRY_DELAY_MIN || !error.is_transient() {
+            tracing::warn!("{job}: {error}");
+            self.record_failure(job, error.to_string());
+        }
+    }
+
+    fn retry_later(&mut self, job: JobId, state: OutputState) {
+        let retry_at = Some(self.now + state.delay);
+        let delay = state.delay.times(2).min(RETRY_DELAY_MAX);
+        self.outputs.insert(job, OutputState { goal: state.goal, retry_at, delay });
+    }
+
+    /// Submits a job to the core whose plan is in the journal and whose output folder exists.
+    fn submit(&mut self, job: JobId, client: Option<ClientLink>, kill_requested: bool) {
+        if kill_requested {
+            return self.start_output(job, Goal::End(Outcome::Killed));
+        }
+        let Some(spec) = self.table.jobs.get(&job).map(|record| self.job_spec(&record.plan)) else { return };
+        let refusal = self.submit_event(Event::JobSubmitted(Box::new(spec)));
+        let answer = match refusal {
+            None => ToClient::Submitted { job },
+            Some(refusal) => ToClient::Refused { reason: format!("the scheduler refused the job: {refusal}") },
+        };
+        match client {
+            Some(client) => {
+                self.deferred.push(Deferred::Reply(client, answer));
+                if refusal.is_some() {
+                    self.start_output(job, Goal::Discard);
+                }
+            }
+            None => {
+                if let Some(refusal) = refusal {
+                    self.record_failure(job, format!("the scheduler refused the round: {refusal}"));
+                    self.start_output(job, Goal::End(Outcome::Failed));
                 }
             }
         }
-        if outcome != Outcome::Succeeded {
-            remove_output(&plan.output, plan.nonce);
-        }
-        if next_round.is_none() {
-            (0..plan.round).for_each(|round| remove_output(&round_output(&plan, round), plan.nonce));
-        }
+    }
+
+    fn finalize(&mut self, job: JobId, outcome: Outcome, next_round: Option<JobId>) {
         if let Some(record) = self.table.jobs.get_mut(&job) {
             record.map_pieces = BTreeMap::new();
         }
@@ -111,53 +210,32 @@ impl Coordinator {
         self.finish_followers(job);
     }
 
-    /// Publishes the output of a succeeded job; if it is not the last round, submits the next one and returns its id.
-    fn publish_or_continue(
-        &mut self,
-        plan: &Plan,
-        map_pieces: &BTreeMap<(u32, u64), AttemptId>,
-    ) -> Result<Option<JobId>, FinalizeError> {
-        let unpublished = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => FinalizeError::OutputGone { path: plan.output.clone() },
-            _ => FinalizeError::Publish { path: plan.output.clone(), error },
-        };
-        output_folder::publish_map_pieces(plan, map_pieces).map_err(unpublished)?;
-        match self.options.apps.find(&plan.request.app)?.next_round(plan)? {
-            None => output_folder::publish(plan, &Disk).map(|()| None).map_err(unpublished),
-            Some(next) => Ok(Some(self.accept(next)?)),
-        }
+    /// Writes a plan to the journal under a new job id.
+    pub(super) fn add_planned(&mut self, plan: Plan) -> JobId {
+        let job = JobId(self.table.next_job);
+        self.append_metadata(Metadata::JobPlanned(Box::new(Plan { job, ..plan })));
+        job
     }
 
     /// After a restart, completes what was interrupted: submissions and finalizations.
     pub(super) fn complete_interrupted_jobs(&mut self) {
-        let jobs: Vec<JobId> = self.table.jobs.keys().copied().collect();
         let next_rounds: BTreeSet<JobId> = self.table.jobs.values().filter_map(|job| job.next_round).collect();
-        for job in jobs {
-            // Finalizing a job may evict another one from the table.
-            let Some(record) = self.table.jobs.get(&job) else { continue };
-            match (record.submitted, record.outcome) {
+        let interrupted = |(&job, record): (&JobId, &super::job_table::JobRecord)| {
+            let goal = match (record.submitted, record.outcome) {
+                _ if record.finalized => return None,
+                (None, _) if record.kill_requested => Goal::End(Outcome::Killed),
                 // A next round: the end of the round before it is in the journal, its own submission is not.
-                (None, None) if next_rounds.contains(&job) => self.resubmit(job),
+                (None, _) if next_rounds.contains(&job) => Goal::Submit(None),
                 // Planned, but not submitted: the client has not received an id.
-                (None, _) if !record.finalized => self.discard_unsubmitted(job),
-                (Some(_), Some(outcome)) if !record.finalized => self.finalize_job(job, outcome),
-                _ => {}
-            }
-        }
-    }
-}
-
-/// Creates the output folder of a job or round.
-pub(super) fn create_output(plan: &Plan) -> Result<(), SubmitError> {
-    output_folder::create(plan).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => SubmitError::OutputExists(plan.request.output.clone()),
-        _ => SubmitError::CreateOutput { path: plan.output.clone(), error },
-    })
-}
-
-/// Removes an output folder if it carries the nonce. What cannot be removed is left to the user.
-pub(super) fn remove_output(folder: &std::path::Path, nonce: u64) {
-    if let Err(error) = output_folder::remove(folder, nonce) {
-        tracing::warn!("cannot remove the output folder {}: {error}; remove it by hand", folder.display());
+                (None, _) => Goal::Discard,
+                (Some(_), Some(Outcome::Succeeded)) if !record.kill_requested => Goal::Finish,
+                (Some(_), Some(Outcome::Succeeded)) => Goal::End(Outcome::Killed),
+                (Some(_), Some(outcome)) => Goal::End(outcome),
+                (Some(_), None) => return None,
+            };
+            Some((job, goal))
+        };
+        let goals: Vec<(JobId, Goal)> = self.table.jobs.iter().filter_map(interrupted).collect();
+        goals.into_iter().for_each(|(job, goal)| self.start_output(job, goal));
     }
 }

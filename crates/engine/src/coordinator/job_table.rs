@@ -1,7 +1,7 @@
 //! State of jobs and attempts beside the core's: what clients ask for, and what must be sent again to a worker that reconnects.
 //!
 //! All of it follows from the journal. [`JobTable::apply`] is called with each event and the core's actions, both when they happen and when a
-//! restarted coordinator replays the event log; [`JobTable::apply_metadata`] likewise with each line of the metadata.
+//! restarted coordinator replays the event log; [`JobTable::apply_metadata`] likewise with each record of the metadata.
 
 use super::journal::Metadata;
 use crate::job::Plan;
@@ -117,7 +117,7 @@ fn push_recent<T>(recent: &mut VecDeque<T>, item: T) {
 }
 
 impl JobTable {
-    /// Applies a line of the metadata, when it is written or replayed.
+    /// Applies a record of the metadata, when it is written or replayed.
     pub(crate) fn apply_metadata(&mut self, metadata: &Metadata) {
         match metadata {
             Metadata::JournalCreated { next_job } => self.next_job = *next_job,
@@ -144,6 +144,9 @@ impl JobTable {
                 if let Some(job) = self.jobs.get_mut(job) {
                     job.kill_requested = true;
                 }
+            }
+            Metadata::JobDiscarded { job } => {
+                self.jobs.remove(job);
             }
             Metadata::JobFinalized { job: id, outcome, next_round } => {
                 if let Some(job) = self.jobs.get_mut(id) {
@@ -250,9 +253,14 @@ impl JobTable {
         std::iter::successors(Some(job), next).last().unwrap_or(job)
     }
 
-    /// A job's status. `None` if the job is unknown or forgotten.
+    /// A job that was accepted: it, or its first round, was submitted to the core. `None` if the job is unknown or forgotten.
+    pub(crate) fn accepted(&self, id: JobId) -> Option<&JobRecord> {
+        self.jobs.get(&id).filter(|job| job.submitted.is_some() || job.finalized || job.plan.round > 0)
+    }
+
+    /// A job's status. `None` if the job is not accepted, unknown or forgotten.
     pub(crate) fn status(&self, id: JobId, core: &Scheduler) -> Option<JobStatus> {
-        let job = self.jobs.get(&id)?;
+        let job = self.accepted(id)?;
         let [maps, reduces] = task_counts(id, core).unwrap_or_else(|| job.final_counts());
         Some(JobStatus {
             job: id,

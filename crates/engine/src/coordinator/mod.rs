@@ -1,34 +1,41 @@
 //! The coordinator: it owns the core, submits every event to it, and executes the actions that the core returns.
 //!
-//! One thread (`run.rs`) receives the inputs of all connections and is the only one that calls the core. It works in batches: handle the
-//! pending inputs, submit their events, offer free slots; then sync the journal (`journal.rs`); and only then execute the effects: actions of
-//! the core, messages to workers, answers to clients. A coordinator that is killed at any moment has therefore promised nothing that is
-//! missing from its journal. The next one replays the journal, compares it with the state that workers report when they join, and repairs
-//! the difference (`workers.rs`).
+//! The coordinator is a state machine (`state_machine.rs`): it gets inputs and a time, and returns records for the journal and effects. One thread
+//! (`run.rs`) receives the inputs of all connections and works in batches: pass the pending inputs to the state machine; append and sync the records; and
+//! only then carry out the effects: messages to workers, answers to clients, work on output folders. A coordinator that is killed at any moment
+//! has therefore promised nothing that is missing from its journal. The next one replays the journal, compares it with the state that workers report
+//! when they join, and repairs the difference (`workers.rs`).
 //!
 //! | file | contents |
 //! |---|---|
-//! | `run.rs` | the loop, its inputs and its effects |
+//! | `state_machine.rs` | the state, recovery, a batch of inputs |
+//! | `inputs.rs` | inputs and effects |
 //! | `workers.rs` | joins, heartbeats, reports and losses of workers |
 //! | `clients.rs` | requests of clients: status, kill, yield, explain |
-//! | `planning.rs` | from a request to a plan: lists and splits the input |
 //! | `submission.rs` | from a plan to a job in the core |
-//! | `finalize.rs` | the end of a job: its output is published or removed, or its next round submitted |
-//! | `output_folder.rs` | output folders on disk: creation, publication, removal |
+//! | `finalize.rs` | output folders in the life of a job; its end, or its next round |
 //! | `job_table.rs` | state of jobs and attempts beside the core's; follows from the journal |
+//! | `run.rs` | the loop around the state machine: clock, journal, threads |
 //! | `journal.rs` | events and metadata on disk |
+//! | `output_work.rs`, `output_folder.rs` | work on output folders: creation, publication, removal |
+//! | `file_system.rs` | the file operations of journal and output folders, which the simulation replaces |
 //! | `connections.rs` | threads that convert between bytes and the loop's inputs |
+//! | `planning.rs` | from a request to a plan: lists and splits the input |
 //!
 //! Planning runs on the thread of the client's connection, so that listing a large folder delays no other request.
 
 mod clients;
 mod connections;
+pub(crate) mod file_system;
 mod finalize;
+pub(crate) mod inputs;
 mod job_table;
-mod journal;
-mod output_folder;
+pub(crate) mod journal;
+pub(crate) mod output_folder;
+pub(crate) mod output_work;
 mod planning;
 mod run;
+pub(crate) mod state_machine;
 mod submission;
 #[cfg(test)]
 mod tests;
@@ -41,8 +48,9 @@ use crate::cluster_id::ClusterId;
 use crate::store::Namespace;
 use crate::wire::{Listener, SocketFile, Token, run_folder};
 use giveway_core::{Policy, SetupError, Tenants};
+use inputs::{ClientLink, Input, StoredBlocks};
 use journal::JournalLock;
-use run::{Coordinator, Input};
+use run::Run;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -110,10 +118,10 @@ pub enum StartError {
     Journal(#[from] JournalError),
     /// Replaying the journal gives actions other than the recorded ones.
     #[error(
-        "cannot replay record {record} of the journal in {}: this release decides differently; finish its jobs with the release that wrote it, or remove the folder's `journal`", path.display()
+        "cannot replay record {record} of the journal {}: this release decides differently; finish its jobs with the release that wrote it, or remove the folder's `journal`", path.display()
     )]
     ReplayMismatch {
-        /// The cluster's folder.
+        /// The journal.
         path: PathBuf,
         /// The first record that differs, from 1.
         record: usize,
@@ -152,14 +160,15 @@ impl CoordinatorHandle {
         let address = listener.address().to_owned();
         let tcp = options.listen.as_deref().map(listen_tcp).transpose()?;
         let apps = options.apps.clone();
-        let coordinator = Coordinator::open(options, Arc::clone(&store), lock)?;
-        let policy = coordinator.policy().to_owned();
+        let (inputs, receiver) = mpsc::channel();
+        let blocks: Arc<dyn StoredBlocks> = store.clone();
+        let run = Run::open(options, blocks, lock, inputs.clone())?;
+        let policy = run.policy().to_owned();
         // Written only after the journal has been recovered: clients that find the address find a coordinator that can serve them.
         write_atomically(&folder.join("address"), address.as_bytes()).map_err(in_folder)?;
-        let (inputs, receiver) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("coordinator".into())
-            .spawn(move || coordinator.run(&receiver))
+            .spawn(move || run.run(&receiver))
             .map_err(in_folder)?;
         let ids = Arc::new(AtomicU64::new(1));
         let tcp_address = tcp.as_ref().map(|tcp| tcp.address().to_owned());
@@ -191,8 +200,8 @@ impl CoordinatorHandle {
 
     /// Requests a stop and returns at once. Unfinished jobs continue at the next start.
     pub fn stop(&self) {
-        let (reply, _) = mpsc::channel();
-        let _ = self.inputs.send(Input::ClientRequest { request: crate::wire::FromClient::Stop, reply });
+        let client = ClientLink { id: 0, sender: mpsc::channel().0 };
+        let _ = self.inputs.send(Input::ClientRequest { request: crate::wire::FromClient::Stop, client });
     }
 
     /// Blocks until the coordinator has stopped.

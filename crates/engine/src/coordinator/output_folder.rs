@@ -1,117 +1,150 @@
-//! The output folder of a job on disk: created, published and removed.
+//! The output folder of a job: created, published and removed.
 //!
 //! A folder is created with the job's nonce in it, a random number from the job's plan, and only a folder with this job's nonce is ever removed: one
-//! that somebody else has put in its place is left alone. Publishing removes the nonce with the temporary files, so a published output is never
-//! removed.
+//! that somebody else has put in its place is left alone. Publishing moves the nonce into the mark of a complete output, so a published output is
+//! never removed, and is recognized if the publication was interrupted before it was journalled.
 //!
-//! Every operation here is idempotent: a coordinator that is killed during one repeats it after its restart.
+//! Every operation here is idempotent: a coordinator that is killed during one repeats it after its restart. Unless the job was submitted without
+//! syncing, each is durable when it returns, so what the journal says about a folder is true after a power cut.
 
+use super::file_system::{FileSystem, is_absence};
 use crate::job::Plan;
-use crate::task::{TEMPORARY, publish_map};
+use crate::task::{TEMPORARY, map_part_path, reduce_part_path, temporary_path};
 use giveway_core::AttemptId;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// File with the nonce, in the folder for temporary files.
 const NONCE: &str = "_nonce";
 
-/// File that marks an output as complete.
-pub(super) const SUCCESS: &str = "_SUCCESS";
-
-/// Makes files and the entries of folders durable.
-pub(super) trait Sync {
-    fn sync(&self, path: &Path) -> io::Result<()>;
-}
-
-/// Syncs to the disk.
-pub(super) struct Disk;
-
-impl Sync for Disk {
-    fn sync(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
-    }
-}
+/// File that marks an output as complete. Has the job's nonce.
+pub(crate) const SUCCESS: &str = "_SUCCESS";
 
 /// Creates the folder of a job or round under its final name, with its nonce and a folder for temporary files. Fails with `AlreadyExists` if there is
 /// one that is not this job's; one of this job, which an interrupted coordinator left, is replaced.
-pub(super) fn create(plan: &Plan) -> io::Result<()> {
+pub(super) fn create(plan: &Plan, disk: &dyn FileSystem) -> io::Result<()> {
     if let Some(parent) = plan.output.parent() {
-        fs::create_dir_all(parent)?;
+        disk.create_folders(parent)?;
     }
-    remove(&plan.output, plan.nonce)?;
+    remove(&plan.output, plan.nonce, disk)?;
     let new = hidden_name(&plan.output, "new", plan.nonce);
-    remove_if_exists(&new)?;
-    fs::create_dir(&new)?;
-    fs::create_dir(new.join(TEMPORARY))?;
-    fs::write(nonce_path(&new), nonce_text(plan.nonce))?;
-    let renamed = rename_to_new(&new, &plan.output);
-    if renamed.is_err() {
-        let _ = fs::remove_dir_all(&new);
-    }
-    renamed
-}
-
-/// Renames a folder. Fails with `AlreadyExists` if the new name is taken.
-fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Not every file system can do this in one step.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-            if fs::symlink_metadata(to).is_ok() {
-                Err(io::ErrorKind::AlreadyExists.into())
-            } else {
-                fs::rename(from, to)
-            }
+    let fill = || {
+        disk.create_folder(&new)?;
+        disk.create_folder(&new.join(TEMPORARY))?;
+        disk.write(&nonce_path(&new), nonce_text(plan.nonce).as_bytes())?;
+        if plan.request.sync_output {
+            disk.sync(&nonce_path(&new))?;
+            disk.sync(&new.join(TEMPORARY))?;
+            disk.sync(&new)?;
         }
-        renamed => Ok(renamed?),
+        disk.rename_to_new(&new, &plan.output)?;
+        sync_parent(plan, disk)
+    };
+    let created = fill();
+    if created.is_err() {
+        let _ = disk.remove_folder(&new);
     }
+    created
 }
 
 /// Renames the outputs of a map-only job to their final names. Only those of the attempts that count are renamed.
-pub(super) fn publish_map_pieces(plan: &Plan, pieces: &BTreeMap<(u32, u64), AttemptId>) -> io::Result<()> {
-    pieces.iter().try_for_each(|(&(split, start_bytes), &map)| publish_map(plan, map, split, start_bytes))
+pub(super) fn publish_map_pieces(
+    plan: &Plan,
+    pieces: &BTreeMap<(u32, u64), AttemptId>,
+    disk: &dyn FileSystem,
+) -> io::Result<()> {
+    for (&(split, start_bytes), &map) in pieces {
+        let part = map_part_path(plan, split, start_bytes);
+        match disk.rename(&temporary_path(plan, map), &part) {
+            // Renamed before an interruption.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && disk.exists(&part)? => {}
+            renamed => renamed?,
+        }
+    }
+    Ok(())
 }
 
-/// Marks an output as complete: removes the temporary files and creates [`SUCCESS`]. If the job requested it, the mark is durable only after the
-/// output is: a mark that is found after a power cut is true.
-pub(super) fn publish(plan: &Plan, disk: &dyn Sync) -> io::Result<()> {
+/// Marks an output as complete: creates [`SUCCESS`] and removes the temporary files. If the job requested it, the mark is durable only after the
+/// output is: a mark that is found after a power cut is true. Fails with `NotFound` if a part is missing, or if the folder is not this job's.
+pub(super) fn publish(plan: &Plan, disk: &dyn FileSystem) -> io::Result<()> {
     let output = &plan.output;
     let sync = |path: &Path| if plan.request.sync_output { disk.sync(path) } else { Ok(()) };
-    for entry in fs::read_dir(output)? {
-        let entry = entry?;
-        if entry.file_type()?.is_file() {
-            sync(&entry.path())?;
+    check_nonce(plan, disk)?;
+    for part in (0..plan.reduces).map(|reduce| reduce_part_path(plan, reduce)) {
+        if !disk.exists(&part)? {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("{} is missing", part.display())));
+        }
+    }
+    for entry in disk.list(output)? {
+        if entry.is_file {
+            sync(&output.join(&entry.name))?;
         }
     }
     sync(output)?;
-    fs::write(output.join(SUCCESS), b"")?;
+    disk.write(&output.join(SUCCESS), nonce_text(plan.nonce).as_bytes())?;
     sync(&output.join(SUCCESS))?;
     sync(output)?;
-    if let Some(parent) = output.parent() {
-        sync(parent)?;
-    }
     // Last: until here the folder carries the nonce, and publishing can be repeated or the folder removed.
-    remove_if_exists(&output.join(TEMPORARY))
+    remove_temporary(plan, disk)
 }
 
-/// Removes an output folder if it carries the nonce. It is renamed first: an attempt that is still running cannot write into it any more.
-pub(super) fn remove(folder: &Path, nonce: u64) -> io::Result<()> {
+/// Whether this job's output was published, except that temporary files may be left.
+pub(super) fn is_published(plan: &Plan, disk: &dyn FileSystem) -> io::Result<bool> {
+    Ok(has_nonce(&plan.output.join(SUCCESS), plan.nonce, disk)? && !carries(&plan.output, plan.nonce, disk)?)
+}
+
+/// Removes the temporary files of a published output.
+pub(super) fn remove_temporary(plan: &Plan, disk: &dyn FileSystem) -> io::Result<()> {
+    disk.remove_folder(&plan.output.join(TEMPORARY))?;
+    if plan.request.sync_output { disk.sync(&plan.output) } else { Ok(()) }
+}
+
+/// Fails with `NotFound` if the output folder is not this job's.
+pub(super) fn check_nonce(plan: &Plan, disk: &dyn FileSystem) -> io::Result<()> {
+    match carries(&plan.output, plan.nonce, disk)? {
+        true => Ok(()),
+        false => {
+            Err(io::Error::new(io::ErrorKind::NotFound, "the folder is not the one that was created for this job"))
+        }
+    }
+}
+
+/// Removes an output folder if it carries the nonce, and what an interrupted creation or removal has left. It is renamed first: an attempt that is
+/// still running cannot write into it any more.
+pub(super) fn remove(folder: &Path, nonce: u64, disk: &dyn FileSystem) -> io::Result<()> {
+    // The names have the nonce, so they are this job's.
+    disk.remove_folder(&hidden_name(folder, "new", nonce))?;
     let renamed = hidden_name(folder, "removed", nonce);
-    // Left by an interrupted removal. The name has the nonce, so it is this job's.
-    remove_if_exists(&renamed)?;
-    if !carries(folder, nonce) {
+    disk.remove_folder(&renamed)?;
+    if !carries(folder, nonce, disk)? {
         return Ok(());
     }
-    fs::rename(folder, &renamed)?;
-    fs::remove_dir_all(&renamed)
+    disk.rename(folder, &renamed)?;
+    disk.remove_folder(&renamed)
 }
 
-/// True if a folder carries this nonce.
-fn carries(folder: &Path, nonce: u64) -> bool {
-    fs::read(nonce_path(folder)).is_ok_and(|found| found == nonce_text(nonce).as_bytes())
+/// Makes the entry of the output folder durable if the job requested it.
+pub(super) fn sync_parent(plan: &Plan, disk: &dyn FileSystem) -> io::Result<()> {
+    match plan.output.parent() {
+        Some(parent) if plan.request.sync_output => disk.sync(parent),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a folder carries this nonce.
+fn carries(folder: &Path, nonce: u64, disk: &dyn FileSystem) -> io::Result<bool> {
+    has_nonce(&nonce_path(folder), nonce, disk)
+}
+
+/// Whether this is a file with the nonce. An unreadable one is an error: it may be this job's.
+fn has_nonce(file: &Path, nonce: u64, disk: &dyn FileSystem) -> io::Result<bool> {
+    match disk.read(file) {
+        Ok(found) => Ok(found == nonce_text(nonce).as_bytes()),
+        Err(error) if is_absence(&error) || error.kind() == io::ErrorKind::IsADirectory => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn nonce_path(folder: &Path) -> PathBuf {
@@ -128,11 +161,4 @@ fn hidden_name(folder: &Path, purpose: &str, nonce: u64) -> PathBuf {
     name.push(folder.file_name().unwrap_or_default());
     name.push(format!(".{purpose}-{nonce:016x}"));
     folder.with_file_name(name)
-}
-
-fn remove_if_exists(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
 }

@@ -5,8 +5,7 @@ use crate::input::StoreAccess;
 use crate::job::{Plan, Request};
 use crate::record::AppError;
 use crate::wire::MESSAGE_BYTES_MAX;
-use giveway_core::{JobId, Refusal};
-use std::io;
+use giveway_core::JobId;
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -34,12 +33,8 @@ pub(super) enum SubmitError {
     TooManyReduces(u32),
     #[error("too much input for one job: {files} files in {splits} splits; use fewer, larger files or splits")]
     PlanTooLarge { files: usize, splits: usize },
-    #[error("cannot create the output folder {}: {error}", path.display())]
-    CreateOutput { path: PathBuf, error: io::Error },
     #[error("cannot read random bytes from the system: {0}")]
     Random(String),
-    #[error("the scheduler refused the job: {0}")]
-    Refused(Refusal),
 }
 
 /// Plans a job. Reads the input's metadata and, for some applications, samples its content. The plan's job id is set when it is accepted.

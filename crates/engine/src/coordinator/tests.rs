@@ -1,32 +1,109 @@
 //! A coordinator without connections: jobs are planned, submitted, finalized and recovered as after a crash.
 
-use super::finalize::remove_output;
-use super::journal::{JournalLock, Metadata};
-use super::output_folder::{self, SUCCESS, Sync};
+use super::StartError;
+use super::file_system::{AppendFile, Disk, Entry, FileSystem};
+use super::inputs::{ClientLink, Effect, Input, JournalWrite};
+use super::journal::{Journal, Metadata};
+use super::output_folder::{self, SUCCESS};
+use super::output_work::OutputWork;
 use super::planning;
-use super::run::Coordinator;
-use super::{Options, StartError};
+use super::state_machine::{Coordinator, JournalStart, Settings};
 use crate::apps::Apps;
 use crate::input::LocalOnly;
 use crate::job::{Plan, Request};
 use crate::store::Namespace;
-use crate::wire::ToClient;
+use crate::wire::{FromClient, ToClient};
 use giveway_core::policy::catalog;
-use giveway_core::{JobId, Outcome, Priority, Tenants};
-use std::cell::RefCell;
+use giveway_core::{Capabilities, Event, JobId, Outcome, Priority, Setup, Span, Tenants};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 /// A cluster's folder with an input file, whose coordinator is started and dropped as if it was killed.
 struct TestFolder {
     root: tempfile::TempDir,
     policy: &'static str,
+}
+
+/// A coordinator with its journal. Work on output folders is done when the test asks for it.
+struct TestCoordinator {
+    coordinator: Coordinator,
+    journal: Journal,
+    work: Vec<(JobId, OutputWork)>,
+}
+
+impl Deref for TestCoordinator {
+    type Target = Coordinator;
+
+    fn deref(&self) -> &Coordinator {
+        &self.coordinator
+    }
+}
+
+impl DerefMut for TestCoordinator {
+    fn deref_mut(&mut self) -> &mut Coordinator {
+        &mut self.coordinator
+    }
+}
+
+impl TestCoordinator {
+    /// Handles inputs after some time and carries out the effects, except work on output folders.
+    fn handle(&mut self, wait: Span, inputs: Vec<Input>) {
+        let now = self.coordinator.now() + wait;
+        let output = self.coordinator.handle(now, inputs).unwrap();
+        match output.journal {
+            JournalWrite::Nothing => {}
+            JournalWrite::Append(frame) => self.journal.append(&frame).unwrap(),
+            JournalWrite::Replace(content) => self.journal.replace(&content).unwrap(),
+        }
+        for effect in output.effects {
+            match effect {
+                Effect::Send(link, message) => drop(link.sender.send(message)),
+                Effect::Reply(client, answer) => drop(client.sender.send(answer)),
+                Effect::Output(job, work) => self.work.push((job, work)),
+                Effect::Stop => {}
+            }
+        }
+    }
+
+    /// Writes what was appended to the journal, and does all work on output folders.
+    fn commit(&mut self) {
+        self.handle(Span(0), Vec::new());
+        while !self.work.is_empty() {
+            let done = |(job, work): (JobId, OutputWork)| {
+                let result = work.run(&Disk, &Apps::builtin());
+                Input::OutputDone { job, result }
+            };
+            let results = std::mem::take(&mut self.work).into_iter().map(done).collect();
+            self.handle(Span(0), results);
+        }
+    }
+
+    /// Sends a request, does all work, and returns the answer.
+    fn request(&mut self, request: FromClient) -> ToClient {
+        let (sender, answers) = mpsc::channel();
+        self.handle(Span(0), vec![Input::ClientRequest { request, client: ClientLink { id: 1, sender } }]);
+        self.commit();
+        answers.recv().unwrap()
+    }
+
+    /// Submits a plan and returns the answer.
+    fn submit(&mut self, plan: Plan) -> Result<JobId, String> {
+        let (sender, answers) = mpsc::channel();
+        self.handle(Span(0), vec![Input::JobPlanned { plan: Box::new(plan), client: ClientLink { id: 1, sender } }]);
+        self.commit();
+        match answers.recv().unwrap() {
+            ToClient::Submitted { job } => Ok(job),
+            ToClient::Refused { reason } => Err(reason),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 impl TestFolder {
@@ -40,25 +117,31 @@ impl TestFolder {
         self.root.path().join(name)
     }
 
-    fn try_open(&self) -> Result<Coordinator, StartError> {
+    fn try_open(&self) -> Result<TestCoordinator, StartError> {
         let folder = self.path("cluster");
         fs::create_dir_all(&folder).unwrap();
-        let options = Options {
-            folder: folder.clone(),
-            listen: None,
+        let settings = Settings {
+            heartbeat_interval: Span::from_millis(100),
+            heartbeat_timeout: Span::from_secs(5),
+            slowstart_ppm: 50_000,
+        };
+        let setup = Setup {
             policy: catalog::by_name(self.policy).unwrap(),
             tenants: Tenants::default(),
+            capabilities: Capabilities::ALL,
             seed: 1,
-            heartbeat_interval: Duration::from_millis(100),
-            heartbeat_timeout: Duration::from_secs(5),
-            slowstart_ppm: 50_000,
-            apps: Apps::builtin(),
         };
-        let lock = JournalLock::acquire(&folder)?;
-        Coordinator::open(options, Arc::new(Namespace::open(&folder, Duration::ZERO).unwrap()), lock)
+        let store = Arc::new(Namespace::open(&folder, Duration::ZERO).unwrap());
+        let file = Journal::read(&Disk, &folder)?;
+        let (coordinator, start) = Coordinator::open(settings, setup, store, file.as_ref())?;
+        let journal = match start {
+            JournalStart::Continue { valid_bytes } => Journal::open(Arc::new(Disk), &folder, valid_bytes),
+            JournalStart::Create(content) => Journal::create(Arc::new(Disk), &folder, &content),
+        }?;
+        Ok(TestCoordinator { coordinator, journal, work: Vec::new() })
     }
 
-    fn open(&self) -> Coordinator {
+    fn open(&self) -> TestCoordinator {
         self.try_open().unwrap()
     }
 
@@ -87,25 +170,13 @@ impl TestFolder {
     }
 }
 
-/// Submits a plan and returns the coordinator's answer.
-fn submit(coordinator: &mut Coordinator, plan: Plan) -> Result<JobId, String> {
-    let (reply, answers) = mpsc::channel();
-    coordinator.on_job_planned(plan, reply);
-    coordinator.commit().unwrap();
-    match answers.recv().unwrap() {
-        ToClient::Submitted { job } => Ok(job),
-        ToClient::Refused { reason } => Err(reason),
-        other => panic!("{other:?}"),
-    }
-}
-
 #[test]
 fn a_file_name_that_is_not_utf8_is_journalled() {
     let folder = TestFolder::new();
     let name = OsStr::from_bytes(b"in\xff");
     fs::write(folder.path(name), "a\n").unwrap();
     let plan = planning::plan(folder.request(name, "out"), &Apps::builtin(), &LocalOnly).unwrap();
-    let job = submit(&mut folder.open(), plan.clone()).unwrap();
+    let job = folder.open().submit(plan.clone()).unwrap();
     let recovered = folder.open();
     assert_eq!(recovered.table.jobs[&job].plan.files, plan.files);
 }
@@ -123,9 +194,10 @@ fn a_job_may_be_evicted_while_interrupted_jobs_are_completed() {
             coordinator.append_metadata(Metadata::JobFinalized { job, outcome: Outcome::Succeeded, next_round: None });
         }
     }
-    coordinator.commit().unwrap();
+    coordinator.commit();
     drop(coordinator);
-    let recovered = folder.open();
+    let mut recovered = folder.open();
+    recovered.commit();
     assert!(!recovered.table.jobs.contains_key(&JobId(1)), "it was never submitted");
 }
 
@@ -141,24 +213,69 @@ fn a_job_between_two_rounds_survives_a_change_of_the_policy() {
     }
     let next_round = Some(JobId(2));
     coordinator.append_metadata(Metadata::JobFinalized { job: JobId(1), outcome: Outcome::Succeeded, next_round });
-    coordinator.commit().unwrap();
+    coordinator.commit();
     drop(coordinator);
     folder.policy = "fair";
-    let recovered = folder.open();
+    let mut recovered = folder.open();
+    recovered.commit();
     assert!(recovered.core.is_running(JobId(2)));
     assert_eq!(recovered.policy(), "fifo", "unfinished jobs keep their policy");
 }
 
-/// Records what is synced, and whether the output was marked as complete by then.
+/// A disk that records what is synced, and whether the output was marked as complete by then.
 #[derive(Default)]
-struct RecordedSyncs(RefCell<Vec<(String, bool)>>);
+struct RecordedSyncs(Mutex<Vec<(String, bool)>>);
 
-impl Sync for RecordedSyncs {
+impl FileSystem for RecordedSyncs {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        Disk.read(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
+        Disk.list(folder)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        Disk.exists(path)
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        Disk.create_folder(path)
+    }
+
+    fn create_folders(&self, path: &Path) -> io::Result<()> {
+        Disk.create_folders(path)
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        Disk.write(path, bytes)
+    }
+
+    fn overwrite(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        Disk.overwrite(path, bytes)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Disk.rename(from, to)
+    }
+
+    fn rename_to_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Disk.rename_to_new(from, to)
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        Disk.remove_folder(path)
+    }
+
     fn sync(&self, path: &Path) -> io::Result<()> {
         let folder = if path.is_dir() { path } else { path.parent().unwrap() };
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        self.0.borrow_mut().push((name, folder.join(SUCCESS).exists()));
+        self.0.lock().unwrap().push((name, folder.join(SUCCESS).exists()));
         Ok(())
+    }
+
+    fn open_to_append(&self, path: &Path, bytes: u64) -> io::Result<Box<dyn AppendFile>> {
+        Disk.open_to_append(path, bytes)
     }
 }
 
@@ -166,41 +283,52 @@ impl Sync for RecordedSyncs {
 fn an_output_is_durable_before_it_is_marked_as_complete() {
     let folder = TestFolder::new();
     let mut plan = folder.plan("out");
-    output_folder::create(&plan).unwrap();
-    fs::write(folder.path("out/part-r-00000"), "a\t1\n").unwrap();
+    output_folder::create(&plan, &Disk).unwrap();
     let disk = RecordedSyncs::default();
+    let incomplete = output_folder::publish(&plan, &disk).unwrap_err();
+    assert_eq!(incomplete.kind(), io::ErrorKind::NotFound, "{incomplete}");
+    fs::write(folder.path("out/part-r-00000"), "a\t1\n").unwrap();
     output_folder::publish(&plan, &disk).unwrap();
-    let parent = folder.root.path().file_name().unwrap().to_string_lossy().into_owned();
-    let expected = [("part-r-00000", false), ("out", false), (SUCCESS, true), ("out", true), (&*parent, false)];
-    assert_eq!(disk.0.take(), expected.map(|(name, marked)| (name.to_owned(), marked)));
+    let expected = [("part-r-00000", false), ("out", false), (SUCCESS, true), ("out", true), ("out", true)];
+    let synced = std::mem::take(&mut *disk.0.lock().unwrap());
+    assert_eq!(synced, expected.map(|(name, marked)| (name.to_owned(), marked)));
     let left: Vec<_> = fs::read_dir(&plan.output).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
+    assert!(output_folder::is_published(&plan, &Disk).unwrap());
     plan.request.sync_output = false;
     plan.output = folder.path("other");
-    output_folder::create(&plan).unwrap();
+    output_folder::create(&plan, &disk).unwrap();
+    fs::write(folder.path("other/part-r-00000"), "").unwrap();
     output_folder::publish(&plan, &disk).unwrap();
-    assert_eq!(disk.0.take(), []);
+    assert!(disk.0.lock().unwrap().is_empty());
 }
 
 #[test]
-fn only_a_folder_with_the_jobs_nonce_is_removed() {
+fn only_a_folder_with_the_jobs_nonce_is_touched() {
     let folder = TestFolder::new();
     let mut coordinator = folder.open();
-    let job = submit(&mut coordinator, folder.plan("out")).unwrap();
-    // The user removes the output of the running job and puts something else in its place.
-    fs::remove_dir_all(folder.path("out")).unwrap();
-    fs::create_dir(folder.path("out")).unwrap();
-    fs::write(folder.path("out/letter"), "precious").unwrap();
-    coordinator.submit_event(giveway_core::Event::JobKilled { job });
-    coordinator.commit().unwrap();
-    assert!(coordinator.table.jobs[&job].finalized);
-    assert_eq!(fs::read_to_string(folder.path("out/letter")).unwrap(), "precious");
+    for outcome in [Outcome::Killed, Outcome::Succeeded] {
+        let job = coordinator.submit(folder.plan("out")).unwrap();
+        // The user removes the output of the running job and puts something else in its place.
+        fs::remove_dir_all(folder.path("out")).unwrap();
+        fs::create_dir_all(folder.path("out/_temporary")).unwrap();
+        fs::write(folder.path("out/part-r-00000"), "precious").unwrap();
+        match outcome {
+            Outcome::Succeeded => coordinator.end_output(job, outcome),
+            _ => drop(coordinator.submit_event(Event::JobKilled { job })),
+        }
+        coordinator.commit();
+        assert!(coordinator.table.jobs[&job].finalized);
+        let left: Vec<_> = fs::read_dir(folder.path("out")).unwrap().collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+        assert_eq!(fs::read_to_string(folder.path("out/part-r-00000")).unwrap(), "precious");
+        fs::remove_dir_all(folder.path("out")).unwrap();
+    }
     let other = folder.plan("other");
-    output_folder::create(&other).unwrap();
-    remove_output(&other.output, other.nonce.wrapping_add(1));
+    output_folder::create(&other, &Disk).unwrap();
+    output_folder::remove(&other.output, other.nonce.wrapping_add(1), &Disk).unwrap();
     assert!(other.output.exists());
-    output_folder::create(&other).unwrap();
-    remove_output(&other.output, other.nonce);
+    output_folder::remove(&other.output, other.nonce, &Disk).unwrap();
     assert!(!other.output.exists());
 }
 
@@ -209,38 +337,129 @@ fn only_a_folder_with_the_jobs_nonce_is_removed() {
 fn a_folder_of_the_same_job_is_replaced_and_a_foreign_one_is_refused() {
     let folder = TestFolder::new();
     let plan = folder.plan("out");
-    output_folder::create(&plan).unwrap();
+    output_folder::create(&plan, &Disk).unwrap();
     fs::write(folder.path("out/part-r-00000"), "old").unwrap();
-    output_folder::create(&plan).unwrap();
+    output_folder::create(&plan, &Disk).unwrap();
     assert!(!folder.path("out/part-r-00000").exists());
     let other = Plan { nonce: plan.nonce.wrapping_add(1), ..plan };
-    assert_eq!(output_folder::create(&other).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(output_folder::create(&other, &Disk).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     let left: Vec<_> = fs::read_dir(folder.root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.as_bytes().starts_with(b".")), "{left:?}");
+}
+
+/// Nothing is on a user's disk that the journal does not know of.
+#[test]
+fn a_plan_is_journalled_before_its_folder_is_created() {
+    let folder = TestFolder::new();
+    let mut coordinator = folder.open();
+    let (sender, answers) = mpsc::channel();
+    let client = ClientLink { id: 1, sender };
+    let plan = Box::new(folder.plan("out"));
+    coordinator.handle(Span(0), vec![Input::JobPlanned { plan: plan.clone(), client }]);
+    let [(_, create)] = &coordinator.work[..] else { panic!("{:?}", coordinator.work) };
+    // Killed after the folder was created.
+    create.run(&Disk, &Apps::builtin());
+    drop(coordinator);
+    assert!(answers.recv().is_err(), "the client has no answer");
+    let mut recovered = folder.open();
+    recovered.commit();
+    assert!(!folder.path("out").exists());
+    assert!(
+        matches!(recovered.request(FromClient::Jobs { after: None }), ToClient::Jobs { jobs, .. } if jobs.is_empty())
+    );
+    drop(recovered);
+    assert!(folder.open().work.is_empty() && folder.open().table.jobs.is_empty(), "discarded once");
+}
+
+#[test]
+fn a_refused_job_leaves_nothing() {
+    let folder = TestFolder::new();
+    let mut coordinator = folder.open();
+    let plan = folder.plan("out");
+    fs::create_dir(folder.path("out")).unwrap();
+    let refused = coordinator.submit(plan).unwrap_err();
+    assert!(refused.contains("exists already"), "{refused}");
+    assert!(coordinator.table.jobs.is_empty());
+    drop(coordinator);
+    assert!(folder.open().table.jobs.is_empty());
+    assert_eq!(fs::read_dir(folder.path("out")).unwrap().count(), 0);
 }
 
 #[test]
 fn publishing_is_tried_again_until_it_succeeds() {
     let folder = TestFolder::new();
     let mut coordinator = folder.open();
-    let job = submit(&mut coordinator, folder.plan("out")).unwrap();
+    let job = coordinator.submit(folder.plan("out")).unwrap();
     fs::write(folder.path("out/part-r-00000"), "a\t1\n").unwrap();
     let obstacle = folder.path("out").join(SUCCESS);
     fs::create_dir(&obstacle).unwrap();
-    coordinator.finalize_job(job, Outcome::Succeeded);
+    coordinator.end_output(job, Outcome::Succeeded);
+    coordinator.commit();
     assert!(!coordinator.table.jobs[&job].finalized);
-    let mut now = Instant::now();
     for _ in 0..5 {
-        now += Duration::from_secs(60);
-        coordinator.retry_finalize(now);
+        coordinator.handle(Span::from_secs(60), Vec::new());
+        coordinator.commit();
     }
     assert!(!coordinator.table.jobs[&job].finalized && folder.path("out/part-r-00000").exists());
     assert_eq!(coordinator.table.jobs[&job].failures.len(), 1, "reported once");
     fs::remove_dir(obstacle).unwrap();
-    coordinator.retry_finalize(now + Duration::from_secs(60));
+    coordinator.handle(Span::from_secs(60), Vec::new());
+    coordinator.commit();
     assert!(coordinator.table.jobs[&job].finalized);
     assert_eq!(coordinator.table.jobs[&job].outcome, Some(Outcome::Succeeded));
     assert!(folder.path("out").join(SUCCESS).is_file());
+}
+
+/// The mount of one job's output hangs: its work never ends. Other jobs are accepted and end, and the hung one continues after a restart.
+#[test]
+fn a_hung_output_folder_stalls_its_job_only() {
+    let folder = TestFolder::new();
+    let mut coordinator = folder.open();
+    let hung = coordinator.submit(folder.plan("hung")).unwrap();
+    fs::write(folder.path("hung/part-r-00000"), "").unwrap();
+    coordinator.table.jobs.get_mut(&hung).unwrap().outcome = Some(Outcome::Succeeded);
+    coordinator.end_output(hung, Outcome::Succeeded);
+    coordinator.handle(Span(0), Vec::new());
+    assert_eq!(std::mem::take(&mut coordinator.work).len(), 1);
+    let other = coordinator.submit(folder.plan("other")).unwrap();
+    assert!(matches!(coordinator.request(FromClient::Kill { job: other }), ToClient::Done));
+    assert!(coordinator.table.jobs[&other].finalized && !coordinator.table.jobs[&hung].finalized);
+    assert!(matches!(coordinator.request(FromClient::Kill { job: hung }), ToClient::Done));
+    assert!(!coordinator.table.jobs[&hung].finalized, "its work is still in progress");
+    drop(coordinator);
+    let mut recovered = folder.open();
+    // The core in this test never saw the end of its tasks.
+    assert!(matches!(recovered.request(FromClient::Kill { job: hung }), ToClient::Done));
+    assert_eq!(recovered.table.jobs[&hung].outcome, Some(Outcome::Killed));
+    assert!(!folder.path("hung").exists());
+}
+
+/// The disk returns an error while the next round is computed.
+#[test]
+fn an_unreadable_round_is_read_again() {
+    let folder = TestFolder::new();
+    fs::write(folder.path("input"), "1 2\n3 4\n").unwrap();
+    let options = [("k".to_owned(), "2".to_owned())].into();
+    let request = Request { app: "kmeans".into(), options, ..folder.request("input", "out") };
+    let plan = planning::plan(request, &Apps::builtin(), &LocalOnly).unwrap();
+    let mut coordinator = folder.open();
+    let round = plan.output.clone();
+    assert_ne!(round, plan.request.output);
+    let job = coordinator.submit(plan).unwrap();
+    // Opening a link to itself fails, as opening a file on a broken disk does.
+    let part = round.join("part-r-00000");
+    std::os::unix::fs::symlink("part-r-00000", &part).unwrap();
+    coordinator.end_output(job, Outcome::Succeeded);
+    coordinator.commit();
+    let record = &coordinator.table.jobs[&job];
+    assert!(!record.finalized && round.exists(), "{:?}", record.failures);
+    fs::remove_file(&part).unwrap();
+    fs::write(&part, "0\t1\t1 2\n1\t1\t3 4\n").unwrap();
+    coordinator.handle(Span::from_secs(60), Vec::new());
+    coordinator.commit();
+    let record = &coordinator.table.jobs[&job];
+    assert_eq!(record.outcome, Some(Outcome::Succeeded), "{:?}", record.failures);
+    assert!(coordinator.core.is_running(record.next_round.unwrap()));
 }
 
 /// Statuses with long failures of many jobs do not fit into one message.
@@ -251,7 +470,7 @@ fn the_list_of_jobs_is_paged() {
     let plan = folder.plan("out");
     for id in 1..=40 {
         let job = JobId(id);
-        coordinator.append_metadata(Metadata::JobPlanned(Box::new(Plan { job, ..plan.clone() })));
+        coordinator.append_metadata(Metadata::JobPlanned(Box::new(Plan { job, round: 1, ..plan.clone() })));
         coordinator.record_failure(job, "x".repeat(100_000));
     }
     let (mut seen, mut pages) = (Vec::new(), 0);

@@ -1,12 +1,12 @@
 //! Workers: joins, messages, disconnections, losses, and the messages to them.
 
+use super::inputs::{Effect, WorkerLink};
 use super::job_table;
 use super::journal::Metadata;
-use super::run::{Coordinator, Effect, NodeSession, WorkerConnection};
+use super::state_machine::{Coordinator, Deferred, NodeSession, WorkerConnection};
 use crate::wire::{FromWorker, Join, Report, ToWorker};
 use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, NodeSpec, PreemptAction, RackId, WHOLE_PPM, Work};
-use std::collections::BTreeSet;
-use std::time::Instant;
+use std::collections::{BTreeSet, HashSet};
 use tracing::{debug, warn};
 
 /// A task whose attempts disappeared with their worker process more often than this may be the cause: from then on such an attempt counts as
@@ -15,7 +15,7 @@ const WORKER_CRASHES_MAX: u8 = 3;
 
 impl Coordinator {
     /// Handles the join of a new worker, of one that was declared lost, or of one that reconnects in time.
-    pub(super) fn on_worker_joined(&mut self, join: Join, connection: WorkerConnection) {
+    pub(super) fn on_worker_joined(&mut self, join: Join, link: WorkerLink) {
         let spec = node_spec(&join);
         let next_node = NodeId(self.core.node_count() as u32);
         let node = self.table.node_ids.get(&join.name).copied().unwrap_or(next_node);
@@ -28,7 +28,7 @@ impl Coordinator {
                 join.name, session.pid
             );
             warn!("worker refused: {reason}");
-            let _ = connection.sender.send(ToWorker::JoinRefused { reason });
+            self.effects.push(Effect::Send(link, ToWorker::JoinRefused { reason }));
             return;
         }
         let current_spec = self.core.node_up(node).cloned();
@@ -40,16 +40,22 @@ impl Coordinator {
         if !keep_state && let Some(refusal) = self.submit_event(Event::NodeJoined { node, spec }) {
             warn!(node = %join.name, "worker refused: {refusal}");
             let reason = format!("worker {} cannot join: {refusal}; give it at least one slot", join.name);
-            let _ = connection.sender.send(ToWorker::JoinRefused { reason });
+            self.effects.push(Effect::Send(link, ToWorker::JoinRefused { reason }));
             return;
         }
         while self.nodes.len() <= node.0 as usize {
-            self.nodes.push(NodeSession::disconnected(Instant::now()));
+            self.nodes.push(NodeSession::disconnected(self.now));
         }
         debug!(node = %join.name, pid = join.pid, "worker {}", if keep_state { "rejoined with its state" } else { "joined" });
+        let connection = WorkerConnection {
+            link,
+            join_accepted: false,
+            sent_plans: HashSet::new(),
+            output_subscriptions: HashSet::new(),
+        };
         let session = NodeSession {
             connection: Some(connection),
-            last_heartbeat: Instant::now(),
+            last_heartbeat: self.now,
             data_address: join.data_address.clone(),
             host: join.host.clone(),
             pid: join.pid,
@@ -61,8 +67,8 @@ impl Coordinator {
             *current = session;
         }
         self.store.on_node_joined(node, &join.name, &join.data_address);
-        let heartbeat_interval_ms = self.options.heartbeat_interval.as_millis() as u32;
-        self.effects.push(Effect::Send(node, ToWorker::JoinAccepted { node, keep_state, heartbeat_interval_ms }));
+        let heartbeat_interval_ms = u32::try_from(self.settings.heartbeat_interval.0 / 1000).unwrap_or(u32::MAX);
+        self.deferred.push(Deferred::Send(node, ToWorker::JoinAccepted { node, keep_state, heartbeat_interval_ms }));
         self.exchange_addresses(node, &join.data_address);
         if keep_state {
             self.reconcile(node, &join);
@@ -75,14 +81,14 @@ impl Coordinator {
             session.connection.as_ref().map(|_| (NodeId(index as u32), Some(session.data_address.clone())))
         };
         let all = self.nodes.iter().enumerate().filter_map(address).collect();
-        self.effects.push(Effect::Send(node, ToWorker::Nodes { nodes: all }));
+        self.deferred.push(Deferred::Send(node, ToWorker::Nodes { nodes: all }));
         self.broadcast_address(node, Some(data_address.to_owned()));
     }
 
     /// Sends a node's data address to all other nodes; `None` if the node is lost.
     fn broadcast_address(&mut self, node: NodeId, address: Option<String>) {
         for other in (0..self.nodes.len() as u32).map(NodeId).filter(|&other| other != node) {
-            self.effects.push(Effect::Send(other, ToWorker::Nodes { nodes: vec![(node, address.clone())] }));
+            self.deferred.push(Deferred::Send(other, ToWorker::Nodes { nodes: vec![(node, address.clone())] }));
         }
     }
 
@@ -99,11 +105,11 @@ impl Coordinator {
                 jobs_reducing.insert(attempt.task.job);
             }
             if let Some(request) = self.table.running.get(attempt).and_then(|running| running.stop) {
-                self.effects.push(Effect::Send(node, stop_message(attempt, request.action)));
+                self.deferred.push(Deferred::Send(node, stop_message(attempt, request.action)));
             }
         }
         for job in jobs_reducing {
-            self.effects.push(Effect::Send(node, self.all_outputs(job)));
+            self.deferred.push(Deferred::Send(node, self.all_outputs(job)));
             if let Some(NodeSession { connection: Some(connection), .. }) = self.nodes.get_mut(node.0 as usize) {
                 connection.output_subscriptions.insert(job);
             }
@@ -111,7 +117,7 @@ impl Coordinator {
         self.report_missing_outputs(node, join);
         for &job in &join.jobs {
             if !self.core.is_running(job) {
-                self.effects.push(Effect::Send(node, ToWorker::CloseJob { job }));
+                self.deferred.push(Deferred::Send(node, ToWorker::CloseJob { job }));
             }
         }
     }
@@ -148,15 +154,16 @@ impl Coordinator {
     }
 
     /// The node of a connection. `None` if the node has reconnected or was declared lost since.
-    fn node_of(&self, connection: u64) -> Option<NodeId> {
-        let is_current = |node: &NodeSession| node.connection.as_ref().is_some_and(|current| current.id == connection);
+    fn node_of(&self, link: u64) -> Option<NodeId> {
+        let is_current = |node: &NodeSession| node.connection.as_ref().is_some_and(|current| current.link.id == link);
         Some(NodeId(self.nodes.iter().position(is_current)? as u32))
     }
 
-    pub(super) fn on_worker_message(&mut self, connection: u64, message: FromWorker) {
-        let Some(node) = self.node_of(connection) else { return };
+    pub(super) fn on_worker_message(&mut self, link: u64, message: FromWorker) {
+        let now = self.now;
+        let Some(node) = self.node_of(link) else { return };
         let Some(session) = self.nodes.get_mut(node.0 as usize) else { return };
-        session.last_heartbeat = Instant::now();
+        session.last_heartbeat = now;
         match message {
             // Only the first message of a connection joins.
             FromWorker::Join(_) => {}
@@ -171,7 +178,7 @@ impl Coordinator {
             FromWorker::Store(report) => self.store.on_report(node, report),
             FromWorker::Report { seq, report } => {
                 self.on_report(node, report);
-                self.effects.push(Effect::Send(node, ToWorker::Ack { seq }));
+                self.deferred.push(Deferred::Send(node, ToWorker::Ack { seq }));
             }
         }
     }
@@ -194,12 +201,12 @@ impl Coordinator {
             Report::Finished { output_bytes, counters, .. } => {
                 self.append_metadata(Metadata::CountersReported { attempt, counters });
                 self.submit_event(Event::AttemptFinished { attempt, output_bytes });
-                self.effects.push(Effect::PublishOutput(attempt));
+                self.deferred.push(Deferred::PublishOutput(attempt));
             }
             Report::EndedEarly { done_bytes, output_bytes, counters, .. } => {
                 self.append_metadata(Metadata::CountersReported { attempt, counters });
                 self.submit_event(Event::AttemptEndedEarly { attempt, done_bytes, output_bytes });
-                self.effects.push(Effect::PublishOutput(attempt));
+                self.deferred.push(Deferred::PublishOutput(attempt));
             }
             Report::Paused { progress_ppm, .. } => {
                 self.submit_event(Event::AttemptPaused { attempt, progress_ppm });
@@ -221,14 +228,14 @@ impl Coordinator {
         {
             self.record_failure(map.task.job, format!("output of {map} is damaged or missing; the map runs again"));
             for node in 0..self.nodes.len() as u32 {
-                self.effects.push(Effect::Send(NodeId(node), ToWorker::OutputLost { map }));
+                self.deferred.push(Deferred::Send(NodeId(node), ToWorker::OutputLost { map }));
             }
         }
     }
 
     /// Handles a closed connection. The worker may reconnect and keep its state until the heartbeat timeout.
-    pub(super) fn on_worker_disconnected(&mut self, connection: u64) {
-        if let Some(node) = self.node_of(connection) {
+    pub(super) fn on_worker_disconnected(&mut self, link: u64) {
+        if let Some(node) = self.node_of(link) {
             self.drop_connection(node);
         }
     }
@@ -264,7 +271,7 @@ impl Coordinator {
             return;
         }
         if connection.sent_plans.insert(job) {
-            let _ = connection.sender.send(ToWorker::Plan(Box::new((*plan).clone())));
+            self.effects.push(Effect::Send(connection.link.clone(), ToWorker::Plan(Box::new((*plan).clone()))));
         }
         let needs_outputs = attempt.task.kind == Kind::Reduce && connection.output_subscriptions.insert(job);
         if needs_outputs {
@@ -292,7 +299,8 @@ impl Coordinator {
         let subscribed =
             |connection: &&WorkerConnection| connection.join_accepted && connection.output_subscriptions.contains(&job);
         for connection in self.nodes.iter().filter_map(|node| node.connection.as_ref()).filter(subscribed) {
-            let _ = connection.sender.send(ToWorker::MapOutputs { job, replace: false, outputs: vec![output] });
+            let message = ToWorker::MapOutputs { job, replace: false, outputs: vec![output] };
+            self.effects.push(Effect::Send(connection.link.clone(), message));
         }
     }
 }

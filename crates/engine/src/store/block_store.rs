@@ -107,10 +107,21 @@ impl BlockStore {
         self.quarantine_on_corruption(file.info().block, file.read_at(offset, buffer))
     }
 
-    /// Reads a whole replica and verifies its checksums. A corrupt one is quarantined and reported to the coordinator.
-    pub(super) fn verify(&self, block: BlockId) -> io::Result<BlockInfo> {
-        let file = self.open_block(block)?;
-        self.quarantine_on_corruption(block, file.verify()).map(|()| file.info())
+    /// Reads a whole replica and verifies its checksums. A corrupt one is quarantined and reported to the coordinator if `quarantine` is set;
+    /// otherwise nothing is changed.
+    pub(super) fn verify(&self, block: BlockId, quarantine: bool) -> io::Result<BlockInfo> {
+        if quarantine {
+            let file = self.open_block(block)?;
+            return self.quarantine_on_corruption(block, file.verify()).map(|()| file.info());
+        }
+        let verified = BlockFile::open(&self.path(block), block).and_then(|file| file.verify().map(|()| file.info()));
+        match verified {
+            // Missing, unless it was deleted meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.index().valid.contains_key(&block) => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, error))
+            }
+            verified => verified,
+        }
     }
 
     /// Blocks with a valid replica here.
@@ -274,6 +285,23 @@ mod tests {
         assert!(!dir.path().join(format!("{BLOCK}.corrupt")).exists(), "a valid one replaced it");
         store.delete(BLOCK);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn looking_for_corrupt_replicas_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = BlockStore::open(dir.path().into()).unwrap();
+        write(&store, b"hello");
+        let before = store.verify(BLOCK, false).unwrap();
+        flip(dir.path(), 2);
+        assert!(is_corruption(&store.verify(BLOCK, false).unwrap_err()));
+        flip(dir.path(), 2);
+        assert_eq!(store.verify(BLOCK, false).unwrap(), before, "it was left in its place");
+        fs::remove_file(store.path(BLOCK)).unwrap();
+        assert!(is_corruption(&store.verify(BLOCK, false).unwrap_err()));
+        assert_eq!(store.blocks(), [BLOCK]);
+        assert!(is_corruption(&store.verify(BLOCK, true).unwrap_err()));
+        assert_eq!(store.blocks(), []);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 const PROBLEMS_MAX: usize = 200;
 
 impl Namespace {
-    /// Has every worker verify all its replicas, and checks every block. With `repair`, orphans are deleted, and names that were lost are given up:
-    /// then the blocks of their files are orphans from the next time on.
+    /// Has every worker verify all its replicas, and checks every block. With `repair`, corrupt replicas are replaced, orphans are deleted, and names
+    /// that were lost are given up: then the blocks of their files are orphans from the next time on.
     pub(super) fn fsck(&self, token: &Token, repair: bool) -> FsckReport {
         let workers: Vec<(WorkerEndpoint, String)> = {
             let replica_map = &self.state().replica_map;
@@ -29,7 +29,7 @@ impl Namespace {
         thread::scope(|scope| {
             let verify = |(endpoint, name): &(WorkerEndpoint, String)| {
                 let (endpoint, name) = (endpoint.clone(), name.clone());
-                scope.spawn(move || (name, verify_all(&endpoint.address, token)))
+                scope.spawn(move || (name, verify_all(&endpoint.address, token, repair)))
             };
             for running in workers.iter().map(verify).collect::<Vec<_>>() {
                 let Ok((name, result)) = running.join() else { continue };
@@ -100,9 +100,8 @@ impl State {
         }
         for (block, node) in results.corrupt {
             let file = files.get(&block).map_or_else(|| "no file".to_string(), ToString::to_string);
-            problems.push(format!(
-                "{file}: the replica of block {block} on {node} was corrupt or missing; it is replaced if there is a valid one"
-            ));
+            let then = if repair { "it is replaced if there is a valid one" } else { "`fsck --repair` replaces it" };
+            problems.push(format!("{file}: the replica of block {block} on {node} is corrupt or missing; {then}"));
         }
         problems.truncate(PROBLEMS_MAX);
         FsckReport { problems, ..report }

@@ -142,10 +142,10 @@ pub(crate) fn serve_write(
     wire::send(stream, &response)
 }
 
-/// Has a worker verify all its replicas. Returns those that are corrupt or missing.
-pub(super) fn verify_all(address: &str, token: &Token) -> io::Result<Vec<BlockId>> {
+/// Has a worker verify all its replicas. Returns those that are corrupt or missing. With `quarantine` they are replaced.
+pub(super) fn verify_all(address: &str, token: &Token, quarantine: bool) -> io::Result<Vec<BlockId>> {
     let mut stream = connect(address, token)?;
-    wire::send(&mut stream, &DataRequest::CheckBlocks).map_err(to_io)?;
+    wire::send(&mut stream, &DataRequest::CheckBlocks { quarantine }).map_err(to_io)?;
     let mut corrupt = Vec::new();
     loop {
         match wire::receive(&mut stream, MESSAGE_BYTES_MAX).map_err(to_io)? {
@@ -157,9 +157,9 @@ pub(super) fn verify_all(address: &str, token: &Token) -> io::Result<Vec<BlockId
 }
 
 /// Worker side of `CheckBlocks`: verifies all replicas and responds for each.
-pub(crate) fn serve_verify(store: &BlockStore, stream: &mut Stream) -> Result<(), WireError> {
+pub(crate) fn serve_verify(store: &BlockStore, quarantine: bool, stream: &mut Stream) -> Result<(), WireError> {
     for block in store.blocks() {
-        let response = match store.verify(block) {
+        let response = match store.verify(block, quarantine) {
             Ok(info) => VerifyResponse::Valid(info),
             // Deleted since the blocks were listed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,

@@ -17,7 +17,6 @@ use crate::record::Emit;
 use giveway_core::AttemptId;
 use std::fmt;
 use std::fs;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -95,18 +94,6 @@ pub fn run_map(task: &MapTask, control: &Control) -> Result<MapOutcome, MapError
     }
 }
 
-/// Renames the output of a map without reduces to its final name. Idempotent.
-///
-/// Only the coordinator calls this, once it has decided which attempts count: two attempts at one range may have ended at different lines, and an
-/// attempt on a node considered lost may still be running.
-pub fn publish_map(plan: &Plan, map: AttemptId, split: u32, start_bytes: u64) -> io::Result<()> {
-    let part = paths::map_part_path(plan, split, start_bytes);
-    match fs::rename(paths::temporary_path(plan, map), &part) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && part.exists() => Ok(()),
-        renamed => renamed,
-    }
-}
-
 /// How much of the input range was mapped.
 enum Mapped {
     All,
@@ -170,9 +157,9 @@ fn run_map_only(task: &MapTask, control: &Control) -> Result<MapOutcome, MapErro
     let mut counters = CounterSet::default();
     map_records(task, control, &mut out, &mut counters)?.into_outcome(|| {
         out.counters.add(counter::MAP_OUTPUT_RECORDS, out.records);
-        let output_bytes = out.part.finish()?;
         let mut counters = counters.total();
         counters.extend(out.counters.total());
+        let output_bytes = out.part.complete()?;
         Ok((output_bytes, counters))
     })
 }

@@ -106,9 +106,8 @@ impl PartWriter {
         self.check().map(|()| self.written_bytes)
     }
 
-    /// Flushes the file and, if the job requested it, makes it durable. Returns its length in bytes. The coordinator syncs outputs before it marks
-    /// them as complete; syncing here keeps that short, and the tasks of a job sync in parallel.
-    pub(super) fn finish(&mut self) -> Result<u64, WriteError> {
+    /// Flushes the file and, if the job requested it, makes its content durable. Returns its length in bytes.
+    fn finish(&mut self) -> Result<u64, WriteError> {
         let bytes = self.flush()?;
         if self.sync {
             self.file.sync_data().map_err(|error| WriteError::new(&self.path, error))?;
@@ -116,10 +115,29 @@ impl PartWriter {
         Ok(bytes)
     }
 
+    /// Finishes the file and leaves it under its temporary name. Returns its length in bytes.
+    pub(super) fn complete(mut self) -> Result<u64, WriteError> {
+        let bytes = self.finish()?;
+        self.sync_folder_of(&self.path)?;
+        Ok(bytes)
+    }
+
     /// Finishes the file and renames it to its final name. Returns its length in bytes.
     pub(super) fn commit(mut self, to: &Path) -> Result<u64, WriteError> {
         let bytes = self.finish()?;
         fs::rename(&self.path, to).map_err(|error| WriteError::new(to, error))?;
+        self.sync_folder_of(to)?;
         Ok(bytes)
+    }
+
+    /// Makes a file's name durable if the job requested it: the coordinator journals that the task is done, and after a power cut its output must be
+    /// there.
+    fn sync_folder_of(&self, path: &Path) -> Result<(), WriteError> {
+        match path.parent() {
+            Some(folder) if self.sync => {
+                File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| WriteError::new(folder, error))
+            }
+            _ => Ok(()),
+        }
     }
 }

@@ -35,7 +35,7 @@ pub fn reduce_runs_folder(dir: &Path, reduce: AttemptId) -> PathBuf {
 }
 
 /// Uncommitted output file of an attempt.
-pub(super) fn temporary_path(plan: &Plan, attempt: AttemptId) -> PathBuf {
+pub(crate) fn temporary_path(plan: &Plan, attempt: AttemptId) -> PathBuf {
     let TaskId { job, kind, index } = attempt.task;
     // The name contains the job, because tasks of a killed job may still be running when the next job writes to the same folder.
     plan.output.join(TEMPORARY).join(format!("{kind}-{index}.{}.of-{}", attempt.number, job.0))

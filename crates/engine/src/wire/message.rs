@@ -274,7 +274,10 @@ pub enum DataRequest {
         bytes: u64,
     },
     /// Verifies the checksums of all blocks and returns the state of each.
-    CheckBlocks,
+    CheckBlocks {
+        /// True to quarantine corrupt replicas, which has them replaced; false to change nothing.
+        quarantine: bool,
+    },
 }
 
 /// Status of a job.

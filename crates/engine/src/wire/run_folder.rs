@@ -1,7 +1,7 @@
 //! The folder of a cluster's sockets. The path of a socket is limited to 107 bytes, so it is not in the cluster's folder but in a short one: in
 //! `$XDG_RUNTIME_DIR` if that is set and private, otherwise in `/tmp/giveway-UID`. Only its owner can enter it.
 
-use rustix::process::geteuid;
+use rustix::process::{Pid, geteuid, test_kill_process};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -9,6 +9,25 @@ use std::path::{Path, PathBuf};
 
 /// A longer `$XDG_RUNTIME_DIR` is not used.
 const RUNTIME_DIR_BYTES_MAX: usize = 60;
+
+/// Name of a worker's socket up to its process id.
+const WORKER_PREFIX: &str = "worker-";
+
+/// Name of the socket of a worker's process.
+pub(crate) fn worker_socket(pid: u32) -> String {
+    format!("{WORKER_PREFIX}{pid}")
+}
+
+/// Workers that were killed leave their sockets. They are removed when another worker starts, and before the folder is.
+pub(crate) fn remove_sockets_of_ended_workers(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(WORKER_PREFIX)?.parse().ok()).and_then(Pid::from_raw);
+        if pid.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH)) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
 
 /// Creates the folder for the sockets of a cluster, or checks the existing one. `name` is short and unique to the cluster.
 pub(crate) fn create(name: &str) -> io::Result<PathBuf> {
@@ -70,6 +89,22 @@ mod tests {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         make_private(&folder).unwrap();
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn the_last_socket_takes_the_folder_with_it() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("run");
+        fs::create_dir(&folder).unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        fs::write(folder.join(worker_socket(ended.id())), "").unwrap();
+        let running = folder.join(worker_socket(std::process::id()));
+        fs::write(&running, "").unwrap();
+        drop(super::super::SocketFile(folder.join("coordinator")));
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "that of this process");
+        drop(super::super::SocketFile(running));
+        assert!(!folder.exists());
     }
 
     #[test]

@@ -249,7 +249,7 @@ impl Drop for Handshaking {
     }
 }
 
-/// Removes the file of a Unix socket when dropped, and its folder if that is empty then.
+/// Removes the file of a Unix socket when dropped, and its folder if no process uses it any more.
 #[derive(Debug)]
 pub struct SocketFile(pub PathBuf);
 
@@ -257,6 +257,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
         if let Some(folder) = self.0.parent() {
+            super::run_folder::remove_sockets_of_ended_workers(folder);
             let _ = std::fs::remove_dir(folder);
         }
     }

@@ -7,7 +7,7 @@
 //! | 4 | CRC-32C of the length and the content |
 //! | length | content |
 //!
-//! The last frame may be incomplete or garbled after a crash: it was not synced, so nothing depends on it, and it is dropped. An invalid frame with a
+//! The last frame may be incomplete or garbled after a crash: if it was not synced, nothing depends on it, and it is dropped. An invalid frame with a
 //! valid one after it is damage, which is reported and never skipped.
 
 /// First bytes of a journal file.

@@ -1,0 +1,111 @@
+//! What goes into the state machine and what comes out of it.
+
+use super::output_work::{OutputResult, OutputWork};
+use crate::job::{FileBlock, Plan};
+use crate::store::{Namespace, StoreCommand, StoreReport};
+use crate::wire::{FromClient, FromWorker, Join, ToClient, ToWorker};
+use giveway_core::{JobId, NodeId};
+use std::sync::mpsc::Sender;
+
+/// An input of the state machine.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// A worker connected and sent its first message.
+    WorkerJoined { join: Box<Join>, link: WorkerLink },
+    /// A worker sent a later message.
+    WorkerMessage { link: u64, message: FromWorker },
+    /// A worker's connection was closed.
+    WorkerDisconnected { link: u64 },
+    /// A client sent a request other than a submission.
+    ClientRequest { request: FromClient, client: ClientLink },
+    /// A client submitted a job, and its plan is ready.
+    JobPlanned { plan: Box<Plan>, client: ClientLink },
+    /// An answer could not be sent: the client has disconnected.
+    ClientDisconnected { client: u64 },
+    /// Work on a job's output folder is done.
+    OutputDone { job: JobId, result: OutputResult },
+}
+
+/// Something to do once the journal is on disk.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    Send(WorkerLink, ToWorker),
+    Reply(ClientLink, ToClient),
+    /// Work on a job's output folder, which may take any time; answered by [`Input::OutputDone`]. There is at most one at a time for a job.
+    Output(JobId, OutputWork),
+    /// End the coordinator.
+    Stop,
+}
+
+/// What must be durable before the effects are carried out.
+#[derive(Debug)]
+pub(crate) enum JournalWrite {
+    Nothing,
+    /// Append this frame.
+    Append(Vec<u8>),
+    /// Archive the journal and begin a new one with this content.
+    Replace(Vec<u8>),
+}
+
+/// The result of handling inputs.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) journal: JournalWrite,
+    /// In this order.
+    pub(crate) effects: Vec<Effect>,
+}
+
+/// The sending half of a connection to a worker. The connection is closed when the last copy is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerLink {
+    /// Unique among all connections since the coordinator started.
+    pub(crate) id: u64,
+    pub(crate) sender: Sender<ToWorker>,
+}
+
+/// Where the answers to one request of a client go. There are no more after the last copy is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientLink {
+    /// Unique among all requests since the coordinator started.
+    pub(crate) id: u64,
+    pub(crate) sender: Sender<ToClient>,
+}
+
+/// What the coordinator needs of the block store.
+pub(crate) trait StoredBlocks: Send + Sync {
+    /// Sets the nodes in the journal (name, and whether it was up), ordered by id.
+    fn expect_nodes(&self, nodes: &[(&str, bool)]);
+    fn on_node_joined(&self, node: NodeId, name: &str, address: &str);
+    fn on_node_lost(&self, node: NodeId);
+    fn on_report(&self, node: NodeId, report: StoreReport);
+    /// Commands to be sent to workers now.
+    fn take_commands(&self) -> Vec<(NodeId, StoreCommand)>;
+    /// Workers that have the block in which a byte of a file is.
+    fn nodes_at(&self, blocks: &[FileBlock], offset: u64) -> Vec<NodeId>;
+}
+
+impl StoredBlocks for Namespace {
+    fn expect_nodes(&self, nodes: &[(&str, bool)]) {
+        self.expect_nodes(nodes.iter().copied());
+    }
+
+    fn on_node_joined(&self, node: NodeId, name: &str, address: &str) {
+        self.on_node_joined(node, name, address);
+    }
+
+    fn on_node_lost(&self, node: NodeId) {
+        self.on_node_lost(node);
+    }
+
+    fn on_report(&self, node: NodeId, report: StoreReport) {
+        self.on_report(node, report);
+    }
+
+    fn take_commands(&self) -> Vec<(NodeId, StoreCommand)> {
+        self.take_commands()
+    }
+
+    fn nodes_at(&self, blocks: &[FileBlock], offset: u64) -> Vec<NodeId> {
+        self.nodes_at(blocks, offset)
+    }
+}

@@ -1,0 +1,473 @@
+//! The coordinator as a state machine: inputs in, journal records and effects out.
+//!
+//! No clock, file, socket or thread is used here: time is an argument, and what is to be written, sent or done is returned. [`Coordinator::handle`]
+//! takes any number of inputs and returns one frame for the journal and the effects that may be carried out once it is on disk. `run.rs` drives it with
+//! real connections and files, the simulation with modelled ones.
+
+use super::StartError;
+use super::finalize::OutputState;
+use super::inputs::{ClientLink, Effect, Input, JournalWrite, Output, StoredBlocks, WorkerLink};
+use super::job_table::JobTable;
+use super::journal::{self, DecodedJournal, JournalEncoder, JournalError, JournalFile, Metadata};
+use crate::wire::{FromClient, ToClient, ToWorker};
+use giveway_core::{
+    Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, PreemptAction, Progress, Refusal, Scheduler, Setup, Span,
+    Time, Timers,
+};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use tracing::warn;
+
+/// A journal of this size is archived as soon as the cluster is idle.
+const JOURNAL_ROTATE_BYTES: u64 = 64 << 20;
+
+/// Maximum time between two checks of timers and heartbeats.
+const TICK_MAX: Span = Span::from_millis(100);
+
+/// Settings that the state machine needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Interval between heartbeats of a worker, and between status updates to clients that follow a job.
+    pub(crate) heartbeat_interval: Span,
+    /// A worker that sends nothing for this long is declared lost.
+    pub(crate) heartbeat_timeout: Span,
+    /// Share of a job's maps that must be done before its reduces may start, in parts per million.
+    pub(crate) slowstart_ppm: u32,
+}
+
+/// A connection to a worker.
+#[derive(Debug)]
+pub(crate) struct WorkerConnection {
+    pub(crate) link: WorkerLink,
+    /// True once `JoinAccepted` was sent. Nothing is sent before: effects that were pending for the previous connection are dropped, and
+    /// what the worker still needs is sent again by the reconciliation after its join.
+    pub(crate) join_accepted: bool,
+    /// Jobs whose plan was sent.
+    pub(crate) sent_plans: HashSet<JobId>,
+    /// Jobs whose map outputs are sent as they become available.
+    pub(crate) output_subscriptions: HashSet<JobId>,
+}
+
+/// State of a node beside the core's.
+#[derive(Debug)]
+pub(crate) struct NodeSession {
+    pub(crate) connection: Option<WorkerConnection>,
+    /// When the last heartbeat, or any other message, was received.
+    pub(crate) last_heartbeat: Time,
+    pub(crate) data_address: String,
+    /// The host name for locality.
+    pub(crate) host: String,
+    pub(crate) pid: u32,
+    /// [`Join::incarnation`](crate::wire::Join::incarnation) of the process.
+    pub(crate) incarnation: u64,
+    /// [`Coordinator::offer_epoch`] when the node's slots were last offered.
+    pub(crate) offered_epoch: u64,
+    /// Set by a heartbeat: the slots are offered even if the epoch has not changed.
+    pub(crate) needs_offer: bool,
+}
+
+/// Something to do at the end of the batch, when all its inputs are handled.
+#[derive(Debug)]
+pub(super) enum Deferred {
+    /// Execute an action of the core.
+    Execute(Action),
+    Send(NodeId, ToWorker),
+    /// Send the location of a map's output to the workers that have subscribed to the job's outputs.
+    PublishOutput(AttemptId),
+    Reply(ClientLink, ToClient),
+}
+
+/// How the journal on disk must be opened for a coordinator that was just created.
+#[derive(Debug)]
+pub(crate) enum JournalStart {
+    /// Continue the existing one after its first bytes.
+    Continue {
+        /// Length of the valid part.
+        valid_bytes: u64,
+    },
+    /// Begin one with this content. An existing one is archived.
+    Create(Vec<u8>),
+}
+
+/// The coordinator's state.
+pub(crate) struct Coordinator {
+    pub(super) settings: Settings,
+    pub(super) core: Scheduler,
+    journal: JournalEncoder,
+    pub(super) table: JobTable,
+    /// By node id, as the core's nodes.
+    pub(super) nodes: Vec<NodeSession>,
+    /// Locations of the blocks of stored files.
+    pub(super) store: Arc<dyn StoredBlocks>,
+    /// What is left to do in the current batch.
+    pub(super) deferred: Vec<Deferred>,
+    /// Effects of the current batch.
+    pub(super) effects: Vec<Effect>,
+    /// Clients that follow a job.
+    pub(super) followers: Vec<(JobId, ClientLink)>,
+    /// Last reported progress of each running attempt, in parts per million.
+    pub(super) progress: HashMap<AttemptId, u32>,
+    /// Incremented whenever a free slot might match a task it did not match before.
+    pub(super) offer_epoch: u64,
+    /// The node that is offered first in the next round of offers. Rotates, so that no node is always first.
+    first_offered: usize,
+    /// Time of the current batch. Never goes back.
+    pub(super) now: Time,
+    followers_updated: Time,
+    last_tick: Time,
+    stopping: bool,
+    /// Jobs whose output folder is being created, published or removed.
+    pub(super) outputs: BTreeMap<JobId, OutputState>,
+    /// The first error of appending to the journal. Returned by the current call of `handle`.
+    journal_error: Option<JournalError>,
+}
+
+impl Coordinator {
+    /// Recovers from a journal, or begins one. Unfinished jobs continue under the policy they were submitted to; without any, a changed setup
+    /// begins a new journal.
+    pub(crate) fn open(
+        settings: Settings,
+        setup: Setup,
+        store: Arc<dyn StoredBlocks>,
+        file: Option<&JournalFile>,
+    ) -> Result<(Coordinator, JournalStart), StartError> {
+        // Checked first: an invalid policy is reported even if the journal has another.
+        let core = Scheduler::new(setup.clone())?;
+        let next_job = match file {
+            None => 1,
+            Some(file) => {
+                let decoded = journal::decode(file)?;
+                let (valid_bytes, same_setup) = (decoded.valid_bytes, decoded.setup == setup);
+                let mut coordinator = Coordinator::replay(settings.clone(), decoded, Arc::clone(&store), file)?;
+                coordinator.complete_interrupted_jobs();
+                if same_setup || !coordinator.is_idle() {
+                    return Ok((coordinator, JournalStart::Continue { valid_bytes }));
+                }
+                coordinator.table.next_job
+            }
+        };
+        let mut journal = JournalEncoder::begin(&setup, next_job)?;
+        let content = journal.take_frame()?;
+        let mut table = JobTable::default();
+        table.next_job = next_job;
+        let coordinator = Coordinator::new(settings, core, journal, table, Time::ZERO, store);
+        Ok((coordinator, JournalStart::Create(content)))
+    }
+
+    fn new(
+        settings: Settings,
+        core: Scheduler,
+        journal: JournalEncoder,
+        table: JobTable,
+        now: Time,
+        store: Arc<dyn StoredBlocks>,
+    ) -> Coordinator {
+        let known: Vec<(&str, bool)> = core.nodes().map(|node| (node.spec.name.as_str(), node.up)).collect();
+        store.expect_nodes(&known);
+        let nodes = known.iter().map(|_| NodeSession::disconnected(now)).collect();
+        Coordinator {
+            settings,
+            journal,
+            table,
+            nodes,
+            store,
+            deferred: Vec::new(),
+            effects: Vec::new(),
+            followers: Vec::new(),
+            progress: HashMap::new(),
+            offer_epoch: 1,
+            first_offered: 0,
+            now,
+            followers_updated: now,
+            last_tick: now,
+            stopping: false,
+            outputs: BTreeMap::new(),
+            journal_error: None,
+            core,
+        }
+    }
+
+    /// Rebuilds the state from a journal and checks that the core returns the recorded actions.
+    fn replay(
+        settings: Settings,
+        decoded: DecodedJournal,
+        store: Arc<dyn StoredBlocks>,
+        file: &JournalFile,
+    ) -> Result<Coordinator, StartError> {
+        let DecodedJournal { setup, records, metadata, encoder, .. } = decoded;
+        let mut core = Scheduler::new(setup)?;
+        let mut table = JobTable::default();
+        metadata.iter().for_each(|metadata| table.apply_metadata(metadata));
+        let (mut actions, mut last_time) = (Vec::new(), Time::ZERO);
+        for (record, number) in records.iter().zip(1..) {
+            actions.clear();
+            core.handle(record.now, &record.event, &mut actions);
+            if actions != record.actions {
+                return Err(StartError::ReplayMismatch { path: file.path.clone(), record: number });
+            }
+            table.apply(record.now, &record.event, &actions);
+            last_time = record.now;
+        }
+        Ok(Coordinator::new(settings, core, encoder, table, last_time, store))
+    }
+
+    /// Name of the policy in use.
+    pub(crate) fn policy(&self) -> &str {
+        &self.core.setup().policy.name
+    }
+
+    /// The core's time. Continues from the journal's last event; time between two runs of the coordinator does not count.
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Handles inputs and does what is due at this time. A time before that of the last call counts as that of the last call.
+    pub(crate) fn handle(
+        &mut self,
+        now: Time,
+        inputs: impl IntoIterator<Item = Input>,
+    ) -> Result<Output, JournalError> {
+        self.now = self.now.max(now);
+        inputs.into_iter().for_each(|input| self.handle_input(input));
+        self.on_tick();
+        self.offer_slots();
+        while !self.deferred.is_empty() {
+            std::mem::take(&mut self.deferred).into_iter().for_each(|deferred| self.execute(deferred));
+        }
+        if self.stopping {
+            let workers: Vec<NodeId> = (0..self.nodes.len()).map(|node| NodeId(node as u32)).collect();
+            workers.into_iter().for_each(|node| self.send(node, ToWorker::Stop));
+            self.effects.push(Effect::Stop);
+        }
+        if let Some(error) = self.journal_error.take() {
+            return Err(error);
+        }
+        let frame = self.journal.take_frame()?;
+        let effects = std::mem::take(&mut self.effects);
+        let journal = match frame.is_empty() {
+            false => JournalWrite::Append(frame),
+            true if effects.is_empty() && self.is_idle() && self.journal.bytes() > JOURNAL_ROTATE_BYTES => {
+                self.rotate_journal()?
+            }
+            true => JournalWrite::Nothing,
+        };
+        Ok(Output { journal, effects })
+    }
+
+    /// When the next call of [`handle`](Coordinator::handle) is due if there are no inputs.
+    pub(crate) fn next_tick(&self) -> Time {
+        let tick = self.now + self.settings.heartbeat_interval.min(TICK_MAX);
+        self.table.timers.next().map_or(tick, |timer| timer.min(tick))
+    }
+
+    fn handle_input(&mut self, input: Input) {
+        match input {
+            Input::WorkerJoined { join, link } => self.on_worker_joined(*join, link),
+            Input::WorkerMessage { link, message } => self.on_worker_message(link, message),
+            Input::WorkerDisconnected { link } => self.on_worker_disconnected(link),
+            Input::ClientRequest { request: FromClient::Stop, client } => {
+                self.stopping = true;
+                self.deferred.push(Deferred::Reply(client, ToClient::Done));
+            }
+            Input::ClientRequest { request, client } => self.on_client_request(request, client),
+            Input::ClientDisconnected { client } => self.followers.retain(|(_, follower)| follower.id != client),
+            Input::JobPlanned { plan, client } => self.on_job_planned(*plan, client),
+            Input::OutputDone { job, result } => self.on_output_done(job, result),
+        }
+    }
+
+    /// Submits an event to the core and adds its actions to the effects. Returns the refusal if the event contradicts the core's state.
+    pub(super) fn submit_event(&mut self, event: Event) -> Option<Refusal> {
+        let now = self.now;
+        let mut actions = Vec::new();
+        self.core.handle(now, &event, &mut actions);
+        if let Err(error) = self.journal.append_event(now, &event, &actions) {
+            self.journal_error.get_or_insert(error);
+        }
+        self.table.apply(now, &event, &actions);
+        if !matches!(event, Event::SlotsOffered { .. } | Event::ProgressReported { .. }) {
+            self.offer_epoch += 1;
+        }
+        let refusal = giveway_core::refusal(&actions);
+        self.deferred.extend(actions.into_iter().map(Deferred::Execute));
+        refusal
+    }
+
+    /// Appends metadata to the journal and applies it to the job table.
+    pub(super) fn append_metadata(&mut self, metadata: Metadata) {
+        self.table.apply_metadata(&metadata);
+        self.journal.append_metadata(metadata);
+    }
+
+    /// Records a failure for `giveway job`.
+    pub(super) fn record_failure(&mut self, job: JobId, text: String) {
+        self.append_metadata(Metadata::FailureReported { job, text });
+    }
+
+    /// Does what depends on the time: timers, heartbeat timeouts, requests of the block store, updates of followers.
+    fn on_tick(&mut self) {
+        self.fire_timers();
+        self.check_heartbeats();
+        self.retry_outputs();
+        let commands = self.store.take_commands().into_iter();
+        self.deferred.extend(commands.map(|(node, command)| Deferred::Send(node, ToWorker::Store(command))));
+        if self.now.since(self.followers_updated) >= self.settings.heartbeat_interval {
+            self.followers_updated = self.now;
+            self.update_followers();
+        }
+    }
+
+    fn fire_timers(&mut self) {
+        let now = self.now;
+        let mut expired = self.table.timers.expire(now);
+        if expired.is_some() {
+            self.submit_progress(|core, attempt| core.needs_progress_of(attempt.task.job, attempt.task.kind));
+        }
+        while let Some(timer) = expired {
+            self.submit_event(Event::TimerFired { timer });
+            expired = self.table.timers.expire(now);
+        }
+    }
+
+    /// Declares nodes lost whose heartbeats have stopped.
+    fn check_heartbeats(&mut self) {
+        let (now, timeout) = (self.now, self.settings.heartbeat_timeout);
+        // If this process was itself suspended, missing heartbeats are no evidence of a failure: restart the timeouts.
+        if now.since(self.last_tick) > Span(timeout.0 / 2) {
+            self.nodes.iter_mut().for_each(|node| node.last_heartbeat = now);
+        }
+        self.last_tick = now;
+        let is_overdue = |session: &NodeSession| now.since(session.last_heartbeat) > timeout;
+        let overdue: Vec<NodeId> =
+            (0..).zip(&self.nodes).filter(|(_, session)| is_overdue(session)).map(|(node, _)| NodeId(node)).collect();
+        for node in overdue {
+            let Some(spec) = self.core.node_up(node) else { continue };
+            warn!(node = %spec.name, "worker lost: no heartbeat for {} s", timeout.as_secs_f64());
+            self.lose_node(node);
+        }
+    }
+
+    /// True if there is no live job and no running attempt, and every job is finalized.
+    fn is_idle(&self) -> bool {
+        self.core.live_job_count() == 0
+            && self.table.running.is_empty()
+            && self.outputs.is_empty()
+            && self.table.jobs.values().all(|job| job.finalized)
+    }
+
+    /// Begins a new journal with a new core that has the same nodes. Only valid while the cluster is idle: then nothing else of the core's
+    /// state matters.
+    fn rotate_journal(&mut self) -> Result<JournalWrite, JournalError> {
+        let setup = self.core.setup().clone();
+        let nodes: Vec<_> = self.core.nodes().map(|node| (node.up, node.spec.clone())).collect();
+        self.core = Scheduler::new(setup.clone())?;
+        self.journal = JournalEncoder::begin(&setup, self.table.next_job)?;
+        self.table.timers = Timers::default();
+        for (node, (up, spec)) in nodes.into_iter().enumerate() {
+            let node = NodeId(node as u32);
+            self.submit_event(Event::NodeJoined { node, spec });
+            if !up {
+                self.submit_event(Event::NodeLost { node });
+            }
+        }
+        match self.journal_error.take() {
+            Some(error) => Err(error),
+            None => Ok(JournalWrite::Replace(self.journal.take_frame()?)),
+        }
+    }
+
+    /// Submits the last reported progress of the running attempts that `filter` selects.
+    pub(super) fn submit_progress(&mut self, filter: impl Fn(&Scheduler, AttemptId) -> bool) {
+        let mut progress: Vec<Progress> = self
+            .progress
+            .iter()
+            .filter(|(attempt, _)| self.table.running.get(**attempt).is_some() && filter(&self.core, **attempt))
+            .map(|(&attempt, &progress_ppm)| Progress { attempt, progress_ppm })
+            .collect();
+        if !progress.is_empty() {
+            // In a fixed order, so that the event log does not depend on the hash map.
+            progress.sort_by_key(|progress| progress.attempt);
+            self.submit_event(Event::ProgressReported { progress });
+        }
+    }
+
+    /// Offers the free slots of every connected node that had a heartbeat or for which the offer may give a new result.
+    fn offer_slots(&mut self) {
+        let count = self.nodes.len();
+        for offset in 0..count {
+            let index = (self.first_offered + offset) % count;
+            let node = NodeId(index as u32);
+            let Some(session) = self.nodes.get(index) else { continue };
+            if session.connection.is_none() || !(session.needs_offer || session.offered_epoch < self.offer_epoch) {
+                continue;
+            }
+            let free = self.core.free_slots(node);
+            let useful = |&kind: &Kind| free[kind] > 0 && self.core.has_pending(kind);
+            if Kind::BOTH.iter().any(useful) {
+                self.submit_event(Event::SlotsOffered { node, progress: Vec::new() });
+            }
+            if let Some(session) = self.nodes.get_mut(index) {
+                (session.offered_epoch, session.needs_offer) = (self.offer_epoch, false);
+            }
+        }
+        self.first_offered = if count == 0 { 0 } else { (self.first_offered + 1) % count };
+    }
+
+    fn execute(&mut self, deferred: Deferred) {
+        match deferred {
+            Deferred::Execute(action) => self.execute_action(action),
+            Deferred::Send(node, message) => self.send(node, message),
+            Deferred::PublishOutput(map) => self.publish_output(map),
+            Deferred::Reply(client, answer) => self.effects.push(Effect::Reply(client, answer)),
+        }
+    }
+
+    fn execute_action(&mut self, action: Action) {
+        match action {
+            Action::Launch { attempt, node, work, .. } => self.launch(attempt, node, work),
+            Action::Pause { attempt, node, .. } | Action::EndEarly { attempt, node, .. } => {
+                self.send_stop_request(attempt, node, PreemptAction::Pause);
+            }
+            Action::Kill { attempt, node, .. } => self.send_stop_request(attempt, node, PreemptAction::Kill),
+            Action::CloseJob { job, outcome } => self.close_job(job, outcome),
+            // The engine does not move input. Its locations are part of the submitted job.
+            Action::PlaceReplicas { .. } => {}
+            // Timers are in the job table; a refusal was returned by `submit_event`.
+            Action::SetTimer { .. } | Action::Refuse { .. } => {}
+        }
+    }
+
+    fn close_job(&mut self, job: JobId, outcome: Outcome) {
+        for node in 0..self.nodes.len() {
+            self.send(NodeId(node as u32), ToWorker::CloseJob { job });
+        }
+        self.progress.retain(|attempt, _| attempt.task.job != job);
+        self.end_output(job, outcome);
+    }
+
+    /// Sends a message to a worker, or drops it if the worker is disconnected. What it needs is sent again when it rejoins.
+    pub(super) fn send(&mut self, node: NodeId, message: ToWorker) {
+        if let Some(NodeSession { connection: Some(connection), .. }) = self.nodes.get_mut(node.0 as usize) {
+            connection.join_accepted |= matches!(message, ToWorker::JoinAccepted { .. });
+            if connection.join_accepted {
+                self.effects.push(Effect::Send(connection.link.clone(), message));
+            }
+        }
+    }
+}
+
+impl NodeSession {
+    /// The session of a node that is in the journal and has not connected yet.
+    pub(super) fn disconnected(now: Time) -> NodeSession {
+        NodeSession {
+            connection: None,
+            last_heartbeat: now,
+            data_address: String::new(),
+            host: String::new(),
+            pid: 0,
+            incarnation: 0,
+            offered_epoch: 0,
+            needs_offer: false,
+        }
+    }
+}

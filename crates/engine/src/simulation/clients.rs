@@ -1,0 +1,213 @@
+//! Clients: each submits one job, follows it to its end, and may kill it. A client that loses the coordinator asks again later.
+
+use super::oracle::{Violation, output_path};
+use super::scenario::{JobScript, SECOND};
+use super::world::{Event, World};
+use crate::coordinator::inputs::{ClientLink, Input};
+use crate::job::{Codec, FileLocation, InputFile, InputSplit, OutputFormat, Partitioning, Plan, Request};
+use crate::wire::{FromClient, ToClient};
+use giveway_core::{JobId, Priority};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+
+/// Delay before a client asks again.
+const ASK_AGAIN: u64 = SECOND / 2;
+
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) state: ClientState,
+    /// The current round, once an id is known.
+    job: Option<JobId>,
+    /// Submissions so far.
+    tries: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum ClientState {
+    /// It does something at a later time.
+    Waiting,
+    Submitting(Receiver<ToClient>),
+    /// Looks for a job that may have been accepted although no answer arrived.
+    Searching(Receiver<ToClient>),
+    Following(JobId, Receiver<ToClient>),
+    Done,
+}
+
+impl ClientState {
+    /// The next answer, if one is awaited.
+    fn try_recv(&self) -> Option<Result<ToClient, TryRecvError>> {
+        match self {
+            ClientState::Submitting(receiver)
+            | ClientState::Searching(receiver)
+            | ClientState::Following(_, receiver) => Some(receiver.try_recv()),
+            ClientState::Waiting | ClientState::Done => None,
+        }
+    }
+}
+
+impl Client {
+    pub(super) fn new() -> Client {
+        Client { state: ClientState::Waiting, job: None, tries: 0 }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self.state, ClientState::Done)
+    }
+}
+
+impl World {
+    /// A client's next action: to submit its job, or to follow it.
+    pub(super) fn client_acts(&mut self, client: usize) {
+        if !matches!(self.clients[client].state, ClientState::Waiting) {
+            return;
+        }
+        let (sender, receiver) = mpsc::channel();
+        let link = ClientLink { id: self.next_id(), sender };
+        let (input, state) = match self.clients[client].job {
+            Some(job) => {
+                let request = FromClient::Job { job, follow: true };
+                (Input::ClientRequest { request, client: link }, ClientState::Following(job, receiver))
+            }
+            None => {
+                self.clients[client].tries += 1;
+                let plan = Box::new(plan(client, &self.scenario.jobs[client], self.random.next()));
+                (Input::JobPlanned { plan, client: link }, ClientState::Submitting(receiver))
+            }
+        };
+        self.ask(client, input, state);
+    }
+
+    fn ask(&mut self, client: usize, input: Input, state: ClientState) {
+        if self.input(input) {
+            self.clients[client].state = state;
+        } else {
+            self.clients[client].state = ClientState::Waiting;
+            self.after(ASK_AGAIN, Event::ClientActs { client });
+        }
+    }
+
+    pub(super) fn client_kills(&mut self, client: usize) {
+        let request = match self.clients[client].job {
+            Some(job) => FromClient::Kill { job },
+            None if self.clients[client].is_done() => return,
+            None => return self.after(ASK_AGAIN, Event::ClientKills { client }),
+        };
+        let link = ClientLink { id: self.next_id(), sender: mpsc::channel().0 };
+        if !self.input(Input::ClientRequest { request, client: link }) {
+            self.after(ASK_AGAIN, Event::ClientKills { client });
+        }
+    }
+
+    /// Handles the answers that have arrived for clients.
+    pub(super) fn clients_receive(&mut self) -> Result<(), Violation> {
+        for client in 0..self.clients.len() {
+            while let Some(answer) = self.clients[client].state.try_recv() {
+                match answer {
+                    Ok(answer) => self.client_receives(client, answer)?,
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => self.wait(client),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, client: usize) {
+        self.clients[client].state = ClientState::Waiting;
+        self.after(ASK_AGAIN, Event::ClientActs { client });
+    }
+
+    fn client_receives(&mut self, client: usize, answer: ToClient) -> Result<(), Violation> {
+        let following = match self.clients[client].state {
+            ClientState::Following(job, _) => Some(job),
+            _ => None,
+        };
+        match answer {
+            ToClient::Submitted { job } => {
+                self.oracle.accepted(job, client)?;
+                self.clients[client].job = Some(job);
+                self.wait(client);
+            }
+            ToClient::Job(status) => {
+                self.oracle.observed(&self.scenario, &status)?;
+                match (status.outcome, status.next_round) {
+                    (Some(_), Some(next)) => {
+                        self.clients[client].job = Some(next);
+                        self.wait(client);
+                    }
+                    (Some(_), None) => self.clients[client].state = ClientState::Done,
+                    (None, _) => {}
+                }
+            }
+            ToClient::Jobs { jobs, .. } => {
+                let name = format!("job-{client}");
+                match jobs.iter().find(|status| status.name == name) {
+                    Some(status) => {
+                        self.oracle.accepted(status.job, client)?;
+                        self.clients[client].job = Some(status.job);
+                        self.wait(client);
+                    }
+                    // Somebody else's folder has the name.
+                    None => self.clients[client].state = ClientState::Done,
+                }
+            }
+            ToClient::Refused { reason } => match following {
+                Some(job) => self.oracle.unknown(job)?,
+                None if reason.contains("exists already") => {
+                    let (sender, receiver) = mpsc::channel();
+                    let link = ClientLink { id: self.next_id(), sender };
+                    let request = FromClient::Jobs { after: None };
+                    self.ask(client, Input::ClientRequest { request, client: link }, ClientState::Searching(receiver));
+                }
+                None => self.wait(client),
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The plan of a script's job.
+fn plan(script: usize, job: &JobScript, nonce: u64) -> Plan {
+    let output = output_path(script);
+    let request = Request {
+        app: "model".into(),
+        options: BTreeMap::from([("rounds".into(), job.rounds.to_string())]),
+        input: Vec::new(),
+        output: output.clone(),
+        reduces: Some(job.reduces),
+        split_bytes: 1000,
+        memory_bytes: 1,
+        name: format!("job-{script}"),
+        user: "user".into(),
+        pool: "default".into(),
+        priority: Priority::Normal,
+        task_timeout_ms: 1000,
+        records_per_s: None,
+        compress: false,
+        sync_output: true,
+    };
+    let file = |&bytes: &u64| InputFile {
+        name: "input".into(),
+        location: FileLocation::Local("/input".into()),
+        codec: Codec::Plain,
+        bytes,
+    };
+    let mut plan = Plan {
+        job: JobId(0),
+        nonce,
+        files: job.split_bytes.iter().map(file).collect(),
+        splits: (0..).zip(&job.split_bytes).map(|(file, &bytes)| InputSplit { file, offset: 0, bytes }).collect(),
+        reduces: job.reduces,
+        partitioning: Partitioning::Hash,
+        format: OutputFormat::TabSeparated,
+        app_data: Vec::new(),
+        round: 0,
+        output,
+        request,
+    };
+    if job.rounds > 1 {
+        plan.output = crate::apps::round_output(&plan, 0);
+    }
+    plan
+}
