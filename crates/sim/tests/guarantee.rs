@@ -102,7 +102,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Completion <= fair completion + late_after * the longest fair completion + one task and two update intervals. Estimates that are off by
-    /// a fraction e move the time at which a job is late by a factor of up to (1 + e) / (1 - e); failures cost retries and delays.
+    /// a fraction e move the time at which a job is late by a factor of up to (1 + e) / (1 - e). A node that fails tasks may be excluded or avoided
+    /// under one policy and not under the other: then a third of this cluster is missing.
     #[test]
     fn no_job_is_much_later_than_under_fair_sharing(
         jobs in prop::collection::vec((0u32..200, prop_oneof![1u32..4, 1u32..25]), 1..10),
@@ -127,8 +128,9 @@ proptest! {
         let wrong = (1.0 + estimate_error) / (1.0 - estimate_error);
         let allowance = wrong * (1.0 + late_after) - 1.0;
         let slack_s = TASK_S as f64 + 2.0 * interval_s + if fails { 20.0 } else { 0.0 };
+        let missing = if fails { 1.5 } else { 1.0 };
         for (job, (fair_s, ours_s)) in workload.jobs.iter().zip(fair_s.iter().zip(&ours_s)) {
-            let bound_s = fair_s + allowance * longest_s + slack_s;
+            let bound_s = missing * (fair_s + allowance * longest_s) + slack_s;
             prop_assert!(*ours_s <= bound_s, "{} of {} maps: {ours_s} s, fair {fair_s} s, bound {bound_s} s", job.id, job.tasks(Kind::Map));
         }
     }
