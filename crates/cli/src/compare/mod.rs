@@ -7,7 +7,7 @@ mod scenarios;
 
 use crate::args::Compare;
 use crate::{files, progress};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use giveway_core::Policy;
 use giveway_core::policy::catalog;
 use rayon::prelude::*;
@@ -65,8 +65,6 @@ fn run_seed(scenario: &Scenario, seed: u64, policies: &[&Policy]) -> Result<Vec<
     let comparison = scenario.comparison(seed)?;
     let run = |policy: &&Policy| {
         let result = comparison.run(policy, &mut ())?;
-        let unfinished = result.stats.jobs_unfinished;
-        ensure!(unfinished == 0, "{unfinished} jobs unfinished under {}", policy.name);
         Ok(Outcome::new(&comparison, &result))
     };
     policies.iter().map(run).collect()

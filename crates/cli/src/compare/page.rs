@@ -19,6 +19,11 @@ pub fn markdown(tables: &[Table], command: &str, seeds: u32) -> String {
     page
 }
 
+/// A mean completion time.
+fn seconds(mean_s: f64) -> String {
+    if mean_s.is_nan() { "unfinished".into() } else { format!("{mean_s:.1}") }
+}
+
 /// A change in percent, with its sign.
 fn percent(ratio: f64) -> String {
     format!("{:+.0} %", (ratio - 1.0) * 100.0)
@@ -77,7 +82,7 @@ fn all_policies(out: &mut String, tables: &[Table]) -> std::fmt::Result {
     writeln!(out, "| workload | {} |", first.policies.join(" | "))?;
     writeln!(out, "|---|{}", "---|".repeat(first.policies.len()))?;
     for table in tables {
-        let means: Vec<String> = table.policies.iter().map(|policy| format!("{:.1}", table.mean_s(policy))).collect();
+        let means: Vec<String> = table.policies.iter().map(|policy| seconds(table.mean_s(policy))).collect();
         writeln!(out, "| {} | {} |", table.name, means.join(" | "))?;
     }
     writeln!(out)

@@ -33,7 +33,8 @@ impl Outcome {
         let slots: u32 = Kind::BOTH.into_iter().map(|kind| comparison.cluster.slots(kind)).sum();
         let used_s = metrics.utilisation.unwrap_or(0.0) * f64::from(slots) * summary.makespan_s;
         Outcome {
-            mean_s: metrics.mean_completion_s.unwrap_or(f64::NAN),
+            // The mean over some of the jobs would flatter a policy that leaves others unfinished.
+            mean_s: metrics.mean_completion_s.filter(|_| result.stats.jobs_unfinished == 0).unwrap_or(f64::NAN),
             p99_s: metrics.p99_completion_s.unwrap_or(f64::NAN),
             bound_s: metrics.lower_bound_mean_completion_s.unwrap_or(f64::NAN),
             largest_s: largest_tenth_s(&comparison.workload.jobs, &completion_s),
@@ -78,7 +79,7 @@ impl Table {
         self.outcomes.iter().find(|(name, _)| name == policy).map_or(&[], |(_, outcomes)| outcomes)
     }
 
-    /// Mean completion time, in seconds.
+    /// Mean completion time, in seconds; NaN if jobs were left unfinished.
     pub fn mean_s(&self, policy: &str) -> f64 {
         mean(self.of(policy).iter().map(|outcome| outcome.mean_s))
     }
