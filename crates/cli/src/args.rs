@@ -73,6 +73,8 @@ pub enum Command {
     Replay(Replay),
     /// Show an event log, or compare two, in a browser: slots over time, jobs, nodes and the reason of every decision.
     View(View),
+    /// Compare the policy giveway with all others on many workloads, and with itself without each of its parts.
+    Compare(Compare),
     /// Repeat the experiments of the four papers and compare the results with the published ones.
     Reproduce(Reproduce),
     /// Run the sidecar that orders the applications of a Hadoop YARN cluster.
@@ -237,6 +239,26 @@ pub struct Reproduce {
     /// Skip the runs on a local engine cluster.
     #[arg(long)]
     pub no_engine: bool,
+}
+
+/// `giveway compare`
+#[derive(Debug, ClapArgs)]
+#[command(after_long_help = "\
+EXAMPLES
+  Make the tables of docs/results/giveway.md (an hour or more):
+      giveway compare --seeds 10 --report giveway.md
+  Compare on two workloads only, with two seeds:
+      giveway compare --seeds 2 --only hsrtf-table2,'load 0.9'")]
+pub struct Compare {
+    /// Number of seeds of each workload (1-1000).
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub seeds: u32,
+    /// Only these workloads, separated by commas; an unknown name lists all of them.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Write the tables as a Markdown page.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
 }
 
 /// The papers that `giveway reproduce` knows.

@@ -7,6 +7,7 @@
 mod args;
 mod bench;
 mod cluster;
+mod compare;
 mod demo;
 mod dfs;
 mod files;
@@ -61,6 +62,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
     let outcome = match command {
         args::Command::Demo(demo) => demo::run(&demo, &apps),
         args::Command::Sim(sim) => sim::run(&sim),
+        args::Command::Compare(compare) => compare::run(&compare),
         args::Command::Up(up) => cluster::up(&up, &apps),
         args::Command::Down(cluster) => cluster::down(&cluster),
         args::Command::Worker(worker) => cluster::worker(&worker, &apps),

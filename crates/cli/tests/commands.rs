@@ -41,11 +41,24 @@ fn demo_prints_a_table_and_writes_a_report() {
     let output = giveway(folder.path(), &["demo"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("hsrtf-prp-pause"));
+    assert!(text(&output.stdout).contains("s under giveway (with preemption)"));
     let report = fs::read_to_string(folder.path().join("report.html")).expect("cannot read the report");
     assert!(
         report.contains("<svg") && !report.contains("http://") && !report.contains("https://"),
         "the report loads external resources"
     );
+}
+
+#[test]
+fn compare_writes_a_page_with_every_policy_and_every_part() {
+    let folder = folder();
+    let output = giveway(folder.path(), &["compare", "--seeds", "1", "--only", "chronos-map", "--report", "page.md"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = fs::read_to_string(folder.path().join("page.md")).expect("cannot read the page");
+    let row = page.lines().find(|line| line.starts_with("| chronos-map |")).expect("a row");
+    assert!(!page.contains("NaN") && row.split('|').count() == 15, "{page}");
+    assert!(page.contains("| coshh-strict |") && page.contains("| ageing |"), "{page}");
+    assert!(refused(folder.path(), &["compare", "--only", "chronos"]).contains("chronos-reduce"));
 }
 
 #[test]

@@ -151,11 +151,11 @@ pub enum Measure {
         /// Slot time received so far.
         attained: Span,
     },
-    /// Fair sharing would have finished it by now, and it has less than its fair share.
+    /// It has fallen behind fair sharing, and has fewer slots than it needs to catch up.
     Late {
         /// Slots allocated to the job.
         allocated: u32,
-        /// Its share, in thousandths of a slot.
+        /// The slots it needs, in thousandths.
         share_milli: u64,
     },
 }
@@ -380,7 +380,7 @@ impl fmt::Display for Measure {
             }
             Measure::Late { allocated, share_milli } => {
                 let share = Milli(share_milli);
-                write!(f, "late: fair sharing would have finished it by now; {allocated} of {share} slots")
+                write!(f, "late: behind fair sharing; {allocated} of the {share} slots it needs to catch up")
             }
             Measure::UnknownSize { attained } => {
                 write!(f, "size unknown, so by least slot time so far, {attained}")

@@ -77,6 +77,28 @@ impl Failures {
     }
 }
 
+/// The times at which nodes will be down, `(node, from, to)` in the order of `from`, if they begin by `until`. They depend on the cluster and
+/// the seed alone.
+pub(crate) fn outages(cluster: &Cluster, streams: &RandomStreams, until: Time) -> Vec<(u32, Time, Time)> {
+    let mut queue = EventQueue::new(cluster.heartbeat);
+    let mut failures = Failures::new(cluster, streams, &mut queue);
+    let mut up_from = vec![Time::ZERO; cluster.nodes.len()];
+    let mut outages = Vec::new();
+    while let Some((at, event)) = queue.pop() {
+        let SimEvent::NodeFailure { node, fault } = event else { continue };
+        if at > until {
+            break;
+        }
+        let back = failures.repaired_at(node, fault, at, &mut queue);
+        // A failure of a node that is down has no effect.
+        if up_from[node as usize] <= at {
+            up_from[node as usize] = back;
+            outages.push((node, at, back));
+        }
+    }
+    outages
+}
+
 fn push_random(queue: &mut EventQueue, random: &RandomFaults, node: u32, at: Time) {
     if at < Time::ZERO + random.until {
         queue.push(at, SimEvent::NodeFailure { node, fault: NONE });
@@ -102,6 +124,19 @@ mod tests {
         assert_eq!(failures.repaired_at(0, 1, at, &mut queue), Time::NEVER);
         queue.pop().unwrap();
         assert!(queue.pop().is_none(), "a node that does not exist cannot fail");
+    }
+
+    #[test]
+    fn an_outage_lasts_until_the_repair_of_its_first_failure() {
+        let mut cluster = fixture::cluster(2);
+        let fault = |at_s, back_after_s| ScriptedFault { node: NodeId(1), at_s, back_after_s };
+        cluster.faults.scripted =
+            vec![fault(10.0, Some(5.0)), fault(12.0, Some(60.0)), fault(30.0, None), fault(40.0, Some(1.0))];
+        let at = Time::from_secs_f64;
+        let expected = [(1, at(10.0), at(15.0)), (1, at(30.0), Time::NEVER)];
+        let streams = RandomStreams::new(&cluster, 0);
+        assert_eq!(outages(&cluster, &streams, Time::NEVER), expected);
+        assert_eq!(outages(&cluster, &streams, at(29.0)), expected[..1]);
     }
 
     #[test]

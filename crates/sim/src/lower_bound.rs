@@ -16,10 +16,16 @@
 //! reads and writes.
 //!
 //! Task times are those of the simulator with the noise of the seed, local data, no heartbeat delay, no straggling and nothing to fetch (a
-//! reduce may run where all maps ran). Failures only remove capacity, pauses and early ends only add costs, and speculative attempts only add
-//! work, so the bound holds with them too.
+//! reduce may run where all maps ran). Pauses and early ends only add costs, and speculative attempts and failures of tasks only add work, so the
+//! bound holds with them too.
+//!
+//! When nodes are down does not depend on the policy, and no slot of theirs works then. So the one machine is slower at these times, by the value of
+//! their slots. SRPT is optimal on a machine whose speed changes: measured in work done instead of time, it is a machine of constant speed, and a
+//! schedule that has completed more jobs at every amount of work has completed more at every time. The bound for jobs in isolation, and what follows
+//! or precedes the one machine, ignores failures.
 
 use crate::cluster::{Cluster, HeartbeatMode};
+use crate::faults;
 use crate::random_streams::RandomStreams;
 use crate::tasks::{MapRun, NodeRates, ReduceProgress, ReduceRun};
 use crate::workload::{JobPlan, Workload};
@@ -57,16 +63,26 @@ pub fn lower_bound(cluster: &Cluster, workload: &Workload, seed: u64) -> Option<
     // The sums below are subject to rounding errors; the bound must not be rounded up.
     let mean = |ends: f64| ((ends - submitted) / jobs.len() as f64 * (1.0 - 1e-9)).max(0.0);
     let largest = |ends: &dyn Fn(usize) -> f64| (0..VALUES).map(ends).fold(0.0, f64::max);
-    let one_machine = |from: fn(&MinimumTimes) -> f64, work: &dyn Fn(&MinimumTimes) -> f64| {
-        srpt(jobs.iter().map(|(at_s, times)| (at_s + from(times), work(times))))
+    let one_machine = |from: fn(&MinimumTimes) -> f64, work: &dyn Fn(&MinimumTimes) -> f64, speed: &SpeedProfile| {
+        srpt(jobs.iter().map(|(at_s, times)| (at_s + from(times), work(times))), speed)
     };
+    // By then one machine with all nodes would have done everything; later outages are ignored.
+    let last_s = jobs.iter().map(|(submit_s, _)| *submit_s).fold(0.0, f64::max);
+    let work_s: f64 = jobs.iter().map(|(_, times)| times.map_phase_s + times.reduce_tail_s).sum();
+    let outages = faults::outages(cluster, &machine.streams, Time::from_secs_f64(last_s + work_s));
+    let speed = |kinds: &[Kind], value: usize| machine.speed_profile(cluster, &outages, kinds, value);
     let reduce_tails: f64 = jobs.iter().map(|(_, times)| times.reduce_tail_s).sum();
     let isolated_s =
         mean(jobs.iter().map(|(submit_s, times)| submit_s + times.map_phase_s + times.reduce_tail_s).sum());
-    let all_s = mean(largest(&|value| one_machine(|_| 0.0, &|times| times.all_s[value])));
-    let maps_s = mean(reduce_tails + largest(&|value| one_machine(|_| 0.0, &|times| times.maps_s[value])));
-    let reduces_s =
-        mean(largest(&|value| one_machine(|times| times.map_phase_s, &|times| times.reduce_tails_s[value])));
+    let all_s = mean(largest(&|value| one_machine(|_| 0.0, &|times| times.all_s[value], &speed(&Kind::BOTH, value))));
+    let maps_s = mean(
+        reduce_tails
+            + largest(&|value| one_machine(|_| 0.0, &|times| times.maps_s[value], &speed(&[Kind::Map], value))),
+    );
+    let reduces_s = mean(largest(&|value| {
+        let tail = |times: &MinimumTimes| times.reduce_tails_s[value];
+        one_machine(|times| times.map_phase_s, &tail, &speed(&[Kind::Reduce], value))
+    }));
     let mean_completion_s = isolated_s.max(all_s).max(maps_s).max(reduces_s);
     Some(LowerBound { mean_completion_s, isolated_s, all_s, maps_s, reduces_s })
 }
@@ -102,6 +118,8 @@ struct NodeType {
 struct Machine<'a> {
     cluster: &'a Cluster,
     types: Vec<NodeType>,
+    /// By node, the index of its type.
+    type_of: Vec<usize>,
     /// By kind, the total value of all slots for each valuation.
     capacity: [[f64; VALUES]; 2],
     streams: RandomStreams,
@@ -112,6 +130,7 @@ struct Machine<'a> {
 impl<'a> Machine<'a> {
     fn new(cluster: &'a Cluster, plans: &[JobPlan], seed: u64) -> Machine<'a> {
         let mut types: Vec<NodeType> = Vec::new();
+        let mut type_of = Vec::new();
         let mut known = Vec::new();
         for (node, rates) in cluster.nodes.iter().zip(NodeRates::of_nodes(cluster)) {
             let key = (node.spec.speed_ppm, node.spec.disk_bytes_per_s, node.net_bytes_per_s);
@@ -121,6 +140,7 @@ impl<'a> Machine<'a> {
                 types.push(NodeType { rates, slots: [0.0; 2], values: [[1.0, speed, 1.0]; 2] });
                 types.len() - 1
             });
+            type_of.push(at);
             Kind::BOTH.iter().for_each(|kind| types[at].slots[kind.index()] += f64::from(node.spec.slots(*kind)));
         }
         let stragglers = cluster.stragglers;
@@ -128,6 +148,7 @@ impl<'a> Machine<'a> {
         let mut machine = Machine {
             cluster,
             types,
+            type_of,
             capacity: [[0.0; VALUES]; 2],
             streams: RandomStreams::new(cluster, seed),
             straggler_factor_min,
@@ -138,6 +159,30 @@ impl<'a> Machine<'a> {
         };
         machine.capacity = [0, 1].map(|kind| std::array::from_fn(|value| total(kind, value)));
         machine
+    }
+
+    /// The speed of the one machine of these kinds of slots over time, as a fraction of that with all nodes up.
+    fn speed_profile(
+        &self,
+        cluster: &Cluster,
+        outages: &[(u32, Time, Time)],
+        kinds: &[Kind],
+        value: usize,
+    ) -> SpeedProfile {
+        let all: f64 = kinds.iter().map(|kind| self.capacity[kind.index()][value]).sum();
+        let mut changes = Vec::new();
+        for &(node, from, to) in outages {
+            let (Some(model), Some(of)) = (cluster.nodes.get(node as usize), self.type_of.get(node as usize)) else {
+                continue;
+            };
+            let slots = |kind: Kind| f64::from(model.spec.slots(kind)) * self.types[*of].values[kind.index()][value];
+            let lost = kinds.iter().map(|&kind| slots(kind)).sum::<f64>() / all.max(1e-9);
+            changes.push((from.as_secs_f64(), -lost));
+            if to != Time::NEVER {
+                changes.push((to.as_secs_f64(), lost));
+            }
+        }
+        SpeedProfile::new(changes)
     }
 
     /// Sets the third valuation: the rate at which a slot would do all these jobs, scaled so that slots of a kind have value 1 on average.
@@ -241,9 +286,60 @@ struct Tasks {
     work: [f64; VALUES],
 }
 
-/// The smallest possible sum of completion times on one machine, given arrival and processing time of each job: at every arrival and
-/// completion, the machine continues with the job that has the least remaining time.
-fn srpt(jobs: impl Iterator<Item = (f64, f64)>) -> f64 {
+/// The speed of a machine over time, as a fraction of its full speed.
+struct SpeedProfile {
+    /// From each of these times on, the speed; until the first, full speed.
+    speeds: Vec<(f64, f64)>,
+}
+
+impl SpeedProfile {
+    /// Full speed, with these changes: the time and the amount, in any order.
+    fn new(mut changes: Vec<(f64, f64)>) -> SpeedProfile {
+        changes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut speed = 1.0;
+        let faster = |(at_s, change): (f64, f64)| {
+            speed += change;
+            // Rounding must not make the machine slower than it is.
+            (at_s, (speed + 1e-9).clamp(0.0, 1.0))
+        };
+        SpeedProfile { speeds: changes.into_iter().map(faster).collect() }
+    }
+
+    /// When a machine that starts at `from` has worked for this long at full speed; infinite if it never will.
+    fn end_s(&self, from: f64, mut work: f64) -> f64 {
+        let mut next = self.speeds.partition_point(|&(at_s, _)| at_s <= from);
+        let mut now = from;
+        loop {
+            let speed = if next == 0 { 1.0 } else { self.speeds[next - 1].1 };
+            let until = self.speeds.get(next).map_or(f64::INFINITY, |&(at_s, _)| at_s);
+            if speed > 0.0 && now + work / speed <= until {
+                return now + work / speed;
+            }
+            if until == f64::INFINITY {
+                return f64::INFINITY;
+            }
+            work -= (until - now) * speed;
+            (now, next) = (until, next + 1);
+        }
+    }
+
+    /// The work done between two times, in seconds at full speed.
+    fn work_between(&self, from: f64, to: f64) -> f64 {
+        let mut next = self.speeds.partition_point(|&(at_s, _)| at_s <= from);
+        let (mut now, mut work) = (from, 0.0);
+        while now < to {
+            let speed = if next == 0 { 1.0 } else { self.speeds[next - 1].1 };
+            let until = self.speeds.get(next).map_or(to, |&(at_s, _)| at_s.min(to));
+            work += (until - now) * speed;
+            (now, next) = (until, next + 1);
+        }
+        work
+    }
+}
+
+/// The smallest possible sum of completion times on one machine, given arrival and processing time at full speed of each job: at every arrival
+/// and completion, the machine continues with the job that has the least remaining time.
+fn srpt(jobs: impl Iterator<Item = (f64, f64)>, speed: &SpeedProfile) -> f64 {
     let mut jobs: Vec<(f64, f64)> = jobs.collect();
     jobs.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut arrivals = jobs.into_iter().peekable();
@@ -254,15 +350,25 @@ fn srpt(jobs: impl Iterator<Item = (f64, f64)>) -> f64 {
             ready.push(Reverse(Remaining(work)));
         }
         let next = arrivals.peek().map(|(from, _)| *from);
-        match (ready.pop(), next) {
-            (None, None) => return sum,
-            (None, Some(next)) => now = next,
-            (Some(Reverse(Remaining(remaining))), Some(next)) if now + remaining > next => {
-                ready.push(Reverse(Remaining(remaining - (next - now))));
+        let Some(Reverse(Remaining(remaining))) = ready.pop() else {
+            match next {
+                Some(next) => now = next,
+                None => return sum,
+            }
+            continue;
+        };
+        let end = speed.end_s(now, remaining);
+        match next {
+            Some(next) if end > next => {
+                ready.push(Reverse(Remaining(remaining - speed.work_between(now, next))));
                 now = next;
             }
-            (Some(Reverse(Remaining(remaining))), _) => {
-                now += remaining;
+            _ => {
+                // All nodes down for ever: the jobs never end, and the bound says nothing about them.
+                if end == f64::INFINITY {
+                    return sum + now * (1 + ready.len()) as f64;
+                }
+                now = end;
                 sum += now;
             }
         }
@@ -400,8 +506,21 @@ mod tests {
     proptest! {
         #[test]
         fn srpt_matches_the_one_second_reference(jobs in prop::collection::vec((0u32..30, 0u32..12), 0..12)) {
-            let exact = srpt(jobs.iter().map(|(from, work)| (f64::from(*from), f64::from(*work))));
+            let exact = srpt(jobs.iter().map(|(from, work)| (f64::from(*from), f64::from(*work))), &SpeedProfile::new(vec![]));
             prop_assert_eq!(exact, srpt_by_seconds(&jobs) as f64);
+        }
+
+        /// At half speed from the beginning, everything takes twice as long.
+        #[test]
+        fn srpt_follows_the_speed(jobs in prop::collection::vec((0u32..30, 0u32..12), 0..12)) {
+            let jobs = || jobs.iter().map(|(from, work)| (f64::from(*from), f64::from(*work)));
+            let half = srpt(jobs(), &SpeedProfile::new(vec![(0.0, -0.5)]));
+            let double = srpt(jobs().map(|(from, work)| (from, 2.0 * work)), &SpeedProfile::new(vec![]));
+            prop_assert!((half - double).abs() < 1e-4, "{half} and {double}");
+            // A pause of ten seconds delays no job by more than that, and none is sooner.
+            let pause = SpeedProfile::new(vec![(20.0, -1.0), (30.0, 1.0)]);
+            let (paused, full) = (srpt(jobs(), &pause), srpt(jobs(), &SpeedProfile::new(vec![])));
+            prop_assert!(full - 1e-4 <= paused && paused <= full + 10.0 * jobs().count() as f64 + 1e-4);
         }
 
         #[test]

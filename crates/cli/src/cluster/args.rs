@@ -33,7 +33,7 @@ pub struct ClusterOptions {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub reduce_slots: u16,
     /// Scheduling policy: a name (see `giveway policies`) or a TOML file.
-    #[arg(long, value_name = "NAME|FILE", default_value = "hsrtf-prp-pause")]
+    #[arg(long, value_name = "NAME|FILE", default_value = "giveway")]
     pub policy: String,
     /// TOML file with the users and pools, their weights and minimum shares; see docs/files.md.
     #[arg(long, value_name = "FILE")]

@@ -21,6 +21,7 @@ pub(super) fn with_area(mut estimate: Estimate, view: View<'_>, job: &Job, avera
         area_of_unknown(view, job)
     } else {
         let left = PerKind::from_fn(|kind| tasks_left(job, kind));
+        estimate.tasks_left = left;
         area(PerKind::from_fn(|kind| left[kind] * estimate.task_work_s[kind]), capacity(view))
     };
     estimate

@@ -103,7 +103,6 @@ fn giveway() -> Policy {
     let map = SlotPolicy {
         groups: GroupOrder::MinShares,
         order: JobOrder::RemainingArea,
-        share: Share::Weighted,
         placement: Placement {
             node_locality_delay: Span::from_secs(3),
             rack_locality_delay: Span::from_secs(3),
@@ -111,11 +110,11 @@ fn giveway() -> Policy {
             ..Placement::default()
         },
         preempt: vec![preempt(AttemptOrder::NearData, PreemptAction::EndEarly, None)],
+        ..SlotPolicy::default()
     };
     let reduce = SlotPolicy {
         groups: GroupOrder::MinShares,
         order: JobOrder::RemainingAreaAndShuffle(RemainingAreaAndShuffle { weight: 3.0, ahead: Span::from_secs(30) }),
-        share: Share::Weighted,
         placement: Placement {
             max_tasks_per_offer: Some(1),
             migration: Migration::AfterRefusals(60),
@@ -123,12 +122,14 @@ fn giveway() -> Policy {
             ..Placement::default()
         },
         preempt: vec![preempt(AttemptOrder::LeastProgress, PreemptAction::Pause, Some(5.0))],
+        ..SlotPolicy::default()
     };
-    let about = "Least work left first; large jobs give way without losing work, and late ones get their fair share.";
+    let about =
+        "Least work left first; large jobs give way without losing work, and none falls far behind fair sharing.";
     Policy {
         update_interval: Span::from_secs(5),
         recovery: Recovery::ChronosRetry,
-        ageing: Some(Ageing { late_after: 1.5 }),
+        ageing: Some(Ageing { late_after: 0.5 }),
         speculation: Some(Speculation { rate_below: 0.5, min_runtime: Span::from_secs(15), end_early: true }),
         ..compose("giveway", about, map, reduce)
     }

@@ -131,7 +131,7 @@ impl Policy {
 
     /// True if something depends on the shares of slots of a kind.
     pub fn uses_shares(&self, kind: Kind) -> bool {
-        !self.slots(kind).preempt.is_empty() || self.ageing.is_some()
+        !self.slots(kind).preempt.is_empty()
     }
 
     /// True if it may request an action to free a slot for another job. In one slot pool only its `reduce` part applies.
@@ -166,7 +166,7 @@ impl Policy {
         if let Some(Err((key, problem))) = self.matching.as_ref().map(|matching| matching.check(self)) {
             return error(key, problem);
         }
-        if let Some(Err(problem)) = self.ageing.map(|ageing| ageing.check(&self.map, &self.reduce)) {
+        if let Some(Err(problem)) = self.ageing.map(|ageing| ageing.check()) {
             return error("ageing", problem);
         }
         if let Some(Err(problem)) = self.speculation.as_ref().map(Speculation::check) {
@@ -263,7 +263,7 @@ impl Policy {
             reduce: SlotPolicy { preempt: vec![], placement: Placement::default(), ..slots },
             recovery: Recovery::Chronos,
             matching: Some(Matching::default()),
-            ageing: Some(Ageing { late_after: 1.5 }),
+            ageing: Some(Ageing { late_after: 0.5 }),
             speculation: Some(Speculation { rate_below: 1.0 / 3.0, min_runtime: Span::from_secs(60), end_early: true }),
             failures: Failures { max_task_failures: 7, probe_after: Span(123_456_789), ..Failures::default() },
         }

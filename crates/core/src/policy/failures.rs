@@ -69,6 +69,9 @@ impl Failures {
         if let Some((key, _)) = counts.into_iter().find(|&(_, count)| count == 0) {
             return Err(format!("failures.{key} is 0; write at least 1"));
         }
+        if self.retry_delay > Span::from_secs(3_600) {
+            return Err("failures.retry_delay is longer than an hour; write at most \"1h\"".into());
+        }
         if self.probe_after.is_zero() {
             return Err(
                 "failures.probe_after is zero, so that nothing would be excluded; write \"1s\" or longer".into()
@@ -176,12 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_zero_are_refused() {
+    fn counts_of_zero_and_endless_delays_are_refused() {
         assert_eq!(Failures::default().check(), Ok(()));
         for broken in [
             Failures { max_task_failures: 0, ..Failures::default() },
             Failures { exclude_jobs: 0, ..Failures::default() },
             Failures { probe_after: Span::ZERO, ..Failures::default() },
+            Failures { retry_delay: Span::FOREVER, ..Failures::default() },
         ] {
             assert!(broken.check().is_err(), "{broken:?}");
         }

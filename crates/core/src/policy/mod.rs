@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`JobOrder`] | `orders/` | the rank of a job for a slot, and why |
 //! | [`GroupOrder`] | `groups/` | the rank of a pool, queue or user, and whether it may grow |
-//! | [`Ageing`] | `ageing.rs` | which jobs are late and rank first |
+//! | [`Ageing`] | `ageing.rs` | which jobs have fallen behind fair sharing and rank first |
 //! | [`Share`] | `shares/` | how many slots a job is entitled to |
 //! | [`Preemption`] | `preemption/` | who may take slots now, from which attempt, and what protects it |
 //! | [`Placement`] | `placement/` | which task of the job for this node, or to wait for a better offer |
@@ -18,6 +18,7 @@
 //! | [`Speculation`] | `speculation.rs` | which running tasks are stragglers |
 //! | remaining time, remaining work | `estimates.rs` | how long a job will still take |
 //! | remaining area | `area.rs` | how much work a job has left, in time of the whole cluster |
+//! | efficiency | `efficiency.rs` | how much of what the slots could do becomes work |
 //!
 //! `ranking/` is the index that keeps jobs sorted by their ranks. `catalog.rs` has the policies that Giveway ships with.
 //!
@@ -27,6 +28,7 @@ pub mod ageing;
 pub mod area;
 pub mod catalog;
 mod composition;
+pub mod efficiency;
 pub mod estimates;
 pub mod failures;
 pub mod groups;

@@ -107,7 +107,7 @@ impl Scheduler {
 
     /// Lets the retry timer fire at this time, so that the backend offers slots again; a task may then run again.
     fn wake_at(&mut self, at: Time, task: Option<TaskId>, out: &mut Vec<Action>) {
-        if at > self.now {
+        if at > self.now && at != Time::NEVER {
             self.retries.insert((at, task));
             self.set_retry_timer(out);
         }

@@ -273,6 +273,12 @@ impl Scheduler {
         self.state.close_job(key);
         out.push(Action::CloseJob { job: self.state.job(key).id(), outcome });
         if outcome == Outcome::Succeeded
+            && let Some(ageing) = self.policy.ageing
+        {
+            self.efficiency.job_ended(self.state.job(key));
+            self.ended_jobs.extend(ageing.ended(self.state.job(key)));
+        }
+        if outcome == Outcome::Succeeded
             && let Some(matcher) = &mut self.matcher
         {
             matcher.job_finished(self.state.job(key));

@@ -19,6 +19,8 @@ pub use queries::{Blocked, JobStatus, KindStatus, MapOutput, NodeStatus, Positio
 use crate::action::Action;
 use crate::event::Event;
 use crate::ids::{Kind, PerKind, TaskId};
+use crate::policy::ageing::EndedJob;
+use crate::policy::efficiency::Efficiency;
 use crate::policy::matching::Matcher;
 use crate::policy::placement::DelayedJobs;
 use crate::policy::preemption::Starvation;
@@ -58,6 +60,10 @@ pub struct Scheduler {
     starvation: PerKind<Starvation>,
     /// Until when the virtual fair cluster has credited jobs, if the policy has ageing.
     credited_until: Time,
+    /// Jobs that have ended, but not yet in the virtual fair cluster.
+    ended_jobs: Vec<EndedJob>,
+    /// How much of what the slots could do becomes work, if the policy has ageing.
+    efficiency: Efficiency,
     timers: Timers,
     /// Stragglers that have no speculative attempt yet.
     stragglers: Vec<TaskId>,
@@ -85,6 +91,8 @@ impl Scheduler {
             water_levels: PerKind::default(),
             starvation: PerKind::default(),
             credited_until: Time::ZERO,
+            ended_jobs: Vec::new(),
+            efficiency: Efficiency::default(),
             timers: Timers::default(),
             stragglers: Vec::new(),
             retries: BTreeSet::new(),

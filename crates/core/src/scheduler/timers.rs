@@ -2,13 +2,18 @@
 
 use super::Scheduler;
 use crate::action::{Action, PreemptAction};
-use crate::ids::Kind;
+use crate::ids::{Kind, PerKind};
+use crate::policy::ageing::Lateness;
 use crate::policy::orders::Order;
 use crate::policy::shares::Share;
 use crate::policy::{ageing, estimates};
 use crate::reason::Reason;
+use crate::state::Estimate;
 use crate::timer::Timer;
 use crate::units::Time;
+
+/// A late job catches up within this many updates.
+const LATE_HORIZON: u64 = 6;
 
 impl Scheduler {
     pub(super) fn timer_fired(&mut self, timer: Timer, out: &mut Vec<Action>) {
@@ -76,21 +81,40 @@ impl Scheduler {
     fn add_credits(&mut self) {
         let Some(ageing) = self.policy.ageing else { return };
         let since = std::mem::replace(&mut self.credited_until, self.now);
+        let mut efficiency = self.efficiency;
+        efficiency.update(self.view(), self.now.since(since));
+        self.efficiency = efficiency;
         // Both kinds from the same credits: reduces begin after the update in which the maps were completed.
-        let credits = Kind::BOTH.map(|kind| ageing.credits(self.view(), kind, self.rankings.groups(kind), since));
-        for (kind, credits) in Kind::BOTH.into_iter().zip(credits) {
-            for (job, credit_s) in credits {
+        let of_kind =
+            |kind| ageing.credits(self.view(), kind, self.rankings.groups(kind), &self.ended_jobs, &efficiency, since);
+        for (kind, credits) in Kind::BOTH.into_iter().zip(Kind::BOTH.map(of_kind)) {
+            let Some(credits) = credits else { continue };
+            for (job, credit_s) in credits.live {
                 let estimate = ageing::with_credit(self.state.job(job), kind, credit_s);
                 self.state.job_mut(job).set_estimate(estimate);
             }
+            ageing::credit_ended(&mut self.ended_jobs, kind, &credits.ended);
         }
+        ageing::drop_complete(&mut self.ended_jobs);
     }
 
     fn update_lateness(&mut self) {
         let Some(ageing) = self.policy.ageing else { return };
+        let horizon = self.policy.update_interval.times(LATE_HORIZON);
+        let of_kind = |kind| {
+            ageing.late(self.view(), kind, self.rankings.groups(kind), &self.ended_jobs, &self.efficiency, horizon)
+        };
+        let late = Kind::BOTH.map(of_kind);
         for job in self.state.jobs().keys() {
-            let estimate = ageing.with_lateness(self.state.job(job));
+            let estimate = Estimate { late_slots: PerKind::default(), ..*self.state.job(job).estimate() };
             self.state.job_mut(job).set_estimate(estimate);
+        }
+        for (kind, late) in Kind::BOTH.into_iter().zip(late) {
+            for Lateness { job, slots, position } in late {
+                let mut estimate = *self.state.job(job).estimate();
+                (estimate.late_slots[kind], estimate.late_position[kind]) = (slots, position);
+                self.state.job_mut(job).set_estimate(estimate);
+            }
         }
     }
 

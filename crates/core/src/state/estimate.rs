@@ -22,8 +22,12 @@ pub struct Estimate {
     pub task_work_s: PerKind<f64>,
     /// Time in which the whole cluster would do what is left of it.
     pub remaining_area: Span,
+    /// Tasks of each kind that were left when this was estimated, running ones by the part they had left.
+    pub tasks_left: PerKind<f64>,
     /// Work of each kind that fair sharing would have done for it by now, in seconds on a slot of speed 1.
     pub fair_credit_s: PerKind<f64>,
-    /// True if fair sharing would have finished it by now, with the policy's allowance.
-    pub late: bool,
+    /// Slots of each kind that it needs to keep up with fair sharing, because it is late; zero if it is not.
+    pub late_slots: PerKind<f64>,
+    /// Its position among the late jobs of each kind.
+    pub late_position: PerKind<u32>,
 }

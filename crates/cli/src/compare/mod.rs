@@ -1,0 +1,101 @@
+//! `giveway compare`: one policy against all others on many workloads, and what each of its parts is worth.
+
+mod page;
+mod parts;
+mod results;
+mod scenarios;
+
+use crate::args::Compare;
+use crate::{files, progress};
+use anyhow::{Context, Result};
+use giveway_core::Policy;
+use giveway_core::policy::catalog;
+use rayon::prelude::*;
+use results::{Outcome, Table};
+use scenarios::{SCENARIOS, Scenario};
+use std::io::Write;
+
+/// The policy that is compared with the others.
+const SUBJECT: &str = "giveway";
+
+/// Runs the command.
+pub fn run(args: &Compare) -> Result<()> {
+    files::check_writable(args.report.as_deref())?;
+    let scenarios = select(&args.only)?;
+    let named = |name: &str| catalog::by_name(name).with_context(|| format!("no policy `{name}`"));
+    let policies: Vec<Policy> = catalog::names().into_iter().map(named).collect::<Result<_>>()?;
+    let without: Vec<Policy> = parts::PARTS.iter().map(|part| part.policy()).collect::<Result<_>>()?;
+    let all: Vec<&Policy> = policies.iter().chain(&without).collect();
+    let work: Vec<(usize, u64)> = (0..scenarios.len())
+        .flat_map(|scenario| (1..=u64::from(args.seeds)).map(move |seed| (scenario, seed)))
+        .collect();
+    let bar = progress::bar(work.len() as u64, "compare", "workloads");
+    let outcomes: Vec<Result<Vec<Outcome>>> = work
+        .par_iter()
+        .with_max_len(1)
+        .map(|&(scenario, seed)| {
+            let outcome = run_seed(scenarios[scenario], seed, &all);
+            bar.inc(1);
+            outcome.with_context(|| format!("{}, seed {seed}", scenarios[scenario].name))
+        })
+        .collect();
+    bar.finish_and_clear();
+    let names: Vec<String> = all.iter().map(|policy| policy.name.clone()).collect();
+    let mut tables: Vec<Table> =
+        scenarios.iter().map(|scenario| Table::new(scenario.name, &names[..policies.len()], &names)).collect();
+    for (&(scenario, _), outcomes) in work.iter().zip(outcomes) {
+        tables[scenario].add(outcomes?);
+    }
+    let page = page::markdown(&tables, &command(args), args.seeds);
+    writeln!(std::io::stdout(), "{page}")?;
+    args.report.as_deref().map_or(Ok(()), |file| files::write(file, &page))
+}
+
+/// The scenarios with these names, or all.
+fn select(only: &[String]) -> Result<Vec<&'static Scenario>> {
+    let names = || SCENARIOS.iter().map(|scenario| scenario.name).collect::<Vec<_>>().join(", ");
+    if let Some(unknown) = only.iter().find(|name| SCENARIOS.iter().all(|scenario| scenario.name != **name)) {
+        anyhow::bail!("unknown workload `{unknown}`; use one of: {}", names());
+    }
+    Ok(SCENARIOS.iter().filter(|scenario| only.is_empty() || only.iter().any(|name| *name == scenario.name)).collect())
+}
+
+/// Runs one seed under every policy, in the order of the policies.
+fn run_seed(scenario: &Scenario, seed: u64, policies: &[&Policy]) -> Result<Vec<Outcome>> {
+    let comparison = scenario.comparison(seed)?;
+    let run = |policy: &&Policy| {
+        let result = comparison.run(policy, &mut ())?;
+        Ok(Outcome::new(&comparison, &result))
+    };
+    policies.iter().map(run).collect()
+}
+
+/// The command line that repeats this run, with `FILE` for the report.
+fn command(args: &Compare) -> String {
+    let only = if args.only.is_empty() { String::new() } else { format!(" --only '{}'", args.only.join(",")) };
+    format!("giveway compare --seeds {}{only} --report FILE", args.seeds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_can_be_built_and_names_differ() {
+        for scenario in &SCENARIOS {
+            let comparison = scenario.comparison(1).unwrap_or_else(|error| panic!("{}: {error:#}", scenario.name));
+            assert!(!comparison.workload.jobs.is_empty(), "{}", scenario.name);
+        }
+        let mut names: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), SCENARIOS.len());
+    }
+
+    #[test]
+    fn an_unknown_workload_is_an_error_that_lists_the_others() {
+        let error = select(&["hsrtf".into()]).err().unwrap().to_string();
+        assert!(error.contains("hsrtf-table2"), "{error}");
+        assert_eq!(select(&["load 0.5".into()]).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,72 @@
+//! The parts of the policy `giveway`, and the policy without each of them.
+
+use super::SUBJECT;
+use anyhow::{Context, Result};
+use giveway_core::policy::{JobOrder, Policy, Recovery, catalog};
+
+/// A part that can be switched off.
+pub struct Part {
+    /// What is switched off.
+    pub name: &'static str,
+    switch_off: fn(&mut Policy),
+}
+
+/// All parts, in the order of the ablation table.
+pub const PARTS: [Part; 8] = [
+    Part { name: "remaining area (hSRTF's remaining time instead)", switch_off: by_remaining_time },
+    Part { name: "preemption", switch_off: without_preemption },
+    Part { name: "margin", switch_off: |policy| rules(policy, |rule| rule.margin = 1.0) },
+    Part { name: "guard of attempts that are nearly done", switch_off: without_guard },
+    Part { name: "refusal of slow nodes", switch_off: without_refusals },
+    Part { name: "ageing", switch_off: |policy| policy.ageing = None },
+    Part { name: "speculation", switch_off: |policy| policy.speculation = None },
+    Part { name: "recovery at once", switch_off: |policy| policy.recovery = Recovery::Requeue },
+];
+
+impl Part {
+    /// `giveway` without the part.
+    pub fn policy(&self) -> Result<Policy> {
+        let mut policy = catalog::by_name(SUBJECT).context("no policy `giveway` in the catalogue")?;
+        (self.switch_off)(&mut policy);
+        policy.name = format!("without {}", self.name);
+        policy.check()?;
+        Ok(policy)
+    }
+}
+
+fn by_remaining_time(policy: &mut Policy) {
+    policy.map.order = JobOrder::RemainingTime;
+    policy.reduce.order = JobOrder::RemainingTime;
+}
+
+fn without_preemption(policy: &mut Policy) {
+    policy.map.preempt.clear();
+    policy.reduce.preempt.clear();
+}
+
+fn without_guard(policy: &mut Policy) {
+    rules(policy, |rule| rule.guards.min_time_left = giveway_core::Span::ZERO);
+}
+
+fn without_refusals(policy: &mut Policy) {
+    policy.map.placement.refuse_slow = None;
+    policy.reduce.placement.refuse_slow = None;
+}
+
+fn rules(policy: &mut Policy, change: impl Fn(&mut giveway_core::policy::Preemption)) {
+    policy.map.preempt.iter_mut().chain(&mut policy.reduce.preempt).for_each(change);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_changes_the_policy() {
+        let whole = catalog::by_name(SUBJECT).unwrap();
+        for part in &PARTS {
+            let without = Policy { name: whole.name.clone(), ..part.policy().unwrap() };
+            assert_ne!(without, whole, "{}", part.name);
+        }
+    }
+}
