@@ -32,11 +32,11 @@ map_slots = 4
 reduce_slots = 2
 [[faults.scripted]]
 node = "node-17"
-at = "10m"
-back_after = "6m"
+at = "4m"
+back_after = "3m"
 [[faults.scripted]]
 node = "node-31"
-at = "25m"
+at = "9m"
 `;
 const LARGE = `
 [[nodes]]
@@ -172,7 +172,7 @@ async function live(context) {
   step("a job with markup in its name runs");
   const name = "<img src=x onerror=alert(1)> large";
   const submit = (job, input, ...more) => giveway("submit", "wordcount", "--dir", cluster, "--input", input, "--output", path.join(dir, `out-${job.replace(/\W/g, "")}`), "--name", job, ...more);
-  await submit(name, words, "--reduces", "2", "--split", "8KB", "--records-per-second", "120");
+  await submit(name, words, "--reduces", "3", "--split", "8KB", "--records-per-second", "15");
   const row = page.locator("tbody tr.row", { hasText: "large" });
   await row.waitFor();
   assert((await row.innerText()).includes("<img src=x"), "the name is not shown as text");

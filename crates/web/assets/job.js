@@ -40,7 +40,7 @@ export function jobPage(root, id) {
     if (tab === "decisions") renderDecisions(details, log, row);
     if (tab === "counters") renderCounters(details, counters);
   };
-  const explain = new Poll(`/api/v1/jobs/${id}/explain`, (explanation) => renderChain(chain, why, log, explanation));
+  const explain = new Poll(() => `/api/v1/jobs/${id}/explain${store.held === null ? "" : `?at=${store.held}`}`, (explanation) => renderChain(chain, why, log, explanation));
   const forecast = store.isLive ? new Poll(`/api/v1/jobs/${id}/forecast`, (found) => renderForecasts(policies, log, log.jobs[row], found), 10000) : null;
   const status = store.isLive ? new Poll(`/api/v1/jobs/${id}`, (found) => { counters = found; if (tab === "counters") renderDetails(); }, 2000) : null;
   let shown = "";
@@ -53,6 +53,7 @@ export function jobPage(root, id) {
       renderHead(head, facts, log, state);
     }
     if (what !== "window") renderDetails(); else gantt.redraw();
+    if (what === "instant") explain.soon();
     if (what === "data") { explain.soon(); if (!state.ended) { forecast?.soon(); } status?.soon(); }
   };
   renderTabs();
@@ -71,7 +72,7 @@ class Poll {
       this.busy = true;
       this.last = performance.now();
       try {
-        const response = await fetch(this.url, { cache: "no-store" });
+        const response = await fetch(typeof this.url === "function" ? this.url() : this.url, { cache: "no-store" });
         if (response.ok && !this.stopped) this.then(await response.json());
       } catch { /* The connection is reported elsewhere; the next update asks again. */ }
       this.busy = false;

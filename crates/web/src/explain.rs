@@ -150,8 +150,11 @@ fn life(model: &Model, job: &JobRow) -> Fact {
         (JobState::Pending, ..) => fact(format!("Queued for {}", ago(job.submitted)), who),
         (JobState::Running | JobState::Waiting, Some(started), _) => {
             let waited = duration(started.since(job.submitted));
-            let state = if job.state() == JobState::Running { "Running" } else { "Started" };
-            fact(format!("{state} {} ago, after a wait of {waited}", ago(started)), who)
+            let title = match job.state() {
+                JobState::Running => format!("Running for {}, after a wait of {waited}", ago(started)),
+                _ => format!("Started {} ago, after a wait of {waited}; holds no slot now", ago(started)),
+            };
+            fact(title, who)
         }
         (state, started, Some(ended)) => {
             let word = match state {
@@ -301,6 +304,9 @@ fn guards(model: &Model, id: JobId, kind: Kind) -> Option<Fact> {
                 next = Some(next.map_or(young, |at| at.min(young)));
             }
         }
+    }
+    if open + protected == 0 {
+        return None;
     }
     let action = match rule.action {
         PreemptAction::Pause => "pauses reduces",
