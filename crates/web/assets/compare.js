@@ -107,6 +107,6 @@ function figures(names, a, b, pairs) {
 function losers(names, pairs) {
   const worst = pairs.filter((one) => one.a > one.b * 1.02).sort((p, q) => q.a / q.b - p.a / p.b).slice(0, 8);
   if (!worst.length) return h("p", { class: "empty" }, "No job is later by more than 2 %.");
-  return h("div", { class: "tablewrap" }, h("table", {}, h("thead", {}, h("tr", {}, ["Job", "User · pool", names[0], names[1], "Later by", "Gave way"].map((name, index) => h("th", { scope: "col", class: index > 1 ? "num" : "" }, name)))),
+  return h("div", { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" }, h("table", {}, h("thead", {}, h("tr", {}, ["Job", "User · pool", names[0], names[1], "Later by", "Gave way"].map((name, index) => h("th", { scope: "col", class: index > 1 ? "num" : "" }, name)))),
     h("tbody", {}, worst.map(({ job, a, b }) => h("tr", {}, h("td", {}, h("a", { href: `#/job/${job.id}` }, job.name), h("span", { class: "quiet" }, ` #${job.id}`)), h("td", {}, `${job.user} · ${job.pool}`), h("td", { class: "num" }, duration(a)), h("td", { class: "num" }, duration(b)), h("td", { class: "num" }, h("b", {}, `${(a / b).toFixed(2)}×`), ` ${duration(a - b)}`), h("td", { class: "num" }, plural(job.pauses + job.early_ends + job.kills, "time")))))));
 }

@@ -90,7 +90,7 @@ function renderHead(head, facts, log, state) {
     live ? h("button", { class: "btn", type: "button", onclick: () => change(job, "kill") }, "Kill…") : null);
   const fact = (name, value) => h("span", {}, `${name} `, h("b", {}, value));
   fill(facts, fact("User", job.user), fact("Pool", job.pool), fact("Priority", job.priority), fact("Submitted", dateTime(log, job.submitted)),
-    job.started === null ? null : fact("Waited", duration(job.started - job.submitted)), job.ended === null ? null : fact("Took", duration(job.ended - job.submitted)),
+    state.started && job.started !== null ? fact("Waited", duration(job.started - job.submitted)) : null, state.ended ? fact("Took", duration(job.ended - job.submitted)) : null,
     fact("Maps", `${state.done[0]} of ${job.tasks[0]}${state.early ? ` and ${state.early} parts` : ""}`), fact("Reduces", `${state.done[1]} of ${job.tasks[1]}${state.paused ? `, ${state.paused} paused` : ""}`),
     fact("Gave way", `${plural(state.pauses, "pause")}, ${plural(state.early, "early end")}`), fact("Lost to preemption", duration(state.lost)), job.input_bytes > 1000 ? fact("Input", bytes(job.input_bytes)) : null);
 }
@@ -165,13 +165,13 @@ function renderTasks(box, log, row) {
       h("td", { class: "quiet" }, clock(log, log.start[first])), h("td", { class: "num" }, duration(attempts.reduce((sum, one) => sum + Math.min(Number.isNaN(log.end[one]) ? until : log.end[one], until) - log.start[one], 0))),
       h("td", { class: "quiet" }, attempts.map((one) => [beganWord(log, one), endWord(log, one, at)].filter(Boolean).join(", ")).join(" → ")));
   });
-  fill(box, h("div", { class: "tablewrap" }, h("table", {}, h("thead", {}, h("tr", {}, ["Task", "State", "Attempts", "Node", "Started", "Slot time", "Attempts in order"].map((name, index) => h("th", { scope: "col", class: index === 2 || index === 5 ? "num" : "" }, name)))), h("tbody", {}, rows))),
+  fill(box, h("div", { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" }, h("table", {}, h("thead", {}, h("tr", {}, ["Task", "State", "Attempts", "Node", "Started", "Slot time", "Attempts in order"].map((name, index) => h("th", { scope: "col", class: index === 2 || index === 5 ? "num" : "" }, name)))), h("tbody", {}, rows))),
     h("footer", {}, tasks.size > TASK_ROWS_MAX ? `${TASK_ROWS_MAX} of ${plural(tasks.size, "task")}, those with most attempts first` : `${plural(tasks.size, "task")}, those with most attempts first`));
 }
 
 function renderCounters(box, status) {
   const entries = Object.entries(status?.counters ?? {});
-  fill(box, entries.length ? h("div", { class: "tablewrap" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Counter"), h("th", { scope: "col", class: "num" }, "Value"))), h("tbody", {}, entries.map(([name, value]) => h("tr", {}, h("td", {}, name), h("td", { class: "num" }, value.toLocaleString("en"))))))) : h("p", { class: "empty" }, "No counter yet."),
+  fill(box, entries.length ? h("div", { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Counter"), h("th", { scope: "col", class: "num" }, "Value"))), h("tbody", {}, entries.map(([name, value]) => h("tr", {}, h("td", {}, name), h("td", { class: "num" }, value.toLocaleString("en"))))))) : h("p", { class: "empty" }, "No counter yet."),
     status?.failures?.length ? h("div", { class: "pad" }, h("b", {}, "Latest failures"), h("ul", {}, status.failures.map((text) => h("li", {}, h("code", {}, text))))) : null);
 }
 

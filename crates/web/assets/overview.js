@@ -222,7 +222,7 @@ class JobTable {
     this.head = h("tr");
     this.note = h("footer", {});
     fill(this.box, h("header", {}, h("h2", {}, "Jobs"), this.tabs, h("div", { class: "filters" }, input, this.users)),
-      h("div", { class: "tablewrap" }, h("table", { class: "cards" }, h("thead", {}, this.head), this.body)), this.note);
+      h("div", { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" }, h("table", { class: "cards" }, h("thead", {}, this.head), this.body)), this.note);
   }
 
   again() { this.render(this.state); }

@@ -226,10 +226,6 @@ fn of_kind(model: &Model, job: &JobRow, kind: Kind, tasks: KindStatus, facts: &m
 
 /// What the job is ranked by, and the jobs before it.
 fn rank(model: &Model, id: JobId, kind: Kind, ahead: &[JobId], reason: &str) -> Fact {
-    let measure = |job: JobId| match model.scheduler().blocked(job, kind) {
-        Some(Blocked::Queued(positions)) => positions.first().map(|position| position.reason.to_string()),
-        _ => None,
-    };
     let title = match ahead.len() {
         0 => format!("First in line for {kind} slots"),
         jobs => format!("{} ahead for {kind} slots", plural(jobs as u32, "job")),
@@ -238,7 +234,7 @@ fn rank(model: &Model, id: JobId, kind: Kind, ahead: &[JobId], reason: &str) -> 
         job,
         name: model.job(job).map(|job| job.name.clone()).unwrap_or_default(),
         value: remaining_s(model, job),
-        text: measure(job).unwrap_or_default(),
+        text: format!("{} of slot time left", duration(Span::from_secs_f64(remaining_s(model, job)))),
     };
     let mut bars: Vec<Bar> = ahead.iter().take(BARS_MAX - 1).map(|&job| bar(job)).collect();
     if !bars.is_empty() {

@@ -1,8 +1,8 @@
 //! Where records come from: a file that is read once, or the journal of a cluster, which grows and may be replaced.
 
 use crate::model::Model;
-use giveway_core::{SetupError, Time};
 use giveway_core::event_log::{EventLogDecoder, EventLogError};
+use giveway_core::{SetupError, Time};
 use giveway_engine::coordinator::{self, JournalError, JournalTail};
 use std::fs;
 use std::io;

@@ -299,7 +299,8 @@ async fn explain_at(path: PathBuf, id: u32, at: f64) -> Answer<Json<Explanation>
     if !(at.is_finite() && at >= 0.0) {
         return Err(Problem::invalid("at: expected seconds since the start of the log"));
     }
-    let read = move || feed::read_until(&path, Time::from_secs_f64(at)).map(|model| explain::explain(&model, JobId(id)));
+    let read =
+        move || feed::read_until(&path, Time::from_secs_f64(at)).map(|model| explain::explain(&model, JobId(id)));
     match tokio::task::spawn_blocking(read).await {
         Ok(Ok(Some(explanation))) => Ok(Json(explanation)),
         Ok(Ok(None)) => Err(Problem::not_found("the job had not been submitted then")),
