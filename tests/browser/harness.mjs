@@ -73,8 +73,16 @@ export async function open(context, url) {
   });
   page.on("dialog", (dialog) => { page.problems.push(`markup was executed: ${dialog.message()}`); dialog.dismiss(); });
   page.on("request", (request) => { if (!request.url().startsWith(new URL(url).origin) && !request.url().startsWith("data:")) page.problems.push(`request to ${request.url()}`); });
+  await fromDisk(page);
   await page.goto(url);
   return page;
+}
+
+/** With the environment variable ASSETS, a folder, scripts and styles come from there: to try changes without a build. */
+export async function fromDisk(page) {
+  const assets = process.env.ASSETS;
+  if (!assets) return;
+  await page.route("**/assets/*", (route) => route.fulfill({ path: path.join(assets, path.basename(new URL(route.request().url()).pathname)) }));
 }
 
 export async function screenshot(page, name) {

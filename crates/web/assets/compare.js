@@ -18,7 +18,7 @@ export function comparePage(root) {
   const names = a.policy === b.policy ? [a.name, b.name] : [a.policy, b.policy];
   const pairs = pair(a, b);
   const timelines = [a, b].map((log) => new Timeline(log, { compact: true }));
-  fill(root, h("h1", { class: "crumbs" }, "Compare ", key("a"), ` ${names[0]} `, key("b"), ` ${names[1]}`), h("p", { class: "lead" }, sentence(names, pairs)),
+  fill(root, h("h1", { class: "title" }, "Compare ", key("a"), ` ${names[0]} `, key("b"), ` ${names[1]}`), h("p", { class: "lead" }, sentence(names, pairs)),
     h("section", { class: "panel" }, h("header", {}, h("h2", {}, "Completion by size of job"), h("span", { class: "quiet" }, "Part of the jobs done within so long, logarithmic. Further left is better.")),
       h("div", { class: "three" }, SIZES.map((name, size) => curve(name, pairs.filter((one) => one.size === size))))),
     h("div", { class: "pair" },
@@ -60,7 +60,7 @@ function sentence([first, second], pairs) {
 }
 
 function curve(name, pairs) {
-  const [w, height, left, bottom] = [340, 190, 34, 22];
+  const [w, height, left, bottom] = [380, 200, 44, 22];
   const values = pairs.flatMap((one) => [one.a, one.b]).filter((value) => value > 0);
   const head = h("div", {}, h("b", {}, name), h("span", { class: "quiet" }, ` ${plural(pairs.length, "job")}`), pairs.length ? h("span", { class: "quiet" }, `, median ${duration(quantile(pairs.map((one) => one.a), 0.5))} against ${duration(quantile(pairs.map((one) => one.b), 0.5))}`) : null);
   if (values.length < 4) return h("div", {}, head, h("p", { class: "empty" }, pairs.length ? "Too few for a curve." : "No such job in both logs."));
@@ -107,6 +107,6 @@ function figures(names, a, b, pairs) {
 function losers(names, pairs) {
   const worst = pairs.filter((one) => one.a > one.b * 1.02).sort((p, q) => q.a / q.b - p.a / p.b).slice(0, 8);
   if (!worst.length) return h("p", { class: "empty" }, "No job is later by more than 2 %.");
-  return h("div", { class: "tablewrap" }, h("table", {}, h("thead", {}, h("tr", {}, ["Job", "User · pool", names[0], names[1], "Later by", "Gave way"].map((name, index) => h("th", { scope: "col", class: index > 1 ? "num" : "" }, name)))),
+  return h("div", { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" }, h("table", {}, h("thead", {}, h("tr", {}, ["Job", "User · pool", names[0], names[1], "Later by", "Gave way"].map((name, index) => h("th", { scope: "col", class: index > 1 ? "num" : "" }, name)))),
     h("tbody", {}, worst.map(({ job, a, b }) => h("tr", {}, h("td", {}, h("a", { href: `#/job/${job.id}` }, job.name), h("span", { class: "quiet" }, ` #${job.id}`)), h("td", {}, `${job.user} · ${job.pool}`), h("td", { class: "num" }, duration(a)), h("td", { class: "num" }, duration(b)), h("td", { class: "num" }, h("b", {}, `${(a / b).toFixed(2)}×`), ` ${duration(a - b)}`), h("td", { class: "num" }, plural(job.pauses + job.early_ends + job.kills, "time")))))));
 }

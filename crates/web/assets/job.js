@@ -40,7 +40,7 @@ export function jobPage(root, id) {
     if (tab === "decisions") renderDecisions(details, log, row);
     if (tab === "counters") renderCounters(details, counters);
   };
-  const explain = new Poll(`/api/v1/jobs/${id}/explain`, (explanation) => renderChain(chain, why, log, explanation));
+  const explain = new Poll(() => `/api/v1/jobs/${id}/explain${store.held === null ? "" : `?at=${store.held}`}`, (explanation) => renderChain(chain, why, log, explanation));
   const forecast = store.isLive ? new Poll(`/api/v1/jobs/${id}/forecast`, (found) => renderForecasts(policies, log, log.jobs[row], found), 10000) : null;
   const status = store.isLive ? new Poll(`/api/v1/jobs/${id}`, (found) => { counters = found; if (tab === "counters") renderDetails(); }, 2000) : null;
   let shown = "";
@@ -53,6 +53,7 @@ export function jobPage(root, id) {
       renderHead(head, facts, log, state);
     }
     if (what !== "window") renderDetails(); else gantt.redraw();
+    if (what === "instant") explain.soon();
     if (what === "data") { explain.soon(); if (!state.ended) { forecast?.soon(); } status?.soon(); }
   };
   renderTabs();
@@ -71,7 +72,7 @@ class Poll {
       this.busy = true;
       this.last = performance.now();
       try {
-        const response = await fetch(this.url, { cache: "no-store" });
+        const response = await fetch(typeof this.url === "function" ? this.url() : this.url, { cache: "no-store" });
         if (response.ok && !this.stopped) this.then(await response.json());
       } catch { /* The connection is reported elsewhere; the next update asks again. */ }
       this.busy = false;
@@ -89,7 +90,7 @@ function renderHead(head, facts, log, state) {
     live ? h("button", { class: "btn", type: "button", onclick: () => change(job, "kill") }, "Kill…") : null);
   const fact = (name, value) => h("span", {}, `${name} `, h("b", {}, value));
   fill(facts, fact("User", job.user), fact("Pool", job.pool), fact("Priority", job.priority), fact("Submitted", dateTime(log, job.submitted)),
-    job.started === null ? null : fact("Waited", duration(job.started - job.submitted)), job.ended === null ? null : fact("Took", duration(job.ended - job.submitted)),
+    state.started && job.started !== null ? fact("Waited", duration(job.started - job.submitted)) : null, state.ended ? fact("Took", duration(job.ended - job.submitted)) : null,
     fact("Maps", `${state.done[0]} of ${job.tasks[0]}${state.early ? ` and ${state.early} parts` : ""}`), fact("Reduces", `${state.done[1]} of ${job.tasks[1]}${state.paused ? `, ${state.paused} paused` : ""}`),
     fact("Gave way", `${plural(state.pauses, "pause")}, ${plural(state.early, "early end")}`), fact("Lost to preemption", duration(state.lost)), job.input_bytes > 1000 ? fact("Input", bytes(job.input_bytes)) : null);
 }
@@ -164,13 +165,13 @@ function renderTasks(box, log, row) {
       h("td", { class: "quiet" }, clock(log, log.start[first])), h("td", { class: "num" }, duration(attempts.reduce((sum, one) => sum + Math.min(Number.isNaN(log.end[one]) ? until : log.end[one], until) - log.start[one], 0))),
       h("td", { class: "quiet" }, attempts.map((one) => [beganWord(log, one), endWord(log, one, at)].filter(Boolean).join(", ")).join(" → ")));
   });
-  fill(box, h("div", { class: "tablewrap" }, h("table", {}, h("thead", {}, h("tr", {}, ["Task", "State", "Attempts", "Node", "Started", "Slot time", "Attempts in order"].map((name, index) => h("th", { scope: "col", class: index === 2 || index === 5 ? "num" : "" }, name)))), h("tbody", {}, rows))),
+  fill(box, h("div", { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" }, h("table", {}, h("thead", {}, h("tr", {}, ["Task", "State", "Attempts", "Node", "Started", "Slot time", "Attempts in order"].map((name, index) => h("th", { scope: "col", class: index === 2 || index === 5 ? "num" : "" }, name)))), h("tbody", {}, rows))),
     h("footer", {}, tasks.size > TASK_ROWS_MAX ? `${TASK_ROWS_MAX} of ${plural(tasks.size, "task")}, those with most attempts first` : `${plural(tasks.size, "task")}, those with most attempts first`));
 }
 
 function renderCounters(box, status) {
   const entries = Object.entries(status?.counters ?? {});
-  fill(box, entries.length ? h("div", { class: "tablewrap" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Counter"), h("th", { scope: "col", class: "num" }, "Value"))), h("tbody", {}, entries.map(([name, value]) => h("tr", {}, h("td", {}, name), h("td", { class: "num" }, value.toLocaleString("en"))))))) : h("p", { class: "empty" }, "No counter yet."),
+  fill(box, entries.length ? h("div", { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Counter"), h("th", { scope: "col", class: "num" }, "Value"))), h("tbody", {}, entries.map(([name, value]) => h("tr", {}, h("td", {}, name), h("td", { class: "num" }, value.toLocaleString("en"))))))) : h("p", { class: "empty" }, "No counter yet."),
     status?.failures?.length ? h("div", { class: "pad" }, h("b", {}, "Latest failures"), h("ul", {}, status.failures.map((text) => h("li", {}, h("code", {}, text))))) : null);
 }
 

@@ -20,6 +20,7 @@ function parts() {
 }
 
 function open() {
+  if (!store.log?.cursor) return;
   const { name, id, query } = parts();
   view?.close?.();
   hideTip();

@@ -90,7 +90,7 @@ function renderTable(box, log, nodes) {
   const at = store.at;
   const slow = nodes.filter((one) => one.finished > 4).map((one) => one.time / one.finished).sort((a, b) => a - b);
   const middle = slow[slow.length >> 1];
-  fill(box, h("header", {}, h("h2", {}, "All nodes")), h("div", { class: "tablewrap" }, h("table", {},
+  fill(box, h("header", {}, h("h2", {}, "All nodes")), h("div", { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" }, h("table", {},
     h("thead", {}, h("tr", {}, [["Node"], ["State"], ["Rack", "num"], ["Map slots", "num"], ["Reduce slots", "num"], ["Paused there", "num"], ["Used so far", "num"], ["Tasks done", "num"], ["Mean task", "num"], ["Failed", "num"]].map(([name, kind]) => h("th", { scope: "col", class: kind }, name)))),
     h("tbody", {}, nodes.slice(0, 400).map((one) => {
       const maps = one.running.filter((row) => log.kind[row] === 0).length;

@@ -6,11 +6,12 @@ import { clock, count, dateTime, duration, percent, plural, shorten } from "./fo
 import { decisionsUpTo, groupsOf, isBad, isUp, lastMark, shapeOf, sizeOf, stateAt, wordsOf } from "./instant.js";
 import { Timeline, choice, step } from "./timeline.js";
 
-const ROWS_MAX = 400;
+const ROWS_FIRST = 40;
+const ROWS_MAX = 1000;
 const saved = (key, otherwise) => { try { return localStorage.getItem(`giveway.${key}`) ?? otherwise; } catch { return otherwise; } };
 const save = (key, value) => { try { localStorage.setItem(`giveway.${key}`, value); } catch { /* Private windows have no storage. */ } };
 
-export const filter = { which: "live", text: "", user: "", pool: "", state: "", sort: saved("sort", "state"), down: false, selected: -1, holders: "job" };
+export const filter = { which: null, text: "", user: "", pool: "", state: "", sort: saved("sort", "state"), down: false, selected: -1, holders: "job" };
 
 /** The whole page, or the jobs alone. */
 export function overview(root, { jobsOnly = false } = {}) {
@@ -114,7 +115,7 @@ function renderTiles(box, log, state) {
     h("section", { class: "tile" }, h("h2", {}, "Slots in use"), h("div", { class: "meters" }, meter(0, "map"), meter(1, "reduce"))),
     tile("Median wait, small jobs", duration(median(waits)) || "–", "", totals.length ? `done in ${duration(median(totals))}` : "none done yet"),
     tile("Work lost to preemption", duration(sum("lost")), "", `node failures: ${duration(sum("lostWithNodes"))} lost`),
-    tile("Gave way", count(sum("pauses") + sum("early") + sum("kills")), `${count(sum("paused"))} paused now`, `${plural(sum("pauses"), "pause")}, ${plural(sum("early"), "early end")}, ${plural(sum("kills"), "kill")}`),
+    tile("Gave way", count(sum("pauses") + sum("early") + sum("kills")), `${count(sum("paused"))} paused now`, `${plural(sum("pauses"), "pause")}, ${plural(sum("early"), "early end")}${sum("kills") ? `, ${plural(sum("kills"), "kill")}` : ""}`),
     tile("Repeated after loss", count(sum("recovered")), "launches", `${plural(log.nodes.reduce((all, node) => all + node.up.filter(([, until]) => until !== null && until <= state.at).length, 0), "node loss", "node losses")} so far`));
 }
 
@@ -192,6 +193,8 @@ export function waitingFor(log, state) {
   return parts.join("; ") || (job.started === null ? "No slot yet" : "Nothing: all its tasks run");
 }
 
+const isPresent = () => store.isLive && store.held === null;
+
 class JobTable {
   constructor(box, log) {
     this.box = box;
@@ -219,13 +222,15 @@ class JobTable {
     this.head = h("tr");
     this.note = h("footer", {});
     fill(this.box, h("header", {}, h("h2", {}, "Jobs"), this.tabs, h("div", { class: "filters" }, input, this.users)),
-      h("div", { class: "tablewrap" }, h("table", { class: "cards" }, h("thead", {}, this.head), this.body)), this.note);
+      h("div", { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" }, h("table", { class: "cards" }, h("thead", {}, this.head), this.body)), this.note);
   }
 
   again() { this.render(this.state); }
 
   columns() {
-    return [["rank", "Rank", "num"], ["name", "Job"], ["user", "User · pool"], ["state", "State"], ["progress", "Maps, reduces"], ["held", "Held / share", "num"], ["submitted", "Submitted"], ["finish", store.isLive && store.held === null ? "Expected finish" : "Finished"], ["wait", "Waiting for"]];
+    // Ranks and what a job waits for are known for the present of a running cluster only.
+    const unknown = isPresent() ? [] : ["rank", "wait"];
+    return [["rank", "Rank", "num"], ["name", "Job"], ["user", "User · pool"], ["state", "State"], ["progress", "Maps, reduces"], ["held", "Held / share", "num"], ["submitted", "Submitted"], ["finish", isPresent() ? "Expected finish" : "Finished"], ["wait", "Waiting for"]].filter(([key]) => !unknown.includes(key));
   }
 
   sorted(jobs) {
@@ -242,14 +247,16 @@ class JobTable {
     const { log } = this;
     const known = state.jobs.filter((job) => job.known);
     const live = known.filter((job) => !job.ended);
+    // At the end of a recorded log nothing is live.
+    const which = filter.which ?? (live.length || store.isLive ? "live" : "all");
     const counts = { live: live.length, finished: known.length - live.length, all: known.length };
-    const tab = (which, label) => h("button", { type: "button", "aria-pressed": String(filter.which === which), onclick: () => { filter.which = which; this.again(); } }, `${label} ${count(counts[which])}`);
-    if (this.tabsShown !== JSON.stringify([counts, filter.which])) {
-      this.tabsShown = JSON.stringify([counts, filter.which]);
+    const tab = (name, label) => h("button", { type: "button", "aria-pressed": String(which === name), onclick: () => { filter.which = name; this.again(); } }, `${label} ${count(counts[name])}`);
+    if (this.tabsShown !== JSON.stringify([counts, which])) {
+      this.tabsShown = JSON.stringify([counts, which]);
       fill(this.tabs, tab("live", "Live"), tab("finished", "Finished"), tab("all", "All"));
     }
     const text = filter.text.toLowerCase();
-    let rows = filter.which === "live" ? live : filter.which === "finished" ? known.filter((job) => job.ended) : known;
+    let rows = which === "live" ? live : which === "finished" ? known.filter((job) => job.ended) : known;
     rows = rows.filter(({ job, word }) => (!text || job.name.toLowerCase().includes(text) || String(job.id) === text) && (!filter.user || job.user === filter.user) && (!filter.pool || job.pool === filter.pool) && (!filter.state || word === filter.state));
     this.sorted(rows);
     this.rows = rows;
@@ -259,11 +266,12 @@ class JobTable {
       fill(this.head, this.columns().map(([key, label, kind]) => h("th", { class: kind, scope: "col", "aria-sort": filter.sort === key ? (filter.down ? "descending" : "ascending") : null },
         h("button", { type: "button", onclick: () => { filter.down = filter.sort === key && !filter.down; filter.sort = key; save("sort", key); this.again(); } }, label, filter.sort === key ? (filter.down ? " ↓" : " ↑") : ""))));
     }
-    const horizon = Math.max(60, ...rows.slice(0, ROWS_MAX).map((one) => (one.forecast?.[1]?.[2] ?? 0) - state.at));
+    const horizon = Math.max(60, ...rows.slice(0, ROWS_FIRST).map((one) => (one.forecast?.[1]?.[2] ?? 0) - state.at));
     const { of, groups } = groupsOf(log, choice.by ?? "size");
-    fill(this.body, rows.slice(0, ROWS_MAX).map((one, index) => this.row(one, index, horizon, groups[of[one.job.row]])));
-    const empty = filter.text || filter.user || filter.pool || filter.state ? "No job matches the filter." : filter.which === "live" ? "No job is live at this instant; see Finished." : "No job yet. Submit one: giveway submit APP --input … --output …";
-    fill(this.note, rows.length ? (rows.length > ROWS_MAX ? `The first ${ROWS_MAX} of ${count(rows.length)}; filter to see others` : plural(rows.length, "job")) : empty);
+    const most = this.more ? ROWS_MAX : ROWS_FIRST;
+    fill(this.body, rows.slice(0, most).map((one, index) => this.row(one, index, horizon, groups[of[one.job.row]])));
+    const empty = filter.text || filter.user || filter.pool || filter.state ? "No job matches the filter." : which === "live" ? "No job is live at this instant; see Finished." : "No job yet. Submit one: giveway submit APP --input … --output …";
+    fill(this.note, !rows.length ? empty : rows.length <= most ? plural(rows.length, "job") : [`The first ${most} of ${plural(rows.length, "job")}`, this.more ? "; filter to see others" : h("button", { class: "btn", type: "button", onclick: () => { this.more = true; this.again(); } }, "Show more")]);
   }
 
   row(one, index, horizon, group) {
@@ -277,7 +285,7 @@ class JobTable {
       one.ended ? null : h("i", { class: kind && one.paused ? "paused" : "run", style: { left: `${100 * one.progress[kind]}%`, width: `${Math.min(100 - 100 * one.progress[kind], (100 * (one.running[kind] + (kind ? one.paused : 0))) / Math.max(1, one.total[kind]))}%` } })),
       h("span", {}, job.tasks[kind] ? percent(one.progress[kind]) : "–"));
     return h("tr", { class: `row ${index === filter.selected ? "sel" : ""}`, "data-id": job.id, onclick: (event) => { if (event.target.tagName !== "A") location.hash = `#/job/${job.id}`; }, onmouseenter: () => this.highlight(job.row), onmouseleave: () => this.highlight(null) },
-      h("td", { class: "num quiet hide" }, ranks.length ? Math.max(...ranks) + 1 : ""),
+      isPresent() ? h("td", { class: "num quiet hide" }, ranks.length ? Math.max(...ranks) + 1 : "") : null,
       h("td", {}, h("i", { class: "swatch", style: { background: `var(--${group?.color ?? "c7"})` } }), h("a", { class: "jobname", href: `#/job/${job.id}` }, shorten(job.name)), h("span", { class: "quiet" }, ` #${job.id}`, job.priority === "normal" ? "" : `  ${job.priority}`)),
       h("td", { class: "hide" }, job.user, h("span", { class: "quiet" }, ` · ${job.pool}`)),
       h("td", {}, stateWord(one.word)),
@@ -285,7 +293,7 @@ class JobTable {
       h("td", { class: "num hide" }, held, share ? h("span", { class: "quiet" }, ` / ${share.toFixed(share < 10 ? 1 : 0)}`) : null),
       h("td", { class: "hide quiet" }, dateTime(log, job.submitted)),
       h("td", { class: "full" }, this.finish(one, horizon)),
-      h("td", { class: "wait full quiet" }, waitingFor(log, one)));
+      isPresent() ? h("td", { class: "wait full quiet" }, waitingFor(log, one)) : null);
   }
 
   finish(one, horizon) {
@@ -293,7 +301,7 @@ class JobTable {
     const { job } = one;
     if (one.ended) return h("span", {}, dateTime(log, job.ended), h("span", { class: "quiet" }, `  after ${duration(job.ended - job.submitted)}`));
     const end = one.forecast?.[1];
-    if (!end) return h("span", { class: "quiet" }, store.isLive && store.held === null ? "no estimate yet" : "");
+    if (!end) return h("span", { class: "quiet" }, isPresent() ? "no estimate yet" : "");
     const [low, middle, high] = end;
     const x = (t) => 100 * Math.min(1, Math.log1p(Math.max(0, t - state.at)) / Math.log1p(horizon));
     return h("span", { class: "finish" }, h("span", {}, clock(log, middle)), h("span", { class: "quiet" }, `± ${duration((high - low) / 2)}`),

@@ -58,6 +58,7 @@ export class Timeline {
   }
 
   renderControls() {
+    if (this.groups) this.renderLegend();
     const redraw = () => { this.renderControls(); store.notify("window"); };
     const small = this.compact ? [] : [
       segment("Drawing", [["area", "Area"], ["nodes", "Nodes"]], choice.mode, (mode) => { choice.mode = mode; redraw(); }),
@@ -91,7 +92,7 @@ export class Timeline {
   layout() {
     const width = this.box.clientWidth;
     const narrow = width < 500;
-    const left = narrow ? 44 : 76;
+    const left = narrow ? 44 : 86;
     const w = Math.max(50, width - left - 14);
     const marks = this.compact ? 0 : MARK_ROWS.length * ROW + 6;
     const plot = this.compact ? 150 : Math.max(220, Math.min(360, Math.round(innerHeight * 0.36)));

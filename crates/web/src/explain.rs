@@ -150,8 +150,11 @@ fn life(model: &Model, job: &JobRow) -> Fact {
         (JobState::Pending, ..) => fact(format!("Queued for {}", ago(job.submitted)), who),
         (JobState::Running | JobState::Waiting, Some(started), _) => {
             let waited = duration(started.since(job.submitted));
-            let state = if job.state() == JobState::Running { "Running" } else { "Started" };
-            fact(format!("{state} {} ago, after a wait of {waited}", ago(started)), who)
+            let title = match job.state() {
+                JobState::Running => format!("Running for {}, after a wait of {waited}", ago(started)),
+                _ => format!("Started {} ago, after a wait of {waited}; holds no slot now", ago(started)),
+            };
+            fact(title, who)
         }
         (state, started, Some(ended)) => {
             let word = match state {
@@ -232,10 +235,6 @@ fn of_kind(model: &Model, job: &JobRow, kind: Kind, tasks: KindStatus, facts: &m
 
 /// What the job is ranked by, and the jobs before it.
 fn rank(model: &Model, id: JobId, kind: Kind, ahead: &[JobId], reason: &str) -> Fact {
-    let measure = |job: JobId| match model.scheduler().blocked(job, kind) {
-        Some(Blocked::Queued(positions)) => positions.first().map(|position| position.reason.to_string()),
-        _ => None,
-    };
     let title = match ahead.len() {
         0 => format!("First in line for {kind} slots"),
         jobs => format!("{} ahead for {kind} slots", plural(jobs as u32, "job")),
@@ -244,7 +243,7 @@ fn rank(model: &Model, id: JobId, kind: Kind, ahead: &[JobId], reason: &str) -> 
         job,
         name: model.job(job).map(|job| job.name.clone()).unwrap_or_default(),
         value: remaining_s(model, job),
-        text: measure(job).unwrap_or_default(),
+        text: format!("{} of slot time left", duration(Span::from_secs_f64(remaining_s(model, job)))),
     };
     let mut bars: Vec<Bar> = ahead.iter().take(BARS_MAX - 1).map(|&job| bar(job)).collect();
     if !bars.is_empty() {
@@ -310,6 +309,9 @@ fn guards(model: &Model, id: JobId, kind: Kind) -> Option<Fact> {
                 next = Some(next.map_or(young, |at| at.min(young)));
             }
         }
+    }
+    if open + protected == 0 {
+        return None;
     }
     let action = match rule.action {
         PreemptAction::Pause => "pauses reduces",

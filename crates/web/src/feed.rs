@@ -1,8 +1,8 @@
 //! Where records come from: a file that is read once, or the journal of a cluster, which grows and may be replaced.
 
 use crate::model::Model;
-use giveway_core::SetupError;
 use giveway_core::event_log::{EventLogDecoder, EventLogError};
+use giveway_core::{SetupError, Time};
 use giveway_engine::coordinator::{self, JournalError, JournalTail};
 use std::fs;
 use std::io;
@@ -44,6 +44,11 @@ pub enum FeedError {
 
 /// Reads an event log, or the journal of a cluster, to its end. One whose writer was stopped is read as far as it is complete.
 pub fn read(path: &Path) -> Result<Model, FeedError> {
+    read_until(path, Time::NEVER)
+}
+
+/// Reads an event log or journal up to an instant: the state that was known then.
+pub fn read_until(path: &Path, until: Time) -> Result<Model, FeedError> {
     let failed = |error| FeedError::Io { path: path.into(), error };
     let mut bytes = fs::read(path).map_err(failed)?;
     let is_journal = coordinator::is_journal(&bytes);
@@ -53,7 +58,7 @@ pub fn read(path: &Path) -> Result<Model, FeedError> {
     let mut decoder = EventLogDecoder::new();
     decoder.feed(&bytes);
     let mut model: Option<Model> = None;
-    pull(path, &mut decoder, &mut model, 1)?;
+    pull(path, &mut decoder, &mut model, 1, until)?;
     if let Err(error @ EventLogError::NotAnEventLog) = decoder.finish() {
         return Err(FeedError::EventLog { path: path.into(), error });
     }
@@ -61,7 +66,7 @@ pub fn read(path: &Path) -> Result<Model, FeedError> {
         Some(model) => model,
         None => empty(path, &decoder, 1)?,
     };
-    if is_journal {
+    if is_journal && until == Time::NEVER {
         // A journal is written as things happen, so its last record is as old as the file.
         model.wall_us = modified_us(path).map(|us| us.saturating_sub(model.now.0));
     }
@@ -78,13 +83,22 @@ fn empty(path: &Path, decoder: &EventLogDecoder, epoch: u64) -> Result<Model, Fe
     }
 }
 
-/// Applies all complete records. Returns their number.
-fn pull(path: &Path, decoder: &mut EventLogDecoder, model: &mut Option<Model>, epoch: u64) -> Result<usize, FeedError> {
+/// Applies all complete records up to an instant. Returns their number.
+fn pull(
+    path: &Path,
+    decoder: &mut EventLogDecoder,
+    model: &mut Option<Model>,
+    epoch: u64,
+    until: Time,
+) -> Result<usize, FeedError> {
     let mut applied = 0;
     let damaged = |error| FeedError::EventLog { path: path.into(), error };
     while let Some(record) = decoder.pull().map_err(damaged)? {
         if model.is_none() {
             *model = Some(empty(path, decoder, epoch)?);
+        }
+        if record.now > until {
+            break;
         }
         if let Some(model) = model {
             model.apply(&record);
@@ -141,7 +155,7 @@ impl JournalFeed {
         }
         self.decoder.feed(&events);
         let before = model.as_ref().map(|model| model.now);
-        changed |= pull(&path, &mut self.decoder, model, self.epoch)? > 0;
+        changed |= pull(&path, &mut self.decoder, model, self.epoch, Time::NEVER)? > 0;
         if model.is_none() {
             *model = empty(&path, &self.decoder, self.epoch).ok();
         }

@@ -2,6 +2,7 @@
 
 use super::{Shared, Source};
 use crate::explain::{self, Explanation, PolicyForecast};
+use crate::feed;
 use crate::forecast::Present;
 use axum::Json;
 use axum::body::Bytes;
@@ -9,7 +10,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use giveway_core::policy::catalog;
-use giveway_core::{JobId, Priority};
+use giveway_core::{JobId, Priority, Time};
 use giveway_engine::client::{Client, ClientError};
 use giveway_engine::job::Request;
 use giveway_engine::wire::{JobStatus, NodeStatus};
@@ -266,19 +267,46 @@ pub(super) async fn nodes(State(shared): State<Arc<Shared>>) -> Answer<Json<Vec<
     Ok(Json(ask(&shared, Client::nodes).await?))
 }
 
+/// Which log, and an instant of it in seconds; its end without one.
+#[derive(Deserialize)]
+pub(super) struct Instant {
+    #[serde(default)]
+    log: usize,
+    at: Option<f64>,
+}
+
 /// `GET /api/v1/jobs/ID/explain`
 pub(super) async fn explain(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<u32>,
-    Query(which): Query<Which>,
+    Query(when): Query<Instant>,
 ) -> Answer<Json<Explanation>> {
-    let explained = source(&shared, which.log)?.read(|model, forecasts| {
+    let source = source(&shared, when.log)?;
+    if let Some(at) = when.at {
+        return explain_at(source.path.clone(), id, at).await;
+    }
+    let explained = source.read(|model, forecasts| {
         let mut explanation = explain::explain(model, JobId(id))?;
         let own = forecasts.jobs.get(&JobId(id)).filter(|_| shared.folder.is_some());
         explanation.forecasts.extend(own.map(|forecast| PolicyForecast::new(&explanation.policy, *forecast)));
         Some(explanation)
     });
     explained.ok_or_else(Problem::not_ready)?.map(Json).ok_or_else(|| Problem::no_job(id))
+}
+
+/// Explains a job at a past instant. The log is read again up to there: nothing is told that was not known then.
+async fn explain_at(path: PathBuf, id: u32, at: f64) -> Answer<Json<Explanation>> {
+    if !(at.is_finite() && at >= 0.0) {
+        return Err(Problem::invalid("at: expected seconds since the start of the log"));
+    }
+    let read =
+        move || feed::read_until(&path, Time::from_secs_f64(at)).map(|model| explain::explain(&model, JobId(id)));
+    match tokio::task::spawn_blocking(read).await {
+        Ok(Ok(Some(explanation))) => Ok(Json(explanation)),
+        Ok(Ok(None)) => Err(Problem::not_found("the job had not been submitted then")),
+        Ok(Err(error)) => Err(Problem(StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
+        Err(_) => Err(Problem(StatusCode::INTERNAL_SERVER_ERROR, "the request was interrupted; try again".into())),
+    }
 }
 
 /// `GET /api/v1/jobs/ID/forecast`

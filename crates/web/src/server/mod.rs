@@ -21,6 +21,7 @@ use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware;
 use axum::routing::{get, post};
+use giveway_engine::coordinator::journal_path;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -86,6 +87,8 @@ pub enum ServerError {
 pub(crate) struct Source {
     /// Shown to users: the name of the file, or the cluster's folder.
     name: String,
+    /// The event log or journal.
+    path: PathBuf,
     model: RwLock<Option<Model>>,
     forecasts: RwLock<Arc<Forecasts>>,
 }
@@ -120,7 +123,7 @@ impl Server {
         for path in logs {
             let name =
                 path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
-            sources.push(Source::new(name, Some(crate::feed::read(path)?)));
+            sources.push(Source::new(name, path.clone(), Some(crate::feed::read(path)?)));
         }
         let listener = bind(address)?;
         Server::start(Shared::new(sources, None, Access::random(local(&listener, address)?)), listener, address)
@@ -145,7 +148,7 @@ impl Server {
         let local = local(&listener, SocketAddr::from(([127, 0, 0, 1], 0)))?;
         // Not needed to serve: without it, the next start uses another port.
         let _ = std::fs::write(&remembered, local.to_string());
-        let source = Source::new(folder.display().to_string(), None);
+        let source = Source::new(folder.display().to_string(), journal_path(folder), None);
         let shared = Shared::new(vec![source], Some(folder.to_owned()), Access::of_cluster(secret.trim(), local));
         Server::start(shared, listener, local)
     }
@@ -205,8 +208,8 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), ServerEr
 }
 
 impl Source {
-    fn new(name: String, model: Option<Model>) -> Source {
-        Source { name, model: RwLock::new(model), forecasts: RwLock::default() }
+    fn new(name: String, path: PathBuf, model: Option<Model>) -> Source {
+        Source { name, path, model: RwLock::new(model), forecasts: RwLock::default() }
     }
 
     /// Calls `read` with the model and the forecasts; none if there is no model yet.

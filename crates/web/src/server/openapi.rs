@@ -12,6 +12,7 @@ pub(super) async fn serve() -> Json<Value> {
 pub fn openapi() -> Value {
     let job = json!({ "name": "id", "in": "path", "required": true, "schema": { "type": "integer", "minimum": 0, "maximum": u32::MAX } });
     let log = json!({ "name": "log", "in": "query", "description": "0, or 1 for the second of two logs", "schema": { "type": "integer", "minimum": 0, "maximum": 1 } });
+    let at = json!({ "name": "at", "in": "query", "description": "seconds since the start of the log", "schema": { "type": "number", "minimum": 0 } });
     let text = |name: &str, about: &str| json!({ "name": name, "in": "query", "description": about, "schema": { "type": "string" } });
     let read = |summary: &str, parameters: Vec<&Value>, kind: &str| {
         json!({
@@ -44,7 +45,7 @@ pub fn openapi() -> Value {
                 "post": submit,
             },
             "/api/v1/jobs/{id}": { "get": read("Status, counters and failures of a job", vec![&job], json_kind) },
-            "/api/v1/jobs/{id}/explain": { "get": read("Why a job runs or waits", vec![&job, &log], json_kind) },
+            "/api/v1/jobs/{id}/explain": { "get": read("Why a job runs or waits, now or at an instant", vec![&job, &log, &at], json_kind) },
             "/api/v1/jobs/{id}/forecast": { "get": read("When a job starts and ends, under this and other policies", vec![&job], json_kind) },
             "/api/v1/jobs/{id}/kill": { "post": change("Kill a job and remove its output", vec![&job]) },
             "/api/v1/jobs/{id}/yield": { "post": change("Make every running attempt of a job yield its slot once, without losing work", vec![&job]) },

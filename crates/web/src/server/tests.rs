@@ -140,6 +140,11 @@ fn names_with_markup_stay_text_and_explanations_are_served() {
     let (status, body) = get(&server, "/api/v1/jobs/0/explain");
     let explanation: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!((status, explanation["name"].as_str()), (200, Some("<b>large</b>")));
+    let (_, body) = get(&server, "/api/v1/jobs/0/explain?at=30");
+    let explanation: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(explanation["state"], "running", "at that instant it had not ended");
+    assert_eq!(get(&server, "/api/v1/jobs/1/explain?at=30").0, 404, "not submitted yet");
+    assert_eq!(get(&server, "/api/v1/jobs/0/explain?at=nan").0, 400);
     let (_, metrics) = get(&server, "/metrics");
     let metrics = String::from_utf8(metrics).unwrap();
     assert!(metrics.contains("giveway_nodes{state=\"lost\"} 1"), "{metrics}");
