@@ -8,6 +8,8 @@
 //! event log file; `sidecar` has the sockets, threads and the clock.
 
 mod app_registry;
+mod containers;
+pub mod doctor;
 mod event_log;
 mod sidecar;
 mod wire;
@@ -15,4 +17,4 @@ mod wire;
 pub use app_registry::{AppRegistry, ClusterCounts, RegistryError};
 pub use event_log::{EventLogFile, EventLogFileError};
 pub use sidecar::{Options, Sidecar, SidecarError, StopHandle};
-pub use wire::{AppSpec, FRAME_BYTES_MAX, PROTOCOL_VERSION, PluginMessage, SidecarMessage, WireError};
+pub use wire::{AppSpec, ContainerUpdate, FRAME_BYTES_MAX, PROTOCOL_VERSION, PluginMessage, SidecarMessage, WireError};

@@ -129,6 +129,7 @@ impl Scheduler {
             Event::Resynced => self.resynced(out),
             Event::StopFailed { attempt } => self.stop_failed(*attempt)?,
             Event::AttemptProtected { attempt } => self.attempt_protected(*attempt)?,
+            Event::RecoveryRequested { job, slots } => self.recovery_requested(*job, *slots, out)?,
             Event::PauseLimitSet { node, attempts } => self.pause_limit_set(*node, *attempts)?,
         }
         Ok(())
