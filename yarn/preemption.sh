@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# End-to-end test with real daemons: containers are paused and resumed, and nothing is lost.
+#
+# 1. `fcs`: a long job's reduces hold all containers, then a short job is submitted. It must take less than half the time that it takes in a stock CapacityScheduler
+#    queue with preemption, no reduce attempt of the long job may fail or be killed, and every output must be correct. A second short job pauses containers again.
+# 2. The sidecar is killed while containers are paused: they are resumed without it, and the long job ends with the correct output.
+# 3. The event log replays to identical actions.
+set -euo pipefail
+source "$(dirname "$0")/cluster.sh"
+work=$(mktemp -d "${TMPDIR:-/tmp}/giveway-preemption.XXXXXX")
+started_at=$SECONDS
+finish() {
+    local code=$?
+    stop_all
+    if ((code == 0)); then
+        rm -rf "$work"
+    else
+        log "files kept in $work" >&2
+        tail -n 5 "$work"/logs/*.log >&2 2>/dev/null || true
+    fi
+}
+trap finish EXIT
+
+fetch_hadoop
+build_plugin
+build_giveway
+write_conf yarn.resourcemanager.scheduler.monitor.enable=true
+
+# make_input NAME LINES: one file of that many lines, and the expected word counts.
+make_input() {
+    local name=$1 lines=$2 line
+    mkdir -p "$work/in/$name"
+    for ((line = 0; line < lines; line++)); do echo "$name$line $name$((line % 7)) common"; done >"$work/in/$name/text"
+    tr ' ' '\n' <"$work/in/$name/text" | LC_ALL=C sort | LC_ALL=C uniq -c | awk '{print $2 "\t" $1}' >"$work/in/$name.expected"
+}
+make_input long 100
+make_input short 5
+
+# run_job QUEUE LABEL INPUT OPTION...: runs a word count, checks its output, and writes its duration in ms to $work/LABEL.ms.
+run_job() {
+    local queue=$1 label=$2 input=$3 job_start
+    shift 3
+    job_start=$(date +%s%3N)
+    run_java 160m giveway.yarn.SlowWordCount "-Dmapreduce.job.queuename=$queue" "-Dmapreduce.job.tags=$label" "$@" "$work/in/$input" "$work/out/$label" \
+        </dev/null >>"$work/logs/$label.log" 2>&1 || fail "$label: the job failed"
+    echo $(($(date +%s%3N) - job_start)) >"$work/$label.ms"
+    cat "$work/out/$label"/part-r-* | LC_ALL=C sort | diff - <(LC_ALL=C sort "$work/in/$input.expected") >/dev/null || fail "$label: wrong output"
+}
+duration() { cat "$work/$1.ms"; }
+
+app_field() { rm_rest 'apps' | tr '{' '\n' | grep "\"applicationTags\":\"$1\"" | sed "s/.*\"$2\":\"\?\([^\",]*\).*/\1/"; }
+all_reduces_run() { [[ $(app_field "$1" runningContainers) == 6 ]]; }
+count_in() { grep -c "$1" "$work/logs/$2.log" || true; }
+count_nodes() { cat "$work"/logs/node?.log | grep -c "$1" || true; }
+# no_lost_work LABEL: no reduce attempt failed or was killed, and each reduce ran once.
+no_lost_work() {
+    ! grep -q 'Failed reduce tasks\|Killed reduce tasks\|Failed map tasks' "$work/logs/$1.log" || fail "$1: attempts failed or were killed"
+    grep -q 'Launched reduce tasks=5' "$work/logs/$1.log" || fail "$1: reduces ran more than once"
+    grep -q "Reduce input records=300" "$work/logs/$1.log" || fail "$1: records were reduced twice or not at all"
+}
+
+log "starting the cluster"
+event_log=$work/run.event_log
+start_sidecar fcs "$event_log"
+start_hadoop
+
+log "a short job alone"
+run_job giveway alone short
+alone_ms=$(duration alone)
+# Long enough that waiting for the reduces clearly differs from not waiting, on a machine of any speed.
+reduce_ms=$((alone_ms * 4 / 22 + 500))
+log "it took $alone_ms ms; each of the long job's 5 reduces sleeps for $reduce_ms ms per word, about $((reduce_ms * 22 / 1000)) s"
+
+# run_pair QUEUE LABEL: a long job, and a short one as soon as the long one's reduces hold all containers.
+run_pair() {
+    local queue=$1 label=$2
+    run_job "$queue" "$label-long" long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
+    long=$!
+    wait_for 300 "the reduces of $label-long" all_reduces_run "$label-long"
+    sleep 1
+    run_job "$queue" "$label-short" short &
+    short=$!
+    wait "$short" || exit 1
+    log "$label: the short job took $(duration "$label-short") ms"
+}
+
+run_pair giveway fcs
+log "a second short job pauses containers again"
+run_job giveway fcs-short-2 short
+wait "$long" || exit 1
+log "fcs: the second short job took $(duration fcs-short-2) ms, the long job $(duration fcs-long) ms"
+no_lost_work fcs-long
+pauses=$(count_nodes 'Giveway: paused')
+((pauses >= 2)) || fail "containers were paused $pauses times"
+(($(count_nodes 'Giveway: resumed') >= pauses)) || fail "some containers were not resumed"
+log "containers were paused $pauses times"
+
+run_pair stock stock
+wait "$long" || exit 1
+log "stock: the long job took $(duration stock-long) ms"
+(($(duration fcs-short) * 2 < $(duration stock-short))) || fail "the short job did not take less than half its time in the stock queue"
+
+log "killing the sidecar while containers are paused"
+before=$(count_nodes 'Giveway: paused')
+run_job giveway killed-long long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
+long=$!
+wait_for 300 "the reduces of killed-long" all_reduces_run killed-long
+run_job giveway killed-short short -Dgiveway.test.map-ms=500 &
+short=$!
+wait_for 120 "a paused container" eval '(($(count_nodes "Giveway: paused") > before))'
+kill -9 "$pid_sidecar"
+wait "$pid_sidecar" 2>/dev/null || true
+wait "$short" || exit 1
+wait "$long" || exit 1
+no_lost_work killed-long
+(($(count_nodes 'Giveway: resumed') == $(count_nodes 'Giveway: paused'))) || fail "some containers were not resumed"
+kill -0 "$pid_resourcemanager" || fail "the ResourceManager has exited"
+log "killed: the short job took $(duration killed-short) ms, the long one $(duration killed-long) ms"
+wait_for 60 "all containers to be released" no_containers
+
+log "event log"
+start_sidecar fcs "$event_log"
+wait_for 20 "synchronization" eval '(($(count_in "synchronized with" sidecar) >= 2))'
+kill "$pid_sidecar"
+wait "$pid_sidecar" || fail "the sidecar did not stop cleanly"
+"$giveway" replay "$event_log" | tail -1
+log "all checks passed in $((SECONDS - started_at)) s"
