@@ -10,6 +10,7 @@ hadoop_version=${HADOOP_VERSION:-3.4.3}
 cache=${GIVEWAY_CACHE:-${CARGO_TARGET_DIR:-$root/target}/yarn}
 jars=$cache/hadoop-$hadoop_version
 plugin_jar=$cache/giveway-yarn.jar
+nodemanager_jar=$cache/giveway-yarn-nodemanager.jar
 giveway=${GIVEWAY_BIN:-${CARGO_TARGET_DIR:-$root/target}/release/giveway}
 # Seven JVMs run on a small machine: few threads, C1 compiler only, serial collector.
 small_jvm=(-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:CICompilerCount=1 -Xshare:auto -Djava.net.preferIPv4Stack=true)
@@ -33,11 +34,19 @@ fetch_hadoop() {
     touch "$complete"
 }
 
+# Builds the jars of the ResourceManager and the NodeManagers, unless they are there and their sources have not changed.
 build_plugin() {
+    local complete
+    complete=$cache/.plugin-$(find "$script_dir/java" "$script_dir/nodemanager" -path '*/target' -prune -o -type f -print0 | sort -z | xargs -0 cat | cksum | cut -d ' ' -f 1)
+    [[ -e $complete ]] && return
     log "building the plug-in"
     mvn -q -B -f "$script_dir/java/pom.xml" "-DbuildDirectory=$cache/java" package </dev/null >"$cache/plugin.log" 2>&1 ||
         fail "cannot build the plug-in; see $cache/plugin.log"
     cp "$cache/java/giveway-yarn.jar" "$plugin_jar"
+    mvn -q -B -f "$script_dir/nodemanager/pom.xml" "-DbuildDirectory=$cache/nodemanager" package </dev/null >"$cache/nodemanager.log" 2>&1 ||
+        fail "cannot build the NodeManagers' jar; see $cache/nodemanager.log"
+    cp "$cache/nodemanager/giveway-yarn-nodemanager.jar" "$nodemanager_jar"
+    touch "$complete"
 }
 
 # build_giveway CARGO_OPTION...: unless GIVEWAY_BIN names a binary.
@@ -60,10 +69,10 @@ site() {
     } >"$file"
 }
 
-# Sets base_port such that it and the next five ports are free.
+# Sets base_port such that it and the next 13 ports are free.
 free_ports() {
-    base_port=$((20000 + RANDOM % 20000))
-    for port in 0 1 2 3 4 5; do
+    base_port=$((20000 + RANDOM % 10000))
+    for port in {0..13}; do
         if (exec 3<>"/dev/tcp/127.0.0.1/$((base_port + port))") 2>/dev/null; then
             free_ports
             return
@@ -81,7 +90,7 @@ log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
 LOG4J
 }
 
-# Two leaf queues: `stock` with Hadoop's FIFO ordering policy, `giveway` with Giveway's. Either may use the whole cluster.
+# write_conf PROPERTY=VALUE...: the arguments are added to yarn-site.xml. Two leaf queues: `stock` with Hadoop's FIFO ordering policy, `giveway` with Giveway's. Either may use the whole cluster.
 write_conf() {
     conf=$work/conf
     mkdir -p "$conf" "$work/logs"
@@ -103,14 +112,17 @@ write_conf() {
         "giveway.sidecar.address=$sidecar_address" \
         "giveway.token.file=$work/token" \
         yarn.resourcemanager.nodemanagers.heartbeat-interval-ms=200 \
+        yarn.resourcemanager.connect.retry-interval.ms=1000 \
         yarn.scheduler.minimum-allocation-mb=512 \
         yarn.scheduler.maximum-allocation-mb=1024 \
-        yarn.scheduler.include-port-in-node-name=true \
-        yarn.nodemanager.hostname=127.0.0.1 \
-        yarn.nodemanager.bind-host=127.0.0.1 \
-        yarn.nodemanager.address=127.0.0.1:0 \
-        yarn.nodemanager.localizer.address=127.0.0.1:0 \
-        yarn.nodemanager.webapp.address=127.0.0.1:0 \
+        yarn.resourcemanager.auto-update.containers=true \
+        yarn.nodemanager.container-executor.class=giveway.yarn.nodemanager.GivewayContainerExecutor \
+        yarn.nodemanager.containers-launcher.class=org.apache.hadoop.yarn.server.nodemanager.containermanager.launcher.GivewayContainersLauncher \
+        yarn.nodemanager.opportunistic-containers-max-queue-length=100 \
+        yarn.nodemanager.opportunistic-containers-use-pause-for-preemption=true \
+        yarn.nodemanager.recovery.enabled=true \
+        yarn.nodemanager.recovery.supervised=true \
+        "yarn.node-attribute.fs-store.root-dir=file://$work/node-attribute" \
         yarn.nodemanager.resource.memory-mb=1024 \
         yarn.nodemanager.resource.cpu-vcores=8 \
         yarn.nodemanager.pmem-check-enabled=false \
@@ -120,10 +132,9 @@ write_conf() {
         yarn.nodemanager.aux-services.mapreduce_shuffle.class=org.apache.hadoop.mapred.ShuffleHandler \
         yarn.nodemanager.delete.debug-delay-sec=0 \
         yarn.log-aggregation-enable=false \
-        "yarn.application.classpath=$conf,$jars/*"
+        "yarn.application.classpath=$conf,$jars/*" "$@"
     site "$conf/mapred-site.xml" \
         mapreduce.framework.name=yarn \
-        mapreduce.shuffle.port=0 \
         mapreduce.jobhistory.address= \
         "mapreduce.application.classpath=$conf,$jars/*,$cache/java/test-classes" \
         "yarn.app.mapreduce.am.staging-dir=$work/staging" \
@@ -146,6 +157,7 @@ write_conf() {
         $q.root.stock.ordering-policy=fifo \
         $q.root.giveway.capacity=50 $q.root.giveway.maximum-capacity=100 $q.root.giveway.user-limit-factor=10 \
         $q.root.giveway.ordering-policy=giveway.yarn.GivewayOrderingPolicy \
+        $q.root.giveway.disable_preemption=true \
         $q.node-locality-delay=-1
     log_to_stderr
 }
@@ -201,13 +213,20 @@ start_hadoop() {
     start resourcemanager java -Xmx400m "${small_jvm[@]}" "${add_opens[@]}" -cp "$conf:$plugin_jar:$jars/*" \
         org.apache.hadoop.yarn.server.resourcemanager.ResourceManager
     local node
-    for node in 1 2 3; do
-        mkdir -p "$work/node$node"
-        start "node$node" java -Xmx200m "${small_jvm[@]}" "${add_opens[@]}" -cp "$conf:$jars/*" \
-            org.apache.hadoop.yarn.server.nodemanager.NodeManager \
-            -D "yarn.nodemanager.local-dirs=$work/node$node/local" -D "yarn.nodemanager.log-dirs=$work/node$node/logs"
-    done
-    wait_for 90 "three NodeManagers" three_nodes
+    for node in 1 2 3; do start_node "$node"; done
+    wait_for 180 "three NodeManagers" three_nodes
+}
+
+# start_node N: starts the NodeManager of host 127.0.0.(N + 1). Each has a host of its own, because YARN promotes containers by host.
+start_node() {
+    local host=127.0.0.$(($1 + 1))
+    mkdir -p "$work/node$1"
+    start "node$1" java -Xmx200m "${small_jvm[@]}" "${add_opens[@]}" -cp "$conf:$nodemanager_jar:$jars/*" \
+        org.apache.hadoop.yarn.server.nodemanager.NodeManager \
+        -D "yarn.nodemanager.hostname=$host" -D "yarn.nodemanager.bind-host=$host" -D "yarn.nodemanager.address=$host:$((base_port + 7))" \
+        -D "yarn.nodemanager.localizer.address=$host:$((base_port + 8))" -D "yarn.nodemanager.webapp.address=$host:$((base_port + 9))" \
+        -D "yarn.nodemanager.local-dirs=$work/node$1/local" -D "yarn.nodemanager.log-dirs=$work/node$1/logs" \
+        -D "yarn.nodemanager.recovery.dir=$work/node$1/recovery" -D "mapreduce.shuffle.port=$((base_port + 10 + $1))"
 }
 
 start_namenode() {

@@ -278,20 +278,63 @@ pub enum WhichPaper {
 
 /// `giveway yarn`
 #[derive(Debug, ClapArgs)]
-#[command(after_long_help = "\
-The ResourceManager needs the plug-in giveway-yarn.jar and the properties listed in docs/yarn.md. While the sidecar is not running, queues are ordered FIFO. \
-A policy that needs more than application ordering (killing, pausing, choosing a task or a node) is rejected at start.
+#[command(
+    after_long_help = "\
+The ResourceManager needs the plug-in giveway-yarn.jar and the properties listed in docs/yarn.md; `giveway yarn doctor` checks them. Policies that pause containers \
+also need giveway-yarn-nodemanager.jar on NodeManagers. While the sidecar is not running, queues are ordered FIFO and everything that was paused is resumed. \
+A policy that chooses a task or a node is rejected at start.
 
 EXAMPLES
   Create a token and start the sidecar:
       openssl rand -hex 32 > token && chmod 600 token
       giveway yarn --policy hsrtf-pr --token-file token --event-log cluster.eventlog
-  Simulate the recorded applications under other policies:
-      giveway sim --workload cluster.eventlog --policy fifo,hsrtf-pr,fair")]
+  Check the cluster's configuration for a policy that pauses:
+      giveway yarn doctor --policy fcs --conf /etc/hadoop/conf
+  Record a cluster and order nothing, then simulate what it ran under other policies:
+      giveway yarn --record-only --token-file token --event-log cluster.eventlog
+      giveway sim --workload cluster.eventlog --policy fifo,hsrtf-pr,fair",
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 pub struct Yarn {
-    /// Policy: fifo, fair, capacity, hsrtf-pu, hsrtf-pr, las, or a TOML file that only orders applications.
-    #[arg(long, value_name = "NAME|FILE")]
-    pub policy: String,
+    /// The subcommand, if any.
+    #[command(subcommand)]
+    pub command: Option<YarnCommand>,
+    /// The options of the sidecar.
+    #[command(flatten)]
+    pub sidecar: Option<YarnSidecar>,
+}
+
+/// The subcommands of `giveway yarn`.
+#[derive(Debug, Subcommand)]
+pub enum YarnCommand {
+    /// Check Hadoop's configuration files property by property, and print the lines to add.
+    Doctor {
+        /// Policy name or TOML file.
+        #[arg(long, value_name = "NAME|FILE")]
+        policy: String,
+        /// Directory with yarn-site.xml and capacity-scheduler.xml.
+        #[arg(long, value_name = "DIRECTORY", env = "HADOOP_CONF_DIR")]
+        conf: PathBuf,
+    },
+}
+
+/// Options of the sidecar.
+#[derive(Debug, ClapArgs)]
+pub struct YarnSidecar {
+    /// Policy: fifo, fair, capacity, las, hsrtf-pu, hsrtf-pr, fcs, hsrtf-pup, hsrtf-prp, fair-preempt, or a TOML file.
+    #[arg(long, value_name = "NAME|FILE", required_unless_present = "record_only", conflicts_with = "record_only")]
+    pub policy: Option<String>,
+    /// Record the cluster and order nothing: queues stay FIFO.
+    #[arg(long, requires = "event_log")]
+    pub record_only: bool,
+    /// Under a policy that recovers lost work at once (chronos): seconds without a heartbeat after which a NodeManager counts as lost; 0: as
+    /// the ResourceManager is configured.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(..=3600))]
+    pub node_expiry: u64,
+    /// If the policy pauses and no NodeManager can, rank without pausing instead of stopping.
+    #[arg(long)]
+    pub degrade: bool,
     /// Loopback address and port to listen on for the ResourceManager plug-in.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7040")]
     pub listen: SocketAddr,

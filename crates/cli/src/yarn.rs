@@ -1,21 +1,53 @@
-//! `giveway yarn`: runs the sidecar of a Hadoop ResourceManager until a stop signal.
+//! `giveway yarn`: runs the sidecar of a Hadoop ResourceManager until a stop signal, or checks a cluster's configuration.
 
-use crate::args::Yarn;
-use crate::{input, signals};
-use anyhow::{Context, Result};
+use crate::args::{Yarn, YarnCommand, YarnSidecar};
+use crate::{CheckFailed, input, signals};
+use anyhow::Result;
+use giveway_yarn::doctor::{self, HadoopConf};
 use giveway_yarn::{Options, Sidecar};
+use std::path::Path;
+use std::time::Duration;
 
 /// Runs the command. Log lines go to standard error.
 pub fn run(args: &Yarn) -> Result<()> {
+    match (&args.command, &args.sidecar) {
+        (Some(YarnCommand::Doctor { policy, conf }), _) => check_configuration(policy, conf),
+        (None, Some(sidecar)) => run_sidecar(sidecar),
+        (None, None) => anyhow::bail!("missing options; see `giveway yarn --help`"),
+    }
+}
+
+fn check_configuration(policy: &str, conf: &Path) -> Result<()> {
+    let policy = input::policy(policy)?;
+    let findings = doctor::check(&policy, &HadoopConf::read(conf)?);
+    findings.iter().for_each(|finding| println!("{finding}"));
+    if findings.is_empty() {
+        println!("{}: the configuration has everything that policy `{}` needs", conf.display(), policy.name);
+        return Ok(());
+    }
+    Err(CheckFailed(format!(
+        "{} properties of {} do not work with policy `{}`",
+        findings.len(),
+        conf.display(),
+        policy.name
+    ))
+    .into())
+}
+
+fn run_sidecar(args: &YarnSidecar) -> Result<()> {
     let options = Options {
-        policy: input::policy(&args.policy)?,
+        // A recording needs no policy; FIFO is what the queues do.
+        policy: input::policy(args.policy.as_deref().unwrap_or("fifo"))?,
         listen: args.listen,
         token_file: args.token_file.clone(),
         event_log: args.event_log.clone(),
         slot_mb: args.slot_mb,
+        degrade: args.degrade,
+        node_expiry: Duration::from_secs(args.node_expiry),
+        record_only: args.record_only,
     };
     let sidecar = Sidecar::bind(options, |line| eprintln!("giveway yarn: {line}"))?;
     let stop_handle = sidecar.stop_handle();
     signals::on_stop(move || stop_handle.stop())?;
-    sidecar.run().context("cannot close the event log")
+    Ok(sidecar.run()?)
 }

@@ -143,6 +143,13 @@ pub enum Event {
         /// How many; zero if the node cannot pause.
         attempts: u32,
     },
+    /// An open job requests this many of its slots for work that was lost with a node. The count replaces that of the last such event.
+    RecoveryRequested {
+        /// An open job.
+        job: JobId,
+        /// How many of the slots it requests; zero once nothing is lost any more.
+        slots: u32,
+    },
 }
 
 /// Progress of an attempt.

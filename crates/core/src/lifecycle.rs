@@ -187,6 +187,7 @@ impl<T: Default> Lifecycle<T> {
                 }
             }
             Event::AttemptProtected { .. }
+            | Event::RecoveryRequested { .. }
             | Event::PauseLimitSet { .. }
             | Event::JobKilled { .. }
             | Event::SlotsOffered { .. }

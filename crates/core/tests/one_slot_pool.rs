@@ -115,6 +115,9 @@ fn a_short_job_pauses_a_long_one_which_resumes_when_nothing_ranks_before_it() {
     let victims = Cluster::paused(&cluster.request(2, 1));
     let [victim] = victims[..] else { panic!("expected one victim, got {victims:?}") };
     assert!(long[1..].contains(&victim), "the first attempt is protected");
+    cluster.request(1, 2);
+    assert_eq!(cluster.core.rank_jobs(), [JobId(2), JobId(1)], "the freed slot is for the short job");
+    cluster.request(1, 0);
     assert_eq!(cluster.submit(Event::AttemptPaused { attempt: victim, progress_ppm: 300_000 }), []);
     let node = if long[..2].contains(&victim) { 0 } else { 1 };
     assert_eq!(cluster.resumed(node), [], "the freed slot is reserved for the short job");
@@ -216,4 +219,30 @@ fn only_the_reduce_part_of_a_policy_has_to_be_possible() {
     let no_pause = Capabilities { pause_reduces: false, ..POOL };
     assert!(check("fcs", no_pause).unwrap_err().to_string().contains("pause a reduce"));
     assert!(check("coshh", POOL).unwrap_err().to_string().contains("run a given task on a given node"));
+}
+
+#[test]
+fn lost_work_ranks_first_and_pauses_what_ranks_lower() {
+    let mut cluster = Cluster::new("chronos(fifo)");
+    cluster.open(1);
+    cluster.open(2);
+    cluster.request(1, 2);
+    let first = [0, 1].map(|node| cluster.grant(1, node));
+    cluster.request(2, 3);
+    let second = [0, 1].map(|node| cluster.grant(2, node));
+    // One of the first job's slots was lost; its application asks again, for lost work.
+    cluster.at(20).submit(Event::AttemptKilled { attempt: first[0] });
+    cluster.grant(2, 0);
+    cluster.request(1, 1);
+    let actions = cluster.submit(Event::RecoveryRequested { job: JobId(1), slots: 1 });
+    let victims = Cluster::paused(&actions);
+    assert_eq!(victims.len(), 1, "{actions:?}");
+    assert_eq!(victims[0].task.job, second[0].task.job);
+    // The second job cannot take slots of the first, which was submitted before it.
+    cluster.request(2, 1);
+    let actions = cluster.submit(Event::RecoveryRequested { job: JobId(2), slots: 1 });
+    assert_eq!(actions, [], "nothing ranks lower");
+    assert_eq!(cluster.core.rank_jobs(), [JobId(1), JobId(2)]);
+    cluster.submit(Event::RecoveryRequested { job: JobId(1), slots: 0 });
+    assert_eq!(cluster.core.rank_jobs(), [JobId(2), JobId(1)], "only the second recovers now");
 }

@@ -27,12 +27,14 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 const CONNECTIONS_MAX: usize = 16;
 /// Limit on queued inputs. When it is reached, the reading threads block, and so does the plug-in's sending thread.
 const INPUT_QUEUE_MAX: usize = 65_536;
+/// How often free slots are offered to paused containers.
+const POLL_INTERVAL: Span = Span::from_secs(1);
 const TOKEN_BYTES_MIN: usize = 16;
 
 /// Options of a sidecar.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Must need no capability beyond [`ORDER_ONLY`](giveway_core::Capabilities::ORDER_ONLY).
+    /// Must not need to run a given task on a given node.
     pub policy: Policy,
     /// Address to listen on. Must be a loopback address.
     pub listen: SocketAddr,
@@ -42,6 +44,13 @@ pub struct Options {
     pub event_log: Option<PathBuf>,
     /// Memory of one container, from which the slots of a node are computed. Default: the ResourceManager's minimum allocation.
     pub slot_mb: Option<u64>,
+    /// Rank without pausing if the policy pauses and no NodeManager can. Otherwise the sidecar stops with an error then.
+    pub degrade: bool,
+    /// Time without a heartbeat after which a NodeManager counts as lost, if the policy recovers lost work at once; zero to leave that to the
+    /// ResourceManager.
+    pub node_expiry: Duration,
+    /// Only record: send no ranking and no orders, so that the queues stay FIFO.
+    pub record_only: bool,
 }
 
 /// Why a sidecar cannot start.
@@ -79,6 +88,23 @@ pub enum SidecarError {
     /// The policy or the event log cannot be used.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// The policy pauses containers and no NodeManager can.
+    #[error(
+        "policy `{policy}` pauses containers, and none of the {nodes} NodeManagers can; install giveway-yarn-nodemanager.jar on them \
+         (`giveway yarn doctor` lists the properties), or start with --degrade to rank applications without pausing"
+    )]
+    CannotPause {
+        /// The policy's name.
+        policy: String,
+        /// NodeManagers that are up.
+        nodes: usize,
+    },
+    /// The event log cannot be closed.
+    #[error("cannot close the event log: {0}; check the disk")]
+    CloseEventLog(io::Error),
+    /// The address of the socket cannot be read.
+    #[error("cannot use the socket: {0}")]
+    Socket(io::Error),
 }
 
 /// A sidecar that is bound to its address and not yet running.
@@ -89,6 +115,9 @@ pub struct Sidecar {
     inputs: Receiver<Input>,
     input_sender: SyncSender<Input>,
     log: Log,
+    degrade: bool,
+    record_only: bool,
+    node_expiry: Duration,
 }
 
 /// Stops a running sidecar from another thread.
@@ -149,7 +178,11 @@ impl Sidecar {
             .map_err(|error| SidecarError::Listen { address: options.listen, error })?;
         let (input_sender, inputs) = sync_channel(INPUT_QUEUE_MAX);
         let log = Log(Arc::new(Mutex::new(LogSink { last_line: String::new(), write_line: Box::new(log) })));
-        Ok(Sidecar { registry, listener, token: token.into(), inputs, input_sender, log })
+        let (degrade, record_only) = (options.degrade, options.record_only);
+        let expires = registry.recovers_at_once() && !record_only;
+        let node_expiry = if expires { options.node_expiry } else { Duration::ZERO };
+        let token = token.into();
+        Ok(Sidecar { registry, listener, token, inputs, input_sender, log, degrade, record_only, node_expiry })
     }
 
     /// The bound address; with the port that the system chose if port 0 was requested.
@@ -163,24 +196,30 @@ impl Sidecar {
     }
 
     /// Serves until stopped, then closes the event log. Blocks the calling thread.
-    pub fn run(self) -> io::Result<()> {
-        let Sidecar { mut registry, listener, token, inputs, input_sender, log } = self;
-        let address = listener.local_addr()?;
-        let policy = registry.policy_name().to_owned();
+    pub fn run(self) -> Result<(), SidecarError> {
+        let Sidecar { mut registry, listener, token, inputs, input_sender, log, degrade, record_only, node_expiry } =
+            self;
+        let address = listener.local_addr().map_err(SidecarError::Socket)?;
+        let policy = if record_only { "record-only".to_owned() } else { registry.policy_name().to_owned() };
         log.line(&format!("listening on {address}, policy {policy}"));
         let accept_log = log.clone();
-        thread::spawn(move || accept(&listener, &token, &policy, &input_sender, &accept_log));
+        let node_expiry_ms = u32::try_from(node_expiry.as_millis()).unwrap_or(u32::MAX);
+        let welcome = SidecarMessage::Welcome { policy, node_expiry_ms };
+        thread::spawn(move || accept(&listener, &token, &welcome, &input_sender, &accept_log));
         let (started, start_time) = (Instant::now(), registry.start_time());
         let now = || start_time + Span(started.elapsed().as_micros() as u64);
         let mut connection: Option<Connection> = None;
+        let mut poll_at = start_time;
         loop {
-            let mut next = next_input(&inputs, registry.next_timer(), now());
+            let poll_due = registry.has_paused().then_some(poll_at);
+            let wake_at = registry.next_timer().into_iter().chain(poll_due).min();
+            let mut next = next_input(&inputs, wake_at, now());
             // All queued inputs are applied before a ranking is sent, so that a ranking is never older than they are.
             while let Some(input) = next {
                 match input {
                     Input::Stop => {
                         log.line("stopped");
-                        return registry.close();
+                        return registry.close().map_err(SidecarError::CloseEventLog);
                     }
                     input => on_input(input, &mut registry, &mut connection, now(), &log),
                 }
@@ -189,11 +228,39 @@ impl Sidecar {
             if registry.next_timer().is_some_and(|at| at <= now()) {
                 registry.fire_timers(now());
             }
+            if registry.has_paused() && poll_at <= now() {
+                registry.poll_paused(now());
+                poll_at = now() + POLL_INTERVAL;
+            }
             registry.flush();
             if let Some(warning) = registry.take_warning() {
                 log.line(&warning);
             }
+            if let Some(nodes) = registry.unable_to_pause(now()) {
+                if !degrade && !record_only {
+                    let policy = registry.policy_name().to_owned();
+                    registry.close().map_err(SidecarError::CloseEventLog)?;
+                    return Err(SidecarError::CannotPause { policy, nodes });
+                }
+                log.line(&format!(
+                    "none of the {nodes} NodeManagers can pause containers: applications are ranked only"
+                ));
+            }
+            if record_only {
+                registry.take_orders();
+                continue;
+            }
             send_ranking(&registry, &mut connection, &log);
+            // Without a connection the orders are void: the next one begins with a snapshot.
+            for order in registry.take_orders() {
+                if let (Some(_), SidecarMessage::Kill(container) | SidecarMessage::Pause(container)) =
+                    (&connection, &order)
+                {
+                    let verb = if matches!(order, SidecarMessage::Kill(_)) { "killing" } else { "pausing" };
+                    log.line(&format!("{verb} {container}"));
+                }
+                send(&mut connection, &order, &log);
+            }
         }
     }
 }
@@ -270,7 +337,13 @@ fn send(connection: &mut Option<Connection>, message: &SidecarMessage, log: &Log
     }
 }
 
-fn accept(listener: &TcpListener, token: &Arc<str>, policy: &str, input_sender: &SyncSender<Input>, log: &Log) {
+fn accept(
+    listener: &TcpListener,
+    token: &Arc<str>,
+    welcome: &SidecarMessage,
+    input_sender: &SyncSender<Input>,
+    log: &Log,
+) {
     let open = Arc::new(AtomicUsize::new(0));
     for number in 0.. {
         let stream = match listener.accept() {
@@ -287,17 +360,24 @@ fn accept(listener: &TcpListener, token: &Arc<str>, policy: &str, input_sender: 
             log.line(&format!("closed a connection: more than {CONNECTIONS_MAX} at once"));
             continue;
         }
-        let (token, policy, input_sender, log, open) =
-            (Arc::clone(token), policy.to_owned(), input_sender.clone(), log.clone(), Arc::clone(&open));
+        let (token, welcome, input_sender, log, open) =
+            (Arc::clone(token), welcome.clone(), input_sender.clone(), log.clone(), Arc::clone(&open));
         thread::spawn(move || {
-            serve(number, stream, &token, policy, &input_sender, &log);
+            serve(number, stream, &token, &welcome, &input_sender, &log);
             open.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }
 
 /// Performs the handshake on a new connection, then forwards its messages until it fails or closes.
-fn serve(number: u64, stream: TcpStream, token: &str, policy: String, input_sender: &SyncSender<Input>, log: &Log) {
+fn serve(
+    number: u64,
+    stream: TcpStream,
+    token: &str,
+    welcome: &SidecarMessage,
+    input_sender: &SyncSender<Input>,
+    log: &Log,
+) {
     let configure = || -> io::Result<TcpStream> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
@@ -312,9 +392,7 @@ fn serve(number: u64, stream: TcpStream, token: &str, policy: String, input_send
         let _ = stream.shutdown(Shutdown::Both);
         return;
     }
-    let welcomed = SidecarMessage::Welcome(policy)
-        .write(&mut write_half)
-        .and_then(|()| stream.set_read_timeout(Some(READ_TIMEOUT)));
+    let welcomed = welcome.write(&mut write_half).and_then(|()| stream.set_read_timeout(Some(READ_TIMEOUT)));
     if welcomed.is_err() || input_sender.send(Input::Connected(number, write_half)).is_err() {
         return;
     }

@@ -2,14 +2,14 @@
 //!
 //! A frame is a 4-byte length followed by its content; the first byte of the content is the frame type. Integers are big-endian; a string is a 2-byte
 //! length followed by UTF-8. The plug-in sends `HELLO` and receives `WELCOME` or `REJECTED`. After that the plug-in sends [`PluginMessage`]s, and the
-//! sidecar sends rankings and answers heartbeats.
+//! sidecar sends rankings and orders for single containers, and answers heartbeats.
 
 use giveway_core::{Kind, Outcome};
 use std::io::{self, ErrorKind, Read, Write};
 use thiserror::Error;
 
 /// Protocol version. Plug-in and sidecar must have the same one.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 /// Limit on a frame's content. Longer frames are rejected before memory is allocated.
 pub const FRAME_BYTES_MAX: u32 = 4 << 20;
 /// Limit on the content of a `HELLO`, which arrives from a peer that is not authenticated yet.
@@ -30,8 +30,12 @@ mod frame_type {
     pub const APP_UPDATED: u8 = b'Q';
     pub const CONTAINER_ALLOCATED: u8 = b'C';
     pub const CONTAINER_RELEASED: u8 = b'c';
+    pub const CONTAINER_UPDATED: u8 = b'u';
     pub const HEARTBEAT: u8 = b'b';
     pub const RANKING: u8 = b'O';
+    pub const PAUSE: u8 = b'P';
+    pub const RESUME: u8 = b'p';
+    pub const KILL: u8 = b'K';
 }
 
 /// Why reading from the plug-in failed.
@@ -101,6 +105,8 @@ pub enum PluginMessage {
         memory_mb: u64,
         /// The ResourceManager's minimum allocation.
         min_allocation_mb: u64,
+        /// Memory that paused containers may keep there. Zero if the NodeManager cannot pause containers.
+        pause_mb: u64,
     },
     /// A node is down or decommissioned.
     NodeRemoved {
@@ -124,8 +130,10 @@ pub enum PluginMessage {
         progress_ppm: u32,
         /// Current outstanding asks.
         outstanding_asks: [u32; 2],
+        /// Of those, the asks for work that was lost with a node or failed.
+        recovery_asks: u32,
     },
-    /// A container was allocated. Not sent for application masters.
+    /// A container was allocated.
     ContainerAllocated {
         /// Application id.
         app_id: String,
@@ -135,6 +143,10 @@ pub enum PluginMessage {
         node: String,
         /// Map or reduce, by the priority of its `ResourceRequest`.
         kind: Kind,
+        /// True for the container of the application master.
+        is_master: bool,
+        /// True if the container is demoted: it has no guaranteed resources and may be paused by its NodeManager. Only in a snapshot.
+        is_demoted: bool,
         /// Outstanding asks after the allocation.
         outstanding_asks: [u32; 2],
     },
@@ -149,8 +161,28 @@ pub enum PluginMessage {
         /// Outstanding asks after the release.
         outstanding_asks: [u32; 2],
     },
+    /// The execution type of a container changed, or could not be changed as ordered.
+    ContainerUpdated {
+        /// Application id.
+        app_id: String,
+        /// Container id.
+        container_id: String,
+        /// What became of it.
+        update: ContainerUpdate,
+    },
     /// Requests a heartbeat in reply.
     Heartbeat,
+}
+
+/// What became of an order to pause or resume a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContainerUpdate {
+    /// It is opportunistic now: its resources are free, and its NodeManager pauses it when they are used.
+    Demoted,
+    /// It is guaranteed again.
+    Promoted,
+    /// It could not be demoted and stays guaranteed.
+    NotDemoted,
 }
 
 /// An application's submission context.
@@ -166,17 +198,30 @@ pub struct AppSpec {
     pub queue: String,
     /// YARN's application priority: a larger number is more urgent.
     pub priority: i32,
+    /// True if its containers may be paused.
+    pub may_pause: bool,
 }
 
 /// A message of the sidecar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SidecarMessage {
-    /// The `HELLO` was accepted. Has the name of the policy.
-    Welcome(String),
+    /// The `HELLO` was accepted.
+    Welcome {
+        /// Name of the policy.
+        policy: String,
+        /// Time without a heartbeat after which a NodeManager counts as lost; zero to leave that to the ResourceManager.
+        node_expiry_ms: u32,
+    },
     /// The connection is rejected or ended, with the reason. The sidecar closes it.
     Rejected(String),
     /// Application ids in the order in which they are to be served. Applications not in the list come after those.
     Ranking(Vec<String>),
+    /// Demote a container, so that its NodeManager pauses it when its resources are used. Answered by [`ContainerUpdate`].
+    Pause(String),
+    /// Promote a container that was demoted.
+    Resume(String),
+    /// Kill a container as preempted.
+    Kill(String),
     /// Reply to a heartbeat.
     Heartbeat,
 }
@@ -210,6 +255,7 @@ pub fn read_message(from: &mut impl Read) -> Result<PluginMessage, WireError> {
             rack: fields.string()?,
             memory_mb: fields.integer(8)?,
             min_allocation_mb: fields.integer(8)?,
+            pause_mb: fields.integer(8)?,
         },
         frame_type::NODE_REMOVED => PluginMessage::NodeRemoved { name: fields.string()? },
         frame_type::APP_ADDED => PluginMessage::AppAdded(AppSpec {
@@ -218,25 +264,39 @@ pub fn read_message(from: &mut impl Read) -> Result<PluginMessage, WireError> {
             user: fields.string()?,
             queue: fields.string()?,
             priority: fields.integer(4)? as u32 as i32,
+            may_pause: fields.flag()?,
         }),
         frame_type::APP_REMOVED => PluginMessage::AppRemoved { app_id: fields.string()?, outcome: fields.outcome()? },
         frame_type::APP_UPDATED => PluginMessage::AppUpdated {
             app_id: fields.string()?,
             progress_ppm: fields.integer(4)? as u32,
             outstanding_asks: fields.outstanding_asks()?,
+            recovery_asks: fields.integer(4)? as u32,
         },
         frame_type::CONTAINER_ALLOCATED => PluginMessage::ContainerAllocated {
             app_id: fields.string()?,
             container_id: fields.string()?,
             node: fields.string()?,
             kind: fields.kind()?,
+            is_master: fields.flag()?,
+            is_demoted: fields.flag()?,
             outstanding_asks: fields.outstanding_asks()?,
         },
         frame_type::CONTAINER_RELEASED => PluginMessage::ContainerReleased {
             app_id: fields.string()?,
             container_id: fields.string()?,
-            succeeded: fields.integer(1)? == 1,
+            succeeded: fields.flag()?,
             outstanding_asks: fields.outstanding_asks()?,
+        },
+        frame_type::CONTAINER_UPDATED => PluginMessage::ContainerUpdated {
+            app_id: fields.string()?,
+            container_id: fields.string()?,
+            update: match fields.integer(1)? {
+                0 => ContainerUpdate::Demoted,
+                1 => ContainerUpdate::Promoted,
+                2 => ContainerUpdate::NotDemoted,
+                _ => return Err(fields.error("invalid update, expected 0 (demoted), 1 (promoted) or 2 (not demoted)")),
+            },
         },
         frame_type::HEARTBEAT => PluginMessage::Heartbeat,
         frame_type => return Err(WireError::Decode { frame_type, problem: "unknown frame type" }),
@@ -252,10 +312,11 @@ impl SidecarMessage {
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let mut content = Vec::new();
         match self {
-            SidecarMessage::Welcome(policy) => {
+            SidecarMessage::Welcome { policy, node_expiry_ms } => {
                 content.push(frame_type::WELCOME);
                 content.extend(PROTOCOL_VERSION.to_be_bytes());
                 put_string(&mut content, policy);
+                content.extend(node_expiry_ms.to_be_bytes());
             }
             SidecarMessage::Rejected(reason) => {
                 content.push(frame_type::REJECTED);
@@ -274,11 +335,19 @@ impl SidecarMessage {
                 content.extend((fitting.len() as u32).to_be_bytes());
                 fitting.into_iter().for_each(|app_id| put_string(&mut content, app_id));
             }
+            SidecarMessage::Pause(container_id) => put_order(&mut content, frame_type::PAUSE, container_id),
+            SidecarMessage::Resume(container_id) => put_order(&mut content, frame_type::RESUME, container_id),
+            SidecarMessage::Kill(container_id) => put_order(&mut content, frame_type::KILL, container_id),
             SidecarMessage::Heartbeat => content.push(frame_type::HEARTBEAT),
         }
         to.write_all(&(content.len() as u32).to_be_bytes())?;
         to.write_all(&content)
     }
+}
+
+fn put_order(content: &mut Vec<u8>, frame_type: u8, container_id: &str) {
+    content.push(frame_type);
+    put_string(content, container_id);
 }
 
 /// Appends a string, cut to 65,535 bytes.
@@ -339,6 +408,14 @@ impl<'a> FieldReader<'a> {
         Ok(String::from_utf8_lossy(self.bytes(length)?).into_owned())
     }
 
+    fn flag(&mut self) -> Result<bool, WireError> {
+        match self.integer(1)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.error("invalid flag, expected 0 (no) or 1 (yes)")),
+        }
+    }
+
     fn outstanding_asks(&mut self) -> Result<[u32; 2], WireError> {
         Ok([self.integer(4)? as u32, self.integer(4)? as u32])
     }
@@ -392,6 +469,9 @@ mod tests {
             outstanding_asks: [5, 6],
         };
         assert_eq!(read_message(&mut &frame(&content)[..]).unwrap(), message);
+        let mut bytes = Vec::new();
+        SidecarMessage::Pause("c7".into()).write(&mut bytes).unwrap();
+        assert_eq!(bytes, [0, 0, 0, 5, b'P', 0, 2, b'c', b'7']);
     }
 
     #[test]
@@ -400,7 +480,7 @@ mod tests {
         for (bytes, reason) in [
             (hello(PROTOCOL_VERSION, "secreT"), "token mismatch"),
             (hello(PROTOCOL_VERSION, "secret and more"), "token mismatch"),
-            (hello(PROTOCOL_VERSION + 1, "secret"), "version mismatch: plug-in 2, sidecar 1"),
+            (hello(PROTOCOL_VERSION + 1, "secret"), "version mismatch: plug-in 3, sidecar 2"),
             (hello(PROTOCOL_VERSION, "secret")[..9].to_vec(), "closed the connection within a frame"),
             (Vec::new(), "closed the connection"),
             (frame(b"GET / HTTP/1.1"), "the first frame is not a HELLO"),
@@ -419,6 +499,8 @@ mod tests {
             (b"n\0\x05abc", "invalid frame of type `n`: the frame ends within a field"),
             (b"bb", "invalid frame of type `b`: bytes after the last field"),
             (b"a\0\x01x\x09", "invalid frame of type `a`: invalid outcome"),
+            (b"u\0\x01x\0\x01y\x03", "invalid frame of type `u`: invalid update"),
+            (b"c\0\x01x\0\x01y\x02", "invalid frame of type `c`: invalid flag"),
         ] {
             let error = read_message(&mut &frame(content)[..]).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");

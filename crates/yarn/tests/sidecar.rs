@@ -22,7 +22,7 @@ struct RunningSidecar {
     address: SocketAddr,
     lines: Arc<Mutex<Vec<String>>>,
     stop_handle: StopHandle,
-    thread: JoinHandle<std::io::Result<()>>,
+    thread: JoinHandle<Result<(), SidecarError>>,
 }
 
 fn token_file(dir: &Path, token: &str, mode: u32) -> PathBuf {
@@ -39,6 +39,9 @@ fn options(dir: &Path, policy: &str) -> Options {
         token_file: token_file(dir, TOKEN, 0o600),
         event_log: Some(dir.join(EVENT_LOG)),
         slot_mb: None,
+        degrade: false,
+        node_expiry: Duration::from_secs(5),
+        record_only: false,
     }
 }
 
@@ -138,17 +141,18 @@ impl Plugin {
     }
 
     fn node_added(&mut self, name: &str) {
-        let memory = [4096u64, 1024].map(u64::to_be_bytes).concat();
+        let memory = [4096u64, 1024, 0].map(u64::to_be_bytes).concat();
         self.send(&[b"N", &string(name)[..], &string("/rack"), &memory].concat());
     }
 
     fn app_added(&mut self, app_id: &str) {
-        let fields = [string(app_id), string("word count"), string("ann"), string("root.giveway"), integers(&[0])];
+        let fields =
+            [string(app_id), string("word count"), string("ann"), string("root.giveway"), integers(&[0]), vec![1]];
         self.send(&[b"A", &fields.concat()[..]].concat());
     }
 
     fn app_updated(&mut self, app_id: &str, maps: u32, reduces: u32) {
-        self.send(&[b"Q", &string(app_id)[..], &integers(&[100_000, maps, reduces])].concat());
+        self.send(&[b"Q", &string(app_id)[..], &integers(&[100_000, maps, reduces, 0])].concat());
     }
 
     fn app_succeeded(&mut self, app_id: &str) {
@@ -158,7 +162,7 @@ impl Plugin {
     /// A map container was allocated; `maps` are still outstanding.
     fn container_allocated(&mut self, app_id: &str, container_id: &str, node: &str, maps: u32) {
         let names = [string(app_id), string(container_id), string(node)].concat();
-        self.send(&[b"C", &names[..], &[0], &integers(&[maps, 0])].concat());
+        self.send(&[b"C", &names[..], &[0, 0, 0], &integers(&[maps, 0])].concat());
     }
 
     fn container_released(&mut self, app_id: &str, container_id: &str, maps: u32) {
@@ -173,7 +177,7 @@ fn an_invalid_peer_is_rejected_and_logged_once() {
     let frame = |content: Vec<u8>| [&(content.len() as u32).to_be_bytes()[..], &content].concat();
     for (bytes, reason) in [
         (frame(hello(PROTOCOL_VERSION, "a token that is long enougH")), "token mismatch"),
-        (frame(hello(PROTOCOL_VERSION + 1, TOKEN)), "version mismatch: plug-in 2, sidecar 1"),
+        (frame(hello(PROTOCOL_VERSION + 1, TOKEN)), "version mismatch: plug-in 3, sidecar 2"),
         (vec![0x80, 0, 0, 0], "invalid frame length 2147483648: expected 1 to 4096"),
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "invalid frame length 1195725856"),
         (frame(b"Hello there".to_vec()), "the first frame is not a HELLO"),
@@ -301,12 +305,9 @@ fn messages_become_rankings_and_an_event_log_that_a_restarted_sidecar_continues(
 fn invalid_options_are_refused_at_start() {
     let dir = TempDir::new().unwrap();
     let refusal = |options: Options| Sidecar::bind(options, |_| {}).err().expect("refused").to_string();
-    for (policy, need) in [
-        ("fcs", "pause a reduce and resume it"),
-        ("hsrtf-prp", "kill a task so that another job gets its slot"),
-        ("coshh", "run a given task on a given node"),
-        ("chronos(fifo)", "pause a reduce"),
-    ] {
+    for (policy, need) in
+        [("coshh", "run a given task on a given node"), ("giveway", "run a given task on a given node")]
+    {
         let message = refusal(options(dir.path(), policy));
         assert!(message.contains(&format!("policy `{policy}` needs a ")) && message.contains(need), "{message}");
     }
@@ -326,4 +327,22 @@ fn invalid_options_are_refused_at_start() {
     let error = Sidecar::bind(options(dir.path(), "fifo"), |_| {}).err().expect("refused");
     let message = error.to_string();
     assert!(matches!(error, SidecarError::Registry(_)) && message.contains("not a Giveway event log"), "{message}");
+}
+
+#[test]
+fn a_recording_sidecar_orders_nothing() {
+    let dir = TempDir::new().unwrap();
+    let sidecar = RunningSidecar::start(Options { record_only: true, ..options(dir.path(), "fifo") });
+    let mut plugin = Plugin::handshake(sidecar.address);
+    plugin.send(b"[");
+    plugin.node_added("n1:1");
+    plugin.send(b"]");
+    plugin.app_added("application_1_0001");
+    plugin.app_updated("application_1_0001", 3, 0);
+    plugin.send(b"b");
+    assert_eq!(plugin.receive().unwrap(), b"b", "heartbeats are answered, no ranking is sent");
+    sidecar.stop();
+    let bytes = fs::read(dir.path().join(EVENT_LOG)).unwrap();
+    let events: Vec<Event> = EventLogReader::open(&bytes).unwrap().map(|record| record.unwrap().event).collect();
+    assert!(events.iter().any(|event| matches!(event, Event::SlotsRequested { maps: 3, .. })), "{events:?}");
 }

@@ -337,6 +337,7 @@ mod tests {
             Event::StopFailed { attempt },
             Event::AttemptProtected { attempt },
             Event::PauseLimitSet { node, attempts: 0 },
+            Event::RecoveryRequested { job, slots: 0 },
         ];
         check_numbers(&events, 1);
         let reason = || Reason::Reserved;

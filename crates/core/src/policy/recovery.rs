@@ -1,6 +1,6 @@
 //! Recovery: where work that was lost with a node runs again (Chronos, section III-B).
 
-use super::preemption::{Guards, Victim, is_preemptable};
+use super::preemption::{Guards, Victim, is_preemptable, may_pause_more};
 use super::ranking::Comparison;
 use super::{Needs, PreemptAction, View};
 use crate::ids::{Kind, NodeId, TaskKey};
@@ -135,6 +135,12 @@ fn slot_on(mut nodes: Vec<NodeId>, lost: LostTask, jobs: Comparison<'_>) -> Opti
     }
     let victim = lowest_ranking(&nodes, kind, lost.job, jobs)?;
     jobs.may_take(lost.job, victim.job, kind).then_some(RecoverySlot::Preempt(victim))
+}
+
+/// The attempt that is paused for lost work of an open job: the lowest-ranking one on a node that can pause. None if it does not rank lower.
+pub fn find_victim(beneficiary: JobKey, kind: Kind, jobs: Comparison<'_>) -> Option<Victim> {
+    let nodes: Vec<NodeId> = jobs.view.state.nodes().ids_up().filter(|&node| may_pause_more(jobs.view, node)).collect();
+    lowest_ranking(&nodes, kind, beneficiary, jobs).filter(|victim| jobs.may_take(beneficiary, victim.job, kind))
 }
 
 /// The preemptable attempt on these nodes whose job ranks last, and of its attempts the one with the least progress.

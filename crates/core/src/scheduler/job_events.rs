@@ -231,7 +231,7 @@ impl Scheduler {
         Ok(())
     }
 
-    fn open_job(&self, job: JobId) -> Result<JobKey, Refusal> {
+    pub(super) fn open_job(&self, job: JobId) -> Result<JobKey, Refusal> {
         let key = self.unclosed_job(job)?;
         if self.state.job(key).is_open() { Ok(key) } else { Err(Refusal::NotOpen(job)) }
     }

@@ -142,6 +142,7 @@ impl Scheduler {
             Event::Resynced => self.resynced(),
             Event::StopFailed { attempt } => self.stop_failed(*attempt)?,
             Event::AttemptProtected { attempt } => self.attempt_protected(*attempt)?,
+            Event::RecoveryRequested { job, slots } => self.recovery_requested(*job, *slots, out)?,
             Event::PauseLimitSet { node, attempts } => self.pause_limit_set(*node, *attempts)?,
         }
         Ok(())

@@ -2,11 +2,11 @@
 
 use super::Scheduler;
 use crate::action::{Action, PreemptAction};
-use crate::ids::{Kind, NodeId, TaskKey};
+use crate::ids::{JobId, Kind, NodeId, TaskKey};
 use crate::policy::Recovery;
 use crate::policy::preemption::{self, Preemption, Round, Victim};
 use crate::policy::recovery::{self, LostTask, RecoverySlot};
-use crate::reason::{PreemptReason, Reason};
+use crate::reason::{PreemptReason, Reason, Refusal};
 use crate::state::JobKey;
 use std::sync::Arc;
 
@@ -66,6 +66,26 @@ impl Scheduler {
                 None => {}
             }
         }
+    }
+
+    /// An open job requests slots for lost work. If the policy recovers at once, the job ranks first until it has them, and slots that are not
+    /// free are freed by pausing attempts that rank lower.
+    pub(super) fn recovery_requested(&mut self, job: JobId, slots: u32, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        let (key, kind) = (self.open_job(job)?, Kind::Reduce);
+        self.state.job_mut(key).set_recovering(slots);
+        let able = self.setup.capabilities.one_slot_pool && self.setup.capabilities.pause_reduces;
+        if !self.policy.recovery.is_immediate() || !able {
+            return Ok(());
+        }
+        let counts = self.state.job(key).counts(kind);
+        let lost = slots.min(counts.pending).saturating_sub(counts.reserved);
+        for _ in preemption::unreserved(self.view(), kind)..lost {
+            let Some(victim) = recovery::find_victim(key, kind, self.comparison()) else { break };
+            let reason = Reason::PreemptedForRecovery { job };
+            self.stop_attempt(victim.job, victim.task, PreemptAction::Pause, reason, out);
+            self.reserve(victim.node, kind, key, None);
+        }
+        Ok(())
     }
 
     /// Looks again for slots for lost tasks that found none, if the policy does.

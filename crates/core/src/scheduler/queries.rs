@@ -355,7 +355,7 @@ impl Scheduler {
                 (Some(_), Some(_)) => next_map <= next_reduce,
                 (Some(_), None) => true,
                 (None, Some(_)) => false,
-                (None, None) => return jobs,
+                (None, None) => break,
             };
             let (list, next) = if map_first { (&maps, &mut next_map) } else { (&reduces, &mut next_reduce) };
             let id = self.state.job(list[*next]).id();
@@ -364,6 +364,19 @@ impl Scheduler {
                 jobs.push(id);
             }
         }
+        // A backend that grants slots by this ranking must grant those that were freed for a job to that job, and lost work comes before all.
+        let is_reserved = |job: &Job| Kind::BOTH.iter().any(|&kind| job.counts(kind).reserved > 0);
+        let unlisted = self.state.jobs().iter().filter(|(_, job)| is_reserved(job) && !seen.contains(&job.id()));
+        let mut unlisted: Vec<JobId> = unlisted.map(|(_, job)| job.id()).collect();
+        unlisted.sort_unstable();
+        jobs.extend(unlisted);
+        let recovers = self.policy.recovery.is_immediate();
+        jobs.sort_by_cached_key(|&job| {
+            let job = self.find(job);
+            let lost = recovers && job.is_some_and(|job| job.recovering() > 0);
+            (!lost, !job.is_some_and(is_reserved))
+        });
+        jobs
     }
 
     pub(super) fn ranked(&self, kind: Kind) -> Vec<JobKey> {

@@ -151,6 +151,8 @@ pub struct Job {
     pub(super) failed_on: SmallVec<[(NodeId, u8); 2]>,
     pub(super) closed: bool,
     open: bool,
+    /// Slots that an open job requests for lost work.
+    recovering: u32,
 }
 
 /// Counts over a job's tasks of one kind.
@@ -305,6 +307,11 @@ impl Job {
     /// True if its tasks become known only as it requests slots: it ends when the backend reports so.
     pub fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// Slots that an open job requests for work that was lost with a node.
+    pub fn recovering(&self) -> u32 {
+        self.recovering
     }
 
     /// True if no attempt of it holds a slot.
@@ -492,6 +499,10 @@ impl Job {
         self.counts[kind].fair_share = slots;
     }
 
+    pub(crate) fn set_recovering(&mut self, slots: u32) {
+        self.recovering = slots;
+    }
+
     pub(crate) fn set_classes(&mut self, classes: [Option<u16>; 2]) {
         self.classes = classes;
     }
@@ -622,6 +633,7 @@ impl Job {
             failed_on: SmallVec::new(),
             closed: false,
             open,
+            recovering: 0,
         }
     }
 

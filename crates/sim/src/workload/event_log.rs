@@ -8,7 +8,8 @@
 //! A cluster that grants slots itself (YARN) is modelled by what was observed. The slots of its nodes are an estimate, because maps, reduces and
 //! application masters share them: it gets as many map slots as maps were running in the mean while more were requested, and as many reduce
 //! slots as the largest number of reduces that were running at the same time. A job is submitted when it first requests the slots for its tasks;
-//! before that its application master had to start.
+//! before that its application master had to start. If all slots are one pool, all tasks are reduces; attempts that are protected from preemption are
+//! application masters and no tasks.
 
 use super::generate::{GROUPS, group_of};
 use super::recorded::{LeftOut, RecordedJob, RecordedRun};
@@ -16,10 +17,10 @@ use super::{JobPlan, Workload};
 use crate::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Stragglers};
 use giveway_core::event_log::{EventLogError, EventLogReader, Record};
 use giveway_core::{
-    Change, End, Event, JobId, JobSpec, Kind, Lifecycle, NodeSpec, Outcome, RunningAttempt, Span, TaskId, Time,
-    WHOLE_PPM, refusal,
+    AttemptId, Change, End, Event, JobId, JobSpec, Kind, Lifecycle, NodeSpec, Outcome, RunningAttempt, Span, TaskId,
+    Time, WHOLE_PPM, refusal,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use thiserror::Error;
 
 /// An event log that does not give a workload.
@@ -76,6 +77,8 @@ struct EventLogWorkload {
     running: Lifecycle,
     /// Time of paused attempts, by task.
     retained_time: FxHashMap<TaskId, Span>,
+    /// Running attempts that are no tasks.
+    protected: FxHashSet<AttemptId>,
     /// Only for clusters that grant slots themselves.
     observed: Option<ObservedCluster>,
     /// Time of the last record.
@@ -130,7 +133,7 @@ impl EventLogWorkload {
         running.observe(&record.event, &record.actions, now, &mut |change| self.apply_change(now, change));
         self.running = running;
         if let Some(observed) = &mut self.observed {
-            let reduces = running_attempts(&self.running, Kind::Reduce);
+            let reduces = running_attempts(&self.running, Kind::Reduce).saturating_sub(self.protected.len() as u32);
             observed.max_running_reduces = observed.max_running_reduces.max(reduces);
         }
     }
@@ -142,6 +145,12 @@ impl EventLogWorkload {
                 self.observed.get_or_insert_default();
                 if let Some(&at) = self.by_id.get(job) {
                     self.jobs[at].set_requested([*maps, *reduces], now);
+                }
+            }
+            Event::AttemptProtected { attempt } => {
+                self.protected.insert(*attempt);
+                if let Some(&at) = self.by_id.get(&attempt.task.job) {
+                    self.jobs[at].start_later();
                 }
             }
             Event::JobEnded { job, outcome } => {
@@ -171,6 +180,7 @@ impl EventLogWorkload {
                     self.jobs[at].on_launch(attempt.id.task.kind, now);
                 }
             }
+            Change::Ended { attempt, .. } if self.protected.remove(&attempt.id) => {}
             Change::Ended { attempt, end } => match end {
                 End::Finished { output_bytes } | End::EndedEarly { output_bytes, .. } => {
                     self.on_finish(now, &attempt, output_bytes);
@@ -210,6 +220,8 @@ impl EventLogWorkload {
             if maps > 0 {
                 node.map_slots = per_node(maps, number);
             }
+            // In one pool there are no map slots, and the simulator needs one for the map that takes no time.
+            node.map_slots = node.map_slots.max(1);
             // At least one, because a node must have a slot.
             node.reduce_slots = per_node(observed.max_running_reduces, number).max(1);
         }
@@ -313,6 +325,11 @@ impl LoggedJob {
         self.started_tasks = true;
     }
 
+    /// What was launched last is not one of its tasks: none has been launched yet.
+    fn start_later(&mut self) {
+        (self.started_tasks, self.requested_since, self.maps_before_reduces) = (false, None, None);
+    }
+
     fn plan(self) -> Option<JobPlan> {
         let LoggedJob { mut plan, task_time, finished, output_bytes, maps_before_reduces, .. } = self;
         if finished == [0, 0] {
@@ -364,7 +381,7 @@ mod tests {
     use crate::{Observer, Simulation, fixture};
     use giveway_core::event_log::EventLogWriter;
     use giveway_core::policy::catalog;
-    use giveway_core::{Action, AttemptId, Capabilities, NodeId, Setup};
+    use giveway_core::{Action, Capabilities, NodeId, Setup};
 
     /// Writes an event log, and records the order in which jobs end.
     struct LogWriter {
@@ -483,6 +500,57 @@ mod tests {
         assert_eq!((plan.submit, plan.maps, plan.reduces), (Time::from_secs_f64(10.0), 9, 1));
         assert_eq!((plan.map_compute, plan.reduce_compute), (Span::from_secs(10), Span::from_secs(5)));
         assert_eq!((cluster.slots(Kind::Map), cluster.slots(Kind::Reduce)), (3, 2));
+    }
+
+    #[test]
+    fn a_log_of_one_slot_pool_gives_jobs_without_application_masters() {
+        let capabilities =
+            Capabilities { pause_reduces: true, kill_attempts: true, one_slot_pool: true, ..Capabilities::ORDER_ONLY };
+        let setup = Setup { capabilities, ..Setup::new(catalog::by_name("fcs").unwrap()) };
+        let mut core = giveway_core::Scheduler::new(setup.clone()).unwrap();
+        let (mut writer, mut event_log) = EventLogWriter::begin(&setup).unwrap();
+        let mut record = |secs: u64, event: Event| -> Option<AttemptId> {
+            let (now, mut actions) = (Time::ZERO + Span::from_secs(secs), Vec::new());
+            core.handle(now, &event, &mut actions);
+            writer.record(now, &event, &actions, &mut event_log).unwrap();
+            actions.iter().find_map(|action| match action {
+                Action::Launch { attempt, .. } => Some(*attempt),
+                _ => None,
+            })
+        };
+        let (job, node, kind) = (JobId(0), NodeId(0), Kind::Reduce);
+        let spec = fixture::cluster(1).nodes[0].spec.clone();
+        record(0, Event::NodeJoined { node, spec: NodeSpec { map_slots: 0, reduce_slots: 3, ..spec } });
+        let spec = JobSpec {
+            external_id: None,
+            id: job,
+            name: "application".into(),
+            user: "ann".into(),
+            pool: "ours".into(),
+            priority: giveway_core::Priority::Normal,
+            splits: [].into(),
+            reduces: 0,
+            slowstart_ppm: 0,
+            hint: None,
+            estimate_bias_ppm: WHOLE_PPM,
+        };
+        record(1, Event::JobOpened(Box::new(spec)));
+        record(1, Event::SlotsRequested { job, maps: 0, reduces: 1 });
+        let master = record(2, Event::SlotGranted { job, kind, node }).unwrap();
+        record(2, Event::AttemptProtected { attempt: master });
+        record(10, Event::SlotsRequested { job, maps: 0, reduces: 2 });
+        for attempt in [0, 1].map(|_| record(12, Event::SlotGranted { job, kind, node }).unwrap()) {
+            record(20, Event::AttemptFinished { attempt, output_bytes: 0 });
+        }
+        record(30, Event::AttemptFinished { attempt: master, output_bytes: 0 });
+        record(30, Event::JobEnded { job, outcome: giveway_core::Outcome::Succeeded });
+        writer.close(&mut event_log);
+        let (workload, cluster) = from_event_log(&event_log, "an event log").unwrap();
+        let plan = &workload.jobs[0];
+        assert_eq!((plan.submit, plan.maps, plan.reduces), (Time::from_secs_f64(10.0), 1, 2));
+        assert_eq!((plan.map_compute, plan.reduce_compute), (Span::ZERO, Span::from_secs(8)));
+        assert_eq!((cluster.slots(Kind::Map), cluster.slots(Kind::Reduce)), (1, 2));
+        assert_eq!(run(&cluster, &workload, "fcs").ended, [JobId(0)]);
     }
 
     #[test]

@@ -1,12 +1,16 @@
 package giveway.yarn;
 
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Consumer;
 import org.apache.hadoop.yarn.api.records.ApplicationId;
 import org.apache.hadoop.yarn.api.records.ContainerExitStatus;
+import org.apache.hadoop.yarn.api.records.ContainerId;
+import org.apache.hadoop.yarn.api.records.ExecutionType;
 import org.apache.hadoop.yarn.api.records.FinalApplicationStatus;
+import org.apache.hadoop.yarn.api.records.NodeAttribute;
 import org.apache.hadoop.yarn.api.records.NodeState;
 import org.apache.hadoop.yarn.server.resourcemanager.RMContext;
 import org.apache.hadoop.yarn.server.resourcemanager.rmapp.RMApp;
@@ -21,16 +25,19 @@ import org.apache.hadoop.yarn.server.scheduler.SchedulerRequestKey;
 /** Encodes the ResourceManager's state and its changes as messages to the sidecar. */
 final class ClusterStateEncoder implements SidecarClient.StateSource {
   // Request priorities of Hadoop's MapReduce (RMContainerAllocator): failed map 5, reduce 10, map 20.
+  private static final int FAILED_MAP_PRIORITY = 5;
   private static final int REDUCE_PRIORITY = 10;
   private static final String MAPREDUCE = "MAPREDUCE";
+  /** The name of the node attribute that Giveway's container executor sets. */
+  private static final String PAUSE_ATTRIBUTE = "giveway-pause-mb";
   private static final int MAP = 0;
   private static final int REDUCE = 1;
 
   private final RMContext context;
   /** Progress in parts per million, as reported by the application masters. */
   private final Map<ApplicationId, Integer> progressPpm;
-  /** Nodes that the sidecar was sent as up. Used by the sending thread only. */
-  private final Set<String> sentNodes = new HashSet<>();
+  /** Nodes that the sidecar was sent as up, with the memory that paused containers may keep there. Used by the sending thread only. */
+  private final Map<String, Long> sentNodes = new HashMap<>();
 
   ClusterStateEncoder(RMContext context, Map<ApplicationId, Integer> progressPpm) {
     this.context = context;
@@ -49,8 +56,8 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
       }
       sink.accept(applicationAdded(attempt));
       for (RMContainer container : attempt.getLiveContainers()) {
-        if (!container.isAMContainer()) {
-          sink.accept(containerAllocated(attempt, container));
+        if (!isTemporary(container)) {
+          sink.accept(containerAllocated(attempt, container, container.isAMContainer()));
         }
       }
       sink.accept(applicationUpdated(attempt));
@@ -74,18 +81,43 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
       }
       String name = node.getNodeID().toString();
       usableNodes.add(name);
-      if (sentNodes.add(name)) {
+      // NodeManagers report their attributes some time after they have registered.
+      long pauseMb = pauseMb(node);
+      Long sentPauseMb = sentNodes.put(name, pauseMb);
+      if (sentPauseMb == null || sentPauseMb != pauseMb) {
         long memoryMb = node.getTotalCapability().getMemorySize();
-        sink.accept(Frame.of(Frame.NODE_ADDED).string(name).string(node.getRackName()).integer(8, memoryMb).integer(8, minAllocationMb).content());
+        Frame frame = Frame.of(Frame.NODE_ADDED).string(name).string(node.getRackName()).integer(8, memoryMb).integer(8, minAllocationMb);
+        sink.accept(frame.integer(8, pauseMb).content());
       }
     }
-    sentNodes.removeIf(name -> {
+    sentNodes.keySet().removeIf(name -> {
       if (usableNodes.contains(name)) {
         return false;
       }
       sink.accept(Frame.of(Frame.NODE_REMOVED).string(name).content());
       return true;
     });
+  }
+
+  /** Memory that paused containers may keep on a node, from the attribute that Giveway's container executor sets; 0 without one. */
+  private long pauseMb(RMNode node) {
+    if (context.getNodeAttributesManager() == null) {
+      return 0;
+    }
+    for (NodeAttribute attribute : context.getNodeAttributesManager().getAttributesForNode(node.getHostName()).keySet()) {
+      if (PAUSE_ATTRIBUTE.equals(attribute.getAttributeKey().getAttributeName())) {
+        return parseMb(attribute.getAttributeValue());
+      }
+    }
+    return 0;
+  }
+
+  private static long parseMb(String value) {
+    try {
+      return Math.max(0, Long.parseLong(value));
+    } catch (NumberFormatException e) {
+      return 0;
+    }
   }
 
   byte[] applicationAdded(SchedulerApplicationAttempt attempt) {
@@ -97,6 +129,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
         .string(attempt.getUser())
         .string(attempt.getQueueName())
         .integer(4, priority)
+        .integer(1, mayPause(application) ? 1 : 0)
         .content();
   }
 
@@ -109,12 +142,42 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   byte[] applicationUpdated(SchedulerApplicationAttempt attempt) {
     Frame frame = Frame.of(Frame.APP_UPDATED).string(attempt.getApplicationId().toString());
     frame.integer(4, progressPpm.getOrDefault(attempt.getApplicationId(), 0));
-    return appendOutstandingAsks(frame, attempt).content();
+    return appendOutstandingAsks(frame, attempt).integer(4, recoveryAsks(attempt)).content();
   }
 
-  byte[] containerAllocated(SchedulerApplicationAttempt attempt, RMContainer container) {
+  /** MapReduce asks for a map that has to run again, because it failed or its output was lost with a node, at a priority of its own. */
+  private int recoveryAsks(SchedulerApplicationAttempt attempt) {
+    int asks = 0;
+    for (SchedulerRequestKey key : attempt.getSchedulerKeys()) {
+      boolean failedMap = key.getContainerToUpdate() == null && key.getPriority() != null && key.getPriority().getPriority() == FAILED_MAP_PRIORITY;
+      if (failedMap && mayPause(context.getRMApps().get(attempt.getApplicationId()))) {
+        asks += Math.max(0, attempt.getOutstandingAsksCount(key));
+      }
+    }
+    return asks;
+  }
+
+  /** Only MapReduce is known to endure a pause of its tasks. */
+  static boolean mayPause(RMApp application) {
+    return application != null && MAPREDUCE.equals(application.getApplicationType());
+  }
+
+  /** True for a container that exists only while another one is promoted or demoted. */
+  static boolean isTemporary(RMContainer container) {
+    SchedulerRequestKey key = container.getAllocatedSchedulerKey();
+    return key != null && key.getContainerToUpdate() != null;
+  }
+
+  byte[] containerUpdated(ContainerId container, int update) {
+    String applicationId = container.getApplicationAttemptId().getApplicationId().toString();
+    return Frame.of(Frame.CONTAINER_UPDATED).string(applicationId).string(container.toString()).integer(1, update).content();
+  }
+
+  byte[] containerAllocated(SchedulerApplicationAttempt attempt, RMContainer container, boolean isMaster) {
     Frame frame = Frame.of(Frame.CONTAINER_ALLOCATED).string(attempt.getApplicationId().toString()).string(container.getContainerId().toString());
     frame.string(container.getNodeId().toString()).integer(1, taskKind(attempt, container.getAllocatedSchedulerKey()));
+    boolean demoted = container.getExecutionType() == ExecutionType.OPPORTUNISTIC;
+    frame.integer(1, isMaster ? 1 : 0).integer(1, demoted ? 1 : 0);
     return appendOutstandingAsks(frame, attempt).content();
   }
 
@@ -122,10 +185,9 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
    * A container that was killed by its application master counts as succeeded: MapReduce kills containers whose tasks are done and that have not exited yet. For a
    * task that it kills unfinished it asks for a new container, which counts as a new task.
    */
-  byte[] containerReleased(SchedulerApplicationAttempt attempt, RMContainer container, boolean applicationSucceeded) {
-    int status = container.getContainerExitStatus();
+  byte[] containerReleased(SchedulerApplicationAttempt attempt, ContainerId container, int status, boolean applicationSucceeded) {
     boolean succeeded = status == ContainerExitStatus.SUCCESS || status == ContainerExitStatus.KILLED_BY_APPMASTER || applicationSucceeded;
-    Frame frame = Frame.of(Frame.CONTAINER_RELEASED).string(attempt.getApplicationId().toString()).string(container.getContainerId().toString());
+    Frame frame = Frame.of(Frame.CONTAINER_RELEASED).string(attempt.getApplicationId().toString()).string(container.toString());
     return appendOutstandingAsks(frame.integer(1, succeeded ? 1 : 0), attempt).content();
   }
 
@@ -133,6 +195,9 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   private Frame appendOutstandingAsks(Frame frame, SchedulerApplicationAttempt attempt) {
     int[] asks = new int[2];
     for (SchedulerRequestKey key : attempt.getSchedulerKeys()) {
+      if (key.getContainerToUpdate() != null) {
+        continue;
+      }
       asks[taskKind(attempt, key)] += Math.max(0, attempt.getOutstandingAsksCount(key));
     }
     // The ask for the application master's own container is not always visible while the application waits for it.
@@ -151,7 +216,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
     return application != null && MAPREDUCE.equals(application.getApplicationType()) ? REDUCE : MAP;
   }
 
-  private static boolean isInGivewayQueue(SchedulerApplicationAttempt attempt) {
+  static boolean isInGivewayQueue(SchedulerApplicationAttempt attempt) {
     return attempt.getQueue() instanceof AbstractLeafQueue
         && ((AbstractLeafQueue) attempt.getQueue()).getOrderingPolicy() instanceof GivewayOrderingPolicy;
   }

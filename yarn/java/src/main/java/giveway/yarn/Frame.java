@@ -14,7 +14,7 @@ import java.util.Arrays;
  */
 final class Frame {
   /** Protocol version. Plug-in and sidecar must have the same one. */
-  static final int VERSION = 1;
+  static final int VERSION = 2;
   /** Limit on a frame's content. Longer frames are rejected before memory is allocated. */
   static final int BYTES_MAX = 4 << 20;
   private static final int STRING_BYTES_MAX = 65535;
@@ -32,8 +32,12 @@ final class Frame {
   static final char APP_UPDATED = 'Q';
   static final char CONTAINER_ALLOCATED = 'C';
   static final char CONTAINER_RELEASED = 'c';
+  static final char CONTAINER_UPDATED = 'u';
   static final char HEARTBEAT = 'b';
   static final char RANKING = 'O';
+  static final char PAUSE = 'P';
+  static final char RESUME = 'p';
+  static final char KILL = 'K';
 
   private final ByteArrayOutputStream bytes = new ByteArrayOutputStream(64);
 

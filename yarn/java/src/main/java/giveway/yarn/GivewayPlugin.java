@@ -4,7 +4,12 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.hadoop.yarn.api.protocolrecords.AllocateRequest;
+import org.apache.hadoop.yarn.api.protocolrecords.AllocateResponse;
+import org.apache.hadoop.yarn.api.records.ApplicationAttemptId;
 import org.apache.hadoop.yarn.api.records.ApplicationId;
+import org.apache.hadoop.yarn.api.records.ContainerId;
+import org.apache.hadoop.yarn.api.records.ContainerStatus;
 import org.apache.hadoop.yarn.api.records.FinalApplicationStatus;
 import org.apache.hadoop.yarn.server.resourcemanager.RMContext;
 import org.apache.hadoop.yarn.server.resourcemanager.rmcontainer.RMContainer;
@@ -30,6 +35,7 @@ final class GivewayPlugin {
 
   private static volatile SidecarClient client;
   private static volatile ClusterStateEncoder encoder;
+  private static volatile ContainerOrders orders;
 
   private GivewayPlugin() {}
 
@@ -41,8 +47,9 @@ final class GivewayPlugin {
     FINAL_STATUS.clear();
     PROGRESS_PPM.clear();
     encoder = new ClusterStateEncoder(context, PROGRESS_PPM);
+    orders = new ContainerOrders(context, encoder, GivewayPlugin::send);
     client = new SidecarClient(
-        Settings.of(context.getYarnConfiguration()), encoder, line -> LOG.info("Giveway: {}", line), line -> LOG.warn("Giveway: {}", line));
+        Settings.of(context.getYarnConfiguration()), encoder, orders, line -> LOG.info("Giveway: {}", line), line -> LOG.warn("Giveway: {}", line));
     client.start();
   }
 
@@ -71,6 +78,7 @@ final class GivewayPlugin {
     catchAll(() -> {
       ApplicationId id = ((SchedulerApplicationAttempt) entity).getApplicationId();
       PROGRESS_PPM.remove(id);
+      orders.applicationRemoved(id);
       send(ClusterStateEncoder.applicationRemoved(id, FINAL_STATUS.remove(id)));
     });
   }
@@ -82,17 +90,48 @@ final class GivewayPlugin {
   static void containerAllocated(Object entity, RMContainer container) {
     catchAll(() -> {
       SchedulerApplicationAttempt attempt = (SchedulerApplicationAttempt) entity;
-      // The application master's container runs no task, but its allocation changes the outstanding asks. It is not marked as such yet at this point.
+      if (ClusterStateEncoder.isTemporary(container)) {
+        return;
+      }
+      // The application master's container is not marked as such yet at this point.
       boolean isMaster = container.isAMContainer() || attempt.isWaitingForAMContainer();
-      send(isMaster ? encoder.applicationUpdated(attempt) : encoder.containerAllocated(attempt, container));
+      send(encoder.containerAllocated(attempt, container, isMaster));
     });
   }
 
   static void containerReleased(Object entity, RMContainer container) {
     catchAll(() -> {
       SchedulerApplicationAttempt attempt = (SchedulerApplicationAttempt) entity;
-      boolean succeeded = FINAL_STATUS.get(attempt.getApplicationId()) == FinalApplicationStatus.SUCCEEDED;
-      send(encoder.containerReleased(attempt, container, succeeded));
+      // A demotion releases a temporary container, and this is the first moment at which the freed resources can be seen.
+      orders.reportDemotions(attempt.getApplicationAttemptId());
+      released(attempt, container.getContainerId(), container.getContainerExitStatus());
+    });
+  }
+
+  private static void released(SchedulerApplicationAttempt attempt, ContainerId container, int exitStatus) {
+    boolean succeeded = FINAL_STATUS.get(attempt.getApplicationId()) == FinalApplicationStatus.SUCCEEDED;
+    send(encoder.containerReleased(attempt, container, exitStatus, succeeded));
+  }
+
+  static void applicationMasterRegistered(SchedulerApplicationAttempt attempt) {
+    catchAll(() -> orders.applicationMasterRegistered(attempt));
+  }
+
+  /** Adds the pending promotions and demotions of an application to its application master's request. */
+  static void beforeAllocate(ApplicationAttemptId attempt, AllocateRequest request) {
+    catchAll(() -> orders.addUpdates(attempt, request));
+  }
+
+  /** Removes what {@link #beforeAllocate} caused from the response, and reports the ends of containers that were demoted. */
+  static void afterAllocate(SchedulerApplicationAttempt attempt, AllocateResponse response) {
+    catchAll(() -> {
+      orders.removeUpdates(attempt.getApplicationAttemptId(), response);
+      // The ordering policy is not told of the end of a container that is demoted at that moment.
+      for (ContainerStatus status : response.getCompletedContainersStatuses()) {
+        if (orders.completed(status.getContainerId())) {
+          released(attempt, status.getContainerId(), status.getExitStatus());
+        }
+      }
     });
   }
 
@@ -104,8 +143,9 @@ final class GivewayPlugin {
     });
   }
 
-  static void applicationMasterFinished(ApplicationId applicationId, FinalApplicationStatus status) {
+  static void applicationMasterFinished(SchedulerApplicationAttempt attempt, FinalApplicationStatus status) {
     catchAll(() -> {
+      ApplicationId applicationId = attempt.getApplicationId();
       if (status != null) {
         FINAL_STATUS.put(applicationId, status);
       }

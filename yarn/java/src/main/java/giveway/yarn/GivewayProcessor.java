@@ -1,6 +1,7 @@
 package giveway.yarn;
 
 import java.io.IOException;
+import java.util.Optional;
 import org.apache.hadoop.yarn.ams.ApplicationMasterServiceContext;
 import org.apache.hadoop.yarn.ams.ApplicationMasterServiceProcessor;
 import org.apache.hadoop.yarn.api.protocolrecords.AllocateRequest;
@@ -16,7 +17,8 @@ import org.apache.hadoop.yarn.server.resourcemanager.scheduler.AbstractYarnSched
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplicationAttempt;
 
 /**
- * Reads progress and final status from the requests of application masters. Requests and responses are passed on unchanged.
+ * Reads progress and final status from the requests of application masters, and adds the sidecar's orders to pause and resume containers to them. It
+ * removes the answers to those from the responses, so that application masters see nothing of them.
  *
  * <p>Set it in {@code yarn.resourcemanager.application-master-service.processors}. It also starts the connection to the sidecar, because it is the only
  * plug-in class that receives the ResourceManager's context.
@@ -40,26 +42,38 @@ public class GivewayProcessor implements ApplicationMasterServiceProcessor {
   public void registerApplicationMaster(
       ApplicationAttemptId attempt, RegisterApplicationMasterRequest request, RegisterApplicationMasterResponse response)
       throws IOException, YarnException {
+    ours(attempt).ifPresent(GivewayPlugin::applicationMasterRegistered);
     next.registerApplicationMaster(attempt, request, response);
   }
 
   @Override
   public void allocate(ApplicationAttemptId attempt, AllocateRequest request, AllocateResponse response) throws YarnException {
-    next.allocate(attempt, request, response);
-    try {
-      SchedulerApplicationAttempt application = ((AbstractYarnScheduler<?, ?>) context.getScheduler()).getApplicationAttempt(attempt);
-      if (application != null) {
-        GivewayPlugin.progressReported(application, request.getProgress());
-      }
-    } catch (Throwable t) {
-      GivewayPlugin.logFault(t);
+    Optional<SchedulerApplicationAttempt> application = ours(attempt);
+    if (application.isPresent()) {
+      GivewayPlugin.beforeAllocate(attempt, request);
     }
+    next.allocate(attempt, request, response);
+    application.ifPresent(ours -> {
+      GivewayPlugin.afterAllocate(ours, response);
+      GivewayPlugin.progressReported(ours, request.getProgress());
+    });
   }
 
   @Override
   public void finishApplicationMaster(
       ApplicationAttemptId attempt, FinishApplicationMasterRequest request, FinishApplicationMasterResponse response) {
-    GivewayPlugin.applicationMasterFinished(attempt.getApplicationId(), request.getFinalApplicationStatus());
+    ours(attempt).ifPresent(application -> GivewayPlugin.applicationMasterFinished(application, request.getFinalApplicationStatus()));
     next.finishApplicationMaster(attempt, request, response);
+  }
+
+  /** The application, if it is in a queue with Giveway's ordering policy. Other applications are left alone. */
+  private Optional<SchedulerApplicationAttempt> ours(ApplicationAttemptId attempt) {
+    try {
+      SchedulerApplicationAttempt application = ((AbstractYarnScheduler<?, ?>) context.getScheduler()).getApplicationAttempt(attempt);
+      return Optional.ofNullable(application).filter(ClusterStateEncoder::isInGivewayQueue);
+    } catch (Throwable t) {
+      GivewayPlugin.logFault(t);
+      return Optional.empty();
+    }
   }
 }

@@ -40,6 +40,18 @@ final class SidecarClient {
     void encodeNodeChanges(Consumer<byte[]> sink);
   }
 
+  /** Carries out the sidecar's orders for single containers. Called on the receiving thread. */
+  interface OrderHandler {
+    /** An order of type {@link Frame#PAUSE}, {@link Frame#RESUME} or {@link Frame#KILL}. */
+    void onOrder(char type, String containerId);
+
+    /** Called at least twice a second while there is a connection, on the sending thread. */
+    void onTick(long nodeExpiryMs);
+
+    /** The connection ended: there will be no more orders, and what was paused must be resumed. */
+    void onDisconnected();
+  }
+
   private static final int MESSAGE_QUEUE_MAX = 100_000;
   private static final long HEARTBEAT_MS = 500;
   private static final long BATCH_DELAY_MS = 10;
@@ -47,6 +59,7 @@ final class SidecarClient {
 
   private final Settings settings;
   private final StateSource source;
+  private final OrderHandler orders;
   private final Consumer<String> info;
   private final Consumer<String> warn;
   private final BlockingQueue<byte[]> messages = new ArrayBlockingQueue<>(MESSAGE_QUEUE_MAX);
@@ -58,12 +71,15 @@ final class SidecarClient {
   private volatile Ranking ranking;
   private volatile Socket socket;
   private volatile IOException receiveError;
+  /** From the sidecar's WELCOME; 0 if the ResourceManager alone decides which nodes are lost. */
+  private long nodeExpiryMs;
   /** Faults logged since the last successful connection. */
   private final Set<String> loggedFaults = new HashSet<>();
 
-  SidecarClient(Settings settings, StateSource source, Consumer<String> info, Consumer<String> warn) {
+  SidecarClient(Settings settings, StateSource source, OrderHandler orders, Consumer<String> info, Consumer<String> warn) {
     this.settings = settings;
     this.source = source;
+    this.orders = orders;
     this.info = info;
     this.warn = warn;
     thread = new Thread(this::run, "giveway-sidecar-client");
@@ -110,6 +126,7 @@ final class SidecarClient {
         connected = false;
         ranking = null;
         close();
+        orders.onDisconnected();
       }
       try {
         Thread.sleep(settings.retryMs);
@@ -163,7 +180,9 @@ final class SidecarClient {
         if (version != Frame.VERSION) {
           throw new IOException("protocol version mismatch: sidecar " + version + ", plug-in " + Frame.VERSION + "; install the same release of both");
         }
-        return fields.string();
+        String policy = fields.string();
+        nodeExpiryMs = fields.integer(4);
+        return policy;
       case Frame.REJECTED:
         throw new IOException("rejected by the sidecar: " + fields.string());
       default:
@@ -200,6 +219,7 @@ final class SidecarClient {
         Frame.write(out, content);
       }
       out.flush();
+      orders.onTick(nodeExpiryMs);
       first = messages.poll(HEARTBEAT_MS, TimeUnit.MILLISECONDS);
       if (first != null) {
         // Messages come in bursts; one batch is cheaper than many.
@@ -221,6 +241,14 @@ final class SidecarClient {
             }
             if (socket == connection && !stopped) {
               ranking = new Ranking(applicationIds);
+            }
+            break;
+          case Frame.PAUSE:
+          case Frame.RESUME:
+          case Frame.KILL:
+            String containerId = fields.string();
+            if (socket == connection && !stopped) {
+              orders.onOrder(fields.type(), containerId);
             }
             break;
           case Frame.HEARTBEAT:

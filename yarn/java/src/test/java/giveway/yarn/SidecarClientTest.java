@@ -25,6 +25,25 @@ public final class SidecarClientTest {
   private static final List<String> INFO = new CopyOnWriteArrayList<>();
   private static final List<String> WARNINGS = new CopyOnWriteArrayList<>();
 
+  private static final List<String> RECEIVED_ORDERS = new CopyOnWriteArrayList<>();
+  private static final AtomicInteger DISCONNECTIONS = new AtomicInteger();
+  private static final SidecarClient.OrderHandler ORDERS = new SidecarClient.OrderHandler() {
+    @Override
+    public void onOrder(char type, String containerId) {
+      RECEIVED_ORDERS.add(type + containerId);
+    }
+
+    @Override
+    public void onTick(long nodeExpiryMs) {
+      // Tested with real daemons.
+    }
+
+    @Override
+    public void onDisconnected() {
+      DISCONNECTIONS.incrementAndGet();
+    }
+  };
+
   private SidecarClientTest() {}
 
   /** The sidecar's end of one connection. */
@@ -33,7 +52,7 @@ public final class SidecarClientTest {
   }
 
   public static void main(String[] args) throws Exception {
-    testFault("other protocol version", "protocol version mismatch: sidecar 9, plug-in 1", (in, out) -> {
+    testFault("other protocol version", "protocol version mismatch: sidecar 9, plug-in 2", (in, out) -> {
       Frame.read(in);
       Frame.write(out, Frame.of(Frame.WELCOME).integer(2, 9).string("fifo").content());
       Thread.sleep(200);
@@ -152,7 +171,7 @@ public final class SidecarClientTest {
 
   private static void acceptHello(DataInputStream in, OutputStream out) throws IOException {
     Frame.read(in);
-    Frame.write(out, Frame.of(Frame.WELCOME).integer(2, Frame.VERSION).string("fifo").content());
+    Frame.write(out, Frame.of(Frame.WELCOME).integer(2, Frame.VERSION).string("fifo").integer(4, 0).content());
   }
 
   /** Sends a ranking, then heartbeats until the client closes the connection. */
@@ -211,7 +230,7 @@ public final class SidecarClientTest {
         @Override
         public void encodeNodeChanges(Consumer<byte[]> sink) {}
       };
-      client = new SidecarClient(new Settings("127.0.0.1", server.getLocalPort(), token, readTimeoutMs, 50), emptyCluster, INFO::add, WARNINGS::add);
+      client = new SidecarClient(new Settings("127.0.0.1", server.getLocalPort(), token, readTimeoutMs, 50), emptyCluster, ORDERS, INFO::add, WARNINGS::add);
       client.start();
     }
 

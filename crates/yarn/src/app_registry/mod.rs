@@ -4,13 +4,19 @@
 //! state. A message that is lost, duplicated or reordered is therefore corrected by the next one. A snapshot follows the same rule: running attempts
 //! become pending (`Resynced`), nodes and applications missing from the snapshot are removed, and its messages are then applied like any others. The
 //! first snapshot differs only in that there is nothing to remove.
+//!
+//! YARN's containers serve maps and reduces alike. A policy that preempts has to know when no slot is left, so for such a policy all containers,
+//! those of application masters included, are reduces in the core (`Capabilities::one_slot_pool`). Other policies see maps and reduces apart.
 
+mod container_events;
+
+use crate::containers::{Container, ContainerIndex, Order, OrderQueue};
 use crate::event_log::{EventLogFile, EventLogFileError};
 use crate::wire::{AppSpec, PluginMessage};
-use giveway_core::scheduler::KindStatus;
+use container_events::GrantedContainer;
 use giveway_core::{
-    Action, AttemptId, Capabilities, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Outcome, Policy, Priority,
-    Progress, RackId, Scheduler, Setup, SetupError, Tenants, Time, Timers, WHOLE_PPM,
+    Action, AttemptId, Capabilities, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Outcome, Policy, PreemptAction,
+    Priority, RackId, Scheduler, Setup, SetupError, Tenants, Time, Timers, WHOLE_PPM,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io;
@@ -19,6 +25,15 @@ use thiserror::Error;
 
 /// Limit on the slots of each kind a node is registered with. The initial number is an estimate; the core raises it when more containers run at once.
 const NODE_SLOTS_MAX: u64 = 1_000;
+
+/// What the plug-in can do for a policy that preempts.
+const PREEMPTING: Capabilities =
+    Capabilities { pause_reduces: true, kill_attempts: true, one_slot_pool: true, ..Capabilities::ORDER_ONLY };
+
+/// True if a policy does more than rank applications: it frees slots by pausing or killing.
+fn preempts(policy: &Policy) -> bool {
+    [PreemptAction::Pause, PreemptAction::Kill].into_iter().any(|action| policy.preempts_by(action, true))
+}
 
 /// Why a registry cannot be opened.
 #[derive(Debug, Error)]
@@ -58,9 +73,18 @@ pub struct ClusterCounts {
 #[derive(Debug)]
 struct App {
     job: JobId,
-    /// Attempts by container id.
-    containers: FxHashMap<String, AttemptId>,
+    may_pause: bool,
+    /// By container id.
+    containers: FxHashMap<String, Container>,
+    /// Containers that were demoted when the snapshot was taken, with node and kind. The core learns of them when they are promoted.
+    demoted: FxHashMap<String, (String, Kind)>,
     progress_ppm: u32,
+    /// Containers whose task is done, by kind.
+    finished: [u64; 2],
+    /// The last outstanding asks, by kind.
+    asks: [u32; 2],
+    /// Of those, the asks for lost work.
+    recovery_asks: u32,
 }
 
 /// The scheduler core, its event log, and the mapping between YARN's ids and the core's.
@@ -78,6 +102,13 @@ pub struct AppRegistry {
     next_node_number: u32,
     next_job_number: u32,
     timers: Timers,
+    /// True if all containers are one pool of slots, because the policy preempts.
+    one_pool: bool,
+    index: ContainerIndex,
+    orders: OrderQueue,
+    /// Since when nodes are up of which none can pause containers, if the policy needs that. None once that was reported.
+    no_pause_since: Option<Time>,
+    no_pause_reported: bool,
     /// Messages of a snapshot that has started and not ended.
     snapshot: Option<Vec<PluginMessage>>,
     /// The core's actions for the last event; reused to avoid allocation.
@@ -92,7 +123,9 @@ impl AppRegistry {
     /// is used.
     pub fn open(policy: Policy, event_log: Option<&Path>, slot_mb: Option<u64>) -> Result<AppRegistry, RegistryError> {
         let tenants = Tenants::default();
-        let setup = Setup { policy, tenants, capabilities: Capabilities::ORDER_ONLY, seed: 0 };
+        let one_pool = preempts(&policy);
+        let capabilities = if one_pool { PREEMPTING } else { Capabilities::ORDER_ONLY };
+        let setup = Setup { policy, tenants, capabilities, seed: 0 };
         let core = Scheduler::new(setup.clone())?;
         let mut registry = AppRegistry {
             core,
@@ -105,6 +138,11 @@ impl AppRegistry {
             next_node_number: 0,
             next_job_number: 0,
             timers: Timers::default(),
+            one_pool,
+            index: ContainerIndex::default(),
+            orders: OrderQueue::default(),
+            no_pause_since: None,
+            no_pause_reported: false,
             snapshot: None,
             actions: Vec::new(),
             warning: None,
@@ -145,6 +183,11 @@ impl AppRegistry {
     /// Name of the policy.
     pub fn policy_name(&self) -> &str {
         &self.core.setup().policy.name
+    }
+
+    /// True if the policy runs lost work again at once.
+    pub fn recovers_at_once(&self) -> bool {
+        self.core.setup().policy.recovery.is_immediate()
     }
 
     /// Handles a message of the plug-in. Returns true if the message completed a snapshot, which was then applied.
@@ -222,6 +265,12 @@ impl AppRegistry {
         {
             self.abandon_event_log(&error);
         }
+        for action in std::mem::take(&mut self.actions) {
+            if let Some(order) = Order::of(&action) {
+                self.carry_out(now, order);
+            }
+            self.actions.push(action);
+        }
         self.index_event(&event)
     }
 
@@ -241,7 +290,16 @@ impl AppRegistry {
                 self.next_job_number = self.next_job_number.max(spec.id.0 + 1);
                 if let Some(app_id) = &spec.external_id {
                     self.app_ids.insert(spec.id, app_id.clone());
-                    let app = App { job: spec.id, containers: FxHashMap::default(), progress_ppm: 0 };
+                    let app = App {
+                        job: spec.id,
+                        may_pause: false,
+                        containers: FxHashMap::default(),
+                        demoted: FxHashMap::default(),
+                        progress_ppm: 0,
+                        finished: [0; 2],
+                        asks: [0; 2],
+                        recovery_asks: 0,
+                    };
                     self.apps.insert(app_id.clone(), app);
                 }
             }
@@ -266,8 +324,10 @@ impl AppRegistry {
     fn apply(&mut self, now: Time, message: PluginMessage) {
         match message {
             PluginMessage::SnapshotStarted | PluginMessage::SnapshotEnded | PluginMessage::Heartbeat => {}
-            PluginMessage::NodeAdded { name, rack, memory_mb, min_allocation_mb } => {
-                self.node_added(now, name, rack, memory_mb, min_allocation_mb);
+            PluginMessage::NodeAdded { name, rack, memory_mb, min_allocation_mb, pause_mb } => {
+                let slot_mb = self.slot_mb.unwrap_or(min_allocation_mb).max(1);
+                self.node_added(now, &name, rack, memory_mb / slot_mb);
+                self.set_pause_limit(now, &name, pause_mb / slot_mb);
             }
             PluginMessage::NodeRemoved { name } => {
                 if let Some(&node) = self.nodes.get(&name) {
@@ -276,18 +336,51 @@ impl AppRegistry {
             }
             PluginMessage::AppAdded(spec) => self.app_added(now, spec),
             PluginMessage::AppRemoved { app_id, outcome } => self.app_removed(now, &app_id, outcome),
-            PluginMessage::AppUpdated { app_id, progress_ppm, outstanding_asks } => {
+            PluginMessage::AppUpdated { app_id, progress_ppm, outstanding_asks, recovery_asks } => {
                 if let Some(app) = self.apps.get_mut(&app_id) {
                     app.progress_ppm = progress_ppm.min(WHOLE_PPM);
+                    let (job, changed) = (app.job, app.recovery_asks != recovery_asks);
+                    app.recovery_asks = recovery_asks;
                     self.update_asks(now, &app_id, outstanding_asks);
+                    if changed && self.core.setup().policy.recovery.is_immediate() {
+                        self.submit_event(now, Event::RecoveryRequested { job, slots: recovery_asks });
+                    }
                 }
             }
-            PluginMessage::ContainerAllocated { app_id, container_id, node, kind, outstanding_asks } => {
-                self.container_allocated(now, &app_id, container_id, &node, kind, outstanding_asks);
+            PluginMessage::ContainerAllocated {
+                app_id,
+                container_id,
+                node,
+                kind,
+                is_master,
+                is_demoted,
+                outstanding_asks,
+            } => {
+                if is_demoted && self.one_pool {
+                    if let Some(app) = self.apps.get_mut(&app_id) {
+                        app.demoted.insert(container_id, (node, kind));
+                    }
+                    self.update_asks(now, &app_id, outstanding_asks);
+                } else if is_master && !self.one_pool {
+                    self.update_asks(now, &app_id, outstanding_asks);
+                } else if let Some(&node) = self.nodes.get(&node) {
+                    let granted = GrantedContainer { id: container_id, node, kind, is_master };
+                    self.container_allocated(now, &app_id, granted, outstanding_asks);
+                }
+            }
+            PluginMessage::ContainerUpdated { app_id, container_id, update } => {
+                self.container_updated(now, &app_id, &container_id, update);
             }
             PluginMessage::ContainerReleased { app_id, container_id, succeeded, outstanding_asks } => {
-                let released = self.apps.get_mut(&app_id).and_then(|app| app.containers.remove(&container_id));
-                if let Some(attempt) = released {
+                let released = self.apps.get_mut(&app_id).and_then(|app| {
+                    app.demoted.remove(&container_id);
+                    app.containers.remove(&container_id)
+                });
+                if let Some(Container { attempt, kind, is_master, .. }) = released {
+                    self.index.remove(attempt);
+                    if let Some(app) = self.apps.get_mut(&app_id).filter(|_| succeeded && !is_master) {
+                        app.finished[kind.index()] += 1;
+                    }
                     let event = match succeeded {
                         true => Event::AttemptFinished { attempt, output_bytes: 0 },
                         // Not `AttemptFailed`: the application master decides whether a failed task fails its job.
@@ -304,7 +397,11 @@ impl AppRegistry {
         if self.next_node_number > 0 {
             self.submit_event(now, Event::Resynced);
         }
-        self.apps.values_mut().for_each(|app| app.containers.clear());
+        for app in self.apps.values_mut() {
+            app.containers.clear();
+            app.demoted.clear();
+        }
+        self.index.clear();
         let (mut node_names, mut app_ids) = (FxHashSet::default(), FxHashSet::default());
         for message in &messages {
             match message {
@@ -333,19 +430,18 @@ impl AppRegistry {
         }
     }
 
-    fn node_added(&mut self, now: Time, name: String, rack: String, memory_mb: u64, min_allocation_mb: u64) {
-        if self.nodes.contains_key(&name) {
+    fn node_added(&mut self, now: Time, name: &str, rack: String, slots: u64) {
+        if self.nodes.contains_key(name) {
             return;
         }
-        let slot_mb = self.slot_mb.unwrap_or(min_allocation_mb).max(1);
         // YARN's containers have no kind: all of a node's may run maps, or all of them reduces.
-        let slots = (memory_mb / slot_mb).clamp(1, NODE_SLOTS_MAX) as u16;
+        let slots = slots.clamp(1, NODE_SLOTS_MAX) as u16;
         let next_rack = RackId(self.racks.len() as u32);
         let rack = *self.racks.entry(rack).or_insert(next_rack);
         let spec = NodeSpec {
-            name,
+            name: name.to_owned(),
             rack,
-            map_slots: slots,
+            map_slots: if self.one_pool { 0 } else { slots },
             reduce_slots: slots,
             speed_ppm: WHOLE_PPM,
             disk_bytes_per_s: 100 << 20,
@@ -357,10 +453,26 @@ impl AppRegistry {
         self.submit_event(now, Event::NodeJoined { node, spec });
     }
 
-    fn app_added(&mut self, now: Time, spec: AppSpec) {
-        if self.apps.contains_key(&spec.app_id) {
-            return;
+    /// Limits the containers that may be paused on a node.
+    fn set_pause_limit(&mut self, now: Time, name: &str, containers: u64) {
+        let Some(&node) = self.nodes.get(name).filter(|_| self.one_pool) else { return };
+        let attempts = u32::try_from(containers).unwrap_or(u32::MAX);
+        if self.core.state().node(node).pause_limit() != attempts {
+            self.submit_event(now, Event::PauseLimitSet { node, attempts });
         }
+    }
+
+    fn app_added(&mut self, now: Time, spec: AppSpec) {
+        let (app_id, may_pause) = (spec.app_id.clone(), spec.may_pause);
+        if !self.apps.contains_key(&app_id) {
+            self.open_job(now, spec);
+        }
+        if let Some(app) = self.apps.get_mut(&app_id) {
+            app.may_pause = may_pause;
+        }
+    }
+
+    fn open_job(&mut self, now: Time, spec: AppSpec) {
         let spec = JobSpec {
             id: JobId(self.next_job_number),
             // With the id, because application names are not unique and reports show only this name.
@@ -386,67 +498,40 @@ impl AppRegistry {
     fn app_removed(&mut self, now: Time, app_id: &str, outcome: Outcome) {
         let Some(app) = self.apps.get_mut(app_id) else { return };
         let job = app.job;
-        let mut running: Vec<AttemptId> = app.containers.drain().map(|(_, attempt)| attempt).collect();
+        let mut running: Vec<AttemptId> = app.containers.drain().map(|(_, one)| one.attempt).collect();
         running.sort_unstable();
         for attempt in running {
+            self.index.remove(attempt);
             self.submit_event(now, Event::AttemptKilled { attempt });
         }
         self.submit_event(now, Event::JobEnded { job, outcome });
     }
 
-    fn container_allocated(
-        &mut self,
-        now: Time,
-        app_id: &str,
-        container_id: String,
-        node: &str,
-        kind: Kind,
-        mut outstanding_asks: [u32; 2],
-    ) {
-        let Some(app) = self.apps.get(app_id).filter(|app| !app.containers.contains_key(&container_id)) else { return };
-        let Some(&node) = self.nodes.get(node) else { return };
-        let job = app.job;
-        // The message's asks no longer include this container, and the core binds a granted slot to a pending task.
-        outstanding_asks[kind.index()] = outstanding_asks[kind.index()].saturating_add(1);
-        self.update_asks(now, app_id, outstanding_asks);
-        if let Some(attempt) = self.submit_event(now, Event::SlotGranted { job, kind, node })
-            && let Some(app) = self.apps.get_mut(app_id)
-        {
-            app.containers.insert(container_id, attempt);
-        }
-    }
-
     /// Submits an application's outstanding asks, if they differ from the pending tasks in the core's state.
     fn update_asks(&mut self, now: Time, app_id: &str, outstanding_asks: [u32; 2]) {
+        let Some(app) = self.apps.get_mut(app_id) else { return };
+        app.asks = outstanding_asks;
+        self.update_pending(now, app_id, outstanding_asks);
+    }
+
+    /// The same for asks that count a container which is about to be granted.
+    fn update_pending(&mut self, now: Time, app_id: &str, asks: [u32; 2]) {
         let Some(job) = self.apps.get(app_id).map(|app| app.job) else { return };
-        let pending = self.core.job_status(job).map(|status| Kind::BOTH.map(|kind| status.tasks[kind].pending));
+        let outstanding_asks = self.pooled(asks);
+        let pending = self.pending(job);
         if pending.is_some_and(|pending| pending != outstanding_asks) {
             let [maps, reduces] = outstanding_asks;
             self.submit_event(now, Event::SlotsRequested { job, maps, reduces });
         }
     }
 
-    /// Progress of the attempts whose progress the core needs. YARN has one progress value per application: what exceeds the share of its finished
-    /// tasks is divided evenly among the running ones, up to 99 % each.
-    fn attempt_progress(&self) -> Vec<Progress> {
-        let mut all = Vec::new();
-        if !self.core.needs_progress() {
-            return all;
-        }
-        for app in self.apps.values() {
-            let wanted = |kind: &Kind| self.core.needs_progress_of(app.job, *kind);
-            let Some(job) = self.core.job_status(app.job).filter(|_| Kind::BOTH.iter().any(wanted)) else { continue };
-            let count = |of: fn(&KindStatus) -> u32| job.tasks.iter().map(|tasks| u64::from(of(tasks))).sum::<u64>();
-            let (finished, running) = (count(|tasks| tasks.finished), count(|tasks| tasks.running));
-            let whole = u64::from(WHOLE_PPM);
-            let total = finished + running + count(|tasks| tasks.pending);
-            let excess = (u64::from(app.progress_ppm) * total).saturating_sub(finished * whole);
-            if let Some(each) = excess.checked_div(running).filter(|each| *each > 0) {
-                let progress_ppm = each.min(whole - whole / 100) as u32;
-                all.extend(app.containers.values().map(|&attempt| Progress { attempt, progress_ppm }));
-            }
-        }
-        all.sort_unstable_by_key(|progress| progress.attempt);
-        all
+    /// The pending tasks of a job in the core's state.
+    fn pending(&self, job: JobId) -> Option<[u32; 2]> {
+        self.core.job_status(job).map(|status| Kind::BOTH.map(|kind| status.tasks[kind].pending))
+    }
+
+    /// Asks as the core counts them: in one pool, all of them are reduces.
+    fn pooled(&self, [maps, reduces]: [u32; 2]) -> [u32; 2] {
+        if self.one_pool { [0, maps.saturating_add(reduces)] } else { [maps, reduces] }
     }
 }

@@ -1,0 +1,207 @@
+//! What happens to the containers of applications: allocations, pauses, resumes, progress.
+
+use super::AppRegistry;
+use crate::containers::{Container, ContainerState, Order, PAUSE_TIMEOUT, TaskTally, task_progress};
+use crate::wire::{ContainerUpdate, SidecarMessage};
+use giveway_core::{AttemptId, Event, Kind, NodeId, PreemptAction, Progress, Span, Time};
+
+/// Time for which no node may be able to pause before that is reported.
+const NO_PAUSE_GRACE: Span = Span::from_secs(30);
+
+/// A container that the core is about to learn of.
+pub(super) struct GrantedContainer {
+    pub id: String,
+    pub node: NodeId,
+    pub kind: Kind,
+    pub is_master: bool,
+}
+
+impl AppRegistry {
+    /// Turns an order into a message to the plug-in and updates the container's state.
+    pub(super) fn carry_out(&mut self, now: Time, order: Order) {
+        let (Order::Pause(attempt) | Order::Kill(attempt) | Order::Resume { from: attempt, .. }) = order;
+        let Some((app_id, container_id)) = self.index.find(attempt).cloned() else { return };
+        let Some(container) = self.apps.get_mut(&app_id).and_then(|app| app.containers.get_mut(&container_id)) else {
+            return;
+        };
+        match order {
+            Order::Pause(_) => {
+                container.state = ContainerState::Pausing { since: now };
+                self.orders.push(SidecarMessage::Pause(container_id));
+            }
+            Order::Kill(_) => self.orders.push(SidecarMessage::Kill(container_id)),
+            Order::Resume { from, to } => {
+                (container.attempt, container.state) = (to, ContainerState::Resuming);
+                self.index.remove(from);
+                self.index.insert(to, &app_id, &container_id);
+                self.orders.push(SidecarMessage::Resume(container_id));
+            }
+        }
+    }
+
+    /// Takes the orders for the plug-in since the last call.
+    pub fn take_orders(&mut self) -> Vec<SidecarMessage> {
+        self.orders.take()
+    }
+
+    /// True while containers are paused or about to be: then [`poll_paused`](AppRegistry::poll_paused) must be called every second.
+    pub fn has_paused(&self) -> bool {
+        self.containers().any(|container| !matches!(container.state, ContainerState::Running))
+    }
+
+    /// Number of nodes, if the policy pauses containers and for half a minute none of them could. Returned once.
+    pub fn unable_to_pause(&mut self, now: Time) -> Option<usize> {
+        let state = self.core.state();
+        let pauses = state.nodes().ids_up().any(|node| state.node(node).pause_limit() > 0);
+        let policy_pauses = self.core.setup().policy.preempts_by(PreemptAction::Pause, true);
+        if self.nodes.is_empty() || pauses || !self.one_pool || !policy_pauses {
+            self.no_pause_since = None;
+            return None;
+        }
+        let since = *self.no_pause_since.get_or_insert(now);
+        // NodeManagers report what they can do some time after they have registered.
+        if self.no_pause_reported || now.since(since) < NO_PAUSE_GRACE {
+            return None;
+        }
+        self.no_pause_reported = true;
+        Some(self.nodes.len())
+    }
+
+    fn containers(&self) -> impl Iterator<Item = &Container> {
+        self.apps.values().flat_map(|app| app.containers.values())
+    }
+
+    /// Offers the free slots of nodes with paused containers to the core, which resumes those that rank first, and gives up demotions that the
+    /// plug-in does not confirm.
+    pub fn poll_paused(&mut self, now: Time) {
+        let timed_out = |container: &&Container| matches!(container.state, ContainerState::Pausing { since } if now.since(since) >= PAUSE_TIMEOUT);
+        let mut late: Vec<AttemptId> = self.containers().filter(timed_out).map(|container| container.attempt).collect();
+        late.sort_unstable();
+        for attempt in late {
+            let Some((app_id, container_id)) = self.index.find(attempt).cloned() else { continue };
+            self.orders.push(SidecarMessage::Resume(container_id.clone()));
+            self.not_demoted(now, &app_id, &container_id);
+        }
+        let reduce = Kind::Reduce;
+        let offered = self.core.nodes().filter(|node| node.up && node.paused > 0 && node.free[reduce] > 0);
+        let offered: Vec<NodeId> = offered.map(|node| node.id).collect();
+        for node in offered {
+            self.submit_event(now, Event::SlotsOffered { node, progress: Vec::new() });
+        }
+    }
+
+    fn not_demoted(&mut self, now: Time, app_id: &str, container_id: &str) {
+        let container = self.apps.get_mut(app_id).and_then(|app| app.containers.get_mut(container_id));
+        if let Some(container) = container.filter(|one| matches!(one.state, ContainerState::Pausing { .. })) {
+            container.state = ContainerState::Running;
+            let attempt = container.attempt;
+            self.submit_event(now, Event::StopFailed { attempt });
+        }
+    }
+
+    pub(super) fn container_updated(&mut self, now: Time, app_id: &str, container_id: &str, update: ContainerUpdate) {
+        let Some(app) = self.apps.get_mut(app_id) else { return };
+        match (update, app.containers.get_mut(container_id)) {
+            (ContainerUpdate::Demoted, Some(container))
+                if matches!(container.state, ContainerState::Pausing { .. }) =>
+            {
+                container.state = ContainerState::Paused;
+                let attempt = container.attempt;
+                let progress_ppm = self.progress_of(attempt);
+                self.submit_event(now, Event::AttemptPaused { attempt, progress_ppm });
+            }
+            (ContainerUpdate::NotDemoted, Some(_)) => self.not_demoted(now, app_id, container_id),
+            (ContainerUpdate::Promoted, Some(container)) if container.state == ContainerState::Resuming => {
+                container.state = ContainerState::Running;
+            }
+            // Promoted without an order, by the plug-in alone: the core sees a new attempt.
+            (ContainerUpdate::Promoted, Some(container)) if container.state == ContainerState::Paused => {
+                let (attempt, node, kind) = (container.attempt, container.node, container.kind);
+                app.containers.remove(container_id);
+                self.index.remove(attempt);
+                self.submit_event(now, Event::AttemptKilled { attempt });
+                let id = container_id.to_owned();
+                self.grant(now, app_id, GrantedContainer { id, node, kind, is_master: false });
+            }
+            (ContainerUpdate::Promoted, None) => {
+                let Some((node, kind)) = app.demoted.remove(container_id) else { return };
+                let Some(&node) = self.nodes.get(&node) else { return };
+                let mut asks = app.asks;
+                asks[kind.index()] = asks[kind.index()].saturating_add(1);
+                self.update_pending(now, app_id, asks);
+                let id = container_id.to_owned();
+                self.grant(now, app_id, GrantedContainer { id, node, kind, is_master: false });
+            }
+            _ => {}
+        }
+    }
+
+    fn progress_of(&self, attempt: AttemptId) -> u32 {
+        let state = self.core.state();
+        let job = state.find(attempt.task.job).map(|key| state.job(key));
+        job.and_then(|job| job.find_task(attempt.task.key())).map_or(0, |task| task.progress_ppm())
+    }
+
+    /// A container was allocated; `asks` are those that remain.
+    pub(super) fn container_allocated(
+        &mut self,
+        now: Time,
+        app_id: &str,
+        granted: GrantedContainer,
+        outstanding_asks: [u32; 2],
+    ) {
+        if self.apps.get(app_id).is_none_or(|app| app.containers.contains_key(&granted.id)) {
+            return;
+        }
+        // The message's asks no longer include this container, and the core binds a granted slot to a pending task.
+        let mut asks = outstanding_asks;
+        let asked = &mut asks[granted.kind.index()];
+        *asked = asked.saturating_add(1);
+        self.update_pending(now, app_id, asks);
+        if let Some(app) = self.apps.get_mut(app_id) {
+            app.asks = outstanding_asks;
+        }
+        self.grant(now, app_id, granted);
+    }
+
+    /// Reports a container to the core as a granted slot.
+    fn grant(&mut self, now: Time, app_id: &str, granted: GrantedContainer) {
+        let GrantedContainer { id, node, kind, is_master } = granted;
+        let Some(job) = self.apps.get(app_id).map(|app| app.job) else { return };
+        let slot = if self.one_pool { Kind::Reduce } else { kind };
+        let Some(attempt) = self.submit_event(now, Event::SlotGranted { job, kind: slot, node }) else { return };
+        self.index.insert(attempt, app_id, &id);
+        let Some(app) = self.apps.get_mut(app_id) else { return };
+        let state = ContainerState::Running;
+        app.containers.insert(id, Container { attempt, node, state, kind, is_master });
+        if self.one_pool && (is_master || !app.may_pause) {
+            self.submit_event(now, Event::AttemptProtected { attempt });
+        }
+    }
+
+    /// Progress of the attempts whose progress the core needs, divided from that of their application.
+    pub(super) fn attempt_progress(&self) -> Vec<Progress> {
+        let mut all = Vec::new();
+        if !self.core.needs_progress() {
+            return all;
+        }
+        for app in self.apps.values() {
+            if !Kind::BOTH.iter().any(|kind| self.core.needs_progress_of(app.job, *kind)) {
+                continue;
+            }
+            let tasks = || app.containers.values().filter(|container| !container.is_master);
+            let tally = Kind::BOTH.map(|kind| TaskTally {
+                finished: app.finished[kind.index()],
+                running: tasks().filter(|container| container.kind == kind).count() as u64,
+                pending: u64::from(app.asks[kind.index()]),
+            });
+            let of_kind = task_progress(app.progress_ppm, tally);
+            all.extend(tasks().filter_map(|container| {
+                let progress_ppm = of_kind[container.kind.index()]?;
+                Some(Progress { attempt: container.attempt, progress_ppm })
+            }));
+        }
+        all.sort_unstable_by_key(|progress| progress.attempt);
+        all
+    }
+}

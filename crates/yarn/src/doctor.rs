@@ -1,0 +1,338 @@
+//! Checks the configuration of a Hadoop cluster: which properties a policy needs, which of them are set, and what it costs if one is not.
+
+use giveway_core::{Policy, PreemptAction};
+use rustc_hash::FxHashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+const YARN_SITE: &str = "yarn-site.xml";
+const CAPACITY_SCHEDULER: &str = "capacity-scheduler.xml";
+const MAPRED_SITE: &str = "mapred-site.xml";
+
+/// Why a configuration cannot be checked.
+#[derive(Debug, Error)]
+pub enum DoctorError {
+    /// A file cannot be read.
+    #[error("cannot read {file}: {error}; pass the directory of Hadoop's configuration with --conf")]
+    Read {
+        /// Path of the file.
+        file: PathBuf,
+        /// The operating system's error.
+        error: std::io::Error,
+    },
+    /// A file is not valid XML.
+    #[error("cannot read {file}: {error}; correct the file")]
+    Xml {
+        /// Path of the file.
+        file: PathBuf,
+        /// What is wrong with it.
+        error: roxmltree::Error,
+    },
+}
+
+/// Properties of Hadoop's configuration files. Later files override earlier ones.
+#[derive(Debug, Default)]
+pub struct HadoopConf {
+    properties: FxHashMap<String, String>,
+}
+
+impl HadoopConf {
+    /// Reads `yarn-site.xml`, `capacity-scheduler.xml` and, if it exists, `mapred-site.xml` of a directory.
+    pub fn read(dir: &Path) -> Result<HadoopConf, DoctorError> {
+        let mut conf = HadoopConf::default();
+        for name in [YARN_SITE, CAPACITY_SCHEDULER, MAPRED_SITE] {
+            let file = dir.join(name);
+            if name == MAPRED_SITE && !file.exists() {
+                continue;
+            }
+            let text =
+                std::fs::read_to_string(&file).map_err(|error| DoctorError::Read { file: file.clone(), error })?;
+            conf.add(&text).map_err(|error| DoctorError::Xml { file, error })?;
+        }
+        Ok(conf)
+    }
+
+    /// Adds the properties of a file's text.
+    pub fn add(&mut self, text: &str) -> Result<(), roxmltree::Error> {
+        let document = roxmltree::Document::parse(text)?;
+        for property in document.descendants().filter(|node| node.has_tag_name("property")) {
+            let child = |name: &str| {
+                let found = property.children().find(|node| node.has_tag_name(name));
+                found.and_then(|node| node.text()).map(|text| text.trim().to_owned())
+            };
+            if let (Some(name), Some(value)) = (child("name"), child("value")) {
+                self.properties.insert(name, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.properties.get(name).map(String::as_str)
+    }
+
+    /// Leaf queues with Giveway's ordering policy.
+    fn giveway_queues(&self) -> Vec<&str> {
+        let ordering =
+            |(name, value): (&'_ String, &'_ String)| value == ORDERING_POLICY && name.ends_with(".ordering-policy");
+        let mut queues: Vec<&str> = self
+            .properties
+            .iter()
+            .filter(|&property| ordering(property))
+            .filter_map(|(name, _)| name.strip_prefix("yarn.scheduler.capacity.")?.strip_suffix(".ordering-policy"))
+            .collect();
+        queues.sort_unstable();
+        queues
+    }
+}
+
+const ORDERING_POLICY: &str = "giveway.yarn.GivewayOrderingPolicy";
+
+/// A property that is missing or has a value that does not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file that has the property.
+    pub file: &'static str,
+    /// Its name.
+    pub property: String,
+    /// Its value, if it is set.
+    pub found: Option<String>,
+    /// A value that works.
+    pub needed: String,
+    /// What happens if it is left as it is.
+    pub cost: &'static str,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = self.found.as_deref().unwrap_or("not set");
+        writeln!(f, "{}: {} is {found}: {}", self.file, self.property, self.cost)?;
+        write!(f, "  <property><name>{}</name><value>{}</value></property>", self.property, self.needed)
+    }
+}
+
+/// How a value is judged.
+enum Test {
+    /// Equal to the needed value; with the default that applies if the property is not set.
+    Is(&'static str),
+    /// A list that contains the needed value.
+    Contains,
+    /// A number of at least this.
+    AtLeast(f64, &'static str),
+    /// A number of at most this.
+    AtMost(f64, &'static str),
+}
+
+struct Check {
+    file: &'static str,
+    property: &'static str,
+    needed: &'static str,
+    test: Test,
+    cost: &'static str,
+}
+
+const ALWAYS: &[Check] = &[
+    Check {
+        file: YARN_SITE,
+        property: "yarn.resourcemanager.scheduler.class",
+        needed: "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler",
+        test: Test::Is("org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler"),
+        cost: "Giveway is a plug-in of the CapacityScheduler and has no effect under another scheduler",
+    },
+    Check {
+        file: YARN_SITE,
+        property: "yarn.resourcemanager.application-master-service.processors",
+        needed: "giveway.yarn.GivewayProcessor",
+        test: Test::Contains,
+        cost: "the plug-in does not connect to the sidecar, queues are FIFO",
+    },
+    Check {
+        file: CAPACITY_SCHEDULER,
+        property: "yarn.scheduler.capacity.maximum-am-resource-percent",
+        needed: "0.5",
+        test: Test::AtLeast(0.5, "0.1"),
+        cost: "short applications wait for an application master's container in a list that is FIFO",
+    },
+];
+
+const PAUSE: &[Check] = &[
+    Check {
+        file: YARN_SITE,
+        property: "yarn.resourcemanager.auto-update.containers",
+        needed: "true",
+        test: Test::Is("false"),
+        cost: "NodeManagers are not told of demotions, so nothing is paused",
+    },
+    Check {
+        file: YARN_SITE,
+        property: "yarn.scheduler.include-port-in-node-name",
+        needed: "false",
+        test: Test::Is("false"),
+        cost: "paused containers are never promoted: YARN looks for their node by host name",
+    },
+    Check {
+        file: YARN_SITE,
+        property: "yarn.nodemanager.container-executor.class",
+        needed: "giveway.yarn.nodemanager.GivewayContainerExecutor",
+        test: Test::Is("org.apache.hadoop.yarn.server.nodemanager.DefaultContainerExecutor"),
+        cost: "NodeManagers cannot pause containers",
+    },
+    Check {
+        file: YARN_SITE,
+        property: "yarn.nodemanager.containers-launcher.class",
+        needed: "org.apache.hadoop.yarn.server.nodemanager.containermanager.launcher.GivewayContainersLauncher",
+        test: Test::Is("org.apache.hadoop.yarn.server.nodemanager.containermanager.launcher.ContainersLauncher"),
+        cost: "a container that is paused a second time, or while its NodeManager restarts, waits for ever",
+    },
+    Check {
+        file: YARN_SITE,
+        property: "yarn.nodemanager.opportunistic-containers-max-queue-length",
+        needed: "100",
+        test: Test::AtLeast(1.0, "0"),
+        cost: "NodeManagers kill demoted containers instead of pausing them",
+    },
+    Check {
+        file: YARN_SITE,
+        property: "yarn.nodemanager.opportunistic-containers-use-pause-for-preemption",
+        needed: "true",
+        test: Test::Is("false"),
+        cost: "NodeManagers kill demoted containers instead of pausing them",
+    },
+    Check {
+        file: MAPRED_SITE,
+        property: "mapreduce.reduce.speculative",
+        needed: "false",
+        test: Test::Is("true"),
+        cost: "paused reduces look like stragglers and get speculative attempts, which take containers",
+    },
+];
+
+const KILL: &[Check] = &[Check {
+    file: CAPACITY_SCHEDULER,
+    property: "yarn.scheduler.capacity.lazy-preemption-enabled",
+    needed: "false",
+    test: Test::Is("false"),
+    cost: "containers are not killed when they are chosen, but when another application can use the resources",
+}];
+
+const RECOVERY: &[Check] = &[Check {
+    file: YARN_SITE,
+    property: "yarn.client.nodemanager-connect.max-wait-ms",
+    needed: "3000",
+    test: Test::AtMost(10_000.0, "180000"),
+    cost: "application masters wait up to three minutes for a lost NodeManager before they run its tasks again",
+}];
+
+/// Checks a configuration for a policy. Properties that work are not returned.
+pub fn check(policy: &Policy, conf: &HadoopConf) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let pauses = policy.preempts_by(PreemptAction::Pause, true);
+    let kills = policy.preempts_by(PreemptAction::Kill, true);
+    let groups = [(true, ALWAYS), (pauses, PAUSE), (kills, KILL), (policy.recovery.is_immediate(), RECOVERY)];
+    for (needed, checks) in groups {
+        if needed {
+            findings.extend(checks.iter().filter_map(|check| check.apply(conf)));
+        }
+    }
+    if conf.giveway_queues().is_empty() {
+        findings.push(Finding {
+            file: CAPACITY_SCHEDULER,
+            property: "yarn.scheduler.capacity.root.QUEUE.ordering-policy".into(),
+            found: None,
+            needed: ORDERING_POLICY.into(),
+            cost: "no queue is ordered by Giveway",
+        });
+    }
+    findings
+}
+
+impl Check {
+    fn apply(&self, conf: &HadoopConf) -> Option<Finding> {
+        let found = conf.get(self.property);
+        let number = |default: &str| found.unwrap_or(default).parse::<f64>().unwrap_or(f64::NAN);
+        let works = match self.test {
+            Test::Is(default) => found.unwrap_or(default) == self.needed,
+            Test::Contains => found.is_some_and(|list| list.split(',').any(|item| item.trim() == self.needed)),
+            Test::AtLeast(least, default) => number(default) >= least,
+            Test::AtMost(most, default) => number(default) <= most,
+        };
+        // A list keeps what it has.
+        let needed = match (&self.test, found.filter(|list| !list.trim().is_empty())) {
+            (Test::Contains, Some(list)) => format!("{list},{}", self.needed),
+            _ => self.needed.to_owned(),
+        };
+        (!works).then(|| Finding {
+            file: self.file,
+            property: self.property.to_owned(),
+            found: found.map(str::to_owned),
+            needed,
+            cost: self.cost,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use giveway_core::policy::catalog;
+
+    fn properties(findings: &[Finding]) -> Vec<&str> {
+        findings.iter().map(|finding| finding.property.as_str()).collect()
+    }
+
+    fn conf(properties: &[(&str, &str)]) -> HadoopConf {
+        let property =
+            |(name, value): &(&str, &str)| format!("<property><name>{name}</name><value> {value} </value></property>");
+        let text: String = properties.iter().map(property).collect();
+        let mut conf = HadoopConf::default();
+        conf.add(&format!("<?xml version=\"1.0\"?><configuration>{text}</configuration>")).unwrap();
+        conf
+    }
+
+    const RANKING: [(&str, &str); 3] = [
+        ("yarn.resourcemanager.application-master-service.processors", "other.Processor,giveway.yarn.GivewayProcessor"),
+        ("yarn.scheduler.capacity.maximum-am-resource-percent", "0.6"),
+        ("yarn.scheduler.capacity.root.batch.ordering-policy", ORDERING_POLICY),
+    ];
+
+    #[test]
+    fn a_policy_needs_only_what_it_uses() {
+        let ranking = conf(&RANKING);
+        assert_eq!(check(&catalog::by_name("hsrtf-pr").unwrap(), &ranking), []);
+        assert_eq!(check(&catalog::by_name("hsrtf-prp").unwrap(), &ranking), []);
+        let findings = check(&catalog::by_name("fcs").unwrap(), &ranking);
+        let found = properties(&findings);
+        assert_eq!(found.len(), 6, "{found:?}");
+        assert!(!found.contains(&"yarn.scheduler.include-port-in-node-name"), "its default works");
+        let chronos = check(&catalog::by_name("chronos(fifo)").unwrap(), &ranking);
+        assert!(properties(&chronos).contains(&"yarn.client.nodemanager-connect.max-wait-ms"));
+    }
+
+    #[test]
+    fn wrong_values_are_reported_with_the_lines_to_add() {
+        let wrong = conf(&[
+            ("yarn.resourcemanager.application-master-service.processors", "other.Processor"),
+            ("yarn.scheduler.capacity.maximum-am-resource-percent", "a lot"),
+        ]);
+        let findings = check(&catalog::by_name("fifo").unwrap(), &wrong);
+        assert_eq!(findings.len(), 3, "{findings:?}");
+        let text = findings[0].to_string();
+        assert!(text.contains("<value>other.Processor,giveway.yarn.GivewayProcessor</value>"), "{text}");
+        assert!(text.contains("is other.Processor: the plug-in does not connect"), "{text}");
+        assert!(findings[2].to_string().contains("is not set: no queue is ordered by Giveway"));
+    }
+
+    #[test]
+    fn files_that_cannot_be_read_are_named() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let error = |dir: &Path| HadoopConf::read(dir).unwrap_err().to_string();
+        assert!(error(dir.path()).contains("yarn-site.xml"));
+        std::fs::write(dir.path().join(YARN_SITE), "<configuration>").unwrap();
+        assert!(error(dir.path()).contains("correct the file"));
+        for file in [YARN_SITE, CAPACITY_SCHEDULER] {
+            std::fs::write(dir.path().join(file), "<configuration/>").unwrap();
+        }
+        assert!(HadoopConf::read(dir.path()).is_ok(), "mapred-site.xml is optional");
+    }
+}

@@ -1,0 +1,243 @@
+//! Pausing, resuming and killing containers: the registry with a scripted plug-in and a clock of its own.
+
+use giveway_core::policy::catalog;
+use giveway_core::{Kind, Outcome, Span, Time};
+use giveway_yarn::{AppRegistry, AppSpec, ContainerUpdate, PluginMessage, SidecarMessage};
+
+const LONG: &str = "application_1_0001";
+const SHORT: &str = "application_1_0002";
+
+struct Cluster {
+    registry: AppRegistry,
+    now: Time,
+}
+
+impl Cluster {
+    /// Two nodes with two containers each; paused ones may keep memory of `pause_mb`.
+    fn new(policy: &str, pause_mb: u64) -> Cluster {
+        let registry = AppRegistry::open(catalog::by_name(policy).unwrap(), None, None).unwrap();
+        let mut cluster = Cluster { registry, now: Time::ZERO };
+        cluster.send(PluginMessage::SnapshotStarted);
+        for name in ["n1:1", "n2:1"] {
+            let (name, rack) = (name.to_owned(), "/rack".to_owned());
+            cluster.send(PluginMessage::NodeAdded { name, rack, memory_mb: 1024, min_allocation_mb: 512, pause_mb });
+        }
+        cluster.send(PluginMessage::SnapshotEnded);
+        cluster
+    }
+
+    fn send(&mut self, message: PluginMessage) {
+        self.registry.on_message(self.now, message);
+        assert_eq!(self.registry.take_warning(), None);
+    }
+
+    /// Lets time pass as the sidecar does.
+    fn wait(&mut self, secs: u64) {
+        for _ in 0..secs {
+            self.now = self.now + Span::from_secs(1);
+            if self.registry.next_timer().is_some_and(|at| at <= self.now) {
+                self.registry.fire_timers(self.now);
+            }
+            self.registry.poll_paused(self.now);
+            assert_eq!(self.registry.take_warning(), None);
+        }
+    }
+
+    fn add_app(&mut self, app_id: &str, may_pause: bool) {
+        let [user, queue, name] = ["ann", "root.giveway", "count"].map(str::to_owned);
+        self.send(PluginMessage::AppAdded(AppSpec {
+            app_id: app_id.into(),
+            name,
+            user,
+            queue,
+            priority: 0,
+            may_pause,
+        }));
+    }
+
+    fn ask(&mut self, app_id: &str, maps: u32, reduces: u32) {
+        let (app_id, outstanding_asks) = (app_id.to_owned(), [maps, reduces]);
+        self.send(PluginMessage::AppUpdated { app_id, progress_ppm: 300_000, outstanding_asks, recovery_asks: 0 });
+    }
+
+    fn allocate(&mut self, app_id: &str, container_id: &str, node: &str, is_master: bool, asks: u32) {
+        self.allocated(app_id, container_id, node, is_master, false, asks);
+    }
+
+    fn allocated(&mut self, app: &str, container: &str, node: &str, is_master: bool, is_demoted: bool, asks: u32) {
+        let [app_id, container_id, node] = [app, container, node].map(str::to_owned);
+        let (kind, outstanding_asks) = (Kind::Reduce, [0, asks]);
+        let message = PluginMessage::ContainerAllocated {
+            app_id,
+            container_id,
+            node,
+            kind,
+            is_master,
+            is_demoted,
+            outstanding_asks,
+        };
+        self.send(message);
+    }
+
+    fn release(&mut self, app_id: &str, container_id: &str) {
+        let [app_id, container_id] = [app_id, container_id].map(str::to_owned);
+        let message =
+            PluginMessage::ContainerReleased { app_id, container_id, succeeded: true, outstanding_asks: [0, 0] };
+        self.send(message);
+    }
+
+    fn update(&mut self, container_id: &str, update: ContainerUpdate) {
+        let container_id = container_id.to_owned();
+        self.send(PluginMessage::ContainerUpdated { app_id: LONG.into(), container_id, update });
+    }
+
+    /// The orders since the last call, as text.
+    fn orders(&mut self) -> Vec<String> {
+        self.registry.take_orders().iter().map(|order| format!("{order:?}").replace('"', "")).collect()
+    }
+
+    /// A long application whose application master and three tasks hold all containers for 30 s.
+    fn with_long_app(policy: &str, may_pause: bool, pause_mb: u64) -> Cluster {
+        let mut cluster = Cluster::new(policy, pause_mb);
+        cluster.add_app(LONG, may_pause);
+        cluster.ask(LONG, 1, 0);
+        cluster.allocate(LONG, "am", "n1:1", true, 3);
+        cluster.allocate(LONG, "r1", "n1:1", false, 2);
+        cluster.allocate(LONG, "r2", "n2:1", false, 1);
+        cluster.allocate(LONG, "r3", "n2:1", false, 0);
+        cluster.wait(30);
+        assert_eq!(cluster.orders(), [""; 0]);
+        cluster
+    }
+
+    /// A short application asks for its application master's container. Returns the orders.
+    fn submit_short(&mut self) -> Vec<String> {
+        self.add_app(SHORT, true);
+        self.ask(SHORT, 1, 0);
+        self.orders()
+    }
+}
+
+/// The container that a list with one order to pause is about.
+fn paused(orders: &[String]) -> String {
+    let [order] = orders else { panic!("expected one order, got {orders:?}") };
+    order.strip_prefix("Pause(").and_then(|rest| rest.strip_suffix(')')).expect("an order to pause").to_owned()
+}
+
+#[test]
+fn a_container_is_paused_for_a_short_application_and_resumed_after_it() {
+    let mut cluster = Cluster::with_long_app("fcs", true, 10_000);
+    let victim = paused(&cluster.submit_short());
+    assert_ne!(victim, "am");
+    let node = if victim == "r1" { "n1:1" } else { "n2:1" };
+    cluster.update(&victim, ContainerUpdate::Demoted);
+    cluster.allocate(SHORT, "short-am", node, true, 0);
+    cluster.wait(5);
+    assert_eq!(cluster.orders(), [""; 0], "no slot is free");
+    cluster.release(SHORT, "short-am");
+    cluster.send(PluginMessage::AppRemoved { app_id: SHORT.into(), outcome: Outcome::Succeeded });
+    cluster.wait(2);
+    assert_eq!(cluster.orders(), [format!("Resume({victim})")]);
+    cluster.update(&victim, ContainerUpdate::Promoted);
+    cluster.release(LONG, &victim);
+    cluster.wait(2);
+    assert_eq!(cluster.orders(), [""; 0]);
+    assert_eq!(cluster.registry.counts().containers, 3);
+}
+
+#[test]
+fn only_what_may_be_paused_is_paused() {
+    assert_eq!(
+        Cluster::with_long_app("fcs", false, 10_000).submit_short(),
+        [""; 0],
+        "the application must not be paused"
+    );
+    assert_eq!(Cluster::with_long_app("fcs", true, 0).submit_short(), [""; 0], "no node can pause");
+    assert_eq!(Cluster::with_long_app("fifo", true, 10_000).submit_short(), [""; 0], "the policy does not preempt");
+}
+
+#[test]
+fn the_memory_of_paused_containers_is_limited() {
+    let mut cluster = Cluster::with_long_app("fcs", true, 512);
+    cluster.ask(LONG, 8, 0);
+    cluster.add_app(SHORT, true);
+    cluster.ask(SHORT, 3, 0);
+    assert_eq!(cluster.orders().len(), 2, "one container on each node");
+}
+
+#[test]
+fn a_demotion_that_fails_or_is_not_confirmed_is_given_up() {
+    let mut cluster = Cluster::with_long_app("fcs", true, 10_000);
+    let victim = paused(&cluster.submit_short());
+    cluster.update(&victim, ContainerUpdate::NotDemoted);
+    let mut orders = Vec::new();
+    while orders.is_empty() {
+        cluster.wait(1);
+        orders = cluster.orders();
+    }
+    let victim = paused(&orders);
+    cluster.wait(29);
+    assert_eq!(cluster.orders(), [""; 0]);
+    cluster.wait(1);
+    assert_eq!(cluster.orders().first(), Some(&format!("Resume({victim})")));
+}
+
+#[test]
+fn a_container_that_was_demoted_before_the_snapshot_counts_once_it_is_promoted() {
+    let mut cluster = Cluster::new("fcs", 10_000);
+    cluster.send(PluginMessage::SnapshotStarted);
+    for name in ["n1:1", "n2:1"] {
+        let (name, rack) = (name.to_owned(), "/rack".to_owned());
+        cluster.send(PluginMessage::NodeAdded { name, rack, memory_mb: 1024, min_allocation_mb: 512, pause_mb: 512 });
+    }
+    cluster.add_app(LONG, true);
+    cluster.allocate(LONG, "am", "n1:1", true, 0);
+    cluster.allocated(LONG, "r1", "n1:1", false, true, 0);
+    cluster.send(PluginMessage::SnapshotEnded);
+    assert_eq!(cluster.registry.counts().containers, 1);
+    cluster.update("r1", ContainerUpdate::Promoted);
+    assert_eq!(cluster.registry.counts().containers, 2);
+    cluster.release(LONG, "r1");
+    assert_eq!(cluster.registry.counts().containers, 1);
+}
+
+#[test]
+fn a_container_that_the_plugin_promotes_by_itself_runs() {
+    let mut cluster = Cluster::with_long_app("fcs", true, 10_000);
+    let victim = paused(&cluster.submit_short());
+    cluster.update(&victim, ContainerUpdate::Demoted);
+    cluster.update(&victim, ContainerUpdate::Promoted);
+    assert_eq!(cluster.registry.counts().containers, 4);
+    cluster.release(LONG, &victim);
+    assert_eq!(cluster.registry.counts().containers, 3);
+}
+
+#[test]
+fn killing_policies_order_kills() {
+    let mut cluster = Cluster::with_long_app("hsrtf-pup", true, 0);
+    cluster.ask(LONG, 8, 0);
+    let orders = cluster.submit_short();
+    assert!(matches!(&orders[..], [order] if order.starts_with("Kill(r")), "{orders:?}");
+}
+
+#[test]
+fn an_application_that_ended_is_not_killed() {
+    let mut cluster = Cluster::with_long_app("hsrtf-pup", true, 0);
+    cluster.send(PluginMessage::AppRemoved { app_id: LONG.into(), outcome: Outcome::Killed });
+    assert!(cluster.registry.take_orders().iter().all(|order| !matches!(order, SidecarMessage::Kill(_))));
+}
+
+#[test]
+fn a_cluster_that_cannot_pause_is_reported_once() {
+    let mut cluster = Cluster::new("fcs", 0);
+    assert_eq!(cluster.registry.unable_to_pause(cluster.now), None, "nodes report what they can do after a while");
+    cluster.wait(30);
+    assert_eq!(cluster.registry.unable_to_pause(cluster.now), Some(2));
+    assert_eq!(cluster.registry.unable_to_pause(cluster.now), None);
+    for (policy, pause_mb) in [("fcs", 512), ("hsrtf-pr", 0)] {
+        let mut cluster = Cluster::new(policy, pause_mb);
+        cluster.registry.unable_to_pause(cluster.now);
+        cluster.wait(30);
+        assert_eq!(cluster.registry.unable_to_pause(cluster.now), None, "{policy}");
+    }
+}

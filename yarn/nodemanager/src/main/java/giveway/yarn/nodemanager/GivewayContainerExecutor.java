@@ -1,0 +1,57 @@
+package giveway.yarn.nodemanager;
+
+import java.io.IOException;
+import org.apache.hadoop.util.Shell.ShellCommandExecutor;
+import org.apache.hadoop.yarn.api.records.ContainerId;
+import org.apache.hadoop.yarn.server.nodemanager.Context;
+import org.apache.hadoop.yarn.server.nodemanager.DefaultContainerExecutor;
+import org.apache.hadoop.yarn.server.nodemanager.containermanager.container.Container;
+import org.apache.hadoop.yarn.server.nodemanager.executor.ContainerStartContext;
+
+/**
+ * DefaultContainerExecutor that can pause containers. Set it as {@code yarn.nodemanager.container-executor.class}.
+ *
+ * <p>DefaultContainerExecutor starts each container with {@code setsid}, so a container is a process group whose id is that of its first process.
+ */
+public class GivewayContainerExecutor extends DefaultContainerExecutor {
+  private PausedContainers paused;
+
+  @Override
+  public void init(Context context) throws IOException {
+    super.init(context);
+    paused = new PausedContainers(getConf(), this::signal);
+    PauseSupport.announce(getConf());
+  }
+
+  @Override
+  public void pauseContainer(Container container) {
+    paused.pause(container.getContainerId());
+  }
+
+  @Override
+  public void resumeContainer(Container container) {
+    paused.resume(container.getContainerId());
+  }
+
+  /** Called by the launcher for a container that was paused before the NodeManager restarted. */
+  public void recoverPausedContainer(Container container) {
+    paused.recover(container.getContainerId());
+  }
+
+  @Override
+  public int launchContainer(ContainerStartContext start) throws IOException, org.apache.hadoop.yarn.exceptions.ConfigurationException {
+    try {
+      return super.launchContainer(start);
+    } finally {
+      paused.forget(start.getContainer().getContainerId());
+    }
+  }
+
+  private void signal(ContainerId container, String name) throws IOException {
+    String pid = getProcessId(container);
+    if (pid == null) {
+      throw new IOException(container + " has no process");
+    }
+    new ShellCommandExecutor(new String[] {"kill", "-" + name, "--", "-" + pid}).execute();
+  }
+}
