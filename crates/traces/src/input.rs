@@ -2,8 +2,7 @@
 
 use crate::TraceError;
 use flate2::bufread::MultiGzDecoder;
-use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use giveway_compression::ZstdDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -55,9 +54,7 @@ impl Input {
         let chained = BufReader::with_capacity(CHUNK_BYTES, Cursor::new(magic.clone()).chain(compressed));
         let mut decoded: Box<dyn Read + Send> = match magic.as_slice() {
             [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(chained)),
-            [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
-                Box::new(ZstdDecoder { compressed: chained, frame: FrameDecoder::new() })
-            }
+            [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Box::new(ZstdDecoder::new(chained)),
             _ => Box::new(chained),
         };
         let mut head = Vec::new();
@@ -100,35 +97,6 @@ struct Failed(Option<io::Error>);
 impl Read for Failed {
     fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
-    }
-}
-
-/// Decodes concatenated Zstandard frames; skippable frames are skipped.
-struct ZstdDecoder<R> {
-    compressed: R,
-    frame: FrameDecoder,
-}
-
-impl<R: BufRead> Read for ZstdDecoder<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.frame.can_collect() == 0 {
-            if !self.frame.is_finished() {
-                let strategy = BlockDecodingStrategy::UptoBytes(buffer.len());
-                self.frame.decode_blocks(&mut self.compressed, strategy).map_err(io::Error::other)?;
-                continue;
-            }
-            if self.compressed.fill_buf()?.is_empty() {
-                return Ok(0);
-            }
-            match self.frame.reset(&mut self.compressed) {
-                Ok(()) => {}
-                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
-                    io::copy(&mut (&mut self.compressed).take(u64::from(length)), &mut io::sink())?;
-                }
-                Err(error) => return Err(io::Error::other(error)),
-            }
-        }
-        self.frame.read(buffer)
     }
 }
 

@@ -80,14 +80,20 @@ struct Changes {
 pub fn run(args: &WhatIf) -> Result<()> {
     let policies = input::policies(&args.policy)?;
     let recorded = input::recorded_run(&args.source, args.cluster.as_deref(), args.trace_model.as_deref(), args.seed)?;
-    let mut run = recorded.run;
+    let (mut run, mut oddities) = (recorded.run, recorded.oddities);
+    if recorded.has_made_cluster {
+        oddities.push(
+            "the cluster is not recorded: simulated on one whose slots the jobs keep 70 % busy; give it with --cluster"
+                .into(),
+        );
+    }
     if let Some(name) = &args.recorded_policy {
         run.policy = Some(input::policy(name)?);
     }
     let change = args.cluster_change();
     let changed = if change.is_empty() { None } else { Some(change.apply(&run.cluster)?) };
     files::check_writable(args.json.as_deref().into_iter().chain(args.report.as_deref()))?;
-    let study = study(run, changed, policies, args.seed, recorded.oddities)?;
+    let study = study(run, changed, policies, args.seed, oddities)?;
     write!(std::io::stdout(), "{}", text::describe(&study, args.all_jobs)?)?;
     if let Some(file) = &args.json {
         files::write(file, &(json::text(&study)? + "\n"))?;

@@ -250,20 +250,20 @@ mod tests {
     use giveway_core::{Event, JobId, Setup, Time, Timer};
 
     /// A journal with its encoder.
-    struct Open {
+    pub(super) struct Open {
         journal: Journal,
         encoder: JournalEncoder,
     }
 
     impl Open {
-        fn create(folder: &Path) -> Open {
+        pub(super) fn create(folder: &Path) -> Open {
             let setup = Setup::new(catalog::by_name("fifo").unwrap());
             let mut encoder = JournalEncoder::begin(&setup, 7).unwrap();
             let content = encoder.take_frame().unwrap();
             Open { journal: Journal::create(Arc::new(Disk), folder, &content).unwrap(), encoder }
         }
 
-        fn append(&mut self, at: u32) {
+        pub(super) fn append(&mut self, at: u32) {
             self.encoder.append_event(Time(at.into()), &Event::TimerFired { timer: Timer::Estimates }, &[]).unwrap();
             self.encoder.append_metadata(Metadata::FailureReported { job: JobId(at), text: "line\nbreak".into() });
             self.journal.append(&self.encoder.take_frame().unwrap()).unwrap();

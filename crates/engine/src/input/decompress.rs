@@ -3,8 +3,7 @@
 use super::lines::SequentialReader;
 use crate::job::Codec;
 use flate2::bufread::MultiGzDecoder;
-use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
-use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use giveway_compression::ZstdDecoder;
 use std::io::{self, BufRead, BufReader, Read};
 
 /// Compressed bytes per read.
@@ -16,44 +15,8 @@ pub(super) fn decompress(codec: Codec, bytes: SequentialReader) -> Box<dyn Read 
     match codec {
         Codec::Plain => Box::new(bytes),
         Codec::Gzip => Box::new(MultiGzDecoder::new(buffered(bytes))),
-        Codec::Zstd => Box::new(ZstdDecoder { compressed: buffered(bytes), frame: FrameDecoder::new() }),
+        Codec::Zstd => Box::new(ZstdDecoder::new(buffered(bytes))),
         Codec::Lz4 => Box::new(Lz4Decoder(lz4_flex::frame::FrameDecoder::new(EofTracker::new(buffered(bytes))))),
-    }
-}
-
-/// Decodes concatenated Zstandard frames; skippable frames are skipped.
-struct ZstdDecoder<R> {
-    compressed: R,
-    frame: FrameDecoder,
-}
-
-impl<R: BufRead> Read for ZstdDecoder<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.frame.can_collect() == 0 {
-            if !self.frame.is_finished() {
-                let strategy = BlockDecodingStrategy::UptoBytes(buffer.len());
-                self.frame.decode_blocks(&mut self.compressed, strategy).map_err(io::Error::other)?;
-                continue;
-            }
-            if self.frame.get_checksum_from_data().is_some_and(|sum| self.frame.get_calculated_checksum() != Some(sum))
-            {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "the checksum is wrong"));
-            }
-            if self.compressed.fill_buf()?.is_empty() {
-                return Ok(0);
-            }
-            match self.frame.reset(&mut self.compressed) {
-                Ok(()) => {}
-                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
-                    let length = u64::from(length);
-                    if io::copy(&mut (&mut self.compressed).take(length), &mut io::sink())? < length {
-                        return Err(io::ErrorKind::UnexpectedEof.into());
-                    }
-                }
-                Err(error) => return Err(io::Error::other(error)),
-            }
-        }
-        self.frame.read(buffer)
     }
 }
 

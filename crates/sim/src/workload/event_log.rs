@@ -545,7 +545,7 @@ mod tests {
         record(30, Event::AttemptFinished { attempt: master, output_bytes: 0 });
         record(30, Event::JobEnded { job, outcome: giveway_core::Outcome::Succeeded });
         writer.close(&mut event_log);
-        let (workload, cluster) = from_event_log(&event_log, "an event log").unwrap();
+        let RecordedRun { workload, cluster, .. } = from_event_log(&event_log, "an event log").unwrap();
         let plan = &workload.jobs[0];
         assert_eq!((plan.submit, plan.maps, plan.reduces), (Time::from_secs_f64(10.0), 1, 2));
         assert_eq!((plan.map_compute, plan.reduce_compute), (Span::ZERO, Span::from_secs(8)));

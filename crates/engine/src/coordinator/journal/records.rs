@@ -28,10 +28,10 @@ pub(crate) enum Metadata {
 
 /// The records of one frame.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Batch {
+pub(super) struct Batch {
     metadata: Vec<Metadata>,
     /// Bytes of the event log. The event logs of all frames together are one.
-    events: Vec<u8>,
+    pub(super) events: Vec<u8>,
 }
 
 /// Encodes records into frames.
@@ -120,7 +120,7 @@ pub(super) fn event_log(file: &JournalFile) -> Result<Vec<u8>, JournalError> {
 }
 
 struct Contents {
-    metadata: Vec<Metadata>,
+    pub(super) metadata: Vec<Metadata>,
     events: Vec<u8>,
     valid_bytes: u64,
 }

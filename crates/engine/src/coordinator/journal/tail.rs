@@ -1,6 +1,7 @@
 //! Reading a journal while a coordinator writes it.
 
-use super::{Batch, JournalError, LOG, frames, io_error};
+use super::records::Batch;
+use super::{JournalError, LOG, frames, io_error};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
@@ -89,17 +90,10 @@ fn identity(file: &fs::Metadata) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Journal, JournalLock};
+    use super::super::tests::Open;
     use super::*;
     use giveway_core::event_log::EventLogDecoder;
-    use giveway_core::policy::catalog;
-    use giveway_core::{Event, Setup, Time, Timer};
     use std::io::Write;
-
-    fn append(journal: &mut Journal, at: u64) {
-        journal.append_event(Time(at), &Event::TimerFired { timer: Timer::Estimates }, &[]).unwrap();
-        journal.sync().unwrap();
-    }
 
     fn times(decoder: &mut EventLogDecoder, tail: &mut JournalTail) -> Vec<u64> {
         decoder.feed(&tail.read().unwrap());
@@ -109,17 +103,15 @@ mod tests {
     #[test]
     fn a_tail_reads_each_complete_frame_once_and_notices_another_journal() {
         let folder = tempfile::tempdir().unwrap();
-        let setup = Setup::new(catalog::by_name("fifo").unwrap());
-        let lock = JournalLock::acquire(folder.path()).unwrap();
-        let mut journal = Journal::create(folder.path(), &setup, 1, lock).unwrap();
+        let mut journal = Open::create(folder.path());
         let path = journal_path(folder.path());
         let (mut tail, mut decoder) = (JournalTail::open(&path).unwrap(), EventLogDecoder::new());
-        append(&mut journal, 1);
-        append(&mut journal, 2);
+        journal.append(1);
+        journal.append(2);
         assert_eq!(times(&mut decoder, &mut tail), [1, 2]);
         assert_eq!(times(&mut decoder, &mut tail), [0; 0]);
         // A frame that is being written is not read until it is complete.
-        append(&mut journal, 3);
+        journal.append(3);
         let whole = fs::read(&path).unwrap();
         let other = folder.path().join("cut");
         fs::write(&other, &whole[..whole.len() - 1]).unwrap();
@@ -128,7 +120,7 @@ mod tests {
         fs::OpenOptions::new().append(true).open(&other).unwrap().write_all(&whole[whole.len() - 1..]).unwrap();
         assert_eq!(times(&mut cut_decoder, &mut cut), [3]);
         assert!(tail.is_current());
-        let _new = journal.replace(folder.path(), &setup, 1).unwrap();
+        let _new = Open::create(folder.path());
         assert!(!tail.is_current());
         // What was written to the old one can still be read.
         assert_eq!(times(&mut decoder, &mut tail), [3]);
