@@ -227,6 +227,8 @@ impl World {
             }
         }
         self.oracle.check_end(&self.scenario, &self.disk)?;
+        self.figures.file_operations = self.disk.operations();
+        self.disk.limit(None);
         let (coordinator, _) =
             self.open().map_err(|error| Violation(format!("the journal cannot be opened again: {error}")))?;
         let told = self.oracle.told().clone();
@@ -240,7 +242,6 @@ impl World {
             }
         }
         self.figures.torn_writes = self.disk.torn_writes();
-        self.figures.file_operations = self.disk.operations();
         self.figures.succeeded = self.oracle.count(Outcome::Succeeded);
         self.figures.killed = self.oracle.count(Outcome::Killed);
         self.figures.failed = self.oracle.count(Outcome::Failed);
