@@ -48,7 +48,7 @@ reduce_slots = 2
 `;
 const LARGE_DAY = `
 [generate]
-jobs = 1100
+jobs = 1900
 users = 6
 load = 0.8
 maps_max = 5000
@@ -138,19 +138,23 @@ async function large(context) {
     const nodes = await measure(40, zoom);
     choice.window = null;
     choice.mode = "area";
-    const scrub = [];
-    for (let frame = 0; frame < 20; frame += 1) {
-      const began = performance.now();
-      store.held = (end * frame) / 20;
-      view.render("instant");
-      timeline.draw();
-      scrub.push(performance.now() - began);
-    }
-    scrub.sort((a, b) => a - b);
-    return { attempts: store.log.length, nodes: store.log.nodes.length, area, lanes: nodes, scrub: { median: scrub[10], max: scrub.at(-1) } };
+    const scrub = async (what) => {
+      const costs = [];
+      for (let frame = 0; frame < 20; frame += 1) {
+        await new Promise((resolve) => requestAnimationFrame(resolve));
+        const began = performance.now();
+        store.held = (end * frame) / 20;
+        view.render(what);
+        costs.push(performance.now() - began);
+      }
+      costs.sort((a, b) => a - b);
+      return { median: costs[10], max: costs.at(-1) };
+    };
+    timeline.draw();
+    return { attempts: store.log.length, nodes: store.log.nodes.length, area, lanes: nodes, scrub: await scrub("instant"), panels: await scrub("panels") };
   });
   const ms = (one) => `median ${one.median.toFixed(1)} ms, longest ${one.max.toFixed(1)} ms`;
-  step(`${frames.nodes} nodes, ${frames.attempts} attempts: first paint after ${paint} ms; a frame of the areas: ${ms(frames.area)}; of the nodes: ${ms(frames.lanes)}; scrubbing: ${ms(frames.scrub)}`);
+  step(`${frames.nodes} nodes, ${frames.attempts} attempts: first paint after ${paint} ms; a frame of the areas: ${ms(frames.area)}; of the nodes: ${ms(frames.lanes)}; scrubbing: ${ms(frames.scrub)}; all panels: ${ms(frames.panels)}`);
   assert(frames.attempts >= 100000, `only ${frames.attempts} attempts`);
   await screenshot(page, "large-1400");
   await page.close();

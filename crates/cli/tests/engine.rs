@@ -229,6 +229,17 @@ fn a_running_job_can_be_explained_preempted_and_killed() {
     let jobs = text(&cluster.run(&["jobs"]).stdout);
     assert!(jobs.contains("killed") && jobs.contains("succeeded"), "{jobs}");
     assert!(!root.join("slow").exists(), "a killed job leaves no output");
+    let listed = cluster.run(&["jobs", "--json", "--state", "killed"]).stdout;
+    let listed: serde_json::Value = serde_json::from_slice(&listed).expect("jobs --json prints JSON");
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+    assert_eq!((listed[0]["job"].to_string(), listed[0]["pool"].as_str()), (id.clone(), Some("default")));
+    // The journal alone is enough: no cluster runs in the copy.
+    fs::create_dir_all(root.join("copy/journal")).expect("cannot create the copy");
+    fs::copy(root.join("cluster/journal/log"), root.join("copy/journal/log")).expect("cannot copy the journal");
+    let history = giveway(root, &["history", "--dir", "copy"]);
+    let history = (history.status.success(), text(&history.stdout));
+    assert!(history.0 && history.1.contains("killed") && history.1.contains("succeeded"), "{}", history.1);
+    assert!(text(&giveway(root, &["explain", &id, "--dir", "copy"]).stdout).contains("Killed"));
     let again = cluster.run(&["kill", &id]);
     assert_eq!(again.status.code(), Some(2), "a job can be killed only once");
     assert_eq!(cluster.run(&["job", "99"]).status.code(), Some(2));

@@ -130,6 +130,16 @@ export function laneOf(log, lanes, row) {
   return lanes[log.node[row]] + (kind ? node.slots[0] : 0) + Math.min(log.lane[row], Math.max(0, node.slots[kind] - 1));
 }
 
+/** The lane of every attempt, made once for each version of the log. */
+function laneTable(log, lanes) {
+  if (log.laneVersion !== log.version) {
+    log.laneVersion = log.version;
+    log.laneRows = new Int32Array(log.length);
+    for (let row = 0; row < log.length; row += 1) log.laneRows[row] = laneOf(log, lanes, row);
+  }
+  return log.laneRows;
+}
+
 const packed = (css) => {
   const hex = css.replace("#", "");
   const [r, g, b] = [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
@@ -154,13 +164,14 @@ export function drawLanes(ctx, box, log, lanes, of, groups, from, to, first, las
     const colors = groups.map((group) => packed(color(group.color)));
     const dim = packed(color("faint"));
     pixels.fill(packed(color("sunk")));
+    const laneRows = laneTable(log, lanes);
     const [sx, sy] = [scale * ratio, (h * ratio) / Math.max(1, laneTo - laneFrom)];
     for (let row = 0; row < log.length; row += 1) {
       const start = log.start[row];
       if (start > to || start > until) break;
       const end = Math.min(Number.isNaN(log.end[row]) ? until : log.end[row], until);
       if (end < from) continue;
-      const lane = laneOf(log, lanes, row);
+      const lane = laneRows[row];
       if (lane < laneFrom || lane >= laneTo) continue;
       const x0 = Math.max(0, Math.floor((start - from) * sx));
       const x1 = Math.min(iw, Math.max(x0 + 1, Math.floor((end - from) * sx)));
@@ -196,13 +207,14 @@ function drawRectangles(ctx, box, log, lanes, of, groups, from, to, laneFrom, la
   ctx.fillStyle = color("sunk");
   for (let lane = 0; lane < laneTo - laneFrom; lane += 1) ctx.fillRect(x, y + lane * rowHeight, w, bar);
   const edge = color("ground");
+  const laneRows = laneTable(log, lanes);
   for (let row = 0; row < log.length; row += 1) {
     const start = log.start[row];
     if (start > to || start > until) break;
     const isOpen = Number.isNaN(log.end[row]) || log.end[row] > until;
     const end = isOpen ? until : log.end[row];
     if (end < from) continue;
-    const lane = laneOf(log, lanes, row);
+    const lane = laneRows[row];
     if (lane < laneFrom || lane >= laneTo) continue;
     const x0 = x + Math.max(0, (start - from) * scale);
     const x1 = x + Math.min(w, Math.max((end - from) * scale, x0 - x + 1));

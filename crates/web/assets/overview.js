@@ -38,7 +38,14 @@ export function overview(root, { jobsOnly = false } = {}) {
   }
   const tableView = new JobTable(table, log);
   let shown = "";
+  let panels = 0;
   const render = (what) => {
+    if (what === "instant" && timeline?.at) {
+      // While the reader scrubs only the line moves; the panels follow a few times a second.
+      timeline.drawOver();
+      panels ||= setTimeout(() => { panels = 0; render("panels"); }, 80);
+      return;
+    }
     if (what !== "window") {
       const state = stateAt(log, store.at);
       if (!jobsOnly) {
@@ -49,13 +56,13 @@ export function overview(root, { jobsOnly = false } = {}) {
       }
       tableView.render(state);
     }
-    if (timeline) {
+    if (timeline && what !== "panels") {
       if (shown !== `${choice.mode}${choice.by}${choice.span}${choice.window}`) { shown = `${choice.mode}${choice.by}${choice.span}${choice.window}`; timeline.renderControls(); }
       timeline.redraw();
     }
   };
   render("data");
-  return { render, close: () => timeline?.close(), timeline, table: tableView };
+  return { render, close: () => { clearTimeout(panels); timeline?.close(); }, timeline, table: tableView };
 }
 
 const last = (log, kind, at) => { for (let mark = lastMark(log, at); mark >= 0; mark -= 1) if (log.markKind[mark] === kind) return mark; return -1; };

@@ -169,12 +169,9 @@ impl Model {
         if let Some(job) = self.changed_job(job) {
             job.started.get_or_insert(now);
             job.running[task.kind.index()] += 1;
-            match attempt.work {
-                Work::Reduce { start: Start::Resumed { .. } | Start::Migrated { .. } } => {
-                    job.paused = job.paused.saturating_sub(1);
-                    job.resumes += 1;
-                }
-                _ => {}
+            if let Work::Reduce { start: Start::Resumed { .. } | Start::Migrated { .. } } = attempt.work {
+                job.paused = job.paused.saturating_sub(1);
+                job.resumes += 1;
             }
             job.recovered += u32::from(began == Began::Recovery);
         }

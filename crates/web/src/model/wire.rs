@@ -72,10 +72,13 @@ pub struct View<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     attempts: Option<NewAttempts<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    marks: Option<Vec<(f64, u8, u32, u32, u32)>>,
+    marks: Option<Vec<MarkJson>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     columns: Vec<Column>,
 }
+
+/// Time, kind, job, other job, attempt or node.
+type MarkJson = (f64, u8, u32, u32, u32);
 
 #[derive(Debug, Serialize)]
 struct JobJson<'a> {
