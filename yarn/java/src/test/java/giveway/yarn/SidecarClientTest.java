@@ -99,6 +99,7 @@ public final class SidecarClientTest {
     testAlternatingFaults();
     testRankingSort();
     testQueueOverflow();
+    testOrders();
     System.out.println("plug-in tests passed");
   }
 
@@ -166,6 +167,27 @@ public final class SidecarClientTest {
       allSent.countDown();
       waitUntil("overflow: second snapshot", () -> snapshots.get() >= 2);
       expect("overflow: same connection", connections.get() == 1, WARNINGS.toString());
+    }
+  }
+
+  /** Orders are passed on, and the end of a connection is reported, so that everything that is paused can be resumed. */
+  private static void testOrders() throws Exception {
+    RECEIVED_ORDERS.clear();
+    DISCONNECTIONS.set(0);
+    CountDownLatch close = new CountDownLatch(1);
+    try (Fixture fixture = new Fixture(60_000, (in, out) -> {
+      acceptHello(in, out);
+      for (char type : new char[] {Frame.PAUSE, Frame.RESUME, Frame.KILL}) {
+        Frame.write(out, Frame.of(type).string("c" + (int) type).content());
+      }
+      close.await();
+    })) {
+      List<String> expected = Arrays.asList("Pc80", "pc112", "Kc75");
+      waitUntil("orders: received", () -> RECEIVED_ORDERS.equals(expected));
+      expect("orders: connected", DISCONNECTIONS.get() == 0, WARNINGS.toString());
+      close.countDown();
+      waitUntil("orders: disconnection reported", () -> DISCONNECTIONS.get() >= 1);
+      expect("orders: keeps running", fixture.client.isAlive(), WARNINGS.toString());
     }
   }
 
