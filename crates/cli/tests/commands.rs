@@ -476,7 +476,8 @@ fn the_sidecar_refuses_policies_beyond_its_capabilities() {
         assert!(rejection("fifo").contains("chmod 600"));
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("cannot set the mode");
     }
-    assert!(rejection("fcs").contains("policy `fcs` needs a backend that can pause a reduce and resume it"));
-    assert!(rejection("hsrtf-pup").contains("needs a backend that can kill a task"));
+    assert!(rejection("coshh").contains("policy `coshh` needs a backend that can run a given task on a given node"));
     assert!(rejection("shortest").contains("unknown policy `shortest`"));
+    let message = refused(folder.path(), &["yarn", "doctor", "--policy", "fcs", "--conf", "."]);
+    assert!(message.contains("yarn-site.xml") && message.contains("--conf"), "{message}");
 }

@@ -200,8 +200,9 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
       }
       asks[taskKind(attempt, key)] += Math.max(0, attempt.getOutstandingAsksCount(key));
     }
-    // The ask for the application master's own container is not always visible while the application waits for it.
-    if (asks[MAP] + asks[REDUCE] == 0 && attempt.isWaitingForAMContainer()) {
+    // The ask for the application master's own container is not always visible while the application waits for it. It still counts as waiting for a moment
+    // after the container was allocated.
+    if (asks[MAP] + asks[REDUCE] == 0 && attempt.isWaitingForAMContainer() && attempt.getLiveContainers().isEmpty()) {
       asks[MAP] = 1;
     }
     return frame.integer(4, asks[MAP]).integer(4, asks[REDUCE]);

@@ -7,6 +7,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Consumer;
+import org.apache.hadoop.util.Time;
 import org.apache.hadoop.yarn.api.protocolrecords.AllocateRequest;
 import org.apache.hadoop.yarn.api.protocolrecords.AllocateResponse;
 import org.apache.hadoop.yarn.api.records.ApplicationAttemptId;
@@ -38,14 +39,20 @@ final class ContainerOrders implements SidecarClient.OrderHandler {
   private static final int DEMOTED = 0;
   private static final int PROMOTED = 1;
   private static final int NOT_DEMOTED = 2;
+  /** Time after the registration of an application master within which its containers' NodeManagers should be back. */
+  private static final long RECOVERY_MS = 120_000;
 
   /** The wanted state of a container that was ordered to be paused at least once. */
   private static final class Wanted {
     volatile ExecutionType type = ExecutionType.GUARANTEED;
     /** The type that the sidecar was last sent. */
-    volatile ExecutionType reported = ExecutionType.GUARANTEED;
+    volatile ExecutionType reported;
     /** A promotion was requested and is not granted yet. */
     volatile boolean promoting;
+
+    Wanted(ExecutionType reported) {
+      this.reported = reported;
+    }
   }
 
   private final RMContext context;
@@ -53,6 +60,8 @@ final class ContainerOrders implements SidecarClient.OrderHandler {
   private final Consumer<byte[]> send;
   private final SilentNodes silentNodes;
   private final Map<ApplicationAttemptId, Map<ContainerId, Wanted>> attempts = new ConcurrentHashMap<>();
+  /** Until when containers of an application that were demoted before are looked for. */
+  private final Map<ApplicationAttemptId, Long> recovering = new ConcurrentHashMap<>();
 
   ContainerOrders(RMContext context, ClusterStateEncoder encoder, Consumer<byte[]> send) {
     this.context = context;
@@ -110,10 +119,14 @@ final class ContainerOrders implements SidecarClient.OrderHandler {
   }
 
   private Wanted wanted(ContainerId id) {
-    return attempts.computeIfAbsent(id.getApplicationAttemptId(), attempt -> new ConcurrentHashMap<>()).computeIfAbsent(id, container -> new Wanted());
+    return containers(id.getApplicationAttemptId()).computeIfAbsent(id, container -> new Wanted(ExecutionType.GUARANTEED));
   }
 
-  /** Prepares an application for demotions, and finds containers that were demoted before the ResourceManager was restarted. */
+  private Map<ContainerId, Wanted> containers(ApplicationAttemptId attempt) {
+    return attempts.computeIfAbsent(attempt, id -> new ConcurrentHashMap<>());
+  }
+
+  /** Prepares an application for demotions. */
   void applicationMasterRegistered(SchedulerApplicationAttempt attempt) {
     if (attempt.getOpportunisticContainerContext() != null) {
       // Opportunistic containers are allocated in this cluster, so an opportunistic container need not be one that was demoted.
@@ -127,15 +140,35 @@ final class ContainerOrders implements SidecarClient.OrderHandler {
       }
     });
     attempt.setOpportunisticContainerContext(opportunistic);
-    for (RMContainer container : attempt.getLiveContainers()) {
+    recovering.put(attempt.getApplicationAttemptId(), Time.monotonicNow() + RECOVERY_MS);
+  }
+
+  /**
+   * Finds containers that were demoted before the ResourceManager was restarted. It learns of them when their NodeManagers register again, which may be after the
+   * application master.
+   */
+  private void findDemoted(ApplicationAttemptId attempt) {
+    Long until = recovering.get(attempt);
+    if (until == null) {
+      return;
+    }
+    if (Time.monotonicNow() > until) {
+      recovering.remove(attempt);
+    }
+    SchedulerApplicationAttempt application = scheduler().getApplicationAttempt(attempt);
+    if (application == null) {
+      return;
+    }
+    for (RMContainer container : application.getLiveContainers()) {
       if (container.getExecutionType() == ExecutionType.OPPORTUNISTIC) {
-        wanted(container.getContainerId()).reported = ExecutionType.OPPORTUNISTIC;
+        containers(attempt).computeIfAbsent(container.getContainerId(), id -> new Wanted(ExecutionType.OPPORTUNISTIC));
       }
     }
   }
 
   /** Adds the requests that are missing to an application master's request. */
   void addUpdates(ApplicationAttemptId attempt, AllocateRequest request) {
+    findDemoted(attempt);
     Map<ContainerId, Wanted> containers = attempts.get(attempt);
     if (containers == null || containers.isEmpty()) {
       return;
@@ -227,6 +260,7 @@ final class ContainerOrders implements SidecarClient.OrderHandler {
 
   void applicationRemoved(ApplicationId id) {
     attempts.keySet().removeIf(attempt -> attempt.getApplicationId().equals(id));
+    recovering.keySet().removeIf(attempt -> attempt.getApplicationId().equals(id));
   }
 
   private AbstractYarnScheduler<?, ?> scheduler() {

@@ -25,12 +25,14 @@ public final class SidecarClientTest {
   private static final List<String> INFO = new CopyOnWriteArrayList<>();
   private static final List<String> WARNINGS = new CopyOnWriteArrayList<>();
 
-  private static final List<String> RECEIVED_ORDERS = new CopyOnWriteArrayList<>();
-  private static final AtomicInteger DISCONNECTIONS = new AtomicInteger();
-  private static final SidecarClient.OrderHandler ORDERS = new SidecarClient.OrderHandler() {
+  /** Records what a client passes on. */
+  private static final class RecordingOrders implements SidecarClient.OrderHandler {
+    final List<String> orders = new CopyOnWriteArrayList<>();
+    final AtomicInteger disconnections = new AtomicInteger();
+
     @Override
     public void onOrder(char type, String containerId) {
-      RECEIVED_ORDERS.add(type + containerId);
+      orders.add(type + containerId);
     }
 
     @Override
@@ -40,9 +42,9 @@ public final class SidecarClientTest {
 
     @Override
     public void onDisconnected() {
-      DISCONNECTIONS.incrementAndGet();
+      disconnections.incrementAndGet();
     }
-  };
+  }
 
   private SidecarClientTest() {}
 
@@ -99,6 +101,7 @@ public final class SidecarClientTest {
     testAlternatingFaults();
     testRankingSort();
     testQueueOverflow();
+    testOrders();
     System.out.println("plug-in tests passed");
   }
 
@@ -169,6 +172,24 @@ public final class SidecarClientTest {
     }
   }
 
+  /** Orders are passed on, and the end of a connection is reported, so that everything that is paused can be resumed. */
+  private static void testOrders() throws Exception {
+    CountDownLatch close = new CountDownLatch(1);
+    try (Fixture fixture = new Fixture(60_000, (in, out) -> {
+      acceptHello(in, out);
+      for (char type : new char[] {Frame.PAUSE, Frame.RESUME, Frame.KILL}) {
+        Frame.write(out, Frame.of(type).string("c" + (int) type).content());
+      }
+      close.await();
+    })) {
+      List<String> expected = Arrays.asList("Pc80", "pc112", "Kc75");
+      waitUntil("orders: received", () -> fixture.received.orders.equals(expected));
+      expect("orders: connected", fixture.received.disconnections.get() == 0, WARNINGS.toString());
+      close.countDown();
+      waitUntil("orders: disconnection reported", () -> fixture.received.disconnections.get() >= 1);
+    }
+  }
+
   private static void acceptHello(DataInputStream in, OutputStream out) throws IOException {
     Frame.read(in);
     Frame.write(out, Frame.of(Frame.WELCOME).integer(2, Frame.VERSION).string("fifo").integer(4, 0).content());
@@ -204,6 +225,7 @@ public final class SidecarClientTest {
   /** A server socket whose connections are served by a peer, and a client that connects to it. Clears the logs. */
   private static final class Fixture implements AutoCloseable {
     final ServerSocket server = new ServerSocket(0, 8, InetAddress.getByName("127.0.0.1"));
+    final RecordingOrders received = new RecordingOrders();
     final SidecarClient client;
 
     Fixture(int readTimeoutMs, Peer peer) throws IOException {
@@ -230,7 +252,7 @@ public final class SidecarClientTest {
         @Override
         public void encodeNodeChanges(Consumer<byte[]> sink) {}
       };
-      client = new SidecarClient(new Settings("127.0.0.1", server.getLocalPort(), token, readTimeoutMs, 50), emptyCluster, ORDERS, INFO::add, WARNINGS::add);
+      client = new SidecarClient(new Settings("127.0.0.1", server.getLocalPort(), token, readTimeoutMs, 50), emptyCluster, received, INFO::add, WARNINGS::add);
       client.start();
     }
 
