@@ -120,8 +120,6 @@ write_conf() {
         yarn.nodemanager.containers-launcher.class=org.apache.hadoop.yarn.server.nodemanager.containermanager.launcher.GivewayContainersLauncher \
         yarn.nodemanager.opportunistic-containers-max-queue-length=100 \
         yarn.nodemanager.opportunistic-containers-use-pause-for-preemption=true \
-        yarn.nodemanager.recovery.enabled=true \
-        yarn.nodemanager.recovery.supervised=true \
         "yarn.node-attribute.fs-store.root-dir=file://$work/node-attribute" \
         yarn.nodemanager.resource.memory-mb=1024 \
         yarn.nodemanager.resource.cpu-vcores=8 \
@@ -226,7 +224,7 @@ start_node() {
         -D "yarn.nodemanager.hostname=$host" -D "yarn.nodemanager.bind-host=$host" -D "yarn.nodemanager.address=$host:$((base_port + 7))" \
         -D "yarn.nodemanager.localizer.address=$host:$((base_port + 8))" -D "yarn.nodemanager.webapp.address=$host:$((base_port + 9))" \
         -D "yarn.nodemanager.local-dirs=$work/node$1/local" -D "yarn.nodemanager.log-dirs=$work/node$1/logs" \
-        -D "yarn.nodemanager.recovery.dir=$work/node$1/recovery" -D "mapreduce.shuffle.port=$((base_port + 10 + $1))"
+        -D "mapreduce.shuffle.port=$((base_port + 10 + $1))"
 }
 
 start_namenode() {

@@ -70,7 +70,7 @@ run_pair() {
     local queue=$1 label=$2 long short
     run_job "$queue" "$label-long" long &
     long=$!
-    wait_for 90 "containers of $label-long" has_containers "$label-long"
+    wait_for 300 "containers of $label-long" has_containers "$label-long"
     run_job "$queue" "$label-short" short &
     short=$!
     wait "$short" || exit 1
@@ -88,16 +88,16 @@ log "the short job was faster under hsrtf-pr than under FIFO in $rounds of $roun
 log "killing the sidecar while jobs run"
 run_job giveway killed-long longer &
 long=$!
-wait_for 90 "containers of killed-long" has_containers killed-long
+wait_for 300 "containers of killed-long" has_containers killed-long
 run_job giveway killed-short short &
 short=$!
-wait_for 60 "killed-short to run" is_running killed-short
+wait_for 300 "killed-short to run" is_running killed-short
 kill -9 "$pid_sidecar"
 wait "$pid_sidecar" 2>/dev/null || true
 sleep 2
 start_sidecar hsrtf-pr "$event_log"
 restarted=$SECONDS
-wait_for 10 "synchronization of the restarted sidecar" eval '(($(grep -c "synchronized with" "$work/logs/sidecar.log") >= 2))'
+wait_for 60 "synchronization of the restarted sidecar" eval '(($(grep -c "synchronized with" "$work/logs/sidecar.log") >= 2))'
 log "the restarted sidecar was synchronized after $((SECONDS - restarted)) s: $(grep 'synchronized with' "$work/logs/sidecar.log" | tail -1)"
 wait "$short" || exit 1
 wait "$long" || exit 1
@@ -105,7 +105,7 @@ log "killed: the short job took $(<"$work/killed-short.ms") ms, the long one $(<
 kill -0 "$pid_resourcemanager" || fail "the ResourceManager has exited"
 [[ $(grep -c 'Giveway: no ranking from the sidecar' "$work/logs/resourcemanager.log") == 1 ]] || fail "the ResourceManager did not log exactly once that queues are FIFO"
 # A client sees its job end some seconds before the application master exits and the application leaves its queue.
-wait_for 60 "all containers to be released" no_containers
+wait_for 180 "all containers to be released" no_containers
 sleep 1
 
 log "event log"
