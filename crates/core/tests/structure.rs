@@ -58,7 +58,8 @@ fn nothing_outside_policy_names_a_variant_of_a_part() {
         "Recovery",
         "Fallback",
     ];
-    let crates = ["core", "sim", "engine", "yarn", "cli"].map(|name| workspace().join("crates").join(name).join("src"));
+    let crates = ["core", "sim", "traces", "engine", "yarn", "web", "cli"]
+        .map(|name| workspace().join("crates").join(name).join("src"));
     let policy = workspace().join("crates/core/src/policy");
     let mut found = Vec::new();
     for (file, line, code) in lines(&crates) {

@@ -2,7 +2,7 @@
 
 use super::SUBJECT;
 use anyhow::{Context, Result};
-use giveway_core::policy::{JobOrder, Policy, Recovery, catalog};
+use giveway_core::policy::{Policy, catalog};
 
 /// A part that can be switched off.
 pub struct Part {
@@ -20,7 +20,7 @@ pub const PARTS: [Part; 8] = [
     Part { name: "refusal of slow nodes", switch_off: without_refusals },
     Part { name: "ageing", switch_off: |policy| policy.ageing = None },
     Part { name: "speculation", switch_off: |policy| policy.speculation = None },
-    Part { name: "recovery at once", switch_off: |policy| policy.recovery = Recovery::Requeue },
+    Part { name: "recovery at once", switch_off: without_recovery },
 ];
 
 impl Part {
@@ -34,9 +34,18 @@ impl Part {
     }
 }
 
+/// With the order of hSRTF.
 fn by_remaining_time(policy: &mut Policy) {
-    policy.map.order = JobOrder::RemainingTime;
-    policy.reduce.order = JobOrder::RemainingTime;
+    if let Some(hsrtf) = catalog::by_name("hsrtf-pu") {
+        (policy.map.order, policy.reduce.order) = (hsrtf.map.order, hsrtf.reduce.order);
+    }
+}
+
+/// With the recovery of FIFO: lost tasks wait like all others.
+fn without_recovery(policy: &mut Policy) {
+    if let Some(fifo) = catalog::by_name("fifo") {
+        policy.recovery = fifo.recovery;
+    }
 }
 
 fn without_preemption(policy: &mut Policy) {
