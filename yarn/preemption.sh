@@ -90,7 +90,7 @@ log "a short job alone"
 run_job giveway alone short
 alone_ms=$(duration alone)
 # Long enough that waiting for the reduces clearly differs from not waiting, on a machine of any speed.
-reduce_ms=$((alone_ms * 4 / 22 + 500))
+reduce_ms=$((alone_ms * 3 / 22 + 500))
 log "it took $alone_ms ms; each of the long job's 5 reduces sleeps for $reduce_ms ms per word, about $((reduce_ms * 22 / 1000)) s"
 
 # run_pair QUEUE LABEL: a long job, and a short one as soon as the long one's reduces hold all containers.
