@@ -149,12 +149,12 @@ part_sidecar() {
 part_kill() {
     log "hsrtf-prp: killing containers"
     restart_sidecar hsrtf-prp
-    run_job giveway prp-long long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$((reduce_ms / 4))" &
+    run_job giveway prp-long long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
     long=$!
     wait_for 300 "the reduces of prp-long" all_reduces_run prp-long
     run_job giveway prp-short short
     wait "$long" || exit 1
-    grep -o 'killing container_[0-9_]*' "$work/logs/sidecar.log" | cut -d ' ' -f 2 | sort >"$work/killed.ordered"
+    { grep -o 'killing container_[0-9_]*' "$work/logs/sidecar.log" || true; } | cut -d ' ' -f 2 | sort >"$work/killed.ordered"
     grep 'Container Transitioned from RUNNING to KILLED' "$work/logs/resourcemanager.log" | grep -o 'container_[0-9_]*' | sort >"$work/killed.real"
     [[ -s $work/killed.ordered ]] || fail "hsrtf-prp killed nothing"
     [[ -z $(comm -23 "$work/killed.ordered" "$work/killed.real") ]] || fail "a container that the sidecar named was not killed; see $work/killed.ordered"
