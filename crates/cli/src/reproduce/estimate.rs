@@ -40,9 +40,10 @@ impl Estimate {
         }
     }
 
-    /// The mean of relative changes (0.1 is 10 % more), one per seed: their geometric mean, so that a half and a double cancel out.
+    /// The mean of relative changes (0.1 is 10 % more), one per seed: their geometric mean, so that a half and a double cancel out. What
+    /// vanishes counts as a thousandth.
     pub fn of_changes(changes: &[f64]) -> Estimate {
-        let logs: Vec<f64> = changes.iter().map(|change| change.ln_1p()).collect();
+        let logs: Vec<f64> = changes.iter().map(|change| change.max(-0.999).ln_1p()).collect();
         let logs = Estimate::of(&logs);
         Estimate { mean: logs.mean.exp_m1(), interval: logs.interval.map(|(low, high)| (low.exp_m1(), high.exp_m1())) }
     }
@@ -187,5 +188,6 @@ mod tests {
     fn a_half_and_a_double_cancel_out() {
         let estimate = Estimate::of_changes(&[-0.5, 1.0]);
         assert!(estimate.mean.abs() < 1e-12, "{estimate:?}");
+        assert_eq!(Unit::Change.show(Estimate::of_changes(&[-1.0]).mean), "1/1000.0");
     }
 }
