@@ -132,6 +132,8 @@ fn invalid_submissions_are_refused_before_the_job_starts() {
     assert!(code == 2 && message.contains("no-*.txt"), "{message}");
     let (code, message) = run(&["wordcount", "--input", "words", "--output", "existing"]);
     assert!(code == 2 && message.contains("exists already"), "{message}");
+    let (code, message) = run(&["wordcount", "--input", "words", "--output", "out", "--name", "\u{1b}[31mred"]);
+    assert!(code == 2 && message.contains("control characters") && !message.contains('\u{1b}'), "{message:?}");
     let (code, message) = run(&["nonsense", "--input", "words", "--output", "out"]);
     assert!(code == 2 && message.contains("wordcount"), "lists the applications: {message}");
     let (code, message) = run(&["grep", "--input", "words", "--output", "out", "-O", "pattern=("]);

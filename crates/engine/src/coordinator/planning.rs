@@ -27,6 +27,10 @@ pub(super) enum SubmitError {
     UnnamedOutput(PathBuf),
     #[error("the output {} exists already; remove it or choose another: results are never overwritten", .0.display())]
     OutputExists(PathBuf),
+    #[error(
+        "the {field} {value:?} of the job has control characters, which would change what terminals show; use another one"
+    )]
+    ControlCharacters { field: &'static str, value: String },
     #[error("invalid split size: 0 bytes; write for example 64MiB")]
     EmptySplits,
     #[error("too many reduces: {0}; request at most {REDUCES_MAX}")]
@@ -50,6 +54,11 @@ pub(super) fn plan(request: Request, apps: &Apps, stored: &dyn StoreAccess) -> R
     // Checked again when the job is accepted; here to avoid planning in vain.
     if output.exists() {
         return Err(SubmitError::OutputExists(output.clone()));
+    }
+    for (field, value) in [("name", &request.name), ("user", &request.user), ("pool", &request.pool)] {
+        if value.chars().any(char::is_control) {
+            return Err(SubmitError::ControlCharacters { field, value: value.clone() });
+        }
     }
     if request.split_bytes == 0 {
         return Err(SubmitError::EmptySplits);
