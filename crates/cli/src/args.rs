@@ -382,6 +382,9 @@ pub enum BenchCommand {
         /// Policies, separated by commas; default: all.
         #[arg(long, value_name = "NAME|FILE[,...]", value_delimiter = ',')]
         policy: Vec<String>,
+        /// Numbers of nodes, separated by commas.
+        #[arg(long, value_name = "N[,...]", value_delimiter = ',', default_value = "100,1000,10000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        nodes: Vec<u32>,
         /// Number of decisions to measure per policy and cluster size (at least 1000).
         #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1_000..))]
         decisions: u32,

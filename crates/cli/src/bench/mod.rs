@@ -18,10 +18,10 @@ pub fn run(args: &Bench, apps: &Apps) -> Result<()> {
             let policy = input::policies(std::slice::from_ref(policy))?.remove(0);
             sim::run(*nodes, *jobs, &policy, *repeat)
         }
-        BenchCommand::Core { policy, decisions } => {
+        BenchCommand::Core { policy, nodes, decisions } => {
             let all = || catalog::names().iter().map(|name| name.to_string()).collect::<Vec<_>>();
             let named = if policy.is_empty() { all() } else { policy.clone() };
-            core::run(&input::policies(&named)?, *decisions)
+            core::run(&input::policies(&named)?, nodes, *decisions)
         }
     }
 }

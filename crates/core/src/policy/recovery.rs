@@ -125,7 +125,8 @@ pub fn find_slot(lost: LostTask, jobs: Comparison<'_>) -> Option<RecoverySlot> {
 fn slot_on(mut nodes: Vec<NodeId>, lost: LostTask, jobs: Comparison<'_>) -> Option<RecoverySlot> {
     let (state, kind) = (jobs.view.state, lost.task.kind);
     let placement = &jobs.policy.slots(kind).placement;
-    nodes.retain(|&node| placement.refuses(state.job(lost.job), lost.job, kind, node, state.nodes(), 0.0).is_none());
+    let accepted = placement.accepted_nodes(state.job(lost.job), lost.job, kind, state.nodes());
+    nodes.retain(|&node| accepted.contains(node, state.nodes()));
     let has_unreserved = |&&node: &&NodeId| {
         let node = state.node(node);
         usize::from(node.free(kind)) > node.reservations(kind).len()

@@ -110,7 +110,13 @@ impl Speculation {
     }
 
     /// Where the rest of a straggling map should run; none if it is done sooner where it is.
-    pub fn rescue(&self, view: View<'_>, straggler: StragglingMap, placement: &Placement) -> Option<Rescue> {
+    pub fn rescue(
+        &self,
+        view: View<'_>,
+        straggler: StragglingMap,
+        placement: &Placement,
+        free: &mut FreeNodes,
+    ) -> Option<Rescue> {
         let job = view.state.job(straggler.job);
         let task = job.task(straggler.task);
         let runtime_s = view.now.since(task.launched()).as_secs_f64();
@@ -125,7 +131,7 @@ impl Speculation {
         if left_s < MIN_GAIN * again_s {
             return None;
         }
-        let node = free_node(view, straggler, placement).or_else(|| self.own_node(view, straggler, placement))?;
+        let node = free.shortest(view, straggler, placement).or_else(|| self.own_node(view, straggler, placement))?;
         let reason = StragglerReason {
             progress_ppm: task.progress_ppm(),
             left: Span::from_secs_f64(left_s),
@@ -151,21 +157,47 @@ impl Speculation {
     }
 }
 
-/// The node elsewhere with an unreserved free map slot on which a map of the job is shortest.
-fn free_node(view: View<'_>, straggler: StragglingMap, placement: &Placement) -> Option<NodeId> {
-    let (state, job) = (view.state, view.state.job(straggler.job));
-    let (nodes, own) = (state.nodes(), job.task(straggler.task).node());
-    if nodes.free()[Kind::Map] == 0 {
-        return None;
+/// The nodes with an unreserved free map slot, by type, so that many stragglers do not each search all nodes.
+#[derive(Debug)]
+pub struct FreeNodes {
+    /// Last node first.
+    by_type: Vec<Vec<NodeId>>,
+}
+
+impl FreeNodes {
+    /// The nodes that have one now.
+    pub fn of(view: View<'_>) -> FreeNodes {
+        let nodes = view.state.nodes();
+        let mut by_type = vec![Vec::new(); nodes.types().len()];
+        if nodes.free()[Kind::Map] > 0 {
+            let free = nodes.ids_usable().filter(|&node| has_free_map_slot(view, node));
+            free.for_each(|node| by_type[nodes.type_of(node)].push(node));
+        }
+        by_type.iter_mut().for_each(|nodes| nodes.reverse());
+        FreeNodes { by_type }
     }
-    let has_room = |node: &NodeId| {
-        let up = state.node(*node);
-        usize::from(up.free(Kind::Map)) > up.reservations(Kind::Map).len()
-            && placement.refuses(job, straggler.job, Kind::Map, *node, nodes, 0.0).is_none()
-    };
-    let time_s = |node: NodeId| task_time_s(job, Kind::Map, &nodes.types()[nodes.type_of(node)]);
-    let elsewhere = nodes.ids_usable().filter(|&node| node != own).filter(has_room);
-    elsewhere.min_by(|&a, &b| time_s(a).total_cmp(&time_s(b)).then(a.cmp(&b)))
+
+    /// The node elsewhere on which a map of the straggler's job is shortest.
+    fn shortest(&mut self, view: View<'_>, straggler: StragglingMap, placement: &Placement) -> Option<NodeId> {
+        let job = view.state.job(straggler.job);
+        let (nodes, own) = (view.state.nodes(), job.task(straggler.task).node());
+        let accepted = placement.accepted_nodes(job, straggler.job, Kind::Map, nodes);
+        let first_of_type = |free: &mut Vec<NodeId>| {
+            // Slots may have been reserved since.
+            while free.last().is_some_and(|&node| !has_free_map_slot(view, node)) {
+                free.pop();
+            }
+            free.iter().rev().copied().find(|&node| node != own && has_free_map_slot(view, node))
+        };
+        let first = self.by_type.iter_mut().filter_map(first_of_type).filter(|&node| accepted.contains(node, nodes));
+        let time_s = |node: NodeId| task_time_s(job, Kind::Map, &nodes.types()[nodes.type_of(node)]);
+        first.min_by(|&a, &b| time_s(a).total_cmp(&time_s(b)).then(a.cmp(&b)))
+    }
+}
+
+fn has_free_map_slot(view: View<'_>, node: NodeId) -> bool {
+    let node = view.state.node(node);
+    usize::from(node.free(Kind::Map)) > node.reservations(Kind::Map).len()
 }
 
 /// True if a straggler still runs, elsewhere than on this node.
@@ -250,7 +282,10 @@ mod tests {
     fn rescue(state: &State, straggler: StragglingMap) -> Option<Rescue> {
         let view = View { now: at(60.0), state };
         let stragglers = ENDING.straggling_maps(view);
-        stragglers.contains(&straggler).then(|| ENDING.rescue(view, straggler, &Placement::default())).flatten()
+        stragglers
+            .contains(&straggler)
+            .then(|| ENDING.rescue(view, straggler, &Placement::default(), &mut FreeNodes::of(view)))
+            .flatten()
     }
 
     #[test]
@@ -280,7 +315,11 @@ mod tests {
         let (state, straggler) = straggling_at(0);
         assert!(rescue(&state, straggler).is_some(), "no progress in 60 s");
         let view = View { now: at(29.0), state: &state };
-        assert_eq!(ENDING.rescue(view, straggler, &Placement::default()), None, "it may be about to begin");
+        assert_eq!(
+            ENDING.rescue(view, straggler, &Placement::default(), &mut FreeNodes::of(view)),
+            None,
+            "it may be about to begin"
+        );
     }
 
     #[test]

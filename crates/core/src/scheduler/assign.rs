@@ -6,7 +6,7 @@ use crate::ids::{AttemptId, Kind, NodeId};
 use crate::policy::matching::Routing;
 use crate::policy::placement::{self, Choice, Offer};
 use crate::policy::preemption;
-use crate::policy::ranking::DelayedVisits;
+use crate::policy::ranking::Visits;
 use crate::policy::speculation;
 use crate::reason::{RankReason, Reason};
 use crate::state::{Exclusion, JobKey};
@@ -71,6 +71,9 @@ impl Scheduler {
         while let Some(job) = self.delayed[kind].next_ended(self.now) {
             self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, false));
         }
+        if !self.refusals[kind].are_current(self.state.nodes()) {
+            self.update_refusals(kind);
+        }
         let passes = Routing::new(self.matcher.as_ref(), node).passes(self.rankings.stages(kind));
         (0..passes).find_map(|pass| self.pick_in_pass(pass, node, kind))
     }
@@ -87,16 +90,10 @@ impl Scheduler {
         let (jobs, nodes) = self.state.jobs_and_nodes();
         let offer = Offer { node, nodes, now: self.now };
         let mut delayed: SmallVec<[(JobKey, Time); 4]> = SmallVec::new();
-        let mut ahead_s = 0.0;
         let failures = &self.policy.failures;
         let mut visit = |key: JobKey| {
             let job = jobs.get_mut(key);
             if failures.job_avoids(job, node, nodes) {
-                return ControlFlow::Continue(());
-            }
-            let refused = placement.refuses(job, key, kind, node, nodes, ahead_s).is_some();
-            ahead_s += placement.work_ahead_s(job, kind);
-            if refused {
                 return ControlFlow::Continue(());
             }
             if let Some(choice) = placement.choose(job, key, kind, offer) {
@@ -107,7 +104,9 @@ impl Scheduler {
             ControlFlow::Continue(())
         };
         let allow = |group: &_| routing.allows(pass, group);
-        let found = ranking.search(slots, &allow, DelayedVisits::In(local), &mut visit);
+        let paused_here = if kind == Kind::Reduce { nodes.get(node).paused() } else { &[] };
+        let visits = Visits::For { node_type: nodes.type_of(node), local, paused_here };
+        let found = ranking.search(slots, &allow, visits, &mut visit);
         if !delayed.is_empty() {
             for (job, until) in delayed {
                 self.delayed[kind].delay(job, node, until);

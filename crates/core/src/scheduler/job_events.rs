@@ -48,6 +48,7 @@ impl Scheduler {
         for kind in Kind::BOTH {
             self.share_with_new(job, kind);
             self.rerank(job, kind);
+            self.update_refusals(kind);
         }
         self.set_timers(out);
         self.preempt_both(out);

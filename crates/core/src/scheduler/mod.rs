@@ -22,9 +22,9 @@ use crate::ids::{Kind, PerKind, TaskId};
 use crate::policy::ageing::EndedJob;
 use crate::policy::efficiency::Efficiency;
 use crate::policy::matching::Matcher;
-use crate::policy::placement::DelayedJobs;
+use crate::policy::placement::{DelayedJobs, Refusals};
 use crate::policy::preemption::Starvation;
-use crate::policy::ranking::{Comparison, Rankings};
+use crate::policy::ranking::{Comparison, Rankings, Visits};
 use crate::policy::shares::WaterLevel;
 use crate::policy::{Needs, Policy, Prior, View};
 use crate::reason::Refusal;
@@ -36,6 +36,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// The scheduler of one cluster.
@@ -50,6 +51,8 @@ pub struct Scheduler {
     /// True if some slots are allocated by groups.
     has_groups: bool,
     delayed: PerKind<DelayedJobs>,
+    /// Which nodes the queued jobs refuse, if they refuse slow ones.
+    refusals: PerKind<Refusals>,
     matcher: Option<Matcher>,
     users: Vec<String>,
     user_numbers: FxHashMap<String, u32>,
@@ -84,6 +87,7 @@ impl Scheduler {
             rankings: Rankings::new(&policy, &setup.tenants),
             has_groups: Kind::BOTH.iter().any(|&kind| policy.slots(kind).groups.has_groups()),
             delayed: PerKind::default(),
+            refusals: PerKind::default(),
             matcher: policy.matching.map(Matcher::new),
             users: Vec::new(),
             user_numbers: FxHashMap::default(),
@@ -167,6 +171,12 @@ impl Scheduler {
         let view = View { now: self.now, state: &self.state };
         let ranked = self.state.job(job);
         let rank = ranked.needs_slot(kind).then(|| self.policy.rank(view, ranked, kind, 0));
+        if let Some(threshold) = self.policy.slots(kind).placement.refuse_slow
+            && rank.is_some()
+        {
+            let refused = self.refusals[kind].of(threshold, job, ranked, kind, self.state.nodes());
+            self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_refused(job, refused));
+        }
         self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_rank(job, rank));
         // The index of delayed jobs does not contain the nodes of returned maps and paused reduces, so a job that has some must not be
         // skipped.
@@ -177,6 +187,30 @@ impl Scheduler {
 
     fn rerank_both(&mut self, job: JobKey) {
         Kind::BOTH.into_iter().for_each(|kind| self.rerank(job, kind));
+    }
+
+    /// Computes the work ahead of each job that needs a slot, and with it the types of nodes that it refuses.
+    fn update_refusals(&mut self, kind: Kind) {
+        let placement = &self.policy.slots(kind).placement;
+        if placement.refuse_slow.is_none() {
+            return;
+        }
+        let refusals = &mut self.refusals[kind];
+        if !refusals.are_current(self.state.nodes()) {
+            refusals.follow_types(self.state.nodes());
+        }
+        if self.state.nodes().types().len() < 2 {
+            return;
+        }
+        let (mut queued, mut ahead_s) = (Vec::new(), 0.0);
+        let slots = self.state.nodes().slots()[kind];
+        let _ = self.rankings.last(kind).search::<()>(slots, &|_| true, Visits::All, &mut |job| {
+            refusals.set_work_ahead(job, ahead_s);
+            ahead_s += placement.work_s(self.state.job(job), kind);
+            queued.push(job);
+            ControlFlow::Continue(())
+        });
+        queued.into_iter().for_each(|job| self.rerank(job, kind));
     }
 
     fn charge_groups(&mut self, job: JobKey, kind: Kind, slots: i64) {

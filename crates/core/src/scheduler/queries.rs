@@ -5,7 +5,7 @@ use crate::event::NodeSpec;
 use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
 use crate::policy::estimates;
 use crate::policy::matching::{Matcher, Routing};
-use crate::policy::ranking::DelayedVisits;
+use crate::policy::ranking::Visits;
 use crate::reason::{RankReason, SlowNode};
 use crate::setup::Setup;
 use crate::state::{Exclusion, Job, JobKey, State, TaskState};
@@ -308,8 +308,7 @@ impl Scheduler {
             node_match: routing.node_match(1, job),
         };
         let placement = &self.policy.slots(kind).placement;
-        let keys = ahead.iter().filter_map(|&id| self.find(id));
-        let ahead_s: f64 = keys.map(|job| placement.work_ahead_s(job, kind)).sum();
+        let ahead_s = self.refusals[kind].work_ahead_s(key);
         let refused = placement.refuses(job, key, kind, node, self.state.nodes(), ahead_s);
         Some(QueuePosition { node, ahead, reason: PositionReason { rank: reason, refused } })
     }
@@ -326,7 +325,7 @@ impl Scheduler {
             let ranking = routing.ranking(self.rankings.stages(kind), pass);
             let allow = |group: &_| routing.allows(pass, group);
             let slots = self.state.nodes().slots()[kind];
-            let _ = ranking.search::<()>(slots, &allow, DelayedVisits::All, &mut |job| {
+            let _ = ranking.search::<()>(slots, &allow, Visits::All, &mut |job| {
                 let id = self.state.job(job).id();
                 if seen.insert(id) {
                     jobs.push(id);
@@ -382,7 +381,7 @@ impl Scheduler {
     pub(super) fn ranked(&self, kind: Kind) -> Vec<JobKey> {
         let mut jobs = Vec::new();
         let slots = self.state.nodes().slots()[kind];
-        let _ = self.rankings.last(kind).search::<()>(slots, &|_| true, DelayedVisits::All, &mut |job| {
+        let _ = self.rankings.last(kind).search::<()>(slots, &|_| true, Visits::All, &mut |job| {
             jobs.push(job);
             ControlFlow::Continue(())
         });

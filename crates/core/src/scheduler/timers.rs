@@ -6,6 +6,7 @@ use crate::ids::{Kind, PerKind};
 use crate::policy::ageing::Lateness;
 use crate::policy::orders::Order;
 use crate::policy::shares::Share;
+use crate::policy::speculation::FreeNodes;
 use crate::policy::{ageing, estimates};
 use crate::reason::Reason;
 use crate::state::Estimate;
@@ -75,6 +76,7 @@ impl Scheduler {
         for job in self.state.jobs().keys() {
             self.rerank_both(job);
         }
+        Kind::BOTH.into_iter().for_each(|kind| self.update_refusals(kind));
     }
 
     /// Adds the work that the virtual fair cluster has done for each job since the last update.
@@ -141,9 +143,10 @@ impl Scheduler {
             return;
         }
         self.stragglers.retain(|straggler| straggler.kind != Kind::Map);
+        let mut free = FreeNodes::of(self.view());
         for straggler in speculation.straggling_maps(self.view()) {
             let placement = &self.policy.map.placement;
-            let Some(rescue) = speculation.rescue(self.view(), straggler, placement) else { continue };
+            let Some(rescue) = speculation.rescue(self.view(), straggler, placement, &mut free) else { continue };
             let reason = Reason::StragglerEnded(Box::new(rescue.reason));
             self.stop_attempt(straggler.job, straggler.task, PreemptAction::EndEarly, reason, out);
             self.reserve(rescue.node, Kind::Map, straggler.job, None);

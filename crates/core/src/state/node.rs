@@ -217,6 +217,12 @@ impl NodeTable {
         self.types.all()
     }
 
+    /// Changes whenever the types or their slots do.
+    #[inline]
+    pub fn types_version(&self) -> u64 {
+        self.types.version()
+    }
+
     /// The number of a node's type.
     #[inline]
     pub fn type_of(&self, node: NodeId) -> usize {

@@ -24,11 +24,19 @@ pub struct NodeType {
 
 /// All types. A type keeps its number, also while none of its nodes is up.
 #[derive(Debug, Default)]
-pub(super) struct NodeTypes(Vec<NodeType>);
+pub(super) struct NodeTypes {
+    all: Vec<NodeType>,
+    /// Changes with the types and their slots, so that what was computed from them can tell whether it is current.
+    version: u64,
+}
 
 impl NodeTypes {
     pub(super) fn all(&self) -> &[NodeType] {
-        &self.0
+        &self.all
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
     }
 
     /// The number of the type of a node that joins.
@@ -36,33 +44,36 @@ impl NodeTypes {
         let speed = f64::from(spec.speed_ppm.max(1)) / f64::from(WHOLE_PPM);
         let disk_bytes_per_s = spec.disk_bytes_per_s.max(1) as f64;
         let is_it = |known: &NodeType| (known.speed, known.disk_bytes_per_s) == (speed, disk_bytes_per_s);
-        if let Some(known) = self.0.iter().position(is_it) {
+        if let Some(known) = self.all.iter().position(is_it) {
             return known as u16;
         }
-        if self.0.len() < MAX_TYPES {
-            self.0.push(NodeType { speed, disk_bytes_per_s, slots: PerKind::default() });
-            return (self.0.len() - 1) as u16;
+        if self.all.len() < MAX_TYPES {
+            self.all.push(NodeType { speed, disk_bytes_per_s, slots: PerKind::default() });
+            return (self.all.len() - 1) as u16;
         }
         let distance = |known: &NodeType| (known.speed / speed).ln().abs();
-        let nearest = (0..self.0.len()).min_by(|&a, &b| distance(&self.0[a]).total_cmp(&distance(&self.0[b])));
+        let nearest = (0..self.all.len()).min_by(|&a, &b| distance(&self.all[a]).total_cmp(&distance(&self.all[b])));
         nearest.unwrap_or(0) as u16
     }
 
     /// Counts the slots of a node that came up.
     pub(super) fn add(&mut self, node: &Node) {
-        let slots = &mut self.0[usize::from(node.node_type)].slots;
+        self.version += 1;
+        let slots = &mut self.all[usize::from(node.node_type)].slots;
         Kind::BOTH.iter().for_each(|&kind| slots[kind] += u32::from(node.spec.slots(kind)));
     }
 
     /// Removes the slots of a node that went down.
     pub(super) fn remove(&mut self, node_type: u16, slots: PerKind<u32>) {
-        let counted = &mut self.0[usize::from(node_type)].slots;
+        self.version += 1;
+        let counted = &mut self.all[usize::from(node_type)].slots;
         Kind::BOTH.iter().for_each(|&kind| counted[kind] -= slots[kind]);
     }
 
     /// Counts a slot that a node was found to have.
     pub(super) fn add_slot(&mut self, node_type: u16, kind: Kind) {
-        self.0[usize::from(node_type)].slots[kind] += 1;
+        self.version += 1;
+        self.all[usize::from(node_type)].slots[kind] += 1;
     }
 }
 

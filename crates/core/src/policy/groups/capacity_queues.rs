@@ -33,9 +33,14 @@ pub(super) fn declared_capacity(tenants: &Tenants, pool: &Pool) -> f64 {
 }
 
 impl Group {
+    /// True if not every user may have all of it.
+    pub fn limits_users(&self) -> bool {
+        self.user_limit < 1.0
+    }
+
     /// True while the user limit lets this user's jobs grow.
     pub fn admits_user(&self, user: u32, slots: u32) -> bool {
-        if self.user_limit >= 1.0 {
+        if !self.limits_users() {
             return true;
         }
         let allocated = self.users.get(&user).map_or(0, |usage| usage.allocated);

@@ -15,7 +15,7 @@ mod refuse_slow;
 pub use delay::nearest_map;
 pub use delayed_jobs::DelayedJobs;
 pub use migration::{Migration, refusals_before_migration};
-pub use refuse_slow::task_time_s;
+pub use refuse_slow::{Refusals, task_time_s};
 
 use crate::action::Locality;
 use crate::ids::{Kind, NodeId, TaskKey};
@@ -24,6 +24,7 @@ use crate::reason::SlowNode;
 use crate::state::{Job, JobKey, NodeTable};
 use crate::units::{Span, Time};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 /// Which task of a job runs on which node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,6 +77,34 @@ pub struct Offer<'a> {
     pub nodes: &'a NodeTable,
     /// When.
     pub now: Time,
+}
+
+/// The nodes that a job accepts.
+#[derive(Clone, Debug)]
+pub struct AcceptedNodes {
+    /// None if it accepts all types.
+    refused_types: Option<SmallVec<[bool; 4]>>,
+    /// The job, if it has paused reduces: the nodes that keep them are accepted.
+    paused_job: Option<JobKey>,
+}
+
+impl AcceptedNodes {
+    /// True if a node is one of them.
+    pub fn contains(&self, node: NodeId, nodes: &NodeTable) -> bool {
+        let Some(refused_types) = &self.refused_types else { return true };
+        let keeps_paused = |job: JobKey| nodes.get(node).paused().iter().any(|&(owner, _)| owner == job);
+        !refused_types[nodes.type_of(node)] || self.paused_job.is_some_and(keeps_paused)
+    }
+
+    /// True if some node of a type may be one of them.
+    pub fn may_contain_type(&self, node_type: usize) -> bool {
+        self.paused_job.is_some() || self.refused_types.as_ref().is_none_or(|refused| !refused[node_type])
+    }
+
+    /// True if all nodes are.
+    pub fn are_all(&self) -> bool {
+        self.refused_types.is_none()
+    }
 }
 
 /// A task for an offered slot.
@@ -143,12 +172,20 @@ impl Placement {
         if kind == Kind::Reduce && nodes.get(node).paused().iter().any(|&(owner, _)| owner == key) {
             return None;
         }
-        refuse_slow::refuses(threshold, job, kind, node, nodes, ahead_s)
+        refuse_slow::too_slow(threshold, job, kind, nodes.type_of(node), nodes.types(), ahead_s)
     }
 
-    /// The work of a job's waiting tasks, which jobs that rank after it find ahead of them; zero if nodes are not compared.
-    pub fn work_ahead_s(&self, job: &Job, kind: Kind) -> f64 {
-        self.refuse_slow.map_or(0.0, |_| f64::from(job.counts(kind).demand()) * job.estimate().task_work_s[kind])
+    /// Which nodes a job accepts if no other job is before it: all but those that [`Placement::refuses`] names.
+    pub fn accepted_nodes(&self, job: &Job, key: JobKey, kind: Kind, nodes: &NodeTable) -> AcceptedNodes {
+        let compares = self.refuse_slow.filter(|_| nodes.types().len() > 1);
+        let refused_types = compares.map(|threshold| refuse_slow::refused_types(threshold, job, kind, nodes.types()));
+        let paused_job = (kind == Kind::Reduce && !job.paused().is_empty()).then_some(key);
+        AcceptedNodes { refused_types, paused_job }
+    }
+
+    /// The work of a job's waiting tasks, in seconds at speed 1.
+    pub fn work_s(&self, job: &Job, kind: Kind) -> f64 {
+        f64::from(job.counts(kind).demand()) * job.estimate().task_work_s[kind]
     }
 
     /// The task of a job for an offered slot; none if the job waits for a better offer.

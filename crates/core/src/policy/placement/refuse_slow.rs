@@ -10,10 +10,12 @@
 //!
 //! A job that would refuse the nodes with its input does not wait for them either (`delay.rs`).
 
-use crate::ids::{Kind, NodeId};
+use crate::ids::Kind;
+use crate::policy::ranking::TypeSet;
 use crate::reason::SlowNode;
-use crate::state::{Job, NodeTable, NodeType};
+use crate::state::{Job, JobKey, NodeTable, NodeType};
 use crate::units::Span;
+use smallvec::SmallVec;
 
 /// Launch of an attempt, which no speed shortens, in seconds.
 const LAUNCH_S: f64 = 1.0;
@@ -27,68 +29,185 @@ pub fn task_time_s(job: &Job, kind: Kind, on: &NodeType) -> f64 {
     LAUNCH_S + read_s + job.estimate().task_work_s[kind] / on.speed
 }
 
+/// A type of nodes compared with the faster ones, for the tasks of one job.
+#[derive(Clone, Copy, Debug)]
+struct Comparison {
+    here_s: f64,
+    /// The shortest time of a task; infinite if no type is faster.
+    shortest_s: f64,
+    /// Tasks of the job, and work of others, that the faster types do per second.
+    tasks_per_s: f64,
+    work_per_s: f64,
+}
+
+impl Comparison {
+    /// The job refuses the type while the work ahead of it is below this, given its own waiting tasks.
+    fn limit_s(&self, waiting: f64) -> f64 {
+        let limit = self.limit();
+        limit.alone_s - waiting * limit.per_waiting_s
+    }
+
+    fn limit(&self) -> Limit {
+        if self.tasks_per_s == 0.0 {
+            return Limit::NEVER_REFUSED;
+        }
+        Limit {
+            alone_s: (self.here_s - self.shortest_s) * self.work_per_s,
+            per_waiting_s: self.work_per_s / self.tasks_per_s,
+        }
+    }
+
+    fn elsewhere_s(&self, waiting: f64, ahead_s: f64) -> f64 {
+        ahead_s / self.work_per_s + waiting / self.tasks_per_s + self.shortest_s
+    }
+}
+
+/// Compares each type with the faster ones.
+fn compare(threshold: f64, job: &Job, kind: Kind, types: &[NodeType]) -> SmallVec<[Comparison; 4]> {
+    let time_s = |of: &NodeType| task_time_s(job, kind, of);
+    let times_s: SmallVec<[f64; 4]> = types.iter().map(time_s).collect();
+    let mut by_time: SmallVec<[usize; 4]> = (0..types.len()).filter(|&at| types[at].slots[kind] > 0).collect();
+    by_time.sort_unstable_by(|&a, &b| times_s[a].total_cmp(&times_s[b]));
+    let shortest_s = by_time.first().map_or(f64::INFINITY, |&at| times_s[at]);
+    let compare = |here_s: f64| {
+        let faster = by_time.iter().take_while(|&&at| times_s[at] < threshold * here_s);
+        let (tasks_per_s, work_per_s) = faster.fold((0.0, 0.0), |(tasks, work), &at| {
+            let slots = f64::from(types[at].slots[kind]);
+            (tasks + slots / times_s[at], work + slots * types[at].speed)
+        });
+        Comparison { here_s, shortest_s, tasks_per_s, work_per_s }
+    };
+    times_s.iter().map(|&here_s| compare(here_s)).collect()
+}
+
 /// The times compared if a job refuses a type of nodes, given the work of jobs that rank before it, in seconds at speed 1.
 pub fn too_slow(
     threshold: f64,
     job: &Job,
     kind: Kind,
-    here: &NodeType,
+    here: usize,
     types: &[NodeType],
     ahead_s: f64,
 ) -> Option<SlowNode> {
     if types.len() < 2 {
         return None;
     }
-    let here_s = task_time_s(job, kind, here);
-    let (mut tasks_per_s, mut work_per_s, mut shortest_s) = (0.0, 0.0, f64::INFINITY);
-    for faster in types.iter().filter(|of| of.slots[kind] > 0) {
-        let there_s = task_time_s(job, kind, faster);
-        if there_s < threshold * here_s {
-            tasks_per_s += f64::from(faster.slots[kind]) / there_s;
-            work_per_s += f64::from(faster.slots[kind]) * faster.speed;
-            shortest_s = shortest_s.min(there_s);
-        }
-    }
-    if tasks_per_s == 0.0 {
-        return None;
-    }
+    let comparison = compare(threshold, job, kind, types)[here];
     let waiting = f64::from(job.counts(kind).demand());
-    let elsewhere_s = ahead_s / work_per_s + waiting / tasks_per_s + shortest_s;
-    (here_s > elsewhere_s)
-        .then(|| SlowNode { here: Span::from_secs_f64(here_s), elsewhere: Span::from_secs_f64(elsewhere_s) })
-}
-
-/// The times compared if a job refuses a node.
-pub fn refuses(
-    threshold: f64,
-    job: &Job,
-    kind: Kind,
-    node: NodeId,
-    nodes: &NodeTable,
-    ahead_s: f64,
-) -> Option<SlowNode> {
-    if nodes.types().len() < 2 {
-        return None;
-    }
-    too_slow(threshold, job, kind, &nodes.types()[nodes.type_of(node)], nodes.types(), ahead_s)
+    (ahead_s < comparison.limit_s(waiting)).then(|| SlowNode {
+        here: Span::from_secs_f64(comparison.here_s),
+        elsewhere: Span::from_secs_f64(comparison.elsewhere_s(waiting, ahead_s)),
+    })
 }
 
 /// True if some input of a job is on a type of nodes that it would not refuse, so that waiting for such a node makes sense.
 pub(super) fn has_fast_input(threshold: f64, job: &Job, nodes: &NodeTable) -> bool {
     let types = nodes.types();
-    types.len() < 2
-        || (0..types.len()).any(|at| {
-            job.has_input_on_type(at)
-                && types[at].slots[Kind::Map] > 0
-                && too_slow(threshold, job, Kind::Map, &types[at], types, 0.0).is_none()
-        })
+    if types.len() < 2 {
+        return true;
+    }
+    let waiting = f64::from(job.counts(Kind::Map).demand());
+    let comparisons = compare(threshold, job, Kind::Map, types);
+    let is_fast = |at: usize| types[at].slots[Kind::Map] > 0 && comparisons[at].limit_s(waiting) <= 0.0;
+    (0..types.len()).any(|at| job.has_input_on_type(at) && is_fast(at))
+}
+
+/// Which types of nodes a job refuses if no other job is before it.
+pub fn refused_types(threshold: f64, job: &Job, kind: Kind, types: &[NodeType]) -> SmallVec<[bool; 4]> {
+    let waiting = f64::from(job.counts(kind).demand());
+    compare(threshold, job, kind, types).into_iter().map(|of| of.limit_s(waiting) > 0.0).collect()
+}
+
+/// The work ahead of a job below which it refuses a type: `alone_s`, less `per_waiting_s` for each of its waiting tasks.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    alone_s: f64,
+    per_waiting_s: f64,
+}
+
+impl Limit {
+    const NEVER_REFUSED: Limit = Limit { alone_s: f64::NEG_INFINITY, per_waiting_s: 0.0 };
+}
+
+/// Which types of nodes the queued jobs refuse. The work ahead of a job is computed with the estimates, so that what it refuses changes in
+/// between only with its own waiting tasks.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    types: usize,
+    /// The version of the types that the limits are computed from.
+    version: u64,
+    /// By job, then by type.
+    limits: Vec<Limit>,
+    jobs: Vec<RefusingJob>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct RefusingJob {
+    ahead_s: f64,
+    /// The work of one task, and the job, that the limits are computed from.
+    task_work_s: f64,
+    sequence: u32,
+}
+
+impl Refusals {
+    /// True if they are computed from the present types of nodes.
+    #[inline]
+    pub fn are_current(&self, nodes: &NodeTable) -> bool {
+        self.version == nodes.types_version()
+    }
+
+    /// Follows a change of the types of nodes.
+    pub fn follow_types(&mut self, nodes: &NodeTable) {
+        *self = Refusals { types: nodes.types().len(), version: nodes.types_version(), ..Refusals::default() };
+    }
+
+    /// Sets the work of the jobs that rank before a job.
+    pub fn set_work_ahead(&mut self, key: JobKey, ahead_s: f64) {
+        if self.types > 1 {
+            self.entry(key).ahead_s = ahead_s;
+        }
+    }
+
+    /// The work of the jobs that rank before a job, when it was last computed.
+    pub fn work_ahead_s(&self, key: JobKey) -> f64 {
+        self.jobs.get(key.index()).map_or(0.0, |job| job.ahead_s)
+    }
+
+    fn entry(&mut self, key: JobKey) -> &mut RefusingJob {
+        if self.jobs.len() <= key.index() {
+            self.jobs.resize(key.index() + 1, RefusingJob::default());
+            self.limits.resize((key.index() + 1) * self.types, Limit::NEVER_REFUSED);
+        }
+        &mut self.jobs[key.index()]
+    }
+
+    /// The types that a job refuses now.
+    #[inline]
+    pub fn of(&mut self, threshold: f64, key: JobKey, job: &Job, kind: Kind, nodes: &NodeTable) -> TypeSet {
+        if self.types < 2 || !self.are_current(nodes) {
+            return 0;
+        }
+        let entry = self.entry(key);
+        let ahead_s = entry.ahead_s;
+        let from = (job.estimate().task_work_s[kind], job.sequence());
+        let is_current = (entry.task_work_s, entry.sequence) == from;
+        (entry.task_work_s, entry.sequence) = from;
+        let limits = &mut self.limits[key.index() * self.types..][..self.types];
+        if !is_current {
+            let comparisons = compare(threshold, job, kind, nodes.types());
+            limits.iter_mut().zip(comparisons).for_each(|(limit, comparison)| *limit = comparison.limit());
+        }
+        let waiting = f64::from(job.counts(kind).demand());
+        let refuses = |limit: &Limit| ahead_s < limit.alone_s - waiting * limit.per_waiting_s;
+        limits.iter().rev().fold(0, |refused, limit| refused << 1 | TypeSet::from(refuses(limit)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::event::{JobSpec, NodeSpec, Split};
-    use crate::ids::{PerKind, RackId, TaskKey};
+    use crate::ids::{NodeId, PerKind, RackId, TaskKey};
     use crate::policy::placement::{Offer, Placement};
     use crate::policy::test_state::{at, job, submit};
     use crate::state::{Estimate, JobKey, State};
@@ -131,7 +250,9 @@ mod tests {
         let few = with_work(&mut state, &job(0, 7, 0), 20.0);
         let many = with_work(&mut state, &job(1, 8, 0), 20.0);
         let refuses = |key: JobKey, node, ahead_s| {
-            refuses(THRESHOLD, state.job(key), Kind::Map, NodeId(node), state.nodes(), ahead_s)
+            let nodes = state.nodes();
+            let here = nodes.type_of(NodeId(node));
+            too_slow(THRESHOLD, state.job(key), Kind::Map, here, nodes.types(), ahead_s)
         };
         // 7 x 21 / 2 + 21 = 94.5 s; 8 x 21 / 2 + 21 = 105 s.
         let slow = refuses(few, 1, 0.0).unwrap();
@@ -201,7 +322,7 @@ mod tests {
             let (job, types) = (state.job(key), state.nodes().types());
             for here in 0..types.len() {
                 let here_s = task_time_s(job, Kind::Map, &types[here]);
-                let slow = too_slow(THRESHOLD, job, Kind::Map, &types[here], types, f64::from(ahead));
+                let slow = too_slow(THRESHOLD, job, Kind::Map, here, types, f64::from(ahead));
                 match elsewhere_by_flow(job, types, here, f64::from(ahead)) {
                     None => prop_assert_eq!(slow, None),
                     Some(elsewhere_s) if (here_s - elsewhere_s).abs() > 0.1 => {

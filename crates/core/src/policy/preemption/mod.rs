@@ -21,7 +21,7 @@ use crate::state::{JobKey, RunningAttempt, TaskState};
 use crate::units::{Span, Time};
 use serde::{Deserialize, Serialize};
 use trigger::SlotRequest;
-use victims::VictimJob;
+use victims::{Preference, VictimJob};
 
 /// A rule by which jobs take slots from others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,7 +99,7 @@ pub struct Round<'a> {
     rule: &'a Preemption,
     kind: Kind,
     requests: std::vec::IntoIter<SlotRequest>,
-    request: Option<SlotRequest>,
+    request: Option<(SlotRequest, Preference)>,
     victims: Vec<VictimJob>,
     /// Which of `victims` is considered for the present request.
     at: usize,
@@ -107,8 +107,6 @@ pub struct Round<'a> {
     taking: bool,
     /// Victims are in the order of rank, as requests are: the first that cannot be taken from ends the search for all later requests too.
     victims_by_rank: bool,
-    /// Which attempts a beneficiary may take depends on the nodes that it accepts.
-    filters_nodes: bool,
     /// When the first attempt that a beneficiary may take, but that was launched too recently, has run long enough.
     young_until: Option<Time>,
 }
@@ -135,8 +133,6 @@ impl<'a> Round<'a> {
         let slots = jobs.policy.slots(kind);
         let alone = jobs.rankings.compares_jobs_alone(kind, slots.groups.has_groups());
         let victims_by_rank = rule.victims.follows_rank(&slots.order) && alone;
-        let has_failed = |request: &SlotRequest| !jobs.view.state.job(request.job).failed_on().is_empty();
-        let filters_nodes = slots.placement.refuse_slow.is_some() || requests.iter().any(has_failed);
         Round {
             rule,
             kind,
@@ -146,7 +142,6 @@ impl<'a> Round<'a> {
             at: 0,
             taking: false,
             victims_by_rank,
-            filters_nodes,
             young_until: None,
         }
     }
@@ -160,63 +155,48 @@ impl<'a> Round<'a> {
     /// The next victim, if there is one. The caller stops it and reserves its slot for the beneficiary before it calls again.
     pub fn next(&mut self, jobs: Comparison<'_>) -> Option<Victim> {
         while !self.victims.is_empty() {
-            let Some(request) = self.request else {
-                self.request = Some(self.requests.next()?);
+            let Some((request, preference)) = &mut self.request else {
+                let request = self.requests.next()?;
+                self.request = Some((request, Preference::new(self.rule, self.kind, jobs, request.job)));
                 (self.at, self.taking) = (0, false);
                 continue;
             };
             if request.slots == 0 || self.at >= self.victims.len() {
                 if self.taking {
-                    self.leave_victim();
+                    self.leave_victim(jobs);
                 }
                 self.request = None;
                 continue;
             }
-            let victim = self.victims[self.at].job;
-            let may_take = jobs.may_take(request.job, victim, self.kind)
-                && jobs.is_ahead_by(self.rule.margin, request.job, victim, self.kind);
+            let (beneficiary, victim) = (request.job, self.victims[self.at].job);
+            let may_take = jobs.may_take(beneficiary, victim, self.kind)
+                && jobs.is_ahead_by(self.rule.margin, beneficiary, victim, self.kind);
             if !may_take {
-                self.skip_victim();
+                self.skip_victim(jobs);
                 continue;
             }
-            let rule = self.rule;
-            let attempts = self.victims[self.at]
-                .attempts
-                .get_or_insert_with(|| victims::attempts_last_first(rule, self.kind, jobs, victim, request.job));
-            let Some(index) = attempts.pop() else {
-                let until = victims::young_until(rule, self.kind, jobs.view, victim);
+            let Some(index) = self.victims[self.at].next_attempt(self.rule, self.kind, jobs, preference) else {
+                let until = self.victims[self.at].young_until();
                 self.young_until = self.young_until.into_iter().chain(until).min();
-                self.leave_exhausted();
+                self.leave_victim(jobs);
                 continue;
             };
             let task = TaskKey { kind: self.kind, index };
             let node = jobs.view.state.job(victim).task(task).node();
-            if rule.action == PreemptAction::Pause && !may_pause_more(jobs.view, node) {
+            if self.rule.action == PreemptAction::Pause && !may_pause_more(jobs.view, node) {
                 continue;
             }
-            self.request = Some(SlotRequest { slots: request.slots - 1, ..request });
+            request.slots -= 1;
             self.taking = true;
-            return Some(Victim { beneficiary: request.job, job: victim, task, node });
+            return Some(Victim { beneficiary, job: victim, task, node });
         }
         None
     }
 
-    /// No attempt of this job is left for the beneficiary.
-    fn leave_exhausted(&mut self) {
-        self.taking = false;
-        if self.filters_nodes {
-            // Another beneficiary may accept nodes that this one refuses.
-            self.victims[self.at].attempts = None;
-            self.at += 1;
-        } else {
-            self.victims.remove(self.at);
-        }
-    }
-
     /// The beneficiary may not take from this job, or not any more.
-    fn skip_victim(&mut self) {
+    fn skip_victim(&mut self, jobs: Comparison<'_>) {
         if self.taking {
-            self.leave_victim();
+            self.leave_victim(jobs);
             return;
         }
         if self.victims_by_rank {
@@ -225,17 +205,15 @@ impl<'a> Round<'a> {
         self.at += 1;
     }
 
-    /// Goes on to the next job after some attempts of this one were taken.
-    fn leave_victim(&mut self) {
+    /// Goes on to the next job.
+    fn leave_victim(&mut self, jobs: Comparison<'_>) {
         self.taking = false;
-        let victim = &mut self.victims[self.at];
-        if victim.attempts.as_ref().is_some_and(Vec::is_empty) && !self.filters_nodes {
+        let (Some((_, preference)), Some(victim)) = (&self.request, self.victims.get_mut(self.at)) else { return };
+        if victim.is_exhausted() {
             self.victims.remove(self.at);
-            return;
+        } else {
+            victim.leave(self.rule, jobs, preference);
+            self.at += 1;
         }
-        if self.rule.attempts.depends_on_beneficiary() || self.filters_nodes {
-            victim.attempts = None;
-        }
-        self.at += 1;
     }
 }

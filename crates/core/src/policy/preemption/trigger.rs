@@ -3,7 +3,7 @@
 use crate::ids::Kind;
 use crate::policy::SlotPolicy;
 use crate::policy::View;
-use crate::policy::ranking::{Comparison, DelayedVisits, Ranking};
+use crate::policy::ranking::{Comparison, Ranking, Visits};
 use crate::policy::shares::weighted::group_shares;
 use crate::state::JobKey;
 use crate::units::{Span, Time};
@@ -110,13 +110,13 @@ pub(super) fn requests(
     let slots = state.nodes().slots()[kind];
     let mut ended = ControlFlow::Continue(());
     if let Some(guarantee) = jobs.rankings.guarantee(kind) {
-        ended = guarantee.search::<()>(slots, &|_| true, DelayedVisits::All, &mut |job| {
+        ended = guarantee.search::<()>(slots, &|_| true, Visits::All, &mut |job| {
             below_min_share.insert(job);
             request(job)
         });
     }
     if ended.is_continue() {
-        let _ = ranking.search::<()>(slots, &|_| true, DelayedVisits::All, &mut |job| {
+        let _ = ranking.search::<()>(slots, &|_| true, Visits::All, &mut |job| {
             if below_min_share.contains(&job) { ControlFlow::Continue(()) } else { request(job) }
         });
     }

@@ -4,10 +4,13 @@ use super::{Preemption, is_preemptable};
 use crate::ids::{Kind, NodeId, TaskKey};
 use crate::policy::View;
 use crate::policy::orders::Order;
+use crate::policy::placement::AcceptedNodes;
 use crate::policy::ranking::Comparison;
+use crate::state::bit_set::BitSet;
 use crate::state::{JobKey, TaskCounts};
 use crate::units::Time;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::cmp::Reverse;
 
 /// Which job's attempts are victims first.
@@ -59,8 +62,117 @@ impl AttemptOrder {
 /// A job that may lose attempts.
 pub(super) struct VictimJob {
     pub(super) job: JobKey,
-    /// Its preemptable attempts, last victim first; none if they have not been computed.
-    pub(super) attempts: Option<Vec<u32>>,
+    /// None if they have not been computed.
+    preemptable: Option<Preemptable>,
+    /// Of the preemptable attempts those that the present beneficiary may take, last victim first; none if they have not been computed.
+    attempts: Option<Vec<u32>>,
+}
+
+/// The attempts of a job that no guard protects. Guards do not depend on the beneficiary, so they are asked once in a round.
+struct Preemptable {
+    attempts: Vec<u32>,
+    /// How many of them run on each type of nodes.
+    by_type: SmallVec<[u32; 4]>,
+    /// When the first attempt that was launched too recently has run long enough.
+    young_until: Option<Time>,
+}
+
+/// What decides which attempts a beneficiary may take, and which first.
+pub(super) struct Preference {
+    beneficiary: JobKey,
+    accepted: AcceptedNodes,
+    /// The nodes that hold its input, if they matter.
+    near: BitSet,
+}
+
+impl Preference {
+    pub(super) fn new(rule: &Preemption, kind: Kind, jobs: Comparison<'_>, beneficiary: JobKey) -> Preference {
+        let (job, nodes) = (jobs.view.state.job(beneficiary), jobs.view.state.nodes());
+        let accepted = jobs.policy.slots(kind).placement.accepted_nodes(job, beneficiary, kind, nodes);
+        let mut near = BitSet::default();
+        if rule.attempts.depends_on_beneficiary() {
+            job.splits().iter().flat_map(|split| &split.hosts).for_each(|host| near.insert(host.0));
+        }
+        Preference { beneficiary, accepted, near }
+    }
+
+    /// True if it is the same for all beneficiaries.
+    fn is_common(&self, rule: &Preemption, jobs: Comparison<'_>) -> bool {
+        let has_failed = !jobs.view.state.job(self.beneficiary).failed_on().is_empty();
+        self.accepted.are_all() && !has_failed && !rule.attempts.depends_on_beneficiary()
+    }
+}
+
+impl VictimJob {
+    fn new(job: JobKey) -> VictimJob {
+        VictimJob { job, preemptable: None, attempts: None }
+    }
+
+    /// The next attempt that the beneficiary may take, if there is one.
+    pub(super) fn next_attempt(
+        &mut self,
+        rule: &Preemption,
+        kind: Kind,
+        jobs: Comparison<'_>,
+        preference: &Preference,
+    ) -> Option<u32> {
+        let preemptable = self.preemptable.get_or_insert_with(|| Preemptable::of(rule, kind, jobs.view, self.job));
+        let attempts = self
+            .attempts
+            .get_or_insert_with(|| attempts_last_first(rule, kind, jobs, self.job, preference, preemptable));
+        let index = attempts.pop()?;
+        preemptable.remove(kind, jobs.view, self.job, index);
+        Some(index)
+    }
+
+    /// True if no beneficiary can take an attempt any more.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.preemptable.as_ref().is_some_and(|preemptable| preemptable.attempts.is_empty())
+    }
+
+    /// When the first attempt that was launched too recently has run long enough.
+    pub(super) fn young_until(&self) -> Option<Time> {
+        self.preemptable.as_ref()?.young_until
+    }
+
+    /// Another beneficiary follows.
+    pub(super) fn leave(&mut self, rule: &Preemption, jobs: Comparison<'_>, preference: &Preference) {
+        if !preference.is_common(rule, jobs) {
+            self.attempts = None;
+        }
+    }
+}
+
+impl Preemptable {
+    fn of(rule: &Preemption, kind: Kind, view: View<'_>, victim: JobKey) -> Preemptable {
+        let (job, nodes) = (view.state.job(victim), view.state.nodes());
+        let mut found = Preemptable {
+            attempts: Vec::new(),
+            by_type: SmallVec::from_elem(0, nodes.types().len()),
+            young_until: None,
+        };
+        for &index in &job.counts(kind).running {
+            let key = TaskKey { kind, index };
+            let node = job.task(key).node();
+            if is_preemptable(job, key, &rule.guards, view.now) {
+                if nodes.is_usable(node) {
+                    found.attempts.push(index);
+                    found.by_type[nodes.type_of(node)] += 1;
+                }
+            } else if let Some(until) = rule.guards.young_until(job, key, view.now) {
+                found.young_until = Some(found.young_until.map_or(until, |sooner| sooner.min(until)));
+            }
+        }
+        found
+    }
+
+    fn remove(&mut self, kind: Kind, view: View<'_>, victim: JobKey, index: u32) {
+        if let Some(at) = self.attempts.iter().position(|&attempt| attempt == index) {
+            self.attempts.remove(at);
+            let node = view.state.job(victim).task(TaskKey { kind, index }).node();
+            self.by_type[view.state.nodes().type_of(node)] -= 1;
+        }
+    }
 }
 
 /// The jobs with running attempts, first victim first.
@@ -85,52 +197,40 @@ pub(super) fn victim_jobs(rule: &Preemption, kind: Kind, jobs: Comparison<'_>) -
             Reverse((over_milli, job.sequence()))
         }),
     }
-    victims.into_iter().map(|job| VictimJob { job, attempts: None }).collect()
+    victims.into_iter().map(VictimJob::new).collect()
 }
 
-/// When the first attempt of a job that was launched too recently to be preempted has run long enough.
-pub(super) fn young_until(rule: &Preemption, kind: Kind, view: View<'_>, victim: JobKey) -> Option<Time> {
-    if rule.guards.min_runtime.is_zero() {
-        return None;
-    }
-    let job = view.state.job(victim);
-    let running = job.counts(kind).running.iter();
-    running.filter_map(|&index| rule.guards.young_until(job, TaskKey { kind, index }, view.now)).min()
-}
-
-/// The preemptable attempts of a job, last victim first.
-pub(super) fn attempts_last_first(
+/// The attempts of a job that a beneficiary may take, last victim first.
+fn attempts_last_first(
     rule: &Preemption,
     kind: Kind,
     jobs: Comparison<'_>,
     victim: JobKey,
-    beneficiary: JobKey,
+    preference: &Preference,
+    preemptable: &Preemptable,
 ) -> Vec<u32> {
+    let Preference { beneficiary, accepted, near } = preference;
+    let has_accepted_type = (0..).zip(&preemptable.by_type).any(|(at, &n)| n > 0 && accepted.may_contain_type(at));
+    if !has_accepted_type {
+        return Vec::new();
+    }
     let view = jobs.view;
-    let placement = &jobs.policy.slots(kind).placement;
-    let job = view.state.job(victim);
-    // A slot that the beneficiary would refuse is of no use to it.
-    let accepted = |index: &u32| {
-        let node = job.task(TaskKey { kind, index: *index }).node();
-        let (beneficiary_job, nodes) = (view.state.job(beneficiary), view.state.nodes());
-        if !nodes.is_usable(node) || jobs.policy.failures.job_avoids(beneficiary_job, node, nodes) {
-            return false;
-        }
-        placement.refuses(beneficiary_job, beneficiary, kind, node, nodes, 0.0).is_none()
-    };
-    let splits = view.state.job(beneficiary).splits();
-    let holds_input = |node: NodeId| splits.iter().any(|split| split.hosts.contains(&node));
+    let (job, nodes) = (view.state.job(victim), view.state.nodes());
     let task = |index: u32| job.task(TaskKey { kind, index });
-    let preemptable = |&index: &u32| is_preemptable(job, TaskKey { kind, index }, &rule.guards, view.now);
-    let mut attempts: Vec<u32> =
-        job.counts(kind).running.iter().copied().filter(preemptable).filter(accepted).collect();
+    // A slot that the beneficiary would refuse is of no use to it.
+    let may_take = |&index: &u32| {
+        let node = task(index).node();
+        let avoided = || jobs.policy.failures.job_avoids(view.state.job(*beneficiary), node, nodes);
+        accepted.contains(node, nodes) && !avoided()
+    };
+    let mut attempts: Vec<u32> = preemptable.attempts.iter().copied().filter(may_take).collect();
     let newest_first = |index: u32| Reverse(task(index).launched());
     match rule.attempts {
         AttemptOrder::LeastProgress => attempts.sort_by_key(|&i| (task(i).progress_ppm(), newest_first(i), i)),
         AttemptOrder::Newest => attempts.sort_by_key(|&i| (newest_first(i), i)),
         AttemptOrder::NearData => {
-            attempts
-                .sort_by_cached_key(|&i| (!holds_input(task(i).node()), task(i).progress_ppm(), newest_first(i), i));
+            let is_far = |node: NodeId| !near.contains(node.0);
+            attempts.sort_by_cached_key(|&i| (is_far(task(i).node()), task(i).progress_ppm(), newest_first(i), i));
         }
     }
     attempts.reverse();

@@ -5,19 +5,26 @@
 //! nodes. Jobs that wait for a local node (delay scheduling) are kept apart from the queue, so that a search for a node visits only those
 //! of them for which that node is local.
 
+mod comparison;
+mod job_queues;
 mod rank_queue;
 
-use super::groups::{Group, GroupSource, NOT_GUARANTEED, Rights, RoutingStage};
-use super::orders::{Order, Rank};
-use super::{Policy, View, ageing};
+pub use comparison::{Comparison, Rankings};
+pub use job_queues::TypeSet;
+
+use super::groups::{Group, GroupSource, Rights, RoutingStage};
+use super::orders::Rank;
 use crate::ids::{Kind, PerKind};
 use crate::reason::GroupReason;
+use crate::state::JobKey;
 use crate::state::bit_set::BitSet;
-use crate::state::{Job, JobKey};
 use crate::tenants::Tenants;
+use job_queues::JobQueues;
 use rank_queue::RankQueue;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
 /// The index of a group in a ranking.
@@ -33,6 +40,8 @@ pub struct Ranking {
     groups: Vec<GroupNode>,
     by_name: FxHashMap<(GroupIndex, String), GroupIndex>,
     entries: Vec<Entry>,
+    /// True if it is for min shares and no group has one: then no search finds a job, and none is queued.
+    is_unused: bool,
 }
 
 /// A group in the tree.
@@ -43,7 +52,7 @@ struct GroupNode {
     /// Its rank in its parent's queue, if it has jobs that need a slot.
     queued: Option<Rank>,
     groups: RankQueue,
-    jobs: RankQueue,
+    jobs: JobQueues,
     /// Its jobs that need a slot and are delayed; they are not among `jobs`.
     delayed: BitSet,
     delayed_count: u32,
@@ -57,15 +66,24 @@ struct Entry {
     /// Its rank, if it needs a slot.
     queued: Option<Rank>,
     delayed: bool,
+    /// The types of nodes that it refuses.
+    refused: TypeSet,
 }
 
-/// Which of the delayed jobs a search visits.
+/// The jobs that a search visits.
 #[derive(Clone, Copy)]
-pub enum DelayedVisits<'a> {
-    /// All of them.
+pub enum Visits<'a> {
+    /// All jobs.
     All,
-    /// Those in this set.
-    In(&'a BitSet),
+    /// Those that may accept a node.
+    For {
+        /// The type of the node: jobs that refuse it are left out.
+        node_type: usize,
+        /// The jobs that the node may be local to: of the delayed jobs only these.
+        local: &'a BitSet,
+        /// Jobs that keep paused reduces on the node, each with one of them: they do not refuse it.
+        paused_here: &'a [(JobKey, u32)],
+    },
 }
 
 impl GroupNode {
@@ -75,7 +93,7 @@ impl GroupNode {
             facts,
             queued: None,
             groups: RankQueue::default(),
-            jobs: RankQueue::default(),
+            jobs: JobQueues::default(),
             delayed: BitSet::default(),
             delayed_count: 0,
         }
@@ -85,21 +103,21 @@ impl GroupNode {
         self.groups.is_empty() && self.jobs.is_empty() && self.delayed_count == 0
     }
 
-    fn insert(&mut self, rank: Rank, job: JobKey, delayed: bool) {
-        if delayed {
+    fn insert(&mut self, rank: Rank, job: JobKey, entry: &Entry) {
+        if entry.delayed {
             self.delayed.insert(job.number());
             self.delayed_count += 1;
         } else {
-            self.jobs.insert(rank, job.number());
+            self.jobs.insert(entry.refused, rank, job.number());
         }
     }
 
-    fn remove(&mut self, rank: Rank, job: JobKey, delayed: bool) {
-        if delayed {
+    fn remove(&mut self, rank: Rank, job: JobKey, entry: &Entry) {
+        if entry.delayed {
             self.delayed.remove(job.number());
             self.delayed_count -= 1;
         } else {
-            self.jobs.remove(rank);
+            self.jobs.remove(entry.refused, rank);
         }
     }
 }
@@ -109,7 +127,7 @@ impl Ranking {
     pub fn new(stage: RoutingStage, kind: Kind, tenants: &Tenants) -> Ranking {
         let root = GroupNode::new(ROOT, Group::undeclared(""));
         let (by_name, entries) = Default::default();
-        let mut ranking = Ranking { stage, kind, groups: vec![root], by_name, entries };
+        let mut ranking = Ranking { stage, kind, groups: vec![root], by_name, entries, is_unused: false };
         match stage.source() {
             GroupSource::None => {}
             GroupSource::Pool => tenants.pools.iter().for_each(|pool| {
@@ -123,6 +141,8 @@ impl Ranking {
                 }
             }
         }
+        // Groups that are not declared have no min share.
+        ranking.is_unused = stage.is_guarantee() && ranking.groups.iter().all(|group| group.facts.min_share == 0);
         ranking
     }
 
@@ -172,7 +192,7 @@ impl Ranking {
         if self.entries.len() <= job.index() {
             self.entries.resize(job.index() + 1, Entry::default());
         }
-        self.entries[job.index()] = Entry { group, user, queued: None, delayed: false };
+        self.entries[job.index()] = Entry { group, user, ..Entry::default() };
     }
 
     fn class_group(&mut self, user: GroupIndex, classes: [Option<u16>; 2]) -> GroupIndex {
@@ -189,7 +209,7 @@ impl Ranking {
     /// Queues a job at a rank, moves it there, or removes it from its queue. Most calls change nothing.
     #[inline]
     pub fn set_rank(&mut self, job: JobKey, rank: Option<Rank>) {
-        if self.entries[job.index()].queued != rank {
+        if !self.is_unused && self.entries[job.index()].queued != rank {
             self.move_to_rank(job, rank);
         }
     }
@@ -201,9 +221,9 @@ impl Ranking {
         match (entry.queued, rank) {
             // A delayed job is in no queue.
             (Some(_), Some(_)) if entry.delayed => return,
-            (Some(old), Some(new)) => return group.jobs.change_rank(old, new, job.number()),
-            (Some(old), None) => group.remove(old, job, entry.delayed),
-            (None, Some(new)) => group.insert(new, job, entry.delayed),
+            (Some(old), Some(new)) => return group.jobs.change_rank(entry.refused, old, new, job.number()),
+            (Some(old), None) => group.remove(old, job, &entry),
+            (None, Some(new)) => group.insert(new, job, &entry),
             (None, None) => return,
         }
         if self.stage.counts_users() {
@@ -215,18 +235,31 @@ impl Ranking {
 
     /// Sets whether a job is delayed: then only nodes that are local to it should offer it a slot.
     pub fn set_delayed(&mut self, job: JobKey, delayed: bool) {
-        let entry = &mut self.entries[job.index()];
-        let before = std::mem::replace(&mut entry.delayed, delayed);
-        if let Some(rank) = entry.queued.filter(|_| before != delayed) {
-            let group = &mut self.groups[entry.group as usize];
-            group.remove(rank, job, before);
-            group.insert(rank, job, delayed);
+        self.change_entry(job, Entry { delayed, ..self.entries[job.index()] });
+    }
+
+    /// Sets the types of nodes that a job refuses.
+    #[inline]
+    pub fn set_refused(&mut self, job: JobKey, refused: TypeSet) {
+        if self.entries[job.index()].refused != refused {
+            self.change_entry(job, Entry { refused, ..self.entries[job.index()] });
+        }
+    }
+
+    fn change_entry(&mut self, job: JobKey, new: Entry) {
+        let old = std::mem::replace(&mut self.entries[job.index()], new);
+        if let Some(rank) = new.queued
+            && (old.delayed, old.refused) != (new.delayed, new.refused)
+        {
+            let group = &mut self.groups[new.group as usize];
+            group.remove(rank, job, &old);
+            group.insert(rank, job, &new);
         }
     }
 
     /// True if slots of a kind count for its groups.
     pub fn counts(&self, kind: Kind) -> bool {
-        self.stage.counts(self.kind, kind)
+        !self.is_unused && self.stage.counts(self.kind, kind)
     }
 
     /// A job's allocation changed: its group and those above it are charged and moved.
@@ -277,10 +310,10 @@ impl Ranking {
         &self,
         slots: u32,
         allow: &impl Fn(&Group) -> bool,
-        delayed: DelayedVisits<'_>,
+        visits: Visits<'_>,
         visit: &mut impl FnMut(JobKey) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        self.search_group(ROOT, slots, allow, delayed, visit)
+        self.search_group(ROOT, slots, allow, visits, visit)
     }
 
     fn search_group<B>(
@@ -288,46 +321,71 @@ impl Ranking {
         at: GroupIndex,
         slots: u32,
         allow: &impl Fn(&Group) -> bool,
-        delayed: DelayedVisits<'_>,
+        visits: Visits<'_>,
         visit: &mut impl FnMut(JobKey) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let group = &self.groups[at as usize];
         for (_, child) in group.groups.iter() {
             let facts = &self.groups[child as usize].facts;
             if self.stage.admits(facts, slots) && allow(facts) {
-                self.search_group(child, slots, allow, delayed, visit)?;
+                self.search_group(child, slots, allow, visits, visit)?;
             }
         }
         if at != ROOT && !self.stage.serves_jobs_of(&group.facts) {
             return ControlFlow::Continue(());
         }
+        let limits_users = group.facts.limits_users();
         let mut visit_admitted = |number: u32| {
             let job = JobKey::from_number(number);
-            let admitted = group.facts.admits_user(self.entries[job.index()].user, slots);
+            let admitted = !limits_users || group.facts.admits_user(self.entries[job.index()].user, slots);
             if admitted { visit(job) } else { ControlFlow::Continue(()) }
         };
-        let mut sorted_delayed = SmallVec::<[(Rank, u32); 8]>::new();
-        if group.delayed_count > 0 {
-            self.find_delayed(group, delayed, &mut sorted_delayed);
-        }
-        for (rank, job) in group.jobs.iter() {
-            while let Some(&(_, sooner)) = sorted_delayed.last().filter(|(other, _)| *other < rank) {
-                sorted_delayed.pop();
+        let (types, mut apart) = match visits {
+            Visits::All => (TypeSet::MAX, self.ranked(group.delayed.iter())),
+            Visits::For { node_type, local, paused_here } => {
+                (1 << node_type, self.find_apart(at, 1 << node_type, local, paused_here))
+            }
+        };
+        group.jobs.visit(types, |rank, job| {
+            while let Some(&Reverse((_, sooner))) = apart.peek().filter(|Reverse((other, _))| *other < rank) {
+                apart.pop();
                 visit_admitted(sooner)?;
             }
+            visit_admitted(job)
+        })?;
+        while let Some(Reverse((_, job))) = apart.pop() {
             visit_admitted(job)?;
         }
-        sorted_delayed.into_iter().rev().try_for_each(|(_, job)| visit_admitted(job))
+        ControlFlow::Continue(())
     }
 
-    /// The delayed jobs of a group that are to be visited, largest rank first.
-    fn find_delayed(&self, group: &GroupNode, visits: DelayedVisits<'_>, found: &mut SmallVec<[(Rank, u32); 8]>) {
-        let find = |job: u32| found.extend(self.entries[job as usize].queued.map(|rank| (rank, job)));
-        match visits {
-            DelayedVisits::All => group.delayed.iter().for_each(find),
-            DelayedVisits::In(jobs) => group.delayed.intersection(jobs).for_each(find),
+    /// The jobs of a group that a search for a node visits although they are not in the queues that accept its type. Most searches end at
+    /// one of the first, so they are not sorted.
+    fn find_apart(
+        &self,
+        at: GroupIndex,
+        node_type: TypeSet,
+        local: &BitSet,
+        paused_here: &[(JobKey, u32)],
+    ) -> BinaryHeap<Reverse<(Rank, u32)>> {
+        let group = &self.groups[at as usize];
+        let mut apart = BinaryHeap::new();
+        if group.delayed_count > 0 {
+            let accepts = |&job: &u32| self.entries[job as usize].refused & node_type == 0;
+            apart = self.ranked(group.delayed.intersection(local).filter(accepts));
         }
-        found.sort_unstable_by(|a, b| b.cmp(a));
+        let refuses = |entry: &Entry| entry.group == at && entry.refused & node_type != 0;
+        let mut last = None;
+        for &(job, _) in paused_here.iter().filter(|(job, _)| refuses(&self.entries[job.index()])) {
+            if last.replace(job) != Some(job) {
+                apart.extend(self.ranked([job.number()].into_iter()));
+            }
+        }
+        apart
+    }
+
+    fn ranked(&self, jobs: impl Iterator<Item = u32>) -> BinaryHeap<Reverse<(Rank, u32)>> {
+        jobs.filter_map(|job| Some(Reverse((self.entries[job as usize].queued?, job)))).collect()
     }
 
     /// True if job `a`, given one of `b`'s slots, would still rank before `b` without it. `a` and `b` come with the ranks they would then
@@ -388,7 +446,7 @@ impl Ranking {
 
     /// True if its min shares come before the ranks of jobs, and some group has one.
     fn guarantees(&self) -> bool {
-        self.stage.is_guarantee() && self.groups.iter().any(|group| group.facts.min_share > 0)
+        self.stage.is_guarantee() && !self.is_unused
     }
 
     /// The ranks of a job's groups from the top while their slots are guaranteed, if they had `extra` more.
@@ -415,134 +473,6 @@ impl Ranking {
         }
         self.stage.reason(&at.facts, slots).map(Box::new)
     }
-}
-
-/// The rankings of a scheduler: for each kind one per routing stage.
-#[derive(Debug)]
-pub struct Rankings(PerKind<Vec<Ranking>>);
-
-impl Rankings {
-    /// Empty rankings for a policy.
-    pub fn new(policy: &Policy, tenants: &Tenants) -> Rankings {
-        Rankings(PerKind::from_fn(|kind| {
-            let stages = policy.slots(kind).groups.stages();
-            stages.iter().map(|&stage| Ranking::new(stage, kind, tenants)).collect()
-        }))
-    }
-
-    /// The rankings of a kind, one per routing stage.
-    #[inline]
-    pub fn stages(&self, kind: Kind) -> &[Ranking] {
-        &self.0[kind]
-    }
-
-    /// The rankings of a kind, for changing.
-    #[inline]
-    pub fn stages_mut(&mut self, kind: Kind) -> &mut [Ranking] {
-        &mut self.0[kind]
-    }
-
-    /// All rankings of both kinds, for changing.
-    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Ranking> {
-        self.0.iter_mut().flatten()
-    }
-
-    /// The ranking that jobs are compared by: the last stage, which all jobs pass.
-    pub fn last(&self, kind: Kind) -> &Ranking {
-        self.0[kind].last().expect("every group order has a stage")
-    }
-}
-
-impl Rankings {
-    /// The ranking with the policy's groups, and what they are entitled to.
-    pub fn groups(&self, kind: Kind) -> &Ranking {
-        self.0[kind].first().expect("every group order has a stage")
-    }
-
-    /// The ranking whose min shares come before the ranks of jobs, if there is one.
-    pub fn guarantee(&self, kind: Kind) -> Option<&Ranking> {
-        self.0[kind].iter().find(|ranking| ranking.guarantees())
-    }
-
-    /// True if jobs compare by their own ranks alone.
-    pub fn compares_jobs_alone(&self, kind: Kind, has_groups: bool) -> bool {
-        !has_groups || (self.groups(kind).stage.is_guarantee() && self.guarantee(kind).is_none())
-    }
-}
-
-/// Ranks and comparisons of jobs under a policy.
-#[derive(Clone, Copy)]
-pub struct Comparison<'a> {
-    /// What the orders read.
-    pub view: View<'a>,
-    /// The orders.
-    pub policy: &'a Policy,
-    /// The groups.
-    pub rankings: &'a Rankings,
-}
-
-impl Comparison<'_> {
-    /// The rank of a job within its group, if it had `extra` more slots.
-    pub fn rank(&self, job: &Job, kind: Kind, extra: i32) -> Rank {
-        self.policy.rank(self.view, job, kind, extra)
-    }
-
-    /// The ranks of a job's groups from the top, then its own: smaller is sooner.
-    pub fn standing(&self, job: JobKey, kind: Kind) -> SmallVec<[Rank; 4]> {
-        let mut ranks = self.rankings.last(kind).group_ranks(job);
-        if let Some(guarantee) = self.rankings.guarantee(kind) {
-            ranks.push(least(guarantee.guaranteed_ranks(job, 0)));
-        }
-        ranks.push(self.rank(self.view.state.job(job), kind, 0));
-        ranks
-    }
-
-    /// True if `a` may take a slot from `b`: it would still rank before `b` afterwards.
-    pub fn may_take(&self, a: JobKey, b: JobKey, kind: Kind) -> bool {
-        let state = self.view.state;
-        if a == b {
-            return false;
-        }
-        if let Some(by_min_share) = self.compare_min_shares(a, b, kind) {
-            return by_min_share;
-        }
-        let with = |job: JobKey, extra| (job, self.rank(state.job(job), kind, extra));
-        self.rankings.last(kind).stays_before(with(a, 1), with(b, -1), state.nodes().slots()[kind])
-    }
-
-    /// Whether `a` may take a slot from `b` because of min shares: none if the min shares do not decide. Min shares are compared as in
-    /// [`Ranking::stays_before`], with the slot already moved.
-    fn compare_min_shares(&self, a: JobKey, b: JobKey, kind: Kind) -> Option<bool> {
-        let guarantee = self.rankings.guarantee(kind)?;
-        if guarantee.group_of(a) == guarantee.group_of(b) {
-            return None;
-        }
-        let [ours, theirs] = [(a, 1), (b, -1)].map(|(job, extra)| least(guarantee.guaranteed_ranks(job, extra)));
-        (ours.min(theirs) < NOT_GUARANTEED).then_some(ours < theirs)
-    }
-
-    /// True if `a` is ahead of `b` by this factor, where both ranks are times: then the two will not soon change places. A job that is due
-    /// by its age or its pool's min share needs no margin.
-    pub fn is_ahead_by(&self, margin: f64, a: JobKey, b: JobKey, kind: Kind) -> bool {
-        let last = self.rankings.last(kind);
-        let is_due = self.policy.ageing.is_some() && ageing::is_due(self.view.state.job(a), kind, 0);
-        if margin <= 1.0 || is_due || last.group_of(a) != last.group_of(b) {
-            return true;
-        }
-        if self.compare_min_shares(a, b, kind).is_some() {
-            return true;
-        }
-        let time = |job: JobKey| self.policy.slots(kind).order.time(self.view.state.job(job), kind);
-        match (time(a), time(b)) {
-            (Some(ours), Some(theirs)) => ours.as_secs_f64() * margin < theirs.as_secs_f64(),
-            _ => true,
-        }
-    }
-}
-
-/// The least of a job's guaranteed ranks: a slot is guaranteed if any of its pools has a claim to it.
-fn least(ranks: SmallVec<[Rank; 4]>) -> Rank {
-    ranks.into_iter().min().unwrap_or(NOT_GUARANTEED)
 }
 
 #[cfg(test)]
@@ -597,9 +527,9 @@ mod tests {
         out.extend(jobs.into_iter().map(|(_, job)| job));
     }
 
-    fn visited(ranking: &Ranking, delayed: DelayedVisits<'_>) -> Vec<JobKey> {
+    fn visited(ranking: &Ranking, visits: Visits<'_>) -> Vec<JobKey> {
         let mut visited = Vec::new();
-        let _ = ranking.search::<()>(1_000, &|_| true, delayed, &mut |job| {
+        let _ = ranking.search::<()>(1_000, &|_| true, visits, &mut |job| {
             visited.push(job);
             ControlFlow::Continue(())
         });
@@ -616,7 +546,7 @@ mod tests {
                 Just(RoutingStage::CapacityQueues)
             ],
             pools in prop::collection::vec(0..5usize, JOBS as usize),
-            steps in prop::collection::vec((0..JOBS, 0..6u8, 0..50u64), 0..150),
+            steps in prop::collection::vec((0..JOBS, 0..7u8, 0..50u64), 0..150),
         ) {
             let mut ranking = Ranking::new(stage, Kind::Map, &tenants());
             let mut held = [0i64; JOBS as usize];
@@ -629,6 +559,7 @@ mod tests {
                     1 => ranking.set_rank(key(job), None),
                     4 => ranking.set_delayed(key(job), true),
                     5 => ranking.set_delayed(key(job), false),
+                    6 => ranking.set_refused(key(job), value % 4),
                     2 => {
                         held[job as usize] += 1;
                         ranking.charge(key(job), 1);
@@ -644,10 +575,17 @@ mod tests {
                 let mut expected = Vec::new();
                 sorted(&ranking, ROOT, &mut expected);
                 prop_assert_eq!(ranking.is_empty(), expected.is_empty());
-                prop_assert_eq!(visited(&ranking, DelayedVisits::All), expected.clone());
-                // A search for a node that is local to the even jobs visits all but the odd ones that are delayed.
-                expected.retain(|&job| job.number() % 2 == 0 || !ranking.entries[job.index()].delayed);
-                prop_assert_eq!(visited(&ranking, DelayedVisits::In(&even)), expected);
+                prop_assert_eq!(visited(&ranking, Visits::All), expected.clone());
+                // A search for a node of type 1 that is local to the even jobs and keeps two paused reduces of job 4 visits all but the odd
+                // jobs that are delayed and those that refuse the type.
+                let paused_here = &[(key(4), 0), (key(4), 1)];
+                let visits = Visits::For { node_type: 1, local: &even, paused_here };
+                expected.retain(|&job| {
+                    let entry = &ranking.entries[job.index()];
+                    let accepts = entry.refused & 2 == 0 || job == key(4);
+                    accepts && (job.number() % 2 == 0 || !entry.delayed)
+                });
+                prop_assert_eq!(visited(&ranking, visits), expected);
             }
         }
 
