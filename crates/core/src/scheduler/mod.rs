@@ -164,7 +164,18 @@ impl Scheduler {
     fn rerank(&mut self, job: JobKey, kind: Kind) {
         let changed = self.state.job_mut(job);
         let allocated = changed.charge(kind);
-        let has_own_node = changed.has_returned_maps() || !changed.paused().is_empty();
+        // The index of delayed jobs must contain the nodes that are local to returned maps. It does not contain those that keep paused
+        // reduces, nor those that failed maps prefer to avoid for a while, so a job that has such tasks must not be skipped.
+        let must_be_visited = match kind {
+            Kind::Map => {
+                let delays = self.policy.map.placement.delays_maps();
+                for split in changed.take_returned_splits().filter(|_| delays) {
+                    split.hosts.iter().for_each(|&host| self.delayed[kind].add_local(job, host));
+                }
+                !changed.failed_on().is_empty()
+            }
+            Kind::Reduce => !changed.paused().is_empty(),
+        };
         if self.has_groups {
             self.charge_groups(job, kind, allocated);
         }
@@ -178,9 +189,7 @@ impl Scheduler {
             self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_refused(job, refused));
         }
         self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_rank(job, rank));
-        // The index of delayed jobs does not contain the nodes of returned maps and paused reduces, so a job that has some must not be
-        // skipped.
-        if has_own_node {
+        if must_be_visited {
             self.end_delay(job, kind);
         }
     }

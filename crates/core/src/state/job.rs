@@ -371,11 +371,6 @@ impl Job {
         self.pending_reduces.iter().rev().copied().find(accepts)
     }
 
-    /// True if some of its pending maps have run before, or are the rest of a map that ended early.
-    pub fn has_returned_maps(&self) -> bool {
-        self.pending_maps.has_returned()
-    }
-
     /// True if the location of some of its input is known.
     pub fn has_input_locations(&self) -> bool {
         self.pending_maps.has_hosts()
@@ -550,6 +545,12 @@ impl Job {
     /// Any pending map for a node.
     pub(crate) fn any_pending_map(&mut self, node: NodeId, now: Time) -> Option<u32> {
         self.search_maps(node, now, |maps, _, _, accepts| maps.any(accepts))
+    }
+
+    /// The splits of the maps that have become pending again, or were added as the rest of another, since the last call.
+    pub(crate) fn take_returned_splits(&mut self) -> impl Iterator<Item = &Split> {
+        let maps = self.pending_maps.take_newly_returned();
+        maps.into_iter().map(|map| &self.splits[self.tasks[Kind::Map][map as usize].split as usize])
     }
 
     /// Searches the pending maps. Of those that have run before, only those that do not prefer another node are accepted.

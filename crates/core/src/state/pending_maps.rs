@@ -20,6 +20,8 @@ const INDEX_MIN_MAPS: usize = 8;
 pub(super) struct PendingMaps {
     pending: BitSet,
     returned: ReturnedMaps,
+    /// Of those the ones that [`PendingMaps::take_newly_returned`] has not reported.
+    newly_returned: Vec<u32>,
     /// No map before this one is pending, except for those in `returned`.
     next_fresh: u32,
     fresh_end: u32,
@@ -131,6 +133,7 @@ impl PendingMaps {
         PendingMaps {
             pending: BitSet::below(splits.len() as u32),
             returned: ReturnedMaps::default(),
+            newly_returned: Vec::new(),
             next_fresh: 0,
             fresh_end: splits.len() as u32,
             by_node: None,
@@ -144,9 +147,9 @@ impl PendingMaps {
         self.has_hosts
     }
 
-    /// True if there are pending maps that have run before, or that are the rest of another.
-    pub(super) fn has_returned(&self) -> bool {
-        !self.returned.is_empty()
+    /// The maps that have become pending again, or were added as the rest of another, since the last call.
+    pub(super) fn take_newly_returned(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.newly_returned)
     }
 
     /// True if a map is pending.
@@ -164,6 +167,7 @@ impl PendingMaps {
     pub(super) fn add_returned(&mut self, task: u32) {
         self.pending.insert(task);
         self.returned.push(task);
+        self.newly_returned.push(task);
     }
 
     /// A pending map with input on a node. Node ids are below `nodes`; `accepts` is asked of maps that have run before.

@@ -197,11 +197,11 @@ impl Placement {
     }
 
     /// Until when a job that has just refused an offer will refuse every offer of a node that is not local; none if that cannot be told
-    /// because it has tasks with a node of their own (returned maps, paused reduces).
+    /// because it has tasks with a node of their own (paused reduces), or tasks that will accept nodes that they refuse now (failed ones).
     pub fn delayed_until(&self, job: &Job, kind: Kind) -> Option<Time> {
         let since = job.delayed_since(kind)?;
         match kind {
-            Kind::Map => (!job.has_returned_maps()).then(|| since + self.node_locality_delay),
+            Kind::Map => job.failed_on().is_empty().then(|| since + self.node_locality_delay),
             Kind::Reduce => job.paused().is_empty().then(|| since + self.colocation_delay),
         }
     }
