@@ -69,7 +69,7 @@ fn compose(name: &str, about: &str, map: SlotPolicy, reduce: SlotPolicy) -> Poli
 
 /// Hadoop 1 launches at most one map with input in another rack, and at most one reduce, per heartbeat.
 fn hadoop_maps() -> Placement {
-    Placement { max_off_rack_per_offer: Some(1), ..Placement::default() }
+    Placement { max_off_rack_per_offer: Some(1), failed_maps_first: true, ..Placement::default() }
 }
 
 fn hadoop_reduces() -> Placement {
@@ -81,6 +81,7 @@ fn delayed_maps() -> Placement {
     Placement {
         node_locality_delay: Span::from_secs(5),
         rack_locality_delay: Span::from_secs(5),
+        failed_maps_first: true,
         ..Placement::default()
     }
 }

@@ -165,14 +165,14 @@ impl Scheduler {
         let changed = self.state.job_mut(job);
         let allocated = changed.charge(kind);
         // The index of delayed jobs must contain the nodes that are local to returned maps. It does not contain those that keep paused
-        // reduces, nor those that failed maps prefer to avoid for a while, so a job that has such tasks must not be skipped.
+        // reduces, nor those of maps that may accept any, so a job that has such tasks must not be skipped.
         let must_be_visited = match kind {
             Kind::Map => {
-                let delays = self.policy.map.placement.delays_maps();
-                for split in changed.take_returned_splits().filter(|_| delays) {
+                let placement = &self.policy.map.placement;
+                for split in changed.take_returned_splits().filter(|_| placement.delays_maps()) {
                     split.hosts.iter().for_each(|&host| self.delayed[kind].add_local(job, host));
                 }
-                !changed.failed_on().is_empty()
+                placement.may_accept_any_node(changed)
             }
             Kind::Reduce => !changed.paused().is_empty(),
         };

@@ -430,6 +430,11 @@ impl Job {
         self.history(task)?.lost_with
     }
 
+    /// True if work of any of its tasks was ever lost with a node.
+    pub fn has_lost_work(&self) -> bool {
+        self.has_lost_work
+    }
+
     /// Its tasks that are pending because their work was lost with a node.
     pub fn lost_pending(&self) -> Vec<TaskKey> {
         if !self.has_lost_work {
@@ -540,6 +545,22 @@ impl Job {
         self.search_maps(node, now, |maps, tasks, splits, accepts| {
             maps.in_rack(racks.of(node), racks, tasks, splits, accepts)
         })
+    }
+
+    /// The pending map for a node that failed or was lost first.
+    pub(crate) fn failed_map(&mut self, node: NodeId, now: Time) -> Option<u32> {
+        if self.failed_on.is_empty() && !self.has_lost_work {
+            return None;
+        }
+        let histories = &self.histories;
+        let has_failed = |map: u32| {
+            let history = histories.get(&TaskKey::map(map));
+            history.is_some_and(|history| {
+                let is_lost = history.lost_with.is_some();
+                (history.failures > 0 || is_lost) && !history.prefers_elsewhere(node, now)
+            })
+        };
+        self.pending_maps.first_returned(&has_failed)
     }
 
     /// Any pending map for a node.

@@ -235,6 +235,11 @@ impl PendingMaps {
         (self.next_fresh..self.fresh_end).find(|task| self.pending.contains(*task) && is_near(*task) && accepts(*task))
     }
 
+    /// The first accepted one of the maps that returned.
+    pub(super) fn first_returned(&mut self, accepts: &dyn Fn(u32) -> bool) -> Option<u32> {
+        self.returned.first(accepts)
+    }
+
     /// Any pending map: first those that returned, then in the order of the input.
     pub(super) fn any(&mut self, accepts: &dyn Fn(u32) -> bool) -> Option<u32> {
         if let Some(task) = self.returned.first(accepts) {

@@ -81,6 +81,23 @@ fn delay_scheduling_waits_for_a_node_then_a_rack_then_accepts_any_node() {
     assert_eq!(launches(&racks.at(9.0).offer(0)).len(), 2, "node 0 is in rack 0");
 }
 
+/// Hadoop 1 keeps a list of failed maps and looks there first (`failedMaps` in `JobInProgress`).
+#[test]
+fn a_lost_map_runs_first_and_on_any_node() {
+    for (policy, first_map) in [("fifo", 0), ("fair", 0), ("giveway", 1)] {
+        let mut cluster = ManualCluster::new(policy, 3, 1, 1);
+        // The first map's input is on nodes 0 and 2, that of all others on node 1.
+        let hosts = vec![vec![0, 2], vec![1], vec![1], vec![1]];
+        let (id, _) = cluster.submit_job(TestJob { hosts, ..job(4, 0) });
+        cluster.offer(0);
+        assert_eq!(cluster.running(id, Kind::Map)[0].task.index, 0, "{policy}");
+        cluster.at(1.0).submit_event(Event::NodeLost { node: NodeId(0) });
+        cluster.offer(1);
+        let on_node_1 = cluster.running(id, Kind::Map);
+        assert_eq!(on_node_1[0].task.index, first_map, "{policy}: node 1 has input of the maps that were not lost");
+    }
+}
+
 #[test]
 fn a_reservation_on_a_slot_being_freed_does_not_hide_a_free_slot() {
     let mut cluster = ManualCluster::new("hsrtf-pup", 2, 1, 1);

@@ -28,6 +28,11 @@ fn nearest_other_map(job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)>
 /// A pending map for the offered slot, if the job does not wait for a nearer one.
 pub(super) fn choose_map(placement: &Placement, job: &mut Job, offer: Offer<'_>) -> Option<(u32, Locality)> {
     let racks = offer.nodes.racks();
+    if placement.failed_maps_first
+        && let Some(map) = job.failed_map(offer.node, offer.now)
+    {
+        return Some((map, job.locality(map, offer.node, racks)));
+    }
     if let Some(map) = job.node_local_map(offer.node, racks, offer.now) {
         job.end_delay(Kind::Map);
         return Some((map, Locality::Node));

@@ -43,6 +43,9 @@ pub struct Placement {
     /// Only jobs with at most this many maps wait. No limit by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_max_maps: Option<u32>,
+    /// Maps that failed or were lost run before the others of their job, wherever their input is (Hadoop 1).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub failed_maps_first: bool,
     /// How long a reduce waits for a node that ran maps of its job (hSRTF, section 3.4).
     pub colocation_delay: Span,
     /// When a paused reduce moves to another node.
@@ -61,6 +64,7 @@ impl Default for Placement {
             node_locality_delay: Span::ZERO,
             rack_locality_delay: Span::ZERO,
             delay_max_maps: None,
+            failed_maps_first: false,
             colocation_delay: Span::ZERO,
             migration: Migration::ForLocality(0.95),
             refuse_slow: None,
@@ -197,13 +201,19 @@ impl Placement {
     }
 
     /// Until when a job that has just refused an offer will refuse every offer of a node that is not local; none if that cannot be told
-    /// because it has tasks with a node of their own (paused reduces), or tasks that will accept nodes that they refuse now (failed ones).
+    /// because it has tasks with a node of their own (paused reduces), or tasks that may accept any node (failed and lost ones).
     pub fn delayed_until(&self, job: &Job, kind: Kind) -> Option<Time> {
         let since = job.delayed_since(kind)?;
         match kind {
-            Kind::Map => job.failed_on().is_empty().then(|| since + self.node_locality_delay),
+            Kind::Map => (!self.may_accept_any_node(job)).then(|| since + self.node_locality_delay),
             Kind::Reduce => job.paused().is_empty().then(|| since + self.colocation_delay),
         }
+    }
+
+    /// True if maps of a job may accept nodes that are not local: those that failed, on nodes that they avoid for a while, and lost ones if
+    /// they come first.
+    pub fn may_accept_any_node(&self, job: &Job) -> bool {
+        !job.failed_on().is_empty() || self.failed_maps_first && job.has_lost_work()
     }
 
     /// True if maps wait for nodes with their input.
