@@ -5,9 +5,14 @@
 //! values of each key until they are combined ([`FoldTable`]). All three reject a record when they are full, and write their
 //! content in the order of partition, key and value.
 
+mod blocks;
+mod cell_table;
+mod fold_cell;
 mod fold_table;
 mod key_table;
 mod partitioner;
+mod short_key;
+mod slot_table;
 mod sort_buffer;
 mod sort_index;
 mod sum_table;
@@ -22,7 +27,7 @@ use super::map_output::{MapOutput, OutputError, PartitionedWriter, SegmentEntry,
 use super::merge::{Merge, MergeError};
 use super::segment::{Compression, PAIR_BYTES_MAX, SegmentReader, SegmentWriter};
 use crate::job::Partitioning;
-use crate::record::{Combine, Emit, varint};
+use crate::record::{Combine, Combiner, Emit, varint};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io;
@@ -257,12 +262,12 @@ impl MapSink {
             return Err(MergeError::not_a_number(key).into());
         }
         let has_space = match &mut self.buffer {
-            Buffer::Fold(table) => table.combine_all(&mut self.combine),
+            Buffer::Fold(table) => table.combine_all(combiner(&mut self.combine)),
             Buffer::Sort(_) | Buffer::Sum(_) => false,
         };
-        if !has_space || !self.buffer.insert(key, value, &self.partitioner) {
+        if !has_space || !self.buffer.insert(key, value, &self.partitioner, &mut self.combine) {
             self.spill()?;
-            let is_taken = self.buffer.insert(key, value, &self.partitioner);
+            let is_taken = self.buffer.insert(key, value, &self.partitioner, &mut self.combine);
             assert!(is_taken, "an empty buffer accepts any record within the size limit");
         }
         Ok(())
@@ -273,7 +278,7 @@ impl Emit for MapSink {
     #[inline]
     fn emit(&mut self, key: &[u8], value: &[u8]) {
         self.records += 1;
-        if !self.buffer.insert(key, value, &self.partitioner) {
+        if !self.buffer.insert(key, value, &self.partitioner, &mut self.combine) {
             self.emit_or_spill(key, value);
         }
     }
@@ -301,14 +306,14 @@ impl Buffer {
 
     /// Inserts a record. Returns false if the buffer is full or the record is invalid.
     #[inline]
-    fn insert(&mut self, key: &[u8], value: &[u8], partitioner: &Partitioner) -> bool {
+    fn insert(&mut self, key: &[u8], value: &[u8], partitioner: &Partitioner, combine: &mut Combine) -> bool {
         match self {
             Buffer::Sort(buffer) => buffer.insert(key, value, partitioner),
             Buffer::Sum(table) => match *value {
                 [byte @ ..0x80] => table.add(key, byte.into()),
                 _ => add_parsed(table, key, value),
             },
-            Buffer::Fold(table) => table.insert(key, value),
+            Buffer::Fold(table) => table.insert(key, value, combiner(combine)),
         }
     }
 
@@ -322,8 +327,17 @@ impl Buffer {
         match self {
             Buffer::Sort(buffer) => buffer.write(partitioner.reduces(), out).map_err(MergeError::Write),
             Buffer::Sum(table) => table.write(partitioner, out).map_err(MergeError::Write),
-            Buffer::Fold(table) => table.write(partitioner, combine, out).map_err(MergeError::Write),
+            Buffer::Fold(table) => table.write(partitioner, combiner(combine), out).map_err(MergeError::Write),
         }
+    }
+}
+
+/// The combiner of a fold table.
+#[inline(always)]
+fn combiner(combine: &mut Combine) -> &mut dyn Combiner {
+    match combine {
+        Combine::With(combiner) => combiner.as_mut(),
+        Combine::Nothing | Combine::Sum => unreachable!("a fold table is created only for a combiner"),
     }
 }
 
