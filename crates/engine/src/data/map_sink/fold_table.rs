@@ -9,14 +9,14 @@ use super::cell_table::CellTable;
 use super::fold_cell::{self, FoldCell, Folder};
 use super::partitioner::Partitioner;
 use super::short_key::ShortKey;
-use super::slot_table::QUEUE_LEN;
+use super::slot_table::{QUEUE_LEN, Queue};
 use crate::data::map_output::PartitionedWriter;
 use crate::data::segment::PAIR_BYTES_MAX;
 use crate::record::Combiner;
 use std::io;
 
 /// Longer values are not queued.
-const QUEUED_BYTES_MAX: usize = 40;
+pub(super) const QUEUED_BYTES_MAX: usize = 40;
 
 /// Values by key.
 #[derive(Debug)]
@@ -52,29 +52,23 @@ impl FoldTable {
         }
     }
 
-    /// Inserts a value. Returns false if the table is full or the record is too large. An empty table is never full.
+    /// Inserts a value of a short key; the value has at most [`QUEUED_BYTES_MAX`] bytes. A full queue must be emptied by
+    /// [`FoldTable::make_space`] before the next call.
     #[inline(always)]
-    pub fn insert(&mut self, key: &[u8], value: &[u8], combiner: &mut dyn Combiner) -> bool {
-        if let Some(key) = ShortKey::new(key)
-            && value.len() <= QUEUED_BYTES_MAX
-        {
-            if self.queued >= QUEUE_LEN && !self.make_space(combiner) {
-                return false;
-            }
-            let hash = key.hash();
-            self.cells.short.prefetch(hash);
-            let queued = &mut self.queue[self.queued % QUEUE_LEN];
-            (queued.key, queued.hash, queued.length) = (key, hash, value.len() as u32);
-            fold_cell::copy(value, &mut queued.bytes);
-            self.queued = self.queued.wrapping_add(1);
-            return true;
-        }
-        self.insert_directly(key, value, combiner)
+    pub fn enqueue(&mut self, key: ShortKey, value: &[u8]) -> Queue {
+        let hash = key.hash();
+        self.cells.short.prefetch(hash);
+        let queued = &mut self.queue[self.queued % QUEUE_LEN];
+        (queued.key, queued.hash, queued.length) = (key, hash, value.len() as u32);
+        fold_cell::copy(value, &mut queued.bytes);
+        self.queued = self.queued.wrapping_add(1);
+        Queue::with(self.queued)
     }
 
-    /// Empties the queue and grows the table if it is full. Returns false if the budget does not allow that.
+    /// Empties the queue and grows the table if it is full. Returns false if the budget does not allow that: the table must be
+    /// combined or written.
     #[inline(never)]
-    fn make_space(&mut self, combiner: &mut dyn Combiner) -> bool {
+    pub fn make_space(&mut self, combiner: &mut dyn Combiner) -> bool {
         self.drain_queue(combiner);
         let growth_bytes = self.cells.short.growth_bytes();
         if !fits_budget(&self.cells, growth_bytes, self.folder.blocks.memory_bytes(), self.memory_bytes_max) {
@@ -96,9 +90,10 @@ impl FoldTable {
         self.queued = 0;
     }
 
-    /// Inserts a long key, or a value that is too long for the queue.
+    /// Inserts a value of a long key, or one that is too long for the queue. Returns false if the table is full or the record is
+    /// too large. An empty table is never full.
     #[inline(never)]
-    fn insert_directly(&mut self, key: &[u8], value: &[u8], combiner: &mut dyn Combiner) -> bool {
+    pub fn insert(&mut self, key: &[u8], value: &[u8], combiner: &mut dyn Combiner) -> bool {
         if key.len() + value.len() > PAIR_BYTES_MAX {
             return false;
         }

@@ -13,6 +13,22 @@ pub(super) const QUEUE_LEN: usize = 64;
 
 const SLOTS_MIN: usize = 4 * QUEUE_LEN;
 
+/// State of a queue of additions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queue {
+    HasSpace,
+    /// It must be emptied, and the table must make space, before the next addition.
+    Full,
+}
+
+impl Queue {
+    /// The state of a queue with so many additions.
+    #[inline(always)]
+    pub fn with(queued: usize) -> Queue {
+        if queued >= QUEUE_LEN { Queue::Full } else { Queue::HasSpace }
+    }
+}
+
 /// Cells by key: open addressing with linear probing. The number of slots is a power of two, and at most half of them are
 /// occupied.
 #[derive(Debug)]

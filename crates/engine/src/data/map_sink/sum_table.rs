@@ -3,7 +3,7 @@
 use super::cell_table::CellTable;
 use super::partitioner::Partitioner;
 use super::short_key::ShortKey;
-use super::slot_table::QUEUE_LEN;
+use super::slot_table::{QUEUE_LEN, Queue};
 use crate::data::map_output::PartitionedWriter;
 use crate::record::varint;
 use std::io;
@@ -37,23 +37,20 @@ impl SumTable {
         }
     }
 
-    /// Adds to a key's sum. Returns false if the table is full or the key is too large. An empty table is never full.
+    /// Adds to a short key's sum. A full queue must be emptied by [`SumTable::make_space`] before the next call.
     #[inline(always)]
-    pub fn add(&mut self, key: &[u8], number: u64) -> bool {
-        let Some(key) = ShortKey::new(key) else { return self.add_long(key, number) };
-        if self.queued >= QUEUE_LEN && !self.make_space() {
-            return false;
-        }
+    pub fn enqueue(&mut self, key: ShortKey, number: u64) -> Queue {
         let hash = key.hash();
         self.sums.short.prefetch(hash);
         self.queue[self.queued % QUEUE_LEN] = QueuedAdd { key, number, hash };
         self.queued = self.queued.wrapping_add(1);
-        true
+        Queue::with(self.queued)
     }
 
-    /// Empties the queue and grows the table if it is full. Returns false if the budget does not allow that.
+    /// Empties the queue and grows the table if it is full. Returns false if the budget does not allow that: the table must be
+    /// written.
     #[inline(never)]
-    fn make_space(&mut self) -> bool {
+    pub fn make_space(&mut self) -> bool {
         self.drain_queue();
         let growth_bytes = self.sums.short.growth_bytes();
         if growth_bytes > 0 {
@@ -75,8 +72,10 @@ impl SumTable {
         self.queued = 0;
     }
 
+    /// Adds to the sum of a key that is not short. Returns false if the table is full or the key is too large. An empty table is
+    /// never full.
     #[inline(never)]
-    fn add_long(&mut self, key: &[u8], number: u64) -> bool {
+    pub fn add_long(&mut self, key: &[u8], number: u64) -> bool {
         let memory_bytes_max = self.memory_bytes_max;
         match self.sums.long_cell(key, |sums, more_bytes| fits_budget(sums, more_bytes, memory_bytes_max)) {
             Some(sum) => {
