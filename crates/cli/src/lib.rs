@@ -67,7 +67,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Down(cluster) => cluster::down(&cluster),
         args::Command::Worker(worker) => cluster::worker(&worker, &apps),
         args::Command::Run(run) => cluster::run(&run, &apps),
-        args::Command::Submit(submit) => cluster::submit(&submit),
+        args::Command::Submit(submit) => cluster::submit(&submit, &apps),
         args::Command::Jobs(jobs) => cluster::jobs(&jobs),
         args::Command::History(history) => cluster::history(&history),
         args::Command::Job(job) => cluster::job(&job),

@@ -1,11 +1,15 @@
-//! Benchmark of the data path's cost per record: `cargo run --release -p giveway-engine --example datapath [FOLDER] [sum|sort|merge]`.
+//! Benchmark of the data path's cost per record: `cargo run --release -p giveway-engine --example datapath [FOLDER] [sum|map|sort|merge]`.
 //!
-//! Prints the best of several rounds for: summing words with a Zipf distribution, sorting 100-byte records into a map output,
-//! and merging the segments of eight maps. `FOLDER` is for temporary files.
+//! Prints the best of several rounds for: summing words with a Zipf distribution, by the built-in sum and by a combiner; the
+//! same from text, with lines and words to be found first; sorting 100-byte records into a map output; and merging the segments of
+//! eight maps. `FOLDER` is for temporary files. With `DATAPATH_SCALE=100`, the input is a hundredth of the usual, for `valgrind`.
 
+use giveway_engine::apps::words;
 use giveway_engine::data::{Compression, MapOutput, MapSink, Merge, SegmentReader, SegmentWriter, SinkOptions};
+use giveway_engine::input::LineReader;
 use giveway_engine::job::Partitioning;
-use giveway_engine::record::{Combine, Emit};
+use giveway_engine::job::{Codec, FileLocation, InputFile, InputSplit};
+use giveway_engine::record::{Combine, Combiner, Emit, Values, varint};
 use std::hint::black_box;
 use std::io;
 use std::path::Path;
@@ -15,8 +19,8 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const ROUNDS: usize = 3;
 const WORDS: usize = 20_000_000;
+const WORDS_PER_LINE: usize = 10;
 const VOCABULARY: usize = 100_000;
 const SORT_RECORDS: usize = (128 << 20) / 100;
 const REDUCES: u32 = 8;
@@ -30,6 +34,9 @@ fn main() {
     if wants("sum") {
         sum_words(&folder);
     }
+    if wants("map") {
+        map_text(&folder);
+    }
     if wants("sort") {
         sort_records(&folder);
     }
@@ -41,22 +48,98 @@ fn main() {
 
 fn sum_words(folder: &Path) {
     let text = zipf_text();
-    let mut words = Vec::with_capacity(WORDS);
+    let mut words = Vec::with_capacity(words_in_text());
     let mut from = 0;
     for (at, _) in text.iter().enumerate().filter(|(_, byte)| **byte == b' ') {
         words.push((from as u32, at as u32));
         from = at + 1;
     }
-    report("sum: emit of Zipf words", words.len(), || {
-        let mut sink = sink(folder, Partitioning::Hash, Combine::Sum);
-        let (_, elapsed) = timed(|| emit_words(&text, &words, black_box(&mut sink)));
-        elapsed
+    for (name, combine) in COMBINES {
+        report(&format!("{name}: emit of Zipf words"), words.len(), || {
+            let mut sink = sink(folder, Partitioning::Hash, combine());
+            let (_, elapsed) = timed(|| emit_words(&text, &words, black_box(&mut sink)));
+            elapsed
+        });
+        report(&format!("{name}: finish, by distinct word"), VOCABULARY, || {
+            let mut sink = sink(folder, Partitioning::Hash, combine());
+            emit_words(&text, &words, &mut sink);
+            timed(|| sink.finish(&folder.join("sums")).expect("finishes")).1
+        });
+    }
+}
+
+/// The built-in sum and a combiner that does the same.
+const COMBINES: [(&str, fn() -> Combine); 2] = [("sum", || Combine::Sum), ("fold", || Combine::With(Box::new(Adding)))];
+
+struct Adding;
+
+impl Combiner for Adding {
+    fn combine(&mut self, _key: &[u8], values: &mut dyn Values, out: &mut dyn FnMut(&[u8])) {
+        let mut sum = 0;
+        while let Some(value) = values.next() {
+            sum += varint::decode(value).expect("the mapper emits numbers");
+        }
+        varint::with_encoded(sum, out);
+    }
+}
+
+fn map_text(folder: &Path) {
+    let mut text = zipf_text();
+    let spaces = text.iter_mut().filter(|byte| **byte == b' ');
+    spaces.skip(WORDS_PER_LINE - 1).step_by(WORDS_PER_LINE).for_each(|space| *space = b'\n');
+    let bytes = text.len() as u64;
+    let path = folder.join("text");
+    std::fs::write(&path, &text).expect("a temporary file");
+    let file = InputFile { name: "text".into(), location: FileLocation::Local(path), codec: Codec::Plain, bytes };
+    let split = InputSplit { file: 0, offset: 0, bytes };
+    let lines = || LineReader::open(&file, split, &giveway_engine::input::LocalOnly).expect("the file exists");
+    report("text: lines", words_in_text(), || {
+        let mut lines = lines();
+        timed(|| while black_box(lines.next().expect("valid")).is_some() {}).1
     });
-    report("sum: finish, by distinct word", VOCABULARY, || {
-        let mut sink = sink(folder, Partitioning::Hash, Combine::Sum);
-        emit_words(&text, &words, &mut sink);
-        timed(|| sink.finish(&folder.join("sums")).expect("finishes")).1
+    report("text: lines and words", words_in_text(), || {
+        let mut lines = lines();
+        timed(|| {
+            while let Some(record) = lines.next().expect("valid") {
+                words(record.line, |word| {
+                    black_box(word);
+                });
+            }
+        })
+        .1
     });
+    for (name, combine) in COMBINES {
+        report(&format!("{name}: lines, words and emit"), words_in_text(), || {
+            let mut sink = sink(folder, Partitioning::Hash, combine());
+            let out: &mut dyn Emit = black_box(&mut sink);
+            let mut lines = lines();
+            timed(|| {
+                while let Some(record) = lines.next().expect("valid") {
+                    words(record.line, |word| out.emit(word, &[1]));
+                }
+            })
+            .1
+        });
+    }
+}
+
+/// A fraction of a size, for tools that make the program much slower.
+fn scaled(size: usize) -> usize {
+    let scale = std::env::var("DATAPATH_SCALE").ok().and_then(|scale| scale.parse().ok()).unwrap_or(1);
+    size / std::cmp::max(scale, 1)
+}
+
+fn words_in_text() -> usize {
+    scaled(WORDS)
+}
+
+/// One round suffices for instruction counts.
+fn rounds() -> usize {
+    if words_in_text() < WORDS { 1 } else { 3 }
+}
+
+fn sort_count() -> usize {
+    scaled(SORT_RECORDS)
 }
 
 fn emit_words(text: &[u8], words: &[(u32, u32)], out: &mut dyn Emit) {
@@ -70,7 +153,7 @@ fn sort_records(folder: &Path) {
     let cuts: Vec<Vec<u8>> = (1..REDUCES as usize).map(|n| vec![b' ' + (n * 95 / REDUCES as usize) as u8]).collect();
     for compression in [Compression::None, Compression::Auto] {
         let mut finish = Duration::MAX;
-        report(&format!("sort: emit, {compression:?}"), SORT_RECORDS, || {
+        report(&format!("sort: emit, {compression:?}"), sort_count(), || {
             let mut options = options(Partitioning::Ranges(cuts.clone()), Combine::Nothing);
             options.compression = compression;
             let mut sink = MapSink::new(&folder.join("map"), options);
@@ -81,7 +164,7 @@ fn sort_records(folder: &Path) {
             std::fs::remove_file(output.path).expect("scratch file removed");
             elapsed
         });
-        report(&format!("sort: finish, {compression:?}"), SORT_RECORDS, || finish);
+        report(&format!("sort: finish, {compression:?}"), sort_count(), || finish);
     }
 }
 
@@ -98,7 +181,7 @@ fn merge_segments(folder: &Path) {
             options.reduces = 1;
             options.compression = Compression::None;
             let mut sink = MapSink::new(&folder.join("map"), options);
-            emit_records(&random_records(n as u64 + 1)[..SORT_RECORDS / MERGE_INPUTS * 100], &mut sink);
+            emit_records(&random_records(n as u64 + 1)[..sort_count() / MERGE_INPUTS * 100], &mut sink);
             sink.finish(&folder.join(format!("map-{n}"))).expect("finishes")
         })
         .collect();
@@ -106,7 +189,7 @@ fn merge_segments(folder: &Path) {
         let readers = outputs.iter().map(|output| SegmentReader::open(output.segment(0)).expect("valid"));
         Merge::new(readers.collect()).expect("valid")
     };
-    let records = SORT_RECORDS / MERGE_INPUTS * MERGE_INPUTS;
+    let records = sort_count() / MERGE_INPUTS * MERGE_INPUTS;
     report("merge of 8: groups, discarded", records, || {
         let mut merge = merge();
         timed(|| {
@@ -159,7 +242,7 @@ fn cpu_time() -> Duration {
 }
 
 fn report(what: &str, records: usize, mut round: impl FnMut() -> Duration) {
-    let best = (0..ROUNDS).map(|_| round()).min().expect("at least one round");
+    let best = (0..rounds()).map(|_| round()).min().expect("at least one round");
     println!(
         "{what:<42} {:>7.1} ns/record {:>8.1} ms",
         best.as_nanos() as f64 / records as f64,
@@ -196,7 +279,7 @@ fn zipf_text() -> Vec<u8> {
     let mut sum = 0.0;
     let cumulative: Vec<f64> = (1..=VOCABULARY).map(|rank| (sum += 1.0 / rank as f64, sum).1).collect();
     let mut text = Vec::new();
-    for _ in 0..WORDS {
+    for _ in 0..words_in_text() {
         let sample = random.below(1 << 53) as f64 / (1_u64 << 53) as f64 * sum;
         let rank = cumulative.partition_point(|weight| *weight <= sample).min(VOCABULARY - 1);
         text.extend_from_slice(&words[rank]);
@@ -208,8 +291,8 @@ fn zipf_text() -> Vec<u8> {
 /// Records of 100 bytes: a random printable key of 10 bytes, a number, filler and a line end.
 fn random_records(seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
-    let mut records = Vec::with_capacity(SORT_RECORDS * 100);
-    for n in 0..SORT_RECORDS {
+    let mut records = Vec::with_capacity(sort_count() * 100);
+    for n in 0..sort_count() {
         records.extend((0..10).map(|_| b' ' + random.below(95) as u8));
         records.extend_from_slice(format!("  {n:032X}  ").as_bytes());
         records.extend((0..53).map(|at| b'A' + ((n + at / 8) % 26) as u8));

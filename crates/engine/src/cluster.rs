@@ -250,6 +250,11 @@ impl Drop for Cluster {
     }
 }
 
+/// How long the program's allocator, mimalloc, keeps freed memory before it returns it to the system, in milliseconds. By default it is so short that
+/// each task of a worker gets its memory from the system anew, which has to clear every page first.
+const PURGE_DELAY_ENV: &str = "MIMALLOC_PURGE_DELAY";
+const PURGE_DELAY_MS: &str = "1000";
+
 /// Starts a worker process: this executable, with the worker's options in an environment variable. Its log goes to a file in its folder. The
 /// arguments only tell workers apart in lists of processes. Its process group is its own, so that Ctrl-C reaches the coordinator alone, which then
 /// stops the workers.
@@ -257,7 +262,9 @@ fn spawn(options: &worker::Options) -> Result<Child, ClusterError> {
     let failed = |error| ClusterError::Worker { name: options.name.clone(), error };
     std::fs::create_dir_all(&options.folder).map_err(failed)?;
     let log = OpenOptions::new().append(true).create(true).open(options.log_path()).map_err(failed)?;
+    let purge_delay = std::env::var_os(PURGE_DELAY_ENV).unwrap_or_else(|| PURGE_DELAY_MS.into());
     Command::new(std::env::current_exe().map_err(failed)?)
+        .env(PURGE_DELAY_ENV, purge_delay)
         .args(["worker", "--name", &options.name, "--join"])
         .arg(&options.cluster)
         .env(worker::OPTIONS_ENV, options.to_json())

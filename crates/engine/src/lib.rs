@@ -7,6 +7,7 @@
 //! discarded.
 
 pub mod apps;
+mod byte_masks;
 pub mod client;
 pub mod cluster;
 mod cluster_id;

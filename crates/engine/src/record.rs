@@ -60,9 +60,13 @@ pub trait Values {
     fn next(&mut self) -> Option<&[u8]>;
 }
 
-/// Reduces the amount of data between map and reduce. It may run any number of times, on any subsets of a key's values.
+/// Reduces the amount of data between map and reduce. It may run any number of times, on any subsets of a key's values, and not at all on a
+/// single value.
+///
+/// It runs while the mapper emits: whenever the values of a key fill a cell of 46 bytes next to the key, so about once for twenty values of one
+/// byte. It is fastest if its results are small, because they then stay in that cell; larger ones get memory of their own.
 pub trait Combiner: Send {
-    /// Replaces these values by fewer equivalent ones, by calling `out` for each.
+    /// Replaces these values, which are in no particular order, by fewer equivalent ones, by calling `out` for each.
     fn combine(&mut self, key: &[u8], values: &mut dyn Values, out: &mut dyn FnMut(&[u8]));
 }
 

@@ -1,13 +1,13 @@
-//! `giveway` with one more application. It has all commands of `giveway`:
+//! `giveway` with two more applications. It has all commands of `giveway`:
 //!
 //! ```sh
 //! cargo run -p giveway-custom-app -- run extremes --input readings.txt --output extremes
 //! ```
 
-use giveway_custom_app::Extremes;
+use giveway_custom_app::{CountWords, Extremes};
 use giveway_engine::apps::Apps;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    giveway::main_with(Apps::builtin().with(Extremes))
+    giveway::main_with(Apps::builtin().with(Extremes).with(CountWords))
 }

@@ -129,9 +129,10 @@ pub struct JobOptions {
     /// Number of reduce tasks; default: computed from the input size.
     #[arg(long, value_name = "N")]
     pub reduces: Option<u32>,
-    /// Split size: input bytes per map task; the last split of a file may be 10 % larger.
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
-    pub split: u64,
+    /// Split size: input bytes per map task; the last split of a file may be 10 % larger. Default: chosen by the application, the input size and the number
+    /// of map slots, at most 64MiB for most applications.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub split: Option<u64>,
     /// Buffer memory per task.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     pub memory: u64,

@@ -9,13 +9,16 @@ use giveway_engine::apps::Apps;
 use giveway_engine::client::Client;
 use giveway_engine::job::Request;
 use giveway_engine::wire::JobStatus;
-use giveway_engine::{hdfs, store};
+use giveway_engine::{hdfs, input, store};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Split size of an application that only the cluster knows.
+const SPLIT_BYTES_MAX: u64 = 64 << 20;
 
 /// `giveway apps`
 pub fn apps(apps: &Apps) -> Result<()> {
@@ -31,7 +34,8 @@ pub fn apps(apps: &Apps) -> Result<()> {
 
 /// `giveway run`
 pub fn run(args: &Run, apps: &Apps) -> Result<()> {
-    let request = request(&args.job)?;
+    let map_slots = args.options.nodes.saturating_mul(u32::from(args.options.map_slots));
+    let request = request(&args.job, apps, map_slots)?;
     // Next to the output, so that intermediate data is on the disk the user selected.
     let parent = request.output.parent().unwrap_or(Path::new("/"));
     std::fs::create_dir_all(parent).with_context(|| format!("cannot create directory {}", parent.display()))?;
@@ -81,9 +85,10 @@ fn lock(interrupt: &Mutex<Interrupt>) -> MutexGuard<'_, Interrupt> {
 }
 
 /// `giveway submit`
-pub fn submit(args: &Submit) -> Result<()> {
+pub fn submit(args: &Submit, apps: &Apps) -> Result<()> {
     let mut client = Client::connect(&args.cluster.dir)?;
-    let job = client.submit(request(&args.job)?)?;
+    let map_slots = client.nodes()?.iter().filter(|node| node.up).map(|node| u32::from(node.map_slots.0)).sum();
+    let job = client.submit(request(&args.job, apps, map_slots)?)?;
     if !args.wait {
         writeln!(std::io::stdout(), "{}", job.0)?;
         return Ok(());
@@ -94,7 +99,7 @@ pub fn submit(args: &Submit) -> Result<()> {
     finish(&status)
 }
 
-fn request(job: &JobOptions) -> Result<Request> {
+fn request(job: &JobOptions, apps: &Apps, map_slots: u32) -> Result<Request> {
     if job.output.to_string_lossy().starts_with("dfs:") {
         bail!(
             "invalid --output: only local directories are supported; copy the output with `giveway dfs put` afterwards"
@@ -124,20 +129,20 @@ fn request(job: &JobOptions) -> Result<Request> {
         }
     }
     let absolute = |path: &OsString| -> Result<OsString> {
-        let is_remote = |scheme: &&str| path.as_encoded_bytes().starts_with(scheme.as_bytes());
-        if [store::SCHEME, hdfs::SCHEME].iter().any(is_remote) {
+        if is_remote(path) {
             return Ok(path.clone());
         }
         let absolute = std::path::absolute(path);
         Ok(absolute.with_context(|| format!("cannot resolve the path {}", path.display()))?.into())
     };
+    let input: Vec<OsString> = job.input.iter().map(absolute).collect::<Result<_>>()?;
     Ok(Request {
         app: job.app.clone(),
         options,
-        input: job.input.iter().map(absolute).collect::<Result<_>>()?,
+        split_bytes: job.split.unwrap_or_else(|| split_bytes(&job.app, &input, apps, map_slots)),
+        input,
         output: std::path::absolute(&job.output).context("cannot resolve the output directory")?,
         reduces: job.reduces,
-        split_bytes: job.split,
         memory_bytes: job.memory,
         name: job.name.clone().unwrap_or_else(|| job.app.clone()),
         user: job.user.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "me".into()),
@@ -148,6 +153,24 @@ fn request(job: &JobOptions) -> Result<Request> {
         compress: job.compress,
         sync_output: !job.no_sync,
     })
+}
+
+/// Whether an input is in the block store or in HDFS.
+fn is_remote(path: &OsStr) -> bool {
+    [store::SCHEME, hdfs::SCHEME].iter().any(|scheme| path.as_encoded_bytes().starts_with(scheme.as_bytes()))
+}
+
+/// The split size of a job that does not set it. If the size of the input is not known here (it is not local, or missing, which the coordinator reports),
+/// the application's limit.
+fn split_bytes(app: &str, input: &[OsString], apps: &Apps, map_slots: u32) -> u64 {
+    let max = apps.find(app).map_or(SPLIT_BYTES_MAX, |app| app.split_bytes());
+    if input.iter().any(|path| is_remote(path)) {
+        return max;
+    }
+    match input::find_files(input, &input::LocalOnly) {
+        Ok(files) => input::automatic_split_bytes(files.iter().map(|file| file.bytes).sum(), map_slots, max),
+        Err(_) => max,
+    }
 }
 
 /// Waits until a job ends, with a progress bar if standard error is a terminal.

@@ -13,6 +13,8 @@ pub(super) enum PlanError {
     UnknownOption { app: &'static str, option: String, known: String },
     #[error("{app} needs at least one reduce; ask for one or more, or omit the number")]
     NoReduces { app: &'static str },
+    #[error("wordcount has no combiner `{name}`; choose builtin or custom")]
+    UnknownCombiner { name: String },
     #[error("grep needs a pattern; set pattern=REGEX")]
     MissingPattern,
     #[error("grep: invalid pattern={pattern}: {error}; escape special characters with \\")]

@@ -52,6 +52,12 @@ pub trait App: Send + Sync {
         &[]
     }
 
+    /// The largest split that suits the application, in bytes, where the request does not set the split size. Larger splits mean fewer
+    /// tasks and more combined values; smaller ones use all slots evenly and need less memory to be sorted.
+    fn split_bytes(&self) -> u64 {
+        64 << 20
+    }
+
     /// Validates the request and completes the plan before the job begins. The plan has the files, the splits, the requested number of reduces
     /// (by default chosen by the size of the input), [`Partitioning::Hash`] and [`OutputFormat::TabSeparated`]; the application may replace them. Runs in the
     /// coordinator's process.

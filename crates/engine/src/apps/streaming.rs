@@ -44,6 +44,11 @@ impl App for Streaming {
         ]
     }
 
+    fn split_bytes(&self) -> u64 {
+        // External programs are slow, so maps are long even with small splits.
+        32 << 20
+    }
+
     fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), AppError> {
         let options = &plan.request.options;
         if !options.contains_key("mapper") {

@@ -3,68 +3,80 @@
 //! A word is a maximal run of bytes that are not separators. The separators are those of Java's `StringTokenizer`: space, tab, newline, carriage
 //! return and form feed. All other bytes, control bytes such as NUL and vertical tab included, belong to words.
 //!
-//! Word count spends most of its time here. A line is therefore classified 64 bytes at a time into a mask with one bit per byte, and only the
-//! mask's edges, where words begin and end, are visited.
+//! A line is classified 64 bytes at a time into a mask with one bit per byte, and only the bits where words begin and end are visited.
 
-/// Calls `take` with each word of a line, in order.
+use crate::byte_masks::{BLOCK_BYTES, word_bytes, word_bytes_16};
+
+/// Calls `take` with each word of a line, in order. The line may contain newlines, so a text of several lines works, too.
+///
+/// This is the fast way to find words: a few nanoseconds for each, on top of what `take` does. A mapper that counts words:
+///
+/// ```
+/// use giveway_engine::apps::words;
+/// use giveway_engine::record::{AppError, Emit, Mapper, Record};
+///
+/// struct WordMapper;
+///
+/// impl Mapper for WordMapper {
+///     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
+///         words(record.line, |word| out.emit(word, &[1]));
+///         Ok(())
+///     }
+/// }
+/// ```
 #[inline]
 pub fn words<'a>(line: &'a [u8], mut take: impl FnMut(&'a [u8])) {
     // Start of the current word; meaningless between words.
-    let mut start = 0;
+    let mut start = 0_usize;
     // 1 if the last byte of the previous block belongs to a word, otherwise 0.
     let mut in_word = 0;
-    let mut scan = |mask: u64, offset: usize| {
-        let mut edges = mask ^ (mask << 1 | in_word);
-        if in_word == 1 && edges != 0 {
-            take(&line[start..offset + edges.trailing_zeros() as usize]);
-            edges &= edges - 1;
+    let mut offset = 0_usize;
+    while offset < line.len() {
+        let mask = word_bytes_from(line, offset);
+        let before = mask << 1 | in_word;
+        let (mut starts, mut ends) = (mask & !before, before & !mask);
+        // A word that began in an earlier block has no start here. Otherwise, the first end belongs to the first start.
+        if in_word == 0 {
+            start = offset.wrapping_add(starts.trailing_zeros() as usize);
+            starts &= starts.wrapping_sub(1);
         }
-        while edges != 0 {
-            start = offset + edges.trailing_zeros() as usize;
-            edges &= edges - 1;
-            if edges == 0 {
-                break;
-            }
-            take(&line[start..offset + edges.trailing_zeros() as usize]);
-            edges &= edges - 1;
+        while ends != 0 {
+            take(&line[start..offset.wrapping_add(ends.trailing_zeros() as usize)]);
+            ends &= ends.wrapping_sub(1);
+            start = offset.wrapping_add(starts.trailing_zeros() as usize);
+            starts &= starts.wrapping_sub(1);
         }
         in_word = mask >> 63;
-    };
-    let (blocks, rest) = line.as_chunks::<64>();
-    let mut offset = 0;
-    for block in blocks {
-        scan(word_mask(block), offset);
-        offset += 64;
+        offset = offset.wrapping_add(BLOCK_BYTES);
     }
-    // The rest of the line, padded with separators. If the line has at least 64 bytes, its last 64 are classified again and the bits of
-    // those already scanned are shifted out, which is cheaper than a copy.
-    let mask = match line.last_chunk::<64>() {
-        Some(last) => word_mask(last).unbounded_shr(64 - rest.len() as u32),
-        None => {
-            let mut last = [b' '; 64];
-            last[..rest.len()].copy_from_slice(rest);
-            word_mask(&last)
-        }
-    };
-    scan(mask, offset);
+    if in_word == 1 {
+        take(&line[start..]);
+    }
 }
 
-/// One bit for each byte that belongs to a word; the first byte is the lowest bit.
-#[inline]
-fn word_mask(block: &[u8; 64]) -> u64 {
-    /// Moves the lowest bit of each byte to the top byte, in order.
-    const GATHER: u64 = 0x0102_0408_1020_4080;
-    // Comparisons without a branch: the compiler turns this loop into vector instructions.
-    let mut is_word = [0_u8; 64];
-    for (is_word, &byte) in is_word.iter_mut().zip(block) {
-        let is_separator = (byte == b' ') | (byte == b'\t') | (byte == b'\n') | (byte == b'\r') | (byte == FORM_FEED);
-        *is_word = u8::from(!is_separator);
+/// The mask of up to 64 bytes from `offset` on. Bytes after the line are separators.
+#[inline(always)]
+fn word_bytes_from(line: &[u8], offset: usize) -> u64 {
+    let rest = &line[offset..];
+    if let Some(block) = rest.first_chunk() {
+        return word_bytes(block);
     }
-    let (eights, _) = is_word.as_chunks::<8>();
-    eights.iter().rev().fold(0, |mask, eight| mask << 8 | u64::from_le_bytes(*eight).wrapping_mul(GATHER) >> 56)
+    // The last 64 bytes of the line, without those before the offset, which is cheaper than a copy.
+    if let Some(block) = line.last_chunk() {
+        return word_bytes(block).unbounded_shr((BLOCK_BYTES - rest.len()) as u32);
+    }
+    // A short line: four blocks that overlap, so that the code does not branch on the length.
+    if let Some(last) = rest.len().checked_sub(16) {
+        let at = |from: usize| {
+            let from = from.min(last);
+            rest[from..].first_chunk().map_or(0, word_bytes_16) << from
+        };
+        return at(0) | at(16) | at(32) | at(48);
+    }
+    let mut block = [b' '; 16];
+    block[..rest.len()].copy_from_slice(rest);
+    word_bytes_16(&block)
 }
-
-const FORM_FEED: u8 = 0x0c;
 
 #[cfg(test)]
 mod tests {

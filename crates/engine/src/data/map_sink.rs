@@ -5,9 +5,14 @@
 //! values of each key until they are combined ([`FoldTable`]). All three reject a record when they are full, and write their
 //! content in the order of partition, key and value.
 
+mod blocks;
+mod cell_table;
+mod fold_cell;
 mod fold_table;
 mod key_table;
 mod partitioner;
+mod short_key;
+mod slot_table;
 mod sort_buffer;
 mod sort_index;
 mod sum_table;
@@ -16,13 +21,15 @@ mod tests;
 
 use self::fold_table::FoldTable;
 use self::partitioner::Partitioner;
+use self::short_key::ShortKey;
+use self::slot_table::Queue;
 use self::sort_buffer::SortBuffer;
 use self::sum_table::SumTable;
 use super::map_output::{MapOutput, OutputError, PartitionedWriter, SegmentEntry, segment_source};
 use super::merge::{Merge, MergeError};
 use super::segment::{Compression, PAIR_BYTES_MAX, SegmentReader, SegmentWriter};
 use crate::job::Partitioning;
-use crate::record::{Combine, Emit, varint};
+use crate::record::{Combine, Combiner, Emit, varint};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io;
@@ -234,18 +241,58 @@ impl MapSink {
         Ok(())
     }
 
+    /// Empties the full queue of a table. Called once for [`slot_table::QUEUE_LEN`] records.
+    #[inline(never)]
+    fn make_space(&mut self) {
+        let has_space = match &mut self.buffer {
+            // Records after an error are dropped.
+            _ if self.error.is_some() => {
+                self.buffer = Buffer::new(&self.combine, 0);
+                true
+            }
+            Buffer::Sort(_) => true,
+            Buffer::Sum(table) => table.make_space(),
+            Buffer::Fold(table) => {
+                let combiner = combiner(&mut self.combine);
+                table.make_space(combiner) || table.combine_all(combiner)
+            }
+        };
+        if !has_space && let Err(error) = self.spill() {
+            self.fail(error);
+        }
+    }
+
+    /// Emits a record that cannot be queued.
+    #[inline(never)]
+    fn emit_directly(&mut self, key: &[u8], value: &[u8]) {
+        if let Buffer::Sum(table) = &mut self.buffer
+            && let Some(key) = ShortKey::new(key)
+            && let Some(number) = varint::decode(value)
+        {
+            if table.enqueue(key, number) == Queue::Full {
+                self.make_space();
+            }
+        } else if !self.buffer.insert(key, value, &self.partitioner, &mut self.combine) {
+            self.emit_or_spill(key, value);
+        }
+    }
+
     /// Handles a record that the buffer rejected: combines or spills, then inserts it.
     #[cold]
     #[inline(never)]
     fn emit_or_spill(&mut self, key: &[u8], value: &[u8]) {
-        if self.error.is_some() {
-            return;
+        if self.error.is_none()
+            && let Err(error) = self.try_emit_or_spill(key, value)
+        {
+            self.fail(error);
         }
-        if let Err(error) = self.try_emit_or_spill(key, value) {
-            self.error = Some(error);
-            // All later records are dropped, so the buffer's memory can be freed.
-            self.buffer = Buffer::new(&self.combine, 0);
-        }
+    }
+
+    /// Stores an error. All later records are dropped, so the buffer's memory is freed.
+    #[cold]
+    fn fail(&mut self, error: SinkError) {
+        self.error = Some(error);
+        self.buffer = Buffer::new(&self.combine, 0);
     }
 
     fn try_emit_or_spill(&mut self, key: &[u8], value: &[u8]) -> Result<(), SinkError> {
@@ -257,12 +304,12 @@ impl MapSink {
             return Err(MergeError::not_a_number(key).into());
         }
         let has_space = match &mut self.buffer {
-            Buffer::Fold(table) => table.combine_all(&mut self.combine),
+            Buffer::Fold(table) => table.combine_all(combiner(&mut self.combine)),
             Buffer::Sort(_) | Buffer::Sum(_) => false,
         };
-        if !has_space || !self.buffer.insert(key, value, &self.partitioner) {
+        if !has_space || !self.buffer.insert(key, value, &self.partitioner, &mut self.combine) {
             self.spill()?;
-            let is_taken = self.buffer.insert(key, value, &self.partitioner);
+            let is_taken = self.buffer.insert(key, value, &self.partitioner, &mut self.combine);
             assert!(is_taken, "an empty buffer accepts any record within the size limit");
         }
         Ok(())
@@ -270,11 +317,21 @@ impl MapSink {
 }
 
 impl Emit for MapSink {
+    // All calls are in tail position, so that the common case, a short key in a queue, saves no registers.
     #[inline]
     fn emit(&mut self, key: &[u8], value: &[u8]) {
-        self.records += 1;
-        if !self.buffer.insert(key, value, &self.partitioner) {
-            self.emit_or_spill(key, value);
+        self.records = self.records.wrapping_add(1);
+        if let Buffer::Sort(_) = self.buffer {
+            return self.emit_directly(key, value);
+        }
+        let Some(short) = ShortKey::new(key) else { return self.emit_directly(key, value) };
+        let queue = match (&mut self.buffer, value) {
+            (Buffer::Sum(table), &[byte @ ..0x80]) => table.enqueue(short, byte.into()),
+            (Buffer::Fold(table), value) if value.len() <= fold_table::QUEUED_BYTES_MAX => table.enqueue(short, value),
+            _ => return self.emit_directly(key, value),
+        };
+        if queue == Queue::Full {
+            self.make_space();
         }
     }
 
@@ -299,16 +356,13 @@ impl Buffer {
         }
     }
 
-    /// Inserts a record. Returns false if the buffer is full or the record is invalid.
+    /// Inserts a record that cannot be queued. Returns false if the buffer is full or the record is invalid.
     #[inline]
-    fn insert(&mut self, key: &[u8], value: &[u8], partitioner: &Partitioner) -> bool {
+    fn insert(&mut self, key: &[u8], value: &[u8], partitioner: &Partitioner, combine: &mut Combine) -> bool {
         match self {
             Buffer::Sort(buffer) => buffer.insert(key, value, partitioner),
-            Buffer::Sum(table) => match *value {
-                [byte @ ..0x80] => table.add(key, byte.into()),
-                _ => add_parsed(table, key, value),
-            },
-            Buffer::Fold(table) => table.insert(key, value),
+            Buffer::Sum(table) => varint::decode(value).is_some_and(|number| table.add_long(key, number)),
+            Buffer::Fold(table) => table.insert(key, value, combiner(combine)),
         }
     }
 
@@ -320,17 +374,19 @@ impl Buffer {
         out: &mut PartitionedWriter,
     ) -> Result<(), MergeError> {
         match self {
-            Buffer::Sort(buffer) => buffer.write(partitioner.reduces(), out).map_err(MergeError::Write),
+            Buffer::Sort(buffer) => buffer.write(partitioner, out).map_err(MergeError::Write),
             Buffer::Sum(table) => table.write(partitioner, out).map_err(MergeError::Write),
-            Buffer::Fold(table) => table.write(partitioner, combine, out).map_err(MergeError::Write),
+            Buffer::Fold(table) => table.write(partitioner, combiner(combine), out).map_err(MergeError::Write),
         }
     }
 }
 
-/// The rare case of a sum's value with more than one byte, kept out of line.
-#[inline(never)]
-fn add_parsed(table: &mut SumTable, key: &[u8], value: &[u8]) -> bool {
-    varint::decode(value).is_some_and(|number| table.add(key, number))
+/// The combiner of a fold table.
+fn combiner(combine: &mut Combine) -> &mut dyn Combiner {
+    match combine {
+        Combine::With(combiner) => combiner.as_mut(),
+        Combine::Nothing | Combine::Sum => unreachable!("a fold table is created only for a combiner"),
+    }
 }
 
 /// Merges runs, partition by partition.

@@ -6,6 +6,7 @@
 
 use super::decompress::decompress;
 use super::{InputError, ReadAt, StoreAccess, open};
+use crate::byte_masks::{BLOCK_BYTES, newlines};
 use crate::job::{Codec, InputFile, InputSplit};
 use crate::record::Record;
 use memchr::memchr;
@@ -18,13 +19,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Limit of a line's length, in bytes. A file with longer lines is probably not text, and a line must fit in memory.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes per read.
-const CHUNK_BYTES: u64 = 1 << 20;
+/// Bytes per read: little enough to stay in the L2 cache until they are processed.
+const CHUNK_BYTES: u64 = 256 << 10;
 
 /// Bytes per read after the end of the split, where only the rest of one line is needed.
 const TAIL_CHUNK_BYTES: u64 = 16 << 10;
 
-/// Reads the lines that begin in a split of a file.
+/// Reads the lines that begin in a split of a file: the fast way to read lines, also outside of a map.
+///
+/// Newlines are searched 64 bytes at a time, and lines are slices of the reader's buffer.
 pub struct LineReader {
     file: OsString,
     codec: Codec,
@@ -35,6 +38,9 @@ pub struct LineReader {
     /// The unread part of the buffer is `start..filled`.
     start: usize,
     filled: usize,
+    /// The newlines of the block that ends at `scanned` and that are not passed yet. Those after `scanned` are not known yet.
+    newlines: u64,
+    scanned: usize,
     /// Offset of `buffer[start]` in the text.
     offset: u64,
     begin: u64,
@@ -77,6 +83,8 @@ impl LineReader {
             buffer: Vec::new(),
             start: 0,
             filled: 0,
+            newlines: 0,
+            scanned: 0,
             offset,
             begin,
             end,
@@ -98,7 +106,17 @@ impl LineReader {
     pub fn next(&mut self) -> Result<Option<Record<'_>>, InputError> {
         let mut bytes = None;
         if !self.must_skip && self.offset < self.end {
-            bytes = memchr(b'\n', &self.buffer[self.start..self.filled]).filter(|bytes| *bytes <= self.line_bytes_max);
+            while self.newlines == 0
+                && let Some(block) = self.buffer[self.scanned..self.filled].first_chunk()
+            {
+                self.newlines = newlines(block);
+                self.scanned += BLOCK_BYTES;
+            }
+            if self.newlines != 0 {
+                let end = self.scanned - BLOCK_BYTES + self.newlines.trailing_zeros() as usize;
+                self.newlines &= self.newlines - 1;
+                bytes = Some(end - self.start).filter(|bytes| *bytes <= self.line_bytes_max);
+            }
         }
         let (bytes, terminator) = match bytes {
             Some(bytes) => (bytes, 1),
@@ -145,6 +163,8 @@ impl LineReader {
                 limit: self.line_bytes_max,
             });
         }
+        self.newlines = 0;
+        self.scanned = self.start + bytes + terminator;
         Ok(Some((bytes, terminator)))
     }
 
@@ -188,7 +208,7 @@ impl LineReader {
     fn fill(&mut self) -> Result<bool, InputError> {
         self.buffer.copy_within(self.start..self.filled, 0);
         self.filled -= self.start;
-        self.start = 0;
+        (self.start, self.newlines, self.scanned) = (0, 0, 0);
         let read_to = self.offset + self.filled as u64;
         let wanted = if read_to < self.end { CHUNK_BYTES.min(self.end - read_to) } else { TAIL_CHUNK_BYTES } as usize;
         if self.buffer.len() < self.filled + wanted {

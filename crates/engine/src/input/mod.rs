@@ -18,7 +18,7 @@ pub use error::InputError;
 pub use find::{detect_codec, find_files};
 pub use lines::{LINE_BYTES_MAX, LineReader};
 pub use sample::{cut_points, sample_lines};
-pub use splits::{compute_splits, split_count_bound};
+pub use splits::{automatic_split_bytes, compute_splits, split_count_bound};
 
 use crate::hdfs;
 use crate::job::{FileBlock, FileLocation, InputFile};

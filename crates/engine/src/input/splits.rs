@@ -6,6 +6,17 @@ use crate::job::{Codec, FileLocation, InputFile, InputSplit};
 /// costs more than it gains.
 const SLOP_DIVISOR: u64 = 10;
 
+/// Automatic splits are not smaller: a task costs a few milliseconds.
+const AUTOMATIC_SPLIT_BYTES_MIN: u64 = 4 << 20;
+
+/// Split size for an input of `bytes` bytes on a cluster with `map_slots` map slots, at most `split_bytes_max`: chosen so that the splits
+/// fill all slots the same number of times, and the job does not wait for one last map.
+pub fn automatic_split_bytes(bytes: u64, map_slots: u32, split_bytes_max: u64) -> u64 {
+    let (slots, max) = (u64::from(map_slots.max(1)), split_bytes_max.max(1));
+    let waves = bytes.div_ceil(slots.saturating_mul(max)).max(1);
+    bytes.div_ceil(waves.saturating_mul(slots)).clamp(AUTOMATIC_SPLIT_BYTES_MIN.min(max), max)
+}
+
 /// An upper bound of the number of splits that [`compute_splits`] returns, computed without memory for them.
 pub fn split_count_bound(files: &[InputFile], split_bytes: u64) -> u64 {
     let splits = |file: &InputFile| match (&file.codec, &file.location) {
@@ -58,6 +69,19 @@ fn end_of_block(file: &InputFile, offset: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::job::{FileBlock, HdfsBlock};
+
+    #[test]
+    fn automatic_splits_fill_all_slots() {
+        const MIB: u64 = 1 << 20;
+        for (mib, slots, expected_mib) in
+            [(1024, 2, 64), (64, 2, 32), (100, 3, 34), (65, 1, 33), (1, 8, 4), (0, 2, 4), (1000, 0, 63)]
+        {
+            let split = automatic_split_bytes(mib * MIB, slots, 64 * MIB);
+            assert_eq!(split.div_ceil(MIB), expected_mib, "{mib} MiB on {slots} slots");
+        }
+        assert_eq!(automatic_split_bytes(u64::MAX, u32::MAX, u64::MAX), u64::from(u32::MAX) + 2);
+        assert_eq!(automatic_split_bytes(1000, 2, 0), 1);
+    }
 
     fn file(bytes: u64, packing: Codec) -> InputFile {
         InputFile { name: "f".into(), location: FileLocation::Local("/f".into()), codec: packing, bytes }

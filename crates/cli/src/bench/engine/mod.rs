@@ -1,7 +1,7 @@
 //! `giveway bench engine`: throughput of jobs, latency of small jobs and cost of preemption on this machine.
 //!
 //! Results are medians of repeated runs. The baselines (GNU sort and a multi-threaded word count) run on the same input. For all of them the input is
-//! in the page cache and the output is written but not synced.
+//! in the page cache and the output is written but not synced, except where a row says so.
 
 mod baselines;
 mod input_data;

@@ -1,171 +1,161 @@
-//! The values of each key, combined by the application's combiner whenever memory is full.
+//! The values of each key, combined by the application's combiner as they arrive.
 //!
-//! Values are stored in linked lists, one per key. When the table is full, every list is combined into a new arena and the
-//! old arena is freed; half of the memory is reserved for that. If this frees too little, the table is spilled.
+//! Like sums, values wait in a queue while the cells of their keys are prefetched. A full cell combines its values (see
+//! [`FoldCell`]). When the memory for larger sets of values is used up, all of them are combined and moved to new memory; half of the
+//! budget is reserved for that. If this frees too little, the table is spilled.
 
-use super::key_table::KeyTable;
+use super::blocks::Blocks;
+use super::cell_table::CellTable;
+use super::fold_cell::{self, FoldCell, Folder};
 use super::partitioner::Partitioner;
-use super::sort_index::{self, ENTRY_BYTES, Entry};
-use crate::data::arena::Arena;
+use super::short_key::ShortKey;
+use super::slot_table::{QUEUE_LEN, Queue};
 use crate::data::map_output::PartitionedWriter;
-use crate::data::merge::CombinedValues;
-use crate::data::prefix;
 use crate::data::segment::PAIR_BYTES_MAX;
-use crate::record::{Combine, Values};
+use crate::record::Combiner;
 use std::io;
 
-/// Link of the last value in a chain.
-const END_OF_CHAIN: u32 = u32::MAX;
-
-/// Header of every value: the address of the previous value of the key (`u32`) and the value's length (`u32`).
-const LINK_BYTES: usize = 8;
+/// Longer values are not queued.
+pub(super) const QUEUED_BYTES_MAX: usize = 40;
 
 /// Values by key.
 #[derive(Debug)]
 pub(super) struct FoldTable {
     memory_bytes_max: usize,
-    keys: KeyTable,
-    /// Address of the last value of each key, by key number.
-    last_values: Vec<u32>,
-    values: Arena,
+    cells: CellTable<FoldCell>,
+    folder: Folder,
+    /// Values that are not in their cells yet; the first `queued` are valid.
+    queue: Box<[QueuedValue; QUEUE_LEN]>,
+    queued: usize,
 }
+
+/// Aligned so that it is in one cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct QueuedValue {
+    key: ShortKey,
+    hash: u32,
+    length: u32,
+    bytes: [u8; QUEUED_BYTES_MAX],
+}
+
+const EMPTY: QueuedValue = QueuedValue { key: ShortKey::NONE, hash: 0, length: 0, bytes: [0; QUEUED_BYTES_MAX] };
 
 impl FoldTable {
     pub fn new(memory_bytes_max: usize) -> FoldTable {
         FoldTable {
             memory_bytes_max,
-            keys: KeyTable::new(memory_bytes_max / 2),
-            last_values: Vec::new(),
-            values: Arena::new(memory_bytes_max / 2),
+            cells: CellTable::new(memory_bytes_max / 2),
+            folder: Folder::new(memory_bytes_max / 2),
+            queue: Box::new([EMPTY; QUEUE_LEN]),
+            queued: 0,
         }
     }
 
-    /// Inserts a value. Returns false if the table is full or the record is too large. An empty table is never full.
+    /// Inserts a value of a short key; the value has at most [`QUEUED_BYTES_MAX`] bytes. A full queue must be emptied by
+    /// [`FoldTable::make_space`] before the next call.
+    #[inline(always)]
+    pub fn enqueue(&mut self, key: ShortKey, value: &[u8]) -> Queue {
+        let hash = key.hash();
+        self.cells.short.prefetch(hash);
+        let queued = &mut self.queue[self.queued % QUEUE_LEN];
+        (queued.key, queued.hash, queued.length) = (key, hash, value.len() as u32);
+        fold_cell::copy(value, &mut queued.bytes);
+        self.queued = self.queued.wrapping_add(1);
+        Queue::with(self.queued)
+    }
+
+    /// Empties the queue and grows the table if it is full. Returns false if the budget does not allow that: the table must be
+    /// combined or written.
     #[inline(never)]
-    pub fn insert(&mut self, key: &[u8], value: &[u8]) -> bool {
+    pub fn make_space(&mut self, combiner: &mut dyn Combiner) -> bool {
+        self.drain_queue(combiner);
+        let growth_bytes = self.cells.short.growth_bytes();
+        if !fits_budget(&self.cells, growth_bytes, self.folder.blocks.memory_bytes(), self.memory_bytes_max) {
+            return false;
+        }
+        if growth_bytes > 0 {
+            self.cells.short.grow();
+        }
+        true
+    }
+
+    #[inline]
+    fn drain_queue(&mut self, combiner: &mut dyn Combiner) {
+        for queued in self.queue.iter().take(self.queued) {
+            let cell = self.cells.short.cell(queued.key, queued.hash);
+            let value = &queued.bytes[..(queued.length as usize).min(QUEUED_BYTES_MAX)];
+            self.folder.add(queued.key, cell, value, combiner);
+        }
+        self.queued = 0;
+    }
+
+    /// Inserts a value of a long key, or one that is too long for the queue. Returns false if the table is full or the record is
+    /// too large. An empty table is never full.
+    #[inline(never)]
+    pub fn insert(&mut self, key: &[u8], value: &[u8], combiner: &mut dyn Combiner) -> bool {
         if key.len() + value.len() > PAIR_BYTES_MAX {
             return false;
         }
-        let Some(number) = self.keys.find(key) else { return self.insert_new(key, value) };
-        if !self.has_space(value, 0) {
-            return false;
-        }
-        let last = &mut self.last_values[number as usize];
-        *last = push(&mut self.values, value, *last);
-        true
-    }
-
-    fn insert_new(&mut self, key: &[u8], value: &[u8]) -> bool {
-        let Some(growth) = self.keys.growth_for(key) else { return false };
-        let growing = self.last_values.len() == self.last_values.capacity();
-        let slots = if growing { (self.last_values.len() * 2).max(64) } else { 0 };
-        if !self.has_space(value, growth + slots * size_of::<u32>()) {
-            return false;
-        }
-        self.keys.add(key);
-        self.last_values.push(push(&mut self.values, value, END_OF_CHAIN));
-        true
-    }
-
-    fn has_space(&self, value: &[u8], more_bytes: usize) -> bool {
-        let Some(growth) = self.values.growth_for(LINK_BYTES + value.len()) else { return false };
-        // Usually the value fits into an existing chunk.
-        growth + more_bytes == 0
-            || self.last_values.is_empty()
-            || self.fixed_bytes() + more_bytes + 2 * (self.values.memory_bytes() + growth) <= self.memory_bytes_max
-    }
-
-    /// Memory of everything but the values.
-    fn fixed_bytes(&self) -> usize {
-        self.keys.memory_bytes() + self.last_values.capacity() * size_of::<u32>() + self.last_values.len() * ENTRY_BYTES
-    }
-
-    /// Combines the values of every key. Returns false if this freed too little memory.
-    pub fn combine_all(&mut self, combine: &mut Combine) -> bool {
-        let mut values = Arena::new(self.memory_bytes_max / 2);
-        let mut combined = CombinedValues::default();
-        for number in 0..self.last_values.len() {
-            self.combine(number as u32, combine, &mut combined);
-            let chain = combined.iter().fold(END_OF_CHAIN, |chain, value| push(&mut values, value, chain));
-            self.last_values[number] = chain;
-        }
-        self.values = values;
-        self.fixed_bytes() + 4 * self.values.memory_bytes() <= self.memory_bytes_max
-    }
-
-    fn combine(&self, number: u32, combine: &mut Combine, combined: &mut CombinedValues) {
-        let mut values = Chain { values: &self.values, next: self.last_values[number as usize] };
-        match combine {
-            Combine::With(combiner) if !values.is_single() => {
-                combined.combine(self.keys.key(number), &mut values, combiner.as_mut());
+        let blocks = &self.folder.blocks;
+        let block_bytes = match fold_cell::encoded_bytes(value) {
+            // The cell may have to move its values to a block, or to a larger one. That is accounted for by the reserve.
+            ..=fold_cell::INLINE_BYTES => 0,
+            bytes => blocks.growth_for(fold_cell::block_bytes(bytes)),
+        };
+        let (block_bytes, max) = (blocks.memory_bytes() + block_bytes, self.memory_bytes_max);
+        match ShortKey::new(key) {
+            Some(short) => {
+                // The key may be new, and the table has space for as many new keys as fit into the queue.
+                if !self.make_space(combiner) || !fits_budget(&self.cells, 0, block_bytes, max) {
+                    return false;
+                }
+                self.folder.add(short, self.cells.short.cell(short, short.hash()), value, combiner);
             }
-            _ => combined.copy(&mut values),
+            None => {
+                if !fits_budget(&self.cells, 0, block_bytes, max) {
+                    return false;
+                }
+                let fits_budget = |cells: &_, more_bytes| fits_budget(cells, more_bytes, block_bytes, max);
+                let Some(cell) = self.cells.long_cell(key, fits_budget) else { return false };
+                self.folder.add(key, cell, value, combiner);
+            }
         }
+        true
+    }
+
+    /// Combines the values of every key that has many. Returns false if this freed too little memory.
+    pub fn combine_all(&mut self, combiner: &mut dyn Combiner) -> bool {
+        self.drain_queue(combiner);
+        let mut blocks = Blocks::new(self.memory_bytes_max / 2);
+        let folder = &mut self.folder;
+        self.cells.for_each_mut(|key, cell| folder.compact(key, cell, &mut blocks, combiner));
+        self.folder.blocks = blocks;
+        // Twice as much as needed, so that the next time is not close.
+        self.make_space(combiner)
+            && fits_budget(&self.cells, 0, 2 * self.folder.blocks.memory_bytes(), self.memory_bytes_max)
     }
 
     /// Writes the combined values in order and empties the table.
     pub fn write(
         &mut self,
         partitioner: &Partitioner,
-        combine: &mut Combine,
+        combiner: &mut dyn Combiner,
         out: &mut PartitionedWriter,
     ) -> io::Result<()> {
-        let entry = |number| {
-            let key = self.keys.key(number);
-            let prefix = prefix(key);
-            Entry { prefix, partition: partitioner.of(key, prefix), at: number }
-        };
-        let mut entries: Vec<Entry> = (0..self.last_values.len() as u32).map(entry).collect();
-        sort_index::sort(&mut entries, partitioner.reduces(), &|a, b| self.keys.key(a).cmp(self.keys.key(b)));
-        let mut combined = CombinedValues::default();
-        for entry in entries {
-            self.combine(entry.at, combine, &mut combined);
+        self.drain_queue(combiner);
+        for entry in self.cells.sorted_entries(partitioner) {
             let out = out.segment(entry.partition)?;
-            combined.iter().try_for_each(|value| out.push(self.keys.key(entry.at), value))?;
+            self.cells.with_entry(entry.at, |key, cell| {
+                self.folder.combine(key, cell, combiner).iter().try_for_each(|value| out.push(key, value))
+            })?;
         }
         *self = FoldTable::new(self.memory_bytes_max);
         Ok(())
     }
 }
 
-#[inline]
-fn push(values: &mut Arena, value: &[u8], before: u32) -> u32 {
-    values.push(LINK_BYTES + value.len(), |chunk| {
-        chunk.extend_from_slice(&before.to_le_bytes());
-        chunk.extend_from_slice(&(value.len() as u32).to_le_bytes());
-        chunk.extend_from_slice(value);
-    })
-}
-
-/// The values of a key, the last one first.
-struct Chain<'a> {
-    values: &'a Arena,
-    next: u32,
-}
-
-impl<'a> Chain<'a> {
-    /// True if there is exactly one value left, so that there is nothing to combine.
-    fn is_single(&self) -> bool {
-        self.first().is_some_and(|(_, next)| next == END_OF_CHAIN)
-    }
-
-    /// The current value, and the address of the next one.
-    fn first(&self) -> Option<(&'a [u8], u32)> {
-        if self.next == END_OF_CHAIN {
-            return None;
-        }
-        let (chunk, at) = self.values.at(self.next);
-        let (link, rest) = chunk[at..].split_first_chunk::<LINK_BYTES>().expect("the arena contains complete values");
-        let [n0, n1, n2, n3, l0, l1, l2, l3] = *link;
-        let bytes = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
-        Some((&rest[..bytes], u32::from_le_bytes([n0, n1, n2, n3])))
-    }
-}
-
-impl Values for Chain<'_> {
-    fn next(&mut self) -> Option<&[u8]> {
-        let (value, next) = self.first()?;
-        self.next = next;
-        Some(value)
-    }
+/// True if the budget allows `more_bytes` for keys and cells, and blocks of `block_bytes` with as much again to combine them.
+fn fits_budget(cells: &CellTable<FoldCell>, more_bytes: usize, block_bytes: usize, memory_bytes_max: usize) -> bool {
+    cells.is_empty() || cells.memory_bytes() + more_bytes + 2 * block_bytes <= memory_bytes_max
 }

@@ -26,6 +26,22 @@ impl Partitioner {
         self.reduces
     }
 
+    /// True if each reduce has a range of keys: the order of keys is then the order of reduces, too.
+    #[inline]
+    pub fn is_by_range(&self) -> bool {
+        matches!(self.partitioning, Partitioning::Ranges(_))
+    }
+
+    /// The reduce for the next key in sorted order, if reduces have ranges of keys and the key before it belongs to `reduce`. Looks
+    /// only at the prefix, except close to the end of a range.
+    #[inline]
+    pub fn next_of(&self, reduce: u32, key_prefix: u64, key: &[u8]) -> u32 {
+        match self.prefixes.get(reduce as usize) {
+            Some(cut) if key_prefix >= *cut => self.of(key, key_prefix),
+            _ => reduce,
+        }
+    }
+
     /// The reduce for a key; `key_prefix` is the key's prefix. The result is capped at the last reduce.
     #[inline]
     pub fn of(&self, key: &[u8], key_prefix: u64) -> u32 {
@@ -61,6 +77,13 @@ mod tests {
                 for key in &keys {
                     let key = key.as_bytes();
                     prop_assert_eq!(partitioner.of(key, prefix(key)), partitioning.of(key, reduces));
+                }
+                let mut sorted = keys.clone();
+                sorted.sort_unstable();
+                let mut reduce = 0;
+                for key in sorted.iter().map(String::as_bytes).filter(|_| partitioner.is_by_range()) {
+                    reduce = partitioner.next_of(reduce, prefix(key), key);
+                    prop_assert_eq!(reduce, partitioning.of(key, reduces));
                 }
             }
         }

@@ -38,7 +38,8 @@ impl SortBuffer {
             return false;
         }
         let prefix = prefix(key);
-        let partition = partitioner.of(key, prefix);
+        // Ranges are found when the records are sorted, at next to no cost.
+        let partition = if partitioner.is_by_range() { 0 } else { partitioner.of(key, prefix) };
         let at = self.records.push(bytes, |chunk| encode(key, value, chunk));
         self.index.push(Entry { prefix, partition, at });
         true
@@ -70,13 +71,16 @@ impl SortBuffer {
     }
 
     /// Writes the records in order and empties the buffer.
-    pub fn write(&mut self, partitions: u32, out: &mut PartitionedWriter) -> io::Result<()> {
+    pub fn write(&mut self, partitioner: &Partitioner, out: &mut PartitionedWriter) -> io::Result<()> {
+        let is_by_range = partitioner.is_by_range();
+        let partitions = if is_by_range { 1 } else { partitioner.reduces() };
         let records = &self.records;
         let key_and_value = |at| {
             let (bytes, span) = record(records, at);
             (&bytes[span.key..span.value], &bytes[span.value..span.end])
         };
         sort_index::sort(&mut self.index, partitions, &|a, b| key_and_value(a).cmp(&key_and_value(b)));
+        let mut partition = 0;
         for (number, entry) in self.index.iter().enumerate() {
             if let Some(ahead) = self.index.get(number + PREFETCH_DISTANCE) {
                 let (bytes, at) = records.at(ahead.at);
@@ -84,7 +88,11 @@ impl SortBuffer {
                 prefetch(bytes, at + CACHE_LINE_BYTES);
             }
             let (bytes, span) = record(records, entry.at);
-            out.segment(entry.partition)?.push_encoded(&bytes[span.at..span.end])?;
+            partition = match is_by_range {
+                true => partitioner.next_of(partition, entry.prefix, &bytes[span.key..span.value]),
+                false => entry.partition,
+            };
+            out.segment(partition)?.push_encoded(&bytes[span.at..span.end])?;
         }
         *self = SortBuffer::new(self.memory_bytes_max);
         Ok(())

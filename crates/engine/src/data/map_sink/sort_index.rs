@@ -26,8 +26,11 @@ const BUCKETS_MAX: usize = 2048;
 /// The cost of comparison sorting grows with the number of entries and with cache misses. So entries are first distributed
 /// into buckets: by partition, then by prefix range, until a bucket is small.
 pub(super) fn sort(entries: &mut [Entry], partitions: u32, compare_full: &impl Fn(u32, u32) -> Ordering) {
-    let ends = distribute_in_place(entries, partitions as usize, |entry| entry.partition as usize);
     let mut scratch = Vec::new();
+    if partitions <= 1 {
+        return sort_part(entries, &mut scratch, compare_full);
+    }
+    let ends = distribute_in_place(entries, partitions as usize, |entry| entry.partition as usize);
     for_each_bucket(entries, &ends, |part| sort_part(part, &mut scratch, compare_full));
 }
 

@@ -168,6 +168,69 @@ fn a_few_keys_with_many_values_never_spill() {
     }
 }
 
+/// Sets that outgrow their cells, whose blocks are compacted when memory is full: keys and values both short and long.
+#[test]
+fn growing_sets_of_values_agree_with_sets() {
+    let record = |n: u64| {
+        let n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        let key = vec![b'k' + (n % 7) as u8; 1 + (n % 5) as usize * 6];
+        let value = format!("{:0>width$}", n / 64 % 300, width = (n / 64 % 60) as usize);
+        (key, value.into_bytes())
+    };
+    let records: Records = (0..20_000).map(record).collect();
+    let mut distinct = records.clone();
+    distinct.sort();
+    distinct.dedup();
+    let expected = sorted_by_partition(&distinct, &Partitioning::Hash, 3);
+    for (memory_bytes, may_spill) in [(64 << 10, true), (3 << 20, false), (AMPLE, false)] {
+        let combine = Combine::With(Box::new(Distinct));
+        let (parts, spills) = run(&records, options(3, combine, memory_bytes));
+        assert_eq!(parts, expected, "with {memory_bytes} bytes");
+        assert!(may_spill || spills == 0, "{spills} spills with {memory_bytes} bytes");
+    }
+}
+
+/// Drops all values. Fails if it is called without any.
+struct Dropping;
+
+impl Combiner for Dropping {
+    fn combine(&mut self, _key: &[u8], values: &mut dyn Values, _out: &mut dyn FnMut(&[u8])) {
+        assert!(values.next().is_some());
+        while values.next().is_some() {}
+    }
+}
+
+#[test]
+fn a_combiner_is_not_called_without_values() {
+    for value_bytes in [1, 45, 3000] {
+        let mut records: Records = vec![(b"single".to_vec(), vec![1]), (b"a single long key".to_vec(), vec![1])];
+        records.extend((0..400).map(|n| (vec![b'a'; 1 + n % 20], vec![0; value_bytes])));
+        for memory_bytes in [64 << 10, AMPLE] {
+            let (parts, spills) = run(&records, options(1, Combine::With(Box::new(Dropping)), memory_bytes));
+            // How many values are left depends on when they were combined. A merge of spilled runs combines single values, too.
+            assert!(parts[0].len() <= 22, "{}", parts[0].len());
+            assert!(spills > 0 || parts[0].iter().any(|(key, _)| key == b"single"));
+        }
+    }
+}
+
+/// Values that are too large for the queue, some of new keys, between values that are queued.
+#[test]
+fn large_values_between_small_ones_are_not_lost() {
+    let mut records: Records = Vec::new();
+    for n in 0..3000_u32 {
+        records.push((format!("{}", n % 700).into_bytes(), vec![b'x'; (n % 50) as usize]));
+        records.push((format!("{}", n % 90).into_bytes(), vec![b'y'; if n % 100 == 0 { 9000 } else { 45 }]));
+    }
+    let mut distinct = records.clone();
+    distinct.sort();
+    distinct.dedup();
+    let expected = sorted_by_partition(&distinct, &Partitioning::Hash, 2);
+    for memory_bytes in [32 << 10, 128 << 10, 512 << 10, AMPLE] {
+        assert_eq!(run(&records, options(2, Combine::With(Box::new(Distinct)), memory_bytes)).0, expected);
+    }
+}
+
 #[test]
 fn errors_are_stored_until_they_are_checked() {
     let folder = tempfile::tempdir().expect("a temporary folder");
