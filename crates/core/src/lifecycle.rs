@@ -145,6 +145,12 @@ pub enum Change<'a, T = ()> {
 }
 
 impl<T: Default> Lifecycle<T> {
+    /// The running attempts of a snapshot.
+    pub fn restored(snapshot: &Snapshot) -> Lifecycle<T> {
+        let running = snapshot.running().into_iter().map(|attempt| (attempt.id, attempt)).collect();
+        Lifecycle { running }
+    }
+
     /// Follows one record and calls `on_change` for each change, in order. The lifecycle is already updated then.
     pub fn observe(&mut self, event: &Event, actions: &[Action], now: Time, on_change: &mut impl FnMut(Change<'_, T>)) {
         if refusal(actions).is_none() {

@@ -14,7 +14,7 @@ use super::state_machine::{Coordinator, Deferred};
 use crate::job::Plan;
 use crate::wire::ToClient;
 use giveway_core::{Event, JobId, Outcome, Span, Time};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Delay before work is tried again. Doubled after each failure.
@@ -203,9 +203,6 @@ impl Coordinator {
     }
 
     fn finalize(&mut self, job: JobId, outcome: Outcome, next_round: Option<JobId>) {
-        if let Some(record) = self.table.jobs.get_mut(&job) {
-            record.map_pieces = BTreeMap::new();
-        }
         self.append_metadata(Metadata::JobFinalized { job, outcome, next_round });
         self.finish_followers(job);
     }

@@ -34,6 +34,7 @@ pub(crate) mod journal;
 pub(crate) mod output_folder;
 pub(crate) mod output_work;
 mod planning;
+pub(crate) mod recovery;
 mod run;
 pub(crate) mod state_machine;
 mod submission;
@@ -116,15 +117,17 @@ pub enum StartError {
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Replaying the journal gives actions other than the recorded ones.
+    /// A record of the journal contradicts those before it.
     #[error(
-        "cannot replay record {record} of the journal {}: this release decides differently; finish its jobs with the release that wrote it, or remove the folder's `journal`", path.display()
+        "cannot apply record {record} of the journal {}: {problem}; finish its jobs with the release that wrote it, or remove the folder's `journal`", path.display()
     )]
-    ReplayMismatch {
+    Recovery {
         /// The journal.
         path: PathBuf,
-        /// The first record that differs, from 1.
-        record: usize,
+        /// The record, from 1; 0 is the snapshot that recovery began with.
+        record: u64,
+        /// What it contradicts.
+        problem: String,
     },
 }
 

@@ -4,7 +4,8 @@ use super::file_system::{Disk, FileSystem};
 use super::inputs::{Effect, Input, JournalWrite, Output, StoredBlocks};
 use super::journal::{Journal, JournalError, JournalLock};
 use super::output_work::{OutputWork, Rounds};
-use super::state_machine::{Coordinator, JournalStart, Settings};
+use super::recovery::JournalStart;
+use super::state_machine::{Coordinator, Settings};
 use super::{Options, StartError};
 use giveway_core::{Capabilities, JobId, Setup, Span, Time};
 use std::sync::Arc;
@@ -14,6 +15,12 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of inputs handled between two syncs of the journal.
 const BATCH_INPUTS_MAX: usize = 4096;
+
+/// A snapshot is written each time the journal has grown by this, or by several times the size of a snapshot.
+const SNAPSHOT_BYTES: u64 = 4 << 20;
+
+/// A journal of this size is archived, and a new one begun.
+const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 
 /// How long a coordinator that stops waits for work on output folders. What is not done by then is repeated after the restart.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(2);
@@ -53,6 +60,8 @@ impl Run {
             heartbeat_interval: span(options.heartbeat_interval),
             heartbeat_timeout: span(options.heartbeat_timeout),
             slowstart_ppm: options.slowstart_ppm,
+            snapshot_bytes: SNAPSHOT_BYTES,
+            journal_bytes_max: JOURNAL_BYTES_MAX,
         };
         let file = Journal::read(&*disk, &options.folder)?;
         let (coordinator, start) = Coordinator::open(settings, setup, store, file.as_ref())?;
@@ -97,7 +106,7 @@ impl Run {
             match journal {
                 JournalWrite::Nothing => {}
                 JournalWrite::Append(frame) => self.journal.append(&frame)?,
-                JournalWrite::Replace(content) => self.journal.replace(&content)?,
+                JournalWrite::Replace { last, content } => self.journal.replace(&last, &content)?,
             }
             let mut stopping = false;
             for effect in effects {

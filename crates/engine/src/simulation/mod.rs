@@ -9,13 +9,14 @@
 //! | `clients.rs` | clients that submit, follow and kill jobs |
 //! | `worker.rs` | a model of a worker |
 //! | `disk.rs` | a model of a disk that loses and tears what is not synced |
-//! | `oracle.rs` | what must hold |
+//! | `oracle.rs`, `event_logs.rs` | what must hold |
 //!
 //! Not simulated: the worker's own code, the wire format, planning, and the block store.
 
 mod clients;
 mod coordinator_process;
 mod disk;
+mod event_logs;
 mod figures;
 mod oracle;
 mod random;
