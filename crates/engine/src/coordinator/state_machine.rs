@@ -63,6 +63,8 @@ pub(crate) struct NodeSession {
     pub(crate) offered_epoch: u64,
     /// Set by a heartbeat: the slots are offered even if the epoch has not changed.
     pub(crate) needs_offer: bool,
+    /// Attempts that the worker has not reported as ended, and the core does not have. Its slots are not offered meanwhile.
+    pub(crate) unknown_attempts: HashSet<AttemptId>,
 }
 
 /// Something to do at the end of the batch, when all its inputs are handled.
@@ -301,7 +303,10 @@ impl Coordinator {
             let index = (self.first_offered + offset) % count;
             let node = NodeId(index as u32);
             let Some(session) = self.nodes.get(index) else { continue };
-            if session.connection.is_none() || !(session.needs_offer || session.offered_epoch < self.offer_epoch) {
+            if session.connection.is_none()
+                || !session.unknown_attempts.is_empty()
+                || !(session.needs_offer || session.offered_epoch < self.offer_epoch)
+            {
                 continue;
             }
             let free = self.core.free_slots(node);
@@ -371,6 +376,7 @@ impl NodeSession {
             incarnation: 0,
             offered_epoch: 0,
             needs_offer: false,
+            unknown_attempts: HashSet::new(),
         }
     }
 }

@@ -26,6 +26,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+mod recovery;
+
 /// A cluster's folder with an input file, whose coordinator is started and dropped as if it was killed.
 struct TestFolder {
     root: tempfile::TempDir,
