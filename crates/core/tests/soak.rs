@@ -58,6 +58,8 @@ struct RandomBackend {
     core: Scheduler,
     /// Gets the recorded actions instead of deciding.
     recovered: Scheduler,
+    /// The same with another policy, as a release that decides otherwise.
+    recovered_otherwise: Scheduler,
     rng: Pcg64Mcg,
     now: u64,
     seq: u64,
@@ -106,11 +108,14 @@ impl RandomBackend {
             policy.speculation =
                 Some(policy::Speculation { rate_below: 0.7, min_runtime: Span::from_secs(5), end_early });
         }
+        // The rules for failures are facts of the cluster.
+        let otherwise = Policy { failures: policy.failures, ..catalog::by_name("fifo").unwrap() };
         let setup = Setup { tenants, seed, ..Setup::new(policy) };
         let jobs = rng.random_range(1..12u32);
         let mut backend = RandomBackend {
             core: Scheduler::new(setup.clone()).unwrap(),
-            recovered: Scheduler::new(setup).unwrap(),
+            recovered: Scheduler::new(setup.clone()).unwrap(),
+            recovered_otherwise: Scheduler::new(Setup { policy: otherwise, ..setup }).unwrap(),
             now: 0,
             seq: 0,
             queue: BinaryHeap::new(),
@@ -190,6 +195,7 @@ impl RandomBackend {
         self.core.handle(now, &event, &mut actions);
         self.core.state().check().unwrap();
         self.recovered.apply_recorded(now, &event, &actions).unwrap();
+        self.recovered_otherwise.apply_recorded(now, &event, &actions).unwrap();
         for action in &actions {
             self.carry_out(action);
         }
@@ -358,10 +364,14 @@ impl RandomBackend {
             let mut snapshot = core.snapshot().unwrap();
             // What the policy derives depends on reservations, which are not recorded.
             (snapshot.averages, snapshot.credited_until) = (policy::Prior::default(), Time::ZERO);
-            snapshot.jobs.iter_mut().for_each(|job| job.fair_credit_s = PerKind::default());
+            for job in &mut snapshot.jobs {
+                job.fair_credit_s = PerKind::default();
+                Kind::BOTH.into_iter().for_each(|kind| job.finished[kind].work_s = 0.0);
+            }
             snapshot
         };
         assert_eq!(facts(&self.recovered), facts(&self.core));
+        assert_eq!(facts(&self.recovered_otherwise), facts(&self.core));
         let snapshot = self.recovered.snapshot().unwrap();
         self.restore_damaged(&snapshot);
         self.submit_event(Event::Restored(Box::new(snapshot)));

@@ -134,6 +134,14 @@ impl Coordinator {
                     }
                 }
             },
+            // Published, but outputs of earlier rounds are left.
+            (Goal::Finish, OutputResult::Finished(Err(error @ OutputError::Remove { .. }))) => {
+                self.report_failed_try(job, state.delay, &error);
+                match state.delay < REMOVE_DELAY_MAX {
+                    true => self.retry_later(job, OutputState { goal: Goal::Finish, ..state }),
+                    false => self.finalize(job, Outcome::Succeeded, None),
+                }
+            }
             (
                 goal @ (Goal::Submit(_) | Goal::Finish),
                 OutputResult::Created(Err(error)) | OutputResult::Finished(Err(error)),

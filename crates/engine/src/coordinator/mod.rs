@@ -61,6 +61,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
 
+/// A snapshot is written each time the journal has grown by this, or by several times the size of a snapshot.
+pub(crate) const SNAPSHOT_BYTES: u64 = 4 << 20;
+
+/// A journal of this size is archived, and a new one begun.
+pub(crate) const JOURNAL_BYTES_MAX: u64 = 64 << 20;
+
 /// Configuration of a coordinator.
 #[derive(Clone, Debug)]
 pub struct Options {

@@ -6,7 +6,7 @@ use super::journal::{Journal, JournalError, JournalLock};
 use super::output_work::{OutputWork, Rounds};
 use super::recovery::JournalStart;
 use super::state_machine::{Coordinator, Settings};
-use super::{Options, StartError};
+use super::{JOURNAL_BYTES_MAX, Options, SNAPSHOT_BYTES, StartError};
 use giveway_core::{Capabilities, JobId, Setup, Span, Time};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -15,12 +15,6 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of inputs handled between two syncs of the journal.
 const BATCH_INPUTS_MAX: usize = 4096;
-
-/// A snapshot is written each time the journal has grown by this, or by several times the size of a snapshot.
-const SNAPSHOT_BYTES: u64 = 4 << 20;
-
-/// A journal of this size is archived, and a new one begun.
-const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 
 /// How long a coordinator that stops waits for work on output folders. What is not done by then is repeated after the restart.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(2);

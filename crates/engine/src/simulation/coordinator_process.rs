@@ -38,7 +38,7 @@ pub(super) struct Process {
 }
 
 /// There are no stored files.
-struct NoBlocks;
+pub(super) struct NoBlocks;
 
 impl StoredBlocks for NoBlocks {
     fn expect_nodes(&self, _: &[(&str, bool)]) {}

@@ -11,6 +11,8 @@
 //! | `disk.rs` | a model of a disk that loses and tears what is not synced |
 //! | `oracle.rs`, `event_logs.rs` | what must hold |
 //!
+//! `long_journal.rs` uses the same models, without faults and on a real disk, to measure recovery.
+//!
 //! Not simulated: the worker's own code, the wire format, planning, and the block store.
 
 mod clients;
@@ -18,6 +20,7 @@ mod coordinator_process;
 mod disk;
 mod event_logs;
 mod figures;
+mod long_journal;
 mod oracle;
 mod random;
 mod scenario;
@@ -26,6 +29,7 @@ mod worker_process;
 mod world;
 
 pub use figures::Figures;
+pub use long_journal::{LongJournal, Started, start};
 pub use oracle::Violation;
 pub use scenario::Scenario;
 

@@ -103,6 +103,11 @@ impl JournalEncoder {
         self.bytes
     }
 
+    /// Number of events so far.
+    pub(crate) fn events(&self) -> u64 {
+        self.writer.records()
+    }
+
     /// True if the frames since the last snapshot have `bytes_min` bytes, and several times as many as the snapshot: writing snapshots is then a
     /// small part of all writing.
     pub(crate) fn is_snapshot_due(&self, bytes_min: u64) -> bool {
