@@ -100,7 +100,7 @@ impl AttemptId {
 }
 
 /// One value for maps and one for reduces, indexed by [`Kind`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerKind<T>([T; 2]);
 
 impl<T> PerKind<T> {

@@ -13,6 +13,7 @@ pub mod policy;
 pub mod reason;
 pub mod scheduler;
 pub mod setup;
+pub mod snapshot;
 pub mod state;
 pub mod tenants;
 pub mod timer;
@@ -28,6 +29,7 @@ pub use reason::{
 };
 pub use scheduler::Scheduler;
 pub use setup::{Capabilities, Setup, SetupError};
+pub use snapshot::Snapshot;
 pub use tenants::{Pool, Tenants, TenantsError, User};
 pub use timer::{Timer, Timers};
 pub use units::{Span, Time, WHOLE_PPM};

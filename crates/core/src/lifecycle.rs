@@ -9,6 +9,7 @@ use crate::action::{Action, Outcome, PreemptAction, Work};
 use crate::event::{Event, JobSpec, NodeSpec};
 use crate::ids::{AttemptId, JobId, NodeId};
 use crate::reason::{Reason, Refusal};
+use crate::snapshot::Snapshot;
 use crate::units::Time;
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
@@ -144,6 +145,12 @@ pub enum Change<'a, T = ()> {
 }
 
 impl<T: Default> Lifecycle<T> {
+    /// The running attempts of a snapshot.
+    pub fn restored(snapshot: &Snapshot) -> Lifecycle<T> {
+        let running = snapshot.running().into_iter().map(|attempt| (attempt.id, attempt)).collect();
+        Lifecycle { running }
+    }
+
     /// Follows one record and calls `on_change` for each change, in order. The lifecycle is already updated then.
     pub fn observe(&mut self, event: &Event, actions: &[Action], now: Time, on_change: &mut impl FnMut(Change<'_, T>)) {
         if refusal(actions).is_none() {
@@ -186,6 +193,7 @@ impl<T: Default> Lifecycle<T> {
                     attempt.stop = None;
                 }
             }
+            Event::Restored(snapshot) => self.restore(snapshot),
             Event::AttemptProtected { .. }
             | Event::RecoveryRequested { .. }
             | Event::PauseLimitSet { .. }
@@ -199,6 +207,14 @@ impl<T: Default> Lifecycle<T> {
             | Event::SlotGranted { .. }
             | Event::JobEnded { .. } => {}
         }
+    }
+
+    /// The running attempts are those of a snapshot. Those that are known already keep what is known of them. There is no change: their
+    /// launches were observed, or are in an earlier log.
+    fn restore(&mut self, snapshot: &Snapshot) {
+        let mut known = std::mem::take(&mut self.running);
+        let restored = snapshot.running().into_iter();
+        self.running = restored.map(|attempt| (attempt.id, known.remove(&attempt.id).unwrap_or(attempt))).collect();
     }
 
     fn observe_action(&mut self, action: &Action, now: Time, on_change: &mut impl FnMut(Change<'_, T>)) {

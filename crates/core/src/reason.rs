@@ -254,6 +254,8 @@ pub enum Refusal {
     NothingPending(JobId),
     /// The job's tasks were all known at submission, so it cannot request slots.
     NotOpen(JobId),
+    /// A snapshot contradicts itself, or has an open job.
+    InvalidSnapshot,
 }
 
 impl Reason {
@@ -440,6 +442,7 @@ impl fmt::Display for Refusal {
             Refusal::NotOpen(job) => {
                 write!(f, "{job} was submitted with all its tasks; only an open job requests slots")
             }
+            Refusal::InvalidSnapshot => write!(f, "the snapshot contradicts itself; use the release that wrote it"),
             Refusal::ClockWentBack => write!(f, "the clock went back; events must be ordered by time"),
         }
     }

@@ -22,6 +22,7 @@ enum Step {
     FinishAttempt(AttemptId),
     StopAttempt(AttemptId, StopMode),
     FireTimer(Timer),
+    Restart,
 }
 
 /// How an attempt was requested to stop.
@@ -55,6 +56,10 @@ struct JobResults {
 /// A backend driven by random numbers, with the checker's records. Times are in microseconds.
 struct RandomBackend {
     core: Scheduler,
+    /// Gets the recorded actions instead of deciding.
+    recovered: Scheduler,
+    /// The same with another policy, as a release that decides otherwise.
+    recovered_otherwise: Scheduler,
     rng: Pcg64Mcg,
     now: u64,
     seq: u64,
@@ -103,10 +108,14 @@ impl RandomBackend {
             policy.speculation =
                 Some(policy::Speculation { rate_below: 0.7, min_runtime: Span::from_secs(5), end_early });
         }
+        // The rules for failures are facts of the cluster.
+        let otherwise = Policy { failures: policy.failures, ..catalog::by_name("fifo").unwrap() };
         let setup = Setup { tenants, seed, ..Setup::new(policy) };
         let jobs = rng.random_range(1..12u32);
         let mut backend = RandomBackend {
-            core: Scheduler::new(setup).unwrap(),
+            core: Scheduler::new(setup.clone()).unwrap(),
+            recovered: Scheduler::new(setup.clone()).unwrap(),
+            recovered_otherwise: Scheduler::new(Setup { policy: otherwise, ..setup }).unwrap(),
             now: 0,
             seq: 0,
             queue: BinaryHeap::new(),
@@ -138,6 +147,10 @@ impl RandomBackend {
                 let kill_at = at + backend.rng.random_range(0..100 * SECOND);
                 backend.plan(kill_at, Step::KillJob(job));
             }
+        }
+        for _ in 0..backend.rng.random_range(0..4) {
+            let at = backend.rng.random_range(0..150 * SECOND);
+            backend.plan(at, Step::Restart);
         }
         for _ in 0..backend.losses_left {
             let (at, node) = (backend.rng.random_range(0..150 * SECOND), backend.rng.random_range(0..nodes));
@@ -181,6 +194,8 @@ impl RandomBackend {
         let now = Time(self.now);
         self.core.handle(now, &event, &mut actions);
         self.core.state().check().unwrap();
+        self.recovered.apply_recorded(now, &event, &actions).unwrap();
+        self.recovered_otherwise.apply_recorded(now, &event, &actions).unwrap();
         for action in &actions {
             self.carry_out(action);
         }
@@ -338,7 +353,40 @@ impl RandomBackend {
             Step::FinishAttempt(attempt) => self.finish(attempt),
             Step::StopAttempt(attempt, mode) => self.stop(attempt, mode),
             Step::FireTimer(timer) => self.submit_event(Event::TimerFired { timer }),
+            Step::Restart => self.restart(),
         }
+    }
+
+    /// Continues as a restarted backend does: from the recorded actions. They must have given the same facts as the decisions.
+    fn restart(&mut self) {
+        let facts = |core: &Scheduler| {
+            core.state().check().unwrap();
+            let mut snapshot = core.snapshot().unwrap();
+            // What the policy derives depends on reservations, which are not recorded.
+            (snapshot.averages, snapshot.credited_until) = (policy::Prior::default(), Time::ZERO);
+            for job in &mut snapshot.jobs {
+                job.fair_credit_s = PerKind::default();
+                Kind::BOTH.into_iter().for_each(|kind| job.finished[kind].work_s = 0.0);
+            }
+            snapshot
+        };
+        assert_eq!(facts(&self.recovered), facts(&self.core));
+        assert_eq!(facts(&self.recovered_otherwise), facts(&self.core));
+        let snapshot = self.recovered.snapshot().unwrap();
+        self.restore_damaged(&snapshot);
+        self.submit_event(Event::Restored(Box::new(snapshot)));
+        assert_eq!(facts(&self.recovered), facts(&self.core));
+    }
+
+    /// A snapshot with a wrong byte is refused, or still describes a cluster.
+    fn restore_damaged(&mut self, snapshot: &Snapshot) {
+        let mut bytes = postcard::to_allocvec(snapshot).unwrap();
+        let at = self.rng.random_range(0..bytes.len());
+        bytes[at] = self.rng.random();
+        let Ok(damaged) = postcard::from_bytes::<Snapshot>(&bytes) else { return };
+        let mut core = Scheduler::new(self.core.setup().clone()).unwrap();
+        core.handle(Time(self.now), &Event::Restored(Box::new(damaged)), &mut Vec::new());
+        core.state().check().unwrap();
     }
 
     fn offer_slots(&mut self, node: u32) {

@@ -174,6 +174,7 @@ mod tests {
         StragglerReason,
     };
     use crate::setup::{Capabilities, Setup};
+    use crate::snapshot::Snapshot;
     use crate::tenants::{Pool, Tenants, User};
     use crate::timer::Timer;
     use crate::units::Span;
@@ -315,6 +316,8 @@ mod tests {
             hint: None,
             estimate_bias_ppm: 1,
         };
+        let averages = crate::policy::Prior::default();
+        let empty = Snapshot { nodes: vec![], jobs: vec![], averages, credited_until: Time(0) };
         let events = [
             Event::JobKilled { job },
             Event::NodeJoined { node, spec: spec("") },
@@ -338,6 +341,7 @@ mod tests {
             Event::AttemptProtected { attempt },
             Event::PauseLimitSet { node, attempts: 0 },
             Event::RecoveryRequested { job, slots: 0 },
+            Event::Restored(Box::new(empty)),
         ];
         check_numbers(&events, 1);
         let reason = || Reason::Reserved;
@@ -425,6 +429,7 @@ mod tests {
                 Refusal::ClockWentBack,
                 Refusal::NothingPending(job),
                 Refusal::NotOpen(job),
+                Refusal::InvalidSnapshot,
             ],
             0,
         );

@@ -263,6 +263,12 @@ impl EventLogDecoder {
         EventLogDecoder::default()
     }
 
+    /// A decoder that continues in the middle of a log, where a writer was.
+    pub fn resume(setup: Setup, at: &EventLogWriter) -> EventLogDecoder {
+        let cursor = Cursor { stage: Stage::Records, checksum: at.checksum, records: at.records, valid_bytes: 0 };
+        EventLogDecoder { cursor, setup: Some(Box::new(setup)), ..EventLogDecoder::default() }
+    }
+
     /// Adds the next bytes of the log, however many.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.read);
@@ -312,7 +318,7 @@ impl EventLogDecoder {
         self.cursor.records
     }
 
-    /// Where the last record pulled ends, and [`EventLogDecoder::writer`] continues.
+    /// Where the last record pulled ends, and [`EventLogDecoder::writer`] continues. Counted from where the decoder began.
     pub fn valid_bytes(&self) -> u64 {
         self.cursor.valid_bytes
     }

@@ -6,7 +6,7 @@ use crate::event::Event;
 use crate::setup::Setup;
 use crate::units::Time;
 use crc32c::crc32c_append;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The content of a record, as it is written; `Content` in `read.rs` is the same, as it is read.
 #[derive(Serialize)]
@@ -15,8 +15,9 @@ enum ContentRef<'a> {
     Close(u64),
 }
 
-/// Encodes records. The caller appends the bytes to the log in the order in which they were encoded.
-#[derive(Clone, Debug)]
+/// Encodes records. The caller appends the bytes to the log in the order in which they were encoded. It can be stored itself, as a position in
+/// a log from which reading and writing continue.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EventLogWriter {
     /// The checksum over everything so far.
     pub(super) checksum: u32,

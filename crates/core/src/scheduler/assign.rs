@@ -25,6 +25,9 @@ struct Pick {
 impl Scheduler {
     /// Fills a node's free slots, up to the policy's limits per offer.
     pub(super) fn assign(&mut self, node: NodeId, out: &mut Vec<Action>) {
+        if !self.decides {
+            return;
+        }
         match self.is_probe(node) {
             Some(false) => {}
             Some(true) => return self.probe(node, out),
@@ -214,7 +217,7 @@ impl Scheduler {
     }
 
     /// Records a node that runs a map of a job as local to its reduces, if reduces wait for such nodes.
-    fn index_map_node(&mut self, job: JobKey, kind: Kind, node: NodeId) {
+    pub(super) fn index_map_node(&mut self, job: JobKey, kind: Kind, node: NodeId) {
         if kind == Kind::Map && self.policy.reduce.placement.delays_reduces() {
             self.delayed[Kind::Reduce].add_local(job, node);
         }
@@ -223,6 +226,9 @@ impl Scheduler {
     /// Resumes paused reduces on a node of a cluster that grants slots itself, where they rank before what other jobs request: free slots
     /// are counted as if the requests of the jobs ahead had been granted.
     pub(super) fn resume_paused(&mut self, node: NodeId, out: &mut Vec<Action>) {
+        if !self.decides {
+            return;
+        }
         let kind = Kind::Reduce;
         let reserved = self.state.node(node).reservations(kind).len();
         let mut free_here = usize::from(self.state.node(node).free(kind)).saturating_sub(reserved);

@@ -31,7 +31,8 @@ impl Scheduler {
         if self.setup.capabilities.bind_tasks {
             self.node_failed(node, attempt, out);
         }
-        if counted && failures >= rules.max_task_failures {
+        // A recorded failure of the job is a recorded action.
+        if counted && failures >= rules.max_task_failures && self.decides {
             self.abort(job, Outcome::Failed, out);
         } else if self.setup.capabilities.bind_tasks && self.state.job(job).is_ready(task) {
             self.back_off(job, attempt.task, self.now + rules.delay(failures), out);
@@ -125,7 +126,7 @@ impl Scheduler {
         self.set_retry_timer(out);
     }
 
-    fn set_retry_timer(&mut self, out: &mut Vec<Action>) {
+    pub(super) fn set_retry_timer(&mut self, out: &mut Vec<Action>) {
         let Some(&(at, _)) = self.retries.first() else { return };
         if self.timers.expiry(Timer::Retry).is_none_or(|expiry| at < expiry) {
             self.timers.set(Timer::Retry, at);

@@ -42,7 +42,10 @@ impl Scheduler {
         }
         let estimate = estimates::first_estimate(self.view(), self.needs, self.state.job(job), self.averages);
         self.state.job_mut(job).set_estimate(estimate);
-        self.classify(job, spec, out);
+        self.classify(job, spec);
+        if self.decides && self.matcher.as_ref().is_some_and(|matcher| matcher.rules().place_replicas) {
+            self.place_replicas(job, out);
+        }
         self.index_local_nodes(job);
         self.index_input_types(job);
         for kind in Kind::BOTH {
@@ -55,7 +58,7 @@ impl Scheduler {
         Ok(())
     }
 
-    fn user_number(&mut self, name: &str) -> u32 {
+    pub(super) fn user_number(&mut self, name: &str) -> u32 {
         if let Some(&user) = self.user_numbers.get(name) {
             return user;
         }
@@ -66,7 +69,7 @@ impl Scheduler {
     }
 
     /// Records the nodes with input of a job as local to its maps, if maps wait for such nodes.
-    fn index_local_nodes(&mut self, job: JobKey) {
+    pub(super) fn index_local_nodes(&mut self, job: JobKey) {
         if self.policy.map.placement.delays_maps() {
             for host in self.state.job(job).splits().iter().flat_map(|split| &split.hosts) {
                 self.delayed[Kind::Map].add_local(job, *host);
@@ -75,7 +78,7 @@ impl Scheduler {
     }
 
     /// Records the types of nodes with input of a job, if maps wait for such nodes and refuse slow ones.
-    fn index_input_types(&mut self, job: JobKey) {
+    pub(super) fn index_input_types(&mut self, job: JobKey) {
         let placement = &self.policy.map.placement;
         if placement.delays_maps() && placement.refuse_slow.is_some() {
             let (jobs, nodes) = self.state.jobs_and_nodes();
@@ -83,7 +86,7 @@ impl Scheduler {
         }
     }
 
-    fn share_with_new(&mut self, job: JobKey, kind: Kind) {
+    pub(super) fn share_with_new(&mut self, job: JobKey, kind: Kind) {
         let mut level = self.water_levels[kind];
         let share = Share::of_new_job(self.view(), kind, self.policy.slots(kind), job, &mut level);
         self.water_levels[kind] = level;
@@ -95,7 +98,7 @@ impl Scheduler {
     }
 
     /// Assigns a new job to its groups, after classifying it if the policy matches jobs to nodes.
-    fn classify(&mut self, job: JobKey, spec: &JobSpec, out: &mut Vec<Action>) {
+    pub(super) fn classify(&mut self, job: JobKey, spec: &JobSpec) {
         let rights = UserRights::of(&spec.user, &self.setup.tenants);
         if let Some(matcher) = &mut self.matcher {
             let (classes, all_changed) = matcher.job_submitted(job, rights, &self.state, self.now);
@@ -105,9 +108,6 @@ impl Scheduler {
             }
         }
         self.add_to_groups(job, &spec.pool);
-        if self.matcher.as_ref().is_some_and(|matcher| matcher.rules().place_replicas) {
-            self.place_replicas(job, out);
-        }
     }
 
     /// Nodes joined or were lost: the matching follows.

@@ -12,9 +12,12 @@ mod job_events;
 mod node_events;
 mod preempt;
 mod queries;
+mod recorded;
+mod restore;
 mod timers;
 
 pub use queries::{Blocked, JobStatus, KindStatus, MapOutput, NodeStatus, PositionReason, QueuePosition};
+pub use recorded::RecordError;
 
 use crate::action::Action;
 use crate::event::Event;
@@ -73,6 +76,8 @@ pub struct Scheduler {
     /// When the retry timer has to fire, and the tasks that may run again then.
     retries: BTreeSet<(Time, Option<TaskId>)>,
     rng: Pcg64Mcg,
+    /// False while recorded actions are applied: then nothing is decided.
+    decides: bool,
 }
 
 impl Scheduler {
@@ -101,6 +106,7 @@ impl Scheduler {
             stragglers: Vec::new(),
             retries: BTreeSet::new(),
             rng: Pcg64Mcg::seed_from_u64(setup.seed),
+            decides: true,
             policy,
             setup,
         })
@@ -148,6 +154,7 @@ impl Scheduler {
             Event::AttemptProtected { attempt } => self.attempt_protected(*attempt)?,
             Event::RecoveryRequested { job, slots } => self.recovery_requested(*job, *slots, out)?,
             Event::PauseLimitSet { node, attempts } => self.pause_limit_set(*node, *attempts)?,
+            Event::Restored(snapshot) => self.restored(snapshot, out)?,
         }
         Ok(())
     }

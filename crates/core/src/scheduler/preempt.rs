@@ -17,6 +17,9 @@ impl Scheduler {
 
     /// Lets jobs that may take slots of a kind take them.
     pub(super) fn preempt(&mut self, kind: Kind, out: &mut Vec<Action>) {
+        if !self.decides {
+            return;
+        }
         let policy = Arc::clone(&self.policy);
         for rule in &policy.slots(kind).preempt {
             let mut starvation = std::mem::take(&mut self.starvation[kind]);
@@ -50,7 +53,7 @@ impl Scheduler {
 
     /// Finds slots for lost tasks, if the policy recovers them at once. The others are pending like any task.
     pub(super) fn recover(&mut self, mut lost: Vec<LostTask>, out: &mut Vec<Action>) {
-        if !self.policy.recovery.is_immediate() {
+        if !self.policy.recovery.is_immediate() || !self.decides {
             return;
         }
         recovery::sort_lost(&mut lost, self.comparison());
@@ -74,7 +77,7 @@ impl Scheduler {
         let (key, kind) = (self.open_job(job)?, Kind::Reduce);
         self.state.job_mut(key).set_recovering(slots);
         let able = self.setup.capabilities.one_slot_pool && self.setup.capabilities.pause_reduces;
-        if !self.policy.recovery.is_immediate() || !able {
+        if !self.policy.recovery.is_immediate() || !able || !self.decides {
             return Ok(());
         }
         let counts = self.state.job(key).counts(kind);

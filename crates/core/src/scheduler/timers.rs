@@ -62,9 +62,14 @@ impl Scheduler {
         }
     }
 
-    /// Computes estimates and shares, and ranks all jobs by them.
+    /// Advances the virtual fair cluster, computes estimates and shares, and ranks all jobs by them.
     fn update_estimates(&mut self) {
         self.add_credits();
+        self.compute_estimates();
+    }
+
+    /// Computes estimates and shares from what is known now, and ranks all jobs by them.
+    pub(super) fn compute_estimates(&mut self) {
         let (estimates, averages) = estimates::update_all(self.view(), self.needs, self.averages);
         self.averages = averages;
         let (jobs, _) = self.state.jobs_and_nodes();
@@ -139,7 +144,7 @@ impl Scheduler {
     fn find_stragglers(&mut self, out: &mut Vec<Action>) {
         let Some(speculation) = self.policy.speculation else { return };
         self.stragglers = speculation.stragglers(self.view());
-        if !speculation.end_early {
+        if !speculation.end_early || !self.decides {
             return;
         }
         self.stragglers.retain(|straggler| straggler.kind != Kind::Map);

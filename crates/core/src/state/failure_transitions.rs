@@ -130,6 +130,11 @@ impl Job {
         self.history(task)?.retry_at
     }
 
+    /// Until when a task that failed prefers other nodes.
+    pub fn elsewhere_until(&self, task: TaskKey) -> Option<Time> {
+        self.history(task).map(|history| history.elsewhere_until)
+    }
+
     /// The earliest time at which a task of a kind that backs off may run again.
     pub fn next_retry(&self, kind: Kind) -> Option<Time> {
         let tasks = (0..self.task_end(kind)).map(|index| TaskKey { kind, index });

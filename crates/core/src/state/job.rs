@@ -107,6 +107,8 @@ impl JobTable {
 #[derive(Debug)]
 pub struct Job {
     pub(super) id: JobId,
+    /// As it was submitted, without its splits.
+    pub(super) spec: Box<JobSpec>,
     user: u32,
     priority: Priority,
     submitted: Time,
@@ -121,7 +123,7 @@ pub struct Job {
     pub(super) map_outputs: Vec<u64>,
     histories: FxHashMap<TaskKey, TaskHistory>,
     /// Whether work of any of its tasks was ever lost with a node. Most jobs have histories of other kinds only.
-    has_lost_work: bool,
+    pub(super) has_lost_work: bool,
     pub(super) counts: PerKind<TaskCounts>,
     pub(super) pending_maps: PendingMaps,
     /// Pending reduces; the last one is launched first.
@@ -621,6 +623,7 @@ impl Job {
         let slowstart_maps = (maps.len() as u64 * u64::from(spec.slowstart_ppm)).div_ceil(u64::from(WHOLE_PPM)) as u32;
         Job {
             id: spec.id,
+            spec: Box::new(JobSpec { splits: Arc::from([]), ..spec.clone() }),
             user,
             priority: spec.priority,
             submitted: now,

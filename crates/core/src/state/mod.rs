@@ -14,6 +14,7 @@ mod node;
 mod node_types;
 mod pending_maps;
 mod racks;
+mod restore;
 mod returned_maps;
 mod task;
 mod transitions;
@@ -23,7 +24,8 @@ pub use job::{Job, JobKey, JobTable, TaskCounts};
 pub use node::{Exclusion, Node, NodeTable, Reservation, RunningAttempt};
 pub use node_types::NodeType;
 pub use racks::Racks;
-pub use task::{SpeculativeAttempt, Task, TaskState};
+pub(crate) use restore::Inconsistent;
+pub use task::{SpeculativeAttempt, Task, TaskHistory, TaskState};
 pub use transitions::{AttemptRole, FailedPrimary};
 
 use crate::ids::{JobId, NodeId};

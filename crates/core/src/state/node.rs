@@ -6,6 +6,7 @@ use super::racks::Racks;
 use crate::event::NodeSpec;
 use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind};
 use crate::units::Time;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 /// A node. The fields that every launch and every end of an attempt touch come first and share cache lines.
@@ -29,8 +30,8 @@ pub struct Node {
     pub(super) exclusion: Option<Box<Exclusion>>,
 }
 
-/// An excluded node gets no tasks but probes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An excluded node gets no tasks but probes. The order of the fields is part of the format of snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exclusion {
     /// Since when it is excluded.
     pub since: Time,

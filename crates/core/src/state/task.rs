@@ -3,6 +3,7 @@
 use crate::action::PreemptAction;
 use crate::ids::{NodeId, TaskKey};
 use crate::units::{Span, Time};
+use serde::{Deserialize, Serialize};
 
 /// A task and its current attempt. It takes 32 bytes, half a cache line, because there are millions of tasks and most run once from
 /// beginning to end. What is true of few tasks is in `TaskHistory`.
@@ -22,9 +23,9 @@ pub struct Task {
     pub(super) protected: bool,
 }
 
-/// What is known of a task that did not run once from beginning to end.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TaskHistory {
+/// What is known of a task that did not run once from beginning to end. The order of the fields is part of the format of snapshots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TaskHistory {
     /// First byte of its split, and how many bytes, if it is a part of a map that ended early.
     pub(super) start_bytes: u64,
     pub(super) bytes: Option<u64>,
@@ -45,14 +46,24 @@ pub(super) struct TaskHistory {
 }
 
 impl TaskHistory {
+    /// First byte of its split that the task reads.
+    pub fn start_bytes(&self) -> u64 {
+        self.start_bytes
+    }
+
+    /// Input bytes of the task, if it is a part of a map that ended early.
+    pub fn bytes(&self) -> Option<u64> {
+        self.bytes
+    }
+
     /// True if the task still prefers other nodes than this one, because it failed here.
     pub(super) fn prefers_elsewhere(&self, node: NodeId, now: Time) -> bool {
         now < self.elsewhere_until && self.failed_on.contains(&Some(node))
     }
 }
 
-/// The state of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The state of a task. The order of the variants is part of the format of snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TaskState {
     /// Needs a slot.
     Pending,
@@ -64,6 +75,13 @@ pub enum TaskState {
     Paused,
     /// Finished, or no longer requested.
     Done,
+}
+
+impl TaskState {
+    /// True while an attempt of the task holds a slot.
+    pub fn holds_slot(self) -> bool {
+        matches!(self, TaskState::Running | TaskState::Stopping(_))
+    }
 }
 
 /// A second attempt of a running task.
@@ -136,7 +154,7 @@ impl Task {
 
     /// True while it holds a slot.
     pub fn holds_slot(&self) -> bool {
-        matches!(self.state, TaskState::Running | TaskState::Stopping(_))
+        self.state.holds_slot()
     }
 
     /// True if its attempt was requested to stop.

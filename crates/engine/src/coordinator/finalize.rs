@@ -14,7 +14,7 @@ use super::state_machine::{Coordinator, Deferred};
 use crate::job::Plan;
 use crate::wire::ToClient;
 use giveway_core::{Event, JobId, Outcome, Span, Time};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Delay before work is tried again. Doubled after each failure.
@@ -134,6 +134,14 @@ impl Coordinator {
                     }
                 }
             },
+            // Published, but outputs of earlier rounds are left.
+            (Goal::Finish, OutputResult::Finished(Err(error @ OutputError::Remove { .. }))) => {
+                self.report_failed_try(job, state.delay, &error);
+                match state.delay < REMOVE_DELAY_MAX {
+                    true => self.retry_later(job, OutputState { goal: Goal::Finish, ..state }),
+                    false => self.finalize(job, Outcome::Succeeded, None),
+                }
+            }
             (
                 goal @ (Goal::Submit(_) | Goal::Finish),
                 OutputResult::Created(Err(error)) | OutputResult::Finished(Err(error)),
@@ -203,9 +211,6 @@ impl Coordinator {
     }
 
     fn finalize(&mut self, job: JobId, outcome: Outcome, next_round: Option<JobId>) {
-        if let Some(record) = self.table.jobs.get_mut(&job) {
-            record.map_pieces = BTreeMap::new();
-        }
         self.append_metadata(Metadata::JobFinalized { job, outcome, next_round });
         self.finish_followers(job);
     }

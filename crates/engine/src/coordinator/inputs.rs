@@ -43,8 +43,11 @@ pub(crate) enum JournalWrite {
     Nothing,
     /// Append this frame.
     Append(Vec<u8>),
-    /// Archive the journal and begin a new one with this content.
-    Replace(Vec<u8>),
+    /// Append `last`, which may be empty, archive the journal, and begin a new one with `content`.
+    Replace {
+        last: Vec<u8>,
+        content: Vec<u8>,
+    },
 }
 
 /// The result of handling inputs.

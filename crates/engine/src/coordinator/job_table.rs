@@ -4,15 +4,16 @@
 //! restarted coordinator replays the event log; [`JobTable::apply_metadata`] likewise with each record of the metadata.
 
 use super::journal::Metadata;
-use crate::job::Plan;
+use crate::job::{Partitioning, Plan};
 use crate::task::MapOutputLocation;
 use crate::wire::{Counters, JobStatus, TaskCounts};
 use giveway_core::scheduler::MapOutput;
 use giveway_core::{
     Action, AttemptId, Change, End, Event, JobId, Kind, Lifecycle, NodeId, Outcome, PerKind, PreemptAction, Reason,
-    RunningAttempt, Scheduler, TaskId, Time, Timers, Work,
+    RunningAttempt, Scheduler, Snapshot, TaskId, Time, Timers, Work,
 };
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Number of failures and of decisions retained per job, for `giveway job` and `giveway explain`.
@@ -38,9 +39,20 @@ pub(crate) struct JobTable {
     ended_jobs: VecDeque<JobId>,
 }
 
-#[derive(Debug)]
+/// A job table without what is in a snapshot of the core. Part of the journal's format, with [`JobRecord`]: see `journal/snapshot.rs`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct TableSnapshot {
+    jobs: Vec<(JobId, JobRecord)>,
+    next_job: u32,
+    ended_jobs: VecDeque<JobId>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct JobRecord {
+    /// Without input and splits once the job is finalized.
     pub(crate) plan: Arc<Plan>,
+    /// Number of its splits.
+    maps: u32,
     pub(crate) submitted: Option<Time>,
     /// Time of the first launch.
     pub(crate) started: Option<Time>,
@@ -62,7 +74,7 @@ pub(crate) struct JobRecord {
     recovered: u32,
     pub(crate) counters: Counters,
     /// Attempts included in `counters`. A report may arrive twice.
-    counted_attempts: HashSet<AttemptId>,
+    counted_attempts: BTreeSet<AttemptId>,
     /// The last [`RECENT_MAX`] failures, oldest first.
     pub(crate) failures: VecDeque<String>,
     /// The last [`RECENT_MAX`] scheduling decisions with their reasons, oldest first.
@@ -72,6 +84,7 @@ pub(crate) struct JobRecord {
 impl JobRecord {
     fn new(plan: Plan) -> JobRecord {
         JobRecord {
+            maps: plan.splits.len() as u32,
             plan: Arc::new(plan),
             submitted: None,
             started: None,
@@ -87,7 +100,7 @@ impl JobRecord {
             kills: 0,
             recovered: 0,
             counters: Counters::new(),
-            counted_attempts: HashSet::new(),
+            counted_attempts: BTreeSet::new(),
             failures: VecDeque::new(),
             decisions: VecDeque::new(),
         }
@@ -95,13 +108,22 @@ impl JobRecord {
 
     /// Task counts of an ended job, which the core has forgotten.
     fn final_counts(&self) -> [TaskCounts; 2] {
-        let totals = [self.plan.splits.len() as u32, self.plan.reduces];
+        let totals = [self.maps, self.plan.reduces];
         Kind::BOTH.map(|kind| {
             let total = totals[kind.index()];
             let succeeded = self.outcome == Some(Outcome::Succeeded);
             let done = if succeeded { total } else { self.finished[kind].min(total) };
             TaskCounts { total, done, ..TaskCounts::default() }
         })
+    }
+
+    /// Drops what an ended job does not need.
+    fn shrink(&mut self) {
+        let plan = Arc::make_mut(&mut self.plan);
+        (plan.files, plan.splits, plan.app_data) = (Vec::new(), Vec::new(), Vec::new());
+        plan.partitioning = Partitioning::Hash;
+        self.counted_attempts.clear();
+        self.map_pieces.clear();
     }
 
     fn add_decision(&mut self, now: Time, text: String) {
@@ -117,6 +139,29 @@ fn push_recent<T>(recent: &mut VecDeque<T>, item: T) {
 }
 
 impl JobTable {
+    /// The table of a coordinator that recovers from a snapshot. Timers are set when the core is restored.
+    pub(crate) fn restore(table: TableSnapshot, core: &Snapshot) -> JobTable {
+        let names = (0..).map(NodeId).zip(&core.nodes);
+        JobTable {
+            jobs: table.jobs.into_iter().collect(),
+            running: Lifecycle::restored(core),
+            node_ids: names.map(|(node, known)| (known.spec.name.clone(), node)).collect(),
+            timers: Timers::default(),
+            next_job: table.next_job,
+            worker_crashes: HashMap::new(),
+            ended_jobs: table.ended_jobs,
+        }
+    }
+
+    /// What a snapshot has of the table.
+    pub(crate) fn snapshot(&self) -> TableSnapshot {
+        TableSnapshot {
+            jobs: self.jobs.iter().map(|(&id, job)| (id, job.clone())).collect(),
+            next_job: self.next_job,
+            ended_jobs: self.ended_jobs.clone(),
+        }
+    }
+
     /// Applies a record of the metadata, when it is written or replayed.
     pub(crate) fn apply_metadata(&mut self, metadata: &Metadata) {
         match metadata {
@@ -151,6 +196,7 @@ impl JobTable {
             Metadata::JobFinalized { job: id, outcome, next_round } => {
                 if let Some(job) = self.jobs.get_mut(id) {
                     (job.finalized, job.outcome, job.next_round) = (true, Some(*outcome), *next_round);
+                    job.shrink();
                     self.ended_jobs.push_back(*id);
                 }
                 while self.ended_jobs.len() > ENDED_JOBS_MAX
@@ -159,13 +205,18 @@ impl JobTable {
                     self.jobs.remove(&oldest);
                 }
             }
+            // Recovery begins with it.
+            Metadata::Snapshot(_) => {}
         }
     }
 
     /// Applies an event and the core's actions, when they happen or are replayed.
     pub(crate) fn apply(&mut self, now: Time, event: &Event, actions: &[Action]) {
-        if let Event::TimerFired { timer } = event {
-            self.timers.clear(*timer);
+        match event {
+            Event::TimerFired { timer } => self.timers.clear(*timer),
+            // The core sets all its timers again.
+            Event::Restored(_) => self.timers = Timers::default(),
+            _ => {}
         }
         for action in actions {
             if let Action::SetTimer { timer, at } = action {
@@ -234,6 +285,7 @@ impl JobTable {
         if let Work::Map { split, start_bytes, .. } = attempt.work
             && end.has_result()
             && job.plan.reduces == 0
+            && !job.finalized
         {
             job.map_pieces.insert((split, start_bytes), attempt.id);
         }

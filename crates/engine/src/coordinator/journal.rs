@@ -4,6 +4,8 @@
 //! and an event log has no fields for: plans, counters, failures, results of jobs. Both are appended together: what was appended between two syncs is
 //! one checksummed frame (`frames.rs`), so after a crash all of it is there, or nothing. No effect of a dropped frame has been executed.
 //!
+//! Now and then a frame has a snapshot (`snapshot.rs`) of all that follows from the frames before it. Recovery begins at the last one.
+//!
 //! `records.rs` converts between records and bytes; here are the files. Beside `log` is the file `synced` with the length of `log` at its last sync. It is
 //! not synced itself, so after a power cut it may be out of date, but never ahead: a last frame that is damaged and within that length had been on
 //! disk, and is reported like any other damage. One beyond it is the rest of an interrupted write, and is dropped.
@@ -12,11 +14,13 @@
 
 mod frames;
 mod records;
+mod snapshot;
 mod tail;
 
 pub use tail::{JournalTail, journal_path};
 
-pub(crate) use records::{DecodedJournal, JournalEncoder, Metadata, decode};
+pub(crate) use records::{DecodedJournal, JournalEncoder, Metadata, decode, event_log};
+pub(crate) use snapshot::JournalSnapshot;
 
 use super::file_system::{AppendFile, Disk, FileSystem};
 use giveway_core::SetupError;
@@ -76,6 +80,16 @@ pub enum JournalError {
         path: PathBuf,
         /// The decoder's error.
         error: postcard::Error,
+    },
+    /// A snapshot has another version.
+    #[error("cannot read the journal {}: its snapshot has version {found}, this release reads version {known}; use the release that wrote it", path.display())]
+    SnapshotVersion {
+        /// The file.
+        path: PathBuf,
+        /// The snapshot's version.
+        found: u8,
+        /// The supported version.
+        known: u8,
     },
     /// The records of one sync cannot be encoded.
     #[error("cannot write to the journal: {0}")]
@@ -177,8 +191,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Starts a new journal in the place of this one, which is archived.
-    pub(crate) fn replace(&mut self, content: &[u8]) -> Result<(), JournalError> {
+    /// Appends a last frame, if there is one, and starts a new journal in the place of this one, which is archived.
+    pub(crate) fn replace(&mut self, last: &[u8], content: &[u8]) -> Result<(), JournalError> {
+        if !last.is_empty() {
+            self.append(last)?;
+        }
         *self = Journal::create(Arc::clone(&self.disk), &self.folder, content)?;
         Ok(())
     }
@@ -222,7 +239,7 @@ pub fn is_journal(bytes: &[u8]) -> bool {
 pub fn read_event_log(path: &Path) -> Result<Vec<u8>, JournalError> {
     // The coordinator may be appending: what it has synced since is missing, which is no damage.
     let file = JournalFile { synced_bytes: 0, ..JournalFile::read(&Disk, path.into())? };
-    records::event_log(&file)
+    records::event_log(&file).map(|(events, _)| events)
 }
 
 /// Completes a [`Journal::create`] that was killed between its two renames: the old journal is archived, the new one is complete but not in

@@ -34,6 +34,7 @@ pub(crate) mod journal;
 pub(crate) mod output_folder;
 pub(crate) mod output_work;
 mod planning;
+pub(crate) mod recovery;
 mod run;
 pub(crate) mod state_machine;
 mod submission;
@@ -59,6 +60,12 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
+
+/// A snapshot is written each time the journal has grown by this, or by several times the size of a snapshot.
+pub(crate) const SNAPSHOT_BYTES: u64 = 4 << 20;
+
+/// A journal of this size is archived, and a new one begun.
+pub(crate) const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 
 /// Configuration of a coordinator.
 #[derive(Clone, Debug)]
@@ -116,15 +123,17 @@ pub enum StartError {
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Replaying the journal gives actions other than the recorded ones.
+    /// A record of the journal contradicts those before it.
     #[error(
-        "cannot replay record {record} of the journal {}: this release decides differently; finish its jobs with the release that wrote it, or remove the folder's `journal`", path.display()
+        "cannot apply record {record} of the journal {}: {problem}; finish its jobs with the release that wrote it, or remove the folder's `journal`", path.display()
     )]
-    ReplayMismatch {
+    Recovery {
         /// The journal.
         path: PathBuf,
-        /// The first record that differs, from 1.
-        record: usize,
+        /// The record, from 1; 0 is the snapshot that recovery began with.
+        record: u64,
+        /// What it contradicts.
+        problem: String,
     },
 }
 

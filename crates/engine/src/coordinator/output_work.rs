@@ -131,7 +131,7 @@ fn finish(
     };
     if output_folder::is_published(plan, disk).map_err(unpublished)? {
         output_folder::remove_temporary(plan, disk).map_err(unpublished)?;
-        return Ok(published(plan, disk));
+        return published(plan, disk);
     }
     output_folder::check_nonce(plan, disk).map_err(unpublished)?;
     output_folder::publish_map_pieces(plan, map_pieces, disk).map_err(unpublished)?;
@@ -143,15 +143,12 @@ fn finish(
         return Ok(Finished::NextRound(Box::new(next)));
     }
     output_folder::publish(plan, disk).map_err(unpublished)?;
-    Ok(published(plan, disk))
+    published(plan, disk)
 }
 
-/// After the publication: the outputs of earlier rounds are not needed any more.
-fn published(plan: &Plan, disk: &dyn FileSystem) -> Finished {
-    if let Err(error) = remove(plan, false, disk) {
-        tracing::warn!("{}: {error}", plan.job);
-    }
-    Finished::Published
+/// After the publication: the outputs of earlier rounds are not needed any more. The only error is [`OutputError::Remove`].
+fn published(plan: &Plan, disk: &dyn FileSystem) -> Result<Finished, OutputError> {
+    remove(plan, false, disk).map(|()| Finished::Published)
 }
 
 /// True if the output could not be read because of the disk, the permissions or the limit of open files, and not because of what is in it.

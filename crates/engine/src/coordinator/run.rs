@@ -4,8 +4,9 @@ use super::file_system::{Disk, FileSystem};
 use super::inputs::{Effect, Input, JournalWrite, Output, StoredBlocks};
 use super::journal::{Journal, JournalError, JournalLock};
 use super::output_work::{OutputWork, Rounds};
-use super::state_machine::{Coordinator, JournalStart, Settings};
-use super::{Options, StartError};
+use super::recovery::JournalStart;
+use super::state_machine::{Coordinator, Settings};
+use super::{JOURNAL_BYTES_MAX, Options, SNAPSHOT_BYTES, StartError};
 use giveway_core::{Capabilities, JobId, Setup, Span, Time};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -53,6 +54,8 @@ impl Run {
             heartbeat_interval: span(options.heartbeat_interval),
             heartbeat_timeout: span(options.heartbeat_timeout),
             slowstart_ppm: options.slowstart_ppm,
+            snapshot_bytes: SNAPSHOT_BYTES,
+            journal_bytes_max: JOURNAL_BYTES_MAX,
         };
         let file = Journal::read(&*disk, &options.folder)?;
         let (coordinator, start) = Coordinator::open(settings, setup, store, file.as_ref())?;
@@ -97,7 +100,7 @@ impl Run {
             match journal {
                 JournalWrite::Nothing => {}
                 JournalWrite::Append(frame) => self.journal.append(&frame)?,
-                JournalWrite::Replace(content) => self.journal.replace(&content)?,
+                JournalWrite::Replace { last, content } => self.journal.replace(&last, &content)?,
             }
             let mut stopping = false;
             for effect in effects {

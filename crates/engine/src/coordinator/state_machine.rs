@@ -4,22 +4,17 @@
 //! takes any number of inputs and returns one frame for the journal and the effects that may be carried out once it is on disk. `run.rs` drives it with
 //! real connections and files, the simulation with modelled ones.
 
-use super::StartError;
 use super::finalize::OutputState;
-use super::inputs::{ClientLink, Effect, Input, JournalWrite, Output, StoredBlocks, WorkerLink};
+use super::inputs::{ClientLink, Effect, Input, Output, StoredBlocks, WorkerLink};
 use super::job_table::JobTable;
-use super::journal::{self, DecodedJournal, JournalEncoder, JournalError, JournalFile, Metadata};
+use super::journal::{JournalEncoder, JournalError, Metadata};
 use crate::wire::{FromClient, ToClient, ToWorker};
 use giveway_core::{
-    Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, PreemptAction, Progress, Refusal, Scheduler, Setup, Span,
-    Time, Timers,
+    Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, PreemptAction, Progress, Refusal, Scheduler, Span, Time,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use tracing::warn;
-
-/// A journal of this size is archived as soon as the cluster is idle.
-const JOURNAL_ROTATE_BYTES: u64 = 64 << 20;
 
 /// Maximum time between two checks of timers and heartbeats.
 const TICK_MAX: Span = Span::from_millis(100);
@@ -33,6 +28,10 @@ pub(crate) struct Settings {
     pub(crate) heartbeat_timeout: Span,
     /// Share of a job's maps that must be done before its reduces may start, in parts per million.
     pub(crate) slowstart_ppm: u32,
+    /// A snapshot is due when the journal has grown by this since the last one.
+    pub(crate) snapshot_bytes: u64,
+    /// A journal of this size is archived, and a new one begun.
+    pub(crate) journal_bytes_max: u64,
 }
 
 /// A connection to a worker.
@@ -64,6 +63,8 @@ pub(crate) struct NodeSession {
     pub(crate) offered_epoch: u64,
     /// Set by a heartbeat: the slots are offered even if the epoch has not changed.
     pub(crate) needs_offer: bool,
+    /// Attempts that the worker has not reported as ended, and the core does not have. Its slots are not offered meanwhile.
+    pub(crate) unknown_attempts: HashSet<AttemptId>,
 }
 
 /// Something to do at the end of the batch, when all its inputs are handled.
@@ -77,23 +78,11 @@ pub(super) enum Deferred {
     Reply(ClientLink, ToClient),
 }
 
-/// How the journal on disk must be opened for a coordinator that was just created.
-#[derive(Debug)]
-pub(crate) enum JournalStart {
-    /// Continue the existing one after its first bytes.
-    Continue {
-        /// Length of the valid part.
-        valid_bytes: u64,
-    },
-    /// Begin one with this content. An existing one is archived.
-    Create(Vec<u8>),
-}
-
 /// The coordinator's state.
 pub(crate) struct Coordinator {
     pub(super) settings: Settings,
     pub(super) core: Scheduler,
-    journal: JournalEncoder,
+    pub(super) journal: JournalEncoder,
     pub(super) table: JobTable,
     /// By node id, as the core's nodes.
     pub(super) nodes: Vec<NodeSession>,
@@ -119,42 +108,11 @@ pub(crate) struct Coordinator {
     /// Jobs whose output folder is being created, published or removed.
     pub(super) outputs: BTreeMap<JobId, OutputState>,
     /// The first error of appending to the journal. Returned by the current call of `handle`.
-    journal_error: Option<JournalError>,
+    pub(super) journal_error: Option<JournalError>,
 }
 
 impl Coordinator {
-    /// Recovers from a journal, or begins one. Unfinished jobs continue under the policy they were submitted to; without any, a changed setup
-    /// begins a new journal.
-    pub(crate) fn open(
-        settings: Settings,
-        setup: Setup,
-        store: Arc<dyn StoredBlocks>,
-        file: Option<&JournalFile>,
-    ) -> Result<(Coordinator, JournalStart), StartError> {
-        // Checked first: an invalid policy is reported even if the journal has another.
-        let core = Scheduler::new(setup.clone())?;
-        let next_job = match file {
-            None => 1,
-            Some(file) => {
-                let decoded = journal::decode(file)?;
-                let (valid_bytes, same_setup) = (decoded.valid_bytes, decoded.setup == setup);
-                let mut coordinator = Coordinator::replay(settings.clone(), decoded, Arc::clone(&store), file)?;
-                coordinator.complete_interrupted_jobs();
-                if same_setup || !coordinator.is_idle() {
-                    return Ok((coordinator, JournalStart::Continue { valid_bytes }));
-                }
-                coordinator.table.next_job
-            }
-        };
-        let mut journal = JournalEncoder::begin(&setup, next_job)?;
-        let content = journal.take_frame()?;
-        let mut table = JobTable::default();
-        table.next_job = next_job;
-        let coordinator = Coordinator::new(settings, core, journal, table, Time::ZERO, store);
-        Ok((coordinator, JournalStart::Create(content)))
-    }
-
-    fn new(
+    pub(super) fn new(
         settings: Settings,
         core: Scheduler,
         journal: JournalEncoder,
@@ -185,30 +143,6 @@ impl Coordinator {
             journal_error: None,
             core,
         }
-    }
-
-    /// Rebuilds the state from a journal and checks that the core returns the recorded actions.
-    fn replay(
-        settings: Settings,
-        decoded: DecodedJournal,
-        store: Arc<dyn StoredBlocks>,
-        file: &JournalFile,
-    ) -> Result<Coordinator, StartError> {
-        let DecodedJournal { setup, records, metadata, encoder, .. } = decoded;
-        let mut core = Scheduler::new(setup)?;
-        let mut table = JobTable::default();
-        metadata.iter().for_each(|metadata| table.apply_metadata(metadata));
-        let (mut actions, mut last_time) = (Vec::new(), Time::ZERO);
-        for (record, number) in records.iter().zip(1..) {
-            actions.clear();
-            core.handle(record.now, &record.event, &mut actions);
-            if actions != record.actions {
-                return Err(StartError::ReplayMismatch { path: file.path.clone(), record: number });
-            }
-            table.apply(record.now, &record.event, &actions);
-            last_time = record.now;
-        }
-        Ok(Coordinator::new(settings, core, encoder, table, last_time, store))
     }
 
     /// Name of the policy in use.
@@ -242,16 +176,8 @@ impl Coordinator {
         if let Some(error) = self.journal_error.take() {
             return Err(error);
         }
-        let frame = self.journal.take_frame()?;
         let effects = std::mem::take(&mut self.effects);
-        let journal = match frame.is_empty() {
-            false => JournalWrite::Append(frame),
-            true if effects.is_empty() && self.is_idle() && self.journal.bytes() > JOURNAL_ROTATE_BYTES => {
-                self.rotate_journal()?
-            }
-            true => JournalWrite::Nothing,
-        };
-        Ok(Output { journal, effects })
+        Ok(Output { journal: self.journal_write()?, effects })
     }
 
     /// When the next call of [`handle`](Coordinator::handle) is due if there are no inputs.
@@ -348,32 +274,11 @@ impl Coordinator {
     }
 
     /// True if there is no live job and no running attempt, and every job is finalized.
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.core.live_job_count() == 0
             && self.table.running.is_empty()
             && self.outputs.is_empty()
             && self.table.jobs.values().all(|job| job.finalized)
-    }
-
-    /// Begins a new journal with a new core that has the same nodes. Only valid while the cluster is idle: then nothing else of the core's
-    /// state matters.
-    fn rotate_journal(&mut self) -> Result<JournalWrite, JournalError> {
-        let setup = self.core.setup().clone();
-        let nodes: Vec<_> = self.core.nodes().map(|node| (node.up, node.spec.clone())).collect();
-        self.core = Scheduler::new(setup.clone())?;
-        self.journal = JournalEncoder::begin(&setup, self.table.next_job)?;
-        self.table.timers = Timers::default();
-        for (node, (up, spec)) in nodes.into_iter().enumerate() {
-            let node = NodeId(node as u32);
-            self.submit_event(Event::NodeJoined { node, spec });
-            if !up {
-                self.submit_event(Event::NodeLost { node });
-            }
-        }
-        match self.journal_error.take() {
-            Some(error) => Err(error),
-            None => Ok(JournalWrite::Replace(self.journal.take_frame()?)),
-        }
     }
 
     /// Submits the last reported progress of the running attempts that `filter` selects.
@@ -398,7 +303,10 @@ impl Coordinator {
             let index = (self.first_offered + offset) % count;
             let node = NodeId(index as u32);
             let Some(session) = self.nodes.get(index) else { continue };
-            if session.connection.is_none() || !(session.needs_offer || session.offered_epoch < self.offer_epoch) {
+            if session.connection.is_none()
+                || !session.unknown_attempts.is_empty()
+                || !(session.needs_offer || session.offered_epoch < self.offer_epoch)
+            {
                 continue;
             }
             let free = self.core.free_slots(node);
@@ -468,6 +376,7 @@ impl NodeSession {
             incarnation: 0,
             offered_epoch: 0,
             needs_offer: false,
+            unknown_attempts: HashSet::new(),
         }
     }
 }

@@ -7,7 +7,8 @@ use super::journal::{Journal, Metadata};
 use super::output_folder::{self, SUCCESS};
 use super::output_work::OutputWork;
 use super::planning;
-use super::state_machine::{Coordinator, JournalStart, Settings};
+use super::recovery::JournalStart;
+use super::state_machine::{Coordinator, Settings};
 use crate::apps::Apps;
 use crate::input::LocalOnly;
 use crate::job::{Plan, Request};
@@ -25,10 +26,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+mod recovery;
+
 /// A cluster's folder with an input file, whose coordinator is started and dropped as if it was killed.
 struct TestFolder {
     root: tempfile::TempDir,
     policy: &'static str,
+    snapshot_bytes: u64,
+    journal_bytes_max: u64,
 }
 
 /// A coordinator with its journal. Work on output folders is done when the test asks for it.
@@ -60,7 +65,7 @@ impl TestCoordinator {
         match output.journal {
             JournalWrite::Nothing => {}
             JournalWrite::Append(frame) => self.journal.append(&frame).unwrap(),
-            JournalWrite::Replace(content) => self.journal.replace(&content).unwrap(),
+            JournalWrite::Replace { last, content } => self.journal.replace(&last, &content).unwrap(),
         }
         for effect in output.effects {
             match effect {
@@ -110,7 +115,7 @@ impl TestFolder {
     fn new() -> TestFolder {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("input"), "a b\n").unwrap();
-        TestFolder { root, policy: "fifo" }
+        TestFolder { root, policy: "fifo", snapshot_bytes: 1 << 20, journal_bytes_max: 1 << 20 }
     }
 
     fn path(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -124,6 +129,8 @@ impl TestFolder {
             heartbeat_interval: Span::from_millis(100),
             heartbeat_timeout: Span::from_secs(5),
             slowstart_ppm: 50_000,
+            snapshot_bytes: self.snapshot_bytes,
+            journal_bytes_max: self.journal_bytes_max,
         };
         let setup = Setup {
             policy: catalog::by_name(self.policy).unwrap(),

@@ -62,6 +62,7 @@ impl Coordinator {
             incarnation: join.incarnation,
             offered_epoch: 0,
             needs_offer: true,
+            unknown_attempts: HashSet::new(),
         };
         if let Some(current) = self.nodes.get_mut(node.0 as usize) {
             *current = session;
@@ -72,6 +73,19 @@ impl Coordinator {
         self.exchange_addresses(node, &join.data_address);
         if keep_state {
             self.reconcile(node, &join);
+        }
+    }
+
+    /// Kills the attempts of a reconnected worker that the core does not have. Their reports have not been acknowledged, or the worker was declared
+    /// lost and has not received that. They may hold slots: until they are reported, the node's slots are not offered.
+    fn stop_unknown_attempts(&mut self, node: NodeId, join: &Join) {
+        let is_known = |attempt| self.table.running.get(attempt).is_some_and(|running| running.node == node);
+        let unknown: HashSet<AttemptId> = join.running.iter().copied().filter(|&attempt| !is_known(attempt)).collect();
+        for &attempt in join.running.iter().filter(|attempt| unknown.contains(attempt)) {
+            self.deferred.push(Deferred::Send(node, stop_message(attempt, PreemptAction::Kill)));
+        }
+        if let Some(session) = self.nodes.get_mut(node.0 as usize) {
+            session.unknown_attempts = unknown;
         }
     }
 
@@ -108,6 +122,7 @@ impl Coordinator {
                 self.deferred.push(Deferred::Send(node, stop_message(attempt, request.action)));
             }
         }
+        self.stop_unknown_attempts(node, join);
         for job in jobs_reducing {
             self.deferred.push(Deferred::Send(node, self.all_outputs(job)));
             if let Some(NodeSession { connection: Some(connection), .. }) = self.nodes.get_mut(node.0 as usize) {
@@ -194,6 +209,10 @@ impl Coordinator {
             Report::OutputLost { map } => return self.on_output_lost(*map),
         };
         if self.table.running.get(attempt).is_none_or(|running| running.node != node) {
+            if let Some(session) = self.nodes.get_mut(node.0 as usize) {
+                session.unknown_attempts.remove(&attempt);
+                session.needs_offer = true;
+            }
             return;
         }
         self.progress.remove(&attempt);

@@ -168,7 +168,7 @@ impl World {
 }
 
 /// The plan of a script's job.
-fn plan(script: usize, job: &JobScript, nonce: u64) -> Plan {
+pub(super) fn plan(script: usize, job: &JobScript, nonce: u64) -> Plan {
     let output = output_path(script);
     let request = Request {
         app: "model".into(),

@@ -10,7 +10,8 @@ use crate::coordinator::file_system::FileSystem;
 use crate::coordinator::inputs::{ClientLink, Effect, Input, JournalWrite, Output, StoredBlocks};
 use crate::coordinator::journal::{Journal, JournalError, synced_text};
 use crate::coordinator::output_work::{OutputWork, Rounds};
-use crate::coordinator::state_machine::{Coordinator, JournalStart, Settings};
+use crate::coordinator::recovery::JournalStart;
+use crate::coordinator::state_machine::{Coordinator, Settings};
 use crate::job::{FileBlock, Plan};
 use crate::record::AppError;
 use crate::store::{StoreCommand, StoreReport};
@@ -37,7 +38,7 @@ pub(super) struct Process {
 }
 
 /// There are no stored files.
-struct NoBlocks;
+pub(super) struct NoBlocks;
 
 impl StoredBlocks for NoBlocks {
     fn expect_nodes(&self, _: &[(&str, bool)]) {}
@@ -104,6 +105,8 @@ impl World {
             heartbeat_interval: Span(HEARTBEAT),
             heartbeat_timeout: Span::from_secs(5),
             slowstart_ppm: 50_000,
+            snapshot_bytes: self.scenario.snapshot_bytes,
+            journal_bytes_max: self.scenario.journal_bytes_max,
         };
         let policy =
             catalog::by_name(&self.scenario.policy).unwrap_or_else(|| unreachable!("names are of the catalogue"));
@@ -189,7 +192,10 @@ impl World {
         let written = match journal {
             JournalWrite::Nothing => Ok(()),
             JournalWrite::Append(frame) => process.journal.append(&frame),
-            JournalWrite::Replace(content) => process.journal.replace(&content),
+            JournalWrite::Replace { last, content } => {
+                self.figures.journals += 1;
+                process.journal.replace(&last, &content)
+            }
         };
         if written.is_err() {
             if self.disk.is_limit_reached() {
@@ -290,11 +296,16 @@ impl World {
         if self.random.chance(2) && !process.inbox.is_empty() {
             let inputs = std::mem::take(&mut process.inbox);
             let now = process.coordinator.now();
-            if let Ok(Output { journal: JournalWrite::Append(frame), .. }) = process.coordinator.handle(now, inputs) {
-                self.disk.limit(Some(self.random.between(1, 3)));
-                let _ = process.journal.append(&frame);
-                self.disk.limit(None);
+            self.disk.limit(Some(self.random.between(1, 3)));
+            match process.coordinator.handle(now, inputs).map(|output| output.journal) {
+                Ok(JournalWrite::Append(frame)) => drop(process.journal.append(&frame)),
+                Ok(JournalWrite::Replace { last, content }) => {
+                    self.disk.limit(Some(self.random.between(1, 12)));
+                    let _ = process.journal.replace(&last, &content);
+                }
+                _ => {}
             }
+            self.disk.limit(None);
         }
         self.process = Some(process);
         self.coordinator_died(down);

@@ -19,6 +19,12 @@ pub struct Figures {
     pub journal_errors: u64,
     /// Changed bits of the journal, all found.
     pub bit_flips: u64,
+    /// Journals that were replaced by a new one.
+    pub journals: u64,
+    /// Snapshots in the journals at the end.
+    pub snapshots: u64,
+    /// Records of the event logs in all journals, replayed at the end with the same actions.
+    pub replayed_records: u64,
     /// File operations of the coordinator.
     pub file_operations: u64,
     /// Jobs that succeeded.
@@ -42,6 +48,9 @@ impl Figures {
         self.links_cut += other.links_cut;
         self.journal_errors += other.journal_errors;
         self.bit_flips += other.bit_flips;
+        self.journals += other.journals;
+        self.snapshots += other.snapshots;
+        self.replayed_records += other.replayed_records;
         self.file_operations += other.file_operations;
         self.succeeded += other.succeeded;
         self.killed += other.killed;

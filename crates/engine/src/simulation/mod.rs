@@ -9,14 +9,18 @@
 //! | `clients.rs` | clients that submit, follow and kill jobs |
 //! | `worker.rs` | a model of a worker |
 //! | `disk.rs` | a model of a disk that loses and tears what is not synced |
-//! | `oracle.rs` | what must hold |
+//! | `oracle.rs`, `event_logs.rs` | what must hold |
+//!
+//! `long_journal.rs` uses the same models, without faults and on a real disk, to measure recovery.
 //!
 //! Not simulated: the worker's own code, the wire format, planning, and the block store.
 
 mod clients;
 mod coordinator_process;
 mod disk;
+mod event_logs;
 mod figures;
+mod long_journal;
 mod oracle;
 mod random;
 mod scenario;
@@ -25,6 +29,7 @@ mod worker_process;
 mod world;
 
 pub use figures::Figures;
+pub use long_journal::{LongJournal, Started, start};
 pub use oracle::Violation;
 pub use scenario::Scenario;
 

@@ -19,6 +19,10 @@ pub struct Scenario {
     pub(super) workers: Vec<(u16, u16)>,
     pub(super) jobs: Vec<JobScript>,
     pub(super) faults: Vec<(Micros, Fault)>,
+    /// A snapshot is due when the journal has grown by this.
+    pub(super) snapshot_bytes: u64,
+    /// A longer journal is replaced.
+    pub(super) journal_bytes_max: u64,
     /// The coordinator is killed at this file operation, from 1.
     pub(super) crash_at: Option<u64>,
     /// The power is cut with the kill of `crash_at`.
@@ -84,7 +88,20 @@ impl Scenario {
         let faults = (0..count).map(|_| (random.below(length), Fault::random(workers.len(), jobs.len(), random)));
         let mut faults: Vec<(Micros, Fault)> = faults.collect();
         faults.sort_by_key(|(at, _)| *at);
-        Scenario { seed, policy, workers, jobs, faults, crash_at: None, crash_cuts_power: false }
+        let random = &mut Random::new(seed, 5);
+        let snapshot_bytes = random.between(100, 10_000);
+        let journal_bytes_max = random.between(1_000, 100_000);
+        Scenario {
+            seed,
+            policy,
+            workers,
+            jobs,
+            faults,
+            snapshot_bytes,
+            journal_bytes_max,
+            crash_at: None,
+            crash_cuts_power: false,
+        }
     }
 
     /// A run without faults, in which the coordinator is killed at its n-th file operation; with `cuts_power`, everything is.
@@ -100,6 +117,8 @@ impl Scenario {
             workers,
             jobs,
             faults: Vec::new(),
+            snapshot_bytes: 1_000,
+            journal_bytes_max: 20_000,
             crash_at: operation,
             crash_cuts_power: cuts_power,
         }

@@ -3,6 +3,7 @@
 use super::clients::Client;
 use super::coordinator_process::{Process, statuses};
 use super::disk::{DiskFault, ModelDisk};
+use super::event_logs;
 use super::figures::Figures;
 use super::oracle::{FOREIGN_CONTENT, OUTPUTS, Oracle, Violation, output_path};
 use super::random::Random;
@@ -229,6 +230,7 @@ impl World {
         self.oracle.check_end(&self.scenario, &self.disk)?;
         self.figures.file_operations = self.disk.operations();
         self.disk.limit(None);
+        (self.figures.replayed_records, self.figures.snapshots) = event_logs::replay_all(&self.disk)?;
         let (coordinator, _) =
             self.open().map_err(|error| Violation(format!("the journal cannot be opened again: {error}")))?;
         let told = self.oracle.told().clone();

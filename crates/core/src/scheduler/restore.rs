@@ -1,0 +1,99 @@
+//! Snapshots: what a scheduler knows as plain data, and a scheduler that continues from that.
+
+use super::Scheduler;
+use crate::action::Action;
+use crate::ids::{Kind, NodeId, TaskKey};
+use crate::policy::estimates;
+use crate::reason::Refusal;
+use crate::snapshot::{JobSnapshot, Snapshot};
+use crate::state::{Estimate, Inconsistent};
+use crate::units::Time;
+
+impl From<Inconsistent> for Refusal {
+    fn from(_: Inconsistent) -> Refusal {
+        Refusal::InvalidSnapshot
+    }
+}
+
+impl Scheduler {
+    /// What is known of the cluster now. None if there is an open job: its tasks are known to its cluster only.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        let mut jobs: Vec<_> = self.state.jobs().iter().map(|(_, job)| job).collect();
+        if jobs.iter().any(|job| job.is_open()) {
+            return None;
+        }
+        jobs.sort_by_key(|job| job.sequence());
+        Some(Snapshot {
+            nodes: self.state.node_snapshots(),
+            jobs: jobs.into_iter().map(|job| job.snapshot()).collect(),
+            averages: self.averages,
+            credited_until: self.credited_until,
+        })
+    }
+
+    /// Replaces everything by what is in a snapshot. All timers are set anew.
+    pub(super) fn restored(&mut self, snapshot: &Snapshot, out: &mut Vec<Action>) -> Result<(), Refusal> {
+        let mut restored = Scheduler::new(self.setup.clone()).map_err(|_| Refusal::InvalidSnapshot)?;
+        restored.now = self.now;
+        restored.averages = snapshot.averages;
+        restored.credited_until = snapshot.credited_until.min(self.now);
+        for (node, known) in (0..).map(NodeId).zip(&snapshot.nodes) {
+            restored.node_joined(node, &known.spec)?;
+            restored.state.restore_node(node, known);
+            if let Some(matcher) = restored.matcher.as_mut().filter(|_| !known.up) {
+                matcher.node_lost(node);
+            }
+        }
+        restored.match_nodes();
+        snapshot.jobs.iter().try_for_each(|job| restored.restore_job(job))?;
+        restored.restore_retries();
+        restored.compute_estimates();
+        restored.set_retry_timer(out);
+        restored.set_timers(out);
+        *self = restored;
+        Ok(())
+    }
+
+    fn restore_job(&mut self, snapshot: &JobSnapshot) -> Result<(), Refusal> {
+        let user = self.user_number(&snapshot.spec.user);
+        let job = self.state.restore_job(user, snapshot)?;
+        let first = estimates::first_estimate(self.view(), self.needs, self.state.job(job), self.averages);
+        self.state.job_mut(job).set_estimate(Estimate { fair_credit_s: snapshot.fair_credit_s, ..first });
+        self.classify(job, &snapshot.spec);
+        self.index_local_nodes(job);
+        self.index_input_types(job);
+        let nodes = (0..self.state.nodes().len() as u32).map(NodeId);
+        let map_nodes: Vec<NodeId> = nodes.filter(|&node| self.state.job(job).mapped_on(node)).collect();
+        map_nodes.into_iter().for_each(|node| self.index_map_node(job, Kind::Map, node));
+        for kind in Kind::BOTH {
+            self.share_with_new(job, kind);
+            self.rerank(job, kind);
+        }
+        Ok(())
+    }
+
+    /// Lets failed tasks and excluded nodes wait as long as they had to.
+    fn restore_retries(&mut self) {
+        let mut ended = Vec::new();
+        for (key, job) in self.state.jobs().iter() {
+            for kind in Kind::BOTH {
+                for task in (0..job.task_end(kind)).map(|index| TaskKey { kind, index }) {
+                    let retry_at = job.retry_at(task).filter(|_| !job.is_closed());
+                    match retry_at {
+                        Some(at) if at <= self.now => ended.push((key, task)),
+                        Some(at) => drop(self.retries.insert((at, Some(task.of(job.id()))))),
+                        None => {}
+                    }
+                    let elsewhere_until = job.elsewhere_until(task).filter(|&at| at > self.now && at != Time::NEVER);
+                    self.retries.extend(elsewhere_until.map(|at| (at, None)));
+                }
+            }
+        }
+        for (job, task) in ended {
+            self.state.end_back_off(job, task, self.now);
+            self.rerank(job, task.kind);
+        }
+        let probes = self.state.nodes().iter().filter_map(|(_, node)| node.exclusion()).map(|of| of.probe_at);
+        self.retries.extend(probes.filter(|&at| at > self.now && at != Time::NEVER).map(|at| (at, None)));
+    }
+}

@@ -1,0 +1,191 @@
+//! A snapshot: everything that is known of a cluster at one instant, as plain data.
+//!
+//! It has the facts (nodes, live jobs, the state of each task, running attempts) and of the policy's own data what cannot be computed from
+//! them again: observed averages and the credits of the virtual fair cluster. It does not have the scheduler's data structures, so those may
+//! change from release to release. Reservations, delays and random numbers are left out: a restored scheduler decides them anew.
+//!
+//! [`Scheduler::snapshot`](crate::Scheduler::snapshot) takes one, and [`Event::Restored`](crate::Event::Restored) continues from one. Snapshots are
+//! stored in journals and event logs: the order of the fields is part of those formats.
+
+use crate::event::{JobSpec, NodeSpec};
+use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
+use crate::lifecycle::{RunningAttempt, StopRequest};
+use crate::policy::Prior;
+use crate::state::{Exclusion, TaskHistory, TaskState};
+use crate::units::{Span, Time};
+use crate::{PreemptAction, Start, Work};
+use serde::{Deserialize, Serialize};
+
+/// A cluster at one instant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// All nodes that have joined, by id.
+    pub nodes: Vec<NodeSnapshot>,
+    /// The live jobs, in the order of their submission.
+    pub jobs: Vec<JobSnapshot>,
+    /// Mean task times when estimates were last computed.
+    pub averages: Prior,
+    /// Until when the virtual fair cluster has credited jobs.
+    pub credited_until: Time,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeSnapshot {
+    /// Its slots, speed and disk.
+    pub spec: NodeSpec,
+    /// False if it is lost.
+    pub up: bool,
+    /// How many reduces may be paused there at once.
+    pub pause_limit: u32,
+    /// The latest failures of attempts there and their jobs, oldest first.
+    pub failures: Vec<(Time, JobId)>,
+    /// Why and since when it gets no tasks, if so.
+    pub exclusion: Option<Exclusion>,
+}
+
+/// A live job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobSnapshot {
+    /// The job as it was submitted, with the present locations of its input.
+    pub spec: JobSpec,
+    /// When it was submitted.
+    pub submitted: Time,
+    /// True if it has ended, and only its last attempts have not left their slots.
+    pub closed: bool,
+    /// Its tasks. Maps that are the rest of one that ended early come after those of the splits.
+    pub tasks: PerKind<Vec<TaskSnapshot>>,
+    /// Pending reduces without those that wait after a failure; the last one is launched first.
+    pub pending_reduces: Vec<u32>,
+    /// Paused reduces, oldest first.
+    pub paused: Vec<u32>,
+    /// Finished maps whose output was lost while no reduce needed it, and the node it was on.
+    pub unneeded_lost_outputs: Vec<(u32, NodeId)>,
+    /// Speculative attempts that hold a slot.
+    pub speculative: Vec<SpeculativeSnapshot>,
+    /// When its first map was launched.
+    pub first_launch: Option<Time>,
+    /// Slot time of attempts that have ended.
+    pub ended_service: Span,
+    /// Nodes on which attempts failed, and how many.
+    pub failed_on: Vec<(NodeId, u8)>,
+    /// What was observed of finished tasks.
+    pub finished: PerKind<FinishedTasks>,
+    /// Work that the virtual fair cluster has done for it, in seconds on a slot of speed 1.
+    pub fair_credit_s: PerKind<f64>,
+}
+
+/// Totals over the finished whole tasks of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FinishedTasks {
+    /// How many.
+    pub count: u32,
+    /// Their slot time.
+    pub time: Span,
+    /// Their work in seconds on a slot of speed 1, if the policy needs it.
+    pub work_s: f64,
+}
+
+/// A task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskSnapshot {
+    /// Index of its split, if it is a map.
+    pub split: u32,
+    /// How often it was preempted.
+    pub preemptions: u8,
+    /// Its current or last attempt; none if it never ran.
+    pub attempt: Option<AttemptSnapshot>,
+    /// What is known of it if it did not run once from beginning to end.
+    pub history: Option<TaskHistory>,
+}
+
+/// The current or last attempt of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttemptSnapshot {
+    /// The state of its task.
+    pub state: TaskState,
+    /// Where it runs, is paused, or left its output.
+    pub node: NodeId,
+    /// When it was launched.
+    pub launched: Time,
+    /// Its progress, in parts per million.
+    pub progress_ppm: u32,
+    /// Its number.
+    pub number: u16,
+    /// Number of attempts of the task, speculative ones included.
+    pub attempts: u16,
+    /// True if it must not be preempted.
+    pub protected: bool,
+    /// Bytes of a finished map's output.
+    pub output_bytes: u64,
+}
+
+/// A second attempt of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpeculativeSnapshot {
+    /// Map or reduce.
+    pub kind: Kind,
+    /// The index of its task.
+    pub index: u32,
+    /// Its number.
+    pub number: u16,
+    /// Where it runs.
+    pub node: NodeId,
+    /// When it was launched.
+    pub launched: Time,
+    /// True if it was requested to be killed.
+    pub stopping: bool,
+}
+
+impl Snapshot {
+    /// The attempts that hold a slot. The locality of maps and the start of reduces are not known any more.
+    pub fn running<T: Default>(&self) -> Vec<RunningAttempt<T>> {
+        let mut running = Vec::new();
+        for job in &self.jobs {
+            for kind in Kind::BOTH {
+                for (index, task) in (0..).zip(&job.tasks[kind]) {
+                    let Some(attempt) = task.attempt.filter(|attempt| attempt.state.holds_slot()) else { continue };
+                    let key = TaskKey { kind, index };
+                    let stop = match attempt.state {
+                        TaskState::Stopping(action) => Some(StopRequest { action, preempted: !job.closed }),
+                        _ => None,
+                    };
+                    running.push(job.running_attempt(key, attempt.number, attempt.node, attempt.launched, stop));
+                }
+            }
+            for other in &job.speculative {
+                let key = TaskKey { kind: other.kind, index: other.index };
+                let kill = StopRequest { action: PreemptAction::Kill, preempted: false };
+                let stop = other.stopping.then_some(kill);
+                running.push(job.running_attempt(key, other.number, other.node, other.launched, stop));
+            }
+        }
+        running
+    }
+}
+
+impl JobSnapshot {
+    fn running_attempt<T: Default>(
+        &self,
+        key: TaskKey,
+        number: u16,
+        node: NodeId,
+        launched: Time,
+        stop: Option<StopRequest>,
+    ) -> RunningAttempt<T> {
+        let task = self.tasks[key.kind].get(key.index as usize);
+        let work = match key.kind {
+            Kind::Reduce => Work::Reduce { start: Start::Fresh },
+            Kind::Map => {
+                let split = task.map_or(0, |task| task.split);
+                let history = task.and_then(|task| task.history.as_ref());
+                let start_bytes = history.map_or(0, TaskHistory::start_bytes);
+                let whole = || self.spec.splits.get(split as usize).map_or(0, |split| split.bytes);
+                let bytes = history.and_then(TaskHistory::bytes).unwrap_or_else(whole);
+                Work::Map { split, start_bytes, bytes, locality: crate::Locality::Remote }
+            }
+        };
+        let id = AttemptId { task: key.of(self.spec.id), number };
+        RunningAttempt { id, node, launched, work, stop, data: T::default() }
+    }
+}

@@ -1,0 +1,306 @@
+//! The state as a snapshot, and back. A snapshot may come from a file: one that is not consistent is refused.
+
+use super::job::JobKey;
+use super::node::RunningAttempt;
+use super::task::{SpeculativeAttempt, TaskState};
+use super::{Job, State};
+use crate::event::JobSpec;
+use crate::ids::{Kind, NodeId, PerKind, TaskKey};
+use crate::snapshot::{AttemptSnapshot, FinishedTasks, JobSnapshot, NodeSnapshot, SpeculativeSnapshot, TaskSnapshot};
+use crate::units::{Span, WHOLE_PPM};
+use std::collections::BTreeSet;
+
+/// A snapshot contradicts itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inconsistent;
+
+/// Slot times beyond this cannot have been measured. Sums of shorter ones do not overflow.
+const SERVICE_MAX: Span = Span(u64::MAX >> 24);
+
+fn ensure(holds: bool) -> Result<(), Inconsistent> {
+    if holds { Ok(()) } else { Err(Inconsistent) }
+}
+
+impl State {
+    /// All nodes, by id.
+    pub(crate) fn node_snapshots(&self) -> Vec<NodeSnapshot> {
+        let snapshot = |node: &super::Node| NodeSnapshot {
+            spec: node.spec.clone(),
+            up: node.up,
+            pause_limit: node.pause_limit,
+            failures: node.failures.clone(),
+            exclusion: node.exclusion.as_deref().copied(),
+        };
+        self.nodes.nodes.iter().map(snapshot).collect()
+    }
+
+    /// Sets what a node that has just joined had in a snapshot.
+    pub(crate) fn restore_node(&mut self, node: NodeId, snapshot: &NodeSnapshot) {
+        if let Some(exclusion) = snapshot.exclusion.filter(|_| snapshot.up) {
+            self.exclude_node(node, exclusion);
+        }
+        let restored = self.nodes.get_mut(node);
+        restored.pause_limit = snapshot.pause_limit;
+        snapshot.failures.iter().for_each(|&(at, job)| restored.add_failure(job, at));
+        if !snapshot.up {
+            self.take_node_down(node);
+        }
+    }
+
+    /// Adds a job with its tasks and their attempts. If it fails, the state is of no further use.
+    pub(crate) fn restore_job(&mut self, user: u32, snapshot: &JobSnapshot) -> Result<JobKey, Inconsistent> {
+        let spec = &snapshot.spec;
+        let has_limits = spec.reduces <= JobSpec::MAX_REDUCES && spec.slowstart_ppm <= WHOLE_PPM;
+        ensure(has_limits && spec.estimate_bias_ppm > 0 && !spec.splits.is_empty())?;
+        ensure(self.jobs.find(spec.id).is_none())?;
+        spec.splits.iter().try_fold(0_u64, |sum, split| sum.checked_add(split.bytes)).ok_or(Inconsistent)?;
+        ensure(snapshot.tasks[Kind::Map].len() >= spec.splits.len())?;
+        ensure(u32::try_from(snapshot.tasks[Kind::Map].len()).is_ok())?;
+        ensure(snapshot.tasks[Kind::Reduce].len() == spec.reduces as usize)?;
+        let key = self.add_job(spec, user, false, snapshot.submitted);
+        for kind in Kind::BOTH {
+            for (index, task) in (0..).zip(&snapshot.tasks[kind]) {
+                self.restore_task(key, TaskKey { kind, index }, task, snapshot.closed)?;
+            }
+        }
+        for other in &snapshot.speculative {
+            self.restore_speculative(key, other)?;
+        }
+        self.restore_lists(key, snapshot)?;
+        let job = self.jobs.get_mut(key);
+        job.recount()?;
+        for kind in Kind::BOTH {
+            let FinishedTasks { count, time, work_s } = snapshot.finished[kind];
+            ensure(work_s.is_finite() && work_s >= 0.0 && time <= SERVICE_MAX)?;
+            // A task whose output was lost may have finished several times.
+            ensure(snapshot.fair_credit_s[kind].is_finite() && count <= u32::MAX / 2)?;
+            let counts = &mut job.counts[kind];
+            (counts.finished, counts.finished_time, counts.finished_work_s) = (count, time, work_s);
+        }
+        ensure(snapshot.ended_service <= SERVICE_MAX)?;
+        (job.first_launch, job.ended_service) = (snapshot.first_launch, snapshot.ended_service);
+        if snapshot.closed {
+            self.close_job(key);
+            ensure(!self.job(key).holds_no_slot())?;
+        }
+        Ok(key)
+    }
+
+    fn restore_task(
+        &mut self,
+        key: JobKey,
+        task: TaskKey,
+        snapshot: &TaskSnapshot,
+        closed: bool,
+    ) -> Result<(), Inconsistent> {
+        let nodes = self.nodes.len() as u32;
+        let job = self.jobs.get_mut(key);
+        ensure(task.kind == Kind::Reduce || (snapshot.split as usize) < job.splits.len())?;
+        let history = snapshot.history.unwrap_or_default();
+        let named = history.failed_on.iter().flatten().chain(&history.lost_with);
+        ensure(named.into_iter().all(|node| node.0 < nodes))?;
+        job.restore_task(task, snapshot)?;
+        let Some(attempt) = snapshot.attempt else { return Ok(()) };
+        ensure(attempt.number < attempt.attempts && attempt.progress_ppm <= WHOLE_PPM && attempt.node.0 < nodes)?;
+        if task.kind == Kind::Map {
+            job.map_nodes.insert(attempt.node.0);
+        }
+        match attempt.state {
+            TaskState::Running | TaskState::Stopping(_) => {
+                self.restore_running(key, task, attempt.number, attempt.node)
+            }
+            // Listed by `restore_lists`. The nodes of a closed job have dropped its paused reduces, and may be lost since.
+            TaskState::Paused => ensure(task.kind == Kind::Reduce && (closed || self.nodes.up(attempt.node).is_some())),
+            TaskState::Pending | TaskState::Done => Ok(()),
+        }
+    }
+
+    fn restore_running(&mut self, job: JobKey, task: TaskKey, number: u16, node: NodeId) -> Result<(), Inconsistent> {
+        ensure(self.nodes.up(node).is_some_and(|up| up.free(task.kind) > 0))?;
+        self.nodes.take_slot(node, task.kind, RunningAttempt { job, task: task.index, number });
+        Ok(())
+    }
+
+    fn restore_speculative(&mut self, key: JobKey, snapshot: &SpeculativeSnapshot) -> Result<(), Inconsistent> {
+        let &SpeculativeSnapshot { kind, index, number, node, launched, stopping } = snapshot;
+        let task = TaskKey { kind, index };
+        let job = self.jobs.get_mut(key);
+        let known = job.speculative.iter().any(|other| (other.task, other.number) == (task, number));
+        let primary = job.find_task(task).ok_or(Inconsistent)?;
+        ensure(!known && number < primary.attempts && number != primary.number)?;
+        ensure((node.0 as usize) < self.nodes.nodes.len())?;
+        ensure(stopping || primary.holds_slot())?;
+        job.speculative.push(SpeculativeAttempt { task, number, node, launched, stopping });
+        job.counts[kind].speculative += 1;
+        if kind == Kind::Map {
+            job.map_nodes.insert(node.0);
+        }
+        self.restore_running(key, task, number, node)
+    }
+
+    /// The lists of pending and paused reduces, of lost outputs and of failures.
+    fn restore_lists(&mut self, key: JobKey, snapshot: &JobSnapshot) -> Result<(), Inconsistent> {
+        let nodes = self.nodes.len() as u32;
+        let job = self.jobs.get_mut(key);
+        let reduces = || (0..job.task_end(Kind::Reduce)).map(TaskKey::reduce);
+        let is_paused = |task: &TaskKey| job.task(*task).state == TaskState::Paused;
+        let paused: BTreeSet<u32> = reduces().filter(is_paused).map(|task| task.index).collect();
+        let ready: BTreeSet<u32> = reduces().filter(|task| job.is_ready(*task)).map(|task| task.index).collect();
+        let is_permutation = |list: &[u32], set: &BTreeSet<u32>| {
+            list.len() == set.len() && list.iter().copied().collect::<BTreeSet<u32>>() == *set
+        };
+        ensure(is_permutation(&snapshot.paused, &paused) && is_permutation(&snapshot.pending_reduces, &ready))?;
+        let lost: BTreeSet<u32> = snapshot.unneeded_lost_outputs.iter().map(|&(map, _)| map).collect();
+        ensure(lost.len() == snapshot.unneeded_lost_outputs.len())?;
+        let is_done = |map: u32| job.find_task(TaskKey::map(map)).is_some_and(|task| task.state == TaskState::Done);
+        ensure(lost.into_iter().all(is_done))?;
+        ensure(snapshot.unneeded_lost_outputs.iter().all(|(_, node)| node.0 < nodes))?;
+        ensure(snapshot.failed_on.iter().all(|(node, _)| node.0 < nodes))?;
+        job.pending_reduces = snapshot.pending_reduces.clone();
+        job.paused = snapshot.paused.iter().map(|&reduce| (reduce, 0)).collect();
+        job.unneeded_lost_outputs = snapshot.unneeded_lost_outputs.clone();
+        job.failed_on = snapshot.failed_on.iter().copied().collect();
+        for &reduce in snapshot.paused.iter().filter(|_| !snapshot.closed) {
+            let node = self.jobs.get(key).task(TaskKey::reduce(reduce)).node;
+            self.nodes.get_mut(node).paused.push((key, reduce));
+        }
+        Ok(())
+    }
+}
+
+impl Job {
+    /// The job as plain data.
+    pub(crate) fn snapshot(&self) -> JobSnapshot {
+        let finished = |kind: Kind| {
+            let counts = &self.counts[kind];
+            FinishedTasks { count: counts.finished, time: counts.finished_time, work_s: counts.finished_work_s }
+        };
+        let speculative = |other: &SpeculativeAttempt| SpeculativeSnapshot {
+            kind: other.task.kind,
+            index: other.task.index,
+            number: other.number,
+            node: other.node,
+            launched: other.launched,
+            stopping: other.stopping,
+        };
+        JobSnapshot {
+            spec: JobSpec { splits: self.splits.clone(), ..(*self.spec).clone() },
+            submitted: self.submitted(),
+            closed: self.closed,
+            tasks: PerKind::from_fn(|kind| {
+                (0..self.task_end(kind)).map(|index| self.task_snapshot(TaskKey { kind, index })).collect()
+            }),
+            pending_reduces: self.pending_reduces.clone(),
+            paused: self.paused.iter().map(|&(reduce, _)| reduce).collect(),
+            unneeded_lost_outputs: self.unneeded_lost_outputs.clone(),
+            speculative: self.speculative.iter().map(speculative).collect(),
+            first_launch: self.first_launch,
+            ended_service: self.ended_service,
+            failed_on: self.failed_on.to_vec(),
+            finished: PerKind::from_fn(finished),
+            fair_credit_s: self.estimate().fair_credit_s,
+        }
+    }
+
+    fn task_snapshot(&self, key: TaskKey) -> TaskSnapshot {
+        let task = self.task(key);
+        let output_bytes = match (key.kind, task.state) {
+            (Kind::Map, TaskState::Done) => self.map_outputs.get(key.index as usize).copied().unwrap_or(0),
+            _ => 0,
+        };
+        let attempt = (task.attempts > 0).then_some(AttemptSnapshot {
+            state: task.state,
+            node: task.node,
+            launched: task.launched,
+            progress_ppm: task.progress_ppm,
+            number: task.number,
+            attempts: task.attempts,
+            protected: task.protected,
+            output_bytes,
+        });
+        let history = self.history(key).copied();
+        TaskSnapshot { split: task.split, preemptions: task.preemptions, attempt, history }
+    }
+
+    /// Sets a task's own data. The counts are wrong until [`Job::recount`].
+    fn restore_task(&mut self, key: TaskKey, snapshot: &TaskSnapshot) -> Result<(), Inconsistent> {
+        let splits = self.splits.len();
+        let index = key.index as usize;
+        if key.kind == Kind::Map && index >= splits {
+            self.tasks[Kind::Map].push(super::Task::new(snapshot.split));
+            self.map_outputs.push(0);
+        }
+        let task = self.task_mut(key);
+        ensure(task.split == snapshot.split)?;
+        task.preemptions = snapshot.preemptions;
+        if let Some(attempt) = snapshot.attempt {
+            task.state = attempt.state;
+            (task.node, task.launched, task.progress_ppm) = (attempt.node, attempt.launched, attempt.progress_ppm);
+            (task.number, task.attempts, task.protected) = (attempt.number, attempt.attempts, attempt.protected);
+            if key.kind == Kind::Map && attempt.state == TaskState::Done {
+                self.map_outputs[index] = attempt.output_bytes;
+            }
+        }
+        let state = self.task(key).state;
+        if let Some(history) = snapshot.history {
+            ensure(history.retry_at.is_none() || state == TaskState::Pending)?;
+            ensure(history.kept_service <= SERVICE_MAX)?;
+            if let (Kind::Map, Some(bytes)) = (key.kind, history.bytes) {
+                let end = history.start_bytes.checked_add(bytes);
+                let whole = self.splits.get(snapshot.split as usize).map(|split| split.bytes);
+                ensure(end.is_some() && end <= whole)?;
+            }
+            self.has_lost_work |= history.lost_with.is_some();
+            *self.history_mut(key) = history;
+        }
+        if key.kind == Kind::Map {
+            let is_part = index >= splits || snapshot.history.is_some_and(|history| history.bytes.is_some());
+            let is_fresh = snapshot.attempt.is_none() && !is_part;
+            match (self.is_ready(key), is_fresh) {
+                (true, true) => {}
+                (true, false) => {
+                    self.pending_maps.remove(key.index);
+                    self.pending_maps.add_returned(key.index);
+                }
+                (false, _) => self.pending_maps.remove(key.index),
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts tasks and bytes again, after tasks were restored.
+    fn recount(&mut self) -> Result<(), Inconsistent> {
+        let add = |sum: u64, bytes: u64| sum.checked_add(bytes).ok_or(Inconsistent);
+        let (mut all_bytes, mut mapped_bytes, mut output_bytes) = (0, 0, 0);
+        for kind in Kind::BOTH {
+            let mut counts = std::mem::take(&mut self.counts[kind]);
+            counts.pending = 0;
+            for index in 0..self.task_end(kind) {
+                let key = TaskKey { kind, index };
+                let state = self.task(key).state;
+                counts.backing_off += u32::from(self.retry_at(key).is_some());
+                counts.stopping += u32::from(self.task(key).is_stopping());
+                match state {
+                    TaskState::Pending => counts.pending += 1,
+                    TaskState::Paused => counts.paused += 1,
+                    TaskState::Done => counts.done += 1,
+                    TaskState::Running | TaskState::Stopping(_) => {
+                        self.task_mut(key).running_position = counts.running.len() as u32;
+                        counts.running.push(index);
+                    }
+                }
+                if kind == Kind::Map {
+                    let bytes = self.map_bytes(index);
+                    all_bytes = add(all_bytes, bytes)?;
+                    if state == TaskState::Done {
+                        mapped_bytes = add(mapped_bytes, bytes)?;
+                        output_bytes = add(output_bytes, self.map_outputs[index as usize])?;
+                    }
+                }
+            }
+            self.counts[kind] = counts;
+        }
+        (self.mapped_bytes, self.output_bytes) = (mapped_bytes, output_bytes);
+        ensure(all_bytes == self.input_bytes())
+    }
+}

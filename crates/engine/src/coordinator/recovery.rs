@@ -1,0 +1,175 @@
+//! The journal over time: recovery at the start, snapshots that keep it short, and new journals in the place of long ones.
+//!
+//! Recovery begins with the last snapshot and applies the records after it, with the actions that were recorded. Nothing is decided again, so a release
+//! that decides otherwise than the one before it continues its jobs. What the policy keeps for itself (delays, reservations) is not recorded: the
+//! recovered core begins anew from the facts, and an event says so in the event log ([`Event::Restored`]). So the log can be replayed across restarts.
+
+use super::StartError;
+use super::inputs::{JournalWrite, StoredBlocks};
+use super::job_table::JobTable;
+use super::journal::{self, DecodedJournal, JournalEncoder, JournalError, JournalFile, JournalSnapshot};
+use super::state_machine::{Coordinator, Settings};
+use giveway_core::{Event, NodeId, Scheduler, Setup, Snapshot, Time, refusal};
+use std::sync::Arc;
+
+/// How the journal on disk must be opened for a coordinator that was just created.
+#[derive(Debug)]
+pub(crate) enum JournalStart {
+    /// Continue the existing one after its first bytes.
+    Continue {
+        /// Length of the valid part.
+        valid_bytes: u64,
+    },
+    /// Begin one with this content. An existing one is archived.
+    Create(Vec<u8>),
+}
+
+impl Coordinator {
+    /// Recovers from a journal, or begins one. Unfinished jobs continue under the policy they were submitted to; without any, a changed setup
+    /// begins a new journal.
+    pub(crate) fn open(
+        settings: Settings,
+        setup: Setup,
+        store: Arc<dyn StoredBlocks>,
+        file: Option<&JournalFile>,
+    ) -> Result<(Coordinator, JournalStart), StartError> {
+        // Checked first: an invalid policy is reported even if the journal has another.
+        let core = Scheduler::new(setup.clone())?;
+        let next_job = match file {
+            None => 1,
+            Some(file) => {
+                let decoded = journal::decode(file)?;
+                let (valid_bytes, same_setup) = (decoded.valid_bytes, decoded.setup == setup);
+                let mut coordinator = Coordinator::recover(settings.clone(), decoded, Arc::clone(&store), file)?;
+                coordinator.complete_interrupted_jobs();
+                if same_setup || !coordinator.is_idle() {
+                    coordinator.restore_core();
+                    return Ok((coordinator, JournalStart::Continue { valid_bytes }));
+                }
+                coordinator.table.next_job
+            }
+        };
+        let mut journal = JournalEncoder::begin(&setup, next_job)?;
+        let content = journal.take_frame()?;
+        let mut table = JobTable::default();
+        table.next_job = next_job;
+        let coordinator = Coordinator::new(settings, core, journal, table, Time::ZERO, store);
+        Ok((coordinator, JournalStart::Create(content)))
+    }
+
+    fn recover(
+        settings: Settings,
+        decoded: DecodedJournal,
+        store: Arc<dyn StoredBlocks>,
+        file: &JournalFile,
+    ) -> Result<Coordinator, StartError> {
+        let failed = |record, problem| StartError::Recovery { path: file.path.clone(), record, problem };
+        let DecodedJournal { setup, snapshot, records, first_record, metadata, encoder, .. } = decoded;
+        let mut core = Scheduler::new(setup)?;
+        let (mut table, mut last_time) = (JobTable::default(), Time::ZERO);
+        if let Some(JournalSnapshot { now, core: known, table: jobs }) = snapshot {
+            (table, last_time) = (JobTable::restore(jobs, &known), now);
+            let mut actions = Vec::new();
+            core.handle(now, &Event::Restored(Box::new(known)), &mut actions);
+            if let Some(refusal) = refusal(&actions) {
+                return Err(failed(0, refusal.to_string()));
+            }
+        }
+        metadata.iter().for_each(|metadata| table.apply_metadata(metadata));
+        for (record, number) in records.iter().zip(first_record..) {
+            core.apply_recorded(record.now, &record.event, &record.actions)
+                .map_err(|error| failed(number, error.to_string()))?;
+            table.apply(record.now, &record.event, &record.actions);
+            last_time = record.now;
+        }
+        Ok(Coordinator::new(settings, core, encoder, table, last_time, store))
+    }
+
+    /// Has the core continue from what is known, and records that.
+    fn restore_core(&mut self) {
+        if let Some(snapshot) = self.core.snapshot() {
+            self.submit_event(Event::Restored(Box::new(snapshot)));
+        }
+    }
+
+    /// Number of events in the journal's log.
+    pub(crate) fn journalled_events(&self) -> u64 {
+        self.journal.events()
+    }
+
+    /// Number of live jobs.
+    pub(crate) fn live_jobs(&self) -> usize {
+        self.core.live_job_count()
+    }
+
+    /// Number of jobs, live and ended, of which it can tell.
+    pub(crate) fn known_jobs(&self) -> usize {
+        self.table.jobs.len()
+    }
+
+    /// What to write for the records of this batch.
+    pub(super) fn journal_write(&mut self) -> Result<JournalWrite, JournalError> {
+        let mut frame = self.journal.take_frame()?;
+        if frame.is_empty() {
+            return Ok(JournalWrite::Nothing);
+        }
+        if self.journal.bytes() > self.settings.journal_bytes_max
+            && let Some(content) = self.begin_journal()?
+        {
+            return Ok(JournalWrite::Replace { last: frame, content });
+        }
+        if self.journal.is_snapshot_due(self.settings.snapshot_bytes)
+            && let Some(core) = self.core.snapshot()
+        {
+            frame.extend(self.snapshot_frame(core)?);
+        }
+        Ok(JournalWrite::Append(frame))
+    }
+
+    fn snapshot_frame(&mut self, core: Snapshot) -> Result<Vec<u8>, JournalError> {
+        let snapshot = JournalSnapshot { now: self.now, core, table: self.table.snapshot() };
+        self.journal.snapshot_frame(&snapshot)
+    }
+
+    /// Begins a new journal that continues the present one. Returns its content, or nothing if a job that has ended still holds slots: how it ended
+    /// belongs to the log in which it ended.
+    ///
+    /// Its event log can be read without the one before it: nodes and live jobs come first, as they joined and were submitted, then what is known of
+    /// them.
+    fn begin_journal(&mut self) -> Result<Option<Vec<u8>>, JournalError> {
+        if self.core.state().jobs().iter().any(|(_, job)| job.is_closed()) {
+            return Ok(None);
+        }
+        let Some(snapshot) = self.core.snapshot() else { return Ok(None) };
+        let setup = self.core.setup().clone();
+        self.core = Scheduler::new(setup.clone())?;
+        self.journal = JournalEncoder::begin(&setup, self.table.next_job)?;
+        let start = snapshot.jobs.first().map_or(self.now, |job| job.submitted);
+        for (node, known) in (0..).map(NodeId).zip(&snapshot.nodes) {
+            self.record(start, &Event::NodeJoined { node, spec: known.spec.clone() })?;
+            if !known.up {
+                self.record(start, &Event::NodeLost { node })?;
+            }
+        }
+        for job in &snapshot.jobs {
+            self.record(job.submitted, &Event::JobSubmitted(Box::new(job.spec.clone())))?;
+        }
+        self.record(self.now, &Event::Restored(Box::new(snapshot)))?;
+        let mut content = self.journal.take_frame()?;
+        if let Some(core) = self.core.snapshot() {
+            content.extend(self.snapshot_frame(core)?);
+        }
+        Ok(Some(content))
+    }
+
+    /// Submits an event of the past to the core. The backend has nothing to do for it but to set timers.
+    fn record(&mut self, at: Time, event: &Event) -> Result<(), JournalError> {
+        let mut actions = Vec::new();
+        self.core.handle(at, event, &mut actions);
+        self.journal.append_event(at, event, &actions)?;
+        if matches!(event, Event::Restored(_)) {
+            self.table.apply(at, event, &actions);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! Recovery: restarted coordinators, snapshots, journals that replace others, and workers that were forgotten.
+
+use super::*;
+use crate::coordinator::inputs::WorkerLink;
+use crate::wire::{FromWorker, Join, Report, ToWorker};
+use giveway_core::{AttemptId, Kind, NodeId};
+
+/// A worker with one slot of each kind that joins.
+fn join(link: u64, running: Vec<AttemptId>) -> (Input, mpsc::Receiver<ToWorker>) {
+    let (sender, messages) = mpsc::channel();
+    let join = Join {
+        name: "worker".into(),
+        incarnation: 1,
+        rack: 0,
+        host: "host".into(),
+        map_slots: 1,
+        reduce_slots: 1,
+        data_address: "127.0.0.1:1".into(),
+        pid: 1,
+        running,
+        outputs: Vec::new(),
+        paused: Vec::new(),
+        jobs: Vec::new(),
+    };
+    (Input::WorkerJoined { join: Box::new(join), link: WorkerLink { id: link, sender } }, messages)
+}
+
+/// A worker that was declared lost and joined again, but never received that, because the coordinator was killed after its sync: it still runs what the
+/// core has given up.
+#[test]
+fn a_slot_is_not_used_before_a_forgotten_attempt_has_left_it() {
+    let folder = TestFolder::new();
+    let mut coordinator = folder.open();
+    let job = coordinator.submit(folder.plan("out")).unwrap();
+    let launched = |messages: &mpsc::Receiver<ToWorker>| {
+        let launch = |message| match message {
+            ToWorker::Launch { attempt, .. } => Some(attempt),
+            _ => None,
+        };
+        messages.try_iter().filter_map(launch).collect::<Vec<_>>()
+    };
+    let attempt = |number| AttemptId::new(job, Kind::Map, 0, number);
+    let (joined, messages) = join(1, Vec::new());
+    coordinator.handle(Span(0), vec![joined]);
+    assert_eq!(launched(&messages), [attempt(0)]);
+    coordinator.handle(Span(0), vec![Input::WorkerDisconnected { link: 1 }]);
+    let node = NodeId(0);
+    coordinator.lose_node(node);
+    let spec = coordinator.core.nodes().next().unwrap().spec.clone();
+    coordinator.submit_event(Event::NodeJoined { node, spec });
+    coordinator.commit();
+    drop(coordinator);
+
+    let mut coordinator = folder.open();
+    let (joined, messages) = join(2, vec![attempt(0)]);
+    coordinator.handle(Span(0), vec![joined]);
+    let sent: Vec<ToWorker> = messages.try_iter().collect();
+    let is_kill = |message: &ToWorker| matches!(message, ToWorker::Kill { attempt: killed } if *killed == attempt(0));
+    assert!(sent.iter().any(is_kill), "{sent:?}");
+    assert!(!sent.iter().any(|message| matches!(message, ToWorker::Launch { .. })), "{sent:?}");
+    let message = FromWorker::Report { seq: 1, report: Report::Killed { attempt: attempt(0) } };
+    coordinator.handle(Span(0), vec![Input::WorkerMessage { link: 2, message }]);
+    assert_eq!(launched(&messages), [attempt(1)]);
+}
+
+/// Snapshots and new journals keep jobs, ended and live, and a journal without them is recovered from its records.
+#[test]
+fn a_job_survives_snapshots_and_new_journals() {
+    for (snapshot_bytes, journal_bytes_max) in [(u64::MAX, u64::MAX), (1, u64::MAX), (1, 1)] {
+        let folder = TestFolder { snapshot_bytes, journal_bytes_max, ..TestFolder::new() };
+        let mut coordinator = folder.open();
+        let ended = coordinator.submit(folder.plan("ended")).unwrap();
+        coordinator.request(FromClient::Kill { job: ended });
+        let live = coordinator.submit(folder.plan("live")).unwrap();
+        coordinator.record_failure(live, "a failure".into());
+        coordinator.commit();
+        let before = [ended, live].map(|job| coordinator.table.status(job, &coordinator.core));
+        drop(coordinator);
+        let archived = folder.path("cluster/journal-0001").exists();
+        assert_eq!(archived, journal_bytes_max == 1);
+        for _ in 0..2 {
+            let mut coordinator = folder.open();
+            let after = [ended, live].map(|job| coordinator.table.status(job, &coordinator.core));
+            assert_eq!(format!("{after:?}"), format!("{before:?}"));
+            assert!(coordinator.core.is_running(live));
+            coordinator.commit();
+        }
+    }
+}
+
+/// Journals of earlier releases, with live jobs. A change that cannot read one needs a new version of the format, and code that reads the old one.
+///
+/// `journal-without-snapshots` was written by the last release that had no snapshots, which was killed: job 1 has succeeded, job 2 runs, job 3 was killed.
+/// `journal-with-snapshot` was written by `write_journal_with_snapshot`.
+#[test]
+fn live_journals_of_earlier_releases_are_continued() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/coordinator/tests/fixtures");
+    let open = |name: &str| {
+        let folder = TestFolder::new();
+        fs::create_dir_all(folder.path("cluster/journal")).unwrap();
+        fs::copy(fixtures.join(name), folder.path("cluster/journal/log")).unwrap();
+        let coordinator = folder.open();
+        (folder, coordinator)
+    };
+    let outcome = |coordinator: &TestCoordinator, job| coordinator.table.jobs[&JobId(job)].outcome;
+
+    let (_folder, mut coordinator) = open("journal-without-snapshots");
+    assert_eq!(outcome(&coordinator, 1), Some(Outcome::Succeeded));
+    assert_eq!(outcome(&coordinator, 3), Some(Outcome::Killed));
+    let live = coordinator.table.status(JobId(2), &coordinator.core).unwrap();
+    assert_eq!((live.maps.total, live.maps.done, live.reduces.total, live.outcome), (8, 1, 2, None));
+    let running = coordinator.table.running.iter().count();
+    assert_eq!(running as u32, live.maps.running + live.reduces.running);
+    assert!(running > 0);
+    coordinator.core.state().check().unwrap();
+    coordinator.request(FromClient::Kill { job: JobId(2) });
+    assert_eq!(outcome(&coordinator, 2), Some(Outcome::Killed));
+
+    let (_folder, mut coordinator) = open("journal-with-snapshot");
+    assert_eq!(outcome(&coordinator, 1), Some(Outcome::Killed));
+    let live = coordinator.table.status(JobId(2), &coordinator.core).unwrap();
+    assert_eq!((live.maps.running, live.outcome, live.failures.as_slice()), (1, None, &["a failure".to_owned()][..]));
+    coordinator.request(FromClient::Kill { job: JobId(2) });
+    assert_eq!(outcome(&coordinator, 2), Some(Outcome::Killed));
+}
+
+/// Writes the file `journal-with-snapshot` again, for a new version: `GIVEWAY_FIXTURE=file cargo test -p giveway-engine write_journal -- --ignored`.
+#[test]
+#[ignore = "writes a file for another test"]
+fn write_journal_with_snapshot() {
+    let folder = TestFolder { snapshot_bytes: 1, ..TestFolder::new() };
+    let mut coordinator = folder.open();
+    let ended = coordinator.submit(folder.plan("ended")).unwrap();
+    coordinator.request(FromClient::Kill { job: ended });
+    let live = coordinator.submit(folder.plan("live")).unwrap();
+    coordinator.record_failure(live, "a failure".into());
+    let (joined, _messages) = join(1, Vec::new());
+    coordinator.handle(Span(0), vec![joined]);
+    coordinator.commit();
+    fs::copy(folder.path("cluster/journal/log"), std::env::var_os("GIVEWAY_FIXTURE").unwrap()).unwrap();
+}

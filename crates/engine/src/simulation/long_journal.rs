@@ -1,0 +1,178 @@
+//! Long journals on a real disk, to measure what a start costs after much work: the real coordinator and its journal, and workers that finish every
+//! task at once.
+
+use super::clients::plan;
+use super::coordinator_process::NoBlocks;
+use super::scenario::JobScript;
+use crate::coordinator::StartError;
+use crate::coordinator::file_system::{Disk, FileSystem};
+use crate::coordinator::inputs::{ClientLink, Effect, Input, JournalWrite, Output, WorkerLink};
+use crate::coordinator::journal::Journal;
+use crate::coordinator::output_work::{Finished, OutputResult, OutputWork};
+use crate::coordinator::recovery::JournalStart;
+use crate::coordinator::state_machine::{Coordinator, Settings};
+use crate::coordinator::{JOURNAL_BYTES_MAX, SNAPSHOT_BYTES};
+use crate::wire::{Counters, FromWorker, Join, Report, ToClient, ToWorker};
+use giveway_core::policy::catalog;
+use giveway_core::{JobId, Setup, Span};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+
+/// What to write.
+#[derive(Clone, Copy, Debug)]
+pub struct LongJournal {
+    /// Jobs that end, and those that are live at the end.
+    pub jobs: u32,
+    /// Jobs that are live at once.
+    pub live_jobs: usize,
+    /// Maps of each job. Each has one reduce.
+    pub maps: u32,
+}
+
+/// A coordinator that was started from a journal.
+#[derive(Clone, Copy, Debug)]
+pub struct Started {
+    /// Events in the journal's log since it began; those of archived journals do not count.
+    pub events: u64,
+    /// Jobs that are live.
+    pub live_jobs: usize,
+    /// Jobs that it can tell of.
+    pub known_jobs: usize,
+}
+
+const WORKERS: u64 = 4;
+const MAP_SLOTS: u16 = 64;
+const REDUCE_SLOTS: u16 = 16;
+
+impl LongJournal {
+    /// Runs the jobs and leaves their journals in a folder, as a killed coordinator does. Returns the number of tasks that finished.
+    pub fn write(&self, folder: &Path) -> Result<u64, StartError> {
+        let (mut coordinator, mut journal) = open(folder)?;
+        let mut inputs = Vec::new();
+        let mut links: Vec<Receiver<ToWorker>> = Vec::new();
+        for id in 0..WORKERS {
+            let (sender, messages) = mpsc::channel();
+            inputs.push(Input::WorkerJoined { join: Box::new(join(id)), link: WorkerLink { id, sender } });
+            links.push(messages);
+        }
+        let (mut tasks, mut seq, mut submitted, mut clients) = (0, 0, 0, Vec::new());
+        loop {
+            let live = coordinator.live_jobs();
+            for _ in live..self.live_jobs {
+                if submitted < self.jobs {
+                    let (sender, answers) = mpsc::channel::<ToClient>();
+                    clients.push(answers);
+                    let client = ClientLink { id: submitted.into(), sender };
+                    inputs.push(Input::JobPlanned { plan: Box::new(self.plan(submitted)), client });
+                    submitted += 1;
+                }
+            }
+            if submitted == self.jobs {
+                return Ok(tasks);
+            }
+            let now = coordinator.now() + Span::from_millis(20);
+            let Output { journal: write, effects } = coordinator.handle(now, std::mem::take(&mut inputs))?;
+            match write {
+                JournalWrite::Nothing => {}
+                JournalWrite::Append(frame) => journal.append(&frame)?,
+                JournalWrite::Replace { last, content } => journal.replace(&last, &content)?,
+            }
+            clients.clear();
+            for effect in effects {
+                match effect {
+                    Effect::Send(link, message) => drop(link.sender.send(message)),
+                    Effect::Reply(client, answer) => drop(client.sender.send(answer)),
+                    Effect::Output(job, work) => inputs.push(done(job, &work)),
+                    Effect::Stop => {}
+                }
+            }
+            for (link, messages) in (0..).zip(&links) {
+                for message in messages.try_iter() {
+                    if let ToWorker::Launch { attempt, .. } = message {
+                        (tasks, seq) = (tasks + 1, seq + 1);
+                        let counters = Counters::from([("records".into(), 1)]);
+                        let report = Report::Finished { attempt, output_bytes: 1000, counters };
+                        inputs.push(Input::WorkerMessage { link, message: FromWorker::Report { seq, report } });
+                    }
+                }
+            }
+        }
+    }
+
+    fn plan(&self, number: u32) -> crate::job::Plan {
+        let split_bytes = vec![1000; self.maps as usize];
+        let script = JobScript { at: 0, split_bytes, reduces: 1, rounds: 1, kill_after: None };
+        plan(number as usize, &script, number.into())
+    }
+}
+
+/// Recovers the journal in a folder as a start does, without connections.
+pub fn start(folder: &Path) -> Result<Started, StartError> {
+    let (coordinator, _journal) = open(folder)?;
+    Ok(Started {
+        events: coordinator.journalled_events(),
+        live_jobs: coordinator.live_jobs(),
+        known_jobs: coordinator.known_jobs(),
+    })
+}
+
+fn open(folder: &Path) -> Result<(Coordinator, Journal), StartError> {
+    let settings = Settings {
+        heartbeat_interval: Span::from_millis(200),
+        heartbeat_timeout: Span::from_secs(1 << 20),
+        slowstart_ppm: 50_000,
+        snapshot_bytes: SNAPSHOT_BYTES,
+        journal_bytes_max: JOURNAL_BYTES_MAX,
+    };
+    let policy = catalog::by_name("giveway").unwrap_or_else(|| unreachable!("it is in the catalogue"));
+    let disk: Arc<dyn FileSystem> = Arc::new(Disk);
+    let file = Journal::read(&*disk, folder)?;
+    let (coordinator, start) = Coordinator::open(settings, Setup::new(policy), Arc::new(NoBlocks), file.as_ref())?;
+    let journal = match start {
+        JournalStart::Continue { valid_bytes } => Journal::open(disk, folder, valid_bytes),
+        JournalStart::Create(content) => Journal::create(disk, folder, &content),
+    }?;
+    Ok((coordinator, journal))
+}
+
+fn join(id: u64) -> Join {
+    Join {
+        name: format!("worker-{id}"),
+        incarnation: id,
+        rack: 0,
+        host: "host".into(),
+        map_slots: MAP_SLOTS,
+        reduce_slots: REDUCE_SLOTS,
+        data_address: String::new(),
+        pid: 1,
+        running: Vec::new(),
+        outputs: Vec::new(),
+        paused: Vec::new(),
+        jobs: Vec::new(),
+    }
+}
+
+/// The output folders are not part of the measurement.
+fn done(job: JobId, work: &OutputWork) -> Input {
+    let result = match work {
+        OutputWork::Create { .. } => OutputResult::Created(Ok(())),
+        OutputWork::Finish { .. } => OutputResult::Finished(Ok(Finished::Published)),
+        OutputWork::Remove { .. } => OutputResult::Removed(Ok(false)),
+    };
+    Input::OutputDone { job, result }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_journal_can_be_started_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let tasks = LongJournal { jobs: 30, live_jobs: 5, maps: 20 }.write(folder.path()).unwrap();
+        assert!(tasks > 400, "{tasks}");
+        let started = start(folder.path()).unwrap();
+        assert!(started.events > 400 && started.live_jobs > 0 && started.known_jobs > 20, "{started:?}");
+    }
+}
