@@ -155,7 +155,7 @@ part_kill() {
     run_job giveway prp-short short
     wait "$long" || exit 1
     { grep -o 'killing container_[0-9_]*' "$work/logs/sidecar.log" || true; } | cut -d ' ' -f 2 | sort >"$work/killed.ordered"
-    grep 'Container Transitioned from RUNNING to KILLED' "$work/logs/resourcemanager.log" | grep -o 'container_[0-9_]*' | sort >"$work/killed.real"
+    grep 'Container Transitioned from [A-Z]* to KILLED' "$work/logs/resourcemanager.log" | grep -o 'container_[0-9_]*' | sort >"$work/killed.real"
     [[ -s $work/killed.ordered ]] || fail "hsrtf-prp killed nothing"
     [[ -z $(comm -23 "$work/killed.ordered" "$work/killed.real") ]] || fail "a container that the sidecar named was not killed; see $work/killed.ordered"
     preempted=$(cat "$work"/node?/logs/application_*/container_*_000001/syslog | grep -c 'Container preempted by scheduler' || true)
