@@ -20,7 +20,14 @@ impl Cluster {
         cluster.send(PluginMessage::SnapshotStarted);
         for name in ["n1:1", "n2:1"] {
             let (name, rack) = (name.to_owned(), "/rack".to_owned());
-            cluster.send(PluginMessage::NodeAdded { name, rack, memory_mb: 1024, min_allocation_mb: 512, pause_mb });
+            cluster.send(PluginMessage::NodeAdded {
+                name,
+                rack,
+                memory_mb: 1024,
+                min_allocation_mb: 512,
+                pause_mb,
+                speed_ppm: 0,
+            });
         }
         cluster.send(PluginMessage::SnapshotEnded);
         cluster
@@ -192,7 +199,14 @@ fn a_container_that_was_demoted_before_the_snapshot_counts_once_it_is_promoted()
     cluster.send(PluginMessage::SnapshotStarted);
     for name in ["n1:1", "n2:1"] {
         let (name, rack) = (name.to_owned(), "/rack".to_owned());
-        cluster.send(PluginMessage::NodeAdded { name, rack, memory_mb: 1024, min_allocation_mb: 512, pause_mb: 512 });
+        cluster.send(PluginMessage::NodeAdded {
+            name,
+            rack,
+            memory_mb: 1024,
+            min_allocation_mb: 512,
+            pause_mb: 512,
+            speed_ppm: 0,
+        });
     }
     cluster.add_app(LONG, true);
     cluster.allocate(LONG, "am", "n1:1", true, 0);

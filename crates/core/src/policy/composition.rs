@@ -147,6 +147,11 @@ impl Policy {
             || by_speculation
     }
 
+    /// True if it makes a difference between nodes of different speed.
+    pub fn compares_nodes(&self) -> bool {
+        self.matching.is_some() || Kind::BOTH.iter().any(|&kind| self.slots(kind).placement.refuse_slow.is_some())
+    }
+
     /// True if it has to launch a given task on a given node, and not only to rank jobs. In one slot pool recovery needs no given task: the
     /// backend requests a slot for lost work like any other.
     pub fn binds_tasks(&self, one_slot_pool: bool) -> bool {
