@@ -203,9 +203,11 @@ run_java() {
     java "-Xmx$heap" "${small_jvm[@]}" "${add_opens[@]}" -cp "$conf:$plugin_jar:$jars/*:$cache/java/test-classes" "$@"
 }
 
-# start_sidecar POLICY EVENT_LOG
+# start_sidecar POLICY EVENT_LOG OPTION...
 start_sidecar() {
-    start sidecar "$giveway" yarn --policy "$1" --listen "$sidecar_address" --token-file "$work/token" --event-log "$2"
+    local policy=$1 event_log=$2
+    shift 2
+    start sidecar "$giveway" yarn --policy "$policy" --listen "$sidecar_address" --token-file "$work/token" --event-log "$event_log" "$@"
 }
 
 start_hadoop() {
@@ -276,6 +278,8 @@ stop_all() {
         sleep 0.2
     done
     while read -r pid; do kill -9 "$pid" 2>/dev/null || true; done <"$work/pids"
+    # Clients of jobs that were still running would look for the ResourceManager for a long time.
+    for pid in $(jobs -pr); do kill $(ps -o pid= --ppid "$pid") "$pid" 2>/dev/null || true; done
     wait 2>/dev/null || true
 }
 

@@ -7,13 +7,14 @@
 # 3. `hsrtf-prp`: exactly the containers that the sidecar names are killed, as preempted, and no attempt counts as failed.
 # 4. `chronos(fifo)`: a NodeManager is killed with SIGKILL, with all its containers. It is lost after seconds instead of ten minutes, and the job ends with the
 #    correct output. Another one only stops for a while: a false alarm does not change the output.
-# 5. The event log of each run replays to identical actions.
+# 5. `giveway --degrade`: as the first part, without the stock queue.
+# 6. The event log of each run replays to identical actions.
 #
-#   yarn/preemption.sh [fcs] [sidecar] [kill] [nodes]        (default: all parts)
+#   yarn/preemption.sh [fcs] [sidecar] [kill] [nodes] [giveway]        (default: all parts)
 set -euo pipefail
 source "$(dirname "$0")/suite.sh"
 parts=("$@")
-((${#parts[@]})) || parts=(fcs sidecar kill nodes)
+((${#parts[@]})) || parts=(fcs sidecar kill nodes giveway)
 begin_suite preemption
 
 fetch_hadoop
@@ -152,6 +153,18 @@ part_nodes() {
     wait_for 90 "a minute to pass" eval '((SECONDS >= expired_at + 62))'
     expire_node alarm STOP
     kill -0 "$pid_resourcemanager" || fail "the ResourceManager has exited"
+}
+
+part_giveway() {
+    log "giveway --degrade: pausing containers"
+    restart_sidecar giveway --degrade
+    pauses=$(count_nodes 'Giveway: paused')
+    run_pair giveway flagship
+    wait "$long" || exit 1
+    log "giveway: the long job took $(duration flagship-long) ms"
+    no_lost_work flagship-long
+    (($(count_nodes 'Giveway: paused') > pauses)) || fail "giveway paused nothing"
+    (($(count_nodes 'Giveway: resumed') >= $(count_nodes 'Giveway: paused'))) || fail "some containers were not resumed"
 }
 
 for part in "${parts[@]}"; do "part_$part"; done

@@ -53,7 +53,11 @@ app_field() { rm_rest 'apps' | tr '{' '\n' | grep "\"applicationTags\":\"$1\"" |
 count_in() { grep -c "$1" "$work/logs/$2.log" || true; }
 count_nodes() { cat "$work"/logs/node?.log | grep -c "$1" || true; }
 
-check_event_log() { "$giveway" replay "$event_log" | tail -1 || fail "the event log does not replay"; }
+# check_event_log: the event log replays to identical actions. Prints the error of the simulator's forecast of the same run.
+check_event_log() {
+    "$giveway" replay "$event_log" | tail -1 || fail "the event log does not replay"
+    "$giveway" what-if --policy fifo "$event_log" 2>&1 | grep '^validation:' || log "the simulator cannot forecast this run"
+}
 # wait_synchronized COUNT: waits until sidecars have been synchronized more than COUNT times.
 wait_synchronized() { wait_for 180 "synchronization of the sidecar" eval "((\$(count_in 'synchronized with' sidecar) > $1))"; }
 # stop_sidecar: stops the sidecar and checks its event log.
@@ -62,12 +66,13 @@ stop_sidecar() {
     wait "$pid_sidecar" || fail "the sidecar did not stop cleanly"
     check_event_log
 }
-# restart_sidecar POLICY: stops the sidecar, if it runs, and starts another one with a new event log.
+# restart_sidecar POLICY OPTION...: stops the sidecar, if it runs, and starts another one with a new event log.
 restart_sidecar() {
-    local synchronized
+    local synchronized policy=$1
+    shift
     if kill -0 "$pid_sidecar" 2>/dev/null; then stop_sidecar; fi
-    event_log=$work/$1.event_log
+    event_log=$work/$policy.event_log
     synchronized=$(count_in 'synchronized with' sidecar)
-    start_sidecar "$1" "$event_log"
+    start_sidecar "$policy" "$event_log" "$@"
     wait_synchronized "$synchronized"
 }

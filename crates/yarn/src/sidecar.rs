@@ -405,6 +405,9 @@ fn send_refusals(registry: &AppRegistry, connection: &mut Option<Connection>, lo
 
 /// One line with the number of nodes of each class and one of their names.
 fn log_classes(classes: &[(String, u16)], log: &Log) {
+    if classes.is_empty() {
+        return;
+    }
     let mut by_class: BTreeMap<u16, (usize, &str)> = BTreeMap::new();
     for (name, class) in classes {
         by_class.entry(*class).or_insert((0, name)).0 += 1;

@@ -8,7 +8,7 @@ import java.util.Map;
 import org.apache.hadoop.yarn.api.records.ApplicationId;
 import org.apache.hadoop.yarn.api.records.NodeId;
 
-/** Which nodes are refused to which applications, as received from the sidecar. Immutable. */
+/** Which nodes are refused to which applications, as received from the sidecar. Immutable. An id that Hadoop cannot parse refuses nothing. */
 final class NodeRefusals {
   /** Nothing is refused. */
   static final NodeRefusals NONE = new NodeRefusals(Collections.emptyMap(), Collections.emptyMap(), 0);
@@ -44,8 +44,13 @@ final class NodeRefusals {
     int count = (int) fields.integer(4);
     Map<NodeId, Integer> read = new HashMap<>();
     for (int i = 0; i < count; i++) {
-      NodeId node = NodeId.fromString(fields.string());
-      read.put(node, (int) fields.integer(2));
+      String node = fields.string();
+      int nodeClass = (int) fields.integer(2);
+      try {
+        read.put(NodeId.fromString(node), nodeClass);
+      } catch (IllegalArgumentException e) {
+        GivewayPlugin.logFault(e);
+      }
     }
     return new NodeRefusals(read, refused, maxWaitMs);
   }
@@ -56,12 +61,16 @@ final class NodeRefusals {
     int count = (int) fields.integer(4);
     Map<ApplicationId, BitSet> read = new HashMap<>();
     for (int i = 0; i < count; i++) {
-      ApplicationId application = ApplicationId.fromString(fields.string());
+      String application = fields.string();
       BitSet classesOfApplication = new BitSet();
       for (long left = fields.integer(2); left > 0; left--) {
         classesOfApplication.set((int) fields.integer(2));
       }
-      read.put(application, classesOfApplication);
+      try {
+        read.put(ApplicationId.fromString(application), classesOfApplication);
+      } catch (IllegalArgumentException e) {
+        GivewayPlugin.logFault(e);
+      }
     }
     return new NodeRefusals(classes, read, wait);
   }
