@@ -7,7 +7,7 @@
 # 3. `silent`: the same with the sidecar killed: nothing is refused, and bob's job does not wait.
 # Every output is checked, and the event log replays to identical actions.
 #
-#   yarn/matching.sh [matched [starved] [silent]]        (default: all parts)
+#   yarn/matching.sh [matched [starved [silent]]]        (default: all parts)
 set -euo pipefail
 source "$(dirname "$0")/suite.sh"
 parts=("$@")
@@ -23,8 +23,12 @@ make_text large 40 3
 make_text small 4 3
 
 log "starting the cluster"
-event_log=$work/coshh.event_log
-start_sidecar coshh "$event_log"
+# coshh MAX_WAIT: a policy file. Of the tests only `starved` is about the wait.
+coshh() { { "$giveway" policies show coshh; echo "max_wait = \"$1\""; } >"$work/coshh-$1.toml"; }
+coshh 1h
+coshh 10s
+event_log=$work/coshh-1h.event_log
+start_sidecar "$work/coshh-1h.toml" "$event_log"
 start_hadoop
 # The last line has the classes of all nodes.
 two_classes() { grep 'nodes by class' "$work/logs/sidecar.log" | tail -1 | grep -q ': 1 (127.0.0.2:[0-9]*)' && grep 'nodes by class' "$work/logs/sidecar.log" | tail -1 | grep -q ': 2 ('; }
@@ -82,7 +86,10 @@ run_without_own() {
 
 part_starved() {
     log "stopping the NodeManagers of the class that is suggested for bob's job"
+    wait_for 180 "all containers to be released" no_containers
+    restart_sidecar "$work/coshh-10s.toml"
     run_without_own starved
+    grep -q "$(app_field starved-small id) is suggested for nodes of class $suggested\$" "$work/logs/sidecar.log" || fail "bob's job was not suggested for nodes of class $suggested"
 }
 
 part_silent() {
@@ -92,8 +99,9 @@ part_silent() {
     run_without_own silent
     kill -0 "$pid_resourcemanager" || fail "the ResourceManager has exited"
     wait_for 180 "all containers to be released" no_containers
-    start_sidecar coshh "$event_log"
-    wait_synchronized 1
+    synchronized=$(count_in 'synchronized with' sidecar)
+    start_sidecar "$work/coshh-10s.toml" "$event_log"
+    wait_synchronized "$synchronized"
 }
 
 for part in "${parts[@]}"; do "part_$part"; done

@@ -66,12 +66,12 @@ stop_sidecar() {
     wait "$pid_sidecar" || fail "the sidecar did not stop cleanly"
     check_event_log
 }
-# restart_sidecar POLICY OPTION...: stops the sidecar, if it runs, and starts another one with a new event log.
+# restart_sidecar POLICY OPTION...: POLICY is a name or a file. Stops the sidecar, if it runs, and starts another one with a new event log.
 restart_sidecar() {
     local synchronized policy=$1
     shift
     if kill -0 "$pid_sidecar" 2>/dev/null; then stop_sidecar; fi
-    event_log=$work/$policy.event_log
+    event_log=$work/${policy##*/}.event_log
     synchronized=$(count_in 'synchronized with' sidecar)
     start_sidecar "$policy" "$event_log" "$@"
     wait_synchronized "$synchronized"

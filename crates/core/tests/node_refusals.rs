@@ -97,7 +97,11 @@ fn a_job_is_refused_nodes_of_which_another_one_is_in_need() {
     assert_eq!(cluster.refused(own), []);
     assert_eq!(cluster.refused(other), [SMALL]);
     assert_eq!(cluster.core.refusal_max_wait(), Some(Span::from_secs(10)));
+    // Known before it requests slots again.
+    cluster.request(SMALL, 0, 0);
+    assert_eq!(cluster.refused(other), [SMALL]);
     // The large job needs nothing: no node idles.
+    cluster.request(SMALL, 4, 0);
     cluster.request(LARGE, 0, 0);
     assert_eq!(cluster.refused(other), []);
     assert_eq!(cluster.core.node_class(NodeId(1)), cluster.core.node_class(NodeId(2)));

@@ -2,9 +2,9 @@
 
 use super::Scheduler;
 use crate::ids::{JobId, Kind, NodeId};
-use crate::policy::matching::{DEFAULT_MAX_WAIT, Routing};
+use crate::policy::matching::{DEFAULT_MAX_WAIT, Matcher, Routing};
 use crate::policy::ranking::DelayedVisits;
-use crate::state::JobKey;
+use crate::state::{Job, JobKey};
 use crate::units::Span;
 use rustc_hash::FxHashSet;
 use std::ops::ControlFlow;
@@ -14,7 +14,8 @@ use std::ops::ControlFlow;
 pub struct NodeRefusals {
     /// The number of the class; see [`Scheduler::node_class`].
     pub class: u16,
-    /// The jobs that need a slot and must not get one there now, in the order in which they were submitted.
+    /// The jobs that must not get a slot there now, in the order in which they were submitted; also those that need none yet, because a slot may be
+    /// granted before the backend has reported a request.
     pub refused: Vec<JobId>,
 }
 
@@ -56,22 +57,21 @@ impl Scheduler {
     /// or the job has no class yet.
     pub fn suggested_node_classes(&self, job: JobId) -> Option<Vec<u16>> {
         let matcher = self.matcher.as_ref()?;
-        let classes = self.state.job(self.state.find(job)?).classes();
-        classes[1]?;
-        let suggested = |node: &u16| (0..2).any(|c| classes[c].is_some() && matcher.suggests(c, *node, classes[c]));
-        Some(self.distinct_nodes().into_iter().map(|node| self.node_class(node)).filter(suggested).collect())
+        let job = self.state.job(self.state.find(job)?);
+        job.classes()[1]?;
+        let classes = self.distinct_nodes().into_iter().map(|node| self.node_class(node));
+        Some(classes.filter(|&class| is_suggested(matcher, job, class)).collect())
     }
 
     fn refusals_of(&self, node: NodeId) -> NodeRefusals {
+        let class = self.node_class(node);
         let mut accepted: FxHashSet<JobKey> = FxHashSet::default();
-        let mut others: Vec<JobKey> = Vec::new();
         let mut too_slow: FxHashSet<JobKey> = FxHashSet::default();
         for kind in Kind::BOTH {
             self.visit_suggested(node, kind, &mut accepted);
             let placement = &self.policy.slots(kind).placement;
             let mut ahead_s = 0.0;
             for job in self.ranked(kind) {
-                others.push(job);
                 let ranked = self.state.job(job);
                 let refuses = placement.refuses(ranked, job, kind, node, self.state.nodes(), ahead_s).is_some();
                 ahead_s += placement.work_ahead_s(ranked, kind);
@@ -82,12 +82,14 @@ impl Scheduler {
         }
         accepted.retain(|job| !too_slow.contains(job));
         let strict = self.policy.matching.is_some_and(|matching| matching.is_strict());
-        let only_suggested = self.matcher.is_some() && (strict || !accepted.is_empty());
-        others.retain(|job| too_slow.contains(job) || (only_suggested && !accepted.contains(job)));
-        let mut refused: Vec<JobId> = others.into_iter().map(|job| self.state.job(job).id()).collect();
+        let matcher = self.matcher.as_ref().filter(|_| strict || !accepted.is_empty());
+        let is_refused = |&(key, job): &(JobKey, &Job)| {
+            let of_other_class = matcher.is_some_and(|matcher| !is_suggested(matcher, job, class));
+            !job.is_closed() && (too_slow.contains(&key) || (of_other_class && !accepted.contains(&key)))
+        };
+        let mut refused: Vec<JobId> = self.state.jobs().iter().filter(is_refused).map(|(_, job)| job.id()).collect();
         refused.sort_unstable();
-        refused.dedup();
-        NodeRefusals { class: self.node_class(node), refused }
+        NodeRefusals { class, refused }
     }
 
     /// Adds the jobs that a node would serve before those of the fallback.
@@ -104,4 +106,11 @@ impl Scheduler {
             });
         }
     }
+}
+
+/// True if a class of nodes is suggested for a job, or the job has no class yet.
+fn is_suggested(matcher: &Matcher, job: &Job, node_class: u16) -> bool {
+    let classes = job.classes();
+    let suggested = |c: usize| classes[c].is_some() && matcher.suggests(c, node_class, classes[c]);
+    classes[1].is_none() || (0..2).any(suggested)
 }
