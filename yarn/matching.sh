@@ -4,10 +4,10 @@
 #
 # 1. `matched`: while ann's job needs containers, tasks of bob's job get them on nodes of the suggested class only. Ann's job uses all nodes.
 # 2. `starved`: the NodeManagers of the suggested class are stopped. Bob's job waits, and then uses the other nodes.
-# 3. `silent`: the same with the sidecar killed: nothing is refused, and bob's job does not wait.
+# 3. `silent`: the sidecar is killed while both jobs run: nothing is refused any more, and both end.
 # Every output is checked, and the event log replays to identical actions.
 #
-#   yarn/matching.sh [matched [starved [silent]]]        (default: all parts)
+#   yarn/matching.sh [matched] [starved] [silent]        (default: all parts)
 set -euo pipefail
 source "$(dirname "$0")/suite.sh"
 parts=("$@")
@@ -48,63 +48,72 @@ contested() { local last; last=$(assigned "$2" | tail -2 | head -1 | cut -d : -f
 hosts() { grep -o 'on host 127.0.0.[0-9]*' | sed 's/on host //' | sort | uniq -c | awk '{print $2 " (" $1 ")"}' | paste -sd ' '; }
 fills_nodes() { (($(app_field "$1" runningContainers) >= $2)); }
 
-part_matched() {
-    run_large matched-large &
-    large=$!
-    wait_for 300 "the maps of ann's job" fills_nodes matched-large 9
-    run_small matched-small
-    wait "$large" || exit 1
-    id=$(app_field matched-small id)
-    suggested=$(grep "$id is suggested" "$work/logs/sidecar.log" | sed 's/.*of class //' | sort -u | paste -sd ' ')
-    contested matched-small matched-large >"$work/contested"
-    log "bob's job was suggested for nodes of class $suggested, the fast one is $fast_class; while ann's job needed containers, it got $(hosts <"$work/contested")"
-    log "bob's job took $(duration matched-small) ms on $(assigned matched-small | hosts), ann's $(duration matched-large) ms on $(assigned matched-large | hosts)"
-    [[ $suggested == [01] ]] || fail "bob's job was not suggested for one class of nodes only"
-    (($(wc -l <"$work/contested") >= 2)) || fail "the jobs did not compete for containers"
-    # The fast node is 127.0.0.2.
+suggestion() { grep "$1 is suggested" "$work/logs/sidecar.log" | sed 's/.*of class //' | sort -u | paste -sd ' '; }
+# find_own LABEL: sets the nodes that are suggested for an application, and a pattern for the hosts of the others. The fast node is 127.0.0.2.
+find_own() {
+    local suggested
+    suggested=$(suggestion "$(app_field "$1" id)")
+    log "$1 is suggested for nodes of class $suggested; the fast one is $fast_class"
+    [[ $suggested == [01] ]] || fail "$1 is not suggested for one class of nodes only"
     if [[ $suggested == "$fast_class" ]]; then own=(1) other='127.0.0.[34]:'; else own=(2 3) other='127.0.0.2:'; fi
+}
+# signal_own SIGNAL: to the NodeManagers of those nodes.
+signal_own() { local node pid; for node in "${own[@]}"; do pid=pid_node$node; kill "-$1" "${!pid}"; done; }
+
+# start_pair LABEL: starts ann's job, and bob's as soon as ann's fills the cluster.
+start_pair() {
+    run_large "$1-large" &
+    large=$!
+    wait_for 300 "the maps of ann's job" fills_nodes "$1-large" 9
+    run_small "$1-small" &
+    small=$!
+}
+# end_pair LABEL: checks that both jobs competed.
+end_pair() {
+    wait "$large" || exit 1
+    contested "$1-small" "$1-large" >"$work/contested"
+    log "$1: while ann's job needed containers, bob's got them on $(hosts <"$work/contested")"
+    log "$1: bob's job took $(duration "$1-small") ms, ann's $(duration "$1-large") ms"
+    (($(wc -l <"$work/contested") >= 2)) || fail "$1: the jobs did not compete for containers"
+}
+
+part_matched() {
+    start_pair matched
+    wait "$small" || exit 1
+    find_own matched-small
+    end_pair matched
     ! grep -q "on host $other" "$work/contested" || fail "tasks of bob's job ran on nodes that were refused to it"
     [[ $(assigned matched-large | hosts | wc -w) == 6 ]] || fail "ann's job did not use all nodes"
 }
 
-# signal_own SIGNAL: to the NodeManagers of the class that is suggested for bob's job.
-signal_own() { local node pid; for node in "${own[@]}"; do pid=pid_node$node; kill "-$1" "${!pid}"; done; }
-
-# run_without_own LABEL: both jobs while those NodeManagers are stopped.
-run_without_own() {
-    wait_for 180 "all containers to be released" no_containers
-    signal_own STOP
-    run_large "$1-large" &
-    large=$!
-    wait_for 300 "the maps of ann's job" fills_nodes "$1-large" $((9 - 3 * ${#own[@]}))
-    run_small "$1-small"
-    signal_own CONT
-    wait "$large" || exit 1
-    (($(contested "$1-small" "$1-large" | wc -l) >= 2)) || fail "$1: the jobs did not compete for containers"
-    log "$1: bob's job took $(duration "$1-small") ms on $(assigned "$1-small" | hosts), ann's $(duration "$1-large") ms"
-}
-
+# master_runs LABEL: the application master's process has been started.
+master_runs() { local id; id=$(app_field "$1" id); grep -q "container_${id#application_}_01_000001 Container Transitioned from ACQUIRED to RUNNING" "$work/logs/resourcemanager.log"; }
 part_starved() {
-    log "stopping the NodeManagers of the class that is suggested for bob's job"
-    wait_for 180 "all containers to be released" no_containers
     restart_sidecar "$work/coshh-10s.toml"
-    run_without_own starved
-    grep -q "$(app_field starved-small id) is suggested for nodes of class $suggested\$" "$work/logs/sidecar.log" || fail "bob's job was not suggested for nodes of class $suggested"
+    start_pair starved
+    wait_for 300 "bob's application master" master_runs starved-small
+    find_own starved-small
+    log "stopping the NodeManagers of that class"
+    signal_own STOP
+    wait "$small" || exit 1
+    signal_own CONT
+    end_pair starved
+    grep -q "on host $other" "$work/contested" || fail "bob's job did not use nodes that were refused to it"
 }
 
 part_silent() {
-    log "the same without a sidecar"
+    log "killing the sidecar"
+    synchronized=$(count_in 'synchronized with' sidecar)
+    start_pair silent
     kill -9 "$pid_sidecar"
     wait "$pid_sidecar" 2>/dev/null || true
-    run_without_own silent
+    wait "$small" || exit 1
+    end_pair silent
     kill -0 "$pid_resourcemanager" || fail "the ResourceManager has exited"
-    wait_for 180 "all containers to be released" no_containers
-    synchronized=$(count_in 'synchronized with' sidecar)
     start_sidecar "$work/coshh-10s.toml" "$event_log"
     wait_synchronized "$synchronized"
 }
 
 for part in "${parts[@]}"; do "part_$part"; done
-wait_for 180 "all containers to be released" no_containers
 stop_sidecar
 suite_passed

@@ -60,8 +60,11 @@ check_event_log() {
 }
 # wait_synchronized COUNT: waits until sidecars have been synchronized more than COUNT times.
 wait_synchronized() { wait_for 180 "synchronization of the sidecar" eval "((\$(count_in 'synchronized with' sidecar) > $1))"; }
-# stop_sidecar: stops the sidecar and checks its event log.
+# stop_sidecar: waits until all applications have left their queues, stops the sidecar and checks its event log. A client sees its job end some seconds before the
+# application master exits.
 stop_sidecar() {
+    wait_for 180 "all containers to be released" no_containers
+    sleep 1
     kill "$pid_sidecar"
     wait "$pid_sidecar" || fail "the sidecar did not stop cleanly"
     check_event_log
