@@ -1,5 +1,5 @@
-# Functions that run Hadoop on loopback: a ResourceManager, three NodeManagers and the sidecar; or a NameNode and two DataNodes. Sourced by try.sh, e2e.sh and
-# hdfs.sh.
+# Functions that run Hadoop on loopback: a ResourceManager, three NodeManagers and the sidecar; or a NameNode and two DataNodes. Sourced by try.sh and,
+# through suite.sh, by the tests.
 #
 # All files are written under $work. The ids of all started processes are in $work/pids; stop_all ends exactly those.
 # shellcheck shell=bash
@@ -116,6 +116,7 @@ write_conf() {
         yarn.scheduler.minimum-allocation-mb=512 \
         yarn.scheduler.maximum-allocation-mb=1024 \
         yarn.resourcemanager.auto-update.containers=true \
+        yarn.scheduler.app-placement-allocator.class=giveway.yarn.GivewayAppPlacementAllocator \
         yarn.nodemanager.container-executor.class=giveway.yarn.nodemanager.GivewayContainerExecutor \
         yarn.nodemanager.containers-launcher.class=org.apache.hadoop.yarn.server.nodemanager.containermanager.launcher.GivewayContainersLauncher \
         yarn.nodemanager.opportunistic-containers-max-queue-length=100 \
@@ -202,9 +203,11 @@ run_java() {
     java "-Xmx$heap" "${small_jvm[@]}" "${add_opens[@]}" -cp "$conf:$plugin_jar:$jars/*:$cache/java/test-classes" "$@"
 }
 
-# start_sidecar POLICY EVENT_LOG
+# start_sidecar POLICY EVENT_LOG OPTION...
 start_sidecar() {
-    start sidecar "$giveway" yarn --policy "$1" --listen "$sidecar_address" --token-file "$work/token" --event-log "$2"
+    local policy=$1 event_log=$2
+    shift 2
+    start sidecar "$giveway" yarn --policy "$policy" --listen "$sidecar_address" --token-file "$work/token" --event-log "$event_log" "$@"
 }
 
 start_hadoop() {
@@ -215,7 +218,9 @@ start_hadoop() {
     wait_for 180 "three NodeManagers" three_nodes
 }
 
-# start_node N: starts the NodeManager of host 127.0.0.(N + 1). Each has a host of its own, because YARN promotes containers by host.
+# start_node N: starts the NodeManager of host 127.0.0.(N + 1), with the property NAME=VALUE of node_property[N], if there is one. Each has a host of its own, because
+# YARN promotes containers by host.
+declare -A node_property
 start_node() {
     local host=127.0.0.$(($1 + 1))
     mkdir -p "$work/node$1"
@@ -224,7 +229,7 @@ start_node() {
         -D "yarn.nodemanager.hostname=$host" -D "yarn.nodemanager.bind-host=$host" -D "yarn.nodemanager.address=$host:$((base_port + 7))" \
         -D "yarn.nodemanager.localizer.address=$host:$((base_port + 8))" -D "yarn.nodemanager.webapp.address=$host:$((base_port + 9))" \
         -D "yarn.nodemanager.local-dirs=$work/node$1/local" -D "yarn.nodemanager.log-dirs=$work/node$1/logs" \
-        -D "mapreduce.shuffle.port=$((base_port + 10 + $1))"
+        -D "mapreduce.shuffle.port=$((base_port + 10 + $1))" ${node_property[$1]:+-D "${node_property[$1]}"}
 }
 
 start_namenode() {
@@ -273,6 +278,8 @@ stop_all() {
         sleep 0.2
     done
     while read -r pid; do kill -9 "$pid" 2>/dev/null || true; done <"$work/pids"
+    # Clients of jobs that were still running would look for the ResourceManager for a long time.
+    for pid in $(jobs -pr); do kill $(ps -o pid= --ppid "$pid") "$pid" 2>/dev/null || true; done
     wait 2>/dev/null || true
 }
 

@@ -7,21 +7,9 @@
 # 3. The event log of the run replays to identical actions and contains the resync; the simulator completes its jobs in the same order.
 # 4. A sidecar with another token and peers that send invalid frames: one log line on each side, and all daemons keep running.
 set -euo pipefail
-source "$(dirname "$0")/cluster.sh"
+source "$(dirname "$0")/suite.sh"
 rounds=${ROUNDS:-1}
-work=$(mktemp -d "${TMPDIR:-/tmp}/giveway-e2e.XXXXXX")
-started_at=$SECONDS
-finish() {
-    local code=$?
-    stop_all
-    if ((code == 0)); then
-        rm -rf "$work"
-    else
-        log "files kept in $work" >&2
-        tail -n 5 "$work"/logs/*.log >&2 2>/dev/null || true
-    fi
-}
-trap finish EXIT
+begin_suite e2e
 
 fetch_hadoop
 build_plugin
@@ -43,7 +31,7 @@ make_input() {
     for ((file = 0; file < files; file++)); do
         for ((word = 0; word < 400; word++)); do echo "w$((RANDOM % 97)) $name"; done >"$work/in/$name/$file"
     done
-    cat "$work/in/$name"/* | tr ' ' '\n' | LC_ALL=C sort | LC_ALL=C uniq -c | awk '{print $2 "\t" $1}' >"$work/in/$name.expected"
+    expect_counts "$name"
 }
 make_input long 16
 make_input longer 20
@@ -97,21 +85,16 @@ wait "$pid_sidecar" 2>/dev/null || true
 sleep 2
 start_sidecar hsrtf-pr "$event_log"
 restarted=$SECONDS
-wait_for 60 "synchronization of the restarted sidecar" eval '(($(grep -c "synchronized with" "$work/logs/sidecar.log") >= 2))'
+wait_synchronized 1
 log "the restarted sidecar was synchronized after $((SECONDS - restarted)) s: $(grep 'synchronized with' "$work/logs/sidecar.log" | tail -1)"
 wait "$short" || exit 1
 wait "$long" || exit 1
 log "killed: the short job took $(<"$work/killed-short.ms") ms, the long one $(<"$work/killed-long.ms") ms"
 kill -0 "$pid_resourcemanager" || fail "the ResourceManager has exited"
 [[ $(grep -c 'Giveway: no ranking from the sidecar' "$work/logs/resourcemanager.log") == 1 ]] || fail "the ResourceManager did not log exactly once that queues are FIFO"
-# A client sees its job end some seconds before the application master exits and the application leaves its queue.
-wait_for 180 "all containers to be released" no_containers
-sleep 1
 
 log "event log"
-kill "$pid_sidecar"
-wait "$pid_sidecar" || fail "the sidecar did not stop cleanly"
-"$giveway" replay "$event_log" | tail -1
+stop_sidecar
 "$giveway" replay --list "$event_log" | grep -q ' Resynced ' || fail "the event log has no resync"
 "$giveway" sim --workload "$event_log" --policy hsrtf-pr --event-log "$work/sim.event_log"
 completion_order() { "$giveway" replay --jobs "$1" | sed -n 's/^[0-9.]* s [A-Za-z]* //p'; }
@@ -123,14 +106,13 @@ log "$(wc -l <"$work/order.real") applications complete in the same order in the
 log "invalid peers"
 mv "$work/token" "$work/token.right"
 (umask 077 && echo "another token, long enough" >"$work/token.wrong")
-count_lines() { grep -c "$1" "$work/logs/$2.log" || true; }
-before=$(count_lines 'token mismatch' resourcemanager)
+before=$(count_in 'token mismatch' resourcemanager)
 start wrong_sidecar "$giveway" yarn --policy fifo --listen "$sidecar_address" --token-file "$work/token.wrong"
 mv "$work/token.right" "$work/token"
-wait_for 10 "rejection of the wrong token" eval '(($(count_lines "token mismatch" resourcemanager) > before))'
+wait_for 10 "rejection of the wrong token" eval '(($(count_in "token mismatch" resourcemanager) > before))'
 sleep 3
-[[ $(count_lines 'token mismatch' wrong_sidecar) == 1 ]] || fail "the sidecar did not log the token mismatch exactly once"
-[[ $(count_lines 'token mismatch' resourcemanager) == $((before + 1)) ]] || fail "the ResourceManager did not log the token mismatch exactly once"
+[[ $(count_in 'token mismatch' wrong_sidecar) == 1 ]] || fail "the sidecar did not log the token mismatch exactly once"
+[[ $(count_in 'token mismatch' resourcemanager) == $((before + 1)) ]] || fail "the ResourceManager did not log the token mismatch exactly once"
 # A frame length of 2 GB, and a partial frame.
 (exec 3<>"/dev/tcp/${sidecar_address/:/\/}" && printf '\x80\x00\x00\x00' >&3 && timeout 5 cat <&3 >/dev/null) || true
 (exec 3<>"/dev/tcp/${sidecar_address/:/\/}" && printf '\x00\x00' >&3) || true
@@ -139,4 +121,4 @@ wait_for 10 "rejection of a partial frame" grep -q 'within a frame' "$work/logs/
 kill -0 "$pid_wrong_sidecar" || fail "the sidecar has exited"
 kill -0 "$pid_resourcemanager" || fail "the ResourceManager has exited"
 three_nodes || fail "a NodeManager is lost"
-log "all checks passed in $((SECONDS - started_at)) s"
+suite_passed

@@ -7,26 +7,15 @@
 # 3. `hsrtf-prp`: exactly the containers that the sidecar names are killed, as preempted, and no attempt counts as failed.
 # 4. `chronos(fifo)`: a NodeManager is killed with SIGKILL, with all its containers. It is lost after seconds instead of ten minutes, and the job ends with the
 #    correct output. Another one only stops for a while: a false alarm does not change the output.
-# 5. The event log of each run replays to identical actions.
+# 5. `giveway --degrade`: as the first part, without the stock queue.
+# 6. The event log of each run replays to identical actions.
 #
-#   yarn/preemption.sh [fcs] [sidecar] [kill] [nodes]        (default: all parts)
+#   yarn/preemption.sh [fcs] [sidecar] [kill] [nodes] [giveway]        (default: all parts)
 set -euo pipefail
-source "$(dirname "$0")/cluster.sh"
-work=$(mktemp -d "${TMPDIR:-/tmp}/giveway-preemption.XXXXXX")
-started_at=$SECONDS
+source "$(dirname "$0")/suite.sh"
 parts=("$@")
-((${#parts[@]})) || parts=(fcs sidecar kill nodes)
-finish() {
-    local code=$?
-    stop_all
-    if ((code == 0)); then
-        rm -rf "$work"
-    else
-        log "files kept in $work" >&2
-        tail -n 5 "$work"/logs/*.log >&2 2>/dev/null || true
-    fi
-}
-trap finish EXIT
+((${#parts[@]})) || parts=(fcs sidecar kill nodes giveway)
+begin_suite preemption
 
 fetch_hadoop
 build_plugin
@@ -34,51 +23,15 @@ build_giveway
 write_conf yarn.resourcemanager.scheduler.monitor.enable=true yarn.client.nodemanager-connect.max-wait-ms=3000 \
     yarn.client.nodemanager-connect.retry-interval-ms=1000
 
-# make_input NAME LINES: one file of that many lines, and the expected word counts.
-make_input() {
-    local name=$1 lines=$2 line
-    mkdir -p "$work/in/$name"
-    for ((line = 0; line < lines; line++)); do echo "$name$line $name$((line % 7)) common"; done >"$work/in/$name/text"
-    tr ' ' '\n' <"$work/in/$name/text" | LC_ALL=C sort | LC_ALL=C uniq -c | awk '{print $2 "\t" $1}' >"$work/in/$name.expected"
-}
-make_input long 100
-make_input short 5
+make_text long 1 100
+make_text short 1 5
 
-# run_job QUEUE LABEL INPUT OPTION...: runs a word count, checks its output, and writes its duration in ms to $work/LABEL.ms.
-run_job() {
-    local queue=$1 label=$2 input=$3 job_start
-    shift 3
-    job_start=$(date +%s%3N)
-    run_java 160m giveway.yarn.SlowWordCount "-Dmapreduce.job.queuename=$queue" "-Dmapreduce.job.tags=$label" "$@" "$work/in/$input" "$work/out/$label" \
-        </dev/null >>"$work/logs/$label.log" 2>&1 || fail "$label: the job failed"
-    echo $(($(date +%s%3N) - job_start)) >"$work/$label.ms"
-    cat "$work/out/$label"/part-r-* | LC_ALL=C sort | diff - <(LC_ALL=C sort "$work/in/$input.expected") >/dev/null || fail "$label: wrong output"
-}
-duration() { cat "$work/$1.ms"; }
-
-app_field() { rm_rest 'apps' | tr '{' '\n' | grep "\"applicationTags\":\"$1\"" | sed "s/.*\"$2\":\"\?\([^\",]*\).*/\1/"; }
 all_reduces_run() { [[ $(app_field "$1" runningContainers) == 6 ]]; }
-count_in() { grep -c "$1" "$work/logs/$2.log" || true; }
-count_nodes() { cat "$work"/logs/node?.log | grep -c "$1" || true; }
 # no_lost_work LABEL: no reduce attempt failed or was killed, and each reduce ran once.
 no_lost_work() {
     ! grep -q 'Failed reduce tasks\|Killed reduce tasks\|Failed map tasks' "$work/logs/$1.log" || fail "$1: attempts failed or were killed"
     grep -q 'Launched reduce tasks=5' "$work/logs/$1.log" || fail "$1: reduces ran more than once"
     grep -q "Reduce input records=300" "$work/logs/$1.log" || fail "$1: records were reduced twice or not at all"
-}
-
-# restart_sidecar POLICY: stops the sidecar, if it runs, checks its event log, and starts another one with a new event log.
-check_event_log() { "$giveway" replay "$event_log" | tail -1 || fail "the event log does not replay"; }
-restart_sidecar() {
-    local synchronized
-    if kill "$pid_sidecar" 2>/dev/null; then
-        wait "$pid_sidecar" || fail "the sidecar did not stop cleanly"
-        check_event_log
-    fi
-    event_log=$work/$1.event_log
-    synchronized=$(count_in 'synchronized with' sidecar)
-    start_sidecar "$1" "$event_log"
-    wait_for 180 "synchronization of the sidecar" eval '(($(count_in "synchronized with" sidecar) > synchronized))'
 }
 
 log "starting the cluster"
@@ -87,7 +40,7 @@ start_sidecar fcs "$event_log"
 start_hadoop
 
 log "a short job alone"
-run_job giveway alone short
+count_words giveway alone short
 alone_ms=$(duration alone)
 # Long enough that waiting for the reduces clearly differs from not waiting, on a machine of any speed.
 reduce_ms=$((alone_ms * 3 / 22 + 500))
@@ -96,11 +49,11 @@ log "it took $alone_ms ms; each of the long job's 5 reduces sleeps for $reduce_m
 # run_pair QUEUE LABEL: a long job, and a short one as soon as the long one's reduces hold all containers.
 run_pair() {
     local queue=$1 label=$2
-    run_job "$queue" "$label-long" long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
+    count_words "$queue" "$label-long" long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
     long=$!
     wait_for 300 "the reduces of $label-long" all_reduces_run "$label-long"
     sleep 1
-    run_job "$queue" "$label-short" short &
+    count_words "$queue" "$label-short" short &
     short=$!
     wait "$short" || exit 1
     log "$label: the short job took $(duration "$label-short") ms"
@@ -109,7 +62,7 @@ run_pair() {
 part_fcs() {
     run_pair giveway fcs
     log "a second short job pauses containers again"
-    run_job giveway fcs-short-2 short
+    count_words giveway fcs-short-2 short
     wait "$long" || exit 1
     log "fcs: the second short job took $(duration fcs-short-2) ms, the long job $(duration fcs-long) ms"
     no_lost_work fcs-long
@@ -127,10 +80,10 @@ part_fcs() {
 part_sidecar() {
     log "killing the sidecar while containers are paused"
     before=$(count_nodes 'Giveway: paused')
-    run_job giveway killed-long long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
+    count_words giveway killed-long long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
     long=$!
     wait_for 300 "the reduces of killed-long" all_reduces_run killed-long
-    run_job giveway killed-short short -Dgiveway.test.map-ms=500 &
+    count_words giveway killed-short short -Dgiveway.test.map-ms=500 &
     short=$!
     wait_for 300 "a paused container" eval '(($(count_nodes "Giveway: paused") > before))'
     kill -9 "$pid_sidecar"
@@ -143,19 +96,19 @@ part_sidecar() {
     log "killed: the short job took $(duration killed-short) ms, the long one $(duration killed-long) ms"
     wait_for 180 "all containers to be released" no_containers
     start_sidecar fcs "$event_log"
-    wait_for 180 "synchronization of the sidecar" eval '(($(count_in "synchronized with" sidecar) >= 2))'
+    wait_synchronized 1
 }
 
 part_kill() {
     log "hsrtf-prp: killing containers"
     restart_sidecar hsrtf-prp
-    run_job giveway prp-long long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
+    count_words giveway prp-long long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
     long=$!
     wait_for 300 "the reduces of prp-long" all_reduces_run prp-long
-    run_job giveway prp-short short
+    count_words giveway prp-short short
     wait "$long" || exit 1
     { grep -o 'killing container_[0-9_]*' "$work/logs/sidecar.log" || true; } | cut -d ' ' -f 2 | sort >"$work/killed.ordered"
-    grep 'Container Transitioned from RUNNING to KILLED' "$work/logs/resourcemanager.log" | grep -o 'container_[0-9_]*' | sort >"$work/killed.real"
+    grep 'Container Transitioned from [A-Z]* to KILLED' "$work/logs/resourcemanager.log" | grep -o 'container_[0-9_]*' | sort >"$work/killed.real"
     [[ -s $work/killed.ordered ]] || fail "hsrtf-prp killed nothing"
     [[ -z $(comm -23 "$work/killed.ordered" "$work/killed.real") ]] || fail "a container that the sidecar named was not killed; see $work/killed.ordered"
     preempted=$(cat "$work"/node?/logs/application_*/container_*_000001/syslog | grep -c 'Container preempted by scheduler' || true)
@@ -171,7 +124,7 @@ runs_tasks() { [[ $(app_field "$1" runningContainers) == 6 ]]; }
 # expire_node LABEL SIGNAL: runs a job, sends the signal to a NodeManager, and to its containers if it is SIGKILL, and waits until the node is expired.
 expire_node() {
     local label=$1 signal=$2 node pid expired group
-    run_job giveway "$label" maps -Dgiveway.test.map-ms=$((alone_ms / 8)) &
+    count_words giveway "$label" maps -Dgiveway.test.map-ms=$((alone_ms / 8)) &
     job=$!
     wait_for 300 "the maps of $label" runs_tasks "$label"
     node=$(other_node "$label")
@@ -194,9 +147,7 @@ expire_node() {
 part_nodes() {
     log "chronos(fifo): a NodeManager is killed"
     restart_sidecar 'chronos(fifo)'
-    mkdir "$work/in/maps"
-    for file in {1..8}; do head -n 8 "$work/in/long/text" >"$work/in/maps/$file"; done
-    cat "$work/in/maps"/* | tr ' ' '\n' | LC_ALL=C sort | LC_ALL=C uniq -c | awk '{print $2 "\t" $1}' >"$work/in/maps.expected"
+    make_text maps 8 8
     expire_node lost KILL
     # At most one of three nodes is expired within a minute.
     wait_for 90 "a minute to pass" eval '((SECONDS >= expired_at + 62))'
@@ -204,9 +155,18 @@ part_nodes() {
     kill -0 "$pid_resourcemanager" || fail "the ResourceManager has exited"
 }
 
+part_giveway() {
+    log "giveway --degrade: pausing containers"
+    restart_sidecar giveway --degrade
+    pauses=$(count_nodes 'Giveway: paused')
+    run_pair giveway flagship
+    wait "$long" || exit 1
+    log "giveway: the long job took $(duration flagship-long) ms"
+    no_lost_work flagship-long
+    (($(count_nodes 'Giveway: paused') > pauses)) || fail "giveway paused nothing"
+    (($(count_nodes 'Giveway: resumed') >= $(count_nodes 'Giveway: paused'))) || fail "some containers were not resumed"
+}
+
 for part in "${parts[@]}"; do "part_$part"; done
-wait_for 180 "all containers to be released" no_containers
-kill "$pid_sidecar"
-wait "$pid_sidecar" || fail "the sidecar did not stop cleanly"
-check_event_log
-log "all checks passed in $((SECONDS - started_at)) s"
+stop_sidecar
+suite_passed

@@ -332,7 +332,7 @@ pub struct YarnSidecar {
     /// the ResourceManager is configured.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(..=3600))]
     pub node_expiry: u64,
-    /// If the policy pauses and no NodeManager can, rank without pausing instead of stopping.
+    /// If the policy needs more than the cluster offers, do what is possible instead of stopping, and say what is done instead.
     #[arg(long)]
     pub degrade: bool,
     /// Loopback address and port to listen on for the ResourceManager plug-in.

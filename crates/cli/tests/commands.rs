@@ -476,7 +476,8 @@ fn the_sidecar_refuses_policies_beyond_its_capabilities() {
         assert!(rejection("fifo").contains("chmod 600"));
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("cannot set the mode");
     }
-    assert!(rejection("coshh").contains("policy `coshh` needs a backend that can run a given task on a given node"));
+    let message = rejection("giveway");
+    assert!(message.contains("--degrade") && message.contains("no speculative attempts"), "{message}");
     assert!(rejection("shortest").contains("unknown policy `shortest`"));
     let message = refused(folder.path(), &["yarn", "doctor", "--policy", "fcs", "--conf", "."]);
     assert!(message.contains("yarn-site.xml") && message.contains("--conf"), "{message}");

@@ -36,6 +36,10 @@ pub struct Capabilities {
     /// reduce slot, and the policy's `reduce` part applies to all of them; its `map` part is not used.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_slot_pool: bool,
+    /// Grant a job no slot on the nodes that [`Scheduler::node_refusals`](crate::Scheduler::node_refusals) lists for it, where the backend grants
+    /// slots itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refuse_nodes: bool,
 }
 
 impl Capabilities {
@@ -47,6 +51,7 @@ impl Capabilities {
         place_replicas: true,
         kill_attempts: true,
         one_slot_pool: false,
+        refuse_nodes: false,
     };
     /// A backend that can only follow an order of jobs.
     pub const ORDER_ONLY: Capabilities = Capabilities {
@@ -56,6 +61,7 @@ impl Capabilities {
         place_replicas: false,
         kill_attempts: false,
         one_slot_pool: false,
+        refuse_nodes: false,
     };
 
     fn can(self, action: PreemptAction) -> bool {
@@ -111,6 +117,9 @@ impl Setup {
         }
         if policy.binds_tasks(able.one_slot_pool) && !able.bind_tasks {
             return missing("run a given task on a given node");
+        }
+        if policy.matching.is_some() && !able.bind_tasks && !able.refuse_nodes {
+            return missing("run the tasks of a job on given nodes");
         }
         if lacks(PreemptAction::Kill) {
             return missing("kill a task so that another job gets its slot");

@@ -218,7 +218,7 @@ fn only_the_reduce_part_of_a_policy_has_to_be_possible() {
     }
     let no_pause = Capabilities { pause_reduces: false, ..POOL };
     assert!(check("fcs", no_pause).unwrap_err().to_string().contains("pause a reduce"));
-    assert!(check("coshh", POOL).unwrap_err().to_string().contains("run a given task on a given node"));
+    assert!(check("coshh", POOL).unwrap_err().to_string().contains("run the tasks of a job on given nodes"));
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn a_policy_that_does_more_than_rank_is_rejected_for_an_order_only_backend() {
     let error = |name: &str| check(name).unwrap_err().to_string();
     assert!(error("hsrtf-prp").contains("kill a task so that another job gets its slot"));
     assert!(error("fcs").contains("pause a reduce"));
-    assert!(error("coshh").contains("run a given task on a given node"));
+    assert!(error("coshh").contains("run the tasks of a job on given nodes"));
     assert!(error("chronos(fifo)").contains("pause a reduce"));
 }
 

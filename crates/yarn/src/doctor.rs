@@ -216,6 +216,14 @@ const KILL: &[Check] = &[Check {
     cost: "containers are not killed when they are chosen, but when another application can use the resources",
 }];
 
+const MATCHING: &[Check] = &[Check {
+    file: YARN_SITE,
+    property: "yarn.scheduler.app-placement-allocator.class",
+    needed: "giveway.yarn.GivewayAppPlacementAllocator",
+    test: Test::Is("org.apache.hadoop.yarn.server.resourcemanager.scheduler.placement.LocalityAppPlacementAllocator"),
+    cost: "applications are not matched to nodes",
+}];
+
 const RECOVERY: &[Check] = &[Check {
     file: YARN_SITE,
     property: "yarn.client.nodemanager-connect.max-wait-ms",
@@ -229,7 +237,13 @@ pub fn check(policy: &Policy, conf: &HadoopConf) -> Vec<Finding> {
     let mut findings = Vec::new();
     let pauses = policy.preempts_by(PreemptAction::Pause, true);
     let kills = policy.preempts_by(PreemptAction::Kill, true);
-    let groups = [(true, ALWAYS), (pauses, PAUSE), (kills, KILL), (policy.recovery.is_immediate(), RECOVERY)];
+    let groups = [
+        (true, ALWAYS),
+        (pauses, PAUSE),
+        (kills, KILL),
+        (policy.recovery.is_immediate(), RECOVERY),
+        (policy.compares_nodes(), MATCHING),
+    ];
     for (needed, checks) in groups {
         if needed {
             findings.extend(checks.iter().filter_map(|check| check.apply(conf)));
@@ -305,6 +319,8 @@ mod tests {
         let found = properties(&findings);
         assert_eq!(found.len(), 6, "{found:?}");
         assert!(!found.contains(&"yarn.scheduler.include-port-in-node-name"), "its default works");
+        let coshh = check(&catalog::by_name("coshh").unwrap(), &ranking);
+        assert_eq!(properties(&coshh), ["yarn.scheduler.app-placement-allocator.class"]);
         let chronos = check(&catalog::by_name("chronos(fifo)").unwrap(), &ranking);
         assert!(properties(&chronos).contains(&"yarn.client.nodemanager-connect.max-wait-ms"));
     }

@@ -5,10 +5,11 @@
 //! the core's job ranking into a ranking of application ids, and the core's actions into orders. It takes no scheduling decision. If it stops, the
 //! queues are plain FIFO and the plug-in resumes what was paused.
 //!
-//! Modules: `wire` is the protocol; `app_registry` maps applications to jobs and containers to attempts, and drives the core; `containers` has the
+//! Modules: `wire` is the protocol; `adaptation` says what a policy does here instead of what YARN has no means for; `app_registry` maps applications to jobs and containers to attempts, and drives the core; `containers` has the
 //! states of containers and the orders; `event_log` is the event log file; `sidecar` has the sockets, threads and the clock; `doctor` checks Hadoop's
 //! configuration.
 
+mod adaptation;
 mod app_registry;
 mod containers;
 pub mod doctor;
@@ -16,6 +17,7 @@ mod event_log;
 mod sidecar;
 mod wire;
 
+pub use adaptation::{Adapted, adapt};
 pub use app_registry::{AppRegistry, ClusterCounts, RegistryError};
 pub use event_log::{EventLogFile, EventLogFileError};
 pub use sidecar::{Options, Sidecar, SidecarError, StopHandle};

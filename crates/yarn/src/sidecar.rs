@@ -4,9 +4,11 @@
 //! it applies messages, sends rankings and answers heartbeats, so an answered heartbeat shows that the deciding thread is alive. There is one
 //! ResourceManager: a new authenticated connection replaces the previous one.
 
+use crate::adaptation::{Adapted, adapt, degradations};
 use crate::app_registry::{AppRegistry, RegistryError};
 use crate::wire::{self, PluginMessage, SidecarMessage, WireError};
 use giveway_core::{Policy, Span, Time};
+use std::collections::BTreeMap;
 use std::io::{BufReader, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -34,7 +36,7 @@ const TOKEN_BYTES_MIN: usize = 16;
 /// Options of a sidecar.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Must not need to run a given task on a given node.
+    /// Adapted to YARN by [`adapt`](crate::adapt) when the sidecar binds.
     pub policy: Policy,
     /// Address to listen on. Must be a loopback address.
     pub listen: SocketAddr,
@@ -44,7 +46,7 @@ pub struct Options {
     pub event_log: Option<PathBuf>,
     /// Memory of one container, from which the slots of a node are computed. Default: the ResourceManager's minimum allocation.
     pub slot_mb: Option<u64>,
-    /// Rank without pausing if the policy pauses and no NodeManager can. Otherwise the sidecar stops with an error then.
+    /// Do what is possible if the policy needs more than the cluster offers. Otherwise the sidecar stops with an error then.
     pub degrade: bool,
     /// Time without a heartbeat after which a NodeManager counts as lost, if the policy recovers lost work at once; zero to leave that to the
     /// ResourceManager.
@@ -88,6 +90,26 @@ pub enum SidecarError {
     /// The policy or the event log cannot be used.
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    /// The policy has parts that YARN has no means for.
+    #[error(
+        "policy `{policy}` does more than YARN can; start with --degrade to run it without: {}", degradations.join("; ")
+    )]
+    NeedsDegrade {
+        /// The policy's name.
+        policy: String,
+        /// What it would do instead.
+        degradations: Vec<&'static str>,
+    },
+    /// The policy makes a difference between nodes, and the plug-in cannot refuse any.
+    #[error(
+        "policy `{policy}` matches applications to nodes, and the ResourceManager does not use Giveway's allocator; set \
+         yarn.scheduler.app-placement-allocator.class to giveway.yarn.GivewayAppPlacementAllocator (`giveway yarn doctor` lists the \
+         properties), or start with --degrade to rank applications without matching"
+    )]
+    CannotRefuseNodes {
+        /// The policy's name.
+        policy: String,
+    },
     /// The policy pauses containers and no NodeManager can.
     #[error(
         "policy `{policy}` pauses containers, and none of the {nodes} NodeManagers can; install giveway-yarn-nodemanager.jar on them \
@@ -118,6 +140,8 @@ pub struct Sidecar {
     degrade: bool,
     record_only: bool,
     node_expiry: Duration,
+    /// What the policy does instead of what YARN has no means for.
+    notes: Vec<&'static str>,
 }
 
 /// Stops a running sidecar from another thread.
@@ -152,7 +176,8 @@ impl Log {
 
 /// What other threads send to the one that owns the registry. Connections are identified by number.
 enum Input {
-    Connected(u64, TcpStream),
+    /// With whether the plug-in can refuse nodes.
+    Connected(u64, TcpStream, bool),
     Message(u64, PluginMessage),
     Disconnected(u64, WireError),
     Stop,
@@ -162,8 +187,13 @@ enum Input {
 struct Connection {
     number: u64,
     stream: TcpStream,
+    refuses_nodes: bool,
     /// The last ranking sent; none after a snapshot, so that the ranking is sent even if it has not changed.
     sent_ranking: Option<Vec<String>>,
+    /// The version of the node classes that were last sent.
+    sent_nodes_version: Option<u64>,
+    /// The refusals that were last sent.
+    sent_refusals: Vec<(String, Vec<u16>)>,
 }
 
 impl Sidecar {
@@ -173,7 +203,13 @@ impl Sidecar {
             return Err(SidecarError::NotLoopback(options.listen.ip()));
         }
         let token = read_token(&options.token_file)?;
-        let registry = AppRegistry::open(options.policy, options.event_log.as_deref(), options.slot_mb)?;
+        // A recording changes nothing in the cluster, so it needs nothing of it.
+        let Adapted { policy, notes } = adapt(options.policy, options.degrade || options.record_only);
+        let degradations = degradations(&policy);
+        if !degradations.is_empty() {
+            return Err(SidecarError::NeedsDegrade { policy: policy.name, degradations });
+        }
+        let registry = AppRegistry::open(policy, options.event_log.as_deref(), options.slot_mb)?;
         let listener = TcpListener::bind(options.listen)
             .map_err(|error| SidecarError::Listen { address: options.listen, error })?;
         let (input_sender, inputs) = sync_channel(INPUT_QUEUE_MAX);
@@ -182,7 +218,7 @@ impl Sidecar {
         let expires = registry.recovers_at_once() && !record_only;
         let node_expiry = if expires { options.node_expiry } else { Duration::ZERO };
         let token = token.into();
-        Ok(Sidecar { registry, listener, token, inputs, input_sender, log, degrade, record_only, node_expiry })
+        Ok(Sidecar { registry, listener, token, inputs, input_sender, log, degrade, record_only, node_expiry, notes })
     }
 
     /// The bound address; with the port that the system chose if port 0 was requested.
@@ -197,11 +233,22 @@ impl Sidecar {
 
     /// Serves until stopped, then closes the event log. Blocks the calling thread.
     pub fn run(self) -> Result<(), SidecarError> {
-        let Sidecar { mut registry, listener, token, inputs, input_sender, log, degrade, record_only, node_expiry } =
-            self;
+        let Sidecar {
+            mut registry,
+            listener,
+            token,
+            inputs,
+            input_sender,
+            log,
+            degrade,
+            record_only,
+            node_expiry,
+            notes,
+        } = self;
         let address = listener.local_addr().map_err(SidecarError::Socket)?;
         let policy = if record_only { "record-only".to_owned() } else { registry.policy_name().to_owned() };
         log.line(&format!("listening on {address}, policy {policy}"));
+        notes.iter().for_each(|note| log.line(&format!("policy {policy} on YARN: {note}")));
         let accept_log = log.clone();
         let node_expiry_ms = u32::try_from(node_expiry.as_millis()).unwrap_or(u32::MAX);
         let welcome = SidecarMessage::Welcome { policy, node_expiry_ms };
@@ -250,6 +297,17 @@ impl Sidecar {
                 registry.take_orders();
                 continue;
             }
+            if registry.compares_nodes() && connection.as_ref().is_some_and(|connection| !connection.refuses_nodes) {
+                if !degrade {
+                    let policy = registry.policy_name().to_owned();
+                    registry.close().map_err(SidecarError::CloseEventLog)?;
+                    return Err(SidecarError::CannotRefuseNodes { policy });
+                }
+                log.line("the ResourceManager does not use Giveway's allocator: applications are not matched to nodes");
+            } else if registry.compares_nodes() {
+                registry.take_suggestions().iter().for_each(|line| log.line(line));
+                send_refusals(&registry, &mut connection, &log);
+            }
             send_ranking(&registry, &mut connection, &log);
             // Without a connection the orders are void: the next one begins with a snapshot.
             for order in registry.take_orders() {
@@ -278,8 +336,10 @@ fn next_input(inputs: &Receiver<Input>, next_timer: Option<Time>, now: Time) -> 
 fn on_input(input: Input, registry: &mut AppRegistry, connection: &mut Option<Connection>, now: Time, log: &Log) {
     match input {
         Input::Stop => {}
-        Input::Connected(number, stream) => {
-            if let Some(previous) = connection.replace(Connection { number, stream, sent_ranking: None }) {
+        Input::Connected(number, stream, refuses_nodes) => {
+            let (sent_ranking, sent_nodes_version, sent_refusals) = (None, None, Vec::new());
+            let new = Connection { number, stream, refuses_nodes, sent_ranking, sent_nodes_version, sent_refusals };
+            if let Some(previous) = connection.replace(new) {
                 let _ = previous.stream.shutdown(Shutdown::Both);
             }
         }
@@ -323,6 +383,38 @@ fn send_ranking(registry: &AppRegistry, connection: &mut Option<Connection>, log
         current.sent_ranking = Some(ranking.clone());
         send(connection, &SidecarMessage::Ranking(ranking), log);
     }
+}
+
+/// Sends the classes of nodes and what is refused to applications, if they differ from what was last sent.
+fn send_refusals(registry: &AppRegistry, connection: &mut Option<Connection>, log: &Log) {
+    let Some(current) = connection else { return };
+    let version = Some(registry.nodes_version());
+    let refused = registry.refusals();
+    let (classes_changed, refused_changed) = (current.sent_nodes_version != version, current.sent_refusals != refused);
+    (current.sent_nodes_version, current.sent_refusals) = (version, refused.clone());
+    if classes_changed {
+        let classes = registry.node_classes();
+        log_classes(&classes, log);
+        send(connection, &SidecarMessage::NodeClasses(classes), log);
+    }
+    if refused_changed {
+        let max_wait = registry.refusal_max_wait();
+        send(connection, &SidecarMessage::Refusals { max_wait, refused }, log);
+    }
+}
+
+/// One line with the number of nodes of each class and one of their names.
+fn log_classes(classes: &[(String, u16)], log: &Log) {
+    if classes.is_empty() {
+        return;
+    }
+    let mut by_class: BTreeMap<u16, (usize, &str)> = BTreeMap::new();
+    for (name, class) in classes {
+        by_class.entry(*class).or_insert((0, name)).0 += 1;
+    }
+    let text: Vec<String> =
+        by_class.iter().map(|(class, (count, name))| format!("{class}: {count} ({name})")).collect();
+    log.line(&format!("nodes by class: {}", text.join(", ")));
 }
 
 /// Sends a message; closes the connection if that fails.
@@ -386,14 +478,17 @@ fn serve(
     };
     let Ok(mut write_half) = configure() else { return };
     let mut read_half = BufReader::new(&stream);
-    if let Err(error) = wire::read_hello(&mut read_half, token) {
-        log.line(&format!("rejected a connection: {error}"));
-        let _ = SidecarMessage::Rejected(error.to_string()).write(&mut write_half);
-        let _ = stream.shutdown(Shutdown::Both);
-        return;
-    }
+    let refuses_nodes = match wire::read_hello(&mut read_half, token) {
+        Ok(refuses_nodes) => refuses_nodes,
+        Err(error) => {
+            log.line(&format!("rejected a connection: {error}"));
+            let _ = SidecarMessage::Rejected(error.to_string()).write(&mut write_half);
+            let _ = stream.shutdown(Shutdown::Both);
+            return;
+        }
+    };
     let welcomed = welcome.write(&mut write_half).and_then(|()| stream.set_read_timeout(Some(READ_TIMEOUT)));
-    if welcomed.is_err() || input_sender.send(Input::Connected(number, write_half)).is_err() {
+    if welcomed.is_err() || input_sender.send(Input::Connected(number, write_half, refuses_nodes)).is_err() {
         return;
     }
     let error = loop {

@@ -4,12 +4,12 @@
 //! length followed by UTF-8. The plug-in sends `HELLO` and receives `WELCOME` or `REJECTED`. After that the plug-in sends [`PluginMessage`]s, and the
 //! sidecar sends rankings and orders for single containers, and answers heartbeats.
 
-use giveway_core::{Kind, Outcome};
+use giveway_core::{Kind, Outcome, Span};
 use std::io::{self, ErrorKind, Read, Write};
 use thiserror::Error;
 
 /// Protocol version. Plug-in and sidecar must have the same one.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 /// Limit on a frame's content. Longer frames are rejected before memory is allocated.
 pub const FRAME_BYTES_MAX: u32 = 4 << 20;
 /// Limit on the content of a `HELLO`, which arrives from a peer that is not authenticated yet.
@@ -36,6 +36,8 @@ mod frame_type {
     pub const PAUSE: u8 = b'P';
     pub const RESUME: u8 = b'p';
     pub const KILL: u8 = b'K';
+    pub const NODE_CLASSES: u8 = b'L';
+    pub const REFUSALS: u8 = b'V';
 }
 
 /// Why reading from the plug-in failed.
@@ -107,6 +109,8 @@ pub enum PluginMessage {
         min_allocation_mb: u64,
         /// Memory that paused containers may keep there. Zero if the NodeManager cannot pause containers.
         pause_mb: u64,
+        /// Its speed in parts per million of that of an ordinary node; zero counts as an ordinary node.
+        speed_ppm: u32,
     },
     /// A node is down or decommissioned.
     NodeRemoved {
@@ -222,12 +226,21 @@ pub enum SidecarMessage {
     Resume(String),
     /// Kill a container as preempted.
     Kill(String),
+    /// The class of each node by name, replacing all earlier ones. Nodes not in the list are never refused.
+    NodeClasses(Vec<(String, u16)>),
+    /// The classes of nodes that are refused to applications, replacing all earlier ones.
+    Refusals {
+        /// Time after which an application that gets no container on other nodes may use any; none for never.
+        max_wait: Option<Span>,
+        /// Application id and the numbers of the classes.
+        refused: Vec<(String, Vec<u16>)>,
+    },
     /// Reply to a heartbeat.
     Heartbeat,
 }
 
-/// Reads a `HELLO` and compares its token in constant time.
-pub fn read_hello(from: &mut impl Read, token: &str) -> Result<(), WireError> {
+/// Reads a `HELLO` and compares its token in constant time. Returns whether the plug-in can refuse nodes to applications.
+pub fn read_hello(from: &mut impl Read, token: &str) -> Result<bool, WireError> {
     let content = read_frame(from, HELLO_BYTES_MAX)?;
     let mut fields = FieldReader { content: &content, position: 1 };
     let magic = fields.bytes(MAGIC.len()).map_err(|_| WireError::UnknownPeer)?;
@@ -240,7 +253,7 @@ pub fn read_hello(from: &mut impl Read, token: &str) -> Result<(), WireError> {
     }
     let plugin_token = fields.string()?;
     let equal: bool = subtle::ConstantTimeEq::ct_eq(plugin_token.as_bytes(), token.as_bytes()).into();
-    if equal { Ok(()) } else { Err(WireError::Token) }
+    if equal { fields.flag() } else { Err(WireError::Token) }
 }
 
 /// Reads one message of the plug-in.
@@ -256,6 +269,7 @@ pub fn read_message(from: &mut impl Read) -> Result<PluginMessage, WireError> {
             memory_mb: fields.integer(8)?,
             min_allocation_mb: fields.integer(8)?,
             pause_mb: fields.integer(8)?,
+            speed_ppm: fields.integer(4)? as u32,
         },
         frame_type::NODE_REMOVED => PluginMessage::NodeRemoved { name: fields.string()? },
         frame_type::APP_ADDED => PluginMessage::AppAdded(AppSpec {
@@ -308,7 +322,7 @@ pub fn read_message(from: &mut impl Read) -> Result<PluginMessage, WireError> {
 }
 
 impl SidecarMessage {
-    /// Writes the message as one frame. A ranking that exceeds the frame limit is cut at its end.
+    /// Writes the message as one frame. A list that exceeds the frame limit is cut at its end.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         let mut content = Vec::new();
         match self {
@@ -325,15 +339,25 @@ impl SidecarMessage {
             SidecarMessage::Ranking(app_ids) => {
                 content.push(frame_type::RANKING);
                 // Cutting the end loses only their order among each other: applications not in the list are served last.
-                let capacity = FRAME_BYTES_MAX as usize - 5;
-                let mut bytes = 0;
-                let fitting = app_ids.iter().take_while(|app_id| {
-                    bytes += app_id.len() + 2;
-                    bytes <= capacity
+                put_list(&mut content, app_ids, |app_id, item| put_string(item, app_id));
+            }
+            SidecarMessage::NodeClasses(classes) => {
+                content.push(frame_type::NODE_CLASSES);
+                put_list(&mut content, classes, |(name, class), item| {
+                    put_string(item, name);
+                    item.extend(class.to_be_bytes());
                 });
-                let fitting: Vec<&String> = fitting.collect();
-                content.extend((fitting.len() as u32).to_be_bytes());
-                fitting.into_iter().for_each(|app_id| put_string(&mut content, app_id));
+            }
+            SidecarMessage::Refusals { max_wait, refused } => {
+                content.push(frame_type::REFUSALS);
+                let wait_ms = max_wait.map_or(u32::MAX, |wait| u32::try_from(wait.0 / 1_000).unwrap_or(u32::MAX));
+                content.extend(wait_ms.to_be_bytes());
+                put_list(&mut content, refused, |(app_id, classes), item| {
+                    put_string(item, app_id);
+                    let count = u16::try_from(classes.len()).unwrap_or(u16::MAX);
+                    item.extend(count.to_be_bytes());
+                    classes.iter().take(usize::from(count)).for_each(|class| item.extend(class.to_be_bytes()));
+                });
             }
             SidecarMessage::Pause(container_id) => put_order(&mut content, frame_type::PAUSE, container_id),
             SidecarMessage::Resume(container_id) => put_order(&mut content, frame_type::RESUME, container_id),
@@ -348,6 +372,23 @@ impl SidecarMessage {
 fn put_order(content: &mut Vec<u8>, frame_type: u8, container_id: &str) {
     content.push(frame_type);
     put_string(content, container_id);
+}
+
+/// Appends the number of items and the items, as many as fit into a frame.
+fn put_list<T>(content: &mut Vec<u8>, items: &[T], put: impl Fn(&T, &mut Vec<u8>)) {
+    let count_at = content.len();
+    content.extend([0; 4]);
+    let (mut count, mut encoded) = (0u32, Vec::new());
+    for item in items {
+        encoded.clear();
+        put(item, &mut encoded);
+        if content.len() + encoded.len() > FRAME_BYTES_MAX as usize {
+            break;
+        }
+        content.extend(&encoded);
+        count += 1;
+    }
+    content[count_at..count_at + 4].copy_from_slice(&count.to_be_bytes());
 }
 
 /// Appends a string, cut to 65,535 bytes.
@@ -453,6 +494,7 @@ mod tests {
     fn hello(version: u16, token: &str) -> Vec<u8> {
         let mut content = [b"H", &MAGIC[..], &version.to_be_bytes()].concat();
         put_string(&mut content, token);
+        content.push(1);
         frame(&content)
     }
 
@@ -472,6 +514,16 @@ mod tests {
         let mut bytes = Vec::new();
         SidecarMessage::Pause("c7".into()).write(&mut bytes).unwrap();
         assert_eq!(bytes, [0, 0, 0, 5, b'P', 0, 2, b'c', b'7']);
+        let mut bytes = Vec::new();
+        SidecarMessage::NodeClasses(vec![("n".into(), 258)]).write(&mut bytes).unwrap();
+        assert_eq!(bytes, [0, 0, 0, 10, b'L', 0, 0, 0, 1, 0, 1, b'n', 1, 2]);
+        for (max_wait, wait_bytes) in [(Some(Span::from_secs(1)), [0, 0, 3, 232]), (None, [255; 4])] {
+            let mut bytes = Vec::new();
+            let refused = vec![("a".into(), vec![1, 2])];
+            SidecarMessage::Refusals { max_wait, refused }.write(&mut bytes).unwrap();
+            let content = [&b"V"[..], &wait_bytes, &[0, 0, 0, 1, 0, 1, b'a', 0, 2, 0, 1, 0, 2]].concat();
+            assert_eq!(bytes, frame(&content));
+        }
     }
 
     #[test]
@@ -480,7 +532,7 @@ mod tests {
         for (bytes, reason) in [
             (hello(PROTOCOL_VERSION, "secreT"), "token mismatch"),
             (hello(PROTOCOL_VERSION, "secret and more"), "token mismatch"),
-            (hello(PROTOCOL_VERSION + 1, "secret"), "version mismatch: plug-in 3, sidecar 2"),
+            (hello(PROTOCOL_VERSION + 1, "secret"), "version mismatch: plug-in 4, sidecar 3"),
             (hello(PROTOCOL_VERSION, "secret")[..9].to_vec(), "closed the connection within a frame"),
             (Vec::new(), "closed the connection"),
             (frame(b"GET / HTTP/1.1"), "the first frame is not a HELLO"),

@@ -20,7 +20,14 @@ impl Cluster {
         cluster.send(PluginMessage::SnapshotStarted);
         for name in ["n1:1", "n2:1"] {
             let (name, rack) = (name.to_owned(), "/rack".to_owned());
-            cluster.send(PluginMessage::NodeAdded { name, rack, memory_mb: 1024, min_allocation_mb: 512, pause_mb });
+            cluster.send(PluginMessage::NodeAdded {
+                name,
+                rack,
+                memory_mb: 1024,
+                min_allocation_mb: 512,
+                pause_mb,
+                speed_ppm: 0,
+            });
         }
         cluster.send(PluginMessage::SnapshotEnded);
         cluster
@@ -56,8 +63,12 @@ impl Cluster {
     }
 
     fn ask(&mut self, app_id: &str, maps: u32, reduces: u32) {
-        let (app_id, outstanding_asks) = (app_id.to_owned(), [maps, reduces]);
-        self.send(PluginMessage::AppUpdated { app_id, progress_ppm: 300_000, outstanding_asks, recovery_asks: 0 });
+        self.update_app(app_id, 300_000, [maps, reduces]);
+    }
+
+    fn update_app(&mut self, app_id: &str, progress_ppm: u32, outstanding_asks: [u32; 2]) {
+        let app_id = app_id.to_owned();
+        self.send(PluginMessage::AppUpdated { app_id, progress_ppm, outstanding_asks, recovery_asks: 0 });
     }
 
     fn allocate(&mut self, app_id: &str, container_id: &str, node: &str, is_master: bool, asks: u32) {
@@ -188,7 +199,14 @@ fn a_container_that_was_demoted_before_the_snapshot_counts_once_it_is_promoted()
     cluster.send(PluginMessage::SnapshotStarted);
     for name in ["n1:1", "n2:1"] {
         let (name, rack) = (name.to_owned(), "/rack".to_owned());
-        cluster.send(PluginMessage::NodeAdded { name, rack, memory_mb: 1024, min_allocation_mb: 512, pause_mb: 512 });
+        cluster.send(PluginMessage::NodeAdded {
+            name,
+            rack,
+            memory_mb: 1024,
+            min_allocation_mb: 512,
+            pause_mb: 512,
+            speed_ppm: 0,
+        });
     }
     cluster.add_app(LONG, true);
     cluster.allocate(LONG, "am", "n1:1", true, 0);
@@ -218,6 +236,36 @@ fn killing_policies_order_kills() {
     cluster.ask(LONG, 8, 0);
     let orders = cluster.submit_short();
     assert!(matches!(&orders[..], [order] if order.starts_with("Kill(r")), "{orders:?}");
+}
+
+/// With one container each application has exactly its share, so their ranks are equal and say nothing about the order.
+#[test]
+fn a_share_is_enforced_whenever_the_short_application_arrives() {
+    for reducing_secs in [1, 4, 9, 15, 30, 60] {
+        // 80 % when all reduces have merged their input, and 15 % more in the following 100 s.
+        let progress_ppm = if reducing_secs < 10 { 500_000 } else { 800_000 + 1_500 * reducing_secs as u32 };
+        let mut cluster = Cluster::new("hsrtf-prp", 0);
+        cluster.add_app(LONG, true);
+        cluster.ask(LONG, 1, 0);
+        cluster.allocate(LONG, "am", "n1:1", true, 0);
+        cluster.wait(4);
+        cluster.ask(LONG, 1, 0);
+        cluster.allocate(LONG, "m1", "n2:1", false, 0);
+        cluster.wait(3);
+        cluster.release(LONG, "m1");
+        cluster.ask(LONG, 0, 3);
+        for (container, node, asks) in [("r1", "n1:1", 2), ("r2", "n2:1", 1), ("r3", "n2:1", 0)] {
+            cluster.allocate(LONG, container, node, false, asks);
+        }
+        cluster.wait(reducing_secs);
+        cluster.update_app(LONG, progress_ppm, [0, 0]);
+        assert_eq!(cluster.orders(), [""; 0]);
+        let mut orders = cluster.submit_short();
+        // At the latest when the estimates are next updated: the first ones may have been made before any task had finished.
+        cluster.wait(10);
+        orders.extend(cluster.orders());
+        assert!(matches!(&orders[..], [order] if order.starts_with("Kill(r")), "after {reducing_secs} s: {orders:?}");
+    }
 }
 
 #[test]

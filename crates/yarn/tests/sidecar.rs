@@ -86,7 +86,7 @@ fn integers(integers: &[u32]) -> Vec<u8> {
 }
 
 fn hello(version: u16, token: &str) -> Vec<u8> {
-    [b"HGIVEWAY", &version.to_be_bytes()[..], &string(token)].concat()
+    [b"HGIVEWAY", &version.to_be_bytes()[..], &string(token), &[1]].concat()
 }
 
 impl Plugin {
@@ -135,19 +135,32 @@ impl Plugin {
         }
     }
 
+    /// Waits for a frame with this content; others may precede it.
+    fn wait_for_frame(&mut self, content: &[u8]) {
+        while self.receive().unwrap() != content {}
+    }
+
     /// Waits for this ranking; others may precede it.
     fn wait_for_ranking(&mut self, expected: &[&str]) {
         while self.ranking() != expected {}
     }
 
     fn node_added(&mut self, name: &str) {
+        self.node_of_speed(name, 0);
+    }
+
+    fn node_of_speed(&mut self, name: &str, speed_ppm: u32) {
         let memory = [4096u64, 1024, 0].map(u64::to_be_bytes).concat();
-        self.send(&[b"N", &string(name)[..], &string("/rack"), &memory].concat());
+        self.send(&[b"N", &string(name)[..], &string("/rack"), &memory, &integers(&[speed_ppm])].concat());
     }
 
     fn app_added(&mut self, app_id: &str) {
+        self.app_of_user(app_id, "ann");
+    }
+
+    fn app_of_user(&mut self, app_id: &str, user: &str) {
         let fields =
-            [string(app_id), string("word count"), string("ann"), string("root.giveway"), integers(&[0]), vec![1]];
+            [string(app_id), string("word count"), string(user), string("root.giveway"), integers(&[0]), vec![1]];
         self.send(&[b"A", &fields.concat()[..]].concat());
     }
 
@@ -177,7 +190,7 @@ fn an_invalid_peer_is_rejected_and_logged_once() {
     let frame = |content: Vec<u8>| [&(content.len() as u32).to_be_bytes()[..], &content].concat();
     for (bytes, reason) in [
         (frame(hello(PROTOCOL_VERSION, "a token that is long enougH")), "token mismatch"),
-        (frame(hello(PROTOCOL_VERSION + 1, TOKEN)), "version mismatch: plug-in 3, sidecar 2"),
+        (frame(hello(PROTOCOL_VERSION + 1, TOKEN)), "version mismatch: plug-in 4, sidecar 3"),
         (vec![0x80, 0, 0, 0], "invalid frame length 2147483648: expected 1 to 4096"),
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "invalid frame length 1195725856"),
         (frame(b"Hello there".to_vec()), "the first frame is not a HELLO"),
@@ -305,12 +318,6 @@ fn messages_become_rankings_and_an_event_log_that_a_restarted_sidecar_continues(
 fn invalid_options_are_refused_at_start() {
     let dir = TempDir::new().unwrap();
     let refusal = |options: Options| Sidecar::bind(options, |_| {}).err().expect("refused").to_string();
-    for (policy, need) in
-        [("coshh", "run a given task on a given node"), ("giveway", "run a given task on a given node")]
-    {
-        let message = refusal(options(dir.path(), policy));
-        assert!(message.contains(&format!("policy `{policy}` needs a ")) && message.contains(need), "{message}");
-    }
     let every_interface = Options { listen: "0.0.0.0:0".parse().unwrap(), ..options(dir.path(), "fifo") };
     assert!(refusal(every_interface).contains("use 127.0.0.1 or ::1"));
     let no_token_file = Options { token_file: dir.path().join("none"), ..options(dir.path(), "fifo") };
@@ -345,4 +352,58 @@ fn a_recording_sidecar_orders_nothing() {
     let bytes = fs::read(dir.path().join(EVENT_LOG)).unwrap();
     let events: Vec<Event> = EventLogReader::open(&bytes).unwrap().map(|record| record.unwrap().event).collect();
     assert!(events.iter().any(|event| matches!(event, Event::SlotsRequested { maps: 3, .. })), "{events:?}");
+}
+
+#[test]
+fn refused_nodes_are_sent_when_they_change() {
+    let dir = TempDir::new().unwrap();
+    let sidecar = RunningSidecar::start(options(dir.path(), "coshh"));
+    sidecar.wait_for_line("no replicas are placed");
+    let mut plugin = Plugin::handshake(sidecar.address);
+    plugin.send(b"[");
+    for (name, speed_ppm) in [("fast", 4_000_000), ("slow", 1_000_000)] {
+        plugin.node_of_speed(name, speed_ppm);
+    }
+    plugin.send(b"]");
+    let classes = [&b"L"[..], &integers(&[2]), &string("fast"), &[0, 0], &string("slow"), &[0, 1]].concat();
+    plugin.wait_for_frame(&classes);
+    for (app_id, user, maps) in [("large", "ann", 40), ("small", "bob", 4)] {
+        plugin.app_of_user(app_id, user);
+        plugin.app_updated(app_id, maps, 0);
+    }
+    sidecar.wait_for_line("small is suggested for nodes of class");
+    let suggested = if sidecar.lines_with("small is suggested for nodes of class 0") > 0 { 0 } else { 1 };
+    let refused = [&b"V"[..], &integers(&[10_000, 1]), &string("small"), &[0, 1, 0, 1 - suggested]].concat();
+    plugin.wait_for_frame(&refused);
+    plugin.app_updated("large", 0, 0);
+    plugin.wait_for_frame(&[&b"V"[..], &integers(&[10_000, 0])].concat());
+    sidecar.stop();
+}
+
+#[test]
+fn a_plugin_that_cannot_refuse_nodes_ends_a_sidecar_that_matches() {
+    let dir = TempDir::new().unwrap();
+    let mut cannot_refuse = hello(PROTOCOL_VERSION, TOKEN);
+    *cannot_refuse.last_mut().unwrap() = 0;
+    let sidecar = RunningSidecar::start(options(dir.path(), "coshh"));
+    let mut plugin = Plugin::connect(sidecar.address);
+    plugin.send(&cannot_refuse);
+    let error = sidecar.thread.join().unwrap().unwrap_err().to_string();
+    assert!(error.contains("app-placement-allocator.class") && error.contains("--degrade"), "{error}");
+    let degraded = Options { degrade: true, event_log: None, ..options(dir.path(), "coshh") };
+    let sidecar = RunningSidecar::start(degraded);
+    let mut plugin = Plugin::connect(sidecar.address);
+    plugin.send(&cannot_refuse);
+    sidecar.wait_for_line("applications are not matched to nodes");
+    sidecar.stop();
+}
+
+#[test]
+fn a_policy_beyond_yarns_means_starts_only_degraded() {
+    let dir = TempDir::new().unwrap();
+    let error = Sidecar::bind(options(dir.path(), "giveway"), |_| {}).err().expect("refused").to_string();
+    assert!(error.contains("--degrade") && error.contains("no speculative attempts"), "{error}");
+    let sidecar = RunningSidecar::start(Options { degrade: true, ..options(dir.path(), "giveway") });
+    sidecar.wait_for_line("policy giveway on YARN: stragglers are left to the application masters");
+    sidecar.stop();
 }

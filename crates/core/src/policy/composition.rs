@@ -147,10 +147,15 @@ impl Policy {
             || by_speculation
     }
 
+    /// True if it makes a difference between nodes of different speed.
+    pub fn compares_nodes(&self) -> bool {
+        self.matching.is_some() || Kind::BOTH.iter().any(|&kind| self.slots(kind).placement.refuse_slow.is_some())
+    }
+
     /// True if it has to launch a given task on a given node, and not only to rank jobs. In one slot pool recovery needs no given task: the
     /// backend requests a slot for lost work like any other.
     pub fn binds_tasks(&self, one_slot_pool: bool) -> bool {
-        (self.recovery.binds_tasks() && !one_slot_pool) || self.matching.is_some() || self.speculation.is_some()
+        (self.recovery.binds_tasks() && !one_slot_pool) || self.speculation.is_some()
     }
 
     /// Checks that the parts fit each other.
@@ -191,6 +196,9 @@ impl Policy {
         shorten(&mut self.prior.reduce);
         if let Some(speculation) = &mut self.speculation {
             speculation.spans_mut().into_iter().for_each(shorten);
+        }
+        if let Some(matching) = &mut self.matching {
+            shorten(&mut matching.max_wait);
         }
         self.failures.spans_mut().into_iter().for_each(shorten);
         for slots in [&mut self.map, &mut self.reduce] {

@@ -110,6 +110,18 @@ impl Scheduler {
         self.add_to_groups(job, &spec.pool);
     }
 
+    /// Classifies an open job that may have grown, if the policy matches jobs to nodes.
+    fn classify_again(&mut self, job: JobKey) {
+        let Some(matcher) = &mut self.matcher else { return };
+        let Some((classes, all_changed)) = matcher.job_grew(job, &self.state, self.now) else { return };
+        self.set_classes(&classes);
+        if all_changed {
+            self.regroup_all_but(None);
+        } else {
+            self.regroup(job);
+        }
+    }
+
     /// Nodes joined or were lost: the matching follows.
     pub(super) fn match_nodes(&mut self) {
         let changed = self.matcher.as_mut().and_then(|matcher| matcher.nodes_changed(&self.state, self.now));
@@ -181,6 +193,7 @@ impl Scheduler {
         // The request is the first information about the job's size, so its estimate is computed now and not only when the timer fires.
         let estimate = estimates::estimate_request(self.view(), self.needs, self.state.job(key), self.averages);
         self.state.job_mut(key).set_estimate(estimate);
+        self.classify_again(key);
         for kind in Kind::BOTH {
             let surplus = |job: &crate::state::Job| job.counts(kind).reserved > job.counts(kind).pending;
             while surplus(self.state.job(key)) && self.state.drop_reservation(key, kind, None) {}

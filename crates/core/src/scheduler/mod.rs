@@ -10,12 +10,14 @@ mod attempt_events;
 mod failures;
 mod job_events;
 mod node_events;
+mod node_refusals;
 mod preempt;
 mod queries;
 mod recorded;
 mod restore;
 mod timers;
 
+pub use node_refusals::NodeRefusals;
 pub use queries::{Blocked, JobStatus, KindStatus, MapOutput, NodeStatus, PositionReason, QueuePosition};
 pub use recorded::RecordError;
 

@@ -276,7 +276,7 @@ impl Scheduler {
     }
 
     /// One node of each type that the policy tells apart, of those that are up.
-    fn distinct_nodes(&self) -> Vec<NodeId> {
+    pub(super) fn distinct_nodes(&self) -> Vec<NodeId> {
         let up = |node: &NodeId| self.state.nodes().up(*node).is_some();
         match &self.matcher {
             None if self.compares_nodes() => {
@@ -292,7 +292,7 @@ impl Scheduler {
         }
     }
 
-    fn compares_nodes(&self) -> bool {
+    pub(super) fn compares_nodes(&self) -> bool {
         Kind::BOTH.into_iter().any(|kind| self.policy.slots(kind).placement.refuse_slow.is_some())
     }
 

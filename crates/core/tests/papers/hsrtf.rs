@@ -259,6 +259,19 @@ fn sec_3_5_with_preemption_a_job_below_its_share_takes_slots() {
 }
 
 #[test]
+fn sec_3_5_a_job_gets_its_share_from_one_that_then_ranks_equal() {
+    let mut cluster = ManualCluster::new("hsrtf-prp", 4, 1, 1);
+    cluster.submit_job(job(4, 1));
+    cluster.offer_all();
+    // Both need one wave of maps of the same length. With one map each has exactly its share.
+    let (second, actions) = cluster.submit_job(job(1, 1));
+    assert_eq!(cluster.job(second).counts(Kind::Map).fair_share, 1.0);
+    assert_eq!(attempts_to_stop(&actions).len(), 1);
+    let (_, actions) = cluster.at(0.1).submit_job(job(1, 1));
+    assert_eq!(attempts_to_stop(&actions).len(), 1, "from the first job, which still has more than its share");
+}
+
+#[test]
 fn sec_3_4_reduces_run_where_maps_of_their_job_ran() {
     let mut cluster = ManualCluster::new("hsrtf-pu", 4, 1, 1);
     let (id, _) = cluster.submit_job(TestJob { hosts: vec![vec![2]], ..job(1, 1) });

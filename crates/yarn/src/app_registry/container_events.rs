@@ -67,7 +67,7 @@ impl AppRegistry {
         Some(self.nodes.len())
     }
 
-    fn containers(&self) -> impl Iterator<Item = &Container> {
+    pub(super) fn containers(&self) -> impl Iterator<Item = &Container> {
         self.apps.values().flat_map(|app| app.containers.values())
     }
 

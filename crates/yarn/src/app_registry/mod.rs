@@ -9,15 +9,17 @@
 //! those of application masters included, are reduces in the core (`Capabilities::one_slot_pool`). Other policies see maps and reduces apart.
 
 mod container_events;
+mod nodes;
 
 use crate::containers::{Container, ContainerIndex, Order, OrderQueue};
 use crate::event_log::{EventLogFile, EventLogFileError};
 use crate::wire::{AppSpec, PluginMessage};
 use container_events::GrantedContainer;
 use giveway_core::{
-    Action, AttemptId, Capabilities, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Outcome, Policy, PreemptAction,
-    Priority, RackId, Scheduler, Setup, SetupError, Tenants, Time, Timers, WHOLE_PPM,
+    Action, AttemptId, Capabilities, Event, JobId, JobSpec, Kind, NodeId, Outcome, Policy, PreemptAction, Priority,
+    RackId, Scheduler, Setup, SetupError, Tenants, Time, Timers, WHOLE_PPM,
 };
+use nodes::NodeReport;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io;
 use std::path::Path;
@@ -85,6 +87,8 @@ struct App {
     asks: [u32; 2],
     /// Of those, the asks for lost work.
     recovery_asks: u32,
+    /// The classes of nodes that were last reported as suggested.
+    suggested: Option<Vec<u16>>,
 }
 
 /// The scheduler core, its event log, and the mapping between YARN's ids and the core's.
@@ -98,6 +102,8 @@ pub struct AppRegistry {
     app_ids: FxHashMap<JobId, String>,
     /// Nodes that are up, by `host:port`.
     nodes: FxHashMap<String, NodeId>,
+    /// Incremented whenever `nodes` changes.
+    nodes_version: u64,
     racks: FxHashMap<String, RackId>,
     next_node_number: u32,
     next_job_number: u32,
@@ -124,7 +130,8 @@ impl AppRegistry {
     pub fn open(policy: Policy, event_log: Option<&Path>, slot_mb: Option<u64>) -> Result<AppRegistry, RegistryError> {
         let tenants = Tenants::default();
         let one_pool = preempts(&policy);
-        let capabilities = if one_pool { PREEMPTING } else { Capabilities::ORDER_ONLY };
+        let able = if one_pool { PREEMPTING } else { Capabilities::ORDER_ONLY };
+        let capabilities = Capabilities { refuse_nodes: policy.compares_nodes(), ..able };
         let setup = Setup { policy, tenants, capabilities, seed: 0 };
         let core = Scheduler::new(setup.clone())?;
         let mut registry = AppRegistry {
@@ -134,6 +141,7 @@ impl AppRegistry {
             apps: FxHashMap::default(),
             app_ids: FxHashMap::default(),
             nodes: FxHashMap::default(),
+            nodes_version: 0,
             racks: FxHashMap::default(),
             next_node_number: 0,
             next_job_number: 0,
@@ -284,8 +292,12 @@ impl AppRegistry {
             Event::NodeJoined { node, spec } => {
                 self.next_node_number = self.next_node_number.max(node.0 + 1);
                 self.nodes.insert(spec.name.clone(), *node);
+                self.nodes_version += 1;
             }
-            Event::NodeLost { node } => self.nodes.retain(|_, other| other != node),
+            Event::NodeLost { node } => {
+                self.nodes.retain(|_, other| other != node);
+                self.nodes_version += 1;
+            }
             Event::JobOpened(spec) => {
                 self.next_job_number = self.next_job_number.max(spec.id.0 + 1);
                 if let Some(app_id) = &spec.external_id {
@@ -299,6 +311,7 @@ impl AppRegistry {
                         finished: [0; 2],
                         asks: [0; 2],
                         recovery_asks: 0,
+                        suggested: None,
                     };
                     self.apps.insert(app_id.clone(), app);
                 }
@@ -324,10 +337,10 @@ impl AppRegistry {
     fn apply(&mut self, now: Time, message: PluginMessage) {
         match message {
             PluginMessage::SnapshotStarted | PluginMessage::SnapshotEnded | PluginMessage::Heartbeat => {}
-            PluginMessage::NodeAdded { name, rack, memory_mb, min_allocation_mb, pause_mb } => {
+            PluginMessage::NodeAdded { name, rack, memory_mb, min_allocation_mb, pause_mb, speed_ppm } => {
                 let slot_mb = self.slot_mb.unwrap_or(min_allocation_mb).max(1);
-                self.node_added(now, &name, rack, memory_mb / slot_mb);
-                self.set_pause_limit(now, &name, pause_mb / slot_mb);
+                let (slots, pause_limit) = (memory_mb / slot_mb, pause_mb / slot_mb);
+                self.node_reported(now, NodeReport { name, rack, slots, pause_limit, speed_ppm });
             }
             PluginMessage::NodeRemoved { name } => {
                 if let Some(&node) = self.nodes.get(&name) {
@@ -427,38 +440,6 @@ impl AppRegistry {
         }
         for message in messages {
             self.apply(now, message);
-        }
-    }
-
-    fn node_added(&mut self, now: Time, name: &str, rack: String, slots: u64) {
-        if self.nodes.contains_key(name) {
-            return;
-        }
-        // YARN's containers have no kind: all of a node's may run maps, or all of them reduces.
-        let slots = slots.clamp(1, NODE_SLOTS_MAX) as u16;
-        let next_rack = RackId(self.racks.len() as u32);
-        let rack = *self.racks.entry(rack).or_insert(next_rack);
-        let spec = NodeSpec {
-            name: name.to_owned(),
-            rack,
-            map_slots: if self.one_pool { 0 } else { slots },
-            reduce_slots: slots,
-            speed_ppm: WHOLE_PPM,
-            disk_bytes_per_s: 100 << 20,
-            disk_bytes: 0,
-        };
-        // A node that returns keeps its id; otherwise the core's node table would grow with every restart of a NodeManager.
-        let previous = self.core.nodes().find(|known| known.spec.name == spec.name).map(|known| known.id);
-        let node = previous.unwrap_or(NodeId(self.next_node_number));
-        self.submit_event(now, Event::NodeJoined { node, spec });
-    }
-
-    /// Limits the containers that may be paused on a node.
-    fn set_pause_limit(&mut self, now: Time, name: &str, containers: u64) {
-        let Some(&node) = self.nodes.get(name).filter(|_| self.one_pool) else { return };
-        let attempts = u32::try_from(containers).unwrap_or(u32::MAX);
-        if self.core.state().node(node).pause_limit() != attempts {
-            self.submit_event(now, Event::PauseLimitSet { node, attempts });
         }
     }
 

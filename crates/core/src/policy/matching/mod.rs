@@ -16,10 +16,10 @@ pub use routing::Routing;
 
 use super::Policy;
 use crate::event::NodeSpec;
-use crate::ids::{Kind, NodeId, PerKind};
+use crate::ids::{JobId, Kind, NodeId, PerKind};
 use crate::state::{Job, JobKey, State};
 use crate::tenants::Tenants;
-use crate::units::Time;
+use crate::units::{Span, Time};
 use predict::{Predictor, TaskTimes};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -40,6 +40,10 @@ pub struct Matching {
     /// Whether to request replicas on nodes that are suggested for the first job that uses them.
     #[serde(default = "default_place_replicas")]
     pub place_replicas: bool,
+    /// Only on a cluster that grants slots itself, with the fallback `backfill`: a job that got no slot on its suggested nodes for this long may use
+    /// any node, although jobs that are suggested for it need slots.
+    #[serde(default = "default_max_wait", skip_serializing_if = "is_default_max_wait")]
+    pub max_wait: Span,
 }
 
 /// What a node does when no job of its suggested classes needs a slot.
@@ -65,6 +69,17 @@ fn default_place_replicas() -> bool {
     true
 }
 
+/// The default of [`Matching::max_wait`].
+pub const DEFAULT_MAX_WAIT: Span = Span::from_secs(10);
+
+fn default_max_wait() -> Span {
+    DEFAULT_MAX_WAIT
+}
+
+fn is_default_max_wait(wait: &Span) -> bool {
+    *wait == DEFAULT_MAX_WAIT
+}
+
 impl Default for Matching {
     fn default() -> Matching {
         Matching {
@@ -72,11 +87,17 @@ impl Default for Matching {
             max_rate_ratio: default_max_rate_ratio(),
             history_interval_jobs: default_history_interval_jobs(),
             place_replicas: default_place_replicas(),
+            max_wait: default_max_wait(),
         }
     }
 }
 
 impl Matching {
+    /// True if a node stays idle rather than take a job that is not suggested for it.
+    pub fn is_strict(&self) -> bool {
+        self.fallback == Fallback::Strict
+    }
+
     /// Checks its numbers and that the policy ranks users; otherwise returns a key and what to change.
     pub(super) fn check(&self, policy: &Policy) -> Result<(), (&'static str, String)> {
         if !(self.max_rate_ratio > 1.0 && self.max_rate_ratio.is_finite()) {
@@ -124,6 +145,7 @@ const CLASSIFIED_JOBS_MAX: usize = 512;
 /// What classification reads of a job. It is kept after the job has ended: a class outlives its jobs, or the next job would fit none.
 #[derive(Clone, Copy, Debug)]
 struct ClassifiedJob {
+    job: JobId,
     user: u32,
     tasks: PerKind<u32>,
     times: TaskTimes,
@@ -271,11 +293,47 @@ impl Matcher {
         self.first_arrival.get_or_insert(now);
         self.arrivals[user] += 1;
         let job = self.describe_job(state.job(key));
+        if job.tasks.iter().all(|&tasks| tasks == 0) {
+            // An open job that has requested nothing yet: its rate is not known.
+            return (vec![(key, [None, None])], false);
+        }
+        self.remember(job);
+        self.classify(key, &job, state, now)
+    }
+
+    /// Classifies an open job again if it has at least twice as many tasks of a kind as when it was last classified. Returns the same as
+    /// [`job_submitted`](Matcher::job_submitted); none if its classes stay.
+    pub fn job_grew(&mut self, key: JobKey, state: &State, now: Time) -> Option<(Vec<(JobKey, Classes)>, bool)> {
+        let job = self.describe_job(state.job(key));
+        let known = self.recent.iter().rposition(|recent| recent.job == job.job);
+        let before = known.map_or(PerKind::default(), |at| self.recent[at].tasks);
+        let grew = |kind: &Kind| job.tasks[*kind] > 0 && job.tasks[*kind] >= 2 * before[*kind];
+        if !Kind::BOTH.iter().any(grew) {
+            return None;
+        }
+        match known {
+            Some(at) => self.recent[at] = job,
+            None => self.remember(job),
+        }
+        Some(self.classify(key, &job, state, now))
+    }
+
+    fn remember(&mut self, job: ClassifiedJob) {
         if self.recent.len() == CLASSIFIED_JOBS_MAX {
             self.recent.pop_front();
         }
         self.recent.push_back(job);
-        let features = self.features(&job, now);
+    }
+
+    fn classify(
+        &mut self,
+        key: JobKey,
+        job: &ClassifiedJob,
+        state: &State,
+        now: Time,
+    ) -> (Vec<(JobKey, Classes)>, bool) {
+        let rights = self.users[job.user as usize];
+        let features = self.features(job, now);
         let primary = self.fitting_class(0, &features).filter(|_| rights.min_share > 0);
         let secondary = self.fitting_class(1, &features);
         if secondary.is_some() && (primary.is_some() || rights.min_share == 0) {
@@ -318,7 +376,7 @@ impl Matcher {
 
     fn describe_job(&self, job: &Job) -> ClassifiedJob {
         let tasks = PerKind::from_fn(|kind| job.total(kind));
-        ClassifiedJob { user: job.user(), tasks, times: self.predictor.predict(job) }
+        ClassifiedJob { job: job.id(), user: job.user(), tasks, times: self.predictor.predict(job) }
     }
 
     /// Priority, execution rate on each type of node, and arrival rate (section 3.1), all as logarithms so that a factor is a distance.
@@ -356,6 +414,9 @@ impl Matcher {
             self.suggested[classification] = self.suggest(classification);
         }
         let classes_of = |(key, job): (JobKey, &Job)| {
+            if Kind::BOTH.iter().all(|&kind| job.total(kind) == 0) {
+                return (key, [None, None]);
+            }
             let features = self.features(&self.describe_job(job), now);
             let class = |c: usize| nearest(&self.classes[c], &features).map(|(class, _)| class as u16);
             (key, [self.belongs(0, job.user()).then(|| class(0)).flatten(), class(1)])

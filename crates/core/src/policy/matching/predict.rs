@@ -108,10 +108,12 @@ impl Predictor {
 /// What is known of a job when it is submitted: its user, its number of tasks, the size of its input.
 fn features(job: &Job) -> Vec<f64> {
     let log = |n: f64| (n + 1.0).ln();
+    // An open job has no splits; its maps are those that it has requested so far.
+    let maps = if job.is_open() { job.total(Kind::Map) } else { job.splits().len() as u32 };
     // The factor separates users: rows of another user are nearest only if the table has none of the same user.
     vec![
         f64::from(job.user()) * 100.0,
-        log(f64::from(job.splits().len() as u32)),
+        log(f64::from(maps)),
         log(f64::from(job.total(Kind::Reduce))),
         log(job.input_bytes() as f64),
     ]

@@ -3,7 +3,7 @@
 //! Without matching there is one pass for each routing stage. With it, the first pass serves users below their min share and the second all users, both
 //! only with jobs of the classes suggested for the node. If the fallback is backfill, a third pass serves any job.
 
-use super::{Fallback, Matcher};
+use super::Matcher;
 use crate::ids::NodeId;
 use crate::policy::groups::Group;
 use crate::policy::ranking::Ranking;
@@ -26,7 +26,7 @@ impl<'a> Routing<'a> {
     pub fn passes(self, stages: &[Ranking]) -> usize {
         match self.matcher {
             None => stages.len(),
-            Some((matcher, _)) if matcher.rules().fallback == Fallback::Strict => 2,
+            Some((matcher, _)) if matcher.rules().is_strict() => 2,
             Some(_) => 3,
         }
     }

@@ -3,7 +3,8 @@
 //! `trigger.rs` says which jobs request slots, `victims.rs` in which order attempts are considered, `guards.rs` which are protected. A
 //! [`Round`] combines them and yields one victim at a time; the scheduler stops the victim and reserves its slot before it takes the next,
 //! because both change the ranks. Under every policy, a slot is taken only if the beneficiary would still rank before the victim's job
-//! afterwards ([`Ranking::stays_before`](super::ranking::Ranking::stays_before), ADR 3).
+//! afterwards ([`Ranking::stays_before`](super::ranking::Ranking::stays_before), ADR 3), or if it is taken because of shares and both then keep
+//! theirs ([`Comparison::keep_their_shares`]).
 
 mod guards;
 mod trigger;
@@ -169,7 +170,8 @@ impl<'a> Round<'a> {
                 continue;
             }
             let (beneficiary, victim) = (request.job, self.victims[self.at].job);
-            let may_take = jobs.may_take(beneficiary, victim, self.kind)
+            let by_share = self.rule.trigger.is_below_share() && jobs.keep_their_shares(beneficiary, victim, self.kind);
+            let may_take = (by_share || jobs.may_take(beneficiary, victim, self.kind))
                 && jobs.is_ahead_by(self.rule.margin, beneficiary, victim, self.kind);
             if !may_take {
                 self.skip_victim(jobs);

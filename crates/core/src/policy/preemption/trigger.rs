@@ -36,8 +36,8 @@ impl Trigger {
         }
     }
 
-    /// True if only jobs over their share are victims.
-    pub(super) fn exempts_jobs_within_share(self) -> bool {
+    /// True if jobs below their share take slots of jobs over theirs, and of no others.
+    pub(super) fn is_below_share(self) -> bool {
         self == Trigger::BelowShare
     }
 

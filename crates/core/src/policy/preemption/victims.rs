@@ -180,7 +180,7 @@ pub(super) fn victim_jobs(rule: &Preemption, kind: Kind, jobs: Comparison<'_>) -
     let state = jobs.view.state;
     let is_victim = |counts: &TaskCounts| {
         let within_share = f64::from(counts.allocated()) <= counts.fair_share;
-        counts.running.len() as u32 > counts.stopping && !(rule.trigger.exempts_jobs_within_share() && within_share)
+        counts.running.len() as u32 > counts.stopping && !(rule.trigger.is_below_share() && within_share)
     };
     let running = state.jobs().iter().filter(|(_, job)| !job.is_closed() && is_victim(job.counts(kind)));
     let mut victims: Vec<JobKey> = running.map(|(key, _)| key).collect();

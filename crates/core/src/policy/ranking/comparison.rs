@@ -102,6 +102,17 @@ impl Comparison<'_> {
         self.rankings.last(kind).stays_before(with(a, 1), with(b, -1), state.nodes().slots()[kind])
     }
 
+    /// True if a slot of `b` moved to `a`, which is in the same group, would leave `a` with at most its share and `b` with at least its own. Then
+    /// neither has a claim to a slot of the other, so that slots cannot move back and forth although the two may rank equal.
+    pub fn keep_their_shares(&self, a: JobKey, b: JobKey, kind: Kind) -> bool {
+        let last = self.rankings.last(kind);
+        let [ours, theirs] = [a, b].map(|job| self.view.state.job(job).counts(kind));
+        a != b
+            && last.group_of(a) == last.group_of(b)
+            && f64::from(ours.allocated()) + 1.0 <= ours.fair_share
+            && f64::from(theirs.allocated()) - 1.0 >= theirs.fair_share
+    }
+
     /// Whether `a` may take a slot from `b` because of min shares: none if the min shares do not decide. Min shares are compared as in
     /// [`Ranking::stays_before`], with the slot already moved.
     fn compare_min_shares(&self, a: JobKey, b: JobKey, kind: Kind) -> Option<bool> {

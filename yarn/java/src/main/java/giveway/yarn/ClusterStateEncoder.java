@@ -1,7 +1,9 @@
 package giveway.yarn;
 
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Consumer;
@@ -25,19 +27,23 @@ import org.apache.hadoop.yarn.server.scheduler.SchedulerRequestKey;
 /** Encodes the ResourceManager's state and its changes as messages to the sidecar. */
 final class ClusterStateEncoder implements SidecarClient.StateSource {
   // Request priorities of Hadoop's MapReduce (RMContainerAllocator): failed map 5, reduce 10, map 20.
-  private static final int FAILED_MAP_PRIORITY = 5;
+  static final int FAILED_MAP_PRIORITY = 5;
   private static final int REDUCE_PRIORITY = 10;
   private static final String MAPREDUCE = "MAPREDUCE";
   /** The name of the node attribute that Giveway's container executor sets. */
   private static final String PAUSE_ATTRIBUTE = "giveway-pause-mb";
+  /** The name of the node attribute with a node's speed as a factor, for example 1.5; the type of the attribute is STRING. */
+  private static final String SPEED_ATTRIBUTE = "giveway-speed";
+  private static final int WHOLE_PPM = 1_000_000;
+  private static final double SPEED_MAX = 1_000;
   private static final int MAP = 0;
   private static final int REDUCE = 1;
 
   private final RMContext context;
   /** Progress in parts per million, as reported by the application masters. */
   private final Map<ApplicationId, Integer> progressPpm;
-  /** Nodes that the sidecar was sent as up, with the memory that paused containers may keep there. Used by the sending thread only. */
-  private final Map<String, Long> sentNodes = new HashMap<>();
+  /** Nodes that the sidecar was sent as up, with their attributes. Used by the sending thread only. */
+  private final Map<String, List<Long>> sentNodes = new HashMap<>();
 
   ClusterStateEncoder(RMContext context, Map<ApplicationId, Integer> progressPpm) {
     this.context = context;
@@ -82,12 +88,13 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
       String name = node.getNodeID().toString();
       usableNodes.add(name);
       // NodeManagers report their attributes some time after they have registered.
-      long pauseMb = pauseMb(node);
-      Long sentPauseMb = sentNodes.put(name, pauseMb);
-      if (sentPauseMb == null || sentPauseMb != pauseMb) {
+      long pauseMb = parseMb(attribute(node, PAUSE_ATTRIBUTE));
+      long speedPpm = parseSpeedPpm(attribute(node, SPEED_ATTRIBUTE));
+      List<Long> attributes = Arrays.asList(pauseMb, speedPpm);
+      if (!attributes.equals(sentNodes.put(name, attributes))) {
         long memoryMb = node.getTotalCapability().getMemorySize();
         Frame frame = Frame.of(Frame.NODE_ADDED).string(name).string(node.getRackName()).integer(8, memoryMb).integer(8, minAllocationMb);
-        sink.accept(frame.integer(8, pauseMb).content());
+        sink.accept(frame.integer(8, pauseMb).integer(4, speedPpm).content());
       }
     }
     sentNodes.keySet().removeIf(name -> {
@@ -99,24 +106,35 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
     });
   }
 
-  /** Memory that paused containers may keep on a node, from the attribute that Giveway's container executor sets; 0 without one. */
-  private long pauseMb(RMNode node) {
+  /** The value of a node's attribute, or null if it has none of that name. */
+  private String attribute(RMNode node, String name) {
     if (context.getNodeAttributesManager() == null) {
-      return 0;
+      return null;
     }
     for (NodeAttribute attribute : context.getNodeAttributesManager().getAttributesForNode(node.getHostName()).keySet()) {
-      if (PAUSE_ATTRIBUTE.equals(attribute.getAttributeKey().getAttributeName())) {
-        return parseMb(attribute.getAttributeValue());
+      if (name.equals(attribute.getAttributeKey().getAttributeName())) {
+        return attribute.getAttributeValue();
       }
     }
-    return 0;
+    return null;
   }
 
+  /** Memory that paused containers may keep on a node; 0 if its NodeManager does not pause containers. */
   private static long parseMb(String value) {
     try {
-      return Math.max(0, Long.parseLong(value));
+      return value == null ? 0 : Math.max(0, Long.parseLong(value));
     } catch (NumberFormatException e) {
       return 0;
+    }
+  }
+
+  /** A node's speed in parts per million; that of an ordinary node without a valid value. */
+  static long parseSpeedPpm(String value) {
+    try {
+      double speed = value == null ? 1 : Double.parseDouble(value);
+      return speed > 0 && speed <= SPEED_MAX ? Math.max(1, Math.round(speed * WHOLE_PPM)) : WHOLE_PPM;
+    } catch (NumberFormatException e) {
+      return WHOLE_PPM;
     }
   }
 

@@ -14,7 +14,7 @@ import java.util.Arrays;
  */
 final class Frame {
   /** Protocol version. Plug-in and sidecar must have the same one. */
-  static final int VERSION = 2;
+  static final int VERSION = 3;
   /** Limit on a frame's content. Longer frames are rejected before memory is allocated. */
   static final int BYTES_MAX = 4 << 20;
   private static final int STRING_BYTES_MAX = 65535;
@@ -38,6 +38,8 @@ final class Frame {
   static final char PAUSE = 'P';
   static final char RESUME = 'p';
   static final char KILL = 'K';
+  static final char NODE_CLASSES = 'L';
+  static final char REFUSALS = 'V';
 
   private final ByteArrayOutputStream bytes = new ByteArrayOutputStream(64);
 

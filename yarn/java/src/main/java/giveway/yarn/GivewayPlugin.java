@@ -66,6 +66,12 @@ final class GivewayPlugin {
     return current.ranking();
   }
 
+  /** The nodes that are refused to applications now; none without a sidecar. */
+  static NodeRefusals refusals() {
+    SidecarClient current = client;
+    return current == null ? NodeRefusals.NONE : current.refusals();
+  }
+
   static void applicationAdded(Object entity) {
     catchAll(() -> {
       SchedulerApplicationAttempt attempt = (SchedulerApplicationAttempt) entity;

@@ -5,6 +5,7 @@ import java.nio.file.Path;
 import java.nio.file.Paths;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.net.NetUtils;
+import org.apache.hadoop.yarn.conf.YarnConfiguration;
 
 /** The plug-in's properties in yarn-site.xml. */
 final class Settings {
@@ -15,13 +16,16 @@ final class Settings {
   final int readTimeoutMs;
   /** Pause before the next connection attempt. */
   final int retryMs;
+  /** True if nodes can be refused to applications: the allocator is in use. */
+  final boolean refusesNodes;
 
-  Settings(String host, int port, Path tokenFile, int readTimeoutMs, int retryMs) {
+  Settings(String host, int port, Path tokenFile, int readTimeoutMs, int retryMs, boolean refusesNodes) {
     this.host = host;
     this.port = port;
     this.tokenFile = tokenFile;
     this.readTimeoutMs = readTimeoutMs;
     this.retryMs = retryMs;
+    this.refusesNodes = refusesNodes;
   }
 
   static Settings of(Configuration conf) {
@@ -31,6 +35,7 @@ final class Settings {
         address.getPort(),
         Paths.get(conf.get("giveway.token.file", "/etc/giveway/token")),
         conf.getInt("giveway.read-timeout.ms", 3_000),
-        conf.getInt("giveway.retry.ms", 1_000));
+        conf.getInt("giveway.retry.ms", 1_000),
+        GivewayAppPlacementAllocator.class.getName().equals(conf.get(YarnConfiguration.APPLICATION_PLACEMENT_TYPE_CLASS)));
   }
 }

@@ -69,6 +69,7 @@ final class SidecarClient {
   private volatile boolean connected;
   private volatile boolean overflowed;
   private volatile Ranking ranking;
+  private volatile NodeRefusals refusals = NodeRefusals.NONE;
   private volatile Socket socket;
   private volatile IOException receiveError;
   /** From the sidecar's WELCOME; 0 if the ResourceManager alone decides which nodes are lost. */
@@ -106,6 +107,11 @@ final class SidecarClient {
     return ranking;
   }
 
+  /** The nodes that are refused now; none while there is no connection. */
+  NodeRefusals refusals() {
+    return refusals;
+  }
+
   /** Queues a message for the sidecar. Does not block. Without a connection the message is dropped, because the next connection sends a snapshot. */
   void send(byte[] content) {
     if (connected && !messages.offer(content)) {
@@ -125,6 +131,7 @@ final class SidecarClient {
       } finally {
         connected = false;
         ranking = null;
+        refusals = NodeRefusals.NONE;
         close();
         orders.onDisconnected();
       }
@@ -146,7 +153,7 @@ final class SidecarClient {
     connection.setSoTimeout(settings.readTimeoutMs);
     DataInputStream in = new DataInputStream(new BufferedInputStream(connection.getInputStream()));
     OutputStream out = new BufferedOutputStream(connection.getOutputStream(), 1 << 16);
-    Frame.write(out, Frame.of(Frame.HELLO).ascii("GIVEWAY").integer(2, Frame.VERSION).string(token).content());
+    Frame.write(out, Frame.of(Frame.HELLO).ascii("GIVEWAY").integer(2, Frame.VERSION).string(token).integer(1, settings.refusesNodes ? 1 : 0).content());
     out.flush();
     String policy = receiveWelcome(in);
     messages.clear();
@@ -243,6 +250,18 @@ final class SidecarClient {
               ranking = new Ranking(applicationIds);
             }
             break;
+          case Frame.NODE_CLASSES:
+            NodeRefusals withClasses = refusals.withClasses(fields);
+            if (socket == connection && !stopped) {
+              refusals = withClasses;
+            }
+            break;
+          case Frame.REFUSALS:
+            NodeRefusals withRefused = refusals.withRefused(fields);
+            if (socket == connection && !stopped) {
+              refusals = withRefused;
+            }
+            break;
           case Frame.PAUSE:
           case Frame.RESUME:
           case Frame.KILL:
@@ -267,6 +286,7 @@ final class SidecarClient {
     } finally {
       if (socket == connection) {
         ranking = null;
+        refusals = NodeRefusals.NONE;
       }
       try {
         connection.close();

@@ -54,7 +54,7 @@ public final class SidecarClientTest {
   }
 
   public static void main(String[] args) throws Exception {
-    testFault("other protocol version", "protocol version mismatch: sidecar 9, plug-in 2", (in, out) -> {
+    testFault("other protocol version", "protocol version mismatch: sidecar 9, plug-in 3", (in, out) -> {
       Frame.read(in);
       Frame.write(out, Frame.of(Frame.WELCOME).integer(2, 9).string("fifo").content());
       Thread.sleep(200);
@@ -102,6 +102,8 @@ public final class SidecarClientTest {
     testRankingSort();
     testQueueOverflow();
     testOrders();
+    RefusalTest.run();
+    testRefusalsEndWithTheConnection();
     System.out.println("plug-in tests passed");
   }
 
@@ -222,6 +224,21 @@ public final class SidecarClientTest {
     }
   }
 
+  private static void testRefusalsEndWithTheConnection() throws Exception {
+    CountDownLatch disconnect = new CountDownLatch(1);
+    try (Fixture fixture = new Fixture(60_000, (in, out) -> {
+      acceptHello(in, out);
+      Frame.write(out, RefusalTest.classes());
+      Frame.write(out, RefusalTest.refused(60_000));
+      out.flush();
+      disconnect.await();
+    })) {
+      waitUntil("refusals", () -> fixture.client.refusals().refuses(RefusalTest.APPLICATION, RefusalTest.SLOW));
+      disconnect.countDown();
+      waitUntil("no refusals without a sidecar", () -> !fixture.client.refusals().refuses(RefusalTest.APPLICATION, RefusalTest.SLOW));
+    }
+  }
+
   /** A server socket whose connections are served by a peer, and a client that connects to it. Clears the logs. */
   private static final class Fixture implements AutoCloseable {
     final ServerSocket server = new ServerSocket(0, 8, InetAddress.getByName("127.0.0.1"));
@@ -252,7 +269,7 @@ public final class SidecarClientTest {
         @Override
         public void encodeNodeChanges(Consumer<byte[]> sink) {}
       };
-      client = new SidecarClient(new Settings("127.0.0.1", server.getLocalPort(), token, readTimeoutMs, 50), emptyCluster, received, INFO::add, WARNINGS::add);
+      client = new SidecarClient(new Settings("127.0.0.1", server.getLocalPort(), token, readTimeoutMs, 50, true), emptyCluster, received, INFO::add, WARNINGS::add);
       client.start();
     }
 

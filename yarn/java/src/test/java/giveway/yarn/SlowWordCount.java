@@ -1,6 +1,7 @@
 package giveway.yarn;
 
 import java.io.IOException;
+import java.security.PrivilegedExceptionAction;
 import org.apache.hadoop.conf.Configured;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.IntWritable;
@@ -11,12 +12,14 @@ import org.apache.hadoop.mapreduce.Mapper;
 import org.apache.hadoop.mapreduce.Reducer;
 import org.apache.hadoop.mapreduce.lib.input.FileInputFormat;
 import org.apache.hadoop.mapreduce.lib.output.FileOutputFormat;
+import org.apache.hadoop.security.UserGroupInformation;
 import org.apache.hadoop.util.Tool;
 import org.apache.hadoop.util.ToolRunner;
 
 /**
  * Word count whose maps sleep {@code giveway.test.map-ms} for each line and whose reduces sleep {@code giveway.test.reduce-ms} for each word. It sleeps instead of
- * computing, because on two cores a CPU-bound job would measure the machine and not the scheduler.
+ * computing, because on two cores a CPU-bound job would measure the machine and not the scheduler. It is submitted as the user {@code giveway.test.user}, if that is
+ * set; files still belong to the user that runs the program.
  */
 public final class SlowWordCount extends Configured implements Tool {
   /** Emits every word of a line. */
@@ -47,6 +50,14 @@ public final class SlowWordCount extends Configured implements Tool {
 
   @Override
   public int run(String[] paths) throws Exception {
+    String user = getConf().get("giveway.test.user");
+    if (user == null) {
+      return count(paths);
+    }
+    return UserGroupInformation.createRemoteUser(user).doAs((PrivilegedExceptionAction<Integer>) () -> count(paths));
+  }
+
+  private int count(String[] paths) throws Exception {
     Job job = Job.getInstance(getConf(), "slow word count");
     job.setMapperClass(Words.class);
     job.setReducerClass(Sums.class);

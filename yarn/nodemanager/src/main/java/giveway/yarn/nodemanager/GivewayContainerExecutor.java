@@ -20,7 +20,7 @@ public class GivewayContainerExecutor extends DefaultContainerExecutor {
   public void init(Context context) throws IOException {
     super.init(context);
     paused = new PausedContainers(getConf(), this::signal);
-    PauseSupport.announce(getConf());
+    NodeAnnouncement.announce(getConf());
   }
 
   @Override

@@ -11,35 +11,40 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Tells the ResourceManager that this NodeManager can pause containers, and how much memory paused containers may keep: as the node attribute
- * {@code nm.yarn.io/giveway-pause-mb}. It is set only if the rest of the configuration supports pausing.
+ * Tells the ResourceManager about this NodeManager by node attributes: {@code nm.yarn.io/giveway-pause-mb} is the memory that paused containers may keep, 0 if the
+ * rest of the configuration does not support pausing; {@code nm.yarn.io/giveway-speed} is {@code giveway.node.speed}, if that is set.
  */
-final class PauseSupport {
-  static final String ATTRIBUTE = "giveway-pause-mb";
-  private static final Logger LOG = LoggerFactory.getLogger(PauseSupport.class);
+final class NodeAnnouncement {
+  static final String PAUSE_ATTRIBUTE = "giveway-pause-mb";
+  static final String SPEED_ATTRIBUTE = "giveway-speed";
+  private static final Logger LOG = LoggerFactory.getLogger(NodeAnnouncement.class);
   private static final String PROVIDER = YarnConfiguration.NM_NODE_ATTRIBUTES_PROVIDER_CONFIG;
   /** Part of the physical memory that containers, running and paused, may use. */
   private static final double USABLE_MEMORY = 0.9;
 
-  private PauseSupport() {}
+  private NodeAnnouncement() {}
 
   /** Called before the NodeManager creates its provider of node attributes from the same configuration. */
   static void announce(Configuration conf) {
     String missing = missing(conf);
     if (missing != null) {
       LOG.warn("Giveway: this NodeManager does not pause containers: {}", missing);
-      return;
+      if (conf.get(GivewayAttributeProvider.SPEED) == null) {
+        return;
+      }
     }
-    long pauseMb = pauseMb(conf);
-    String attribute = ATTRIBUTE + ",STRING," + pauseMb;
+    long pauseMb = missing == null ? pauseMb(conf) : 0;
+    String attribute = PAUSE_ATTRIBUTE + ",STRING," + pauseMb;
     String provider = conf.get(PROVIDER, "");
     if (!provider.isEmpty()) {
       LOG.warn("Giveway: {} is `{}`; the ResourceManager pauses containers here only if that provides the attribute `{}`", PROVIDER, provider, attribute);
       return;
     }
-    conf.setClass(PROVIDER, PauseAttributeProvider.class, NodeAttributesProvider.class);
-    conf.setLong(PauseAttributeProvider.PAUSE_MB, pauseMb);
-    LOG.info("Giveway: this NodeManager pauses containers, up to {} MB at once", pauseMb);
+    conf.setClass(PROVIDER, GivewayAttributeProvider.class, NodeAttributesProvider.class);
+    conf.setLong(GivewayAttributeProvider.PAUSE_MB, pauseMb);
+    if (missing == null) {
+      LOG.info("Giveway: this NodeManager pauses containers, up to {} MB at once", pauseMb);
+    }
   }
 
   /** The property that is missing, with its value; null if pausing is possible. */

@@ -1,29 +1,38 @@
 package giveway.yarn.nodemanager;
 
-import java.util.Collections;
+import java.util.HashSet;
+import java.util.Set;
 import java.util.TimerTask;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.yarn.api.records.NodeAttribute;
 import org.apache.hadoop.yarn.api.records.NodeAttributeType;
 import org.apache.hadoop.yarn.server.nodemanager.nodelabels.NodeAttributesProvider;
 
-/** Provides the one attribute of {@link PauseSupport}, which never changes. */
-public class PauseAttributeProvider extends NodeAttributesProvider {
+/** Provides the attributes of {@link NodeAnnouncement}, which never change. */
+public class GivewayAttributeProvider extends NodeAttributesProvider {
   static final String PAUSE_MB = "giveway.paused-memory.announced-mb";
+  static final String SPEED = "giveway.node.speed";
   /** An interval of -1 lets the timer run once. */
   private static final long ONCE = -1;
 
-  public PauseAttributeProvider() {
-    super("Giveway pause attribute");
+  public GivewayAttributeProvider() {
+    super("Giveway node attributes");
   }
 
   @Override
   protected void serviceInit(Configuration conf) throws Exception {
     super.serviceInit(conf);
-    String pauseMb = conf.get(PAUSE_MB, "0");
     setIntervalTime(ONCE);
-    setDescriptors(
-        Collections.singleton(NodeAttribute.newInstance(NodeAttribute.PREFIX_DISTRIBUTED, PauseSupport.ATTRIBUTE, NodeAttributeType.STRING, pauseMb)));
+    Set<NodeAttribute> attributes = new HashSet<>();
+    attributes.add(attribute(NodeAnnouncement.PAUSE_ATTRIBUTE, conf.get(PAUSE_MB, "0")));
+    if (conf.get(SPEED) != null) {
+      attributes.add(attribute(NodeAnnouncement.SPEED_ATTRIBUTE, conf.get(SPEED)));
+    }
+    setDescriptors(attributes);
+  }
+
+  private static NodeAttribute attribute(String name, String value) {
+    return NodeAttribute.newInstance(NodeAttribute.PREFIX_DISTRIBUTED, name, NodeAttributeType.STRING, value);
   }
 
   @Override

@@ -1,0 +1,126 @@
+//! Nodes: when they come and go, how fast they are, and to which applications they are refused.
+
+use super::{AppRegistry, NODE_SLOTS_MAX};
+use giveway_core::{Event, NodeId, NodeSpec, RackId, Span, Time, WHOLE_PPM};
+use std::collections::BTreeMap;
+
+/// What the plug-in reports of a node.
+pub(super) struct NodeReport {
+    pub name: String,
+    pub rack: String,
+    pub slots: u64,
+    /// Containers that may be paused there at once.
+    pub pause_limit: u64,
+    /// Parts per million of the speed of an ordinary node; zero counts as that.
+    pub speed_ppm: u32,
+}
+
+impl AppRegistry {
+    /// A node is up, for the first time or with other attributes.
+    pub(super) fn node_reported(&mut self, now: Time, report: NodeReport) {
+        let speed_ppm = if report.speed_ppm == 0 { WHOLE_PPM } else { report.speed_ppm };
+        if let Some(&node) = self.nodes.get(&report.name) {
+            self.change_speed(now, node, speed_ppm);
+        } else {
+            self.node_added(now, &report, speed_ppm);
+        }
+        self.set_pause_limit(now, &report.name, report.pause_limit);
+    }
+
+    fn node_added(&mut self, now: Time, report: &NodeReport, speed_ppm: u32) {
+        // YARN's containers have no kind: all of a node's may run maps, or all of them reduces.
+        let slots = report.slots.clamp(1, NODE_SLOTS_MAX) as u16;
+        let next_rack = RackId(self.racks.len() as u32);
+        let rack = *self.racks.entry(report.rack.clone()).or_insert(next_rack);
+        let spec = NodeSpec {
+            name: report.name.clone(),
+            rack,
+            map_slots: if self.one_pool { 0 } else { slots },
+            reduce_slots: slots,
+            speed_ppm,
+            disk_bytes_per_s: 100 << 20,
+            disk_bytes: 0,
+        };
+        // A node that returns keeps its id; otherwise the core's node table would grow with every restart of a NodeManager.
+        let previous = self.core.nodes().find(|known| known.spec.name == spec.name).map(|known| known.id);
+        let node = previous.unwrap_or(NodeId(self.next_node_number));
+        self.submit_event(now, Event::NodeJoined { node, spec });
+    }
+
+    /// NodeManagers report their attributes some time after they have registered. A node that runs containers keeps its speed until it registers
+    /// again, because for the core a node of another speed is another node.
+    fn change_speed(&mut self, now: Time, node: NodeId, speed_ppm: u32) {
+        let Some(known) = self.core.node_up(node) else { return };
+        if known.speed_ppm == speed_ppm {
+            return;
+        }
+        let spec = NodeSpec { speed_ppm, ..known.clone() };
+        if self.containers().any(|container| container.node == node) {
+            self.warning = Some(format!("{} runs containers: its new speed counts once it registers again", spec.name));
+            return;
+        }
+        self.submit_event(now, Event::NodeLost { node });
+        self.submit_event(now, Event::NodeJoined { node, spec });
+    }
+
+    /// Limits the containers that may be paused on a node.
+    fn set_pause_limit(&mut self, now: Time, name: &str, containers: u64) {
+        let Some(&node) = self.nodes.get(name).filter(|_| self.one_pool) else { return };
+        let attempts = u32::try_from(containers).unwrap_or(u32::MAX);
+        if self.core.state().node(node).pause_limit() != attempts {
+            self.submit_event(now, Event::PauseLimitSet { node, attempts });
+        }
+    }
+
+    /// True if the policy makes a difference between nodes, so that the plug-in has to refuse some of them to some applications.
+    pub fn compares_nodes(&self) -> bool {
+        self.core.setup().policy.compares_nodes()
+    }
+
+    /// How long a node is refused to an application that gets no container on others; none for ever.
+    pub fn refusal_max_wait(&self) -> Option<Span> {
+        self.core.refusal_max_wait()
+    }
+
+    /// The class of each node that is up, by name.
+    pub fn node_classes(&self) -> Vec<(String, u16)> {
+        let mut classes: Vec<(String, u16)> =
+            self.nodes.iter().map(|(name, &node)| (name.clone(), self.core.node_class(node))).collect();
+        classes.sort_unstable();
+        classes
+    }
+
+    /// Incremented when a node joins or is lost: then [`node_classes`](AppRegistry::node_classes) may have changed.
+    pub fn nodes_version(&self) -> u64 {
+        self.nodes_version
+    }
+
+    /// The classes of nodes that each application must not use now, of those that are refused any, by application id.
+    pub fn refusals(&self) -> Vec<(String, Vec<u16>)> {
+        let mut refused: BTreeMap<&String, Vec<u16>> = BTreeMap::new();
+        for class in self.core.node_refusals() {
+            for app_id in class.refused.iter().filter_map(|job| self.app_ids.get(job)) {
+                refused.entry(app_id).or_default().push(class.class);
+            }
+        }
+        refused.into_iter().map(|(app_id, classes)| (app_id.clone(), classes)).collect()
+    }
+
+    /// One line for each application whose suggested classes of nodes have changed since the last call. None while there is one class of nodes.
+    pub fn take_suggestions(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if !self.compares_nodes() {
+            return lines;
+        }
+        for (app_id, app) in &mut self.apps {
+            let suggested = self.core.suggested_node_classes(app.job);
+            if suggested.is_some() && suggested != app.suggested {
+                let classes: Vec<String> = suggested.iter().flatten().map(u16::to_string).collect();
+                lines.push(format!("{app_id} is suggested for nodes of class {}", classes.join(" and ")));
+                app.suggested = suggested;
+            }
+        }
+        lines.sort_unstable();
+        lines
+    }
+}

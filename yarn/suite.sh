@@ -1,0 +1,81 @@
+# What the end-to-end tests with real daemons have in common: a work directory that is kept after a failure, word counts whose output is checked, and queries of
+# the ResourceManager and of logs. Sourced by e2e.sh, preemption.sh and matching.sh.
+# shellcheck shell=bash
+source "$(dirname "${BASH_SOURCE[0]}")/cluster.sh"
+
+# begin_suite NAME: creates the work directory. All processes are stopped at the end, and the directory is removed unless a check failed.
+begin_suite() {
+    work=$(mktemp -d "${TMPDIR:-/tmp}/giveway-$1.XXXXXX")
+    started_at=$SECONDS
+    trap end_suite EXIT
+}
+end_suite() {
+    local code=$?
+    stop_all
+    if ((code == 0)); then
+        rm -rf "$work"
+    else
+        log "files kept in $work" >&2
+        tail -n 5 "$work"/logs/*.log >&2 2>/dev/null || true
+    fi
+}
+suite_passed() { log "all checks passed in $((SECONDS - started_at)) s"; }
+
+# expect_counts NAME: writes the word counts of the files of input NAME.
+expect_counts() {
+    cat "$work/in/$1"/* | tr ' ' '\n' | LC_ALL=C sort | LC_ALL=C uniq -c | awk '{print $2 "\t" $1}' >"$work/in/$1.expected"
+}
+# make_text NAME FILES LINES: an input of that many files with that many lines each.
+make_text() {
+    local name=$1 files=$2 lines=$3 file line
+    mkdir -p "$work/in/$name"
+    for ((file = 0; file < files; file++)); do
+        for ((line = 0; line < lines; line++)); do echo "$name$line $name$((line % 7)) common"; done >"$work/in/$name/$file"
+    done
+    expect_counts "$name"
+}
+
+# count_words QUEUE LABEL INPUT OPTION...: runs a word count, checks its output, and writes its duration in ms to $work/LABEL.ms. LABEL becomes the application's tag.
+count_words() {
+    local queue=$1 label=$2 input=$3 job_start
+    shift 3
+    job_start=$(date +%s%3N)
+    run_java 160m giveway.yarn.SlowWordCount "-Dmapreduce.job.queuename=$queue" "-Dmapreduce.job.tags=$label" "$@" "$work/in/$input" "$work/out/$label" \
+        </dev/null >>"$work/logs/$label.log" 2>&1 || fail "$label: the job failed"
+    echo $(($(date +%s%3N) - job_start)) >"$work/$label.ms"
+    cat "$work/out/$label"/part-r-* | LC_ALL=C sort | diff - <(LC_ALL=C sort "$work/in/$input.expected") >/dev/null || fail "$label: wrong output"
+}
+duration() { cat "$work/$1.ms"; }
+
+# app_field LABEL FIELD: a field of the application with the tag LABEL.
+app_field() { rm_rest 'apps' | tr '{' '\n' | grep "\"applicationTags\":\"$1\"" | sed "s/.*\"$2\":\"\?\([^\",]*\).*/\1/"; }
+# count_in PATTERN LOG, count_nodes PATTERN: number of lines in a log, or in those of all NodeManagers.
+count_in() { grep -c "$1" "$work/logs/$2.log" || true; }
+count_nodes() { cat "$work"/logs/node?.log | grep -c "$1" || true; }
+
+# check_event_log: the event log replays to identical actions. Prints the error of the simulator's forecast of the same run.
+check_event_log() {
+    "$giveway" replay "$event_log" | tail -1 || fail "the event log does not replay"
+    "$giveway" what-if --policy fifo "$event_log" 2>&1 | grep '^validation:' || log "the simulator cannot forecast this run"
+}
+# wait_synchronized COUNT: waits until sidecars have been synchronized more than COUNT times.
+wait_synchronized() { wait_for 180 "synchronization of the sidecar" eval "((\$(count_in 'synchronized with' sidecar) > $1))"; }
+# stop_sidecar: waits until all applications have left their queues, stops the sidecar and checks its event log. A client sees its job end some seconds before the
+# application master exits.
+stop_sidecar() {
+    wait_for 180 "all containers to be released" no_containers
+    sleep 1
+    kill "$pid_sidecar"
+    wait "$pid_sidecar" || fail "the sidecar did not stop cleanly"
+    check_event_log
+}
+# restart_sidecar POLICY OPTION...: POLICY is a name or a file. Stops the sidecar, if it runs, and starts another one with a new event log.
+restart_sidecar() {
+    local synchronized policy=$1
+    shift
+    if kill -0 "$pid_sidecar" 2>/dev/null; then stop_sidecar; fi
+    event_log=$work/${policy##*/}.event_log
+    synchronized=$(count_in 'synchronized with' sidecar)
+    start_sidecar "$policy" "$event_log" "$@"
+    wait_synchronized "$synchronized"
+}
