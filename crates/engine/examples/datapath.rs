@@ -68,8 +68,10 @@ fn sum_words(folder: &Path) {
     }
 }
 
+type NewCombine = fn() -> Combine;
+
 /// The built-in sum and a combiner that does the same.
-const COMBINES: [(&str, fn() -> Combine); 2] = [("sum", || Combine::Sum), ("fold", || Combine::With(Box::new(Adding)))];
+const COMBINES: [(&str, NewCombine); 2] = [("sum", || Combine::Sum), ("fold", || Combine::With(Box::new(Adding)))];
 
 struct Adding;
 

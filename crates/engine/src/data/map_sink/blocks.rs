@@ -55,13 +55,13 @@ impl Blocks {
 
     /// The block at this place, and everything after it in its chunk.
     #[inline]
-    pub fn from(&self, at: BlockAt) -> &[u8] {
+    pub fn bytes(&self, at: BlockAt) -> &[u8] {
         &self.chunks[at.chunk as usize][at.offset as usize..]
     }
 
-    /// Like [`Blocks::from`], for writing.
+    /// Like [`Blocks::bytes`], for writing.
     #[inline]
-    pub fn from_mut(&mut self, at: BlockAt) -> &mut [u8] {
+    pub fn bytes_mut(&mut self, at: BlockAt) -> &mut [u8] {
         &mut self.chunks[at.chunk as usize][at.offset as usize..]
     }
 }

@@ -67,7 +67,7 @@ impl Folder {
             FoldCell::Block { at, used, capacity } => {
                 let end = *used + encoded_bytes(value);
                 if end <= *capacity {
-                    encode_at(value, &mut self.blocks.from_mut(*at)[*used..end]);
+                    encode_at(value, &mut self.blocks.bytes_mut(*at)[*used..end]);
                     *used = end;
                     return;
                 }
@@ -134,7 +134,7 @@ impl FoldCell {
     fn bytes<'a>(&'a self, blocks: &'a Blocks) -> &'a [u8] {
         match self {
             FoldCell::Inline { used, bytes } => &bytes[..usize::from(*used)],
-            FoldCell::Block { at, used, .. } => &blocks.from(*at)[..*used],
+            FoldCell::Block { at, used, .. } => &blocks.bytes(*at)[..*used],
         }
     }
 }
@@ -158,7 +158,7 @@ fn store(cell: &mut FoldCell, encoded: &[u8], blocks: &mut Blocks) {
 /// Replaces the values of a cell that has a large enough block.
 fn write_block(cell: &mut FoldCell, encoded: &[u8], blocks: &mut Blocks) {
     if let FoldCell::Block { at, used, .. } = cell {
-        blocks.from_mut(*at)[..encoded.len()].copy_from_slice(encoded);
+        blocks.bytes_mut(*at)[..encoded.len()].copy_from_slice(encoded);
         *used = encoded.len();
     }
 }
