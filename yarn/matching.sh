@@ -86,8 +86,8 @@ part_matched() {
     [[ $(assigned matched-large | hosts | wc -w) == 6 ]] || fail "ann's job did not use all nodes"
 }
 
-# master_runs LABEL: the application master's process has been started.
-master_runs() { local id; id=$(app_field "$1" id); grep -q "container_${id#application_}_01_000001 Container Transitioned from ACQUIRED to RUNNING" "$work/logs/resourcemanager.log"; }
+# master_runs LABEL: the application master's process has been started. The NodeManager reports it as running some time before that.
+master_runs() { compgen -G "$work/node?/logs/$(app_field "$1" id)/container_*_01_000001/syslog"; }
 part_starved() {
     restart_sidecar "$work/coshh-10s.toml"
     start_pair starved
