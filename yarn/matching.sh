@@ -4,7 +4,7 @@
 #
 # 1. `matched`: while ann's job needs containers, tasks of bob's job get them on nodes of the suggested class only. Ann's job uses all nodes.
 # 2. `starved`: the NodeManagers of the suggested class are stopped. Bob's job waits, and then uses the other nodes.
-# 3. `silent`: the sidecar is killed while both jobs run: nothing is refused any more, and both end.
+# 3. `silent`: the sidecar is killed while ann's job runs: the queue is FIFO as in stock Hadoop, and both jobs end.
 # Every output is checked, and the event log replays to identical actions.
 #
 #   yarn/matching.sh [matched] [starved] [silent]        (default: all parts)
@@ -27,8 +27,8 @@ log "starting the cluster"
 coshh() { { "$giveway" policies show coshh; echo "max_wait = \"$1\""; } >"$work/coshh-$1.toml"; }
 coshh 1h
 coshh 10s
-event_log=$work/coshh-1h.event_log
-start_sidecar "$work/coshh-1h.toml" "$event_log"
+policy=$work/coshh-1h.toml event_log=$work/coshh-1h.event_log
+start_sidecar "$policy" "$event_log"
 start_hadoop
 # The last line has the classes of all nodes.
 two_classes() { grep 'nodes by class' "$work/logs/sidecar.log" | tail -1 | grep -q ': 1 (127.0.0.2:[0-9]*)' && grep 'nodes by class' "$work/logs/sidecar.log" | tail -1 | grep -q ': 2 ('; }
@@ -68,20 +68,21 @@ start_pair() {
     run_small "$1-small" &
     small=$!
 }
-# end_pair LABEL: checks that both jobs competed.
+# end_pair LABEL: waits for both jobs.
 end_pair() {
+    wait "$small" || exit 1
     wait "$large" || exit 1
     contested "$1-small" "$1-large" >"$work/contested"
-    log "$1: while ann's job needed containers, bob's got them on $(hosts <"$work/contested")"
+    log "$1: while ann's job needed containers, bob's got $(wc -l <"$work/contested"): $(hosts <"$work/contested")"
     log "$1: bob's job took $(duration "$1-small") ms, ann's $(duration "$1-large") ms"
-    (($(wc -l <"$work/contested") >= 2)) || fail "$1: the jobs did not compete for containers"
 }
+competed() { (($(wc -l <"$work/contested") >= 2)) || fail "the jobs did not compete for containers"; }
 
 part_matched() {
     start_pair matched
-    wait "$small" || exit 1
-    find_own matched-small
     end_pair matched
+    find_own matched-small
+    competed
     ! grep -q "on host $other" "$work/contested" || fail "tasks of bob's job ran on nodes that were refused to it"
     [[ $(assigned matched-large | hosts | wc -w) == 6 ]] || fail "ann's job did not use all nodes"
 }
@@ -89,7 +90,8 @@ part_matched() {
 # master_runs LABEL: the application master's process has been started. The NodeManager reports it as running some time before that.
 master_runs() { compgen -G "$work/node?/logs/$(app_field "$1" id)/container_*_01_000001/syslog"; }
 part_starved() {
-    restart_sidecar "$work/coshh-10s.toml"
+    policy=$work/coshh-10s.toml
+    restart_sidecar "$policy"
     start_pair starved
     wait_for 300 "bob's application master" master_runs starved-small
     find_own starved-small
@@ -98,6 +100,7 @@ part_starved() {
     wait "$small" || exit 1
     signal_own CONT
     end_pair starved
+    competed
     grep -q "on host $other" "$work/contested" || fail "bob's job did not use nodes that were refused to it"
 }
 
@@ -107,10 +110,9 @@ part_silent() {
     start_pair silent
     kill -9 "$pid_sidecar"
     wait "$pid_sidecar" 2>/dev/null || true
-    wait "$small" || exit 1
     end_pair silent
     kill -0 "$pid_resourcemanager" || fail "the ResourceManager has exited"
-    start_sidecar "$work/coshh-10s.toml" "$event_log"
+    start_sidecar "$policy" "$event_log"
     wait_synchronized "$synchronized"
 }
 
