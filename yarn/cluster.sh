@@ -229,7 +229,7 @@ start_node() {
         -D "yarn.nodemanager.hostname=$host" -D "yarn.nodemanager.bind-host=$host" -D "yarn.nodemanager.address=$host:$((base_port + 7))" \
         -D "yarn.nodemanager.localizer.address=$host:$((base_port + 8))" -D "yarn.nodemanager.webapp.address=$host:$((base_port + 9))" \
         -D "yarn.nodemanager.local-dirs=$work/node$1/local" -D "yarn.nodemanager.log-dirs=$work/node$1/logs" \
-        -D "mapreduce.shuffle.port=$((base_port + 10 + $1))" ${node_property[$1]:+-D "${node_property[$1]}"}
+        -D "yarn.nodemanager.recovery.dir=$work/node$1/recovery" -D "mapreduce.shuffle.port=$((base_port + 10 + $1))" ${node_property[$1]:+-D "${node_property[$1]}"}
 }
 
 start_namenode() {

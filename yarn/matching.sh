@@ -4,7 +4,7 @@
 #
 # 1. `matched`: while ann's job needs containers, tasks of bob's job get them on nodes of the suggested class only. Ann's job uses all nodes.
 # 2. `starved`: the NodeManagers of the suggested class are stopped. Bob's job waits, and then uses the other nodes.
-# 3. `silent`: the sidecar is killed while both jobs run: nothing is refused any more, and both end.
+# 3. `silent`: the sidecar is killed while ann's job runs: the queue is FIFO as in stock Hadoop, and both jobs end.
 # Every output is checked, and the event log replays to identical actions.
 #
 #   yarn/matching.sh [matched] [starved] [silent]        (default: all parts)
@@ -27,8 +27,8 @@ log "starting the cluster"
 coshh() { { "$giveway" policies show coshh; echo "max_wait = \"$1\""; } >"$work/coshh-$1.toml"; }
 coshh 1h
 coshh 10s
-event_log=$work/coshh-1h.event_log
-start_sidecar "$work/coshh-1h.toml" "$event_log"
+policy=$work/coshh-1h.toml event_log=$work/coshh-1h.event_log
+start_sidecar "$policy" "$event_log"
 start_hadoop
 # The last line has the classes of all nodes.
 two_classes() { grep 'nodes by class' "$work/logs/sidecar.log" | tail -1 | grep -q ': 1 (127.0.0.2:[0-9]*)' && grep 'nodes by class' "$work/logs/sidecar.log" | tail -1 | grep -q ': 2 ('; }
@@ -48,14 +48,16 @@ contested() { local last; last=$(assigned "$2" | tail -2 | head -1 | cut -d : -f
 hosts() { grep -o 'on host 127.0.0.[0-9]*' | sed 's/on host //' | sort | uniq -c | awk '{print $2 " (" $1 ")"}' | paste -sd ' '; }
 fills_nodes() { (($(app_field "$1" runningContainers) >= $2)); }
 
-suggestion() { grep "$1 is suggested" "$work/logs/sidecar.log" | sed 's/.*of class //' | sort -u | paste -sd ' '; }
-# find_own LABEL: sets the nodes that are suggested for an application, and a pattern for the hosts of the others. The fast node is 127.0.0.2.
-find_own() {
-    local suggested
-    suggested=$(suggestion "$(app_field "$1" id)")
-    log "$1 is suggested for nodes of class $suggested; the fast one is $fast_class"
-    [[ $suggested == [01] ]] || fail "$1 is not suggested for one class of nodes only"
-    if [[ $suggested == "$fast_class" ]]; then own=(1) other='127.0.0.[34]:'; else own=(2 3) other='127.0.0.2:'; fi
+# suggestions LABEL: the classes of nodes that were suggested for an application, one after the other. It is classified when it asks for its application master's
+# container, for maps and for its reduce; where both classes of nodes are equally good, the linear program may suggest another one then.
+suggestions() { grep "$(app_field "$1" id) is suggested" "$work/logs/sidecar.log" | sed 's/.*of class //'; }
+# use_class CLASS: sets the nodes of a class, and a pattern for the hosts of the others. The fast node is 127.0.0.2.
+use_class() {
+    if [[ $1 == "$fast_class" ]]; then
+        own=(1) other_hosts='127.0.0.[34]:'
+    else
+        own=(2 3) other_hosts='127.0.0.2:'
+    fi
 }
 # signal_own SIGNAL: to the NodeManagers of those nodes.
 signal_own() { local node pid; for node in "${own[@]}"; do pid=pid_node$node; kill "-$1" "${!pid}"; done; }
@@ -68,37 +70,51 @@ start_pair() {
     run_small "$1-small" &
     small=$!
 }
-# end_pair LABEL: checks that both jobs competed.
+# end_pair LABEL: waits for both jobs.
 end_pair() {
+    wait "$small" || exit 1
     wait "$large" || exit 1
     contested "$1-small" "$1-large" >"$work/contested"
-    log "$1: while ann's job needed containers, bob's got them on $(hosts <"$work/contested")"
+    log "$1: while ann's job needed containers, bob's got $(wc -l <"$work/contested"): $(hosts <"$work/contested")"
     log "$1: bob's job took $(duration "$1-small") ms, ann's $(duration "$1-large") ms"
-    (($(wc -l <"$work/contested") >= 2)) || fail "$1: the jobs did not compete for containers"
 }
+competed() { (($(wc -l <"$work/contested") >= 2)) || fail "the jobs did not compete for containers"; }
 
 part_matched() {
     start_pair matched
-    wait "$small" || exit 1
-    find_own matched-small
     end_pair matched
-    ! grep -q "on host $other" "$work/contested" || fail "tasks of bob's job ran on nodes that were refused to it"
+    competed
+    suggested=$(suggestions matched-small | paste -sd ,)
+    log "bob's job was suggested for nodes of class $suggested; the fast one is $fast_class"
+    [[ $suggested != *and* ]] || fail "bob's job was suggested for all nodes"
+    # The maps: its reduce comes last.
+    head -n 4 "$work/contested" >"$work/contested.maps"
+    matched=0
+    for class in ${suggested//,/ }; do
+        use_class "$class"
+        grep -q "on host $other_hosts" "$work/contested.maps" || matched=1
+    done
+    ((matched)) || fail "maps of bob's job ran on nodes that were refused to it"
     [[ $(assigned matched-large | hosts | wc -w) == 6 ]] || fail "ann's job did not use all nodes"
 }
 
-# master_runs LABEL: the application master's process has been started.
-master_runs() { local id; id=$(app_field "$1" id); grep -q "container_${id#application_}_01_000001 Container Transitioned from ACQUIRED to RUNNING" "$work/logs/resourcemanager.log"; }
+# master_runs LABEL: the application master's process has been started. The NodeManager reports it as running some time before that.
+master_runs() { compgen -G "$work/node?/logs/$(app_field "$1" id)/container_*_01_000001/syslog"; }
 part_starved() {
-    restart_sidecar "$work/coshh-10s.toml"
+    policy=$work/coshh-10s.toml
+    restart_sidecar "$policy"
     start_pair starved
     wait_for 300 "bob's application master" master_runs starved-small
-    find_own starved-small
-    log "stopping the NodeManagers of that class"
+    suggested=$(suggestions starved-small | tail -n 1)
+    [[ $suggested == [01] ]] || fail "bob's job is suggested for nodes of class $suggested"
+    use_class "$suggested"
+    log "stopping the NodeManagers of class $suggested, which is suggested for bob's job"
     signal_own STOP
     wait "$small" || exit 1
     signal_own CONT
     end_pair starved
-    grep -q "on host $other" "$work/contested" || fail "bob's job did not use nodes that were refused to it"
+    competed
+    grep -q "on host $other_hosts" "$work/contested" || fail "bob's job did not use nodes that were refused to it"
 }
 
 part_silent() {
@@ -107,10 +123,9 @@ part_silent() {
     start_pair silent
     kill -9 "$pid_sidecar"
     wait "$pid_sidecar" 2>/dev/null || true
-    wait "$small" || exit 1
     end_pair silent
     kill -0 "$pid_resourcemanager" || fail "the ResourceManager has exited"
-    start_sidecar "$work/coshh-10s.toml" "$event_log"
+    start_sidecar "$policy" "$event_log"
     wait_synchronized "$synchronized"
 }
 

@@ -8,20 +8,22 @@
 # 4. `chronos(fifo)`: a NodeManager is killed with SIGKILL, with all its containers. It is lost after seconds instead of ten minutes, and the job ends with the
 #    correct output. Another one only stops for a while: a false alarm does not change the output.
 # 5. `giveway --degrade`: as the first part, without the stock queue.
-# 6. The event log of each run replays to identical actions.
+# 6. `restart`: under `fcs` a NodeManager is killed with SIGKILL and restarted while one of its containers is paused. The container is resumed, and no attempt of the long
+#    job is lost.
+# 7. The event log of each run replays to identical actions.
 #
-#   yarn/preemption.sh [fcs] [sidecar] [kill] [nodes] [giveway]        (default: all parts)
+#   yarn/preemption.sh [fcs] [sidecar] [kill] [nodes] [giveway] [restart]        (default: all parts)
 set -euo pipefail
 source "$(dirname "$0")/suite.sh"
 parts=("$@")
-((${#parts[@]})) || parts=(fcs sidecar kill nodes giveway)
+((${#parts[@]})) || parts=(fcs sidecar kill nodes giveway restart)
 begin_suite preemption
 
 fetch_hadoop
 build_plugin
 build_giveway
 write_conf yarn.resourcemanager.scheduler.monitor.enable=true yarn.client.nodemanager-connect.max-wait-ms=3000 \
-    yarn.client.nodemanager-connect.retry-interval-ms=1000
+    yarn.client.nodemanager-connect.retry-interval-ms=1000 yarn.nodemanager.recovery.enabled=true
 
 make_text long 1 100
 make_text short 1 5
@@ -138,7 +140,8 @@ expire_node() {
     wait_for 300 "node $node to be expired" eval '(($(count_in "Giveway: expiring node" resourcemanager) > expired))'
     expired_at=$SECONDS
     log "$label: node $node was expired $((expired_at - since)) s after SIG$signal"
-    [[ $signal == KILL ]] && start_node "$node" || kill -CONT "${!pid}"
+    # A machine that was replaced: nothing is left to recover.
+    [[ $signal == KILL ]] && rm -rf "$work/node$node/recovery" && start_node "$node" || kill -CONT "${!pid}"
     wait "$job" || exit 1
     wait_for 180 "three NodeManagers" three_nodes
     log "$label: correct output after $(duration "$label") ms"
@@ -165,6 +168,39 @@ part_giveway() {
     no_lost_work flagship-long
     (($(count_nodes 'Giveway: paused') > pauses)) || fail "giveway paused nothing"
     (($(count_nodes 'Giveway: resumed') >= $(count_nodes 'Giveway: paused'))) || fail "some containers were not resumed"
+}
+
+# pausing_node: a node with a container that was paused and not resumed.
+pausing_node() {
+    local node
+    for node in 1 2 3; do
+        if (($(count_in 'Giveway: paused' "node$node") > $(count_in 'Giveway: resumed' "node$node"))); then
+            echo "$node"
+            return
+        fi
+    done
+    return 1
+}
+part_restart() {
+    log "fcs: a NodeManager is killed and restarted while a container is paused"
+    restart_sidecar fcs
+    count_words giveway restart-long long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
+    long=$!
+    wait_for 300 "the reduces of restart-long" all_reduces_run restart-long
+    count_words giveway restart-short short -Dgiveway.test.map-ms=$((alone_ms / 3)) &
+    short=$!
+    map_runs() { [[ $(app_field restart-short runningContainers) == 2 ]]; }
+    wait_for 300 "the map of restart-short" map_runs
+    node=$(pausing_node) || fail "no container is paused"
+    pid=pid_node$node
+    log "killing and restarting NodeManager $node"
+    kill -9 "${!pid}"
+    start_node "$node"
+    wait "$short" || exit 1
+    wait "$long" || exit 1
+    no_lost_work restart-long
+    ! pausing_node || fail "some containers were not resumed"
+    log "restart: the short job took $(duration restart-short) ms, the long one $(duration restart-long) ms"
 }
 
 for part in "${parts[@]}"; do "part_$part"; done
