@@ -5,7 +5,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use giveway_core::event_log::is_event_log;
 use giveway_core::policy::catalog;
 use giveway_core::{Policy, Setup, Tenants};
-use giveway_engine::coordinator;
+use giveway_engine::{Access, coordinator};
 use giveway_sim::cluster::{self, Cluster};
 use giveway_sim::workload::{self, RecordedRun, Workload};
 use std::fs;
@@ -57,13 +57,28 @@ pub fn policy(name: &str) -> Result<Policy> {
     Ok(policy)
 }
 
-/// Reads users and pools from a TOML file.
-pub fn tenants(file: &Path) -> Result<Tenants> {
+/// The table `[access]` of a tenants file: Unix users who may use a cluster of another one.
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct AccessTable {
+    users: Vec<String>,
+    admins: Vec<String>,
+}
+
+/// Reads users and pools from a TOML file, and who has access to the cluster beside its owner.
+pub fn tenants(file: &Path) -> Result<(Tenants, Access)> {
     let name = file.display().to_string();
     let text = read(&name)?;
-    let tenants: Tenants = toml::from_str(&text).map_err(|error| anyhow!("{name}: {}", error.message()))?;
+    let invalid = |error: toml::de::Error| anyhow!("{name}: {}", error.message());
+    let mut table: toml::Table = toml::from_str(&text).map_err(invalid)?;
+    let access = match table.remove("access") {
+        Some(access) => access.try_into().map_err(invalid)?,
+        None => AccessTable::default(),
+    };
+    let tenants: Tenants = table.try_into().map_err(invalid)?;
     tenants.check().map_err(|error| anyhow!("{name}: {error}"))?;
-    Ok(tenants)
+    let access = Access::new(&access.users, &access.admins).map_err(|error| anyhow!("{name}: {error}"))?;
+    Ok((tenants, access))
 }
 
 /// Formats a TOML error of a policy file as `FILE:LINE: message; hint`.

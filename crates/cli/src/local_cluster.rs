@@ -176,6 +176,7 @@ impl LocalCluster {
             listen: None,
             policy,
             tenants: Tenants::default(),
+            access: giveway_engine::Access::default(),
             seed: 1,
             heartbeat_interval: self.heartbeat,
             heartbeat_timeout: self.timeout,

@@ -1,5 +1,6 @@
 //! The client of a coordinator: one method for each request.
 
+use crate::access;
 use crate::job::Request;
 use crate::store::{StoreRequest, StoreResponse};
 use crate::wire::{
@@ -7,6 +8,7 @@ use crate::wire::{
 };
 use giveway_core::JobId;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -26,6 +28,14 @@ pub enum ClientError {
         path: PathBuf,
         /// The system's error.
         error: io::Error,
+    },
+    /// The cluster belongs to another user.
+    #[error("no access to {}, or its cluster is not running: {problem}", folder.display())]
+    NoAccess {
+        /// The cluster's folder.
+        folder: PathBuf,
+        /// Whose it is, and whom to ask.
+        problem: String,
     },
     /// The connection failed.
     #[error(transparent)]
@@ -53,6 +63,7 @@ impl Client {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(ClientError::NoCluster { folder: folder.into() });
             }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Client::connect_shared(folder),
             Err(error) => return Err(ClientError::Folder { path, error }),
         };
         let path = folder.join("token");
@@ -64,6 +75,32 @@ impl Client {
                 if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) =>
             {
                 Err(ClientError::NoCluster { folder: folder.into() })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Connects to the cluster of another user, who may have admitted this one.
+    fn connect_shared(folder: &Path) -> Result<Client, ClientError> {
+        // Of the first folder on the path that can be seen: without it, nothing below it can be reached.
+        let visible = folder.ancestors().find_map(|folder| Some((folder, std::fs::metadata(folder).ok()?)));
+        let Some((visible, metadata)) = visible else { return Err(ClientError::NoCluster { folder: folder.into() }) };
+        let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
+        let denied = || ClientError::NoAccess { folder: folder.into(), problem: access::no_access(owner, user) };
+        if visible != folder {
+            return Err(denied());
+        }
+        let socket = access::shared_socket(folder, owner).map_err(|_| denied())?;
+        match wire::connect_shared(&socket, owner) {
+            Ok(stream) => Ok(Client { stream }),
+            // There is no such socket, or somebody else's: nobody is admitted, or the cluster is not running.
+            Err(WireError::Io { error, .. })
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+                ) =>
+            {
+                Err(denied())
             }
             Err(error) => Err(error.into()),
         }

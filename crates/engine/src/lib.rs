@@ -6,6 +6,7 @@
 //! Log messages are `tracing` events. The program must install a subscriber before it starts a cluster or a worker; without one they are
 //! discarded.
 
+mod access;
 pub mod apps;
 mod byte_masks;
 pub mod client;
@@ -24,3 +25,5 @@ pub mod store;
 pub mod task;
 pub mod wire;
 pub mod worker;
+
+pub use access::Access;

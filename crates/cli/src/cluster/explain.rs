@@ -2,7 +2,7 @@
 
 use super::args::ShowJob;
 use super::inspect::{read_journal, utc_time};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use giveway_core::{JobId, Span};
 use giveway_engine::client::Client;
 use giveway_web::explain::{self, Explanation, PolicyForecast, duration};
@@ -15,8 +15,15 @@ pub fn explain(args: &ShowJob) -> Result<()> {
     let (folder, id) = (&args.job.cluster.dir, JobId(args.job.id));
     let model = match read_journal(folder) {
         Some(model) => model,
-        // Says whether there is a cluster at all.
-        None => return Err(Client::connect(folder).err().context("the cluster has no journal yet; try again")?.into()),
+        // Another user's cluster, whose journal cannot be read, or none at all.
+        None => {
+            let lines = Client::connect(folder)?.explain(id)?;
+            let mut out = std::io::stdout();
+            for line in lines {
+                writeln!(out, "{line}")?;
+            }
+            return Ok(());
+        }
     };
     let Some(mut explanation) = explain::explain(&model, id) else {
         bail!("{id} does not exist; `giveway jobs` lists all jobs");

@@ -7,7 +7,7 @@ use giveway_core::Tenants;
 use giveway_engine::apps::Apps;
 use giveway_engine::client::Client;
 use giveway_engine::cluster::{self, Cluster};
-use giveway_engine::{coordinator, worker as process};
+use giveway_engine::{Access, coordinator, worker as process};
 use giveway_web::server::Server;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,9 +24,9 @@ pub fn start(
     restart_workers: bool,
     apps: &Apps,
 ) -> Result<Cluster> {
-    let tenants = match &args.tenants {
+    let (tenants, access) = match &args.tenants {
         Some(file) => input::tenants(file)?,
-        None => Tenants::default(),
+        None => (Tenants::default(), Access::default()),
     };
     ensure!(
         args.heartbeat < args.timeout / 2,
@@ -46,6 +46,7 @@ pub fn start(
         heartbeat_timeout: args.timeout,
         slowstart_ppm: 50_000,
         apps: apps.clone(),
+        access,
     };
     let options = cluster::Options {
         coordinator,

@@ -28,6 +28,13 @@ impl Coordinator {
             },
             FromClient::Jobs { after } => self.jobs_page(after),
             FromClient::Nodes => ToClient::Nodes(self.node_statuses()),
+            FromClient::Kill { job } | FromClient::Yield { job } if self.belongs_to_other(job, &client) => {
+                let user = self.table.jobs.get(&job).map_or("", |record| &record.plan.request.user);
+                let reason = format!(
+                    "{job} belongs to {user}; you may change your own jobs only: ask {user}, an admin or the cluster's owner"
+                );
+                ToClient::Refused { reason }
+            }
             FromClient::Kill { job } => self.kill(job),
             FromClient::Yield { job } => match self.table.accepted(job) {
                 None => unknown_job(job),
@@ -70,6 +77,12 @@ impl Coordinator {
     }
 
     /// Kills a job. If it was a round of an iterative application, its current round.
+    /// True if a client may not change a job, because it is another user's.
+    fn belongs_to_other(&self, job: JobId, client: &ClientLink) -> bool {
+        let record = self.table.accepted(job);
+        record.is_some_and(|record| client.limited_to.as_ref().is_some_and(|user| *user != record.plan.request.user))
+    }
+
     fn kill(&mut self, job: JobId) -> ToClient {
         let last = self.table.last_round(job);
         match self.table.accepted(last) {

@@ -2,6 +2,7 @@
 
 use super::inputs::{ClientLink, Input, WorkerLink};
 use super::planning;
+use crate::access::{self, Access, Caller};
 use crate::apps::Apps;
 use crate::store::{CoordinatorStoreAccess, Namespace, StoreSession};
 use crate::wire::{
@@ -49,17 +50,65 @@ fn serve(
     }
     let served = match accepted {
         Ok(Role::Worker) => serve_worker(stream, ids.fetch_add(1, Ordering::Relaxed), inputs),
-        Ok(Role::Client) => serve_client(stream, ids, &stored, apps, inputs),
+        Ok(Role::Client) => serve_client(stream, ids, &stored, apps, inputs, None),
         Ok(Role::Data) => {
             warn!("connection refused: the peer requested data, which only workers serve");
             Ok(())
         }
         Err(error) => Err(error),
     };
+    warn_unless_disconnected(served);
+}
+
+fn warn_unless_disconnected(served: Result<(), wire::WireError>) {
     if let Err(error) = served
         && !error.is_disconnect()
     {
         warn!("connection closed: {error}");
+    }
+}
+
+/// Like [`listen`], on the socket for other users.
+pub(super) fn listen_shared(
+    listener: Listener,
+    access: Access,
+    token: Token,
+    apps: Apps,
+    store: Arc<Namespace>,
+    inputs: Sender<Input>,
+    ids: Arc<AtomicU64>,
+) -> io::Result<()> {
+    listener.serve("connection", move |stream, handshaking| {
+        let stored = CoordinatorStoreAccess { namespace: Arc::clone(&store), token: token.clone() };
+        warn_unless_disconnected(serve_shared(stream, handshaking, &access, &ids, &stored, &apps, &inputs));
+    })
+}
+
+fn serve_shared(
+    mut stream: Stream,
+    handshaking: Handshaking,
+    access: &Access,
+    ids: &AtomicU64,
+    stored: &CoordinatorStoreAccess,
+    apps: &Apps,
+    inputs: &Sender<Input>,
+) -> Result<(), wire::WireError> {
+    let failed = || wire::WireError::io("connection of another user");
+    let uid = stream.peer_uid().map_err(failed())?;
+    wire::accept_shared(&mut stream)?;
+    stream.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(failed())?;
+    match uid.and_then(|uid| access.caller(uid)) {
+        Some(caller) => {
+            drop(handshaking);
+            serve_client(stream, ids, stored, apps, inputs, Some(&caller))
+        }
+        // Counted as a handshake until it is closed.
+        None => {
+            stream.set_read_timeout(Some(WRITE_TIMEOUT)).map_err(failed())?;
+            let _: FromClient = wire::receive(&mut stream, MESSAGE_BYTES_MAX)?;
+            let reason = access::no_access(rustix::process::geteuid().as_raw(), uid.unwrap_or(u32::MAX));
+            wire::send(&mut stream, &ToClient::Refused { reason })
+        }
     }
 }
 
@@ -110,19 +159,28 @@ fn write_messages(stream: Stream, outgoing: &Receiver<ToWorker>) {
     let _ = stream.shutdown();
 }
 
+/// Serves a client of the owner, or with a `caller` of another user.
 fn serve_client(
     mut stream: Stream,
     ids: &AtomicU64,
     stored: &CoordinatorStoreAccess,
     apps: &Apps,
     inputs: &Sender<Input>,
+    caller: Option<&Caller>,
 ) -> Result<(), wire::WireError> {
     // Dropped with the connection: uploads that were not completed are then discarded.
     let mut session = StoreSession::new(Arc::clone(&stored.namespace), stored.token.clone());
     loop {
-        let message: FromClient = wire::receive(&mut stream, MESSAGE_BYTES_MAX)?;
+        let mut message: FromClient = wire::receive(&mut stream, MESSAGE_BYTES_MAX)?;
+        if let Some(caller) = caller
+            && let Err(reason) = restrict(&mut message, caller)
+        {
+            wire::send(&mut stream, &ToClient::Refused { reason: reason.into() })?;
+            continue;
+        }
         let (sender, answers) = mpsc::channel();
-        let client = ClientLink { id: ids.fetch_add(1, Ordering::Relaxed), sender };
+        let limited_to = caller.filter(|caller| !caller.is_admin).map(|caller| caller.name.clone());
+        let client = ClientLink { id: ids.fetch_add(1, Ordering::Relaxed), limited_to, sender };
         let sent = match message {
             FromClient::Submit(request) => match planning::plan(*request, apps, stored) {
                 Ok(plan) => inputs.send(Input::JobPlanned { plan: Box::new(plan), client }),
@@ -145,5 +203,18 @@ fn serve_client(
         while let Ok(answer) = answers.recv() {
             wire::send(&mut stream, &answer)?;
         }
+    }
+}
+
+/// Sets who submits a job, and refuses what is the owner's alone.
+fn restrict(message: &mut FromClient, caller: &Caller) -> Result<(), &'static str> {
+    match message {
+        FromClient::Submit(request) => {
+            request.user = caller.name.clone();
+            Ok(())
+        }
+        FromClient::Store(_) => Err(access::STORED_FILES_REFUSED),
+        FromClient::Stop => Err("only the cluster's owner can stop it; ask the owner"),
+        _ => Ok(()),
     }
 }

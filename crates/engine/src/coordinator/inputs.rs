@@ -71,6 +71,8 @@ pub(crate) struct WorkerLink {
 pub(crate) struct ClientLink {
     /// Unique among all requests since the coordinator started.
     pub(crate) id: u64,
+    /// The user whose jobs alone the client may change; `None` if it may change all.
+    pub(crate) limited_to: Option<String>,
     pub(crate) sender: Sender<ToClient>,
 }
 

@@ -3,12 +3,12 @@
 //! The coordinator is a state machine (`state_machine.rs`): it gets inputs and a time, and returns records for the journal and effects. One thread
 //! (`run.rs`) receives the inputs of all connections and works in batches: pass the pending inputs to the state machine; append and sync the records; and
 //! only then carry out the effects: messages to workers, answers to clients, work on output folders. A coordinator that is killed at any moment
-//! has therefore promised nothing that is missing from its journal. The next one replays the journal, compares it with the state that workers report
+//! has therefore promised nothing that is missing from its journal. The next one recovers its state from the journal, compares it with the state that workers report
 //! when they join, and repairs the difference (`workers.rs`).
 //!
 //! | file | contents |
 //! |---|---|
-//! | `state_machine.rs` | the state, recovery, a batch of inputs |
+//! | `state_machine.rs` | the state, a batch of inputs |
 //! | `inputs.rs` | inputs and effects |
 //! | `workers.rs` | joins, heartbeats, reports and losses of workers |
 //! | `clients.rs` | requests of clients: status, kill, yield, explain |
@@ -20,6 +20,7 @@
 //! | `output_work.rs`, `output_folder.rs` | work on output folders: creation, publication, removal |
 //! | `file_system.rs` | the file operations of journal and output folders, which the simulation replaces |
 //! | `connections.rs` | threads that convert between bytes and the loop's inputs |
+//! | `recovery.rs` | the journal over time: recovery, snapshots, new journals |
 //! | `planning.rs` | from a request to a plan: lists and splits the input |
 //!
 //! Planning runs on the thread of the client's connection, so that listing a large folder delays no other request.
@@ -44,6 +45,7 @@ mod workers;
 
 pub use journal::{JournalError, JournalTail, is_journal, journal_path, read_event_log};
 
+use crate::access::{self, Access};
 use crate::apps::Apps;
 use crate::cluster_id::ClusterId;
 use crate::store::Namespace;
@@ -88,6 +90,8 @@ pub struct Options {
     pub slowstart_ppm: u32,
     /// The applications that jobs may name.
     pub apps: Apps,
+    /// Users who have access beside the owner.
+    pub access: Access,
 }
 
 /// Why a coordinator cannot start.
@@ -146,7 +150,7 @@ pub struct CoordinatorHandle {
     thread: JoinHandle<Result<(), JournalError>>,
     inputs: mpsc::Sender<Input>,
     /// Removed with this handle.
-    _socket: SocketFile,
+    _sockets: Vec<SocketFile>,
 }
 
 impl CoordinatorHandle {
@@ -168,7 +172,13 @@ impl CoordinatorHandle {
             .map_err(|error| StartError::Listen { address: socket.display().to_string(), error })?;
         let address = listener.address().to_owned();
         let tcp = options.listen.as_deref().map(listen_tcp).transpose()?;
-        let apps = options.apps.clone();
+        let mut sockets = vec![SocketFile(socket)];
+        let shared = match options.access.is_empty() {
+            true => None,
+            false => Some(listen_shared(&folder)?),
+        };
+        sockets.extend(shared.as_ref().map(|(_, socket)| SocketFile(socket.clone())));
+        let (apps, admitted) = (options.apps.clone(), options.access.clone());
         let (inputs, receiver) = mpsc::channel();
         let blocks: Arc<dyn StoredBlocks> = store.clone();
         let run = Run::open(options, blocks, lock, inputs.clone())?;
@@ -185,11 +195,15 @@ impl CoordinatorHandle {
             let (token, apps, store) = (token.clone(), apps.clone(), Arc::clone(&store));
             connections::listen(listener, token, apps, store, inputs.clone(), Arc::clone(&ids)).map_err(in_folder)?;
         }
+        if let Some((listener, _)) = shared {
+            connections::listen_shared(listener, admitted, token, apps, store, inputs.clone(), ids)
+                .map_err(in_folder)?;
+        }
         let address = match tcp_address {
             Some(tcp) => format!("{address} and {tcp}"),
             None => address,
         };
-        Ok(CoordinatorHandle { address, policy, thread, inputs, _socket: SocketFile(socket) })
+        Ok(CoordinatorHandle { address, policy, thread, inputs, _sockets: sockets })
     }
 
     /// Addresses it listens on, for messages to users.
@@ -209,18 +223,29 @@ impl CoordinatorHandle {
 
     /// Requests a stop and returns at once. Unfinished jobs continue at the next start.
     pub fn stop(&self) {
-        let client = ClientLink { id: 0, sender: mpsc::channel().0 };
+        let client = ClientLink { id: 0, limited_to: None, sender: mpsc::channel().0 };
         let _ = self.inputs.send(Input::ClientRequest { request: crate::wire::FromClient::Stop, client });
     }
 
     /// Blocks until the coordinator has stopped.
     pub fn wait(self) -> Result<(), JournalError> {
-        let CoordinatorHandle { thread, _socket, .. } = self;
+        let CoordinatorHandle { thread, _sockets, .. } = self;
         match thread.join() {
             Ok(outcome) => outcome,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
+}
+
+/// Listens on the socket for other users. Returns its path too.
+fn listen_shared(folder: &std::path::Path) -> Result<(Listener, PathBuf), StartError> {
+    let in_folder = |error| StartError::Folder { path: folder.to_path_buf(), error };
+    let socket = access::shared_socket(folder, rustix::process::geteuid().as_raw()).map_err(in_folder)?;
+    let failed = |error| StartError::Listen { address: socket.display().to_string(), error };
+    if let Some(parent) = socket.parent() {
+        access::create_shared_folder(parent).map_err(failed)?;
+    }
+    Ok((Listener::bind_shared(&socket).map_err(failed)?, socket))
 }
 
 fn listen_tcp(address: &str) -> Result<Listener, StartError> {

@@ -93,7 +93,10 @@ impl TestCoordinator {
     /// Sends a request, does all work, and returns the answer.
     fn request(&mut self, request: FromClient) -> ToClient {
         let (sender, answers) = mpsc::channel();
-        self.handle(Span(0), vec![Input::ClientRequest { request, client: ClientLink { id: 1, sender } }]);
+        self.handle(
+            Span(0),
+            vec![Input::ClientRequest { request, client: ClientLink { id: 1, limited_to: None, sender } }],
+        );
         self.commit();
         answers.recv().unwrap()
     }
@@ -101,7 +104,10 @@ impl TestCoordinator {
     /// Submits a plan and returns the answer.
     fn submit(&mut self, plan: Plan) -> Result<JobId, String> {
         let (sender, answers) = mpsc::channel();
-        self.handle(Span(0), vec![Input::JobPlanned { plan: Box::new(plan), client: ClientLink { id: 1, sender } }]);
+        self.handle(
+            Span(0),
+            vec![Input::JobPlanned { plan: Box::new(plan), client: ClientLink { id: 1, limited_to: None, sender } }],
+        );
         self.commit();
         match answers.recv().unwrap() {
             ToClient::Submitted { job } => Ok(job),
@@ -360,7 +366,7 @@ fn a_plan_is_journalled_before_its_folder_is_created() {
     let folder = TestFolder::new();
     let mut coordinator = folder.open();
     let (sender, answers) = mpsc::channel();
-    let client = ClientLink { id: 1, sender };
+    let client = ClientLink { id: 1, limited_to: None, sender };
     let plan = Box::new(folder.plan("out"));
     coordinator.handle(Span(0), vec![Input::JobPlanned { plan: plan.clone(), client }]);
     let [(_, create)] = &coordinator.work[..] else { panic!("{:?}", coordinator.work) };

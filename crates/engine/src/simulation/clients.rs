@@ -62,7 +62,7 @@ impl World {
             return;
         }
         let (sender, receiver) = mpsc::channel();
-        let link = ClientLink { id: self.next_id(), sender };
+        let link = ClientLink { id: self.next_id(), limited_to: None, sender };
         let (input, state) = match self.clients[client].job {
             Some(job) => {
                 let request = FromClient::Job { job, follow: true };
@@ -92,7 +92,7 @@ impl World {
             None if self.clients[client].is_done() => return,
             None => return self.after(ASK_AGAIN, Event::ClientKills { client }),
         };
-        let link = ClientLink { id: self.next_id(), sender: mpsc::channel().0 };
+        let link = ClientLink { id: self.next_id(), limited_to: None, sender: mpsc::channel().0 };
         if !self.input(Input::ClientRequest { request, client: link }) {
             self.after(ASK_AGAIN, Event::ClientKills { client });
         }
@@ -155,7 +155,7 @@ impl World {
                 Some(job) => self.oracle.unknown(job)?,
                 None if reason.contains("exists already") => {
                     let (sender, receiver) = mpsc::channel();
-                    let link = ClientLink { id: self.next_id(), sender };
+                    let link = ClientLink { id: self.next_id(), limited_to: None, sender };
                     let request = FromClient::Jobs { after: None };
                     self.ask(client, Input::ClientRequest { request, client: link }, ClientState::Searching(receiver));
                 }

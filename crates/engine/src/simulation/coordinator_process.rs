@@ -335,7 +335,7 @@ pub(super) fn statuses(mut coordinator: Coordinator) -> Result<Told, Violation> 
     let (mut found, mut after) = (BTreeMap::new(), None);
     loop {
         let (sender, receiver) = mpsc::channel();
-        let client = ClientLink { id: 0, sender };
+        let client = ClientLink { id: 0, limited_to: None, sender };
         let request = FromClient::Jobs { after };
         let output = coordinator.handle(coordinator.now(), [Input::ClientRequest { request, client }]);
         let output = output.map_err(|error| Violation(error.to_string()))?;

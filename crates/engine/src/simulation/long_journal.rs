@@ -63,7 +63,7 @@ impl LongJournal {
                 if submitted < self.jobs {
                     let (sender, answers) = mpsc::channel::<ToClient>();
                     clients.push(answers);
-                    let client = ClientLink { id: submitted.into(), sender };
+                    let client = ClientLink { id: submitted.into(), limited_to: None, sender };
                     inputs.push(Input::JobPlanned { plan: Box::new(self.plan(submitted)), client });
                     submitted += 1;
                 }

@@ -3,6 +3,7 @@
 use super::reader::{CoordinatorLocator, StoredFileReader};
 use super::transfer::{BlockSender, PACKET_BYTES_MAX};
 use super::{BLOCK_BYTES_MAX, BlockId, BlockInfo, Entry, FsckReport, StoreRequest, StoreResponse, WorkerEndpoint};
+use crate::access;
 use crate::client::{Client, ClientError};
 use crate::input::ReadAt;
 use crate::wire::Token;
@@ -78,7 +79,11 @@ impl StoreClient {
     pub fn connect(dir: &Path) -> Result<StoreClient, ClientError> {
         let client = Client::connect(dir)?;
         let path = dir.join("token");
-        let token = Token::read(&path).map_err(|error| ClientError::Folder { path, error })?;
+        let token = Token::read(&path).map_err(|error| match error.kind() {
+            // An admitted user of another one's cluster.
+            io::ErrorKind::PermissionDenied => ClientError::Refused(access::STORED_FILES_REFUSED.into()),
+            _ => ClientError::Folder { path, error },
+        })?;
         Ok(StoreClient { client, dir: dir.into(), token })
     }
 

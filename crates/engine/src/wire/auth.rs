@@ -31,6 +31,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const ACCEPTOR: &[u8] = b"called";
 const INITIATOR: &[u8] = b"caller";
 
+const ACCEPT_CONTEXT: &str = "handshake with a connecting process";
+
 /// What the initiator of a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -54,6 +56,9 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
+    /// In place of a token where there is no secret: it proves nothing, and keeps the handshake the same.
+    const PUBLIC: Token = Token([0; 32]);
+
     /// Reads the token file, or creates it with a random token and mode 0600.
     pub fn read_or_create(path: &Path) -> io::Result<Token> {
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
@@ -112,7 +117,18 @@ fn random_bytes() -> io::Result<[u8; 32]> {
 /// Connects to a process and performs the handshake as initiator.
 pub fn connect(address: &str, token: &Token, role: Role) -> Result<Stream, WireError> {
     let context = || format!("cannot connect to {address}");
-    let mut stream = Stream::connect(address).map_err(WireError::io(context()))?;
+    let stream = Stream::connect(address).map_err(WireError::io(context()))?;
+    initiate(stream, &context, token, role)
+}
+
+/// Connects as a client to the socket for other users of the cluster of this owner.
+pub(crate) fn connect_shared(socket: &Path, owner: u32) -> Result<Stream, WireError> {
+    let context = || format!("cannot connect to {}", socket.display());
+    let stream = Stream::connect_to_user(socket, owner).map_err(WireError::io(context()))?;
+    initiate(stream, &context, &Token::PUBLIC, Role::Client)
+}
+
+fn initiate(mut stream: Stream, context: &dyn Fn() -> String, token: &Token, role: Role) -> Result<Stream, WireError> {
     stream.set_nodelay().map_err(WireError::io(context()))?;
     let dialled = stream.dialled_address(true).map_err(WireError::io(context()))?;
     let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
@@ -140,8 +156,21 @@ pub fn connect(address: &str, token: &Token, role: Role) -> Result<Stream, WireE
 
 /// Performs the handshake as acceptor and returns the role of the initiator.
 pub fn accept(stream: &mut Stream, token: &Token) -> Result<Role, WireError> {
-    let context = "handshake with a connecting process";
-    stream.check_user().and_then(|()| stream.set_nodelay()).map_err(WireError::io(context))?;
+    stream.check_user().map_err(WireError::io(ACCEPT_CONTEXT))?;
+    respond(stream, token)
+}
+
+/// Performs the handshake on the socket for other users, where the kernel and not a token tells who the client is.
+pub(crate) fn accept_shared(stream: &mut Stream) -> Result<(), WireError> {
+    match respond(stream, &Token::PUBLIC)? {
+        Role::Client => Ok(()),
+        Role::Worker | Role::Data => Err(WireError::UnknownPeer),
+    }
+}
+
+fn respond(stream: &mut Stream, token: &Token) -> Result<Role, WireError> {
+    let context = ACCEPT_CONTEXT;
+    stream.set_nodelay().map_err(WireError::io(context))?;
     let dialled = stream.dialled_address(false).map_err(WireError::io(context))?;
     let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
     let our_nonce = random_bytes().map_err(WireError::io(context))?;

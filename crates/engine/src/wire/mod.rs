@@ -8,6 +8,7 @@ pub(crate) mod run_folder;
 mod stream;
 
 pub use auth::{PROTOCOL, Role, Token, accept, connect};
+pub(crate) use auth::{accept_shared, connect_shared};
 pub use message::*;
 pub use stream::{Handshaking, Listener, SocketFile, Stream};
 
@@ -61,7 +62,7 @@ pub enum WireError {
 }
 
 impl WireError {
-    fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> WireError {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> WireError {
         let what = what.into();
         move |error| WireError::Io { what, error }
     }

@@ -52,6 +52,23 @@ impl Stream {
         stream.check_user().map(|()| stream)
     }
 
+    /// Connects to a Unix socket. Fails if the process there does not run as this user.
+    pub(super) fn connect_to_user(socket: &Path, user: u32) -> io::Result<Stream> {
+        let stream = Stream::Unix(UnixStream::connect(socket)?);
+        match stream.peer_uid()? {
+            Some(peer) if peer == user => Ok(stream),
+            _ => Err(io::Error::new(io::ErrorKind::PermissionDenied, "somebody else listens there")),
+        }
+    }
+
+    /// The user of the peer, as the kernel reports it. It does not know this for TCP.
+    pub(crate) fn peer_uid(&self) -> io::Result<Option<u32>> {
+        match self {
+            Stream::Unix(socket) => Ok(Some(socket_peercred(socket)?.uid.as_raw())),
+            Stream::Tcp(_) => Ok(None),
+        }
+    }
+
     /// Fails if the kernel reports that the peer is a process of another user. It does not know this for TCP.
     pub(super) fn check_user(&self) -> io::Result<()> {
         let Stream::Unix(socket) = self else { return Ok(()) };
@@ -174,6 +191,13 @@ impl Listener {
         let socket = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         Ok(Listener { socket: Socket::Unix(socket), address: format!("{UNIX}{text}") })
+    }
+
+    /// Listens on a Unix socket to which every user can connect.
+    pub(crate) fn bind_shared(path: &Path) -> io::Result<Listener> {
+        let listener = Listener::bind_unix(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
+        Ok(listener)
     }
 
     /// Listens on TCP. Port 0 selects a free port.

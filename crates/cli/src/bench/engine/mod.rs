@@ -86,6 +86,7 @@ fn start(folder: &Path, slots: (u16, u16), apps: &Apps) -> Result<Cluster> {
         listen: None,
         policy: catalog::by_name("fifo").context("policy fifo missing in the catalogue")?,
         tenants: Tenants::default(),
+        access: giveway_engine::Access::default(),
         seed: 1,
         heartbeat_interval: Duration::from_millis(200),
         heartbeat_timeout: Duration::from_secs(30),

@@ -116,7 +116,10 @@ fn live_journals_of_earlier_releases_are_continued() {
     coordinator.request(FromClient::Kill { job: JobId(2) });
     assert_eq!(outcome(&coordinator, 2), Some(Outcome::Killed));
 
-    let (_folder, mut coordinator) = open("journal-with-snapshot");
+    let (folder, mut coordinator) = open("journal-with-snapshot");
+    let file = Journal::read(&Disk, &folder.path("cluster")).unwrap().unwrap();
+    let decoded = crate::coordinator::journal::decode(&file).unwrap();
+    assert!(decoded.snapshot.is_some() && decoded.records.is_empty(), "all of it is in the snapshot");
     assert_eq!(outcome(&coordinator, 1), Some(Outcome::Killed));
     let live = coordinator.table.status(JobId(2), &coordinator.core).unwrap();
     assert_eq!((live.maps.running, live.outcome, live.failures.as_slice()), (1, None, &["a failure".to_owned()][..]));
@@ -128,7 +131,7 @@ fn live_journals_of_earlier_releases_are_continued() {
 #[test]
 #[ignore = "writes a file for another test"]
 fn write_journal_with_snapshot() {
-    let folder = TestFolder { snapshot_bytes: 1, ..TestFolder::new() };
+    let mut folder = TestFolder::new();
     let mut coordinator = folder.open();
     let ended = coordinator.submit(folder.plan("ended")).unwrap();
     coordinator.request(FromClient::Kill { job: ended });
@@ -137,5 +140,9 @@ fn write_journal_with_snapshot() {
     let (joined, _messages) = join(1, Vec::new());
     coordinator.handle(Span(0), vec![joined]);
     coordinator.commit();
+    drop(coordinator);
+    // The next frame is followed by a snapshot of all this.
+    folder.snapshot_bytes = 1;
+    folder.open().commit();
     fs::copy(folder.path("cluster/journal/log"), std::env::var_os("GIVEWAY_FIXTURE").unwrap()).unwrap();
 }

@@ -1,0 +1,140 @@
+//! Several people, one cluster: commands of other Unix users. They need root, and are skipped with a line otherwise.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
+
+// Users that every Unix system has: one who is admitted, one who is not, and an admin.
+const DAEMON: u32 = 1;
+const BIN: u32 = 2;
+const SYS: u32 = 3;
+
+const ACCESS: &str = "[access]\nusers = [\"daemon\"]\nadmins = [\"sys\"]\n";
+
+/// A cluster of root, stopped when dropped.
+struct Cluster {
+    folder: TempDir,
+    child: Child,
+}
+
+impl Cluster {
+    /// `None` if the test cannot run as several users.
+    fn start(tenants: &str) -> Option<Cluster> {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("set permissions");
+        let is_root = fs::metadata(folder.path()).expect("metadata").uid() == 0;
+        let names = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let has_users = ["daemon:x:1:", "bin:x:2:", "sys:x:3:"].iter().all(|user| names.contains(user));
+        if !is_root
+            || !has_users
+            || !as_user(BIN, folder.path(), &["--version"]).is_some_and(|ran| ran.status.success())
+        {
+            eprintln!("skipped: needs root, the users daemon, bin and sys, and a program that they can execute");
+            return None;
+        }
+        fs::write(folder.path().join("tenants.toml"), tenants).expect("write the tenants");
+        fs::write(folder.path().join("words"), "b a b\n".repeat(1000)).expect("write the input");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_giveway"))
+            .args(["up", "--no-http", "--dir", "cluster", "--tenants", "tenants.toml"])
+            .current_dir(folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("start giveway up");
+        child.stdout.as_mut().expect("a pipe").read_exact(&mut [0; 16]).expect("a message that it has started");
+        Some(Cluster { folder, child })
+    }
+
+    fn run(&self, user: u32, args: &[&str]) -> (bool, String) {
+        let output = as_user(user, self.folder.path(), &[args, &["--dir", "cluster"]].concat()).expect("run giveway");
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(!text.contains("panicked"), "{text}");
+        (output.status.success(), text)
+    }
+
+    fn succeeds(&self, user: u32, args: &[&str]) -> String {
+        let (success, text) = self.run(user, args);
+        assert!(success, "{args:?} of user {user}: {text}");
+        text
+    }
+
+    fn fails(&self, user: u32, args: &[&str]) -> String {
+        let (success, text) = self.run(user, args);
+        assert!(!success, "{args:?} of user {user}: {text}");
+        text
+    }
+
+    /// Submits a job that runs until it is killed.
+    fn submit(&self, user: u32, account: &str, output: &str) -> String {
+        let job = ["submit", "wordcount", "--input", "words", "--records-per-second", "1", "--user", account];
+        self.succeeds(user, &[&job[..], &["--output", output]].concat()).trim().to_owned()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = as_user(0, self.folder.path(), &["down", "--dir", "cluster"]);
+        let _ = self.child.wait();
+    }
+}
+
+fn as_user(user: u32, folder: &Path, args: &[&str]) -> Option<Output> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_giveway"));
+    command.args(args).current_dir(folder).env_remove("XDG_RUNTIME_DIR");
+    if user != 0 {
+        command.uid(user).gid(user);
+    }
+    command.output().ok()
+}
+
+#[test]
+fn admitted_users_see_all_jobs_and_kill_their_own() {
+    let Some(cluster) = Cluster::start(ACCESS) else { return };
+    // The name comes from the kernel, not from `--user`.
+    let of_daemon = cluster.submit(DAEMON, "sys", "out-1");
+    let of_owner = cluster.submit(0, "ann", "out-2");
+    let jobs = cluster.succeeds(DAEMON, &["jobs"]);
+    assert!(jobs.contains("daemon") && jobs.contains("ann") && !jobs.contains("sys"), "{jobs}");
+    cluster.succeeds(DAEMON, &["explain", &of_owner]);
+    cluster.succeeds(DAEMON, &["nodes"]);
+    for change in ["kill", "yield"] {
+        let refused = cluster.fails(DAEMON, &[change, &of_owner]);
+        assert!(refused.contains("belongs to ann") && refused.contains("ask ann"), "{refused}");
+    }
+    for of_owner_alone in [&["down"][..], &["dfs", "ls"]] {
+        let refused = cluster.fails(SYS, of_owner_alone);
+        assert!(refused.contains("ask"), "{refused}");
+    }
+    cluster.succeeds(DAEMON, &["kill", &of_daemon]);
+    cluster.succeeds(SYS, &["kill", &of_owner]);
+    let refused = cluster.fails(BIN, &["jobs"]);
+    assert!(refused.contains("belongs to root, who has not admitted bin; ask root"), "{refused}");
+}
+
+#[test]
+fn by_default_the_owner_alone_has_access() {
+    let Some(cluster) = Cluster::start("") else { return };
+    let refused = cluster.fails(DAEMON, &["jobs"]);
+    assert!(refused.contains("belongs to root, who has not admitted daemon; ask root"), "{refused}");
+    // A folder that cannot even be seen.
+    fs::set_permissions(cluster.folder.path(), fs::Permissions::from_mode(0o700)).expect("set permissions");
+    let folder = cluster.folder.path().join("cluster");
+    let output = as_user(DAEMON, Path::new("/"), &["jobs", "--dir", &folder.to_string_lossy()]).expect("run giveway");
+    let refused = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && refused.contains("ask root"), "{refused}");
+}
+
+#[test]
+fn an_unknown_user_in_the_tenants_file_is_reported() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    fs::write(folder.path().join("tenants.toml"), "[access]\nusers = [\"no-such-user\"]\n").expect("write the tenants");
+    let args = ["up", "--no-http", "--dir", "cluster", "--tenants", "tenants.toml"];
+    let output = as_user(0, folder.path(), &args).expect("run giveway");
+    let refused = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && refused.contains("there is no user `no-such-user`"), "{refused}");
+}

@@ -1,0 +1,152 @@
+//! Access of other users to a cluster: who is admitted, and the socket they connect to.
+//!
+//! The owner's processes use the socket in the private folder and the token. Other users can read neither. If the owner admits some, there is a second
+//! socket, whose path follows from that of the cluster's folder: `/tmp/giveway-shared-OWNER/NAME`. Everybody may connect to it. The coordinator asks the
+//! kernel who that is (`SO_PEERCRED`), and the client asks the kernel whether the coordinator belongs to the owner of the cluster's folder.
+
+use rustix::process::geteuid;
+use sha2::{Digest, Sha256};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Why other users cannot use stored files.
+pub(crate) const STORED_FILES_REFUSED: &str = "only the cluster's owner can use its stored files (dfs:); ask the owner";
+
+/// The users who have access beside the owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    users: Vec<Admitted>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Admitted {
+    uid: u32,
+    name: String,
+    is_admin: bool,
+}
+
+/// A user at the other end of a connection, as the kernel reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) name: String,
+    /// May change jobs of others.
+    pub(crate) is_admin: bool,
+}
+
+impl Access {
+    /// Admits Unix users by name. Fails if one does not exist.
+    pub fn new(users: &[String], admins: &[String]) -> io::Result<Access> {
+        let admit = |name: &String, is_admin| {
+            let uid = uid_of(name)?.ok_or_else(|| {
+                io::Error::new(io::ErrorKind::NotFound, format!("there is no user `{name}`; check [access]"))
+            })?;
+            Ok(Admitted { uid, name: name.clone(), is_admin })
+        };
+        let admins = admins.iter().map(|name| admit(name, true));
+        // Admins first: somebody who is in both lists is one.
+        let all = admins.chain(users.iter().map(|name| admit(name, false)));
+        Ok(Access { users: all.collect::<io::Result<_>>()? })
+    }
+
+    /// True if nobody but the owner has access.
+    pub fn is_empty(&self) -> bool {
+        self.users.is_empty()
+    }
+
+    /// The admitted user with this id. The owner and root are admins.
+    pub(crate) fn caller(&self, uid: u32) -> Option<Caller> {
+        if uid == geteuid().as_raw() || uid == 0 {
+            return Some(Caller { name: user_name(uid), is_admin: true });
+        }
+        let admitted = self.users.iter().find(|user| user.uid == uid)?;
+        Some(Caller { name: admitted.name.clone(), is_admin: admitted.is_admin })
+    }
+}
+
+/// What somebody without access is told.
+pub(crate) fn no_access(owner: u32, user: u32) -> String {
+    let (owner, user) = (user_name(owner), user_name(user));
+    format!(
+        "this cluster belongs to {owner}, who has not admitted {user}; ask {owner} to add \"{user}\" to `users` under [access] in the tenants file, and to restart the cluster"
+    )
+}
+
+/// The path of the socket for other users, from the path of a cluster's folder and the folder's owner.
+pub(crate) fn shared_socket(folder: &Path, owner: u32) -> io::Result<PathBuf> {
+    let folder = folder.canonicalize()?;
+    let digest = Sha256::digest(folder.as_os_str().as_bytes());
+    let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Ok(PathBuf::from(format!("/tmp/giveway-shared-{owner}")).join(name))
+}
+
+/// Creates the folder of a shared socket: everybody can pass through it, only its owner can change it.
+pub(crate) fn create_shared_folder(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o711).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        // The umask may have removed what others need.
+        created => return created.and_then(|()| fs::set_permissions(folder, fs::Permissions::from_mode(0o711))),
+    }
+    let found = fs::symlink_metadata(folder)?;
+    if found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let text =
+        format!("{} is not a directory that belongs to you and only you can change; remove it", folder.display());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// The name of a user, or its number if it has none.
+pub(crate) fn user_name(uid: u32) -> String {
+    let entry = passwd_entry(&uid.to_string(), |fields| fields.get(2) == Some(&uid.to_string().as_str()));
+    entry.ok().flatten().map_or_else(|| uid.to_string(), |entry| entry.0)
+}
+
+fn uid_of(name: &str) -> io::Result<Option<u32>> {
+    Ok(passwd_entry(name, |fields| fields.first() == Some(&name))?.filter(|entry| entry.0 == name).map(|entry| entry.1))
+}
+
+/// Name and number of a user. `getent` knows users of directory services too; without it only `/etc/passwd` is read.
+fn passwd_entry(key: &str, is_it: impl Fn(&[&str]) -> bool) -> io::Result<Option<(String, u32)>> {
+    let text = match Command::new("getent").args(["passwd", "--", key]).output() {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(_) => fs::read_to_string("/etc/passwd")?,
+    };
+    let parse = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        is_it(&fields).then(|| Some((fields.first()?.to_string(), fields.get(2)?.parse().ok()?)))?
+    };
+    Ok(text.lines().find_map(parse))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_admitted_by_name() {
+        assert_eq!((uid_of("root").unwrap(), user_name(0)), (Some(0), "root".into()));
+        assert_eq!(uid_of("0").unwrap(), None, "a number is not a name");
+        let unknown = Access::new(&["no-such-user".into()], &[]).unwrap_err().to_string();
+        assert!(unknown.contains("no-such-user"), "{unknown}");
+        let access = Access::new(&["daemon".into()], &[]).unwrap();
+        let daemon = uid_of("daemon").unwrap().unwrap();
+        assert_eq!(access.caller(daemon), Some(Caller { name: "daemon".into(), is_admin: false }));
+        assert_eq!(access.caller(4_000_000), None);
+        assert!(access.caller(geteuid().as_raw()).unwrap().is_admin);
+    }
+
+    #[test]
+    fn a_shared_folder_that_others_can_change_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("shared");
+        create_shared_folder(&folder).unwrap();
+        create_shared_folder(&folder).unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o711);
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(create_shared_folder(&folder).is_err());
+    }
+}
