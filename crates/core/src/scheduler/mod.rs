@@ -178,8 +178,10 @@ impl Scheduler {
         let must_be_visited = match kind {
             Kind::Map => {
                 let placement = &self.policy.map.placement;
-                for split in changed.take_returned_splits().filter(|_| placement.delays_maps()) {
-                    split.hosts.iter().for_each(|&host| self.delayed[kind].add_local(job, host));
+                if changed.has_newly_returned_maps() {
+                    for split in changed.take_returned_splits().filter(|_| placement.delays_maps()) {
+                        split.hosts.iter().for_each(|&host| self.delayed[kind].add_local(job, host));
+                    }
                 }
                 placement.may_accept_any_node(changed)
             }

@@ -570,6 +570,12 @@ impl Job {
         self.search_maps(node, now, |maps, _, _, accepts| maps.any(accepts))
     }
 
+    /// True if [`Job::take_returned_splits`] has something to report.
+    #[inline]
+    pub(crate) fn has_newly_returned_maps(&self) -> bool {
+        self.pending_maps.has_newly_returned()
+    }
+
     /// The splits of the maps that have become pending again, or were added as the rest of another, since the last call.
     pub(crate) fn take_returned_splits(&mut self) -> impl Iterator<Item = &Split> {
         let maps = self.pending_maps.take_newly_returned();

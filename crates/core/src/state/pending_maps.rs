@@ -147,6 +147,12 @@ impl PendingMaps {
         self.has_hosts
     }
 
+    /// True if [`PendingMaps::take_newly_returned`] has something to report.
+    #[inline]
+    pub(super) fn has_newly_returned(&self) -> bool {
+        !self.newly_returned.is_empty()
+    }
+
     /// The maps that have become pending again, or were added as the rest of another, since the last call.
     pub(super) fn take_newly_returned(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.newly_returned)

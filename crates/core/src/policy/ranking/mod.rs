@@ -8,6 +8,7 @@
 mod comparison;
 mod job_queues;
 mod rank_queue;
+mod sorted_on_demand;
 
 pub use comparison::{Comparison, Rankings};
 pub use job_queues::TypeSet;
@@ -23,8 +24,7 @@ use job_queues::JobQueues;
 use rank_queue::RankQueue;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use sorted_on_demand::SortedOnDemand;
 use std::ops::ControlFlow;
 
 /// The index of a group in a ranking.
@@ -341,51 +341,52 @@ impl Ranking {
             if admitted { visit(job) } else { ControlFlow::Continue(()) }
         };
         let (types, mut apart) = match visits {
-            Visits::All => (TypeSet::MAX, self.ranked(group.delayed.iter())),
+            Visits::All => {
+                let ranked = |job: u32| Some((self.entries[job as usize].queued?, job));
+                (TypeSet::MAX, SortedOnDemand::new(group.delayed.iter().filter_map(ranked).collect()))
+            }
             Visits::For { node_type, local, paused_here } => {
                 (1 << node_type, self.find_apart(at, 1 << node_type, local, paused_here))
             }
         };
         group.jobs.visit(types, |rank, job| {
-            while let Some(&Reverse((_, sooner))) = apart.peek().filter(|Reverse((other, _))| *other < rank) {
-                apart.pop();
-                visit_admitted(sooner)?;
+            while apart.first_rank().is_some_and(|sooner| sooner < rank) {
+                apart.take_first().map_or(ControlFlow::Continue(()), &mut visit_admitted)?;
             }
             visit_admitted(job)
         })?;
-        while let Some(Reverse((_, job))) = apart.pop() {
+        while let Some(job) = apart.take_first() {
             visit_admitted(job)?;
         }
         ControlFlow::Continue(())
     }
 
-    /// The jobs of a group that a search for a node visits although they are not in the queues that accept its type. Most searches end at
-    /// one of the first, so they are not sorted.
+    /// The jobs of a group that a search for a node visits although they are not in the queues that accept its type.
     fn find_apart(
         &self,
         at: GroupIndex,
         node_type: TypeSet,
         local: &BitSet,
         paused_here: &[(JobKey, u32)],
-    ) -> BinaryHeap<Reverse<(Rank, u32)>> {
+    ) -> SortedOnDemand {
         let group = &self.groups[at as usize];
-        let mut apart = BinaryHeap::new();
+        let mut apart = SmallVec::new();
         if group.delayed_count > 0 {
-            let accepts = |&job: &u32| self.entries[job as usize].refused & node_type == 0;
-            apart = self.ranked(group.delayed.intersection(local).filter(accepts));
+            group.delayed.intersection(local).for_each(|job| {
+                let entry = &self.entries[job as usize];
+                if let Some(rank) = entry.queued.filter(|_| entry.refused & node_type == 0) {
+                    apart.push((rank, job));
+                }
+            });
         }
         let refuses = |entry: &Entry| entry.group == at && entry.refused & node_type != 0;
         let mut last = None;
         for &(job, _) in paused_here.iter().filter(|(job, _)| refuses(&self.entries[job.index()])) {
             if last.replace(job) != Some(job) {
-                apart.extend(self.ranked([job.number()].into_iter()));
+                apart.extend(self.entries[job.index()].queued.map(|rank| (rank, job.number())));
             }
         }
-        apart
-    }
-
-    fn ranked(&self, jobs: impl Iterator<Item = u32>) -> BinaryHeap<Reverse<(Rank, u32)>> {
-        jobs.filter_map(|job| Some(Reverse((self.entries[job as usize].queued?, job)))).collect()
+        SortedOnDemand::new(apart)
     }
 
     /// True if job `a`, given one of `b`'s slots, would still rank before `b` without it. `a` and `b` come with the ranks they would then
