@@ -6,12 +6,14 @@
 
 use rustix::process::geteuid;
 use sha2::{Digest, Sha256};
+use std::collections::HashMap;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Why other users cannot use stored files.
 pub(crate) const STORED_FILES_REFUSED: &str = "only the cluster's owner can use its stored files (dfs:); ask the owner";
@@ -65,6 +67,56 @@ impl Access {
         let admitted = self.users.iter().find(|user| user.uid == uid)?;
         Some(Caller { name: admitted.name.clone(), is_admin: admitted.is_admin })
     }
+}
+
+/// The most connections that one other user may have open: the coordinator has a thread and a file descriptor for each.
+const CONNECTIONS_MAX: usize = 64;
+
+/// The open connections of other users.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenConnections(Arc<Mutex<HashMap<u32, usize>>>);
+
+/// A connection of a user, which counts until it is dropped.
+#[derive(Debug)]
+pub(crate) struct CountedConnection {
+    all: OpenConnections,
+    uid: u32,
+}
+
+impl OpenConnections {
+    /// Counts a connection of a user; none if the user has too many.
+    pub(crate) fn begin(&self, uid: u32) -> Option<CountedConnection> {
+        let mut all = self.lock();
+        let open = all.entry(uid).or_default();
+        if *open >= CONNECTIONS_MAX {
+            return None;
+        }
+        *open += 1;
+        Some(CountedConnection { all: self.clone(), uid })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        let mut all = self.all.lock();
+        if let Some(open) = all.get_mut(&self.uid) {
+            *open -= 1;
+            if *open == 0 {
+                all.remove(&self.uid);
+            }
+        }
+    }
+}
+
+/// What a user with too many connections is told.
+pub(crate) fn too_many_connections() -> String {
+    format!(
+        "you have {CONNECTIONS_MAX} connections to this cluster open, the most for one user; end commands that wait or follow"
+    )
 }
 
 /// What somebody without access is told.
@@ -137,6 +189,18 @@ mod tests {
         assert_eq!(access.caller(daemon), Some(Caller { name: "daemon".into(), is_admin: false }));
         assert_eq!(access.caller(4_000_000), None);
         assert!(access.caller(geteuid().as_raw()).unwrap().is_admin);
+    }
+
+    #[test]
+    fn connections_are_limited_for_each_user() {
+        let connections = OpenConnections::default();
+        let mut open: Vec<_> = (0..CONNECTIONS_MAX).map(|_| connections.begin(1).unwrap()).collect();
+        assert!(connections.begin(1).is_none());
+        assert!(connections.begin(2).is_some(), "another user is not affected");
+        open.pop();
+        assert!(connections.begin(1).is_some());
+        open.clear();
+        assert!(connections.lock().is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::inputs::{ClientLink, Input, WorkerLink};
 use super::planning;
-use crate::access::{self, Access, Caller};
+use crate::access::{self, Access, Caller, OpenConnections};
 use crate::apps::Apps;
 use crate::store::{CoordinatorStoreAccess, Namespace, StoreSession};
 use crate::wire::{
@@ -78,16 +78,18 @@ pub(super) fn listen_shared(
     inputs: Sender<Input>,
     ids: Arc<AtomicU64>,
 ) -> io::Result<()> {
+    let connections = OpenConnections::default();
     listener.serve("connection", move |stream, handshaking| {
         let stored = CoordinatorStoreAccess { namespace: Arc::clone(&store), token: token.clone() };
-        warn_unless_disconnected(serve_shared(stream, handshaking, &access, &ids, &stored, &apps, &inputs));
+        let callers = (&access, &connections);
+        warn_unless_disconnected(serve_shared(stream, handshaking, callers, &ids, &stored, &apps, &inputs));
     })
 }
 
 fn serve_shared(
     mut stream: Stream,
     handshaking: Handshaking,
-    access: &Access,
+    (access, connections): (&Access, &OpenConnections),
     ids: &AtomicU64,
     stored: &CoordinatorStoreAccess,
     apps: &Apps,
@@ -97,19 +99,19 @@ fn serve_shared(
     let uid = stream.peer_uid().map_err(failed())?;
     wire::accept_shared(&mut stream)?;
     stream.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(failed())?;
-    match uid.and_then(|uid| access.caller(uid)) {
-        Some(caller) => {
+    let caller = uid.and_then(|uid| Some((access.caller(uid)?, connections.begin(uid))));
+    let reason = match caller {
+        Some((caller, Some(_counted))) => {
             drop(handshaking);
-            serve_client(stream, ids, stored, apps, inputs, Some(&caller))
+            return serve_client(stream, ids, stored, apps, inputs, Some(&caller));
         }
-        // Counted as a handshake until it is closed.
-        None => {
-            stream.set_read_timeout(Some(WRITE_TIMEOUT)).map_err(failed())?;
-            let _: FromClient = wire::receive(&mut stream, MESSAGE_BYTES_MAX)?;
-            let reason = access::no_access(rustix::process::geteuid().as_raw(), uid.unwrap_or(u32::MAX));
-            wire::send(&mut stream, &ToClient::Refused { reason })
-        }
-    }
+        Some((_, None)) => access::too_many_connections(),
+        None => access::no_access(rustix::process::geteuid().as_raw(), uid.unwrap_or(u32::MAX)),
+    };
+    // Counted as a handshake until it is closed.
+    stream.set_read_timeout(Some(WRITE_TIMEOUT)).map_err(failed())?;
+    let _: FromClient = wire::receive(&mut stream, MESSAGE_BYTES_MAX)?;
+    wire::send(&mut stream, &ToClient::Refused { reason })
 }
 
 fn serve_worker(mut stream: Stream, id: u64, inputs: &Sender<Input>) -> Result<(), wire::WireError> {

@@ -129,7 +129,7 @@ fn live_journals_of_earlier_releases_are_continued() {
 
 /// Writes the file `journal-with-snapshot` again, for a new version: `GIVEWAY_FIXTURE=file cargo test -p giveway-engine write_journal -- --ignored`.
 #[test]
-#[ignore = "writes a file for another test"]
+#[ignore = "writes the fixture journal-with-snapshot; run by hand when the format gets a new version"]
 fn write_journal_with_snapshot() {
     let mut folder = TestFolder::new();
     let mut coordinator = folder.open();
