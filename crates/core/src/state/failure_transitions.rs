@@ -1,7 +1,8 @@
 //! Transitions after failures of attempts: tasks that back off before a retry, and nodes that are excluded and probed.
 
 use super::State;
-use super::job::{Job, JobKey};
+use super::job::Job;
+use super::job_table::JobKey;
 use super::node::Exclusion;
 use super::task::TaskState;
 use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};

@@ -9,99 +9,11 @@ use super::task::{SpeculativeAttempt, Task, TaskHistory, TaskState};
 use crate::action::{Locality, Work};
 use crate::event::{Hint, JobSpec, Priority, Split};
 use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
-use crate::units::{Span, Time, WHOLE_PPM};
+use crate::units::{Span, Time};
 use rustc_hash::FxHashMap;
-use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// The position of a live job in the [`JobTable`]. Reused after the job is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobKey(u32);
-
-impl JobKey {
-    /// The key as an array index. Keys of live jobs are small: freed ones are used first.
-    #[inline]
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    /// The key as a number, for a [`BitSet`] of jobs.
-    #[inline]
-    pub fn number(self) -> u32 {
-        self.0
-    }
-
-    /// The key of this number.
-    #[inline]
-    pub(crate) fn from_number(number: u32) -> JobKey {
-        JobKey(number)
-    }
-}
-
-/// All live jobs. A job is live from its submission until its last attempt has left its slot.
-#[derive(Debug, Default)]
-pub struct JobTable {
-    jobs: Slab<Job>,
-    by_id: FxHashMap<JobId, JobKey>,
-    submitted: u32,
-}
-
-impl JobTable {
-    /// The key of a live job.
-    pub fn find(&self, id: JobId) -> Option<JobKey> {
-        self.by_id.get(&id).copied()
-    }
-
-    /// A live job.
-    #[inline]
-    pub fn get(&self, job: JobKey) -> &Job {
-        self.jobs.get(job.index()).expect("the key of a live job")
-    }
-
-    #[inline]
-    pub(crate) fn get_mut(&mut self, job: JobKey) -> &mut Job {
-        self.jobs.get_mut(job.index()).expect("the key of a live job")
-    }
-
-    /// All live jobs in the order of their keys.
-    pub fn iter(&self) -> impl Iterator<Item = (JobKey, &Job)> + Clone {
-        self.jobs.iter().map(|(key, job)| (JobKey(key as u32), job))
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (JobKey, &mut Job)> {
-        self.jobs.iter_mut().map(|(key, job)| (JobKey(key as u32), job))
-    }
-
-    /// The keys of all live jobs.
-    pub fn keys(&self) -> Vec<JobKey> {
-        self.iter().map(|(key, _)| key).collect()
-    }
-
-    /// Number of live jobs.
-    pub fn len(&self) -> usize {
-        self.jobs.len()
-    }
-
-    /// True if no job is live.
-    pub fn is_empty(&self) -> bool {
-        self.jobs.is_empty()
-    }
-
-    pub(super) fn insert(&mut self, spec: &JobSpec, user: u32, open: bool, nodes: usize, now: Time) -> JobKey {
-        self.submitted += 1;
-        let job = Job::new(spec, user, self.submitted, open, nodes, now);
-        let key = JobKey(self.jobs.insert(job) as u32);
-        self.by_id.insert(spec.id, key);
-        key
-    }
-
-    pub(super) fn remove(&mut self, job: JobKey) {
-        let removed = self.jobs.remove(job.index());
-        self.by_id.remove(&removed.id);
-    }
-}
 
 /// A live job.
 #[derive(Debug)]
@@ -109,19 +21,19 @@ pub struct Job {
     pub(super) id: JobId,
     /// As it was submitted, without its splits.
     pub(super) spec: Box<JobSpec>,
-    user: u32,
-    priority: Priority,
-    submitted: Time,
-    sequence: u32,
+    pub(super) user: u32,
+    pub(super) priority: Priority,
+    pub(super) submitted: Time,
+    pub(super) sequence: u32,
     pub(super) splits: Arc<[Split]>,
     pub(super) tasks: PerKind<Vec<Task>>,
     /// Task entries of an open job that are neither finished nor requested any more.
     pub(super) released: PerKind<u32>,
     /// The size of its splits, if they all have the same.
-    block_bytes: Option<u64>,
+    pub(super) block_bytes: Option<u64>,
     /// Output of each finished map.
     pub(super) map_outputs: Vec<u64>,
-    histories: FxHashMap<TaskKey, TaskHistory>,
+    pub(super) histories: FxHashMap<TaskKey, TaskHistory>,
     /// Whether work of any of its tasks was ever lost with a node. Most jobs have histories of other kinds only.
     pub(super) has_lost_work: bool,
     pub(super) counts: PerKind<TaskCounts>,
@@ -130,31 +42,31 @@ pub struct Job {
     pub(super) pending_reduces: Vec<u32>,
     /// Paused reduces, oldest first, each with `refused_offers` at the time of its pause.
     pub(super) paused: VecDeque<(u32, u64)>,
-    refused_offers: u64,
+    pub(super) refused_offers: u64,
     /// Finished maps whose output was lost with a node while no reduce needed it, and that node.
     pub(super) unneeded_lost_outputs: Vec<(u32, NodeId)>,
     pub(super) speculative: Vec<SpeculativeAttempt>,
-    slowstart_maps: u32,
+    pub(super) slowstart_maps: u32,
     pub(super) first_launch: Option<Time>,
-    delayed_since: PerKind<Option<Time>>,
+    pub(super) delayed_since: PerKind<Option<Time>>,
     pub(super) map_nodes: BitSet,
     /// The types of nodes that hold its input, as bits.
-    input_types: u64,
-    input_bytes: u64,
+    pub(super) input_types: u64,
+    pub(super) input_bytes: u64,
     pub(super) mapped_bytes: u64,
     pub(super) output_bytes: u64,
-    hint: Option<Hint>,
-    estimate_bias: f64,
-    estimate: Estimate,
-    classes: [Option<u16>; 2],
+    pub(super) hint: Option<Hint>,
+    pub(super) estimate_bias: f64,
+    pub(super) estimate: Estimate,
+    pub(super) classes: [Option<u16>; 2],
     /// Slot time received by attempts that have ended.
     pub(super) ended_service: Span,
     /// Nodes on which attempts failed, and how many.
     pub(super) failed_on: SmallVec<[(NodeId, u8); 2]>,
     pub(super) closed: bool,
-    open: bool,
+    pub(super) open: bool,
     /// Slots that an open job requests for lost work.
-    recovering: u32,
+    pub(super) recovering: u32,
 }
 
 /// Counts over a job's tasks of one kind.
@@ -535,69 +447,6 @@ impl Job {
         self.refused_offers += 1;
     }
 
-    /// A pending map with input on a node. It takes `&mut self` because the index drops launched maps when it meets them.
-    pub(crate) fn node_local_map(&mut self, node: NodeId, racks: &Racks, now: Time) -> Option<u32> {
-        self.search_maps(node, now, |maps, tasks, splits, accepts| {
-            maps.on_node(node, racks.node_count(), tasks, splits, accepts)
-        })
-    }
-
-    /// A pending map with input in the rack of a node.
-    pub(crate) fn rack_local_map(&mut self, node: NodeId, racks: &Racks, now: Time) -> Option<u32> {
-        self.search_maps(node, now, |maps, tasks, splits, accepts| {
-            maps.in_rack(racks.of(node), racks, tasks, splits, accepts)
-        })
-    }
-
-    /// The pending map for a node that failed or was lost first.
-    pub(crate) fn failed_map(&mut self, node: NodeId, now: Time) -> Option<u32> {
-        if self.failed_on.is_empty() && !self.has_lost_work {
-            return None;
-        }
-        let histories = &self.histories;
-        let has_failed = |map: u32| {
-            let history = histories.get(&TaskKey::map(map));
-            history.is_some_and(|history| {
-                let is_lost = history.lost_with.is_some();
-                (history.failures > 0 || is_lost) && !history.prefers_elsewhere(node, now)
-            })
-        };
-        self.pending_maps.first_returned(&has_failed)
-    }
-
-    /// Any pending map for a node.
-    pub(crate) fn any_pending_map(&mut self, node: NodeId, now: Time) -> Option<u32> {
-        self.search_maps(node, now, |maps, _, _, accepts| maps.any(accepts))
-    }
-
-    /// True if [`Job::take_returned_splits`] has something to report.
-    #[inline]
-    pub(crate) fn has_newly_returned_maps(&self) -> bool {
-        self.pending_maps.has_newly_returned()
-    }
-
-    /// The splits of the maps that have become pending again, or were added as the rest of another, since the last call.
-    pub(crate) fn take_returned_splits(&mut self) -> impl Iterator<Item = &Split> {
-        let maps = self.pending_maps.take_newly_returned();
-        maps.into_iter().map(|map| &self.splits[self.tasks[Kind::Map][map as usize].split as usize])
-    }
-
-    /// Searches the pending maps. Of those that have run before, only those that do not prefer another node are accepted.
-    fn search_maps(
-        &mut self,
-        node: NodeId,
-        now: Time,
-        search: impl FnOnce(&mut PendingMaps, &[Task], &[Split], &dyn Fn(u32) -> bool) -> Option<u32>,
-    ) -> Option<u32> {
-        let maps = &self.tasks[Kind::Map];
-        let histories = &self.histories;
-        let accepts = |map: u32| {
-            let history = if maps[map as usize].has_history { histories.get(&TaskKey::map(map)) } else { None };
-            history.is_none_or(|history| !history.prefers_elsewhere(node, now))
-        };
-        search(&mut self.pending_maps, maps, &self.splits, &accepts)
-    }
-
     /// Records the types of nodes that hold its input.
     pub(crate) fn set_input_types(&mut self, type_of: impl Fn(NodeId) -> usize) {
         let hosts = self.splits.iter().flat_map(|split| &split.hosts);
@@ -610,251 +459,5 @@ impl Job {
             split.hosts = hosts_of(split);
         }
         self.pending_maps = PendingMaps::new(&self.splits);
-    }
-}
-
-// Steps of the transitions.
-impl Job {
-    pub(super) fn new(spec: &JobSpec, user: u32, sequence: u32, open: bool, nodes: usize, now: Time) -> Job {
-        let requested = PerKind::new(spec.splits.len() as u32, spec.reduces);
-        // An open job's tasks are counted until they run.
-        let (mut splits, reduces) = if open { ([].into(), 0) } else { (Arc::clone(&spec.splits), spec.reduces) };
-        // A replica on a node that never joined is of no use, and waiting for that node would only delay the job.
-        let nodes = nodes as u32;
-        if splits.iter().any(|split| split.hosts.iter().any(|host| host.0 >= nodes)) {
-            Arc::make_mut(&mut splits).iter_mut().for_each(|split| split.hosts.retain(|host| host.0 < nodes));
-        }
-        let maps: Vec<Task> = (0..splits.len() as u32).map(Task::new).collect();
-        let first_bytes = splits.first().map(|split| split.bytes);
-        let slowstart_maps = (maps.len() as u64 * u64::from(spec.slowstart_ppm)).div_ceil(u64::from(WHOLE_PPM)) as u32;
-        Job {
-            id: spec.id,
-            spec: Box::new(JobSpec { splits: Arc::from([]), ..spec.clone() }),
-            user,
-            priority: spec.priority,
-            submitted: now,
-            sequence,
-            pending_maps: PendingMaps::new(&splits),
-            block_bytes: first_bytes.filter(|&first| splits.iter().all(|split| split.bytes == first)),
-            map_outputs: vec![0; maps.len()],
-            tasks: PerKind::new(maps, vec![Task::new(0); reduces as usize]),
-            released: PerKind::default(),
-            histories: FxHashMap::default(),
-            has_lost_work: false,
-            counts: requested.map(|pending| TaskCounts { pending, ..TaskCounts::default() }),
-            pending_reduces: (0..reduces).rev().collect(),
-            paused: VecDeque::new(),
-            refused_offers: 0,
-            unneeded_lost_outputs: Vec::new(),
-            speculative: Vec::new(),
-            slowstart_maps,
-            first_launch: None,
-            delayed_since: PerKind::default(),
-            map_nodes: BitSet::default(),
-            input_types: 0,
-            input_bytes: splits.iter().map(|split| split.bytes).sum(),
-            splits,
-            mapped_bytes: 0,
-            output_bytes: 0,
-            hint: spec.hint,
-            estimate_bias: f64::from(spec.estimate_bias_ppm) / f64::from(WHOLE_PPM),
-            estimate: Estimate::default(),
-            classes: [None; 2],
-            ended_service: Span::ZERO,
-            failed_on: SmallVec::new(),
-            closed: false,
-            open,
-            recovering: 0,
-        }
-    }
-
-    pub(super) fn history_mut(&mut self, task: TaskKey) -> &mut TaskHistory {
-        self.tasks[task.kind][task.index as usize].has_history = true;
-        self.histories.entry(task).or_default()
-    }
-
-    #[inline]
-    pub(super) fn task_mut(&mut self, task: TaskKey) -> &mut Task {
-        &mut self.tasks[task.kind][task.index as usize]
-    }
-
-    /// A pending or paused task starts an attempt.
-    pub(super) fn start(&mut self, key: TaskKey, node: NodeId, now: Time) -> AttemptId {
-        let counts = &mut self.counts[key.kind];
-        let task = &mut self.tasks[key.kind][key.index as usize];
-        match task.state {
-            TaskState::Pending => counts.pending -= 1,
-            TaskState::Paused => counts.paused -= 1,
-            state => unreachable!("a task that is {state:?} cannot start"),
-        }
-        let launched_before = (task.attempts > 0).then_some(task.launched);
-        task.state = TaskState::Running;
-        task.node = node;
-        task.number = task.attempts;
-        task.attempts += 1;
-        task.launched = now;
-        task.running_position = counts.running.len() as u32;
-        counts.running.push(key.index);
-        if let Some(launched) = launched_before {
-            let history = self.history_mut(key);
-            history.first_launched.get_or_insert(launched);
-            history.lost_with = None;
-        }
-        if key.kind == Kind::Map {
-            self.pending_maps.remove(key.index);
-            self.first_launch.get_or_insert(now);
-            self.map_nodes.insert(node.0);
-        }
-        self.attempt(key)
-    }
-
-    /// A running task leaves the list of running tasks; the caller sets its new state.
-    pub(super) fn stop(&mut self, key: TaskKey, now: Time) {
-        let counts = &mut self.counts[key.kind];
-        let task = &mut self.tasks[key.kind][key.index as usize];
-        assert!(task.holds_slot(), "a task that is {:?} cannot stop", task.state);
-        counts.stopping -= u32::from(task.is_stopping());
-        self.ended_service += now.since(task.launched);
-        let at = task.running_position as usize;
-        counts.running.swap_remove(at);
-        if let Some(&moved) = counts.running.get(at) {
-            self.tasks[key.kind][moved as usize].running_position = at as u32;
-        }
-    }
-
-    /// A stopped, done or paused task is pending again, from the beginning. The task of an open job is released instead, because the
-    /// backend will request a new slot.
-    pub(super) fn make_pending(&mut self, key: TaskKey, lost_with: Option<NodeId>) {
-        self.has_lost_work |= lost_with.is_some();
-        self.counts[key.kind].pending += 1;
-        if self.open {
-            let task = self.task_mut(key);
-            (task.state, task.node) = (TaskState::Done, NodeId(u32::MAX));
-            self.released[key.kind] += 1;
-            return;
-        }
-        let task = self.task_mut(key);
-        task.state = TaskState::Pending;
-        task.progress_ppm = 0;
-        if task.has_history || lost_with.is_some() {
-            let history = self.history_mut(key);
-            (history.kept_service, history.lost_with) = (Span::ZERO, lost_with);
-        }
-        match key.kind {
-            Kind::Map => self.pending_maps.add_returned(key.index),
-            Kind::Reduce => self.pending_reduces.push(key.index),
-        }
-    }
-
-    /// A running task finished; a map's output is on its node. `rates` are the node's speed and disk rate, if the work is to be counted.
-    pub(super) fn finish(&mut self, key: TaskKey, output_bytes: u64, rates: Option<(f64, f64)>, now: Time) {
-        let service = self.service(key, now);
-        let bytes = if key.kind == Kind::Map { self.map_bytes(key.index) } else { 0 };
-        // The time of a part of a split says nothing about the time of a whole one.
-        let is_whole = key.kind == Kind::Reduce || self.part_bytes(key.index).is_none();
-        self.stop(key, now);
-        let task = self.task_mut(key);
-        task.state = TaskState::Done;
-        task.progress_ppm = WHOLE_PPM;
-        let counts = &mut self.counts[key.kind];
-        counts.done += 1;
-        if is_whole {
-            counts.finished += 1;
-            counts.finished_time += service;
-            if let Some((speed, disk)) = rates {
-                counts.finished_work_s += (service.as_secs_f64() - bytes as f64 / disk.max(1.0)).max(0.0) * speed;
-            }
-        }
-        if key.kind == Kind::Map {
-            self.mapped_bytes += bytes;
-            self.output_bytes += output_bytes;
-            self.map_outputs[key.index as usize] = output_bytes;
-        }
-    }
-
-    /// A running map ended early: the mapped bytes are a finished map, the rest becomes a new pending one.
-    pub(super) fn end_early(&mut self, map: u32, done_bytes: u64, output_bytes: u64, now: Time) {
-        let key = TaskKey::map(map);
-        let (split, preemptions) = (self.task(key).split, self.task(key).preemptions);
-        let (start_bytes, bytes) = (self.map_start_bytes(map), self.map_bytes(map));
-        if done_bytes == 0 {
-            self.stop(key, now);
-            self.make_pending(key, None);
-            return;
-        }
-        let rest_bytes = bytes - done_bytes;
-        self.history_mut(key).bytes = Some(done_bytes);
-        self.finish(key, output_bytes, None, now);
-        if rest_bytes == 0 {
-            return;
-        }
-        let rest = TaskKey::map(self.tasks[Kind::Map].len() as u32);
-        self.tasks[Kind::Map].push(Task { preemptions, ..Task::new(split) });
-        self.map_outputs.push(0);
-        let history = self.history_mut(rest);
-        (history.start_bytes, history.bytes) = (start_bytes + done_bytes, Some(rest_bytes));
-        self.counts[Kind::Map].pending += 1;
-        self.pending_maps.add_returned(rest.index);
-    }
-
-    /// A running reduce paused; its node keeps its state.
-    pub(super) fn pause(&mut self, reduce: u32, progress_ppm: u32, now: Time) {
-        let key = TaskKey::reduce(reduce);
-        let kept_service = self.service(key, now);
-        self.stop(key, now);
-        let task = self.task_mut(key);
-        task.state = TaskState::Paused;
-        task.progress_ppm = progress_ppm;
-        self.history_mut(key).kept_service = kept_service;
-        self.counts[Kind::Reduce].paused += 1;
-        self.paused.push_back((reduce, self.refused_offers));
-    }
-
-    /// A paused reduce of an open job ended on its own, with or without a result.
-    pub(super) fn end_paused(&mut self, reduce: u32, finished: bool) {
-        let key = TaskKey::reduce(reduce);
-        self.unlist_paused(reduce);
-        self.counts[Kind::Reduce].paused -= 1;
-        if !finished {
-            self.make_pending(key, None);
-            return;
-        }
-        let service = self.history(key).map_or(Span::ZERO, |history| history.kept_service);
-        let task = self.task_mut(key);
-        (task.state, task.progress_ppm) = (TaskState::Done, WHOLE_PPM);
-        let counts = &mut self.counts[Kind::Reduce];
-        counts.done += 1;
-        counts.finished += 1;
-        counts.finished_time += service;
-    }
-
-    /// A paused reduce leaves the list of paused ones.
-    pub(super) fn unlist_paused(&mut self, reduce: u32) {
-        let at = self.paused.iter().position(|&(task, _)| task == reduce).expect("a paused reduce is listed");
-        self.paused.remove(at);
-    }
-
-    /// Adds the entry of a task that an open job runs in a slot it was granted. The task stays pending.
-    pub(super) fn add_task(&mut self, kind: Kind) -> TaskKey {
-        let key = TaskKey { kind, index: self.tasks[kind].len() as u32 };
-        if kind == Kind::Map {
-            // Nothing is known of its input; one split of no bytes serves all of them.
-            if self.splits.is_empty() {
-                self.splits = Arc::from([Split::default()]);
-            }
-            self.map_outputs.push(0);
-        }
-        self.tasks[kind].push(Task::new(0));
-        key
-    }
-
-    /// A finished map's output is lost and needed: it is pending again.
-    pub(super) fn undo_map(&mut self, map: u32, lost_with: NodeId) {
-        let key = TaskKey::map(map);
-        assert!(self.task(key).state == TaskState::Done, "only a finished map can be undone");
-        self.mapped_bytes -= self.map_bytes(map);
-        self.output_bytes -= self.map_outputs[map as usize];
-        self.counts[Kind::Map].done -= 1;
-        self.make_pending(key, Some(lost_with));
     }
 }

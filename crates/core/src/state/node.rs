@@ -1,6 +1,6 @@
 //! Nodes: their slots, the attempts that run or are paused there, and reservations of slots that are being freed.
 
-use super::job::JobKey;
+use super::job_table::JobKey;
 use super::node_types::{NodeType, NodeTypes};
 use super::racks::Racks;
 use crate::event::NodeSpec;

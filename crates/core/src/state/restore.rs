@@ -1,6 +1,6 @@
 //! The state as a snapshot, and back. A snapshot may come from a file: one that is not consistent is refused.
 
-use super::job::JobKey;
+use super::job_table::JobKey;
 use super::node::RunningAttempt;
 use super::task::{SpeculativeAttempt, TaskState};
 use super::{Job, State};

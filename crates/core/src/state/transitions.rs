@@ -4,7 +4,7 @@
 //! one.
 
 use super::State;
-use super::job::JobKey;
+use super::job_table::JobKey;
 use super::node::{Node, Reservation, RunningAttempt};
 use super::task::{SpeculativeAttempt, TaskState};
 use crate::action::{PreemptAction, Start};
