@@ -158,7 +158,7 @@ impl<'a> Round<'a> {
         while !self.victims.is_empty() {
             let Some((request, preference)) = &mut self.request else {
                 let request = self.requests.next()?;
-                self.request = Some((request, Preference::new(self.rule, self.kind, jobs, request.job)));
+                self.request = Some((request, Preference::new(self.kind, jobs, request.job)));
                 (self.at, self.taking) = (0, false);
                 continue;
             };

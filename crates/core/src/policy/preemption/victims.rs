@@ -11,6 +11,7 @@ use crate::state::{JobKey, TaskCounts};
 use crate::units::Time;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 
 /// Which job's attempts are victims first.
@@ -81,19 +82,24 @@ struct Preemptable {
 pub(super) struct Preference {
     beneficiary: JobKey,
     accepted: AcceptedNodes,
-    /// The nodes that hold its input, if they matter.
-    near: BitSet,
+    /// The nodes that hold its input; computed when attempts are first sorted by it.
+    near: OnceCell<BitSet>,
 }
 
 impl Preference {
-    pub(super) fn new(rule: &Preemption, kind: Kind, jobs: Comparison<'_>, beneficiary: JobKey) -> Preference {
+    pub(super) fn new(kind: Kind, jobs: Comparison<'_>, beneficiary: JobKey) -> Preference {
         let (job, nodes) = (jobs.view.state.job(beneficiary), jobs.view.state.nodes());
         let accepted = jobs.policy.slots(kind).placement.accepted_nodes(job, beneficiary, kind, nodes);
-        let mut near = BitSet::default();
-        if rule.attempts.depends_on_beneficiary() {
-            job.splits().iter().flat_map(|split| &split.hosts).for_each(|host| near.insert(host.0));
-        }
-        Preference { beneficiary, accepted, near }
+        Preference { beneficiary, accepted, near: OnceCell::new() }
+    }
+
+    fn near(&self, view: View<'_>) -> &BitSet {
+        self.near.get_or_init(|| {
+            let mut near = BitSet::default();
+            let splits = view.state.job(self.beneficiary).splits();
+            splits.iter().flat_map(|split| &split.hosts).for_each(|host| near.insert(host.0));
+            near
+        })
     }
 
     /// True if it is the same for all beneficiaries.
@@ -209,7 +215,7 @@ fn attempts_last_first(
     preference: &Preference,
     preemptable: &Preemptable,
 ) -> Vec<u32> {
-    let Preference { beneficiary, accepted, near } = preference;
+    let Preference { beneficiary, accepted, .. } = preference;
     let has_accepted_type = (0..).zip(&preemptable.by_type).any(|(at, &n)| n > 0 && accepted.may_contain_type(at));
     if !has_accepted_type {
         return Vec::new();
@@ -229,7 +235,8 @@ fn attempts_last_first(
         AttemptOrder::LeastProgress => attempts.sort_by_key(|&i| (task(i).progress_ppm(), newest_first(i), i)),
         AttemptOrder::Newest => attempts.sort_by_key(|&i| (newest_first(i), i)),
         AttemptOrder::NearData => {
-            let is_far = |node: NodeId| !near.contains(node.0);
+            let near = if attempts.len() > 1 { Some(preference.near(view)) } else { None };
+            let is_far = |node: NodeId| near.is_some_and(|near| !near.contains(node.0));
             attempts.sort_by_cached_key(|&i| (is_far(task(i).node()), task(i).progress_ppm(), newest_first(i), i));
         }
     }
