@@ -1,6 +1,6 @@
 //! The guarantee of the policy `giveway` (docs/giveway.md) in whole simulations: no job is much later than under fair sharing.
 
-use giveway_core::policy::catalog;
+use giveway_core::policy::{GroupOrder, catalog};
 use giveway_core::{
     Action, Event, JobId, Kind, NodeId, NodeSpec, Policy, Pool, Priority, RackId, Span, Tenants, Time, WHOLE_PPM,
 };
@@ -147,6 +147,20 @@ fn with_users(mut workload: Workload, user_of: impl Fn(&JobPlan) -> &'static str
     workload
 }
 
+/// A pool without min share and capacity.
+fn pool(name: &str) -> Pool {
+    Pool {
+        name: name.into(),
+        parent: None,
+        weight: 1.0,
+        min_maps: 0,
+        min_reduces: 0,
+        capacity: None,
+        max_capacity: 100.0,
+        user_limit: 100.0,
+    }
+}
+
 #[test]
 fn a_user_who_floods_the_cluster_does_not_delay_others_more_than_the_guarantee() {
     // Ann's job is the largest and comes last; under fair sharing between users it has half of the cluster from then on.
@@ -175,16 +189,31 @@ fn a_min_share_is_honoured_whatever_the_sizes() {
         of_job[workload.jobs.iter().position(large).unwrap()]
     };
     let without_s = completion_s(&workload);
-    workload.tenants.pools = vec![Pool {
-        name: "etl".into(),
-        parent: None,
-        weight: 1.0,
-        min_maps: 2,
-        min_reduces: 0,
-        capacity: None,
-        max_capacity: 100.0,
-        user_limit: 100.0,
-    }];
+    workload.tenants.pools = vec![Pool { min_maps: 2, ..pool("etl") }];
     let with_s = completion_s(&workload);
     assert!(with_s <= 105.0 && with_s < without_s, "{with_s} s with and {without_s} s without a min share");
+}
+
+#[test]
+fn a_queue_has_its_capacity_whatever_the_sizes() {
+    // Ten waves of the large job take 90 s with its queue's third of the slots. The small jobs keep all slots busy for 450 s.
+    let mut jobs = vec![(0, 10)];
+    jobs.extend((0..150).map(|job| (job * 3 / 2, 1)));
+    let large = |job: &JobPlan| job.maps == 10 * u32::from(SLOTS);
+    let mut workload = with_users(workload(&jobs, 0.0), |job| if large(job) { "etl" } else { "adhoc" });
+    let queue = |name, capacity| Pool { capacity: Some(capacity), ..pool(name) };
+    workload.tenants.pools = vec![queue("etl", 100.0 / 3.0), queue("adhoc", 200.0 / 3.0)];
+    let completion_s = |groups| {
+        let mut policy = catalog::by_name("giveway").unwrap();
+        policy.map.groups = groups;
+        let of_job = completions(&cluster(), &workload, policy, 1);
+        let at = workload.jobs.iter().position(large).unwrap();
+        let small_s = of_job.iter().sum::<f64>() - of_job[at];
+        (of_job[at], small_s / (of_job.len() - 1) as f64)
+    };
+    let (with_s, small_s) = completion_s(GroupOrder::CapacityQueues);
+    let (without_s, _) = completion_s(GroupOrder::MinShares);
+    assert!(with_s <= 105.0 && with_s < without_s, "{with_s} s with and {without_s} s without queues");
+    // Within its queue a small job still comes first: alone it takes 3 s, or 4.5 s with two thirds of the slots; they arrive every 1.5 s.
+    assert!(small_s < 300.0, "{small_s} s");
 }

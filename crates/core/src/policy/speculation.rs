@@ -16,7 +16,8 @@ pub struct Speculation {
     pub rate_below: f64,
     /// It has run at least this long.
     pub min_runtime: Span,
-    /// A straggling map ends early, so that its work is kept and its rest runs in another attempt, instead of a second attempt at the whole.
+    /// A straggling map ends early, so that its work is kept and its rest runs in another attempt, instead of a second attempt at the whole. A
+    /// reduce, whose second attempt begins from nothing, gets one only if that will probably be done well before the first.
     #[serde(default)]
     pub end_early: bool,
 }
@@ -69,12 +70,17 @@ impl Speculation {
         [&mut self.min_runtime]
     }
 
-    /// All stragglers, job by job. A job with pending tasks has none: a slot is better spent on those.
+    /// The stragglers that deserve a second attempt at the whole task, job by job. A job with pending tasks has none: a slot is better spent
+    /// on those.
     pub fn stragglers(&self, view: View<'_>) -> Vec<TaskId> {
         let mut stragglers = Vec::new();
         for (_, job) in view.state.jobs().iter().filter(|(_, job)| !job.is_closed()) {
             for kind in Kind::BOTH.into_iter().filter(|&kind| job.counts(kind).demand() == 0) {
-                stragglers.extend(self.straggling(view, job, kind).into_iter().map(|key| key.of(job.id())));
+                let mut straggling = self.straggling(view, job, kind);
+                if self.end_early {
+                    straggling.retain(|&key| gains_by_repeating(view, job, key));
+                }
+                stragglers.extend(straggling.into_iter().map(|key| key.of(job.id())));
             }
         }
         stragglers
@@ -95,6 +101,18 @@ impl Speculation {
         let rate = f64::from(task.progress_ppm()) / f64::from(WHOLE_PPM) / runtime.as_secs_f64().max(1e-6);
         rate < self.rate_below / mean_s.max(1e-6)
     }
+}
+
+/// True if a second attempt at the whole of a reduce will probably be done well before the first. Maps end early instead.
+fn gains_by_repeating(view: View<'_>, job: &Job, key: TaskKey) -> bool {
+    // A reduce that waits for maps, here or elsewhere, is no straggler.
+    if key.kind == Kind::Map || !job.maps_done() {
+        return false;
+    }
+    let Some(whole) = estimates::observed_task_time(job, key.kind, view.now) else { return false };
+    let done = f64::from(job.task(key).progress_ppm().max(1)) / f64::from(WHOLE_PPM);
+    let left_s = job.service(key, view.now).as_secs_f64() * (1.0 / done - 1.0);
+    left_s >= MIN_GAIN * (whole.as_secs_f64() + RESTART_S)
 }
 
 // Work-conserving speculation.
@@ -320,6 +338,33 @@ mod tests {
             None,
             "it may be about to begin"
         );
+    }
+
+    /// Of three reduces, two took 10 s each; the third is at `progress_ppm` after 60 s.
+    fn straggling_reduce_at(maps_done: bool, progress_ppm: u32) -> State {
+        let mut state = cluster(3, 2, 1);
+        let key = submit(&mut state, &job(0, 1, 3));
+        let map = state.launch(key, TaskKey::map(0), NodeId(0), at(0.0));
+        if maps_done {
+            state.finish(key, map, 0, true, at(1.0));
+        }
+        for reduce in [0, 1] {
+            let attempt = state.launch(key, TaskKey::reduce(reduce), NodeId(reduce), at(0.0));
+            state.finish(key, attempt, 0, true, at(10.0));
+        }
+        let slow = state.launch(key, TaskKey::reduce(2), NodeId(2), at(0.0));
+        state.set_progress(slow, progress_ppm);
+        state
+    }
+
+    #[test]
+    fn a_reduce_is_repeated_only_if_that_is_sooner_done() {
+        let stragglers = |state: &State| ENDING.stragglers(View { now: at(60.0), state }).len();
+        // 240 s left; again the mean of 10 s, 10 s and 300 s, and 5 s.
+        assert_eq!(stragglers(&straggling_reduce_at(true, 200_000)), 1);
+        // 90 s left; again the mean of 10 s, 10 s and 150 s, and 5 s: 62 s, which is no great gain.
+        assert_eq!(stragglers(&straggling_reduce_at(true, 400_000)), 0);
+        assert_eq!(stragglers(&straggling_reduce_at(false, 200_000)), 0, "it waits for a map");
     }
 
     #[test]

@@ -147,7 +147,6 @@ impl Scheduler {
         if !speculation.end_early || !self.decides {
             return;
         }
-        self.stragglers.retain(|straggler| straggler.kind != Kind::Map);
         let mut free = FreeNodes::of(self.view());
         for straggler in speculation.straggling_maps(self.view()) {
             let placement = &self.policy.map.placement;
