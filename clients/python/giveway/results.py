@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
@@ -33,14 +34,10 @@ def frame(output: str, columns: Optional[Sequence[str]] = None) -> Any:
     if len(names) < width:
         raise GivewayError(f"the rows have {width} columns, and {len(names)} names are given")
     data = {name: [row[at] if at < len(row) else None for row in found] for at, name in enumerate(names)}
-    try:
-        import pandas
-    except ImportError:
-        pass
-    else:
-        return pandas.DataFrame(data, columns=names)
-    try:
-        import polars
-    except ImportError:
-        raise GivewayError("a DataFrame needs pandas or polars; install one of them, or use rows()") from None
-    return polars.DataFrame(data)
+    for library in ("pandas", "polars"):
+        try:
+            module: Any = importlib.import_module(library)
+        except ImportError:
+            continue
+        return module.DataFrame(data)
+    raise GivewayError("a DataFrame needs pandas or polars; install one of them, or use rows()")

@@ -3,7 +3,8 @@
 use super::Shared;
 use super::api::{self, Answer, Problem};
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use super::extract::{Path, Query};
+use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use giveway_core::JobId;

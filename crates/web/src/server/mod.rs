@@ -6,6 +6,7 @@
 mod api;
 mod assets;
 mod auth;
+mod extract;
 mod logs;
 mod metrics;
 mod openapi;

@@ -5,7 +5,8 @@
 
 use super::Shared;
 use crate::model::Cursor;
-use axum::extract::{Query, State};
+use super::extract::Query;
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;

@@ -131,8 +131,10 @@ fn strange_parameters_are_errors_of_the_client() {
         "/api/v1/jobs/0/logs/..%2f..%2ftoken",
         "/assets/..%2f..%2fCargo.toml",
     ] {
-        let (status, _) = get(&server, path);
+        let (status, body) = get(&server, path);
         assert!((400..500).contains(&status), "{path}: {status}");
+        let problem: Value = serde_json::from_slice(&body).unwrap_or_else(|_| panic!("{path}: no JSON"));
+        assert!(problem["error"].is_string(), "{path}: {problem}");
     }
     assert_eq!(get(&server, "/api/v1/reasons?attempts=0,1,4000000000").0, 200);
 }
