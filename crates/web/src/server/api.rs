@@ -1,12 +1,12 @@
 //! The API. [docs/api.md](../../../../docs/api.md) describes it.
 
+use super::extract::{Path, Query};
 use super::{Shared, Source};
 use crate::explain::{self, Explanation, PolicyForecast};
 use crate::feed;
 use crate::forecast::Present;
 use axum::Json;
 use axum::body::Bytes;
-use super::extract::{Path, Query};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -380,6 +380,12 @@ pub(super) async fn kill(State(shared): State<Arc<Shared>>, Path(id): Path<u32>)
 pub(super) async fn yield_job(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer<Json<Value>> {
     ask(&shared, move |client| client.yield_job(JobId(id))).await?;
     Ok(Json(json!({ "job": id, "yielded": true })))
+}
+
+/// `POST /api/v1/reload`
+pub(super) async fn reload(State(shared): State<Arc<Shared>>) -> Answer<Json<Value>> {
+    let (policy, changed) = ask(&shared, Client::reload).await?;
+    Ok(Json(json!({ "policy": policy, "changed": changed })))
 }
 
 /// A job to submit. Only the application, the input and the output are required.

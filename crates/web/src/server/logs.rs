@@ -2,8 +2,8 @@
 
 use super::Shared;
 use super::api::{self, Answer, Problem};
-use axum::Json;
 use super::extract::{Path, Query};
+use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};

@@ -306,6 +306,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/api/v1/jobs/{id}/logs", get(logs::list))
         .route("/api/v1/jobs/{id}/logs/{attempt}", get(logs::read))
         .route("/api/v1/nodes", get(api::nodes))
+        .route("/api/v1/reload", post(api::reload))
         .route("/metrics", get(metrics::metrics))
         .route_layer(middleware::from_fn_with_state(Arc::clone(&shared), auth::check));
     Router::new()

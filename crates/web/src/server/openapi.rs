@@ -53,6 +53,7 @@ pub fn openapi() -> Value {
             "/api/v1/jobs/{id}/logs": { "get": read("List what the attempts of a job have printed", vec![&job], json_kind) },
             "/api/v1/jobs/{id}/logs/{attempt}": { "get": read("What an attempt has printed, at most 1 MiB; the header giveway-log-next has the offset for the next request", vec![&job, &json!({ "name": "attempt", "in": "path", "required": true, "description": "for example map-7.0", "schema": { "type": "string" } }), &offset("from", "offset of the first byte"), &offset("tail", "only the last bytes")], "text/plain") },
             "/api/v1/nodes": { "get": read("List nodes: state, process and slots", vec![], json_kind) },
+            "/api/v1/reload": { "post": change("Read the policy and tenants files again; if something is wrong with them, nothing changes", vec![]) },
         },
         "components": {
             "securitySchemes": {

@@ -4,8 +4,8 @@
 //! the coordinator: the tables are made from the same journal. If the journal is another one, the message `reset` tells it to load everything again.
 
 use super::Shared;
-use crate::model::Cursor;
 use super::extract::Query;
+use crate::model::Cursor;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
