@@ -224,6 +224,14 @@ async function live(context) {
   await page.fill("#token", (await readFile(path.join(cluster, "token"), "utf8")).trim());
   await page.getByRole("button", { name: "Kill job" }).click();
   await until("the job is killed", async () => /Killed/.test(await text(page, ".jobhead")));
+  step("what an attempt printed is on its job page, as text");
+  const noisy = (await giveway("submit", "streaming", "--dir", cluster, "--mapper", "echo '<b>bold</b> words' >&2; cat", "--input", small, "--output", path.join(dir, "out-noisy"))).trim();
+  await page.goto(`${new URL(page.url()).origin}/#/job/${noisy}`);
+  await page.getByRole("button", { name: "Logs" }).click();
+  await page.locator("details.log summary").click();
+  await until("its log is shown", async () => (await text(page, ".logtext")).includes("<b>bold</b> words"));
+  await accessible(page, "logs");
+  await screenshot(page, "logs-1400");
   assert(page.problems.length === 0, page.problems.join("\n"));
   server.child.removeAllListeners("exit");
   await giveway("down", "--dir", cluster);

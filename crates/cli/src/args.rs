@@ -35,6 +35,8 @@ pub enum Command {
     Up(cluster::Up),
     /// Stop a cluster; unfinished jobs continue when it is started again.
     Down(cluster::ClusterDir),
+    /// Read a cluster's policy and tenants files again, without a restart; if something is wrong with them, nothing changes.
+    Reload(cluster::ClusterDir),
     /// Start an additional worker that joins a cluster.
     Worker(cluster::Worker),
     /// Run one job on a temporary cluster and wait for it.
@@ -46,9 +48,13 @@ pub enum Command {
     /// List the jobs of a cluster that ended, also while it is down.
     History(cluster::History),
     /// Show a job's status, counters and failures.
-    Job(cluster::ShowJob),
+    Job(cluster::WatchJob),
     /// List a cluster's nodes: state, process id and slots in use.
     Nodes(cluster::Nodes),
+    /// Print what a job's task attempts have printed, while it runs or after it ended.
+    Logs(cluster::Logs),
+    /// Show nodes, slots and jobs live in the terminal; q quits.
+    Top(cluster::Top),
     /// Explain why a job runs or waits, with the latest decisions about it and when it is expected to start and end.
     Explain(cluster::ShowJob),
     /// Preempt every running task of a job once without losing work: maps end early, reduces pause.
@@ -58,11 +64,11 @@ pub enum Command {
     /// Store, list, print, delete and check files in a cluster's replicated block store.
     Dfs(dfs::Dfs),
     /// List the MapReduce applications and their options.
-    Apps,
+    Apps(List),
     /// List the scheduling policies, or print one as TOML.
     Policies(Policies),
     /// List the built-in workloads and clusters.
-    Workloads,
+    Workloads(List),
     /// Describe, convert, sample or imitate a workload trace of another system.
     Trace(traces::args::Trace),
     /// Simulate recorded jobs under other policies or on another cluster, and show what changes for every job.
@@ -81,6 +87,12 @@ pub enum Command {
     Yarn(Yarn),
     /// Benchmark the simulator, the scheduler core or the engine on this machine.
     Bench(Bench),
+    /// Write the man pages to a directory, for packages.
+    #[command(hide = true)]
+    Man {
+        /// Directory to write to; must exist.
+        dir: PathBuf,
+    },
     /// Print a shell completion script.
     Completions {
         /// Shell to print the script for.
@@ -154,18 +166,29 @@ pub struct Policies {
     /// The subcommand; `list` if absent.
     #[command(subcommand)]
     pub command: Option<PoliciesCommand>,
+    /// How the list is printed.
+    #[command(flatten)]
+    pub list: List,
 }
 
 /// The subcommands of `giveway policies`.
 #[derive(Debug, Subcommand)]
 pub enum PoliciesCommand {
     /// List the policies with a description each (the default).
-    List,
+    List(List),
     /// Print a policy as TOML; an edited copy can be given to `--policy FILE`.
     Show {
         /// Policy name, also in the form `chronos(NAME)`.
         name: String,
     },
+}
+
+/// How a list is printed.
+#[derive(Clone, Copy, Debug, Default, ClapArgs)]
+pub struct List {
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `giveway replay`
@@ -180,6 +203,9 @@ pub struct Replay {
     /// Also print every record: time, event and actions.
     #[arg(long)]
     pub list: bool,
+    /// Print every record as a line of JSON: time in microseconds, event and actions.
+    #[arg(long, conflicts_with_all = ["list", "jobs"])]
+    pub json: bool,
     /// Also print every job as it ends: time, outcome and name.
     #[arg(long)]
     pub jobs: bool,

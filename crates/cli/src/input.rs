@@ -5,6 +5,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use giveway_core::event_log::is_event_log;
 use giveway_core::policy::catalog;
 use giveway_core::{Policy, Setup, Tenants};
+use giveway_engine::apps::nearest;
 use giveway_engine::{Access, coordinator};
 use giveway_sim::cluster::{self, Cluster};
 use giveway_sim::workload::{self, RecordedRun, Workload};
@@ -40,7 +41,18 @@ pub fn unknown_policy(name: &str, others: &str) -> anyhow::Error {
     if let Some(base) = base.filter(|base| catalog::by_name(base).is_some()) {
         return anyhow!("policy {base} recovers lost tasks at once by itself; use `{base}`");
     }
-    anyhow!("unknown policy `{name}`; use {others} or one of: {}", catalog::names().join(", "))
+    let known = catalog::names();
+    let nearest = nearest(base.unwrap_or(name), known.iter().copied());
+    let hint = nearest.map_or_else(String::new, |nearest| format!("did you mean `{nearest}`? "));
+    anyhow!("unknown policy `{name}`; {hint}use {others} or one of: {}", known.join(", "))
+}
+
+/// An error for an unknown name, with the one that was probably meant.
+fn did_you_mean(error: impl Into<anyhow::Error>, name: &str, known: &[(&str, &str)]) -> anyhow::Error {
+    match nearest(name, known.iter().map(|(known, _)| *known)) {
+        Some(nearest) => anyhow!("{:#}; did you mean `{nearest}`?", error.into()),
+        None => error.into(),
+    }
 }
 
 /// Resolves a policy by name or file.
@@ -94,7 +106,7 @@ pub fn workload_and_cluster(name: &str, cluster_name: Option<&str>, seed: u64) -
     if looks_like_file(name) {
         return own_workload(name, cluster_name, seed);
     }
-    let workload = workload::by_name(name, seed)?;
+    let workload = workload::by_name(name, seed).map_err(|error| did_you_mean(error, name, workload::names()))?;
     let own_cluster = workload::default_cluster_for(name).context("built-in workload without a cluster")?;
     Ok((workload, cluster(cluster_name.unwrap_or(own_cluster))?))
 }

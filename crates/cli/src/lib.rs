@@ -14,6 +14,7 @@ mod files;
 mod input;
 mod local_cluster;
 mod logging;
+mod man;
 mod policies;
 mod progress;
 mod replay;
@@ -23,6 +24,7 @@ mod signals;
 mod sim;
 mod size;
 mod table;
+mod terminal;
 mod traces;
 mod view;
 mod what_if;
@@ -65,6 +67,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Compare(compare) => compare::run(&compare),
         args::Command::Up(up) => cluster::up(&up, &apps),
         args::Command::Down(cluster) => cluster::down(&cluster),
+        args::Command::Reload(cluster) => cluster::reload(&cluster),
         args::Command::Worker(worker) => cluster::worker(&worker, &apps),
         args::Command::Run(run) => cluster::run(&run, &apps),
         args::Command::Submit(submit) => cluster::submit(&submit, &apps),
@@ -72,13 +75,15 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::History(history) => cluster::history(&history),
         args::Command::Job(job) => cluster::job(&job),
         args::Command::Nodes(nodes) => cluster::nodes(&nodes),
+        args::Command::Logs(logs) => cluster::logs(&logs),
+        args::Command::Top(top) => cluster::top(&top),
         args::Command::Explain(job) => cluster::explain(&job),
         args::Command::Yield(job) => cluster::yield_job(&job),
         args::Command::Kill(job) => cluster::kill(&job),
         args::Command::Dfs(dfs) => dfs::run(&dfs),
-        args::Command::Apps => cluster::apps(&apps),
+        args::Command::Apps(list) => cluster::apps(&list, &apps),
         args::Command::Policies(policies) => policies::run(&policies),
-        args::Command::Workloads => policies::workloads(),
+        args::Command::Workloads(list) => policies::workloads(list),
         args::Command::Trace(trace) => traces::run(&trace),
         args::Command::WhatIf(what_if) => what_if::run(&what_if),
         args::Command::Size(size) => size::run(&size),
@@ -91,6 +96,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
             clap_complete::generate(shell, &mut args::Args::command(), "giveway", &mut std::io::stdout());
             Ok(())
         }
+        args::Command::Man { dir } => man::write(&dir),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -177,6 +177,8 @@ impl LocalCluster {
             policy,
             tenants: Tenants::default(),
             access: giveway_engine::Access::default(),
+            reload: None,
+            on_job_end: None,
             seed: 1,
             heartbeat_interval: self.heartbeat,
             heartbeat_timeout: self.timeout,
@@ -189,6 +191,7 @@ impl LocalCluster {
             map_slots: self.map_slots,
             reduce_slots: self.reduce_slots,
             reconnect_timeout: Duration::from_secs(10),
+            log_bytes: giveway_engine::attempt_logs::BUDGET_BYTES,
             restart_workers: false,
         }
     }

@@ -1,17 +1,24 @@
 //! `giveway policies` and `giveway workloads`: list the built-in policies, workloads and clusters.
 
-use crate::args::{Policies, PoliciesCommand};
+use crate::args::{List, Policies, PoliciesCommand};
 use crate::input;
 use anyhow::Result;
+use giveway_core::Policy;
 use giveway_core::policy::catalog;
 use giveway_sim::{cluster, workload};
+use serde_json::json;
 use std::io::Write;
 
 /// Runs `giveway policies`.
 pub fn run(args: &Policies) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match &args.command {
-        None | Some(PoliciesCommand::List) => {
+        None | Some(PoliciesCommand::List(_)) if is_json(args) => {
+            let row = |policy: Policy| json!({ "name": policy.name, "about": policy.about });
+            let rows: Vec<_> = catalog::names().iter().filter_map(|name| catalog::by_name(name)).map(row).collect();
+            writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
+        }
+        None | Some(PoliciesCommand::List(_)) => {
             for policy in catalog::names().iter().filter_map(|name| catalog::by_name(name)) {
                 writeln!(out, "{:<16} {}", policy.name, policy.about)?;
             }
@@ -29,9 +36,21 @@ pub fn run(args: &Policies) -> Result<()> {
     Ok(())
 }
 
+fn is_json(args: &Policies) -> bool {
+    args.list.json || matches!(args.command, Some(PoliciesCommand::List(List { json: true })))
+}
+
 /// Runs `giveway workloads`.
-pub fn workloads() -> Result<()> {
+pub fn workloads(args: List) -> Result<()> {
     let mut out = std::io::stdout().lock();
+    if args.json {
+        let rows = |names: &[(&str, &str)]| {
+            names.iter().map(|(name, about)| json!({ "name": name, "about": about })).collect::<Vec<_>>()
+        };
+        let all = json!({ "workloads": rows(workload::names()), "clusters": rows(cluster::names()) });
+        writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
+        return Ok(());
+    }
     writeln!(out, "Workloads:")?;
     for (name, about) in workload::names() {
         writeln!(out, "  {name:<20} {about}")?;

@@ -52,6 +52,11 @@ pub fn run(args: &Replay) -> Result<()> {
             if args.list {
                 writeln!(out, "{} {:?} -> {:?}", record.now, record.event, record.actions)?;
             }
+            if args.json {
+                let record =
+                    serde_json::json!({ "now_us": record.now.0, "event": record.event, "actions": record.actions });
+                writeln!(out, "{record}")?;
+            }
             if args.jobs {
                 list_ended(&record, &mut names, &mut out)?;
             }
@@ -73,6 +78,10 @@ pub fn run(args: &Replay) -> Result<()> {
     }
     let still_open = if end.is_err() { "; the event log has no end record" } else { "" };
     let policy = decoder.setup().map_or(String::new(), |setup| setup.policy.name.clone());
+    if args.json {
+        out.flush()?;
+        return Ok(());
+    }
     writeln!(out, "{name}: {} events replayed under {policy}, every action identical{still_open}", decoder.records())?;
     out.flush()?;
     Ok(())

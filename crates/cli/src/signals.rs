@@ -1,8 +1,9 @@
-//! Handling of SIGINT (Ctrl-C) and SIGTERM.
+//! Handling of SIGINT (Ctrl-C), SIGTERM and SIGHUP.
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 /// Exit code of a process ended by SIGINT, as shells report it (128 + 2).
@@ -19,6 +20,16 @@ pub fn on_stop(handler: impl FnOnce() + Send + 'static) -> Result<()> {
         if received.next().is_some() {
             std::process::exit(EXIT_INTERRUPTED);
         }
+    });
+    Ok(())
+}
+
+/// Runs `handler` on a separate thread at each SIGHUP. It gets true if the terminal that the program was started in has been closed.
+pub fn on_hangup(handler: impl Fn(bool) + Send + 'static) -> Result<()> {
+    let had_terminal = std::io::stdin().is_terminal();
+    let mut signals = Signals::new([SIGHUP]).context("cannot install signal handlers")?;
+    std::thread::spawn(move || {
+        signals.forever().for_each(|_| handler(had_terminal && !std::io::stdin().is_terminal()))
     });
     Ok(())
 }

@@ -92,7 +92,7 @@ pub fn run(args: &Sim) -> Result<()> {
     }
     let starvation = check_starvation(&runs, &results);
     if let Some(file) = &args.report {
-        write_report(file, &trials[0], results)?;
+        write_report(file, args, &trials[0], results)?;
         writeln!(std::io::stdout(), "report: {}", file.display())?;
     }
     starvation
@@ -150,21 +150,38 @@ fn check_starvation(runs: &[SimulationRun<'_>], results: &[RunResult]) -> Result
     }
 }
 
-fn write_report(file: &Path, trial: &Comparison, results: Vec<RunResult>) -> Result<()> {
+/// The command that makes this report again, in the same directory.
+fn command(args: &Sim, report: &Path) -> String {
+    let mut words = vec!["giveway".to_owned(), "sim".to_owned()];
+    let mut add = |option: &str, value: String| words.extend([option.to_owned(), quoted(&value)]);
+    add("--workload", args.workload.clone());
+    args.cluster.iter().for_each(|cluster| add("--cluster", cluster.clone()));
+    args.trace_model.iter().for_each(|model| add("--trace-model", model.display().to_string()));
+    add("--policy", args.policy.join(","));
+    add("--seed", args.seed.to_string());
+    if args.runs > 1 {
+        add("--runs", args.runs.to_string());
+    }
+    args.estimate_error.iter().for_each(|error| add("--estimate-error", error.to_string()));
+    add("--report", report.display().to_string());
+    words.join(" ")
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |character: char| character.is_alphanumeric() || "-_./,=:+@%".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+fn write_report(file: &Path, args: &Sim, trial: &Comparison, results: Vec<RunResult>) -> Result<()> {
     let facts = [
         ("Workload".to_owned(), format!("{}, {} jobs", trial.workload.name, trial.workload.jobs.len())),
         ("Cluster".to_owned(), format!("{}, {} nodes", trial.cluster.name, trial.cluster.nodes.len())),
         ("Seed".to_owned(), trial.seed.to_string()),
-        (
-            "Command".to_owned(),
-            format!(
-                "giveway sim --workload {} --cluster {} --seed {} --policy {} --report FILE",
-                trial.workload.name,
-                trial.cluster.name,
-                trial.seed,
-                results.iter().map(|result| result.outcome.summary.policy.as_str()).collect::<Vec<_>>().join(",")
-            ),
-        ),
+        ("Command".to_owned(), command(args, file)),
     ];
     let with_chart = results.into_iter().filter_map(|result| {
         Some(report::Run { summary: result.outcome.summary, jobs: result.outcome.jobs, chart: result.chart? })

@@ -1,12 +1,13 @@
 //! The client of a coordinator: one method for each request.
 
 use crate::access;
+use crate::attempt_logs::LogChunk;
 use crate::job::Request;
 use crate::store::{StoreRequest, StoreResponse};
 use crate::wire::{
-    self, FromClient, JobStatus, MESSAGE_BYTES_MAX, NodeStatus, Role, Stream, ToClient, Token, WireError,
+    self, FromClient, JobStatus, LogStatus, MESSAGE_BYTES_MAX, NodeStatus, Role, Stream, ToClient, Token, WireError,
 };
-use giveway_core::JobId;
+use giveway_core::{AttemptId, JobId};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -169,6 +170,22 @@ impl Client {
         }
     }
 
+    /// Lists what the attempts of a job have printed, ordered by task and attempt. Attempts that have printed nothing are left out.
+    pub fn logs(&mut self, job: JobId) -> Result<Vec<LogStatus>, ClientError> {
+        match self.request(&FromClient::Logs { job })? {
+            ToClient::Logs(logs) => Ok(logs),
+            _ => Err(ClientError::UnexpectedAnswer),
+        }
+    }
+
+    /// Reads a part of an attempt's log.
+    pub fn read_log(&mut self, attempt: AttemptId, from: u64) -> Result<LogChunk, ClientError> {
+        match self.request(&FromClient::ReadLog { attempt, from })? {
+            ToClient::LogChunk { start, bytes } => Ok(LogChunk { start, bytes }),
+            _ => Err(ClientError::UnexpectedAnswer),
+        }
+    }
+
     /// Kills a job. Its output is removed.
     pub fn kill(&mut self, job: JobId) -> Result<(), ClientError> {
         self.request(&FromClient::Kill { job }).map(drop)
@@ -177,6 +194,15 @@ impl Client {
     /// Makes every running attempt of a job yield once: maps end early, reduces pause. No completed work is lost.
     pub fn yield_job(&mut self, job: JobId) -> Result<(), ClientError> {
         self.request(&FromClient::Yield { job }).map(drop)
+    }
+
+    /// Has the coordinator read the files of its policy and its tenants again. Once this returns, they are in force, also after a restart. Returns the policy's
+    /// name, and whether anything changed. If something is wrong with them, nothing changes.
+    pub fn reload(&mut self) -> Result<(String, bool), ClientError> {
+        match self.request(&FromClient::Reload)? {
+            ToClient::Reloaded { policy, changed } => Ok((policy, changed)),
+            _ => Err(ClientError::UnexpectedAnswer),
+        }
     }
 
     /// Stops the cluster. Unfinished jobs continue when it is started again.

@@ -70,6 +70,8 @@ pub struct Options {
     pub reduce_slots: u16,
     /// A worker that cannot reach the coordinator for this long stops.
     pub reconnect_timeout: Duration,
+    /// Budget of each worker's attempt logs in bytes.
+    pub log_bytes: u64,
     /// Whether [`Cluster::wait`] restarts workers that ended.
     pub restart_workers: bool,
 }
@@ -117,6 +119,7 @@ impl Cluster {
                 map_slots: options.map_slots,
                 reduce_slots: options.reduce_slots,
                 reconnect_timeout: options.reconnect_timeout,
+                log_bytes: options.log_bytes,
             };
             let child = Some(spawn(&worker)?);
             let restarts = RestartTimer::new(Instant::now());

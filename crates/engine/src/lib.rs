@@ -8,6 +8,7 @@
 
 mod access;
 pub mod apps;
+pub mod attempt_logs;
 mod byte_masks;
 pub mod client;
 pub mod cluster;

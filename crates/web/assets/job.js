@@ -10,6 +10,8 @@ import { decisionLine, stateWord } from "./overview.js";
 
 const REDUCE_ROWS_MAX = 400;
 const TASK_ROWS_MAX = 300;
+const LOG_ROWS_MAX = 200;
+const LOG_TAIL_BYTES = 65536;
 
 export function jobPage(root, id) {
   const log = store.log;
@@ -32,17 +34,20 @@ export function jobPage(root, id) {
       h("div", { class: "stack" }, h("section", { class: "panel" }, h("header", {}, tabs), details), policies),
       h("section", { class: "panel why" }, h("header", {}, why, h("span", { class: "grow" }), h("code", { class: "quiet" }, `giveway explain ${id}`)), chain)));
 
-  const renderTabs = () => fill(tabs, [["attempts", "Attempts"], ["tasks", "Tasks"], ["decisions", "Decisions"], ...(store.isLive ? [["counters", "Counters"]] : [])].map(([name, text]) => h("button", { type: "button", "aria-pressed": String(tab === name), onclick: () => { tab = name; renderTabs(); renderDetails(true); } }, text)));
+  const renderTabs = () => fill(tabs, [["attempts", "Attempts"], ["tasks", "Tasks"], ["decisions", "Decisions"], ...(store.isLive ? [["counters", "Counters"], ["logs", "Logs"]] : [])].map(([name, text]) => h("button", { type: "button", "aria-pressed": String(tab === name), onclick: () => { tab = name; renderTabs(); renderDetails(true); } }, text)));
   let counters = null;
   const renderDetails = (again) => {
     if (tab === "attempts") { if (again || !details.contains(gantt.box)) fill(details, gantt.box, h("footer", {}, "Maps: slots held. Reduces: one row each, by task number; dotted while paused.")); gantt.redraw(); }
     if (tab === "tasks") renderTasks(details, log, row);
     if (tab === "decisions") renderDecisions(details, log, row);
     if (tab === "counters") renderCounters(details, counters);
+    if (tab === "logs") { if (again) fill(details, h("p", { class: "empty" }, "Loading…")); printed.soon(); }
   };
   const explain = new Poll(() => `/api/v1/jobs/${id}/explain${store.held === null ? "" : `?at=${store.held}`}`, (explanation) => renderChain(chain, why, log, explanation));
   const forecast = store.isLive ? new Poll(`/api/v1/jobs/${id}/forecast`, (found) => renderForecasts(policies, log, log.jobs[row], found), 10000) : null;
   const status = store.isLive ? new Poll(`/api/v1/jobs/${id}`, (found) => { counters = found; if (tab === "counters") renderDetails(); }, 2000) : null;
+  const openLogs = new Map();
+  const printed = new Poll(`/api/v1/jobs/${id}/logs`, (found) => { if (tab === "logs") renderLogs(details, id, found, openLogs); });
   let shown = "";
   const render = (what) => {
     const state = stateAt(log, store.at).jobs[row];
@@ -58,7 +63,7 @@ export function jobPage(root, id) {
   };
   renderTabs();
   render("data");
-  return { render, close: () => { explain.stop(); forecast?.stop(); status?.stop(); gantt.close(); } };
+  return { render, close: () => { explain.stop(); forecast?.stop(); status?.stop(); printed.stop(); gantt.close(); } };
 }
 
 /** Fetches an answer now and again, not more often than `every` milliseconds. */
@@ -173,6 +178,27 @@ function renderCounters(box, status) {
   const entries = Object.entries(status?.counters ?? {});
   fill(box, entries.length ? h("div", { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Counter"), h("th", { scope: "col", class: "num" }, "Value"))), h("tbody", {}, entries.map(([name, value]) => h("tr", {}, h("td", {}, name), h("td", { class: "num" }, value.toLocaleString("en"))))))) : h("p", { class: "empty" }, "No counter yet."),
     status?.failures?.length ? h("div", { class: "pad" }, h("b", {}, "Latest failures"), h("ul", {}, status.failures.map((text) => h("li", {}, h("code", {}, text))))) : null);
+}
+
+/** Lists what attempts have printed; the last part of one is shown when it is opened. */
+function renderLogs(box, id, found, open) {
+  const signature = `l${JSON.stringify(found)}`;
+  if (box.dataset.shown === signature && box.querySelector("details.log")) return;
+  box.dataset.shown = signature;
+  const load = async (log, text) => {
+    const response = await fetch(`/api/v1/jobs/${id}/logs/${log.attempt}?tail=${LOG_TAIL_BYTES}`, { cache: "no-store" }).catch(() => null);
+    if (!response?.ok) { text.textContent = "The log cannot be read now."; return; }
+    const cut = Number(response.headers.get("giveway-log-start"));
+    text.textContent = `${cut > 0 ? `[the last part; all of it: giveway logs ${id} ${log.attempt}]\n` : ""}${await response.text()}`;
+    open.set(log.attempt, text.textContent);
+  };
+  fill(box, found.slice(0, LOG_ROWS_MAX).map((log) => {
+    const text = h("pre", { class: "logtext", tabindex: "0", "aria-label": `Log of ${log.attempt}` }, open.get(log.attempt) ?? "");
+    const element = h("details", { class: "log", open: open.has(log.attempt) }, h("summary", {}, h("b", {}, log.attempt), ` on ${log.node}, ${bytes(log.bytes)}`), text);
+    element.addEventListener("toggle", () => { if (element.open) load(log, text); else open.delete(log.attempt); });
+    if (open.has(log.attempt)) load(log, text);
+    return element;
+  }), found.length ? h("footer", {}, found.length > LOG_ROWS_MAX ? `${LOG_ROWS_MAX} of ${plural(found.length, "attempt")} that have printed something. ` : "", h("code", {}, `giveway logs ${id}`)) : h("p", { class: "empty" }, "No attempt has printed anything."));
 }
 
 /** Asks for the cluster's token, then kills the job or makes it yield. */

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use giveway_core::Priority;
+use giveway_engine::attempt_logs::TaskSelector;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -44,6 +45,12 @@ pub struct ClusterOptions {
     /// Time without a heartbeat after which a worker is lost and its work is re-executed.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub timeout: Duration,
+    /// Disk space for the logs of task attempts, per worker; the oldest are removed first.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    pub log_budget: u64,
+    /// Shell command to run when a job has ended; JOB_ID, JOB_NAME, JOB_APP, JOB_USER, JOB_OUTCOME and JOB_SECONDS are in its environment.
+    #[arg(long, value_name = "COMMAND")]
+    pub on_job_end: Option<String>,
 }
 
 /// `giveway up`
@@ -63,7 +70,7 @@ pub struct Up {
     /// Where the cluster's state is stored.
     #[command(flatten)]
     pub cluster: ClusterDir,
-    /// Applied at every start; the policy only if no job is unfinished.
+    /// Applied at every start, policy and tenants only if no job is unfinished; `giveway reload` or SIGHUP reads their files again.
     #[command(flatten)]
     pub options: ClusterOptions,
     /// Also listen on this TCP address, which must be loopback; port 0 selects a free port. Default: a Unix socket only.
@@ -104,6 +111,9 @@ pub struct Worker {
     /// Host name of the node as HDFS reports it for block locations, for node locality.
     #[arg(long, value_name = "NAME", default_value = giveway_engine::hdfs::LOCALHOST)]
     pub host: String,
+    /// Disk space for the logs of task attempts; the oldest are removed first.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    pub log_budget: u64,
 }
 
 /// Application, input, output and resources of a job.
@@ -209,6 +219,9 @@ pub struct Jobs {
     /// The cluster whose jobs are listed.
     #[command(flatten)]
     pub cluster: ClusterDir,
+    /// Print again and again, or not.
+    #[command(flatten)]
+    pub watch: Watch,
     /// Which jobs.
     #[command(flatten)]
     pub filter: JobFilter,
@@ -256,7 +269,7 @@ pub struct JobFilter {
     pub since: Option<Duration>,
 }
 
-/// `giveway job`, `giveway explain`
+/// `giveway explain`
 #[derive(Debug, Args)]
 pub struct ShowJob {
     /// Which job.
@@ -267,12 +280,77 @@ pub struct ShowJob {
     pub json: bool,
 }
 
+/// `giveway job`
+#[derive(Debug, Args)]
+pub struct WatchJob {
+    /// Which job.
+    #[command(flatten)]
+    pub show: ShowJob,
+    /// Print again and again, or not.
+    #[command(flatten)]
+    pub watch: Watch,
+}
+
+/// Prints again and again.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Watch {
+    /// Print again every 2 s, or every DURATION, until Ctrl-C; with --json one line each time.
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, default_missing_value = "2s", value_parser = duration)]
+    pub watch: Option<Duration>,
+}
+
+/// `giveway top`
+#[derive(Debug, Args)]
+pub struct Top {
+    /// The cluster to show.
+    #[command(flatten)]
+    pub cluster: ClusterDir,
+    /// How often the view is renewed.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    pub interval: Duration,
+}
+
+/// `giveway logs`
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Shows the error output of streaming programs, what applications of your own print with giveway_engine::attempt_logs::print, and why attempts failed. \
+The standard output of a streaming program is its result, not its log. Workers keep the logs of ended jobs within --log-budget of `giveway up`; of an attempt that prints more than 4 MiB, the first and the last part.
+
+EXAMPLES
+  Everything that job 3 has printed:
+      giveway logs 3
+  One task, all its attempts; the last 2000 bytes of each, and what follows until the job ends:
+      giveway logs 3 map-7 --tail 2000 --follow")]
+pub struct Logs {
+    /// Which job.
+    #[command(flatten)]
+    pub job: JobSelector,
+    /// Only these attempts: map-7 (a task), map-7.0 (one attempt), map or reduce.
+    #[arg(value_name = "TASK")]
+    pub task: Option<TaskSelector>,
+    /// Only the last bytes of each attempt.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub tail: Option<u64>,
+    /// Continue until the job has ended.
+    #[arg(long, short)]
+    pub follow: bool,
+    /// List the attempts that have printed something instead.
+    #[arg(long, conflicts_with = "follow")]
+    pub list: bool,
+    /// Print that list as JSON; see docs/api.md.
+    #[arg(long, conflicts_with = "follow")]
+    pub json: bool,
+}
+
 /// `giveway nodes`
 #[derive(Debug, Args)]
 pub struct Nodes {
     /// The cluster whose nodes are listed.
     #[command(flatten)]
     pub cluster: ClusterDir,
+    /// Print again and again, or not.
+    #[command(flatten)]
+    pub watch: Watch,
     /// Print JSON instead of a table; see docs/api.md.
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,7 @@
 //! `giveway jobs`, `job`, `nodes`, `yield` and `kill`: inspect a running cluster and control its jobs.
 
-use super::args::{JobFilter, JobSelector, Jobs, Nodes, ShowJob};
+use super::args::{JobFilter, JobSelector, Jobs, Nodes, Watch, WatchJob};
+use crate::terminal::{printable, watch};
 use anyhow::Result;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
@@ -12,7 +13,7 @@ use giveway_web::feed::JournalFeed;
 use giveway_web::forecast::{Forecasts, Present};
 use giveway_web::model::Model;
 use serde::Serialize;
-use std::io::Write;
+use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,16 +22,14 @@ const FORECAST_LIMIT: Duration = Duration::from_millis(500);
 
 /// `giveway jobs`
 pub fn jobs(args: &Jobs) -> Result<()> {
-    let statuses = Client::connect(&args.cluster.dir)?.jobs()?;
-    // What the journal adds (pool, priority, wall clock, expected end) is left out if it cannot be read.
-    let model = read_journal(&args.cluster.dir);
-    let forecasts = model.as_ref().and_then(Present::of).map(|now| now.forecast(&now.policy, FORECAST_LIMIT));
-    let rows: Vec<Row> = statuses.iter().map(|status| Row::new(status, model.as_ref(), forecasts.as_ref())).collect();
+    watch(args.watch.watch, || render_jobs(args))
+}
+
+fn render_jobs(args: &Jobs) -> Result<String> {
+    let (rows, _) = rows(&args.cluster.dir)?;
     let rows: Vec<&Row> = rows.iter().filter(|row| row.is_wanted(&args.filter)).collect();
-    let mut out = std::io::stdout();
     if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
-        return Ok(());
+        return json(&rows, args.watch);
     }
     let mut table = table(&[
         "job",
@@ -67,37 +66,55 @@ pub fn jobs(args: &Jobs) -> Result<()> {
             }),
         ]);
     }
-    writeln!(out, "{table}")?;
-    Ok(())
+    Ok(format!("{table}\n"))
+}
+
+/// The jobs of a cluster, and the name of its policy if that can be read.
+pub fn rows(folder: &Path) -> Result<(Vec<Row>, Option<String>)> {
+    let statuses = Client::connect(folder)?.jobs()?;
+    // What the journal adds (pool, priority, wall clock, expected end) is left out if it cannot be read.
+    let model = read_journal(folder);
+    let forecasts = model.as_ref().and_then(Present::of).map(|now| now.forecast(&now.policy, FORECAST_LIMIT));
+    let rows = statuses.iter().map(|status| Row::new(status, model.as_ref(), forecasts.as_ref())).collect();
+    Ok((rows, model.map(|model| model.scheduler().setup().policy.name.clone())))
+}
+
+/// A value as JSON: in one line if it is printed again and again.
+fn json(value: &impl Serialize, watch: Watch) -> Result<String> {
+    let text = match watch.watch {
+        Some(_) => serde_json::to_string(value)?,
+        None => serde_json::to_string_pretty(value)?,
+    };
+    Ok(text + "\n")
 }
 
 /// A job in the list. The names are part of the JSON output, which scripts read.
 #[derive(Debug, Serialize)]
-struct Row {
-    job: u32,
-    name: String,
-    app: String,
-    user: String,
-    pool: Option<String>,
-    priority: Option<Priority>,
-    state: &'static str,
+pub struct Row {
+    pub job: u32,
+    pub name: String,
+    pub app: String,
+    pub user: String,
+    pub pool: Option<String>,
+    pub priority: Option<Priority>,
+    pub state: &'static str,
     /// Milliseconds of the Unix epoch.
-    submitted_ms: Option<f64>,
+    pub submitted_ms: Option<f64>,
     /// Seconds until the first task started; so far, if none has.
-    wait_s: Option<f64>,
+    pub wait_s: Option<f64>,
     /// Seconds from the submission to the end, or until now.
-    elapsed_s: f64,
-    maps: u32,
-    maps_done: u32,
-    reduces: u32,
-    reduces_done: u32,
-    running: u32,
-    paused: u32,
-    pauses: u32,
-    early_ends: u32,
-    kills: u32,
+    pub elapsed_s: f64,
+    pub maps: u32,
+    pub maps_done: u32,
+    pub reduces: u32,
+    pub reduces_done: u32,
+    pub running: u32,
+    pub paused: u32,
+    pub pauses: u32,
+    pub early_ends: u32,
+    pub kills: u32,
     /// 5th, 50th and 95th percentile, milliseconds of the Unix epoch.
-    expected_end_ms: Option<[f64; 3]>,
+    pub expected_end_ms: Option<[f64; 3]>,
 }
 
 impl Row {
@@ -179,13 +196,16 @@ pub fn priority_name(priority: Priority) -> &'static str {
 }
 
 /// `giveway job`
-pub fn job(args: &ShowJob) -> Result<()> {
-    let job = Client::connect(&args.job.cluster.dir)?.job(JobId(args.job.id))?;
-    let mut out = std::io::stdout();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&job)?)?;
-        return Ok(());
+pub fn job(args: &WatchJob) -> Result<()> {
+    watch(args.watch.watch, || render_job(args))
+}
+
+fn render_job(WatchJob { show, watch }: &WatchJob) -> Result<String> {
+    let job = Client::connect(&show.job.cluster.dir)?.job(JobId(show.job.id))?;
+    if show.json {
+        return json(&job, *watch);
     }
+    let mut out = String::new();
     writeln!(out, "{} {} ({}) of user {}: {}", job.job, job.name, job.app, job.user, state(&job))?;
     match (job.started_us, job.ended_us) {
         (Some(began), Some(ended)) => {
@@ -209,17 +229,20 @@ pub fn job(args: &ShowJob) -> Result<()> {
         writeln!(out, "{name:<30} {value:>14}")?;
     }
     for failure in &job.failures {
-        writeln!(out, "failure: {failure}")?;
+        writeln!(out, "failure: {}", printable(failure))?;
     }
-    Ok(())
+    Ok(out)
 }
 
 /// `giveway nodes`
 pub fn nodes(args: &Nodes) -> Result<()> {
+    watch(args.watch.watch, || render_nodes(args))
+}
+
+fn render_nodes(args: &Nodes) -> Result<String> {
     let nodes = Client::connect(&args.cluster.dir)?.nodes()?;
     if args.json {
-        writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&nodes)?)?;
-        return Ok(());
+        return json(&nodes, args.watch);
     }
     let mut table = table(&["node", "name", "state", "pid", "map slots", "reduce slots", "paused"]);
     for node in &nodes {
@@ -240,8 +263,7 @@ pub fn nodes(args: &Nodes) -> Result<()> {
             node.paused.to_string(),
         ]);
     }
-    writeln!(std::io::stdout(), "{table}")?;
-    Ok(())
+    Ok(format!("{table}\n"))
 }
 
 fn excluded(exclusion: &NodeExclusion) -> String {
@@ -273,7 +295,8 @@ pub fn kill(args: &JobSelector) -> Result<()> {
 
 pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+    // As wide as the terminal; as wide as its content where there is none.
+    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(header.to_vec());
     table
 }

@@ -4,11 +4,15 @@ pub mod args;
 mod explain;
 mod history;
 mod inspect;
+mod logs;
 mod submit;
+mod top;
 mod up;
 
 pub use explain::explain;
 pub use history::history;
 pub use inspect::{job, jobs, kill, nodes, yield_job};
+pub use logs::logs;
 pub use submit::{apps, run, submit};
-pub use up::{down, up, worker};
+pub use top::top;
+pub use up::{down, reload, up, worker};

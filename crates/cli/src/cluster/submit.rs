@@ -5,24 +5,33 @@ use super::up;
 use crate::{CheckFailed, signals};
 use anyhow::{Context, Result, bail};
 use giveway_core::{JobId, Outcome};
-use giveway_engine::apps::Apps;
+use giveway_engine::apps::{App, Apps, automatic_split_bytes};
 use giveway_engine::client::Client;
 use giveway_engine::job::Request;
 use giveway_engine::wire::JobStatus;
-use giveway_engine::{hdfs, input, store};
+use giveway_engine::{hdfs, input};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Split size of an application that only the cluster knows.
-const SPLIT_BYTES_MAX: u64 = 64 << 20;
-
 /// `giveway apps`
-pub fn apps(apps: &Apps) -> Result<()> {
+pub fn apps(args: &crate::args::List, apps: &Apps) -> Result<()> {
     let mut out = std::io::stdout();
+    if args.json {
+        let options = |app: &dyn App| {
+            app.options().iter().map(|(name, about)| json!({ "name": name, "about": about })).collect::<Vec<_>>()
+        };
+        let apps: Vec<_> = apps
+            .iter()
+            .map(|app| json!({ "name": app.name(), "about": app.about(), "options": options(app) }))
+            .collect();
+        writeln!(out, "{}", serde_json::to_string_pretty(&apps)?)?;
+        return Ok(());
+    }
     for app in apps.iter() {
         writeln!(out, "{:<20} {}", app.name(), app.about())?;
         for (option, about) in app.options() {
@@ -129,7 +138,7 @@ fn request(job: &JobOptions, apps: &Apps, map_slots: u32) -> Result<Request> {
         }
     }
     let absolute = |path: &OsString| -> Result<OsString> {
-        if is_remote(path) {
+        if input::is_remote(path) {
             return Ok(path.clone());
         }
         let absolute = std::path::absolute(path);
@@ -139,7 +148,7 @@ fn request(job: &JobOptions, apps: &Apps, map_slots: u32) -> Result<Request> {
     Ok(Request {
         app: job.app.clone(),
         options,
-        split_bytes: job.split.unwrap_or_else(|| split_bytes(&job.app, &input, apps, map_slots)),
+        split_bytes: job.split.unwrap_or_else(|| automatic_split_bytes(apps, &job.app, &input, map_slots)),
         input,
         output: std::path::absolute(&job.output).context("cannot resolve the output directory")?,
         reduces: job.reduces,
@@ -153,24 +162,6 @@ fn request(job: &JobOptions, apps: &Apps, map_slots: u32) -> Result<Request> {
         compress: job.compress,
         sync_output: !job.no_sync,
     })
-}
-
-/// Whether an input is in the block store or in HDFS.
-fn is_remote(path: &OsStr) -> bool {
-    [store::SCHEME, hdfs::SCHEME].iter().any(|scheme| path.as_encoded_bytes().starts_with(scheme.as_bytes()))
-}
-
-/// The split size of a job that does not set it. If the size of the input is not known here (it is not local, or missing, which the coordinator reports),
-/// the application's limit.
-fn split_bytes(app: &str, input: &[OsString], apps: &Apps, map_slots: u32) -> u64 {
-    let max = apps.find(app).map_or(SPLIT_BYTES_MAX, |app| app.split_bytes());
-    if input.iter().any(|path| is_remote(path)) {
-        return max;
-    }
-    match input::find_files(input, &input::LocalOnly) {
-        Ok(files) => input::automatic_split_bytes(files.iter().map(|file| file.bytes).sum(), map_slots, max),
-        Err(_) => max,
-    }
 }
 
 /// Waits until a job ends, with a progress bar if standard error is a terminal.

@@ -7,6 +7,7 @@ use giveway_core::Tenants;
 use giveway_engine::apps::Apps;
 use giveway_engine::client::Client;
 use giveway_engine::cluster::{self, Cluster};
+use giveway_engine::coordinator::{ReloadSource, Reloadable};
 use giveway_engine::{Access, coordinator, worker as process};
 use giveway_web::server::Server;
 use std::io::Write;
@@ -16,6 +17,21 @@ use std::time::Duration;
 /// How long workers try to reconnect to a lost coordinator before they exit. Long enough for a manual restart.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The policy, the tenants and who has access, by the arguments of a cluster.
+fn read_setup(args: &ClusterOptions) -> Result<Reloadable> {
+    let (tenants, access) = match &args.tenants {
+        Some(file) => input::tenants(file)?,
+        None => (Tenants::default(), Access::default()),
+    };
+    Ok(Reloadable { policy: input::policy(&args.policy)?, tenants, access })
+}
+
+/// Reads policy and tenants again, from the files that were given at the start.
+fn reload_source(args: &ClusterOptions) -> ReloadSource {
+    let args = args.clone();
+    ReloadSource::new(move || read_setup(&args).map_err(|error| format!("{error:#}")))
+}
+
 /// Starts a cluster with its state in `folder`; fails if the heartbeat interval is not less than half of the timeout.
 pub fn start(
     folder: &Path,
@@ -24,10 +40,7 @@ pub fn start(
     restart_workers: bool,
     apps: &Apps,
 ) -> Result<Cluster> {
-    let (tenants, access) = match &args.tenants {
-        Some(file) => input::tenants(file)?,
-        None => (Tenants::default(), Access::default()),
-    };
+    let Reloadable { policy, tenants, access } = read_setup(args)?;
     ensure!(
         args.heartbeat < args.timeout / 2,
         "invalid --heartbeat {:?}: must be less than half of --timeout {:?}, or one missed heartbeat loses a worker; lower --heartbeat or raise --timeout",
@@ -39,7 +52,7 @@ pub fn start(
     let coordinator = coordinator::Options {
         folder,
         listen: listen.map(str::to_owned),
-        policy: input::policy(&args.policy)?,
+        policy,
         tenants,
         seed: 1,
         heartbeat_interval: args.heartbeat,
@@ -47,6 +60,8 @@ pub fn start(
         slowstart_ppm: 50_000,
         apps: apps.clone(),
         access,
+        on_job_end: args.on_job_end.clone(),
+        reload: Some(reload_source(args)),
     };
     let options = cluster::Options {
         coordinator,
@@ -54,6 +69,7 @@ pub fn start(
         map_slots: args.map_slots,
         reduce_slots: args.reduce_slots,
         reconnect_timeout: RECONNECT_TIMEOUT,
+        log_bytes: args.log_budget,
         restart_workers,
     };
     Ok(Cluster::start(options)?)
@@ -61,6 +77,8 @@ pub fn start(
 
 /// `giveway up`
 pub fn up(args: &Up, apps: &Apps) -> Result<()> {
+    // Before any process is started.
+    let listener = args.http.map(giveway_web::server::bind).transpose()?;
     let cluster = start(&args.cluster.dir, &args.options, args.listen.as_deref(), !args.no_restart, apps)?;
     let mut out = std::io::stdout();
     writeln!(
@@ -74,11 +92,11 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
     if input::policy(&args.options.policy)?.name != cluster.policy() {
         writeln!(
             out,
-            "There are unfinished jobs: the cluster keeps its previous policy; restart it when no job is unfinished to change the policy."
+            "There are unfinished jobs: the cluster keeps its previous policy; `giveway reload` changes it."
         )?;
     }
     if !args.no_http {
-        match Server::live(cluster.folder(), args.http) {
+        match Server::live(cluster.folder(), listener, apps.clone()) {
             Ok(server) => {
                 writeln!(out, "Dashboard: {}", server.url())?;
                 writeln!(
@@ -102,7 +120,27 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
     signals::on_stop(move || {
         let _ = Client::connect(&folder).and_then(|mut client| client.stop());
     })?;
+    let folder = cluster.folder().to_owned();
+    signals::on_hangup(move |is_closed| {
+        let client = Client::connect(&folder);
+        if is_closed {
+            let _ = client.and_then(|mut client| client.stop());
+            return;
+        }
+        match client.and_then(|mut client| client.reload()) {
+            Ok((policy, _)) => tracing::info!("reloaded on SIGHUP; policy {policy}"),
+            Err(error) => tracing::error!("cannot reload on SIGHUP: {error}"),
+        }
+    })?;
     Ok(cluster.wait()?)
+}
+
+/// `giveway reload`
+pub fn reload(cluster: &ClusterDir) -> Result<()> {
+    let (policy, changed) = Client::connect(&cluster.dir)?.reload()?;
+    let what = if changed { "loaded" } else { "unchanged" };
+    writeln!(std::io::stdout(), "policy and tenants {what}; policy {policy}")?;
+    Ok(())
 }
 
 /// `giveway down`
@@ -129,6 +167,7 @@ pub fn worker(args: &Worker, apps: &Apps) -> Result<()> {
         map_slots: args.map_slots,
         reduce_slots: args.reduce_slots,
         reconnect_timeout: RECONNECT_TIMEOUT,
+        log_bytes: args.log_budget,
     };
     Ok(process::run(&options, apps.clone())?)
 }

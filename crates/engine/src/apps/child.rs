@@ -7,6 +7,7 @@
 //! A program and its children do not outlive the worker (`watchdog.rs`), and do not inherit Giveway's own environment variables.
 
 use super::watchdog::{self, Registration};
+use crate::attempt_logs;
 use crate::input::LINE_BYTES_MAX;
 use crate::record::Emit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -280,12 +281,13 @@ impl RunningProgram {
         Ok(true)
     }
 
-    /// Reads one chunk of the program's error output and retains the end of it. Returns true if there was something, or the end.
+    /// Reads one chunk of the program's error output into the attempt's log, and retains the end of it. Returns true if there was something, or the end.
     fn read_stderr(&mut self) -> bool {
         let Some(stderr) = &mut self.stderr else { return false };
         match stderr.read(&mut self.chunk) {
             Ok(0) => self.stderr = None,
             Ok(bytes) => {
+                attempt_logs::write(&self.chunk[..bytes]);
                 self.stderr_tail.extend_from_slice(&self.chunk[..bytes]);
                 let excess = self.stderr_tail.len().saturating_sub(STDERR_TAIL_BYTES);
                 self.stderr_tail.drain(..excess);
@@ -360,6 +362,7 @@ impl RunningProgram {
     /// Kills the program because its task was stopped.
     fn stop(&mut self) -> ProgramError {
         self.kill();
+        while self.read_stderr() {}
         self.error(ProgramErrorKind::Stopped)
     }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 /// Why a request is refused before the job begins.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlanError {
-    #[error("unknown application `{name}`; choose one of {known}")]
-    UnknownApp { name: String, known: String },
+    #[error("unknown application `{name}`; {hint}choose one of {known}")]
+    UnknownApp { name: String, hint: String, known: String },
     #[error("{app} has no option `{option}` and takes none; leave it out")]
     NoOptions { app: &'static str, option: String },
     #[error("{app} has no option `{option}`; choose one of {known}")]

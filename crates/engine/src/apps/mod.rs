@@ -35,6 +35,7 @@ use crate::record::{AppError, Combine, Mapper, Reducer};
 use error::PlanError;
 use giveway_core::JobId;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -128,7 +129,9 @@ impl Apps {
     pub fn find(&self, name: &str) -> Result<Arc<dyn App>, AppError> {
         self.by_name.get(name).cloned().ok_or_else(|| {
             let known: Vec<&str> = self.by_name.keys().copied().collect();
-            PlanError::UnknownApp { name: name.to_owned(), known: known.join(", ") }.into()
+            let nearest = nearest(name, known.iter().copied());
+            let hint = nearest.map_or_else(String::new, |nearest| format!("did you mean `{nearest}`? "));
+            PlanError::UnknownApp { name: name.to_owned(), hint, known: known.join(", ") }.into()
         })
     }
 
@@ -136,6 +139,16 @@ impl Apps {
     pub fn iter(&self) -> impl Iterator<Item = &dyn App> {
         self.by_name.values().map(|app| app.as_ref())
     }
+}
+
+/// The name that was probably meant: the one with the fewest changed letters, if those are few.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let changes_max = (name.chars().count() / 3).max(1);
+    let with_changes = known.into_iter().map(|known| (strsim::damerau_levenshtein(name, known), known));
+    with_changes
+        .filter(|(changes, _)| *changes <= changes_max)
+        .min_by_key(|(changes, _)| *changes)
+        .map(|(_, known)| known)
 }
 
 /// Input bytes per reduce, where the request does not set the number of reduces.
@@ -182,6 +195,22 @@ pub fn plan(app: &dyn App, job: JobId, request: Request, store: &dyn StoreAccess
     Ok(plan)
 }
 
+/// Split size of an application that is not known here.
+const SPLIT_BYTES_MAX: u64 = 64 << 20;
+
+/// The split size of a job that does not set it, for a cluster with this many map slots. If the size of the input is not known here (it is not local, or
+/// missing, which is reported when the job is planned), the application's limit.
+pub fn automatic_split_bytes(apps: &Apps, app: &str, input: &[OsString], map_slots: u32) -> u64 {
+    let max = apps.find(app).map_or(SPLIT_BYTES_MAX, |app| app.split_bytes());
+    if input.iter().any(|path| input::is_remote(path)) {
+        return max;
+    }
+    match input::find_files(input, &input::LocalOnly) {
+        Ok(files) => input::automatic_split_bytes(files.iter().map(|file| file.bytes).sum(), map_slots, max),
+        Err(_) => max,
+    }
+}
+
 fn check_options(app: &dyn App, request: &Request) -> Result<(), PlanError> {
     let known = app.options();
     match request.options.keys().find(|name| known.iter().all(|(known, _)| known != name)) {
@@ -196,7 +225,7 @@ fn check_options(app: &dyn App, request: &Request) -> Result<(), PlanError> {
 
 /// The output directory of a round before the last: a hidden directory beside the job's output.
 pub fn round_output(plan: &Plan, round: u32) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
+    let mut name = OsString::from(".");
     name.push(plan.request.output.file_name().unwrap_or_default());
     name.push(format!(".round-{round}"));
     plan.request.output.with_file_name(name)

@@ -55,7 +55,12 @@ impl Coordinator {
                 None => unknown_job(job),
             },
             // Submissions arrive as `Input::JobPlanned`, the connection answers requests for stored files, and the loop handles a stop.
-            FromClient::Submit(_) | FromClient::Store(_) | FromClient::Stop => return,
+            FromClient::Submit(_)
+            | FromClient::Store(_)
+            | FromClient::Stop
+            | FromClient::Reload
+            | FromClient::Logs { .. }
+            | FromClient::ReadLog { .. } => return,
         };
         self.deferred.push(Deferred::Reply(client, answer));
     }

@@ -1,17 +1,21 @@
 //! Connections: threads that convert received bytes into inputs of the coordinator's loop, and its messages into sent bytes.
 
 use super::inputs::{ClientLink, Input, WorkerLink};
-use super::planning;
+use super::reload::{ReloadSource, Reloadable};
+use super::{StartError, logs, planning};
 use crate::access::{self, Access, Caller, OpenConnections};
 use crate::apps::Apps;
-use crate::store::{CoordinatorStoreAccess, Namespace, StoreSession};
+use crate::store::{CoordinatorStoreAccess, StoreSession};
 use crate::wire::{
-    self, FromClient, FromWorker, Handshaking, Listener, MESSAGE_BYTES_MAX, Role, Stream, ToClient, ToWorker, Token,
+    self, FromClient, FromWorker, Handshaking, Listener, MESSAGE_BYTES_MAX, Role, SocketFile, Stream, ToClient,
+    ToWorker,
 };
+use giveway_core::{AttemptId, TaskId};
 use std::io::{self, BufWriter, Write};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 use tracing::warn;
@@ -19,38 +23,77 @@ use tracing::warn;
 /// How long a peer may take to read what was sent to it.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Starts a thread that accepts connections and serves each on a thread of its own. It runs until the process ends.
-pub(super) fn listen(
-    listener: Listener,
-    token: Token,
-    apps: Apps,
-    store: Arc<Namespace>,
-    inputs: Sender<Input>,
-    ids: Arc<AtomicU64>,
-) -> io::Result<()> {
-    listener.serve("connection", move |stream, handshaking| {
-        let stored = CoordinatorStoreAccess { namespace: Arc::clone(&store), token: token.clone() };
-        serve(stream, handshaking, &ids, stored, &apps, &inputs);
-    })
+/// What the threads of client connections work with.
+#[derive(Clone)]
+pub(super) struct Services {
+    /// The applications that jobs may name.
+    pub(super) apps: Apps,
+    pub(super) stored: CoordinatorStoreAccess,
+    /// The cluster's folder.
+    pub(super) folder: PathBuf,
+    /// Inputs of the coordinator's loop.
+    pub(super) inputs: Sender<Input>,
+    /// The next id of a connection or request.
+    pub(super) ids: Arc<AtomicU64>,
+    /// Where policy, tenants and access are read again.
+    pub(super) reload: Option<ReloadSource>,
+    pub(super) shared: SharedAccess,
 }
 
-fn serve(
-    mut stream: Stream,
-    handshaking: Handshaking,
-    ids: &AtomicU64,
-    stored: CoordinatorStoreAccess,
-    apps: &Apps,
-    inputs: &Sender<Input>,
-) {
-    let accepted = wire::accept(&mut stream, &stored.token);
+/// Who is admitted beside the owner, and the files of all sockets.
+#[derive(Clone)]
+pub(super) struct SharedAccess {
+    access: Arc<RwLock<Access>>,
+    /// Whether the socket for other users is open. It stays open once it is.
+    is_open: Arc<Mutex<bool>>,
+    sockets: Arc<Mutex<Vec<SocketFile>>>,
+}
+
+impl SharedAccess {
+    pub(super) fn new(sockets: Arc<Mutex<Vec<SocketFile>>>) -> SharedAccess {
+        SharedAccess { access: Arc::default(), is_open: Arc::default(), sockets }
+    }
+
+    fn caller(&self, uid: u32) -> Option<Caller> {
+        self.access.read().unwrap_or_else(PoisonError::into_inner).caller(uid)
+    }
+}
+
+/// Admits these users and no others, and opens the socket for them when the first are admitted.
+pub(super) fn admit(services: &Services, access: Access) -> Result<(), StartError> {
+    let mut is_open = services.shared.is_open.lock().unwrap_or_else(PoisonError::into_inner);
+    if !access.is_empty() && !*is_open {
+        let (listener, socket) = super::listen_shared(&services.folder)?;
+        services.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(SocketFile(socket));
+        let failed = |error| StartError::Folder { path: services.folder.clone(), error };
+        listen_shared(listener, services.clone()).map_err(failed)?;
+        *is_open = true;
+    }
+    *services.shared.access.write().unwrap_or_else(PoisonError::into_inner) = access;
+    Ok(())
+}
+
+impl Services {
+    fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Starts a thread that accepts connections and serves each on a thread of its own. It runs until the process ends.
+pub(super) fn listen(listener: Listener, services: Services) -> io::Result<()> {
+    listener.serve("connection", move |stream, handshaking| serve(stream, handshaking, &services))
+}
+
+fn serve(mut stream: Stream, handshaking: Handshaking, services: &Services) {
+    let accepted = wire::accept(&mut stream, &services.stored.token);
     drop(handshaking);
     // A peer that does not read must not make messages for it pile up: its connection is closed.
     if let Err(error) = stream.set_write_timeout(Some(WRITE_TIMEOUT)) {
         return warn!("connection closed: {error}");
     }
     let served = match accepted {
-        Ok(Role::Worker) => serve_worker(stream, ids.fetch_add(1, Ordering::Relaxed), inputs),
-        Ok(Role::Client) => serve_client(stream, ids, &stored, apps, inputs, None),
+        Ok(Role::Worker) => serve_worker(stream, services.next_id(), &services.inputs),
+        Ok(Role::Client) => serve_client(stream, services, None),
         Ok(Role::Data) => {
             warn!("connection refused: the peer requested data, which only workers serve");
             Ok(())
@@ -69,41 +112,28 @@ fn warn_unless_disconnected(served: Result<(), wire::WireError>) {
 }
 
 /// Like [`listen`], on the socket for other users.
-pub(super) fn listen_shared(
-    listener: Listener,
-    access: Access,
-    token: Token,
-    apps: Apps,
-    store: Arc<Namespace>,
-    inputs: Sender<Input>,
-    ids: Arc<AtomicU64>,
-) -> io::Result<()> {
+fn listen_shared(listener: Listener, services: Services) -> io::Result<()> {
     let connections = OpenConnections::default();
     listener.serve("connection", move |stream, handshaking| {
-        let stored = CoordinatorStoreAccess { namespace: Arc::clone(&store), token: token.clone() };
-        let callers = (&access, &connections);
-        warn_unless_disconnected(serve_shared(stream, handshaking, callers, &ids, &stored, &apps, &inputs));
+        warn_unless_disconnected(serve_shared(stream, handshaking, &connections, &services));
     })
 }
 
 fn serve_shared(
     mut stream: Stream,
     handshaking: Handshaking,
-    (access, connections): (&Access, &OpenConnections),
-    ids: &AtomicU64,
-    stored: &CoordinatorStoreAccess,
-    apps: &Apps,
-    inputs: &Sender<Input>,
+    connections: &OpenConnections,
+    services: &Services,
 ) -> Result<(), wire::WireError> {
     let failed = || wire::WireError::io("connection of another user");
     let uid = stream.peer_uid().map_err(failed())?;
     wire::accept_shared(&mut stream)?;
     stream.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(failed())?;
-    let caller = uid.and_then(|uid| Some((access.caller(uid)?, connections.begin(uid))));
+    let caller = uid.and_then(|uid| Some((services.shared.caller(uid)?, connections.begin(uid))));
     let reason = match caller {
         Some((caller, Some(_counted))) => {
             drop(handshaking);
-            return serve_client(stream, ids, stored, apps, inputs, Some(&caller));
+            return serve_client(stream, services, Some(&caller));
         }
         Some((_, None)) => access::too_many_connections(),
         None => access::no_access(rustix::process::geteuid().as_raw(), uid.unwrap_or(u32::MAX)),
@@ -162,14 +192,8 @@ fn write_messages(stream: Stream, outgoing: &Receiver<ToWorker>) {
 }
 
 /// Serves a client of the owner, or with a `caller` of another user.
-fn serve_client(
-    mut stream: Stream,
-    ids: &AtomicU64,
-    stored: &CoordinatorStoreAccess,
-    apps: &Apps,
-    inputs: &Sender<Input>,
-    caller: Option<&Caller>,
-) -> Result<(), wire::WireError> {
+fn serve_client(mut stream: Stream, services: &Services, caller: Option<&Caller>) -> Result<(), wire::WireError> {
+    let Services { apps, stored, inputs, .. } = services;
     // Dropped with the connection: uploads that were not completed are then discarded.
     let mut session = StoreSession::new(Arc::clone(&stored.namespace), stored.token.clone());
     loop {
@@ -182,7 +206,7 @@ fn serve_client(
         }
         let (sender, answers) = mpsc::channel();
         let limited_to = caller.filter(|caller| !caller.is_admin).map(|caller| caller.name.clone());
-        let client = ClientLink { id: ids.fetch_add(1, Ordering::Relaxed), limited_to, sender };
+        let client = ClientLink { id: services.next_id(), limited_to: limited_to.clone(), sender };
         let sent = match message {
             FromClient::Submit(request) => match planning::plan(*request, apps, stored) {
                 Ok(plan) => inputs.send(Input::JobPlanned { plan: Box::new(plan), client }),
@@ -191,21 +215,62 @@ fn serve_client(
                     continue;
                 }
             },
+            FromClient::Reload => {
+                wire::send(&mut stream, &reload(services, client, &answers))?;
+                continue;
+            }
             FromClient::Store(request) => {
                 wire::send(&mut stream, &session.handle(request))?;
                 continue;
             }
+            FromClient::Logs { job }
+            | FromClient::ReadLog { attempt: AttemptId { task: TaskId { job, .. }, .. }, .. } => {
+                let status = FromClient::Job { job, follow: false };
+                let asked = inputs.send(Input::ClientRequest { request: status, client });
+                let status = asked.ok().and_then(|()| answers.recv().ok());
+                if let Some(status) = status {
+                    let answer = logs::answer(&services.folder, &message, status, limited_to.as_deref());
+                    wire::send(&mut stream, &answer)?;
+                    continue;
+                }
+                return wire::send(&mut stream, &stopping());
+            }
             request => inputs.send(Input::ClientRequest { request, client }),
         };
         if sent.is_err() {
-            let reason = "the coordinator is stopping; try again after it has been restarted".into();
-            return wire::send(&mut stream, &ToClient::Refused { reason });
+            return wire::send(&mut stream, &stopping());
         }
         // One answer, or several if a job is followed. The coordinator drops its sender after the last.
         while let Ok(answer) = answers.recv() {
             wire::send(&mut stream, &answer)?;
         }
     }
+}
+
+/// Reads policy, tenants and access again, and has them take effect.
+fn reload(services: &Services, client: ClientLink, answers: &Receiver<ToClient>) -> ToClient {
+    let refused = |reason: String| ToClient::Refused { reason };
+    let Some(source) = &services.reload else {
+        return refused("this cluster was not started by `giveway up`: start it again to change its policy".into());
+    };
+    let Reloadable { policy, tenants, access } = match source.read() {
+        Ok(read) => read,
+        Err(problem) => return refused(format!("{problem}; the previous policy and tenants stay in force")),
+    };
+    if services.inputs.send(Input::Reload { policy: Box::new(policy), tenants, client }).is_err() {
+        return stopping();
+    }
+    let answer = answers.recv().unwrap_or_else(|_| stopping());
+    if matches!(answer, ToClient::Reloaded { .. })
+        && let Err(error) = admit(services, access)
+    {
+        return refused(format!("policy and tenants are loaded, but other users cannot be admitted: {error}"));
+    }
+    answer
+}
+
+fn stopping() -> ToClient {
+    ToClient::Refused { reason: "the coordinator is stopping; try again after it has been restarted".into() }
 }
 
 /// Sets who submits a job, and refuses what is the owner's alone.
@@ -216,6 +281,9 @@ fn restrict(message: &mut FromClient, caller: &Caller) -> Result<(), &'static st
             Ok(())
         }
         FromClient::Store(_) => Err(access::STORED_FILES_REFUSED),
+        FromClient::Reload if !caller.is_admin => {
+            Err("only the cluster's owner and its admins can change the policy; ask them")
+        }
         FromClient::Stop => Err("only the cluster's owner can stop it; ask the owner"),
         _ => Ok(()),
     }

@@ -213,6 +213,11 @@ impl Coordinator {
     fn finalize(&mut self, job: JobId, outcome: Outcome, next_round: Option<JobId>) {
         self.append_metadata(Metadata::JobFinalized { job, outcome, next_round });
         self.finish_followers(job);
+        if next_round.is_none()
+            && let Some(status) = self.table.status(job, &self.core)
+        {
+            self.effects.push(Effect::JobEnded(Box::new(status)));
+        }
     }
 
     /// Writes a plan to the journal under a new job id.

@@ -3,8 +3,8 @@
 use super::output_work::{OutputResult, OutputWork};
 use crate::job::{FileBlock, Plan};
 use crate::store::{Namespace, StoreCommand, StoreReport};
-use crate::wire::{FromClient, FromWorker, Join, ToClient, ToWorker};
-use giveway_core::{JobId, NodeId};
+use crate::wire::{FromClient, FromWorker, JobStatus, Join, ToClient, ToWorker};
+use giveway_core::{JobId, NodeId, Policy, Tenants};
 use std::sync::mpsc::Sender;
 
 /// An input of the state machine.
@@ -22,6 +22,8 @@ pub(crate) enum Input {
     JobPlanned { plan: Box<Plan>, client: ClientLink },
     /// An answer could not be sent: the client has disconnected.
     ClientDisconnected { client: u64 },
+    /// The policy and the tenants are to be replaced.
+    Reload { policy: Box<Policy>, tenants: Tenants, client: ClientLink },
     /// Work on a job's output folder is done.
     OutputDone { job: JobId, result: OutputResult },
 }
@@ -33,6 +35,8 @@ pub(crate) enum Effect {
     Reply(ClientLink, ToClient),
     /// Work on a job's output folder, which may take any time; answered by [`Input::OutputDone`]. There is at most one at a time for a job.
     Output(JobId, OutputWork),
+    /// A job has ended, and no round follows it.
+    JobEnded(Box<JobStatus>),
     /// End the coordinator.
     Stop,
 }

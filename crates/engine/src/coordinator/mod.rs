@@ -17,10 +17,13 @@
 //! | `job_table.rs` | state of jobs and attempts beside the core's; follows from the journal |
 //! | `run.rs` | the loop around the state machine: clock, journal, threads |
 //! | `journal.rs` | events and metadata on disk |
+//! | `hook.rs` | the user's command that runs when a job has ended |
 //! | `output_work.rs`, `output_folder.rs` | work on output folders: creation, publication, removal |
 //! | `file_system.rs` | the file operations of journal and output folders, which the simulation replaces |
+//! | `logs.rs` | what attempts have printed, for clients |
 //! | `connections.rs` | threads that convert between bytes and the loop's inputs |
 //! | `recovery.rs` | the journal over time: recovery, snapshots, new journals |
+//! | `reload.rs` | another policy and other tenants while jobs run |
 //! | `planning.rs` | from a request to a plan: lists and splits the input |
 //!
 //! Planning runs on the thread of the client's connection, so that listing a large folder delays no other request.
@@ -29,13 +32,16 @@ mod clients;
 mod connections;
 pub(crate) mod file_system;
 mod finalize;
+mod hook;
 pub(crate) mod inputs;
 mod job_table;
 pub(crate) mod journal;
+mod logs;
 pub(crate) mod output_folder;
 pub(crate) mod output_work;
 mod planning;
 pub(crate) mod recovery;
+mod reload;
 mod run;
 pub(crate) mod state_machine;
 mod submission;
@@ -43,13 +49,16 @@ mod submission;
 mod tests;
 mod workers;
 
+pub use reload::{ReloadSource, Reloadable};
+
 pub use journal::{JournalError, JournalTail, is_journal, journal_path, read_event_log};
 
 use crate::access::{self, Access};
 use crate::apps::Apps;
 use crate::cluster_id::ClusterId;
-use crate::store::Namespace;
+use crate::store::{CoordinatorStoreAccess, Namespace};
 use crate::wire::{Listener, SocketFile, Token, run_folder};
+use connections::{Services, SharedAccess};
 use giveway_core::{Policy, SetupError, Tenants};
 use inputs::{ClientLink, Input, StoredBlocks};
 use journal::JournalLock;
@@ -58,7 +67,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
@@ -92,6 +101,10 @@ pub struct Options {
     pub apps: Apps,
     /// Users who have access beside the owner.
     pub access: Access,
+    /// Shell command to run when a job has ended. At most once for each job: not if the coordinator is killed at that moment.
+    pub on_job_end: Option<String>,
+    /// Where policy, tenants and access are read again on request; `None` if they cannot be changed while the coordinator runs.
+    pub reload: Option<ReloadSource>,
 }
 
 /// Why a coordinator cannot start.
@@ -150,7 +163,17 @@ pub struct CoordinatorHandle {
     thread: JoinHandle<Result<(), JournalError>>,
     inputs: mpsc::Sender<Input>,
     /// Removed with this handle.
-    _sockets: Vec<SocketFile>,
+    _sockets: Sockets,
+}
+
+/// Removes the sockets' files when it is dropped.
+#[derive(Debug)]
+struct Sockets(Arc<Mutex<Vec<SocketFile>>>);
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
 }
 
 impl CoordinatorHandle {
@@ -172,13 +195,9 @@ impl CoordinatorHandle {
             .map_err(|error| StartError::Listen { address: socket.display().to_string(), error })?;
         let address = listener.address().to_owned();
         let tcp = options.listen.as_deref().map(listen_tcp).transpose()?;
-        let mut sockets = vec![SocketFile(socket)];
-        let shared = match options.access.is_empty() {
-            true => None,
-            false => Some(listen_shared(&folder)?),
-        };
-        sockets.extend(shared.as_ref().map(|(_, socket)| SocketFile(socket.clone())));
-        let (apps, admitted) = (options.apps.clone(), options.access.clone());
+        let sockets = Sockets(Arc::new(Mutex::new(vec![SocketFile(socket)])));
+        let shared = SharedAccess::new(sockets.0.clone());
+        let (apps, admitted, reload) = (options.apps.clone(), options.access.clone(), options.reload.clone());
         let (inputs, receiver) = mpsc::channel();
         let blocks: Arc<dyn StoredBlocks> = store.clone();
         let run = Run::open(options, blocks, lock, inputs.clone())?;
@@ -191,14 +210,12 @@ impl CoordinatorHandle {
             .map_err(in_folder)?;
         let ids = Arc::new(AtomicU64::new(1));
         let tcp_address = tcp.as_ref().map(|tcp| tcp.address().to_owned());
+        let stored = CoordinatorStoreAccess { namespace: store, token };
+        let services = Services { apps, stored, folder: folder.clone(), inputs: inputs.clone(), ids, reload, shared };
         for listener in [Some(listener), tcp].into_iter().flatten() {
-            let (token, apps, store) = (token.clone(), apps.clone(), Arc::clone(&store));
-            connections::listen(listener, token, apps, store, inputs.clone(), Arc::clone(&ids)).map_err(in_folder)?;
+            connections::listen(listener, services.clone()).map_err(in_folder)?;
         }
-        if let Some((listener, _)) = shared {
-            connections::listen_shared(listener, admitted, token, apps, store, inputs.clone(), ids)
-                .map_err(in_folder)?;
-        }
+        connections::admit(&services, admitted)?;
         let address = match tcp_address {
             Some(tcp) => format!("{address} and {tcp}"),
             None => address,

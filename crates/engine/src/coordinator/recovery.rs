@@ -9,7 +9,7 @@ use super::inputs::{JournalWrite, StoredBlocks};
 use super::job_table::JobTable;
 use super::journal::{self, DecodedJournal, JournalEncoder, JournalError, JournalFile, JournalSnapshot};
 use super::state_machine::{Coordinator, Settings};
-use giveway_core::{Event, NodeId, Scheduler, Setup, Snapshot, Time, refusal};
+use giveway_core::{Action, Event, NodeId, Refusal, Scheduler, Setup, Snapshot, Time, refusal};
 use std::sync::Arc;
 
 /// How the journal on disk must be opened for a coordinator that was just created.
@@ -110,11 +110,14 @@ impl Coordinator {
     /// What to write for the records of this batch.
     pub(super) fn journal_write(&mut self) -> Result<JournalWrite, JournalError> {
         let mut frame = self.journal.take_frame()?;
+        if let Some(content) = self.apply_reload()? {
+            return Ok(JournalWrite::Replace { last: frame, content });
+        }
         if frame.is_empty() {
             return Ok(JournalWrite::Nothing);
         }
         if self.journal.bytes() > self.settings.journal_bytes_max
-            && let Some(content) = self.begin_journal()?
+            && let Begun::New(content) = self.begin_journal(self.core.setup().clone())?
         {
             return Ok(JournalWrite::Replace { last: frame, content });
         }
@@ -131,45 +134,70 @@ impl Coordinator {
         self.journal.snapshot_frame(&snapshot)
     }
 
-    /// Begins a new journal that continues the present one. Returns its content, or nothing if a job that has ended still holds slots: how it ended
-    /// belongs to the log in which it ended.
+    /// Begins a new journal that continues the present one under this setup.
     ///
     /// Its event log can be read without the one before it: nodes and live jobs come first, as they joined and were submitted, then what is known of
-    /// them.
-    fn begin_journal(&mut self) -> Result<Option<Vec<u8>>, JournalError> {
+    /// them. Nothing changes unless the result is [`Begun::New`].
+    pub(super) fn begin_journal(&mut self, setup: Setup) -> Result<Begun, JournalError> {
         if self.core.state().jobs().iter().any(|(_, job)| job.is_closed()) {
-            return Ok(None);
+            return Ok(Begun::NotNow);
         }
-        let Some(snapshot) = self.core.snapshot() else { return Ok(None) };
-        let setup = self.core.setup().clone();
-        self.core = Scheduler::new(setup.clone())?;
-        self.journal = JournalEncoder::begin(&setup, self.table.next_job)?;
+        let Some(snapshot) = self.core.snapshot() else { return Ok(Begun::NotNow) };
+        let mut next = NextJournal {
+            core: Scheduler::new(setup.clone())?,
+            encoder: JournalEncoder::begin(&setup, self.table.next_job)?,
+            refused: None,
+        };
         let start = snapshot.jobs.first().map_or(self.now, |job| job.submitted);
         for (node, known) in (0..).map(NodeId).zip(&snapshot.nodes) {
-            self.record(start, &Event::NodeJoined { node, spec: known.spec.clone() })?;
+            next.record(start, &Event::NodeJoined { node, spec: known.spec.clone() })?;
             if !known.up {
-                self.record(start, &Event::NodeLost { node })?;
+                next.record(start, &Event::NodeLost { node })?;
             }
         }
         for job in &snapshot.jobs {
-            self.record(job.submitted, &Event::JobSubmitted(Box::new(job.spec.clone())))?;
+            next.record(job.submitted, &Event::JobSubmitted(Box::new(job.spec.clone())))?;
         }
-        self.record(self.now, &Event::Restored(Box::new(snapshot)))?;
+        let restored = Event::Restored(Box::new(snapshot));
+        let actions = next.record(self.now, &restored)?;
+        if let Some(refusal) = next.refused {
+            return Ok(Begun::Refused(refusal));
+        }
+        (self.core, self.journal) = (next.core, next.encoder);
+        self.table.apply(self.now, &restored, &actions);
         let mut content = self.journal.take_frame()?;
         if let Some(core) = self.core.snapshot() {
             content.extend(self.snapshot_frame(core)?);
         }
-        Ok(Some(content))
+        Ok(Begun::New(content))
     }
+}
 
+/// Result of the attempt to begin a new journal.
+pub(super) enum Begun {
+    /// The content of the new journal.
+    New(Vec<u8>),
+    /// A job that has ended still holds slots: how it ended belongs to the log in which it ended.
+    NotNow,
+    /// The setup cannot take over what is known.
+    Refused(Refusal),
+}
+
+/// A journal that may replace the present one.
+struct NextJournal {
+    core: Scheduler,
+    encoder: JournalEncoder,
+    /// The first refusal.
+    refused: Option<Refusal>,
+}
+
+impl NextJournal {
     /// Submits an event of the past to the core. The backend has nothing to do for it but to set timers.
-    fn record(&mut self, at: Time, event: &Event) -> Result<(), JournalError> {
+    fn record(&mut self, at: Time, event: &Event) -> Result<Vec<Action>, JournalError> {
         let mut actions = Vec::new();
         self.core.handle(at, event, &mut actions);
-        self.journal.append_event(at, event, &actions)?;
-        if matches!(event, Event::Restored(_)) {
-            self.table.apply(at, event, &actions);
-        }
-        Ok(())
+        self.encoder.append_event(at, event, &actions)?;
+        self.refused = self.refused.take().or_else(|| refusal(&actions));
+        Ok(actions)
     }
 }

@@ -1,6 +1,7 @@
 //! Drives the state machine with real time, connections, files and threads.
 
 use super::file_system::{Disk, FileSystem};
+use super::hook;
 use super::inputs::{Effect, Input, JournalWrite, Output, StoredBlocks};
 use super::journal::{Journal, JournalError, JournalLock};
 use super::output_work::{OutputWork, Rounds};
@@ -29,6 +30,8 @@ pub(super) struct Run {
     /// The core's time at `started`.
     start_time: Time,
     inputs: Sender<Input>,
+    /// Shell command to run when a job has ended.
+    on_job_end: Option<String>,
     /// Number of threads that work on output folders.
     outputs_in_progress: usize,
     /// Released last.
@@ -69,6 +72,7 @@ impl Run {
             journal,
             disk,
             rounds: Arc::new(options.apps),
+            on_job_end: options.on_job_end,
             started: Instant::now(),
             inputs,
             outputs_in_progress: 0,
@@ -113,6 +117,11 @@ impl Run {
                         }
                     }
                     Effect::Output(job, work) => self.start_output_work(job, work),
+                    Effect::JobEnded(status) => {
+                        if let Some(command) = &self.on_job_end {
+                            hook::start(command, *status);
+                        }
+                    }
                     Effect::Stop => stopping = true,
                 }
             }

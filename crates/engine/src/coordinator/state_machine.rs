@@ -10,7 +10,8 @@ use super::job_table::JobTable;
 use super::journal::{JournalEncoder, JournalError, Metadata};
 use crate::wire::{FromClient, ToClient, ToWorker};
 use giveway_core::{
-    Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, PreemptAction, Progress, Refusal, Scheduler, Span, Time,
+    Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, PreemptAction, Progress, Refusal, Scheduler, Setup, Span,
+    Time,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -107,6 +108,8 @@ pub(crate) struct Coordinator {
     stopping: bool,
     /// Jobs whose output folder is being created, published or removed.
     pub(super) outputs: BTreeMap<JobId, OutputState>,
+    /// A new policy and new tenants that take effect as soon as a journal can begin with them, and who waits for that.
+    pub(super) reload: Option<(Setup, ClientLink)>,
     /// The first error of appending to the journal. Returned by the current call of `handle`.
     pub(super) journal_error: Option<JournalError>,
 }
@@ -140,6 +143,7 @@ impl Coordinator {
             last_tick: now,
             stopping: false,
             outputs: BTreeMap::new(),
+            reload: None,
             journal_error: None,
             core,
         }
@@ -176,8 +180,8 @@ impl Coordinator {
         if let Some(error) = self.journal_error.take() {
             return Err(error);
         }
-        let effects = std::mem::take(&mut self.effects);
-        Ok(Output { journal: self.journal_write()?, effects })
+        let journal = self.journal_write()?;
+        Ok(Output { journal, effects: std::mem::take(&mut self.effects) })
     }
 
     /// When the next call of [`handle`](Coordinator::handle) is due if there are no inputs.
@@ -198,6 +202,7 @@ impl Coordinator {
             Input::ClientRequest { request, client } => self.on_client_request(request, client),
             Input::ClientDisconnected { client } => self.followers.retain(|(_, follower)| follower.id != client),
             Input::JobPlanned { plan, client } => self.on_job_planned(*plan, client),
+            Input::Reload { policy, tenants, client } => self.on_reload(*policy, tenants, client),
             Input::OutputDone { job, result } => self.on_output_done(job, result),
         }
     }

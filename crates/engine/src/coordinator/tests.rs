@@ -27,6 +27,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 mod recovery;
+mod reload;
 
 /// A cluster's folder with an input file, whose coordinator is started and dropped as if it was killed.
 struct TestFolder {
@@ -72,7 +73,7 @@ impl TestCoordinator {
                 Effect::Send(link, message) => drop(link.sender.send(message)),
                 Effect::Reply(client, answer) => drop(client.sender.send(answer)),
                 Effect::Output(job, work) => self.work.push((job, work)),
-                Effect::Stop => {}
+                Effect::JobEnded(_) | Effect::Stop => {}
             }
         }
     }

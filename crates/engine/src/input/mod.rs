@@ -26,6 +26,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
+/// Whether an input is in the block store or in HDFS.
+pub fn is_remote(path: &std::ffi::OsStr) -> bool {
+    let schemes = [crate::store::SCHEME, crate::hdfs::SCHEME];
+    schemes.iter().any(|scheme| path.as_encoded_bytes().starts_with(scheme.as_bytes()))
+}
+
 /// Random access to bytes.
 pub trait ReadAt: Send + Sync {
     /// Reads some bytes from an offset on. Returns 0 only at the end, or if the buffer is empty.

@@ -228,7 +228,7 @@ impl World {
                     self.after(delay, Event::OutputWorkEnds { epoch, number });
                 }
             }
-            Effect::Stop => {}
+            Effect::JobEnded(_) | Effect::Stop => {}
         }
     }
 

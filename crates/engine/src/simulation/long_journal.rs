@@ -84,7 +84,7 @@ impl LongJournal {
                     Effect::Send(link, message) => drop(link.sender.send(message)),
                     Effect::Reply(client, answer) => drop(client.sender.send(answer)),
                     Effect::Output(job, work) => inputs.push(done(job, &work)),
-                    Effect::Stop => {}
+                    Effect::JobEnded(_) | Effect::Stop => {}
                 }
             }
             for (link, messages) in (0..).zip(&links) {

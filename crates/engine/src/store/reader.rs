@@ -191,7 +191,7 @@ impl StoreAccess for WorkerStoreAccess {
 }
 
 /// Access to stored files for the coordinator, which plans jobs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CoordinatorStoreAccess {
     /// The files and their blocks.
     pub namespace: Arc<Namespace>,

@@ -218,6 +218,20 @@ pub enum FromClient {
     Store(StoreRequest),
     /// Stops the cluster.
     Stop,
+    /// Lists the logs of a job's attempts.
+    Logs {
+        /// The job.
+        job: JobId,
+    },
+    /// Reads the files of the policy and the tenants again.
+    Reload,
+    /// Reads a part of an attempt's log.
+    ReadLog {
+        /// The attempt.
+        attempt: AttemptId,
+        /// Offset of the first byte.
+        from: u64,
+    },
 }
 
 /// From the coordinator to a client.
@@ -249,6 +263,22 @@ pub enum ToClient {
     Refused {
         /// The reason and what to do.
         reason: String,
+    },
+    /// Policy and tenants are in force.
+    Reloaded {
+        /// The policy's name.
+        policy: String,
+        /// False if they are the same as before.
+        changed: bool,
+    },
+    /// The logs of a job's attempts, ordered by task and attempt.
+    Logs(Vec<LogStatus>),
+    /// A part of an attempt's log.
+    LogChunk {
+        /// Offset of the first byte: later than requested if what was there is no longer stored.
+        start: u64,
+        /// The bytes, as they were printed; empty at the end of the log.
+        bytes: Vec<u8>,
     },
 }
 
@@ -317,6 +347,19 @@ pub struct JobStatus {
     pub counters: Counters,
     /// The most recent failures, oldest first.
     pub failures: Vec<String>,
+}
+
+/// What an attempt has printed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogStatus {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// Name of the worker it ran on.
+    pub node: String,
+    /// Number of bytes it has printed.
+    pub bytes: u64,
+    /// Number of bytes that are stored.
+    pub stored_bytes: u64,
 }
 
 /// Number of tasks of one kind, by state.

@@ -11,6 +11,7 @@ mod data_server;
 mod tasks;
 
 use crate::apps::Apps;
+use crate::attempt_logs::LogStore;
 use crate::cluster_id::{self, ClusterId};
 use crate::store::BlockStore;
 use crate::task;
@@ -59,6 +60,8 @@ pub struct Options {
     pub reduce_slots: u16,
     /// How long the worker tries to reach the coordinator before it stops.
     pub reconnect_timeout: Duration,
+    /// Budget of the attempts' logs in bytes: the oldest are removed when it is used up.
+    pub log_bytes: u64,
 }
 
 impl Options {
@@ -162,7 +165,9 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
     getrandom::fill(&mut incarnation).map_err(|error| at(&options.folder)(io::Error::other(error.to_string())))?;
     let blocks_folder = options.folder.join("blocks");
     let blocks = Arc::new(BlockStore::open(blocks_folder.clone()).map_err(at(&blocks_folder))?);
+    LogStore::announce(&options.cluster, &options.folder, &options.name).map_err(at(&options.cluster))?;
     let worker = Arc::new(Worker {
+        logs: LogStore::open(&options.folder, options.log_bytes),
         options: options.clone(),
         apps,
         token,
@@ -185,6 +190,8 @@ struct Worker {
     incarnation: u64,
     /// Block store. Its blocks survive everything that discards task state.
     blocks: Arc<BlockStore>,
+    /// What attempts print.
+    logs: Arc<LogStore>,
     state: Mutex<State>,
 }
 

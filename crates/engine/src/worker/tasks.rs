@@ -2,6 +2,7 @@
 
 use super::Worker;
 use crate::apps::App;
+use crate::attempt_logs;
 use crate::input::StoreAccess;
 use crate::job::Plan;
 use crate::store::{self, WorkerStoreAccess};
@@ -140,9 +141,16 @@ impl Worker {
         let worker = Arc::clone(self);
         let name = format!("{}-{}", attempt.task.kind, attempt.task.index);
         let spawned = thread::Builder::new().name(name).spawn(move || {
+            let log = worker.logs.begin(attempt);
             let report = task.run(&control);
             let hung = worker.state().running.get(&attempt).is_some_and(|running| running.hung_since.is_some());
-            worker.report(epoch, if hung { task.timed_out() } else { report });
+            let report = if hung { task.timed_out() } else { report };
+            if let Report::Failed { reason, .. } = &report {
+                attempt_logs::print(format!("giveway: the attempt failed: {reason}"));
+            }
+            // Complete before the end is reported: who waits for the job finds all of it.
+            drop(log);
+            worker.report(epoch, report);
         });
         if let Err(error) = spawned {
             let reason = format!("cannot start a thread for the task: {error}; check the process limits of the worker");

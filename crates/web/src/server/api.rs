@@ -1,16 +1,18 @@
 //! The API. [docs/api.md](../../../../docs/api.md) describes it.
 
+use super::extract::{Path, Query};
 use super::{Shared, Source};
 use crate::explain::{self, Explanation, PolicyForecast};
 use crate::feed;
 use crate::forecast::Present;
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use giveway_core::policy::catalog;
 use giveway_core::{JobId, Priority, Time};
+use giveway_engine::apps::automatic_split_bytes;
 use giveway_engine::client::{Client, ClientError};
 use giveway_engine::job::Request;
 use giveway_engine::wire::{JobStatus, NodeStatus};
@@ -57,7 +59,15 @@ impl Problem {
         Problem(StatusCode::NOT_FOUND, text.into())
     }
 
-    fn invalid(text: impl Into<String>) -> Problem {
+    pub(super) fn unavailable(error: &std::io::Error) -> Problem {
+        Problem(StatusCode::SERVICE_UNAVAILABLE, format!("cannot read the cluster's directory: {error}"))
+    }
+
+    pub(super) fn interrupted() -> Problem {
+        Problem(StatusCode::INTERNAL_SERVER_ERROR, "the request was interrupted; try again".into())
+    }
+
+    pub(super) fn invalid(text: impl Into<String>) -> Problem {
         Problem(StatusCode::BAD_REQUEST, text.into())
     }
 
@@ -69,7 +79,7 @@ impl Problem {
         Problem(StatusCode::SERVICE_UNAVAILABLE, "the journal has not been read yet; try again".into())
     }
 
-    fn not_live() -> Problem {
+    pub(super) fn not_live() -> Problem {
         Problem(StatusCode::CONFLICT, "this is a recorded log: only a running cluster can answer this".into())
     }
 }
@@ -90,7 +100,7 @@ impl IntoResponse for Problem {
     }
 }
 
-type Answer<T> = Result<T, Problem>;
+pub(super) type Answer<T> = Result<T, Problem>;
 
 /// Which of two logs: 0 or 1.
 #[derive(Deserialize)]
@@ -181,8 +191,14 @@ async fn ask<T: Send + 'static>(
         tokio::task::spawn_blocking(move || Client::connect(&folder).and_then(|mut client| ask(&mut client))).await;
     match answer {
         Ok(answer) => Ok(answer?),
-        Err(_) => Err(Problem(StatusCode::INTERNAL_SERVER_ERROR, "the request was interrupted; try again".into())),
+        Err(_) => Err(Problem::interrupted()),
     }
+}
+
+/// Fails unless there is such a job.
+pub(super) async fn check_job(shared: &Shared, id: u32) -> Answer<()> {
+    let asked = ask(shared, move |client| client.job(JobId(id))).await;
+    asked.map(drop).map_err(|problem| not_found_if_refused(problem, id))
 }
 
 #[derive(Deserialize)]
@@ -275,6 +291,20 @@ pub(super) struct Instant {
     at: Option<f64>,
 }
 
+/// Waits until a job that the coordinator has accepted has been read from the journal, which is read now and then only.
+async fn wait_until_read(shared: &Shared, id: u32) {
+    let mut changes = shared.changes.subscribe();
+    let is_read = || {
+        let source = shared.sources.first();
+        source.and_then(|source| source.read(|model, _| model.job(JobId(id)).is_some())) == Some(true)
+    };
+    if is_read() || shared.folder.is_none() || check_job(shared, id).await.is_err() {
+        return;
+    }
+    let read = async { while !is_read() && changes.changed().await.is_ok() {} };
+    let _ = tokio::time::timeout(2 * super::POLL_IDLE, read).await;
+}
+
 /// `GET /api/v1/jobs/ID/explain`
 pub(super) async fn explain(
     State(shared): State<Arc<Shared>>,
@@ -285,6 +315,7 @@ pub(super) async fn explain(
     if let Some(at) = when.at {
         return explain_at(source.path.clone(), id, at).await;
     }
+    wait_until_read(&shared, id).await;
     let explained = source.read(|model, forecasts| {
         let mut explanation = explain::explain(model, JobId(id))?;
         let own = forecasts.jobs.get(&JobId(id)).filter(|_| shared.folder.is_some());
@@ -305,7 +336,7 @@ async fn explain_at(path: PathBuf, id: u32, at: f64) -> Answer<Json<Explanation>
         Ok(Ok(Some(explanation))) => Ok(Json(explanation)),
         Ok(Ok(None)) => Err(Problem::not_found("the job had not been submitted then")),
         Ok(Err(error)) => Err(Problem(StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
-        Err(_) => Err(Problem(StatusCode::INTERNAL_SERVER_ERROR, "the request was interrupted; try again".into())),
+        Err(_) => Err(Problem::interrupted()),
     }
 }
 
@@ -317,6 +348,7 @@ pub(super) async fn forecast(
     if shared.folder.is_none() {
         return Err(Problem::not_live());
     }
+    wait_until_read(&shared, id).await;
     let present = source(&shared, 0)?.read(|model, _| model.job(JobId(id)).map(|_| Present::of(model)));
     let present = present.ok_or_else(Problem::not_ready)?.ok_or_else(|| Problem::no_job(id))?;
     let Some(present) = present else { return Ok(Json(Vec::new())) };
@@ -350,6 +382,12 @@ pub(super) async fn yield_job(State(shared): State<Arc<Shared>>, Path(id): Path<
     Ok(Json(json!({ "job": id, "yielded": true })))
 }
 
+/// `POST /api/v1/reload`
+pub(super) async fn reload(State(shared): State<Arc<Shared>>) -> Answer<Json<Value>> {
+    let (policy, changed) = ask(&shared, Client::reload).await?;
+    Ok(Json(json!({ "policy": policy, "changed": changed })))
+}
+
 /// A job to submit. Only the application, the input and the output are required.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -377,6 +415,8 @@ pub(super) async fn submit(State(shared): State<Arc<Shared>>, body: Bytes) -> An
     if !job.output.is_absolute() || !job.input.iter().all(is_path) || job.input.is_empty() {
         return Err(Problem::invalid("input and output: expected absolute paths"));
     }
+    let apps = shared.apps.clone();
+    let split_bytes = job.split_bytes;
     let request = Request {
         name: job.name.unwrap_or_else(|| job.app.clone()),
         app: job.app,
@@ -384,8 +424,9 @@ pub(super) async fn submit(State(shared): State<Arc<Shared>>, body: Bytes) -> An
         input: job.input.into_iter().map(OsString::from).collect(),
         output: job.output,
         reduces: job.reduces,
-        split_bytes: job.split_bytes.unwrap_or(16 << 20).max(1),
-        memory_bytes: job.memory_bytes.unwrap_or(64 << 20),
+        // Chosen below, as the command line does.
+        split_bytes: 1,
+        memory_bytes: job.memory_bytes.unwrap_or(256 << 20),
         user: job.user.unwrap_or_else(|| "api".into()),
         pool: job.pool.unwrap_or_else(|| "default".into()),
         priority: job.priority,
@@ -394,6 +435,12 @@ pub(super) async fn submit(State(shared): State<Arc<Shared>>, body: Bytes) -> An
         compress: false,
         sync_output: true,
     };
-    let id = ask(&shared, move |client| client.submit(request)).await?;
+    let submit = move |client: &mut Client| {
+        let map_slots = client.nodes()?.iter().filter(|node| node.up).map(|node| u32::from(node.map_slots.0)).sum();
+        let automatic = || automatic_split_bytes(&apps, &request.app, &request.input, map_slots);
+        let split_bytes = split_bytes.unwrap_or_else(automatic);
+        client.submit(Request { split_bytes, ..request })
+    };
+    let id = ask(&shared, submit).await?;
     Ok((StatusCode::CREATED, Json(json!({ "job": id }))))
 }

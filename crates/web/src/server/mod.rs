@@ -6,6 +6,8 @@
 mod api;
 mod assets;
 mod auth;
+mod extract;
+mod logs;
 mod metrics;
 mod openapi;
 mod stream;
@@ -21,6 +23,7 @@ use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware;
 use axum::routing::{get, post};
+use giveway_engine::apps::Apps;
 use giveway_engine::coordinator::journal_path;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -99,6 +102,8 @@ pub(crate) struct Shared {
     sources: Vec<Source>,
     /// The cluster's folder; none for recorded logs.
     folder: Option<PathBuf>,
+    /// The applications that the cluster knows.
+    apps: Apps,
     access: Access,
     /// Changes with every change of the model.
     changes: watch::Sender<u64>,
@@ -130,12 +135,13 @@ impl Server {
     }
 
     /// Serves the cluster in a folder, whose token must exist. Without an address, the one used last time if it is free.
-    pub fn live(folder: &Path, address: Option<SocketAddr>) -> Result<Server, ServerError> {
+    /// `apps` are the applications that the cluster knows.
+    pub fn live(folder: &Path, listener: Option<TcpListener>, apps: Apps) -> Result<Server, ServerError> {
         let token = folder.join("token");
         let secret = std::fs::read_to_string(&token).map_err(|error| ServerError::Token { path: token, error })?;
         let remembered = folder.join("http-address");
-        let listener = match address {
-            Some(address) => bind(address)?,
+        let listener = match listener {
+            Some(listener) => listener,
             None => {
                 let last = std::fs::read_to_string(&remembered).ok().and_then(|text| text.trim().parse().ok());
                 let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -149,7 +155,8 @@ impl Server {
         // Not needed to serve: without it, the next start uses another port.
         let _ = std::fs::write(&remembered, local.to_string());
         let source = Source::new(folder.display().to_string(), journal_path(folder), None);
-        let shared = Shared::new(vec![source], Some(folder.to_owned()), Access::of_cluster(secret.trim(), local));
+        let shared =
+            Shared::new(vec![source], Some((folder.to_owned(), apps)), Access::of_cluster(secret.trim(), local));
         Server::start(shared, listener, local)
     }
 
@@ -192,7 +199,8 @@ impl Server {
     }
 }
 
-fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
+/// Listens on an address, which must be loopback.
+pub fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
     if !address.ip().is_loopback() {
         return Err(ServerError::Exposed { address });
     }
@@ -221,10 +229,12 @@ impl Source {
 }
 
 impl Shared {
-    fn new(sources: Vec<Source>, folder: Option<PathBuf>, access: Access) -> Arc<Shared> {
+    fn new(sources: Vec<Source>, cluster: Option<(PathBuf, Apps)>, access: Access) -> Arc<Shared> {
+        let (folder, apps) = cluster.map_or_else(|| (None, Apps::none()), |(folder, apps)| (Some(folder), apps));
         Arc::new(Shared {
             sources,
             folder,
+            apps,
             access,
             changes: watch::Sender::new(0),
             watchers: AtomicUsize::new(0),
@@ -293,7 +303,10 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/api/v1/jobs/{id}/forecast", get(api::forecast))
         .route("/api/v1/jobs/{id}/kill", post(api::kill))
         .route("/api/v1/jobs/{id}/yield", post(api::yield_job))
+        .route("/api/v1/jobs/{id}/logs", get(logs::list))
+        .route("/api/v1/jobs/{id}/logs/{attempt}", get(logs::read))
         .route("/api/v1/nodes", get(api::nodes))
+        .route("/api/v1/reload", post(api::reload))
         .route("/metrics", get(metrics::metrics))
         .route_layer(middleware::from_fn_with_state(Arc::clone(&shared), auth::check));
     Router::new()

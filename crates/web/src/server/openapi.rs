@@ -14,6 +14,7 @@ pub fn openapi() -> Value {
     let log = json!({ "name": "log", "in": "query", "description": "0, or 1 for the second of two logs", "schema": { "type": "integer", "minimum": 0, "maximum": 1 } });
     let at = json!({ "name": "at", "in": "query", "description": "seconds since the start of the log", "schema": { "type": "number", "minimum": 0 } });
     let text = |name: &str, about: &str| json!({ "name": name, "in": "query", "description": about, "schema": { "type": "string" } });
+    let offset = |name: &str, about: &str| json!({ "name": name, "in": "query", "description": about, "schema": { "type": "integer", "minimum": 0 } });
     let read = |summary: &str, parameters: Vec<&Value>, kind: &str| {
         json!({
             "summary": summary,
@@ -49,7 +50,10 @@ pub fn openapi() -> Value {
             "/api/v1/jobs/{id}/forecast": { "get": read("When a job starts and ends, under this and other policies", vec![&job], json_kind) },
             "/api/v1/jobs/{id}/kill": { "post": change("Kill a job and remove its output", vec![&job]) },
             "/api/v1/jobs/{id}/yield": { "post": change("Make every running attempt of a job yield its slot once, without losing work", vec![&job]) },
+            "/api/v1/jobs/{id}/logs": { "get": read("List what the attempts of a job have printed", vec![&job], json_kind) },
+            "/api/v1/jobs/{id}/logs/{attempt}": { "get": read("What an attempt has printed, at most 1 MiB; the header giveway-log-next has the offset for the next request", vec![&job, &json!({ "name": "attempt", "in": "path", "required": true, "description": "for example map-7.0", "schema": { "type": "string" } }), &offset("from", "offset of the first byte"), &offset("tail", "only the last bytes")], "text/plain") },
             "/api/v1/nodes": { "get": read("List nodes: state, process and slots", vec![], json_kind) },
+            "/api/v1/reload": { "post": change("Read the policy and tenants files again; if something is wrong with them, nothing changes", vec![]) },
         },
         "components": {
             "securitySchemes": {

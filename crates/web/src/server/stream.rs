@@ -4,8 +4,9 @@
 //! the coordinator: the tables are made from the same journal. If the journal is another one, the message `reset` tells it to load everything again.
 
 use super::Shared;
+use super::extract::Query;
 use crate::model::Cursor;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;

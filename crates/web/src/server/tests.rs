@@ -105,7 +105,7 @@ fn the_description_lists_the_routes_that_exist() {
         let described = paths.get(path).unwrap_or_else(|| panic!("{path} is not described"));
         for method in ["get", "post"] {
             let exists =
-                methods.contains(&format!("{method}(api::")) || methods.contains(&format!("{method}(stream::"));
+                ["api", "stream", "logs"].iter().any(|module| methods.contains(&format!("{method}({module}::")));
             assert_eq!(described.get(method).is_some(), exists, "{method} {path}");
         }
     }
@@ -126,10 +126,15 @@ fn strange_parameters_are_errors_of_the_client() {
         "/api/v1/jobs",
         "/api/v1/nodes",
         "/api/v1/jobs/0/forecast",
+        "/api/v1/jobs/0/logs",
+        "/api/v1/jobs/0/logs/map-0.0",
+        "/api/v1/jobs/0/logs/..%2f..%2ftoken",
         "/assets/..%2f..%2fCargo.toml",
     ] {
-        let (status, _) = get(&server, path);
+        let (status, body) = get(&server, path);
         assert!((400..500).contains(&status), "{path}: {status}");
+        let problem: Value = serde_json::from_slice(&body).unwrap_or_else(|_| panic!("{path}: no JSON"));
+        assert!(problem["error"].is_string(), "{path}: {problem}");
     }
     assert_eq!(get(&server, "/api/v1/reasons?attempts=0,1,4000000000").0, 200);
 }

@@ -87,6 +87,8 @@ fn start(folder: &Path, slots: (u16, u16), apps: &Apps) -> Result<Cluster> {
         policy: catalog::by_name("fifo").context("policy fifo missing in the catalogue")?,
         tenants: Tenants::default(),
         access: giveway_engine::Access::default(),
+        reload: None,
+        on_job_end: None,
         seed: 1,
         heartbeat_interval: Duration::from_millis(200),
         heartbeat_timeout: Duration::from_secs(30),
@@ -100,6 +102,7 @@ fn start(folder: &Path, slots: (u16, u16), apps: &Apps) -> Result<Cluster> {
         map_slots,
         reduce_slots,
         reconnect_timeout: Duration::from_secs(10),
+        log_bytes: giveway_engine::attempt_logs::BUDGET_BYTES,
         restart_workers: false,
     };
     Ok(Cluster::start(options)?)

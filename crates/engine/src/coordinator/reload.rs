@@ -1,0 +1,96 @@
+//! Another policy and other tenants while jobs run.
+//!
+//! The setup is the head of a journal and determines every action in it. So a new setup begins a new journal: the core is taken as a snapshot, and a core
+//! of the new setup continues from that, as one does after a restart. The journal before it is archived. Each of the two can be replayed, and a
+//! coordinator that is killed at any moment recovers with the old setup or with the new one.
+
+use super::inputs::{ClientLink, Effect};
+use super::journal::JournalError;
+use super::recovery::Begun;
+use super::state_machine::{Coordinator, Deferred};
+use crate::access::Access;
+use crate::wire::ToClient;
+use giveway_core::{Policy, Setup, Tenants};
+use std::sync::Arc;
+use tracing::info;
+
+/// What can be changed while a cluster runs.
+#[derive(Clone, Debug)]
+pub struct Reloadable {
+    /// The scheduling policy.
+    pub policy: Policy,
+    /// Users and pools with their shares.
+    pub tenants: Tenants,
+    /// Users who have access beside the owner.
+    pub access: Access,
+}
+
+/// Reads the policy and the tenants again; an error says what is wrong with them.
+#[derive(Clone)]
+pub struct ReloadSource(Arc<dyn Fn() -> Result<Reloadable, String> + Send + Sync>);
+
+impl ReloadSource {
+    /// A source that calls this function, on the thread of a client's connection.
+    pub fn new(read: impl Fn() -> Result<Reloadable, String> + Send + Sync + 'static) -> ReloadSource {
+        ReloadSource(Arc::new(read))
+    }
+
+    pub(super) fn read(&self) -> Result<Reloadable, String> {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for ReloadSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReloadSource(..)")
+    }
+}
+
+impl Coordinator {
+    /// Accepts a new policy and new tenants, or refuses them whole.
+    pub(super) fn on_reload(&mut self, policy: Policy, tenants: Tenants, client: ClientLink) {
+        let current = self.core.setup();
+        let setup = Setup { policy, tenants, ..current.clone() };
+        if let Err(error) = setup.check() {
+            let reason = format!("{error}; the previous policy and tenants stay in force");
+            return self.deferred.push(Deferred::Reply(client, ToClient::Refused { reason }));
+        }
+        let unchanged = *current == setup;
+        if let Some((_, waiting)) = self.reload.take() {
+            let reason = "a later reload has replaced this one".into();
+            self.deferred.push(Deferred::Reply(waiting, ToClient::Refused { reason }));
+        }
+        if unchanged {
+            let answer = ToClient::Reloaded { policy: setup.policy.name, changed: false };
+            return self.deferred.push(Deferred::Reply(client, answer));
+        }
+        self.reload = Some((setup, client));
+    }
+
+    /// Has the requested setup take effect, if one is requested and a journal can begin now. Returns the content of that journal.
+    pub(super) fn apply_reload(&mut self) -> Result<Option<Vec<u8>>, JournalError> {
+        let Some((setup, client)) = self.reload.take() else { return Ok(None) };
+        let (answer, content) = match self.begin_journal(setup.clone())? {
+            // Within moments the slots of the ended job are free.
+            Begun::NotNow => {
+                self.reload = Some((setup, client));
+                return Ok(None);
+            }
+            Begun::Refused(refusal) => {
+                let reason = format!(
+                    "the jobs that run cannot continue under policy {}: {refusal}; the previous policy and tenants stay in force",
+                    setup.policy.name
+                );
+                (ToClient::Refused { reason }, None)
+            }
+            Begun::New(content) => {
+                // Free slots may match other tasks now.
+                self.offer_epoch += 1;
+                info!(policy = %setup.policy.name, "policy and tenants loaded again; a new journal has begun");
+                (ToClient::Reloaded { policy: setup.policy.name, changed: true }, Some(content))
+            }
+        };
+        self.effects.push(Effect::Reply(client, answer));
+        Ok(content)
+    }
+}
