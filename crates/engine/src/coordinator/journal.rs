@@ -12,6 +12,7 @@
 //!
 //! A coordinator locks its folder while it uses the journal: the lock is released when it is dropped, or with the process.
 
+mod checksums;
 mod frames;
 mod records;
 mod snapshot;
@@ -19,6 +20,7 @@ mod tail;
 
 pub use tail::{JournalTail, journal_path};
 
+pub(crate) use checksums::{correct_event_log, with_checksums};
 pub(crate) use records::{DecodedJournal, JournalEncoder, Metadata, decode, event_log};
 pub(crate) use snapshot::JournalSnapshot;
 

@@ -5,11 +5,13 @@
 //! recovered core begins anew from the facts, and an event says so in the event log ([`Event::Restored`]). So the log can be replayed across restarts.
 
 use super::StartError;
+use super::file_system::FileSystem;
 use super::inputs::{JournalWrite, StoredBlocks};
 use super::job_table::JobTable;
-use super::journal::{self, DecodedJournal, JournalEncoder, JournalError, JournalFile, JournalSnapshot};
+use super::journal::{self, DecodedJournal, Journal, JournalEncoder, JournalError, JournalFile, JournalSnapshot};
 use super::state_machine::{Coordinator, Settings};
 use giveway_core::{Event, NodeId, Scheduler, Setup, Snapshot, Time, refusal};
+use std::path::Path;
 use std::sync::Arc;
 
 /// How the journal on disk must be opened for a coordinator that was just created.
@@ -25,6 +27,23 @@ pub(crate) enum JournalStart {
 }
 
 impl Coordinator {
+    /// Recovers from the journal in a cluster's folder, or begins one there, and opens it for appending.
+    pub(crate) fn open_folder(
+        settings: Settings,
+        setup: Setup,
+        store: Arc<dyn StoredBlocks>,
+        disk: Arc<dyn FileSystem>,
+        folder: &Path,
+    ) -> Result<(Coordinator, Journal), StartError> {
+        let file = Journal::read(&*disk, folder)?;
+        let (coordinator, start) = Coordinator::open(settings, setup, store, file.as_ref())?;
+        let journal = match start {
+            JournalStart::Continue { valid_bytes } => Journal::open(disk, folder, valid_bytes),
+            JournalStart::Create(content) => Journal::create(disk, folder, &content),
+        }?;
+        Ok((coordinator, journal))
+    }
+
     /// Recovers from a journal, or begins one. Unfinished jobs continue under the policy they were submitted to; without any, a changed setup
     /// begins a new journal.
     pub(crate) fn open(

@@ -4,7 +4,6 @@ use super::file_system::{Disk, FileSystem};
 use super::inputs::{Effect, Input, JournalWrite, Output, StoredBlocks};
 use super::journal::{Journal, JournalError, JournalLock};
 use super::output_work::{OutputWork, Rounds};
-use super::recovery::JournalStart;
 use super::state_machine::{Coordinator, Settings};
 use super::{JOURNAL_BYTES_MAX, Options, SNAPSHOT_BYTES, StartError};
 use giveway_core::{Capabilities, JobId, Setup, Span, Time};
@@ -57,12 +56,8 @@ impl Run {
             snapshot_bytes: SNAPSHOT_BYTES,
             journal_bytes_max: JOURNAL_BYTES_MAX,
         };
-        let file = Journal::read(&*disk, &options.folder)?;
-        let (coordinator, start) = Coordinator::open(settings, setup, store, file.as_ref())?;
-        let journal = match start {
-            JournalStart::Continue { valid_bytes } => Journal::open(Arc::clone(&disk), &options.folder, valid_bytes),
-            JournalStart::Create(content) => Journal::create(Arc::clone(&disk), &options.folder, &content),
-        }?;
+        let (coordinator, journal) =
+            Coordinator::open_folder(settings, setup, store, Arc::clone(&disk), &options.folder)?;
         Ok(Run {
             start_time: coordinator.now(),
             coordinator,

@@ -7,7 +7,6 @@ use super::journal::{Journal, Metadata};
 use super::output_folder::{self, SUCCESS};
 use super::output_work::OutputWork;
 use super::planning;
-use super::recovery::JournalStart;
 use super::state_machine::{Coordinator, Settings};
 use crate::apps::Apps;
 use crate::input::LocalOnly;
@@ -145,12 +144,7 @@ impl TestFolder {
             seed: 1,
         };
         let store = Arc::new(Namespace::open(&folder, Duration::ZERO).unwrap());
-        let file = Journal::read(&Disk, &folder)?;
-        let (coordinator, start) = Coordinator::open(settings, setup, store, file.as_ref())?;
-        let journal = match start {
-            JournalStart::Continue { valid_bytes } => Journal::open(Arc::new(Disk), &folder, valid_bytes),
-            JournalStart::Create(content) => Journal::create(Arc::new(Disk), &folder, &content),
-        }?;
+        let (coordinator, journal) = Coordinator::open_folder(settings, setup, store, Arc::new(Disk), &folder)?;
         Ok(TestCoordinator { coordinator, journal, work: Vec::new() })
     }
 
