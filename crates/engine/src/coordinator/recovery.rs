@@ -8,7 +8,9 @@ use super::StartError;
 use super::file_system::FileSystem;
 use super::inputs::{JournalWrite, StoredBlocks};
 use super::job_table::JobTable;
-use super::journal::{self, DecodedJournal, Journal, JournalEncoder, JournalError, JournalFile, JournalSnapshot};
+use super::journal::{
+    self, ClockReading, DecodedJournal, Journal, JournalEncoder, JournalError, JournalFile, JournalSnapshot, Metadata,
+};
 use super::state_machine::{Coordinator, Settings};
 use giveway_core::{Event, NodeId, Scheduler, Setup, Snapshot, Time, refusal};
 use std::path::Path;
@@ -147,7 +149,22 @@ impl Coordinator {
 
     fn snapshot_frame(&mut self, core: Snapshot) -> Result<Vec<u8>, JournalError> {
         let snapshot = JournalSnapshot { now: self.now, core, table: self.table.snapshot() };
-        self.journal.snapshot_frame(&snapshot)
+        let mut frames = self.journal.snapshot_frame(&snapshot)?;
+        // Not part of the snapshot: recovery begins with that, and finds them behind it.
+        self.append_clock();
+        frames.extend(self.journal.take_frame()?);
+        Ok(frames)
+    }
+
+    fn append_clock(&mut self) {
+        for reading in self.table.clock.readings() {
+            self.journal.append_metadata(Metadata::ClockRead(*reading));
+        }
+    }
+
+    /// Records the wall clock, in microseconds of the Unix epoch, for those who read the journal. Nothing here depends on it.
+    pub(crate) fn on_clock_read(&mut self, now: Time, unix_us: u64) {
+        self.append_metadata(Metadata::ClockRead(ClockReading { at: now.max(self.now), unix_us }));
     }
 
     /// Begins a new journal that continues the present one. Returns its content, or nothing if a job that has ended still holds slots: how it ended
@@ -174,6 +191,7 @@ impl Coordinator {
             self.record(job.submitted, &Event::JobSubmitted(Box::new(job.spec.clone())))?;
         }
         self.record(self.now, &Event::Restored(Box::new(snapshot)))?;
+        self.append_clock();
         let mut content = self.journal.take_frame()?;
         if let Some(core) = self.core.snapshot() {
             content.extend(self.snapshot_frame(core)?);

@@ -14,7 +14,7 @@ use crate::job::{Plan, Request};
 use crate::store::Namespace;
 use crate::wire::{FromClient, ToClient};
 use giveway_core::policy::catalog;
-use giveway_core::{Capabilities, Event, JobId, Outcome, Priority, Setup, Span, Tenants};
+use giveway_core::{Capabilities, Event, JobId, Outcome, Priority, Setup, Span, Tenants, Time};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;

@@ -119,7 +119,8 @@ impl World {
             return Ok(());
         }
         match self.open() {
-            Ok((coordinator, journal)) => {
+            Ok((mut coordinator, journal)) => {
+                coordinator.on_clock_read(coordinator.now(), self.now);
                 self.figures.recoveries += u64::from(self.epoch > 0);
                 self.epoch += 1;
                 self.clock_offset = 0;
