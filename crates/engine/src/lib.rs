@@ -15,6 +15,7 @@ pub mod cluster;
 mod cluster_id;
 pub mod coordinator;
 pub mod data;
+pub mod fuzz;
 pub mod hdfs;
 pub mod input;
 pub mod job;

@@ -35,5 +35,5 @@ pub use job::{JobOutcome, TaskTime, Tasks, TraceJob};
 pub use model::{DurationModel, FailedJobs, Graphs};
 pub use stats::{Distribution, QUANTILES, Stats};
 pub use topology::read_cluster;
-pub use trace::{Options, Trace, open};
+pub use trace::{Options, Trace, from_bytes, open};
 pub use workload::{cluster_for, sorted_jobs, to_workload, workload_of};

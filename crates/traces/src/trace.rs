@@ -23,6 +23,7 @@ use rustc_hash::{FxHashSet, FxHasher};
 use std::collections::VecDeque;
 use std::fs;
 use std::hash::{Hash, Hasher};
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 /// Identifiers that are remembered to find repeated ones; further jobs are not checked.
@@ -63,17 +64,16 @@ pub fn open(path: &Path, options: &Options) -> Result<Trace, TraceError> {
     let input = Input::open(&first)?;
     // Events of one job may be spread over several files.
     let continued: Vec<PathBuf> = if format.jobs_span_files() { files.drain(..).collect() } else { Vec::new() };
-    let reader = reader(format, input, continued, options);
-    Ok(Trace {
-        name,
-        format,
-        options: options.clone(),
-        reader,
-        rest: files,
-        diagnostics,
-        ids: FxHashSet::default(),
-        latest_submit_us: i64::MIN,
-    })
+    let trace = Trace::new(name, format, reader(format, input, continued, options), options);
+    Ok(Trace { rest: files, diagnostics, ..trace })
+}
+
+/// A trace in memory; the format is detected by content. `name` is used in messages.
+pub fn from_bytes(name: &str, bytes: Vec<u8>, options: &Options) -> Result<Trace, TraceError> {
+    let file = Path::new(name);
+    let input = Input::new(file, Cursor::new(bytes)).map_err(|error| TraceError::Read { file: file.into(), error })?;
+    let format = format_of(&input)?;
+    Ok(Trace::new(name.into(), format, reader(format, input, Vec::new(), options), options))
 }
 
 fn format_of(input: &Input) -> Result<Format, TraceError> {
@@ -138,6 +138,19 @@ fn reader(format: Format, input: Input, continued: Vec<PathBuf>, options: &Optio
 }
 
 impl Trace {
+    fn new(name: String, format: Format, reader: Box<dyn JobReader>, options: &Options) -> Trace {
+        Trace {
+            name,
+            format,
+            options: options.clone(),
+            reader,
+            rest: VecDeque::new(),
+            diagnostics: Diagnostics::default(),
+            ids: FxHashSet::default(),
+            latest_submit_us: i64::MIN,
+        }
+    }
+
     /// Name of the file or folder, without its path.
     pub fn name(&self) -> &str {
         &self.name
@@ -232,10 +245,7 @@ impl Iterator for Trace {
 /// Reads a trace from memory, for tests of the readers. Panics if the format is unknown.
 #[cfg(test)]
 pub(crate) fn read_bytes(bytes: &[u8], options: &Options) -> (Vec<TraceJob>, Diagnostics) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("trace");
-    fs::write(&file, bytes).unwrap();
-    let mut trace = open(&file, options).unwrap();
+    let mut trace = from_bytes("trace", bytes.into(), options).unwrap();
     let jobs = trace.by_ref().collect();
     (jobs, trace.diagnostics)
 }

@@ -1,10 +1,9 @@
 //! Damaged traces: cut at every byte, with bytes changed, and each real sample cut at random places. Whatever is left is read without a panic.
 
 use giveway_sim::cluster;
-use giveway_traces::{Options, open, to_workload};
+use giveway_traces::{Options, from_bytes, to_workload};
 use rand::RngExt;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// A small trace of every format.
@@ -37,10 +36,7 @@ const TRACES: [&str; 11] = [
 
 /// Reads whatever the bytes are, and makes a workload of it.
 fn read(bytes: &[u8]) -> Option<usize> {
-    // A new file each time: some file systems write a replaced one to the disk at once, which takes long.
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(bytes).unwrap();
-    let mut trace = open(file.path(), &Options::default()).ok()?;
+    let mut trace = from_bytes("trace", bytes.into(), &Options::default()).ok()?;
     // A given cluster, because one that is made for wrong numbers may have very many nodes.
     to_workload(&mut trace, cluster::by_name("fcs").ok()).ok().map(|trace| trace.workload.jobs.len())
 }

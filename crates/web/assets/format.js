@@ -23,11 +23,17 @@ export function bytes(n) {
 
 const two = (n) => String(n).padStart(2, "0");
 
+/** The wall clock at an instant of a log: it goes on while the log's own time stands still, between two starts of a coordinator. */
+function wallAt(log, seconds) {
+  const read = log.clock?.findLast(([at]) => at <= seconds) ?? log.clock?.[0];
+  return new Date(read ? read[1] + (seconds - read[0]) * 1000 : log.wallMs + seconds * 1000);
+}
+
 /** An instant of a log: wall clock if the log has one, otherwise the time since its start. */
 export function clock(log, seconds, fine = false) {
   if (!Number.isFinite(seconds)) return "";
   if (log?.wallMs !== null && log?.wallMs !== undefined) {
-    const date = new Date(log.wallMs + seconds * 1000);
+    const date = wallAt(log, seconds);
     const text = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
     return fine ? `${text}.${String(date.getMilliseconds()).padStart(3, "0")}` : text;
   }
@@ -39,7 +45,7 @@ export function clock(log, seconds, fine = false) {
 /** Date and time, where the date matters. */
 export function dateTime(log, seconds) {
   if (log?.wallMs === null || log?.wallMs === undefined) return clock(log, seconds);
-  const date = new Date(log.wallMs + seconds * 1000);
+  const date = wallAt(log, seconds);
   const today = new Date().toDateString() === date.toDateString();
   return today ? clock(log, seconds) : `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(log, seconds)}`;
 }

@@ -30,6 +30,7 @@ export class Log {
     this.now = 0;
     this.receivedAt = performance.now();
     this.wallMs = null;
+    this.clock = [];
     this.cursor = "";
     this.replica = true;
     this.live = { ranks: [[], []], jobs: new Map(), forecasts: new Map() };
@@ -66,6 +67,7 @@ export class Log {
     this.now = view.now;
     this.receivedAt = performance.now();
     this.wallMs = view.wall_ms;
+    this.clock = view.clock;
     this.policy = view.policy;
     this.replica = view.replica;
     for (const [row, job] of view.jobs) { job.row = row; this.jobs[row] = job; this.byId.set(job.id, row); }

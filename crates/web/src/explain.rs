@@ -109,7 +109,7 @@ pub fn explain(model: &Model, id: JobId) -> Option<Explanation> {
         state: job.state(),
         policy: model.scheduler().setup().policy.name.clone(),
         at_s: model.now.as_secs_f64(),
-        wall_ms: model.wall_us.map(|us| us as f64 / 1e3),
+        wall_ms: model.wall_ms(),
         facts,
         decisions: decisions(model, id),
         forecasts: Vec::new(),

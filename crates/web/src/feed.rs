@@ -3,7 +3,7 @@
 use crate::model::Model;
 use giveway_core::event_log::{EventLogDecoder, EventLogError};
 use giveway_core::{SetupError, Time};
-use giveway_engine::coordinator::{self, JournalError, JournalTail};
+use giveway_engine::coordinator::{self, Clock, ClockReading, JournalError, JournalTail};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -67,8 +67,7 @@ pub fn read_until(path: &Path, until: Time) -> Result<Model, FeedError> {
         None => empty(path, &decoder, 1)?,
     };
     if is_journal && until == Time::NEVER {
-        // A journal is written as things happen, so its last record is as old as the file.
-        model.wall_us = modified_us(path).map(|us| us.saturating_sub(model.now.0));
+        model.clock = clock(path, coordinator::read_clock(path)?, model.now);
     }
     Ok(model)
 }
@@ -106,6 +105,17 @@ fn pull(
         applied += 1;
     }
     Ok(applied)
+}
+
+/// The wall clock in a journal. One of a release that did not record it is as old as its last record: it is written as things happen.
+fn clock(path: &Path, recorded: Clock, now: Time) -> Clock {
+    let mut clock = recorded;
+    if clock.readings().is_empty()
+        && let Some(unix_us) = modified_us(path)
+    {
+        clock.add(ClockReading { at: now, unix_us });
+    }
+    clock
 }
 
 fn modified_us(path: &Path) -> Option<u64> {
@@ -160,8 +170,7 @@ impl JournalFeed {
             *model = empty(&path, &self.decoder, self.epoch).ok();
         }
         if let Some(model) = model.as_mut().filter(|model| before != Some(model.now)) {
-            // Frames are written within milliseconds of their last event.
-            model.wall_us = modified_us(&path).map(|us| us.saturating_sub(model.now.0));
+            model.clock = clock(&path, tail.clock().clone(), model.now);
         }
         Ok(changed)
     }

@@ -123,7 +123,7 @@ impl EndedJob {
             pool: job.pool.clone(),
             priority: job.priority,
             outcome,
-            submitted_ms: model.wall_us.map(|us| us as f64 / 1e3 + submitted.as_secs_f64() * 1e3),
+            submitted_ms: model.unix_ms(submitted),
             wait_s: job.started.map(|started| started.since(submitted).as_secs_f64()),
             total_s: job.ended?.since(submitted).as_secs_f64(),
             maps: job.tasks[0],

@@ -5,7 +5,7 @@ use crate::terminal::{printable, watch};
 use anyhow::Result;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
-use giveway_core::{JobId, Outcome, Priority, Span};
+use giveway_core::{JobId, Outcome, Priority, Span, Time};
 use giveway_engine::client::Client;
 use giveway_engine::wire::{JobStatus, NodeExclusion, TaskCounts};
 use giveway_web::explain::duration;
@@ -120,7 +120,7 @@ pub struct Row {
 impl Row {
     fn new(status: &JobStatus, model: Option<&Model>, forecasts: Option<&Forecasts>) -> Row {
         let known = model.and_then(|model| model.job(status.job));
-        let wall_ms = model.and_then(|model| model.wall_us).map(|us| us as f64 / 1e3);
+        let wall_ms = model.and_then(Model::wall_ms);
         let now_us = model.map_or(0, |model| model.now.0);
         let end_us = status.ended_us.unwrap_or(now_us.max(status.submitted_us));
         let since = |to_us: u64| to_us.saturating_sub(status.submitted_us) as f64 / 1e6;
@@ -133,7 +133,7 @@ impl Row {
             pool: known.map(|job| job.pool.clone()),
             priority: known.map(|job| job.priority),
             state: state(status),
-            submitted_ms: wall_ms.map(|wall_ms| wall_ms + status.submitted_us as f64 / 1e3),
+            submitted_ms: model.and_then(|model| model.unix_ms(Time(status.submitted_us))),
             wait_s: Some(since(status.started_us.unwrap_or(end_us))),
             elapsed_s: since(end_us),
             maps: status.maps.total,

@@ -3,7 +3,7 @@
 //! All of it follows from the journal. [`JobTable::apply`] is called with each event and the core's actions, both when they happen and when a
 //! restarted coordinator replays the event log; [`JobTable::apply_metadata`] likewise with each record of the metadata.
 
-use super::journal::Metadata;
+use super::journal::{Clock, Metadata};
 use crate::job::{Partitioning, Plan};
 use crate::task::MapOutputLocation;
 use crate::wire::{Counters, JobStatus, TaskCounts};
@@ -37,6 +37,8 @@ pub(crate) struct JobTable {
     pub(crate) worker_crashes: HashMap<TaskId, u8>,
     /// Ended jobs in the order of their end.
     ended_jobs: VecDeque<JobId>,
+    /// Since the last snapshot, which is followed by what was known then.
+    pub(crate) clock: Clock,
 }
 
 /// A job table without what is in a snapshot of the core. Part of the journal's format, with [`JobRecord`]: see `journal/snapshot.rs`.
@@ -150,6 +152,7 @@ impl JobTable {
             next_job: table.next_job,
             worker_crashes: HashMap::new(),
             ended_jobs: table.ended_jobs,
+            clock: Clock::default(),
         }
     }
 
@@ -205,6 +208,7 @@ impl JobTable {
                     self.jobs.remove(&oldest);
                 }
             }
+            Metadata::ClockRead(reading) => self.clock.add(*reading),
             // Recovery begins with it.
             Metadata::Snapshot(_) => {}
         }

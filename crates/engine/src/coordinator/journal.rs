@@ -12,13 +12,17 @@
 //!
 //! A coordinator locks its folder while it uses the journal: the lock is released when it is dropped, or with the process.
 
+mod checksums;
+mod clock;
 mod frames;
 mod records;
 mod snapshot;
 mod tail;
 
+pub use clock::{Clock, ClockReading};
 pub use tail::{JournalTail, journal_path};
 
+pub(crate) use checksums::{correct_event_log, with_checksums};
 pub(crate) use records::{DecodedJournal, JournalEncoder, Metadata, decode, event_log};
 pub(crate) use snapshot::JournalSnapshot;
 
@@ -240,6 +244,12 @@ pub fn read_event_log(path: &Path) -> Result<Vec<u8>, JournalError> {
     // The coordinator may be appending: what it has synced since is missing, which is no damage.
     let file = JournalFile { synced_bytes: 0, ..JournalFile::read(&Disk, path.into())? };
     records::event_log(&file).map(|(events, _)| events)
+}
+
+/// The wall clock in a journal file. Empty if it was written by a release that did not record it.
+pub fn read_clock(path: &Path) -> Result<Clock, JournalError> {
+    let file = JournalFile { synced_bytes: 0, ..JournalFile::read(&Disk, path.into())? };
+    records::clock(&file)
 }
 
 /// Completes a [`Journal::create`] that was killed between its two renames: the old journal is archived, the new one is complete but not in

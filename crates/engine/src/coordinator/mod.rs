@@ -49,9 +49,10 @@ mod submission;
 mod tests;
 mod workers;
 
+pub use journal::{
+    Clock, ClockReading, JournalError, JournalTail, is_journal, journal_path, read_clock, read_event_log,
+};
 pub use reload::{ReloadSource, Reloadable};
-
-pub use journal::{JournalError, JournalTail, is_journal, journal_path, read_event_log};
 
 use crate::access::{self, Access};
 use crate::apps::Apps;

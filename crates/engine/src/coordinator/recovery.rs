@@ -5,11 +5,15 @@
 //! recovered core begins anew from the facts, and an event says so in the event log ([`Event::Restored`]). So the log can be replayed across restarts.
 
 use super::StartError;
+use super::file_system::FileSystem;
 use super::inputs::{JournalWrite, StoredBlocks};
 use super::job_table::JobTable;
-use super::journal::{self, DecodedJournal, JournalEncoder, JournalError, JournalFile, JournalSnapshot};
+use super::journal::{
+    self, ClockReading, DecodedJournal, Journal, JournalEncoder, JournalError, JournalFile, JournalSnapshot, Metadata,
+};
 use super::state_machine::{Coordinator, Settings};
 use giveway_core::{Action, Event, NodeId, Refusal, Scheduler, Setup, Snapshot, Time, refusal};
+use std::path::Path;
 use std::sync::Arc;
 
 /// How the journal on disk must be opened for a coordinator that was just created.
@@ -25,6 +29,23 @@ pub(crate) enum JournalStart {
 }
 
 impl Coordinator {
+    /// Recovers from the journal in a cluster's folder, or begins one there, and opens it for appending.
+    pub(crate) fn open_folder(
+        settings: Settings,
+        setup: Setup,
+        store: Arc<dyn StoredBlocks>,
+        disk: Arc<dyn FileSystem>,
+        folder: &Path,
+    ) -> Result<(Coordinator, Journal), StartError> {
+        let file = Journal::read(&*disk, folder)?;
+        let (coordinator, start) = Coordinator::open(settings, setup, store, file.as_ref())?;
+        let journal = match start {
+            JournalStart::Continue { valid_bytes } => Journal::open(disk, folder, valid_bytes),
+            JournalStart::Create(content) => Journal::create(disk, folder, &content),
+        }?;
+        Ok((coordinator, journal))
+    }
+
     /// Recovers from a journal, or begins one. Unfinished jobs continue under the policy they were submitted to; without any, a changed setup
     /// begins a new journal.
     pub(crate) fn open(
@@ -131,7 +152,22 @@ impl Coordinator {
 
     fn snapshot_frame(&mut self, core: Snapshot) -> Result<Vec<u8>, JournalError> {
         let snapshot = JournalSnapshot { now: self.now, core, table: self.table.snapshot() };
-        self.journal.snapshot_frame(&snapshot)
+        let mut frames = self.journal.snapshot_frame(&snapshot)?;
+        // Not part of the snapshot: recovery begins with that, and finds them behind it.
+        self.append_clock();
+        frames.extend(self.journal.take_frame()?);
+        Ok(frames)
+    }
+
+    fn append_clock(&mut self) {
+        for reading in self.table.clock.readings() {
+            self.journal.append_metadata(Metadata::ClockRead(*reading));
+        }
+    }
+
+    /// Records the wall clock, in microseconds of the Unix epoch, for those who read the journal. Nothing here depends on it.
+    pub(crate) fn on_clock_read(&mut self, now: Time, unix_us: u64) {
+        self.append_metadata(Metadata::ClockRead(ClockReading { at: now.max(self.now), unix_us }));
     }
 
     /// Begins a new journal that continues the present one under this setup.
@@ -165,6 +201,7 @@ impl Coordinator {
         }
         (self.core, self.journal) = (next.core, next.encoder);
         self.table.apply(self.now, &restored, &actions);
+        self.append_clock();
         let mut content = self.journal.take_frame()?;
         if let Some(core) = self.core.snapshot() {
             content.extend(self.snapshot_frame(core)?);

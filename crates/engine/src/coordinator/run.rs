@@ -5,20 +5,22 @@ use super::hook;
 use super::inputs::{Effect, Input, JournalWrite, Output, StoredBlocks};
 use super::journal::{Journal, JournalError, JournalLock};
 use super::output_work::{OutputWork, Rounds};
-use super::recovery::JournalStart;
 use super::state_machine::{Coordinator, Settings};
 use super::{JOURNAL_BYTES_MAX, Options, SNAPSHOT_BYTES, StartError};
 use giveway_core::{Capabilities, JobId, Setup, Span, Time};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Maximum number of inputs handled between two syncs of the journal.
 const BATCH_INPUTS_MAX: usize = 4096;
 
 /// How long a coordinator that stops waits for work on output folders. What is not done by then is repeated after the restart.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(2);
+
+/// The wall clock is recorded again if it differs by more than this from what was recorded.
+const CLOCK_TOLERANCE_US: u64 = 1_000_000;
 
 /// A coordinator with its clock, its journal and its threads.
 pub(super) struct Run {
@@ -29,6 +31,8 @@ pub(super) struct Run {
     started: Instant,
     /// The core's time at `started`.
     start_time: Time,
+    /// The wall clock at the core's time zero, as it was last recorded.
+    clock_offset_us: Option<u64>,
     inputs: Sender<Input>,
     /// Shell command to run when a job has ended.
     on_job_end: Option<String>,
@@ -60,14 +64,11 @@ impl Run {
             snapshot_bytes: SNAPSHOT_BYTES,
             journal_bytes_max: JOURNAL_BYTES_MAX,
         };
-        let file = Journal::read(&*disk, &options.folder)?;
-        let (coordinator, start) = Coordinator::open(settings, setup, store, file.as_ref())?;
-        let journal = match start {
-            JournalStart::Continue { valid_bytes } => Journal::open(Arc::clone(&disk), &options.folder, valid_bytes),
-            JournalStart::Create(content) => Journal::create(Arc::clone(&disk), &options.folder, &content),
-        }?;
+        let (coordinator, journal) =
+            Coordinator::open_folder(settings, setup, store, Arc::clone(&disk), &options.folder)?;
         Ok(Run {
             start_time: coordinator.now(),
+            clock_offset_us: None,
             coordinator,
             journal,
             disk,
@@ -100,6 +101,7 @@ impl Run {
             let done = batch.iter().filter(|input| matches!(input, Input::OutputDone { .. })).count();
             self.outputs_in_progress = self.outputs_in_progress.saturating_sub(done);
             let now = self.now();
+            self.read_clock(now);
             let Output { journal, effects } = self.coordinator.handle(now, batch.drain(..))?;
             match journal {
                 JournalWrite::Nothing => {}
@@ -129,6 +131,17 @@ impl Run {
                 self.wait_for_output_work(inputs);
                 return Ok(());
             }
+        }
+    }
+
+    /// Records the wall clock at the start, and again once it was set or the machine was suspended.
+    fn read_clock(&mut self, now: Time) {
+        let Ok(unix) = SystemTime::now().duration_since(UNIX_EPOCH) else { return };
+        let unix_us = span(unix).0;
+        let offset_us = unix_us.saturating_sub(now.0);
+        if self.clock_offset_us.is_none_or(|known| known.abs_diff(offset_us) > CLOCK_TOLERANCE_US) {
+            self.clock_offset_us = Some(offset_us);
+            self.coordinator.on_clock_read(now, unix_us);
         }
     }
 

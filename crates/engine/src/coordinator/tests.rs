@@ -7,7 +7,6 @@ use super::journal::{Journal, Metadata};
 use super::output_folder::{self, SUCCESS};
 use super::output_work::OutputWork;
 use super::planning;
-use super::recovery::JournalStart;
 use super::state_machine::{Coordinator, Settings};
 use crate::apps::Apps;
 use crate::input::LocalOnly;
@@ -15,7 +14,7 @@ use crate::job::{Plan, Request};
 use crate::store::Namespace;
 use crate::wire::{FromClient, ToClient};
 use giveway_core::policy::catalog;
-use giveway_core::{Capabilities, Event, JobId, Outcome, Priority, Setup, Span, Tenants};
+use giveway_core::{Capabilities, Event, JobId, Outcome, Priority, Setup, Span, Tenants, Time};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -146,12 +145,7 @@ impl TestFolder {
             seed: 1,
         };
         let store = Arc::new(Namespace::open(&folder, Duration::ZERO).unwrap());
-        let file = Journal::read(&Disk, &folder)?;
-        let (coordinator, start) = Coordinator::open(settings, setup, store, file.as_ref())?;
-        let journal = match start {
-            JournalStart::Continue { valid_bytes } => Journal::open(Arc::new(Disk), &folder, valid_bytes),
-            JournalStart::Create(content) => Journal::create(Arc::new(Disk), &folder, &content),
-        }?;
+        let (coordinator, journal) = Coordinator::open_folder(settings, setup, store, Arc::new(Disk), &folder)?;
         Ok(TestCoordinator { coordinator, journal, work: Vec::new() })
     }
 

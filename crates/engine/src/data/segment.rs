@@ -279,6 +279,22 @@ fn header(codec: u8, last: bool, stored: &[u8], raw_bytes: usize) -> [u8; HEADER
     header
 }
 
+/// The segment with the same blocks and correct checksums, as far as its blocks can be told apart; for fuzzing.
+pub(crate) fn segment_with_checksums(segment: &[u8]) -> Vec<u8> {
+    let (mut corrected, mut rest) = (Vec::with_capacity(segment.len()), segment);
+    while let Some((header, after)) = rest.split_first_chunk::<HEADER_BYTES>() {
+        let [.., s0, s1, s2, s3, _, _, _, _, _, _, _, _] = *header;
+        let Some(stored) = after.get(..u32::from_le_bytes([s0, s1, s2, s3]) as usize) else { break };
+        let (fields, _) = header.split_at(12);
+        let crc = crc32c::crc32c_append(crc32c::crc32c(fields), stored);
+        corrected.extend_from_slice(fields);
+        corrected.extend_from_slice(&crc.to_le_bytes());
+        corrected.extend_from_slice(stored);
+        rest = after.get(stored.len()..).unwrap_or_default();
+    }
+    corrected
+}
+
 /// Appends a record in its encoding in a block.
 #[inline]
 pub(super) fn encode(key: &[u8], value: &[u8], out: &mut Vec<u8>) {

@@ -10,7 +10,6 @@ use crate::coordinator::file_system::FileSystem;
 use crate::coordinator::inputs::{ClientLink, Effect, Input, JournalWrite, Output, StoredBlocks};
 use crate::coordinator::journal::{Journal, JournalError, synced_text};
 use crate::coordinator::output_work::{OutputWork, Rounds};
-use crate::coordinator::recovery::JournalStart;
 use crate::coordinator::state_machine::{Coordinator, Settings};
 use crate::job::{FileBlock, Plan};
 use crate::record::AppError;
@@ -38,7 +37,7 @@ pub(super) struct Process {
 }
 
 /// There are no stored files.
-pub(super) struct NoBlocks;
+pub(crate) struct NoBlocks;
 
 impl StoredBlocks for NoBlocks {
     fn expect_nodes(&self, _: &[(&str, bool)]) {}
@@ -112,13 +111,7 @@ impl World {
             catalog::by_name(&self.scenario.policy).unwrap_or_else(|| unreachable!("names are of the catalogue"));
         let disk: Arc<dyn FileSystem> = Arc::new(self.disk.counted());
         let folder = Path::new(CLUSTER);
-        let file = Journal::read(&*disk, folder)?;
-        let (coordinator, start) = Coordinator::open(settings, Setup::new(policy), Arc::new(NoBlocks), file.as_ref())?;
-        let journal = match start {
-            JournalStart::Continue { valid_bytes } => Journal::open(disk, folder, valid_bytes),
-            JournalStart::Create(content) => Journal::create(disk, folder, &content),
-        }?;
-        Ok((coordinator, journal))
+        Coordinator::open_folder(settings, Setup::new(policy), Arc::new(NoBlocks), disk, folder)
     }
 
     pub(super) fn start_coordinator(&mut self) -> Result<(), Violation> {
@@ -126,7 +119,8 @@ impl World {
             return Ok(());
         }
         match self.open() {
-            Ok((coordinator, journal)) => {
+            Ok((mut coordinator, journal)) => {
+                coordinator.on_clock_read(coordinator.now(), self.now);
                 self.figures.recoveries += u64::from(self.epoch > 0);
                 self.epoch += 1;
                 self.clock_offset = 0;

@@ -5,11 +5,10 @@ use super::clients::plan;
 use super::coordinator_process::NoBlocks;
 use super::scenario::JobScript;
 use crate::coordinator::StartError;
-use crate::coordinator::file_system::{Disk, FileSystem};
+use crate::coordinator::file_system::Disk;
 use crate::coordinator::inputs::{ClientLink, Effect, Input, JournalWrite, Output, WorkerLink};
 use crate::coordinator::journal::Journal;
 use crate::coordinator::output_work::{Finished, OutputResult, OutputWork};
-use crate::coordinator::recovery::JournalStart;
 use crate::coordinator::state_machine::{Coordinator, Settings};
 use crate::coordinator::{JOURNAL_BYTES_MAX, SNAPSHOT_BYTES};
 use crate::wire::{Counters, FromWorker, Join, Report, ToClient, ToWorker};
@@ -126,14 +125,7 @@ fn open(folder: &Path) -> Result<(Coordinator, Journal), StartError> {
         journal_bytes_max: JOURNAL_BYTES_MAX,
     };
     let policy = catalog::by_name("giveway").unwrap_or_else(|| unreachable!("it is in the catalogue"));
-    let disk: Arc<dyn FileSystem> = Arc::new(Disk);
-    let file = Journal::read(&*disk, folder)?;
-    let (coordinator, start) = Coordinator::open(settings, Setup::new(policy), Arc::new(NoBlocks), file.as_ref())?;
-    let journal = match start {
-        JournalStart::Continue { valid_bytes } => Journal::open(disk, folder, valid_bytes),
-        JournalStart::Create(content) => Journal::create(disk, folder, &content),
-    }?;
-    Ok((coordinator, journal))
+    Coordinator::open_folder(settings, Setup::new(policy), Arc::new(NoBlocks), Arc::new(Disk), folder)
 }
 
 fn join(id: u64) -> Join {

@@ -28,6 +28,7 @@ mod worker;
 mod worker_process;
 mod world;
 
+pub(crate) use coordinator_process::NoBlocks;
 pub use figures::Figures;
 pub use long_journal::{LongJournal, Started, start};
 pub use oracle::Violation;

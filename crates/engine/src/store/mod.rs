@@ -38,6 +38,7 @@ pub use path::{DfsPath, SCHEME};
 pub use reader::{CoordinatorStoreAccess, WorkerStoreAccess};
 pub use session::StoreSession;
 
+pub(crate) use manifest::read_manifest;
 pub(crate) use transfer::{execute, serve_read, serve_verify, serve_write};
 
 use serde::{Deserialize, Serialize};

@@ -17,6 +17,7 @@ use giveway_core::{
     Action, Change, End, Event, JobId, Kind, Lifecycle, NodeId, PreemptAction, Reason, RunningAttempt, Scheduler,
     Setup, SetupError, Start, Time, Work,
 };
+use giveway_engine::coordinator::Clock;
 use rustc_hash::FxHashMap;
 
 /// The tables, and a replica of the scheduler that wrote the log.
@@ -36,8 +37,8 @@ pub struct Model {
     pub now: Time,
     /// Number of records.
     pub records: u64,
-    /// Microseconds of the Unix epoch at the log's time zero, if known.
-    pub wall_us: Option<u64>,
+    /// The wall clock; empty if it is not known.
+    pub clock: Clock,
     replica: Scheduler,
     /// The number of each record in which the replica decided otherwise than the log; the first only.
     mismatch: Option<u64>,
@@ -61,7 +62,7 @@ impl Model {
             marks: Vec::new(),
             now: Time::ZERO,
             records: 0,
-            wall_us: None,
+            clock: Clock::default(),
             replica: Scheduler::new(setup)?,
             mismatch: None,
             running: Lifecycle::default(),
@@ -70,6 +71,16 @@ impl Model {
             version: 0,
             actions: Vec::new(),
         })
+    }
+
+    /// The wall clock at a time of the log, milliseconds of the Unix epoch, if known.
+    pub fn unix_ms(&self, time: Time) -> Option<f64> {
+        self.clock.unix_us(time).map(|us| us as f64 / 1e3)
+    }
+
+    /// Milliseconds of the Unix epoch at the log's time zero, as it follows from the present: for times from now on.
+    pub fn wall_ms(&self) -> Option<f64> {
+        self.unix_ms(self.now).map(|ms| ms - self.now.as_secs_f64() * 1e3)
     }
 
     /// The replica of the scheduler, in the state after the last record.

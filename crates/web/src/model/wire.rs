@@ -60,6 +60,8 @@ pub struct View<'a> {
     now: f64,
     /// Milliseconds of the Unix epoch at time zero; none for a simulation.
     wall_ms: Option<f64>,
+    /// Readings of the wall clock: time in seconds, milliseconds of the Unix epoch.
+    clock: Vec<(f64, f64)>,
     policy: &'a str,
     /// False if this release would have decided otherwise somewhere: ranks and shares may then be wrong.
     replica: bool,
@@ -226,7 +228,13 @@ impl Model {
             cursor: self.cursor().to_string(),
             reset: false,
             now: self.now.as_secs_f64(),
-            wall_ms: self.wall_us.map(|us| us as f64 / 1e3),
+            wall_ms: self.wall_ms(),
+            clock: self
+                .clock
+                .readings()
+                .iter()
+                .map(|read| (read.at.as_secs_f64(), read.unix_us as f64 / 1e3))
+                .collect(),
             policy: &self.scheduler().setup().policy.name,
             replica: self.mismatch().is_none(),
             jobs: jobs.map(|(row, job)| (row, job.json())).collect(),

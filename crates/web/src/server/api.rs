@@ -234,15 +234,10 @@ fn job_json(shared: &Shared, status: JobStatus) -> JobJson {
     let known = shared.sources.first().and_then(|source| {
         source.read(|model, forecasts| {
             let row = model.job(status.job)?;
-            let wall_ms = model.wall_us.map(|us| us as f64 / 1e3);
+            let wall_ms = model.wall_ms();
             let end = forecasts.jobs.get(&status.job).and_then(|forecast| forecast.end);
             let end = wall_ms.zip(end).map(|(wall_ms, end)| end.map(|time| wall_ms + time.as_secs_f64() * 1e3));
-            Some((
-                row.pool.clone(),
-                row.priority,
-                wall_ms.map(|wall_ms| wall_ms + status.submitted_us as f64 / 1e3),
-                end,
-            ))
+            Some((row.pool.clone(), row.priority, model.unix_ms(Time(status.submitted_us)), end))
         })
     });
     let (pool, priority, submitted_ms, expected_end_ms) = match known.flatten() {

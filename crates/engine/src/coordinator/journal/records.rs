@@ -1,5 +1,6 @@
 //! The records of a journal: to bytes and back, without files.
 
+use super::clock::{Clock, ClockReading};
 use super::snapshot::{self, JournalSnapshot, Stored};
 use super::{JournalError, JournalFile, frames};
 use crate::job::Plan;
@@ -27,6 +28,8 @@ pub(crate) enum Metadata {
     JobDiscarded { job: JobId },
     /// All that follows from the records before it, in the encoding of `snapshot.rs`.
     Snapshot(Vec<u8>),
+    /// The wall clock at a time of the journal: after each start, and after the clock was set.
+    ClockRead(ClockReading),
 }
 
 /// The records of one frame.
@@ -181,6 +184,15 @@ pub(crate) fn event_log(file: &JournalFile) -> Result<(Vec<u8>, u64), JournalErr
         }
     }
     Ok((events, snapshots))
+}
+
+/// The wall clock in a journal.
+pub(crate) fn clock(file: &JournalFile) -> Result<Clock, JournalError> {
+    let mut clock = Clock::default();
+    for frame in frames(file)?.0.into_iter().filter(|frame| !snapshot::is_snapshot(frame)) {
+        batch(frame, file)?.metadata.iter().for_each(|metadata| clock.apply(metadata));
+    }
+    Ok(clock)
 }
 
 /// The contents of all frames, and the length of the journal without an incomplete last one.

@@ -1,7 +1,7 @@
 //! Reading a journal while a coordinator writes it.
 
 use super::records::Batch;
-use super::{JournalError, LOG, frames, io_error};
+use super::{Clock, JournalError, LOG, frames, io_error};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
@@ -23,6 +23,7 @@ pub struct JournalTail {
     identity: u64,
     /// Length of the frames read so far.
     valid_bytes: u64,
+    clock: Clock,
 }
 
 impl JournalTail {
@@ -30,12 +31,17 @@ impl JournalTail {
     pub fn open(path: &Path) -> Result<JournalTail, JournalError> {
         let file = File::open(path).map_err(io_error(path))?;
         let identity = identity(&file.metadata().map_err(io_error(path))?);
-        Ok(JournalTail { path: path.into(), file, identity, valid_bytes: 0 })
+        Ok(JournalTail { path: path.into(), file, identity, valid_bytes: 0, clock: Clock::default() })
     }
 
     /// Tells this journal from those before and after it in the same place.
     pub fn identity(&self) -> u64 {
         self.identity
+    }
+
+    /// The wall clock in the frames that were read.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// False once another journal has taken its place, or a coordinator has cut off frames that were read here.
@@ -66,6 +72,7 @@ impl JournalTail {
                 let batch: Batch = postcard::from_bytes(content)
                     .map_err(|error| JournalError::Decode { path: self.path.clone(), error })?;
                 events.extend_from_slice(&batch.events);
+                batch.metadata.iter().for_each(|metadata| self.clock.apply(metadata));
                 let length = frames::HEADER_BYTES + content.len();
                 self.valid_bytes += length as u64;
                 rest = rest.get(length..).unwrap_or_default();

@@ -88,6 +88,29 @@ fn a_job_survives_snapshots_and_new_journals() {
     }
 }
 
+/// The journal's own time stands still while no coordinator runs; the wall clock does not.
+#[test]
+fn times_before_a_restart_are_not_shifted_by_the_time_without_a_coordinator() {
+    let hour_us = 3_600_000_000;
+    for (snapshot_bytes, journal_bytes_max) in [(u64::MAX, u64::MAX), (1, u64::MAX), (1, 1)] {
+        let folder = TestFolder { snapshot_bytes, journal_bytes_max, ..TestFolder::new() };
+        let mut submitted = Vec::new();
+        for start in 1..4 {
+            let mut coordinator = folder.open();
+            let now = coordinator.now();
+            coordinator.on_clock_read(now, start * hour_us);
+            let job = coordinator.submit(folder.plan(&format!("out-{start}"))).unwrap();
+            let status = coordinator.table.status(job, &coordinator.core).unwrap();
+            submitted.push((Time(status.submitted_us), start * hour_us + status.submitted_us - now.0));
+            coordinator.handle(Span::from_secs(10), Vec::new());
+        }
+        let clock = crate::coordinator::read_clock(&folder.path("cluster/journal/log")).unwrap();
+        for (time, unix_us) in submitted {
+            assert_eq!(clock.unix_us(time), Some(unix_us), "{snapshot_bytes} {journal_bytes_max} {clock:?}");
+        }
+    }
+}
+
 /// Journals of earlier releases, with live jobs. A change that cannot read one needs a new version of the format, and code that reads the old one.
 ///
 /// `journal-without-snapshots` was written by the last release that had no snapshots, which was killed: job 1 has succeeded, job 2 runs, job 3 was killed.

@@ -1,0 +1,116 @@
+//! Entry points for fuzzing: each reads arbitrary bytes as one of the engine's formats. No input may cause a panic, or need much more memory than it
+//! is long.
+//!
+//! Formats with checksums are read twice: as they are, and with corrected checksums. Otherwise nearly every input would be refused at its first
+//! checksum, and the code behind it would never be reached.
+
+use crate::coordinator::journal::{self, JournalFile};
+use crate::coordinator::state_machine::{Coordinator, Settings};
+use crate::coordinator::{JOURNAL_BYTES_MAX, SNAPSHOT_BYTES};
+use crate::data::segment::segment_with_checksums;
+use crate::data::{Position, SegmentReader, Source};
+use crate::simulation::NoBlocks;
+use crate::store::read_manifest;
+use crate::wire::{self, DataRequest, FromClient, FromWorker, ToClient, ToWorker};
+use giveway_core::event_log::{EventLogDecoder, EventLogReader};
+use giveway_core::policy::catalog;
+use giveway_core::{Scheduler, Setup, Span};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+/// Frames of a connection, as each kind of message.
+pub fn wire(bytes: &[u8]) {
+    fn read<T: DeserializeOwned + Serialize>(mut bytes: &[u8]) {
+        while let Ok(message) = wire::receive::<T>(&mut bytes, wire::MESSAGE_BYTES_MAX) {
+            let mut sent = Vec::new();
+            wire::send(&mut sent, &message).unwrap_or_else(|error| panic!("a received message is not sent: {error}"));
+        }
+    }
+    read::<FromWorker>(bytes);
+    read::<ToWorker>(bytes);
+    read::<FromClient>(bytes);
+    read::<ToClient>(bytes);
+    read::<DataRequest>(bytes);
+}
+
+/// A journal: it is decoded, and a coordinator recovers from it.
+pub fn journal(bytes: &[u8]) {
+    recover(bytes.to_vec());
+    recover(journal::with_checksums(bytes));
+}
+
+fn recover(bytes: Vec<u8>) {
+    let file = JournalFile { path: "log".into(), bytes, synced_bytes: 0 };
+    let _ = journal::event_log(&file);
+    let settings = Settings {
+        heartbeat_interval: Span::from_millis(200),
+        heartbeat_timeout: Span::from_secs(5),
+        slowstart_ppm: 50_000,
+        snapshot_bytes: SNAPSHOT_BYTES,
+        journal_bytes_max: JOURNAL_BYTES_MAX,
+    };
+    let Some(policy) = catalog::by_name("fifo") else { return };
+    let _ = Coordinator::open(settings, Setup::new(policy), Arc::new(NoBlocks), Some(&file)).map(drop);
+}
+
+/// A segment: all records from the first, and from each position that a reader returns.
+pub fn segment(bytes: &[u8]) {
+    for bytes in [bytes.to_vec(), segment_with_checksums(bytes)] {
+        let source = Source::from(bytes);
+        let Ok(mut reader) = SegmentReader::open(source.clone()) else { continue };
+        // Reading again from every position is quadratic.
+        for number in 0.. {
+            let (position, is_done) = (reader.position(), reader.is_done());
+            if number < 16 {
+                let again = SegmentReader::open_at(source.clone(), position)
+                    .unwrap_or_else(|error| panic!("{position:?} was returned: {error}"));
+                assert_eq!((again.key(), again.value()), (reader.key(), reader.value()), "{position:?}");
+            }
+            if is_done || reader.advance().is_err() {
+                break;
+            }
+        }
+        for block in [1, 16, u64::MAX - 1] {
+            let _ = SegmentReader::open_at(source.clone(), Position { block, record: u32::MAX }).map(drop);
+        }
+    }
+}
+
+/// The manifest of a stored file.
+pub fn manifest(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    read_manifest(&text);
+}
+
+/// An event log: whole and in pieces, which must give the same records; a scheduler is then given its events.
+pub fn event_log(bytes: &[u8]) {
+    replay(bytes);
+    let mut corrected = bytes.to_vec();
+    journal::correct_event_log(&mut corrected);
+    replay(&corrected);
+}
+
+fn replay(bytes: &[u8]) {
+    let Ok(reader) = EventLogReader::open(bytes) else { return };
+    let setup = reader.setup().clone();
+    let records: Vec<_> = reader.map_while(Result::ok).collect();
+    let (mut decoder, mut in_pieces) = (EventLogDecoder::new(), Vec::new());
+    'pieces: for piece in bytes.chunks(61) {
+        decoder.feed(piece);
+        loop {
+            match decoder.pull() {
+                Ok(Some(record)) => in_pieces.push(record),
+                Ok(None) => break,
+                Err(_) => break 'pieces,
+            }
+        }
+    }
+    assert!(records == in_pieces, "the same records, however they arrive");
+    let Ok(mut core) = Scheduler::new(setup) else { return };
+    let mut actions = Vec::new();
+    for record in &records {
+        actions.clear();
+        core.handle(record.now, &record.event, &mut actions);
+    }
+}
