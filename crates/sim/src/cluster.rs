@@ -71,6 +71,8 @@ pub struct SharedHardware {
     pub cores: u16,
     /// Number of disks, each with the rate of the node's specification. A task uses at most one at a time.
     pub disks: u16,
+    /// Memory for the page cache. Map output that is no longer in it is read from disk when it is fetched. If absent, all of it is in memory.
+    pub page_cache_bytes: Option<u64>,
 }
 
 /// Costs of tasks in addition to their work.

@@ -118,7 +118,7 @@ fn hsrtf() -> Cluster {
         disk_bytes_per_s: 65 * MB,
         disk_bytes: 250 * GB,
         net_bytes_per_s: GIGABIT,
-        shared: Some(SharedHardware { cores: 4, disks: 1 }),
+        shared: Some(SharedHardware { cores: 4, disks: 1, page_cache_bytes: Some(4 * GB) }),
     };
     hadoop("hsrtf", machine.nodes(58))
 }
@@ -140,7 +140,7 @@ fn fcs_machine(map_slots: u16, reduce_slots: u16) -> Machine {
         disk_bytes_per_s: 100 * MB,
         disk_bytes: 1_000 * GB,
         net_bytes_per_s: GIGABIT,
-        shared: Some(SharedHardware { cores: 24, disks: 2 }),
+        shared: Some(SharedHardware { cores: 24, disks: 2, page_cache_bytes: Some(10 * GB) }),
     }
 }
 
@@ -180,7 +180,7 @@ fn chronos(name: &str, fault_at_s: Option<f64>) -> Cluster {
         disk_bytes_per_s: 80 * MB,
         disk_bytes: 250 * GB,
         net_bytes_per_s: GIGABIT,
-        shared: Some(SharedHardware { cores: 12, disks: 1 }),
+        shared: Some(SharedHardware { cores: 12, disks: 1, page_cache_bytes: Some(43 * GB) }),
     };
     let scripted = fault_at_s.map(|at_s| ScriptedFault { node: FAULTY_NODE, at_s, back_after_s: None });
     Cluster {

@@ -111,7 +111,13 @@ fn write_nodes(out: &mut String, nodes: &[NodeModel], at: usize) -> std::fmt::Re
     writeln!(out, "disk_mb_s = {}", in_units(spec.disk_bytes_per_s, MB))?;
     writeln!(out, "disk_gb = {}", in_units(spec.disk_bytes, GB))?;
     writeln!(out, "net_mbit_s = {}", in_units(*net_bytes_per_s, 125_000))?;
-    shared.map_or(Ok(()), |shared| writeln!(out, "cores = {}\ndisks = {}", shared.cores, shared.disks))
+    if let Some(shared) = shared {
+        writeln!(out, "cores = {}\ndisks = {}", shared.cores, shared.disks)?;
+        if let Some(bytes) = shared.page_cache_bytes {
+            writeln!(out, "page_cache_gb = {}", in_units(bytes, GB))?;
+        }
+    }
+    Ok(())
 }
 
 fn in_units(amount: u64, unit: u64) -> f64 {
