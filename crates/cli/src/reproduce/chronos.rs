@@ -8,12 +8,15 @@ use super::recovery::BaseOrder;
 use super::study::{Figure, Measure, PaperValue, Plot, SensitivityTable, Study};
 use super::verdict::{Direction, Headline};
 use anyhow::Result;
-use giveway_core::JobId;
+use giveway_core::{JobId, Span};
 
 const MAP: &str = "map-heavy";
 const REDUCE: &str = "reduce-heavy";
 const NO_FAILURE: &str = "no failure";
 const BASES: [&str; 6] = ["fifo", "fair", "capacity", "hsrtf-pr", "coshh", "las"];
+const SLOW_HEARTBEATS: &str = "heartbeats every 3 s";
+const NO_FLUSH: &str = "pauses without a flush";
+const NO_CONTENTION: &str = "no contention for the disk";
 const JOBS: [&str; 2] = ["first", "second"];
 const WITHOUT: &str = "without Chronos";
 const WITH: &str = "with Chronos";
@@ -36,7 +39,27 @@ pub fn cases(scale: &Scale) -> Result<Vec<Case>> {
         let case = Case::new(failure_at(at_s), "chronos-map", &policies[..4], scale.sweep_seeds).observed(recovery);
         cases.push(case.modified(move |cluster, _| cluster.faults.scripted[0].at_s = at_s));
     }
+    for (name, slow) in [(SLOW_HEARTBEATS, true), (NO_FLUSH, false)] {
+        for workload in [MAP, REDUCE] {
+            let case = Case::new(format!("{workload}, {name}"), named(workload), &policies[..2], scale.sweep_seeds);
+            cases.push(case.observed(recovery).modified(move |cluster, _| match slow {
+                true => cluster.heartbeat = Span::from_secs(3),
+                false => cluster.costs.pause_flush_bytes = 0,
+            }));
+        }
+    }
+    for workload in [MAP, REDUCE] {
+        let case =
+            Case::new(format!("{workload}, {NO_CONTENTION}"), named(workload), &policies[..2], scale.sweep_seeds);
+        cases.push(
+            case.observed(recovery).modified(|cluster, _| cluster.nodes.iter_mut().for_each(|node| node.shared = None)),
+        );
+    }
     Ok(cases)
+}
+
+fn named(workload: &str) -> &'static str {
+    if workload == MAP { "chronos-map" } else { "chronos-reduce" }
 }
 
 fn chronos(base: &str) -> String {
@@ -62,6 +85,7 @@ pub fn study(_: &Scale, runs: &Runs) -> Study {
         headlines: headlines(runs),
         directions: directions(runs),
         figures: figures(runs),
+        tests: tests(runs),
         sensitivity: vec![failure_times(runs)],
     }
 }
@@ -353,6 +377,34 @@ fn figures(runs: &Runs) -> Vec<Figure> {
             &all,
         ),
     ]
+}
+
+/// Tests of the explanations of the waits.
+fn tests(runs: &Runs) -> Vec<SensitivityTable> {
+    let row = |label: &str, suffix: &str| {
+        let value = |workload: &str, policy: &str, figure: fn(&Run) -> f64| {
+            Estimate::of(&runs.values(&format!("{workload}{suffix}"), policy, figure))
+        };
+        let figures = [
+            value(MAP, "fifo", wait_s),
+            value(MAP, "chronos(fifo)", wait_s),
+            value(MAP, "chronos(fifo)", first_job_wait_s),
+            value(REDUCE, "fifo", wait_s),
+            value(REDUCE, "chronos(fifo)", wait_s),
+            value(REDUCE, "chronos(fifo)", first_job_wait_s),
+        ];
+        (label.to_owned(), figures.into())
+    };
+    let mut rows = vec![row("as above", "")];
+    rows.extend([SLOW_HEARTBEATS, NO_FLUSH, NO_CONTENTION].map(|name| row(name, &format!(", {name}"))));
+    let columns = ["FIFO, all lost tasks", "Chronos, all lost tasks", "Chronos, the first job's"];
+    let columns = [MAP, REDUCE].iter().flat_map(|case| columns.map(|column| format!("{case}: {column}")));
+    vec![SensitivityTable {
+        parameter: "recovery wait, s".into(),
+        columns: columns.collect(),
+        rows,
+        unit: Unit::Seconds,
+    }]
 }
 
 /// Sensitivity to the time of the failure.

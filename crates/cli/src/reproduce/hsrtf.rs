@@ -3,30 +3,61 @@
 
 use super::estimate::{Estimate, Unit};
 use super::experiment::{Case, Run, Runs, Scale};
-use super::sensitivity::{Column, DISK_RATE, LAUNCH, NOISE, Parameter, REDUCE_COMPUTE, SLOT_SPEED};
-use super::study::{Figure, Measure, Plot, Study};
+use super::observation::ObservationOptions;
+use super::sensitivity::{CORE_SPEED, CORES, Column, DISK_RATE, LAUNCH, NOISE, PAGE_CACHE, Parameter, REDUCE_COMPUTE};
+use super::study::{Figure, Measure, PaperValue, Plot, SensitivityTable, Study};
 use super::variants::{setting, value, variant};
 use super::verdict::{Direction, Headline};
 use anyhow::Result;
-use giveway_core::Policy;
+use giveway_core::{JobId, Policy};
 use giveway_sim::metrics::JobMetrics;
 
 const MIX: &str = "mix";
 const GROUPS: [&str; 3] = ["small", "medium", "large"];
+/// Number of the group of large jobs.
+const LARGE: u16 = 2;
 /// The schedulers of Table 1.
 const TABLE_1: [&str; 6] = ["fifo", "fair", "hsrtf-pu", "hsrtf-pup", "hsrtf-pr", "hsrtf-prp"];
 const ALL: [&str; 8] =
     ["fifo", "fair", "hsrtf-pu", "hsrtf-pup", "hsrtf-pr", "hsrtf-prp", "hsrtf-pup-pause", "hsrtf-prp-pause"];
 const DELAY: &str = "hsrtf-pr, delay scheduling for small jobs";
 const DATA_AWARE: &str = "hsrtf-prp-pause, data-aware victims";
-const PARAMETERS: [&Parameter; 5] = [&SLOT_SPEED, &DISK_RATE, &REDUCE_COMPUTE, &NOISE, &LAUNCH];
+/// Pr without waiting for a node that ran maps of the job (section 3.4).
+const NO_COLOCATION: &str = "hsrtf-pr, no co-location";
+/// A job takes a slot only if its remaining time is shorter by half.
+const MARGIN: f64 = 1.5;
+const PUP_MARGIN: &str = "hsrtf-pup, margin 1.5";
+const PRP_MARGIN: &str = "hsrtf-prp, margin 1.5";
+/// The model that was used before tasks contended: half a core and 20 MB/s for every slot, also on an idle node.
+const NO_CONTENTION: &str = "no contention";
+/// Reduces that take as different times as the paper's cluster may have had.
+const NOISY: &str = "noise 0.3";
+const PARAMETERS: [&Parameter; 7] = [&CORES, &CORE_SPEED, &DISK_RATE, &PAGE_CACHE, &REDUCE_COMPUTE, &NOISE, &LAUNCH];
 /// The policies that the sensitivity tables compare.
 const COMPARED: [&str; 3] = ["fifo", "fair", "hsrtf-pr"];
 
 /// The cases to run.
 pub fn cases(scale: &Scale) -> Result<Vec<Case>> {
-    let mix = Case::new(MIX, "hsrtf-table2", &ALL, scale.seeds);
-    let mut cases = vec![mix.with_policies([delay_small_jobs()?, data_aware_victims()?])];
+    let kills = ObservationOptions { kills: true, ..ObservationOptions::default() };
+    let margin = |base: &str, name: &str| {
+        variant(base, name, &[(setting::MAP_MARGIN, MARGIN.into()), (setting::REDUCE_MARGIN, MARGIN.into())])
+    };
+    let variants = [
+        delay_small_jobs()?,
+        data_aware_victims()?,
+        variant("hsrtf-pr", NO_COLOCATION, &[(setting::COLOCATION_DELAY, "0s".into())])?,
+        margin("hsrtf-pup", PUP_MARGIN)?,
+        margin("hsrtf-prp", PRP_MARGIN)?,
+    ];
+    let mut cases = vec![
+        Case::new(MIX, "hsrtf-table2", &ALL, scale.seeds).with_policies(variants).observed(kills),
+        Case::new(NO_CONTENTION, "hsrtf-table2", &TABLE_1, scale.seeds).modified(|cluster, _| {
+            for node in &mut cluster.nodes {
+                (node.shared, node.spec.speed_ppm, node.spec.disk_bytes_per_s) = (None, 500_000, 20 << 20);
+            }
+        }),
+        Case::new(NOISY, "hsrtf-table2", &TABLE_1, scale.seeds).modified(|cluster, _| cluster.noise = 0.3),
+    ];
     for parameter in PARAMETERS {
         cases.extend(parameter.cases(MIX, "hsrtf-table2", &COMPARED, scale.sweep_seeds));
     }
@@ -62,6 +93,7 @@ pub fn study(_: &Scale, runs: &Runs) -> Study {
         headlines: headlines(runs),
         directions: directions(runs),
         figures: figures(runs),
+        tests: tests(runs),
         sensitivity: PARAMETERS.iter().map(|parameter| parameter.table(MIX, runs, &COLUMNS)).collect(),
     }
 }
@@ -140,6 +172,23 @@ fn headlines(runs: &Runs) -> Vec<Headline> {
             &change("hsrtf-pr", "hsrtf-prp", large),
             "Killed tasks start again from the beginning. The paper gives no number, so only the direction can be compared.",
         ),
+        Headline::no_decrease(
+            "small jobs, PrP against Pr: preemption does not shorten them",
+            "5.1",
+            &change("hsrtf-pr", "hsrtf-prp", small),
+            NOT_SHORTENED,
+        ),
+        Headline::no_decrease(
+            "small jobs, PuP against Pu: preemption does not shorten them",
+            "5.1",
+            &change("hsrtf-pu", "hsrtf-pup", small),
+            NOT_SHORTENED,
+        ),
+        Headline::decrease("medium jobs, Pr against FIFO", "5.2", &change("fifo", "hsrtf-pr", medium), MEDIUM),
+        Headline::decrease("medium jobs, Pr against Fair", "5.2", &change("fair", "hsrtf-pr", medium), MEDIUM),
+        Headline::decrease("medium jobs, Pr against Pu", "5.2", &change("hsrtf-pu", "hsrtf-pr", medium), MEDIUM),
+        Headline::decrease("medium jobs, Pr against PuP", "5.2", &change("hsrtf-pup", "hsrtf-pr", medium), MEDIUM),
+        Headline::decrease("medium jobs, Pr against PrP", "5.2", &change("hsrtf-prp", "hsrtf-pr", medium), MEDIUM),
         Headline::level(
             "node-local maps of small jobs under Fair",
             "Fig. 3(a)",
@@ -156,6 +205,56 @@ fn headlines(runs: &Runs) -> Vec<Headline> {
             &runs.values(MIX, "hsrtf-pr", small_locality),
             "With three replicas on 58 nodes, the first free slot is on a node with the data in one of 19 cases.",
         ),
+    ]
+}
+
+const NOT_SHORTENED: &str = "The paper: makespans were not reduced, because reduce slots were freed on other nodes than those of the job's maps.";
+const MEDIUM: &str = "The paper finds Pr superior to all other schedulers for medium jobs, and gives no numbers.";
+
+/// Tests of the explanations.
+fn tests(runs: &Runs) -> Vec<SensitivityTable> {
+    let columns = || COLUMNS.iter().map(|column| column.name.to_owned()).collect();
+    let headlines_in = |label: &str, case: &str| {
+        (label.to_owned(), COLUMNS.iter().map(|column| Estimate::of_changes(&(column.values)(runs, case))).collect())
+    };
+    let seconds = |policy: &str| {
+        let of = |figure: fn(&Run) -> f64| Estimate::of(&runs.values(MIX, policy, figure));
+        (policy.to_owned(), vec![of(small), of(medium), of(large)])
+    };
+    let kills = |policy: &str| {
+        let of = |figure: &dyn Fn(&Run) -> f64| Estimate::of(&runs.values(MIX, policy, figure));
+        let all = |run: &Run| run.observed.kills().len() as f64;
+        let between_large = |run: &Run| {
+            let is_large = |job: JobId| run.jobs.iter().any(|ended| ended.job == job && ended.group == LARGE);
+            run.observed.kills().iter().filter(|(victim, winner)| is_large(*victim) && is_large(*winner)).count() as f64
+        };
+        (policy.to_owned(), vec![of(&all), of(&between_large), of(&small), of(&medium), of(&large)])
+    };
+    vec![
+        SensitivityTable {
+            parameter: "what the model of the machines does".into(),
+            columns: columns(),
+            rows: vec![
+                headlines_in("tasks contend for cores and disk (as above)", MIX),
+                headlines_in("no contention: half a core and 20 MB/s for every slot, also on an idle node", NO_CONTENTION),
+                headlines_in("contention, and task times that vary more (noise 0.3)", NOISY),
+            ],
+            unit: Unit::Change,
+        },
+        SensitivityTable {
+            parameter: "mean makespan, s: what co-location does (section 3.4)".into(),
+            columns: GROUPS.map(|group| format!("{group} jobs")).into(),
+            rows: ["fifo", "fair", "hsrtf-pu", "hsrtf-pr", NO_COLOCATION].map(seconds).into(),
+            unit: Unit::Seconds,
+        },
+        SensitivityTable {
+            parameter: "kills by preemption, and mean makespan in seconds; a margin stops large jobs from taking slots from each other".into(),
+            columns: ["kills", "of these from a large job for a large job", "small jobs", "medium jobs", "large jobs"]
+                .map(String::from)
+                .into(),
+            rows: ["hsrtf-pup", PUP_MARGIN, "hsrtf-prp", PRP_MARGIN].map(kills).into(),
+            unit: Unit::Plain,
+        },
     ]
 }
 
@@ -231,8 +330,8 @@ fn figures(runs: &Runs) -> Vec<Figure> {
     figures.push(Figure {
         id: "hsrtf-3".into(),
         title: "Node-local maps".into(),
-        counterpart: "paper: Fig. 3".into(),
-        paper: Vec::new(),
+        counterpart: "paper: Fig. 3; its text gives two values".into(),
+        paper: vec![PaperValue::new("fair", "small", 1.0), PaperValue::new("hsrtf-pr", "small", 0.05)],
         plot: bars(Measure::fraction("fraction of map launches"), &TABLE_1, &locality),
     });
     let future_work = ["hsrtf-pr", DELAY, "hsrtf-prp", "hsrtf-prp-pause", DATA_AWARE];
