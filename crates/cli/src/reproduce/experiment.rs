@@ -106,7 +106,8 @@ impl Case {
         let trial = self.trial(seed)?;
         let timed = self.observation.decision_times && seed <= TIMED_SEEDS;
         let run = |policy: &Policy| {
-            let mut observed = RunObserver::new(ObservationOptions { decision_times: timed, ..self.observation }, &trial);
+            let mut observed =
+                RunObserver::new(ObservationOptions { decision_times: timed, ..self.observation }, &trial);
             let result = trial.run(policy, &mut observed)?;
             let unfinished = result.stats.jobs_unfinished;
             ensure!(unfinished == 0, "{}: {unfinished} jobs unfinished under {}, seed {seed}", self.name, policy.name);
