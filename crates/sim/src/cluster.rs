@@ -60,8 +60,19 @@ pub struct NodeModel {
     pub spec: NodeSpec,
     /// Link rate, in each direction.
     pub net_bytes_per_s: u64,
-    /// Number of cores that its tasks share, as they share its disk. If absent, every task computes and reads at full speed, however many run.
-    pub cores: Option<u16>,
+    /// What its tasks share. If absent, every task computes and reads at full speed, however many run.
+    pub shared: Option<SharedHardware>,
+}
+
+/// Hardware for which the tasks of a node contend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedHardware {
+    /// Number of cores. A task uses at most one.
+    pub cores: u16,
+    /// Number of disks, each with the rate of the node's specification. A task uses at most one at a time.
+    pub disks: u16,
+    /// Memory for the page cache. Map output that is no longer in it is read from disk when it is fetched. If absent, all of it is in memory.
+    pub page_cache_bytes: Option<u64>,
 }
 
 /// Costs of tasks in addition to their work.

@@ -2,8 +2,8 @@
 //!
 //! A task alternates between computing, using the disk and waiting for something else, in fixed proportions. If it computes for a fraction `c`
 //! of its time alone on the node, and uses the disk for a fraction `d`, it advances at the rate `1 / (c x + d y + (1 - c - d))`. Here `x` is
-//! the slowdown of computing and `y` that of the disk: the smallest factors of at least 1 with which the tasks use no more cores than there
-//! are, and the disk no more than all the time. A task uses at most one core. Rates change only when a task begins or ends to work.
+//! the slowdown of computing and `y` that of the disk: the smallest factors of at least 1 with which the tasks use no more cores and disks than
+//! there are. A task uses at most one of each. Rates change only when a task begins or ends to work.
 
 use crate::cluster::Cluster;
 use giveway_core::{AttemptId, Span, Time};
@@ -47,6 +47,7 @@ impl WorkDone {
 pub(crate) struct SharedNode {
     /// Number of cores; zero if tasks do not contend here.
     cores: f64,
+    disks: f64,
     /// Time up to which the tasks have advanced.
     advanced_to: Time,
     tasks: SmallVec<[SharedTask; 12]>,
@@ -70,7 +71,8 @@ impl SharedNode {
     /// The nodes of a cluster.
     pub(crate) fn of_nodes(cluster: &Cluster) -> Vec<SharedNode> {
         let shared = |node: &crate::cluster::NodeModel| SharedNode {
-            cores: node.cores.map_or(0.0, f64::from),
+            cores: node.shared.map_or(0.0, |shared| f64::from(shared.cores)),
+            disks: node.shared.map_or(0.0, |shared| f64::from(shared.disks)),
             ..SharedNode::default()
         };
         cluster.nodes.iter().map(shared).collect()
@@ -146,7 +148,7 @@ impl SharedNode {
         let is_working = |task: &SharedTask| task.begin <= now && task.end > now;
         let working: SmallVec<[TaskWork; 12]> =
             self.tasks.iter().filter(|task| is_working(task)).map(|task| task.work).collect();
-        let slowdowns = Slowdowns::of(&working, self.cores);
+        let slowdowns = Slowdowns::of(&working, self.cores, self.disks);
         for task in self.tasks.iter_mut() {
             if is_working(task) {
                 task.rate = slowdowns.rate(&task.work);
@@ -172,12 +174,12 @@ impl Slowdowns {
     const ROUNDS: u32 = 60;
     const TOLERANCE: f64 = 1e-9;
 
-    fn of(tasks: &[TaskWork], cores: f64) -> Slowdowns {
+    fn of(tasks: &[TaskWork], cores: f64, disks: f64) -> Slowdowns {
         let mut found = Slowdowns { cpu: 1.0, disk: 1.0 };
         for _ in 0..Slowdowns::ROUNDS {
             let before = found;
             found.cpu = slowdown(tasks.iter().map(|task| (task.cpu, task.disk * found.disk + waits(task))), cores);
-            found.disk = slowdown(tasks.iter().map(|task| (task.disk, task.cpu * found.cpu + waits(task))), 1.0);
+            found.disk = slowdown(tasks.iter().map(|task| (task.disk, task.cpu * found.cpu + waits(task))), disks);
             if (found.cpu - before.cpu).abs() + (found.disk - before.disk).abs() < Slowdowns::TOLERANCE {
                 break;
             }
@@ -226,7 +228,7 @@ mod tests {
     }
 
     fn node(cores: f64) -> SharedNode {
-        SharedNode { cores, ..SharedNode::default() }
+        SharedNode { cores, disks: 1.0, ..SharedNode::default() }
     }
 
     fn seconds(seconds: f64) -> Time {
@@ -264,6 +266,17 @@ mod tests {
     }
 
     #[test]
+    fn a_second_disk_serves_a_second_task() {
+        let mut node = SharedNode { cores: 4.0, disks: 2.0, ..SharedNode::default() };
+        (0..4).for_each(|index| node.add(Time::ZERO, id(index), Time::ZERO, work(10, 0.0, 1.0)));
+        assert_eq!(node.end(id(0)), Some(seconds(20.0)));
+        node.remove(seconds(10.0), id(0));
+        node.remove(seconds(10.0), id(1));
+        node.remove(seconds(10.0), id(2));
+        assert_eq!(node.end(id(3)), Some(seconds(15.0)), "alone, it uses one disk");
+    }
+
+    #[test]
     fn the_end_of_one_task_speeds_up_the_others_without_a_call_in_between() {
         let mut node = node(1.0);
         node.add(Time::ZERO, id(0), Time::ZERO, work(2, 1.0, 0.0));
@@ -298,12 +311,13 @@ mod tests {
                     work(10, cpu, rng.random_range(0.0..=1.0 - cpu))
                 })
                 .collect();
-            let slowdowns = Slowdowns::of(&tasks, cores);
+            let disks = f64::from(rng.random_range(1..4u32));
+            let slowdowns = Slowdowns::of(&tasks, cores, disks);
             let used = |part: fn(&TaskWork) -> f64| -> f64 {
                 tasks.iter().map(|task| part(task) * slowdowns.rate(task)).sum()
             };
             for (used, capacity, factor) in
-                [(used(|task| task.cpu), cores, slowdowns.cpu), (used(|task| task.disk), 1.0, slowdowns.disk)]
+                [(used(|task| task.cpu), cores, slowdowns.cpu), (used(|task| task.disk), disks, slowdowns.disk)]
             {
                 assert!(used <= capacity * (1.0 + 1e-6), "{used} of {capacity}");
                 assert!(factor == 1.0 || used >= capacity * (1.0 - 1e-6), "{factor} at {used} of {capacity}");

@@ -17,7 +17,7 @@ pub(crate) fn cluster(nodes: u32) -> Cluster {
             disk_bytes: 1 << 40,
         },
         net_bytes_per_s: 100_000_000,
-        cores: None,
+        shared: None,
     };
     Cluster {
         name: "test".into(),

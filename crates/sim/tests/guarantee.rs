@@ -27,7 +27,7 @@ fn cluster() -> Cluster {
             disk_bytes: 1 << 40,
         },
         net_bytes_per_s: 1 << 40,
-        cores: None,
+        shared: None,
     };
     Cluster {
         name: "test".into(),

@@ -24,7 +24,7 @@ fn cluster(nodes: u32, racks: u32) -> Cluster {
             disk_bytes: 1 << 40,
         },
         net_bytes_per_s: 125_000_000,
-        cores: None,
+        shared: None,
     };
     Cluster {
         name: "test".into(),

@@ -132,7 +132,7 @@ fn cluster_of(name: &str, nodes: Vec<TopologyNode>, recorded: bool) -> Cluster {
             disk_bytes: 1_000 << 30,
         },
         net_bytes_per_s,
-        cores: None,
+        shared: None,
     };
     let costs = if recorded {
         Costs { launch: Span::ZERO, sort_per_gb: Span::ZERO, ..Costs::default() }

@@ -34,6 +34,9 @@ impl Scale {
     }
 }
 
+/// Decision times are measured for this many seeds: each takes a second run, and they vary little.
+pub const TIMED_SEEDS: u64 = 3;
+
 /// Changes a cluster and a workload before a run.
 type Modification = Box<dyn Fn(&mut Cluster, &mut Workload) + Send + Sync>;
 
@@ -42,7 +45,7 @@ pub struct Case {
     name: String,
     workload: String,
     cluster: Option<String>,
-    modification: Option<Modification>,
+    modifications: Vec<Modification>,
     policies: Vec<Policy>,
     seeds: u32,
     observation: ObservationOptions,
@@ -56,7 +59,7 @@ impl Case {
             name: name.into(),
             workload: workload.into(),
             cluster: None,
-            modification: None,
+            modifications: Vec::new(),
             policies,
             seeds,
             observation: ObservationOptions::default(),
@@ -68,9 +71,10 @@ impl Case {
         Case { cluster: Some(cluster.into()), ..self }
     }
 
-    /// Applies a change to cluster and workload, the same for every policy.
-    pub fn modified(self, modification: impl Fn(&mut Cluster, &mut Workload) + Send + Sync + 'static) -> Case {
-        Case { modification: Some(Box::new(modification)), ..self }
+    /// Applies a change to cluster and workload, after those before it, the same for every policy.
+    pub fn modified(mut self, modification: impl Fn(&mut Cluster, &mut Workload) + Send + Sync + 'static) -> Case {
+        self.modifications.push(Box::new(modification));
+        self
     }
 
     /// Adds policies that are not in the catalogue.
@@ -91,7 +95,7 @@ impl Case {
                 .with_context(|| format!("workload `{}` has no default cluster", self.workload))
         };
         let mut cluster = cluster::by_name(self.cluster.as_deref().map_or_else(default_cluster, Ok)?)?;
-        if let Some(modify) = &self.modification {
+        for modify in &self.modifications {
             modify(&mut cluster, &mut workload);
         }
         Ok(Comparison::new(cluster, workload, seed))
@@ -100,8 +104,10 @@ impl Case {
     /// Runs one seed under every policy, in the order of the policies. Fails if a policy leaves jobs unfinished.
     fn run(&self, seed: u64) -> Result<Vec<Run>> {
         let trial = self.trial(seed)?;
+        let timed = self.observation.decision_times && seed <= TIMED_SEEDS;
         let run = |policy: &Policy| {
-            let mut observed = RunObserver::new(self.observation, &trial);
+            let mut observed =
+                RunObserver::new(ObservationOptions { decision_times: timed, ..self.observation }, &trial);
             let result = trial.run(policy, &mut observed)?;
             let unfinished = result.stats.jobs_unfinished;
             ensure!(unfinished == 0, "{}: {unfinished} jobs unfinished under {}, seed {seed}", self.name, policy.name);
@@ -145,7 +151,8 @@ pub struct Run {
     pub jobs: Vec<JobMetrics>,
     /// What the case's observation options selected.
     pub observed: RunObserver,
-    /// Cumulative decision time in seconds at each job's submission, and the total last. Empty unless the case selected it.
+    /// Cumulative decision time in seconds at each job's submission, and the total last. Empty unless the case selected it, and beyond
+    /// [`TIMED_SEEDS`].
     pub decision_s: Vec<f64>,
 }
 

@@ -1,15 +1,16 @@
 //! FCS: the paper's two job tables and GridMix2 against Fair and Capacity, pause against kill, the migration parameter, and the paper's
 //! motivating example.
 
-use super::estimate::Estimate;
+use super::estimate::{Estimate, Unit};
 use super::experiment::{Case, Run, Runs, Scale};
 use super::observation::ObservationOptions;
-use super::sensitivity::{ARRIVAL_INTERVAL, Column, DISK_RATE, Parameter, REDUCE_COMPUTE, SLOT_SPEED};
+use super::sensitivity::{ARRIVAL_INTERVAL, CORE_SPEED, Column, DISK_RATE, Parameter, REDUCE_COMPUTE};
 use super::study::{Figure, Measure, PaperValue, Plot, SensitivityTable, SlotsOverTime, Study};
 use super::variants::{setting, value, variant};
 use super::verdict::{Direction, Headline};
 use anyhow::Result;
 use giveway_core::Policy;
+use giveway_sim::workload::JobPlan;
 use toml::{Table, Value};
 
 const MAP: &str = "map-heavy";
@@ -18,6 +19,9 @@ const MOTIVATION: &str = "motivation";
 const MIGRATION: &str = "migration";
 const GROUPS: [&str; 10] = ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"];
 const POLICIES: [&str; 3] = ["fcs", "fair", "capacity"];
+/// Tables 2 and 4: mean execution time in seconds, map-heavy and reduce-heavy.
+const PAPER_SECONDS: [(&str, f64, f64); 3] =
+    [("fcs", 247.0, 978.0), ("fair", 359.0, 1364.0), ("capacity", 1061.0, 8829.0)];
 /// Section 5.2.2, workloads 1 to 3: number of jobs, and relative change of the completion time from kill to pause.
 const PAUSE_AGAINST_KILL: [(u32, f64); 3] = [(80, -0.113), (130, -0.218), (180, -0.257)];
 /// Section 5.5: numbers of GridMix2 jobs.
@@ -26,8 +30,12 @@ const GRIDMIX_JOBS: [u32; 5] = [60, 120, 180, 240, 300];
 const REFUSALS: [u32; 7] = [20, 40, 60, 80, 100, 120, 140];
 /// Number of GridMix2 jobs of that experiment; the paper does not give it.
 const MIGRATION_JOBS: u32 = 130;
+/// Cases of the migration experiment in which reduce slots are freed more slowly, with the factor on the compute time of reduces.
+const SLOW_REDUCES: [f64; 2] = [3.0, 10.0];
+/// FCS and Fair where tasks do not contend for disks.
+const NO_CONTENTION: &str = ", no contention";
 const NO_MIGRATION: &str = "fcs, no migration";
-const PARAMETERS: [&Parameter; 4] = [&SLOT_SPEED, &DISK_RATE, &REDUCE_COMPUTE, &ARRIVAL_INTERVAL];
+const PARAMETERS: [&Parameter; 4] = [&CORE_SPEED, &DISK_RATE, &REDUCE_COMPUTE, &ARRIVAL_INTERVAL];
 
 /// The cases to run.
 pub fn cases(scale: &Scale) -> Result<Vec<Case>> {
@@ -43,6 +51,16 @@ pub fn cases(scale: &Scale) -> Result<Vec<Case>> {
     }
     for jobs in gridmix_jobs(scale) {
         cases.push(Case::new(gridmix(jobs), gridmix(jobs), &["fcs", "fair"], scale.seeds));
+    }
+    for factor in SLOW_REDUCES {
+        let case = Case::new(slow_reduces(factor), gridmix(MIGRATION_JOBS), &[], scale.sweep_seeds);
+        let variants = migration_variants()?.into_iter().filter(|policy| is_compared_migration(&policy.name));
+        let slower = move |job: &mut JobPlan| job.reduce_compute = job.reduce_compute.scaled(factor);
+        cases.push(case.with_policies(variants).modified(move |_, workload| workload.jobs.iter_mut().for_each(slower)));
+    }
+    for (case, workload) in [(MAP, "fcs-map-heavy"), (REDUCE, "fcs-reduce-heavy")] {
+        let alone = Case::new(format!("{case}{NO_CONTENTION}"), workload, &POLICIES, scale.sweep_seeds);
+        cases.push(alone.modified(|cluster, _| cluster.nodes.iter_mut().for_each(|node| node.shared = None)));
     }
     for parameter in PARAMETERS {
         if !scale.quick {
@@ -63,6 +81,14 @@ fn gridmix(jobs: u32) -> String {
 
 fn pause_or_kill(jobs: u32) -> String {
     format!("pause or kill, {jobs} jobs")
+}
+
+fn slow_reduces(factor: f64) -> String {
+    format!("{MIGRATION}, reduces {factor} times longer")
+}
+
+fn is_compared_migration(policy: &str) -> bool {
+    policy == NO_MIGRATION || policy == fcs_with_refusals(60)
 }
 
 fn fcs_with_refusals(refusals: u32) -> String {
@@ -92,6 +118,7 @@ pub fn study(scale: &Scale, runs: &Runs) -> Study {
         headlines: headlines(scale, runs),
         directions: directions(runs),
         figures: figures(scale, runs),
+        tests: tests(runs),
         sensitivity: sensitivity(scale, runs),
     }
 }
@@ -413,7 +440,7 @@ fn all_jobs(runs: &Runs) -> Figure {
         id: "fcs-tables".into(),
         title: "Mean completion of all jobs".into(),
         counterpart: "paper: Tables 2 and 4".into(),
-        paper: [("fcs", 247.0, 978.0), ("fair", 359.0, 1364.0), ("capacity", 1061.0, 8829.0)]
+        paper: PAPER_SECONDS
             .iter()
             .flat_map(|(policy, map, reduce)| {
                 [PaperValue::new(*policy, MAP, *map), PaperValue::new(*policy, REDUCE, *reduce)]
@@ -425,6 +452,41 @@ fn all_jobs(runs: &Runs) -> Figure {
             series: POLICIES.map(|policy| (policy.to_owned(), estimates(policy))).into(),
         },
     }
+}
+
+/// The papers' seconds beside ours, and tests of the explanations.
+fn tests(runs: &Runs) -> Vec<SensitivityTable> {
+    let seconds = |(policy, map, reduce): (&str, f64, f64)| {
+        let ours = |case: &str| Estimate::of(&runs.values(case, policy, Run::completion_s));
+        let alone = |case: &str| ours(&format!("{case}{NO_CONTENTION}"));
+        let figures =
+            [Estimate::single(map), ours(MAP), alone(MAP), Estimate::single(reduce), ours(REDUCE), alone(REDUCE)];
+        (policy.to_owned(), figures.into())
+    };
+    let columns = [MAP, REDUCE].iter().flat_map(|case| {
+        ["paper", "ours", "ours without contention for disks"].map(|column| format!("{case}, {column}"))
+    });
+    let migration = |label: String, case: &str| {
+        let change = runs.change(case, NO_MIGRATION, &fcs_with_refusals(60), Run::completion_s);
+        (label, vec![Estimate::of_changes(&change)])
+    };
+    let mut by_turnover = vec![migration("as above".into(), MIGRATION)];
+    by_turnover
+        .extend(SLOW_REDUCES.map(|factor| migration(format!("reduces {factor} times longer"), &slow_reduces(factor))));
+    vec![
+        SensitivityTable {
+            parameter: "mean completion of all jobs, s (Tables 2 and 4)".into(),
+            columns: columns.collect(),
+            rows: PAPER_SECONDS.map(seconds).into(),
+            unit: Unit::Seconds,
+        },
+        SensitivityTable {
+            parameter: "migration where reduce slots are freed more slowly".into(),
+            columns: vec!["D = 60 against no migration".into()],
+            rows: by_turnover,
+            unit: Unit::Change,
+        },
+    ]
 }
 
 fn sensitivity(scale: &Scale, runs: &Runs) -> Vec<SensitivityTable> {

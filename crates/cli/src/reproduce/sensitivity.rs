@@ -36,9 +36,9 @@ fn plain(value: f64) -> String {
     format!("{value}")
 }
 
-/// Compute speed of every slot, as a multiple.
-pub const SLOT_SPEED: Parameter = Parameter {
-    name: "slot speed",
+/// Compute speed of every core, as a multiple.
+pub const CORE_SPEED: Parameter = Parameter {
+    name: "speed of a core",
     values: &[0.5, 1.0, 2.0],
     label: multiple,
     apply: |cluster, _, factor| {
@@ -48,14 +48,38 @@ pub const SLOT_SPEED: Parameter = Parameter {
     },
 };
 
-/// Disk rate of a task, as a multiple.
+/// Rate of a disk, as a multiple.
 pub const DISK_RATE: Parameter = Parameter {
-    name: "disk rate of a task",
-    values: &[0.5, 1.0, 3.0],
+    name: "rate of a disk",
+    values: &[0.5, 1.0, 2.0],
     label: multiple,
     apply: |cluster, _, factor| {
         for node in &mut cluster.nodes {
             node.spec.disk_bytes_per_s = (node.spec.disk_bytes_per_s as f64 * factor) as u64;
+        }
+    },
+};
+
+/// Number of cores of a node, as a multiple.
+pub const CORES: Parameter = Parameter {
+    name: "cores of a node",
+    values: &[0.5, 1.0, 2.0],
+    label: multiple,
+    apply: |cluster, _, factor| {
+        for shared in cluster.nodes.iter_mut().filter_map(|node| node.shared.as_mut()) {
+            shared.cores = (f64::from(shared.cores) * factor).max(1.0) as u16;
+        }
+    },
+};
+
+/// Size of the page cache, as a multiple.
+pub const PAGE_CACHE: Parameter = Parameter {
+    name: "page cache of a node",
+    values: &[0.1, 1.0, 10.0],
+    label: multiple,
+    apply: |cluster, _, factor| {
+        for shared in cluster.nodes.iter_mut().filter_map(|node| node.shared.as_mut()) {
+            shared.page_cache_bytes = shared.page_cache_bytes.map(|bytes| (bytes as f64 * factor) as u64);
         }
     },
 };

@@ -20,6 +20,8 @@ pub struct Study {
     pub directions: Vec<Direction>,
     /// Our counterparts of the paper's figures and tables.
     pub figures: Vec<Figure>,
+    /// Tests of the explanations, each with the suspected cause switched off, and absolute figures.
+    pub tests: Vec<SensitivityTable>,
     /// The headlines' figures under other choices of parameters that the paper does not give.
     pub sensitivity: Vec<SensitivityTable>,
 }

@@ -16,6 +16,14 @@ pub mod setting {
     pub const MAP_NODE_DELAY: &str = "map.placement.node_locality_delay";
     /// How long it is then delayed for a rack with its data.
     pub const MAP_RACK_DELAY: &str = "map.placement.rack_locality_delay";
+    /// The factor by which a job's remaining time must be shorter than that of the job from which it takes a slot.
+    pub const MAP_MARGIN: &str = "map.preempt.margin";
+    /// The same for reduce slots.
+    pub const REDUCE_MARGIN: &str = "reduce.preempt.margin";
+    /// How long a reduce is delayed for a node that ran maps of its job.
+    pub const COLOCATION_DELAY: &str = "reduce.placement.colocation_delay";
+    /// Errors of the predicted times of a job, different for every type of node.
+    pub const NODE_TYPE_ERROR: &str = "matching.node_type_error";
     /// Delay only jobs with at most this many maps.
     pub const MAP_DELAY_MAX_MAPS: &str = "map.placement.delay_max_maps";
 }

@@ -36,10 +36,10 @@ impl Verdict {
 
 /// How verdicts are reached, in Markdown.
 pub const VERDICT_RULE: &str = "Our figures are means over the seeds with a 95 % bootstrap interval (with fewer than five seeds: the range of their values); changes are averaged as \
-ratios. Points of curves and sensitivity tables use half of the seeds. Changes are compared as logarithms of ratios, so that −50 % is half of −75 %. A change is *same direction, within 2x* \
+ratios. Points of curves and sensitivity tables use half of the seeds (for COSHH a quarter), scheduling times three. Changes are compared as logarithms of ratios, so that −50 % is half of −75 %. A change is *same direction, within 2x* \
 if our whole interval has the paper's sign and our mean is at least half and at most twice the paper's; *same direction, other size* if only the sign agrees; *inconclusive* if our interval \
 contains both zero and the paper's figure; *not confirmed* otherwise. A level is within 2x if it is at least half and at most twice the paper's. A claim that something stays the same holds if our \
-mean is within the limit given in its row.";
+mean is within the limit given in its row. A claim without a number is at best *same direction, other size*.";
 
 /// A main claim of a paper with our figure.
 #[derive(Clone, Debug, Serialize)]
@@ -100,6 +100,29 @@ impl Headline {
             false if ours.upper() > 0.0 => Verdict::Inconclusive,
             false => Verdict::NotConfirmed,
         };
+        Headline { claim: claim.into(), section, paper: f64::NAN, ours, unit: Unit::Change, verdict, reason }
+    }
+
+    /// A figure decreases, and the paper gives no number. At best the direction agrees.
+    pub fn decrease(claim: impl Into<String>, section: &'static str, values: &[f64], reason: &'static str) -> Headline {
+        let ours = Estimate::of_changes(values);
+        let verdict = match ours.upper() < 0.0 {
+            true => Verdict::DirectionOnly,
+            false if ours.lower() < 0.0 => Verdict::Inconclusive,
+            false => Verdict::NotConfirmed,
+        };
+        Headline { claim: claim.into(), section, paper: f64::NAN, ours, unit: Unit::Change, verdict, reason }
+    }
+
+    /// A figure does not decrease: holds unless our whole interval is below zero.
+    pub fn no_decrease(
+        claim: impl Into<String>,
+        section: &'static str,
+        values: &[f64],
+        reason: &'static str,
+    ) -> Headline {
+        let ours = Estimate::of_changes(values);
+        let verdict = if ours.upper() < 0.0 { Verdict::NotConfirmed } else { Verdict::DirectionOnly };
         Headline { claim: claim.into(), section, paper: f64::NAN, ours, unit: Unit::Change, verdict, reason }
     }
 
@@ -242,6 +265,17 @@ mod tests {
     fn sizes_of_changes_are_compared_as_ratios() {
         assert_eq!(verdict(-0.55, &[-0.99, -0.991, -0.989]), Verdict::DirectionOnly);
         assert_eq!(verdict(-0.75, &[-0.5, -0.51, -0.52]), Verdict::Confirmed);
+    }
+
+    #[test]
+    fn a_claim_without_a_number_is_judged_by_its_direction() {
+        let decrease = |values: &[f64]| Headline::decrease("", "", values, "").verdict;
+        assert_eq!(decrease(&[-0.1, -0.2]), Verdict::DirectionOnly);
+        assert_eq!(decrease(&[-0.1, 0.2]), Verdict::Inconclusive);
+        assert_eq!(decrease(&[0.1, 0.2]), Verdict::NotConfirmed);
+        let no_decrease = |values: &[f64]| Headline::no_decrease("", "", values, "").verdict;
+        assert_eq!(no_decrease(&[-0.1, -0.2]), Verdict::NotConfirmed);
+        assert_eq!(no_decrease(&[-0.1, 0.2]), Verdict::DirectionOnly);
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl Scheduler {
             has_groups: Kind::BOTH.iter().any(|&kind| policy.slots(kind).groups.has_groups()),
             delayed: PerKind::default(),
             refusals: PerKind::default(),
-            matcher: policy.matching.map(Matcher::new),
+            matcher: policy.matching.map(|rules| Matcher::new(rules, &setup.tenants)),
             users: Vec::new(),
             user_numbers: FxHashMap::default(),
             averages: policy.prior,

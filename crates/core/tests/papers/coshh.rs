@@ -146,6 +146,20 @@ fn sec_2_1_the_measured_work_of_a_map_excludes_reading_its_split() {
 }
 
 #[test]
+fn sec_3_1_users_who_have_not_submitted_count() {
+    let classes_of_two_jobs = |users: Vec<User>| {
+        let mut cluster = ManualCluster::with_setup(setup(users, Fallback::Backfill), 1, 4, 1);
+        let (short, _) = cluster.submit_job(hinted("ann", 50, 1));
+        let (long, _) = cluster.submit_job(hinted("ann", 50, 1000));
+        [short, long].map(|id| cluster.job(id).classes()[1].unwrap())
+    };
+    let [short, long] = classes_of_two_jobs(vec![user("ann", 1.0, 0), user("bob", 1.0, 0)]);
+    assert_ne!(short, long, "two users of the tenants file, two classes");
+    let [short, long] = classes_of_two_jobs(vec![user("ann", 1.0, 0)]);
+    assert_eq!(short, long);
+}
+
+#[test]
 fn sec_3_1_a_class_outlives_its_jobs() {
     let mut cluster = ManualCluster::with_setup(setup(Vec::new(), Fallback::Backfill), 1, 1, 1);
     let run_alone = |cluster: &mut ManualCluster, at_s: f64, user: &'static str, map_s: u64| {

@@ -1,10 +1,10 @@
 //! The clusters of the four papers' experiments, by name.
 //!
-//! Slots, blocks, replicas and links are those of the papers. What they leave open is chosen here, the same for every policy: the compute speed
-//! of a slot (relative to the reference core of `workload::apps`), the read rate of a task, the variation of task times. All nodes of a cluster
-//! are in one rack, because no paper mentions more than one switch.
+//! Slots, blocks, replicas, links, cores and the number of disks are those of the papers. What they leave open is chosen here, the same for every
+//! policy: the compute speed of a core (relative to the reference core of `workload::apps`), the rate of a disk, the variation of task times. All
+//! nodes of a cluster are in one rack, because no paper mentions more than one switch. `docs/model.md` has the source of each value.
 
-use super::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, ScriptedFault, Stragglers};
+use super::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, ScriptedFault, SharedHardware, Stragglers};
 use crate::files::{GB, MB};
 use giveway_core::{NodeId, NodeSpec, RackId, Span};
 use thiserror::Error;
@@ -86,6 +86,7 @@ struct Machine {
     disk_bytes_per_s: u64,
     disk_bytes: u64,
     net_bytes_per_s: u64,
+    shared: Option<SharedHardware>,
 }
 
 impl Machine {
@@ -99,7 +100,7 @@ impl Machine {
             disk_bytes_per_s: self.disk_bytes_per_s,
             disk_bytes: self.disk_bytes,
         };
-        NodeModel { spec, net_bytes_per_s: self.net_bytes_per_s, cores: None }
+        NodeModel { spec, net_bytes_per_s: self.net_bytes_per_s, shared: self.shared }
     }
 
     fn nodes(&self, count: u32) -> Vec<NodeModel> {
@@ -107,25 +108,22 @@ impl Machine {
     }
 }
 
-/// Four reference Opteron cores, one disk and 8 GB of memory for ten slots: half a core and a quarter of the disk for each slot, since not
-/// all of them compute or read at the same time.
-///
-/// These values were adjusted after a run. A first estimate (0.75 of a core, 60 MB/s) left small jobs undelayed under every policy, while the
-/// paper finds that under FIFO they are blocked by the reduces of large and medium sorts (section 5.1); the values were then derived again
-/// from cores and disk. The differences between policies on this cluster depend partly on that choice; see `docs/papers/hsrtf.md`.
+/// Four reference Opteron cores, one disk and 8 GB of memory for ten slots, which contend for them. A SATA disk of 250 GB of those years reads
+/// about 85 MB/s on its outer tracks and half of that on its inner ones.
 fn hsrtf() -> Cluster {
     let machine = Machine {
         map_slots: 8,
         reduce_slots: 2,
-        speed_ppm: 500_000,
-        disk_bytes_per_s: 20 * MB,
+        speed_ppm: 1_000_000,
+        disk_bytes_per_s: 65 * MB,
         disk_bytes: 250 * GB,
         net_bytes_per_s: GIGABIT,
+        shared: Some(SharedHardware { cores: 4, disks: 1, page_cache_bytes: Some(4 * GB) }),
     };
     hadoop("hsrtf", machine.nodes(58))
 }
 
-/// Twenty-four cores of a Xeon X5650 for twelve slots: a newer core for each, and a second one for garbage collection and spilling.
+/// Twenty-four cores of a Xeon X5650 and two disks of 500 GB for twelve slots: tasks contend for the disks alone.
 ///
 /// The speed follows from the paper's averages. 137,800 maps arrive within 171 x 30 s for 360 slots: if jobs finish in 247 to 359 s on average
 /// (Table 2), the cluster hardly falls behind, and a map may occupy its slot for about 14 s at most. With the reference seconds of
@@ -142,6 +140,7 @@ fn fcs_machine(map_slots: u16, reduce_slots: u16) -> Machine {
         disk_bytes_per_s: 100 * MB,
         disk_bytes: 1_000 * GB,
         net_bytes_per_s: GIGABIT,
+        shared: Some(SharedHardware { cores: 24, disks: 2, page_cache_bytes: Some(10 * GB) }),
     }
 }
 
@@ -170,7 +169,7 @@ const REDUCE_FAULT_S: f64 = 120.0;
 /// The node that fails; the paper chooses it at random.
 const FAULTY_NODE: NodeId = NodeId(3);
 
-/// Twelve Opteron cores at 1.7 GHz for twelve slots: one core for each, at 0.65 of the reference clock. Equal nodes process equal blocks, so
+/// Twelve Opteron cores at 1.7 GHz, 0.65 of the reference clock, and one disk for twelve slots: tasks contend for the disk alone. Equal nodes process equal blocks, so
 /// task times vary little. In Hadoop 1.2.1 a small cluster's nodes send a heartbeat every 0.3 s
 /// (`mapreduce.jobtracker.heartbeat.interval.min`); before 1.1 it was 3 s.
 fn chronos(name: &str, fault_at_s: Option<f64>) -> Cluster {
@@ -181,6 +180,7 @@ fn chronos(name: &str, fault_at_s: Option<f64>) -> Cluster {
         disk_bytes_per_s: 80 * MB,
         disk_bytes: 250 * GB,
         net_bytes_per_s: GIGABIT,
+        shared: Some(SharedHardware { cores: 12, disks: 1, page_cache_bytes: Some(43 * GB) }),
     };
     let scripted = fault_at_s.map(|at_s| ScriptedFault { node: FAULTY_NODE, at_s, back_after_s: None });
     Cluster {
@@ -244,7 +244,10 @@ fn coshh_of(name: &str, types: &[(u16, u16, u32, u64)], count: u32) -> Cluster {
     let node = |i: u32| {
         let (map_slots, reduce_slots, speed_ppm, disk_bytes_per_s) = types[i as usize % types.len()];
         let disk_bytes = STORE_BYTES;
-        Machine { map_slots, reduce_slots, speed_ppm, disk_bytes_per_s, disk_bytes, net_bytes_per_s: COSHH_NET }
+        let net_bytes_per_s = COSHH_NET;
+        // The paper's simulator has an execution rate for each resource, and no contention within one.
+        let shared = None;
+        Machine { map_slots, reduce_slots, speed_ppm, disk_bytes_per_s, disk_bytes, net_bytes_per_s, shared }
             .node(format!("R{}", i + 1))
     };
     Cluster { noise: 0.0, ..hadoop(name, (0..count).map(node).collect()) }
@@ -261,6 +264,8 @@ fn coshh_real() -> Cluster {
             disk_bytes_per_s: 3_200_000_000,
             disk_bytes: 1_000 * GB,
             net_bytes_per_s: 2 * GIGABIT,
+            // Four slots on four cores.
+            shared: None,
         }
         .node(format!("R{}", i + 1))
     };

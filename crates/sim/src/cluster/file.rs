@@ -1,6 +1,9 @@
 //! Clusters from TOML files. Every key is described in `docs/files.md`.
 
-use super::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, RandomFaults, ScriptedFault, Stragglers, TaskFailures};
+use super::{
+    Cluster, Costs, Faults, HeartbeatMode, NodeModel, RandomFaults, ScriptedFault, SharedHardware, Stragglers,
+    TaskFailures,
+};
 use crate::files::{Bounds, FileError, GB, Key, MB, Seconds, SourceFile};
 use giveway_core::{Kind, NodeId, NodeSpec, RackId, Span};
 use serde::de::Visitor;
@@ -48,6 +51,8 @@ struct NodesEntry {
     disk_mb_s: Key<f64>,
     net_mbit_s: Key<f64>,
     cores: Key<i64>,
+    disks: Key<i64>,
+    page_cache_gb: Key<f64>,
     disk_gb: Key<f64>,
 }
 
@@ -232,10 +237,7 @@ fn add_nodes(
     let disk_mb_s = source.number("disk_mb_s", &entry.disk_mb_s, 80.0, Bounds::Closed(0.001, 1e6))?;
     let net_mbit_s = source.number("net_mbit_s", &entry.net_mbit_s, 1_000.0, Bounds::Closed(8.0, 1e7))?;
     let disk_gb = source.number("disk_gb", &entry.disk_gb, 1_000.0, Bounds::Closed(0.001, 1e9))?;
-    let cores = match entry.cores {
-        Some(_) => Some(source.count("cores", &entry.cores, 1, 1, MAX_SLOTS)? as u16),
-        None => None,
-    };
+    let shared = shared_hardware(source, entry)?;
     for i in 0..count {
         let name = match &entry.name {
             Some(name) if count == 1 => name.clone(),
@@ -251,9 +253,30 @@ fn add_nodes(
             disk_bytes_per_s: bytes(disk_mb_s, MB),
             disk_bytes: bytes(disk_gb, GB),
         };
-        nodes.push(NodeModel { spec, net_bytes_per_s: bytes(net_mbit_s, 125_000), cores });
+        nodes.push(NodeModel { spec, net_bytes_per_s: bytes(net_mbit_s, 125_000), shared });
     }
     Ok(())
+}
+
+fn shared_hardware(source: &SourceFile<'_>, entry: &NodesEntry) -> Result<Option<SharedHardware>, FileError> {
+    if entry.cores.is_none() {
+        let alone = [("disks", entry.disks.as_ref().map(Spanned::span))];
+        let alone = alone.into_iter().chain([("page_cache_gb", entry.page_cache_gb.as_ref().map(Spanned::span))]);
+        return match alone.into_iter().find_map(|(key, span)| Some((key, span?))) {
+            Some((key, span)) => Err(source.value_error(
+                span,
+                format!("{key} is given without cores"),
+                "add cores: tasks share both or none",
+            )),
+            None => Ok(None),
+        };
+    }
+    let page_cache_gb = source.number("page_cache_gb", &entry.page_cache_gb, 1.0, Bounds::Closed(0.001, 1e6))?;
+    Ok(Some(SharedHardware {
+        cores: source.count("cores", &entry.cores, 1, 1, MAX_SLOTS)? as u16,
+        disks: source.count("disks", &entry.disks, 1, 1, MAX_SLOTS)? as u16,
+        page_cache_bytes: entry.page_cache_gb.as_ref().map(|_| bytes(page_cache_gb, GB)),
+    }))
 }
 
 /// Three replicas as in Hadoop, or one for each node if there are fewer.

@@ -77,7 +77,7 @@ impl Cluster {
 /// Whether two nodes are equal except for their names.
 fn same_hardware(a: &NodeModel, b: &NodeModel) -> bool {
     let nameless = |node: &NodeModel| NodeSpec { name: String::new(), ..node.spec.clone() };
-    nameless(a) == nameless(b) && a.net_bytes_per_s == b.net_bytes_per_s && a.cores == b.cores
+    nameless(a) == nameless(b) && a.net_bytes_per_s == b.net_bytes_per_s && a.shared == b.shared
 }
 
 /// The number of these consecutive nodes, starting with node number `at`, that have the names a single table would give them.
@@ -94,7 +94,7 @@ fn names_of_one_table(nodes: &[NodeModel], at: usize) -> usize {
 }
 
 fn write_nodes(out: &mut String, nodes: &[NodeModel], at: usize) -> std::fmt::Result {
-    let NodeModel { spec, net_bytes_per_s, cores } = &nodes[0];
+    let NodeModel { spec, net_bytes_per_s, shared } = &nodes[0];
     writeln!(out, "\n[[nodes]]")?;
     if nodes.len() > 1 {
         writeln!(out, "count = {}", nodes.len())?;
@@ -111,7 +111,13 @@ fn write_nodes(out: &mut String, nodes: &[NodeModel], at: usize) -> std::fmt::Re
     writeln!(out, "disk_mb_s = {}", in_units(spec.disk_bytes_per_s, MB))?;
     writeln!(out, "disk_gb = {}", in_units(spec.disk_bytes, GB))?;
     writeln!(out, "net_mbit_s = {}", in_units(*net_bytes_per_s, 125_000))?;
-    cores.map_or(Ok(()), |cores| writeln!(out, "cores = {cores}"))
+    if let Some(shared) = shared {
+        writeln!(out, "cores = {}\ndisks = {}", shared.cores, shared.disks)?;
+        if let Some(bytes) = shared.page_cache_bytes {
+            writeln!(out, "page_cache_gb = {}", in_units(bytes, GB))?;
+        }
+    }
+    Ok(())
 }
 
 fn in_units(amount: u64, unit: u64) -> f64 {

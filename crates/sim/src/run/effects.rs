@@ -8,7 +8,7 @@ use crate::event_queue::{NONE, SimEvent};
 use crate::observe::Observer;
 use crate::tasks::{MapRun, ReduceProgress, ReduceRun};
 use crate::workload::JobPlan;
-use giveway_core::{Action, AttemptId, JobId, NodeId, Span, Start, Time, Timer, Work};
+use giveway_core::{Action, AttemptId, JobId, Locality, NodeId, Span, Start, Time, Timer, Work};
 
 impl Simulation<'_> {
     /// Performs an action, or queues its delivery to a node.
@@ -56,6 +56,9 @@ impl Simulation<'_> {
                 let factor =
                     self.streams.task_factor(id.task.job, id.task.kind, split) * self.streams.attempt_factor(id);
                 let ready = self.now + self.cluster.costs.launch;
+                if locality == Locality::Node {
+                    self.shuffle.pass_page_cache(node.0, map.bytes());
+                }
                 let work = map.work(plan, &self.node_rates[node.0 as usize], locality, factor);
                 let end = self.begin_work(node.0, id, ready, work);
                 let key = if map.is_whole(plan) { NONE } else { self.attempts.add(id, node, Activity::Map(map)) };
@@ -131,6 +134,8 @@ impl Simulation<'_> {
     pub(super) fn on_fetch_due(&mut self, fetch: u32, version: u32) {
         if let Some(key) = self.shuffle.complete_fetch(self.now, fetch, version) {
             self.shuffle.end_fetch(self.now, fetch);
+            let plan = &self.workload.jobs[self.attempts[key].id.task.job.0 as usize];
+            self.shuffle.pass_page_cache(self.attempts[key].node, plan.partition_bytes() + plan.reduce_output_bytes);
             let (node, end) = (self.attempts[key].node, self.sort(key, self.now));
             let state = &mut self.nodes[node as usize];
             state.set_end(state.index_of_key(key), end);

@@ -11,6 +11,7 @@
 //! fetch only when all output is available. `reference` simulates every flow, for comparison.
 
 mod outputs;
+mod page_cache;
 mod rates;
 #[cfg(test)]
 mod reference;
@@ -20,6 +21,7 @@ use crate::event_queue::NONE;
 use crate::tasks::{NodeRates, cross_rack};
 use giveway_core::Time;
 use outputs::Outputs;
+use page_cache::PageCaches;
 use smallvec::SmallVec;
 
 /// Number of steps in which the output that reduces can see grows.
@@ -36,6 +38,7 @@ pub(crate) struct Shuffle {
     /// By node, the link rate in bytes per microsecond.
     links: Vec<f64>,
     fastest_link: f64,
+    caches: PageCaches,
     racks: Vec<u32>,
     rack_count: usize,
     cross_rack: f64,
@@ -112,6 +115,7 @@ impl Shuffle {
         Shuffle {
             fastest_link: links.iter().copied().fold(0.0, f64::max),
             links,
+            caches: PageCaches::new(cluster),
             rack_count: racks.iter().max().map_or(1, |rack| *rack as usize + 1),
             racks,
             cross_rack: cross_rack(cluster),
@@ -157,7 +161,7 @@ impl Shuffle {
     /// Adds the output of a map on a node.
     pub(crate) fn add_output(&mut self, now: Time, job: u32, map: u32, bytes: u64, node: u32) {
         let (rack, link) = (self.racks[node as usize], self.links[node as usize]);
-        if self.jobs[job as usize].outputs.add(map, bytes, node, rack, link) {
+        if self.jobs[job as usize].outputs.add(map, bytes, node, rack, link, &mut self.caches) {
             for node_fetch in self.fetches_on_node[node as usize].iter().filter(|node_fetch| node_fetch.job == job) {
                 self.fetches[node_fetch.fetch as usize].local_bytes += bytes;
             }
@@ -176,12 +180,23 @@ impl Shuffle {
             self.fetches[node_fetch.fetch as usize].local_bytes = 0;
         }
         for job in 0..self.jobs.len() as u32 {
-            let (links, rack) = (&self.links, self.racks[node as usize]);
             let job_shuffle = &mut self.jobs[job as usize];
-            if job_shuffle.open && job_shuffle.outputs.lose_node(node, rack, |node| links[node as usize]) {
+            if job_shuffle.open && job_shuffle.outputs.lose_node(node, self.racks[node as usize]) {
+                self.find_bottleneck(job);
                 self.refresh(now, job);
             }
         }
+    }
+
+    /// Tasks of a node have read or written these bytes, besides map output.
+    pub(crate) fn pass_page_cache(&mut self, node: u32, bytes: u64) {
+        self.caches.pass(node, bytes);
+    }
+
+    fn find_bottleneck(&mut self, job: u32) {
+        let (links, caches) = (&self.links, &self.caches);
+        let send_rate = |node: u32, output| caches.send_bytes_per_us(node, links[node as usize], output);
+        self.jobs[job as usize].outputs.find_bottleneck(send_rate);
     }
 
     /// Starts the fetch of a reduce, of which the fraction `fetched` was fetched before; returns its key.
@@ -310,6 +325,9 @@ impl Shuffle {
         let fetches = std::mem::take(&mut self.jobs[job as usize].fetches);
         for fetch in &fetches {
             self.settle(*fetch, now);
+        }
+        if self.caches.limited() {
+            self.find_bottleneck(job);
         }
         let job_shuffle = &mut self.jobs[job as usize];
         let senders_saturated = job_shuffle.saturates_senders(now, fetches.len());

@@ -2,6 +2,7 @@
 //!
 //! An output is lost with its node. Maps are counted in pieces, because a map that ends early becomes two.
 
+use super::page_cache::{PageCaches, StoredOutput};
 use crate::event_queue::NONE;
 use giveway_core::state::bit_set::BitSet;
 use rustc_hash::FxHashMap;
@@ -16,7 +17,7 @@ pub(crate) struct Outputs {
     /// The maps whose output is available, and each of them with its node in the order of arrival.
     done: BitSet,
     stored_on: Vec<(u32, u32)>,
-    bytes_on_node: FxHashMap<u32, u64>,
+    on_node: FxHashMap<u32, StoredOutput>,
     /// By rack; empty in a cluster of one rack.
     bytes_in_rack: Vec<u64>,
     /// The longest time that a node needs to send all of its output over its link, and that node.
@@ -31,7 +32,7 @@ impl Outputs {
             pieces: maps,
             done: BitSet::with_capacity(maps),
             stored_on: Vec::with_capacity(maps as usize),
-            bytes_on_node: FxHashMap::with_capacity_and_hasher(nodes.min(maps as usize), Default::default()),
+            on_node: FxHashMap::with_capacity_and_hasher(nodes.min(maps as usize), Default::default()),
             bytes_in_rack: if racks > 1 { vec![0; racks] } else { Vec::new() },
             bottleneck_node: NONE,
             ..Outputs::default()
@@ -44,16 +45,25 @@ impl Outputs {
     }
 
     /// Adds the output of a map on a node; false if the output is already available (from another attempt).
-    pub(crate) fn add(&mut self, map: u32, bytes: u64, node: u32, rack: u32, link: f64) -> bool {
+    pub(crate) fn add(
+        &mut self,
+        map: u32,
+        bytes: u64,
+        node: u32,
+        rack: u32,
+        link: f64,
+        caches: &mut PageCaches,
+    ) -> bool {
         if self.done.contains(map) {
             return false;
         }
         self.done.insert(map);
         self.stored_on.push((map, node));
         self.available_bytes += bytes;
-        let bytes_on_node = self.bytes_on_node.entry(node).or_default();
-        *bytes_on_node += bytes;
-        let send_us = *bytes_on_node as f64 / link;
+        let output = self.on_node.entry(node).or_default();
+        caches.pass(node, bytes);
+        output.add(bytes, caches.position(node));
+        let send_us = output.bytes as f64 / caches.send_bytes_per_us(node, link, *output);
         if send_us > self.longest_send_us {
             (self.longest_send_us, self.bottleneck_node) = (send_us, node);
         }
@@ -63,9 +73,9 @@ impl Outputs {
         true
     }
 
-    /// Removes the outputs on a node; false if there were none. `link` is the link rate of a node.
-    pub(crate) fn lose_node(&mut self, node: u32, rack: u32, link: impl Fn(u32) -> f64) -> bool {
-        let Some(bytes) = self.bytes_on_node.remove(&node) else { return false };
+    /// Removes the outputs on a node; false if there were none. [`Outputs::find_bottleneck`] must follow.
+    pub(crate) fn lose_node(&mut self, node: u32, rack: u32) -> bool {
+        let Some(StoredOutput { bytes, .. }) = self.on_node.remove(&node) else { return false };
         self.available_bytes -= bytes;
         if let Some(in_rack) = self.bytes_in_rack.get_mut(rack as usize) {
             *in_rack -= bytes;
@@ -74,11 +84,15 @@ impl Outputs {
             self.done.remove(map);
         }
         self.stored_on.retain(|(_, on)| *on != node);
+        true
+    }
+
+    /// Finds the node that needs the longest time to send its output. `send_rate` is the rate of a node for its output.
+    pub(crate) fn find_bottleneck(&mut self, send_rate: impl Fn(u32, StoredOutput) -> f64) {
         // The maximum does not depend on the iteration order; of equals the last node counts.
-        let sends = self.bytes_on_node.iter().map(|(node, bytes)| (*bytes as f64 / link(*node), *node));
+        let sends = self.on_node.iter().map(|(&node, &output)| (output.bytes as f64 / send_rate(node, output), node));
         let longest = sends.max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         (self.longest_send_us, self.bottleneck_node) = longest.unwrap_or((0.0, NONE));
-        true
     }
 
     fn available(&self) -> u32 {
@@ -100,7 +114,12 @@ impl Outputs {
 
     /// Available output bytes on a node.
     pub(crate) fn bytes_on_node(&self, node: u32) -> u64 {
-        self.bytes_on_node.get(&node).copied().unwrap_or(0)
+        self.on_node(node).bytes
+    }
+
+    /// Available output on a node.
+    pub(crate) fn on_node(&self, node: u32) -> StoredOutput {
+        self.on_node.get(&node).copied().unwrap_or_default()
     }
 
     /// The fractions of the available output on a node that has `on_node` bytes of it, and elsewhere in its rack.
@@ -127,20 +146,23 @@ impl Outputs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture;
 
     #[test]
     fn an_output_counts_once_and_is_lost_with_its_node() {
+        let mut caches = PageCaches::new(&fixture::cluster(9));
         let mut outputs = Outputs::new(3, 300, 9, 2);
-        assert!(outputs.add(0, 100, 7, 0, 1.0));
-        assert!(!outputs.add(0, 100, 8, 1, 1.0), "a second attempt adds nothing");
-        assert!(outputs.add(1, 100, 8, 1, 1.0));
+        assert!(outputs.add(0, 100, 7, 0, 1.0, &mut caches));
+        assert!(!outputs.add(0, 100, 8, 1, 1.0, &mut caches), "a second attempt adds nothing");
+        assert!(outputs.add(1, 100, 8, 1, 1.0, &mut caches));
         assert_eq!(outputs.locality_fractions(outputs.bytes_on_node(7), 0), (0.5, 0.0));
         assert_eq!(outputs.locality_fractions(outputs.bytes_on_node(6), 0), (0.0, 0.5));
-        assert!(outputs.add(2, 100, 8, 1, 1.0));
+        assert!(outputs.add(2, 100, 8, 1, 1.0, &mut caches));
         assert!(outputs.is_complete());
         assert_eq!(outputs.send_bytes_per_us(), 1.5);
-        assert!(outputs.lose_node(8, 1, |_| 1.0));
-        assert!(!outputs.lose_node(8, 1, |_| 1.0));
+        assert!(outputs.lose_node(8, 1));
+        assert!(!outputs.lose_node(8, 1));
+        outputs.find_bottleneck(|_, _| 1.0);
         assert!(!outputs.is_complete());
         assert!((outputs.available_fraction() - 1.0 / 3.0).abs() < 1e-9);
         assert_eq!(outputs.send_bytes_per_us(), 1.0);
@@ -148,21 +170,23 @@ mod tests {
 
     #[test]
     fn a_map_that_ended_early_is_complete_with_both_pieces() {
+        let mut caches = PageCaches::new(&fixture::cluster(9));
         let mut outputs = Outputs::new(1, 100, 9, 1);
         outputs.add_piece();
-        outputs.add(0, 40, 0, 0, 1.0);
+        outputs.add(0, 40, 0, 0, 1.0, &mut caches);
         assert!(!outputs.is_complete());
-        outputs.add(1, 60, 0, 0, 1.0);
+        outputs.add(1, 60, 0, 0, 1.0, &mut caches);
         assert!(outputs.is_complete());
         assert_eq!(outputs.available_fraction(), 1.0);
     }
 
     #[test]
     fn maps_without_output_bytes_are_counted() {
+        let mut caches = PageCaches::new(&fixture::cluster(9));
         let mut outputs = Outputs::new(2, 0, 9, 1);
-        outputs.add(1, 0, 3, 0, 1.0);
+        outputs.add(1, 0, 3, 0, 1.0, &mut caches);
         assert_eq!(outputs.available_fraction(), 0.5);
-        assert!(outputs.lose_node(3, 0, |_| 1.0));
+        assert!(outputs.lose_node(3, 0));
         assert_eq!(outputs.available_fraction(), 0.0);
     }
 }

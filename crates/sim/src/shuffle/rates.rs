@@ -62,7 +62,11 @@ impl Shuffle {
         let send_rate =
             if node == job_shuffle.outputs.bottleneck_node() { f64::INFINITY } else { job_shuffle.send_rate };
         // A fetch of local output needs no network; the lower limit keeps its rate finite.
-        let bytes_per_us = smaller(link, send_rate) / larger(network_cost, 1e-9);
+        let mut bytes_per_us = smaller(link, send_rate) / larger(network_cost, 1e-9);
+        if local_bytes > 0 && self.caches.limited() {
+            let read_us = on_node * self.caches.read_us_per_byte(node, job_shuffle.outputs.on_node(node));
+            bytes_per_us = if read_us > 0.0 { smaller(bytes_per_us, 1.0 / read_us) } else { bytes_per_us };
+        }
         let (is_complete, missing_bytes) =
             (job_shuffle.is_complete, larger(job_shuffle.partition_bytes - bytes - TOLERANCE_BYTES, 0.0));
         let state = &mut self.fetches[fetch as usize];

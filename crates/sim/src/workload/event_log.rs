@@ -356,7 +356,7 @@ pub fn recorded_cluster(name: &str, nodes: Vec<NodeSpec>, reporting: HeartbeatMo
     let node = |spec: NodeSpec| NodeModel {
         spec: NodeSpec { disk_bytes_per_s: INSTANT_BYTES_PER_S, ..spec },
         net_bytes_per_s: INSTANT_BYTES_PER_S,
-        cores: None,
+        shared: None,
     };
     let costs = Costs { launch: Span::ZERO, sort_per_gb: Span::ZERO, ..Costs::default() };
     Cluster {

@@ -34,7 +34,11 @@ pub fn figures(scale: &Scale, runs: &Runs) -> Vec<Figure> {
         let spent_ms = |policy: &str| {
             JOBS_SUBMITTED
                 .iter()
-                .map(|jobs| Estimate::of(&runs.values(&case, policy, |run| run.decision_s[*jobs] * 1e3)))
+                .map(|jobs| {
+                    Estimate::of(
+                        &runs.values(&case, policy, |run| run.decision_s.get(*jobs).copied().unwrap_or(f64::NAN) * 1e3),
+                    )
+                })
                 .collect()
         };
         all.push(figure(

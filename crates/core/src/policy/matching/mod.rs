@@ -37,6 +37,10 @@ pub struct Matching {
     /// The predictor's table is computed again each time this many jobs have finished.
     #[serde(default = "default_history_interval_jobs")]
     pub history_interval_jobs: u32,
+    /// For experiments (COSHH, section 6.3): the predicted times of a job are wrong by up to this fraction (0 to below 1), differently on every
+    /// type of node. The errors follow from the job's own bias, so they depend on the seed of the backend that drew it.
+    #[serde(default, skip_serializing_if = "is_exact")]
+    pub node_type_error: f64,
     /// Whether to request replicas on nodes that are suggested for the first job that uses them.
     #[serde(default = "default_place_replicas")]
     pub place_replicas: bool,
@@ -69,6 +73,10 @@ fn default_place_replicas() -> bool {
     true
 }
 
+fn is_exact(error: &f64) -> bool {
+    *error == 0.0
+}
+
 /// The default of [`Matching::max_wait`].
 pub const DEFAULT_MAX_WAIT: Span = Span::from_secs(10);
 
@@ -86,6 +94,7 @@ impl Default for Matching {
             fallback: Fallback::Backfill,
             max_rate_ratio: default_max_rate_ratio(),
             history_interval_jobs: default_history_interval_jobs(),
+            node_type_error: 0.0,
             place_replicas: default_place_replicas(),
             max_wait: default_max_wait(),
         }
@@ -103,6 +112,9 @@ impl Matching {
         if !(self.max_rate_ratio > 1.0 && self.max_rate_ratio.is_finite()) {
             let problem = "must be over 1; 2 lets rates differ by a factor of two";
             return Err(("matching.max_rate_ratio", problem.into()));
+        }
+        if !(0.0..1.0).contains(&self.node_type_error) {
+            return Err(("matching.node_type_error", "must be at least 0 and below 1".into()));
         }
         if self.history_interval_jobs == 0 {
             return Err(("matching.history_interval_jobs", "must be at least 1".into()));
@@ -149,6 +161,8 @@ struct ClassifiedJob {
     user: u32,
     tasks: PerKind<u32>,
     times: TaskTimes,
+    /// Its bias without [`Matching::node_type_error`], which replaces it.
+    bias: f64,
 }
 
 /// The predictor, the classes and the suggestions.
@@ -160,6 +174,8 @@ pub struct Matcher {
     /// The type of each node that has joined.
     type_of: Vec<u16>,
     users: Vec<UserRights>,
+    /// Number of declared users, for each classification.
+    declared_users: [usize; 2],
     /// The most recent jobs, oldest first.
     recent: VecDeque<ClassifiedJob>,
     /// Number of jobs submitted by each user.
@@ -194,8 +210,10 @@ impl UserRights {
 
 impl Matcher {
     /// A matcher without nodes, jobs and classes.
-    pub fn new(rules: Matching) -> Matcher {
+    pub fn new(rules: Matching, tenants: &Tenants) -> Matcher {
+        let with_min_share = tenants.users.iter().filter(|user| user.min_share > 0).count();
         Matcher {
+            declared_users: [with_min_share, tenants.users.len()],
             rules,
             predictor: Predictor::new(rules.history_interval_jobs),
             node_types: Vec::new(),
@@ -376,12 +394,17 @@ impl Matcher {
 
     fn describe_job(&self, job: &Job) -> ClassifiedJob {
         let tasks = PerKind::from_fn(|kind| job.total(kind));
-        ClassifiedJob { job: job.id(), user: job.user(), tasks, times: self.predictor.predict(job) }
+        let bias = job.estimate_bias();
+        // An error for each type of node replaces the one for all of them.
+        let common = if self.rules.node_type_error > 0.0 { 1.0 } else { bias };
+        ClassifiedJob { job: job.id(), user: job.user(), tasks, times: self.predictor.predict(job, common), bias }
     }
 
     /// Priority, execution rate on each type of node, and arrival rate (section 3.1), all as logarithms so that a factor is a distance.
     fn features(&self, job: &ClassifiedJob, now: Time) -> Vec<f64> {
-        let mut features: Vec<f64> = self.node_types.iter().map(|node_type| rate(job, node_type).ln()).collect();
+        let error = |node_type: usize| type_error(self.rules.node_type_error, job, node_type);
+        let rates = self.node_types.iter().enumerate().map(|(index, node_type)| rate(job, node_type) / error(index));
+        let mut features: Vec<f64> = rates.map(f64::ln).collect();
         features.push(self.users[job.user as usize].weight.ln());
         features.push(self.arrival_rate(job.user as usize, now).ln());
         features
@@ -408,8 +431,8 @@ impl Matcher {
             let mut users: Vec<u32> = members.iter().map(|job| job.user).collect();
             users.sort_unstable();
             users.dedup();
-            // Section 3.1: k is the number of users.
-            let clusters = kmeans::kmeans(&points, users.len());
+            // Section 3.1: k is the number of users, also of those who have not submitted a job yet.
+            let clusters = kmeans::kmeans(&points, users.len().max(self.declared_users[classification]));
             self.classes[classification] = self.describe(&clusters, &points, &members, now);
             self.suggested[classification] = self.suggest(classification);
         }
@@ -480,6 +503,20 @@ fn rate(job: &ClassifiedJob, node_type: &NodeType) -> f64 {
     1.0 / (phase_s(Kind::Map, per_map_s) + phase_s(Kind::Reduce, per_reduce_s)).max(1e-6)
 }
 
+/// The factor by which the predicted time of a job on a type of node is wrong: uniform from 1 - `error` to 1 + `error`.
+fn type_error(error: f64, job: &ClassifiedJob, node_type: usize) -> f64 {
+    if error == 0.0 {
+        return 1.0;
+    }
+    // SplitMix64 of what tells the pair apart; the bias differs between seeds.
+    let key = job.bias.to_bits() ^ (u64::from(job.job.0) << 32) ^ (node_type as u64 + 1);
+    let mut bits = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let unit = ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64;
+    1.0 + error * (2.0 * unit - 1.0)
+}
+
 fn nearest(classes: &[Class], features: &[f64]) -> Option<(usize, f64)> {
     let distances = classes.iter().enumerate().map(|(i, class)| (i, distance(&class.centre, features)));
     distances.min_by(|a, b| a.1.total_cmp(&b.1))
@@ -492,4 +529,26 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
         return f64::INFINITY;
     }
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_differ_between_node_types_and_stay_in_range() {
+        let job = |number: u32| ClassifiedJob {
+            job: JobId(number),
+            user: 0,
+            tasks: PerKind::default(),
+            times: TaskTimes { map_s: 1.0, reduce_s: 1.0, map_bytes: 0.0 },
+            bias: 0.9,
+        };
+        let errors: Vec<f64> = (0..200).map(|number| type_error(0.4, &job(number / 4), number as usize % 4)).collect();
+        assert!(errors.iter().all(|error| (0.6..=1.4).contains(error)), "{errors:?}");
+        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+        assert!((mean - 1.0).abs() < 0.05, "{mean}");
+        assert!(errors.chunks(4).all(|types| types[0] != types[1] && types[1] != types[2] && types[2] != types[3]));
+        assert_eq!(type_error(0.0, &job(1), 1), 1.0);
+    }
 }

@@ -84,8 +84,8 @@ impl Predictor {
         self.table = rows.collect();
     }
 
-    /// The expected task times of a new job.
-    pub fn predict(&self, job: &Job) -> TaskTimes {
+    /// The expected task times of a new job, multiplied by `bias`.
+    pub fn predict(&self, job: &Job, bias: f64) -> TaskTimes {
         let map_bytes = job.input_bytes() as f64 / job.splits().len().max(1) as f64;
         let (map_s, reduce_s) = match (job.hint(), self.look_up(&features(job))) {
             (Some(hint), _) => (hint.map.as_secs_f64(), hint.reduce.as_secs_f64()),
@@ -95,7 +95,6 @@ impl Predictor {
                 (times[Kind::Map].as_secs_f64(), times[Kind::Reduce].as_secs_f64())
             }
         };
-        let bias = job.estimate_bias();
         TaskTimes { map_s: (map_s * bias).max(1e-3), reduce_s: (reduce_s * bias).max(1e-3), map_bytes }
     }
 
