@@ -149,7 +149,7 @@ fn head_line(view: &View) -> Line<'static> {
     Line::from(vec![
         Span::styled(format!("{} UTC  ", utc_time(view.now_ms)), BOLD),
         Span::raw(format!("policy {}  ", view.policy)),
-        Span::raw(format!("map slots {maps_used}/{maps}  reduce slots {reduces_used}/{reduces}  ")),
+        Span::raw(format!("slots: map {maps_used}/{maps}, reduce {reduces_used}/{reduces}  ")),
         Span::raw(format!("{} running, {} pending", count("running"), count("pending"))),
     ])
 }
@@ -301,7 +301,7 @@ mod tests {
     fn a_screen_of_80_by_24_shows_slots_progress_and_the_time_left() {
         let lines = drawn(&view(), 80, 24);
         assert!(
-            lines[0].contains("policy giveway  map slots 6/8  reduce slots 2/4  1 running, 1 pending"),
+            lines[0].contains("policy giveway  slots: map 6/8, reduce 2/4  1 running, 1 pending"),
             "{lines:#?}"
         );
         assert!(
