@@ -21,7 +21,8 @@ install -D -m 644 packaging/tenants.toml "$root/etc/giveway/tenants.toml"
 install -D -m 644 LICENSE "$root/usr/share/doc/giveway/copyright"
 install -D -m 644 -t "$root/usr/share/doc/giveway" README.md docs/*.md
 mkdir -p "$root/usr/share/man/man1" "$root/usr/share/bash-completion/completions" "$root/usr/share/zsh/vendor-completions" "$root/usr/share/fish/vendor_completions.d"
-"$GIVEWAY_BIN" man "$root/usr/share/man/man1"
+# Default paths are shown as those of any user.
+env -u GIVEWAY_DIR HOME='~' "$GIVEWAY_BIN" man "$root/usr/share/man/man1"
 gzip -9n "$root"/usr/share/man/man1/*.1
 "$GIVEWAY_BIN" completions bash > "$root/usr/share/bash-completion/completions/giveway"
 "$GIVEWAY_BIN" completions zsh > "$root/usr/share/zsh/vendor-completions/_giveway"

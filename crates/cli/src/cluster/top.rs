@@ -149,7 +149,7 @@ fn head_line(view: &View) -> Line<'static> {
     Line::from(vec![
         Span::styled(format!("{} UTC  ", utc_time(view.now_ms)), BOLD),
         Span::raw(format!("policy {}  ", view.policy)),
-        Span::raw(format!("map slots {maps_used}/{maps}  reduce slots {reduces_used}/{reduces}  ")),
+        Span::raw(format!("slots: map {maps_used}/{maps}, reduce {reduces_used}/{reduces}  ")),
         Span::raw(format!("{} running, {} pending", count("running"), count("pending"))),
     ])
 }
@@ -158,7 +158,7 @@ fn draw_nodes(frame: &mut Frame<'_>, area: Rect, nodes: &[NodeStatus]) {
     // One line for the heading, one empty one below.
     let room = usize::from(area.height).saturating_sub(2);
     let mut lines =
-        vec![Line::styled(format!("{:<20} {:<24} {:<24} STATE", "NODE", "MAP SLOTS", "REDUCE SLOTS"), BOLD)];
+        vec![Line::styled(format!("{:<16} {:<20} {:<20} STATE", "NODE", "MAP SLOTS", "REDUCE SLOTS"), BOLD)];
     let shown = if nodes.len() > room { room.saturating_sub(1) } else { nodes.len() };
     lines.extend(nodes.iter().take(shown).map(node_line));
     if nodes.len() > shown {
@@ -176,16 +176,16 @@ fn node_line(node: &NodeStatus) -> Line<'static> {
     };
     let paused = if node.paused > 0 { format!(", {} paused", node.paused) } else { String::new() };
     Line::from(vec![
-        Span::raw(format!("{:<20.20} ", node.name)),
-        Span::styled(format!("{:<24} ", slots(node.map_slots)), Style::new().fg(Color::Cyan)),
-        Span::styled(format!("{:<24} ", slots(node.reduce_slots)), Style::new().fg(Color::Magenta)),
+        Span::raw(format!("{:<16.16} ", node.name)),
+        Span::styled(format!("{:<20} ", slots(node.map_slots)), Style::new().fg(Color::Cyan)),
+        Span::styled(format!("{:<20} ", slots(node.reduce_slots)), Style::new().fg(Color::Magenta)),
         Span::styled(format!("{state}{paused}"), style),
     ])
 }
 
 /// Slots as `##-- 2/4`, one character each if there is room.
 fn slots((all, used): (u16, u16)) -> String {
-    let width = usize::from(all).min(14);
+    let width = usize::from(all).min(12);
     let filled = bar_cells(f64::from(used), f64::from(all), width);
     format!("{}{} {used}/{all}", "#".repeat(filled), "-".repeat(width - filled))
 }
@@ -300,10 +300,7 @@ mod tests {
     #[test]
     fn a_screen_of_80_by_24_shows_slots_progress_and_the_time_left() {
         let lines = drawn(&view(), 80, 24);
-        assert!(
-            lines[0].contains("policy giveway  map slots 6/8  reduce slots 2/4  1 running, 1 pending"),
-            "{lines:#?}"
-        );
+        assert!(lines[0].contains("policy giveway  slots: map 6/8, reduce 2/4  1 running, 1 pending"), "{lines:#?}");
         assert!(
             lines[2].starts_with("node-0") && lines[2].contains("###- 3/4") && lines[2].ends_with("up"),
             "{lines:#?}"

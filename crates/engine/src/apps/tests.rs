@@ -193,7 +193,7 @@ fn unknown_applications_and_options_are_refused() {
             .err()
             .unwrap()
             .to_string()
-            .starts_with("unknown application `wordcont`; choose one of grep, ")
+            .starts_with("unknown application `wordcont`; did you mean `wordcount`? choose one of grep, ")
     );
     assert_eq!(plan_error("sort", &[("k", "1")], "x"), "sort has no option `k` and takes none; leave it out");
     let none = TestJob::new("sort", &[], &[("f", "x")]).reduces(0).plan().unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What attempts print: the error output of streaming programs, what applications write with [`print`], and the reason of a failure.
+//! What attempts print: the error output of streaming programs, what applications write with [`print()`], and the reason of a failure.
 //!
 //! A worker stores it in its folder as `logs/JOB/map-7.0@0`: job, task, attempt, and the offset at which the file begins. A file has at most
 //! [`FILE_BYTES_MAX`]; of a long log the first file and the last ones are kept. All logs of a worker stay within a budget: the files that were not written for the longest

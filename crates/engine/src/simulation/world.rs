@@ -36,9 +36,6 @@ pub(super) enum Event {
     ClientKills {
         client: usize,
     },
-    PolicyChanges {
-        policy: String,
-    },
     Fault(Fault),
     DiskRecovers,
     CoordinatorStarts,
@@ -194,9 +191,6 @@ impl World {
             }
             end = end.max(job.at + PATIENCE);
         }
-        for (at, policy) in self.scenario.reloads.clone() {
-            self.at(at, Event::PolicyChanges { policy });
-        }
         for (at, fault) in self.scenario.faults.clone() {
             self.at(at, Event::Fault(fault));
             end = end.max(at + PATIENCE);
@@ -275,7 +269,6 @@ impl World {
         match event {
             Event::ClientActs { client } => self.client_acts(client),
             Event::ClientKills { client } => self.client_kills(client),
-            Event::PolicyChanges { policy } => self.change_policy(policy),
             Event::Fault(fault) => self.fault(fault)?,
             Event::DiskRecovers => self.disk.set_fault(None),
             Event::CoordinatorStarts => self.start_coordinator()?,
