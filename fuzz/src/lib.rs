@@ -1,7 +1,7 @@
 //! Fuzz targets: functions that read arbitrary bytes as one of Giveway's formats. None may panic.
 //!
-//! `tests/corpus.rs` runs each of them on its corpus and on changed copies of it, as part of `cargo test`. `run.sh` runs them under libFuzzer, which
-//! searches for inputs that reach new code. An input that once caused a panic stays in the corpus (`corpus/TARGET/`).
+//! `tests/corpus.rs` runs each of them on its corpus and on changed copies of it, as part of `cargo test`. An input that once caused a panic stays in
+//! the corpus (`corpus/TARGET/`).
 
 use giveway_core::{Policy, Setup};
 use giveway_sim::cluster::{self, Cluster};
@@ -31,11 +31,6 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("wire", giveway_engine::fuzz::wire),
     ("workload", workload_file),
 ];
-
-/// The target with a name.
-pub fn target(name: &str) -> Option<Target> {
-    TARGETS.iter().find(|(known, _)| *known == name).map(|(_, target)| *target)
-}
 
 fn policy(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };

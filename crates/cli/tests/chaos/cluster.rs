@@ -7,7 +7,7 @@ use giveway_engine::wire::{JobStatus, NodeStatus};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Number of workers, named `node-0` and so on.
@@ -63,6 +63,26 @@ impl Cluster {
         child.wait().expect("cannot wait for the coordinator");
     }
 
+    /// Waits until the coordinator has ended by itself.
+    pub fn wait_for_coordinator(&mut self) -> ExitStatus {
+        let mut child = self.coordinator.take().expect("the coordinator is not running");
+        let start = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait().expect("cannot wait for the coordinator") {
+                return status;
+            }
+            if start.elapsed() > TIMEOUT {
+                let _ = child.kill();
+                panic!("the coordinator has not ended");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub fn signal_coordinator(&self, name: &str) {
+        signal(name, self.coordinator.as_ref().expect("the coordinator is not running").id());
+    }
+
     pub fn jobs(&self) -> Vec<JobStatus> {
         self.query(Client::jobs)
     }
@@ -87,9 +107,14 @@ impl Cluster {
         self.nodes().into_iter().find(|node| node.name == format!("node-{at}"))
     }
 
+    /// Process id of a worker that is connected.
+    pub fn pid(&self, at: usize) -> Option<u32> {
+        self.node(at).and_then(|node| node.pid)
+    }
+
     /// Kills a worker with SIGKILL.
     pub fn kill_worker(&mut self, at: usize) {
-        if let Some(pid) = self.node(at).and_then(|node| node.pid) {
+        if let Some(pid) = self.pid(at) {
             kill(pid);
         }
         self.workers.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
@@ -175,5 +200,9 @@ fn giveway() -> Command {
 }
 
 fn kill(pid: u32) {
-    let _ = Command::new("kill").args(["-9", &pid.to_string()]).stderr(Stdio::null()).status();
+    signal("-KILL", pid);
+}
+
+pub fn signal(name: &str, pid: u32) {
+    let _ = Command::new("kill").args([name, &pid.to_string()]).stderr(Stdio::null()).status();
 }

@@ -1,18 +1,22 @@
-//! Chaos tests with real processes and SIGKILL: the output of every application must be identical to that of a sequential reference run.
+//! Chaos tests with real processes that are killed and suspended, and disks that are full: the output of every application must be identical to that of a sequential reference run.
 //!
 //! Each test starts a cluster of `giveway` processes, submits every application at once, injects one kind of fault (or all kinds), and compares the
 //! outputs. Fault times are drawn from a seed that is printed: `CHAOS_SEED=N cargo test -p giveway --test chaos NAME` repeats a run, and
 //! `CHAOS_ROUNDS=N` runs N consecutive seeds.
 
 mod cluster;
+mod disks;
 mod jobs;
 
 use cluster::Cluster;
+use disks::SmallDisk;
 use giveway_core::{JobId, Kind};
 use jobs::Workload;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::cell::RefCell;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// Runs a scenario for each seed, with tasks limited to 6,000 records per second.
@@ -22,14 +26,24 @@ fn rounds(name: &str, scenario: impl Fn(&mut ChaosRun)) {
 
 /// Runs a scenario for each seed, with tasks limited to `records_per_s`.
 fn rounds_at(records_per_s: u64, name: &str, scenario: impl Fn(&mut ChaosRun)) {
+    rounds_in(records_per_s, name, |_| {}, |run, ()| scenario(run));
+}
+
+/// Runs a scenario for each seed, in a folder that was prepared before the cluster starts.
+fn rounds_in<T>(
+    records_per_s: u64,
+    name: &str,
+    prepare: impl Fn(&Path) -> T,
+    scenario: impl Fn(&mut ChaosRun, &mut T),
+) {
     let number = |name: &str, default: u64| {
         std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
     };
     let first = number("CHAOS_SEED", 1);
     for seed in first..first + number("CHAOS_ROUNDS", 1) {
         println!("{name}: seed {seed}; repeat with CHAOS_SEED={seed}");
-        let mut run = ChaosRun::start(seed, records_per_s);
-        scenario(&mut run);
+        let (mut run, mut prepared) = ChaosRun::start(seed, records_per_s, &prepare);
+        scenario(&mut run, &mut prepared);
         run.finish();
     }
 }
@@ -44,12 +58,13 @@ struct ChaosRun {
 }
 
 impl ChaosRun {
-    fn start(seed: u64, records_per_s: u64) -> ChaosRun {
+    fn start<T>(seed: u64, records_per_s: u64, prepare: impl Fn(&Path) -> T) -> (ChaosRun, T) {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let workload = Workload::generate(&mut rng, records_per_s);
+        let prepared = prepare(workload.folder());
         let cluster = Cluster::start(workload.folder());
         let jobs = workload.submit_all(&mut cluster.client());
-        ChaosRun { rng, workload, cluster, jobs }
+        (ChaosRun { rng, workload, cluster, jobs }, prepared)
     }
 
     /// Sleeps for a random time from a range in milliseconds.
@@ -217,6 +232,81 @@ fn the_coordinator_dies_repeatedly() {
                 break;
             }
         }
+    });
+}
+
+/// A suspended worker is like a slow one at first, and like a lost one once its heartbeats are missing for too long. What it still sends and does when it
+/// continues must not count.
+#[test]
+fn workers_are_suspended() {
+    rounds("workers are suspended", |run| {
+        for until_lost in [false, true, false] {
+            run.sleep(20..300);
+            let at = run.rng.random_range(0..cluster::NODES);
+            let Some(pid) = run.cluster.pid(at) else { continue };
+            cluster::signal("-STOP", pid);
+            if until_lost {
+                run.wait_for("the loss of the worker", |cluster| cluster.is_lost(at));
+            } else {
+                run.sleep(50..800);
+            }
+            cluster::signal("-CONT", pid);
+        }
+    });
+}
+
+/// For longer than the heartbeat timeout: workers must not be taken for lost because the coordinator did not look.
+#[test]
+fn the_coordinator_is_suspended() {
+    rounds("the coordinator is suspended", |run| {
+        for ms in [100..600, 1600..2200, 100..600] {
+            run.sleep(20..300);
+            run.cluster.signal_coordinator("-STOP");
+            run.sleep(ms);
+            run.cluster.signal_coordinator("-CONT");
+        }
+    });
+}
+
+/// Its tasks fail, and run elsewhere.
+#[test]
+fn the_disk_of_a_worker_is_full() {
+    if !disks::can_mount() {
+        return;
+    }
+    let prepare = |folder: &Path| SmallDisk::mount(&folder.join("cluster/node-1"));
+    rounds_in(6_000, "the disk of a worker is full", prepare, |run, disk| {
+        disk.fill();
+        let failed = run.wait_for("a failed task", |cluster| cluster.jobs().iter().any(|job| !job.failures.is_empty()));
+        assert!(failed, "no task failed on a full disk");
+        run.sleep(0..500);
+        disk.free();
+    });
+}
+
+/// The coordinator ends, and continues with all jobs once there is space again.
+#[test]
+fn the_disk_of_the_journal_is_full() {
+    if !disks::can_mount() {
+        return;
+    }
+    let prepare = |folder: &Path| {
+        let disk = SmallDisk::mount(&folder.join("cluster"));
+        // The workers' folders are on another disk.
+        for at in 0..cluster::NODES {
+            let elsewhere = folder.join(format!("work-{at}"));
+            fs::create_dir(&elsewhere).expect("create a folder");
+            std::os::unix::fs::symlink(&elsewhere, folder.join(format!("cluster/node-{at}"))).expect("create a link");
+        }
+        disk
+    };
+    rounds_in(6_000, "the disk of the journal is full", prepare, |run, disk| {
+        run.sleep(0..400);
+        disk.fill();
+        let status = run.cluster.wait_for_coordinator();
+        assert!(!status.success(), "{status}");
+        disk.free();
+        run.cluster.start_coordinator();
     });
 }
 
