@@ -21,7 +21,8 @@ const NO_FAILURE: &str = "no failure";
 const BASES: [&str; 6] = ["fifo", "fair", "capacity", "hsrtf-pr", "coshh", "las"];
 const SLOW_HEARTBEATS: &str = "heartbeats every 3 s";
 const NO_FLUSH: &str = "pauses without a flush";
-const NO_CONTENTION: &str = "no contention for the disk";
+const NO_CONTENTION: &str =
+    "no contention for the disk (reduce-heavy: the first job has then ended before the failure)";
 const JOBS: [&str; 2] = ["first", "second"];
 const WITHOUT: &str = "without Chronos";
 const WITH: &str = "with Chronos";
@@ -306,7 +307,9 @@ fn directions(runs: &Runs) -> Vec<Direction> {
     // Not for reduces under Fair: the first job may already have its share there, and is then entitled to no more slots.
     for (case, base) in [(MAP, "fifo"), (MAP, "fair"), (REDUCE, "fifo")] {
         let claim = format!("lost tasks of the first job start again within 2 s with Chronos over {base}, {case}");
-        all.push(Direction::decrease(claim, &beyond_prompt(case, base)));
+        all.push(Direction::decrease(claim, &beyond_prompt(case, base)).with_exception(
+            "A reduce that pauses during its shuffle first writes up to 128 MB to disk. Tested: without that flush the waits are about 0.5 s (see the tests).",
+        ));
     }
     for (base, order) in [("fifo", BaseOrder::Submission), ("fair", BaseOrder::EqualShares)] {
         let values = runs.change(MAP, base, &chronos(base), violated_s(order));

@@ -160,10 +160,11 @@ fn fcs_figure_3() -> Cluster {
 /// of that wave, and Chronos has attempts to preempt.
 const MAP_FAULT_S: f64 = 100.0;
 
-/// Time of the failure in `chronos-reduce`: about twelve seconds before the first job's reduces finish.
+/// Time of the failure in `chronos-reduce`, when the reduces of the first job occupy all 32 slots.
 ///
-/// The 32 reduces of the first job occupy all 32 slots. Those on other nodes finish between the failure and its detection, and FIFO assigns
-/// their slots to reduces of the second job. The lost reduces of the first job then wait for those: 325 s in the paper.
+/// In the paper, reduces of the first job on other nodes finish before the failure is detected, FIFO assigns their slots to the second job, and the
+/// lost reduces of the first job wait for those: 325 s. When that is depends on how tasks contend, so `giveway reproduce` replaces this time by one
+/// that it derives from a run without a failure.
 const REDUCE_FAULT_S: f64 = 120.0;
 
 /// The node that fails; the paper chooses it at random.
