@@ -24,14 +24,26 @@ pub fn on_stop(handler: impl FnOnce() + Send + 'static) -> Result<()> {
     Ok(())
 }
 
-/// Runs `handler` on a separate thread at each SIGHUP. It gets true if the terminal that the program was started in has been closed.
-pub fn on_hangup(handler: impl Fn(bool) + Send + 'static) -> Result<()> {
-    let had_terminal = std::io::stdin().is_terminal();
-    let mut signals = Signals::new([SIGHUP]).context("cannot install signal handlers")?;
-    std::thread::spawn(move || {
-        signals.forever().for_each(|_| handler(had_terminal && !std::io::stdin().is_terminal()))
-    });
-    Ok(())
+/// SIGHUPs that wait to be handled. From its creation on they do not end the process any more.
+pub struct Hangups {
+    signals: Signals,
+    had_terminal: bool,
+}
+
+impl Hangups {
+    /// Collects SIGHUPs from now on.
+    pub fn collect() -> Result<Hangups> {
+        let signals = Signals::new([SIGHUP]).context("cannot install signal handlers")?;
+        Ok(Hangups { signals, had_terminal: std::io::stdin().is_terminal() })
+    }
+
+    /// Runs `handler` on a separate thread at each SIGHUP, and once if some have arrived already. It gets true if the terminal that the program
+    /// was started in has been closed.
+    pub fn handle(mut self, handler: impl Fn(bool) + Send + 'static) {
+        std::thread::spawn(move || {
+            self.signals.forever().for_each(|_| handler(self.had_terminal && !std::io::stdin().is_terminal()))
+        });
+    }
 }
 
 /// Removes a temporary directory at the first SIGINT or SIGTERM, then exits the process.

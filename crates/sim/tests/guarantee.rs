@@ -212,7 +212,7 @@ fn a_queue_has_its_capacity_whatever_the_sizes() {
         (of_job[at], small_s / (of_job.len() - 1) as f64)
     };
     let (with_s, small_s) = completion_s(GroupOrder::CapacityQueues);
-    let (without_s, _) = completion_s(GroupOrder::MinShares);
+    let (without_s, _) = completion_s(GroupOrder::Flat);
     assert!(with_s <= 105.0 && with_s < without_s, "{with_s} s with and {without_s} s without queues");
     // Within its queue a small job still comes first: alone it takes 3 s, or 4.5 s with two thirds of the slots; they arrive every 1.5 s.
     assert!(small_s < 300.0, "{small_s} s");

@@ -1,7 +1,10 @@
 //! `giveway up`, `down` and `worker`: start and stop the processes of a cluster.
 
 use super::args::{ClusterDir, ClusterOptions, Up, Worker};
-use crate::{input, signals};
+use crate::{
+    input,
+    signals::{self, Hangups},
+};
 use anyhow::{Context, Result, ensure};
 use giveway_core::Tenants;
 use giveway_engine::apps::Apps;
@@ -79,6 +82,8 @@ pub fn start(
 pub fn up(args: &Up, apps: &Apps) -> Result<()> {
     // Before any process is started.
     let listener = args.http.map(giveway_web::server::bind).transpose()?;
+    // A SIGHUP during the start is a reload after it.
+    let hangups = Hangups::collect()?;
     let cluster = start(&args.cluster.dir, &args.options, args.listen.as_deref(), !args.no_restart, apps)?;
     let mut out = std::io::stdout();
     writeln!(
@@ -121,7 +126,7 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
         let _ = Client::connect(&folder).and_then(|mut client| client.stop());
     })?;
     let folder = cluster.folder().to_owned();
-    signals::on_hangup(move |is_closed| {
+    hangups.handle(move |is_closed| {
         let client = Client::connect(&folder);
         if is_closed {
             let _ = client.and_then(|mut client| client.stop());
@@ -131,7 +136,7 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
             Ok((policy, _)) => tracing::info!("reloaded on SIGHUP; policy {policy}"),
             Err(error) => tracing::error!("cannot reload on SIGHUP: {error}"),
         }
-    })?;
+    });
     Ok(cluster.wait()?)
 }
 

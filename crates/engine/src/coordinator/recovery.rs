@@ -12,7 +12,7 @@ use super::journal::{
     self, ClockReading, DecodedJournal, Journal, JournalEncoder, JournalError, JournalFile, JournalSnapshot, Metadata,
 };
 use super::state_machine::{Coordinator, Settings};
-use giveway_core::{Action, Event, NodeId, Refusal, Scheduler, Setup, Snapshot, Time, refusal};
+use giveway_core::{Action, Event, NodeId, Refusal, Scheduler, Setup, Snapshot, Span, Time, refusal};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Coordinator {
     }
 
     /// Recovers from a journal, or begins one. Unfinished jobs continue under the policy they were submitted to; without any, a changed setup
-    /// begins a new journal.
+    /// begins a new journal, which knows the ended jobs of the one before it.
     pub(crate) fn open(
         settings: Settings,
         setup: Setup,
@@ -66,6 +66,10 @@ impl Coordinator {
                 if same_setup || !coordinator.is_idle() {
                     coordinator.restore_core();
                     return Ok((coordinator, JournalStart::Continue { valid_bytes }));
+                }
+                // Ended jobs are known to the new journal, too.
+                if let Begun::New(content) = coordinator.begin_journal(setup.clone())? {
+                    return Ok((coordinator, JournalStart::Create(content)));
                 }
                 coordinator.table.next_job
             }
@@ -167,7 +171,9 @@ impl Coordinator {
 
     /// Records the wall clock, in microseconds of the Unix epoch, for those who read the journal. Nothing here depends on it.
     pub(crate) fn on_clock_read(&mut self, now: Time, unix_us: u64) {
-        self.append_metadata(Metadata::ClockRead(ClockReading { at: now.max(self.now), unix_us }));
+        // Later than all that was recorded, so that a reading after a restart does not count for what was recorded before it.
+        self.now = now.max(self.now) + Span(1);
+        self.append_metadata(Metadata::ClockRead(ClockReading { at: self.now, unix_us }));
     }
 
     /// Begins a new journal that continues the present one under this setup.

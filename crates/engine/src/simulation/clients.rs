@@ -6,7 +6,8 @@ use super::world::{Event, World};
 use crate::coordinator::inputs::{ClientLink, Input};
 use crate::job::{Codec, FileLocation, InputFile, InputSplit, OutputFormat, Partitioning, Plan, Request};
 use crate::wire::{FromClient, ToClient};
-use giveway_core::{JobId, Priority};
+use giveway_core::policy::catalog;
+use giveway_core::{JobId, Priority, Tenants};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 
@@ -95,6 +96,15 @@ impl World {
         let link = ClientLink { id: self.next_id(), limited_to: None, sender: mpsc::channel().0 };
         if !self.input(Input::ClientRequest { request, client: link }) {
             self.after(ASK_AGAIN, Event::ClientKills { client });
+        }
+    }
+
+    /// Has the coordinator load another policy, until one accepts the request. Its answer is not awaited.
+    pub(super) fn change_policy(&mut self, name: String) {
+        let Some(policy) = catalog::by_name(&name) else { return };
+        let client = ClientLink { id: self.next_id(), limited_to: None, sender: mpsc::channel().0 };
+        if !self.input(Input::Reload { policy: Box::new(policy), tenants: Tenants::default(), client }) {
+            self.after(ASK_AGAIN, Event::PolicyChanges { policy: name });
         }
     }
 

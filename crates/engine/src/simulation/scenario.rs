@@ -19,6 +19,8 @@ pub struct Scenario {
     pub(super) workers: Vec<(u16, u16)>,
     pub(super) jobs: Vec<JobScript>,
     pub(super) faults: Vec<(Micros, Fault)>,
+    /// The user has the policy replaced by the one of this name.
+    pub(super) reloads: Vec<(Micros, String)>,
     /// A snapshot is due when the journal has grown by this.
     pub(super) snapshot_bytes: u64,
     /// A longer journal is replaced.
@@ -88,6 +90,10 @@ impl Scenario {
         let faults = (0..count).map(|_| (random.below(length), Fault::random(workers.len(), jobs.len(), random)));
         let mut faults: Vec<(Micros, Fault)> = faults.collect();
         faults.sort_by_key(|(at, _)| *at);
+        // Random numbers of its own: what came before stays the same for each seed.
+        let random = &mut Random::new(seed, 6);
+        let reload = |_| (random.below(length), policies[random.below(policies.len() as u64) as usize].clone());
+        let reloads: Vec<(Micros, String)> = (0..if seed.is_multiple_of(3) { 3 } else { 0 }).map(reload).collect();
         let random = &mut Random::new(seed, 5);
         let snapshot_bytes = random.between(100, 10_000);
         let journal_bytes_max = random.between(1_000, 100_000);
@@ -97,6 +103,7 @@ impl Scenario {
             workers,
             jobs,
             faults,
+            reloads,
             snapshot_bytes,
             journal_bytes_max,
             crash_at: None,
@@ -117,6 +124,7 @@ impl Scenario {
             workers,
             jobs,
             faults: Vec::new(),
+            reloads: vec![(4 * SECOND, "fair".into()), (9 * SECOND, "hsrtf-pr".into())],
             snapshot_bytes: 1_000,
             journal_bytes_max: 20_000,
             crash_at: operation,
@@ -131,13 +139,18 @@ impl Scenario {
             smaller.faults.remove(at);
             smaller
         });
+        let without_reload = (0..self.reloads.len()).map(|at| {
+            let mut smaller = self.clone();
+            smaller.reloads.remove(at);
+            smaller
+        });
         let without_job = (0..self.jobs.len()).filter(|_| self.jobs.len() > 1).map(|at| {
             let mut smaller = self.clone();
             smaller.jobs.remove(at);
             smaller.faults.retain(|(_, fault)| !matches!(fault, Fault::ReplaceOutput { job } if *job >= at));
             smaller
         });
-        without_fault.chain(without_job).collect()
+        without_fault.chain(without_reload).chain(without_job).collect()
     }
 }
 
@@ -154,6 +167,9 @@ impl fmt::Display for Scenario {
         }
         for (number, job) in self.jobs.iter().enumerate() {
             writeln!(f, "  job {number} at {:.3} s: {job:?}", job.at as f64 / SECOND as f64)?;
+        }
+        for (at, policy) in &self.reloads {
+            writeln!(f, "  policy at {:.3} s: {policy}", *at as f64 / SECOND as f64)?;
         }
         for (at, fault) in &self.faults {
             writeln!(f, "  fault at {:.3} s: {fault:?}", *at as f64 / SECOND as f64)?;

@@ -36,6 +36,9 @@ pub(super) enum Event {
     ClientKills {
         client: usize,
     },
+    PolicyChanges {
+        policy: String,
+    },
     Fault(Fault),
     DiskRecovers,
     CoordinatorStarts,
@@ -191,6 +194,9 @@ impl World {
             }
             end = end.max(job.at + PATIENCE);
         }
+        for (at, policy) in self.scenario.reloads.clone() {
+            self.at(at, Event::PolicyChanges { policy });
+        }
         for (at, fault) in self.scenario.faults.clone() {
             self.at(at, Event::Fault(fault));
             end = end.max(at + PATIENCE);
@@ -269,6 +275,7 @@ impl World {
         match event {
             Event::ClientActs { client } => self.client_acts(client),
             Event::ClientKills { client } => self.client_kills(client),
+            Event::PolicyChanges { policy } => self.change_policy(policy),
             Event::Fault(fault) => self.fault(fault)?,
             Event::DiskRecovers => self.disk.set_fault(None),
             Event::CoordinatorStarts => self.start_coordinator()?,

@@ -97,8 +97,9 @@ fn times_before_a_restart_are_not_shifted_by_the_time_without_a_coordinator() {
         let mut submitted = Vec::new();
         for start in 1..4 {
             let mut coordinator = folder.open();
+            let opened = coordinator.now();
+            coordinator.on_clock_read(opened, start * hour_us);
             let now = coordinator.now();
-            coordinator.on_clock_read(now, start * hour_us);
             let job = coordinator.submit(folder.plan(&format!("out-{start}"))).unwrap();
             let status = coordinator.table.status(job, &coordinator.core).unwrap();
             submitted.push((Time(status.submitted_us), start * hour_us + status.submitted_us - now.0));
