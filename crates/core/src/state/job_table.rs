@@ -18,7 +18,7 @@ impl JobKey {
         self.0 as usize
     }
 
-    /// The key as a number, for a [`BitSet`] of jobs.
+    /// The key as a number, for a [`BitSet`](super::bit_set::BitSet) of jobs.
     #[inline]
     pub fn number(self) -> u32 {
         self.0
