@@ -240,7 +240,7 @@ Each published result is compared with the measured one (mean and 95 % confidenc
 No parameter is tuned for a single scheduler; docs/papers lists the assumptions made where a paper gives no value, and docs/results holds the results of the full run.
 
 EXAMPLES
-  Run a reduced version of everything, in about two minutes (the full run takes about 15 minutes):
+  Run a reduced version of everything, in some minutes (the full run takes an hour or more):
       giveway reproduce all --quick
   Reproduce one paper and write figures, tables and raw numbers:
       giveway reproduce fcs --report fcs --json fcs.json

@@ -207,7 +207,11 @@ impl Client {
 
     /// Stops the cluster. Unfinished jobs continue when it is started again.
     pub fn stop(&mut self) -> Result<(), ClientError> {
-        self.request(&FromClient::Stop).map(drop)
+        match self.request(&FromClient::Stop) {
+            // The coordinator's process may end before its answer is sent.
+            Err(ClientError::Wire(error)) if error.is_disconnect() => Ok(()),
+            answer => answer.map(drop),
+        }
     }
 
     /// Sends a request concerning stored files. [`StoreClient`](crate::store::StoreClient) is the interface for users.
