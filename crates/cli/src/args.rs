@@ -27,7 +27,7 @@ pub struct Args {
 /// The subcommands of `giveway`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run small, medium and large jobs on a local cluster under four policies, verify every output, and write an HTML report.
+    /// Run small, medium and large jobs on a local cluster under five policies, verify every output, and write an HTML report.
     Demo(Demo),
     /// Simulate a workload on a cluster under one or more policies.
     Sim(Sim),
