@@ -266,8 +266,8 @@ impl TextInput {
         Ok(TextInput { path, split_bytes })
     }
 
-    /// A submission that runs `app` on this file, with each task limited to `records_per_s`. The caller sets `output`.
-    pub fn request(&self, app: &str, reduces: u32, records_per_s: u64) -> Request {
+    /// A submission that runs `app` on this file, with each task limited to `records_per_s`, if given. The caller sets `output`.
+    pub fn request(&self, app: &str, reduces: u32, records_per_s: Option<u64>) -> Request {
         let options = if app == "grep" { vec![("pattern", "river|stone")] } else { Vec::new() };
         Request {
             app: app.into(),
@@ -282,7 +282,7 @@ impl TextInput {
             pool: "default".into(),
             priority: Priority::Normal,
             task_timeout_ms: 60_000,
-            records_per_s: Some(records_per_s),
+            records_per_s,
             compress: false,
             sync_output: true,
         }

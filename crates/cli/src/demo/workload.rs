@@ -29,7 +29,7 @@ pub fn generate(folder: &Path, apps: &Apps) -> Result<TimedWorkload> {
     let (large, medium, small) = (input("large", 72)?, input("medium", 8)?, input("small", 2)?);
     let mut jobs = Vec::new();
     let mut add = |submit_at_ms, group, app: &str, input: &TextInput, reduces| -> Result<()> {
-        jobs.push(TimedJob::new(submit_at_ms, group, input.request(app, reduces, RECORDS_PER_S), apps)?);
+        jobs.push(TimedJob::new(submit_at_ms, group, input.request(app, reduces, Some(RECORDS_PER_S)), apps)?);
         Ok(())
     };
     add(0, 2, "sort", &large, 4)?;

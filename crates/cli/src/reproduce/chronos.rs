@@ -23,6 +23,8 @@ const SLOW_HEARTBEATS: &str = "heartbeats every 3 s";
 const NO_FLUSH: &str = "pauses without a flush";
 const NO_CONTENTION: &str =
     "no contention for the disk (reduce-heavy: the first job has then ended before the failure)";
+/// The second job has no slots yet when the node fails.
+const LATE_SECOND_JOB: &str = "second job submitted when the node fails";
 const JOBS: [&str; 2] = ["first", "second"];
 const WITHOUT: &str = "without Chronos";
 const WITH: &str = "with Chronos";
@@ -47,6 +49,16 @@ pub fn cases(scale: &Scale) -> Result<Vec<Case>> {
         at_its_time(Case::new(REDUCE, "chronos-reduce", &policies, scale.seeds).observed(recovery)),
         Case::new(NO_FAILURE, "chronos-map", &policies, scale.seeds).on_cluster("chronos").observed(recovery),
     ];
+    for workload in [MAP, REDUCE] {
+        let case = Case::new(late_second_job(workload), named(workload), &policies[..2], scale.sweep_seeds);
+        let case = if workload == REDUCE { at_its_time(case) } else { case };
+        cases.push(case.observed(recovery).modified(|cluster, workload| {
+            let failure = cluster.faults.scripted.first().map(|fault| Time::from_secs_f64(fault.at_s));
+            if let (Some(failure), Some(second)) = (failure, workload.jobs.last_mut()) {
+                second.submit = failure;
+            }
+        }));
+    }
     for at_s in FAILURE_TIMES_S {
         let case = Case::new(failure_at(at_s), "chronos-map", &policies[..4], scale.sweep_seeds).observed(recovery);
         cases.push(case.modified(move |cluster, _| cluster.faults.scripted[0].at_s = at_s));
@@ -95,6 +107,10 @@ impl Observer for FirstReduceEnd {
 
 fn named(workload: &str) -> &'static str {
     if workload == MAP { "chronos-map" } else { "chronos-reduce" }
+}
+
+fn late_second_job(workload: &str) -> String {
+    format!("{workload}, {LATE_SECOND_JOB}")
 }
 
 fn chronos(base: &str) -> String {
@@ -437,12 +453,32 @@ fn tests(runs: &Runs) -> Vec<SensitivityTable> {
     rows.extend([SLOW_HEARTBEATS, NO_FLUSH, NO_CONTENTION].map(|name| row(name, &format!(", {name}"))));
     let columns = ["FIFO, all lost tasks", "Chronos, all lost tasks", "Chronos, the first job's"];
     let columns = [MAP, REDUCE].iter().flat_map(|case| columns.map(|column| format!("{case}: {column}")));
-    vec![SensitivityTable {
-        parameter: "recovery wait, s".into(),
+    vec![
+        SensitivityTable {
+            parameter: "recovery wait, s".into(),
+            columns: columns.collect(),
+            rows,
+            unit: Unit::Seconds,
+        },
+        second_job(runs),
+    ]
+}
+
+/// What the second job gains from the recovery of the first.
+fn second_job(runs: &Runs) -> SensitivityTable {
+    let row = |label: &str, case: fn(&str) -> String| {
+        let change = |workload: &str, figure: fn(&Run) -> f64| {
+            Estimate::of_changes(&runs.change(&case(workload), "fifo", "chronos(fifo)", figure))
+        };
+        (label.to_owned(), vec![change(MAP, first), change(MAP, second), change(REDUCE, first), change(REDUCE, second)])
+    };
+    let columns = [MAP, REDUCE].iter().flat_map(|case| JOBS.map(|job| format!("{case}: {job} job")));
+    SensitivityTable {
+        parameter: "completion, Chronos over FIFO".into(),
         columns: columns.collect(),
-        rows,
-        unit: Unit::Seconds,
-    }]
+        rows: vec![row("as above", str::to_owned), row(LATE_SECOND_JOB, late_second_job)],
+        unit: Unit::Change,
+    }
 }
 
 /// Sensitivity to the time of the failure.

@@ -5,7 +5,7 @@
 //! * `variants.rs` derives policies from those of the catalogue by changing settings; `sensitivity.rs` varies parameters that a paper does not give.
 //! * `estimate.rs` averages figures over seeds; `verdict.rs` judges claims by them.
 //! * `study.rs` holds the results of one paper; `figures.rs` renders its figures and `report_pages.rs` its pages.
-//! * `forecast.rs` runs two of the experiments on the engine and compares the jobs' completion times with the simulator's forecast.
+//! * `forecast/` runs experiments on the engine and compares the jobs' completion times with the simulator's forecast.
 
 mod chronos;
 mod coshh;
@@ -74,7 +74,11 @@ pub fn run(args: &Reproduce, apps: &Apps) -> Result<()> {
         writeln!(std::io::stdout(), "{}", report_pages::terminal(&study))?;
         studies.push(study);
     }
-    let selection = Selection { hsrtf: selected(WhichPaper::Hsrtf), chronos: selected(WhichPaper::Chronos) };
+    let selection = Selection {
+        hsrtf: selected(WhichPaper::Hsrtf),
+        chronos: selected(WhichPaper::Chronos),
+        contention: args.paper == WhichPaper::All,
+    };
     let forecast = if args.no_engine { None } else { forecast::run(selection, args.quick, apps)? };
     if let Some(forecast) = &forecast {
         writeln!(std::io::stdout(), "{}", forecast.terminal())?;

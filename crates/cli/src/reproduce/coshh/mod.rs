@@ -12,6 +12,8 @@ use super::study::{SensitivityTable, Study};
 use super::variants::{setting, variant};
 use anyhow::Result;
 use giveway_core::{Time, WHOLE_PPM};
+use giveway_sim::cluster::Cluster;
+use giveway_sim::workload::Workload;
 
 /// Algorithm 2 as the paper gives it: a slot stays idle if no job of a suggested class is pending.
 const COSHH: &str = "coshh-strict";
@@ -26,6 +28,10 @@ const JOBS: [u32; 9] = [5, 10, 20, 30, 40, 60, 80, 100, 120];
 const RESOURCES: [u32; 9] = [6, 18, 30, 42, 54, 66, 78, 90, 102];
 /// Section 6.3: largest error of the estimates, in percent.
 const ERRORS: [u32; 5] = [0, 10, 20, 30, 40];
+/// No error and the paper's largest, compared in a headline.
+const COMPARED_ERRORS: [u32; 2] = [0, 40];
+/// Arrival rates on the four nodes, as multiples.
+const FOUR_NODES_LOADS: [f64; 3] = [0.03, 0.1, 0.3];
 /// The paper's results for one trace, under FIFO, Fair and COSHH.
 struct Table {
     trace: &'static str,
@@ -115,7 +121,7 @@ pub fn cases(scale: &Scale) -> Result<Vec<Case>> {
         cases.push(Case::new(known_times(trace), workload(100), &POLICIES, scale.seeds));
         cases.push(
             predicted(Case::new(fast_nodes_only(trace), workload(100), &POLICIES, sweep_seeds))
-                .modified(|cluster, _| cluster.nodes.retain(|node| node.spec.speed_ppm >= WHOLE_PPM)),
+                .modified(|cluster, _| keep_fast_nodes(cluster)),
         );
         for count in jobs(scale) {
             let case = Case::new(with_jobs(trace, count), workload(count), &POLICIES, sweep_seeds);
@@ -143,11 +149,31 @@ pub fn cases(scale: &Scale) -> Result<Vec<Case>> {
             }
         }
     }
+    for trace in TRACES {
+        for percent in COMPARED_ERRORS {
+            let error = f64::from(percent) / 100.0;
+            let policy = variant(COSHH, COSHH, &[(setting::NODE_TYPE_ERROR, error.into())])?;
+            let case = Case::new(error_on_fast_nodes(trace, percent), format!("coshh-{trace}-100"), &[], scale.seeds);
+            cases.push(case.with_policies([policy]).modified(move |cluster, workload| {
+                keep_fast_nodes(cluster);
+                workload.estimate_error = error;
+            }));
+        }
+    }
+    for load in FOUR_NODES_LOADS {
+        let case = Case::new(LOAD.case_name(FOUR_NODES, load), "coshh-facebook", &POLICIES, sweep_seeds);
+        let apply = move |cluster: &mut Cluster, workload: &mut Workload| (LOAD.apply)(cluster, workload, load);
+        cases.push(predicted(case.on_cluster("coshh-real").modified(apply)));
+    }
     for (name, workload) in [(FOUR_NODES, "coshh-facebook"), (FOUR_NODES_EQUAL, "coshh-facebook-even")] {
         let case = Case::new(name, workload, &POLICIES, scale.seeds).on_cluster("coshh-real");
         cases.push(predicted(case).observed(timed));
     }
     Ok(cases)
+}
+
+fn keep_fast_nodes(cluster: &mut Cluster) {
+    cluster.nodes.retain(|node| node.spec.speed_ppm >= WHOLE_PPM);
 }
 
 fn known_times(trace: &str) -> String {
@@ -167,6 +193,10 @@ fn no_min_shares(trace: &str) -> String {
 
 fn fast_nodes_only(trace: &str) -> String {
     format!("{trace}, fast nodes only")
+}
+
+fn error_on_fast_nodes(trace: &str, percent: u32) -> String {
+    format!("{trace}, {percent} % error, fast nodes only")
 }
 
 fn with_jobs(trace: &str, count: u32) -> String {
@@ -250,7 +280,41 @@ fn tests(runs: &Runs) -> Vec<SensitivityTable> {
         ],
         unit: Unit::Change,
     };
-    TRACES.map(of_trace).into()
+    TRACES.map(of_trace).into_iter().chain([estimate_errors(runs), four_nodes_by_load(runs)]).collect()
+}
+
+/// What estimate errors cost where no node is slow.
+fn estimate_errors(runs: &Runs) -> SensitivityTable {
+    let change = |case: fn(&str, u32) -> String, trace: &str| {
+        let of = |percent: u32| runs.values(&case(trace, percent), COSHH, Run::completion_s);
+        let [exact, worst] = COMPARED_ERRORS.map(of);
+        Estimate::of_changes(&exact.iter().zip(worst).map(|(exact, worst)| worst / exact - 1.0).collect::<Vec<_>>())
+    };
+    let row =
+        |label: &str, case: fn(&str, u32) -> String| (label.to_owned(), TRACES.map(|trace| change(case, trace)).into());
+    SensitivityTable {
+        parameter: "mean completion, 40 % estimate error against none".into(),
+        columns: TRACES.map(String::from).into(),
+        rows: vec![row("all nodes (as above)", with_error), row("without the slow nodes", error_on_fast_nodes)],
+        unit: Unit::Change,
+    }
+}
+
+/// The four nodes at lower loads than the paper's number of jobs gives.
+fn four_nodes_by_load(runs: &Runs) -> SensitivityTable {
+    let row = |label: String, case: &str| {
+        let value = |policy: &str| Estimate::of(&runs.values(case, policy, dissatisfaction));
+        (label, ["fifo", "fair", COSHH, "coshh"].map(value).into())
+    };
+    let mut rows: Vec<_> =
+        FOUR_NODES_LOADS.iter().map(|load| row((LOAD.label)(*load), &LOAD.case_name(FOUR_NODES, *load))).collect();
+    rows.push(row("as above".into(), FOUR_NODES));
+    SensitivityTable {
+        parameter: format!("{FOUR_NODES}, dissatisfaction: load"),
+        columns: ["FIFO", "Fair", "COSHH", "COSHH with backfill"].map(String::from).into(),
+        rows,
+        unit: Unit::Plain,
+    }
 }
 
 fn sensitivity(scale: &Scale, runs: &Runs) -> Vec<SensitivityTable> {
@@ -264,19 +328,23 @@ fn sensitivity(scale: &Scale, runs: &Runs) -> Vec<SensitivityTable> {
     let completion = |trace: &&str| PARAMETERS.map(|parameter| parameter.table(&min_shares(trace), runs, &COLUMNS));
     TRACES
         .iter()
-        .flat_map(|trace| completion(trace).into_iter().chain([dissatisfaction_by_load(runs, trace)]))
+        .flat_map(|trace| {
+            let metrics = [("dissatisfaction", dissatisfaction as fn(&Run) -> f64), ("fairness", unfairness)];
+            completion(trace).into_iter().chain(metrics.map(|metric| metric_by_load(runs, trace, metric)))
+        })
         .collect()
 }
 
-/// The paper's dissatisfaction under FIFO needs a saturated system, its completion times one that is not: no load gives both.
-fn dissatisfaction_by_load(runs: &Runs, trace: &str) -> SensitivityTable {
+/// A metric for several loads. The paper's dissatisfaction under FIFO needs a saturated system, its completion times one that is not: no load
+/// gives both.
+fn metric_by_load(runs: &Runs, trace: &str, (name, metric): (&str, fn(&Run) -> f64)) -> SensitivityTable {
     let row = |load: f64| {
         let case = LOAD.case_name(&min_shares(trace), load);
-        let value = |policy: &str| Estimate::of(&runs.values(&case, policy, dissatisfaction));
+        let value = |policy: &str| Estimate::of(&runs.values(&case, policy, metric));
         ((LOAD.label)(load), ["fifo", "fair", COSHH].map(value).into())
     };
     SensitivityTable {
-        parameter: format!("{trace}, dissatisfaction: load"),
+        parameter: format!("{trace}, {name}: load"),
         columns: ["FIFO", "Fair", "COSHH"].map(String::from).into(),
         rows: LOAD.values.iter().map(|load| row(*load)).collect(),
         unit: Unit::Plain,

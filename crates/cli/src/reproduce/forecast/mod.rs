@@ -1,0 +1,237 @@
+//! Experiments on the engine, compared with the simulator's forecast.
+//!
+//! The workload of hSRTF's Table 2 and the failure experiment of Chronos are scaled down to four worker processes on this machine. Tasks read their
+//! records at a limited rate, so that the results depend on the schedule and not on the machine.
+//!
+//! Each type of job first runs alone on the idle cluster. Its profile is the simulator's only input besides the cost of stopping a task: mean
+//! and variation of the map times, and the reduce time once all maps are done. The simulator then forecasts the whole experiment under each
+//! policy, and the engine runs it. Which job gets a slot may depend on a millisecond, so a forecast is the median of several simulated runs.
+//! Every output is compared with that of a sequential run.
+
+mod experiments;
+mod report;
+
+use crate::local_cluster::{InputSpec, TextInput, TimedJob, TimedWorkload};
+use crate::signals;
+use anyhow::{Context, Result};
+use experiments::{CHRONOS, CONTENTION, EngineExperiment, HSRTF, JobType, Speed, cores};
+use giveway_core::event_log::{EventLogReader, Record};
+use giveway_core::policy::catalog;
+use giveway_core::{Change, End, JobId, Kind, Lifecycle, NodeId, Policy, Span, Tenants, Time};
+use giveway_engine::apps::Apps;
+use giveway_sim::cluster::{Cluster, Costs, ScriptedFault, SharedHardware};
+use giveway_sim::comparison::{Comparison, PolicyResult};
+use giveway_sim::metrics::{JobMetrics, Summary};
+use giveway_sim::workload::{self, JobPlan, Workload};
+use indicatif::ProgressBar;
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+pub use report::ForecastReport;
+use report::{JobComparison, RecoveryFigures, RunComparison, median};
+use std::path::Path;
+use std::time::Duration;
+
+/// Simulated runs per forecast.
+const FORECAST_RUNS: u64 = 25;
+
+/// The experiments to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Selection {
+    /// hSRTF's workload.
+    pub hsrtf: bool,
+    /// Chronos' node failure.
+    pub chronos: bool,
+    /// More slots than cores.
+    pub contention: bool,
+}
+
+/// Runs the selected experiments; `None` if there are none. A quick run takes two policies of each.
+pub fn run(selection: Selection, quick: bool, apps: &Apps) -> Result<Option<ForecastReport>> {
+    let all = [(selection.hsrtf, &HSRTF), (selection.chronos, &CHRONOS), (selection.contention, &CONTENTION)];
+    let selected: Vec<&EngineExperiment> =
+        all.into_iter().filter(|(selected, _)| *selected).map(|(_, experiment)| experiment).collect();
+    if selected.is_empty() {
+        return Ok(None);
+    }
+    let bar = crate::progress::bar(0, "engine", "runs");
+    let runs_of = |experiment: &&EngineExperiment| experiment.job_types.len() + experiment.policies(quick).len();
+    bar.set_length(selected.iter().map(|experiment| runs_of(experiment) as u64).sum());
+    let folder = tempfile::Builder::new()
+        .prefix("giveway-reproduce-")
+        .tempdir()
+        .context("cannot create a temporary folder for the runs")?;
+    signals::remove_on_stop(folder.path().to_owned())?;
+    let mut runs = Vec::new();
+    for (index, experiment) in selected.into_iter().enumerate() {
+        let folder = folder.path().join(index.to_string());
+        std::fs::create_dir(&folder).context("cannot create a folder for an experiment")?;
+        runs.extend(experiment.run(&folder, quick, apps, &bar).with_context(|| experiment.name)?);
+    }
+    bar.finish_and_clear();
+    Ok(Some(ForecastReport { runs }))
+}
+
+impl EngineExperiment {
+    fn run(&self, folder: &Path, quick: bool, apps: &Apps, bar: &ProgressBar) -> Result<Vec<RunComparison>> {
+        let mut rng = Pcg64Mcg::seed_from_u64(1);
+        let mut input = |job_type: &JobType| {
+            // The reduces of a word count are light only if lines have words in common.
+            let lines = InputSpec {
+                maps: job_type.maps,
+                lines_per_map: self.lines_per_map,
+                numbered: job_type.app != "wordcount",
+            };
+            TextInput::generate(folder, job_type.name, lines, &mut rng)
+        };
+        let inputs = self.job_types.iter().map(&mut input);
+        let inputs: Vec<TextInput> = inputs.collect::<Result<_>>()?;
+        let play = |arrivals: &[(u64, u16)], kill_at: Option<Duration>| -> Result<TimedWorkload> {
+            let job = |&(at_ms, group): &(u64, u16)| {
+                let (job_type, input) = (&self.job_types[usize::from(group)], &inputs[usize::from(group)]);
+                TimedJob::new(at_ms, group, input.request(job_type.app, job_type.reduces, self.records_per_s()), apps)
+            };
+            let jobs = arrivals.iter().map(job).collect::<Result<_>>()?;
+            let groups = self.job_types.iter().map(|job_type| job_type.name.to_owned()).collect();
+            // Only the recovery of lost tasks depends on the placement of data.
+            Ok(TimedWorkload { groups, jobs, kill_at, stored: self.kill_at.is_some() })
+        };
+        let mut profiles: Vec<Profile> = Vec::new();
+        for group in 0..self.job_types.len() as u16 {
+            let alone = play(&[(0, group)], None)?;
+            let folder = folder.join(format!("alone-{group}"));
+            let played = alone.run(&self.profile_cluster(), &folder, self.policy("fifo")?, apps)?;
+            profiles.push(Profile::of(&played.event_log)?);
+            bar.inc(1);
+        }
+        let arrivals = (self.arrivals)();
+        let experiment = play(&arrivals, self.kill_at)?;
+        let mut compared = Vec::new();
+        for name in self.policies(quick) {
+            let forecast = self.forecast(&arrivals, &profiles, self.policy(name)?)?;
+            let real = experiment.run(&self.cluster(), &folder.join(name), self.policy(name)?, apps)?;
+            compared.push(self.compare(name, &real.run.summary, &real.run.jobs, &forecast));
+            bar.inc(1);
+        }
+        Ok(compared)
+    }
+
+    /// Limit of the lines that a task reads per second.
+    fn records_per_s(&self) -> Option<u64> {
+        match self.speed {
+            Speed::Limited(rate) => Some(rate),
+            Speed::Cores => None,
+        }
+    }
+
+    /// A policy of the catalogue with its time spans scaled.
+    fn policy(&self, name: &str) -> Result<Policy> {
+        let policy = catalog::by_name(name).with_context(|| format!("no policy `{name}` in the catalogue"))?;
+        Ok(policy.faster(self.time_scale))
+    }
+
+    /// Simulates the experiment from the profiles, once per seed.
+    fn forecast(&self, arrivals: &[(u64, u16)], profiles: &[Profile], policy: Policy) -> Result<Vec<PolicyResult>> {
+        let job = |(number, &(at_ms, group)): (usize, &(u64, u16))| JobPlan {
+            id: JobId(number as u32),
+            submit: Time::ZERO + Span::from_millis(at_ms),
+            group,
+            slowstart_ppm: self.cluster.slowstart_ppm,
+            ..profiles[usize::from(group)].job.clone()
+        };
+        let workload = Workload {
+            name: self.name.into(),
+            tenants: Tenants::default(),
+            jobs: arrivals.iter().enumerate().map(job).collect(),
+            groups: self.job_types.iter().map(|job_type| job_type.name.to_owned()).collect(),
+            hints: false,
+            estimate_error: 0.0,
+        };
+        let largest = profiles.last().context("the experiment has no jobs")?;
+        let mut cluster = largest.cluster.clone();
+        cluster.noise = largest.map_noise;
+        if self.speed == Speed::Cores {
+            let slots = self.cluster();
+            for node in &mut cluster.nodes {
+                (node.spec.map_slots, node.spec.reduce_slots) = (slots.map_slots, slots.reduce_slots);
+                // The input is in memory after the profile runs, and outputs are small: only cores are short.
+                node.shared = Some(SharedHardware { cores: cores(), disks: u16::MAX, page_cache_bytes: None });
+            }
+        }
+        cluster.heartbeat = span(self.cluster.heartbeat);
+        cluster.lost_after = span(self.cluster.timeout);
+        // Local files of this machine are node-local for every worker.
+        cluster.replicas = if self.kill_at.is_some() { 2 } else { self.cluster.nodes };
+        // As measured by `giveway bench engine`, rounded to 10 ms.
+        let ten = Span::from_millis(10);
+        cluster.costs =
+            Costs { launch: Span::ZERO, pause: ten, resume: ten, end_early: ten, kill: ten, ..cluster.costs };
+        cluster.faults.scripted = self.kill_at.map(|at| fault(self.cluster.nodes - 1, at)).into_iter().collect();
+        let run = |seed: u64| Ok(Comparison::new(cluster.clone(), workload.clone(), seed).run(&policy, &mut ())?);
+        (1..=FORECAST_RUNS).map(run).collect()
+    }
+
+    fn compare(
+        &self,
+        policy: &str,
+        real: &Summary,
+        real_jobs: &[JobMetrics],
+        simulated: &[PolicyResult],
+    ) -> RunComparison {
+        let mut jobs = Vec::new();
+        // The engine, as the simulator, numbers jobs in order of submission.
+        let mut by_number: Vec<&JobMetrics> = real_jobs.iter().collect();
+        by_number.sort_by_key(|job| job.job);
+        for (number, job) in by_number.into_iter().enumerate() {
+            let same_job = |job: &&JobMetrics| job.job.0 as usize == number;
+            let forecasts = simulated.iter().flat_map(|run| run.jobs.iter().filter(same_job));
+            let forecast_s = median(forecasts.map(|job| job.completion_s).collect());
+            let group = self.job_types[usize::from(job.group)].name.to_owned();
+            jobs.push(JobComparison { group, real_s: job.completion_s, forecast_s });
+        }
+        let forecast = RecoveryFigures::mean(simulated.iter().map(|run| RecoveryFigures::of(&run.summary)));
+        RunComparison { experiment: self.name, policy: policy.into(), jobs, real: RecoveryFigures::of(real), forecast }
+    }
+}
+
+/// Profile of a job that ran alone on the idle cluster.
+struct Profile {
+    job: JobPlan,
+    cluster: Cluster,
+    /// Standard deviation of the logarithm of its map times.
+    map_noise: f64,
+}
+
+impl Profile {
+    fn of(event_log: &[u8]) -> Result<Profile> {
+        let workload::RecordedRun { workload, cluster, .. } = workload::from_event_log(event_log, "a job alone")?;
+        let job = workload.jobs.into_iter().next().context("the event log of the profile run has no job")?;
+        Ok(Profile { job, cluster, map_noise: map_noise(event_log)? })
+    }
+}
+
+fn map_noise(event_log: &[u8]) -> Result<f64> {
+    let mut running = Lifecycle::<()>::default();
+    let mut logs = Vec::new();
+    for record in EventLogReader::open(event_log)? {
+        // A journal has no closing record, because the cluster may be started again.
+        let Ok(Record { now, event, actions }) = record else { break };
+        running.observe(&event, &actions, now, &mut |change| {
+            if let Change::Ended { attempt, end: End::Finished { .. } } = change
+                && attempt.id.task.kind == Kind::Map
+            {
+                logs.push(now.since(attempt.launched).as_secs_f64().ln());
+            }
+        });
+    }
+    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / logs.len() as f64;
+    Ok(variance.sqrt())
+}
+
+fn fault(node: u32, at: Duration) -> ScriptedFault {
+    ScriptedFault { node: NodeId(node), at_s: at.as_secs_f64(), back_after_s: None }
+}
+
+fn span(duration: Duration) -> Span {
+    Span::from_millis(duration.as_millis() as u64)
+}

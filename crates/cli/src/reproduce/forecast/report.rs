@@ -1,0 +1,240 @@
+//! The engine's runs beside their forecasts, as tables, figures and a page.
+
+use super::super::estimate::{Estimate, Unit};
+use super::super::figures::{SvgFigure, render};
+use super::super::study::{Figure, Measure, Plot};
+use super::FORECAST_RUNS;
+use super::experiments::{CHRONOS, CLUSTER, CONTENTION, HSRTF, RECORDS_PER_S};
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use giveway_sim::metrics::Summary;
+use serde::Serialize;
+
+/// The engine's runs with their forecasts.
+#[derive(Serialize)]
+pub struct ForecastReport {
+    /// One entry per experiment and policy.
+    pub runs: Vec<RunComparison>,
+}
+
+/// A run and its forecast.
+#[derive(Serialize)]
+pub struct RunComparison {
+    pub(super) experiment: &'static str,
+    pub(super) policy: String,
+    /// In order of submission.
+    pub(super) jobs: Vec<JobComparison>,
+    pub(super) real: RecoveryFigures,
+    pub(super) forecast: RecoveryFigures,
+}
+
+/// Completion time of one job, measured and forecast.
+#[derive(Serialize)]
+pub struct JobComparison {
+    pub(super) group: String,
+    pub(super) real_s: f64,
+    pub(super) forecast_s: f64,
+}
+
+/// Figures of the lost tasks that were launched again; `None` if there were none.
+#[derive(Serialize)]
+pub(super) struct RecoveryFigures {
+    /// Mean wait from the detection of the loss to the launch.
+    wait_s: Option<f64>,
+    /// Fraction of the maps that were node-local.
+    node_local: Option<f64>,
+}
+
+impl RecoveryFigures {
+    pub(super) fn of(summary: &Summary) -> RecoveryFigures {
+        RecoveryFigures { wait_s: summary.details.recovery_wait_s, node_local: summary.details.recovery_locality }
+    }
+
+    pub(super) fn mean(all: impl Iterator<Item = RecoveryFigures> + Clone) -> RecoveryFigures {
+        let mean = |figure: fn(RecoveryFigures) -> Option<f64>| {
+            let values: Vec<f64> = all.clone().filter_map(figure).collect();
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        RecoveryFigures { wait_s: mean(|recovery| recovery.wait_s), node_local: mean(|recovery| recovery.node_local) }
+    }
+}
+
+impl JobComparison {
+    /// Relative error of the forecast, without its sign.
+    fn error(&self) -> f64 {
+        (self.forecast_s / self.real_s - 1.0).abs()
+    }
+}
+
+impl RunComparison {
+    fn median_error(&self) -> f64 {
+        median(self.jobs.iter().map(JobComparison::error).collect())
+    }
+
+    fn groups(&self) -> Vec<&str> {
+        let mut groups: Vec<&str> = Vec::new();
+        for job in &self.jobs {
+            if !groups.contains(&job.group.as_str()) {
+                groups.push(&job.group);
+            }
+        }
+        groups
+    }
+
+    /// Mean completion time of a group in seconds, measured and forecast.
+    fn means(&self, group: &str) -> (f64, f64) {
+        let jobs: Vec<&JobComparison> = self.jobs.iter().filter(|job| job.group == group).collect();
+        let mean =
+            |time_s: fn(&JobComparison) -> f64| jobs.iter().map(|job| time_s(job)).sum::<f64>() / jobs.len() as f64;
+        (mean(|job| job.real_s), mean(|job| job.forecast_s))
+    }
+}
+
+/// The median; NaN without values.
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.len().saturating_sub(1) / 2, values.len() / 2);
+    match (values.get(low), values.get(high)) {
+        (Some(low), Some(high)) => (low + high) / 2.0,
+        _ => f64::NAN,
+    }
+}
+
+impl ForecastReport {
+    /// Errors of all jobs of all runs, the smallest first.
+    fn errors(&self) -> Vec<f64> {
+        let mut errors: Vec<f64> = self.runs.iter().flat_map(|run| run.jobs.iter().map(JobComparison::error)).collect();
+        errors.sort_by(f64::total_cmp);
+        errors
+    }
+
+    /// Result in one sentence.
+    pub fn summary(&self) -> String {
+        let jobs: usize = self.runs.iter().map(|run| run.jobs.len()).sum();
+        let errors = self.errors();
+        let ninetieth = errors.get(errors.len() * 9 / 10).copied().unwrap_or(f64::NAN);
+        format!(
+            "{} runs with {jobs} jobs on the engine: median error of the forecast completion time of a job {}, 90th percentile {}.",
+            self.runs.len(),
+            Unit::Fraction.show(median(errors)),
+            Unit::Fraction.show(ninetieth)
+        )
+    }
+
+    /// A table for the terminal.
+    pub fn terminal(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header([
+            "experiment",
+            "policy",
+            "mean completion by group:\nreal (forecast), s",
+            "median error\nof a job",
+        ]);
+        for run in &self.runs {
+            let cell = |group: &&str| {
+                let (real, forecast) = run.means(group);
+                format!("{group} {real:.2} ({forecast:.2})")
+            };
+            let groups: Vec<String> = run.groups().iter().map(cell).collect();
+            table.add_row([
+                run.experiment.into(),
+                run.policy.clone(),
+                groups.join(", "),
+                Unit::Fraction.show(run.median_error()),
+            ]);
+        }
+        if let Some(last) = table.column_mut(3) {
+            last.set_cell_alignment(CellAlignment::Right);
+        }
+        format!("{table}\n{}", self.summary())
+    }
+
+    /// The figures: mean completion time by policy, measured and forecast, one figure per experiment and group.
+    pub fn figures(&self) -> Vec<SvgFigure> {
+        let mut figures = Vec::new();
+        for experiment in [&HSRTF, &CHRONOS, &CONTENTION] {
+            let runs: Vec<&RunComparison> = self.runs.iter().filter(|run| run.experiment == experiment.name).collect();
+            for job_type in experiment.job_types.iter().filter(|_| !runs.is_empty()) {
+                let series = |side: fn((f64, f64)) -> f64| -> Vec<Estimate> {
+                    runs.iter().map(|run| Estimate::single(side(run.means(job_type.name)))).collect()
+                };
+                figures.push(Figure {
+                    id: format!("engine-{}-{}", experiment.name.to_lowercase().replace(' ', "-"), job_type.name),
+                    title: format!(
+                        "{}: mean completion of the {} jobs, real and forecast",
+                        experiment.name, job_type.name
+                    ),
+                    counterpart: String::new(),
+                    paper: Vec::new(),
+                    plot: Plot::Bars {
+                        y: Measure::seconds("mean completion time"),
+                        categories: runs.iter().map(|run| run.policy.clone()).collect(),
+                        series: vec![
+                            ("real".into(), series(|(real, _)| real)),
+                            ("forecast".into(), series(|(_, forecast)| forecast)),
+                        ],
+                    },
+                });
+            }
+        }
+        figures.iter().flat_map(render).collect()
+    }
+
+    /// The Markdown page with the times of every job.
+    pub fn page(&self, command: &str) -> String {
+        let mut text = format!(
+            "# Engine runs and their forecasts\n\nGenerated by `{command}`. {}\n\nThe workload of hSRTF's Table 2 and the failure experiment of Chronos (section V-A), scaled to {} worker \
+             processes with {} map and {} reduce slots each. Tasks read {RECORDS_PER_S} records per second, so that the results depend on the schedule and not on the number of cores. \
+             In the third experiment tasks run as fast as they can on one worker with twice as many map slots as there are cores, and the simulated ones contend for the cores. \
+             Each type of job first ran alone on the idle cluster (in the third experiment one task at a time). The simulator's input is how long its maps and reduces took there, the variation of the largest job's maps, and \
+             10 ms as the cost of stopping a task; nothing was fitted to the runs that are forecast. Which job gets a slot may depend on a millisecond, so a forecast is the \
+             median of {FORECAST_RUNS} simulated runs (the mean for lost tasks), each with another placement of the input. The engine's run is a single sample, and the engine spreads blocks evenly. \
+             Every output was equal to that of a sequential run.\n\n",
+            self.summary(),
+            CLUSTER.nodes,
+            CLUSTER.map_slots,
+            CLUSTER.reduce_slots
+        );
+        text += "| experiment | policy | median error of a job | recovery wait: real, forecast | node-local recovery maps: real, forecast |\n|---|---|---|---|---|\n";
+        let both = |figure: &dyn Fn(&RecoveryFigures) -> Option<f64>, unit: Unit, run: &RunComparison| match (
+            figure(&run.real),
+            figure(&run.forecast),
+        ) {
+            (Some(real), Some(forecast)) => format!("{}, {}", unit.show(real), unit.show(forecast)),
+            _ => String::new(),
+        };
+        for run in &self.runs {
+            text += &format!(
+                "| {} | {} | {} | {} | {} |\n",
+                run.experiment,
+                run.policy,
+                Unit::Fraction.show(run.median_error()),
+                both(&|recovery| recovery.wait_s, Unit::Seconds, run),
+                both(&|recovery| recovery.node_local, Unit::Fraction, run)
+            );
+        }
+        text.push('\n');
+        for figure in self.figures() {
+            text += &format!("![{}](figures/{})\n\n", figure.title, figure.file_name);
+        }
+        for run in &self.runs {
+            text += &format!(
+                "## {}, {}\n\n| job | group | real | forecast | error |\n|---|---|---|---|---|\n",
+                run.experiment, run.policy
+            );
+            for (number, job) in run.jobs.iter().enumerate() {
+                text += &format!(
+                    "| {} | {} | {:.2} s | {:.2} s | {} |\n",
+                    number + 1,
+                    job.group,
+                    job.real_s,
+                    job.forecast_s,
+                    Unit::Change.show(job.forecast_s / job.real_s - 1.0)
+                );
+            }
+            text.push('\n');
+        }
+        text.trim_end().to_owned() + "\n"
+    }
+}
