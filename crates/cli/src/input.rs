@@ -212,7 +212,8 @@ pub fn cluster(name: &str) -> Result<Cluster> {
 
 fn looks_like_file(name: &str) -> bool {
     // A folder does not hide a built-in name.
-    let is_folder = || Path::new(name).is_dir() && workload::default_cluster_for(name).is_none();
+    let is_built_in = || workload::default_cluster_for(name).is_some() || cluster::by_name(name).is_ok();
+    let is_folder = || Path::new(name).is_dir() && !is_built_in();
     name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file() || is_folder()
 }
 

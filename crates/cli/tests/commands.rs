@@ -197,6 +197,8 @@ fn invalid_files_are_refused_with_file_and_line() {
         giveway(folder.path(), &args)
     };
     // By file, by name, and by the name of a built-in workload.
+    // A folder of the same name does not hide a built-in cluster.
+    fs::create_dir(folder.path().join("hsrtf")).unwrap();
     for cluster in ["good-cluster.toml", "hsrtf", "hsrtf-table2", "coshh-yahoo"] {
         let good = run(sim("good-workload.toml", cluster, "fifo"));
         assert!(good.status.success(), "{cluster}: {}", text(&good.stderr));

@@ -18,6 +18,9 @@ const RESAMPLES: usize = 2_000;
 /// With fewer values than this, resampling them says little: the interval is their whole range.
 const BOOTSTRAP_VALUES_MIN: usize = 5;
 
+/// The smallest change that is told apart from others.
+const VANISHED: f64 = -0.999;
+
 impl Estimate {
     /// A value without an interval.
     pub fn single(value: f64) -> Estimate {
@@ -43,9 +46,14 @@ impl Estimate {
     /// The mean of relative changes (0.1 is 10 % more), one per seed: their geometric mean, so that a half and a double cancel out. What
     /// vanishes counts as a thousandth.
     pub fn of_changes(changes: &[f64]) -> Estimate {
-        let logs: Vec<f64> = changes.iter().map(|change| change.max(-0.999).ln_1p()).collect();
+        let logs: Vec<f64> = changes.iter().map(|change| change.max(VANISHED).ln_1p()).collect();
         let logs = Estimate::of(&logs);
         Estimate { mean: logs.mean.exp_m1(), interval: logs.interval.map(|(low, high)| (low.exp_m1(), high.exp_m1())) }
+    }
+
+    /// True for changes to nothing, or almost: their size is not known.
+    pub fn has_vanished(&self) -> bool {
+        self.mean <= VANISHED + 1e-9
     }
 
     /// Lower end of the interval; the mean for a single value.
@@ -103,7 +111,9 @@ impl Unit {
     /// The text of an estimate: the mean and the ends of its interval.
     pub fn show_estimate(self, estimate: Estimate) -> String {
         let mean = self.show(estimate.mean);
-        let Some((low, high)) = estimate.interval.filter(|_| estimate.mean.is_finite()) else { return mean };
+        let is_vanished = self == Unit::Change && estimate.has_vanished();
+        let interval = estimate.interval.filter(|_| estimate.mean.is_finite() && !is_vanished);
+        let Some((low, high)) = interval else { return mean };
         let form = self.form(estimate.mean);
         format!("{mean} ({} to {})", form.number(low), form.number(high))
     }
@@ -111,6 +121,7 @@ impl Unit {
     fn form(self, value: f64) -> Form {
         match self {
             // Near -100 %, percentages hide whether little or nothing is left.
+            Unit::Change if value <= VANISHED + 1e-9 => Form::Vanished,
             Unit::Change if value <= -0.8 => Form::Divided,
             Unit::Change if value >= 4.0 => Form::Times,
             Unit::Change => Form::SignedPercent,
@@ -125,6 +136,8 @@ impl Unit {
 /// How a value and the ends of its interval are printed.
 #[derive(Clone, Copy)]
 enum Form {
+    /// A change to nothing, or almost.
+    Vanished,
     /// A change of -96 % as `1/25`.
     Divided,
     /// A change of +500 % as `6.0x`.
@@ -140,7 +153,7 @@ enum Form {
 impl Form {
     fn show(self, value: f64) -> String {
         let suffix = match self {
-            Form::Divided | Form::Times => "",
+            Form::Vanished | Form::Divided | Form::Times => "",
             Form::SignedPercent | Form::Percent => " %",
             Form::Number { suffix, .. } => suffix,
         };
@@ -150,6 +163,7 @@ impl Form {
     /// The number without its unit.
     fn number(self, value: f64) -> String {
         match self {
+            Form::Vanished => "at most 1/1000".into(),
             Form::Divided => format!("1/{:.1}", 1.0 / (1.0 + value)),
             Form::Times => format!("{:.1}x", 1.0 + value),
             Form::SignedPercent => format!("{:+.1}", value * 100.0).replace('-', "−"),
@@ -188,6 +202,7 @@ mod tests {
     fn a_half_and_a_double_cancel_out() {
         let estimate = Estimate::of_changes(&[-0.5, 1.0]);
         assert!(estimate.mean.abs() < 1e-12, "{estimate:?}");
-        assert_eq!(Unit::Change.show(Estimate::of_changes(&[-1.0]).mean), "1/1000.0");
+        assert_eq!(Unit::Change.show(Estimate::of_changes(&[-1.0]).mean), "at most 1/1000");
+        assert_eq!(Unit::Change.show_estimate(Estimate::of_changes(&[-1.0; 8])), "at most 1/1000");
     }
 }

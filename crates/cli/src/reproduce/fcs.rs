@@ -224,14 +224,14 @@ fn headlines(scale: &Scale, runs: &Runs) -> Vec<Headline> {
         "5.2.1, Fig. 6",
         -0.096,
         &runs.change(MIGRATION, NO_MIGRATION, &fcs_with_refusals(60), Run::completion_s),
-        "Reduce slots become free quickly here, so a paused reduce soon resumes on its own node.",
+        "We expected that slots on the own node become free too soon for migration to matter. Tested: with reduces 3 and 10 times longer the gain is no larger (see the tests), so that is not the cause, and we do not know it. The paper does not give the job mix.",
     ));
     all.push(Headline::change(
         "reduce wait of group 5 against Fair, map-heavy (paper: 32.2 times shorter)",
         "5.3, Fig. 9",
         1.0 / 32.2 - 1.0,
         &runs.change(MAP, "fair", "fcs", |run| run.group("5").details.mean_reduce_wait_s.unwrap_or(f64::NAN)),
-        "Reduces of jobs with less remaining work preempt those of the largest jobs, which then wait slightly longer.",
+        "Here the reduces of group 5 take a slot as soon as the last map ends, by preempting those of larger jobs: no wait is left, so that only the direction can be compared.",
     ));
     all
 }
@@ -259,7 +259,8 @@ fn directions(runs: &Runs) -> Vec<Direction> {
         ));
     }
     let values = runs.change(REDUCE, "fcs-kill", "fcs", Run::completion_s);
-    all.push(Direction::decrease(format!("jobs finish sooner with pause than with kill, {REDUCE}"), &values));
+    let pause = Direction::decrease(format!("jobs finish sooner with pause than with kill, {REDUCE}"), &values);
+    all.push(pause.with_exception("The difference is about 5 % on average, with a range from −11 to +1 %."));
     let small = |run: &Run| run.group_completion_s("small");
     all.push(Direction::decrease(
         "small jobs submitted after a large one finish sooner under fcs than under fair (Fig. 3)",

@@ -71,7 +71,7 @@ fn is_similar(ours: f64, paper: f64) -> bool {
 fn of_change(ours: Estimate, paper: f64) -> Verdict {
     let same_direction = if paper < 0.0 { ours.upper() < 0.0 } else { ours.lower() > 0.0 };
     match same_direction {
-        true if is_similar(ours.mean.ln_1p(), paper.ln_1p()) => Verdict::Confirmed,
+        true if !ours.has_vanished() && is_similar(ours.mean.ln_1p(), paper.ln_1p()) => Verdict::Confirmed,
         true => Verdict::DirectionOnly,
         false if ours.contains(0.0) && ours.contains(paper) => Verdict::Inconclusive,
         false => Verdict::NotConfirmed,
@@ -265,6 +265,8 @@ mod tests {
     fn sizes_of_changes_are_compared_as_ratios() {
         assert_eq!(verdict(-0.55, &[-0.99, -0.991, -0.989]), Verdict::DirectionOnly);
         assert_eq!(verdict(-0.75, &[-0.5, -0.51, -0.52]), Verdict::Confirmed);
+        // Nothing is left, so that no size can be compared.
+        assert_eq!(verdict(-0.97, &[-1.0, -1.0]), Verdict::DirectionOnly);
     }
 
     #[test]
