@@ -403,6 +403,33 @@ pub enum BenchCommand {
     },
     /// Measure the engine: job throughput, latency of small jobs and the cost of preemption.
     Engine(crate::bench::engine::Options),
+    /// Compare the forecasts of `giveway explain` with what then happened, in simulated workloads or recorded runs.
+    Forecast {
+        /// Event logs or journals of recorded runs; without any, workloads are simulated.
+        #[arg(value_name = "EVENTLOG")]
+        event_logs: Vec<String>,
+        /// Built-in workloads to simulate, separated by commas.
+        #[arg(
+            long,
+            value_name = "NAME[,...]",
+            value_delimiter = ',',
+            default_value = "hsrtf-table2,fcs-map-heavy,fcs-reduce-heavy,chronos-map,coshh-facebook,gridmix-60",
+            conflicts_with = "event_logs"
+        )]
+        workload: Vec<String>,
+        /// Policies to simulate, separated by commas.
+        #[arg(
+            long,
+            value_name = "NAME|FILE[,...]",
+            value_delimiter = ',',
+            default_value = "giveway,fair,fifo",
+            conflicts_with = "event_logs"
+        )]
+        policy: Vec<String>,
+        /// Random seed of the simulated runs.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+    },
     /// Measure the scheduler core: decisions per second and decision latency, by policy and number of nodes.
     Core {
         /// Policies, separated by commas; default: all.

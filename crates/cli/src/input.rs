@@ -139,7 +139,7 @@ pub struct Recorded {
 pub fn recorded_run(name: &str, cluster_name: Option<&str>, model: Option<&Path>, seed: u64) -> Result<Recorded> {
     if looks_like_file(name) && !name.ends_with(".toml") {
         if has_event_log(name)? {
-            let mut run = event_log(name, &read_bytes(name)?)?;
+            let mut run = event_log(name, &event_log_bytes(name)?)?;
             if let Some(cluster_name) = cluster_name {
                 run.cluster = cluster(cluster_name)?;
             }
@@ -176,7 +176,7 @@ fn has_event_log(name: &str) -> Result<bool> {
 /// A workload from an event log or a workload file.
 fn own_workload(name: &str, cluster_name: Option<&str>, seed: u64) -> Result<(Workload, Cluster)> {
     // Read first, so that a missing workload is reported before a missing cluster.
-    let bytes = read_bytes(name)?;
+    let bytes = event_log_bytes(name)?;
     if is_event_log(&bytes) {
         let run = event_log(name, &bytes)?;
         return Ok((run.workload, cluster_name.map_or(Ok(run.cluster), cluster)?));
@@ -222,7 +222,7 @@ fn read(file: &str) -> Result<String> {
 }
 
 /// Reads a file; of the journal of a cluster, the event log in it.
-fn read_bytes(file: &str) -> Result<Vec<u8>> {
+pub fn event_log_bytes(file: &str) -> Result<Vec<u8>> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {file}; check the path"))?;
     if coordinator::is_journal(&bytes) { Ok(coordinator::read_event_log(Path::new(file))?) } else { Ok(bytes) }
 }

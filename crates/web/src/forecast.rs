@@ -2,11 +2,12 @@
 //!
 //! The present state becomes a workload: the tasks that each live job has left, with their estimated times, on the nodes that are up. What running attempts
 //! have done is taken off, and all slots are assigned anew at the present instant, as the policy would. Each of several runs draws an error for the
-//! estimate of each job, larger for jobs of which fewer tasks have been seen, and times that differ from task to task. The median over the runs is the forecast, the
+//! task times of each job, larger if they are known from other jobs only, and times that differ from task to task. The median over the runs is the forecast, the
 //! 5th and 95th percentile are its interval. Jobs that are submitted later are not known: a policy that lets small jobs pass makes large jobs end
 //! later than forecast.
 
 use crate::model::Model;
+use crate::task_times::task_time;
 use giveway_core::{Action, Event, JobId, Kind, Policy, Scheduler, Span, Time};
 use giveway_sim::cluster::{Cluster, HeartbeatMode};
 use giveway_sim::workload::{self, JobPlan, Workload};
@@ -55,8 +56,8 @@ struct LiveJob {
     id: JobId,
     started: bool,
     plan: JobPlan,
-    /// Standard deviation of the logarithm of the error of its estimate.
-    error: f64,
+    /// By kind, the standard deviation of the logarithm of the error of its task time.
+    error: [f64; 2],
 }
 
 /// The present state of a cluster. Made while the model is locked, used without.
@@ -119,9 +120,10 @@ impl Present {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let plans = self.jobs.iter().map(|job| {
             let mut plan = job.plan.clone();
-            let factor = LogNormal::new(0.0, job.error).map_or(1.0, |error| error.sample(&mut rng));
-            plan.map_compute = plan.map_compute.scaled(factor).max(TASK_TIME_MIN);
-            plan.reduce_compute = plan.reduce_compute.scaled(factor).max(TASK_TIME_MIN);
+            let [map, reduce] =
+                job.error.map(|error| LogNormal::new(0.0, error).map_or(1.0, |error| error.sample(&mut rng)));
+            plan.map_compute = plan.map_compute.scaled(map).max(TASK_TIME_MIN);
+            plan.reduce_compute = plan.reduce_compute.scaled(reduce).max(TASK_TIME_MIN);
             plan
         });
         let workload = Workload::from_jobs("the present jobs", self.tenants.clone(), plans.collect());
@@ -136,16 +138,17 @@ impl LiveJob {
     fn of(model: &Model, scheduler: &Scheduler, id: JobId) -> Option<LiveJob> {
         let (row, state) = (model.job(id)?, scheduler.state());
         let job = state.job(state.find(id)?);
-        let time = job.estimate().task_time;
-        // Work of running tasks that is done already counts as whole tasks.
-        let left = Kind::BOTH.map(|kind| {
-            let mean_s = time[kind].as_secs_f64().max(1e-6);
+        let time = Kind::BOTH.map(|kind| task_time(model, row, job, kind));
+        let mean = |kind: Kind| time[kind.index()].mean;
+        let left = Kind::BOTH.map(|kind| job.left(kind));
+        // What running tasks have done is taken off the times of all that are left.
+        let compute = Kind::BOTH.map(|kind| {
+            let mean_s = mean(kind).as_secs_f64().max(1e-6);
             let running = model.running().filter(|one| one.id.task.job == id && one.id.task.kind == kind);
-            let done: f64 = running.map(|one| (model.now.since(one.launched).as_secs_f64() / mean_s).min(0.9)).sum();
-            let left = f64::from(job.left(kind));
-            if left > 0.0 { (left - done).ceil().max(1.0) as u32 } else { 0 }
+            let worked = running.map(|one| row.worked(kind, one.launched, model.now).as_secs_f64());
+            let done: f64 = worked.map(|worked_s| (worked_s / mean_s).min(0.9)).sum();
+            mean(kind).scaled((1.0 - done / f64::from(left[kind.index()].max(1))).max(0.1))
         });
-        let seen = job.counts(Kind::Map).finished + job.counts(Kind::Reduce).finished;
         let plan = JobPlan {
             id,
             name: row.name.clone(),
@@ -157,15 +160,14 @@ impl LiveJob {
             // The simulator needs at least one map; a job without any left gets one that takes no time.
             maps: left[0].max(1),
             map_bytes: 1,
-            map_compute: if left[0] == 0 { TASK_TIME_MIN } else { time[Kind::Map] },
+            map_compute: if left[0] == 0 { TASK_TIME_MIN } else { compute[0] },
             map_output_bytes: 1,
             reduces: left[1],
-            reduce_compute: time[Kind::Reduce],
+            reduce_compute: compute[1],
             reduce_output_bytes: 1,
             slowstart_ppm: if job.may_start(Kind::Reduce) { 0 } else { 50_000 },
         };
-        let error = 0.05 + 0.6 / f64::from(1 + seen).sqrt();
-        Some(LiveJob { id, started: row.started.is_some(), plan, error })
+        Some(LiveJob { id, started: row.started.is_some(), plan, error: time.map(|time| time.error) })
     }
 }
 

@@ -12,3 +12,4 @@ mod fixture;
 pub mod forecast;
 pub mod model;
 pub mod server;
+mod task_times;

@@ -2,6 +2,7 @@
 
 mod core;
 pub mod engine;
+mod forecast;
 mod sim;
 
 use crate::args::{Bench, BenchCommand};
@@ -18,6 +19,10 @@ pub fn run(args: &Bench, apps: &Apps) -> Result<()> {
             let policy = input::policies(std::slice::from_ref(policy))?.remove(0);
             sim::run(*nodes, *jobs, &policy, *repeat)
         }
+        BenchCommand::Forecast { event_logs, workload, policy, seed } => match event_logs.as_slice() {
+            [] => forecast::simulated(workload, &input::policies(policy)?, *seed),
+            event_logs => forecast::recorded(event_logs),
+        },
         BenchCommand::Core { policy, nodes, decisions } => {
             let all = || catalog::names().iter().map(|name| name.to_string()).collect::<Vec<_>>();
             let named = if policy.is_empty() { all() } else { policy.clone() };

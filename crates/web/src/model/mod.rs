@@ -203,13 +203,12 @@ impl Model {
         if let Some(node) = self.nodes.get_mut(attempt.node.0 as usize) {
             node.free_lane(kind, self.attempts.lane(row));
         }
-        let held = now.since(attempt.launched);
         let other = self.attempts.stops.get(&row).map_or(NONE, |(_, _, other)| *other);
         let user_asked = matches!(self.attempts.stops.get(&row), Some((PreemptAction::Kill, Reason::JobEnded, _)));
         if let Some(job) = self.changed_job(job_row) {
             let at = kind.index();
             job.running[at] = job.running[at].saturating_sub(1);
-            job.on_end(kind, ended, held);
+            job.on_end(kind, ended, attempt.launched, now);
         }
         let mark = match ended {
             Ended::Paused => MarkKind::Paused,

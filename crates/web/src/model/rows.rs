@@ -36,8 +36,10 @@ pub struct JobRow {
     pub running: [u32; 2],
     /// Tasks done, by kind; pieces of maps that ended early do not count.
     pub done: [u32; 2],
-    /// Slot time of the attempts that finished, by kind.
-    pub done_time: [Span; 2],
+    /// When its last map finished, once all have.
+    pub maps_ended: Option<Time>,
+    /// Slot time of the work of its tasks, by kind; of reduces what follows the last map.
+    pub work_time: [Span; 2],
     /// Reduces that are paused.
     pub paused: u32,
     /// Pauses of reduces.
@@ -95,7 +97,8 @@ impl JobRow {
             outcome: None,
             running: [0; 2],
             done: [0; 2],
-            done_time: [Span::ZERO; 2],
+            maps_ended: None,
+            work_time: [Span::ZERO; 2],
             paused: 0,
             pauses: 0,
             resumes: 0,
@@ -121,27 +124,39 @@ impl JobRow {
         }
     }
 
-    /// Mean slot time of its finished tasks of a kind; none without any.
+    /// Mean time of its finished tasks of a kind, of reduces after the last map; none without any.
     pub fn mean_task_time(&self, kind: Kind) -> Option<Span> {
         let done = self.done[kind.index()];
-        (done > 0).then(|| self.done_time[kind.index()].scaled(1.0 / f64::from(done)))
+        (done > 0).then(|| self.work_time[kind.index()].scaled(1.0 / f64::from(done)))
     }
 
-    pub(super) fn on_end(&mut self, kind: Kind, ended: Ended, held: Span) {
+    /// How long a task that was launched then has worked: a reduce works when all maps have ended.
+    pub fn worked(&self, kind: Kind, launched: Time, now: Time) -> Span {
+        match kind {
+            Kind::Map => now.since(launched),
+            Kind::Reduce => self.maps_ended.map_or(Span::ZERO, |ended| now.since(ended.max(launched))),
+        }
+    }
+
+    pub(super) fn on_end(&mut self, kind: Kind, ended: Ended, launched: Time, now: Time) {
+        let held = now.since(launched);
         match ended {
             Ended::Finished => {
                 self.done[kind.index()] += 1;
-                self.done_time[kind.index()] += held;
+                self.work_time[kind.index()] += self.worked(kind, launched, now);
+                if kind == Kind::Map && self.done[0] >= self.tasks[0] {
+                    self.maps_ended = Some(now);
+                }
             }
             Ended::Paused => {
                 self.pauses += 1;
                 self.paused += 1;
                 // What a paused reduce has done counts when it finishes.
-                self.done_time[kind.index()] += held;
+                self.work_time[kind.index()] += self.worked(kind, launched, now);
             }
             Ended::EndedEarly => {
                 self.early_ends += 1;
-                self.done_time[kind.index()] += held;
+                self.work_time[kind.index()] += held;
             }
             Ended::KilledForOther => {
                 self.kills += 1;
