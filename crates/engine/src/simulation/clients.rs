@@ -72,7 +72,7 @@ impl World {
             None => {
                 self.clients[client].tries += 1;
                 let plan = Box::new(plan(client, &self.scenario.jobs[client], self.random.next()));
-                (Input::JobPlanned { plan, client: link }, ClientState::Submitting(receiver))
+                (Input::JobPlanned { plan, program: None, client: link }, ClientState::Submitting(receiver))
             }
         };
         self.ask(client, input, state);
