@@ -27,7 +27,8 @@ fn main() -> ExitCode {
     giveway_engine::worker::run_if_worker(&own_apps());
     // Options of the standard test harness have no effect.
     let filters: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let selected = TESTS.iter().filter(|(name, _)| filters.is_empty() || filters.iter().any(|filter| name.contains(filter)));
+    let selected =
+        TESTS.iter().filter(|(name, _)| filters.is_empty() || filters.iter().any(|filter| name.contains(filter)));
     let mut failed = 0;
     for (name, test) in selected {
         let passed = catch_unwind(AssertUnwindSafe(test)).is_ok();

@@ -5,8 +5,8 @@
 
 use super::journal::{Clock, Metadata};
 use crate::job::{Partitioning, Plan};
-use crate::task::MapOutputLocation;
 use crate::program::ProgramId;
+use crate::task::MapOutputLocation;
 use crate::wire::{Counters, JobStatus, TaskCounts};
 use giveway_core::scheduler::MapOutput;
 use giveway_core::{

@@ -22,7 +22,9 @@ pub(super) enum SubmitError {
     /// The application does not exist, or the application or the input refuses the request.
     #[error(transparent)]
     App(#[from] AppError),
-    #[error("{error}; an application of your own is submitted by its own program (`./my-program submit {app} ...`), or with --program FILE")]
+    #[error(
+        "{error}; an application of your own is submitted by its own program (`./my-program submit {app} ...`), or with --program FILE"
+    )]
     NotBuiltIn { error: AppError, app: String },
     #[error("the output {} is not an absolute path", .0.display())]
     RelativeOutput(PathBuf),
@@ -58,7 +60,8 @@ pub(super) fn plan(request: Request, code: Code<'_>, stored: &dyn StoreAccess) -
     check(&request)?;
     let mut plan = match code {
         Code::BuiltIn(apps) => {
-            let app = apps.find(&request.app).map_err(|error| SubmitError::NotBuiltIn { error, app: request.app.clone() })?;
+            let app =
+                apps.find(&request.app).map_err(|error| SubmitError::NotBuiltIn { error, app: request.app.clone() })?;
             apps::plan(app.as_ref(), JobId(0), request, stored)?
         }
         Code::Shipped(planner, program) => planner.complete_plan(program, apps::draft(JobId(0), request, stored)?)?,
@@ -90,7 +93,9 @@ fn check(request: &Request) -> Result<(), SubmitError> {
     if output.exists() {
         return Err(SubmitError::OutputExists(output.clone()));
     }
-    for (field, value) in [("application", &request.app), ("name", &request.name), ("user", &request.user), ("pool", &request.pool)] {
+    for (field, value) in
+        [("application", &request.app), ("name", &request.name), ("user", &request.user), ("pool", &request.pool)]
+    {
         if value.chars().any(char::is_control) {
             return Err(SubmitError::ControlCharacters { field, value: value.clone() });
         }

@@ -59,7 +59,8 @@ impl ProgramSession {
         stored: &dyn StoreAccess,
     ) -> Result<(Plan, Option<ProgramId>), String> {
         let program = self.pin.as_ref().map(Pin::program).ok_or(NOT_OFFERED)?;
-        let plan = planning::plan(request, Code::Shipped(planner, program), stored).map_err(|error| error.to_string())?;
+        let plan =
+            planning::plan(request, Code::Shipped(planner, program), stored).map_err(|error| error.to_string())?;
         Ok((plan, Some(program)))
     }
 }

@@ -114,7 +114,11 @@ impl TestCoordinator {
         let (sender, answers) = mpsc::channel();
         self.handle(
             Span(0),
-            vec![Input::JobPlanned { plan: Box::new(plan), program: None, client: ClientLink { id: 1, limited_to: None, sender } }],
+            vec![Input::JobPlanned {
+                plan: Box::new(plan),
+                program: None,
+                client: ClientLink { id: 1, limited_to: None, sender },
+            }],
         );
         self.commit();
         match answers.recv().unwrap() {

@@ -29,7 +29,9 @@ impl Planner {
         let question = ToRunner::CompletePlan { draft: Box::new(draft.clone()), cluster };
         match self.ask(program, &question)? {
             // Only what an application may change: the rest belongs to the coordinator.
-            FromRunner::Planned(Ok(plan)) => Ok(Plan { job: draft.job, nonce: draft.nonce, request: draft.request, ..*plan }),
+            FromRunner::Planned(Ok(plan)) => {
+                Ok(Plan { job: draft.job, nonce: draft.nonce, request: draft.request, ..*plan })
+            }
             FromRunner::Planned(Err(refusal)) => Err(refusal.into()),
             _ => Err(other_answer()),
         }
@@ -43,7 +45,9 @@ impl Planner {
             false => io::Error::other(error.to_string()).into(),
         });
         match answer? {
-            FromRunner::NextRound(Ok(next)) => Ok(next.map(|next| Plan { request: plan.request.clone(), nonce: plan.nonce, ..*next })),
+            FromRunner::NextRound(Ok(next)) => {
+                Ok(next.map(|next| Plan { request: plan.request.clone(), nonce: plan.nonce, ..*next }))
+            }
             FromRunner::NextRound(Err(RoundError { text, is_transient: true })) => Err(io::Error::other(text).into()),
             FromRunner::NextRound(Err(RoundError { text, .. })) => Err(text.into()),
             _ => Err(other_answer()),

@@ -54,9 +54,14 @@ const CHANNEL_MAX: usize = 64;
 pub(crate) enum RunnerError {
     #[error("cannot start the program {program:.12}: {error}{}", start_hint(error))]
     Start { program: ProgramId, error: io::Error },
-    #[error("the program {program:.12} does not answer as a Giveway program ({how}): call `giveway::main_with` first in its `main`{}", output_text(output))]
+    #[error(
+        "the program {program:.12} does not answer as a Giveway program ({how}): call `giveway::main_with` first in its `main`{}",
+        output_text(output)
+    )]
     NotAProgram { program: ProgramId, how: String, output: Vec<u8> },
-    #[error("the program {program:.12} was built with engine {theirs}, and this cluster runs {ours}; build it with the cluster's release")]
+    #[error(
+        "the program {program:.12} was built with engine {theirs}, and this cluster runs {ours}; build it with the cluster's release"
+    )]
     Version { program: ProgramId, theirs: Version, ours: Version },
     #[error("the program's process {how}{}", output_text(output))]
     Ended { how: String, output: Vec<u8> },
@@ -80,7 +85,9 @@ impl RunnerError {
 
 fn start_hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "; it, or the program interpreter it names, is missing: submit the job again, with a program built for this system",
+        io::ErrorKind::NotFound => {
+            "; it, or the program interpreter it names, is missing: submit the job again, with a program built for this system"
+        }
         io::ErrorKind::PermissionDenied => {
             "; check that the cluster's folder is not mounted `noexec`, and that `programs` in it has mode 0700"
         }
@@ -172,9 +179,7 @@ impl Runner {
         let began = Instant::now();
         let mut child = loop {
             match command.spawn() {
-                Err(error)
-                    if error.kind() == io::ErrorKind::ExecutableFileBusy && began.elapsed() < BUSY_TIMEOUT =>
-                {
+                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && began.elapsed() < BUSY_TIMEOUT => {
                     thread::sleep(BUSY_DELAY);
                 }
                 spawned => break spawned?,
@@ -439,14 +444,16 @@ mod tests {
         assert!(error.is_permanent() && error.to_string().contains("submit the job again"), "{error}");
     }
 
-    /// The environment, the order of output and messages, and the end of the process and its children.
+    /// What is printed before a message is received before it, and children of the process end with it.
     #[test]
     fn a_runner_is_read_in_order_and_killed_with_its_children() {
-        let ended = FromRunner::OutputLost { map: giveway_core::AttemptId::new(JobId(1), giveway_core::Kind::Map, 0, 0) };
+        let ended =
+            FromRunner::OutputLost { map: giveway_core::AttemptId::new(JobId(1), giveway_core::Kind::Map, 0, 0) };
         let hello = send(&FromRunner::Hello(Version::own()));
-        let script = format!("{hello}; sleep 600 & echo $!; {}; wait", send(&ended));
+        let script = format!("{hello}; head -c 1 >/dev/null; sleep 600 & echo $!; {}; wait", send(&ended));
         let (folder, program) = folder(&script);
         let mut runner = Runner::start(folder.path(), program).unwrap();
+        runner.send(&ToRunner::CloseJob { job: JobId(1) }).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         let mut printed = Vec::new();
         loop {

@@ -104,8 +104,13 @@ impl Shared {
 
 /// What the main thread does, one after the other.
 enum Task {
-    CompletePlan { draft: Box<Plan>, cluster: PathBuf },
-    NextRound { plan: Box<Plan> },
+    CompletePlan {
+        draft: Box<Plan>,
+        cluster: PathBuf,
+    },
+    NextRound {
+        plan: Box<Plan>,
+    },
     Run(Box<Attempt>, Arc<Control>),
     /// Reported as it is.
     Ended(Report),
@@ -120,7 +125,13 @@ fn serve(socket: UnixStream, apps: &Apps) -> Result<(), WireError> {
     let reporting = Arc::clone(&shared);
     thread::Builder::new().name("progress".into()).spawn(move || reporting.send_progress()).map_err(failed())?;
     let (sender, tasks) = mpsc::channel();
-    let receiver = MessageReceiver { apps: apps.clone(), shared: Arc::clone(&shared), tasks: sender, worker: None, jobs: BTreeMap::new() };
+    let receiver = MessageReceiver {
+        apps: apps.clone(),
+        shared: Arc::clone(&shared),
+        tasks: sender,
+        worker: None,
+        jobs: BTreeMap::new(),
+    };
     thread::Builder::new().name("messages".into()).spawn(move || receiver.run(incoming)).map_err(failed())?;
     for task in tasks {
         let answer = match task {

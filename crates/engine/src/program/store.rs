@@ -23,11 +23,15 @@ const NEW: &str = "new";
 /// Why a program is not stored.
 #[derive(Debug, Error)]
 pub(crate) enum StoreError {
-    #[error("the program has {bytes} bytes, and at most {PROGRAM_BYTES_MAX} are accepted; build it with --release, or `strip` it")]
+    #[error(
+        "the program has {bytes} bytes, and at most {PROGRAM_BYTES_MAX} are accepted; build it with --release, or `strip` it"
+    )]
     TooLarge { bytes: u64 },
     #[error("the program cannot be used: {0}")]
     Unusable(String),
-    #[error("the program was changed or damaged on its way: its SHA-256 is not the announced one; submit the job again")]
+    #[error(
+        "the program was changed or damaged on its way: its SHA-256 is not the announced one; submit the job again"
+    )]
     OtherContent,
     #[error("cannot store the program: {}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },

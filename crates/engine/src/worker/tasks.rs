@@ -143,12 +143,8 @@ impl Worker {
         let task = self.runnable(local, attempt, work, shuffle);
         let timeout = Duration::from_millis(local.plan.request.task_timeout_ms);
         let control = Arc::new(Control::throttled(local.plan.request.records_per_s));
-        let running = RunningTask {
-            control: Arc::clone(&control),
-            timeout,
-            last_tick: (0, Instant::now()),
-            hung_since: None,
-        };
+        let running =
+            RunningTask { control: Arc::clone(&control), timeout, last_tick: (0, Instant::now()), hung_since: None };
         state.running.insert(attempt, running);
         drop(state);
         let worker = Arc::clone(self);
