@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// State of one client connection. The program that was offered last is kept until the connection ends.
 pub(super) struct ProgramSession {
     store: Arc<ProgramStore>,
-    upload: Option<Upload>,
+    upload: Option<Box<Upload>>,
     pin: Option<Pin>,
 }
 

@@ -43,7 +43,7 @@ pub fn run_if_task_runner(apps: &Apps) {
         // The other side has closed the connection.
         Err(error) if error.is_disconnect() => exit(0),
         Err(error) => {
-            eprintln!("giveway: a task runner is started by a worker only: {error}");
+            eprintln!("giveway: the task runner stops: {error}; only Giveway's own processes start one");
             exit(2);
         }
         Ok(()) => exit(0),
@@ -149,9 +149,27 @@ fn serve(socket: UnixStream, apps: &Apps) -> Result<(), WireError> {
             }
             Task::Ended(report) => FromRunner::Ended { report },
         };
-        shared.send(&answer)?;
+        match shared.send(&answer) {
+            Err(WireError::TooLarge { bytes, max_bytes }) => shared.send(&too_large(&answer, bytes, max_bytes))?,
+            sent => sent?,
+        }
     }
     Ok(())
+}
+
+/// The answer in the place of one that does not fit into a message.
+fn too_large(answer: &FromRunner, bytes: usize, max_bytes: usize) -> FromRunner {
+    let text = format!(
+        "the result has {bytes} bytes, and at most {max_bytes} fit into a message; use fewer counters, or a smaller plan or error text"
+    );
+    match answer {
+        FromRunner::NextRound(_) => FromRunner::NextRound(Err(RoundError { text, is_transient: false })),
+        FromRunner::Ended {
+            report:
+                Report::Finished { attempt, .. } | Report::EndedEarly { attempt, .. } | Report::Failed { attempt, .. },
+        } => FromRunner::Ended { report: Report::Failed { attempt: *attempt, reason: text } },
+        _ => FromRunner::Planned(Err(text)),
+    }
 }
 
 fn complete_plan(apps: &Apps, draft: Plan, cluster: PathBuf) -> Result<Plan, crate::record::AppError> {

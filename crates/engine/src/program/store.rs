@@ -45,7 +45,7 @@ pub(crate) enum Offer {
     /// It is there. Not removed while the pin exists.
     Stored(Pin),
     /// It is to be sent.
-    Wanted(Upload),
+    Wanted(Box<Upload>),
 }
 
 /// The programs of a cluster.
@@ -121,7 +121,7 @@ impl ProgramStore {
         if fs::metadata(self.folder.join(program.to_string())).is_ok_and(|found| found.len() == bytes) {
             return Ok(Offer::Stored(pin));
         }
-        Ok(Offer::Wanted(Upload::begin(pin, program, bytes)?))
+        Ok(Offer::Wanted(Box::new(Upload::begin(pin, program, bytes)?)))
     }
 
     /// Prevents the removal of a program, whether it is there or not.
@@ -265,7 +265,7 @@ mod tests {
         (ProgramStore::new(folder, move |program| list.lock().unwrap().push(program)), unpinned)
     }
 
-    fn wanted(store: &Arc<ProgramStore>, id: ProgramId, bytes: u64) -> Upload {
+    fn wanted(store: &Arc<ProgramStore>, id: ProgramId, bytes: u64) -> Box<Upload> {
         match store.offer(id, bytes).unwrap() {
             Offer::Wanted(upload) => upload,
             other => panic!("{other:?}"),

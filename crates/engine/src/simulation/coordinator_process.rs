@@ -57,7 +57,10 @@ impl StoredBlocks for NoBlocks {
 struct ModelRounds(ModelDisk);
 
 impl Rounds for ModelRounds {
-    fn next_round(&self, plan: &Plan, _program: Option<ProgramId>) -> Result<Option<Plan>, AppError> {
+    fn next_round(&self, plan: &Plan, program: Option<ProgramId>) -> Result<Option<Plan>, AppError> {
+        if program != super::clients::program(plan) {
+            return Err(format!("{} has another program", plan.job).into());
+        }
         if plan.output == plan.request.output {
             return Ok(None);
         }

@@ -97,7 +97,7 @@ impl ShippedAttempt {
             runner.send(&ToRunner::Job { plan: Box::new((*self.plan).clone()) })?;
             runner.sent.job = Some(job);
         }
-        let (attempt, work) = (self.id, self.work.clone());
+        let (attempt, work) = (self.id, self.work);
         runner.send(&ToRunner::Launch { attempt, work, folder: absolute(&self.folder) })
     }
 }
@@ -130,7 +130,9 @@ impl Exchange<'_> {
                     Received::Message(FromRunner::Progress { ticks, progress_ppm }) => {
                         self.control.mirror(ticks, progress_ppm);
                     }
-                    Received::Message(FromRunner::OutputLost { map }) => on_output_lost(map),
+                    Received::Message(FromRunner::OutputLost { map }) if map.task.job == self.attempt.id.task.job => {
+                        on_output_lost(map);
+                    }
                     Received::Message(FromRunner::Ended { report }) => return self.check(report),
                     Received::Message(_) => return Err(self.broken("sent a message that was not asked for")),
                     Received::Gone(error) => return Err(self.runner.gone(error)),
