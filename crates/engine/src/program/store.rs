@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use thiserror::Error;
 
 /// The folder in the cluster's folder.
@@ -138,9 +138,10 @@ impl ProgramStore {
 
 /// Compares sizes first: nearly every offered program has another size than this process's executable.
 fn is_own_executable(program: ProgramId, bytes: u64) -> bool {
+    static OWN: OnceLock<Option<ProgramId>> = OnceLock::new();
     let Ok(own) = File::open("/proc/self/exe") else { return false };
     own.metadata().is_ok_and(|metadata| metadata.len() == bytes)
-        && ProgramId::of(own).is_ok_and(|(own, _)| own == program)
+        && *OWN.get_or_init(|| ProgramId::of(own).ok().map(|(own, _)| own)) == Some(program)
 }
 
 /// While it exists, a program is not removed.
