@@ -26,7 +26,11 @@ const TESTS: &[(&str, fn())] = &[
 
 fn main() -> ExitCode {
     giveway_engine::worker::run_if_worker(&own_apps());
-    // Options of the standard test harness have no effect.
+    if std::env::args().any(|argument| argument == "--list") {
+        TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    // Other options of the standard test harness have no effect.
     let filters: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let selected =
         TESTS.iter().filter(|(name, _)| filters.is_empty() || filters.iter().any(|filter| name.contains(filter)));
