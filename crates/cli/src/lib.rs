@@ -32,7 +32,7 @@ mod yarn;
 
 use clap::{CommandFactory, Parser};
 use giveway_engine::apps::Apps;
-use giveway_engine::worker;
+use giveway_engine::{program, worker};
 use std::process::ExitCode;
 
 /// A negative result of a command that ran correctly on valid input. Exit code 1.
@@ -49,10 +49,12 @@ impl std::error::Error for CheckFailed {}
 
 /// Runs the `giveway` command line with the given applications. A custom program adds its own applications to `apps` and calls this.
 ///
-/// Must be called first in `main`: worker processes are started from the same executable.
+/// Must be called first in `main`: worker processes, and those that run the tasks of submitted jobs, are started from the same executable.
 pub fn main_with(apps: Apps) -> ExitCode {
     if std::env::var_os(worker::OPTIONS_ENV).is_some() {
         logging::init(tracing::Level::INFO);
+    } else if program::is_task_runner() {
+        logging::init(tracing::Level::WARN);
     }
     worker::run_if_worker(&apps);
     let command = args::Args::parse().command;

@@ -182,7 +182,8 @@ fn a_changed_policy_is_loaded_while_jobs_run_and_survives_a_kill() {
     prints_path(dir, &["replay", "--open", "cluster/journal-0001/log"]);
 
     let up = Up::start(dir, &args);
-    assert_eq!(prints(dir, &["jobs"]).matches("streaming").count(), 3, "all jobs are known");
+    let jobs = prints(dir, &["jobs", "--json"]);
+    assert_eq!(jobs.matches("\"app\": \"streaming\"").count(), 3, "all jobs are known: {jobs}");
     write_policy(dir, "fair", "third");
     up.signal("-HUP");
     wait_for("the policy of the signal", || policy_of(dir) == "third");

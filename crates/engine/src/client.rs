@@ -3,12 +3,15 @@
 use crate::access;
 use crate::attempt_logs::LogChunk;
 use crate::job::Request;
+use crate::program::{PIECE_BYTES, ProgramId};
 use crate::store::{StoreRequest, StoreResponse};
 use crate::wire::{
-    self, FromClient, JobStatus, LogStatus, MESSAGE_BYTES_MAX, NodeStatus, Role, Stream, ToClient, Token, WireError,
+    self, FromClient, JobStatus, LogStatus, MESSAGE_BYTES_MAX, NodeStatus, ProgramOffer, Role, Stream, ToClient, Token,
+    WireError,
 };
 use giveway_core::{AttemptId, JobId};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -44,6 +47,12 @@ pub enum ClientError {
     /// The coordinator refused the request. The text is its reason and what to do.
     #[error("{0}")]
     Refused(String),
+    /// The program of an application cannot be read.
+    #[error("cannot read the program of the application: {error}")]
+    Program {
+        /// The system's error.
+        error: io::Error,
+    },
     /// The answer does not belong to the request.
     #[error("unexpected answer from the coordinator; run the same release everywhere")]
     UnexpectedAnswer,
@@ -110,6 +119,36 @@ impl Client {
     /// Submits a job. Once this returns, the job is in the journal and will run even if the coordinator is killed.
     pub fn submit(&mut self, request: Request) -> Result<JobId, ClientError> {
         match self.request(&FromClient::Submit(Box::new(request)))? {
+            ToClient::Submitted { job } => Ok(job),
+            _ => Err(ClientError::UnexpectedAnswer),
+        }
+    }
+
+    /// Submits a job whose application is in a program of one's own, which the cluster runs in processes of its own. The program is sent, unless
+    /// the cluster has it. If the cluster was started by the same program, the job is one of a built-in application.
+    pub fn submit_with_program(&mut self, request: Request, program: &mut File) -> Result<JobId, ClientError> {
+        let failed = |error| ClientError::Program { error };
+        let (id, bytes) = ProgramId::of(&*program).map_err(failed)?;
+        let offer = match self.request(&FromClient::OfferProgram { program: id, bytes })? {
+            ToClient::ProgramOffered(offer) => offer,
+            _ => return Err(ClientError::UnexpectedAnswer),
+        };
+        if offer == ProgramOffer::BuiltIn {
+            return self.submit(request);
+        }
+        if offer == ProgramOffer::Wanted {
+            program.rewind().map_err(failed)?;
+            let mut left = bytes;
+            while left > 0 {
+                let mut piece = Vec::new();
+                let limit = left.min(PIECE_BYTES as u64);
+                (&*program).take(limit).read_to_end(&mut piece).map_err(failed)?;
+                // A file that became shorter: the coordinator refuses the empty piece.
+                left = left.saturating_sub(piece.len() as u64);
+                self.request(&FromClient::ProgramPiece { bytes: piece })?;
+            }
+        }
+        match self.request(&FromClient::SubmitShipped(Box::new(request)))? {
             ToClient::Submitted { job } => Ok(job),
             _ => Err(ClientError::UnexpectedAnswer),
         }

@@ -9,6 +9,7 @@ use crate::coordinator::state_machine::{Coordinator, Settings};
 use crate::coordinator::{JOURNAL_BYTES_MAX, SNAPSHOT_BYTES};
 use crate::data::segment::segment_with_checksums;
 use crate::data::{Position, SegmentReader, Source};
+use crate::program::{FromRunner, ToRunner};
 use crate::simulation::NoBlocks;
 use crate::store::read_manifest;
 use crate::wire::{self, DataRequest, FromClient, FromWorker, ToClient, ToWorker};
@@ -32,6 +33,8 @@ pub fn wire(bytes: &[u8]) {
     read::<FromClient>(bytes);
     read::<ToClient>(bytes);
     read::<DataRequest>(bytes);
+    read::<ToRunner>(bytes);
+    read::<FromRunner>(bytes);
 }
 
 /// A journal: it is decoded, and a coordinator recovers from it.

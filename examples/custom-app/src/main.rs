@@ -3,6 +3,8 @@
 //! ```sh
 //! cargo run -p giveway-custom-app -- run extremes --input readings.txt --output extremes
 //! ```
+//!
+//! `submit` ships this program to a running cluster, which need not have been started by it.
 
 use giveway_custom_app::{CountWords, Extremes};
 use giveway_engine::apps::Apps;

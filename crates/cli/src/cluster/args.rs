@@ -190,6 +190,10 @@ pub struct Run {
 
 /// `giveway submit`
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+An application of your own is submitted by its own program, which has all commands of giveway, to any running cluster:
+  ./my-program submit my-application --input data --output result
+The cluster stores the program (at most 1 GiB) until no job needs it, and runs the job's tasks in processes of it.")]
 pub struct Submit {
     /// The cluster to submit to.
     #[command(flatten)]
@@ -200,6 +204,9 @@ pub struct Submit {
     /// Wait until the job ends; exit code 1 if it fails or is killed.
     #[arg(long)]
     pub wait: bool,
+    /// Program that has the application, built with the cluster's release of Giveway; default: this program, if it has applications of its own.
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
 }
 
 /// Selects a job of a cluster.

@@ -36,12 +36,15 @@ pub fn explain(args: &ShowJob) -> Result<()> {
         writeln!(out, "{}", serde_json::to_string_pretty(&explanation)?)?;
         return Ok(());
     }
-    print(&explanation, &mut out)?;
+    // The event log has no applications: they are known while the cluster runs.
+    let app = Client::connect(folder).and_then(|mut client| client.job(id)).ok().map(|status| status.app);
+    print(&explanation, app.as_deref(), &mut out)?;
     Ok(())
 }
 
-fn print(explanation: &Explanation, out: &mut impl Write) -> std::io::Result<()> {
-    writeln!(out, "{} `{}`, policy {}", explanation.job, explanation.name, explanation.policy)?;
+fn print(explanation: &Explanation, app: Option<&str>, out: &mut impl Write) -> std::io::Result<()> {
+    let app = app.map_or_else(String::new, |app| format!(", application {app}"));
+    writeln!(out, "{} `{}`{app}, policy {}", explanation.job, explanation.name, explanation.policy)?;
     for (fact, number) in explanation.facts.iter().zip(1..) {
         // What holds the job back is marked.
         let mark = if fact.cause { ">" } else { " " };

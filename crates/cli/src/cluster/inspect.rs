@@ -34,6 +34,7 @@ fn render_jobs(args: &Jobs) -> Result<String> {
     let mut table = table(&[
         "job",
         "name",
+        "application",
         "user",
         "pool",
         "priority",
@@ -51,6 +52,7 @@ fn render_jobs(args: &Jobs) -> Result<String> {
         table.add_row([
             row.job.to_string(),
             row.name.clone(),
+            row.app.clone(),
             row.user.clone(),
             row.pool.clone().unwrap_or_default(),
             row.priority.map_or("", priority_name).into(),

@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -97,7 +98,11 @@ fn lock(interrupt: &Mutex<Interrupt>) -> MutexGuard<'_, Interrupt> {
 pub fn submit(args: &Submit, apps: &Apps) -> Result<()> {
     let mut client = Client::connect(&args.cluster.dir)?;
     let map_slots = client.nodes()?.iter().filter(|node| node.up).map(|node| u32::from(node.map_slots.0)).sum();
-    let job = client.submit(request(&args.job, apps, map_slots)?)?;
+    let request = request(&args.job, apps, map_slots)?;
+    let job = match program(args, apps)? {
+        Some(mut program) => client.submit_with_program(request, &mut program)?,
+        None => client.submit(request)?,
+    };
     if !args.wait {
         writeln!(std::io::stdout(), "{}", job.0)?;
         return Ok(());
@@ -106,6 +111,25 @@ pub fn submit(args: &Submit, apps: &Apps) -> Result<()> {
     let status = follow(&mut client, job)
         .with_context(|| format!("cannot follow {job}, which continues to run; see `giveway job {}`", job.0))?;
     finish(&status)
+}
+
+/// The program to ship with the job: the given one, or this one if the application is not built into every cluster.
+fn program(args: &Submit, apps: &Apps) -> Result<Option<File>> {
+    match &args.program {
+        Some(path) => {
+            let opened = File::open(path).with_context(|| format!("cannot read the program {}", path.display()))?;
+            if !opened.metadata().is_ok_and(|metadata| metadata.is_file()) {
+                bail!("the program {} is not a file", path.display());
+            }
+            Ok(Some(opened))
+        }
+        None if apps.is_own(&args.job.app) => {
+            // Also finds the file if it was replaced or removed since this process started.
+            let own = File::open("/proc/self/exe").or_else(|_| File::open(std::env::current_exe()?));
+            Ok(Some(own.context("cannot read this program, which has the application")?))
+        }
+        None => Ok(None),
+    }
 }
 
 fn request(job: &JobOptions, apps: &Apps, map_slots: u32) -> Result<Request> {

@@ -38,6 +38,14 @@ const STARTER: &str = r#"read -r _ && exec sh -c "$1""#;
 /// Environment variables with this prefix are Giveway's own. A program that inherited them could be taken for a worker.
 const OWN_VARIABLES: &str = "GIVEWAY_";
 
+/// Has a command not inherit Giveway's own variables.
+pub(crate) fn remove_own_variables(command: &mut Command) {
+    let is_own = |name: &OsString| name.as_encoded_bytes().starts_with(OWN_VARIABLES.as_bytes());
+    std::env::vars_os().map(|(name, _)| name).filter(is_own).for_each(|name| {
+        command.env_remove(name);
+    });
+}
+
 /// A command and where it runs.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
@@ -111,10 +119,7 @@ impl Program {
         command.args(["-c", STARTER, "sh"]).arg(&self.command).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.current_dir(self.dir.as_deref().unwrap_or(".".as_ref()));
-        let is_own = |name: &OsString| name.as_encoded_bytes().starts_with(OWN_VARIABLES.as_bytes());
-        std::env::vars_os().map(|(name, _)| name).filter(is_own).for_each(|name| {
-            command.env_remove(name);
-        });
+        remove_own_variables(&mut command);
         command.envs(variable);
         let failed = |error| ProgramError {
             program: self.clone(),

@@ -6,7 +6,7 @@
 //! The output of an application is determined by its input and options. It does not depend on the order of maps, on how often values were combined,
 //! or on pauses and failures: sums are sums of integers, and everything else is sorted.
 
-mod child;
+pub(crate) mod child;
 mod documents;
 mod error;
 mod grep;
@@ -22,7 +22,7 @@ mod tera_sort;
 mod term_vector;
 #[cfg(test)]
 mod tests;
-mod watchdog;
+pub(crate) mod watchdog;
 mod word_count;
 mod words;
 
@@ -34,7 +34,7 @@ use crate::job::{OutputFormat, Partitioning, Plan, Request};
 use crate::record::{AppError, Combine, Mapper, Reducer};
 use error::PlanError;
 use giveway_core::JobId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -89,6 +89,8 @@ pub trait App: Send + Sync {
 #[derive(Clone, Default)]
 pub struct Apps {
     by_name: BTreeMap<&'static str, Arc<dyn App>>,
+    /// Those that were added to the built-in ones.
+    own: BTreeSet<&'static str>,
 }
 
 impl fmt::Debug for Apps {
@@ -105,7 +107,7 @@ impl Apps {
 
     /// The built-in applications.
     pub fn builtin() -> Apps {
-        Apps::none()
+        let builtin = Apps::none()
             .with(grep::Grep)
             .with(inverted_index::InvertedIndex)
             .with(kmeans::Kmeans)
@@ -116,13 +118,20 @@ impl Apps {
             .with(streaming::Streaming)
             .with(term_vector::TermVector)
             .with(tera_sort::TeraSort)
-            .with(word_count::WordCount)
+            .with(word_count::WordCount);
+        Apps { own: BTreeSet::new(), ..builtin }
     }
 
     /// Adds an application. It replaces one of the same name.
     pub fn with(mut self, app: impl App + 'static) -> Apps {
+        self.own.insert(app.name());
         self.by_name.insert(app.name(), Arc::new(app));
         self
+    }
+
+    /// True if the application of this name is not one of the built-in ones, which every cluster has.
+    pub fn is_own(&self, name: &str) -> bool {
+        self.own.contains(name)
     }
 
     /// The application of this name. The error lists all names.
@@ -163,7 +172,13 @@ const SPLITS_MAX: u64 = 1_000_000;
 /// Plans a job: finds its input, computes the splits, and has the application complete the plan. All errors of the request are found here, before
 /// a task runs.
 pub fn plan(app: &dyn App, job: JobId, request: Request, store: &dyn StoreAccess) -> Result<Plan, AppError> {
+    // Before the input is listed, which may take long.
     check_options(app, &request)?;
+    complete(app, draft(job, request, store)?, store)
+}
+
+/// The part of planning that does not depend on the application: finds the input and computes the splits.
+pub(crate) fn draft(job: JobId, request: Request, store: &dyn StoreAccess) -> Result<Plan, AppError> {
     let files = input::find_files(&request.input, store)?;
     let splits = input::split_count_bound(&files, request.split_bytes);
     if splits > SPLITS_MAX {
@@ -172,7 +187,7 @@ pub fn plan(app: &dyn App, job: JobId, request: Request, store: &dyn StoreAccess
     let splits = input::compute_splits(&files, request.split_bytes);
     let bytes: u64 = files.iter().map(|file| file.bytes).sum();
     let by_size = (bytes / INPUT_BYTES_PER_REDUCE).clamp(1, DEFAULT_REDUCES_MAX) as u32;
-    let mut plan = Plan {
+    Ok(Plan {
         job,
         nonce: 0,
         files,
@@ -184,7 +199,12 @@ pub fn plan(app: &dyn App, job: JobId, request: Request, store: &dyn StoreAccess
         round: 0,
         output: request.output.clone(),
         request,
-    };
+    })
+}
+
+/// The rest of planning: has the application check the request and complete the plan.
+pub(crate) fn complete(app: &dyn App, mut plan: Plan, store: &dyn StoreAccess) -> Result<Plan, AppError> {
+    check_options(app, &plan.request)?;
     app.prepare(&mut plan, store)?;
     app.mapper(&plan)?;
     if app.reducer(&plan)?.is_none() {

@@ -34,10 +34,10 @@ struct Watchdog {
 
 /// A registered process group. Unregisters it when dropped: the owner must have killed it before.
 #[derive(Debug)]
-pub(super) struct Registration(i32);
+pub(crate) struct Registration(i32);
 
 /// Registers a process group. Once this returns, its processes do not outlive this process.
-pub(super) fn register(group: Pid) -> io::Result<Registration> {
+pub(crate) fn register(group: Pid) -> io::Result<Registration> {
     let group = group.as_raw_pid();
     let mut watchdog = watchdog();
     watchdog.groups.insert(group);

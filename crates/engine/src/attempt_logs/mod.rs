@@ -9,7 +9,7 @@ mod write;
 
 pub use read::{AttemptLog, LogChunk, TaskSelector, find};
 pub use write::print;
-pub(crate) use write::{LogStore, write};
+pub(crate) use write::{LogStore, write, write_to_stderr};
 
 use giveway_core::{AttemptId, JobId, Kind};
 use std::path::Path;

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::SystemTime;
 
 /// Each file counts at least this much: that is what it takes on disk.
@@ -18,6 +18,9 @@ const FILE_BYTES_MIN: u64 = 4 << 10;
 
 /// How much of the budget is left when files were removed, in percent: otherwise the next line would remove another one.
 const KEPT_PERCENT: u64 = 90;
+
+/// True in a task runner.
+static TO_STDERR: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static CURRENT: RefCell<Option<AttemptWriter>> = const { RefCell::new(None) };
@@ -32,8 +35,17 @@ pub fn print(text: impl AsRef<[u8]>) {
     }
 }
 
+/// Has this process print what would go to a log: its worker adds what it prints to the log of its attempt.
+pub(crate) fn write_to_stderr() {
+    TO_STDERR.store(true, Relaxed);
+}
+
 /// Adds bytes to the log of the attempt that runs in this thread.
 pub(crate) fn write(bytes: &[u8]) {
+    if TO_STDERR.load(Relaxed) {
+        let _ = io::stderr().write_all(bytes);
+        return;
+    }
     CURRENT.with_borrow_mut(|current| {
         if let Some(writer) = current {
             writer.write(bytes);

@@ -56,6 +56,9 @@ impl Coordinator {
             },
             // Submissions arrive as `Input::JobPlanned`, the connection answers requests for stored files, and the loop handles a stop.
             FromClient::Submit(_)
+            | FromClient::SubmitShipped(_)
+            | FromClient::OfferProgram { .. }
+            | FromClient::ProgramPiece { .. }
             | FromClient::Store(_)
             | FromClient::Stop
             | FromClient::Reload
@@ -160,7 +163,8 @@ impl Coordinator {
     fn explain(&self, job: JobId) -> Option<Vec<String>> {
         let record = self.table.accepted(job)?;
         let mut lines = Vec::new();
-        lines.push(format!("{job} `{}`, policy {}", record.plan.request.name, self.core.setup().policy.name));
+        let (request, policy) = (&record.plan.request, &self.core.setup().policy.name);
+        lines.push(format!("{job} `{}`, application {}, policy {policy}", request.name, request.app));
         match (task_counts(job, &self.core), record.outcome) {
             (_, Some(Outcome::Succeeded)) => lines.push("ended: succeeded".into()),
             (_, Some(Outcome::Killed)) => lines.push("ended: killed".into()),

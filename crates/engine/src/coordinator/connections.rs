@@ -1,10 +1,13 @@
 //! Connections: threads that convert received bytes into inputs of the coordinator's loop, and its messages into sent bytes.
 
 use super::inputs::{ClientLink, Input, WorkerLink};
+use super::planning::{self, Code};
+use super::programs::ProgramSession;
 use super::reload::{ReloadSource, Reloadable};
-use super::{StartError, logs, planning};
+use super::{StartError, logs};
 use crate::access::{self, Access, Caller, OpenConnections};
 use crate::apps::Apps;
+use crate::program::{Planner, ProgramStore};
 use crate::store::{CoordinatorStoreAccess, StoreSession};
 use crate::wire::{
     self, FromClient, FromWorker, Handshaking, Listener, MESSAGE_BYTES_MAX, Role, SocketFile, Stream, ToClient,
@@ -29,6 +32,10 @@ pub(super) struct Services {
     /// The applications that jobs may name.
     pub(super) apps: Apps,
     pub(super) stored: CoordinatorStoreAccess,
+    /// Programs that were shipped with jobs.
+    pub(super) programs: Arc<ProgramStore>,
+    /// Has them plan jobs.
+    pub(super) planner: Planner,
     /// The cluster's folder.
     pub(super) folder: PathBuf,
     /// Inputs of the coordinator's loop.
@@ -194,6 +201,7 @@ fn write_messages(stream: Stream, outgoing: &Receiver<ToWorker>) {
 /// Serves a client of the owner, or with a `caller` of another user.
 fn serve_client(mut stream: Stream, services: &Services, caller: Option<&Caller>) -> Result<(), wire::WireError> {
     let Services { apps, stored, inputs, .. } = services;
+    let mut programs = ProgramSession::new(Arc::clone(&services.programs));
     // Dropped with the connection: uploads that were not completed are then discarded.
     let mut session = StoreSession::new(Arc::clone(&stored.namespace), stored.token.clone());
     loop {
@@ -208,13 +216,27 @@ fn serve_client(mut stream: Stream, services: &Services, caller: Option<&Caller>
         let limited_to = caller.filter(|caller| !caller.is_admin).map(|caller| caller.name.clone());
         let client = ClientLink { id: services.next_id(), limited_to: limited_to.clone(), sender };
         let sent = match message {
-            FromClient::Submit(request) => match planning::plan(*request, apps, stored) {
-                Ok(plan) => inputs.send(Input::JobPlanned { plan: Box::new(plan), client }),
-                Err(error) => {
-                    wire::send(&mut stream, &ToClient::Refused { reason: error.to_string() })?;
-                    continue;
+            FromClient::Submit(_) | FromClient::SubmitShipped(_) => {
+                let planned = match message {
+                    FromClient::SubmitShipped(request) => programs.plan(*request, &services.planner, stored),
+                    FromClient::Submit(request) => {
+                        let planned = planning::plan(*request, Code::BuiltIn(apps), stored);
+                        planned.map(|plan| (plan, None)).map_err(|error| error.to_string())
+                    }
+                    _ => continue,
+                };
+                match planned {
+                    Ok((plan, program)) => inputs.send(Input::JobPlanned { plan: Box::new(plan), program, client }),
+                    Err(reason) => {
+                        wire::send(&mut stream, &ToClient::Refused { reason })?;
+                        continue;
+                    }
                 }
-            },
+            }
+            FromClient::OfferProgram { .. } | FromClient::ProgramPiece { .. } => {
+                wire::send(&mut stream, &programs.handle(message))?;
+                continue;
+            }
             FromClient::Reload => {
                 wire::send(&mut stream, &reload(services, client, &answers))?;
                 continue;
@@ -276,7 +298,7 @@ fn stopping() -> ToClient {
 /// Sets who submits a job, and refuses what is the owner's alone.
 fn restrict(message: &mut FromClient, caller: &Caller) -> Result<(), &'static str> {
     match message {
-        FromClient::Submit(request) => {
+        FromClient::Submit(request) | FromClient::SubmitShipped(request) => {
             request.user = caller.name.clone();
             Ok(())
         }

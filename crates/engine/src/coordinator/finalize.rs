@@ -12,6 +12,7 @@ use super::journal::Metadata;
 use super::output_work::{Finished, OutputError, OutputResult, OutputWork};
 use super::state_machine::{Coordinator, Deferred};
 use crate::job::Plan;
+use crate::program::ProgramId;
 use crate::wire::ToClient;
 use giveway_core::{Event, JobId, Outcome, Span, Time};
 use std::collections::BTreeSet;
@@ -90,7 +91,10 @@ impl Coordinator {
         let plan = Arc::clone(&record.plan);
         let work = match state.goal {
             Goal::Submit(_) => OutputWork::Create { plan },
-            Goal::Finish => OutputWork::Finish { plan, map_pieces: record.map_pieces.clone() },
+            Goal::Finish => {
+                let program = self.table.programs.get(&job).copied();
+                OutputWork::Finish { plan, program, map_pieces: record.map_pieces.clone() }
+            }
             Goal::End(_) | Goal::Discard => OutputWork::Remove { plan },
         };
         self.effects.push(Effect::Output(job, work));
@@ -119,7 +123,8 @@ impl Coordinator {
                 self.start_output(job, Goal::End(Outcome::Killed));
             }
             (Goal::Finish, OutputResult::Finished(Ok(Finished::NextRound(plan)))) => {
-                let next = self.add_planned(*plan);
+                let program = self.table.programs.get(&job).copied();
+                let next = self.add_planned(*plan, program);
                 self.finalize(job, Outcome::Succeeded, Some(next));
                 self.create_output(next, None);
             }
@@ -165,7 +170,11 @@ impl Coordinator {
             // Killed while its output was being published, which was completed.
             Goal::End(Outcome::Killed) if published => self.finalize(job, Outcome::Succeeded, None),
             Goal::End(outcome) => self.finalize(job, *outcome, None),
-            _ => self.append_metadata(Metadata::JobDiscarded { job }),
+            _ => {
+                let program = self.table.programs.get(&job).copied();
+                self.append_metadata(Metadata::JobDiscarded { job });
+                self.release_program(program);
+            }
         }
     }
 
@@ -211,7 +220,9 @@ impl Coordinator {
     }
 
     fn finalize(&mut self, job: JobId, outcome: Outcome, next_round: Option<JobId>) {
+        let program = self.table.programs.get(&job).copied();
         self.append_metadata(Metadata::JobFinalized { job, outcome, next_round });
+        self.release_program(program);
         self.finish_followers(job);
         if next_round.is_none()
             && let Some(status) = self.table.status(job, &self.core)
@@ -221,9 +232,13 @@ impl Coordinator {
     }
 
     /// Writes a plan to the journal under a new job id.
-    pub(super) fn add_planned(&mut self, plan: Plan) -> JobId {
+    pub(super) fn add_planned(&mut self, plan: Plan, program: Option<ProgramId>) -> JobId {
         let job = JobId(self.table.next_job);
         self.append_metadata(Metadata::JobPlanned(Box::new(Plan { job, ..plan })));
+        if let Some(program) = program {
+            // In the same frame of the journal.
+            self.append_metadata(Metadata::ProgramAttached { job, program });
+        }
         job
     }
 

@@ -2,6 +2,7 @@
 
 use super::output_work::{OutputResult, OutputWork};
 use crate::job::{FileBlock, Plan};
+use crate::program::ProgramId;
 use crate::store::{Namespace, StoreCommand, StoreReport};
 use crate::wire::{FromClient, FromWorker, JobStatus, Join, ToClient, ToWorker};
 use giveway_core::{JobId, NodeId, Policy, Tenants};
@@ -18,8 +19,10 @@ pub(crate) enum Input {
     WorkerDisconnected { link: u64 },
     /// A client sent a request other than a submission.
     ClientRequest { request: FromClient, client: ClientLink },
-    /// A client submitted a job, and its plan is ready.
-    JobPlanned { plan: Box<Plan>, client: ClientLink },
+    /// A client submitted a job, and its plan is ready. The job may have been shipped with the program of its application.
+    JobPlanned { plan: Box<Plan>, program: Option<ProgramId>, client: ClientLink },
+    /// No client is about to submit a job with this program any more.
+    ProgramUnpinned { program: ProgramId },
     /// An answer could not be sent: the client has disconnected.
     ClientDisconnected { client: u64 },
     /// The policy and the tenants are to be replaced.
@@ -37,6 +40,8 @@ pub(crate) enum Effect {
     Output(JobId, OutputWork),
     /// A job has ended, and no round follows it.
     JobEnded(Box<JobStatus>),
+    /// No live job needs this program: it is removed, unless a client is about to submit one.
+    RemoveProgram(ProgramId),
     /// End the coordinator.
     Stop,
 }

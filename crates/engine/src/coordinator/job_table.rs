@@ -5,6 +5,7 @@
 
 use super::journal::{Clock, Metadata};
 use crate::job::{Partitioning, Plan};
+use crate::program::ProgramId;
 use crate::task::MapOutputLocation;
 use crate::wire::{Counters, JobStatus, TaskCounts};
 use giveway_core::scheduler::MapOutput;
@@ -39,6 +40,8 @@ pub(crate) struct JobTable {
     ended_jobs: VecDeque<JobId>,
     /// Since the last snapshot, which is followed by what was known then.
     pub(crate) clock: Clock,
+    /// The programs that jobs were shipped with, until the jobs are finalized.
+    pub(crate) programs: BTreeMap<JobId, ProgramId>,
 }
 
 /// A job table without what is in a snapshot of the core. Part of the journal's format, with [`JobRecord`]: see `journal/snapshot.rs`.
@@ -47,6 +50,8 @@ pub(crate) struct TableSnapshot {
     jobs: Vec<(JobId, JobRecord)>,
     next_job: u32,
     ended_jobs: VecDeque<JobId>,
+    /// Since version 2 of the snapshot.
+    programs: Vec<(JobId, ProgramId)>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -153,6 +158,7 @@ impl JobTable {
             worker_crashes: HashMap::new(),
             ended_jobs: table.ended_jobs,
             clock: Clock::default(),
+            programs: table.programs.into_iter().collect(),
         }
     }
 
@@ -162,6 +168,7 @@ impl JobTable {
             jobs: self.jobs.iter().map(|(&id, job)| (id, job.clone())).collect(),
             next_job: self.next_job,
             ended_jobs: self.ended_jobs.clone(),
+            programs: self.programs.iter().map(|(&job, &program)| (job, program)).collect(),
         }
     }
 
@@ -195,8 +202,13 @@ impl JobTable {
             }
             Metadata::JobDiscarded { job } => {
                 self.jobs.remove(job);
+                self.programs.remove(job);
+            }
+            Metadata::ProgramAttached { job, program } => {
+                self.programs.insert(*job, *program);
             }
             Metadata::JobFinalized { job: id, outcome, next_round } => {
+                self.programs.remove(id);
                 if let Some(job) = self.jobs.get_mut(id) {
                     (job.finalized, job.outcome, job.next_round) = (true, Some(*outcome), *next_round);
                     job.shrink();

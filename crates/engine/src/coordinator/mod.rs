@@ -24,6 +24,7 @@
 //! | `connections.rs` | threads that convert between bytes and the loop's inputs |
 //! | `recovery.rs` | the journal over time: recovery, snapshots, new journals |
 //! | `reload.rs` | another policy and other tenants while jobs run |
+//! | `programs.rs` | programs that clients ship with their jobs |
 //! | `planning.rs` | from a request to a plan: lists and splits the input |
 //!
 //! Planning runs on the thread of the client's connection, so that listing a large folder delays no other request.
@@ -40,6 +41,7 @@ mod logs;
 pub(crate) mod output_folder;
 pub(crate) mod output_work;
 mod planning;
+mod programs;
 pub(crate) mod recovery;
 mod reload;
 mod run;
@@ -52,11 +54,13 @@ mod workers;
 pub use journal::{
     Clock, ClockReading, JournalError, JournalTail, is_journal, journal_path, read_clock, read_event_log,
 };
+pub(crate) use output_work::is_read_error;
 pub use reload::{ReloadSource, Reloadable};
 
 use crate::access::{self, Access};
 use crate::apps::Apps;
 use crate::cluster_id::ClusterId;
+use crate::program::{Planner, ProgramStore};
 use crate::store::{CoordinatorStoreAccess, Namespace};
 use crate::wire::{Listener, SocketFile, Token, run_folder};
 use connections::{Services, SharedAccess};
@@ -201,7 +205,12 @@ impl CoordinatorHandle {
         let (apps, admitted, reload) = (options.apps.clone(), options.access.clone(), options.reload.clone());
         let (inputs, receiver) = mpsc::channel();
         let blocks: Arc<dyn StoredBlocks> = store.clone();
-        let run = Run::open(options, blocks, lock, inputs.clone())?;
+        let unpinned = inputs.clone();
+        let programs = ProgramStore::new(&folder, move |program| {
+            // Fails while the coordinator stops; the next one removes what no live job needs.
+            let _ = unpinned.send(Input::ProgramUnpinned { program });
+        });
+        let run = Run::open(options, blocks, lock, inputs.clone(), Arc::clone(&programs))?;
         let policy = run.policy().to_owned();
         // Written only after the journal has been recovered: clients that find the address find a coordinator that can serve them.
         write_atomically(&folder.join("address"), address.as_bytes()).map_err(in_folder)?;
@@ -212,7 +221,17 @@ impl CoordinatorHandle {
         let ids = Arc::new(AtomicU64::new(1));
         let tcp_address = tcp.as_ref().map(|tcp| tcp.address().to_owned());
         let stored = CoordinatorStoreAccess { namespace: store, token };
-        let services = Services { apps, stored, folder: folder.clone(), inputs: inputs.clone(), ids, reload, shared };
+        let services = Services {
+            apps,
+            stored,
+            planner: Planner::new(&folder),
+            programs,
+            folder: folder.clone(),
+            inputs: inputs.clone(),
+            ids,
+            reload,
+            shared,
+        };
         for listener in [Some(listener), tcp].into_iter().flatten() {
             connections::listen(listener, services.clone()).map_err(in_folder)?;
         }

@@ -6,6 +6,7 @@ use super::output_folder;
 use crate::apps::{Apps, round_output};
 use crate::input::InputError;
 use crate::job::Plan;
+use crate::program::{Planner, ProgramId};
 use crate::record::AppError;
 use giveway_core::AttemptId;
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ pub(crate) enum OutputWork {
     /// Create the output folder.
     Create { plan: Arc<Plan> },
     /// All tasks have succeeded: derive the next round from the output, or publish it.
-    Finish { plan: Arc<Plan>, map_pieces: BTreeMap<(u32, u64), AttemptId> },
+    Finish { plan: Arc<Plan>, program: Option<ProgramId>, map_pieces: BTreeMap<(u32, u64), AttemptId> },
     /// Remove the output, and those of earlier rounds.
     Remove { plan: Arc<Plan> },
 }
@@ -80,13 +81,25 @@ impl OutputError {
 
 /// Derives the next round of an iterative job from the output of the last one.
 pub(crate) trait Rounds: Send + Sync {
-    /// The plan of the next round; `None` after the last round.
-    fn next_round(&self, plan: &Plan) -> Result<Option<Plan>, AppError>;
+    /// The plan of the next round; `None` after the last round. The application is in a program if the job was shipped with one.
+    fn next_round(&self, plan: &Plan, program: Option<ProgramId>) -> Result<Option<Plan>, AppError>;
 }
 
-impl Rounds for Apps {
-    fn next_round(&self, plan: &Plan) -> Result<Option<Plan>, AppError> {
-        self.find(&plan.request.app)?.next_round(plan)
+/// The rounds of built-in applications and of those in programs.
+#[derive(Debug)]
+pub(crate) struct AppRounds {
+    pub(crate) apps: Apps,
+    pub(crate) planner: Planner,
+}
+
+impl Rounds for AppRounds {
+    fn next_round(&self, plan: &Plan, program: Option<ProgramId>) -> Result<Option<Plan>, AppError> {
+        match program {
+            None => self.apps.find(&plan.request.app)?.next_round(plan),
+            // Most applications have one round, whose output is the request's: no need to ask.
+            Some(_) if plan.output == plan.request.output => Ok(None),
+            Some(program) => self.planner.next_round(program, plan),
+        }
     }
 }
 
@@ -95,7 +108,9 @@ impl OutputWork {
     pub(crate) fn run(&self, disk: &dyn FileSystem, rounds: &dyn Rounds) -> OutputResult {
         match self {
             OutputWork::Create { plan } => OutputResult::Created(create(plan, disk)),
-            OutputWork::Finish { plan, map_pieces } => OutputResult::Finished(finish(plan, map_pieces, disk, rounds)),
+            OutputWork::Finish { plan, program, map_pieces } => {
+                OutputResult::Finished(finish(plan, *program, map_pieces, disk, rounds))
+            }
             OutputWork::Remove { plan } => OutputResult::Removed(remove_unpublished(plan, disk)),
         }
     }
@@ -120,6 +135,7 @@ fn create(plan: &Plan, disk: &dyn FileSystem) -> Result<(), OutputError> {
 
 fn finish(
     plan: &Plan,
+    program: Option<ProgramId>,
     map_pieces: &BTreeMap<(u32, u64), AttemptId>,
     disk: &dyn FileSystem,
     rounds: &dyn Rounds,
@@ -135,7 +151,7 @@ fn finish(
     }
     output_folder::check_nonce(plan, disk).map_err(unpublished)?;
     output_folder::publish_map_pieces(plan, map_pieces, disk).map_err(unpublished)?;
-    let next = rounds.next_round(plan).map_err(|error| match is_read_error(error.as_ref()) {
+    let next = rounds.next_round(plan, program).map_err(|error| match is_read_error(error.as_ref()) {
         true => OutputError::ReadRound { round: plan.round, error },
         false => OutputError::App(error),
     })?;
@@ -152,7 +168,7 @@ fn published(plan: &Plan, disk: &dyn FileSystem) -> Result<Finished, OutputError
 }
 
 /// True if the output could not be read because of the disk, the permissions or the limit of open files, and not because of what is in it.
-fn is_read_error(error: &(dyn Error + 'static)) -> bool {
+pub(crate) fn is_read_error(error: &(dyn Error + 'static)) -> bool {
     let is_io = |error: &io::Error| error.kind() != io::ErrorKind::NotFound;
     match error.downcast_ref::<InputError>() {
         Some(InputError::Unreadable { source, .. }) => is_io(source),

@@ -3,6 +3,7 @@
 use crate::apps::{self, Apps};
 use crate::input::StoreAccess;
 use crate::job::{Plan, Request};
+use crate::program::{Planner, ProgramId};
 use crate::record::AppError;
 use crate::wire::MESSAGE_BYTES_MAX;
 use giveway_core::JobId;
@@ -21,6 +22,10 @@ pub(super) enum SubmitError {
     /// The application does not exist, or the application or the input refuses the request.
     #[error(transparent)]
     App(#[from] AppError),
+    #[error(
+        "{error}; an application of your own is submitted by its own program (`./my-program submit {app} ...`), or with --program FILE"
+    )]
+    NotBuiltIn { error: AppError, app: String },
     #[error("the output {} is not an absolute path", .0.display())]
     RelativeOutput(PathBuf),
     #[error("the output {} is not a folder name; name a folder that does not exist yet", .0.display())]
@@ -41,9 +46,42 @@ pub(super) enum SubmitError {
     Random(String),
 }
 
+/// Where the application of a request is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Code<'a> {
+    /// In the coordinator and its workers.
+    BuiltIn(&'a Apps),
+    /// In a program that was shipped with the job.
+    Shipped(&'a Planner, ProgramId),
+}
+
 /// Plans a job. Reads the input's metadata and, for some applications, samples its content. The plan's job id is set when it is accepted.
-pub(super) fn plan(request: Request, apps: &Apps, stored: &dyn StoreAccess) -> Result<Plan, SubmitError> {
-    let app = apps.find(&request.app)?;
+pub(super) fn plan(request: Request, code: Code<'_>, stored: &dyn StoreAccess) -> Result<Plan, SubmitError> {
+    check(&request)?;
+    let mut plan = match code {
+        Code::BuiltIn(apps) => {
+            let app =
+                apps.find(&request.app).map_err(|error| SubmitError::NotBuiltIn { error, app: request.app.clone() })?;
+            apps::plan(app.as_ref(), JobId(0), request, stored)?
+        }
+        Code::Shipped(planner, program) => planner.complete_plan(program, apps::draft(JobId(0), request, stored)?)?,
+    };
+    let mut nonce = [0; 8];
+    getrandom::fill(&mut nonce).map_err(|error| SubmitError::Random(error.to_string()))?;
+    plan.nonce = u64::from_le_bytes(nonce);
+    if plan.reduces > REDUCES_MAX {
+        return Err(SubmitError::TooManyReduces(plan.reduces));
+    }
+    // Workers receive the plan in one message.
+    let bytes = postcard::to_allocvec(&plan).map_or(usize::MAX, |plan| plan.len());
+    if bytes.saturating_add(MESSAGE_OVERHEAD_BYTES) > MESSAGE_BYTES_MAX {
+        return Err(SubmitError::PlanTooLarge { files: plan.files.len(), splits: plan.splits.len() });
+    }
+    Ok(plan)
+}
+
+/// Checks what does not depend on the application.
+fn check(request: &Request) -> Result<(), SubmitError> {
     let output = &request.output;
     if !output.is_absolute() {
         return Err(SubmitError::RelativeOutput(output.clone()));
@@ -55,7 +93,9 @@ pub(super) fn plan(request: Request, apps: &Apps, stored: &dyn StoreAccess) -> R
     if output.exists() {
         return Err(SubmitError::OutputExists(output.clone()));
     }
-    for (field, value) in [("name", &request.name), ("user", &request.user), ("pool", &request.pool)] {
+    for (field, value) in
+        [("application", &request.app), ("name", &request.name), ("user", &request.user), ("pool", &request.pool)]
+    {
         if value.chars().any(char::is_control) {
             return Err(SubmitError::ControlCharacters { field, value: value.clone() });
         }
@@ -66,14 +106,5 @@ pub(super) fn plan(request: Request, apps: &Apps, stored: &dyn StoreAccess) -> R
     if let Some(reduces) = request.reduces.filter(|&reduces| reduces > REDUCES_MAX) {
         return Err(SubmitError::TooManyReduces(reduces));
     }
-    let mut plan = apps::plan(app.as_ref(), JobId(0), request, stored)?;
-    let mut nonce = [0; 8];
-    getrandom::fill(&mut nonce).map_err(|error| SubmitError::Random(error.to_string()))?;
-    plan.nonce = u64::from_le_bytes(nonce);
-    // Workers receive the plan in one message.
-    let bytes = postcard::to_allocvec(&plan).map_or(usize::MAX, |plan| plan.len());
-    if bytes.saturating_add(MESSAGE_OVERHEAD_BYTES) > MESSAGE_BYTES_MAX {
-        return Err(SubmitError::PlanTooLarge { files: plan.files.len(), splits: plan.splits.len() });
-    }
-    Ok(plan)
+    Ok(())
 }

@@ -4,9 +4,10 @@ use super::file_system::{Disk, FileSystem};
 use super::hook;
 use super::inputs::{Effect, Input, JournalWrite, Output, StoredBlocks};
 use super::journal::{Journal, JournalError, JournalLock};
-use super::output_work::{OutputWork, Rounds};
+use super::output_work::{AppRounds, OutputWork, Rounds};
 use super::state_machine::{Coordinator, Settings};
 use super::{JOURNAL_BYTES_MAX, Options, SNAPSHOT_BYTES, StartError};
+use crate::program::{Planner, ProgramStore};
 use giveway_core::{Capabilities, JobId, Setup, Span, Time};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -28,6 +29,7 @@ pub(super) struct Run {
     journal: Journal,
     disk: Arc<dyn FileSystem>,
     rounds: Arc<dyn Rounds>,
+    programs: Arc<ProgramStore>,
     started: Instant,
     /// The core's time at `started`.
     start_time: Time,
@@ -49,6 +51,7 @@ impl Run {
         store: Arc<dyn StoredBlocks>,
         lock: JournalLock,
         inputs: Sender<Input>,
+        programs: Arc<ProgramStore>,
     ) -> Result<Run, StartError> {
         let disk: Arc<dyn FileSystem> = Arc::new(Disk);
         let setup = Setup {
@@ -66,13 +69,15 @@ impl Run {
         };
         let (coordinator, journal) =
             Coordinator::open_folder(settings, setup, store, Arc::clone(&disk), &options.folder)?;
+        programs.retain(|program| coordinator.needs_program(program));
         Ok(Run {
             start_time: coordinator.now(),
             clock_offset_us: None,
             coordinator,
             journal,
             disk,
-            rounds: Arc::new(options.apps),
+            rounds: Arc::new(AppRounds { apps: options.apps, planner: Planner::new(&options.folder) }),
+            programs,
             on_job_end: options.on_job_end,
             started: Instant::now(),
             inputs,
@@ -124,6 +129,7 @@ impl Run {
                             hook::start(command, *status);
                         }
                     }
+                    Effect::RemoveProgram(program) => self.programs.remove(program),
                     Effect::Stop => stopping = true,
                 }
             }

@@ -201,7 +201,8 @@ impl Coordinator {
             }
             Input::ClientRequest { request, client } => self.on_client_request(request, client),
             Input::ClientDisconnected { client } => self.followers.retain(|(_, follower)| follower.id != client),
-            Input::JobPlanned { plan, client } => self.on_job_planned(*plan, client),
+            Input::JobPlanned { plan, program, client } => self.on_job_planned(*plan, program, client),
+            Input::ProgramUnpinned { program } => self.release_program(Some(program)),
             Input::Reload { policy, tenants, client } => self.on_reload(*policy, tenants, client),
             Input::OutputDone { job, result } => self.on_output_done(job, result),
         }

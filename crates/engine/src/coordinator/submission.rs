@@ -1,24 +1,39 @@
 //! Submission: from a plan to a job in the journal and in the core.
 
-use super::inputs::ClientLink;
+use super::inputs::{ClientLink, Effect};
 use super::output_work::OutputError;
 use super::state_machine::{Coordinator, Deferred};
 use crate::job::{FileLocation, InputSplit, Plan};
+use crate::program::ProgramId;
 use crate::wire::ToClient;
 use giveway_core::{Hosts, JobSpec, NodeId, Split, WHOLE_PPM};
 
 impl Coordinator {
     /// Accepts a planned job: its plan is journalled, then its output folder is created, and then the job is submitted to the core and the client
     /// receives its id. So a folder never exists without a plan in the journal.
-    pub(super) fn on_job_planned(&mut self, plan: Plan, client: ClientLink) {
+    pub(super) fn on_job_planned(&mut self, plan: Plan, program: Option<ProgramId>, client: ClientLink) {
         let output = &plan.request.output;
         // Checked in the table: a job with several rounds creates its output folder only for its last round.
         if self.table.jobs.values().any(|job| !job.finalized && job.plan.request.output == *output) {
             let reason = OutputError::Exists(output.clone()).to_string();
             return self.deferred.push(Deferred::Reply(client, ToClient::Refused { reason }));
         }
-        let job = self.add_planned(plan);
+        let job = self.add_planned(plan, program);
         self.create_output(job, Some(client));
+    }
+
+    /// Has a program removed if no live job needs it.
+    pub(super) fn release_program(&mut self, program: Option<ProgramId>) {
+        if let Some(program) = program
+            && !self.needs_program(program)
+        {
+            self.effects.push(Effect::RemoveProgram(program));
+        }
+    }
+
+    /// True if a live job was shipped with this program.
+    pub(crate) fn needs_program(&self, program: ProgramId) -> bool {
+        self.table.programs.values().any(|needed| *needed == program)
     }
 
     /// The core's description of a job, with the nodes on which each split is local.

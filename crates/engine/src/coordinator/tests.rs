@@ -5,12 +5,13 @@ use super::file_system::{AppendFile, Disk, Entry, FileSystem};
 use super::inputs::{ClientLink, Effect, Input, JournalWrite};
 use super::journal::{Journal, Metadata};
 use super::output_folder::{self, SUCCESS};
-use super::output_work::OutputWork;
-use super::planning;
+use super::output_work::{AppRounds, OutputWork};
+use super::planning::{self, Code};
 use super::state_machine::{Coordinator, Settings};
 use crate::apps::Apps;
 use crate::input::LocalOnly;
 use crate::job::{Plan, Request};
+use crate::program::{Planner, ProgramId};
 use crate::store::Namespace;
 use crate::wire::{FromClient, ToClient};
 use giveway_core::policy::catalog;
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+mod programs;
 mod recovery;
 mod reload;
 
@@ -41,6 +43,11 @@ struct TestCoordinator {
     coordinator: Coordinator,
     journal: Journal,
     work: Vec<(JobId, OutputWork)>,
+    removed_programs: Vec<ProgramId>,
+}
+
+fn rounds() -> AppRounds {
+    AppRounds { apps: Apps::builtin(), planner: Planner::new(Path::new("no programs")) }
 }
 
 impl Deref for TestCoordinator {
@@ -72,6 +79,7 @@ impl TestCoordinator {
                 Effect::Send(link, message) => drop(link.sender.send(message)),
                 Effect::Reply(client, answer) => drop(client.sender.send(answer)),
                 Effect::Output(job, work) => self.work.push((job, work)),
+                Effect::RemoveProgram(program) => self.removed_programs.push(program),
                 Effect::JobEnded(_) | Effect::Stop => {}
             }
         }
@@ -82,7 +90,7 @@ impl TestCoordinator {
         self.handle(Span(0), Vec::new());
         while !self.work.is_empty() {
             let done = |(job, work): (JobId, OutputWork)| {
-                let result = work.run(&Disk, &Apps::builtin());
+                let result = work.run(&Disk, &rounds());
                 Input::OutputDone { job, result }
             };
             let results = std::mem::take(&mut self.work).into_iter().map(done).collect();
@@ -106,7 +114,11 @@ impl TestCoordinator {
         let (sender, answers) = mpsc::channel();
         self.handle(
             Span(0),
-            vec![Input::JobPlanned { plan: Box::new(plan), client: ClientLink { id: 1, limited_to: None, sender } }],
+            vec![Input::JobPlanned {
+                plan: Box::new(plan),
+                program: None,
+                client: ClientLink { id: 1, limited_to: None, sender },
+            }],
         );
         self.commit();
         match answers.recv().unwrap() {
@@ -146,7 +158,7 @@ impl TestFolder {
         };
         let store = Arc::new(Namespace::open(&folder, Duration::ZERO).unwrap());
         let (coordinator, journal) = Coordinator::open_folder(settings, setup, store, Arc::new(Disk), &folder)?;
-        Ok(TestCoordinator { coordinator, journal, work: Vec::new() })
+        Ok(TestCoordinator { coordinator, journal, work: Vec::new(), removed_programs: Vec::new() })
     }
 
     fn open(&self) -> TestCoordinator {
@@ -174,7 +186,7 @@ impl TestFolder {
     }
 
     fn plan(&self, output: &str) -> Plan {
-        planning::plan(self.request("input", output), &Apps::builtin(), &LocalOnly).unwrap()
+        planning::plan(self.request("input", output), Code::BuiltIn(&Apps::builtin()), &LocalOnly).unwrap()
     }
 }
 
@@ -183,7 +195,7 @@ fn a_file_name_that_is_not_utf8_is_journalled() {
     let folder = TestFolder::new();
     let name = OsStr::from_bytes(b"in\xff");
     fs::write(folder.path(name), "a\n").unwrap();
-    let plan = planning::plan(folder.request(name, "out"), &Apps::builtin(), &LocalOnly).unwrap();
+    let plan = planning::plan(folder.request(name, "out"), Code::BuiltIn(&Apps::builtin()), &LocalOnly).unwrap();
     let job = folder.open().submit(plan.clone()).unwrap();
     let recovered = folder.open();
     assert_eq!(recovered.table.jobs[&job].plan.files, plan.files);
@@ -363,10 +375,10 @@ fn a_plan_is_journalled_before_its_folder_is_created() {
     let (sender, answers) = mpsc::channel();
     let client = ClientLink { id: 1, limited_to: None, sender };
     let plan = Box::new(folder.plan("out"));
-    coordinator.handle(Span(0), vec![Input::JobPlanned { plan: plan.clone(), client }]);
+    coordinator.handle(Span(0), vec![Input::JobPlanned { plan: plan.clone(), program: None, client }]);
     let [(_, create)] = &coordinator.work[..] else { panic!("{:?}", coordinator.work) };
     // Killed after the folder was created.
-    create.run(&Disk, &Apps::builtin());
+    create.run(&Disk, &rounds());
     drop(coordinator);
     assert!(answers.recv().is_err(), "the client has no answer");
     let mut recovered = folder.open();
@@ -449,7 +461,7 @@ fn an_unreadable_round_is_read_again() {
     fs::write(folder.path("input"), "1 2\n3 4\n").unwrap();
     let options = [("k".to_owned(), "2".to_owned())].into();
     let request = Request { app: "kmeans".into(), options, ..folder.request("input", "out") };
-    let plan = planning::plan(request, &Apps::builtin(), &LocalOnly).unwrap();
+    let plan = planning::plan(request, Code::BuiltIn(&Apps::builtin()), &LocalOnly).unwrap();
     let mut coordinator = folder.open();
     let round = plan.output.clone();
     assert_ne!(round, plan.request.output);
@@ -500,6 +512,6 @@ fn a_tiny_split_size_is_refused_before_splits_are_computed() {
     let file = fs::File::create(folder.path("large")).unwrap();
     file.set_len(1 << 40).unwrap();
     let request = Request { split_bytes: 1, ..folder.request("large", "out") };
-    let refused = planning::plan(request, &Apps::builtin(), &LocalOnly).unwrap_err().to_string();
+    let refused = planning::plan(request, Code::BuiltIn(&Apps::builtin()), &LocalOnly).unwrap_err().to_string();
     assert!(refused.starts_with("too much input for one job: 1099511627776 splits"), "{refused}");
 }

@@ -290,7 +290,12 @@ impl Coordinator {
             return;
         }
         if connection.sent_plans.insert(job) {
-            self.effects.push(Effect::Send(connection.link.clone(), ToWorker::Plan(Box::new((*plan).clone()))));
+            let plan = Box::new((*plan).clone());
+            let message = match self.table.programs.get(&job) {
+                Some(&program) => ToWorker::ShippedPlan { plan, program },
+                None => ToWorker::Plan(plan),
+            };
+            self.effects.push(Effect::Send(connection.link.clone(), message));
         }
         let needs_outputs = attempt.task.kind == Kind::Reduce && connection.output_subscriptions.insert(job);
         if needs_outputs {

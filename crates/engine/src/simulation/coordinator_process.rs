@@ -12,6 +12,7 @@ use crate::coordinator::journal::{Journal, JournalError, synced_text};
 use crate::coordinator::output_work::{OutputWork, Rounds};
 use crate::coordinator::state_machine::{Coordinator, Settings};
 use crate::job::{FileBlock, Plan};
+use crate::program::ProgramId;
 use crate::record::AppError;
 use crate::store::{StoreCommand, StoreReport};
 use crate::wire::{FromClient, ToClient};
@@ -56,7 +57,10 @@ impl StoredBlocks for NoBlocks {
 struct ModelRounds(ModelDisk);
 
 impl Rounds for ModelRounds {
-    fn next_round(&self, plan: &Plan) -> Result<Option<Plan>, AppError> {
+    fn next_round(&self, plan: &Plan, program: Option<ProgramId>) -> Result<Option<Plan>, AppError> {
+        if program != super::clients::program(plan) {
+            return Err(format!("{} has another program", plan.job).into());
+        }
         if plan.output == plan.request.output {
             return Ok(None);
         }
@@ -222,7 +226,7 @@ impl World {
                     self.after(delay, Event::OutputWorkEnds { epoch, number });
                 }
             }
-            Effect::JobEnded(_) | Effect::Stop => {}
+            Effect::JobEnded(_) | Effect::RemoveProgram(_) | Effect::Stop => {}
         }
     }
 

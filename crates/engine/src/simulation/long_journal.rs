@@ -63,7 +63,7 @@ impl LongJournal {
                     let (sender, answers) = mpsc::channel::<ToClient>();
                     clients.push(answers);
                     let client = ClientLink { id: submitted.into(), limited_to: None, sender };
-                    inputs.push(Input::JobPlanned { plan: Box::new(self.plan(submitted)), client });
+                    inputs.push(Input::JobPlanned { plan: Box::new(self.plan(submitted)), program: None, client });
                     submitted += 1;
                 }
             }
@@ -83,7 +83,7 @@ impl LongJournal {
                     Effect::Send(link, message) => drop(link.sender.send(message)),
                     Effect::Reply(client, answer) => drop(client.sender.send(answer)),
                     Effect::Output(job, work) => inputs.push(done(job, &work)),
-                    Effect::JobEnded(_) | Effect::Stop => {}
+                    Effect::JobEnded(_) | Effect::RemoveProgram(_) | Effect::Stop => {}
                 }
             }
             for (link, messages) in (0..).zip(&links) {

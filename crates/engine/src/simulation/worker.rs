@@ -157,7 +157,7 @@ impl ModelWorker {
     /// Handles a message. Returns a launched attempt, or a report to be sent.
     pub(super) fn handle(&mut self, message: ToWorker, random: &mut Random) -> (Option<AttemptId>, Option<Report>) {
         match message {
-            ToWorker::Plan(plan) => {
+            ToWorker::Plan(plan) | ToWorker::ShippedPlan { plan, .. } => {
                 let (job, plan) = (plan.job, Arc::new(*plan));
                 self.jobs.entry(job).or_insert(LocalJob { plan, outputs: BTreeMap::new() });
             }

@@ -95,6 +95,7 @@ impl World {
         if self.is_suspended(worker, || Event::MessageArrives { link, message: repeated }) {
             return Ok(());
         }
+        check_program(&message)?;
         let process = &mut self.workers[worker];
         match message {
             ToWorker::JoinAccepted { node, keep_state, .. } => {
@@ -202,5 +203,18 @@ impl World {
             Some(&range) if range == (output.split, output.start_bytes, output.bytes) => Ok(Fetched::Range(range)),
             Some(range) => Err(Violation(format!("the output of {map} covers {range:?}, but is listed as {output:?}"))),
         }
+    }
+}
+
+/// A job keeps the program that it was shipped with, whatever happens to the coordinator.
+fn check_program(message: &ToWorker) -> Result<(), Violation> {
+    let (plan, program) = match message {
+        ToWorker::Plan(plan) => (plan, None),
+        ToWorker::ShippedPlan { plan, program } => (plan, Some(*program)),
+        _ => return Ok(()),
+    };
+    match program == super::clients::program(plan) {
+        true => Ok(()),
+        false => Err(Violation(format!("{} is sent with another program than it was shipped with", plan.job))),
     }
 }

@@ -35,6 +35,7 @@ pub use error::StoreError;
 pub use message::*;
 pub use namespace::Namespace;
 pub use path::{DfsPath, SCHEME};
+pub(crate) use reader::RunnerStoreAccess;
 pub use reader::{CoordinatorStoreAccess, WorkerStoreAccess};
 pub use session::StoreSession;
 

@@ -190,6 +190,44 @@ impl StoreAccess for WorkerStoreAccess {
     }
 }
 
+/// Access to stored files for a task runner, which has no replicas of its own.
+#[derive(Debug)]
+pub(crate) struct RunnerStoreAccess {
+    /// The cluster's token.
+    pub(crate) token: Token,
+    /// The cluster's directory.
+    pub(crate) cluster: PathBuf,
+    /// The worker that started it, whose replicas are tried first, if it was a worker.
+    pub(crate) own: Option<WorkerEndpoint>,
+}
+
+impl StoreAccess for RunnerStoreAccess {
+    fn open(&self, blocks: &[FileBlock]) -> io::Result<Box<dyn ReadAt>> {
+        let locator = OwnWorkerFirst { own: self.own.clone(), others: CoordinatorLocator::new(self.cluster.clone()) };
+        Ok(Box::new(StoredFileReader::new(blocks, None, self.token.clone(), locator)))
+    }
+}
+
+/// Lists one worker before all others, and alone if the coordinator does not answer.
+#[derive(Debug)]
+struct OwnWorkerFirst {
+    own: Option<WorkerEndpoint>,
+    others: CoordinatorLocator,
+}
+
+impl BlockLocator for OwnWorkerFirst {
+    fn locate(&self, block: BlockId) -> io::Result<Vec<WorkerEndpoint>> {
+        match (self.others.locate(block), &self.own) {
+            (Ok(mut workers), Some(own)) => {
+                workers.sort_by_key(|worker| worker.node != own.node);
+                Ok(workers)
+            }
+            (Err(_), Some(own)) => Ok(vec![own.clone()]),
+            (located, None) => located,
+        }
+    }
+}
+
 /// Access to stored files for the coordinator, which plans jobs.
 #[derive(Clone, Debug)]
 pub struct CoordinatorStoreAccess {

@@ -143,21 +143,27 @@ impl Control {
         self.notifier.notify();
     }
 
+    /// Takes over the liveness counter and the progress of a task that runs in another process.
+    pub(crate) fn mirror(&self, ticks: u64, progress_ppm: u32) {
+        self.ticks.store(ticks, Relaxed);
+        self.set_progress_ppm(progress_ppm);
+    }
+
     /// The notifier, for other sources of notifications.
-    pub(super) fn notifier(&self) -> &Arc<Notifier> {
+    pub(crate) fn notifier(&self) -> &Arc<Notifier> {
         &self.notifier
     }
 }
 
 /// A condition variable with a flag, so that a notification between a check and the following wait is not lost.
 #[derive(Debug, Default)]
-pub(super) struct Notifier {
+pub(crate) struct Notifier {
     is_notified: Mutex<bool>,
     condvar: Condvar,
 }
 
 impl Notifier {
-    pub(super) fn notify(&self) {
+    pub(crate) fn notify(&self) {
         *self.is_notified() = true;
         self.condvar.notify_all();
     }

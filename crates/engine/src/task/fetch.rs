@@ -14,7 +14,7 @@ use super::verify::{SegmentVerifier, is_valid_segment};
 use crate::data::{MapOutput, Source};
 use crate::wire::{self, DataRequest, Role, Stream, Token, WireError};
 use giveway_core::{AttemptId, JobId, Kind, NodeId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -106,6 +106,12 @@ impl ShuffleClient {
         if let Some(previous) = previous {
             self.idle().remove(&previous);
         }
+    }
+
+    /// The addresses of all nodes.
+    pub(crate) fn addresses(&self) -> BTreeMap<NodeId, String> {
+        let addresses = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
+        addresses.iter().map(|(node, address)| (*node, address.clone())).collect()
     }
 
     /// Reports a map output as lost or corrupt.

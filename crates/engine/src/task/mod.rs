@@ -26,11 +26,13 @@ mod shuffle;
 mod verify;
 
 pub use checkpoint::{CheckpointError, Leftovers, remove_paused, scan_leftovers};
+pub(crate) use control::Notifier;
 pub use control::{Control, Request};
 pub use counters::Counters;
 pub use error::{AppPanicked, MapError, ReduceError, ResumeError, WriteError};
 pub use fetch::ShuffleClient;
 pub use map::{MapOutcome, MapTask, run_map};
+pub(crate) use output_tracker::ReadCursor;
 pub use output_tracker::{MapOutputLocation, MapOutputTracker};
 pub(crate) use paths::temporary_path;
 pub use paths::{TEMPORARY, map_output_path, map_part_path, reduce_part_path, reduce_runs_folder};
@@ -54,6 +56,20 @@ pub mod counter {
     pub const REDUCE_INPUT_RECORDS: &str = "reduce input records";
     /// Records that a resumed reduce read and skipped because an earlier attempt had reduced them. Zero if it resumed on the same node.
     pub const RECORDS_READ_AGAIN: &str = "records read again after a resume";
+}
+
+/// Removes what an attempt has left that was killed with its process: everything but a committed output.
+pub(crate) fn remove_attempt_files(plan: &crate::job::Plan, dir: &std::path::Path, attempt: giveway_core::AttemptId) {
+    let _ = std::fs::remove_file(paths::temporary_path(plan, attempt));
+    match attempt.task.kind {
+        giveway_core::Kind::Map => {
+            let _ = std::fs::remove_file(paths::unfinished_map_output_path(dir, attempt));
+        }
+        giveway_core::Kind::Reduce => {
+            let _ = std::fs::remove_dir_all(paths::reduce_runs_folder(dir, attempt));
+            let _ = std::fs::remove_file(paths::output_checkpoint_path(plan, attempt));
+        }
+    }
 }
 
 /// The fraction `done / total`, scaled to the range 0 to `scale`. `done` is capped at `total`; the result is 0 if `total` is 0.

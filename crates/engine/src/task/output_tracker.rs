@@ -42,17 +42,17 @@ struct Table {
 
 /// Up to where a reader has read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ReadCursor {
+pub(crate) struct ReadCursor {
     generation: u64,
     next: usize,
 }
 
 /// Result of a read.
 #[derive(Debug)]
-pub(super) struct OutputUpdate {
+pub(crate) struct OutputUpdate {
     /// True if `outputs` is the complete list and replaces everything read before; false if it holds additions only.
-    pub(super) is_full: bool,
-    pub(super) outputs: Vec<MapOutputLocation>,
+    pub(crate) is_full: bool,
+    pub(crate) outputs: Vec<MapOutputLocation>,
 }
 
 impl MapOutputTracker {
@@ -103,12 +103,12 @@ impl MapOutputTracker {
     }
 
     /// Notifies this task of every later change, until its control is dropped.
-    pub(super) fn subscribe(&self, control: &Control) {
+    pub(crate) fn subscribe(&self, control: &Control) {
         self.table().subscribers.push(Arc::downgrade(control.notifier()));
     }
 
     /// Returns what was added since the cursor, or the complete list if something was removed since, and advances the cursor.
-    pub(super) fn read(&self, cursor: &mut ReadCursor) -> OutputUpdate {
+    pub(crate) fn read(&self, cursor: &mut ReadCursor) -> OutputUpdate {
         let table = self.table();
         let is_full = cursor.generation != table.generation;
         let from = if is_full { 0 } else { cursor.next };

@@ -24,6 +24,11 @@ pub fn map_output_path(dir: &Path, map: AttemptId) -> PathBuf {
     dir.join(format!("map-{}.{}.out", map.task.index, map.number))
 }
 
+/// Name of a map attempt's output until it is complete: the one that [`crate::data::MapSink`] chooses.
+pub(super) fn unfinished_map_output_path(dir: &Path, map: AttemptId) -> PathBuf {
+    dir.join(format!(".map-{}.{}.out.tmp", map.task.index, map.number))
+}
+
 /// Path of a map attempt's spilled runs without their number. Maps of one job run concurrently in one folder, so the name has the attempt.
 pub(super) fn map_spill_prefix(dir: &Path, map: AttemptId) -> PathBuf {
     dir.join(format!("map-{}.{}", map.task.index, map.number))
@@ -103,6 +108,8 @@ mod tests {
             assert_eq!(parse_attempt(JobId(4), name), None, "{name}");
         }
         assert!(is_unfinished_map_output(JobId(4), ".map-7.0.out.tmp"));
+        let unfinished = unfinished_map_output_path(dir, AttemptId::new(JobId(4), Kind::Map, 7, 0));
+        assert!(is_unfinished_map_output(JobId(4), unfinished.file_name().unwrap().to_str().unwrap()));
         assert!(!is_unfinished_map_output(JobId(4), "map-7.0.out"));
         assert!(is_map_spill(JobId(4), "map-7.0.run-12"));
         for name in ["map-7.0.out", "map-7.0.run-", "map-7.run-1", "reduce-7.0.run-1", "run-1"] {

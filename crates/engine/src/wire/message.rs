@@ -1,6 +1,7 @@
 //! The messages between processes. They are encoded with postcard, so a change here is a change of [`PROTOCOL`](super::PROTOCOL).
 
 use crate::job::{Plan, Request};
+use crate::program::ProgramId;
 use crate::store::{BlockId, StoreCommand, StoreReport, StoreRequest, StoreResponse};
 use crate::task::SegmentRequest;
 use giveway_core::{AttemptId, JobId, NodeId, Outcome, Progress, Work};
@@ -178,6 +179,13 @@ pub enum ToWorker {
     Store(StoreCommand),
     /// Ends the worker process.
     Stop,
+    /// Like [`ToWorker::Plan`], for a job whose application is in a program that was shipped with it.
+    ShippedPlan {
+        /// The plan.
+        plan: Box<Plan>,
+        /// The program, which is in the cluster's folder.
+        program: ProgramId,
+    },
 }
 
 /// From a client to the coordinator.
@@ -232,6 +240,20 @@ pub enum FromClient {
         /// Offset of the first byte.
         from: u64,
     },
+    /// Offers a program. Answered by [`ToClient::ProgramOffered`].
+    OfferProgram {
+        /// Its SHA-256.
+        program: ProgramId,
+        /// Its size.
+        bytes: u64,
+    },
+    /// The next piece of the program that is wanted. Answered by [`ToClient::Done`], or refused.
+    ProgramPiece {
+        /// The piece; at least one byte.
+        bytes: Vec<u8>,
+    },
+    /// Submits a job whose application is in the program that this connection has offered last.
+    SubmitShipped(Box<Request>),
 }
 
 /// From the coordinator to a client.
@@ -280,6 +302,19 @@ pub enum ToClient {
         /// The bytes, as they were printed; empty at the end of the log.
         bytes: Vec<u8>,
     },
+    /// What to do with an offered program.
+    ProgramOffered(ProgramOffer),
+}
+
+/// What a client that has offered a program does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProgramOffer {
+    /// Submit the job as one of a built-in application: the cluster was started by this program.
+    BuiltIn,
+    /// Submit the job: the program is there.
+    Stored,
+    /// Send the program first.
+    Wanted,
 }
 
 /// To a worker's data server, from workers and clients.

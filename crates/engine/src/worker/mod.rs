@@ -6,13 +6,18 @@
 //!
 //! A worker makes no scheduling decisions: it runs what the coordinator launches, in the slots that the core accounts for.
 
+mod attempt;
 mod connection;
 mod data_server;
+mod shipped;
 mod tasks;
+
+pub(crate) use attempt::Attempt;
 
 use crate::apps::Apps;
 use crate::attempt_logs::LogStore;
 use crate::cluster_id::{self, ClusterId};
+use crate::program::{self, RunnerPool};
 use crate::store::BlockStore;
 use crate::task;
 use crate::wire::{Report, Token, WireError, run_folder};
@@ -22,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -116,8 +121,10 @@ pub enum WorkerError {
     Refused(String),
 }
 
-/// If [`OPTIONS_ENV`] is set, runs this process as a worker and exits. Every program that starts clusters must call it first in `main`.
+/// If [`OPTIONS_ENV`] is set, runs this process as a worker and exits; if it was started as a task runner, serves its worker and exits. Every program that
+/// starts clusters, or has applications of its own, must call it first in `main`.
 pub fn run_if_worker(apps: &Apps) {
+    program::run_if_task_runner(apps);
     let Some(text) = std::env::var_os(OPTIONS_ENV) else { return };
     let options = text.to_str().and_then(|text| serde_json::from_str::<Options>(text).ok());
     let Some(options) = options else {
@@ -173,10 +180,13 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
         token,
         incarnation: u64::from_le_bytes(incarnation),
         blocks,
+        runners: RunnerPool::new(usize::from(options.map_slots) + usize::from(options.reduce_slots)),
+        data_address: OnceLock::new(),
         state: Mutex::default(),
     });
     worker.load_leftovers().map_err(at(&options.folder))?;
     let (data_address, _socket) = data_server::start(&worker, &cluster_id).map_err(at(&options.folder))?;
+    let _ = worker.data_address.set(data_address.clone());
     connection::run(&worker, &data_address)
 }
 
@@ -192,6 +202,10 @@ struct Worker {
     blocks: Arc<BlockStore>,
     /// What attempts print.
     logs: Arc<LogStore>,
+    /// Idle processes of programs that were shipped with jobs.
+    runners: RunnerPool,
+    /// Set before the worker joins the cluster.
+    data_address: OnceLock<String>,
     state: Mutex<State>,
 }
 

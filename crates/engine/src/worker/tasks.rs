@@ -1,24 +1,21 @@
 //! Handles the coordinator's messages: launches, preempts and stops tasks.
 
 use super::Worker;
+use super::attempt::Attempt;
+use super::shipped::ShippedAttempt;
 use crate::apps::App;
 use crate::attempt_logs;
-use crate::input::StoreAccess;
 use crate::job::Plan;
+use crate::program::ProgramId;
 use crate::store::{self, WorkerStoreAccess};
-use crate::task::{
-    Control, MapError, MapOutcome, MapOutputTracker, MapTask, ReduceError, ReduceOutcome, ReduceTask, Request,
-    ShuffleClient, run_map, run_reduce,
-};
+use crate::task::{Control, MapOutputTracker, Request, ShuffleClient};
 use crate::wire::{Report, ToWorker};
-use giveway_core::{AttemptId, JobId, Kind, Work};
+use giveway_core::{AttemptId, JobId, Work};
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use thiserror::Error;
 
 /// How long a hung task may take to stop on request. After that its thread is abandoned and its slot is freed.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(5);
@@ -26,8 +23,32 @@ const STOP_GRACE_PERIOD: Duration = Duration::from_secs(5);
 /// A job with tasks on this worker.
 pub(super) struct LocalJob {
     plan: Arc<Plan>,
-    app: Arc<dyn App>,
+    code: Code,
     outputs: Arc<MapOutputTracker>,
+}
+
+impl LocalJob {
+    /// The program that it was shipped with.
+    pub(super) fn program(&self) -> Option<ProgramId> {
+        match self.code {
+            Code::BuiltIn(_) => None,
+            Code::Shipped(program) => Some(program),
+        }
+    }
+}
+
+/// Where the code of a job's application is.
+enum Code {
+    /// In this process.
+    BuiltIn(Arc<dyn App>),
+    /// In a program that was shipped with the job.
+    Shipped(ProgramId),
+}
+
+/// An attempt that is about to run.
+enum Runnable {
+    Here(Attempt),
+    InTaskRunner(ShippedAttempt),
 }
 
 impl std::fmt::Debug for LocalJob {
@@ -51,6 +72,7 @@ impl Worker {
     pub(super) fn handle_message(self: &Arc<Worker>, message: ToWorker) {
         match message {
             ToWorker::Plan(plan) => self.add_job(*plan),
+            ToWorker::ShippedPlan { plan, program } => self.add_local_job(*plan, Code::Shipped(program)),
             ToWorker::Launch { attempt, work } => self.launch(attempt, work),
             ToWorker::Yield { attempt } => self.request(attempt, Request::Preempt),
             ToWorker::Kill { attempt } => self.request(attempt, Request::Stop),
@@ -94,13 +116,16 @@ impl Worker {
     fn add_job(&self, plan: Plan) {
         let job = plan.job;
         match self.apps.find(&plan.request.app) {
-            Ok(app) => {
-                let local = LocalJob { plan: Arc::new(plan), app, outputs: Arc::new(MapOutputTracker::new()) };
-                self.state().jobs.entry(job).or_insert(local);
-            }
+            Ok(app) => self.add_local_job(plan, Code::BuiltIn(app)),
             // Every launch of a task of this job will fail and report it.
             Err(error) => tracing::error!(%job, "cannot run tasks of this job: {error}"),
         }
+    }
+
+    fn add_local_job(&self, plan: Plan, code: Code) {
+        let job = plan.job;
+        let local = LocalJob { plan: Arc::new(plan), code, outputs: Arc::new(MapOutputTracker::new()) };
+        self.state().jobs.entry(job).or_insert(local);
     }
 
     fn launch(self: &Arc<Worker>, attempt: AttemptId, work: Work) {
@@ -115,36 +140,23 @@ impl Worker {
                 "this worker does not have the job's application; start all workers from the same program".into();
             return self.report(epoch, Report::Failed { attempt, reason });
         };
-        let task = Task {
-            attempt,
-            work,
-            plan: Arc::clone(&local.plan),
-            app: Arc::clone(&local.app),
-            outputs: Arc::clone(&local.outputs),
-            shuffle,
-            stored: Arc::new(WorkerStoreAccess {
-                blocks: Arc::clone(&self.blocks),
-                token: self.token.clone(),
-                cluster: self.options.cluster.clone(),
-            }),
-            folder: self.job_folder(attempt.task.job),
-        };
+        let task = self.runnable(local, attempt, work, shuffle);
+        let timeout = Duration::from_millis(local.plan.request.task_timeout_ms);
         let control = Arc::new(Control::throttled(local.plan.request.records_per_s));
-        let running = RunningTask {
-            control: Arc::clone(&control),
-            timeout: Duration::from_millis(local.plan.request.task_timeout_ms),
-            last_tick: (0, Instant::now()),
-            hung_since: None,
-        };
+        let running =
+            RunningTask { control: Arc::clone(&control), timeout, last_tick: (0, Instant::now()), hung_since: None };
         state.running.insert(attempt, running);
         drop(state);
         let worker = Arc::clone(self);
         let name = format!("{}-{}", attempt.task.kind, attempt.task.index);
         let spawned = thread::Builder::new().name(name).spawn(move || {
             let log = worker.logs.begin(attempt);
-            let report = task.run(&control);
+            let report = match &task {
+                Runnable::Here(task) => task.run(&control),
+                Runnable::InTaskRunner(task) => task.run(&worker, epoch, &control),
+            };
             let hung = worker.state().running.get(&attempt).is_some_and(|running| running.hung_since.is_some());
-            let report = if hung { task.timed_out() } else { report };
+            let report = if hung { timed_out(attempt, timeout) } else { report };
             if let Report::Failed { reason, .. } = &report {
                 attempt_logs::print(format!("giveway: the attempt failed: {reason}"));
             }
@@ -156,6 +168,30 @@ impl Worker {
             let reason = format!("cannot start a thread for the task: {error}; check the process limits of the worker");
             self.report(epoch, Report::Failed { attempt, reason });
         }
+    }
+
+    fn runnable(&self, local: &LocalJob, id: AttemptId, work: Work, shuffle: Arc<ShuffleClient>) -> Runnable {
+        let (plan, outputs) = (Arc::clone(&local.plan), Arc::clone(&local.outputs));
+        let folder = self.job_folder(id.task.job);
+        match &local.code {
+            Code::Shipped(program) => {
+                Runnable::InTaskRunner(ShippedAttempt { id, work, plan, program: *program, outputs, shuffle, folder })
+            }
+            Code::BuiltIn(app) => {
+                let stored = Arc::new(WorkerStoreAccess {
+                    blocks: Arc::clone(&self.blocks),
+                    token: self.token.clone(),
+                    cluster: self.options.cluster.clone(),
+                });
+                Runnable::Here(Attempt { id, work, plan, app: Arc::clone(app), outputs, shuffle, stored, folder })
+            }
+        }
+    }
+
+    /// Ends the idle task runners of programs that no job here needs.
+    pub(super) fn end_unneeded_runners(&self) {
+        let needed: Vec<ProgramId> = self.state().jobs.values().filter_map(LocalJob::program).collect();
+        self.runners.retain(|program| needed.contains(&program));
     }
 
     /// Sends a request to a task. If the attempt is unknown and its end is not already being reported, it is reported as killed.
@@ -182,6 +218,7 @@ impl Worker {
         let of_job = state.running.iter().filter(|(attempt, _)| attempt.task.job == job);
         of_job.for_each(|(_, running)| running.control.request(Request::Stop));
         drop(state);
+        self.end_unneeded_runners();
         remove_in_background(&self.job_folder(job));
     }
 
@@ -196,6 +233,7 @@ impl Worker {
         state.outputs.clear();
         state.paused.clear();
         drop(state);
+        self.end_unneeded_runners();
         let folder = self.options.folder.join("jobs");
         remove_in_background(&folder);
         if let Err(error) = fs::create_dir_all(&folder) {
@@ -251,91 +289,5 @@ fn remove_in_background(folder: &Path) {
     let renamed = folder.with_extension(format!("gone-{}", std::process::id()));
     if fs::rename(folder, &renamed).is_ok() {
         let _ = thread::Builder::new().name("remover".into()).spawn(move || fs::remove_dir_all(renamed));
-    }
-}
-
-/// Why an attempt failed.
-#[derive(Debug, Error)]
-enum TaskError {
-    #[error("cannot create the folder {path}: {error}; check that disk", path = .path.display())]
-    Folder { path: PathBuf, error: io::Error },
-    #[error("internal error: a {kind} task was launched with work of the other kind; report this as a bug")]
-    WrongKind { kind: Kind },
-    #[error(transparent)]
-    Map(#[from] MapError),
-    #[error(transparent)]
-    Reduce(#[from] ReduceError),
-}
-
-/// An attempt with everything it needs to run.
-struct Task {
-    attempt: AttemptId,
-    work: Work,
-    plan: Arc<Plan>,
-    app: Arc<dyn App>,
-    outputs: Arc<MapOutputTracker>,
-    shuffle: Arc<ShuffleClient>,
-    stored: Arc<dyn StoreAccess>,
-    folder: PathBuf,
-}
-
-impl Task {
-    fn timed_out(&self) -> Report {
-        timed_out(self.attempt, Duration::from_millis(self.plan.request.task_timeout_ms))
-    }
-
-    fn run(&self, control: &Control) -> Report {
-        let ran = fs::create_dir_all(&self.folder)
-            .map_err(|error| TaskError::Folder { path: self.folder.clone(), error })
-            .and_then(|()| match self.attempt.task.kind {
-                Kind::Map => self.map(control),
-                Kind::Reduce => self.reduce(control),
-            });
-        ran.unwrap_or_else(|error| Report::Failed { attempt: self.attempt, reason: error.to_string() })
-    }
-
-    fn map(&self, control: &Control) -> Result<Report, TaskError> {
-        let attempt = self.attempt;
-        let Work::Map { split, start_bytes, bytes, .. } = self.work else {
-            return Err(TaskError::WrongKind { kind: Kind::Map });
-        };
-        let task = MapTask {
-            plan: Arc::clone(&self.plan),
-            app: Arc::clone(&self.app),
-            attempt,
-            split,
-            start_bytes,
-            bytes,
-            dir: self.folder.clone(),
-            stored: Arc::clone(&self.stored),
-        };
-        Ok(match run_map(&task, control)? {
-            MapOutcome::Finished { output_bytes, counters } => Report::Finished { attempt, output_bytes, counters },
-            MapOutcome::EndedEarly { done_bytes, output_bytes, counters } => {
-                Report::EndedEarly { attempt, done_bytes, output_bytes, counters }
-            }
-            MapOutcome::Stopped => Report::Killed { attempt },
-        })
-    }
-
-    fn reduce(&self, control: &Control) -> Result<Report, TaskError> {
-        let attempt = self.attempt;
-        let Work::Reduce { start } = self.work else {
-            return Err(TaskError::WrongKind { kind: Kind::Reduce });
-        };
-        let task = ReduceTask {
-            plan: Arc::clone(&self.plan),
-            app: Arc::clone(&self.app),
-            attempt,
-            start,
-            dir: self.folder.clone(),
-            outputs: Arc::clone(&self.outputs),
-            shuffle: Arc::clone(&self.shuffle),
-        };
-        Ok(match run_reduce(&task, control)? {
-            ReduceOutcome::Finished { output_bytes, counters } => Report::Finished { attempt, output_bytes, counters },
-            ReduceOutcome::Paused { progress_ppm } => Report::Paused { attempt, progress_ppm },
-            ReduceOutcome::Stopped => Report::Killed { attempt },
-        })
     }
 }

@@ -4,6 +4,7 @@ use super::clock::{Clock, ClockReading};
 use super::snapshot::{self, JournalSnapshot, Stored};
 use super::{JournalError, JournalFile, frames};
 use crate::job::Plan;
+use crate::program::ProgramId;
 use crate::wire::Counters;
 use giveway_core::event_log::{EventLogDecoder, EventLogError, EventLogReader, EventLogWriter, Record};
 use giveway_core::{Action, AttemptId, Event, JobId, Outcome, Setup, Time};
@@ -30,6 +31,8 @@ pub(crate) enum Metadata {
     Snapshot(Vec<u8>),
     /// The wall clock at a time of the journal: after each start, and after the clock was set.
     ClockRead(ClockReading),
+    /// A planned job was shipped with the program of its application. In the same frame as its plan.
+    ProgramAttached { job: JobId, program: ProgramId },
 }
 
 /// The records of one frame.

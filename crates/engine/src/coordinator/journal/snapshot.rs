@@ -2,6 +2,8 @@
 //!
 //! A snapshot is a frame of its own, with one record and no events. Its bytes are a version and the snapshot in that version's encoding. A release
 //! that changes what is in a snapshot gets a new version, and reads the one before it too.
+//!
+//! Version 2 is version 1 followed by the programs of live jobs.
 
 use super::records::{Batch, Metadata};
 use super::{JournalError, JournalFile};
@@ -11,7 +13,10 @@ use giveway_core::{Snapshot, Time};
 use serde::{Deserialize, Serialize};
 
 /// The version that is written.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// An empty list, at the end of a snapshot of version 1.
+const NO_PROGRAMS: &[u8] = &[0];
 
 /// First bytes of the content of a frame with a snapshot: one record of metadata, of this kind. No other frame begins like this.
 const FIRST_BYTES: [u8; 2] = [1, 7];
@@ -53,6 +58,7 @@ pub(super) fn decode(content: &[u8], file: &JournalFile) -> Result<Stored<Journa
     };
     match bytes.split_first() {
         Some((&VERSION, bytes)) => postcard::from_bytes(bytes).map_err(invalid),
+        Some((1, bytes)) => postcard::from_bytes(&[bytes, NO_PROGRAMS].concat()).map_err(invalid),
         other => {
             let found = other.map_or(0, |(&found, _)| found);
             Err(JournalError::SnapshotVersion { path: file.path.clone(), found, known: VERSION })

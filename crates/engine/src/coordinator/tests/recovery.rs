@@ -6,7 +6,7 @@ use crate::wire::{FromWorker, Join, Report, ToWorker};
 use giveway_core::{AttemptId, Kind, NodeId};
 
 /// A worker with one slot of each kind that joins.
-fn join(link: u64, running: Vec<AttemptId>) -> (Input, mpsc::Receiver<ToWorker>) {
+pub(super) fn join(link: u64, running: Vec<AttemptId>) -> (Input, mpsc::Receiver<ToWorker>) {
     let (sender, messages) = mpsc::channel();
     let join = Join {
         name: "worker".into(),

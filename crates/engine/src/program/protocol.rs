@@ -1,0 +1,150 @@
+//! The messages between a task runner and the process that started it, framed like those of [`wire`](crate::wire). The runner's first message is
+//! [`FromRunner::Hello`]: nothing is sent to a program that does not answer as one of this release.
+
+use crate::job::Plan;
+use crate::task::MapOutputLocation;
+use crate::wire::{PROTOCOL, Report};
+use giveway_core::{AttemptId, JobId, NodeId, Work};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The only argument of a task runner. No command has this name.
+pub(super) const ARGUMENT: &str = "__giveway-task-runner";
+
+/// The release of this engine.
+const RELEASE: &str = env!("CARGO_PKG_VERSION");
+
+/// What must be the same in a cluster and in the programs that it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Version {
+    /// [`PROTOCOL`].
+    pub(super) protocol: u32,
+    /// The engine's release.
+    pub(super) release: String,
+}
+
+impl Version {
+    /// That of this process.
+    pub(super) fn own() -> Version {
+        Version { protocol: PROTOCOL, release: RELEASE.into() }
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (protocol {})", self.release, self.protocol)
+    }
+}
+
+/// To a task runner.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum ToRunner {
+    /// Have the application check a request and complete its plan. Answered by [`FromRunner::Planned`].
+    CompletePlan {
+        /// The plan with files, splits and the default number of reduces.
+        draft: Box<Plan>,
+        /// The cluster's folder.
+        #[serde(with = "crate::path_bytes")]
+        cluster: PathBuf,
+    },
+    /// Derive the next round from the output of one. Answered by [`FromRunner::NextRound`].
+    NextRound {
+        /// The plan of the round that has ended.
+        plan: Box<Plan>,
+    },
+    /// The worker whose tasks follow. Sent once, before them.
+    Worker(WorkerFacts),
+    /// The plan of a job. Sent before its first attempt.
+    Job {
+        /// The plan.
+        plan: Box<Plan>,
+    },
+    /// Run an attempt. One at a time; answered by [`FromRunner::Ended`].
+    Launch {
+        /// The attempt.
+        attempt: AttemptId,
+        /// The part of the task to execute.
+        work: Work,
+        /// The job's folder on the worker.
+        #[serde(with = "crate::path_bytes")]
+        folder: PathBuf,
+    },
+    /// End the running map early, or pause the running reduce.
+    Preempt {
+        /// The attempt. Ignored if it has ended.
+        attempt: AttemptId,
+    },
+    /// Abort the running attempt.
+    Stop {
+        /// The attempt. Ignored if it has ended.
+        attempt: AttemptId,
+    },
+    /// Locations of a job's map outputs.
+    MapOutputs {
+        /// The job.
+        job: JobId,
+        /// True if the list replaces all locations sent before, false if it adds to them.
+        replace: bool,
+        /// The locations.
+        outputs: Vec<MapOutputLocation>,
+    },
+    /// Data addresses of nodes that changed. A node without an address is lost.
+    Nodes {
+        /// The nodes.
+        nodes: Vec<(NodeId, Option<String>)>,
+    },
+    /// No attempt of this job follows.
+    CloseJob {
+        /// The job.
+        job: JobId,
+    },
+}
+
+/// What a task runner must know of its worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WorkerFacts {
+    /// The cluster's folder.
+    #[serde(with = "crate::path_bytes")]
+    pub(crate) cluster: PathBuf,
+    /// The worker's node.
+    pub(crate) node: NodeId,
+    /// Address of the worker's data server.
+    pub(crate) data_address: String,
+}
+
+/// From a task runner.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum FromRunner {
+    /// The first message.
+    Hello(Version),
+    /// The completed plan, or why the request is refused.
+    Planned(Result<Box<Plan>, String>),
+    /// The plan of the next round; `None` after the last one.
+    NextRound(Result<Option<Box<Plan>>, RoundError>),
+    /// The running attempt is alive.
+    Progress {
+        /// Its liveness counter.
+        ticks: u64,
+        /// Its progress in parts per million.
+        progress_ppm: u32,
+    },
+    /// The running reduce found a map output lost or corrupt.
+    OutputLost {
+        /// The map's attempt.
+        map: AttemptId,
+    },
+    /// The attempt has ended.
+    Ended {
+        /// How.
+        report: Report,
+    },
+}
+
+/// Why there is no plan of a next round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RoundError {
+    /// The reason.
+    pub(crate) text: String,
+    /// True if the output could not be read, which may succeed later.
+    pub(crate) is_transient: bool,
+}
