@@ -210,9 +210,13 @@ start_sidecar() {
     start sidecar "$giveway" yarn --policy "$policy" --listen "$sidecar_address" --token-file "$work/token" --event-log "$event_log" "$@"
 }
 
-start_hadoop() {
+start_resourcemanager() {
     start resourcemanager java -Xmx400m "${small_jvm[@]}" "${add_opens[@]}" -cp "$conf:$plugin_jar:$jars/*" \
         org.apache.hadoop.yarn.server.resourcemanager.ResourceManager
+}
+
+start_hadoop() {
+    start_resourcemanager
     local node
     for node in 1 2 3; do start_node "$node"; done
     wait_for 180 "three NodeManagers" three_nodes
@@ -278,6 +282,8 @@ stop_all() {
         sleep 0.2
     done
     while read -r pid; do kill -9 "$pid" 2>/dev/null || true; done <"$work/pids"
+    # A NodeManager that can recover its containers leaves them alone.
+    for pid in $(cat "$work"/node?/local/nmPrivate/application_*/container_*/*.pid 2>/dev/null); do kill -9 -- "-$pid" 2>/dev/null || true; done
     # Clients of jobs that were still running would look for the ResourceManager for a long time.
     for pid in $(jobs -pr); do kill $(ps -o pid= --ppid "$pid") "$pid" 2>/dev/null || true; done
     wait 2>/dev/null || true
