@@ -10,9 +10,7 @@ begin_suite overhead
 fetch_hadoop
 build_plugin
 build_giveway
-common=(yarn.resourcemanager.scheduler.monitor.enable=false yarn.nodemanager.resource.memory-mb=8192)
-# Node names that do not exist must not be looked up.
-write_conf "${common[@]}" yarn.resourcemanager.nodes.exclude-path=
+write_conf
 giveway_conf=$conf
 cp -r "$conf" "$work/stock"
 # Stock: without the plug-in.

@@ -23,7 +23,7 @@ done
 kinds=(sidecar-kill sidecar-kill sidecar-stop sidecar-stop node-kill node-kill node-lose node-stop node-stop master-kill master-stop master-stop garbage garbage)
 RANDOM=$seed
 for ((number = 0; number < faults; number++)); do
-    plan[number]="${kinds[RANDOM % ${#kinds[@]}]} $((RANDOM)) $((RANDOM % 10)) $((2 + RANDOM % 9))"
+    plan[number]="${kinds[RANDOM % ${#kinds[@]}]} $((RANDOM)) $((RANDOM % 10)) $((1 + RANDOM % 7))"
 done
 log "$faults faults, seed $seed, policy $policy"
 if [[ -n $plan_only ]]; then
