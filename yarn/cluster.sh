@@ -270,6 +270,9 @@ wait_for() {
     done
 }
 
+# kill_containers DIRECTORY: kills the processes with a path in a NodeManager's directory on their command line, which are its containers.
+kill_containers() { for pid in $(pgrep -f -- "$1"); do kill -9 "$pid" 2>/dev/null || true; done; }
+
 # Ends all started processes: SIGTERM, then SIGKILL after ten seconds.
 stop_all() {
     local pid
@@ -283,7 +286,7 @@ stop_all() {
     done
     while read -r pid; do kill -9 "$pid" 2>/dev/null || true; done <"$work/pids"
     # A NodeManager that can recover its containers leaves them alone.
-    for pid in $(cat "$work"/node?/local/nmPrivate/application_*/container_*/*.pid 2>/dev/null); do kill -9 -- "-$pid" 2>/dev/null || true; done
+    kill_containers "$work/node"
     # Clients of jobs that were still running would look for the ResourceManager for a long time.
     for pid in $(jobs -pr); do kill $(ps -o pid= --ppid "$pid") "$pid" 2>/dev/null || true; done
     wait 2>/dev/null || true

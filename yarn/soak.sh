@@ -103,7 +103,7 @@ send_garbage() {
 
 # inject KIND NUMBER SECONDS
 inject() {
-    local kind=$1 node=$(($2 % 3 + 1)) seconds=$3 pid group
+    local kind=$1 node=$(($2 % 3 + 1)) seconds=$3 pid
     pid=pid_node$node
     case $kind in
     sidecar-kill)
@@ -118,7 +118,7 @@ inject() {
         ;;
     node-lose)
         kill_hard "${!pid}"
-        for group in $(cat "$work/node$node"/local/nmPrivate/application_*/container_*/*.pid 2>/dev/null); do kill -9 -- "-$group" 2>/dev/null || true; done
+        kill_containers "$work/node$node/"
         rm -rf "$work/node$node/recovery" "$work/node$node/local"
         start_node "$node"
         ;;
