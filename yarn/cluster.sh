@@ -210,9 +210,13 @@ start_sidecar() {
     start sidecar "$giveway" yarn --policy "$policy" --listen "$sidecar_address" --token-file "$work/token" --event-log "$event_log" "$@"
 }
 
-start_hadoop() {
+start_resourcemanager() {
     start resourcemanager java -Xmx400m "${small_jvm[@]}" "${add_opens[@]}" -cp "$conf:$plugin_jar:$jars/*" \
         org.apache.hadoop.yarn.server.resourcemanager.ResourceManager
+}
+
+start_hadoop() {
+    start_resourcemanager
     local node
     for node in 1 2 3; do start_node "$node"; done
     wait_for 180 "three NodeManagers" three_nodes
@@ -266,6 +270,9 @@ wait_for() {
     done
 }
 
+# kill_containers DIRECTORY: kills the processes with a path in a NodeManager's directory on their command line, which are its containers.
+kill_containers() { for pid in $(pgrep -f -- "$1"); do kill -9 "$pid" 2>/dev/null || true; done; }
+
 # Ends all started processes: SIGTERM, then SIGKILL after ten seconds.
 stop_all() {
     local pid
@@ -278,6 +285,8 @@ stop_all() {
         sleep 0.2
     done
     while read -r pid; do kill -9 "$pid" 2>/dev/null || true; done <"$work/pids"
+    # A NodeManager that can recover its containers leaves them alone.
+    kill_containers "$work/node"
     # Clients of jobs that were still running would look for the ResourceManager for a long time.
     for pid in $(jobs -pr); do kill $(ps -o pid= --ppid "$pid") "$pid" 2>/dev/null || true; done
     wait 2>/dev/null || true

@@ -10,20 +10,24 @@
 # 5. `giveway --degrade`: as the first part, without the stock queue.
 # 6. `restart`: under `fcs` a NodeManager is killed with SIGKILL and restarted while one of its containers is paused. The container is resumed, and no attempt of the long
 #    job is lost.
-# 7. The event log of each run replays to identical actions.
+# 7. `rm-restart`: under `fcs` the ResourceManager is killed with SIGKILL and restarted while a container is paused. Everything that was demoted is promoted by the new
+#    one, the sidecar ranks again, and no attempt of the long job is lost.
+# 8. The event log of each run replays to identical actions.
 #
-#   yarn/preemption.sh [fcs] [sidecar] [kill] [nodes] [giveway] [restart]        (default: all parts)
+#   yarn/preemption.sh [fcs] [sidecar] [kill] [nodes] [giveway] [restart] [rm-restart]        (default: all parts)
 set -euo pipefail
 source "$(dirname "$0")/suite.sh"
 parts=("$@")
-((${#parts[@]})) || parts=(fcs sidecar kill nodes giveway restart)
+((${#parts[@]})) || parts=(fcs sidecar kill nodes giveway restart rm-restart)
 begin_suite preemption
 
 fetch_hadoop
 build_plugin
 build_giveway
 write_conf yarn.resourcemanager.scheduler.monitor.enable=true yarn.client.nodemanager-connect.max-wait-ms=3000 \
-    yarn.client.nodemanager-connect.retry-interval-ms=1000 yarn.nodemanager.recovery.enabled=true
+    yarn.client.nodemanager-connect.retry-interval-ms=1000 yarn.nodemanager.recovery.enabled=true \
+    yarn.resourcemanager.recovery.enabled=true "yarn.resourcemanager.fs.state-store.uri=file://$work/state-store" \
+    yarn.resourcemanager.store.class=org.apache.hadoop.yarn.server.resourcemanager.recovery.FileSystemRMStateStore
 
 make_text long 1 100
 make_text short 1 5
@@ -181,26 +185,55 @@ pausing_node() {
     done
     return 1
 }
+# pause_for_map LABEL: starts a long job and a short one, and waits until the short one's map runs in the place of a paused container. Sets `node` to its node.
+pause_for_map() {
+    map_runs() { [[ $(app_field "$1-short" runningContainers) == 2 ]]; }
+    restart_sidecar fcs
+    count_words giveway "$1-long" long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
+    long=$!
+    wait_for 300 "the reduces of $1-long" all_reduces_run "$1-long"
+    count_words giveway "$1-short" short "-Dgiveway.test.map-ms=$((alone_ms / 3))" &
+    short=$!
+    wait_for 300 "the map of $1-short" map_runs "$1"
+    node=$(pausing_node) || fail "no container is paused"
+}
+# end_pair LABEL: both jobs end without lost work, and nothing stays paused.
+end_pair() {
+    wait "$short" || exit 1
+    wait "$long" || exit 1
+    no_lost_work "$1-long"
+    ! pausing_node || fail "some containers were not resumed"
+    log "$1: the short job took $(duration "$1-short") ms, the long one $(duration "$1-long") ms"
+}
+
+# watched NODE: all containers that were running when the NodeManager restarted are watched again.
+watched() { (($(count_in 'Reacquiring container_' "node$1") >= $(count_in 'Recovering container_.* in state LAUNCHED' "node$1"))); }
 part_restart() {
     log "fcs: a NodeManager is killed and restarted while a container is paused"
-    restart_sidecar fcs
-    count_words giveway restart-long long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
-    long=$!
-    wait_for 300 "the reduces of restart-long" all_reduces_run restart-long
-    count_words giveway restart-short short -Dgiveway.test.map-ms=$((alone_ms / 3)) &
-    short=$!
-    map_runs() { [[ $(app_field restart-short runningContainers) == 2 ]]; }
-    wait_for 300 "the map of restart-short" map_runs
-    node=$(pausing_node) || fail "no container is paused"
-    pid=pid_node$node
+    pause_for_map restart
+    local pid=pid_node$node recovered
+    recovered=$(count_in 'Recovering container_.* in state LAUNCHED' "node$node")
     log "killing and restarting NodeManager $node"
     kill -9 "${!pid}"
     start_node "$node"
-    wait "$short" || exit 1
-    wait "$long" || exit 1
-    no_lost_work restart-long
-    ! pausing_node || fail "some containers were not resumed"
-    log "restart: the short job took $(duration restart-short) ms, the long one $(duration restart-long) ms"
+    wait_for 180 "recovered containers" eval '(($(count_in "Recovering container_.* in state LAUNCHED" "node$node") > recovered))'
+    wait_for 30 "recovered containers to be watched" watched "$node"
+    end_pair restart
+}
+
+part_rm-restart() {
+    log "fcs: the ResourceManager is killed and restarted while a container is paused"
+    pause_for_map rm-restart
+    local synchronized
+    synchronized=$(count_in 'synchronized with' sidecar)
+    kill -9 "$pid_resourcemanager"
+    wait "$pid_resourcemanager" 2>/dev/null || true
+    start_resourcemanager
+    wait_synchronized "$synchronized"
+    wait_for 180 "three NodeManagers" three_nodes
+    log "$(grep 'synchronized with' "$work/logs/sidecar.log" | tail -1)"
+    end_pair rm-restart
+    kill -0 "$pid_resourcemanager" || fail "the ResourceManager has exited"
 }
 
 for part in "${parts[@]}"; do "part_$part"; done

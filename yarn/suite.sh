@@ -1,5 +1,5 @@
 # What the end-to-end tests with real daemons have in common: a work directory that is kept after a failure, word counts whose output is checked, and queries of
-# the ResourceManager and of logs. Sourced by e2e.sh, preemption.sh and matching.sh.
+# the ResourceManager and of logs. Sourced by e2e.sh, preemption.sh, matching.sh and soak.sh.
 # shellcheck shell=bash
 source "$(dirname "${BASH_SOURCE[0]}")/cluster.sh"
 
@@ -8,6 +8,7 @@ begin_suite() {
     work=$(mktemp -d "${TMPDIR:-/tmp}/giveway-$1.XXXXXX")
     started_at=$SECONDS
     trap end_suite EXIT
+    trap 'exit 143' INT TERM
 }
 end_suite() {
     local code=$?
@@ -44,8 +45,10 @@ count_words() {
     run_java 160m giveway.yarn.SlowWordCount "-Dmapreduce.job.queuename=$queue" "-Dmapreduce.job.tags=$label" "$@" "$work/in/$input" "$work/out/$label" \
         </dev/null >>"$work/logs/$label.log" 2>&1 || [[ -e $work/out/$label/_SUCCESS ]] || fail "$label: the job failed"
     echo $(($(date +%s%3N) - job_start)) >"$work/$label.ms"
-    cat "$work/out/$label"/part-r-* | LC_ALL=C sort | diff - <(LC_ALL=C sort "$work/in/$input.expected") >/dev/null || fail "$label: wrong output"
+    correct_output "$label" "$input" || fail "$label: wrong output"
 }
+# correct_output LABEL INPUT: the output of a word count is complete and correct.
+correct_output() { cat "$work/out/$1"/part-r-* | LC_ALL=C sort | diff - <(LC_ALL=C sort "$work/in/$2.expected") >/dev/null; }
 duration() { cat "$work/$1.ms"; }
 
 # app_field LABEL FIELD: a field of the application with the tag LABEL.

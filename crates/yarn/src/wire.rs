@@ -401,10 +401,14 @@ fn put_string(content: &mut Vec<u8>, string: &str) {
 /// Reads the content of one frame, at least one byte.
 fn read_frame(from: &mut impl Read, max_bytes: u32) -> Result<Vec<u8>, WireError> {
     let mut length = [0; 4];
-    // The first byte is read alone: end of file is a normal close only before it.
-    let first = from.read(&mut length[..1]).map_err(read_error)?;
-    if first == 0 {
-        return Err(WireError::Closed);
+    // The first byte is read alone: end of file is a normal close only before it. A process that was stopped and continued finds its read interrupted.
+    loop {
+        match from.read(&mut length[..1]) {
+            Ok(0) => return Err(WireError::Closed),
+            Ok(_) => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(read_error(error)),
+        }
     }
     from.read_exact(&mut length[1..]).map_err(read_error)?;
     let bytes = u32::from_be_bytes(length);
@@ -496,6 +500,25 @@ mod tests {
         put_string(&mut content, token);
         content.push(1);
         frame(&content)
+    }
+
+    /// Fails with `Interrupted` before each byte.
+    struct InterruptedReader<'a>(&'a [u8], bool);
+
+    impl Read for InterruptedReader<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            match self.1 {
+                true => Err(ErrorKind::Interrupted.into()),
+                false => self.0.read(&mut buffer[..1]),
+            }
+        }
+    }
+
+    #[test]
+    fn interrupted_reads_are_repeated() {
+        let bytes = frame(b"b");
+        assert_eq!(read_message(&mut InterruptedReader(&bytes, false)).unwrap(), PluginMessage::Heartbeat);
     }
 
     #[test]

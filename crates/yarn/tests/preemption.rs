@@ -289,3 +289,16 @@ fn a_cluster_that_cannot_pause_is_reported_once() {
         assert_eq!(cluster.registry.unable_to_pause(cluster.now), None, "{policy}");
     }
 }
+
+#[test]
+fn containers_of_a_lost_node_are_forgotten_before_they_are_released() {
+    let mut cluster = Cluster::with_long_app("fcs", true, 10_000);
+    let victim = paused(&cluster.submit_short());
+    cluster.update(&victim, ContainerUpdate::Demoted);
+    cluster.send(PluginMessage::NodeRemoved { name: "n2:1".into() });
+    assert_eq!(cluster.registry.counts().containers, 2);
+    for container in ["r2", "r3"] {
+        // The core refuses events of attempts that it has ended; `release` checks that there is no such warning.
+        cluster.release(LONG, container);
+    }
+}

@@ -345,6 +345,7 @@ impl AppRegistry {
             PluginMessage::NodeRemoved { name } => {
                 if let Some(&node) = self.nodes.get(&name) {
                     self.submit_event(now, Event::NodeLost { node });
+                    self.forget_containers_on(node);
                 }
             }
             PluginMessage::AppAdded(spec) => self.app_added(now, spec),

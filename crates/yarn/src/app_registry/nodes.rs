@@ -27,6 +27,14 @@ impl AppRegistry {
         self.set_pause_limit(now, &report.name, report.pause_limit);
     }
 
+    /// The core has ended the attempts of a lost node. Their containers are reported as released later, or never if they were demoted.
+    pub(super) fn forget_containers_on(&mut self, node: NodeId) {
+        for app in self.apps.values_mut() {
+            let lost: Vec<_> = app.containers.extract_if(|_, container| container.node == node).collect();
+            lost.iter().for_each(|(_, container)| drop(self.index.remove(container.attempt)));
+        }
+    }
+
     fn node_added(&mut self, now: Time, report: &NodeReport, speed_ppm: u32) {
         // YARN's containers have no kind: all of a node's may run maps, or all of them reduces.
         let slots = report.slots.clamp(1, NODE_SLOTS_MAX) as u16;

@@ -1,12 +1,13 @@
 package giveway.yarn;
 
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Consumer;
+import org.apache.hadoop.util.Time;
 import org.apache.hadoop.yarn.api.records.ApplicationId;
 import org.apache.hadoop.yarn.api.records.ContainerExitStatus;
 import org.apache.hadoop.yarn.api.records.ContainerId;
@@ -36,14 +37,19 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   private static final String SPEED_ATTRIBUTE = "giveway-speed";
   private static final int WHOLE_PPM = 1_000_000;
   private static final double SPEED_MAX = 1_000;
+  /** Messages are sent up to a hundred times a second; to poll thousands of nodes each time would cost much. */
+  private static final long NODE_POLL_MS = 200;
   private static final int MAP = 0;
   private static final int REDUCE = 1;
 
   private final RMContext context;
   /** Progress in parts per million, as reported by the application masters. */
   private final Map<ApplicationId, Integer> progressPpm;
-  /** Nodes that the sidecar was sent as up, with their attributes. Used by the sending thread only. */
-  private final Map<String, List<Long>> sentNodes = new HashMap<>();
+  /** Nodes that the sidecar was sent as up, with their attributes. Changed by the sending thread only. */
+  private final Map<String, List<Long>> sentNodes = new ConcurrentHashMap<>();
+  /** A container was allocated on a node that the sidecar was not sent. */
+  private volatile boolean nodeMissing;
+  private long nodesPolledAt;
 
   ClusterStateEncoder(RMContext context, Map<ApplicationId, Integer> progressPpm) {
     this.context = context;
@@ -53,7 +59,7 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   @Override
   public void encodeSnapshot(Consumer<byte[]> sink) {
     sentNodes.clear();
-    encodeNodeChanges(sink);
+    pollNodes(sink);
     AbstractYarnScheduler<?, ?> scheduler = (AbstractYarnScheduler<?, ?>) context.getScheduler();
     for (SchedulerApplication<?> application : scheduler.getSchedulerApplications().values()) {
       SchedulerApplicationAttempt attempt = application.getCurrentAppAttempt();
@@ -76,9 +82,17 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
     }
   }
 
-  /** Polls the nodes. A listener would have to be registered with the dispatcher while it is running, which is not thread-safe. */
+  /** Polls the nodes from time to time. A listener would have to be registered with the dispatcher while it is running, which is not thread-safe. */
   @Override
   public void encodeNodeChanges(Consumer<byte[]> sink) {
+    if (nodeMissing || Time.monotonicNow() - nodesPolledAt >= NODE_POLL_MS) {
+      pollNodes(sink);
+    }
+  }
+
+  private void pollNodes(Consumer<byte[]> sink) {
+    nodeMissing = false;
+    nodesPolledAt = Time.monotonicNow();
     long minAllocationMb = context.getScheduler().getMinimumResourceCapability().getMemorySize();
     Set<String> usableNodes = new HashSet<>();
     for (RMNode node : context.getRMNodes().values()) {
@@ -193,7 +207,11 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
 
   byte[] containerAllocated(SchedulerApplicationAttempt attempt, RMContainer container, boolean isMaster) {
     Frame frame = Frame.of(Frame.CONTAINER_ALLOCATED).string(attempt.getApplicationId().toString()).string(container.getContainerId().toString());
-    frame.string(container.getNodeId().toString()).integer(1, taskKind(attempt, container.getAllocatedSchedulerKey()));
+    String node = container.getNodeId().toString();
+    if (!sentNodes.containsKey(node)) {
+      nodeMissing = true;
+    }
+    frame.string(node).integer(1, taskKind(attempt, container.getAllocatedSchedulerKey()));
     boolean demoted = container.getExecutionType() == ExecutionType.OPPORTUNISTIC;
     frame.integer(1, isMaster ? 1 : 0).integer(1, demoted ? 1 : 0);
     return appendOutstandingAsks(frame, attempt).content();

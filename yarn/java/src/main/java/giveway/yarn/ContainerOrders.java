@@ -41,6 +41,8 @@ final class ContainerOrders implements SidecarClient.OrderHandler {
   private static final int NOT_DEMOTED = 2;
   /** Time after the registration of an application master within which its containers' NodeManagers should be back. */
   private static final long RECOVERY_MS = 120_000;
+  /** How often they are looked for: all containers of the application have to be visited. */
+  private static final long RECOVERY_POLL_MS = 1_000;
 
   /** The wanted state of a container that was ordered to be paused at least once. */
   private static final class Wanted {
@@ -60,8 +62,14 @@ final class ContainerOrders implements SidecarClient.OrderHandler {
   private final Consumer<byte[]> send;
   private final SilentNodes silentNodes;
   private final Map<ApplicationAttemptId, Map<ContainerId, Wanted>> attempts = new ConcurrentHashMap<>();
-  /** Until when containers of an application that were demoted before are looked for. */
-  private final Map<ApplicationAttemptId, Long> recovering = new ConcurrentHashMap<>();
+  /** Applications whose containers may have been demoted before the ResourceManager was restarted. */
+  private final Map<ApplicationAttemptId, Recovery> recovering = new ConcurrentHashMap<>();
+
+  /** When such containers are looked for next, and until when. */
+  private static final class Recovery {
+    final long until = Time.monotonicNow() + RECOVERY_MS;
+    volatile long next;
+  }
 
   ContainerOrders(RMContext context, ClusterStateEncoder encoder, Consumer<byte[]> send) {
     this.context = context;
@@ -140,7 +148,7 @@ final class ContainerOrders implements SidecarClient.OrderHandler {
       }
     });
     attempt.setOpportunisticContainerContext(opportunistic);
-    recovering.put(attempt.getApplicationAttemptId(), Time.monotonicNow() + RECOVERY_MS);
+    recovering.put(attempt.getApplicationAttemptId(), new Recovery());
   }
 
   /**
@@ -148,11 +156,13 @@ final class ContainerOrders implements SidecarClient.OrderHandler {
    * application master.
    */
   private void findDemoted(ApplicationAttemptId attempt) {
-    Long until = recovering.get(attempt);
-    if (until == null) {
+    Recovery recovery = recovering.get(attempt);
+    long now = Time.monotonicNow();
+    if (recovery == null || now < recovery.next) {
       return;
     }
-    if (Time.monotonicNow() > until) {
+    recovery.next = now + RECOVERY_POLL_MS;
+    if (now > recovery.until) {
       recovering.remove(attempt);
     }
     SchedulerApplicationAttempt application = scheduler().getApplicationAttempt(attempt);

@@ -199,6 +199,7 @@ final class SidecarClient {
 
   private void sendMessages(OutputStream out) throws IOException, InterruptedException {
     List<byte[]> batch = new ArrayList<>();
+    List<byte[]> queued = new ArrayList<>();
     boolean snapshotSent = false;
     byte[] first = null;
     while (!stopped) {
@@ -209,18 +210,21 @@ final class SidecarClient {
       }
       batch.clear();
       if (snapshotSent) {
-        // Nodes first: the sidecar ignores containers on nodes that it does not know.
-        source.encodeNodeChanges(batch::add);
+        // Nodes are sent first, because the sidecar ignores containers on nodes that it does not know; but they are read last, so that none is missing.
+        queued.clear();
         if (first != null) {
-          batch.add(first);
+          queued.add(first);
         }
+        messages.drainTo(queued);
+        source.encodeNodeChanges(batch::add);
+        batch.addAll(queued);
       } else {
         batch.add(Frame.of(Frame.SNAPSHOT_STARTED).content());
         source.encodeSnapshot(batch::add);
         batch.add(Frame.of(Frame.SNAPSHOT_ENDED).content());
+        messages.drainTo(batch);
         snapshotSent = true;
       }
-      messages.drainTo(batch);
       batch.add(Frame.of(Frame.HEARTBEAT).content());
       for (byte[] content : batch) {
         Frame.write(out, content);
