@@ -84,13 +84,13 @@ impl Coordinator {
         ToClient::Jobs { jobs, more }
     }
 
-    /// Kills a job. If it was a round of an iterative application, its current round.
     /// True if a client may not change a job, because it is another user's.
     fn belongs_to_other(&self, job: JobId, client: &ClientLink) -> bool {
         let record = self.table.accepted(job);
         record.is_some_and(|record| client.limited_to.as_ref().is_some_and(|user| *user != record.plan.request.user))
     }
 
+    /// Kills a job. If it was a round of an iterative application, its current round.
     fn kill(&mut self, job: JobId) -> ToClient {
         let last = self.table.last_round(job);
         match self.table.accepted(last) {
