@@ -46,7 +46,8 @@ impl Estimate {
     /// The mean of relative changes (0.1 is 10 % more), one per seed: their geometric mean, so that a half and a double cancel out. What
     /// vanishes counts as a thousandth.
     pub fn of_changes(changes: &[f64]) -> Estimate {
-        let logs: Vec<f64> = changes.iter().map(|change| change.max(VANISHED).ln_1p()).collect();
+        let known = changes.iter().filter(|change| !change.is_nan());
+        let logs: Vec<f64> = known.map(|change| change.max(VANISHED).ln_1p()).collect();
         let logs = Estimate::of(&logs);
         Estimate { mean: logs.mean.exp_m1(), interval: logs.interval.map(|(low, high)| (low.exp_m1(), high.exp_m1())) }
     }
@@ -204,5 +205,7 @@ mod tests {
         assert!(estimate.mean.abs() < 1e-12, "{estimate:?}");
         assert_eq!(Unit::Change.show(Estimate::of_changes(&[-1.0]).mean), "at most 1/1000");
         assert_eq!(Unit::Change.show_estimate(Estimate::of_changes(&[-1.0; 8])), "at most 1/1000");
+        // A seed without a figure is left out.
+        assert_eq!(Estimate::of_changes(&[f64::NAN, 0.5]).mean, 0.5);
     }
 }

@@ -80,6 +80,7 @@ fn reverse(workload: &mut Workload) {
     let times: Vec<Time> = workload.jobs.iter().rev().map(|job| job.submit).collect();
     workload.jobs.iter_mut().zip(times).for_each(|(job, submit)| job.submit = submit);
     workload.jobs.sort_by_key(|job| job.submit);
+    (0..).zip(&mut workload.jobs).for_each(|(number, job)| job.id = JobId(number));
 }
 
 fn long_reduces(factor: f64) -> String {
