@@ -250,6 +250,7 @@ pub enum FromClient {
     /// The next piece of the program that is wanted. Answered by [`ToClient::Done`], or refused.
     ProgramPiece {
         /// The piece; at least one byte.
+        #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
     /// Submits a job whose application is in the program that this connection has offered last.
@@ -300,6 +301,7 @@ pub enum ToClient {
         /// Offset of the first byte: later than requested if what was there is no longer stored.
         start: u64,
         /// The bytes, as they were printed; empty at the end of the log.
+        #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
     /// What to do with an offered program.
