@@ -160,7 +160,7 @@ pub fn cases(scale: &Scale) -> Result<Vec<Case>> {
             }));
         }
     }
-    for load in FOUR_NODES_LOADS {
+    for load in four_nodes_loads(scale) {
         let case = Case::new(LOAD.case_name(FOUR_NODES, load), "coshh-facebook", &POLICIES, sweep_seeds);
         let apply = move |cluster: &mut Cluster, workload: &mut Workload| (LOAD.apply)(cluster, workload, load);
         cases.push(predicted(case.on_cluster("coshh-real").modified(apply)));
@@ -212,15 +212,19 @@ fn with_error(trace: &str, percent: u32) -> String {
 }
 
 fn jobs(scale: &Scale) -> Vec<u32> {
-    scale.points(&JOBS, &[5, 40, 80])
+    scale.points(&JOBS, &[5, 40])
 }
 
 fn resources(scale: &Scale) -> Vec<u32> {
-    scale.points(&RESOURCES, &[6, 102])
+    scale.points(&RESOURCES, &[102])
 }
 
 fn errors(scale: &Scale) -> Vec<u32> {
     scale.points(&ERRORS, &[0, 40])
+}
+
+fn four_nodes_loads(scale: &Scale) -> Vec<f64> {
+    scale.points(&FOUR_NODES_LOADS, &[0.1])
 }
 
 /// Seeds of each estimate error. The paper uses 30.
@@ -240,7 +244,7 @@ pub fn study(scale: &Scale, runs: &Runs) -> Study {
         headlines: claims::headlines(runs),
         directions: claims::directions(runs),
         figures: figures::figures(scale, runs),
-        tests: tests(runs),
+        tests: tests(scale, runs),
         sensitivity: sensitivity(scale, runs),
     }
 }
@@ -264,7 +268,7 @@ fn decision_s(run: &Run) -> f64 {
 }
 
 /// Tests of the explanations: what COSHH gains if it knows task times, and without the slow nodes.
-fn tests(runs: &Runs) -> Vec<SensitivityTable> {
+fn tests(scale: &Scale, runs: &Runs) -> Vec<SensitivityTable> {
     let row = |label: &str, case: String| {
         let change = |from: &str, to: &str| Estimate::of_changes(&runs.change(&case, from, to, Run::completion_s));
         (label.to_owned(), vec![change("fifo", COSHH), change("fair", COSHH), change("fair", "coshh")])
@@ -280,7 +284,7 @@ fn tests(runs: &Runs) -> Vec<SensitivityTable> {
         ],
         unit: Unit::Change,
     };
-    TRACES.map(of_trace).into_iter().chain([estimate_errors(runs), four_nodes_by_load(runs)]).collect()
+    TRACES.map(of_trace).into_iter().chain([estimate_errors(runs), four_nodes_by_load(scale, runs)]).collect()
 }
 
 /// What estimate errors cost where no node is slow.
@@ -301,13 +305,15 @@ fn estimate_errors(runs: &Runs) -> SensitivityTable {
 }
 
 /// The four nodes at lower loads than the paper's number of jobs gives.
-fn four_nodes_by_load(runs: &Runs) -> SensitivityTable {
+fn four_nodes_by_load(scale: &Scale, runs: &Runs) -> SensitivityTable {
     let row = |label: String, case: &str| {
         let value = |policy: &str| Estimate::of(&runs.values(case, policy, dissatisfaction));
         (label, ["fifo", "fair", COSHH, "coshh"].map(value).into())
     };
-    let mut rows: Vec<_> =
-        FOUR_NODES_LOADS.iter().map(|load| row((LOAD.label)(*load), &LOAD.case_name(FOUR_NODES, *load))).collect();
+    let mut rows: Vec<_> = four_nodes_loads(scale)
+        .iter()
+        .map(|load| row((LOAD.label)(*load), &LOAD.case_name(FOUR_NODES, *load)))
+        .collect();
     rows.push(row("as above".into(), FOUR_NODES));
     SensitivityTable {
         parameter: format!("{FOUR_NODES}, dissatisfaction: load"),
