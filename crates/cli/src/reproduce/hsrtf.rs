@@ -228,7 +228,7 @@ const FEW_BLOCKED: &str = "When the small jobs arrive, the reduces of most sorts
                            (see the tests and the sensitivity tables).";
 const NOT_SHORTENED: &str = "The paper: makespans were not reduced, because reduce slots were freed on other nodes than those of the job's maps.";
 const MEDIUM: &str = "The paper finds Pr superior to all other schedulers for medium jobs, and gives no numbers. Here medium jobs are served before the small ones under FIFO, and under PrP they take \
-                      slots from the large jobs, which then take longer (see the kills below).";
+                      slots from the large jobs, which then take longer (see the kills below). Tested: with the jobs submitted in reverse order Pr is ahead of all but FIFO, by 0.2 to 44 % (see the tests).";
 
 /// Tests of the explanations.
 fn tests(runs: &Runs) -> Vec<SensitivityTable> {
