@@ -291,7 +291,8 @@ fn a_full_disk_is_an_error_and_not_a_panic() {
     let message =
         refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--event-log", "/dev/full"]);
     assert!(message.contains("/dev/full"), "{message}");
-    let message = refused(folder.path(), &["demo", "--report", "/dev/full"]);
+    let message =
+        refused(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fifo", "--report", "/dev/full"]);
     assert!(message.contains("/dev/full"), "{message}");
 }
 
