@@ -80,12 +80,16 @@ impl ProgramStore {
         cluster.join(FOLDER).join(program.to_string())
     }
 
-    /// Removes all files but these programs. Called at the start, when nothing is pinned.
+    /// Removes the programs that are not needed and unfinished uploads. Called at the start, when nothing is pinned. Files of other names are not ours.
     pub(crate) fn retain(&self, needed: impl Fn(ProgramId) -> bool) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            let program = entry.file_name().to_str().and_then(ProgramId::parse);
-            if !program.is_some_and(&needed) {
-                let _ = fs::remove_file(entry.path());
+            let path = entry.path();
+            let is_removed = match entry.file_name().to_str().and_then(ProgramId::parse) {
+                Some(program) => !needed(program),
+                None => path.extension().is_some_and(|extension| extension == NEW),
+            };
+            if is_removed {
+                let _ = fs::remove_file(path);
             }
         }
     }
@@ -338,7 +342,8 @@ mod tests {
             fs::write(folder.path().join(FOLDER).join(name), "x").unwrap();
         }
         store.retain(|program| program == needed);
-        assert_eq!(files(folder.path()), 1);
+        assert_eq!(files(folder.path()), 2);
         assert!(ProgramStore::path(folder.path(), needed).exists());
+        assert!(folder.path().join(FOLDER).join("strange").exists(), "a file that is not the store's was removed");
     }
 }
