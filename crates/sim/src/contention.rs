@@ -43,13 +43,17 @@ impl WorkDone {
 }
 
 /// The tasks that share a node.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SharedNode {
     /// Number of cores; zero if tasks do not contend here.
     cores: f64,
     disks: f64,
-    /// Time up to which the tasks have advanced.
-    advanced_to: Time,
+    /// Whether the cores and disks may not suffice for all tasks here at full rate. Otherwise tasks do not affect each other.
+    is_contended: bool,
+    /// While tasks contend, until when the rates hold: the next time at which a task begins or ends to work; otherwise `NEVER`.
+    next_change: Time,
+    /// Whether ends have changed since [`SharedNode::take_changed`].
+    has_changed: bool,
     tasks: SmallVec<[SharedTask; 12]>,
 }
 
@@ -59,23 +63,29 @@ struct SharedTask {
     work: TaskWork,
     /// When it begins to work, after its process has started.
     begin: Time,
-    /// Microseconds of its work that are done.
+    /// Since when its rate holds, now or later.
+    since: Time,
+    /// Microseconds of its work that were done then.
     done_us: f64,
-    /// Progress of its work per unit of time; zero before it begins and after its end.
+    /// Progress of its work per unit of time, while it works.
     rate: f64,
     /// When its work is done, if nothing changes on the node.
     end: Time,
 }
 
 impl SharedNode {
+    fn new(cores: f64, disks: f64) -> SharedNode {
+        let tasks = SmallVec::new();
+        SharedNode { cores, disks, is_contended: false, next_change: Time::NEVER, has_changed: false, tasks }
+    }
+
     /// The nodes of a cluster.
     pub(crate) fn of_nodes(cluster: &Cluster) -> Vec<SharedNode> {
-        let shared = |node: &crate::cluster::NodeModel| SharedNode {
-            cores: node.shared.map_or(0.0, |shared| f64::from(shared.cores)),
-            disks: node.shared.map_or(0.0, |shared| f64::from(shared.disks)),
-            ..SharedNode::default()
-        };
-        cluster.nodes.iter().map(shared).collect()
+        let hardware = cluster.nodes.iter().map(|node| node.shared);
+        hardware
+            .map(|shared| shared.map_or((0.0, 0.0), |shared| (f64::from(shared.cores), f64::from(shared.disks))))
+            .map(|(cores, disks)| SharedNode::new(cores, disks))
+            .collect()
     }
 
     /// True if tasks contend here.
@@ -83,82 +93,105 @@ impl SharedNode {
         self.cores > 0.0
     }
 
-    /// Adds a task that begins to work at `begin`, now or later.
-    pub(crate) fn add(&mut self, now: Time, id: AttemptId, begin: Time, work: TaskWork) {
+    /// Adds a task that begins to work at `begin`, now or later; returns its end, if nothing changes on the node.
+    pub(crate) fn add(&mut self, now: Time, id: AttemptId, begin: Time, work: TaskWork) -> Time {
         self.advance(now);
-        self.tasks.push(SharedTask { id, work, begin, done_us: 0.0, rate: 0.0, end: Time::NEVER });
-        self.set_rates();
+        // While tasks contend an early guess, which is corrected when the task begins.
+        let end = begin + work.span;
+        self.tasks.push(SharedTask { id, work, begin, since: begin, done_us: 0.0, rate: 1.0, end });
+        if !self.is_contended && self.suffices_for_all() {
+            return end;
+        }
+        self.set_rates(now);
+        self.tasks[self.tasks.len() - 1].end
     }
 
     /// Removes a task, if it is here.
     pub(crate) fn remove(&mut self, now: Time, id: AttemptId) {
-        if let Some(at) = self.tasks.iter().position(|task| task.id == id) {
-            self.advance(now);
-            self.tasks.swap_remove(at);
-            self.set_rates();
+        let Some(at) = self.tasks.iter().position(|task| task.id == id) else { return };
+        self.advance(now);
+        let removed = self.tasks.swap_remove(at);
+        if self.is_contended && removed.is_working(now) {
+            self.set_rates(now);
         }
     }
 
     /// Removes all tasks.
     pub(crate) fn clear(&mut self) {
         self.tasks.clear();
+        (self.is_contended, self.next_change) = (false, Time::NEVER);
     }
 
-    /// Lets the tasks work until `now`, through the beginnings and ends in between.
+    /// Passes the beginnings and ends of work until `now`.
     pub(crate) fn advance(&mut self, now: Time) {
-        while let Some(change) = self.next_change().filter(|&change| change <= now) {
-            self.work_until(change);
-            self.set_rates();
+        while self.next_change <= now {
+            self.set_rates(self.next_change);
         }
-        self.work_until(now);
     }
 
-    /// How far a task is, at the time of the last [`SharedNode::advance`].
-    pub(crate) fn done(&self, id: AttemptId) -> Option<WorkDone> {
+    /// True if ends have changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+
+    /// How far a task is now. The node has advanced until now.
+    pub(crate) fn done(&self, now: Time, id: AttemptId) -> Option<WorkDone> {
         let task = self.tasks.iter().find(|task| task.id == id)?;
-        Some(WorkDone { spent: Span(task.done_us as u64).min(task.work.span), whole: task.work.span })
+        Some(WorkDone { spent: Span(task.done_us_at(now) as u64), whole: task.work.span })
     }
 
-    /// When a task's work is done, if nothing changes on the node.
-    pub(crate) fn end(&self, id: AttemptId) -> Option<Time> {
-        Some(self.tasks.iter().find(|task| task.id == id)?.end)
+    /// When a task's work is done, if nothing changes on the node. The task is probably the one at index `likely`.
+    pub(crate) fn end(&self, likely: usize, id: AttemptId) -> Option<Time> {
+        let likely = self.tasks.get(likely).filter(|task| task.id == id);
+        Some(likely.or_else(|| self.tasks.iter().find(|task| task.id == id))?.end)
     }
 
-    /// The next time at which a task begins or ends to work.
-    fn next_change(&self) -> Option<Time> {
-        let begins = self.tasks.iter().map(|task| task.begin).filter(|&begin| begin > self.advanced_to);
-        let ends = self.tasks.iter().filter(|task| task.rate > 0.0).map(|task| task.end);
-        begins.chain(ends).min()
+    /// Whether the cores and disks suffice for all tasks at full rate; then they suffice for slower ones, too.
+    fn suffices_for_all(&self) -> bool {
+        let (cpu, disk) = demand(self.tasks.iter().map(|task| &task.work));
+        cpu <= self.cores && disk <= self.disks
     }
 
-    fn work_until(&mut self, now: Time) {
-        let spent_us = now.since(self.advanced_to).0 as f64;
-        self.advanced_to = now.max(self.advanced_to);
+    /// Computes the rates and ends of all tasks from now on.
+    fn set_rates(&mut self, now: Time) {
         for task in &mut self.tasks {
-            task.done_us += task.rate * spent_us;
-            if task.rate > 0.0 && task.end <= now {
-                (task.done_us, task.rate) = (task.work.span.0 as f64, 0.0);
+            (task.done_us, task.since) = (task.done_us_at(now), task.begin.max(now));
+        }
+        self.is_contended = !self.suffices_for_all();
+        self.next_change = Time::NEVER;
+        let working = self.tasks.iter().filter(|task| task.is_working(now)).map(|task| &task.work);
+        let slowdowns = Slowdowns::of(working, self.cores, self.disks);
+        for task in &mut self.tasks {
+            if task.is_working(now) {
+                let slowdown = slowdowns.of_task(&task.work);
+                task.rate = 1.0 / slowdown;
+                let end = now + Span(round_up((task.work.span.0 as f64 - task.done_us) * slowdown));
+                self.has_changed |= end != task.end;
+                task.end = end;
+            } else if task.begin <= now {
+                task.done_us = task.work.span.0 as f64;
+            }
+            if self.is_contended && task.end > now {
+                self.next_change = self.next_change.min(if task.begin > now { task.begin } else { task.end });
             }
         }
     }
+}
 
-    /// Computes the rates and ends of all tasks that work now.
-    fn set_rates(&mut self) {
-        let now = self.advanced_to;
-        let is_working = |task: &SharedTask| task.begin <= now && task.end > now;
-        let working: SmallVec<[TaskWork; 12]> =
-            self.tasks.iter().filter(|task| is_working(task)).map(|task| task.work).collect();
-        let slowdowns = Slowdowns::of(&working, self.cores, self.disks);
-        for task in self.tasks.iter_mut() {
-            if is_working(task) {
-                task.rate = slowdowns.rate(&task.work);
-                let left_us = (task.work.span.0 as f64 - task.done_us).max(0.0) / task.rate;
-                task.end = now + Span(left_us.ceil() as u64);
-            } else if task.begin > now {
-                // An early guess; it is corrected when the task begins.
-                task.end = task.begin + task.work.span;
-            }
-        }
+/// The smallest integer that is not below a number; `f64::ceil` is slower where the target CPU has no instruction for it.
+fn round_up(number: f64) -> u64 {
+    let below = number as u64;
+    below + u64::from((below as f64) < number)
+}
+
+impl SharedTask {
+    fn is_working(&self, now: Time) -> bool {
+        self.begin <= now && now < self.end
+    }
+
+    /// Microseconds of its work that are done.
+    fn done_us_at(&self, now: Time) -> f64 {
+        (self.done_us + self.rate * now.since(self.since).0 as f64).min(self.work.span.0 as f64)
     }
 }
 
@@ -170,16 +203,27 @@ struct Slowdowns {
 }
 
 impl Slowdowns {
+    const NONE: Slowdowns = Slowdowns { cpu: 1.0, disk: 1.0 };
     /// Rounds in which the two factors are adjusted to each other.
     const ROUNDS: u32 = 60;
     const TOLERANCE: f64 = 1e-9;
 
-    fn of(tasks: &[TaskWork], cores: f64, disks: f64) -> Slowdowns {
-        let mut found = Slowdowns { cpu: 1.0, disk: 1.0 };
+    fn of<'a>(tasks: impl Iterator<Item = &'a TaskWork> + Clone, cores: f64, disks: f64) -> Slowdowns {
+        let of_cpu = |disk: f64| slowdown(tasks.clone().map(|task| (task.cpu, task.disk * disk + waits(task))), cores);
+        let of_disk = |cpu: f64| slowdown(tasks.clone().map(|task| (task.disk, task.cpu * cpu + waits(task))), disks);
+        // A resource that suffices for all tasks at full rate also suffices for slower ones.
+        let (cpu, disk) = demand(tasks.clone());
+        match (cpu <= cores, disk <= disks) {
+            (true, true) => return Slowdowns::NONE,
+            (true, false) => return Slowdowns { cpu: 1.0, disk: of_disk(1.0) },
+            (false, true) => return Slowdowns { cpu: of_cpu(1.0), disk: 1.0 },
+            (false, false) => {}
+        }
+        let mut found = Slowdowns::NONE;
         for _ in 0..Slowdowns::ROUNDS {
             let before = found;
-            found.cpu = slowdown(tasks.iter().map(|task| (task.cpu, task.disk * found.disk + waits(task))), cores);
-            found.disk = slowdown(tasks.iter().map(|task| (task.disk, task.cpu * found.cpu + waits(task))), disks);
+            found.cpu = of_cpu(found.disk);
+            found.disk = of_disk(found.cpu);
             if (found.cpu - before.cpu).abs() + (found.disk - before.disk).abs() < Slowdowns::TOLERANCE {
                 break;
             }
@@ -187,9 +231,18 @@ impl Slowdowns {
         found
     }
 
-    fn rate(self, task: &TaskWork) -> f64 {
-        1.0 / (task.cpu * self.cpu + task.disk * self.disk + waits(task))
+    /// The factor by which a task takes longer than alone.
+    fn of_task(self, task: &TaskWork) -> f64 {
+        if self == Slowdowns::NONE {
+            return 1.0;
+        }
+        task.cpu * self.cpu + task.disk * self.disk + waits(task)
     }
+}
+
+/// Cores and disks that tasks use at full rate.
+fn demand<'a>(tasks: impl Iterator<Item = &'a TaskWork>) -> (f64, f64) {
+    tasks.fold((0.0, 0.0), |(cpu, disk), task| (cpu + task.cpu, disk + task.disk))
 }
 
 /// Fraction of a task's time alone in which it uses neither core nor disk.
@@ -228,7 +281,7 @@ mod tests {
     }
 
     fn node(cores: f64) -> SharedNode {
-        SharedNode { cores, disks: 1.0, ..SharedNode::default() }
+        SharedNode::new(cores, 1.0)
     }
 
     fn seconds(seconds: f64) -> Time {
@@ -242,38 +295,44 @@ mod tests {
     #[test]
     fn tasks_that_compute_share_the_cores() {
         let mut node = node(2.0);
-        (0..4).for_each(|index| node.add(Time::ZERO, id(index), Time::ZERO, work(10, 1.0, 0.0)));
-        assert_eq!(node.end(id(3)), Some(seconds(20.0)));
+        for index in 0..4 {
+            node.add(Time::ZERO, id(index), Time::ZERO, work(10, 1.0, 0.0));
+        }
+        assert_eq!(node.end(0, id(3)), Some(seconds(20.0)));
         node.remove(seconds(10.0), id(0));
         node.remove(seconds(10.0), id(1));
-        assert_eq!(node.end(id(3)), Some(seconds(15.0)));
+        assert_eq!(node.end(0, id(3)), Some(seconds(15.0)));
     }
 
     #[test]
     fn a_task_uses_at_most_one_core() {
         let mut node = node(4.0);
         node.add(Time::ZERO, id(0), Time::ZERO, work(10, 1.0, 0.0));
-        assert_eq!(node.end(id(0)), Some(seconds(10.0)));
+        assert_eq!(node.end(0, id(0)), Some(seconds(10.0)));
     }
 
     #[test]
     fn tasks_that_read_share_the_disk() {
         let mut node = node(4.0);
-        (0..3).for_each(|index| node.add(Time::ZERO, id(index), Time::ZERO, work(10, 0.0, 1.0)));
-        assert_eq!(node.end(id(0)), Some(seconds(30.0)));
+        for index in 0..3 {
+            node.add(Time::ZERO, id(index), Time::ZERO, work(10, 0.0, 1.0));
+        }
+        assert_eq!(node.end(0, id(0)), Some(seconds(30.0)));
         node.add(seconds(15.0), id(3), seconds(15.0), work(10, 1.0, 0.0));
-        assert_eq!(node.end(id(0)), Some(seconds(30.0)), "a task that computes does not slow reads");
+        assert_eq!(node.end(0, id(0)), Some(seconds(30.0)), "a task that computes does not slow reads");
     }
 
     #[test]
     fn a_second_disk_serves_a_second_task() {
-        let mut node = SharedNode { cores: 4.0, disks: 2.0, ..SharedNode::default() };
-        (0..4).for_each(|index| node.add(Time::ZERO, id(index), Time::ZERO, work(10, 0.0, 1.0)));
-        assert_eq!(node.end(id(0)), Some(seconds(20.0)));
+        let mut node = SharedNode::new(4.0, 2.0);
+        for index in 0..4 {
+            node.add(Time::ZERO, id(index), Time::ZERO, work(10, 0.0, 1.0));
+        }
+        assert_eq!(node.end(0, id(0)), Some(seconds(20.0)));
         node.remove(seconds(10.0), id(0));
         node.remove(seconds(10.0), id(1));
         node.remove(seconds(10.0), id(2));
-        assert_eq!(node.end(id(3)), Some(seconds(15.0)), "alone, it uses one disk");
+        assert_eq!(node.end(0, id(3)), Some(seconds(15.0)), "alone, it uses one disk");
     }
 
     #[test]
@@ -282,9 +341,12 @@ mod tests {
         node.add(Time::ZERO, id(0), Time::ZERO, work(2, 1.0, 0.0));
         node.add(Time::ZERO, id(1), Time::ZERO, work(10, 1.0, 0.0));
         node.advance(seconds(11.0));
-        assert_eq!(node.end(id(0)), Some(seconds(4.0)));
-        assert_eq!(node.end(id(1)), Some(seconds(12.0)));
-        assert_eq!(node.done(id(1)), Some(WorkDone { spent: Span::from_secs(9), whole: Span::from_secs(10) }));
+        assert_eq!(node.end(0, id(0)), Some(seconds(4.0)));
+        assert_eq!(node.end(0, id(1)), Some(seconds(12.0)));
+        assert_eq!(
+            node.done(seconds(11.0), id(1)),
+            Some(WorkDone { spent: Span::from_secs(9), whole: Span::from_secs(10) })
+        );
     }
 
     #[test]
@@ -293,11 +355,11 @@ mod tests {
         node.add(Time::ZERO, id(0), Time::ZERO, work(10, 1.0, 0.0));
         node.add(Time::ZERO, id(1), seconds(4.0), work(10, 1.0, 0.0));
         node.advance(seconds(4.0));
-        assert_eq!(node.done(id(0)).unwrap().spent, Span::from_secs(4));
-        assert_eq!(node.end(id(0)), Some(seconds(16.0)));
+        assert_eq!(node.done(seconds(4.0), id(0)).unwrap().spent, Span::from_secs(4));
+        assert_eq!(node.end(0, id(0)), Some(seconds(16.0)));
         node.advance(seconds(20.0));
-        assert_eq!(node.end(id(0)), Some(seconds(16.0)));
-        assert_eq!(node.end(id(1)), Some(seconds(20.0)));
+        assert_eq!(node.end(0, id(0)), Some(seconds(16.0)));
+        assert_eq!(node.end(0, id(1)), Some(seconds(20.0)));
     }
 
     #[test]
@@ -312,9 +374,9 @@ mod tests {
                 })
                 .collect();
             let disks = f64::from(rng.random_range(1..4u32));
-            let slowdowns = Slowdowns::of(&tasks, cores, disks);
+            let slowdowns = Slowdowns::of(tasks.iter(), cores, disks);
             let used = |part: fn(&TaskWork) -> f64| -> f64 {
-                tasks.iter().map(|task| part(task) * slowdowns.rate(task)).sum()
+                tasks.iter().map(|task| part(task) / slowdowns.of_task(task)).sum()
             };
             for (used, capacity, factor) in
                 [(used(|task| task.cpu), cores, slowdowns.cpu), (used(|task| task.disk), disks, slowdowns.disk)]

@@ -107,10 +107,10 @@ impl Node {
         self.find_next_end();
     }
 
-    /// Sets the ends of those attempts for which `end` has one.
-    pub(crate) fn set_ends(&mut self, end: impl Fn(AttemptId) -> Option<Time>) {
-        for (running, known) in self.running.iter().zip(&mut self.ends) {
-            *known = end(running.id()).unwrap_or(*known);
+    /// Sets the ends of those attempts for which `end` has one, given index and id.
+    pub(crate) fn set_ends(&mut self, end: impl Fn(usize, AttemptId) -> Option<Time>) {
+        for (index, (running, known)) in self.running.iter().zip(&mut self.ends).enumerate() {
+            *known = end(index, running.id()).unwrap_or(*known);
         }
         self.find_next_end();
     }

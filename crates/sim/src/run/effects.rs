@@ -166,17 +166,16 @@ impl Simulation<'_> {
         if !shared.is_shared() {
             return begin + work.span;
         }
-        shared.add(self.now, id, begin, work);
-        shared.end(id).expect("the task was added")
+        shared.add(self.now, id, begin, work)
     }
 
     /// Updates the ends of the attempts on a node whose tasks contend: they change whenever a task there begins or ends.
     pub(super) fn follow_contention(&mut self, node: u32) {
         let shared = &mut self.shared_nodes[node as usize];
-        if shared.is_shared() {
-            shared.advance(self.now);
+        shared.advance(self.now);
+        if shared.take_changed() {
             let state = &mut self.nodes[node as usize];
-            state.set_ends(|id| shared.end(id));
+            state.set_ends(|index, id| shared.end(index, id));
             let next_end = state.next_end();
             self.schedule_report(node, next_end);
         }
@@ -190,7 +189,7 @@ impl Simulation<'_> {
             _ => running.ready,
         };
         let alone = WorkDone::between(from, end, self.now);
-        if shared.is_shared() { shared.done(running.id()).unwrap_or(alone) } else { alone }
+        if shared.is_shared() { shared.done(self.now, running.id()).unwrap_or(alone) } else { alone }
     }
 
     /// Sends a stop request. It arrives with the response to the node's next heartbeat, or to the heartbeat that is being handled now; with
