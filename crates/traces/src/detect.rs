@@ -1,6 +1,6 @@
 //! Detection of a trace's format by its content.
 
-use crate::formats::{alibaba, google, swf, swim};
+use crate::formats::{alibaba, google, job_history, swf, swim};
 use std::fmt;
 
 /// Formats that are read.
@@ -16,7 +16,7 @@ pub enum Format {
     YarnApps,
     /// Standard Workload Format.
     Swf,
-    /// Hadoop's JobHistory in Avro's JSON form.
+    /// Hadoop's JobHistory, in Avro's JSON or binary encoding.
     JobHistory,
     /// Spark's event log.
     Spark,
@@ -79,13 +79,8 @@ pub(crate) enum Detected {
 pub(crate) fn detect(head: &[u8]) -> Detected {
     let text = String::from_utf8_lossy(head);
     let text = text.trim_start_matches('\u{feff}').trim_start();
-    if text.starts_with("Avro-Json\n") || text.starts_with("Avro-Json\r\n") {
+    if matches!(text.lines().next(), Some(job_history::JSON | job_history::BINARY)) {
         return Detected::Trace(Format::JobHistory);
-    }
-    if text.starts_with("Avro-Binary\n") {
-        return Detected::Unsupported(
-            "a job history in Avro's binary form is not read; set mapreduce.jobhistory.jhist.format to json",
-        );
     }
     if text.starts_with("Meta VERSION=") || text.starts_with("!!FILE=") {
         return Detected::Unsupported(

@@ -8,6 +8,7 @@
 //! One file of `formats/` reads one format. A reader keeps at most one line or one object in memory, and the jobs that are not complete yet;
 //! all of them are bounded by [`Limits`].
 
+mod avro;
 mod convert;
 mod detect;
 mod diagnostics;

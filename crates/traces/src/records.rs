@@ -46,6 +46,11 @@ impl Lines {
         Some((self.number, &self.text))
     }
 
+    /// What follows the last line in its file, for formats that begin with lines.
+    pub(crate) fn rest(&mut self) -> &mut impl BufRead {
+        &mut self.input
+    }
+
     fn next_file(&mut self, diagnostics: &mut Diagnostics) -> Option<()> {
         loop {
             let file = self.rest.pop_front()?;

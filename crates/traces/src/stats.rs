@@ -1,13 +1,14 @@
 //! Statistics of the jobs of a trace.
 
 use crate::{Tasks, TraceJob};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The fractions of which [`Distribution`] has the values.
 pub const QUANTILES: [f64; 8] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0];
 
 /// The distribution of a number over all jobs.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution {
     /// Mean value.
     pub mean: f64,
@@ -20,7 +21,7 @@ pub struct Distribution {
 }
 
 /// Statistics of the jobs of a trace.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Stats {
     /// Number of jobs.
     pub jobs: usize,

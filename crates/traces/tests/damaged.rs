@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A small trace of every format.
-const TRACES: [&str; 11] = [
+const TRACES: [&str; 12] = [
     "job0\t49\t49\t740773\t2339561\t627471\njob1\t101\t52\t736346\t0\t432269\tinputPath1\t\t\n",
     r#"{"num.nodes":3} {"job.start.ms":0,"job.end.ms":9000,"job.id":"a","job.queue.name":"q","job.tasks":[
        {"container.start.ms":10,"container.end.ms":90,"container.type":"map","count":2},{"container.duration.ms":7,"container.type":"reduce"}]}"#,
@@ -23,6 +23,12 @@ const TRACES: [&str; 11] = [
 {"type":"MAP_ATTEMPT_FINISHED","event":{"x":{"attemptId":"a1","finishTime":7000,"counters":{"groups":[{"counts":[{"name":"HDFS_BYTES_READ","value":7}]}]}}}}
 {"type":"JOB_FINISHED","event":{"x":{"jobid":"job_1","finishTime":9500}}}
 "#,
+    "Avro-Binary\n\
+{\"type\":\"record\",\"name\":\"Event\",\"fields\":[{\"name\":\"type\",\"type\":{\"type\":\"enum\",\"name\":\"T\",\"symbols\":[\"JOB_SUBMITTED\",\"MAP_ATTEMPT_STARTED\",\"MAP_ATTEMPT_FINISHED\",\"JOB_FINISHED\"]}},{\"name\":\"event\",\"type\":[{\"type\":\"record\",\"name\":\"S\",\"fields\":[{\"name\":\"jobid\",\"type\":\"string\"},{\"name\":\"submitTime\",\"type\":\"long\"},{\"name\":\"jobQueueName\",\"type\":[\"null\",\"string\"]}]},{\"type\":\"record\",\"name\":\"A\",\"fields\":[{\"name\":\"attemptId\",\"type\":\"string\"},{\"name\":\"startTime\",\"type\":\"long\"}]},{\"type\":\"record\",\"name\":\"F\",\"fields\":[{\"name\":\"attemptId\",\"type\":\"string\"},{\"name\":\"finishTime\",\"type\":\"long\"},{\"name\":\"counters\",\"type\":{\"type\":\"record\",\"name\":\"C\",\"fields\":[{\"name\":\"name\",\"type\":\"string\"},{\"name\":\"groups\",\"type\":{\"type\":\"array\",\"items\":{\"type\":\"record\",\"name\":\"G\",\"fields\":[{\"name\":\"counts\",\"type\":{\"type\":\"array\",\"items\":{\"type\":\"record\",\"name\":\"N\",\"fields\":[{\"name\":\"name\",\"type\":\"string\"},{\"name\":\"value\",\"type\":\"long\"}]}}}]}}}]}}]},{\"type\":\"record\",\"name\":\"J\",\"fields\":[{\"name\":\"jobid\",\"type\":\"string\"},{\"name\":\"finishTime\",\"type\":\"long\"}]}]}]}\n\
+\x00\x00\x0ajob_1\x02\x02\x02q\
+\x02\x02\x04a1\x06\
+\x04\x04\x04a1\x0e\x02c\x02\x02\x1eHDFS_BYTES_READ\x0e\x00\x00\
+\x06\x06\x0ajob_1\x12",
     r#"{"Event":"SparkListenerApplicationStart","App ID":"app-1","User":"ann"}
 {"Event":"SparkListenerJobStart","Job ID":0,"Submission Time":1000,"Stage Infos":[{"Stage ID":0,"Parent IDs":[]},{"Stage ID":1,"Parent IDs":[0]}]}
 {"Event":"SparkListenerTaskEnd","Stage ID":0,"Task End Reason":{"Reason":"Success"},"Task Info":{"Launch Time":5,"Finish Time":9}}

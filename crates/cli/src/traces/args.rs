@@ -29,7 +29,7 @@ pub struct Trace {
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
     /// Print jobs, span, quantiles, burstiness and, with a cluster, the load on it.
-    Stats(Source),
+    Stats(Describe),
     /// Write the jobs as a workload file.
     Convert(Convert),
     /// Write a random sample of the jobs, or those of a part of the time, as a workload file.
@@ -52,6 +52,16 @@ pub struct Source {
     /// Duration model for what the trace lacks, as a TOML file.
     #[arg(long, value_name = "FILE")]
     pub trace_model: Option<PathBuf>,
+}
+
+/// `giveway trace stats`
+#[derive(Debug, Args)]
+pub struct Describe {
+    #[command(flatten)]
+    pub source: Source,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Where the result is written.

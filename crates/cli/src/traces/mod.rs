@@ -48,7 +48,7 @@ pub fn cluster(file: &Path) -> Result<Cluster> {
 /// Runs `giveway trace`.
 pub fn run(args: &args::Trace) -> Result<()> {
     match &args.command {
-        TraceCommand::Stats(source) => print_stats(source),
+        TraceCommand::Stats(stats) => print_stats(&stats.source, stats.json),
         TraceCommand::Convert(convert) => self::convert(convert),
         TraceCommand::Sample(sample) => self::sample(sample),
         TraceCommand::Fit(fit) => self::fit(fit),
@@ -56,10 +56,12 @@ pub fn run(args: &args::Trace) -> Result<()> {
     }
 }
 
-fn print_stats(source: &Source) -> Result<()> {
+fn print_stats(source: &Source, json: bool) -> Result<()> {
     let (trace, jobs) = read(source)?;
     let cluster = cluster_of(source, &trace, &jobs)?;
-    write!(std::io::stdout(), "{}", stats::describe(&Stats::of(&jobs), &cluster))?;
+    let stats = Stats::of(&jobs);
+    let text = if json { stats::json(&stats, &cluster)? } else { stats::describe(&stats, &cluster) };
+    write!(std::io::stdout(), "{text}")?;
     Ok(())
 }
 

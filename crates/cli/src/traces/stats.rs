@@ -5,6 +5,7 @@ use comfy_table::{Cell, CellAlignment, Table};
 use giveway_core::Kind;
 use giveway_sim::cluster::Cluster;
 use giveway_traces::{Distribution, QUANTILES, Stats};
+use serde_json::json;
 use std::fmt::Write;
 
 /// All statistics of a trace; the load is that on `cluster`.
@@ -13,6 +14,24 @@ pub fn describe(stats: &Stats, cluster: &Cluster) -> String {
     // Writing to a string cannot fail.
     let _ = write(&mut text, stats, cluster);
     text
+}
+
+/// The same as JSON. Names do not change; scripts rely on them.
+pub fn json(stats: &Stats, cluster: &Cluster) -> serde_json::Result<String> {
+    let load = |work: &Distribution, kind| stats.load(work, cluster.slots(kind));
+    let document = json!({
+        "stats": stats,
+        "quantiles": QUANTILES,
+        "cluster": {
+            "name": cluster.name,
+            "nodes": cluster.nodes.len(),
+            "map_slots": cluster.slots(Kind::Map),
+            "reduce_slots": cluster.slots(Kind::Reduce),
+            "map_load": load(&stats.map_work_s, Kind::Map),
+            "reduce_load": load(&stats.reduce_work_s, Kind::Reduce),
+        },
+    });
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
 fn write(out: &mut String, stats: &Stats, cluster: &Cluster) -> std::fmt::Result {

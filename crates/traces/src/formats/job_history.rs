@@ -1,14 +1,25 @@
-//! Hadoop's JobHistory files (`.jhist`): one job per file. The first line is `Avro-Json`, the second the Avro schema, then one event per line.
-//! The events of all versions are read by the names of their fields, and unknown ones are ignored.
+//! Hadoop's JobHistory files (`.jhist`): one job per file. The first line is the encoding, the second the Avro schema; then come the events, one per
+//! line in JSON, or one after the other in Avro's binary encoding. The events of all versions are read by the names of their fields, and unknown
+//! ones are ignored.
 
 use super::JobReader;
+use crate::avro::{Bounds, Schema};
 use crate::records::Lines;
 use crate::tally::{FinishedTask, TaskTally, bytes, us_from_ms};
 use crate::{Count, Diagnostics, DurationModel, JobOutcome, Limits, Oddity, TraceJob};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-/// Reader of a JobHistory file in JSON.
+/// The first line of a file in JSON.
+pub(crate) const JSON: &str = "Avro-Json";
+
+/// The first line of a file in Avro's binary encoding.
+pub(crate) const BINARY: &str = "Avro-Binary";
+
+/// Values in one event. An event has at most a few hundred counters.
+const EVENT_VALUES_MAX: usize = 1_000_000;
+
+/// Reader of a JobHistory file.
 pub(crate) struct JobHistoryReader {
     lines: Lines,
     history: Option<History>,
@@ -23,6 +34,17 @@ impl JobHistoryReader {
 impl JobReader for JobHistoryReader {
     fn next_job(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
         let mut history = self.history.take()?;
+        if self.lines.next(diagnostics)?.1.trim() == BINARY {
+            self.read_binary(&mut history, diagnostics);
+        } else {
+            self.read_json(&mut history, diagnostics);
+        }
+        history.job(diagnostics)
+    }
+}
+
+impl JobHistoryReader {
+    fn read_json(&mut self, history: &mut History, diagnostics: &mut Diagnostics) {
         while let Some((number, line)) = self.lines.next(diagnostics) {
             let line = line.trim();
             // The second line is the schema.
@@ -34,7 +56,23 @@ impl JobReader for JobHistoryReader {
                 Err(_) => diagnostics.odd(Oddity::BadLine, format_args!("line {number}")),
             }
         }
-        history.job(diagnostics)
+    }
+
+    /// Reads up to the first event that cannot be decoded: where the next one begins is then not known.
+    fn read_binary(&mut self, history: &mut History, diagnostics: &mut Diagnostics) {
+        let bounds = Bounds { values: EVENT_VALUES_MAX, string_bytes: history.limits.line_bytes as u64 };
+        let Some(schema) = self.lines.next(diagnostics).and_then(|(_, line)| Schema::parse(line)) else {
+            return diagnostics.odd(Oddity::BadLine, "line 2, the Avro schema");
+        };
+        for number in 1_u64.. {
+            match schema.read(self.lines.rest(), bounds) {
+                Ok(Some(event)) => history.event(&event, diagnostics),
+                Ok(None) => break,
+                Err(error) => {
+                    return diagnostics.odd(Oddity::TruncatedInput, format_args!("event {number}: {error}"));
+                }
+            }
+        }
     }
 }
 
@@ -244,6 +282,29 @@ mod tests {
 {"type":"SOMETHING_NEW","event":{"x.New":{}}}
 {"type":"JOB_FAILED","event":{"x.JobUnsuccessfulCompletion":{"jobid":"job_1","finishTime":9500,"jobStatus":"KILLED"}}}
 {"type":"JOB_FIN"#;
+
+    /// One record for each event, and the events one after the other: number of the enum's symbol, number of the union's branch, fields.
+    const BINARY_HISTORY: &str = "Avro-Binary\n\
+{\"type\":\"record\",\"name\":\"Event\",\"fields\":[{\"name\":\"type\",\"type\":{\"type\":\"enum\",\"name\":\"T\",\"symbols\":[\"JOB_SUBMITTED\",\"MAP_ATTEMPT_STARTED\",\"MAP_ATTEMPT_FINISHED\",\"JOB_FINISHED\"]}},{\"name\":\"event\",\"type\":[{\"type\":\"record\",\"name\":\"S\",\"fields\":[{\"name\":\"jobid\",\"type\":\"string\"},{\"name\":\"submitTime\",\"type\":\"long\"},{\"name\":\"jobQueueName\",\"type\":[\"null\",\"string\"]}]},{\"type\":\"record\",\"name\":\"A\",\"fields\":[{\"name\":\"attemptId\",\"type\":\"string\"},{\"name\":\"startTime\",\"type\":\"long\"}]},{\"type\":\"record\",\"name\":\"F\",\"fields\":[{\"name\":\"attemptId\",\"type\":\"string\"},{\"name\":\"finishTime\",\"type\":\"long\"},{\"name\":\"counters\",\"type\":{\"type\":\"record\",\"name\":\"C\",\"fields\":[{\"name\":\"name\",\"type\":\"string\"},{\"name\":\"groups\",\"type\":{\"type\":\"array\",\"items\":{\"type\":\"record\",\"name\":\"G\",\"fields\":[{\"name\":\"counts\",\"type\":{\"type\":\"array\",\"items\":{\"type\":\"record\",\"name\":\"N\",\"fields\":[{\"name\":\"name\",\"type\":\"string\"},{\"name\":\"value\",\"type\":\"long\"}]}}}]}}}]}}]},{\"type\":\"record\",\"name\":\"J\",\"fields\":[{\"name\":\"jobid\",\"type\":\"string\"},{\"name\":\"finishTime\",\"type\":\"long\"}]}]}]}\n\
+\x00\x00\x0ajob_1\x02\x02\x02q\
+\x02\x02\x04a1\x06\
+\x04\x04\x04a1\x0e\x02c\x02\x02\x1eHDFS_BYTES_READ\x0e\x00\x00\
+\x06\x06\x0ajob_1\x12";
+
+    #[test]
+    fn binary_events_become_a_job() {
+        let (jobs, diagnostics) = read_text(BINARY_HISTORY);
+        let [job] = jobs.as_slice() else { panic!("{jobs:?}") };
+        assert_eq!((job.id.as_str(), job.pool.as_str(), job.submit_us), ("job_1", "q", 1_000));
+        assert_eq!((job.maps.count, job.maps.input_bytes, job.maps.time.span()), (1, 7, Span::from_millis(4)));
+        assert_eq!((job.outcome, job.finish_us), (JobOutcome::Succeeded, Some(9_000)));
+        assert_eq!(diagnostics.of(Oddity::TruncatedInput), 0);
+        let (jobs, diagnostics) = read_text(&BINARY_HISTORY[..BINARY_HISTORY.len() - 1]);
+        assert_eq!((jobs.len(), jobs[0].finish_us), (1, None), "what is before the cut is read");
+        assert_eq!(diagnostics.of(Oddity::TruncatedInput), 1);
+        let (jobs, diagnostics) = read_text("Avro-Binary\nno schema\n\x00");
+        assert_eq!((jobs.len(), diagnostics.of(Oddity::BadLine)), (0, 1));
+    }
 
     #[test]
     fn events_become_a_job() {
