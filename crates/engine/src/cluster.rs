@@ -4,7 +4,7 @@
 mod restarts;
 
 use crate::client::{Client, ClientError};
-use crate::coordinator::{self, CoordinatorHandle, JournalError, StartError};
+use crate::coordinator::{self, CoordinatorHandle, JournalError, StartError, Timings};
 use crate::hdfs;
 use crate::worker;
 use restarts::RestartTimer;
@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -163,6 +164,11 @@ impl Cluster {
     /// Name of the scheduling policy in use.
     pub fn policy(&self) -> &str {
         self.coordinator.as_ref().map_or("", CoordinatorHandle::policy)
+    }
+
+    /// How long the coordinator's loop takes.
+    pub fn timings(&self) -> Arc<Timings> {
+        self.coordinator.as_ref().map_or_else(Arc::default, CoordinatorHandle::timings)
     }
 
     /// Opens a new connection to the coordinator.

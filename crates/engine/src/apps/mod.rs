@@ -186,7 +186,9 @@ pub(crate) fn draft(job: JobId, request: Request, store: &dyn StoreAccess) -> Re
     }
     let splits = input::compute_splits(&files, request.split_bytes);
     let bytes: u64 = files.iter().map(|file| file.bytes).sum();
-    let by_size = (bytes / INPUT_BYTES_PER_REDUCE).clamp(1, DEFAULT_REDUCES_MAX) as u32;
+    // Rounded to the nearest number: an input a few bytes short of 1 GiB gets eight reduces, as 1 GiB does, and not seven.
+    let by_size = bytes.saturating_add(INPUT_BYTES_PER_REDUCE / 2) / INPUT_BYTES_PER_REDUCE;
+    let by_size = by_size.clamp(1, DEFAULT_REDUCES_MAX) as u32;
     Ok(Plan {
         job,
         nonce: 0,

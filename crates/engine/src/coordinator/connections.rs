@@ -24,7 +24,7 @@ use std::time::Duration;
 use tracing::warn;
 
 /// How long a peer may take to read what was sent to it.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// What the threads of client connections work with.
 #[derive(Clone)]

@@ -16,6 +16,7 @@
 //! | `finalize.rs` | output folders in the life of a job; its end, or its next round |
 //! | `job_table.rs` | state of jobs and attempts beside the core's; follows from the journal |
 //! | `run.rs` | the loop around the state machine: clock, journal, threads |
+//! | `timings.rs` | how long decisions and writes of the journal take |
 //! | `journal.rs` | events and metadata on disk |
 //! | `hook.rs` | the user's command that runs when a job has ended |
 //! | `output_work.rs`, `output_folder.rs` | work on output folders: creation, publication, removal |
@@ -49,6 +50,7 @@ pub(crate) mod state_machine;
 mod submission;
 #[cfg(test)]
 mod tests;
+mod timings;
 mod workers;
 
 pub use journal::{
@@ -56,6 +58,7 @@ pub use journal::{
 };
 pub(crate) use output_work::is_read_error;
 pub use reload::{ReloadSource, Reloadable};
+pub use timings::{Timing, Timings};
 
 use crate::access::{self, Access};
 use crate::apps::Apps;
@@ -165,6 +168,7 @@ pub enum StartError {
 pub struct CoordinatorHandle {
     address: String,
     policy: String,
+    timings: Arc<Timings>,
     thread: JoinHandle<Result<(), JournalError>>,
     inputs: mpsc::Sender<Input>,
     /// Removed with this handle.
@@ -212,6 +216,7 @@ impl CoordinatorHandle {
         });
         let run = Run::open(options, blocks, lock, inputs.clone(), Arc::clone(&programs))?;
         let policy = run.policy().to_owned();
+        let timings = run.timings();
         // Written only after the journal has been recovered: clients that find the address find a coordinator that can serve them.
         write_atomically(&folder.join("address"), address.as_bytes()).map_err(in_folder)?;
         let thread = std::thread::Builder::new()
@@ -240,7 +245,7 @@ impl CoordinatorHandle {
             Some(tcp) => format!("{address} and {tcp}"),
             None => address,
         };
-        Ok(CoordinatorHandle { address, policy, thread, inputs, _sockets: sockets })
+        Ok(CoordinatorHandle { address, policy, timings, thread, inputs, _sockets: sockets })
     }
 
     /// Addresses it listens on, for messages to users.
@@ -251,6 +256,11 @@ impl CoordinatorHandle {
     /// Name of the policy in use. Differs from that of the options if the journal has unfinished jobs: those keep their policy.
     pub fn policy(&self) -> &str {
         &self.policy
+    }
+
+    /// How long its loop takes.
+    pub fn timings(&self) -> Arc<Timings> {
+        Arc::clone(&self.timings)
     }
 
     /// True until the coordinator has stopped.

@@ -6,6 +6,7 @@ use super::inputs::{Effect, Input, JournalWrite, Output, StoredBlocks};
 use super::journal::{Journal, JournalError, JournalLock};
 use super::output_work::{AppRounds, OutputWork, Rounds};
 use super::state_machine::{Coordinator, Settings};
+use super::timings::Timings;
 use super::{JOURNAL_BYTES_MAX, Options, SNAPSHOT_BYTES, StartError};
 use crate::program::{Planner, ProgramStore};
 use giveway_core::{Capabilities, JobId, Setup, Span, Time};
@@ -35,6 +36,7 @@ pub(super) struct Run {
     start_time: Time,
     /// The wall clock at the core's time zero, as it was last recorded.
     clock_offset_us: Option<u64>,
+    timings: Arc<Timings>,
     inputs: Sender<Input>,
     /// Shell command to run when a job has ended.
     on_job_end: Option<String>,
@@ -80,10 +82,16 @@ impl Run {
             programs,
             on_job_end: options.on_job_end,
             started: Instant::now(),
+            timings: Arc::default(),
             inputs,
             outputs_in_progress: 0,
             _lock: lock,
         })
+    }
+
+    /// How long the loop takes.
+    pub(super) fn timings(&self) -> Arc<Timings> {
+        Arc::clone(&self.timings)
     }
 
     /// Name of the policy in use.
@@ -107,11 +115,19 @@ impl Run {
             self.outputs_in_progress = self.outputs_in_progress.saturating_sub(done);
             let now = self.now();
             self.read_clock(now);
+            let (began, has_inputs) = (Instant::now(), !batch.is_empty());
             let Output { journal, effects } = self.coordinator.handle(now, batch.drain(..))?;
-            match journal {
-                JournalWrite::Nothing => {}
-                JournalWrite::Append(frame) => self.journal.append(&frame)?,
-                JournalWrite::Replace { last, content } => self.journal.replace(&last, &content)?,
+            if has_inputs {
+                self.timings.decisions.add(began);
+            }
+            if !matches!(journal, JournalWrite::Nothing) {
+                let began = Instant::now();
+                match journal {
+                    JournalWrite::Nothing => {}
+                    JournalWrite::Append(frame) => self.journal.append(&frame)?,
+                    JournalWrite::Replace { last, content } => self.journal.replace(&last, &content)?,
+                }
+                self.timings.journal_writes.add(began);
             }
             let mut stopping = false;
             for effect in effects {

@@ -29,6 +29,7 @@ use std::time::Duration;
 mod programs;
 mod recovery;
 mod reload;
+mod slow_clients;
 
 /// A cluster's folder with an input file, whose coordinator is started and dropped as if it was killed.
 struct TestFolder {

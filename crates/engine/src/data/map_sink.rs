@@ -321,8 +321,11 @@ impl Emit for MapSink {
     #[inline]
     fn emit(&mut self, key: &[u8], value: &[u8]) {
         self.records = self.records.wrapping_add(1);
-        if let Buffer::Sort(_) = self.buffer {
-            return self.emit_directly(key, value);
+        if let Buffer::Sort(buffer) = &mut self.buffer {
+            if !buffer.insert(key, value, &self.partitioner) {
+                self.emit_or_spill(key, value);
+            }
+            return;
         }
         let Some(short) = ShortKey::new(key) else { return self.emit_directly(key, value) };
         let queue = match (&mut self.buffer, value) {

@@ -112,7 +112,11 @@ impl Merge {
 
     /// Calls `take` with the next key and its values, then advances to the key after it, whether or not all values were read.
     /// Returns `None` if no key is left.
-    pub fn next_group<R>(&mut self, take: impl FnOnce(&[u8], &mut dyn Values) -> R) -> Result<Option<R>, SegmentError> {
+    #[inline]
+    pub fn next_group<R>(
+        &mut self,
+        take: impl FnOnce(&[u8], &mut GroupValues<'_>) -> R,
+    ) -> Result<Option<R>, SegmentError> {
         if self.is_done() {
             return Ok(None);
         }
@@ -151,7 +155,7 @@ impl Merge {
     }
 
     fn sum_to<W: Write>(&mut self, out: &mut SegmentWriter<W>) -> Result<(), MergeError> {
-        let mut push = |key: &[u8], values: &mut dyn Values| {
+        let mut push = |key: &[u8], values: &mut GroupValues<'_>| {
             let sum = sum(key, values)?;
             varint::with_encoded(sum, |value| out.push(key, value)).map_err(MergeError::Write)
         };
@@ -167,7 +171,7 @@ impl Merge {
         combiner: &mut dyn Combiner,
     ) -> Result<(), MergeError> {
         let mut combined = CombinedValues::default();
-        let mut push = |key: &[u8], values: &mut dyn Values| {
+        let mut push = |key: &[u8], values: &mut GroupValues<'_>| {
             combined.combine(key, values, combiner);
             combined.iter().try_for_each(|value| out.push(key, value)).map_err(MergeError::Write)
         };
@@ -220,7 +224,8 @@ fn input_cursor(reader: &SegmentReader, input: usize) -> InputCursor {
 }
 
 /// The values of the merge's current key.
-struct GroupValues<'a> {
+#[derive(Debug)]
+pub struct GroupValues<'a> {
     merge: &'a mut Merge,
     key: &'a [u8],
     prefix: u64,
@@ -229,6 +234,7 @@ struct GroupValues<'a> {
     error: Option<SegmentError>,
 }
 
+#[derive(Debug)]
 enum GroupState {
     /// The merge is at a value that was not returned yet.
     Unread,
@@ -259,7 +265,7 @@ impl Values for GroupValues<'_> {
 }
 
 /// The sum of a key's values. It saturates at `u64::MAX`, so that the result does not depend on the order of additions.
-fn sum(key: &[u8], values: &mut dyn Values) -> Result<u64, MergeError> {
+fn sum(key: &[u8], values: &mut impl Values) -> Result<u64, MergeError> {
     let mut sum = 0_u64;
     while let Some(value) = values.next() {
         let value = varint::decode(value).ok_or_else(|| MergeError::not_a_number(key))?;

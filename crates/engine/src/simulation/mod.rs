@@ -66,6 +66,14 @@ mod tests {
         }
     }
 
+    /// A job waited for a better node, anew with each of many snapshots.
+    #[test]
+    fn a_wait_for_a_better_node_ends_although_journals_are_short() {
+        if let Err(violation) = run(&Scenario::random(9889)) {
+            panic!("{violation}");
+        }
+    }
+
     #[test]
     fn the_same_seed_gives_the_same_run() {
         let scenario = Scenario::random(3);

@@ -214,7 +214,12 @@ impl World {
             }
             if at > end {
                 let waiting: Vec<usize> = (0..self.clients.len()).filter(|&at| !self.clients[at].is_done()).collect();
-                return Err(Violation(format!("the jobs {waiting:?} have not ended after {} s", PATIENCE / SECOND)));
+                let reasons = self.process.as_ref().map(|process| process.coordinator.explain_unfinished());
+                return Err(Violation(format!(
+                    "the jobs {waiting:?} have not ended after {} s: {}",
+                    PATIENCE / SECOND,
+                    reasons.unwrap_or_default().join("; ")
+                )));
             }
         }
         Err(Violation("nothing happens any more".into()))

@@ -326,13 +326,13 @@ impl Emit for ReduceEmitter<'_> {
 }
 
 /// The values of a key, counted. They end at once when the task is requested to stop: a key may have very many, and the result is discarded.
-struct CountedValues<'a> {
-    values: &'a mut dyn Values,
+struct CountedValues<'a, V> {
+    values: &'a mut V,
     control: &'a Control,
     records: u64,
 }
 
-impl Values for CountedValues<'_> {
+impl<V: Values> Values for CountedValues<'_, V> {
     #[inline]
     fn next(&mut self) -> Option<&[u8]> {
         if self.control.is_stopped() {

@@ -86,6 +86,7 @@ impl SortBuffer {
                 let (bytes, at) = records.at(ahead.at);
                 prefetch(bytes, at);
                 prefetch(bytes, at + CACHE_LINE_BYTES);
+                prefetch(bytes, at + 2 * CACHE_LINE_BYTES);
             }
             let (bytes, span) = record(records, entry.at);
             partition = match is_by_range {
