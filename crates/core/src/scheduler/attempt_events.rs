@@ -7,7 +7,7 @@ use crate::ids::{AttemptId, Kind};
 use crate::policy::estimates;
 use crate::policy::orders::Order;
 use crate::reason::{Reason, Refusal};
-use crate::state::{AttemptRole, FailedPrimary, JobKey, TaskState};
+use crate::state::{AttemptRole, FailedPrimary, JobKey, Task, TaskState};
 
 impl Scheduler {
     pub(super) fn set_progress(&mut self, progress: &[Progress]) {
@@ -139,12 +139,13 @@ impl Scheduler {
 
     /// Ends a paused attempt of an open job: on such a cluster it may run on without a slot, and end. Returns whether it is one.
     pub(super) fn end_paused(&mut self, attempt: AttemptId, finished: bool) -> bool {
+        if attempt.task.kind == Kind::Map {
+            return false;
+        }
         let Some(key) = self.state.find(attempt.task.job) else { return false };
         let job = self.state.job(key);
-        let is_paused = job.find_task(attempt.task.key()).is_some_and(|task| {
-            task.state() == TaskState::Paused && task.number() == attempt.number && attempt.task.kind == Kind::Reduce
-        });
-        if !is_paused || !job.is_open() || job.is_closed() {
+        let is_paused = |task: &Task| task.state() == TaskState::Paused && task.number() == attempt.number;
+        if !job.is_open() || job.is_closed() || !job.find_task(attempt.task.key()).is_some_and(is_paused) {
             return false;
         }
         self.state.end_paused(key, attempt.task.index, finished);

@@ -7,7 +7,7 @@ use super::{Job, State};
 use crate::event::JobSpec;
 use crate::ids::{Kind, NodeId, PerKind, TaskKey};
 use crate::snapshot::{AttemptSnapshot, FinishedTasks, JobSnapshot, NodeSnapshot, SpeculativeSnapshot, TaskSnapshot};
-use crate::units::{Span, WHOLE_PPM};
+use crate::units::{Span, Time, WHOLE_PPM};
 use std::collections::BTreeSet;
 
 /// A snapshot contradicts itself.
@@ -160,6 +160,9 @@ impl State {
         job.paused = snapshot.paused.iter().map(|&reduce| (reduce, 0)).collect();
         job.unneeded_lost_outputs = snapshot.unneeded_lost_outputs.clone();
         job.failed_on = snapshot.failed_on.iter().copied().collect();
+        // A snapshot does not say since when a job waits for a better node. It has waited long enough: a wait that began anew with each snapshot might
+        // never end.
+        job.delayed_since = PerKind::new(Some(Time::ZERO), Some(Time::ZERO));
         for &reduce in snapshot.paused.iter().filter(|_| !snapshot.closed) {
             let node = self.jobs.get(key).task(TaskKey::reduce(reduce)).node;
             self.nodes.get_mut(node).paused.push((key, reduce));

@@ -47,7 +47,11 @@ impl RankQueue {
 
     /// Removes the entry of a rank, which must be there.
     pub fn remove(&mut self, rank: Rank) {
-        let at = self.chunk_of(rank);
+        self.remove_from(self.chunk_of(rank), rank);
+    }
+
+    /// Removes the entry of a rank from its chunk.
+    fn remove_from(&mut self, at: usize, rank: Rank) {
         let chunk = &mut self.chunks[at];
         chunk.remove(position_of(chunk, rank));
         let left = chunk.len();
@@ -68,7 +72,7 @@ impl RankQueue {
         let after_start = at == 0 || self.starts[at] <= to;
         let before_next = self.starts.get(at + 1).is_none_or(|&next| to < next);
         if !(after_start && before_next) {
-            self.remove(from);
+            self.remove_from(at, from);
             self.insert(to, number);
             return;
         }

@@ -6,7 +6,6 @@ use super::{Entry, GroupIndex, ROOT, Ranking};
 use crate::policy::groups::Group;
 use crate::state::JobKey;
 use crate::state::bit_set::BitSet;
-use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
 /// The jobs that a search visits.
@@ -62,15 +61,21 @@ impl Ranking {
             let admitted = !limits_users || group.facts.admits_user(self.entries[job.index()].user, slots);
             if admitted { visit(job) } else { ControlFlow::Continue(()) }
         };
-        let (types, mut apart) = match visits {
+        let mut apart = SortedOnDemand::default();
+        let types = match visits {
             Visits::All => {
-                let ranked = |job: u32| Some((self.entries[job as usize].queued?, job));
-                (TypeSet::MAX, SortedOnDemand::new(group.delayed.iter().filter_map(ranked).collect()))
+                for job in group.delayed.iter() {
+                    self.add_queued(job, &mut apart);
+                }
+                TypeSet::MAX
             }
             Visits::For { node_type, local, paused_here } => {
-                (1 << node_type, self.find_apart(at, 1 << node_type, local, paused_here))
+                let node_type = 1 << node_type;
+                self.find_apart(at, node_type, local, paused_here, &mut apart);
+                node_type
             }
         };
+        apart.sort_first();
         group.jobs.visit(types, |rank, job| {
             while apart.first_rank().is_some_and(|sooner| sooner < rank) {
                 apart.take_first().map_or(ControlFlow::Continue(()), &mut visit_admitted)?;
@@ -83,21 +88,20 @@ impl Ranking {
         ControlFlow::Continue(())
     }
 
-    /// The jobs of a group that a search for a node visits although they are not in the queues that accept its type.
+    /// Adds the jobs of a group that a search for a node visits although they are not in the queues that accept its type.
     fn find_apart(
         &self,
         at: GroupIndex,
         node_type: TypeSet,
         local: &BitSet,
         paused_here: &[(JobKey, u32)],
-    ) -> SortedOnDemand {
+        apart: &mut SortedOnDemand,
+    ) {
         let group = &self.groups[at as usize];
-        let mut apart = SmallVec::new();
         if group.delayed_count > 0 {
             group.delayed.intersection(local).for_each(|job| {
-                let entry = &self.entries[job as usize];
-                if let Some(rank) = entry.queued.filter(|_| entry.refused & node_type == 0) {
-                    apart.push((rank, job));
+                if self.entries[job as usize].refused & node_type == 0 {
+                    self.add_queued(job, apart);
                 }
             });
         }
@@ -105,10 +109,16 @@ impl Ranking {
         let mut last = None;
         for &(job, _) in paused_here.iter().filter(|(job, _)| refuses(&self.entries[job.index()])) {
             if last.replace(job) != Some(job) {
-                apart.extend(self.entries[job.index()].queued.map(|rank| (rank, job.number())));
+                self.add_queued(job.number(), apart);
             }
         }
-        SortedOnDemand::new(apart)
+    }
+
+    #[inline]
+    fn add_queued(&self, job: u32, to: &mut SortedOnDemand) {
+        if let Some(rank) = self.entries[job as usize].queued {
+            to.add(rank, job);
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 /// So many are sorted first; then twice as many each time.
 const FIRST_LEN: usize = 8;
 
-/// Jobs with their ranks, which are taken smallest first.
-#[derive(Debug)]
+/// Jobs with their ranks: all are added, then they are taken smallest first. It is built in place, because moving it would copy its inline memory.
+#[derive(Debug, Default)]
 pub struct SortedOnDemand {
     /// From `sorted_from` on, smallest last; those before are larger and in no order.
     jobs: SmallVec<[(Rank, u32); FIRST_LEN]>,
@@ -18,11 +18,19 @@ pub struct SortedOnDemand {
 }
 
 impl SortedOnDemand {
-    /// A list of these jobs. Ranks are distinct.
-    pub fn new(jobs: SmallVec<[(Rank, u32); FIRST_LEN]>) -> SortedOnDemand {
-        let mut list = SortedOnDemand { sorted_from: jobs.len(), jobs, next_len: FIRST_LEN };
-        list.sort_some();
-        list
+    /// Adds a job. Ranks are distinct.
+    #[inline]
+    pub fn add(&mut self, rank: Rank, job: u32) {
+        self.jobs.push((rank, job));
+    }
+
+    /// To be called after the last job is added.
+    #[inline]
+    pub fn sort_first(&mut self) {
+        if !self.jobs.is_empty() {
+            self.next_len = FIRST_LEN;
+            self.sort_some();
+        }
     }
 
     /// The smallest rank that is left.
@@ -59,8 +67,9 @@ mod tests {
     proptest! {
         #[test]
         fn jobs_are_taken_smallest_rank_first(ranks in prop::collection::hash_set(any::<u64>(), 0..200)) {
-            let jobs = ranks.iter().map(|&rank| (Rank::from(rank), rank as u32)).collect();
-            let mut list = SortedOnDemand::new(jobs);
+            let mut list = SortedOnDemand::default();
+            ranks.iter().for_each(|&rank| list.add(Rank::from(rank), rank as u32));
+            list.sort_first();
             let mut sorted: Vec<u64> = ranks.into_iter().collect();
             sorted.sort_unstable();
             for rank in sorted {
