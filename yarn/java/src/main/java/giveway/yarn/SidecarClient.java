@@ -160,11 +160,11 @@ final class SidecarClient {
     overflowed = false;
     receiveError = null;
     connected = true;
+    loggedFaults.clear();
+    info.accept("connected to the sidecar at " + settings.host + ":" + settings.port + ", policy " + policy);
     Thread receiver = new Thread(() -> receive(in, connection), "giveway-ranking-receiver");
     receiver.setDaemon(true);
     receiver.start();
-    loggedFaults.clear();
-    info.accept("connected to the sidecar at " + settings.host + ":" + settings.port + ", policy " + policy);
     try {
       sendMessages(out);
     } catch (IOException e) {
