@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.request
 
 import giveway
 
@@ -66,6 +67,16 @@ class ClientTest(unittest.TestCase):
         self.assertIn(job.id, listed)
         self.assertIn("facts", job.explain())
         self.assertEqual(len(self.cluster.nodes()), 2)
+
+    def test_metrics_have_the_times_of_the_coordinator(self):
+        self.cluster.submit("wordcount", input=[self.input], output=self.output("measured")).wait(timeout_s=120)
+        with open(os.path.join(self.dir, "token"), encoding="ascii") as token:
+            headers = {"Authorization": f"Bearer {token.read().strip()}"}
+        with urllib.request.urlopen(urllib.request.Request(f"{self.cluster.url}/metrics", headers=headers)) as answer:
+            metrics = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if not line.startswith("#"))
+        for name in ("giveway_decision_seconds", "giveway_journal_write_seconds"):
+            self.assertGreater(float(metrics[f"{name}_sum"]), 0)
+            self.assertGreater(int(metrics[f"{name}_count"]), 2)
 
     def test_functions_run_as_mapper_and_reducer(self):
         job = self.cluster.map_reduce(words, total, combiner=total, uses=[clean], input=self.input, output=self.output("words"))

@@ -138,3 +138,26 @@ fn an_unknown_user_in_the_tenants_file_is_reported() {
     let refused = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && refused.contains("there is no user `no-such-user`"), "{refused}");
 }
+
+#[test]
+fn a_reload_admits_users_and_shuts_them_out() {
+    let Some(cluster) = Cluster::start("") else { return };
+    cluster.fails(DAEMON, &["jobs"]);
+    let tenants = cluster.folder.path().join("tenants.toml");
+    fs::write(&tenants, ACCESS).expect("write the tenants");
+    cluster.fails(DAEMON, &["jobs"]);
+    cluster.succeeds(0, &["reload"]);
+    let job = cluster.submit(DAEMON, "daemon", "out-1");
+    let refused = cluster.fails(DAEMON, &["reload"]);
+    assert!(refused.contains("only the cluster's owner and its admins"), "{refused}");
+    // A wrong file changes nothing.
+    fs::write(&tenants, "[access]\nusers = [\"no-such-user\"]\n").expect("write the tenants");
+    let refused = cluster.fails(SYS, &["reload"]);
+    assert!(refused.contains("no-such-user") && refused.contains("stay in force"), "{refused}");
+    cluster.succeeds(DAEMON, &["kill", &job]);
+    fs::write(&tenants, "[access]\nusers = [\"bin\"]\n").expect("write the tenants");
+    cluster.succeeds(SYS, &["reload"]);
+    cluster.succeeds(BIN, &["jobs"]);
+    let refused = cluster.fails(DAEMON, &["jobs"]);
+    assert!(refused.contains("has not admitted daemon"), "{refused}");
+}

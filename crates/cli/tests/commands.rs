@@ -447,6 +447,15 @@ fn an_unknown_workload_format_is_named_before_a_missing_cluster() {
 }
 
 #[test]
+fn what_a_temporary_cluster_cannot_have_is_refused_before_it_starts() {
+    let folder = folder();
+    let message = refused(folder.path(), &["run", "wordcount", "--input", "dfs:/books", "--output", "counts"]);
+    assert!(message.contains("dfs:/books") && message.contains("giveway submit"), "{message}");
+    assert!(!folder.path().join("counts").exists());
+    assert!(refused(folder.path(), &["job", "abc"]).contains("not a job number"));
+}
+
+#[test]
 fn trace_results_do_not_depend_on_the_number_of_threads() {
     let folder = folder();
     let line = |job: u64| format!("job{job}\t{}\t30\t{}\t{}\t1000\n", job * 30, 1_000_000 << (job % 12), job % 3);

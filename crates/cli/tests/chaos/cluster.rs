@@ -63,6 +63,13 @@ impl Cluster {
         child.wait().expect("cannot wait for the coordinator");
     }
 
+    /// Kills the coordinator and all workers with SIGKILL.
+    pub fn kill_all(&mut self) {
+        let workers: Vec<u32> = self.nodes().into_iter().filter_map(|node| node.pid).collect();
+        self.kill_coordinator();
+        workers.into_iter().for_each(kill);
+    }
+
     /// Waits until the coordinator has ended by itself.
     pub fn wait_for_coordinator(&mut self) -> ExitStatus {
         let mut child = self.coordinator.take().expect("the coordinator is not running");

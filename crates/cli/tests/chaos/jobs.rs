@@ -10,24 +10,21 @@ use giveway_engine::reference;
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 
 /// Lines per input file.
 const LINES: usize = 1_500;
 
 pub struct Workload {
-    folder: TempDir,
     requests: Vec<Request>,
 }
 
 impl Workload {
-    /// Generates the input. `records_per_s` throttles the tasks, so that faults can hit them while they run.
-    pub fn generate(rng: &mut Pcg64Mcg, records_per_s: u64) -> Workload {
-        let folder = tempfile::tempdir().expect("cannot create a temporary directory");
-        let dir = folder.path();
+    /// Generates the input in a folder. `records_per_s` throttles the tasks, so that faults can hit them while they run.
+    pub fn generate(dir: &Path, rng: &mut Pcg64Mcg, records_per_s: u64) -> Workload {
         let text: Vec<String> = (0..3).map(|n| file(dir, &format!("text-{n}"), || words(rng))).collect();
         let records = file(dir, "records", || record(rng));
         let points = file(dir, "points", || point(rng));
@@ -49,11 +46,7 @@ impl Workload {
             job("kmeans", &[("k", "3"), ("iterations", "2")], &[points]),
             job("streaming", &[("mapper", "tr ' ' '\\n'"), ("reducer", "uniq -c"), ("dir", "/")], &text[..1]),
         ];
-        Workload { folder, requests }
-    }
-
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
+        Workload { requests }
     }
 
     pub fn submit_all(&self, client: &mut Client) -> Vec<JobId> {
@@ -109,14 +102,15 @@ fn request(folder: &Path, app: &str, options: &[(&str, &str)], input: &[String])
         task_timeout_ms: 60_000,
         records_per_s: None,
         compress: true,
-        sync_output: false,
+        sync_output: true,
     }
 }
 
 fn file(folder: &Path, name: &str, mut line: impl FnMut() -> String) -> String {
     let path: PathBuf = folder.join(name);
     let text: String = (0..LINES).map(|_| line() + "\n").collect();
-    fs::write(&path, text).expect("cannot write the input");
+    let mut file = fs::File::create_new(&path).expect("cannot create the input");
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).expect("cannot write the input");
     path.to_string_lossy().into_owned()
 }
 

@@ -1,4 +1,5 @@
-//! Chaos tests with real processes that are killed and suspended, and disks that are full: the output of every application must be identical to that of a sequential reference run.
+//! Chaos tests with real processes that are killed and suspended, disks that are full, and power cuts: the output of every application must be identical to
+//! that of a sequential reference run.
 //!
 //! Each test starts a cluster of `giveway` processes, submits every application at once, injects one kind of fault (or all kinds), and compares the
 //! outputs. Fault times are drawn from a seed that is printed: `CHAOS_SEED=N cargo test -p giveway --test chaos NAME` repeats a run, and
@@ -9,7 +10,7 @@ mod disks;
 mod jobs;
 
 use cluster::Cluster;
-use disks::SmallDisk;
+use disks::{DiskImage, SmallDisk};
 use giveway_core::{JobId, Kind};
 use jobs::Workload;
 use rand::{RngExt, SeedableRng};
@@ -42,7 +43,10 @@ fn rounds_in<T>(
     let first = number("CHAOS_SEED", 1);
     for seed in first..first + number("CHAOS_ROUNDS", 1) {
         println!("{name}: seed {seed}; repeat with CHAOS_SEED={seed}");
-        let (mut run, mut prepared) = ChaosRun::start(seed, records_per_s, &prepare);
+        // Dropped in reverse order: first the cluster, then its disks, then the folder.
+        let folder = tempfile::tempdir().expect("cannot create a temporary directory");
+        let mut prepared = prepare(folder.path());
+        let mut run = ChaosRun::start(seed, records_per_s, folder.path());
         scenario(&mut run, &mut prepared);
         run.finish();
     }
@@ -51,20 +55,18 @@ fn rounds_in<T>(
 /// A cluster on which every application was submitted.
 struct ChaosRun {
     rng: Pcg64Mcg,
-    /// Declared before `workload`, so that the cluster stops before the directory is removed.
     cluster: Cluster,
     workload: Workload,
     jobs: Vec<JobId>,
 }
 
 impl ChaosRun {
-    fn start<T>(seed: u64, records_per_s: u64, prepare: impl Fn(&Path) -> T) -> (ChaosRun, T) {
+    fn start(seed: u64, records_per_s: u64, folder: &Path) -> ChaosRun {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
-        let workload = Workload::generate(&mut rng, records_per_s);
-        let prepared = prepare(workload.folder());
-        let cluster = Cluster::start(workload.folder());
+        let workload = Workload::generate(folder, &mut rng, records_per_s);
+        let cluster = Cluster::start(folder);
         let jobs = workload.submit_all(&mut cluster.client());
-        (ChaosRun { rng, workload, cluster, jobs }, prepared)
+        ChaosRun { rng, cluster, workload, jobs }
     }
 
     /// Sleeps for a random time from a range in milliseconds.
@@ -271,7 +273,7 @@ fn the_coordinator_is_suspended() {
 /// Its tasks fail, and run elsewhere.
 #[test]
 fn the_disk_of_a_worker_is_full() {
-    if !disks::can_mount() {
+    if !SmallDisk::can_mount() {
         return;
     }
     let prepare = |folder: &Path| SmallDisk::mount(&folder.join("cluster/node-1"));
@@ -287,7 +289,7 @@ fn the_disk_of_a_worker_is_full() {
 /// The coordinator ends, and continues with all jobs once there is space again.
 #[test]
 fn the_disk_of_the_journal_is_full() {
-    if !disks::can_mount() {
+    if !SmallDisk::can_mount() {
         return;
     }
     let prepare = |folder: &Path| {
@@ -307,6 +309,22 @@ fn the_disk_of_the_journal_is_full() {
         assert!(!status.success(), "{status}");
         disk.free();
         run.cluster.start_coordinator();
+    });
+}
+
+/// Everything that was written and not synced is gone, for all processes at once.
+#[test]
+fn the_power_is_cut() {
+    if !DiskImage::can_mount() {
+        return;
+    }
+    rounds_in(2_000, "the power is cut", DiskImage::mount, |run, disk| {
+        for _ in 0..4 {
+            run.sleep(50..1_500);
+            run.cluster.kill_all();
+            disk.cut_power();
+            run.cluster.start_coordinator();
+        }
     });
 }
 
