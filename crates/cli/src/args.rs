@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// MapReduce scheduler with work-conserving preemption: run jobs on a local cluster, simulate policies, or order the applications of a YARN cluster.
+/// MapReduce scheduler that preempts tasks without losing their work: run jobs on a local cluster, simulate policies, or order the applications of a YARN cluster.
 #[derive(Debug, Parser)]
 #[command(
     name = "giveway",
@@ -88,7 +88,6 @@ pub enum Command {
     /// Benchmark the simulator, the scheduler core or the engine on this machine.
     Bench(Bench),
     /// Write the man pages to a directory, for packages.
-    #[command(hide = true)]
     Man {
         /// Directory to write to; must exist.
         dir: PathBuf,
@@ -236,11 +235,11 @@ pub struct View {
 /// `giveway reproduce`
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = "\
-Each published result is compared with the measured one (mean and 95 % confidence interval) and reported as confirmed, direction only, or not confirmed. \
+Each published result is compared with the measured one (mean and 95 % confidence interval) and reported as: same direction, within 2x; same direction, other size; inconclusive; or not confirmed. \
 No parameter is tuned for a single scheduler; docs/papers lists the assumptions made where a paper gives no value, and docs/results holds the results of the full run.
 
 EXAMPLES
-  Run a reduced version of everything, in some minutes (the full run takes an hour or more):
+  Run a reduced version of everything, in a few minutes (the full run takes about 25 minutes on two cores):
       giveway reproduce all --quick
   Reproduce one paper and write figures, tables and raw numbers:
       giveway reproduce fcs --report fcs --json fcs.json
@@ -271,7 +270,7 @@ pub struct Reproduce {
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = "\
 EXAMPLES
-  Make the tables of docs/results/giveway.md (an hour or more):
+  Make the tables of docs/results/giveway.md (about 25 minutes on two cores):
       giveway compare --seeds 10 --report giveway.md
   Compare on two workloads only, with two seeds:
       giveway compare --seeds 2 --only hsrtf-table2,'load 0.9'")]
@@ -285,6 +284,9 @@ pub struct Compare {
     /// Write the tables as a Markdown page.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Write the figures of every workload and policy as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 /// The papers that `giveway reproduce` knows.
@@ -308,7 +310,7 @@ pub enum WhichPaper {
     after_long_help = "\
 The ResourceManager needs the plug-in giveway-yarn.jar and the properties listed in docs/yarn.md; `giveway yarn doctor` checks them. Policies that pause containers \
 also need giveway-yarn-nodemanager.jar on NodeManagers. While the sidecar is not running, queues are ordered FIFO and everything that was paused is resumed. \
-A policy that chooses a task or a node is rejected at start.
+A policy that launches speculative attempts of its own, such as giveway, is rejected at start unless --degrade is given.
 
 EXAMPLES
   Create a token and start the sidecar:
@@ -348,7 +350,7 @@ pub enum YarnCommand {
 /// Options of the sidecar.
 #[derive(Debug, ClapArgs)]
 pub struct YarnSidecar {
-    /// Policy: fifo, fair, capacity, las, hsrtf-pu, hsrtf-pr, fcs, hsrtf-pup, hsrtf-prp, fair-preempt, or a TOML file.
+    /// Policy name (docs/yarn.md lists those that work on YARN) or TOML file; required unless --record-only is given.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "record_only", conflicts_with = "record_only")]
     pub policy: Option<String>,
     /// Record the cluster and order nothing: queues stay FIFO.
@@ -429,6 +431,20 @@ pub enum BenchCommand {
         /// Random seed of the simulated runs.
         #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,
+    },
+    /// Run the demo's jobs under several policies in turn, on a local cluster of which one worker is killed and on one with slow workers, and print means with confidence intervals.
+    Policies {
+        /// Policies, separated by commas.
+        #[arg(
+            long,
+            value_name = "NAME|FILE[,...]",
+            value_delimiter = ',',
+            default_value = "giveway,fair,fcs,hsrtf-prp-pause"
+        )]
+        policy: Vec<String>,
+        /// Number of runs of each policy on each cluster (1-100).
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+        repeat: u32,
     },
     /// Measure the scheduler core: decisions per second and decision latency, by policy and number of nodes.
     Core {

@@ -4,7 +4,8 @@ use crate::CheckFailed;
 use crate::cluster::args::{ClusterDir, size};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use giveway_engine::store::{DfsPath, FsckReport, ReadError, StoreClient};
+use giveway_engine::store::{DfsPath, Entry, FsckReport, ReadError, StoreClient};
+use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -49,6 +50,9 @@ pub enum DfsCommand {
         /// Directory or file to list.
         #[arg(value_name = "dfs:/PATH", default_value = "dfs:/")]
         path: String,
+        /// Print JSON instead of text.
+        #[arg(long)]
+        json: bool,
     },
     /// Print files to standard output.
     Cat {
@@ -70,6 +74,9 @@ pub enum DfsCommand {
         /// Replace corrupt replicas, delete those that belong to no file, and give up files whose names were lost.
         #[arg(long)]
         repair: bool,
+        /// Print JSON instead of text.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -83,9 +90,9 @@ pub fn run(args: &Dfs) -> Result<()> {
             let target = Target::parse(to)?;
             put(&mut StoreClient::connect(&args.cluster.dir)?, locals, &target, *block, *replicas)
         }
-        DfsCommand::Ls { path } => {
+        DfsCommand::Ls { path, json } => {
             let path = Target::parse(path)?.name;
-            list(&mut StoreClient::connect(&args.cluster.dir)?, &path)
+            list(&mut StoreClient::connect(&args.cluster.dir)?, &path, *json)
         }
         DfsCommand::Cat { paths } => {
             let names = paths.iter().map(|path| DfsPath::parse(path)).collect::<Result<Vec<_>, _>>()?;
@@ -97,7 +104,7 @@ pub fn run(args: &Dfs) -> Result<()> {
             let mut store = StoreClient::connect(&args.cluster.dir)?;
             names.iter().try_for_each(|name| Ok(store.remove(&name.to_string(), *recursive)?))
         }
-        DfsCommand::Fsck { repair } => check(&StoreClient::connect(&args.cluster.dir)?.fsck(*repair)?),
+        DfsCommand::Fsck { repair, json } => check(&StoreClient::connect(&args.cluster.dir)?.fsck(*repair)?, *json),
     }
 }
 
@@ -146,9 +153,24 @@ fn put(store: &mut StoreClient, locals: &[String], target: &Target, block: u64, 
     Ok(())
 }
 
-fn list(store: &mut StoreClient, path: &DfsPath) -> Result<()> {
+fn list(store: &mut StoreClient, path: &DfsPath, json: bool) -> Result<()> {
     let mut out = std::io::stdout();
-    for entry in store.list(&path.to_string())? {
+    let entries = store.list(&path.to_string())?;
+    if json {
+        // A directory has no numbers.
+        let row = |entry: &Entry| {
+            let file = entry.file.as_ref();
+            json!({
+                "path": entry.path,
+                "bytes": file.map(|file| file.bytes),
+                "blocks": file.map(|file| file.blocks),
+                "replicas": file.map(|file| file.replicas),
+            })
+        };
+        writeln!(out, "{}", serde_json::to_string_pretty(&entries.iter().map(row).collect::<Vec<_>>())?)?;
+        return Ok(());
+    }
+    for entry in entries {
         match entry.file {
             Some(file) => {
                 writeln!(out, "{:>14} {:>6} {:>3}  {}", file.bytes, file.blocks, file.replicas, entry.path)?;
@@ -168,8 +190,26 @@ fn print(store: &mut StoreClient, name: &DfsPath) -> Result<()> {
     }
 }
 
-fn check(health: &FsckReport) -> Result<()> {
+fn check(health: &FsckReport, json: bool) -> Result<()> {
     let mut out = std::io::stdout();
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(health)?)?;
+    } else {
+        describe(health, &mut out)?;
+    }
+    if health.problems.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "{} missing (no intact replica), {} under-replicated, {} damaged; lost replicas are replaced in the background, corrupt ones with `giveway dfs fsck --repair`; run `giveway dfs fsck` again to check",
+        count(health.missing, "block"),
+        count(health.under_replicated, "block"),
+        count(health.corrupt, "replica")
+    );
+    Err(CheckFailed(text).into())
+}
+
+fn describe(health: &FsckReport, out: &mut impl Write) -> Result<()> {
     for problem in &health.problems {
         writeln!(out, "{problem}")?;
     }
@@ -189,15 +229,8 @@ fn check(health: &FsckReport) -> Result<()> {
     }
     if health.problems.is_empty() {
         writeln!(out, "no problems found")?;
-        return Ok(());
     }
-    let text = format!(
-        "{} missing (no intact replica), {} under-replicated, {} damaged; lost replicas are replaced in the background, corrupt ones with `giveway dfs fsck --repair`; run `giveway dfs fsck` again to check",
-        count(health.missing, "block"),
-        count(health.under_replicated, "block"),
-        count(health.corrupt, "replica")
-    );
-    Err(CheckFailed(text).into())
+    Ok(())
 }
 
 fn count(number: u64, noun: &str) -> String {

@@ -3,6 +3,7 @@
 mod core;
 pub mod engine;
 mod forecast;
+mod policies;
 mod sim;
 
 use crate::args::{Bench, BenchCommand};
@@ -23,6 +24,7 @@ pub fn run(args: &Bench, apps: &Apps) -> Result<()> {
             [] => forecast::simulated(workload, &input::policies(policy)?, *seed),
             event_logs => forecast::recorded(event_logs),
         },
+        BenchCommand::Policies { policy, repeat } => policies::run(&input::policies(policy)?, *repeat, apps),
         BenchCommand::Core { policy, nodes, decisions } => {
             let all = || catalog::names().iter().map(|name| name.to_string()).collect::<Vec<_>>();
             let named = if policy.is_empty() { all() } else { policy.clone() };

@@ -121,7 +121,7 @@ pub struct Worker {
 pub struct JobOptions {
     /// Application to run; see `giveway apps`.
     pub app: String,
-    /// Input files, directories or globs: local, in the cluster's block store (dfs:/PATH) or in HDFS (hdfs://HOST:PORT/PATH); may be repeated.
+    /// Input files, directories or globs: local, in the block store of a running cluster (dfs:/PATH) or in HDFS (hdfs://HOST:PORT/PATH); may be repeated.
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     pub input: Vec<OsString>,
     /// Local output directory; must not exist.
@@ -216,7 +216,7 @@ pub struct JobSelector {
     #[command(flatten)]
     pub cluster: ClusterDir,
     /// Job number, as `giveway jobs` lists it.
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", value_parser = job_number)]
     pub id: u32,
 }
 
@@ -320,7 +320,7 @@ pub struct Top {
 /// `giveway logs`
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Shows the error output of streaming programs, what applications of your own print with giveway_engine::attempt_logs::print, and why attempts failed. \
+Shows the error output of streaming programs, everything that a program shipped with its job prints, what applications built into the cluster's program pass to giveway_engine::attempt_logs::print, and why attempts failed. \
 The standard output of a streaming program is its result, not its log. Workers keep the logs of ended jobs within --log-budget of `giveway up`; of an attempt that prints more than 4 MiB, the first and the last part.
 
 EXAMPLES
@@ -392,6 +392,10 @@ pub fn size(text: &str) -> Result<u64, String> {
 fn name_value(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("missing `=` in `{text}`; use NAME=VALUE"))?;
     Ok((name.to_owned(), value.to_owned()))
+}
+
+fn job_number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "not a job number; `giveway jobs` lists them".to_owned())
 }
 
 fn priority(text: &str) -> Result<Priority, String> {

@@ -101,7 +101,7 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
         )?;
     }
     if !args.no_http {
-        match Server::live(cluster.folder(), listener, apps.clone()) {
+        match Server::live(cluster.folder(), listener, apps.clone(), cluster.timings()) {
             Ok(server) => {
                 writeln!(out, "Dashboard: {}", server.url())?;
                 writeln!(

@@ -13,6 +13,7 @@ use giveway_core::policy::catalog;
 use rayon::prelude::*;
 use results::{Outcome, Table};
 use scenarios::{SCENARIOS, Scenario};
+use serde_json::json;
 use std::io::Write;
 
 /// The policy that is compared with the others.
@@ -21,6 +22,7 @@ const SUBJECT: &str = "giveway";
 /// Runs the command.
 pub fn run(args: &Compare) -> Result<()> {
     files::check_writable(args.report.as_deref())?;
+    files::check_writable(args.json.as_deref())?;
     let scenarios = select(&args.only)?;
     let named = |name: &str| catalog::by_name(name).with_context(|| format!("no policy `{name}`"));
     let policies: Vec<Policy> = catalog::names().into_iter().map(named).collect::<Result<_>>()?;
@@ -48,7 +50,11 @@ pub fn run(args: &Compare) -> Result<()> {
     }
     let page = page::markdown(&tables, &command(args), args.seeds);
     writeln!(std::io::stdout(), "{page}")?;
-    args.report.as_deref().map_or(Ok(()), |file| files::write(file, &page))
+    args.report.as_deref().map_or(Ok(()), |file| files::write(file, &page))?;
+    let Some(file) = args.json.as_deref() else { return Ok(()) };
+    let workloads: Vec<_> = tables.iter().map(Table::to_json).collect();
+    let document = json!({ "seeds": args.seeds, "workloads": workloads });
+    files::write(file, &(serde_json::to_string_pretty(&document)? + "\n"))
 }
 
 /// The scenarios with these names, or all.

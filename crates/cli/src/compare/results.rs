@@ -1,8 +1,10 @@
 //! Results of `giveway compare`: what is kept of a run, and figures over all seeds of a workload.
 
+use crate::table::interval;
 use giveway_core::Kind;
 use giveway_sim::comparison::{Comparison, PolicyResult};
 use giveway_sim::workload::JobPlan;
+use serde_json::{Value, json};
 
 /// What is kept of one run.
 pub struct Outcome {
@@ -117,6 +119,31 @@ impl Table {
         quotients.map(|(ours, theirs)| ours / theirs).filter(|quotient| quotient.is_finite()).fold(0.0, f64::max)
     }
 
+    /// All figures, by policy. Names do not change; scripts rely on them. Null where jobs were left unfinished.
+    pub fn to_json(&self) -> Value {
+        let row = |(policy, outcomes): &(String, Vec<Outcome>)| {
+            let (dissatisfaction, fairness) = self.coshh(policy);
+            json!({
+                "policy": policy,
+                "mean_s": self.mean_s(policy),
+                "mean_s_by_seed": outcomes.iter().map(|outcome| outcome.mean_s).collect::<Vec<_>>(),
+                "p99_s": self.p99_s(policy),
+                "largest_tenth_s": self.largest_s(policy),
+                "over_bound": self.over_bound(policy),
+                "lost": self.lost(policy),
+                "dissatisfaction": dissatisfaction,
+                "fairness": fairness,
+            })
+        };
+        json!({ "workload": self.name, "policies": self.outcomes.iter().map(row).collect::<Vec<_>>() })
+    }
+
+    /// Mean change of the mean completion time from one policy to another, seed by seed, and half the width of its 95 % confidence interval.
+    pub fn change(&self, from: &str, to: &str) -> (f64, f64) {
+        let pairs = self.of(from).iter().zip(self.of(to));
+        interval(&pairs.map(|(from, to)| to.mean_s / from.mean_s - 1.0).collect::<Vec<_>>())
+    }
+
     /// The policy of the catalogue with the lowest mean completion time, other than this one.
     pub fn best_other(&self, policy: &str) -> Option<&str> {
         let others = self.policies.iter().filter(|name| *name != policy);
@@ -161,7 +188,10 @@ mod tests {
         table.add([&[2.0, 4.0], &[4.0, 4.0], &[9.0, 9.0], &[1.0, 1.0]].map(|times| outcome(times)).into());
         table.add([&[6.0, 8.0], &[3.0, 9.0], &[9.0, 9.0], &[1.0, 1.0]].map(|times| outcome(times)).into());
         assert_eq!((table.mean_s("a"), table.over_bound("a")), (5.0, 2.5));
+        assert_eq!(table.to_json()["policies"][0]["mean_s_by_seed"], json!([3.0, 7.0]));
         assert_eq!(table.worst_job("a", "b"), 2.0);
+        let (change, half) = table.change("b", "a");
+        assert!((change - (3.0 / 4.0 + 7.0 / 6.0 - 2.0) / 2.0).abs() < 1e-12 && half > 1.0, "{change} {half}");
         assert_eq!(table.best_other("a"), Some("b"), "policies without a part do not count");
         assert!((geometric_mean([1.0, 4.0].into_iter()) - 2.0).abs() < 1e-12);
     }

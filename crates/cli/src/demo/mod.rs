@@ -5,7 +5,7 @@
 //! of a sequential reference run. Tasks are throttled, so that two CPU cores can run a cluster of twenty slots, and the policies' time
 //! constants are shortened to match.
 
-mod workload;
+pub mod workload;
 
 use crate::args::Demo;
 use crate::local_cluster::LocalCluster;
@@ -24,7 +24,7 @@ use std::time::Duration;
 const POLICIES: [&str; 5] = ["giveway", "fifo", "fair", "hsrtf-prp-pause", "fcs"];
 
 /// 4 workers with 12 map slots and 8 reduce slots in total.
-const CLUSTER: LocalCluster = LocalCluster {
+pub const CLUSTER: LocalCluster = LocalCluster {
     nodes: 4,
     map_slots: 3,
     reduce_slots: 2,
@@ -34,7 +34,7 @@ const CLUSTER: LocalCluster = LocalCluster {
 };
 
 /// The tasks are this many times shorter than on the clusters the policies are tuned for, so the policies' time constants are divided by it.
-const TIME_SCALE: f64 = 40.0;
+pub const TIME_SCALE: f64 = 40.0;
 
 /// Runs the command.
 pub fn run(args: &Demo, apps: &Apps) -> Result<()> {
@@ -93,7 +93,8 @@ pub fn run(args: &Demo, apps: &Apps) -> Result<()> {
     Ok(())
 }
 
-fn group<'a>(summary: &'a Summary, name: &str) -> Option<&'a KeyMetrics> {
+/// The metrics of a size group.
+pub fn group<'a>(summary: &'a Summary, name: &str) -> Option<&'a KeyMetrics> {
     summary.groups.iter().find(|(group, _)| group == name).map(|(_, group)| &group.key_metrics)
 }
 

@@ -79,7 +79,14 @@ pub fn run(args: &Reproduce, apps: &Apps) -> Result<()> {
         chronos: selected(WhichPaper::Chronos),
         contention: args.paper == WhichPaper::All,
     };
-    let forecast = if args.no_engine { None } else { forecast::run(selection, args.quick, apps)? };
+    // If the runs on the engine fail, what was simulated is written all the same.
+    let (forecast, failure) = match args.no_engine {
+        true => (None, Ok(())),
+        false => match forecast::run(selection, args.quick, apps) {
+            Ok(forecast) => (forecast, Ok(())),
+            Err(error) => (None, Err(error)),
+        },
+    };
     if let Some(forecast) = &forecast {
         writeln!(std::io::stdout(), "{}", forecast.terminal())?;
     }
@@ -91,7 +98,7 @@ pub fn run(args: &Reproduce, apps: &Apps) -> Result<()> {
         report_pages::write(folder, &studies, forecast.as_ref(), &command)?;
         writeln!(std::io::stdout(), "report: {}", folder.join("index.html").display())?;
     }
-    Ok(())
+    failure
 }
 
 /// The command line that repeats this run, with `DIR` for the report's folder.

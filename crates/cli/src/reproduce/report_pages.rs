@@ -62,8 +62,29 @@ pub fn write(folder: &Path, studies: &[Study], forecast: Option<&ForecastReport>
         files::write(&folder.join("engine.md"), &forecast.page(command))?;
         overview += &format!("\n{}\n", forecast.summary());
     }
+    let written = |name: &str| ["README", "engine"].contains(&name) || studies.iter().any(|study| study.paper == name);
+    overview += &other_pages(folder, written);
     files::write(&folder.join("README.md"), &overview)?;
     files::write(&folder.join("index.html"), &html_page(studies, &html, command))
+}
+
+/// Links to the pages of a folder that this report did not write.
+fn other_pages(folder: &Path, is_written: impl Fn(&str) -> bool) -> String {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut pages: Vec<String> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .filter_map(|path| {
+            let name = path.file_stem()?.to_str().filter(|name| !is_written(name))?;
+            let text = fs::read_to_string(&path).ok()?;
+            let title = text.lines().next()?.strip_prefix("# ")?;
+            Some(format!("- [{title}]({name}.md)\n"))
+        })
+        .collect();
+    if pages.is_empty() {
+        return String::new();
+    }
+    pages.sort();
+    format!("\n## Other pages\n\n{}", pages.concat())
 }
 
 fn paper_figure(headline: &Headline) -> String {

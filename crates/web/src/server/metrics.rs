@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use giveway_core::Kind;
+use giveway_engine::coordinator::Timing;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -24,6 +25,12 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
         "1 if the journal could be read at the last attempt.",
         f64::from(u8::from(feed_ok)),
     );
+    if let Some(timings) = &shared.timings {
+        let decisions = "Time to handle a batch of inputs, with all scheduling decisions that follow from it.";
+        summary(&mut text, "giveway_decision_seconds", decisions, &timings.decisions);
+        let writes = "Time to write to the journal and sync it.";
+        summary(&mut text, "giveway_journal_write_seconds", writes, &timings.journal_writes);
+    }
     let watchers = shared.watchers.load(Ordering::Relaxed) as f64;
     gauge(&mut text, "giveway_dashboard_streams", "Open streams of updates.", watchers);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
@@ -41,6 +48,11 @@ fn gauge(out: &mut String, name: &str, help: &str, value: f64) {
 fn counter(out: &mut String, name: &str, help: &str, value: f64) {
     head(out, name, help, "counter");
     let _ = writeln!(out, "{name} {value}");
+}
+
+fn summary(out: &mut String, name: &str, help: &str, timing: &Timing) {
+    head(out, name, help, "summary");
+    let _ = writeln!(out, "{name}_sum {}\n{name}_count {}", timing.total().as_secs_f64(), timing.count());
 }
 
 /// A label's value: backslash, quote and line break are escaped.

@@ -24,7 +24,7 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware;
 use axum::routing::{get, post};
 use giveway_engine::apps::Apps;
-use giveway_engine::coordinator::journal_path;
+use giveway_engine::coordinator::{Timings, journal_path};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -104,6 +104,8 @@ pub(crate) struct Shared {
     folder: Option<PathBuf>,
     /// The applications that the cluster knows.
     apps: Apps,
+    /// Times of the coordinator's loop; none for recorded logs.
+    timings: Option<Arc<Timings>>,
     access: Access,
     /// Changes with every change of the model.
     changes: watch::Sender<u64>,
@@ -135,8 +137,13 @@ impl Server {
     }
 
     /// Serves the cluster in a folder, whose token must exist. Without an address, the one used last time if it is free.
-    /// `apps` are the applications that the cluster knows.
-    pub fn live(folder: &Path, listener: Option<TcpListener>, apps: Apps) -> Result<Server, ServerError> {
+    /// `apps` are the applications that the cluster knows, `timings` those of its coordinator.
+    pub fn live(
+        folder: &Path,
+        listener: Option<TcpListener>,
+        apps: Apps,
+        timings: Arc<Timings>,
+    ) -> Result<Server, ServerError> {
         let token = folder.join("token");
         let secret = std::fs::read_to_string(&token).map_err(|error| ServerError::Token { path: token, error })?;
         let remembered = folder.join("http-address");
@@ -155,8 +162,11 @@ impl Server {
         // Not needed to serve: without it, the next start uses another port.
         let _ = std::fs::write(&remembered, local.to_string());
         let source = Source::new(folder.display().to_string(), journal_path(folder), None);
-        let shared =
-            Shared::new(vec![source], Some((folder.to_owned(), apps)), Access::of_cluster(secret.trim(), local));
+        let shared = Shared::new(
+            vec![source],
+            Some((folder.to_owned(), apps, timings)),
+            Access::of_cluster(secret.trim(), local),
+        );
         Server::start(shared, listener, local)
     }
 
@@ -229,12 +239,16 @@ impl Source {
 }
 
 impl Shared {
-    fn new(sources: Vec<Source>, cluster: Option<(PathBuf, Apps)>, access: Access) -> Arc<Shared> {
-        let (folder, apps) = cluster.map_or_else(|| (None, Apps::none()), |(folder, apps)| (Some(folder), apps));
+    fn new(sources: Vec<Source>, cluster: Option<(PathBuf, Apps, Arc<Timings>)>, access: Access) -> Arc<Shared> {
+        let (folder, apps, timings) = match cluster {
+            Some((folder, apps, timings)) => (Some(folder), apps, Some(timings)),
+            None => (None, Apps::none(), None),
+        };
         Arc::new(Shared {
             sources,
             folder,
             apps,
+            timings,
             access,
             changes: watch::Sender::new(0),
             watchers: AtomicUsize::new(0),

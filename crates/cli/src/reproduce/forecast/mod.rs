@@ -5,13 +5,14 @@
 //!
 //! Each type of job first runs alone on the idle cluster. Its profile is the simulator's only input besides the cost of stopping a task: mean
 //! and variation of the map times, and the reduce time once all maps are done. The simulator then forecasts the whole experiment under each
-//! policy, and the engine runs it. Which job gets a slot may depend on a millisecond, so a forecast is the median of several simulated runs.
+//! policy, and the engine runs it. Which job gets a slot may depend on a millisecond, so the medians of several runs are compared.
 //! Every output is compared with that of a sequential run.
 
 mod experiments;
 mod report;
 
 use crate::local_cluster::{InputSpec, TextInput, TimedJob, TimedWorkload};
+use crate::report::Run;
 use crate::signals;
 use anyhow::{Context, Result};
 use experiments::{CHRONOS, CONTENTION, EngineExperiment, HSRTF, JobType, Speed, cores};
@@ -21,7 +22,7 @@ use giveway_core::{Change, End, JobId, Kind, Lifecycle, NodeId, Policy, Span, Te
 use giveway_engine::apps::Apps;
 use giveway_sim::cluster::{Cluster, Costs, ScriptedFault, SharedHardware};
 use giveway_sim::comparison::{Comparison, PolicyResult};
-use giveway_sim::metrics::{JobMetrics, Summary};
+use giveway_sim::metrics::JobMetrics;
 use giveway_sim::workload::{self, JobPlan, Workload};
 use indicatif::ProgressBar;
 use rand::SeedableRng;
@@ -33,6 +34,9 @@ use std::time::Duration;
 
 /// Simulated runs per forecast.
 const FORECAST_RUNS: u64 = 25;
+
+/// Runs of the engine per experiment and policy; a quick run has one.
+const ENGINE_RUNS: usize = 3;
 
 /// The experiments to run.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +58,9 @@ pub fn run(selection: Selection, quick: bool, apps: &Apps) -> Result<Option<Fore
         return Ok(None);
     }
     let bar = crate::progress::bar(0, "engine", "runs");
-    let runs_of = |experiment: &&EngineExperiment| experiment.job_types.len() + experiment.policies(quick).len();
+    let engine_runs = if quick { 1 } else { ENGINE_RUNS };
+    let runs_of =
+        |experiment: &&EngineExperiment| experiment.job_types.len() + engine_runs * experiment.policies(quick).len();
     bar.set_length(selected.iter().map(|experiment| runs_of(experiment) as u64).sum());
     let folder = tempfile::Builder::new()
         .prefix("giveway-reproduce-")
@@ -65,14 +71,21 @@ pub fn run(selection: Selection, quick: bool, apps: &Apps) -> Result<Option<Fore
     for (index, experiment) in selected.into_iter().enumerate() {
         let folder = folder.path().join(index.to_string());
         std::fs::create_dir(&folder).context("cannot create a folder for an experiment")?;
-        runs.extend(experiment.run(&folder, quick, apps, &bar).with_context(|| experiment.name)?);
+        runs.extend(experiment.run(&folder, quick, engine_runs, apps, &bar).with_context(|| experiment.name)?);
     }
     bar.finish_and_clear();
-    Ok(Some(ForecastReport { runs }))
+    Ok(Some(ForecastReport { runs, engine_runs }))
 }
 
 impl EngineExperiment {
-    fn run(&self, folder: &Path, quick: bool, apps: &Apps, bar: &ProgressBar) -> Result<Vec<RunComparison>> {
+    fn run(
+        &self,
+        folder: &Path,
+        quick: bool,
+        engine_runs: usize,
+        apps: &Apps,
+        bar: &ProgressBar,
+    ) -> Result<Vec<RunComparison>> {
         let mut rng = Pcg64Mcg::seed_from_u64(1);
         let mut input = |job_type: &JobType| {
             // The reduces of a word count are light only if lines have words in common.
@@ -88,7 +101,10 @@ impl EngineExperiment {
         let play = |arrivals: &[(u64, u16)], kill_at: Option<Duration>| -> Result<TimedWorkload> {
             let job = |&(at_ms, group): &(u64, u16)| {
                 let (job_type, input) = (&self.job_types[usize::from(group)], &inputs[usize::from(group)]);
-                TimedJob::new(at_ms, group, input.request(job_type.app, job_type.reduces, self.records_per_s()), apps)
+                let mut request = input.request(job_type.app, job_type.reduces, self.records_per_s());
+                // Where only cores are to be short, tasks must not wait for the disk.
+                request.sync_output = self.speed != Speed::Cores;
+                TimedJob::new(at_ms, group, request, apps)
             };
             let jobs = arrivals.iter().map(job).collect::<Result<_>>()?;
             let groups = self.job_types.iter().map(|job_type| job_type.name.to_owned()).collect();
@@ -108,9 +124,13 @@ impl EngineExperiment {
         let mut compared = Vec::new();
         for name in self.policies(quick) {
             let forecast = self.forecast(&arrivals, &profiles, self.policy(name)?)?;
-            let real = experiment.run(&self.cluster(), &folder.join(name), self.policy(name)?, apps)?;
-            compared.push(self.compare(name, &real.run.summary, &real.run.jobs, &forecast));
-            bar.inc(1);
+            let mut real = Vec::new();
+            for number in 0..engine_runs {
+                let folder = folder.join(format!("{name}-{number}"));
+                real.push(experiment.run(&self.cluster(), &folder, self.policy(name)?, apps)?.run);
+                bar.inc(1);
+            }
+            compared.push(self.compare(name, &real, &forecast));
         }
         Ok(compared)
     }
@@ -170,27 +190,30 @@ impl EngineExperiment {
         (1..=FORECAST_RUNS).map(run).collect()
     }
 
-    fn compare(
-        &self,
-        policy: &str,
-        real: &Summary,
-        real_jobs: &[JobMetrics],
-        simulated: &[PolicyResult],
-    ) -> RunComparison {
-        let mut jobs = Vec::new();
-        // The engine, as the simulator, numbers jobs in order of submission.
-        let mut by_number: Vec<&JobMetrics> = real_jobs.iter().collect();
-        by_number.sort_by_key(|job| job.job);
-        for (number, job) in by_number.into_iter().enumerate() {
-            let same_job = |job: &&JobMetrics| job.job.0 as usize == number;
-            let forecasts = simulated.iter().flat_map(|run| run.jobs.iter().filter(same_job));
-            let forecast_s = median(forecasts.map(|job| job.completion_s).collect());
-            let group = self.job_types[usize::from(job.group)].name.to_owned();
-            jobs.push(JobComparison { group, real_s: job.completion_s, forecast_s });
-        }
+    fn compare(&self, policy: &str, real: &[Run], simulated: &[PolicyResult]) -> RunComparison {
+        let real_jobs: Vec<Vec<&JobMetrics>> = real.iter().map(|run| by_submission(&run.jobs)).collect();
+        let simulated_jobs: Vec<Vec<&JobMetrics>> = simulated.iter().map(|run| by_submission(&run.jobs)).collect();
+        let median_completion = |runs: &[Vec<&JobMetrics>], number: usize| {
+            median(runs.iter().filter_map(|jobs| jobs.get(number)).map(|job| job.completion_s).collect())
+        };
+        let first = real_jobs.first().into_iter().flatten();
+        let compared = |(number, job): (usize, &&JobMetrics)| JobComparison {
+            group: self.job_types[usize::from(job.group)].name.to_owned(),
+            real_s: median_completion(&real_jobs, number),
+            forecast_s: median_completion(&simulated_jobs, number),
+        };
+        let jobs = first.enumerate().map(compared).collect();
+        let measured = RecoveryFigures::mean(real.iter().map(|run| RecoveryFigures::of(&run.summary)));
         let forecast = RecoveryFigures::mean(simulated.iter().map(|run| RecoveryFigures::of(&run.summary)));
-        RunComparison { experiment: self.name, policy: policy.into(), jobs, real: RecoveryFigures::of(real), forecast }
+        RunComparison { experiment: self.name, policy: policy.into(), jobs, real: measured, forecast }
     }
+}
+
+/// The jobs in order of submission, in which the engine and the simulator number them, from different first numbers.
+fn by_submission(jobs: &[JobMetrics]) -> Vec<&JobMetrics> {
+    let mut jobs: Vec<&JobMetrics> = jobs.iter().collect();
+    jobs.sort_by_key(|job| job.job);
+    jobs
 }
 
 /// Profile of a job that ran alone on the idle cluster.

@@ -15,9 +15,11 @@ use serde::Serialize;
 pub struct ForecastReport {
     /// One entry per experiment and policy.
     pub runs: Vec<RunComparison>,
+    /// Runs of the engine per entry.
+    pub engine_runs: usize,
 }
 
-/// A run and its forecast.
+/// The runs under one policy and their forecast.
 #[derive(Serialize)]
 pub struct RunComparison {
     pub(super) experiment: &'static str,
@@ -28,7 +30,7 @@ pub struct RunComparison {
     pub(super) forecast: RecoveryFigures,
 }
 
-/// Completion time of one job, measured and forecast.
+/// Completion time of one job, measured (median of the runs) and forecast.
 #[derive(Serialize)]
 pub struct JobComparison {
     pub(super) group: String,
@@ -114,8 +116,9 @@ impl ForecastReport {
         let errors = self.errors();
         let ninetieth = errors.get(errors.len() * 9 / 10).copied().unwrap_or(f64::NAN);
         format!(
-            "{} runs with {jobs} jobs on the engine: median error of the forecast completion time of a job {}, 90th percentile {}.",
-            self.runs.len(),
+            "{} runs with {} jobs on the engine: median error of the forecast completion time of a job {}, 90th percentile {}.",
+            self.runs.len() * self.engine_runs,
+            jobs * self.engine_runs,
             Unit::Fraction.show(median(errors)),
             Unit::Fraction.show(ninetieth)
         )
@@ -188,13 +191,14 @@ impl ForecastReport {
              processes with {} map and {} reduce slots each. Tasks read {RECORDS_PER_S} records per second, so that the results depend on the schedule and not on the number of cores. \
              In the third experiment tasks run as fast as they can on one worker with twice as many map slots as there are cores, and the simulated ones contend for the cores. \
              Each type of job first ran alone on the idle cluster (in the third experiment one task at a time). The simulator's input is how long its maps and reduces took there, the variation of the largest job's maps, and \
-             10 ms as the cost of stopping a task; nothing was fitted to the runs that are forecast. Which job gets a slot may depend on a millisecond, so a forecast is the \
-             median of {FORECAST_RUNS} simulated runs (the mean for lost tasks), each with another placement of the input. The engine's run is a single sample, and the engine spreads blocks evenly. \
+             10 ms as the cost of stopping a task; nothing was fitted to the runs that are forecast. Which job gets a slot may depend on a millisecond, so medians are compared (means for lost tasks): a forecast is \
+             that of {FORECAST_RUNS} simulated runs, each with another placement of the input; the engine ran each experiment {} under each policy. The engine spreads blocks evenly. \
              Every output was equal to that of a sequential run.\n\n",
             self.summary(),
             CLUSTER.nodes,
             CLUSTER.map_slots,
-            CLUSTER.reduce_slots
+            CLUSTER.reduce_slots,
+            if self.engine_runs == 1 { "once".to_owned() } else { format!("{} times", self.engine_runs) }
         );
         text += "| experiment | policy | median error of a job | recovery wait: real, forecast | node-local recovery maps: real, forecast |\n|---|---|---|---|---|\n";
         let both = |figure: &dyn Fn(&RecoveryFigures) -> Option<f64>, unit: Unit, run: &RunComparison| match (
