@@ -550,6 +550,14 @@ proptest! {
     }
 }
 
+/// Cases that have failed: a job avoided the only node on which strict matching let it run.
+#[test]
+fn cases_that_failed() {
+    for (policy, seed) in [("coshh-strict", 4_782_591_560_112_575_666)] {
+        check_replay(&RandomBackend::new(policy, seed).run());
+    }
+}
+
 /// Runs one case again: `SOAK_POLICY=fcs SOAK_SEED=7 cargo test -p giveway-core --test soak one_case`.
 #[test]
 fn one_case() {

@@ -6,6 +6,7 @@
 //! one job.
 
 use crate::ids::{Kind, NodeId};
+use crate::policy::matching::Matcher;
 use crate::state::{Job, NodeTable};
 use crate::units::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -111,14 +112,29 @@ impl Failures {
         (failures >= self.exclude_failures && jobs >= self.exclude_jobs && allowed).then_some((failures, jobs))
     }
 
-    /// True if a job leaves a node to others because its own tasks failed there.
-    pub fn job_avoids(&self, job: &Job, node: NodeId, nodes: &NodeTable) -> bool {
+    /// True if a job leaves a node to others because its own tasks failed there. Of the nodes where it may run tasks of the kind, it avoids only so
+    /// many that others are left: those with slots, and with strict matching those that are suggested for it.
+    pub fn job_avoids(
+        &self,
+        job: &Job,
+        kind: Kind,
+        node: NodeId,
+        nodes: &NodeTable,
+        matcher: Option<&Matcher>,
+    ) -> bool {
         if job.failed_on().is_empty() {
             return false;
         }
-        let is_bad = |&&(_, failures): &&(NodeId, u8)| failures >= self.job_node_failures;
-        let mut bad = job.failed_on().iter().filter(is_bad);
-        bad.clone().any(|&(bad, _)| bad == node) && bad.by_ref().count() as u32 <= most_avoided(nodes.usable_count())
+        let bad = job.failed_on().iter().filter(|&&(_, failures)| failures >= self.job_node_failures);
+        if !bad.clone().any(|&(bad, _)| bad == node) {
+            return false;
+        }
+        let may_run = |&other: &NodeId| {
+            nodes.get(other).spec().slots(kind) > 0 && matcher.is_none_or(|matcher| matcher.may_run(job, other))
+        };
+        let bad = bad.count() as u32;
+        let enough = bad * NODES_PER_EXCLUDED;
+        bad <= most_avoided(nodes.ids_usable().filter(may_run).take(enough as usize).count() as u32)
     }
 }
 
@@ -168,7 +184,7 @@ mod tests {
             state.record_failure(key, TaskKey::map(map), NodeId(node), true, at(9.0));
         };
         let avoids = |state: &crate::state::State, node: u32| {
-            Failures::default().job_avoids(state.job(key), NodeId(node), state.nodes())
+            Failures::default().job_avoids(state.job(key), Kind::Map, NodeId(node), state.nodes(), None)
         };
         [0, 1].iter().for_each(|&map| fail(&mut state, map, 0));
         assert!(!avoids(&state, 0), "two failures");

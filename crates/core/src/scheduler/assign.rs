@@ -93,10 +93,10 @@ impl Scheduler {
         let (jobs, nodes) = self.state.jobs_and_nodes();
         let offer = Offer { node, nodes, now: self.now };
         let mut delayed: SmallVec<[(JobKey, Time); 4]> = SmallVec::new();
-        let failures = &self.policy.failures;
+        let (failures, matcher) = (&self.policy.failures, self.matcher.as_ref());
         let mut visit = |key: JobKey| {
             let job = jobs.get_mut(key);
-            if failures.job_avoids(job, node, nodes) {
+            if failures.job_avoids(job, kind, node, nodes, matcher) {
                 return ControlFlow::Continue(());
             }
             if let Some(choice) = placement.choose(job, key, kind, offer) {

@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use crate::ids::{JobId, Kind, NodeId};
-use crate::policy::matching::{DEFAULT_MAX_WAIT, Matcher, Routing};
+use crate::policy::matching::{DEFAULT_MAX_WAIT, Routing};
 use crate::policy::ranking::Visits;
 use crate::state::{Job, JobKey};
 use crate::units::Span;
@@ -60,7 +60,7 @@ impl Scheduler {
         let job = self.state.job(self.state.find(job)?);
         job.classes()[1]?;
         let classes = self.distinct_nodes().into_iter().map(|node| self.node_class(node));
-        Some(classes.filter(|&class| is_suggested(matcher, job, class)).collect())
+        Some(classes.filter(|&class| matcher.suggests_for(job, class)).collect())
     }
 
     fn refusals_of(&self, node: NodeId) -> NodeRefusals {
@@ -84,7 +84,7 @@ impl Scheduler {
         let strict = self.policy.matching.is_some_and(|matching| matching.is_strict());
         let matcher = self.matcher.as_ref().filter(|_| strict || !accepted.is_empty());
         let is_refused = |&(key, job): &(JobKey, &Job)| {
-            let of_other_class = matcher.is_some_and(|matcher| !is_suggested(matcher, job, class));
+            let of_other_class = matcher.is_some_and(|matcher| !matcher.suggests_for(job, class));
             !job.is_closed() && (too_slow.contains(&key) || (of_other_class && !accepted.contains(&key)))
         };
         let mut refused: Vec<JobId> = self.state.jobs().iter().filter(is_refused).map(|(_, job)| job.id()).collect();
@@ -106,11 +106,4 @@ impl Scheduler {
             });
         }
     }
-}
-
-/// True if a class of nodes is suggested for a job, or the job has no class yet.
-fn is_suggested(matcher: &Matcher, job: &Job, node_class: u16) -> bool {
-    let classes = job.classes();
-    let suggested = |c: usize| classes[c].is_some() && matcher.suggests(c, node_class, classes[c]);
-    classes[1].is_none() || (0..2).any(suggested)
 }

@@ -148,6 +148,28 @@ fn a_job_avoids_a_node_that_failed_three_of_its_tasks() {
 }
 
 #[test]
+fn a_job_does_not_avoid_the_only_node_where_it_may_run() {
+    let mut cluster = ManualCluster::new("fifo", 1, 1, 1);
+    (0..2).for_each(|_| cluster.add_node(0, 1, 1.0));
+    let (id, _) = cluster.submit_job(job(40, 0));
+    for _ in 0..4 {
+        assert_eq!(launches(&cluster.offer(0)), [(id, Kind::Map, NodeId(0))], "the others have no map slots");
+        let attempt = cluster.running(id, Kind::Map)[0];
+        cluster.submit_event(Event::AttemptFailed { attempt });
+    }
+}
+
+#[test]
+fn a_job_whose_tasks_fail_on_the_fast_node_accepts_slow_ones() {
+    let mut cluster = ManualCluster::new("giveway", 1, 2, 1);
+    (0..2).for_each(|_| cluster.add_node(2, 1, 0.2));
+    // One job alone: its failures exclude no node.
+    cluster.submit_job(job(2, 1));
+    let ended = run_with_bad_node(&mut cluster, f64::INFINITY);
+    assert_eq!(ended, [(JobId(0), Outcome::Succeeded)]);
+}
+
+#[test]
 fn an_excluded_node_that_is_lost_and_joins_again_is_used_again() {
     let mut cluster = ManualCluster::new("fair", 3, 2, 1);
     let jobs = [0, 1].map(|_| cluster.submit_job(job(9, 0)).0);

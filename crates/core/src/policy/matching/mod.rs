@@ -372,6 +372,18 @@ impl Matcher {
         class.and_then(|class| row.get(class as usize).copied()).unwrap_or(classification == 1)
     }
 
+    /// True if a type of node is suggested for a job, or the job has no class yet.
+    pub fn suggests_for(&self, job: &Job, node_type: u16) -> bool {
+        let classes = job.classes();
+        let suggested = |c: usize| classes[c].is_some() && self.suggests(c, node_type, classes[c]);
+        classes[1].is_none() || (0..2).any(suggested)
+    }
+
+    /// True unless a node stays idle rather than run a job.
+    pub fn may_run(&self, job: &Job, node: NodeId) -> bool {
+        !self.rules.is_strict() || self.suggests_for(job, self.type_of(node))
+    }
+
     /// The nodes whose disk can hold a block and for whose type a class of the job is suggested.
     pub fn suggested_nodes(&self, job: &Job, block_bytes: u64, state: &State) -> Vec<NodeId> {
         let mut nodes = Vec::new();

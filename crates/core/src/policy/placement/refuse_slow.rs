@@ -6,7 +6,8 @@
 //! `t(n) > (work ahead) / (faster capacity) + (own waiting tasks) / (faster rate) + (shortest time)`,
 //!
 //! over the types of nodes with a time below `threshold` x t(n): even if all that ranks before it and all its own waiting tasks first went to the
-//! faster nodes, its last task would be done there before one that starts here now. The fastest type is never refused, so every job can run.
+//! faster nodes, its last task would be done there before one that starts here now. The fastest type is never refused, so every job can run. A job
+//! some of whose attempts failed refuses no node: it may have to avoid the fast ones (`failures.rs`).
 //!
 //! A job that would refuse the nodes with its input does not wait for them either (`delay.rs`).
 
@@ -66,7 +67,10 @@ impl Comparison {
 fn compare(threshold: f64, job: &Job, kind: Kind, types: &[NodeType]) -> SmallVec<[Comparison; 4]> {
     let time_s = |of: &NodeType| task_time_s(job, kind, of);
     let times_s: SmallVec<[f64; 4]> = types.iter().map(time_s).collect();
-    let mut by_time: SmallVec<[usize; 4]> = (0..types.len()).filter(|&at| types[at].slots[kind] > 0).collect();
+    // A job avoids nodes where its tasks failed, which may be the fastest.
+    let refuses = job.failed_on().is_empty();
+    let has_slots = |&at: &usize| refuses && types[at].slots[kind] > 0;
+    let mut by_time: SmallVec<[usize; 4]> = (0..types.len()).filter(has_slots).collect();
     by_time.sort_unstable_by(|&a, &b| times_s[a].total_cmp(&times_s[b]));
     let shortest_s = by_time.first().map_or(f64::INFINITY, |&at| times_s[at]);
     let compare = |here_s: f64| {
@@ -144,9 +148,10 @@ pub struct Refusals {
 #[derive(Clone, Copy, Debug, Default)]
 struct RefusingJob {
     ahead_s: f64,
-    /// The work of one task, and the job, that the limits are computed from.
+    /// The work of one task, the job, and whether attempts of it failed, that the limits are computed from.
     task_work_s: f64,
     sequence: u32,
+    has_failed: bool,
 }
 
 impl Refusals {
@@ -189,9 +194,9 @@ impl Refusals {
         }
         let entry = self.entry(key);
         let ahead_s = entry.ahead_s;
-        let from = (job.estimate().task_work_s[kind], job.sequence());
-        let is_current = (entry.task_work_s, entry.sequence) == from;
-        (entry.task_work_s, entry.sequence) = from;
+        let from = (job.estimate().task_work_s[kind], job.sequence(), !job.failed_on().is_empty());
+        let is_current = (entry.task_work_s, entry.sequence, entry.has_failed) == from;
+        (entry.task_work_s, entry.sequence, entry.has_failed) = from;
         let limits = &mut self.limits[key.index() * self.types..][..self.types];
         if !is_current {
             let comparisons = compare(threshold, job, kind, nodes.types());
