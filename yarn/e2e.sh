@@ -83,10 +83,13 @@ wait_for 300 "killed-short to run" is_running killed-short
 kill -9 "$pid_sidecar"
 wait "$pid_sidecar" 2>/dev/null || true
 sleep 2
-start_sidecar hsrtf-pr "$event_log"
+start_sidecar hsrtf-pr "$event_log" --http 127.0.0.1:0
 restarted=$SECONDS
 wait_synchronized 1
 log "the restarted sidecar was synchronized after $((SECONDS - restarted)) s: $(grep 'synchronized with' "$work/logs/sidecar.log" | tail -1)"
+dashboard=$(grep -o 'http://.*token=.*' "$work/logs/sidecar.log" | tail -1)
+shown() { curl -fs -H "Authorization: Bearer ${dashboard##*token=}" "${dashboard%%\?*}api/v1/$1"; }
+wait_for 10 "the live dashboard" eval 'shown info | grep -q "\"live\":true" && shown jobs/0/explain | grep -q "\"state\""'
 wait "$short" || exit 1
 wait "$long" || exit 1
 log "killed: the short job took $(<"$work/killed-short.ms") ms, the long one $(<"$work/killed-long.ms") ms"

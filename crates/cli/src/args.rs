@@ -227,6 +227,9 @@ pub struct View {
     /// One event log or journal, or two to compare.
     #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
     pub event_logs: Vec<PathBuf>,
+    /// Show an event log that is being written as it grows.
+    #[arg(long)]
+    pub follow: bool,
     /// Loopback address and port to serve on; port 0 selects a free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub http: SocketAddr,
@@ -372,6 +375,9 @@ pub struct YarnSidecar {
     /// Write every event and action to this event log; an existing log is continued.
     #[arg(long, value_name = "FILE")]
     pub event_log: Option<PathBuf>,
+    /// Serve a live dashboard of the cluster on this loopback address and port, read from the event log; port 0 selects a free port.
+    #[arg(long, value_name = "ADDRESS", requires = "event_log")]
+    pub http: Option<SocketAddr>,
     /// Memory of one container in MB, used to convert a node's memory to slots; default: the cluster's minimum allocation.
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
     pub slot_mb: Option<u64>,

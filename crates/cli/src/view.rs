@@ -9,7 +9,11 @@ use std::sync::mpsc;
 
 /// `giveway view`
 pub fn run(args: &View) -> Result<()> {
-    let server = Server::view(&args.event_logs, args.http)?;
+    let server = match (args.follow, args.event_logs.as_slice()) {
+        (true, [log]) => Server::follow(log, args.http)?,
+        (true, _) => anyhow::bail!("--follow shows one event log; leave out the other"),
+        (false, logs) => Server::view(logs, args.http)?,
+    };
     let mut out = std::io::stdout();
     writeln!(out, "Dashboard: {}", server.url())?;
     writeln!(out, "Stop with Ctrl-C.")?;

@@ -3,6 +3,7 @@
 use crate::args::{Yarn, YarnCommand, YarnSidecar};
 use crate::{CheckFailed, input, signals};
 use anyhow::Result;
+use giveway_web::server::Server;
 use giveway_yarn::doctor::{self, HadoopConf};
 use giveway_yarn::{Options, Sidecar};
 use std::path::Path;
@@ -47,6 +48,9 @@ fn run_sidecar(args: &YarnSidecar) -> Result<()> {
         record_only: args.record_only,
     };
     let sidecar = Sidecar::bind(options, |line| eprintln!("giveway yarn: {line}"))?;
+    if let (Some(address), Some(event_log)) = (args.http, &args.event_log) {
+        eprintln!("giveway yarn: dashboard: {}", Server::follow(event_log, address)?.url());
+    }
     let stop_handle = sidecar.stop_handle();
     signals::on_stop(move || stop_handle.stop())?;
     Ok(sidecar.run()?)

@@ -34,7 +34,7 @@ export function jobPage(root, id) {
       h("div", { class: "stack" }, h("section", { class: "panel" }, h("header", {}, tabs), details), policies),
       h("section", { class: "panel why" }, h("header", {}, why, h("span", { class: "grow" }), h("code", { class: "quiet" }, `giveway explain ${id}`)), chain)));
 
-  const renderTabs = () => fill(tabs, [["attempts", "Attempts"], ["tasks", "Tasks"], ["decisions", "Decisions"], ...(store.isLive ? [["counters", "Counters"], ["logs", "Logs"]] : [])].map(([name, text]) => h("button", { type: "button", "aria-pressed": String(tab === name), onclick: () => { tab = name; renderTabs(); renderDetails(true); } }, text)));
+  const renderTabs = () => fill(tabs, [["attempts", "Attempts"], ["tasks", "Tasks"], ["decisions", "Decisions"], ...(store.hasCoordinator ? [["counters", "Counters"], ["logs", "Logs"]] : [])].map(([name, text]) => h("button", { type: "button", "aria-pressed": String(tab === name), onclick: () => { tab = name; renderTabs(); renderDetails(true); } }, text)));
   let counters = null;
   const renderDetails = (again) => {
     if (tab === "attempts") { if (again || !details.contains(gantt.box)) fill(details, gantt.box, h("footer", {}, "Maps: slots held. Reduces: one row each, by task number; dotted while paused.")); gantt.redraw(); }
@@ -45,7 +45,7 @@ export function jobPage(root, id) {
   };
   const explain = new Poll(() => `/api/v1/jobs/${id}/explain${store.held === null ? "" : `?at=${store.held}`}`, (explanation) => renderChain(chain, why, log, explanation));
   const forecast = store.isLive ? new Poll(`/api/v1/jobs/${id}/forecast`, (found) => renderForecasts(policies, log, log.jobs[row], found), 10000) : null;
-  const status = store.isLive ? new Poll(`/api/v1/jobs/${id}`, (found) => { counters = found; if (tab === "counters") renderDetails(); }, 2000) : null;
+  const status = store.hasCoordinator ? new Poll(`/api/v1/jobs/${id}`, (found) => { counters = found; if (tab === "counters") renderDetails(); }, 2000) : null;
   const openLogs = new Map();
   const printed = new Poll(`/api/v1/jobs/${id}/logs`, (found) => { if (tab === "logs") renderLogs(details, id, found, openLogs); });
   let shown = "";
@@ -89,7 +89,7 @@ class Poll {
 function renderHead(head, facts, log, state) {
   const { job } = state;
   const { of, groups } = groupsOf(log, choice.by ?? "size");
-  const live = store.isLive && !state.ended;
+  const live = store.hasCoordinator && !state.ended;
   fill(head, h("i", { class: "swatch", style: { background: `var(--${groups[of[job.row]]?.color ?? "c7"})` } }), h("h1", {}, job.name, h("span", {}, ` #${job.id}`)), stateWord(state.word), h("span", { class: "grow" }),
     live ? h("button", { class: "btn", type: "button", disabled: state.running[0] + state.running[1] === 0, title: "Make its running tasks free their slots once; no work is lost", onclick: () => change(job, "yield") }, "Yield") : null,
     live ? h("button", { class: "btn", type: "button", onclick: () => change(job, "kill") }, "Kill…") : null);

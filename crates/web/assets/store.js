@@ -119,6 +119,7 @@ class Store {
   constructor() {
     this.logs = [];
     this.isLive = false;
+    this.hasCoordinator = false;
     /** The instant shown; null follows the log's end. */
     this.held = null;
     this.connected = true;
@@ -153,6 +154,7 @@ class Store {
     if (!response.ok) throw new LoadError(response.status, (await response.json().catch(() => ({}))).error ?? response.statusText);
     const info = await response.json();
     this.isLive = info.live;
+    this.hasCoordinator = info.coordinator;
     this.logs = info.logs.map((one, index) => Object.assign(new Log(index), { name: one.name, policy: one.policy ?? "" }));
     await Promise.all(this.logs.map((log) => this.loadWhenReady(log)));
     if (!this.isLive) this.held = null;

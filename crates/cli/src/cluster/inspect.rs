@@ -7,9 +7,10 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
 use giveway_core::{JobId, Outcome, Priority, Span, Time};
 use giveway_engine::client::Client;
+use giveway_engine::coordinator::journal_path;
 use giveway_engine::wire::{JobStatus, NodeExclusion, TaskCounts};
 use giveway_web::explain::duration;
-use giveway_web::feed::JournalFeed;
+use giveway_web::feed::{Feed, JournalFeed};
 use giveway_web::forecast::{Forecasts, Present};
 use giveway_web::model::Model;
 use serde::Serialize;
@@ -171,7 +172,7 @@ pub fn is_recent(filter: &JobFilter, submitted_ms: Option<f64>) -> bool {
 /// What the journal of a cluster says, as far as it can be read.
 pub fn read_journal(folder: &Path) -> Option<Model> {
     let mut model = None;
-    JournalFeed::new(folder).poll(&mut model).ok()?;
+    JournalFeed::new(&journal_path(folder)).poll(&mut model).ok()?;
     model
 }
 

@@ -80,7 +80,10 @@ impl Problem {
     }
 
     pub(super) fn not_live() -> Problem {
-        Problem(StatusCode::CONFLICT, "this is a recorded log: only a running cluster can answer this".into())
+        Problem(
+            StatusCode::CONFLICT,
+            "this is an event log: only a cluster that `giveway up` started can answer this".into(),
+        )
     }
 }
 
@@ -138,7 +141,8 @@ pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Value> {
         .collect();
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "live": shared.folder.is_some(),
+        "live": shared.is_live,
+        "coordinator": shared.folder.is_some(),
         "logs": logs,
         "watchers": shared.watchers.load(Ordering::Relaxed),
         "uptime_s": shared.started.elapsed().as_secs(),
@@ -313,7 +317,7 @@ pub(super) async fn explain(
     wait_until_read(&shared, id).await;
     let explained = source.read(|model, forecasts| {
         let mut explanation = explain::explain(model, JobId(id))?;
-        let own = forecasts.jobs.get(&JobId(id)).filter(|_| shared.folder.is_some());
+        let own = forecasts.jobs.get(&JobId(id)).filter(|_| shared.is_live);
         explanation.forecasts.extend(own.map(|forecast| PolicyForecast::new(&explanation.policy, *forecast)));
         Some(explanation)
     });
@@ -340,7 +344,7 @@ pub(super) async fn forecast(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<u32>,
 ) -> Answer<Json<Vec<PolicyForecast>>> {
-    if shared.folder.is_none() {
+    if !shared.is_live {
         return Err(Problem::not_live());
     }
     wait_until_read(&shared, id).await;

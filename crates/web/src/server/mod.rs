@@ -16,7 +16,7 @@ pub use api::forecasts;
 pub use auth::{Access, read_token};
 pub use openapi::openapi;
 
-use crate::feed::{FeedError, JournalFeed};
+use crate::feed::{self, Feed, FeedError, JournalFeed};
 use crate::forecast::{Forecasts, Present};
 use crate::model::Model;
 use axum::Router;
@@ -100,7 +100,9 @@ pub(crate) struct Source {
 pub(crate) struct Shared {
     /// One log, or two that are compared.
     sources: Vec<Source>,
-    /// The cluster's folder; none for recorded logs.
+    /// True if the log grows.
+    is_live: bool,
+    /// The cluster's folder; none for event logs, whose writer answers no requests.
     folder: Option<PathBuf>,
     /// The applications that the cluster knows.
     apps: Apps,
@@ -130,10 +132,19 @@ impl Server {
         for path in logs {
             let name =
                 path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
-            sources.push(Source::new(name, path.clone(), Some(crate::feed::read(path)?)));
+            sources.push(Source::new(name, path.clone(), Some(feed::read(path)?)));
         }
         let listener = bind(address)?;
-        Server::start(Shared::new(sources, None, Access::random(local(&listener, address)?)), listener, address)
+        Server::start(Shared::new(sources, None, Access::random(local(&listener, address)?)), None, listener, address)
+    }
+
+    /// Serves an event log or journal that a program is writing, as it grows. It need not exist yet.
+    pub fn follow(log: &Path, address: SocketAddr) -> Result<Server, ServerError> {
+        let feed = feed::follow(log)?;
+        let listener = bind(address)?;
+        let source = Source::new(log.display().to_string(), log.to_owned(), None);
+        let shared = Shared::new(vec![source], None, Access::random(local(&listener, address)?));
+        Server::start(shared, Some(feed), listener, address)
     }
 
     /// Serves the cluster in a folder, whose token must exist. Without an address, the one used last time if it is free.
@@ -161,21 +172,30 @@ impl Server {
         let local = local(&listener, SocketAddr::from(([127, 0, 0, 1], 0)))?;
         // Not needed to serve: without it, the next start uses another port.
         let _ = std::fs::write(&remembered, local.to_string());
-        let source = Source::new(folder.display().to_string(), journal_path(folder), None);
+        let journal = journal_path(folder);
+        let feed = Box::new(JournalFeed::new(&journal));
+        let source = Source::new(folder.display().to_string(), journal, None);
         let shared = Shared::new(
             vec![source],
             Some((folder.to_owned(), apps, timings)),
             Access::of_cluster(secret.trim(), local),
         );
-        Server::start(shared, listener, local)
+        Server::start(shared, Some(feed), listener, local)
     }
 
-    fn start(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr) -> Result<Server, ServerError> {
+    fn start(
+        mut shared: Shared,
+        feed: Option<Box<dyn Feed>>,
+        listener: TcpListener,
+        address: SocketAddr,
+    ) -> Result<Server, ServerError> {
         let local = local(&listener, address)?;
         let url = format!("http://{local}/?token={}", shared.access.read_token());
-        if shared.folder.is_some() {
+        shared.is_live = feed.is_some();
+        let shared = Arc::new(shared);
+        if let Some(feed) = feed {
             let follower = Arc::clone(&shared);
-            spawn("http-feed", move || follow(&follower))?;
+            spawn("http-feed", move || follow(&follower, feed))?;
             let forecaster = Arc::clone(&shared);
             spawn("http-forecast", move || forecast(&forecaster))?;
         }
@@ -239,13 +259,14 @@ impl Source {
 }
 
 impl Shared {
-    fn new(sources: Vec<Source>, cluster: Option<(PathBuf, Apps, Arc<Timings>)>, access: Access) -> Arc<Shared> {
+    fn new(sources: Vec<Source>, cluster: Option<(PathBuf, Apps, Arc<Timings>)>, access: Access) -> Shared {
         let (folder, apps, timings) = match cluster {
             Some((folder, apps, timings)) => (Some(folder), apps, Some(timings)),
             None => (None, Apps::none(), None),
         };
-        Arc::new(Shared {
+        Shared {
             sources,
+            is_live: false,
             folder,
             apps,
             timings,
@@ -255,7 +276,7 @@ impl Shared {
             updates: Mutex::default(),
             feed_error: Mutex::new(None),
             started: Instant::now(),
-        })
+        }
     }
 
     fn is_watched(&self) -> bool {
@@ -263,10 +284,9 @@ impl Shared {
     }
 }
 
-/// Keeps the model of a cluster current.
-fn follow(shared: &Shared) {
-    let (Some(folder), Some(source)) = (&shared.folder, shared.sources.first()) else { return };
-    let mut feed = JournalFeed::new(folder);
+/// Keeps the model of a growing log current.
+fn follow(shared: &Shared, mut feed: Box<dyn Feed>) {
+    let Some(source) = shared.sources.first() else { return };
     loop {
         let polled = match source.model.write() {
             Ok(mut model) => feed.poll(&mut model),
@@ -275,11 +295,8 @@ fn follow(shared: &Shared) {
         if let Ok(mut last) = shared.feed_error.lock() {
             *last = polled.as_ref().err().map(ToString::to_string);
         }
-        match polled {
-            Ok(true) => shared.changes.send_modify(|version| *version += 1),
-            Ok(false) => {}
-            // Start again: what was read of it may be wrong.
-            Err(_) => feed = JournalFeed::new(folder),
+        if let Ok(true) = polled {
+            shared.changes.send_modify(|version| *version += 1);
         }
         std::thread::sleep(if shared.is_watched() { POLL_WATCHED } else { POLL_IDLE });
     }
