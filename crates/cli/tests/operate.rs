@@ -215,6 +215,21 @@ fn the_command_for_ended_jobs_runs_with_the_outcome() {
 }
 
 #[test]
+fn few_commands_for_ended_jobs_run_at_the_same_time() {
+    let folder = input();
+    let dir = folder.path();
+    let command = "touch run-$JOB_ID; ls -d run-* | wc -l >> seen; sleep 1; rm run-$JOB_ID";
+    let _up = Up::start(dir, &["--on-job-end", command]);
+    for job in 1..=12 {
+        prints(dir, &["submit", "wordcount", "--input", "in", "--output", &format!("out{job}")]);
+    }
+    let seen = || fs::read_to_string(dir.join("seen")).unwrap_or_default();
+    wait_for("all commands", || seen().lines().count() == 12);
+    let at_once: Vec<u32> = seen().lines().map(|line| line.trim().parse().expect("a number")).collect();
+    assert!(at_once.iter().all(|&running| running <= 8), "{at_once:?}");
+}
+
+#[test]
 fn an_address_that_cannot_be_served_is_refused_before_anything_starts() {
     let folder = input();
     let args = ["up", "--http", "192.0.2.1:80", "--dir", "cluster"];

@@ -55,7 +55,7 @@ function frame() {
     banner.dataset.key = key;
     banner.hidden = key === "";
     banner.className = `banner ${key === "lost" ? "bad" : ""}`;
-    if (key === "lost") fill(banner, `The coordinator does not answer since ${duration((performance.now() - store.lostAt) / 1000)}. The page shows what it knew, and continues by itself.`);
+    if (key === "lost") fill(banner, `The server does not answer since ${duration((performance.now() - store.lostAt) / 1000)}. The page shows what it knew, and continues by itself.`);
     else if (held) fill(banner, h("span", {}, "The page shows a past instant."), h("button", { class: "btn", type: "button", onclick: () => store.hold(null) }, store.isLive ? "Back to live" : "To the end"));
     else if (key) fill(banner, "This log was written by a release that decides differently: ranks and shares at its end may be wrong.");
   }

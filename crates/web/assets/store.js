@@ -165,7 +165,7 @@ class Store {
   async loadWhenReady(log) {
     for (let attempt = 0; ; attempt += 1) {
       try { return await log.load(); } catch (error) {
-        if (error.status !== 503 || attempt > 60) throw error;
+        if (error.status !== 503 || (attempt > 60 && this.hasCoordinator)) throw error;
         await new Promise((resolve) => setTimeout(resolve, 500));
       }
     }

@@ -49,7 +49,7 @@ pub struct ClusterOptions {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     pub log_budget: u64,
     /// Shell command to run when a job has ended; JOB_ID, JOB_NAME, JOB_APP, JOB_USER, JOB_OUTCOME and JOB_SECONDS are in its environment.
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub on_job_end: Option<String>,
 }
 

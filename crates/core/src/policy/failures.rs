@@ -7,7 +7,7 @@
 
 use crate::ids::{Kind, NodeId};
 use crate::policy::matching::Matcher;
-use crate::state::{Job, NodeTable};
+use crate::state::{Job, JobKey, NodeTable};
 use crate::units::{Span, Time};
 use serde::{Deserialize, Serialize};
 
@@ -113,28 +113,33 @@ impl Failures {
     }
 
     /// True if a job leaves a node to others because its own tasks failed there. Of the nodes where it may run tasks of the kind, it avoids only so
-    /// many that others are left: those with slots, and with strict matching those that are suggested for it.
+    /// many that others are left: those with slots, and with strict matching those that are suggested for it. A node that keeps a paused reduce of
+    /// the job is not avoided, nor is one that is excluded: it gets only probes, whose failures do not count.
     pub fn job_avoids(
         &self,
         job: &Job,
+        key: JobKey,
         kind: Kind,
         node: NodeId,
         nodes: &NodeTable,
         matcher: Option<&Matcher>,
     ) -> bool {
-        if job.failed_on().is_empty() {
+        let is_bad = |&&(_, failures): &&(NodeId, u8)| failures >= self.job_node_failures;
+        let mut bad = job.failed_on().iter().filter(is_bad).map(|&(bad, _)| bad);
+        if job.failed_on().is_empty() || !bad.clone().any(|bad| bad == node) {
             return false;
         }
-        let bad = job.failed_on().iter().filter(|&&(_, failures)| failures >= self.job_node_failures);
-        if !bad.clone().any(|&(bad, _)| bad == node) {
+        let keeps_paused = || nodes.get(node).paused().iter().any(|&(owner, _)| owner == key);
+        if !nodes.is_usable(node) || (kind == Kind::Reduce && keeps_paused()) {
             return false;
         }
-        let may_run = |&other: &NodeId| {
-            nodes.get(other).spec().slots(kind) > 0 && matcher.is_none_or(|matcher| matcher.may_run(job, other))
+        let may_run = |other: &NodeId| {
+            let has_slots = nodes.get(*other).spec().slots(kind) > 0;
+            has_slots && nodes.is_usable(*other) && matcher.is_none_or(|matcher| matcher.may_run(job, *other))
         };
-        let bad = bad.count() as u32;
-        let enough = bad * NODES_PER_EXCLUDED;
-        bad <= most_avoided(nodes.ids_usable().filter(may_run).take(enough as usize).count() as u32)
+        let avoided = bad.by_ref().filter(may_run).count() as u32;
+        let enough = (avoided * NODES_PER_EXCLUDED) as usize;
+        avoided <= most_avoided(nodes.ids_usable().filter(may_run).take(enough).count() as u32)
     }
 }
 
@@ -184,7 +189,7 @@ mod tests {
             state.record_failure(key, TaskKey::map(map), NodeId(node), true, at(9.0));
         };
         let avoids = |state: &crate::state::State, node: u32| {
-            Failures::default().job_avoids(state.job(key), Kind::Map, NodeId(node), state.nodes(), None)
+            Failures::default().job_avoids(state.job(key), key, Kind::Map, NodeId(node), state.nodes(), None)
         };
         [0, 1].iter().for_each(|&map| fail(&mut state, map, 0));
         assert!(!avoids(&state, 0), "two failures");

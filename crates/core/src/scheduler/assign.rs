@@ -96,7 +96,7 @@ impl Scheduler {
         let (failures, matcher) = (&self.policy.failures, self.matcher.as_ref());
         let mut visit = |key: JobKey| {
             let job = jobs.get_mut(key);
-            if failures.job_avoids(job, kind, node, nodes, matcher) {
+            if failures.job_avoids(job, key, kind, node, nodes, matcher) {
                 return ControlFlow::Continue(());
             }
             if let Some(choice) = placement.choose(job, key, kind, offer) {

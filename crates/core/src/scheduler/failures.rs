@@ -73,6 +73,7 @@ impl Scheduler {
         let probe_at = now + rules.probe_delay(0);
         let exclusion = Exclusion { since: now, failures, jobs, probe_at, failed_probes: 0, probe: None };
         self.state.exclude_node(node, exclusion);
+        self.match_nodes();
         self.wake_at(probe_at, None, out);
     }
 
@@ -100,6 +101,7 @@ impl Scheduler {
                 (exclusion.probe, exclusion.probe_at) = (None, now);
                 if has_result {
                     self.state.include_node(node);
+                    self.match_nodes();
                 }
             }
             _ => {}

@@ -122,7 +122,7 @@ impl Scheduler {
         }
     }
 
-    /// Nodes joined or were lost: the matching follows.
+    /// Nodes joined, were lost, excluded or taken back: the matching follows.
     pub(super) fn match_nodes(&mut self) {
         let changed = self.matcher.as_mut().and_then(|matcher| matcher.nodes_changed(&self.state, self.now));
         if let Some(classes) = changed {

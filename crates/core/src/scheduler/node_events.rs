@@ -68,9 +68,6 @@ impl Scheduler {
             }
         }
         self.state.take_node_down(node);
-        if let Some(matcher) = &mut self.matcher {
-            matcher.node_lost(node);
-        }
         self.match_nodes();
         self.lose_outputs(node, &mut lost);
         let jobs = self.state.jobs().keys();

@@ -40,9 +40,6 @@ impl Scheduler {
         for (node, known) in (0..).map(NodeId).zip(&snapshot.nodes) {
             restored.node_joined(node, &known.spec)?;
             restored.state.restore_node(node, known);
-            if let Some(matcher) = restored.matcher.as_mut().filter(|_| !known.up) {
-                matcher.node_lost(node);
-            }
         }
         restored.match_nodes();
         snapshot.jobs.iter().try_for_each(|job| restored.restore_job(job))?;

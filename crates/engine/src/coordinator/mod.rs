@@ -160,6 +160,9 @@ pub enum StartError {
         /// What it contradicts.
         problem: String,
     },
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
 }
 
 /// A running coordinator. The owner must call [`stop`](CoordinatorHandle::stop) and [`wait`](CoordinatorHandle::wait): dropping the handle

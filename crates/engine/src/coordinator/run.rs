@@ -1,7 +1,7 @@
 //! Drives the state machine with real time, connections, files and threads.
 
 use super::file_system::{Disk, FileSystem};
-use super::hook;
+use super::hook::Hook;
 use super::inputs::{Effect, Input, JournalWrite, Output, StoredBlocks};
 use super::journal::{Journal, JournalError, JournalLock};
 use super::output_work::{AppRounds, OutputWork, Rounds};
@@ -39,7 +39,7 @@ pub(super) struct Run {
     timings: Arc<Timings>,
     inputs: Sender<Input>,
     /// Shell command to run when a job has ended.
-    on_job_end: Option<String>,
+    hook: Option<Hook>,
     /// Number of threads that work on output folders.
     outputs_in_progress: usize,
     /// Released last.
@@ -80,7 +80,7 @@ impl Run {
             disk,
             rounds: Arc::new(AppRounds { apps: options.apps, planner: Planner::new(&options.folder) }),
             programs,
-            on_job_end: options.on_job_end,
+            hook: options.on_job_end.as_deref().map(Hook::start).transpose().map_err(StartError::Thread)?,
             started: Instant::now(),
             timings: Arc::default(),
             inputs,
@@ -141,8 +141,8 @@ impl Run {
                     }
                     Effect::Output(job, work) => self.start_output_work(job, work),
                     Effect::JobEnded(status) => {
-                        if let Some(command) = &self.on_job_end {
-                            hook::start(command, *status);
+                        if let Some(hook) = &self.hook {
+                            hook.job_ended(*status);
                         }
                     }
                     Effect::RemoveProgram(program) => self.programs.remove(program),
@@ -151,6 +151,9 @@ impl Run {
             }
             if stopping {
                 self.wait_for_output_work(inputs);
+                if let Some(hook) = self.hook.take() {
+                    hook.finish();
+                }
                 return Ok(());
             }
         }

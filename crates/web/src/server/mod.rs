@@ -40,6 +40,9 @@ use tower_http::set_header::SetResponseHeaderLayer;
 const POLL_WATCHED: Duration = Duration::from_millis(200);
 const POLL_IDLE: Duration = Duration::from_secs(1);
 
+/// How long a log that cannot be read is left alone before it is read again from its beginning.
+const POLL_DAMAGED: Duration = Duration::from_secs(10);
+
 /// How often forecasts are renewed while somebody watches, and how long that may take.
 const FORECAST_INTERVAL: Duration = Duration::from_secs(5);
 const FORECAST_LIMIT: Duration = Duration::from_secs(1);
@@ -55,7 +58,7 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
 #[derive(Debug, Error)]
 pub enum ServerError {
     /// The address cannot be listened on.
-    #[error("cannot serve the dashboard on {address}: {error}; choose another address with --http, or --no-http")]
+    #[error("cannot serve the dashboard on {address}: {error}; choose another address with --http")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -298,7 +301,8 @@ fn follow(shared: &Shared, mut feed: Box<dyn Feed>) {
         if let Ok(true) = polled {
             shared.changes.send_modify(|version| *version += 1);
         }
-        std::thread::sleep(if shared.is_watched() { POLL_WATCHED } else { POLL_IDLE });
+        let watched = if shared.is_watched() { POLL_WATCHED } else { POLL_IDLE };
+        std::thread::sleep(if polled.is_err() { POLL_DAMAGED } else { watched });
     }
 }
 

@@ -119,6 +119,11 @@ impl Matching {
         if self.history_interval_jobs == 0 {
             return Err(("matching.history_interval_jobs", "must be at least 1".into()));
         }
+        if self.is_strict() && Kind::BOTH.iter().any(|&kind| policy.slots(kind).placement.refuse_slow.is_some()) {
+            let problem =
+                "\"strict\" leaves a job no node if it also refuses the slow ones; remove placement.refuse_slow";
+            return Err(("matching.fallback", problem.into()));
+        }
         if !Kind::BOTH.iter().all(|&kind| policy.slots(kind).groups.is_by_user()) {
             let problem = "matches the jobs of users; set groups = \"users\" for map and reduce";
             return Err(("matching", problem.into()));
@@ -137,8 +142,6 @@ pub struct NodeType {
     speed: f64,
     disk_bytes_per_s: f64,
     disk_bytes: u64,
-    /// Number of nodes of this type that are up.
-    pub up: u32,
     /// All nodes of this type that ever joined.
     pub nodes: Vec<NodeId>,
 }
@@ -255,15 +258,13 @@ impl Matcher {
             speed: f64::from(spec.speed_ppm) / 1e6,
             disk_bytes_per_s: spec.disk_bytes_per_s as f64,
             disk_bytes: spec.disk_bytes,
-            up: 0,
             nodes: Vec::new(),
         };
-        let same = |other: &NodeType| NodeType { up: 0, nodes: Vec::new(), ..other.clone() } == node_type;
+        let same = |other: &NodeType| NodeType { nodes: Vec::new(), ..other.clone() } == node_type;
         let at = self.node_types.iter().position(same).unwrap_or_else(|| {
             self.node_types.push(node_type);
             self.node_types.len() - 1
         });
-        self.node_types[at].up += 1;
         match self.type_of.get_mut(node.0 as usize) {
             Some(before) => {
                 // It may come back as another type of node than it was.
@@ -275,13 +276,7 @@ impl Matcher {
         self.node_types[at].nodes.push(node);
     }
 
-    /// A node was lost.
-    pub fn node_lost(&mut self, node: NodeId) {
-        let node_type = self.type_of(node);
-        self.node_types[node_type as usize].up -= 1;
-    }
-
-    /// Solves both linear programs again after nodes joined or were lost (section 4: decisions follow any variation in the resources). A new
+    /// Solves both linear programs again after nodes joined, were lost, excluded or taken back (section 4: decisions follow any variation in the resources). A new
     /// type of node changes the classes too: then the new classes of all live jobs are returned.
     pub fn nodes_changed(&mut self, state: &State, now: Time) -> Option<Vec<(JobKey, Classes)>> {
         let [_, all_jobs] = &self.classes;
@@ -289,7 +284,7 @@ impl Matcher {
         if is_new_type {
             return Some(self.classify_all(state, now));
         }
-        self.suggested = [self.suggest(0), self.suggest(1)];
+        self.suggested = [self.suggest(0, state), self.suggest(1, state)];
         None
     }
 
@@ -379,9 +374,10 @@ impl Matcher {
         classes[1].is_none() || (0..2).any(suggested)
     }
 
-    /// True unless a node stays idle rather than run a job.
+    /// True unless a node stays idle rather than run a job, whatever the job's user has.
     pub fn may_run(&self, job: &Job, node: NodeId) -> bool {
-        !self.rules.is_strict() || self.suggests_for(job, self.type_of(node))
+        let class = job.classes()[1];
+        !self.rules.is_strict() || class.is_none() || self.suggests(1, self.type_of(node), class)
     }
 
     /// The nodes whose disk can hold a block and for whose type a class of the job is suggested.
@@ -446,7 +442,7 @@ impl Matcher {
             // Section 3.1: k is the number of users, also of those who have not submitted a job yet.
             let clusters = kmeans::kmeans(&points, users.len().max(self.declared_users[classification]));
             self.classes[classification] = self.describe(&clusters, &points, &members, now);
-            self.suggested[classification] = self.suggest(classification);
+            self.suggested[classification] = self.suggest(classification, state);
         }
         let classes_of = |(key, job): (JobKey, &Job)| {
             if Kind::BOTH.iter().all(|&kind| job.total(kind) == 0) {
@@ -486,19 +482,31 @@ impl Matcher {
         classes
     }
 
-    /// Section 3.2: solves the linear program of one classification.
-    fn suggest(&self, classification: usize) -> Vec<Vec<bool>> {
+    /// Section 3.2: solves the linear program of one classification. Types without slots of a kind are possible, which the paper does not have: if no
+    /// type that is suggested for a class has slots of a kind, all that have are.
+    fn suggest(&self, classification: usize, state: &State) -> Vec<Vec<bool>> {
         let classes = &self.classes[classification];
         let alpha: Vec<f64> = classes.iter().map(|class| class.arrivals_per_s.max(1e-9)).collect();
         let mu: Vec<Vec<f64>> =
             classes.iter().map(|class| (0..self.node_types.len()).map(|j| class.centre[j].exp()).collect()).collect();
-        let counts: Vec<f64> = self.node_types.iter().map(|node_type| f64::from(node_type.up)).collect();
+        let usable = |of: &NodeType| of.nodes.iter().filter(|&&node| state.nodes().is_usable(node)).count();
+        let counts: Vec<f64> = self.node_types.iter().map(|of| usable(of) as f64).collect();
         let Some(allocation) = lp::solve(&lp::Problem { alpha: &alpha, mu: &mu, counts: &counts }) else {
             return Vec::new();
         };
-        (0..self.node_types.len())
+        let mut suggested: Vec<Vec<bool>> = (0..self.node_types.len())
             .map(|j| (0..classes.len()).map(|i| allocation.delta[i][j] > lp::DELTA_ZERO).collect())
-            .collect()
+            .collect();
+        for kind in Kind::BOTH {
+            let has_slots = |j: usize| counts[j] > 0.0 && self.node_types[j].slots[kind] > 0;
+            let with_slots: Vec<usize> = (0..self.node_types.len()).filter(|&j| has_slots(j)).collect();
+            let is_unserved = |class: &usize| !with_slots.iter().any(|&j| suggested[j][*class]);
+            let unserved: Vec<usize> = (0..classes.len()).filter(is_unserved).collect();
+            for &j in &with_slots {
+                unserved.iter().for_each(|&class| suggested[j][class] = true);
+            }
+        }
+        suggested
     }
 }
 

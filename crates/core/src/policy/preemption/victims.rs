@@ -226,7 +226,8 @@ fn attempts_last_first(
     // A slot that the beneficiary would refuse is of no use to it.
     let may_take = |&index: &u32| {
         let node = task(index).node();
-        let avoided = || jobs.policy.failures.job_avoids(view.state.job(*beneficiary), kind, node, nodes, None);
+        let avoided =
+            || jobs.policy.failures.job_avoids(view.state.job(*beneficiary), *beneficiary, kind, node, nodes, None);
         accepted.contains(node, nodes) && !avoided()
     };
     let mut attempts: Vec<u32> = preemptable.attempts.iter().copied().filter(may_take).collect();
