@@ -81,7 +81,7 @@ struct AccessTable {
 pub fn tenants(file: &Path) -> Result<(Tenants, Access)> {
     let name = file.display().to_string();
     let text = read(&name)?;
-    let invalid = |error: toml::de::Error| anyhow!("{name}: {}", error.message());
+    let invalid = |error: toml::de::Error| anyhow!("{}", located(&name, &text, &error));
     let mut table: toml::Table = toml::from_str(&text).map_err(invalid)?;
     let access = match table.remove("access") {
         Some(access) => access.try_into().map_err(invalid)?,
@@ -95,9 +95,19 @@ pub fn tenants(file: &Path) -> Result<(Tenants, Access)> {
 
 /// Formats a TOML error of a policy file as `FILE:LINE: message; hint`.
 fn toml_error(file: &str, text: &str, error: &toml::de::Error) -> anyhow::Error {
-    let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+    anyhow!("{}; `giveway policies show NAME` prints a valid policy", located(file, text, error))
+}
+
+/// Formats a TOML error as `FILE:LINE: message`, or `FILE: message` if the line is not known.
+fn located(file: &str, text: &str, error: &toml::de::Error) -> String {
     let message = error.message().replace('\n', "; ");
-    anyhow!("{file}:{line}: {message}; `giveway policies show NAME` prints a valid policy")
+    match error.span() {
+        Some(span) => {
+            let line = text.as_bytes().iter().take(span.start).filter(|&&byte| byte == b'\n').count() + 1;
+            format!("{file}:{line}: {message}")
+        }
+        None => format!("{file}: {message}"),
+    }
 }
 
 /// Resolves a workload and its cluster. Without `cluster_name`, built-in workloads and event logs use their own cluster; a workload file

@@ -110,6 +110,8 @@ fn admitted_users_see_all_jobs_and_kill_their_own() {
         let refused = cluster.fails(SYS, of_owner_alone);
         assert!(refused.contains("ask"), "{refused}");
     }
+    let refused = cluster.fails(DAEMON, &["history"]);
+    assert!(refused.contains("only the cluster's owner reads its history"), "{refused}");
     cluster.succeeds(DAEMON, &["kill", &of_daemon]);
     cluster.succeeds(SYS, &["kill", &of_owner]);
     let refused = cluster.fails(BIN, &["jobs"]);
@@ -130,13 +132,18 @@ fn by_default_the_owner_alone_has_access() {
 }
 
 #[test]
-fn an_unknown_user_in_the_tenants_file_is_reported() {
+fn mistakes_in_the_tenants_file_are_reported() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     fs::write(folder.path().join("tenants.toml"), "[access]\nusers = [\"no-such-user\"]\n").expect("write the tenants");
     let args = ["up", "--no-http", "--dir", "cluster", "--tenants", "tenants.toml"];
-    let output = as_user(0, folder.path(), &args).expect("run giveway");
-    let refused = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && refused.contains("there is no user `no-such-user`"), "{refused}");
+    let refused = || {
+        let output = as_user(0, folder.path(), &args).expect("run giveway");
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(refused().contains("there is no user `no-such-user`"), "{}", refused());
+    fs::write(folder.path().join("tenants.toml"), "[access]\n[access]\n").expect("write the tenants");
+    assert!(refused().contains("tenants.toml:2: duplicate key"), "{}", refused());
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 use super::args::{History, JobFilter};
 use super::inspect::{is_recent, table, utc};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use giveway_core::{Priority, Span};
 use giveway_web::explain::duration;
 use giveway_web::feed;
 use giveway_web::model::{JobRow, JobState, Model};
 use serde::Serialize;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// `giveway history`
@@ -68,8 +68,15 @@ pub fn history(args: &History) -> Result<()> {
 
 /// The journals of a cluster, oldest first.
 fn journals(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries =
-        std::fs::read_dir(folder).with_context(|| format!("cannot read {}; check --dir", folder.display()))?;
+    let entries = std::fs::read_dir(folder).map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "only the cluster's owner reads its history; `giveway jobs` lists jobs of the running cluster"
+            }
+            _ => "check --dir",
+        };
+        anyhow!("cannot read {}: {error}; {hint}", folder.display())
+    })?;
     let mut archived: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("journal-")))
