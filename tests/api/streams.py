@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Does watching slow the cluster down? Runs small jobs in blocks, in turn without watchers and with open dashboards, and prints the jobs per second of both.
+"""Does watching slow the cluster down? Runs small jobs in blocks, in turn without watchers and with open dashboards. Prints for both the time that the
+coordinator takes to handle a batch of inputs with all decisions, the time from a job's submission to its end, and the jobs per second.
 
-Needs a built giveway: GIVEWAY_BIN, or target/release/giveway. STREAMS (1000) streams of updates are open, and DASHBOARDS (100) clients load the timeline and the
-jobs every two seconds; JOBS (2000) jobs run in BLOCKS (4) blocks. Watchers run on the same machine, so their own CPU time counts, too.
+Needs a built giveway: GIVEWAY_BIN, or target/release/giveway. STREAMS (1000) streams of updates are open, and DASHBOARDS (100) clients request what the page of a
+job does; JOBS (2000) jobs run in BLOCKS (8) blocks, at most RATE (50) submitted per second. Watchers run on the same machine, so their own CPU time counts, too.
 """
 
 import asyncio
@@ -16,9 +17,9 @@ import urllib.request
 from pathlib import Path
 
 GIVEWAY = os.environ.get("GIVEWAY_BIN", str(Path(__file__).resolve().parents[2] / "target/release/giveway"))
-STREAMS, DASHBOARDS, JOBS, BLOCKS = (
+STREAMS, DASHBOARDS, JOBS, BLOCKS, RATE = (
     int(os.environ.get(name, default)) for name, default in
-    [("STREAMS", "1000"), ("DASHBOARDS", "100"), ("JOBS", "2000"), ("BLOCKS", "4")]
+    [("STREAMS", "1000"), ("DASHBOARDS", "100"), ("JOBS", "2000"), ("BLOCKS", "8"), ("RATE", "50")]
 )
 
 
@@ -41,17 +42,30 @@ class Cluster:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
-    def run_block(self, jobs: int) -> float:
-        """Jobs per second from the first submission to the end of the last job."""
-        started = time.perf_counter()
-        for _ in range(jobs):
+    def decisions(self) -> tuple[float, float]:
+        """Number of batches of inputs that the coordinator has handled, and the seconds it took."""
+        request = urllib.request.Request(f"http://{self.address}/metrics", headers={"Authorization": f"Bearer {self.token}"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            values = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if not line.startswith("#"))
+        return float(values["giveway_decision_seconds_count"]), float(values["giveway_decision_seconds_sum"])
+
+    def run_block(self, jobs: int) -> dict[str, float]:
+        """Runs jobs. Returns the mean time of a decision and of a job, and the jobs per second from the first submission to the end of the last job."""
+        count, seconds = self.decisions()
+        first, started = self.submitted + 1, time.perf_counter()
+        for number in range(jobs):
+            time.sleep(max(0.0, started + number / RATE - time.perf_counter()))
             self.submitted += 1
             output = str(self.folder / f"out-{self.submitted}")
             request = {"app": "wordcount", "input": [str(self.folder / "input")], "output": output}
             self.request("/api/v1/jobs", request)
         while self.unfinished():
             time.sleep(0.05)
-        return jobs / (time.perf_counter() - started)
+        rate = jobs / (time.perf_counter() - started)
+        count, seconds = (after - before for after, before in zip(self.decisions(), (count, seconds)))
+        ended = [job for job in self.request("/api/v1/jobs") if job["job"] >= first]
+        completion_ms = statistics.median((job["ended_us"] - job["submitted_us"]) / 1e3 for job in ended)
+        return {"decision, us": seconds / count * 1e6, "job, ms": completion_ms, "jobs/s": rate}
 
     def unfinished(self) -> bool:
         return any(self.request(f"/api/v1/jobs?state={state}") for state in ("running", "pending"))
@@ -75,9 +89,11 @@ async def get(cluster: Cluster, path: str) -> None:
 
 
 async def dashboard(cluster: Cluster) -> None:
+    """What the page of a job requests, beside the stream of updates."""
+    await get(cluster, "/api/v1/timeline")
     while True:
-        await get(cluster, "/api/v1/timeline")
-        await get(cluster, "/api/v1/jobs")
+        await get(cluster, "/api/v1/jobs/1/explain")
+        await get(cluster, "/api/v1/jobs/1")
         await asyncio.sleep(2)
 
 
@@ -86,7 +102,7 @@ async def main() -> None:
         cluster = Cluster(Path(folder))
         try:
             await asyncio.to_thread(cluster.run_block, 20)
-            rates: dict[str, list[float]] = {"alone": [], "watched": []}
+            measured: dict[str, list[dict[str, float]]] = {"alone": [], "watched": []}
             for block in range(BLOCKS):
                 name = "watched" if block % 2 else "alone"
                 watchers = []
@@ -96,14 +112,15 @@ async def main() -> None:
                     await asyncio.sleep(3)
                     ended = sum(watcher.done() for watcher in watchers)
                     print(f"{len(watchers) - ended} watchers open, {ended} refused")
-                rate = await asyncio.to_thread(cluster.run_block, JOBS // BLOCKS)
-                rates[name].append(rate)
-                print(f"block {block}, {name}: {rate:.1f} jobs/s")
+                found = await asyncio.to_thread(cluster.run_block, JOBS // BLOCKS)
+                measured[name].append(found)
+                print(f"block {block}, {name}: " + ", ".join(f"{what} {value:.1f}" for what, value in found.items()))
                 for watcher in watchers:
                     watcher.cancel()
                 await asyncio.gather(*watchers, return_exceptions=True)
-            alone, watched = (statistics.median(rates[name]) for name in ("alone", "watched"))
-            print(f"alone {alone:.1f} jobs/s, watched {watched:.1f} jobs/s: {100 * (watched / alone - 1):+.1f} %")
+            for what in measured["alone"][0]:
+                alone, watched = (statistics.median(block[what] for block in measured[name]) for name in ("alone", "watched"))
+                print(f"{what}: alone {alone:.1f}, watched {watched:.1f}: {100 * (watched / alone - 1):+.1f} %")
         finally:
             cluster.stop()
 

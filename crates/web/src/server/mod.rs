@@ -47,6 +47,9 @@ const POLL_DAMAGED: Duration = Duration::from_secs(10);
 const FORECAST_INTERVAL: Duration = Duration::from_secs(5);
 const FORECAST_LIMIT: Duration = Duration::from_secs(1);
 
+/// The niceness of all threads here; that of the scheduler and of tasks is 0.
+const NICENESS: i32 = 10;
+
 /// Threads that serve requests.
 const THREADS: usize = 2;
 
@@ -206,6 +209,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("http")
+            .on_thread_start(give_way)
             .enable_all()
             .build()
             .map_err(ServerError::Thread)?;
@@ -245,7 +249,17 @@ fn local(listener: &TcpListener, address: SocketAddr) -> Result<SocketAddr, Serv
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), ServerError> {
+    let run = move || {
+        give_way();
+        run();
+    };
     std::thread::Builder::new().name(name.into()).spawn(run).map(drop).map_err(ServerError::Thread)
+}
+
+/// Lets the scheduler and the tasks run before this thread if the cores are busy. (On Linux, priorities are those of threads.)
+fn give_way() {
+    // Without the right to do so, it runs as they do.
+    let _ = rustix::process::setpriority_process(None, NICENESS);
 }
 
 impl Source {
