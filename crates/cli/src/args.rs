@@ -421,7 +421,7 @@ pub enum BenchCommand {
             long,
             value_name = "NAME[,...]",
             value_delimiter = ',',
-            default_value = "hsrtf-table2,fcs-map-heavy,fcs-reduce-heavy,chronos-map,coshh-facebook,gridmix-60",
+            default_value = "hsrtf-table2,fcs-map-heavy,chronos-map,gridmix-60",
             conflicts_with = "event_logs"
         )]
         workload: Vec<String>,

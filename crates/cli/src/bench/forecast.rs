@@ -1,6 +1,6 @@
 //! `giveway bench forecast`: the forecasts of `giveway explain` compared with what then happened.
 //!
-//! Each job is forecast twice: when it is submitted, and when half of its tasks are done. The workloads are simulated, or read from event logs and
+//! Each job is forecast twice: when it is submitted, and when half of its tasks are done; of runs with many jobs, an evenly spread sample. The workloads are simulated, or read from event logs and
 //! journals of real clusters. As for `giveway explain`, jobs that are submitted later are not known.
 
 use crate::input;
@@ -20,6 +20,9 @@ use std::time::Duration;
 /// A forecast makes all of its runs, however long they take, so that the results do not depend on this machine.
 const NO_LIMIT: Duration = Duration::MAX;
 
+/// About as many jobs of a run are forecast: a forecast simulates all that are live, sixteen times.
+const SAMPLE: usize = 30;
+
 /// Nodes offer slots with heartbeats, which a forecast does not know.
 const SECOND: Span = Span::from_secs(1);
 
@@ -35,7 +38,7 @@ pub fn simulated(workloads: &[String], policies: &[Policy], seed: u64) -> Result
                 capabilities: Capabilities::ALL,
                 seed,
             };
-            let mut forecasts = JobForecasts::new(setup)?;
+            let mut forecasts = JobForecasts::new(setup, workload.jobs.len())?;
             Comparison::new(cluster, workload, seed).run(policy, &mut forecasts)?;
             forecasts.accuracy().add_to(&mut table, name, &policy.name);
         }
@@ -51,7 +54,9 @@ pub fn recorded(event_logs: &[String]) -> Result<()> {
         let reader = EventLogReader::open(&bytes).with_context(|| format!("cannot read {name} as an event log"))?;
         let setup = reader.setup().clone();
         let policy = setup.policy.name.clone();
-        let mut forecasts = JobForecasts::new(setup)?;
+        let submitted = |record: &Record| matches!(record.event, Event::JobSubmitted(_));
+        let jobs = EventLogReader::open(&bytes)?.map_while(Result::ok).filter(submitted).count();
+        let mut forecasts = JobForecasts::new(setup, jobs)?;
         for record in reader {
             // The journal of a cluster that may be started again has no closing record.
             let Ok(record) = record else { break };
@@ -86,21 +91,33 @@ struct Made {
 /// Follows a run and forecasts each of its jobs.
 struct JobForecasts {
     model: Model,
+    /// Every job of this many is forecast.
+    every: usize,
+    submitted: usize,
     at_submission: BTreeMap<JobId, Made>,
     half_done: BTreeMap<JobId, Made>,
 }
 
 impl JobForecasts {
-    fn new(setup: Setup) -> Result<JobForecasts> {
-        Ok(JobForecasts { model: Model::new(setup, 0)?, at_submission: BTreeMap::new(), half_done: BTreeMap::new() })
+    fn new(setup: Setup, jobs: usize) -> Result<JobForecasts> {
+        Ok(JobForecasts {
+            model: Model::new(setup, 0)?,
+            every: jobs.div_ceil(SAMPLE).max(1),
+            submitted: 0,
+            at_submission: BTreeMap::new(),
+            half_done: BTreeMap::new(),
+        })
     }
 
     fn apply(&mut self, record: &Record) {
         self.model.apply(record);
         match &record.event {
             Event::JobSubmitted(spec) => {
-                let made = self.forecast(spec.id);
-                self.at_submission.extend(made.map(|made| (spec.id, made)));
+                if self.submitted.is_multiple_of(self.every) {
+                    let made = self.forecast(spec.id);
+                    self.at_submission.extend(made.map(|made| (spec.id, made)));
+                }
+                self.submitted += 1;
             }
             Event::AttemptFinished { attempt, .. } => {
                 let job = attempt.task.job;
@@ -108,7 +125,7 @@ impl JobForecasts {
                     let (done, tasks) = (row.done.iter().sum::<u32>(), row.tasks.iter().sum::<u32>());
                     row.ended.is_none() && done * 2 >= tasks && done < tasks
                 });
-                if is_half_done && !self.half_done.contains_key(&job) {
+                if is_half_done && self.at_submission.contains_key(&job) && !self.half_done.contains_key(&job) {
                     let made = self.forecast(job);
                     self.half_done.extend(made.map(|made| (job, made)));
                 }
