@@ -8,7 +8,7 @@
 
 use crate::model::Model;
 use crate::task_times::task_time;
-use giveway_core::{Action, Event, JobId, Kind, Policy, Scheduler, Span, Time};
+use giveway_core::{Action, Event, JobId, Kind, Policy, Scheduler, Span, Time, WHOLE_PPM};
 use giveway_sim::cluster::{Cluster, HeartbeatMode};
 use giveway_sim::workload::{self, JobPlan, Workload};
 use giveway_sim::{Observer, Simulation};
@@ -76,8 +76,10 @@ impl Present {
     pub fn of(model: &Model) -> Option<Present> {
         let scheduler = model.scheduler();
         let nodes: Vec<_> = scheduler.nodes().filter(|node| node.up).map(|node| node.spec.clone()).collect();
+        let speeds = nodes.iter().map(|node| f64::from(node.speed_ppm) / f64::from(WHOLE_PPM));
+        let speed = speeds.sum::<f64>() / nodes.len().max(1) as f64;
         let mut jobs: Vec<LiveJob> =
-            scheduler.running_jobs().filter_map(|job| LiveJob::of(model, scheduler, job)).collect();
+            scheduler.running_jobs().filter_map(|job| LiveJob::of(model, scheduler, job, speed)).collect();
         jobs.sort_by_key(|job| (job.plan.submit, job.id));
         // The order of arrival stays, the distance does not: all are there now.
         jobs.iter_mut().for_each(|job| job.plan.submit = Time::ZERO);
@@ -135,7 +137,8 @@ impl Present {
 }
 
 impl LiveJob {
-    fn of(model: &Model, scheduler: &Scheduler, id: JobId) -> Option<LiveJob> {
+    /// What is left of a job. Observed times are those on nodes of this mean speed; the simulator needs those at speed 1.
+    fn of(model: &Model, scheduler: &Scheduler, id: JobId, speed: f64) -> Option<LiveJob> {
         let (row, state) = (model.job(id)?, scheduler.state());
         let job = state.job(state.find(id)?);
         let time = Kind::BOTH.map(|kind| task_time(model, row, job, kind));
@@ -147,7 +150,7 @@ impl LiveJob {
             let running = model.running().filter(|one| one.id.task.job == id && one.id.task.kind == kind);
             let worked = running.map(|one| row.worked(kind, one.launched, model.now).as_secs_f64());
             let done: f64 = worked.map(|worked_s| (worked_s / mean_s).min(0.9)).sum();
-            mean(kind).scaled((1.0 - done / f64::from(left[kind.index()].max(1))).max(0.1))
+            mean(kind).scaled(speed * (1.0 - done / f64::from(left[kind.index()].max(1))).max(0.1))
         });
         let plan = JobPlan {
             id,

@@ -36,15 +36,19 @@ fn of_its_own_tasks(row: &JobRow, kind: Kind) -> Option<TaskTime> {
     Some(TaskTime { mean, error: 0.05 + 0.3 / f64::from(row.done[kind.index()]).sqrt() })
 }
 
-/// The median over other jobs, in proportion to the input of a task: over those of the same name, or over all if these are few.
+/// The median over other jobs, by the input of a task: over those of the same name, or over all if these are few. If there are
+/// enough, a part of the time is taken not to depend on the input: half of the shortest.
 fn of_other_jobs(model: &Model, row: &JobRow, kind: Kind) -> Option<TaskTime> {
     let observed = |other: &&JobRow| other.id != row.id && other.mean_task_time(kind).is_some();
     let recent: Vec<&JobRow> = model.jobs.iter().rev().filter(observed).take(RECENT_JOBS).collect();
     let same_name: Vec<&JobRow> = recent.iter().copied().filter(|other| is_same_name(other, row)).collect();
     let jobs = if same_name.len() >= ENOUGH_JOBS { same_name } else { recent };
+    let time_s = |other: &JobRow| other.mean_task_time(kind).map(|time| time.as_secs_f64());
+    let shortest_s = jobs.iter().filter_map(|other| time_s(other)).fold(f64::INFINITY, f64::min);
+    let fixed_s = if jobs.len() < ENOUGH_JOBS { 0.0 } else { shortest_s / 2.0 };
     let scaled = |other: &JobRow| {
         let ratio = bytes_per_task(row, kind) / bytes_per_task(other, kind);
-        other.mean_task_time(kind).map(|time| (time.as_secs_f64() * ratio).max(1e-3).ln())
+        time_s(other).map(|time_s| (fixed_s + (time_s - fixed_s) * ratio).max(1e-3).ln())
     };
     let mut logs: Vec<f64> = jobs.into_iter().filter_map(scaled).collect();
     logs.sort_by(f64::total_cmp);

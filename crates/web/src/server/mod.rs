@@ -209,7 +209,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("http")
-            .on_thread_start(give_way)
+            .on_thread_start(lower_priority)
             .enable_all()
             .build()
             .map_err(ServerError::Thread)?;
@@ -250,14 +250,14 @@ fn local(listener: &TcpListener, address: SocketAddr) -> Result<SocketAddr, Serv
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), ServerError> {
     let run = move || {
-        give_way();
+        lower_priority();
         run();
     };
     std::thread::Builder::new().name(name.into()).spawn(run).map(drop).map_err(ServerError::Thread)
 }
 
 /// Lets the scheduler and the tasks run before this thread if the cores are busy. (On Linux, priorities are those of threads.)
-fn give_way() {
+fn lower_priority() {
     // Without the right to do so, it runs as they do.
     let _ = rustix::process::setpriority_process(None, NICENESS);
 }

@@ -482,8 +482,8 @@ impl Matcher {
         classes
     }
 
-    /// Section 3.2: solves the linear program of one classification. Types without slots of a kind are possible, which the paper does not have: if no
-    /// type that is suggested for a class has slots of a kind, all that have are.
+    /// Section 3.2: solves the linear program of one classification. In the paper every node has slots of both kinds. Here, if no type
+    /// suggested for a class has slots of a kind, all types with such slots are suggested, or its jobs would not end.
     fn suggest(&self, classification: usize, state: &State) -> Vec<Vec<bool>> {
         let classes = &self.classes[classification];
         let alpha: Vec<f64> = classes.iter().map(|class| class.arrivals_per_s.max(1e-9)).collect();
