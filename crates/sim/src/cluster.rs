@@ -49,7 +49,7 @@ pub enum HeartbeatMode {
     Heartbeat,
     /// A node also sends a heartbeat when a task ends there, like Hadoop's out-of-band heartbeats.
     OutOfBand,
-    /// Ends and stop requests travel without delay, and free slots are offered after every event, as in the embedded engine.
+    /// Ends and stop requests travel without delay, and free slots are offered after the events of each instant, as in the embedded engine.
     Immediate,
 }
 

@@ -123,6 +123,12 @@ impl EventQueue {
         Some((entry.at, entry.event))
     }
 
+    /// Whether the next event is due at this instant, that of the last one.
+    pub(crate) fn has_event_at(&self, now: Time) -> bool {
+        // All events of an instant are in one bucket.
+        self.current.last().is_some_and(|entry| entry.at <= now)
+    }
+
     /// Whether any queued event can get a stuck run going again.
     pub(crate) fn can_make_progress(&self) -> bool {
         self.progress_events > 0

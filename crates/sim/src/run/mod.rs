@@ -166,7 +166,10 @@ impl<'a> Simulation<'a> {
             (self.last_progress, self.offers_since_progress) = (self.now, 0);
         }
         self.dispatch(event, observer);
-        if std::mem::take(&mut self.state_changed) && self.cluster.reporting == HeartbeatMode::Immediate {
+        let is_immediate = self.cluster.reporting == HeartbeatMode::Immediate;
+        // Jobs that arrive together compete for the slots: none gets any before the last has arrived.
+        if is_immediate && self.state_changed && !self.queue.has_event_at(self.now) {
+            self.state_changed = false;
             self.offer_from_all_nodes(observer);
         }
         if std::mem::take(&mut self.event_sent) {
