@@ -293,6 +293,9 @@ pub struct WatchJob {
     /// Which job.
     #[command(flatten)]
     pub show: ShowJob,
+    /// List the attempts of its tasks too: where and when each ran, how it began and ended.
+    #[arg(long)]
+    pub tasks: bool,
     /// Print again and again, or not.
     #[command(flatten)]
     pub watch: Watch,

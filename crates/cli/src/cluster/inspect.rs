@@ -2,17 +2,17 @@
 
 use super::args::{JobFilter, JobSelector, Jobs, Nodes, Watch, WatchJob};
 use crate::terminal::{printable, watch};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{ContentArrangement, Table};
-use giveway_core::{JobId, Outcome, Priority, Span, Time};
+use giveway_core::{JobId, Kind, Outcome, Priority, Span};
 use giveway_engine::client::Client;
 use giveway_engine::coordinator::journal_path;
 use giveway_engine::wire::{JobStatus, NodeExclusion, TaskCounts};
 use giveway_web::explain::duration;
 use giveway_web::feed::{Feed, JournalFeed};
 use giveway_web::forecast::{Forecasts, Present};
-use giveway_web::model::Model;
+use giveway_web::model::{AttemptRow, Model};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -49,18 +49,18 @@ fn render_jobs(args: &Jobs) -> Result<String> {
         "expected end (UTC)",
     ]);
     for row in rows {
-        let seconds = |span: Option<f64>| span.map_or_else(String::new, |s| duration(Span::from_secs_f64(s)));
+        let seconds = |s: f64| duration(Span::from_secs_f64(s));
         table.add_row([
             row.job.to_string(),
             row.name.clone(),
             row.app.clone(),
             row.user.clone(),
-            row.pool.clone().unwrap_or_default(),
-            row.priority.map_or("", priority_name).into(),
+            row.pool.clone(),
+            priority_name(row.priority).into(),
             row.state.into(),
             row.submitted_ms.map_or_else(String::new, utc),
             seconds(row.wait_s),
-            seconds(Some(row.elapsed_s)),
+            seconds(row.elapsed_s),
             format!("{}/{}", row.maps_done, row.maps),
             format!("{}/{}", row.reduces_done, row.reduces),
             if row.paused > 0 { row.paused.to_string() } else { String::new() },
@@ -75,7 +75,7 @@ fn render_jobs(args: &Jobs) -> Result<String> {
 /// The jobs of a cluster, and the name of its policy if that can be read.
 pub fn rows(folder: &Path) -> Result<(Vec<Row>, Option<String>)> {
     let statuses = Client::connect(folder)?.jobs()?;
-    // What the journal adds (pool, priority, wall clock, expected end) is left out if it cannot be read.
+    // What the journal adds (the expected end, the policy) is left out if it cannot be read.
     let model = read_journal(folder);
     let forecasts = model.as_ref().and_then(Present::of).map(|now| now.forecast(&now.policy, FORECAST_LIMIT));
     let rows = statuses.iter().map(|status| Row::new(status, model.as_ref(), forecasts.as_ref())).collect();
@@ -98,13 +98,13 @@ pub struct Row {
     pub name: String,
     pub app: String,
     pub user: String,
-    pub pool: Option<String>,
-    pub priority: Option<Priority>,
+    pub pool: String,
+    pub priority: Priority,
     pub state: &'static str,
     /// Milliseconds of the Unix epoch.
     pub submitted_ms: Option<f64>,
     /// Seconds until the first task started; so far, if none has.
-    pub wait_s: Option<f64>,
+    pub wait_s: f64,
     /// Seconds from the submission to the end, or until now.
     pub elapsed_s: f64,
     pub maps: u32,
@@ -122,23 +122,22 @@ pub struct Row {
 
 impl Row {
     fn new(status: &JobStatus, model: Option<&Model>, forecasts: Option<&Forecasts>) -> Row {
-        let known = model.and_then(|model| model.job(status.job));
         let wall_ms = model.and_then(Model::wall_ms);
-        let now_us = model.map_or(0, |model| model.now.0);
-        let end_us = status.ended_us.unwrap_or(now_us.max(status.submitted_us));
-        let since = |to_us: u64| to_us.saturating_sub(status.submitted_us) as f64 / 1e6;
+        let since_submission = |to_us: u64| to_us.saturating_sub(status.submitted_us) as f64 / 1e6;
+        let until_now_s = || status.submitted_ms.map_or(0.0, |submitted_ms| (now_ms() - submitted_ms).max(0.0) / 1e3);
+        let elapsed_s = status.ended_us.map_or_else(until_now_s, since_submission);
         let end = forecasts.and_then(|forecasts| forecasts.jobs.get(&status.job)).and_then(|forecast| forecast.end);
         Row {
             job: status.job.0,
             name: status.name.clone(),
             app: status.app.clone(),
             user: status.user.clone(),
-            pool: known.map(|job| job.pool.clone()),
-            priority: known.map(|job| job.priority),
+            pool: status.pool.clone(),
+            priority: status.priority,
             state: state(status),
-            submitted_ms: model.and_then(|model| model.unix_ms(Time(status.submitted_us))),
-            wait_s: Some(since(status.started_us.unwrap_or(end_us))),
-            elapsed_s: since(end_us),
+            submitted_ms: status.submitted_ms,
+            wait_s: status.started_us.map_or(elapsed_s, since_submission),
+            elapsed_s,
             maps: status.maps.total,
             maps_done: status.maps.done,
             reduces: status.reduces.total,
@@ -156,7 +155,7 @@ impl Row {
         let is =
             |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|wanted| found == Some(wanted));
         is(&filter.user, Some(&self.user))
-            && is(&filter.pool, self.pool.as_deref())
+            && is(&filter.pool, Some(&self.pool))
             && is(&filter.state, Some(self.state))
             && is_recent(filter, self.submitted_ms)
     }
@@ -165,8 +164,12 @@ impl Row {
 /// True if a job was submitted within the filter's time, or if it cannot be told when.
 pub fn is_recent(filter: &JobFilter, submitted_ms: Option<f64>) -> bool {
     let Some((since, submitted_ms)) = filter.since.zip(submitted_ms) else { return true };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64() * 1e3);
-    now - submitted_ms <= since.as_secs_f64() * 1e3
+    now_ms() - submitted_ms <= since.as_secs_f64() * 1e3
+}
+
+/// Milliseconds of the Unix epoch.
+fn now_ms() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64() * 1e3)
 }
 
 /// What the journal of a cluster says, as far as it can be read.
@@ -203,13 +206,20 @@ pub fn job(args: &WatchJob) -> Result<()> {
     watch(args.watch.watch, || render_job(args))
 }
 
-fn render_job(WatchJob { show, watch }: &WatchJob) -> Result<String> {
-    let job = Client::connect(&show.job.cluster.dir)?.job(JobId(show.job.id))?;
+fn render_job(WatchJob { show, tasks: with_tasks, watch }: &WatchJob) -> Result<String> {
+    let folder = &show.job.cluster.dir;
+    let job = Client::connect(folder)?.job(JobId(show.job.id))?;
+    let attempts = if *with_tasks { Some(attempts(folder, &job)?) } else { None };
     if show.json {
-        return json(&job, *watch);
+        return json(&JobAndTasks { job: &job, tasks: attempts }, *watch);
     }
     let mut out = String::new();
     writeln!(out, "{} {} ({}) of user {}: {}", job.job, job.name, job.app, job.user, state(&job))?;
+    writeln!(out, "pool        {}, priority {}", job.pool, priority_name(job.priority))?;
+    writeln!(out, "output      {}", printable(&job.output))?;
+    if let Some(submitted_ms) = job.submitted_ms {
+        writeln!(out, "submitted   {} UTC", utc(submitted_ms))?;
+    }
     match (job.started_us, job.ended_us) {
         (Some(began), Some(ended)) => {
             let (wait, total) = (seconds_between(job.submitted_us, began), seconds_between(job.submitted_us, ended));
@@ -234,7 +244,65 @@ fn render_job(WatchJob { show, watch }: &WatchJob) -> Result<String> {
     for failure in &job.failures {
         writeln!(out, "failure: {}", printable(failure))?;
     }
+    if let Some(attempts) = attempts {
+        let mut table = table(&["task", "attempt", "node", "started", "time", "began", "ended"]);
+        for attempt in attempts {
+            table.add_row([
+                format!("{} {}", attempt.kind, attempt.task),
+                attempt.attempt.to_string(),
+                attempt.node,
+                format!("{:.2} s", attempt.started_s),
+                attempt.time_s.map_or_else(String::new, |time_s| format!("{time_s:.2} s")),
+                attempt.began.into(),
+                attempt.ended.into(),
+            ]);
+        }
+        writeln!(out, "{table}\nStarted: after the job was submitted.")?;
+    }
     Ok(out)
+}
+
+#[derive(Serialize)]
+struct JobAndTasks<'a> {
+    #[serde(flatten)]
+    job: &'a JobStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tasks: Option<Vec<Attempt>>,
+}
+
+/// An attempt of a task. The names are part of the JSON output, which scripts read.
+#[derive(Serialize)]
+struct Attempt {
+    kind: &'static str,
+    task: u32,
+    attempt: u16,
+    node: String,
+    /// After the job was submitted.
+    started_s: f64,
+    time_s: Option<f64>,
+    began: &'static str,
+    ended: &'static str,
+}
+
+/// The attempts of a job, from the journal.
+fn attempts(folder: &Path, job: &JobStatus) -> Result<Vec<Attempt>> {
+    let mut model = None;
+    let path = journal_path(folder);
+    let read = JournalFeed::new(&path).poll(&mut model);
+    read.with_context(|| format!("cannot read {}, which only the owner of the cluster may", path.display()))?;
+    let model = model.context("the journal is empty")?;
+    let row = model.job_row(job.job).with_context(|| format!("the journal has no job {}", job.job))?;
+    let attempt = |attempt: AttemptRow| Attempt {
+        kind: if attempt.kind == Kind::Map { "map" } else { "reduce" },
+        task: attempt.task,
+        attempt: attempt.number,
+        node: model.nodes.get(attempt.node.0 as usize).map_or_else(String::new, |node| node.name.clone()),
+        started_s: attempt.start_s - job.submitted_us as f64 / 1e6,
+        time_s: attempt.end_s.map(|end_s| end_s - attempt.start_s),
+        began: attempt.began.name(),
+        ended: attempt.ended.name(),
+    };
+    Ok(model.attempts.of_job(row).map(attempt).collect())
 }
 
 /// `giveway nodes`

@@ -4,7 +4,7 @@ use crate::job::{Plan, Request};
 use crate::program::ProgramId;
 use crate::store::{BlockId, StoreCommand, StoreReport, StoreRequest, StoreResponse};
 use crate::task::SegmentRequest;
-use giveway_core::{AttemptId, JobId, NodeId, Outcome, Progress, Work};
+use giveway_core::{AttemptId, JobId, NodeId, Outcome, Priority, Progress, Work};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -358,6 +358,12 @@ pub struct JobStatus {
     pub app: String,
     /// The user who submitted it.
     pub user: String,
+    /// Its pool or queue.
+    pub pool: String,
+    /// Its priority.
+    pub priority: Priority,
+    /// Its output folder, as text: what is not UTF-8 in it is replaced.
+    pub output: String,
     /// The final outcome; `None` until the output has been published or removed.
     pub outcome: Option<Outcome>,
     /// The job of the next round, once this one has ended; only for applications that run in rounds.
@@ -368,6 +374,8 @@ pub struct JobStatus {
     pub reduces: TaskCounts,
     /// Submission time in microseconds since the cluster's journal began, as all times here.
     pub submitted_us: u64,
+    /// Submission time in milliseconds of the Unix epoch, if known.
+    pub submitted_ms: Option<f64>,
     /// Time of the first launch.
     pub started_us: Option<u64>,
     /// Time at which the job ended.

@@ -19,6 +19,17 @@ pub enum Began {
 }
 
 impl Began {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Began::Fresh => "fresh",
+            Began::Recovery => "recovery",
+            Began::Speculative => "speculative",
+            Began::Resumed => "resumed",
+            Began::Migrated => "migrated",
+        }
+    }
+
     pub(super) fn of(work: Work, reason: &Reason) -> Began {
         match (work, reason) {
             (Work::Reduce { start: Start::Resumed { .. } }, _) => Began::Resumed,
@@ -49,6 +60,21 @@ pub enum Ended {
 }
 
 impl Ended {
+    /// In a word or two.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ended::Running => "running",
+            Ended::Finished => "finished",
+            Ended::Paused => "paused",
+            Ended::EndedEarly => "ended early",
+            Ended::KilledForOther => "preempted",
+            Ended::Killed => "killed",
+            Ended::Failed => "failed",
+            Ended::NodeLost => "node lost",
+            Ended::Resynced => "not running any more",
+        }
+    }
+
     pub(super) fn of(end: End) -> Ended {
         match end {
             End::Finished { .. } => Ended::Finished,
@@ -95,6 +121,27 @@ pub struct Mark {
     pub subject: u32,
 }
 
+/// One attempt.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttemptRow {
+    /// Map or reduce.
+    pub kind: Kind,
+    /// Number of its task.
+    pub task: u32,
+    /// Its number among the attempts of its task.
+    pub number: u16,
+    /// Where it ran.
+    pub node: NodeId,
+    /// When it started, in seconds of the log.
+    pub start_s: f64,
+    /// When it ended; none while it runs.
+    pub end_s: Option<f64>,
+    /// How it began.
+    pub began: Began,
+    /// How it ended.
+    pub ended: Ended,
+}
+
 /// The attempts, in columns; a row is an index into all of them.
 #[derive(Debug, Default)]
 pub struct Attempts {
@@ -107,8 +154,8 @@ pub struct Attempts {
     pub(super) number: Vec<u16>,
     pub(super) lane: Vec<u16>,
     pub(super) kind: Vec<u8>,
-    pub(super) began: Vec<u8>,
-    pub(super) ended: Vec<u8>,
+    pub(super) began: Vec<Began>,
+    pub(super) ended: Vec<Ended>,
     launch_reasons: Vec<Reason>,
     /// By row, how it was requested to stop, why, and the row of the job that gets the slot.
     pub(super) stops: FxHashMap<u32, (PreemptAction, Reason, u32)>,
@@ -147,8 +194,8 @@ impl Attempts {
         self.number.push(id.number);
         self.lane.push(lane);
         self.kind.push(u8::from(id.task.kind == Kind::Reduce));
-        self.began.push(began as u8);
-        self.ended.push(Ended::Running as u8);
+        self.began.push(began);
+        self.ended.push(Ended::Running);
         self.launch_reasons.push(reason);
         row
     }
@@ -156,8 +203,23 @@ impl Attempts {
     pub(super) fn end(&mut self, row: u32, now: Time, ended: Ended) {
         let at = row as usize;
         if let (Some(end), Some(how)) = (self.end_s.get_mut(at), self.ended.get_mut(at)) {
-            (*end, *how) = (now.as_secs_f64(), ended as u8);
+            (*end, *how) = (now.as_secs_f64(), ended);
         }
+    }
+
+    /// The attempts of the job in this row, in the order of launch.
+    pub fn of_job(&self, job: u32) -> impl Iterator<Item = AttemptRow> {
+        let rows = self.job.iter().enumerate().filter(move |(_, of)| **of == job);
+        rows.map(|(row, _)| AttemptRow {
+            kind: if self.kind[row] == 0 { Kind::Map } else { Kind::Reduce },
+            task: self.task[row],
+            number: self.number[row],
+            node: NodeId(self.node[row]),
+            start_s: self.start_s[row],
+            end_s: Some(self.end_s[row]).filter(|end_s| !end_s.is_nan()),
+            began: self.began[row],
+            ended: self.ended[row],
+        })
     }
 
     pub(super) fn job(&self, row: u32) -> u32 {

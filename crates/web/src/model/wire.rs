@@ -139,7 +139,7 @@ struct NewAttempts<'a> {
     number: &'a [u16],
     lane: &'a [u16],
     kind: &'a [u8],
-    began: &'a [u8],
+    began: Vec<u8>,
     /// Row, time and manner of each end.
     ended: Vec<(u32, f64, u8)>,
 }
@@ -289,11 +289,11 @@ impl Model {
         body.add_u32("task", &attempts.task);
         body.add_u16("number", &attempts.number);
         body.add_u16("lane", &attempts.lane);
-        body.add_u8("kind", &attempts.kind);
-        body.add_u8("began", &attempts.began);
-        body.add_u8("ended", &attempts.ended);
+        body.add_u8("kind", attempts.kind.iter().copied());
+        body.add_u8("began", attempts.began.iter().map(|&began| began as u8));
+        body.add_u8("ended", attempts.ended.iter().map(|&ended| ended as u8));
         body.add_f64("markTime", &self.marks.iter().map(|mark| mark.at.as_secs_f64()).collect::<Vec<_>>());
-        body.add_u8("markKind", &self.marks.iter().map(|mark| mark.kind as u8).collect::<Vec<_>>());
+        body.add_u8("markKind", self.marks.iter().map(|mark| mark.kind as u8));
         body.add_u32("markJob", &self.marks.iter().map(|mark| mark.job).collect::<Vec<_>>());
         body.add_u32("markOther", &self.marks.iter().map(|mark| mark.other).collect::<Vec<_>>());
         body.add_u32("markSubject", &self.marks.iter().map(|mark| mark.subject).collect::<Vec<_>>());
@@ -316,7 +316,8 @@ impl Model {
         let from = after.attempts.min(attempts.len());
         let ends = self.ended.get(after.ended..).unwrap_or_default().iter().filter_map(|&row| {
             let at = row as usize;
-            Some((row, *attempts.end_s.get(at)?, *attempts.ended.get(at)?)).filter(|end| end.2 != Ended::Running as u8)
+            let how = attempts.ended.get(at).filter(|how| **how != Ended::Running)?;
+            Some((row, *attempts.end_s.get(at)?, *how as u8))
         });
         let mut view = self.view(after, forecasts);
         view.attempts = Some(NewAttempts {
@@ -328,7 +329,7 @@ impl Model {
             number: &attempts.number[from..],
             lane: &attempts.lane[from..],
             kind: &attempts.kind[from..],
-            began: &attempts.began[from..],
+            began: attempts.began[from..].iter().map(|&began| began as u8).collect(),
             ended: ends.collect(),
         });
         let marks = self.marks.get(after.marks..).unwrap_or_default().iter();
@@ -364,7 +365,7 @@ impl Columns {
         self.add(name, "u16", values.len(), values.iter().flat_map(|value| value.to_le_bytes()));
     }
 
-    fn add_u8(&mut self, name: &'static str, values: &[u8]) {
-        self.add(name, "u8", values.len(), values.iter().copied());
+    fn add_u8(&mut self, name: &'static str, values: impl ExactSizeIterator<Item = u8>) {
+        self.add(name, "u8", values.len(), values);
     }
 }

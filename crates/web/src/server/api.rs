@@ -217,11 +217,7 @@ pub(super) struct JobFilter {
 pub(super) struct JobJson {
     #[serde(flatten)]
     status: JobStatus,
-    pool: Option<String>,
-    priority: Option<Priority>,
     state: &'static str,
-    /// Milliseconds of the Unix epoch.
-    submitted_ms: Option<f64>,
     /// Expected end: 5th, 50th and 95th percentile, milliseconds of the Unix epoch.
     expected_end_ms: Option<[f64; 3]>,
 }
@@ -235,20 +231,13 @@ fn state(status: &JobStatus) -> &'static str {
 }
 
 fn job_json(shared: &Shared, status: JobStatus) -> JobJson {
-    let known = shared.sources.first().and_then(|source| {
+    let expected_end_ms = shared.sources.first().and_then(|source| {
         source.read(|model, forecasts| {
-            let row = model.job(status.job)?;
-            let wall_ms = model.wall_ms();
-            let end = forecasts.jobs.get(&status.job).and_then(|forecast| forecast.end);
-            let end = wall_ms.zip(end).map(|(wall_ms, end)| end.map(|time| wall_ms + time.as_secs_f64() * 1e3));
-            Some((row.pool.clone(), row.priority, model.unix_ms(Time(status.submitted_us)), end))
+            let (wall_ms, end) = (model.wall_ms()?, forecasts.jobs.get(&status.job)?.end?);
+            Some(end.map(|time| wall_ms + time.as_secs_f64() * 1e3))
         })
     });
-    let (pool, priority, submitted_ms, expected_end_ms) = match known.flatten() {
-        Some((pool, priority, submitted, end)) => (Some(pool), Some(priority), submitted, end),
-        None => (None, None, None, None),
-    };
-    JobJson { state: state(&status), status, pool, priority, submitted_ms, expected_end_ms }
+    JobJson { state: state(&status), status, expected_end_ms: expected_end_ms.flatten() }
 }
 
 /// `GET /api/v1/jobs`
@@ -259,7 +248,7 @@ pub(super) async fn jobs(
     let jobs = ask(&shared, Client::jobs).await?.into_iter().map(|status| job_json(&shared, status));
     let wanted = |job: &JobJson| {
         filter.user.as_ref().is_none_or(|user| *user == job.status.user)
-            && filter.pool.as_ref().is_none_or(|pool| job.pool.as_ref() == Some(pool))
+            && filter.pool.as_ref().is_none_or(|pool| *pool == job.status.pool)
             && filter.state.as_ref().is_none_or(|state| state == job.state)
     };
     Ok(Json(jobs.filter(wanted).collect()))
