@@ -3,10 +3,10 @@
 //! The present state becomes a workload: the tasks that each live job has left, with their estimated times, on the nodes that are up. What running attempts
 //! have done is taken off, and all slots are assigned anew at the present instant, as the policy would. Each of several runs draws an error for the
 //! task times of each job, larger if they are known from other jobs only, and times that differ from task to task. The median over the runs is the forecast, the
-//! 5th and 95th percentile are its interval. Jobs that are submitted later are not known: a policy that lets small jobs pass makes large jobs end
-//! later than forecast.
+//! 5th and 95th percentile are its interval. Jobs that will be submitted are drawn too, from the recent ones ([`crate::arrivals`]).
 
-use crate::model::Model;
+use crate::arrivals::Arrivals;
+use crate::model::{JobRow, Model};
 use crate::task_times::task_time;
 use giveway_core::{Action, Event, JobId, Kind, Policy, Scheduler, Span, Time, WHOLE_PPM};
 use giveway_sim::cluster::{Cluster, HeartbeatMode};
@@ -26,6 +26,9 @@ const TASK_NOISE: f64 = 0.2;
 
 /// A task is not taken to be shorter than this.
 const TASK_TIME_MIN: Span = Span::from_millis(1);
+
+/// Reduces start when this part of the maps is done.
+const SLOWSTART_PPM: u32 = 50_000;
 
 /// 5th, 50th and 95th percentile.
 pub type Interval = [Time; 3];
@@ -65,6 +68,7 @@ struct LiveJob {
 pub struct Present {
     now: Time,
     jobs: Vec<LiveJob>,
+    arrivals: Arrivals,
     cluster: Cluster,
     tenants: giveway_core::Tenants,
     /// The policy in use.
@@ -90,7 +94,7 @@ impl Present {
         cluster.noise = TASK_NOISE;
         let setup = scheduler.setup();
         let (tenants, policy) = (setup.tenants.clone(), setup.policy.clone());
-        Some(Present { now: model.now, jobs, cluster, tenants, policy })
+        Some(Present { now: model.now, jobs, arrivals: Arrivals::of(model, speed), cluster, tenants, policy })
     }
 
     /// Forecasts under a policy. Stops after `limit` with the runs made so far, at least one.
@@ -128,11 +132,17 @@ impl Present {
             plan.reduce_compute = plan.reduce_compute.scaled(reduce).max(TASK_TIME_MIN);
             plan
         });
-        let workload = Workload::from_jobs("the present jobs", self.tenants.clone(), plans.collect());
+        // The live jobs come first, so that they keep their numbers.
+        let mut plans: Vec<JobPlan> = plans.collect();
+        let live_tasks = plans.iter().map(|plan| u64::from(plan.maps) + u64::from(plan.reduces)).sum();
+        plans.extend(self.arrivals.draw(live_tasks, &mut rng));
+        let workload = Workload::from_jobs("present and later jobs", self.tenants.clone(), plans);
+        // The scheduler has estimates of these jobs already.
+        let workload = Workload { hints: true, ..workload };
         let mut simulation = Simulation::new(&self.cluster, &workload, policy, seed).ok()?;
-        let mut observed = Observed(vec![[None; 2]; self.jobs.len()]);
-        simulation.run(&mut observed);
-        Some(observed.0)
+        let mut observed = Observed { jobs: vec![[None; 2]; self.jobs.len()], ended: 0 };
+        while observed.ended < self.jobs.len() && simulation.step(&mut observed) {}
+        Some(observed.jobs)
     }
 }
 
@@ -152,30 +162,39 @@ impl LiveJob {
             let done: f64 = worked.map(|worked_s| (worked_s / mean_s).min(0.9)).sum();
             mean(kind).scaled(speed * (1.0 - done / f64::from(left[kind.index()].max(1))).max(0.1))
         });
-        let plan = JobPlan {
-            id,
-            name: row.name.clone(),
-            user: row.user.clone(),
-            pool: row.pool.clone(),
-            priority: row.priority,
-            submit: row.submitted,
-            group: 0,
-            // The simulator needs at least one map; a job without any left gets one that takes no time.
-            maps: left[0].max(1),
-            map_bytes: 1,
-            map_compute: if left[0] == 0 { TASK_TIME_MIN } else { compute[0] },
-            map_output_bytes: 1,
-            reduces: left[1],
-            reduce_compute: compute[1],
-            reduce_output_bytes: 1,
-            slowstart_ppm: if job.may_start(Kind::Reduce) { 0 } else { 50_000 },
-        };
+        let plan = plan(row, left, compute, job.may_start(Kind::Reduce));
         Some(LiveJob { id, started: row.started.is_some(), plan, error: time.map(|time| time.error) })
     }
 }
 
-/// By job, its start and its end.
-struct Observed(Vec<[Option<Time>; 2]>);
+/// A job with this many tasks of these times at speed 1.
+pub(crate) fn plan(row: &JobRow, tasks: [u32; 2], compute: [Span; 2], reduces_may_start: bool) -> JobPlan {
+    JobPlan {
+        id: row.id,
+        name: row.name.clone(),
+        user: row.user.clone(),
+        pool: row.pool.clone(),
+        priority: row.priority,
+        submit: row.submitted,
+        group: 0,
+        // The simulator needs at least one map; a job without any left gets one that takes no time.
+        maps: tasks[0].max(1),
+        map_bytes: 1,
+        map_compute: if tasks[0] == 0 { TASK_TIME_MIN } else { compute[0].max(TASK_TIME_MIN) },
+        map_output_bytes: 1,
+        reduces: tasks[1],
+        reduce_compute: compute[1].max(TASK_TIME_MIN),
+        reduce_output_bytes: 1,
+        slowstart_ppm: if reduces_may_start { 0 } else { SLOWSTART_PPM },
+    }
+}
+
+/// What happened to the live jobs.
+struct Observed {
+    /// By job, its start and its end.
+    jobs: Vec<[Option<Time>; 2]>,
+    ended: usize,
+}
 
 impl Observer for Observed {
     fn observe(&mut self, now: Time, _event: &Event, actions: &[Action]) {
@@ -185,7 +204,8 @@ impl Observer for Observed {
                 Action::CloseJob { job, .. } => (*job, 1),
                 _ => continue,
             };
-            if let Some(times) = self.0.get_mut(job.0 as usize) {
+            if let Some(times) = self.jobs.get_mut(job.0 as usize) {
+                self.ended += usize::from(which == 1 && times[1].is_none());
                 times[which].get_or_insert(now);
             }
         }

@@ -5,6 +5,7 @@
 //! scheduler itself would answer. [`explain`] and [`forecast`] answer questions about one job. [`server`] serves all of it on loopback, with the pages in
 //! `assets/`. Requests that change something go to the coordinator, as those of the command line do.
 
+mod arrivals;
 pub mod explain;
 pub mod feed;
 #[cfg(test)]

@@ -16,10 +16,13 @@ pub(crate) struct TaskTime {
 }
 
 /// The most recent jobs whose task times are compared.
-const RECENT_JOBS: usize = 64;
+pub(crate) const RECENT_JOBS: usize = 64;
 
-/// Jobs of one name from which the times of another one are taken to be known.
+/// Jobs whose times tell how much those of another job may differ.
 const ENOUGH_JOBS: usize = 3;
+
+/// The error if fewer jobs of the same name were observed.
+const FEW_OF_ITS_NAME: f64 = 0.5;
 
 /// The error if nothing was observed anywhere.
 const UNKNOWN: f64 = 1.0;
@@ -36,26 +39,32 @@ fn of_its_own_tasks(row: &JobRow, kind: Kind) -> Option<TaskTime> {
     Some(TaskTime { mean, error: 0.05 + 0.3 / f64::from(row.done[kind.index()]).sqrt() })
 }
 
-/// The median over other jobs, by the input of a task: over those of the same name, or over all if these are few. If there are
-/// enough, a part of the time is taken not to depend on the input: half of the shortest.
+/// The median over other jobs, by the bytes that a task reads: over those of the same name, or over all if there are none. If there are
+/// enough, a part of the time is taken not to depend on the bytes: half of the shortest.
 fn of_other_jobs(model: &Model, row: &JobRow, kind: Kind) -> Option<TaskTime> {
     let observed = |other: &&JobRow| other.id != row.id && other.mean_task_time(kind).is_some();
     let recent: Vec<&JobRow> = model.jobs.iter().rev().filter(observed).take(RECENT_JOBS).collect();
     let same_name: Vec<&JobRow> = recent.iter().copied().filter(|other| is_same_name(other, row)).collect();
-    let jobs = if same_name.len() >= ENOUGH_JOBS { same_name } else { recent };
+    let (jobs, error_if_few) = if same_name.is_empty() { (recent, UNKNOWN) } else { (same_name, FEW_OF_ITS_NAME) };
     let time_s = |other: &JobRow| other.mean_task_time(kind).map(|time| time.as_secs_f64());
     let shortest_s = jobs.iter().filter_map(|other| time_s(other)).fold(f64::INFINITY, f64::min);
     let fixed_s = if jobs.len() < ENOUGH_JOBS { 0.0 } else { shortest_s / 2.0 };
-    let scaled = |other: &JobRow| {
-        let ratio = bytes_per_task(row, kind) / bytes_per_task(other, kind);
+    let output_ratio = median(jobs.iter().filter_map(|other| output_ratio(other)).collect()).unwrap_or(1.0);
+    let bytes = |job: &JobRow| bytes_per_task(job, kind, output_ratio);
+    let scaled = |other: &&JobRow| {
+        let ratio = bytes(row) / bytes(other);
         time_s(other).map(|time_s| (fixed_s + (time_s - fixed_s) * ratio).max(1e-3).ln())
     };
-    let mut logs: Vec<f64> = jobs.into_iter().filter_map(scaled).collect();
-    logs.sort_by(f64::total_cmp);
-    let median = *logs.get(logs.len() / 2)?;
+    let logs: Vec<f64> = jobs.iter().filter_map(scaled).collect();
+    let median = median(logs.clone())?;
     let spread = logs.iter().map(|log| (log - median).powi(2)).sum::<f64>() / logs.len() as f64;
-    let error = if logs.len() < ENOUGH_JOBS { UNKNOWN } else { spread.sqrt().clamp(0.2, UNKNOWN) };
+    let error = if logs.len() < ENOUGH_JOBS { error_if_few } else { spread.sqrt().clamp(0.2, UNKNOWN) };
     Some(TaskTime { mean: Span::from_secs_f64(median.exp()), error })
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 /// Whether two jobs are runs of the same one: their names differ in numbers or dates only.
@@ -64,10 +73,20 @@ fn is_same_name(one: &JobRow, other: &JobRow) -> bool {
     without_digits(one) == without_digits(other)
 }
 
-/// Input bytes of the job for each of its tasks of a kind; 1 if unknown.
-fn bytes_per_task(row: &JobRow, kind: Kind) -> f64 {
-    let bytes = row.input_bytes as f64 / f64::from(row.tasks[kind.index()].max(1));
-    bytes.max(1.0)
+/// Bytes that a task of a kind reads, at least 1: a map its part of the input, a reduce its part of what the maps write, which is this ratio of the input as long
+/// as none is done.
+fn bytes_per_task(row: &JobRow, kind: Kind, output_ratio: f64) -> f64 {
+    let input = row.input_bytes as f64;
+    let bytes = match kind {
+        Kind::Map => input,
+        Kind::Reduce => row.expected_map_output().unwrap_or(input * output_ratio),
+    };
+    (bytes / f64::from(row.tasks[kind.index()].max(1))).max(1.0)
+}
+
+/// What its maps write over what they read.
+fn output_ratio(row: &JobRow) -> Option<f64> {
+    Some(row.expected_map_output()? / (row.input_bytes as f64).max(1.0))
 }
 
 /// How long the oldest of its running tasks has worked.
@@ -119,7 +138,7 @@ mod tests {
         let model = model_when(|model| model.job(small).is_some());
         let (large, small_row) = (model.job(large).unwrap(), model.job(small).unwrap());
         assert!(large.done[0] > 0, "the large job has run for 100 s");
-        let ratio = bytes_per_task(small_row, map) / bytes_per_task(large, map);
+        let ratio = bytes_per_task(small_row, map, 1.0) / bytes_per_task(large, map, 1.0);
         let expected_s = large.mean_task_time(map).unwrap().as_secs_f64() * ratio;
         let known = time_of(&model, small, map);
         assert!((known.mean.as_secs_f64() - expected_s).abs() < 1e-3, "{known:?}, {expected_s}");

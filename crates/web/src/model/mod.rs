@@ -7,7 +7,7 @@ mod columns;
 mod rows;
 mod wire;
 
-pub use columns::{Attempts, Began, Ended, Mark, MarkKind, NONE};
+pub use columns::{AttemptRow, Attempts, Began, Ended, Mark, MarkKind, NONE};
 pub use rows::{JobRow, JobState, NodeRow};
 pub(crate) use wire::outcome as outcome_word;
 pub use wire::{Cursor, View};
@@ -209,6 +209,9 @@ impl Model {
             let at = kind.index();
             job.running[at] = job.running[at].saturating_sub(1);
             job.on_end(kind, ended, attempt.launched, now);
+            if let (Kind::Map, End::Finished { output_bytes } | End::EndedEarly { output_bytes, .. }) = (kind, end) {
+                job.map_output_bytes = job.map_output_bytes.saturating_add(output_bytes);
+            }
         }
         let mark = match ended {
             Ended::Paused => MarkKind::Paused,

@@ -40,6 +40,8 @@ pub struct JobRow {
     pub maps_ended: Option<Time>,
     /// Slot time of the work of its tasks, by kind; of reduces what follows the last map.
     pub work_time: [Span; 2],
+    /// Bytes that its maps have written for its reduces.
+    pub map_output_bytes: u64,
     /// Reduces that are paused.
     pub paused: u32,
     /// Pauses of reduces.
@@ -99,6 +101,7 @@ impl JobRow {
             done: [0; 2],
             maps_ended: None,
             work_time: [Span::ZERO; 2],
+            map_output_bytes: 0,
             paused: 0,
             pauses: 0,
             resumes: 0,
@@ -128,6 +131,12 @@ impl JobRow {
     pub fn mean_task_time(&self, kind: Kind) -> Option<Span> {
         let done = self.done[kind.index()];
         (done > 0).then(|| self.work_time[kind.index()].scaled(1.0 / f64::from(done)))
+    }
+
+    /// Bytes that its maps will have written when all are done, if the others write as much as those that are; none without any.
+    pub fn expected_map_output(&self) -> Option<f64> {
+        let [done, _] = self.done;
+        (done > 0).then(|| self.map_output_bytes as f64 * f64::from(self.tasks[0]) / f64::from(done))
     }
 
     /// How long a task that was launched then has worked: a reduce works when all maps have ended.
