@@ -5,7 +5,8 @@
 #    less time under hsrtf-pr, and every output must be correct.
 # 2. The sidecar is killed with SIGKILL while jobs run: all jobs succeed, the ResourceManager stays up, the restarted sidecar is synchronized within seconds.
 # 3. The event log of the run replays to identical actions and contains the resync; the simulator completes its jobs in the same order.
-# 4. A sidecar with another token and peers that send invalid frames: one log line on each side, and all daemons keep running.
+# 4. The histories that Hadoop wrote of these jobs, in both of its formats, are read as workloads.
+# 5. A sidecar with another token and peers that send invalid frames: one log line on each side, and all daemons keep running.
 set -euo pipefail
 source "$(dirname "$0")/suite.sh"
 rounds=${ROUNDS:-1}
@@ -40,10 +41,11 @@ make_input short 1
 # run_job QUEUE LABEL INPUT: runs a word count, checks its output, and writes its duration in ms to $work/LABEL.ms. The maps of a long job sleep for five seconds
 # instead of computing, because on two cores a CPU-bound job would measure the machine and not the ranking.
 run_job() {
-    local queue=$1 label=$2 input=$3 job_start delay_ms=5000
-    [[ $input == short ]] && delay_ms=0
+    local queue=$1 label=$2 input=$3 job_start delay_ms=5000 history=binary
+    [[ $input == short ]] && delay_ms=0 history=json
     job_start=$(date +%s%3N)
     run_example "$queue" "$label" wordcount -Dmapreduce.job.inputformat.class=giveway.yarn.DelayedTextInputFormat "-Dgiveway.test.delay-ms=$delay_ms" \
+        "-Dmapreduce.jobhistory.jhist.format=$history" \
         "$work/in/$input" "$work/out/$label" || fail "$label: the job failed"
     echo $(($(date +%s%3N) - job_start)) >"$work/$label.ms"
     diff "$work/in/$input.expected" "$work/out/$label/part-r-00000" >/dev/null || fail "$label: wrong output"
@@ -105,6 +107,19 @@ completion_order "$event_log" >"$work/order.real"
 completion_order "$work/sim.event_log" >"$work/order.sim"
 diff "$work/order.real" "$work/order.sim" || fail "the simulator completes the applications in another order"
 log "$(wc -l <"$work/order.real") applications complete in the same order in the simulator"
+
+log "job histories"
+mkdir "$work/histories"
+find "$work/staging" -name '*.jhist' -exec mv {} "$work/histories" \;
+for format in Avro-Binary Avro-Json; do
+    files=$(grep -al "^$format" "$work"/histories/*) || fail "Hadoop wrote no history in the format $format"
+    # Diagnostics and counts are printed to stderr.
+    for file in $files; do "$giveway" trace stats --json "$file"; done 2>&1 >/dev/null | sed 's/.*JobHistory trace, //' >"$work/histories.$format"
+done
+printf '%s maps\n' 16 20 | sort >"$work/histories.expected"
+[[ $(grep -o '[0-9]* maps' "$work/histories.Avro-Binary" | sort -u) == "$(<"$work/histories.expected")" ]] || fail "the binary histories are read as $(<"$work/histories.Avro-Binary")"
+[[ $(grep -o '[0-9]* maps' "$work/histories.Avro-Json" | sort -u) == "1 maps" ]] || fail "the JSON histories are read as $(<"$work/histories.Avro-Json")"
+log "binary histories: $(wc -l <"$work/histories.Avro-Binary"), JSON histories: $(wc -l <"$work/histories.Avro-Json")"
 
 log "invalid peers"
 mv "$work/token" "$work/token.right"
