@@ -151,6 +151,12 @@ pub(crate) fn create_shared_folder(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
+/// The user who runs this process: as named by `USER`, or by the system if that is not set, as in most containers.
+pub fn current_user() -> String {
+    let named = std::env::var("USER").ok().filter(|name| !name.is_empty());
+    named.unwrap_or_else(|| user_name(geteuid().as_raw()))
+}
+
 /// The name of a user, or its number if it has none.
 pub(crate) fn user_name(uid: u32) -> String {
     let entry = passwd_entry(&uid.to_string(), |fields| fields.get(2) == Some(&uid.to_string().as_str()));

@@ -29,4 +29,4 @@ pub mod task;
 pub mod wire;
 pub mod worker;
 
-pub use access::Access;
+pub use access::{Access, current_user};

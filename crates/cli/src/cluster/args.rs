@@ -149,7 +149,7 @@ pub struct JobOptions {
     /// Job name; default: the application's name.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// User the job is accounted to; default: $USER.
+    /// User the job is accounted to; default: $USER, or the name of your account.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// Pool (queue) to submit to.

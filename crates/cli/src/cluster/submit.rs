@@ -184,7 +184,7 @@ fn request(job: &JobOptions, apps: &Apps, map_slots: u32) -> Result<Request> {
         reduces: job.reduces,
         memory_bytes: job.memory,
         name: job.name.clone().unwrap_or_else(|| job.app.clone()),
-        user: job.user.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "me".into()),
+        user: job.user.clone().unwrap_or_else(giveway_engine::current_user),
         pool: job.pool.clone(),
         priority: job.priority,
         task_timeout_ms: job.task_timeout.as_millis() as u64,
