@@ -60,11 +60,15 @@ impl EngineExperiment {
         }
     }
 
-    /// The cluster on which each type of job first runs alone: if cores limit the speed, one task at a time.
+    /// The cluster on which each type of job first runs alone: if cores limit the speed, as many tasks at a time as there are cores. What two tasks on
+    /// two cores cost each other, by memory bandwidth or hardware threads, is then part of their times.
     pub fn profile_cluster(&self) -> LocalCluster {
         match self.speed {
             Speed::Limited(_) => self.cluster,
-            Speed::Cores => LocalCluster { map_slots: 1, reduce_slots: 1, slowstart_ppm: 1_000_000, ..self.cluster },
+            Speed::Cores => {
+                let slots = LocalCluster { map_slots: cores(), reduce_slots: cores(), ..self.cluster };
+                LocalCluster { slowstart_ppm: 1_000_000, ..slots }
+            }
         }
     }
 
@@ -151,7 +155,7 @@ pub const CONTENTION: EngineExperiment = EngineExperiment {
     ],
     arrivals: || vec![(0, 1), (400, 0), (800, 0), (1_200, 0), (1_600, 1), (2_000, 0), (2_400, 0), (2_800, 0)],
     policies: &["fifo", "fair", "fcs", "giveway"],
-    lines_per_map: 200_000,
+    lines_per_map: 400_000,
     speed: Speed::Cores,
     time_scale: 10.0,
     cluster: LocalCluster { nodes: 1, ..CLUSTER },

@@ -59,8 +59,10 @@ pub fn run(selection: Selection, quick: bool, apps: &Apps) -> Result<Option<Fore
     }
     let bar = crate::progress::bar(0, "engine", "runs");
     let engine_runs = if quick { 1 } else { ENGINE_RUNS };
-    let runs_of =
-        |experiment: &&EngineExperiment| experiment.job_types.len() + engine_runs * experiment.policies(quick).len();
+    let runs_of = |experiment: &&EngineExperiment| {
+        let (types, policies) = (experiment.job_types.len(), experiment.policies(quick).len());
+        types + (types + engine_runs) * policies
+    };
     bar.set_length(selected.iter().map(|experiment| runs_of(experiment) as u64).sum());
     let folder = tempfile::Builder::new()
         .prefix("giveway-reproduce-")
@@ -111,18 +113,25 @@ impl EngineExperiment {
             // Only the recovery of lost tasks depends on the placement of data.
             Ok(TimedWorkload { groups, jobs, kill_at, stored: self.kill_at.is_some() })
         };
-        let mut profiles: Vec<Profile> = Vec::new();
-        for group in 0..self.job_types.len() as u16 {
-            let alone = play(&[(0, group)], None)?;
-            let folder = folder.join(format!("alone-{group}"));
-            let played = alone.run(&self.profile_cluster(), &folder, self.policy("fifo")?, apps)?;
-            profiles.push(Profile::of(&played.event_log)?);
-            bar.inc(1);
-        }
+        // Each type of job, alone on the idle cluster.
+        let profile = |name: &str| -> Result<Vec<Profile>> {
+            let run = |group: u16| {
+                let folder = folder.join(format!("alone-{name}-{group}"));
+                let alone = play(&[(0, group)], None)?;
+                let played = alone.run(&self.profile_cluster(), &folder, self.policy("fifo")?, apps)?;
+                bar.inc(1);
+                Profile::of(&played.event_log)
+            };
+            (0..self.job_types.len() as u16).map(run).collect()
+        };
+        // The input is in memory after these runs, as it is in all runs that are forecast.
+        profile("first")?;
         let arrivals = (self.arrivals)();
         let experiment = play(&arrivals, self.kill_at)?;
         let mut compared = Vec::new();
         for name in self.policies(quick) {
+            // The speed of a machine that others use too changes within minutes, so each policy has profiles of its own.
+            let profiles = profile(name)?;
             let forecast = self.forecast(&arrivals, &profiles, self.policy(name)?)?;
             let mut real = Vec::new();
             for number in 0..engine_runs {
