@@ -272,7 +272,7 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
-        return "me"
+        return str(os.getuid())
 
 
 def _remove(folder: str) -> None:

@@ -237,8 +237,8 @@ fn a_running_job_can_be_explained_preempted_and_killed() {
     assert_eq!((listed[0]["job"].to_string(), listed[0]["pool"].as_str()), (id.clone(), Some("default")));
     let tasks = cluster.run(&["job", &id, "--tasks", "--json"]).stdout;
     let tasks: serde_json::Value = serde_json::from_slice(&tasks).expect("job --tasks --json prints JSON");
-    let first = (&tasks["tasks"][0]["kind"], &tasks["tasks"][0]["ended"]);
-    assert_eq!(first, (&"map".into(), &"ended early".into()), "{tasks}");
+    let first = (&tasks["attempts"][0]["kind"], &tasks["attempts"][0]["ended"]);
+    assert_eq!(first, (&"map".into(), &"ended-early".into()), "{tasks}");
     let tasks = text(&cluster.run(&["job", &id, "--tasks"]).stdout);
     assert!(tasks.contains("slow") && tasks.contains("map 0") && tasks.contains("node-"), "{tasks}");
     // The journal alone is enough: no cluster runs in the copy.

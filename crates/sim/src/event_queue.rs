@@ -123,7 +123,7 @@ impl EventQueue {
         Some((entry.at, entry.event))
     }
 
-    /// Whether the next event is due at this instant, that of the last one.
+    /// Whether another event is due at `now`, the time of the last event taken.
     pub(crate) fn has_event_at(&self, now: Time) -> bool {
         // All events of an instant are in one bucket.
         self.current.last().is_some_and(|entry| entry.at <= now)

@@ -111,7 +111,7 @@ function renderChain(chain, title, log, explanation) {
   if (own?.end_s) {
     const [low, end, high] = own.end_s;
     const start = own.start_s ? `Starts ${clock(log, own.start_s[1])} ± ${duration((own.start_s[2] - own.start_s[0]) / 2)}, finishes` : "Finishes";
-    items.push(h("li", {}, h("span", { class: "n" }, items.length + 1), h("div", {}, h("h3", {}, `${start} ${clock(log, end)} ± ${duration((high - low) / 2)}`), h("p", {}, "90 % interval of simulations forward from the present, with the jobs that are known now."))));
+    items.push(h("li", {}, h("span", { class: "n" }, items.length + 1), h("div", {}, h("h3", {}, `${start} ${clock(log, end)} ± ${duration((high - low) / 2)}`), h("p", {}, "90 % interval of simulations forward from the present, with jobs to come that are like the recent ones."))));
   }
   fill(chain, items);
 }

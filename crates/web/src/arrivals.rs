@@ -11,11 +11,14 @@ use giveway_sim::workload::JobPlan;
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 
-/// Drawn jobs have at most this many times the tasks that the live jobs have left, which bounds the time that a forecast takes.
+/// Jobs are drawn until they have this many times the tasks that the live jobs have left, which bounds the time that a forecast takes.
 const TASKS_FACTOR: u64 = 4;
 
-/// But at least this many tasks.
+/// But at least until they have this many tasks.
 const TASKS_MIN: u64 = 200;
+
+/// At most as many jobs are drawn.
+const JOBS_MAX: usize = 10_000;
 
 /// Recent jobs and the intervals between them.
 #[derive(Clone, Debug, Default)]
@@ -49,12 +52,13 @@ impl Arrivals {
         let Some(&first) = possible.choose(rng) else { return Vec::new() };
         let mut at = Time::ZERO + (first - self.silence);
         let mut drawn = Vec::new();
-        while at.since(Time::ZERO) <= remaining
+        while tasks_left > 0
+            && drawn.len() < JOBS_MAX
+            && at.since(Time::ZERO) <= remaining
             && let (Some(job), Some(&interval)) = (self.jobs.choose(rng), self.intervals.choose(rng))
-            && let Some(left) = tasks_left.checked_sub(u64::from(job.maps) + u64::from(job.reduces))
         {
             drawn.push(JobPlan { submit: at, ..job.clone() });
-            tasks_left = left;
+            tasks_left = tasks_left.saturating_sub(u64::from(job.maps) + u64::from(job.reduces));
             at = at + interval;
         }
         drawn
@@ -70,7 +74,9 @@ fn whole_job(model: &Model, row: &JobRow, speed: f64) -> Option<JobPlan> {
         None => row.mean_task_time(kind).or((row.tasks[kind.index()] == 0).then_some(Span::ZERO)),
     };
     let compute = [time(Kind::Map)?.scaled(speed), time(Kind::Reduce)?.scaled(speed)];
-    Some(plan(row, row.tasks, compute, false))
+    // The number of tasks of a YARN application is not known in advance.
+    let tasks = if row.tasks == [0, 0] { row.done } else { row.tasks };
+    Some(plan(row, tasks, compute, false))
 }
 
 #[cfg(test)]
@@ -119,7 +125,7 @@ mod tests {
         let tasks = |job: &JobPlan| u64::from(job.maps + job.reduces);
         let most =
             drawn(&arrivals(&[1], 1_000_000_000, 0), 100).iter().map(|jobs| jobs.iter().map(tasks).sum::<u64>()).max();
-        assert!((300..=400).contains(&most.unwrap()), "{most:?}");
+        assert!((400..=600).contains(&most.unwrap()), "{most:?}");
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl Present {
         let live_tasks = plans.iter().map(|plan| u64::from(plan.maps) + u64::from(plan.reduces)).sum();
         plans.extend(self.arrivals.draw(live_tasks, &mut rng));
         let workload = Workload::from_jobs("present and later jobs", self.tenants.clone(), plans);
-        // The scheduler has estimates of these jobs already.
+        // Only COSHH reads hints; without them it would predict from an empty history.
         let workload = Workload { hints: true, ..workload };
         let mut simulation = Simulation::new(&self.cluster, &workload, policy, seed).ok()?;
         let mut observed = Observed { jobs: vec![[None; 2]; self.jobs.len()], ended: 0 };

@@ -18,13 +18,16 @@ pub(crate) struct TaskTime {
 /// The most recent jobs whose task times are compared.
 pub(crate) const RECENT_JOBS: usize = 64;
 
-/// Jobs whose times tell how much those of another job may differ.
+/// With fewer jobs than this, their spread says nothing about the error.
 const ENOUGH_JOBS: usize = 3;
 
 /// The error if fewer jobs of the same name were observed.
 const FEW_OF_ITS_NAME: f64 = 0.5;
 
-/// The error if nothing was observed anywhere.
+/// A task that reads less takes as long as one that reads this much.
+const BYTES_MIN: f64 = 65_536.0;
+
+/// The error if little or nothing was observed; no error is taken to be larger.
 const UNKNOWN: f64 = 1.0;
 
 /// The time of the tasks of a kind of a live job.
@@ -73,7 +76,7 @@ fn is_same_name(one: &JobRow, other: &JobRow) -> bool {
     without_digits(one) == without_digits(other)
 }
 
-/// Bytes that a task of a kind reads, at least 1: a map its part of the input, a reduce its part of what the maps write, which is this ratio of the input as long
+/// Bytes that a task of a kind reads, at least [`BYTES_MIN`]: a map its part of the input, a reduce its part of what the maps write, which is this ratio of the input as long
 /// as none is done.
 fn bytes_per_task(row: &JobRow, kind: Kind, output_ratio: f64) -> f64 {
     let input = row.input_bytes as f64;
@@ -81,7 +84,7 @@ fn bytes_per_task(row: &JobRow, kind: Kind, output_ratio: f64) -> f64 {
         Kind::Map => input,
         Kind::Reduce => row.expected_map_output().unwrap_or(input * output_ratio),
     };
-    (bytes / f64::from(row.tasks[kind.index()].max(1))).max(1.0)
+    (bytes / f64::from(row.tasks[kind.index()].max(1))).max(BYTES_MIN)
 }
 
 /// What its maps write over what they read.

@@ -1,7 +1,7 @@
 //! `giveway bench forecast`: the forecasts of `giveway explain` compared with what then happened.
 //!
 //! Each job is forecast twice: when it is submitted, and when half of its tasks are done; of runs with many jobs, an evenly spread sample. The workloads are simulated, or read from event logs and
-//! journals of real clusters. As for `giveway explain`, jobs that are submitted later are not known.
+//! journals of real clusters.
 
 use crate::input;
 use anyhow::{Context, Result};

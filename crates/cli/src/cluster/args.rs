@@ -293,7 +293,7 @@ pub struct WatchJob {
     /// Which job.
     #[command(flatten)]
     pub show: ShowJob,
-    /// List the attempts of its tasks too: where and when each ran, how it began and ended.
+    /// List the attempts of its tasks too: where and when each ran, how it began and ended. They are in the journal; those before it was last replaced are not listed.
     #[arg(long)]
     pub tasks: bool,
     /// Print again and again, or not.

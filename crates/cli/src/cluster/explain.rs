@@ -62,7 +62,10 @@ fn print(explanation: &Explanation, app: Option<&str>, out: &mut impl Write) -> 
         None => format!("{seconds:.1} s"),
     };
     if !explanation.forecasts.is_empty() {
-        writeln!(out, "expected (90 % interval, from simulations of the jobs known now; UTC):")?;
+        writeln!(
+            out,
+            "expected (90 % interval, from simulations with the present jobs and others like the recent ones; UTC):"
+        )?;
         for PolicyForecast { policy, start_s, end_s } in &explanation.forecasts {
             let text = |interval: &Option<[f64; 3]>| {
                 interval.map(|[low, middle, high]| {

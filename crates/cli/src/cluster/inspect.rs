@@ -211,12 +211,12 @@ fn render_job(WatchJob { show, tasks: with_tasks, watch }: &WatchJob) -> Result<
     let job = Client::connect(folder)?.job(JobId(show.job.id))?;
     let attempts = if *with_tasks { Some(attempts(folder, &job)?) } else { None };
     if show.json {
-        return json(&JobAndTasks { job: &job, tasks: attempts }, *watch);
+        return json(&JobAndAttempts { job: &job, attempts }, *watch);
     }
     let mut out = String::new();
     writeln!(out, "{} {} ({}) of user {}: {}", job.job, job.name, job.app, job.user, state(&job))?;
     writeln!(out, "pool        {}, priority {}", job.pool, priority_name(job.priority))?;
-    writeln!(out, "output      {}", printable(&job.output))?;
+    writeln!(out, "output      {}", printable(&job.output).replace('\n', "\\n"))?;
     if let Some(submitted_ms) = job.submitted_ms {
         writeln!(out, "submitted   {} UTC", utc(submitted_ms))?;
     }
@@ -251,7 +251,7 @@ fn render_job(WatchJob { show, tasks: with_tasks, watch }: &WatchJob) -> Result<
                 format!("{} {}", attempt.kind, attempt.task),
                 attempt.attempt.to_string(),
                 attempt.node,
-                format!("{:.2} s", attempt.started_s),
+                format!("{:.2} s", attempt.started_after_s),
                 attempt.time_s.map_or_else(String::new, |time_s| format!("{time_s:.2} s")),
                 attempt.began.into(),
                 attempt.ended.into(),
@@ -263,11 +263,11 @@ fn render_job(WatchJob { show, tasks: with_tasks, watch }: &WatchJob) -> Result<
 }
 
 #[derive(Serialize)]
-struct JobAndTasks<'a> {
+struct JobAndAttempts<'a> {
     #[serde(flatten)]
     job: &'a JobStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tasks: Option<Vec<Attempt>>,
+    attempts: Option<Vec<Attempt>>,
 }
 
 /// An attempt of a task. The names are part of the JSON output, which scripts read.
@@ -278,7 +278,7 @@ struct Attempt {
     attempt: u16,
     node: String,
     /// After the job was submitted.
-    started_s: f64,
+    started_after_s: f64,
     time_s: Option<f64>,
     began: &'static str,
     ended: &'static str,
@@ -289,15 +289,17 @@ fn attempts(folder: &Path, job: &JobStatus) -> Result<Vec<Attempt>> {
     let mut model = None;
     let path = journal_path(folder);
     let read = JournalFeed::new(&path).poll(&mut model);
-    read.with_context(|| format!("cannot read {}, which only the owner of the cluster may", path.display()))?;
+    read.context("the attempts of tasks are in the journal, which only the owner of the cluster can read")?;
     let model = model.context("the journal is empty")?;
-    let row = model.job_row(job.job).with_context(|| format!("the journal has no job {}", job.job))?;
+    let row = model
+        .job_row(job.job)
+        .with_context(|| format!("{} is not in the present journal; `giveway view` shows earlier ones", job.job))?;
     let attempt = |attempt: AttemptRow| Attempt {
         kind: if attempt.kind == Kind::Map { "map" } else { "reduce" },
         task: attempt.task,
         attempt: attempt.number,
-        node: model.nodes.get(attempt.node.0 as usize).map_or_else(String::new, |node| node.name.clone()),
-        started_s: attempt.start_s - job.submitted_us as f64 / 1e6,
+        node: model.node_name(attempt.node),
+        started_after_s: attempt.start_s - job.submitted_us as f64 / 1e6,
         time_s: attempt.end_s.map(|end_s| end_s - attempt.start_s),
         began: attempt.began.name(),
         ended: attempt.ended.name(),

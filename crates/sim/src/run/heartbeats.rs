@@ -31,6 +31,11 @@ impl Simulation<'_> {
         if !self.offers.take_scheduled(version) {
             return;
         }
+        if self.cluster.reporting == HeartbeatMode::Immediate && self.queue.has_event_at(self.now) {
+            // After the last event of this instant all nodes offer.
+            self.state_changed = true;
+            return;
+        }
         let state = &self.nodes[node as usize];
         if state.up && state.last_heartbeat != self.now {
             self.offers_since_progress += 1;

@@ -76,8 +76,9 @@ pub struct Simulation<'a> {
     /// By job, whether progress of its maps and of its reduces is to be reported; reused.
     progress_wanted: Vec<[bool; 2]>,
     started: bool,
-    /// Whether the core received any event during this step, and whether one other than offers and progress.
+    /// Whether the core received any event during this step.
     event_sent: bool,
+    /// Whether the core received any event other than offers and progress since all nodes last offered their slots.
     state_changed: bool,
     /// By kind, whether the core had pending tasks after the last step.
     has_pending: [bool; 2],

@@ -19,7 +19,7 @@ pub enum Began {
 }
 
 impl Began {
-    /// In a word.
+    /// As in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Began::Fresh => "fresh",
@@ -60,18 +60,18 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// In a word or two.
+    /// As in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Ended::Running => "running",
             Ended::Finished => "finished",
             Ended::Paused => "paused",
-            Ended::EndedEarly => "ended early",
-            Ended::KilledForOther => "preempted",
+            Ended::EndedEarly => "ended-early",
+            Ended::KilledForOther => "killed-for-other-job",
             Ended::Killed => "killed",
             Ended::Failed => "failed",
-            Ended::NodeLost => "node lost",
-            Ended::Resynced => "not running any more",
+            Ended::NodeLost => "lost-with-node",
+            Ended::Resynced => "reported-again",
         }
     }
 
@@ -222,8 +222,14 @@ impl Attempts {
         })
     }
 
-    pub(super) fn job(&self, row: u32) -> u32 {
-        self.job.get(row as usize).copied().unwrap_or(NONE)
+    /// Whether a row is that of this attempt of the job in row `job`.
+    pub(super) fn is_at(&self, row: u32, job: u32, id: AttemptId) -> bool {
+        let at = row as usize;
+        let is_reduce = u8::from(id.task.kind == Kind::Reduce);
+        self.job.get(at) == Some(&job)
+            && self.kind.get(at) == Some(&is_reduce)
+            && self.task.get(at) == Some(&id.task.index)
+            && self.number.get(at) == Some(&id.number)
     }
 
     pub(super) fn lane(&self, row: u32) -> u16 {

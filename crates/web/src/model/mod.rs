@@ -196,12 +196,15 @@ impl Model {
 
     fn on_end(&mut self, now: Time, attempt: &RunningAttempt<u32>, end: End) {
         let (row, kind) = (attempt.data, attempt.id.task.kind);
-        let job_row = self.attempts.job(row);
+        let job_row = self.job_row(attempt.id.task.job).unwrap_or(NONE);
         let ended = Ended::of(end);
-        self.attempts.end(row, now, ended);
-        self.ended.push(row);
-        if let Some(node) = self.nodes.get_mut(attempt.node.0 as usize) {
-            node.free_lane(kind, self.attempts.lane(row));
+        // An attempt that was launched before the journal was replaced has no row.
+        if self.attempts.is_at(row, job_row, attempt.id) {
+            self.attempts.end(row, now, ended);
+            self.ended.push(row);
+            if let Some(node) = self.nodes.get_mut(attempt.node.0 as usize) {
+                node.free_lane(kind, self.attempts.lane(row));
+            }
         }
         let other = self.attempts.stops.get(&row).map_or(NONE, |(_, _, other)| *other);
         let user_asked = matches!(self.attempts.stops.get(&row), Some((PreemptAction::Kill, Reason::JobEnded, _)));
