@@ -3,7 +3,7 @@
 //! The present state becomes a workload: the tasks that each live job has left, with their estimated times, on the nodes that are up. What running attempts
 //! have done is taken off, and all slots are assigned anew at the present instant, as the policy would. Each of several runs draws an error for the
 //! task times of each job, larger if they are known from other jobs only, and times that differ from task to task. The median over the runs is the forecast, the
-//! 5th and 95th percentile are its interval. Jobs that will be submitted are drawn too, from the recent ones ([`crate::arrivals`]).
+//! 5th and 95th percentile are its interval. Jobs that will be submitted are drawn too, from the recent ones (`arrivals.rs`).
 
 use crate::arrivals::Arrivals;
 use crate::model::{JobRow, Model};
