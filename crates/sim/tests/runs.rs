@@ -364,6 +364,24 @@ fn immediate_reporting_does_not_wait_for_heartbeats() {
     assert_eq!(first_of_second, Time::from_secs_f64(30.7) + cluster.costs.end_early);
 }
 
+/// Four jobs that arrive together on one node with four map slots get one each, also at the instant of a heartbeat.
+#[test]
+fn jobs_that_arrive_together_share_the_slots() {
+    let mut cluster = cluster(1, 1);
+    cluster.reporting = HeartbeatMode::Immediate;
+    let jobs = (0..4).map(|job| plan(job, 0.0, 10, 1)).collect();
+    let (_, transcript) = run(&cluster, &workload(jobs), "fair", 1);
+    let launched = transcript.0.iter().filter(|(now, ..)| *now == Time::ZERO).flat_map(|(_, _, actions)| actions);
+    let mut jobs: Vec<u32> = launched
+        .filter_map(|action| match action {
+            Action::Launch { attempt, .. } => Some(attempt.task.job.0),
+            _ => None,
+        })
+        .collect();
+    jobs.sort_unstable();
+    assert_eq!(jobs, [0, 1, 2, 3]);
+}
+
 /// Computed by hand: one job on one node, nothing random. Maps are launched at the first heartbeat after submission; launching takes 1 s, a map
 /// reads 100 MB at 100 MB/s, computes 5 s and writes 50 MB; both maps run at the same time and are reported at the next heartbeat. The reduce
 /// has all input on its own node, sorts 100 MB, computes 20 s and writes 100 MB.

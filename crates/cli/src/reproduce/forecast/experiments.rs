@@ -60,14 +60,13 @@ impl EngineExperiment {
         }
     }
 
-    /// The cluster on which each type of job first runs alone: if cores limit the speed, as many tasks at a time as there are cores. What two tasks on
+    /// The cluster on which each type of job runs alone: if cores limit the speed, as many tasks at a time as there are cores. What two tasks on
     /// two cores cost each other, by memory bandwidth or hardware threads, is then part of their times.
     pub fn profile_cluster(&self) -> LocalCluster {
         match self.speed {
             Speed::Limited(_) => self.cluster,
             Speed::Cores => {
-                let slots = LocalCluster { map_slots: cores(), reduce_slots: cores(), ..self.cluster };
-                LocalCluster { slowstart_ppm: 1_000_000, ..slots }
+                LocalCluster { map_slots: cores(), reduce_slots: cores(), slowstart_ppm: 1_000_000, ..self.cluster }
             }
         }
     }

@@ -3,7 +3,7 @@
 //! The workload of hSRTF's Table 2 and the failure experiment of Chronos are scaled down to four worker processes on this machine. Tasks read their
 //! records at a limited rate, so that the results depend on the schedule and not on the machine.
 //!
-//! Each type of job first runs alone on the idle cluster. Its profile is the simulator's only input besides the cost of stopping a task: mean
+//! Before the runs of each policy, each type of job runs alone on the idle cluster. Its profile is the simulator's only input besides the cost of stopping a task: mean
 //! and variation of the map times, and the reduce time once all maps are done. The simulator then forecasts the whole experiment under each
 //! policy, and the engine runs it. Which job gets a slot may depend on a millisecond, so the medians of several runs are compared.
 //! Every output is compared with that of a sequential run.
