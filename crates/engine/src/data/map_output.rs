@@ -11,6 +11,7 @@
 //! | `u32` | CRC-32C of the entries and their length, little-endian |
 //! | 8 bytes | the magic number `89 47 57 4d 41 50 4f 31` (0x89, then `GWMAPO1`) |
 
+use super::mapped_file;
 use super::segment::{Compression, SegmentInfo, SegmentWriter, Source};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -107,6 +108,16 @@ impl MapOutput {
     /// If `reduce` is not less than the number of `segments`.
     pub fn segment(&self, reduce: u32) -> Source {
         segment_source(&self.file, &self.segments[reduce as usize])
+    }
+
+    /// The segment of a reduce in memory, mapped instead of read; from the file if it cannot be mapped.
+    ///
+    /// # Panics
+    ///
+    /// If `reduce` is not less than the number of `segments`.
+    pub fn mapped_segment(&self, reduce: u32) -> Source {
+        let SegmentEntry { offset, stored_bytes, .. } = self.segments[reduce as usize];
+        mapped_file::map(&self.file, offset, stored_bytes).map_or_else(|_| self.segment(reduce), Source::Memory)
     }
 }
 

@@ -11,6 +11,7 @@
 mod arena;
 mod map_output;
 mod map_sink;
+mod mapped_file;
 mod merge;
 mod prefetch;
 pub mod segment;

@@ -1,7 +1,7 @@
 //! Prefetch hints to the processor.
 //!
 //! Summing and sorting are bound by the latency of random memory accesses, and both know the addresses well in advance.
-//! The hint is an intrinsic on a raw pointer, hence the only `unsafe` of the data path. It is sound: the pointer comes
+//! The hint is an intrinsic on a raw pointer, hence the `unsafe`. It is sound: the pointer comes
 //! from a reference to an existing element, and a prefetch neither faults nor changes any observable state.
 
 #![allow(unsafe_code)]

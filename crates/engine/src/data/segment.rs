@@ -27,6 +27,7 @@ mod tests;
 
 pub use read::SegmentReader;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write};
@@ -84,8 +85,8 @@ pub enum Source {
         /// Length of the segment.
         bytes: u64,
     },
-    /// In memory.
-    Memory(Arc<Vec<u8>>),
+    /// In memory, allocated or mapped.
+    Memory(Bytes),
 }
 
 impl Source {
@@ -100,7 +101,7 @@ impl Source {
 
 impl From<Vec<u8>> for Source {
     fn from(bytes: Vec<u8>) -> Source {
-        Source::Memory(Arc::new(bytes))
+        Source::Memory(bytes.into())
     }
 }
 

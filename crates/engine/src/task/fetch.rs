@@ -234,8 +234,9 @@ fn add_in_place(output: &MapOutput, reduce: u32, runs: &mut RunSet, control: &Co
         control.tick();
         control.requested().is_none()
     };
-    match is_valid_segment(&output.segment(reduce), should_continue).map_err(|_| FetchError::BadOutput)? {
-        true => Ok(runs.add_in_place(output, reduce).is_ok()),
+    let segment = output.mapped_segment(reduce);
+    match is_valid_segment(&segment, should_continue).map_err(|_| FetchError::BadOutput)? {
+        true => Ok(runs.add_in_place(output, reduce, segment).is_ok()),
         false if control.requested().is_some() => Err(FetchError::Interrupted),
         false => Err(FetchError::BadOutput),
     }

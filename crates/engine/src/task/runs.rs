@@ -40,10 +40,19 @@ pub(super) struct RunSet {
 /// A sorted run.
 #[derive(Debug)]
 struct Run {
-    /// Number of its file in the folder; `None` if the run is in memory.
-    file: Option<u32>,
+    /// Where it is on disk; `None` if it is only in memory.
+    on_disk: Option<DiskLocation>,
+    /// Where it is read from.
     source: Source,
     position: Position,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct DiskLocation {
+    /// Number of the file in the folder.
+    file: u32,
+    /// Offset of the run in the file, in bytes.
+    offset: u64,
 }
 
 /// The runs of a paused reduce, as stored in its checkpoint. All of them are in files.
@@ -114,7 +123,8 @@ impl RunSet {
                 }
             };
             let source = Source::File { file, offset: run.offset, bytes: run.bytes };
-            runs.runs.push(Run { file: Some(run.file), source, position: run.position });
+            let on_disk = Some(DiskLocation { file: run.file, offset: run.offset });
+            runs.runs.push(Run { on_disk, source, position: run.position });
         }
         Ok(runs)
     }
@@ -159,21 +169,24 @@ impl RunSet {
 
     /// Adds a segment in memory.
     pub(super) fn add_memory(&mut self, bytes: Vec<u8>) {
-        self.runs.push(Run { file: None, source: bytes.into(), position: Position::default() });
+        self.runs.push(Run { on_disk: None, source: bytes.into(), position: Position::default() });
     }
 
     /// Adds a segment that is the whole content of a file in the folder.
     pub(super) fn add_file(&mut self, number: u32, file: File, bytes: u64) {
         let source = Source::File { file: Arc::new(file), offset: 0, bytes };
-        self.runs.push(Run { file: Some(number), source, position: Position::default() });
+        let on_disk = Some(DiskLocation { file: number, offset: 0 });
+        self.runs.push(Run { on_disk, source, position: Position::default() });
     }
 
-    /// Adds a segment of a map output without copying it. A hard link in the folder keeps the file even if the original name is removed.
-    pub(super) fn add_in_place(&mut self, output: &MapOutput, reduce: u32) -> io::Result<()> {
+    /// Adds a segment of a map output, to be read from `source`, without copying it. A hard link in the folder keeps the file even if the
+    /// original name is removed.
+    pub(super) fn add_in_place(&mut self, output: &MapOutput, reduce: u32, source: Source) -> io::Result<()> {
         let number = self.next_file;
         fs::hard_link(&output.path, self.path(number))?;
         self.next_file += 1;
-        self.runs.push(Run { file: Some(number), source: output.segment(reduce), position: Position::default() });
+        let on_disk = Some(DiskLocation { file: number, offset: output.segments[reduce as usize].offset });
+        self.runs.push(Run { on_disk, source, position: Position::default() });
         Ok(())
     }
 
@@ -182,14 +195,15 @@ impl RunSet {
         let (number, mut copy) = self.create_file()?;
         let copied = File::open(&output.path).and_then(|mut file| io::copy(&mut file, &mut copy));
         copied.map_err(|error| WriteError::new(&self.path(number), error))?;
-        self.runs.push(Run { file: Some(number), source: output.segment(reduce), position: Position::default() });
+        let on_disk = Some(DiskLocation { file: number, offset: output.segments[reduce as usize].offset });
+        self.runs.push(Run { on_disk, source: output.segment(reduce), position: Position::default() });
         Ok(())
     }
 
     /// Merges runs if they exceed the memory budget or twice the fan-in. Checks for requests, which may interrupt it at any time.
     pub(super) fn compact(&mut self, control: &Control) -> Result<MergeStatus, RunError> {
         if self.memory_bytes() > self.memory_bytes_max {
-            let in_memory = |run: &Run| run.file.is_none();
+            let in_memory = |run: &Run| run.on_disk.is_none();
             if self.merge_where(in_memory, control)? == MergeStatus::Interrupted {
                 return Ok(MergeStatus::Interrupted);
             }
@@ -233,32 +247,32 @@ impl RunSet {
 
     /// Writes the runs in memory to one file, unmerged. Returns the list of all runs.
     pub(super) fn save(&mut self) -> Result<SavedRuns, WriteError> {
-        if self.runs.iter().any(|run| run.file.is_none()) {
+        if self.runs.iter().any(|run| run.on_disk.is_none()) {
             let (number, mut file) = self.create_file()?;
             let path = self.path(number);
             let reader = Arc::new(File::open(&path).map_err(|error| WriteError::new(&path, error))?);
             let mut offset = 0;
             for run in &mut self.runs {
-                if let Source::Memory(memory) = &run.source {
+                if run.on_disk.is_none()
+                    && let Source::Memory(memory) = &run.source
+                {
                     file.write_all(memory).map_err(|error| WriteError::new(&path, error))?;
                     let bytes = memory.len() as u64;
                     run.source = Source::File { file: Arc::clone(&reader), offset, bytes };
-                    run.file = Some(number);
+                    run.on_disk = Some(DiskLocation { file: number, offset });
                     offset += bytes;
                 }
             }
         }
-        let saved = self.runs.iter().filter_map(|run| match &run.source {
-            Source::File { offset, bytes, .. } => {
-                Some(SavedRun { file: run.file?, offset: *offset, bytes: *bytes, position: run.position })
-            }
-            Source::Memory(_) => None,
+        let saved = self.runs.iter().filter_map(|run| {
+            let DiskLocation { file, offset } = run.on_disk?;
+            Some(SavedRun { file, offset, bytes: run.source.bytes(), position: run.position })
         });
         Ok(SavedRuns { runs: saved.collect(), next_file: self.next_file })
     }
 
     fn memory_bytes(&self) -> u64 {
-        self.runs.iter().filter(|run| run.file.is_none()).map(|run| run.source.bytes()).sum()
+        self.runs.iter().filter(|run| run.on_disk.is_none()).map(|run| run.source.bytes()).sum()
     }
 
     fn merge_smallest(&mut self, control: &Control) -> Result<MergeStatus, RunError> {
@@ -330,10 +344,11 @@ impl RunSet {
 
     /// Drops runs that are read to their end, and files without runs.
     fn drop_exhausted(&mut self) {
-        let files: Vec<u32> = self.runs.iter().filter(|run| run.position.is_end()).filter_map(|run| run.file).collect();
+        let exhausted = self.runs.iter().filter(|run| run.position.is_end());
+        let files: Vec<u32> = exhausted.filter_map(Run::file).collect();
         self.runs.retain(|run| !run.position.is_end());
         for number in files {
-            if self.runs.iter().all(|run| run.file != Some(number)) {
+            if self.runs.iter().all(|run| run.file() != Some(number)) {
                 self.remove_file(number);
             }
         }
@@ -341,6 +356,13 @@ impl RunSet {
 
     fn path(&self, number: u32) -> PathBuf {
         self.folder.join(format!("run-{number}"))
+    }
+}
+
+impl Run {
+    /// Number of its file in the folder.
+    fn file(&self) -> Option<u32> {
+        self.on_disk.map(|location| location.file)
     }
 }
 
@@ -427,7 +449,7 @@ mod tests {
         crate::record::Emit::emit(&mut sink, &7_u32.to_be_bytes(), b"value");
         let output = sink.finish(&folder.path().join("map-0.0.out")).unwrap();
         let mut runs = RunSet::create(folder.path(), AttemptId::new(JobId(1), Kind::Reduce, 0, 0), 1 << 20).unwrap();
-        runs.add_in_place(&output, 0).unwrap();
+        runs.add_in_place(&output, 0, output.mapped_segment(0)).unwrap();
         fs::remove_file(&output.path).unwrap();
         let saved = runs.save().unwrap();
         let runs = RunSet::restore(runs.folder, 1 << 20, &saved).unwrap();

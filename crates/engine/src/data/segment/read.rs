@@ -3,6 +3,7 @@
 use super::{
     BLOCK_BYTES, HEADER_BYTES, LZ4, Position, RECORD_BYTES_MAX, RecordSpan, SegmentError, Source, UNCOMPRESSED, decode,
 };
+use bytes::{Bytes, BytesMut};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -17,10 +18,10 @@ const LZ4_RATIO_MAX: usize = 255;
 #[derive(Debug)]
 pub struct SegmentReader {
     source: Source,
-    /// Uncompressed content of the current block.
-    block: Vec<u8>,
-    /// Stored content of the current block, if it is compressed.
-    stored: Vec<u8>,
+    /// Uncompressed content of the current block; part of the source if that is in memory and uncompressed.
+    block: Bytes,
+    /// Stored content of the last compressed block.
+    stored: Bytes,
     /// The current record in the block.
     span: RecordSpan,
     /// Offset of the current block in the segment.
@@ -47,8 +48,8 @@ impl SegmentReader {
         let is_done = position.is_end() || source.bytes() == 0;
         let mut reader = SegmentReader {
             source,
-            block: Vec::new(),
-            stored: Vec::new(),
+            block: Bytes::new(),
+            stored: Bytes::new(),
             span: RecordSpan::default(),
             block_at: position.block,
             record: 0,
@@ -119,8 +120,8 @@ impl SegmentReader {
         if self.is_last {
             self.is_done = true;
             self.span = RecordSpan::default();
-            self.block = Vec::new();
-            self.stored = Vec::new();
+            self.block = Bytes::new();
+            self.stored = Bytes::new();
             return Ok(());
         }
         self.block_at = self.next_at;
@@ -142,17 +143,19 @@ impl SegmentReader {
             return Err(corrupt);
         }
         let content = if header.codec == UNCOMPRESSED { &mut self.block } else { &mut self.stored };
-        if !self.source.read_growing(content_at, header.stored_bytes, content)?
+        if !self.source.load(content_at, header.stored_bytes, content)?
             || crc32c::crc32c_append(header.header_crc, content) != header.crc
         {
             return Err(corrupt);
         }
         if header.codec == LZ4 {
-            self.block.resize(header.raw_bytes, 0);
-            let raw_bytes = lz4_flex::block::decompress_into(&self.stored, &mut self.block);
+            let mut raw = take_buffer(&mut self.block);
+            raw.resize(header.raw_bytes, 0);
+            let raw_bytes = lz4_flex::block::decompress_into(&self.stored, &mut raw);
             if raw_bytes.ok() != Some(header.raw_bytes) {
                 return Err(corrupt);
             }
+            self.block = raw.freeze();
         }
         self.next_at = content_at + header.stored_bytes as u64;
         self.is_last = header.is_last;
@@ -221,22 +224,38 @@ impl Source {
         }
     }
 
-    /// Replaces the content of `to` with `bytes` bytes of the segment. Grows `to` only as the bytes turn out to exist.
-    fn read_growing(&self, at: u64, bytes: usize, to: &mut Vec<u8>) -> io::Result<bool> {
+    /// Replaces `content` with `bytes` bytes of the segment: shared if the segment is in memory, otherwise read into the memory of `content`.
+    /// Returns false if the segment is too short; a buffer grows only as the bytes turn out to exist.
+    fn load(&self, at: u64, bytes: usize, content: &mut Bytes) -> io::Result<bool> {
+        if let Source::Memory(memory) = self {
+            let range = at as usize..(at as usize).saturating_add(bytes);
+            let exists = range.end <= memory.len();
+            if exists {
+                *content = memory.slice(range);
+            }
+            return Ok(exists);
+        }
+        let mut buffer = take_buffer(content);
         let mut filled = 0;
         while filled < bytes {
             let next = bytes.min(filled + READ_STEP_BYTES);
-            if to.len() < next {
-                to.resize(next, 0);
+            if buffer.len() < next {
+                buffer.resize(next, 0);
             }
-            if !self.read(at + filled as u64, &mut to[filled..next])? {
+            if !self.read(at + filled as u64, &mut buffer[filled..next])? {
                 return Ok(false);
             }
             filled = next;
         }
-        to.truncate(bytes);
+        buffer.truncate(bytes);
+        *content = buffer.freeze();
         Ok(true)
     }
+}
+
+/// The memory of a block that is no longer needed; a new buffer if the memory is shared with a source.
+fn take_buffer(block: &mut Bytes) -> BytesMut {
+    std::mem::take(block).try_into_mut().unwrap_or_default()
 }
 
 fn read_at(file: &File, at: u64, to: &mut [u8]) -> io::Result<bool> {
