@@ -9,6 +9,7 @@
 //! Not here: the decision what to run or which attempt to preempt, and communication with the coordinator. The worker records where map outputs
 //! are in a [`MapOutputTracker`]; a [`ShuffleClient`] reports lost and corrupt outputs back to it.
 
+mod background_sync;
 mod checkpoint;
 mod control;
 mod counters;

@@ -1,5 +1,6 @@
 //! Writes one part file of the job's output: under a temporary name, made visible by one atomic rename when it is complete.
 
+use super::background_sync::BackgroundSync;
 use super::error::WriteError;
 use super::paths;
 use crate::job::{OutputFormat, Plan};
@@ -17,7 +18,8 @@ pub(super) struct PartWriter {
     path: PathBuf,
     file: File,
     format: OutputFormat,
-    sync: bool,
+    /// `None` if the job does not require durable output.
+    sync: Option<BackgroundSync>,
     buffer: Vec<u8>,
     written_bytes: u64,
     /// The first write error. [`crate::record::Emit`] cannot return errors, so it is stored until the next [`PartWriter::check`].
@@ -60,8 +62,9 @@ impl PartWriter {
     }
 
     fn new(path: PathBuf, file: File, plan: &Plan, written_bytes: u64) -> PartWriter {
-        let (format, sync) = (plan.format, plan.request.sync_output);
-        PartWriter { path, file, format, sync, buffer: Vec::with_capacity(BUFFER_BYTES), written_bytes, error: None }
+        let sync = plan.request.sync_output.then(BackgroundSync::default);
+        let buffer = Vec::with_capacity(BUFFER_BYTES);
+        PartWriter { path, file, format: plan.format, sync, buffer, written_bytes, error: None }
     }
 
     /// Appends a record. Errors are stored; see [`PartWriter::check`].
@@ -77,7 +80,12 @@ impl PartWriter {
     fn write_buffer(&mut self) {
         if self.error.is_none() {
             match self.file.write_all(&self.buffer) {
-                Ok(()) => self.written_bytes += self.buffer.len() as u64,
+                Ok(()) => {
+                    self.written_bytes += self.buffer.len() as u64;
+                    if let Some(sync) = &mut self.sync {
+                        sync.on_written(&self.file, self.buffer.len());
+                    }
+                }
                 Err(error) => self.error = Some(error),
             }
         }
@@ -109,8 +117,8 @@ impl PartWriter {
     /// Flushes the file and, if the job requested it, makes its content durable. Returns its length in bytes.
     fn finish(&mut self) -> Result<u64, WriteError> {
         let bytes = self.flush()?;
-        if self.sync {
-            self.file.sync_data().map_err(|error| WriteError::new(&self.path, error))?;
+        if let Some(sync) = &mut self.sync {
+            sync.finish(&self.file).map_err(|error| WriteError::new(&self.path, error))?;
         }
         Ok(bytes)
     }
@@ -134,7 +142,7 @@ impl PartWriter {
     /// there.
     fn sync_folder_of(&self, path: &Path) -> Result<(), WriteError> {
         match path.parent() {
-            Some(folder) if self.sync => {
+            Some(folder) if self.sync.is_some() => {
                 File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| WriteError::new(folder, error))
             }
             _ => Ok(()),
