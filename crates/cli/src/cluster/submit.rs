@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// `giveway apps`
@@ -69,7 +69,20 @@ pub fn run(args: &Run, apps: &Apps) -> Result<()> {
     lock(&interrupt).set_job(cluster.client()?, job);
     let status = follow(&mut client, job)?;
     drop(cluster);
+    remove_subdirectories(folder.path());
     finish(&status)
+}
+
+/// Removes the directories of the workers in parallel: freeing gigabytes of intermediate data takes a while. What cannot be removed here is left to
+/// the removal of the whole directory.
+fn remove_subdirectories(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    rayon::scope(|scope| {
+        for path in &paths {
+            scope.spawn(move |_| drop(std::fs::remove_dir_all(path)));
+        }
+    });
 }
 
 /// Kills the job of `giveway run` at Ctrl-C, also if that comes before the job is submitted.
