@@ -6,6 +6,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::ops::Range;
 
 /// An input record: a line of a text file.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,16 @@ pub struct Record<'a> {
 pub trait Emit {
     /// Emits one record.
     fn emit(&mut self, key: &[u8], value: &[u8]);
+
+    /// Emits one record for each of several keys, all with the same value. The keys are parts of a text, in any order. This is faster than as many
+    /// calls of [`Emit::emit`].
+    ///
+    /// # Panics
+    ///
+    /// If a range is not within the text.
+    fn emit_all(&mut self, text: &[u8], keys: &[Range<usize>], value: &[u8]) {
+        keys.iter().for_each(|key| self.emit(&text[key.clone()], value));
+    }
 
     /// Adds `by` to a counter of the job.
     fn count(&mut self, counter: &'static str, by: u64);

@@ -3,9 +3,9 @@
 //! It shows the two ways to combine. With `--option combiner=sum`, the values are numbers that the engine sums. With `combiner=own`, the default, they
 //! are anything a [`Combiner`] of the application understands; here they are numbers, too, so that the two can be compared.
 //!
-//! [`words`] finds the words of a line many bytes at a time, which is much faster than a search byte by byte.
+//! [`emit_words`] finds the words of a line many bytes at a time, which is much faster than a search byte by byte.
 
-use giveway_engine::apps::{App, words};
+use giveway_engine::apps::{App, emit_words};
 use giveway_engine::job::Plan;
 use giveway_engine::record::{AppError, Combine, Combiner, Emit, Mapper, Record, Reducer, Values, varint};
 
@@ -47,7 +47,7 @@ impl App for CountWords {
 
 impl Mapper for CountWords {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
-        varint::with_encoded(1, |one| words(record.line, |word| out.emit(word, one)));
+        varint::with_encoded(1, |one| emit_words(record.line, one, out));
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! InvertedIndex: for each word, the documents in which it occurs.
 
 use super::documents::Documents;
-use super::{App, words};
+use super::{App, emit_words};
 use crate::input::StoreAccess;
 use crate::job::Plan;
 use crate::record::{AppError, Combine, Combiner, Emit, Mapper, Record, Reducer, Values};
@@ -40,7 +40,7 @@ struct IndexMapper(Documents);
 impl Mapper for IndexMapper {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
         let document = self.0.name(record.file);
-        words(record.line, |word| out.emit(word, document));
+        emit_words(record.line, document, out);
         Ok(())
     }
 }

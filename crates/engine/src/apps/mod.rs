@@ -27,7 +27,7 @@ mod word_count;
 mod words;
 
 pub use sum::Sum;
-pub use words::words;
+pub use words::{emit_words, words};
 
 use crate::input::{self, StoreAccess};
 use crate::job::{OutputFormat, Partitioning, Plan, Request};

@@ -1,7 +1,7 @@
 //! WordCount: how often each word occurs. `words.rs` defines words.
 
 use super::error::PlanError;
-use super::{App, Sum, words};
+use super::{App, Sum, emit_words};
 use crate::job::Plan;
 use crate::record::{AppError, Combine, Combiner, Emit, Mapper, Record, Reducer, Values, varint};
 
@@ -68,7 +68,7 @@ struct WordMapper;
 
 impl Mapper for WordMapper {
     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
-        varint::with_encoded(1, |one| words(record.line, |word| out.emit(word, one)));
+        varint::with_encoded(1, |one| emit_words(record.line, one, out));
         Ok(())
     }
 }

@@ -6,26 +6,52 @@
 //! A line is classified 64 bytes at a time into a mask with one bit per byte, and only the bits where words begin and end are visited.
 
 use crate::byte_masks::{BLOCK_BYTES, word_bytes, word_bytes_16};
+use crate::record::Emit;
+use std::ops::Range;
+
+/// Number of words that are emitted at once.
+const EMITTED_WORDS: usize = 64;
 
 /// Calls `take` with each word of a line, in order. The line may contain newlines, so a text of several lines works, too.
 ///
-/// This is the fast way to find words: a few nanoseconds for each, on top of what `take` does. A mapper that counts words:
+/// This is the fast way to find words: a few nanoseconds for each, on top of what `take` does. To emit all of them with the same value, use
+/// [`emit_words`].
+#[inline]
+pub fn words<'a>(line: &'a [u8], mut take: impl FnMut(&'a [u8])) {
+    word_ranges(line, |range| take(&line[range]));
+}
+
+/// Emits each word of a line, all with the same value. A mapper that counts words:
 ///
 /// ```
-/// use giveway_engine::apps::words;
+/// use giveway_engine::apps::emit_words;
 /// use giveway_engine::record::{AppError, Emit, Mapper, Record};
 ///
 /// struct WordMapper;
 ///
 /// impl Mapper for WordMapper {
 ///     fn map(&mut self, record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
-///         words(record.line, |word| out.emit(word, &[1]));
+///         emit_words(record.line, &[1], out);
 ///         Ok(())
 ///     }
 /// }
 /// ```
+pub fn emit_words(line: &[u8], value: &[u8], out: &mut dyn Emit) {
+    let mut ranges = [const { 0..0 }; EMITTED_WORDS];
+    let mut found = 0;
+    word_ranges(line, |range| {
+        ranges[found % EMITTED_WORDS] = range;
+        found += 1;
+        if found == EMITTED_WORDS {
+            out.emit_all(line, &ranges, value);
+            found = 0;
+        }
+    });
+    out.emit_all(line, &ranges[..found], value);
+}
+
 #[inline]
-pub fn words<'a>(line: &'a [u8], mut take: impl FnMut(&'a [u8])) {
+fn word_ranges(line: &[u8], mut take: impl FnMut(Range<usize>)) {
     // Start of the current word; meaningless between words.
     let mut start = 0_usize;
     // 1 if the last byte of the previous block belongs to a word, otherwise 0.
@@ -41,7 +67,7 @@ pub fn words<'a>(line: &'a [u8], mut take: impl FnMut(&'a [u8])) {
             starts &= starts.wrapping_sub(1);
         }
         while ends != 0 {
-            take(&line[start..offset.wrapping_add(ends.trailing_zeros() as usize)]);
+            take(start..offset.wrapping_add(ends.trailing_zeros() as usize));
             ends &= ends.wrapping_sub(1);
             start = offset.wrapping_add(starts.trailing_zeros() as usize);
             starts &= starts.wrapping_sub(1);
@@ -50,7 +76,7 @@ pub fn words<'a>(line: &'a [u8], mut take: impl FnMut(&'a [u8])) {
         offset = offset.wrapping_add(BLOCK_BYTES);
     }
     if in_word == 1 {
-        take(&line[start..]);
+        take(start..line.len());
     }
 }
 
@@ -87,6 +113,19 @@ mod tests {
         let mut all = Vec::new();
         words(line, |word| all.push(word));
         all
+    }
+
+    /// The keys of emitted records.
+    #[derive(Default)]
+    struct Emitted(Vec<Vec<u8>>);
+
+    impl Emit for Emitted {
+        fn emit(&mut self, key: &[u8], value: &[u8]) {
+            assert_eq!(value, b"1");
+            self.0.push(key.to_vec());
+        }
+
+        fn count(&mut self, _counter: &'static str, _by: u64) {}
     }
 
     /// Naive implementation.
@@ -130,6 +169,9 @@ mod tests {
             line in proptest::collection::vec(prop_oneof![Just(b' '), Just(b'a'), 0..=b' ', any::<u8>()], 0..300),
         ) {
             prop_assert_eq!(found(&line), naive(&line));
+            let mut emitted = Emitted::default();
+            emit_words(&line, b"1", &mut emitted);
+            prop_assert_eq!(emitted.0, naive(&line));
         }
     }
 }

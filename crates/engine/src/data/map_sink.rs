@@ -33,7 +33,9 @@ use crate::record::{Combine, Combiner, Emit, varint};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -338,6 +340,28 @@ impl Emit for MapSink {
         }
     }
 
+    fn emit_all(&mut self, text: &[u8], keys: &[Range<usize>], value: &[u8]) {
+        let mut rest = keys.iter();
+        while !rest.as_slice().is_empty() {
+            let before = rest.len();
+            let stopped_at = match (&mut self.buffer, value) {
+                (Buffer::Sum(table), &[byte @ ..0x80]) => {
+                    enqueue_while_short(text, &mut rest, |key| table.enqueue(key, byte.into()))
+                }
+                (Buffer::Fold(table), value) if value.len() <= fold_table::QUEUED_BYTES_MAX => {
+                    enqueue_while_short(text, &mut rest, |key| table.enqueue(key, value))
+                }
+                _ => return rest.for_each(|key| self.emit(&text[key.clone()], value)),
+            };
+            self.records = self.records.wrapping_add((before - rest.len()) as u64);
+            match stopped_at {
+                StoppedAt::End => {}
+                StoppedAt::FullQueue => self.make_space(),
+                StoppedAt::LongKey(key) => self.emit_directly(&text[key.clone()], value),
+            }
+        }
+    }
+
     fn count(&mut self, counter: &'static str, by: u64) {
         match self.counters.iter_mut().find(|(name, _)| *name == counter) {
             Some((_, count)) => *count += by,
@@ -348,6 +372,30 @@ impl Emit for MapSink {
     fn is_stopped(&self) -> bool {
         self.error.is_some()
     }
+}
+
+/// Why keys were not queued any further.
+enum StoppedAt<'a> {
+    End,
+    FullQueue,
+    /// The key was taken, but not queued.
+    LongKey(&'a Range<usize>),
+}
+
+/// Takes keys and queues those that are short until the queue is full.
+#[inline(always)]
+fn enqueue_while_short<'a>(
+    text: &[u8],
+    keys: &mut slice::Iter<'a, Range<usize>>,
+    mut enqueue: impl FnMut(ShortKey) -> Queue,
+) -> StoppedAt<'a> {
+    for key in keys {
+        let Some(short) = ShortKey::within(text, key) else { return StoppedAt::LongKey(key) };
+        if enqueue(short) == Queue::Full {
+            return StoppedAt::FullQueue;
+        }
+    }
+    StoppedAt::End
 }
 
 impl Buffer {

@@ -17,6 +17,7 @@ use crate::record::Emit;
 use giveway_core::AttemptId;
 use std::fmt;
 use std::fs;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -221,6 +222,10 @@ impl Emit for SinkEmitter<'_> {
     #[inline]
     fn emit(&mut self, key: &[u8], value: &[u8]) {
         self.sink.emit(key, value);
+    }
+
+    fn emit_all(&mut self, text: &[u8], keys: &[Range<usize>], value: &[u8]) {
+        self.sink.emit_all(text, keys, value);
     }
 
     #[inline]

@@ -1,5 +1,7 @@
 //! Keys of up to 15 bytes as two machine words, which are fast to compare and to hash.
 
+use std::ops::Range;
+
 /// Maximum length of a short key.
 pub(super) const SHORT_BYTES_MAX: usize = 15;
 
@@ -37,6 +39,26 @@ impl ShortKey {
             (0, 0)
         };
         Some(ShortKey { low, high: high | (bytes as u64 + 1) << 56 })
+    }
+
+    /// The key that is a range of a text; `None` if it is not short. Unlike [`ShortKey::new`] it does not branch on the length of the key if the
+    /// text has at least 16 bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not within the text.
+    #[inline(always)]
+    pub fn within(text: &[u8], key: &Range<usize>) -> Option<ShortKey> {
+        let bytes = key.end.wrapping_sub(key.start);
+        let Some(last_chunk_at) = text.len().checked_sub(16).filter(|_| bytes <= SHORT_BYTES_MAX) else {
+            return ShortKey::new(&text[key.clone()]);
+        };
+        assert!(key.end <= text.len(), "a key is within its text");
+        // 16 bytes that begin with the key, or that are the last of the text.
+        let from = key.start.min(last_chunk_at);
+        let chunk = text[from..].first_chunk().map_or(0, |chunk| u128::from_le_bytes(*chunk));
+        let word = chunk.unbounded_shr(8 * (key.start - from) as u32) & ((1 << (8 * bytes)) - 1);
+        Some(ShortKey { low: word as u64, high: (word >> 64) as u64 | (bytes as u64 + 1) << 56 })
     }
 
     /// True for [`ShortKey::NONE`].
@@ -91,5 +113,23 @@ mod tests {
             short.with(|bytes| assert_eq!(bytes, key));
         }
         assert_eq!(ShortKey::new(&whole[..]), None);
+    }
+
+    #[test]
+    fn a_part_of_a_text_is_the_same_key_as_its_copy() {
+        let text: Vec<u8> = (0..40).map(|number: u8| number.wrapping_mul(7)).collect();
+        for text in [&text[..], &text[..17], &text[..16], &text[..15], &text[..3], &[]] {
+            for start in 0..=text.len() {
+                for end in start..=text.len() {
+                    assert_eq!(ShortKey::within(text, &(start..end)), ShortKey::new(&text[start..end]));
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "within its text")]
+    fn a_range_beyond_the_text_is_rejected() {
+        let _ = ShortKey::within(&[0; 20], &(15..21));
     }
 }
