@@ -19,7 +19,8 @@ const INDEX_MIN_MAPS: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct PendingMaps {
     pending: BitSet,
-    returned: ReturnedMaps,
+    /// `None` if there are none, as for most jobs at most times: searches read this often.
+    returned: Option<Box<ReturnedMaps>>,
     /// Of those the ones that [`PendingMaps::take_newly_returned`] has not reported.
     newly_returned: Vec<u32>,
     /// No map before this one is pending, except for those in `returned`.
@@ -30,84 +31,95 @@ pub(super) struct PendingMaps {
     has_hosts: bool,
 }
 
-/// Lists of maps by node or by rack, all in one vector.
+/// Lists of maps by node or by rack.
 ///
-/// There is one index per live job, read at random, so it is kept small: an entry does not name its node, and a list does not store its
-/// length. A job with few maps has fewer lists than there are nodes; then several nodes share a list, and a search skips the maps of the
-/// others.
+/// There is one index per live job, read at random, so what counts is the number of cache lines that a search reads. A job with few maps
+/// has fewer lists than there are nodes; then several nodes share a list, and a search skips the maps of the others.
 #[derive(Debug)]
 struct Index {
-    /// Where the list of a key begins, by the key's low bits. Entries before it are no longer pending. [`EMPTY`] if none is left.
-    lists: Vec<u32>,
-    /// Maps, list by list, each list in ascending order; the last entry of each has the bit [`LAST`].
-    entries: Vec<u32>,
-    /// Keys below this have a list of their own.
-    unshared: u32,
+    /// By the low bits of the key.
+    lists: Vec<List>,
+    /// What follows the first entry of each list, list by list; one unused entry before each.
+    entries: Vec<Entry>,
 }
 
-const EMPTY: u32 = u32::MAX;
+/// A list in ascending order of maps, without those at its front that are no longer pending.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    /// Kept here because most lists of a large cluster have one entry.
+    first: Entry,
+    /// Where the list continues, unless `first` is the last entry.
+    next: u32,
+}
+
+/// A map with input at a key.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: u32,
+    /// The map; with the bit [`LAST`] if it is the last of its list.
+    map: u32,
+}
+
 const LAST: u32 = 1 << 31;
+/// The first entry of an empty list.
+const NONE: Entry = Entry { key: u32::MAX, map: u32::MAX };
 
 impl Index {
     /// Lists a job's maps by a key of the nodes that hold their input. Keys are below `keys`. Map number n has split n.
     fn build(splits: &[Split], keys: usize, key_of: impl Fn(NodeId) -> u32) -> Index {
         let replicas: usize = splits.iter().map(|split| split.hosts.len()).sum();
         // In the first pass the length of each list, in the second its next free position, which in the end is its end.
-        let mut lists = vec![0; keys.min(replicas).next_power_of_two()];
-        let low_bits = lists.len() - 1;
-        each_pair(splits, &key_of, |key, _| lists[key as usize & low_bits] += 1);
+        let mut ends = vec![0; keys.min(replicas).next_power_of_two()];
+        let low_bits = ends.len() - 1;
+        each_pair(splits, &key_of, |key, _| ends[key as usize & low_bits] += 1);
         let mut begin = 0;
-        for list in &mut lists {
-            begin += std::mem::replace(list, begin);
+        for end in &mut ends {
+            begin += std::mem::replace(end, begin);
         }
-        let mut entries = vec![0; begin as usize];
-        each_pair(splits, &key_of, |key, task| {
-            let end = &mut lists[key as usize & low_bits];
-            entries[*end as usize] = task;
+        let mut entries = vec![NONE; begin as usize];
+        each_pair(splits, &key_of, |key, map| {
+            let end = &mut ends[key as usize & low_bits];
+            entries[*end as usize] = Entry { key, map };
             *end += 1;
         });
         let mut begin = 0;
-        for list in &mut lists {
-            let end = std::mem::replace(list, if *list == begin { EMPTY } else { begin });
-            if *list != EMPTY {
-                entries[end as usize - 1] |= LAST;
+        let list = |end: u32| {
+            let begin = std::mem::replace(&mut begin, end);
+            if begin == end {
+                return List { first: NONE, next: 0 };
             }
-            begin = end;
-        }
-        let unshared = if keys <= lists.len() { lists.len() as u32 } else { 0 };
-        Index { lists, entries, unshared }
+            entries[end as usize - 1].map |= LAST;
+            List { first: entries[begin as usize], next: begin + 1 }
+        };
+        Index { lists: ends.into_iter().map(list).collect(), entries }
     }
 
-    /// The first pending map of a key. Launched maps at the front of the list are dropped. `near` tells whether a map in a shared list has
-    /// this key.
-    fn first_pending(
-        &mut self,
-        key: u32,
-        pending: &BitSet,
-        near: impl Fn(u32) -> bool,
-        accepts: &dyn Fn(u32) -> bool,
-    ) -> Option<u32> {
+    /// The first pending map of a key. Launched maps at the front of the list are dropped.
+    fn first_pending(&mut self, key: u32, pending: &BitSet, accepts: &dyn Fn(u32) -> bool) -> Option<u32> {
         let low_bits = self.lists.len().checked_sub(1)?;
         let list = &mut self.lists[key as usize & low_bits];
-        let (mut at, mut at_front) = (*list, true);
-        if at == EMPTY {
+        if list.first.map == NONE.map {
             return None;
         }
+        let (List { first: mut entry, mut next }, mut at_front) = (*list, true);
         loop {
-            let entry = self.entries[at as usize];
-            let (task, is_last) = (entry & !LAST, entry & LAST != 0);
-            let still_pending = pending.contains(task);
-            if still_pending && (key < self.unshared || near(task)) && accepts(task) {
-                return Some(task);
+            let (map, is_last) = (entry.map & !LAST, entry.map & LAST != 0);
+            let still_pending = pending.contains(map);
+            if still_pending && entry.key == key && accepts(map) {
+                return Some(map);
             }
             at_front &= !still_pending;
-            if at_front {
-                *list = if is_last { EMPTY } else { at + 1 };
-            }
             if is_last {
+                if at_front {
+                    list.first = NONE;
+                }
                 return None;
             }
-            at += 1;
+            entry = self.entries[next as usize];
+            next += 1;
+            if at_front {
+                *list = List { first: entry, next };
+            }
         }
     }
 }
@@ -132,7 +144,7 @@ impl PendingMaps {
         let has_hosts = splits.iter().any(|split| !split.hosts.is_empty());
         PendingMaps {
             pending: BitSet::below(splits.len() as u32),
-            returned: ReturnedMaps::default(),
+            returned: None,
             newly_returned: Vec::new(),
             next_fresh: 0,
             fresh_end: splits.len() as u32,
@@ -166,13 +178,18 @@ impl PendingMaps {
     /// A map was launched.
     pub(super) fn remove(&mut self, task: u32) {
         self.pending.remove(task);
-        self.returned.remove(task);
+        if let Some(returned) = &mut self.returned {
+            returned.remove(task);
+            if returned.is_empty() {
+                self.returned = None;
+            }
+        }
     }
 
     /// A map is pending again, or is the rest of one that ended early.
     pub(super) fn add_returned(&mut self, task: u32) {
         self.pending.insert(task);
-        self.returned.push(task);
+        self.returned.get_or_insert_default().push(task);
         self.newly_returned.push(task);
     }
 
@@ -189,13 +206,15 @@ impl PendingMaps {
             return None;
         }
         let hosts = |task: u32| splits[tasks[task as usize].split as usize].hosts.iter();
-        if let Some(task) = self.returned.first_on_node(node.0, |task| hosts(task).map(|host| host.0), accepts) {
+        if let Some(returned) = &mut self.returned
+            && let Some(task) = returned.first_on_node(node.0, |task| hosts(task).map(|host| host.0), accepts)
+        {
             return Some(task);
         }
         let near = |split: u32| splits[split as usize].hosts.contains(&node);
         self.first_fresh(tasks, splits, near, accepts, |maps| {
             let index = maps.by_node.get_or_insert_with(|| Index::build(splits, nodes, |host| host.0));
-            index.first_pending(node.0, &maps.pending, near, accepts)
+            index.first_pending(node.0, &maps.pending, accepts)
         })
     }
 
@@ -212,8 +231,9 @@ impl PendingMaps {
             return None;
         }
         let hosts = |task: u32| splits[tasks[task as usize].split as usize].hosts.iter();
-        if let Some(task) =
-            self.returned.first_in_rack(rack.0, |task| hosts(task).map(|&host| racks.of(host).0), accepts)
+        let racks_of = |task: u32| hosts(task).map(|&host| racks.of(host).0);
+        if let Some(returned) = &mut self.returned
+            && let Some(task) = returned.first_in_rack(rack.0, racks_of, accepts)
         {
             return Some(task);
         }
@@ -221,7 +241,7 @@ impl PendingMaps {
         self.first_fresh(tasks, splits, near, accepts, |maps| {
             let index =
                 maps.by_rack.get_or_insert_with(|| Index::build(splits, racks.id_end(), |host| racks.of(host).0));
-            index.first_pending(rack.0, &maps.pending, near, accepts)
+            index.first_pending(rack.0, &maps.pending, accepts)
         })
     }
 
@@ -243,12 +263,12 @@ impl PendingMaps {
 
     /// The first accepted one of the maps that returned.
     pub(super) fn first_returned(&mut self, accepts: &dyn Fn(u32) -> bool) -> Option<u32> {
-        self.returned.first(accepts)
+        self.returned.as_mut()?.first(accepts)
     }
 
     /// Any pending map: first those that returned, then in the order of the input.
     pub(super) fn any(&mut self, accepts: &dyn Fn(u32) -> bool) -> Option<u32> {
-        if let Some(task) = self.returned.first(accepts) {
+        if let Some(task) = self.first_returned(accepts) {
             return Some(task);
         }
         self.next_fresh = self.pending.first_from(self.next_fresh).unwrap_or(self.fresh_end);

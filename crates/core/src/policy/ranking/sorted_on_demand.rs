@@ -8,11 +8,14 @@ use smallvec::SmallVec;
 /// So many are sorted first; then twice as many each time.
 const FIRST_LEN: usize = 8;
 
+/// So many are kept without an allocation.
+const INLINE_LEN: usize = 64;
+
 /// Jobs with their ranks: all are added, then they are taken smallest first. It is built in place, because moving it would copy its inline memory.
 #[derive(Debug, Default)]
 pub struct SortedOnDemand {
     /// From `sorted_from` on, smallest last; those before are larger and in no order.
-    jobs: SmallVec<[(Rank, u32); FIRST_LEN]>,
+    jobs: SmallVec<[(Rank, u32); INLINE_LEN]>,
     sorted_from: usize,
     next_len: usize,
 }
