@@ -10,6 +10,9 @@ use rustc_hash::FxHashMap;
 /// A demotion that the plug-in has not confirmed for this long is given up: the application master does not send heartbeats.
 pub const PAUSE_TIMEOUT: Span = Span::from_secs(30);
 
+/// A running task is at most so far.
+pub const TASK_PROGRESS_PPM_MAX: u32 = WHOLE_PPM - WHOLE_PPM / 100;
+
 /// A container of an application that the core knows as an attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Container {
@@ -20,6 +23,8 @@ pub struct Container {
     pub kind: Kind,
     /// The container of an application master runs no task.
     pub is_master: bool,
+    /// Progress of its task, if the plug-in reports it.
+    pub progress_ppm: Option<u32>,
 }
 
 /// Where a container is between guaranteed and demoted.
@@ -117,11 +122,11 @@ impl TaskTally {
         self.finished + self.running + self.pending
     }
 
-    /// Progress of each running task if all tasks together have done `done_ppm` of one task's work, up to 99 %; none if that is not positive.
+    /// Progress of each running task if all tasks together have done `done_ppm` of one task's work, up to [`TASK_PROGRESS_PPM_MAX`]; none if that is not positive.
     fn of_each(self, done_ppm: u64) -> Option<u32> {
         let whole = u64::from(WHOLE_PPM);
         let each = done_ppm.saturating_sub(self.finished * whole).checked_div(self.running)?;
-        (each > 0).then(|| each.min(whole - whole / 100) as u32)
+        (each > 0).then(|| each.min(TASK_PROGRESS_PPM_MAX.into()) as u32)
     }
 }
 

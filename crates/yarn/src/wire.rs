@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use thiserror::Error;
 
 /// Protocol version. Plug-in and sidecar must have the same one.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 /// Limit on a frame's content. Longer frames are rejected before memory is allocated.
 pub const FRAME_BYTES_MAX: u32 = 4 << 20;
 /// Limit on the content of a `HELLO`, which arrives from a peer that is not authenticated yet.
@@ -31,6 +31,7 @@ mod frame_type {
     pub const CONTAINER_ALLOCATED: u8 = b'C';
     pub const CONTAINER_RELEASED: u8 = b'c';
     pub const CONTAINER_UPDATED: u8 = b'u';
+    pub const CONTAINER_PROGRESS: u8 = b'g';
     pub const HEARTBEAT: u8 = b'b';
     pub const RANKING: u8 = b'O';
     pub const PAUSE: u8 = b'P';
@@ -174,6 +175,15 @@ pub enum PluginMessage {
         /// What became of it.
         update: ContainerUpdate,
     },
+    /// Progress of the task in a container, as the application master's web service reports it.
+    ContainerProgress {
+        /// Application id.
+        app_id: String,
+        /// Container id.
+        container_id: String,
+        /// In parts per million.
+        progress_ppm: u32,
+    },
     /// Requests a heartbeat in reply.
     Heartbeat,
 }
@@ -311,6 +321,11 @@ pub fn read_message(from: &mut impl Read) -> Result<PluginMessage, WireError> {
                 2 => ContainerUpdate::NotDemoted,
                 _ => return Err(fields.error("invalid update, expected 0 (demoted), 1 (promoted) or 2 (not demoted)")),
             },
+        },
+        frame_type::CONTAINER_PROGRESS => PluginMessage::ContainerProgress {
+            app_id: fields.string()?,
+            container_id: fields.string()?,
+            progress_ppm: fields.integer(4)? as u32,
         },
         frame_type::HEARTBEAT => PluginMessage::Heartbeat,
         frame_type => return Err(WireError::Decode { frame_type, problem: "unknown frame type" }),
@@ -555,7 +570,7 @@ mod tests {
         for (bytes, reason) in [
             (hello(PROTOCOL_VERSION, "secreT"), "token mismatch"),
             (hello(PROTOCOL_VERSION, "secret and more"), "token mismatch"),
-            (hello(PROTOCOL_VERSION + 1, "secret"), "version mismatch: plug-in 4, sidecar 3"),
+            (hello(PROTOCOL_VERSION + 1, "secret"), "version mismatch: plug-in 5, sidecar 4"),
             (hello(PROTOCOL_VERSION, "secret")[..9].to_vec(), "closed the connection within a frame"),
             (Vec::new(), "closed the connection"),
             (frame(b"GET / HTTP/1.1"), "the first frame is not a HELLO"),

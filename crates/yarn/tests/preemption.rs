@@ -238,6 +238,22 @@ fn killing_policies_order_kills() {
     assert!(matches!(&orders[..], [order] if order.starts_with("Kill(r")), "{orders:?}");
 }
 
+/// The application's progress is the same for all its containers, so only what is reported for each tells them apart.
+#[test]
+fn the_container_with_the_least_progress_is_killed() {
+    for least in ["r1", "r2", "r3"] {
+        let mut cluster = Cluster::with_long_app("hsrtf-pup", true, 0);
+        cluster.ask(LONG, 8, 0);
+        for container in ["r1", "r2", "r3"] {
+            let progress_ppm = if container == least { 200_000 } else { 700_000 };
+            let (app_id, container_id) = (LONG.into(), container.into());
+            cluster.send(PluginMessage::ContainerProgress { app_id, container_id, progress_ppm });
+        }
+        cluster.wait(10);
+        assert_eq!(cluster.submit_short(), [format!("Kill({least})")]);
+    }
+}
+
 /// With one container each application has exactly its share, so their ranks are equal and say nothing about the order.
 #[test]
 fn a_share_is_enforced_whenever_the_short_application_arrives() {

@@ -190,7 +190,7 @@ fn an_invalid_peer_is_rejected_and_logged_once() {
     let frame = |content: Vec<u8>| [&(content.len() as u32).to_be_bytes()[..], &content].concat();
     for (bytes, reason) in [
         (frame(hello(PROTOCOL_VERSION, "a token that is long enougH")), "token mismatch"),
-        (frame(hello(PROTOCOL_VERSION + 1, TOKEN)), "version mismatch: plug-in 4, sidecar 3"),
+        (frame(hello(PROTOCOL_VERSION + 1, TOKEN)), "version mismatch: plug-in 5, sidecar 4"),
         (vec![0x80, 0, 0, 0], "invalid frame length 2147483648: expected 1 to 4096"),
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "invalid frame length 1195725856"),
         (frame(b"Hello there".to_vec()), "the first frame is not a HELLO"),

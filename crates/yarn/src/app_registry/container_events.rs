@@ -173,13 +173,13 @@ impl AppRegistry {
         self.index.insert(attempt, app_id, &id);
         let Some(app) = self.apps.get_mut(app_id) else { return };
         let state = ContainerState::Running;
-        app.containers.insert(id, Container { attempt, node, state, kind, is_master });
+        app.containers.insert(id, Container { attempt, node, state, kind, is_master, progress_ppm: None });
         if self.one_pool && (is_master || !app.may_pause) {
             self.submit_event(now, Event::AttemptProtected { attempt });
         }
     }
 
-    /// Progress of the attempts whose progress the core needs, divided from that of their application.
+    /// Progress of the attempts whose progress the core needs: as reported for their containers, otherwise divided from that of their application.
     pub(super) fn attempt_progress(&self) -> Vec<Progress> {
         let mut all = Vec::new();
         if !self.core.needs_progress() {
@@ -197,7 +197,7 @@ impl AppRegistry {
             });
             let of_kind = task_progress(app.progress_ppm, tally);
             all.extend(tasks().filter_map(|container| {
-                let progress_ppm = of_kind[container.kind.index()]?;
+                let progress_ppm = container.progress_ppm.or(of_kind[container.kind.index()])?;
                 Some(Progress { attempt: container.attempt, progress_ppm })
             }));
         }

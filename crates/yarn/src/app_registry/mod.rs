@@ -11,7 +11,7 @@
 mod container_events;
 mod nodes;
 
-use crate::containers::{Container, ContainerIndex, Order, OrderQueue};
+use crate::containers::{Container, ContainerIndex, Order, OrderQueue, TASK_PROGRESS_PPM_MAX};
 use crate::event_log::{EventLogFile, EventLogFileError};
 use crate::wire::{AppSpec, PluginMessage};
 use container_events::GrantedContainer;
@@ -384,6 +384,13 @@ impl AppRegistry {
             }
             PluginMessage::ContainerUpdated { app_id, container_id, update } => {
                 self.container_updated(now, &app_id, &container_id, update);
+            }
+            PluginMessage::ContainerProgress { app_id, container_id, progress_ppm } => {
+                let app = self.apps.get_mut(&app_id);
+                if let Some(container) = app.and_then(|app| app.containers.get_mut(&container_id)) {
+                    // A task that still holds its container is not done, whatever its progress.
+                    container.progress_ppm = Some(progress_ppm.min(TASK_PROGRESS_PPM_MAX));
+                }
             }
             PluginMessage::ContainerReleased { app_id, container_id, succeeded, outstanding_asks } => {
                 let released = self.apps.get_mut(&app_id).and_then(|app| {

@@ -205,6 +205,10 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
     return Frame.of(Frame.CONTAINER_UPDATED).string(applicationId).string(container.toString()).integer(1, update).content();
   }
 
+  static byte[] containerProgress(ApplicationId applicationId, String container, int progressPpm) {
+    return Frame.of(Frame.CONTAINER_PROGRESS).string(applicationId.toString()).string(container).integer(4, progressPpm).content();
+  }
+
   byte[] containerAllocated(SchedulerApplicationAttempt attempt, RMContainer container, boolean isMaster) {
     Frame frame = Frame.of(Frame.CONTAINER_ALLOCATED).string(attempt.getApplicationId().toString()).string(container.getContainerId().toString());
     String node = container.getNodeId().toString();

@@ -14,7 +14,7 @@ import java.util.Arrays;
  */
 final class Frame {
   /** Protocol version. Plug-in and sidecar must have the same one. */
-  static final int VERSION = 3;
+  static final int VERSION = 4;
   /** Limit on a frame's content. Longer frames are rejected before memory is allocated. */
   static final int BYTES_MAX = 4 << 20;
   private static final int STRING_BYTES_MAX = 65535;
@@ -33,6 +33,7 @@ final class Frame {
   static final char CONTAINER_ALLOCATED = 'C';
   static final char CONTAINER_RELEASED = 'c';
   static final char CONTAINER_UPDATED = 'u';
+  static final char CONTAINER_PROGRESS = 'g';
   static final char HEARTBEAT = 'b';
   static final char RANKING = 'O';
   static final char PAUSE = 'P';

@@ -36,6 +36,7 @@ final class GivewayPlugin {
   private static volatile SidecarClient client;
   private static volatile ClusterStateEncoder encoder;
   private static volatile ContainerOrders orders;
+  private static volatile TaskProgress taskProgress;
 
   private GivewayPlugin() {}
 
@@ -43,6 +44,7 @@ final class GivewayPlugin {
   static synchronized void start(RMContext context) {
     if (client != null) {
       client.stop();
+      taskProgress.stop();
     }
     FINAL_STATUS.clear();
     PROGRESS_PPM.clear();
@@ -50,7 +52,9 @@ final class GivewayPlugin {
     orders = new ContainerOrders(context, encoder, GivewayPlugin::send);
     client = new SidecarClient(
         Settings.of(context.getYarnConfiguration()), encoder, orders, line -> LOG.info("Giveway: {}", line), line -> LOG.warn("Giveway: {}", line));
+    taskProgress = new TaskProgress(context, Settings.taskProgressMs(context.getYarnConfiguration()), client::isConnected, GivewayPlugin::send);
     client.start();
+    taskProgress.start();
   }
 
   /** The current ranking, or null if there is none: then the queue is FIFO. */

@@ -28,6 +28,11 @@ final class Settings {
     this.refusesNodes = refusesNodes;
   }
 
+  /** Interval at which the progress of single tasks is read from the application masters; 0 if it is not. */
+  static int taskProgressMs(Configuration conf) {
+    return Math.max(0, conf.getInt("giveway.task-progress.ms", 5_000));
+  }
+
   static Settings of(Configuration conf) {
     InetSocketAddress address = NetUtils.createSocketAddr(conf.get("giveway.sidecar.address", "127.0.0.1:7040"));
     return new Settings(

@@ -102,6 +102,11 @@ final class SidecarClient {
     return thread.isAlive();
   }
 
+  /** True while messages reach the sidecar. */
+  boolean isConnected() {
+    return connected;
+  }
+
   /** The last ranking, or null if there is no working connection: then the queues are FIFO. */
   Ranking ranking() {
     return ranking;

@@ -103,6 +103,7 @@ public final class SidecarClientTest {
     testQueueOverflow();
     testOrders();
     RefusalTest.run();
+    TaskProgressTest.run();
     testRefusalsEndWithTheConnection();
     System.out.println("plug-in tests passed");
   }
