@@ -8,7 +8,7 @@ use crate::coordinator::journal::{self, JournalFile};
 use crate::coordinator::state_machine::{Coordinator, Settings};
 use crate::coordinator::{JOURNAL_BYTES_MAX, SNAPSHOT_BYTES};
 use crate::data::segment::segment_with_checksums;
-use crate::data::{Position, SegmentReader, Source, Verify};
+use crate::data::{Position, SegmentReader, Source};
 use crate::program::{FromRunner, ToRunner};
 use crate::simulation::NoBlocks;
 use crate::store::read_manifest;
@@ -66,7 +66,7 @@ pub fn segment(bytes: &[u8]) {
         for number in 0.. {
             let (position, is_done) = (reader.position(), reader.is_done());
             if number < 16 {
-                let again = SegmentReader::open_at(source.clone(), position, Verify::EachBlock)
+                let again = SegmentReader::open_at(source.clone(), position)
                     .unwrap_or_else(|error| panic!("{position:?} was returned: {error}"));
                 assert_eq!((again.key(), again.value()), (reader.key(), reader.value()), "{position:?}");
             }
@@ -75,8 +75,7 @@ pub fn segment(bytes: &[u8]) {
             }
         }
         for block in [1, 16, u64::MAX - 1] {
-            let _ = SegmentReader::open_at(source.clone(), Position { block, record: u32::MAX }, Verify::EachBlock)
-                .map(drop);
+            let _ = SegmentReader::open_at(source.clone(), Position { block, record: u32::MAX }).map(drop);
         }
     }
 }

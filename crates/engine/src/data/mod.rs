@@ -19,7 +19,7 @@ pub mod segment;
 pub use map_output::{MapOutput, OutputError, SegmentEntry};
 pub use map_sink::{MapSink, SinkError, SinkOptions};
 pub use merge::{Merge, MergeError};
-pub use segment::{Compression, Position, SegmentError, SegmentInfo, SegmentReader, SegmentWriter, Source, Verify};
+pub use segment::{Compression, Position, SegmentError, SegmentInfo, SegmentReader, SegmentWriter, Source};
 
 /// The first eight bytes of a key as an integer with the same order. If the prefixes of two keys differ, they order the keys;
 /// if they are equal, the keys may still differ (short keys are padded with zeros).

@@ -25,7 +25,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-pub use read::{SegmentReader, Verify};
+pub use read::SegmentReader;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

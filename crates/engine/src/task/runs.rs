@@ -7,9 +7,7 @@
 use super::control::Control;
 use super::error::WriteError;
 use super::paths;
-use crate::data::{
-    Compression, MapOutput, Merge, Position, SegmentError, SegmentReader, SegmentWriter, Source, Verify,
-};
+use crate::data::{Compression, MapOutput, Merge, Position, SegmentError, SegmentReader, SegmentWriter, Source};
 use giveway_core::AttemptId;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -44,7 +42,7 @@ pub(super) struct RunSet {
 struct Run {
     /// Where it is on disk; `None` if it is only in memory.
     on_disk: Option<DiskLocation>,
-    /// Where it is read from. What is in memory was verified when it was fetched.
+    /// Where it is read from.
     source: Source,
     position: Position,
 }
@@ -169,7 +167,7 @@ impl RunSet {
         let _ = fs::remove_file(self.path(number));
     }
 
-    /// Adds a verified segment in memory.
+    /// Adds a segment in memory.
     pub(super) fn add_memory(&mut self, bytes: Vec<u8>) {
         self.runs.push(Run { on_disk: None, source: bytes.into(), position: Position::default() });
     }
@@ -181,7 +179,7 @@ impl RunSet {
         self.runs.push(Run { on_disk, source, position: Position::default() });
     }
 
-    /// Adds a verified segment of a map output, to be read from `source`, without copying it. A hard link in the folder keeps the file even if the
+    /// Adds a segment of a map output, to be read from `source`, without copying it. A hard link in the folder keeps the file even if the
     /// original name is removed.
     pub(super) fn add_in_place(&mut self, output: &MapOutput, reduce: u32, source: Source) -> io::Result<()> {
         let number = self.next_file;
@@ -340,10 +338,7 @@ impl RunSet {
     /// A merge, from their current positions, of the runs for whose index `is_input` returns true.
     fn open_merge_where(&self, is_input: impl Fn(usize) -> bool) -> Result<Merge, RunError> {
         let picked = self.runs.iter().enumerate().filter(|(at, _)| is_input(*at));
-        let readers = picked.map(|(_, run)| {
-            let verify = if let Source::Memory(_) = run.source { Verify::Done } else { Verify::EachBlock };
-            SegmentReader::open_at(run.source.clone(), run.position, verify)
-        });
+        let readers = picked.map(|(_, run)| SegmentReader::open_at(run.source.clone(), run.position));
         Ok(Merge::new(readers.collect::<Result<_, _>>()?)?)
     }
 

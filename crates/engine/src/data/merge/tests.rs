@@ -1,7 +1,7 @@
 //! The merge, compared with a reference: all records in a sorted vector.
 
 use super::*;
-use crate::data::segment::{Compression, Source, Verify};
+use crate::data::segment::{Compression, Source};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -19,10 +19,7 @@ fn merge(sources: &[Source]) -> Merge {
 }
 
 fn merge_at(sources: &[Source], positions: &[Position]) -> Merge {
-    let readers = sources
-        .iter()
-        .zip(positions)
-        .map(|(source, at)| SegmentReader::open_at(source.clone(), *at, Verify::EachBlock));
+    let readers = sources.iter().zip(positions).map(|(source, at)| SegmentReader::open_at(source.clone(), *at));
     Merge::new(readers.collect::<Result<_, _>>().expect("valid")).expect("valid")
 }
 

@@ -1,4 +1,4 @@
-//! Reading segments: one block at a time, verified before any of its records is returned, unless the whole segment was verified before.
+//! Reading segments: one block at a time, verified before any of its records is returned.
 
 use super::{
     BLOCK_BYTES, HEADER_BYTES, LZ4, Position, RECORD_BYTES_MAX, RecordSpan, SegmentError, Source, UNCOMPRESSED, decode,
@@ -14,20 +14,10 @@ const READ_STEP_BYTES: usize = 1 << 20;
 /// Maximum compression ratio of LZ4: one byte encodes at most this many.
 const LZ4_RATIO_MAX: usize = 255;
 
-/// Whether a reader verifies checksums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verify {
-    /// Each block when it is read.
-    EachBlock,
-    /// Not again: the segment is in memory and all of it was verified there.
-    Done,
-}
-
 /// A cursor over the records of a segment. It is at a record, or after the last one.
 #[derive(Debug)]
 pub struct SegmentReader {
     source: Source,
-    verify: Verify,
     /// Uncompressed content of the current block; part of the source if that is in memory and uncompressed.
     block: Bytes,
     /// Stored content of the last compressed block.
@@ -50,15 +40,14 @@ impl SegmentReader {
 
     /// A reader at the first record.
     pub fn open(source: Source) -> Result<SegmentReader, SegmentError> {
-        SegmentReader::open_at(source, Position::default(), Verify::EachBlock)
+        SegmentReader::open_at(source, Position::default())
     }
 
     /// A reader at a position that another reader of the same segment has returned.
-    pub fn open_at(source: Source, position: Position, verify: Verify) -> Result<SegmentReader, SegmentError> {
+    pub fn open_at(source: Source, position: Position) -> Result<SegmentReader, SegmentError> {
         let is_done = position.is_end() || source.bytes() == 0;
         let mut reader = SegmentReader {
             source,
-            verify,
             block: Bytes::new(),
             stored: Bytes::new(),
             span: RecordSpan::default(),
@@ -155,7 +144,7 @@ impl SegmentReader {
         }
         let content = if header.codec == UNCOMPRESSED { &mut self.block } else { &mut self.stored };
         if !self.source.load(content_at, header.stored_bytes, content)?
-            || (self.verify == Verify::EachBlock && !header.matches(content))
+            || crc32c::crc32c_append(header.header_crc, content) != header.crc
         {
             return Err(corrupt);
         }
@@ -182,7 +171,8 @@ struct BlockHeader {
     stored_bytes: usize,
     raw_bytes: usize,
     crc: u32,
-    fields: [u8; 12],
+    /// CRC-32C of the header's first twelve bytes, to be continued over the content.
+    header_crc: u32,
 }
 
 impl BlockHeader {
@@ -195,13 +185,8 @@ impl BlockHeader {
             stored_bytes: u32::from_le_bytes([s0, s1, s2, s3]) as usize,
             raw_bytes: u32::from_le_bytes([r0, r1, r2, r3]) as usize,
             crc: u32::from_le_bytes([c0, c1, c2, c3]),
-            fields: [codec, last, reserved[0], reserved[1], s0, s1, s2, s3, r0, r1, r2, r3],
+            header_crc: crc32c::crc32c(&bytes[..12]),
         }
-    }
-
-    /// True if this is the content that the checksum was computed over.
-    fn matches(&self, content: &[u8]) -> bool {
-        crc32c::crc32c_append(crc32c::crc32c(&self.fields), content) == self.crc
     }
 
     /// True if a writer can have written this header with `remaining` bytes after it. This bounds the memory that the block

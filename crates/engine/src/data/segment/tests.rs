@@ -87,13 +87,13 @@ fn a_reader_opens_at_the_position_of_another() {
     let mut reader = SegmentReader::open(source.clone()).expect("valid");
     for (n, record) in records.iter().enumerate() {
         if n % 37 == 0 || record.1.len() > BLOCK_BYTES {
-            let again = SegmentReader::open_at(source.clone(), reader.position(), Verify::EachBlock).expect("valid");
+            let again = SegmentReader::open_at(source.clone(), reader.position()).expect("valid");
             assert_eq!((again.key(), again.value()), (record.0.as_slice(), record.1.as_slice()));
             assert_eq!(again.position(), reader.position());
         }
         reader.advance().expect("valid");
     }
-    assert!(SegmentReader::open_at(source, reader.position(), Verify::EachBlock).expect("valid").is_done());
+    assert!(SegmentReader::open_at(source, reader.position()).expect("valid").is_done());
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn invalid_positions_are_rejected() {
     let (bytes, _) = write(&many_records(true), Compression::None);
     let source = Source::from(bytes);
     for (block, record) in [(1, 0), (0, u32::MAX), (source.bytes(), 0), (u64::MAX - 1, 0), (u64::MAX, 1)] {
-        let opened = SegmentReader::open_at(source.clone(), Position { block, record }, Verify::EachBlock);
+        let opened = SegmentReader::open_at(source.clone(), Position { block, record });
         assert!(matches!(opened, Err(SegmentError::Corrupt { .. })), "{block} {record}");
     }
 }
