@@ -24,8 +24,8 @@ pub trait Emit {
     /// Emits one record.
     fn emit(&mut self, key: &[u8], value: &[u8]);
 
-    /// Emits one record for each of several keys, all with the same value. The keys are parts of a text, in any order. This is faster than as many
-    /// calls of [`Emit::emit`].
+    /// Emits one record for each of several keys, all with the same value. The keys are parts of a text, in any order. With a combiner this is
+    /// faster than as many calls of [`Emit::emit`].
     ///
     /// # Panics
     ///

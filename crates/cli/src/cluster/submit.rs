@@ -73,8 +73,8 @@ pub fn run(args: &Run, apps: &Apps) -> Result<()> {
     finish(&status)
 }
 
-/// Removes the directories of the workers in parallel: freeing gigabytes of intermediate data takes a while. What cannot be removed here is left to
-/// the removal of the whole directory.
+/// Removes what is in a cluster directory, mainly the directories of its workers, in parallel: freeing gigabytes of intermediate data takes a while.
+/// What cannot be removed here is left to the removal of the whole directory.
 fn remove_subdirectories(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();

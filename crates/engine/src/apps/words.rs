@@ -9,8 +9,8 @@ use crate::byte_masks::{BLOCK_BYTES, word_bytes, word_bytes_16};
 use crate::record::Emit;
 use std::ops::Range;
 
-/// Number of words that are emitted at once.
-const EMITTED_WORDS: usize = 64;
+/// Number of words that are passed to [`Emit::emit_all`] at once.
+const BATCH_WORDS: usize = 64;
 
 /// Calls `take` with each word of a line, in order. The line may contain newlines, so a text of several lines works, too.
 ///
@@ -37,12 +37,12 @@ pub fn words<'a>(line: &'a [u8], mut take: impl FnMut(&'a [u8])) {
 /// }
 /// ```
 pub fn emit_words(line: &[u8], value: &[u8], out: &mut dyn Emit) {
-    let mut ranges = [const { 0..0 }; EMITTED_WORDS];
+    let mut ranges = [const { 0..0 }; BATCH_WORDS];
     let mut found = 0;
     word_ranges(line, |range| {
-        ranges[found % EMITTED_WORDS] = range;
+        ranges[found % BATCH_WORDS] = range;
         found += 1;
-        if found == EMITTED_WORDS {
+        if found == BATCH_WORDS {
             out.emit_all(line, &ranges, value);
             found = 0;
         }

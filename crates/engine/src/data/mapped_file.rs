@@ -1,12 +1,12 @@
 //! Parts of files as memory.
 //!
-//! A reduce reads a map output of the same machine twice, to verify it and to merge it; mapped, it is copied neither time.
+//! A reduce merges map outputs of the same machine where they are in the file cache, without copying them.
 //!
-//! Mapping is `unsafe`, because Rust's references require memory that nobody changes. Only
-//! finished map outputs are mapped: a map writes its file under a temporary name and renames it, and from then on it is only
-//! linked and unlinked. If somebody else writes to a worker's folder, the checksum of a block fails, as for any corrupt file;
-//! if the file is truncated, or the disk fails, reading kills the process with SIGBUS, and the coordinator runs the tasks of
-//! the lost worker again.
+//! Mapping is `unsafe`, because Rust's references require memory that nobody changes. Only finished map outputs are mapped: a
+//! map writes its file under a temporary name and renames it, and from then on it is only linked and unlinked. Before it is
+//! mapped, all of it was read and verified, so that an unreadable file is found where that is an ordinary error. If the disk
+//! fails later, or somebody else truncates the file, reading kills the process with SIGBUS, and the coordinator runs the tasks
+//! of the lost worker again.
 
 #![allow(unsafe_code)]
 

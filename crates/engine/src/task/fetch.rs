@@ -22,7 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// Segments of at least this size are read in place; smaller ones are not worth an open file each.
+/// Segments of at least this size are read in place; smaller ones are not worth a mapping each.
 const IN_PLACE_BYTES_MIN: u64 = 1 << 20;
 
 /// How long a socket read blocks before the task checks for a request.
@@ -234,9 +234,8 @@ fn add_in_place(output: &MapOutput, reduce: u32, runs: &mut RunSet, control: &Co
         control.tick();
         control.requested().is_none()
     };
-    let segment = output.mapped_segment(reduce);
-    match is_valid_segment(&segment, should_continue).map_err(|_| FetchError::BadOutput)? {
-        true => Ok(runs.add_in_place(output, reduce, segment).is_ok()),
+    match is_valid_segment(&output.segment(reduce), should_continue).map_err(|_| FetchError::BadOutput)? {
+        true => Ok(runs.add_in_place(output, reduce).is_ok()),
         false if control.requested().is_some() => Err(FetchError::Interrupted),
         false => Err(FetchError::BadOutput),
     }

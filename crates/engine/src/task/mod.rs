@@ -9,7 +9,6 @@
 //! Not here: the decision what to run or which attempt to preempt, and communication with the coordinator. The worker records where map outputs
 //! are in a [`MapOutputTracker`]; a [`ShuffleClient`] reports lost and corrupt outputs back to it.
 
-mod background_sync;
 mod checkpoint;
 mod control;
 mod counters;
@@ -25,6 +24,7 @@ mod runs;
 mod serve;
 mod shuffle;
 mod verify;
+mod writeback;
 
 pub use checkpoint::{CheckpointError, Leftovers, remove_paused, scan_leftovers};
 pub(crate) use control::Notifier;

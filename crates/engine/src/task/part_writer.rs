@@ -1,8 +1,7 @@
 //! Writes one part file of the job's output: under a temporary name, made visible by one atomic rename when it is complete.
 
-use super::background_sync::BackgroundSync;
 use super::error::WriteError;
-use super::paths;
+use super::{paths, writeback};
 use crate::job::{OutputFormat, Plan};
 use giveway_core::AttemptId;
 use std::fs::{self, File, OpenOptions};
@@ -18,10 +17,12 @@ pub(super) struct PartWriter {
     path: PathBuf,
     file: File,
     format: OutputFormat,
-    /// `None` if the job does not require durable output.
-    sync: Option<BackgroundSync>,
+    /// Whether the job requires durable output.
+    sync: bool,
     buffer: Vec<u8>,
     written_bytes: u64,
+    /// Bytes whose writing to disk was started.
+    writeback_bytes: u64,
     /// The first write error. [`crate::record::Emit`] cannot return errors, so it is stored until the next [`PartWriter::check`].
     error: Option<io::Error>,
 }
@@ -62,9 +63,9 @@ impl PartWriter {
     }
 
     fn new(path: PathBuf, file: File, plan: &Plan, written_bytes: u64) -> PartWriter {
-        let sync = plan.request.sync_output.then(BackgroundSync::default);
+        let (format, sync) = (plan.format, plan.request.sync_output);
         let buffer = Vec::with_capacity(BUFFER_BYTES);
-        PartWriter { path, file, format: plan.format, sync, buffer, written_bytes, error: None }
+        PartWriter { path, file, format, sync, buffer, written_bytes, writeback_bytes: written_bytes, error: None }
     }
 
     /// Appends a record. Errors are stored; see [`PartWriter::check`].
@@ -82,8 +83,10 @@ impl PartWriter {
             match self.file.write_all(&self.buffer) {
                 Ok(()) => {
                     self.written_bytes += self.buffer.len() as u64;
-                    if let Some(sync) = &mut self.sync {
-                        sync.on_written(&self.file, self.buffer.len());
+                    let new_bytes = self.written_bytes - self.writeback_bytes;
+                    if self.sync && new_bytes >= writeback::STEP_BYTES {
+                        writeback::start(&self.file, self.writeback_bytes, new_bytes);
+                        self.writeback_bytes = self.written_bytes;
                     }
                 }
                 Err(error) => self.error = Some(error),
@@ -117,8 +120,8 @@ impl PartWriter {
     /// Flushes the file and, if the job requested it, makes its content durable. Returns its length in bytes.
     fn finish(&mut self) -> Result<u64, WriteError> {
         let bytes = self.flush()?;
-        if let Some(sync) = &mut self.sync {
-            sync.finish(&self.file).map_err(|error| WriteError::new(&self.path, error))?;
+        if self.sync {
+            self.file.sync_data().map_err(|error| WriteError::new(&self.path, error))?;
         }
         Ok(bytes)
     }
@@ -142,7 +145,7 @@ impl PartWriter {
     /// there.
     fn sync_folder_of(&self, path: &Path) -> Result<(), WriteError> {
         match path.parent() {
-            Some(folder) if self.sync.is_some() => {
+            Some(folder) if self.sync => {
                 File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| WriteError::new(folder, error))
             }
             _ => Ok(()),

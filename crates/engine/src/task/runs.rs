@@ -19,7 +19,7 @@ use thiserror::Error;
 /// Maximum size of the runs in memory, whatever the job's budget: a pause must write them, and the slot should be free within 100 ms.
 const MEMORY_BYTES_MAX: u64 = 32 << 20;
 
-/// Maximum number of runs merged at once. Up to twice as many may exist, each with an open file.
+/// Maximum number of runs merged at once. Up to twice as many may exist, each with an open file or a mapping.
 const FAN_IN_MAX: u64 = 64;
 const FAN_IN_MIN: u64 = 8;
 
@@ -179,14 +179,13 @@ impl RunSet {
         self.runs.push(Run { on_disk, source, position: Position::default() });
     }
 
-    /// Adds a segment of a map output, to be read from `source`, without copying it. A hard link in the folder keeps the file even if the
-    /// original name is removed.
-    pub(super) fn add_in_place(&mut self, output: &MapOutput, reduce: u32, source: Source) -> io::Result<()> {
+    /// Adds a segment of a map output without copying it. A hard link in the folder keeps the file even if the original name is removed.
+    pub(super) fn add_in_place(&mut self, output: &MapOutput, reduce: u32) -> io::Result<()> {
         let number = self.next_file;
         fs::hard_link(&output.path, self.path(number))?;
         self.next_file += 1;
         let on_disk = Some(DiskLocation { file: number, offset: output.segments[reduce as usize].offset });
-        self.runs.push(Run { on_disk, source, position: Position::default() });
+        self.runs.push(Run { on_disk, source: output.mapped_segment(reduce), position: Position::default() });
         Ok(())
     }
 
@@ -449,7 +448,7 @@ mod tests {
         crate::record::Emit::emit(&mut sink, &7_u32.to_be_bytes(), b"value");
         let output = sink.finish(&folder.path().join("map-0.0.out")).unwrap();
         let mut runs = RunSet::create(folder.path(), AttemptId::new(JobId(1), Kind::Reduce, 0, 0), 1 << 20).unwrap();
-        runs.add_in_place(&output, 0, output.mapped_segment(0)).unwrap();
+        runs.add_in_place(&output, 0).unwrap();
         fs::remove_file(&output.path).unwrap();
         let saved = runs.save().unwrap();
         let runs = RunSet::restore(runs.folder, 1 << 20, &saved).unwrap();

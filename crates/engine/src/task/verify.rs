@@ -74,12 +74,7 @@ pub(super) fn is_valid_segment(source: &Source, mut should_continue: impl FnMut(
     let mut verifier = SegmentVerifier::default();
     match source {
         Source::Memory(bytes) => {
-            let mut chunks = bytes.chunks(CHUNK_BYTES);
-            while should_continue()
-                && let Some(chunk) = chunks.next()
-            {
-                verifier.update(chunk);
-            }
+            verifier.update(bytes);
         }
         Source::File { file, offset, bytes } => {
             let mut chunk = vec![0; CHUNK_BYTES.min(*bytes as usize)];
