@@ -208,6 +208,11 @@ impl Scheduler {
             }
         };
         out.push(Action::Launch { attempt, node, work, reason });
+        if task.kind == Kind::Map && self.policy.map.placement.delays_maps() {
+            for host in self.state.job_mut(job).nodes_without_pending_maps(task.index) {
+                self.delayed[Kind::Map].remove_local(job, host);
+            }
+        }
         self.index_map_node(job, task.kind, node);
         if matches!(work, Work::Reduce { start: Start::Fresh | Start::Migrated { .. } }) {
             self.run_lost_maps_again(job);

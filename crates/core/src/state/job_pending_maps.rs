@@ -7,6 +7,7 @@ use super::task::Task;
 use crate::event::Split;
 use crate::ids::{Kind, NodeId, TaskKey};
 use crate::units::Time;
+use smallvec::SmallVec;
 
 impl Job {
     /// A pending map with input on a node. It takes `&mut self` because the index drops launched maps when it meets them.
@@ -14,6 +15,12 @@ impl Job {
         self.search_maps(node, now, |maps, tasks, splits, accepts| {
             maps.on_node(node, racks.node_count(), tasks, splits, accepts)
         })
+    }
+
+    /// The nodes with input of a map on which certainly no pending map has input.
+    pub(crate) fn nodes_without_pending_maps(&mut self, map: u32) -> SmallVec<[NodeId; 4]> {
+        let hosts = &self.splits[self.tasks[Kind::Map][map as usize].split as usize].hosts;
+        hosts.iter().copied().filter(|&host| !self.pending_maps.may_be_on_node(host)).collect()
     }
 
     /// A pending map with input in the rack of a node.

@@ -39,20 +39,20 @@ pub(super) struct PendingMaps {
 struct Index {
     /// By the low bits of the key.
     lists: Vec<List>,
-    /// What follows the first entry of each list, list by list; one unused entry before each.
+    /// The entries of all lists, list by list.
     entries: Vec<Entry>,
 }
 
 /// A list in ascending order of maps, without those at its front that are no longer pending.
 #[derive(Clone, Copy, Debug)]
 struct List {
-    /// Kept here because most lists of a large cluster have one entry.
+    /// A copy of its first entry, because most lists of a large cluster have only one.
     first: Entry,
     /// Where the list continues, unless `first` is the last entry.
     next: u32,
 }
 
-/// A map with input at a key.
+/// A map with input on the node or in the rack that is the key.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     key: u32,
@@ -216,6 +216,14 @@ impl PendingMaps {
             let index = maps.by_node.get_or_insert_with(|| Index::build(splits, nodes, |host| host.0));
             index.first_pending(node.0, &maps.pending, accepts)
         })
+    }
+
+    /// False if certainly no pending map has input on a node.
+    pub(super) fn may_be_on_node(&mut self, node: NodeId) -> bool {
+        match &mut self.by_node {
+            Some(index) if self.returned.is_none() => index.first_pending(node.0, &self.pending, &|_| true).is_some(),
+            _ => true,
+        }
     }
 
     /// A pending map with input in a rack.

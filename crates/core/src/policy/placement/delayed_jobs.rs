@@ -2,7 +2,8 @@
 //!
 //! On a large cluster few nodes are local to a job, and many jobs wait at once. The index keeps until when a job accepts only a local node,
 //! and a bit for each node and job that tells whether the node may be local. A bit may be set although the node is not local; it is cleared
-//! once the job has refused an offer of the node. No bit is missing, so skipping a job changes no decision.
+//! when the job launches its last map with input there, or has refused an offer of the node. No bit is missing, so skipping a job changes no
+//! decision.
 
 use crate::ids::NodeId;
 use crate::state::JobKey;
@@ -41,6 +42,11 @@ impl DelayedJobs {
         if std::mem::replace(&mut self.until[job.index()], until) != until {
             self.ends.push(Reverse((until, job)));
         }
+        self.remove_local(job, node);
+    }
+
+    /// A node is no longer local to a job.
+    pub fn remove_local(&mut self, job: JobKey, node: NodeId) {
         if let Some(jobs) = self.local.get_mut(node.0 as usize) {
             jobs.remove(job.number());
         }

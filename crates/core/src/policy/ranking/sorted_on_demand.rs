@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 /// So many are sorted first; then twice as many each time.
 const FIRST_LEN: usize = 8;
 
-/// So many are kept without an allocation.
+/// Up to so many jobs need no allocation.
 const INLINE_LEN: usize = 64;
 
 /// Jobs with their ranks: all are added, then they are taken smallest first. It is built in place, because moving it would copy its inline memory.
