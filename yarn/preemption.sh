@@ -4,7 +4,7 @@
 # 1. `fcs`: a long job's reduces hold all containers, then a short job is submitted. It must take less than half the time that it takes in a stock CapacityScheduler
 #    queue with preemption, no reduce attempt of the long job may fail or be killed, and every output must be correct. A second short job pauses containers again.
 # 2. The sidecar is killed while containers are paused: they are resumed without it, and the long job ends with the correct output.
-# 3. `hsrtf-prp`: exactly the containers that the sidecar names are killed, as preempted, and no attempt counts as failed.
+# 3. `hsrtf-prp`: exactly the containers that the sidecar names are killed, as preempted, and no attempt counts as failed. Tasks of one job have different progress.
 # 4. `chronos(fifo)`: a NodeManager is killed with SIGKILL, with all its containers. It is lost after seconds instead of ten minutes, and the job ends with the
 #    correct output. Another one only stops for a while: a false alarm does not change the output.
 # 5. `giveway --degrade`: as the first part, without the stock queue.
@@ -14,7 +14,7 @@
 #    one, the sidecar ranks again, and no attempt of the long job is lost.
 # 8. The event log of each run replays to identical actions.
 #
-#   yarn/preemption.sh [fcs] [sidecar] [kill] [nodes] [giveway] [restart] [rm-restart]        (default: all parts)
+#   yarn/preemption.sh [fcs] [sidecar] [kill] [nodes] [giveway] [restart] [rm-restart]        (default: all parts; `fcs` and `sidecar` come before the others)
 set -euo pipefail
 source "$(dirname "$0")/suite.sh"
 parts=("$@")
@@ -120,6 +120,10 @@ part_kill() {
     preempted=$(cat "$work"/node?/logs/application_*/container_*_000001/syslog | grep -c 'Container preempted by scheduler' || true)
     ((preempted == $(wc -l <"$work/killed.ordered"))) || fail "application masters saw $preempted preempted containers, the sidecar named $(wc -l <"$work/killed.ordered")"
     ! grep -q 'Failed reduce tasks\|Failed map tasks' "$work/logs/prp-long.log" || fail "prp-long: a killed attempt counts as failed"
+    # The application reports one progress for all its tasks; that of each comes from its application master's web service.
+    "$giveway" replay --open --list "$event_log" | grep ProgressReported | awk '{
+        for (i = 1; i < NF; i++) if ($i == "progress_ppm:") { if (seen[NR] && seen[NR] != $(i + 1)) differ = 1; seen[NR] = $(i + 1) }
+    } END { exit !differ }' || fail "the tasks of a job never had a progress of their own"
     log "hsrtf-prp: the short job took $(duration prp-short) ms, the long one $(duration prp-long) ms; killed: $(tr '\n' ' ' <"$work/killed.ordered")"
 }
 

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 /// A demotion that the plug-in has not confirmed for this long is given up: the application master does not send heartbeats.
 pub const PAUSE_TIMEOUT: Span = Span::from_secs(30);
 
-/// A running task is at most so far.
+/// Largest progress of a task that still runs.
 pub const TASK_PROGRESS_PPM_MAX: u32 = WHOLE_PPM - WHOLE_PPM / 100;
 
 /// A container of an application that the core knows as an attempt.
@@ -134,15 +134,11 @@ impl TaskTally {
 ///
 /// MapReduce counts 5 % for the setup of a job, 45 % each for maps and reduces, and 5 % for its commit. So once all maps are done, the progress of
 /// the reduces is known; until then, and for applications without reduces, the progress that exceeds the share of finished tasks is divided evenly.
-/// A reduce that has fetched and merged its input and reduced nothing is at 67 % for MapReduce. Here it is at a third: guards of policies that spare
-/// nearly finished tasks would otherwise spare nearly every reduce.
 pub fn task_progress(app_ppm: u32, [maps, reduces]: [TaskTally; 2]) -> [Option<u32>; 2] {
     let maps_done = maps.finished > 0 && maps.running + maps.pending == 0;
     if maps_done && reduces.total() > 0 {
         let reduce_ppm = u64::from(app_ppm).saturating_sub(500_000) * 100 / 45;
-        let merged_ppm = 2 * u64::from(WHOLE_PPM) / 3;
-        let (fetching, reducing) = (reduce_ppm.min(merged_ppm), reduce_ppm.saturating_sub(merged_ppm));
-        return [None, reduces.of_each((fetching / 2 + 2 * reducing) * reduces.total())];
+        return [None, reduces.of_each(of_reduce(reduce_ppm) * reduces.total())];
     }
     let all = TaskTally {
         finished: maps.finished + reduces.finished,
@@ -151,6 +147,22 @@ pub fn task_progress(app_ppm: u32, [maps, reduces]: [TaskTally; 2]) -> [Option<u
     };
     let each = all.of_each(u64::from(app_ppm) * all.total());
     [each, each]
+}
+
+/// Progress of a task whose own progress MapReduce reports.
+pub fn reported_progress(kind: Kind, reported_ppm: u32) -> u32 {
+    let ppm = match kind {
+        Kind::Map => reported_ppm.into(),
+        Kind::Reduce => of_reduce(reported_ppm.into()),
+    };
+    ppm.min(TASK_PROGRESS_PPM_MAX.into()) as u32
+}
+
+/// Progress of a reduce, given that of MapReduce, for which it is at 67 % when it has fetched and merged its input and reduced nothing. Here it is then
+/// at a third: guards of policies that spare nearly finished tasks would otherwise spare nearly every reduce.
+fn of_reduce(mapreduce_ppm: u64) -> u64 {
+    let merged_ppm = 2 * u64::from(WHOLE_PPM) / 3;
+    mapreduce_ppm.min(merged_ppm) / 2 + 2 * mapreduce_ppm.saturating_sub(merged_ppm)
 }
 
 #[cfg(test)]
@@ -169,5 +181,12 @@ mod tests {
         assert_eq!(task_progress(1_000_000, [tally(1, 1, 0), tally(0, 0, 0)])[0], Some(990_000));
         assert_eq!(task_progress(100_000, [tally(0, 0, 0), tally(0, 0, 0)]), [None, None]);
         assert_eq!(task_progress(100_000, [tally(1, 0, 0), tally(0, 4, 0)]), [None, None]);
+    }
+
+    #[test]
+    fn a_reduce_that_has_merged_its_input_is_at_a_third() {
+        let reduce = [0, 666_666, 833_333, 2_000_000].map(|ppm| reported_progress(Kind::Reduce, ppm));
+        assert_eq!(reduce, [0, 333_333, 666_667, 990_000]);
+        assert_eq!([500_000, 1_000_000].map(|ppm| reported_progress(Kind::Map, ppm)), [500_000, 990_000]);
     }
 }

@@ -8,6 +8,9 @@ use giveway_core::{AttemptId, Event, Kind, NodeId, PreemptAction, Progress, Span
 /// Time for which no node may be able to pause before that is reported.
 const NO_PAUSE_GRACE: Span = Span::from_secs(30);
 
+/// Time in which the plug-in reports the progress of single tasks, if it can.
+const REPORT_GRACE: Span = Span::from_secs(10);
+
 /// A container that the core is about to learn of.
 pub(super) struct GrantedContainer {
     pub id: String,
@@ -180,9 +183,10 @@ impl AppRegistry {
     }
 
     /// Progress of the attempts whose progress the core needs: as reported for their containers, otherwise divided from that of their application.
-    pub(super) fn attempt_progress(&self) -> Vec<Progress> {
+    pub(super) fn attempt_progress(&self, now: Time) -> Vec<Progress> {
         let mut all = Vec::new();
-        if !self.core.needs_progress() {
+        // Soon after a snapshot the progress of single tasks is not known yet.
+        if !self.core.needs_progress() || now.since(self.snapshot_at) < REPORT_GRACE {
             return all;
         }
         for app in self.apps.values() {
@@ -195,7 +199,9 @@ impl AppRegistry {
                 running: tasks().filter(|container| container.kind == kind).count() as u64,
                 pending: u64::from(app.asks[kind.index()]),
             });
-            let of_kind = task_progress(app.progress_ppm, tally);
+            // The core keeps the largest value, so a mean must not come before the value of a task that is behind.
+            let is_reported = tasks().any(|container| container.progress_ppm.is_some());
+            let of_kind = if is_reported { [None; 2] } else { task_progress(app.progress_ppm, tally) };
             all.extend(tasks().filter_map(|container| {
                 let progress_ppm = container.progress_ppm.or(of_kind[container.kind.index()])?;
                 Some(Progress { attempt: container.attempt, progress_ppm })

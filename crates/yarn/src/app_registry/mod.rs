@@ -11,7 +11,7 @@
 mod container_events;
 mod nodes;
 
-use crate::containers::{Container, ContainerIndex, Order, OrderQueue, TASK_PROGRESS_PPM_MAX};
+use crate::containers::{Container, ContainerIndex, Order, OrderQueue, reported_progress};
 use crate::event_log::{EventLogFile, EventLogFileError};
 use crate::wire::{AppSpec, PluginMessage};
 use container_events::GrantedContainer;
@@ -108,6 +108,8 @@ pub struct AppRegistry {
     next_node_number: u32,
     next_job_number: u32,
     timers: Timers,
+    /// When the last snapshot was applied.
+    snapshot_at: Time,
     /// True if all containers are one pool of slots, because the policy preempts.
     one_pool: bool,
     index: ContainerIndex,
@@ -146,6 +148,7 @@ impl AppRegistry {
             next_node_number: 0,
             next_job_number: 0,
             timers: Timers::default(),
+            snapshot_at: Time::ZERO,
             one_pool,
             index: ContainerIndex::default(),
             orders: OrderQueue::default(),
@@ -216,7 +219,7 @@ impl AppRegistry {
     /// Fires the timers that have expired by `now`, after reporting the progress that the core decides by.
     pub fn fire_timers(&mut self, now: Time) {
         let mut expired = self.timers.expire(now);
-        let progress = if expired.is_some() { self.attempt_progress() } else { Vec::new() };
+        let progress = if expired.is_some() { self.attempt_progress(now) } else { Vec::new() };
         if !progress.is_empty() {
             self.submit_event(now, Event::ProgressReported { progress });
         }
@@ -388,8 +391,7 @@ impl AppRegistry {
             PluginMessage::ContainerProgress { app_id, container_id, progress_ppm } => {
                 let app = self.apps.get_mut(&app_id);
                 if let Some(container) = app.and_then(|app| app.containers.get_mut(&container_id)) {
-                    // A task that still holds its container is not done, whatever its progress.
-                    container.progress_ppm = Some(progress_ppm.min(TASK_PROGRESS_PPM_MAX));
+                    container.progress_ppm = Some(reported_progress(container.kind, progress_ppm));
                 }
             }
             PluginMessage::ContainerReleased { app_id, container_id, succeeded, outstanding_asks } => {
@@ -415,6 +417,7 @@ impl AppRegistry {
     }
 
     fn apply_snapshot(&mut self, now: Time, messages: Vec<PluginMessage>) {
+        self.snapshot_at = now;
         if self.next_node_number > 0 {
             self.submit_event(now, Event::Resynced);
         }

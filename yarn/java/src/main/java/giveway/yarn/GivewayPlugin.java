@@ -42,17 +42,19 @@ final class GivewayPlugin {
 
   /** Connects to the sidecar. Called each time the ResourceManager becomes active. */
   static synchronized void start(RMContext context) {
+    Settings settings = Settings.of(context.getYarnConfiguration());
     if (client != null) {
       client.stop();
+    }
+    if (taskProgress != null) {
       taskProgress.stop();
     }
     FINAL_STATUS.clear();
     PROGRESS_PPM.clear();
     encoder = new ClusterStateEncoder(context, PROGRESS_PPM);
     orders = new ContainerOrders(context, encoder, GivewayPlugin::send);
-    client = new SidecarClient(
-        Settings.of(context.getYarnConfiguration()), encoder, orders, line -> LOG.info("Giveway: {}", line), line -> LOG.warn("Giveway: {}", line));
-    taskProgress = new TaskProgress(context, Settings.taskProgressMs(context.getYarnConfiguration()), client::isConnected, GivewayPlugin::send);
+    client = new SidecarClient(settings, encoder, orders, line -> LOG.info("Giveway: {}", line), line -> LOG.warn("Giveway: {}", line));
+    taskProgress = new TaskProgress(context, settings.taskProgressMs, client::isConnected, GivewayPlugin::send);
     client.start();
     taskProgress.start();
   }

@@ -18,19 +18,17 @@ final class Settings {
   final int retryMs;
   /** True if nodes can be refused to applications: the allocator is in use. */
   final boolean refusesNodes;
+  /** Interval at which the progress of single tasks is read from application masters; 0 if it is not. */
+  final int taskProgressMs;
 
-  Settings(String host, int port, Path tokenFile, int readTimeoutMs, int retryMs, boolean refusesNodes) {
+  Settings(String host, int port, Path tokenFile, int readTimeoutMs, int retryMs, boolean refusesNodes, int taskProgressMs) {
     this.host = host;
     this.port = port;
     this.tokenFile = tokenFile;
     this.readTimeoutMs = readTimeoutMs;
     this.retryMs = retryMs;
     this.refusesNodes = refusesNodes;
-  }
-
-  /** Interval at which the progress of single tasks is read from the application masters; 0 if it is not. */
-  static int taskProgressMs(Configuration conf) {
-    return Math.max(0, conf.getInt("giveway.task-progress.ms", 5_000));
+    this.taskProgressMs = taskProgressMs;
   }
 
   static Settings of(Configuration conf) {
@@ -41,6 +39,7 @@ final class Settings {
         Paths.get(conf.get("giveway.token.file", "/etc/giveway/token")),
         conf.getInt("giveway.read-timeout.ms", 3_000),
         conf.getInt("giveway.retry.ms", 1_000),
-        GivewayAppPlacementAllocator.class.getName().equals(conf.get(YarnConfiguration.APPLICATION_PLACEMENT_TYPE_CLASS)));
+        GivewayAppPlacementAllocator.class.getName().equals(conf.get(YarnConfiguration.APPLICATION_PLACEMENT_TYPE_CLASS)),
+        Math.max(0, conf.getInt("giveway.task-progress.ms", 5_000)));
   }
 }

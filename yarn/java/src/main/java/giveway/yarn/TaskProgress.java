@@ -2,9 +2,11 @@ package giveway.yarn;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.HttpURLConnection;
+import java.net.MalformedURLException;
 import java.net.URL;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -12,6 +14,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
+import org.apache.hadoop.util.Time;
 import org.apache.hadoop.yarn.api.records.ApplicationId;
 import org.apache.hadoop.yarn.server.resourcemanager.RMContext;
 import org.apache.hadoop.yarn.server.resourcemanager.rmapp.RMApp;
@@ -24,13 +27,16 @@ import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplicat
  * Reads the progress of each running task from the web services of MapReduce application masters. In its heartbeats an application master reports one value for
  * the whole job, which does not tell how far a single reduce is.
  *
- * <p>One daemon thread, off the scheduling path. An application master that does not answer, or that cannot be reached from here, only means that its tasks
- * count as equally far.
+ * <p>One daemon thread, off the scheduling path. The tasks of an application master that never answers, or that cannot be reached from here, count as equally
+ * far; if it stops answering, what it reported last still holds.
  */
 final class TaskProgress {
   private static final int TIMEOUT_MS = 1_000;
+  /** Enough for ten thousand tasks; those of larger jobs count as equally far. */
+  private static final int ANSWER_BYTES_MAX = 4 << 20;
   /** Each running task is one request; those of large clusters are spread over several rounds. */
-  static final int REQUESTS_PER_ROUND_MAX = 200;
+  private static final int REQUESTS_PER_ROUND_MAX = 200;
+  private static final int FAILURES_PER_ROUND_MAX = 5;
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final RMContext context;
@@ -41,6 +47,7 @@ final class TaskProgress {
   private volatile boolean stopped;
   /** The application with which the last round ended; the next round begins after it. */
   private ApplicationId last;
+  private long round;
 
   /** @param intervalMs pause between two rounds; 0 for none at all */
   TaskProgress(RMContext context, int intervalMs, BooleanSupplier isConnected, Consumer<byte[]> sink) {
@@ -78,22 +85,33 @@ final class TaskProgress {
     }
   }
 
+  /** Reads one application after the other until the requests of this round are used up; the next round goes on from there. */
   private void runRound() {
     List<ApplicationId> applications = applications();
     int first = 0;
     while (last != null && first < applications.size() && applications.get(first).compareTo(last) <= 0) {
       first++;
     }
-    int requests = 0;
-    for (int i = 0; i < applications.size() && requests < REQUESTS_PER_ROUND_MAX && !stopped; i++) {
-      ApplicationId id = applications.get((first + i) % applications.size());
-      last = id;
+    Budget budget = new Budget();
+    for (int i = 0; i < applications.size() && budget.hasLeft() && !stopped; i++) {
+      last = applications.get((first + i) % applications.size());
       try {
-        requests += readTasks(id);
+        readTasks(last, budget);
       } catch (IOException e) {
         // It has just ended, is too busy, or requires a login.
-        requests++;
+        budget.failures++;
       }
+    }
+    round++;
+  }
+
+  /** What one round may cost. */
+  private static final class Budget {
+    int requests;
+    int failures;
+
+    boolean hasLeft() {
+      return requests < REQUESTS_PER_ROUND_MAX && failures < FAILURES_PER_ROUND_MAX;
     }
   }
 
@@ -113,25 +131,43 @@ final class TaskProgress {
     return ids;
   }
 
-  /** Sends the progress of an application's running tasks. Returns the number of requests that it took. */
-  private int readTasks(ApplicationId id) throws IOException {
+  /** Sends the progress of an application's running tasks. */
+  private void readTasks(ApplicationId id, Budget budget) throws IOException {
     RMApp application = context.getRMApps().get(id);
-    RMAppAttempt attempt = application == null ? null : application.getCurrentAppAttempt();
-    String address = attempt == null ? null : attempt.getOriginalTrackingUrl();
-    if (address == null || address.isEmpty() || "N/A".equals(address)) {
-      return 0;
+    String address = application == null ? null : masterAddress(application.getCurrentAppAttempt());
+    if (address == null) {
+      return;
     }
-    String job = id.toString().replace(ApplicationId.appIdStrPrefix, "job");
-    String tasks = (address.contains("://") ? address : "http://" + address) + "/ws/v1/mapreduce/jobs/" + job + "/tasks";
-    int requests = 1;
-    for (String task : runningTasks(get(tasks))) {
-      if (stopped || requests >= REQUESTS_PER_ROUND_MAX) {
-        break;
+    String tasks = address + "/ws/v1/mapreduce/jobs/" + id.toString().replace(ApplicationId.appIdStrPrefix, "job") + "/tasks";
+    budget.requests++;
+    List<String> running = runningTasks(get(tasks));
+    // Each round begins with other tasks, so that in the course of several rounds all of a large job are read.
+    Collections.rotate(running, (int) (-round * REQUESTS_PER_ROUND_MAX % Math.max(1, running.size())));
+    for (String task : running) {
+      if (stopped || !budget.hasLeft()) {
+        return;
       }
-      requests++;
+      budget.requests++;
       sendProgress(get(tasks + "/" + task + "/attempts"), (container, ppm) -> sink.accept(ClusterStateEncoder.containerProgress(id, container, ppm)));
     }
-    return requests;
+  }
+
+  /**
+   * The address of an application master's web service, or null if there is none that may be used. The application chooses what it registers, so only a server
+   * on the node of the application master is asked.
+   */
+  private static String masterAddress(RMAppAttempt attempt) {
+    String registered = attempt == null ? null : attempt.getOriginalTrackingUrl();
+    if (registered == null || attempt.getMasterContainer() == null) {
+      return null;
+    }
+    try {
+      URL url = new URL(registered.contains("://") ? registered : "http://" + registered);
+      boolean isOnItsNode = attempt.getMasterContainer().getNodeId().getHost().equalsIgnoreCase(url.getHost());
+      return isOnItsNode && "http".equals(url.getProtocol()) && url.getPort() > 0 ? "http://" + url.getHost() + ":" + url.getPort() : null;
+    } catch (MalformedURLException e) {
+      return null;
+    }
   }
 
   /** The ids of running tasks in the answer to a request for all tasks of a job. */
@@ -166,13 +202,28 @@ final class TaskProgress {
     return list.isObject() ? Collections.singletonList(list) : list;
   }
 
+  /** Answers that are too long or take too long are errors, and so are redirections. */
   private static JsonNode get(String url) throws IOException {
+    long deadline = Time.monotonicNow() + TIMEOUT_MS;
     HttpURLConnection connection = (HttpURLConnection) new URL(url).openConnection();
+    connection.setInstanceFollowRedirects(false);
     connection.setConnectTimeout(TIMEOUT_MS);
     connection.setReadTimeout(TIMEOUT_MS);
     connection.setRequestProperty("Accept", "application/json");
-    try (InputStream in = connection.getInputStream()) {
-      JsonNode answer = JSON.readTree(in);
+    try {
+      if (connection.getResponseCode() != HttpURLConnection.HTTP_OK) {
+        throw new IOException("status " + connection.getResponseCode());
+      }
+      ByteArrayOutputStream body = new ByteArrayOutputStream();
+      byte[] chunk = new byte[1 << 16];
+      InputStream in = connection.getInputStream();
+      for (int read = in.read(chunk); read >= 0; read = in.read(chunk)) {
+        body.write(chunk, 0, read);
+        if (body.size() > ANSWER_BYTES_MAX || Time.monotonicNow() > deadline) {
+          throw new IOException("the answer is too long or too slow");
+        }
+      }
+      JsonNode answer = JSON.readTree(body.toByteArray());
       return answer == null ? JSON.createObjectNode() : answer;
     } finally {
       connection.disconnect();

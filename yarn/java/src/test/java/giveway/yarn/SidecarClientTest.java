@@ -54,7 +54,7 @@ public final class SidecarClientTest {
   }
 
   public static void main(String[] args) throws Exception {
-    testFault("other protocol version", "protocol version mismatch: sidecar 9, plug-in 3", (in, out) -> {
+    testFault("other protocol version", "protocol version mismatch: sidecar 9, plug-in 4", (in, out) -> {
       Frame.read(in);
       Frame.write(out, Frame.of(Frame.WELCOME).integer(2, 9).string("fifo").content());
       Thread.sleep(200);
@@ -270,7 +270,7 @@ public final class SidecarClientTest {
         @Override
         public void encodeNodeChanges(Consumer<byte[]> sink) {}
       };
-      client = new SidecarClient(new Settings("127.0.0.1", server.getLocalPort(), token, readTimeoutMs, 50, true), emptyCluster, received, INFO::add, WARNINGS::add);
+      client = new SidecarClient(new Settings("127.0.0.1", server.getLocalPort(), token, readTimeoutMs, 50, true, 0), emptyCluster, received, INFO::add, WARNINGS::add);
       client.start();
     }
 
