@@ -197,6 +197,7 @@ impl<'a> RunningReduce<'a> {
         let Some(part) = self.part else { return Err(ReduceError::NoOutputFile) };
         let output_bytes = part.commit(&paths::reduce_part_path(&self.task.plan, self.task.attempt.task.index))?;
         self.control.set_progress_ppm(1_000_000);
+        self.runs.release();
         Ok(ReduceOutcome::Finished { output_bytes, counters: self.counters.total() })
     }
 
@@ -286,6 +287,7 @@ impl<'a> RunningReduce<'a> {
 
     fn pause_or_stop(mut self, request: Request) -> Result<ReduceOutcome, ReduceError> {
         if request == Request::Stop {
+            self.runs.release();
             return Ok(ReduceOutcome::Stopped);
         }
         let task = self.task;
@@ -299,6 +301,7 @@ impl<'a> RunningReduce<'a> {
         let progress_ppm = self.control.progress_ppm();
         let saved = Checkpoint { coverage: self.coverage, runs, reduce_bytes: self.reduce_bytes, progress_ppm, output };
         checkpoint::write(&self.runs.folder().join(CHECKPOINT), &saved)?;
+        self.runs.release();
         Ok(if self.control.is_stopped() { ReduceOutcome::Stopped } else { ReduceOutcome::Paused { progress_ppm } })
     }
 }

@@ -14,6 +14,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use thiserror::Error;
 
 /// Maximum size of the runs in memory, whatever the job's budget: a pause must write them, and the slot should be free within 100 ms.
@@ -135,6 +136,12 @@ impl RunSet {
         let memory_bytes_max = half.min(MEMORY_BYTES_MAX);
         let fan_in = (half / SegmentReader::MEMORY_BYTES as u64).clamp(FAN_IN_MIN, FAN_IN_MAX) as usize;
         RunSet { folder, runs: Vec::new(), next_file: 0, memory_bytes_max, fan_in }
+    }
+
+    /// Drops the set on a thread of its own: unmapping large map outputs takes tens of milliseconds, and the slot should be free before that.
+    pub(super) fn release(self) {
+        // If there is no thread to be had, it is dropped here.
+        let _ = thread::Builder::new().name("unmap".to_owned()).spawn(move || drop(self));
     }
 
     /// The folder of the runs.
