@@ -324,3 +324,32 @@ fn a_damaged_map_output_is_recomputed() {
         .map(|part| fs::read_to_string(root.join("out").join(part)).expect("cannot read a part"));
     assert!(parts.concat() == sorted.join("\n") + "\n");
 }
+
+#[test]
+fn run_survives_the_death_of_all_its_workers() {
+    let folder = folder();
+    let lines: String = (0..4_000).map(|number| format!("line {number:04}\n")).collect();
+    file(&folder, "in.txt", &lines);
+    let args = ["run", "sort", "--input", "in.txt", "--output", "out", "--records-per-second", "2000"];
+    let timing = ["--nodes", "2", "--heartbeat", "50ms", "--timeout", "1s"];
+    let mut run = Command::new(env!("CARGO_BIN_EXE_giveway"))
+        .args(args)
+        .args(timing)
+        .current_dir(folder.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("cannot start giveway run");
+    let children = format!("/proc/{0}/task/{0}/children", run.id());
+    let workers = || fs::read_to_string(&children).unwrap_or_default();
+    while workers().split_whitespace().count() < 2 {
+        assert!(run.try_wait().expect("run can be waited for").is_none(), "run ended before its workers were up");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    for worker in workers().split_whitespace() {
+        Command::new("kill").args(["-9", worker]).status().expect("cannot run kill");
+    }
+    assert!(run.wait().expect("run can be waited for").success());
+    let output = fs::read_to_string(folder.path().join("out/part-r-00000")).expect("no output");
+    assert_eq!(output, lines);
+}

@@ -4,7 +4,7 @@
 //! same from text, with lines and words to be found first; sorting 100-byte records into a map output; and merging the segments of
 //! eight maps. `FOLDER` is for temporary files. With `DATAPATH_SCALE=100`, the input is a hundredth of the usual, for `valgrind`.
 
-use giveway_engine::apps::words;
+use giveway_engine::apps::{emit_words, words};
 use giveway_engine::data::{Compression, MapOutput, MapSink, Merge, SegmentReader, SegmentWriter, SinkOptions};
 use giveway_engine::input::LineReader;
 use giveway_engine::job::Partitioning;
@@ -57,12 +57,12 @@ fn sum_words(folder: &Path) {
     for (name, combine) in COMBINES {
         report(&format!("{name}: emit of Zipf words"), words.len(), || {
             let mut sink = sink(folder, Partitioning::Hash, combine());
-            let (_, elapsed) = timed(|| emit_words(&text, &words, black_box(&mut sink)));
+            let (_, elapsed) = timed(|| emit_ranges(&text, &words, black_box(&mut sink)));
             elapsed
         });
         report(&format!("{name}: finish, by distinct word"), VOCABULARY, || {
             let mut sink = sink(folder, Partitioning::Hash, combine());
-            emit_words(&text, &words, &mut sink);
+            emit_ranges(&text, &words, &mut sink);
             timed(|| sink.finish(&folder.join("sums")).expect("finishes")).1
         });
     }
@@ -117,7 +117,7 @@ fn map_text(folder: &Path) {
             let mut lines = lines();
             timed(|| {
                 while let Some(record) = lines.next().expect("valid") {
-                    words(record.line, |word| out.emit(word, &[1]));
+                    emit_words(record.line, &[1], out);
                 }
             })
             .1
@@ -144,7 +144,7 @@ fn sort_count() -> usize {
     scaled(SORT_RECORDS)
 }
 
-fn emit_words(text: &[u8], words: &[(u32, u32)], out: &mut dyn Emit) {
+fn emit_ranges(text: &[u8], words: &[(u32, u32)], out: &mut dyn Emit) {
     for &(from, to) in words {
         out.emit(&text[from as usize..to as usize], &[1]);
     }

@@ -26,8 +26,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 /// Interval at which the state of workers is polled while waiting for them.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Interval at which [`Cluster::wait`] looks for workers that ended.
-const RESTART_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Interval at which a running cluster looks for workers that ended.
+pub const RESTART_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Why a cluster cannot start.
 #[derive(Debug, Error)]
@@ -200,12 +200,17 @@ impl Cluster {
     pub fn wait(mut self) -> Result<(), JournalError> {
         let Some(coordinator) = self.coordinator.take() else { return Ok(()) };
         while self.restart_workers && coordinator.is_running() {
-            for worker in &mut self.workers {
-                worker.restart_if_ended(Instant::now());
-            }
+            self.restart_ended_workers();
             std::thread::sleep(RESTART_POLL_INTERVAL);
         }
         coordinator.wait()
+    }
+
+    /// Restarts workers that ended, once their delay is over. To be called every [`RESTART_POLL_INTERVAL`].
+    pub fn restart_ended_workers(&mut self) {
+        for worker in &mut self.workers {
+            worker.restart_if_ended(Instant::now());
+        }
     }
 }
 

@@ -26,6 +26,11 @@ impl App for CountWords {
         &[("combiner", "own: this crate's combiner (default); sum: the engine's")]
     }
 
+    fn split_bytes(&self) -> u64 {
+        // One count per word however long the split is, so larger splits mean less data for the reduces.
+        128 << 20
+    }
+
     fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         match plan.request.options.get("combiner").map(String::as_str) {
             None | Some("own" | "sum") => Ok(Box::new(CountWords)),

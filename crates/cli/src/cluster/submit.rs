@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use giveway_core::{JobId, Outcome};
 use giveway_engine::apps::{App, Apps, automatic_split_bytes};
 use giveway_engine::client::Client;
+use giveway_engine::cluster::{Cluster, RESTART_POLL_INTERVAL};
 use giveway_engine::job::Request;
 use giveway_engine::wire::JobStatus;
 use giveway_engine::{hdfs, input};
@@ -17,7 +18,9 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 /// `giveway apps`
 pub fn apps(args: &crate::args::List, apps: &Apps) -> Result<()> {
@@ -63,14 +66,30 @@ pub fn run(args: &Run, apps: &Apps) -> Result<()> {
     let interrupt = Arc::new(Mutex::new(Interrupt::default()));
     let interrupted = Arc::clone(&interrupt);
     signals::on_stop(move || lock(&interrupted).kill())?;
-    let cluster = up::start(folder.path(), &args.options, None, false, apps)?;
+    let mut cluster = up::start(folder.path(), &args.options, None, false, apps)?;
     let mut client = cluster.client()?;
     let job = client.submit(request)?;
     lock(&interrupt).set_job(cluster.client()?, job);
-    let status = follow(&mut client, job)?;
+    let status = restarting_workers(&mut cluster, || follow(&mut client, job))?;
     drop(cluster);
     remove_subdirectories(folder.path());
     finish(&status)
+}
+
+/// Runs `f` and meanwhile restarts workers that end: a job whose workers have all been killed would otherwise never end.
+fn restarting_workers<R>(cluster: &mut Cluster, f: impl FnOnce() -> R) -> R {
+    thread::scope(|scope| {
+        // The thread ends when `done` is dropped.
+        let (done, is_done) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            while is_done.recv_timeout(RESTART_POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                cluster.restart_ended_workers();
+            }
+        });
+        let result = f();
+        drop(done);
+        result
+    })
 }
 
 /// Removes what is in a cluster directory, mainly the directories of its workers, in parallel: freeing gigabytes of intermediate data takes a while.

@@ -2,7 +2,7 @@
 
 use super::key_table::KeyTable;
 use super::partitioner::Partitioner;
-use super::slot_table::SlotTable;
+use super::slot_table::{Cell, SlotTable};
 use super::sort_index::{self, ENTRY_BYTES, Entry};
 use crate::data::prefix;
 use crate::data::segment::PAIR_BYTES_MAX;
@@ -12,14 +12,14 @@ const LONG: u32 = 1 << 31;
 
 /// A cell for each key.
 #[derive(Debug)]
-pub(super) struct CellTable<C> {
+pub(super) struct CellTable<C: Cell> {
     pub short: SlotTable<C>,
     long: KeyTable,
     /// By number of the long key.
     long_cells: Vec<C>,
 }
 
-impl<C: Copy + Default> CellTable<C> {
+impl<C: Cell> CellTable<C> {
     /// An empty table. The budget only determines in which steps memory is allocated.
     pub fn new(memory_bytes_max: usize) -> CellTable<C> {
         CellTable { short: SlotTable::new(), long: KeyTable::new(memory_bytes_max), long_cells: Vec::new() }

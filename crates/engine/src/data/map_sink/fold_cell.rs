@@ -1,32 +1,42 @@
 //! The values of one key until they are combined.
 //!
-//! Values are collected in the key's cell, next to the key, and combined when the cell is full: by then they are in the
-//! cache, and a combiner that folds its values into a small one (a sum, an extreme, a set of flags) needs no other memory. If the
-//! combined values do not fit into half of the cell, they move to a block of their own, which grows with them. So each combination
-//! at least halves the memory of its values or is preceded by a doubling of it, and the work per value is bounded.
+//! A cell is next to its key. As long as all values of the key are equal, as those of a count are, it has the value once and how often it
+//! occurred. Other values are collected in the cell and combined when it is full: by then they are in the cache, and a combiner that
+//! folds its values into a small one (a sum, an extreme, a set of flags) needs no other memory. If the combined values do not fit into half of
+//! the cell, they move to a block of their own, which grows with them. So each combination at least halves the memory of its values or is
+//! preceded by a doubling of it, and the work per value is bounded.
 
 use super::blocks::{BlockAt, Blocks};
+use super::slot_table::{Aligned64, Cell};
 use crate::data::merge::CombinedValues;
 use crate::record::{Combiner, Values};
 
 /// Bytes of values in a cell. With key and tag, a cell fills a cache line.
 pub(super) const INLINE_BYTES: usize = 46;
 
+/// Longest value that is counted instead of repeated.
+const REPEATED_BYTES_MAX: usize = 40;
+
 /// Values in smaller blocks are combined in the order of arrival; those in larger ones are sorted first, because some combiners
 /// find equal values only if they are adjacent.
 const SORTED_BLOCK_BYTES_MIN: usize = 1 << 10;
 
-/// The values of a key, each as its length (LEB128) and its bytes.
+/// The values of a key. Values that differ are stored as their length (LEB128) and their bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FoldCell {
+    Repeated { length: u8, count: u32, bytes: [u8; REPEATED_BYTES_MAX] },
     Inline { used: u8, bytes: [u8; INLINE_BYTES] },
     Block { at: BlockAt, used: usize, capacity: usize },
 }
 
 impl Default for FoldCell {
     fn default() -> FoldCell {
-        FoldCell::Inline { used: 0, bytes: [0; INLINE_BYTES] }
+        FoldCell::Repeated { length: 0, count: 0, bytes: [0; REPEATED_BYTES_MAX] }
     }
+}
+
+impl Cell for FoldCell {
+    type SlotAlignment = Aligned64;
 }
 
 /// Combines the values of cells. Has the blocks of all cells of a table.
@@ -54,6 +64,16 @@ impl Folder {
     #[inline(always)]
     pub fn add(&mut self, key: impl Key, cell: &mut FoldCell, value: &[u8], combiner: &mut dyn Combiner) {
         match cell {
+            FoldCell::Repeated { length, count, bytes } => {
+                let is_equal = usize::from(*length) == value.len() && equal(value, bytes);
+                if is_equal && *count < u32::MAX {
+                    *count += 1;
+                    return;
+                }
+                if cell.add_different(value) {
+                    return;
+                }
+            }
             FoldCell::Inline { used, bytes } => {
                 let at = usize::from(*used);
                 if at.wrapping_add(value.len()) < INLINE_BYTES {
@@ -81,25 +101,29 @@ impl Folder {
     fn combine_with(&mut self, key: &[u8], cell: &mut FoldCell, value: &[u8], combiner: &mut dyn Combiner) {
         let Scratch { combined, encoded, sorted } = &mut self.scratch;
         encoded.clear();
-        let present = cell.bytes(&self.blocks);
-        if present.is_empty() {
-            encode(value, encoded);
-        } else if present.len() < SORTED_BLOCK_BYTES_MIN {
-            let mut values = EncodedValues { rest: present, last: Some(value) };
-            combiner.combine(key, &mut values, &mut |value| encode(value, encoded));
-        } else {
-            encoded.extend_from_slice(present);
-            encode(value, encoded);
-            combined.combine(key, &mut SortedValues::new(encoded, sorted), combiner);
-            encoded.clear();
-            combined.iter().for_each(|value| encode(value, encoded));
+        let mut add = |value: &[u8]| encode(value, encoded);
+        match cell.values(&self.blocks) {
+            CellValues::Encoded([]) | CellValues::Repeated { count: 0, .. } => add(value),
+            CellValues::Repeated { value: repeated, count } => {
+                combiner.combine(key, &mut RepeatedValues { value: repeated, count, last: Some(value) }, &mut add);
+            }
+            CellValues::Encoded(present) if present.len() < SORTED_BLOCK_BYTES_MIN => {
+                combiner.combine(key, &mut EncodedValues { rest: present, last: Some(value) }, &mut add);
+            }
+            CellValues::Encoded(present) => {
+                encoded.extend_from_slice(present);
+                encode(value, encoded);
+                combined.combine(key, &mut SortedValues::new(encoded, sorted), combiner);
+                encoded.clear();
+                combined.iter().for_each(|value| encode(value, encoded));
+            }
         }
         store(cell, encoded, &mut self.blocks);
     }
 
     /// Combines the values of a cell and moves them to another set of blocks.
     pub fn compact(&mut self, key: &[u8], cell: &mut FoldCell, to: &mut Blocks, combiner: &mut dyn Combiner) {
-        if let FoldCell::Inline { .. } = cell {
+        if !matches!(cell, FoldCell::Block { .. }) {
             return;
         }
         self.combine(key, cell, combiner);
@@ -119,23 +143,60 @@ impl Folder {
     /// The combined values of a cell, sorted. A single value is not combined, and neither is none: a combiner may drop values.
     pub fn combine(&mut self, key: &[u8], cell: &FoldCell, combiner: &mut dyn Combiner) -> &CombinedValues {
         let Scratch { combined, sorted, .. } = &mut self.scratch;
-        let mut values = SortedValues::new(cell.bytes(&self.blocks), sorted);
-        if values.ranges.len() <= 1 {
-            combined.copy(&mut values);
-        } else {
-            combined.combine(key, &mut values, combiner);
+        match cell.values(&self.blocks) {
+            CellValues::Repeated { value, count } => {
+                let mut values = RepeatedValues { value, count, last: None };
+                if count <= 1 { combined.copy(&mut values) } else { combined.combine(key, &mut values, combiner) }
+            }
+            CellValues::Encoded(encoded) => {
+                let mut values = SortedValues::new(encoded, sorted);
+                let is_single = values.ranges.len() <= 1;
+                if is_single { combined.copy(&mut values) } else { combined.combine(key, &mut values, combiner) }
+            }
         }
         combined
     }
 }
 
+/// The values of a cell.
+enum CellValues<'a> {
+    Repeated { value: &'a [u8], count: u32 },
+    Encoded(&'a [u8]),
+}
+
 impl FoldCell {
-    /// The cell's values, encoded.
-    fn bytes<'a>(&'a self, blocks: &'a Blocks) -> &'a [u8] {
+    fn values<'a>(&'a self, blocks: &'a Blocks) -> CellValues<'a> {
         match self {
-            FoldCell::Inline { used, bytes } => &bytes[..usize::from(*used)],
-            FoldCell::Block { at, used, .. } => &blocks.bytes(*at)[..*used],
+            FoldCell::Repeated { length, count, bytes } => {
+                CellValues::Repeated { value: &bytes[..usize::from(*length)], count: *count }
+            }
+            FoldCell::Inline { used, bytes } => CellValues::Encoded(&bytes[..usize::from(*used)]),
+            FoldCell::Block { at, used, .. } => CellValues::Encoded(&blocks.bytes(*at)[..*used]),
         }
+    }
+
+    /// Adds a value to a cell that has none or another one, repeated. Returns false if they do not fit into a cell.
+    #[inline(never)]
+    fn add_different(&mut self, value: &[u8]) -> bool {
+        let FoldCell::Repeated { length, count, bytes: repeated } = *self else { return false };
+        if count == 0 && value.len() <= REPEATED_BYTES_MAX {
+            let mut bytes = [0; REPEATED_BYTES_MAX];
+            bytes[..value.len()].copy_from_slice(value);
+            *self = FoldCell::Repeated { length: value.len() as u8, count: 1, bytes };
+            return true;
+        }
+        let repeated_bytes = (count as usize).saturating_mul(usize::from(length) + 1);
+        let used = repeated_bytes.saturating_add(encoded_bytes(value));
+        if used > INLINE_BYTES {
+            return false;
+        }
+        let mut bytes = [0; INLINE_BYTES];
+        for entry in bytes[..repeated_bytes].chunks_exact_mut(usize::from(length) + 1) {
+            encode_at(&repeated[..usize::from(length)], entry);
+        }
+        encode_at(value, &mut bytes[repeated_bytes..used]);
+        *self = FoldCell::Inline { used: used as u8, bytes };
+        true
     }
 }
 
@@ -197,6 +258,16 @@ pub(super) fn copy(from: &[u8], to: &mut [u8]) {
     }
 }
 
+/// True if `bytes` begins with the value.
+#[inline(always)]
+fn equal(value: &[u8], bytes: &[u8; REPEATED_BYTES_MAX]) -> bool {
+    match value.len() {
+        1 => value[0] == bytes[0],
+        8 => value[..8] == bytes[..8],
+        _ => bytes.starts_with(value),
+    }
+}
+
 /// Length of an encoded value.
 pub(super) fn encoded_bytes(value: &[u8]) -> usize {
     value.len() + if value.len() < 0x80 { 1 } else { (value.len().ilog2() / 7 + 1) as usize }
@@ -234,6 +305,26 @@ fn split_first_long(encoded: &[u8]) -> Option<(&[u8], &[u8])> {
     let length_bytes = encoded.iter().position(|byte| *byte < 0x80)? + 1;
     let (length, rest) = encoded.split_at_checked(length_bytes)?;
     rest.split_at_checked(crate::record::varint::decode(length)? as usize)
+}
+
+/// A value that occurs several times, then one more.
+struct RepeatedValues<'a> {
+    value: &'a [u8],
+    count: u32,
+    last: Option<&'a [u8]>,
+}
+
+impl Values for RepeatedValues<'_> {
+    #[inline]
+    fn next(&mut self) -> Option<&[u8]> {
+        match self.count.checked_sub(1) {
+            Some(rest) => {
+                self.count = rest;
+                Some(self.value)
+            }
+            None => self.last.take(),
+        }
+    }
 }
 
 /// Encoded values, then one more.

@@ -7,6 +7,7 @@
 use super::short_key::ShortKey;
 use super::sort_index::ENTRY_BYTES;
 use crate::data::prefetch::prefetch;
+use std::fmt;
 
 /// Number of additions between prefetch and update. The table always has space for as many new keys.
 pub(super) const QUEUE_LEN: usize = 64;
@@ -32,20 +33,40 @@ impl Queue {
 /// Cells by key: open addressing with linear probing. The number of slots is a power of two, and at most half of them are
 /// occupied.
 #[derive(Debug)]
-pub(super) struct SlotTable<C> {
+pub(super) struct SlotTable<C: Cell> {
     slots: Vec<Slot<C>>,
     occupied: usize,
 }
 
-/// Aligned so that a slot with a cell of 8 or 48 bytes is in one cache line.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(align(32))]
-struct Slot<C> {
-    key: ShortKey,
-    cell: C,
+/// What a key has in its slot.
+pub(super) trait Cell: Copy + Default {
+    /// A type with the alignment at which a slot of such a cell is within one cache line. The alignment of the cell itself would not do: it would
+    /// leave no space for the key.
+    type SlotAlignment: Copy + Default + fmt::Debug;
 }
 
-impl<C: Copy + Default> SlotTable<C> {
+impl Cell for u64 {
+    type SlotAlignment = Aligned32;
+}
+
+/// See [`Cell::SlotAlignment`].
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
+pub(super) struct Aligned32;
+
+/// See [`Cell::SlotAlignment`].
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Aligned64;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot<C: Cell> {
+    key: ShortKey,
+    cell: C,
+    _aligned: C::SlotAlignment,
+}
+
+impl<C: Cell> SlotTable<C> {
     /// Memory of a slot and of its share of sort entries: at most every second slot needs one.
     const SLOT_MEMORY_BYTES: usize = size_of::<Slot<C>>() + ENTRY_BYTES / 2;
 
@@ -84,7 +105,7 @@ impl<C: Copy + Default> SlotTable<C> {
         // Most keys are in the first slot, so that this comparison is predictable.
         while !self.slots[at].key.is(key) {
             if self.slots[at].key.is_none() {
-                self.slots[at] = Slot { key, cell: C::default() };
+                self.slots[at] = Slot { key, cell: C::default(), _aligned: C::SlotAlignment::default() };
                 self.occupied += 1;
                 break;
             }

@@ -168,6 +168,27 @@ fn a_few_keys_with_many_values_never_spill() {
     }
 }
 
+#[test]
+fn equal_values_before_and_after_other_ones_are_all_combined() {
+    for count in (0..50).chain([5_000]) {
+        for other in [2, 300, u64::MAX >> 8] {
+            let mut values = vec![1; count];
+            values.push(other);
+            values.extend(vec![1; count]);
+            let records: Vec<(Vec<u8>, u64)> = values.into_iter().map(|value| (b"key".to_vec(), value)).collect();
+            let expected = sorted_by_partition(&summed(&records), &Partitioning::Hash, 1);
+            assert_eq!(run(&numbers(&records), options(1, Combine::With(Box::new(Adding)), AMPLE)).0, expected);
+        }
+        for bytes in [0, 1, 8, 39, 40, 41, 45, 46, 200] {
+            let mut records: Records = vec![(b"key".to_vec(), vec![b'a'; bytes]); count + 1];
+            records.push((b"key".to_vec(), vec![b'b'; bytes + 1]));
+            let expected =
+                sorted_by_partition(&[records[0].clone(), records[count + 1].clone()], &Partitioning::Hash, 1);
+            assert_eq!(run(&records, options(1, Combine::With(Box::new(Distinct)), AMPLE)).0, expected);
+        }
+    }
+}
+
 /// Sets that outgrow their cells, whose blocks are compacted when memory is full: keys and values both short and long.
 #[test]
 fn growing_sets_of_values_agree_with_sets() {
