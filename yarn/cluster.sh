@@ -97,6 +97,15 @@ write_conf() {
     (umask 077 && head -c 24 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/token")
     free_ports
     sidecar_address=127.0.0.1:$((base_port + 5))
+    local executor=(yarn.nodemanager.container-executor.class=giveway.yarn.nodemanager.GivewayContainerExecutor)
+    if [[ -n ${CONTAINER_EXECUTOR:-} ]]; then
+        executor=(
+            yarn.nodemanager.container-executor.class=org.apache.hadoop.yarn.server.nodemanager.GivewayLinuxContainerExecutor
+            "yarn.nodemanager.linux-container-executor.path=$CONTAINER_EXECUTOR"
+            "yarn.nodemanager.linux-container-executor.group=$(id -gn)"
+            yarn.nodemanager.linux-container-executor.nonsecure-mode.limit-users=false
+        )
+    fi
     local java_opts="-Xmx160m ${small_jvm[*]} ${add_opens[*]}"
     site "$conf/core-site.xml" fs.defaultFS=file:/// "hadoop.tmp.dir=$work/tmp" hadoop.security.authentication=simple \
         hadoop.caller.context.enabled=false ipc.client.connect.max.retries=3
@@ -117,7 +126,7 @@ write_conf() {
         yarn.scheduler.maximum-allocation-mb=1024 \
         yarn.resourcemanager.auto-update.containers=true \
         yarn.scheduler.app-placement-allocator.class=giveway.yarn.GivewayAppPlacementAllocator \
-        yarn.nodemanager.container-executor.class=giveway.yarn.nodemanager.GivewayContainerExecutor \
+        "${executor[@]}" \
         yarn.nodemanager.containers-launcher.class=org.apache.hadoop.yarn.server.nodemanager.containermanager.launcher.GivewayContainersLauncher \
         yarn.nodemanager.opportunistic-containers-max-queue-length=100 \
         yarn.nodemanager.opportunistic-containers-use-pause-for-preemption=true \

@@ -116,6 +116,8 @@ impl fmt::Display for Finding {
 enum Test {
     /// Equal to the needed value; with the default that applies if the property is not set.
     Is(&'static str),
+    /// A class that extends one of Hadoop's: pairs of Hadoop's class and its subclass. Hadoop's first one is the default.
+    Extends(&'static [(&'static str, &'static str)]),
     /// A list that contains the needed value.
     Contains,
     /// A number of at least this.
@@ -174,9 +176,16 @@ const PAUSE: &[Check] = &[
     Check {
         file: YARN_SITE,
         property: "yarn.nodemanager.container-executor.class",
-        needed: "giveway.yarn.nodemanager.GivewayContainerExecutor",
-        test: Test::Is("org.apache.hadoop.yarn.server.nodemanager.DefaultContainerExecutor"),
+        needed: EXECUTORS[0].1,
+        test: Test::Extends(&EXECUTORS),
         cost: "NodeManagers cannot pause containers",
+    },
+    Check {
+        file: YARN_SITE,
+        property: "yarn.nodemanager.runtime.linux.allowed-runtimes",
+        needed: "default",
+        test: Test::Is("default"),
+        cost: "NodeManagers with LinuxContainerExecutor pause nothing, because Docker and runc containers cannot be paused",
     },
     Check {
         file: YARN_SITE,
@@ -206,6 +215,18 @@ const PAUSE: &[Check] = &[
         test: Test::Is("true"),
         cost: "paused reduces look like stragglers and get speculative attempts, which take containers",
     },
+];
+
+/// Hadoop's executors, and those that can pause.
+const EXECUTORS: [(&str, &str); 2] = [
+    (
+        "org.apache.hadoop.yarn.server.nodemanager.DefaultContainerExecutor",
+        "giveway.yarn.nodemanager.GivewayContainerExecutor",
+    ),
+    (
+        "org.apache.hadoop.yarn.server.nodemanager.LinuxContainerExecutor",
+        "org.apache.hadoop.yarn.server.nodemanager.GivewayLinuxContainerExecutor",
+    ),
 ];
 
 const KILL: &[Check] = &[Check {
@@ -267,13 +288,18 @@ impl Check {
         let number = |default: &str| found.unwrap_or(default).parse::<f64>().unwrap_or(f64::NAN);
         let works = match self.test {
             Test::Is(default) => found.unwrap_or(default) == self.needed,
+            Test::Extends(classes) => classes.iter().any(|(_, subclass)| found == Some(*subclass)),
             Test::Contains => found.is_some_and(|list| list.split(',').any(|item| item.trim() == self.needed)),
             Test::AtLeast(least, default) => number(default) >= least,
             Test::AtMost(most, default) => number(default) <= most,
         };
-        // A list keeps what it has.
-        let needed = match (&self.test, found.filter(|list| !list.trim().is_empty())) {
+        let needed = match (&self.test, found.filter(|value| !value.trim().is_empty())) {
+            // A list keeps what it has.
             (Test::Contains, Some(list)) => format!("{list},{}", self.needed),
+            (Test::Extends(classes), Some(class)) => {
+                let subclass = classes.iter().find(|(hadoop, _)| *hadoop == class).map(|(_, subclass)| *subclass);
+                subclass.unwrap_or(self.needed).to_owned()
+            }
             _ => self.needed.to_owned(),
         };
         (!works).then(|| Finding {
@@ -323,6 +349,21 @@ mod tests {
         assert_eq!(properties(&coshh), ["yarn.scheduler.app-placement-allocator.class"]);
         let chronos = check(&catalog::by_name("chronos(fifo)").unwrap(), &ranking);
         assert!(properties(&chronos).contains(&"yarn.client.nodemanager-connect.max-wait-ms"));
+    }
+
+    #[test]
+    fn an_executor_is_replaced_by_the_one_that_extends_it() {
+        let needed = |class: &str| {
+            let conf = conf(&[&RANKING[..], &[("yarn.nodemanager.container-executor.class", class)]].concat());
+            let findings = check(&catalog::by_name("fcs").unwrap(), &conf);
+            let executor = findings.into_iter().find(|finding| finding.property.contains("container-executor"));
+            executor.map(|finding| finding.needed)
+        };
+        for (hadoop, subclass) in EXECUTORS {
+            assert_eq!(needed(hadoop).as_deref(), Some(subclass));
+            assert_eq!(needed(subclass), None);
+        }
+        assert_eq!(needed("other.Executor").as_deref(), Some(EXECUTORS[0].1));
     }
 
     #[test]

@@ -13,14 +13,14 @@ import org.apache.hadoop.yarn.server.nodemanager.executor.ContainerStartContext;
  *
  * <p>DefaultContainerExecutor starts each container with {@code setsid}, so a container is a process group whose id is that of its first process.
  */
-public class GivewayContainerExecutor extends DefaultContainerExecutor {
+public class GivewayContainerExecutor extends DefaultContainerExecutor implements PausingExecutor {
   private PausedContainers paused;
 
   @Override
   public void init(Context context) throws IOException {
     super.init(context);
     paused = new PausedContainers(getConf(), this::signal);
-    NodeAnnouncement.announce(getConf());
+    NodeAnnouncement.announce(getConf(), null);
   }
 
   @Override
@@ -33,7 +33,7 @@ public class GivewayContainerExecutor extends DefaultContainerExecutor {
     paused.resume(container.getContainerId());
   }
 
-  /** Called by the launcher for a container that was paused before the NodeManager restarted. */
+  @Override
   public void recoverPausedContainer(Container container) {
     paused.recover(container.getContainerId());
   }
@@ -47,11 +47,11 @@ public class GivewayContainerExecutor extends DefaultContainerExecutor {
     }
   }
 
-  private void signal(ContainerId container, String name) throws IOException {
+  private void signal(ContainerId container, PausedContainers.Signal signal) throws IOException {
     String pid = getProcessId(container);
     if (pid == null) {
       throw new IOException(container + " has no process");
     }
-    new ShellCommandExecutor(new String[] {"kill", "-" + name, "--", "-" + pid}).execute();
+    new ShellCommandExecutor(new String[] {"kill", "-" + signal, "--", "-" + pid}).execute();
   }
 }

@@ -14,7 +14,7 @@ import org.slf4j.LoggerFactory;
  * Tells the ResourceManager about this NodeManager by node attributes: {@code nm.yarn.io/giveway-pause-mb} is the memory that paused containers may keep, 0 if the
  * rest of the configuration does not support pausing; {@code nm.yarn.io/giveway-speed} is {@code giveway.node.speed}, if that is set.
  */
-final class NodeAnnouncement {
+public final class NodeAnnouncement {
   static final String PAUSE_ATTRIBUTE = "giveway-pause-mb";
   static final String SPEED_ATTRIBUTE = "giveway-speed";
   private static final Logger LOG = LoggerFactory.getLogger(NodeAnnouncement.class);
@@ -24,9 +24,13 @@ final class NodeAnnouncement {
 
   private NodeAnnouncement() {}
 
-  /** Called before the NodeManager creates its provider of node attributes from the same configuration. */
-  static void announce(Configuration conf) {
-    String missing = missing(conf);
+  /**
+   * Called before the NodeManager creates its provider of node attributes from the same configuration.
+   *
+   * @param executorMissing what the executor itself lacks to pause containers; null if nothing
+   */
+  public static void announce(Configuration conf, String executorMissing) {
+    String missing = executorMissing != null ? executorMissing : missing(conf);
     if (missing != null) {
       LOG.warn("Giveway: this NodeManager does not pause containers: {}", missing);
       if (conf.get(GivewayAttributeProvider.SPEED) == null) {

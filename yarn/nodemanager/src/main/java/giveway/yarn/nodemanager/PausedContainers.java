@@ -18,15 +18,31 @@ import org.slf4j.LoggerFactory;
  * <p>A task that reports nothing for {@code mapreduce.task.timeout} fails. So a paused container runs for a moment from time to time, long enough to report:
  * {@code giveway.breathe.interval.ms}, which must be shorter than the timeout, and {@code giveway.breathe.ms}.
  */
-final class PausedContainers {
-  /** Sends a signal, by name, to the process group of a container. */
-  interface Signal {
-    void send(ContainerId container, String name) throws IOException;
+public final class PausedContainers {
+  /** A signal, with its number on Linux. */
+  public enum Signal {
+    STOP(19),
+    CONT(18);
+
+    private final int number;
+
+    Signal(int number) {
+      this.number = number;
+    }
+
+    public int number() {
+      return number;
+    }
+  }
+
+  /** Sends a signal to the process group of a container. */
+  public interface Sender {
+    void send(ContainerId container, Signal signal) throws IOException;
   }
 
   private static final Logger LOG = LoggerFactory.getLogger(PausedContainers.class);
 
-  private final Signal signal;
+  private final Sender sender;
   private final long breatheIntervalMs;
   private final long breatheMs;
   private final Map<ContainerId, ScheduledFuture<?>> breathing = new ConcurrentHashMap<>();
@@ -36,39 +52,39 @@ final class PausedContainers {
     return thread;
   });
 
-  PausedContainers(Configuration conf, Signal signal) {
-    this.signal = signal;
+  public PausedContainers(Configuration conf, Sender sender) {
+    this.sender = sender;
     breatheIntervalMs = conf.getLong("giveway.breathe.interval.ms", 60_000);
     breatheMs = conf.getLong("giveway.breathe.ms", 500);
   }
 
   /** Throws if the signal cannot be sent: the NodeManager then kills the container instead. */
-  void pause(ContainerId container) {
+  public void pause(ContainerId container) {
     synchronized (this) {
-      send(container, "STOP");
+      send(container, Signal.STOP);
       recover(container);
     }
     LOG.info("Giveway: paused {}", container);
   }
 
   /** The container is paused already: it was before the NodeManager restarted. */
-  synchronized void recover(ContainerId container) {
+  public synchronized void recover(ContainerId container) {
     stopBreathing(container);
     if (breatheIntervalMs > 0 && breatheMs > 0) {
       breathing.put(container, timer.scheduleWithFixedDelay(() -> breathe(container), breatheIntervalMs, breatheIntervalMs, TimeUnit.MILLISECONDS));
     }
   }
 
-  void resume(ContainerId container) {
+  public void resume(ContainerId container) {
     synchronized (this) {
       stopBreathing(container);
-      send(container, "CONT");
+      send(container, Signal.CONT);
     }
     LOG.info("Giveway: resumed {}", container);
   }
 
   /** The container ended, paused or not. */
-  synchronized void forget(ContainerId container) {
+  public synchronized void forget(ContainerId container) {
     stopBreathing(container);
   }
 
@@ -85,13 +101,13 @@ final class PausedContainers {
         if (!breathing.containsKey(container)) {
           return;
         }
-        send(container, "CONT");
+        send(container, Signal.CONT);
       }
       Thread.sleep(breatheMs);
       synchronized (this) {
         // It may have been resumed meanwhile: then it must not be stopped again.
         if (breathing.containsKey(container)) {
-          send(container, "STOP");
+          send(container, Signal.STOP);
         }
       }
     } catch (InterruptedException e) {
@@ -102,11 +118,11 @@ final class PausedContainers {
     }
   }
 
-  private void send(ContainerId container, String name) {
+  private void send(ContainerId container, Signal signal) {
     try {
-      signal.send(container, name);
+      sender.send(container, signal);
     } catch (IOException e) {
-      throw new IllegalStateException("cannot send SIG" + name + " to " + container, e);
+      throw new IllegalStateException("cannot send SIG" + signal + " to " + container, e);
     }
   }
 }

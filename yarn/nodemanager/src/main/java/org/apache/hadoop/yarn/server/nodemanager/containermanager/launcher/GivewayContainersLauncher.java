@@ -1,6 +1,6 @@
 package org.apache.hadoop.yarn.server.nodemanager.containermanager.launcher;
 
-import giveway.yarn.nodemanager.GivewayContainerExecutor;
+import giveway.yarn.nodemanager.PausingExecutor;
 import giveway.yarn.nodemanager.RecoveredContainers;
 import org.apache.hadoop.yarn.api.records.ContainerId;
 import org.apache.hadoop.yarn.event.Dispatcher;
@@ -82,8 +82,8 @@ public class GivewayContainersLauncher extends ContainersLauncher {
     ContainerLaunch launch =
         new RecoverPausedContainerLaunch(nodeContext, getConfig(), nodeDispatcher, executor, application, event.getContainer(), dirs, manager);
     running.put(id, launch);
-    if (executor instanceof GivewayContainerExecutor) {
-      ((GivewayContainerExecutor) executor).recoverPausedContainer(event.getContainer());
+    if (executor instanceof PausingExecutor) {
+      ((PausingExecutor) executor).recoverPausedContainer(event.getContainer());
     }
     containerLauncher.submit(launch);
   }
