@@ -10,7 +10,7 @@ use crate::record::Emit;
 use std::ops::Range;
 
 /// Number of words that are passed to [`Emit::emit_all`] at once.
-const BATCH_WORDS: usize = 64;
+const BATCH_WORDS: usize = 32;
 
 /// Calls `take` with each word of a line, in order. The line may contain newlines, so a text of several lines works, too.
 ///

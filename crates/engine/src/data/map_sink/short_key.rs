@@ -13,6 +13,27 @@ pub(super) struct ShortKey {
     high: u64,
 }
 
+/// What is left of 16 bytes that begin with a key.
+struct Mask {
+    low: u64,
+    high: u64,
+    /// The length of the key plus one, in the last byte.
+    length: u64,
+}
+
+/// By length of the key.
+static MASKS: [Mask; SHORT_BYTES_MAX + 1] = {
+    const EMPTY: Mask = Mask { low: 0, high: 0, length: 0 };
+    let mut masks = [EMPTY; SHORT_BYTES_MAX + 1];
+    let mut bytes = 0;
+    while bytes <= SHORT_BYTES_MAX {
+        let mask = (1_u128 << (8 * bytes)) - 1;
+        masks[bytes] = Mask { low: mask as u64, high: (mask >> 64) as u64, length: (bytes as u64 + 1) << 56 };
+        bytes += 1;
+    }
+    masks
+};
+
 impl ShortKey {
     /// No key: that of an empty slot.
     pub const NONE: ShortKey = ShortKey { low: 0, high: 0 };
@@ -41,8 +62,8 @@ impl ShortKey {
         Some(ShortKey { low, high: high | (bytes as u64 + 1) << 56 })
     }
 
-    /// The key that is a range of a text; `None` if it is not short. Unlike [`ShortKey::new`] it does not branch on the length of the key if the
-    /// text has at least 16 bytes.
+    /// The key that is a range of a text; `None` if it is not short. Unlike [`ShortKey::new`] it does not branch on the length of the key, except
+    /// for the last 15 bytes of the text.
     ///
     /// # Panics
     ///
@@ -50,15 +71,14 @@ impl ShortKey {
     #[inline(always)]
     pub fn within(text: &[u8], key: &Range<usize>) -> Option<ShortKey> {
         let bytes = key.end.wrapping_sub(key.start);
-        let Some(last_chunk_at) = text.len().checked_sub(16).filter(|_| bytes <= SHORT_BYTES_MAX) else {
+        let rest = text.get(key.start..).unwrap_or_default();
+        let (Some(mask), Some(&low), Some(&high)) =
+            (MASKS.get(bytes), rest.first_chunk(), rest.get(8..).and_then(|rest| rest.first_chunk()))
+        else {
             return ShortKey::new(&text[key.clone()]);
         };
-        assert!(key.end <= text.len(), "a key is within its text");
-        // 16 bytes that begin with the key, or that are the last of the text.
-        let from = key.start.min(last_chunk_at);
-        let chunk = text[from..].first_chunk().map_or(0, |chunk| u128::from_le_bytes(*chunk));
-        let word = chunk.unbounded_shr(8 * (key.start - from) as u32) & ((1 << (8 * bytes)) - 1);
-        Some(ShortKey { low: word as u64, high: (word >> 64) as u64 | (bytes as u64 + 1) << 56 })
+        let (low, high) = (u64::from_le_bytes(low), u64::from_le_bytes(high));
+        Some(ShortKey { low: low & mask.low, high: high & mask.high | mask.length })
     }
 
     /// True for [`ShortKey::NONE`].
@@ -128,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "within its text")]
+    #[should_panic(expected = "out of range")]
     fn a_range_beyond_the_text_is_rejected() {
         let _ = ShortKey::within(&[0; 20], &(15..21));
     }
