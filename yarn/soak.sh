@@ -35,11 +35,13 @@ begin_suite soak
 fetch_hadoop
 build_plugin
 build_giveway
-# Faults are many, so no number of lost attempts may fail a job.
+# Faults are many, so no number of lost attempts may fail a job. And reduces report each fetch that fails: by default they report the tenth, but where a job has few maps they give up
+# before, again and again, and the application master never runs maps again whose outputs were lost.
 write_conf yarn.client.nodemanager-connect.max-wait-ms=3000 yarn.client.nodemanager-connect.retry-interval-ms=1000 yarn.nodemanager.recovery.enabled=true \
     yarn.resourcemanager.am.max-attempts=1000
 job_options=(-Dmapreduce.am.max-attempts=1000 -Dmapreduce.map.maxattempts=1000 -Dmapreduce.reduce.maxattempts=1000
-    -Dyarn.app.mapreduce.am.job.node-blacklisting.enable=false -Dmapreduce.fileoutputcommitter.algorithm.version=2)
+    -Dyarn.app.mapreduce.am.job.node-blacklisting.enable=false -Dmapreduce.fileoutputcommitter.algorithm.version=2
+    -Dmapreduce.reduce.shuffle.maxfetchfailures=1)
 make_text long 2 60
 make_text short 1 5
 
