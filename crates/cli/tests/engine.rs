@@ -121,6 +121,27 @@ fn streaming_runs_shell_commands() {
 }
 
 #[test]
+fn the_streaming_example_counts_words() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: the example needs Python");
+        return;
+    }
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/streaming");
+    let [mapper, reducer] =
+        ["mapper.py", "reducer.py"].map(|name| example.join(name).to_str().expect("a path in UTF-8").to_owned());
+    let folder = folder();
+    file(&folder, "words", "to be or\nnot to be\n");
+    let args = ["run", "streaming", "--mapper", &mapper, "--reducer", &reducer, "--input", "words"];
+    let combiner = format!("combiner={reducer}");
+    for (out, options) in [("out", &[][..]), ("combined", &["-O", &combiner])] {
+        let output = giveway(folder.path(), &[&args[..], &["--output", out], options].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let counts = fs::read_to_string(folder.path().join(out).join("part-r-00000")).expect("cannot read the output");
+        assert_eq!(counts, "be\t2\nnot\t1\nor\t1\nto\t2\n");
+    }
+}
+
+#[test]
 fn invalid_submissions_are_refused_before_the_job_starts() {
     let folder = folder();
     file(&folder, "words", "a b\n");
