@@ -3,7 +3,8 @@
 //! The workload of hSRTF's Table 2 and the failure experiment of Chronos are scaled down to four worker processes on this machine. Tasks read their
 //! records at a limited rate, so that the results depend on the schedule and not on the machine.
 //!
-//! Before the runs of each policy, each type of job runs alone on the idle cluster. Its profile is the simulator's only input besides the cost of stopping a task: mean
+//! Before the runs of each policy, each type of job runs alone on the idle cluster; where tasks run as fast as the cores allow, before each run, because the speed of a
+//! machine that others use too changes within minutes. Its profile is the simulator's only input besides the cost of stopping a task: mean
 //! and variation of the map times, and the reduce time once all maps are done. The simulator then forecasts the whole experiment under each
 //! policy, and the engine runs it. Which job gets a slot may depend on a millisecond, so the medians of several runs are compared.
 //! Every output is compared with that of a sequential run.
@@ -36,7 +37,7 @@ use std::time::Duration;
 const FORECAST_RUNS: u64 = 25;
 
 /// Runs of the engine per experiment and policy; a quick run has one.
-const ENGINE_RUNS: usize = 3;
+const ENGINE_RUNS: usize = 5;
 
 /// The experiments to run.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +62,7 @@ pub fn run(selection: Selection, quick: bool, apps: &Apps) -> Result<Option<Fore
     let engine_runs = if quick { 1 } else { ENGINE_RUNS };
     let runs_of = |experiment: &&EngineExperiment| {
         let (types, policies) = (experiment.job_types.len(), experiment.policies(quick).len());
-        types + (types + engine_runs) * policies
+        types + (types * experiment.profiles(engine_runs) + engine_runs) * policies
     };
     bar.set_length(selected.iter().map(|experiment| runs_of(experiment) as u64).sum());
     let folder = tempfile::Builder::new()
@@ -130,18 +131,26 @@ impl EngineExperiment {
         let experiment = play(&arrivals, self.kill_at)?;
         let mut compared = Vec::new();
         for name in self.policies(quick) {
-            // The speed of a machine that others use too changes within minutes, so each policy has profiles of its own.
-            let profiles = profile(name)?;
-            let forecast = self.forecast(&arrivals, &profiles, self.policy(name)?)?;
-            let mut real = Vec::new();
+            let (mut forecast, mut real) = (Vec::new(), Vec::new());
             for number in 0..engine_runs {
-                let folder = folder.join(format!("{name}-{number}"));
-                real.push(experiment.run(&self.cluster(), &folder, self.policy(name)?, apps)?.run);
+                let run_name = format!("{name}-{number}");
+                if number < self.profiles(engine_runs) {
+                    forecast.extend(self.forecast(&arrivals, &profile(&run_name)?, self.policy(name)?)?);
+                }
+                real.push(experiment.run(&self.cluster(), &folder.join(run_name), self.policy(name)?, apps)?.run);
                 bar.inc(1);
             }
             compared.push(self.compare(name, &real, &forecast));
         }
         Ok(compared)
+    }
+
+    /// How often each type of job runs alone for the runs of one policy.
+    fn profiles(&self, engine_runs: usize) -> usize {
+        match self.speed {
+            Speed::Limited(_) => 1,
+            Speed::Cores => engine_runs,
+        }
     }
 
     /// Limit of the lines that a task reads per second.
@@ -200,22 +209,38 @@ impl EngineExperiment {
     }
 
     fn compare(&self, policy: &str, real: &[Run], simulated: &[PolicyResult]) -> RunComparison {
-        let real_jobs: Vec<Vec<&JobMetrics>> = real.iter().map(|run| by_submission(&run.jobs)).collect();
-        let simulated_jobs: Vec<Vec<&JobMetrics>> = simulated.iter().map(|run| by_submission(&run.jobs)).collect();
-        let median_completion = |runs: &[Vec<&JobMetrics>], number: usize| {
-            median(runs.iter().filter_map(|jobs| jobs.get(number)).map(|job| job.completion_s).collect())
-        };
-        let first = real_jobs.first().into_iter().flatten();
-        let compared = |(number, job): (usize, &&JobMetrics)| JobComparison {
-            group: self.job_types[usize::from(job.group)].name.to_owned(),
-            real_s: median_completion(&real_jobs, number),
-            forecast_s: median_completion(&simulated_jobs, number),
-        };
-        let jobs = first.enumerate().map(compared).collect();
+        let real_jobs: Vec<&[JobMetrics]> = real.iter().map(|run| &*run.jobs).collect();
+        let simulated_jobs: Vec<&[JobMetrics]> = simulated.iter().map(|run| &*run.jobs).collect();
+        let group_name = |group: u16| self.job_types[usize::from(group)].name;
         let measured = RecoveryFigures::mean(real.iter().map(|run| RecoveryFigures::of(&run.summary)));
         let forecast = RecoveryFigures::mean(simulated.iter().map(|run| RecoveryFigures::of(&run.summary)));
-        RunComparison { experiment: self.name, policy: policy.into(), jobs, real: measured, forecast }
+        RunComparison {
+            experiment: self.name,
+            policy: policy.into(),
+            jobs: compare_jobs(&real_jobs, &simulated_jobs, group_name),
+            real: measured,
+            forecast,
+        }
     }
+}
+
+/// The median completion time of each job in the runs of the engine and in the simulated ones, in order of submission.
+fn compare_jobs<'a>(
+    real: &[&[JobMetrics]],
+    simulated: &[&[JobMetrics]],
+    group_name: impl Fn(u16) -> &'a str,
+) -> Vec<JobComparison> {
+    let real: Vec<_> = real.iter().map(|jobs| by_submission(jobs)).collect();
+    let simulated: Vec<_> = simulated.iter().map(|jobs| by_submission(jobs)).collect();
+    let median_completion = |runs: &[Vec<&JobMetrics>], number: usize| {
+        median(runs.iter().filter_map(|jobs| jobs.get(number)).map(|job| job.completion_s).collect())
+    };
+    let compared = |(number, job): (usize, &&JobMetrics)| JobComparison {
+        group: group_name(job.group).to_owned(),
+        real_s: median_completion(&real, number),
+        forecast_s: median_completion(&simulated, number),
+    };
+    real.first().into_iter().flatten().enumerate().map(compared).collect()
 }
 
 /// The jobs in order of submission, in which the engine and the simulator number them, from different first numbers.
@@ -266,4 +291,38 @@ fn fault(node: u32, at: Duration) -> ScriptedFault {
 
 fn span(duration: Duration) -> Span {
     Span::from_millis(duration.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(number: u32, group: u16, completion_s: f64) -> JobMetrics {
+        JobMetrics {
+            job: JobId(number),
+            group,
+            submit_s: 0.0,
+            completion_s,
+            wait_s: 0.0,
+            execution_s: completion_s,
+            slowdown: None,
+            pauses: 0,
+            kills: 0,
+            early_ends: 0,
+        }
+    }
+
+    #[test]
+    fn jobs_are_matched_by_submission_and_compared_by_medians() {
+        // In the order of completion, which differs from run to run; the engine's numbers begin with 1, the simulator's with 0.
+        let real: [&[JobMetrics]; 3] = [
+            &[job(2, 0, 3.0), job(1, 1, 10.0)],
+            &[job(1, 1, 12.0), job(2, 0, 4.0)],
+            &[job(2, 0, 90.0), job(1, 1, 11.0)],
+        ];
+        let simulated: [&[JobMetrics]; 2] = [&[job(1, 0, 5.0), job(0, 1, 9.0)], &[job(0, 1, 13.0), job(1, 0, 7.0)]];
+        let compared = compare_jobs(&real, &simulated, |group| ["small", "large"][usize::from(group)]);
+        let compared: Vec<_> = compared.iter().map(|job| (&*job.group, job.real_s, job.forecast_s)).collect();
+        assert_eq!(compared, [("large", 11.0, 11.0), ("small", 4.0, 6.0)]);
+    }
 }
