@@ -6,7 +6,6 @@ import org.apache.hadoop.yarn.api.records.ContainerId;
 import org.apache.hadoop.yarn.server.nodemanager.Context;
 import org.apache.hadoop.yarn.server.nodemanager.DefaultContainerExecutor;
 import org.apache.hadoop.yarn.server.nodemanager.containermanager.container.Container;
-import org.apache.hadoop.yarn.server.nodemanager.executor.ContainerStartContext;
 
 /**
  * DefaultContainerExecutor that can pause containers. Set it as {@code yarn.nodemanager.container-executor.class}.
@@ -34,17 +33,8 @@ public class GivewayContainerExecutor extends DefaultContainerExecutor implement
   }
 
   @Override
-  public void recoverPausedContainer(Container container) {
-    paused.recover(container.getContainerId());
-  }
-
-  @Override
-  public int launchContainer(ContainerStartContext start) throws IOException, org.apache.hadoop.yarn.exceptions.ConfigurationException {
-    try {
-      return super.launchContainer(start);
-    } finally {
-      paused.forget(start.getContainer().getContainerId());
-    }
+  public PausedContainers pausedContainers() {
+    return paused;
   }
 
   private void signal(ContainerId container, PausedContainers.Signal signal) throws IOException {

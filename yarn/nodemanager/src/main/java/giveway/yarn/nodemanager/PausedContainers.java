@@ -83,12 +83,7 @@ public final class PausedContainers {
     LOG.info("Giveway: resumed {}", container);
   }
 
-  /** The container ended, paused or not. */
-  public synchronized void forget(ContainerId container) {
-    stopBreathing(container);
-  }
-
-  private void stopBreathing(ContainerId container) {
+  private synchronized void stopBreathing(ContainerId container) {
     ScheduledFuture<?> task = breathing.remove(container);
     if (task != null) {
       task.cancel(false);
@@ -114,7 +109,7 @@ public final class PausedContainers {
       Thread.currentThread().interrupt();
     } catch (RuntimeException e) {
       // The container has ended.
-      forget(container);
+      stopBreathing(container);
     }
   }
 

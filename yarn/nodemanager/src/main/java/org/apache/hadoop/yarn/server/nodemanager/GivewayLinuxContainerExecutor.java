@@ -7,13 +7,11 @@ import java.io.IOException;
 import java.util.Arrays;
 import org.apache.hadoop.yarn.api.records.ContainerId;
 import org.apache.hadoop.yarn.conf.YarnConfiguration;
-import org.apache.hadoop.yarn.exceptions.ConfigurationException;
 import org.apache.hadoop.yarn.server.nodemanager.containermanager.container.Container;
 import org.apache.hadoop.yarn.server.nodemanager.containermanager.linux.privileged.PrivilegedOperation;
 import org.apache.hadoop.yarn.server.nodemanager.containermanager.linux.privileged.PrivilegedOperation.OperationType;
 import org.apache.hadoop.yarn.server.nodemanager.containermanager.linux.privileged.PrivilegedOperation.RunAsUserCommand;
 import org.apache.hadoop.yarn.server.nodemanager.containermanager.linux.privileged.PrivilegedOperationException;
-import org.apache.hadoop.yarn.server.nodemanager.executor.ContainerStartContext;
 
 /**
  * LinuxContainerExecutor that can pause containers. Set it as {@code yarn.nodemanager.container-executor.class}.
@@ -53,17 +51,8 @@ public class GivewayLinuxContainerExecutor extends LinuxContainerExecutor implem
   }
 
   @Override
-  public void recoverPausedContainer(Container container) {
-    paused.recover(container.getContainerId());
-  }
-
-  @Override
-  public int launchContainer(ContainerStartContext start) throws IOException, ConfigurationException {
-    try {
-      return super.launchContainer(start);
-    } finally {
-      paused.forget(start.getContainer().getContainerId());
-    }
+  public PausedContainers pausedContainers() {
+    return paused;
   }
 
   private void signal(ContainerId id, PausedContainers.Signal signal) throws IOException {

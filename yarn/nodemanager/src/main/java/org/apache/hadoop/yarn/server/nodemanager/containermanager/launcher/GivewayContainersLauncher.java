@@ -83,7 +83,7 @@ public class GivewayContainersLauncher extends ContainersLauncher {
         new RecoverPausedContainerLaunch(nodeContext, getConfig(), nodeDispatcher, executor, application, event.getContainer(), dirs, manager);
     running.put(id, launch);
     if (executor instanceof PausingExecutor) {
-      ((PausingExecutor) executor).recoverPausedContainer(event.getContainer());
+      ((PausingExecutor) executor).pausedContainers().recover(id);
     }
     containerLauncher.submit(launch);
   }
