@@ -7,6 +7,7 @@ use crate::reason::StragglerReason;
 use crate::state::{Job, JobKey, NodeType, TaskState};
 use crate::units::{Span, Time, WHOLE_PPM};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 
 /// When a task is a straggler.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,18 +71,17 @@ impl Speculation {
         [&mut self.min_runtime]
     }
 
-    /// The stragglers that deserve a second attempt at the whole task, job by job. A job with pending tasks has none: a slot is better spent
-    /// on those.
-    pub fn stragglers(&self, view: View<'_>) -> Vec<TaskId> {
-        let mut stragglers = Vec::new();
-        for (_, job) in view.state.jobs().iter().filter(|(_, job)| !job.is_closed()) {
-            for kind in Kind::BOTH.into_iter().filter(|&kind| job.counts(kind).demand() == 0) {
-                let mut straggling = self.straggling(view, job, kind);
-                if self.end_early {
-                    straggling.retain(|&key| gains_by_repeating(view, job, key));
-                }
-                stragglers.extend(straggling.into_iter().map(|key| key.of(job.id())));
+    /// The stragglers of a kind that deserve a second attempt at the whole task, job by job. A job with pending tasks has none: a slot is better
+    /// spent on those.
+    pub fn stragglers(&self, view: View<'_>, kind: Kind) -> VecDeque<TaskId> {
+        let mut stragglers = VecDeque::new();
+        let jobs = view.state.jobs().iter().map(|(_, job)| job);
+        for job in jobs.filter(|job| !job.is_closed() && job.counts(kind).demand() == 0) {
+            let mut straggling = self.straggling(view, job, kind);
+            if self.end_early {
+                straggling.retain(|&key| gains_by_repeating(view, job, key));
             }
+            stragglers.extend(straggling.into_iter().map(|key| key.of(job.id())));
         }
         stragglers
     }
@@ -218,11 +218,11 @@ fn has_free_map_slot(view: View<'_>, node: NodeId) -> bool {
     usize::from(node.free(Kind::Map)) > node.reservations(Kind::Map).len()
 }
 
-/// True if a straggler still runs, elsewhere than on this node.
-pub fn runs_elsewhere(view: View<'_>, straggler: TaskId, node: NodeId) -> bool {
-    let job = view.state.find(straggler.job).map(|job| view.state.job(job));
-    let task = job.and_then(|job| job.find_task(straggler.key()));
-    task.is_some_and(|task| task.state() == TaskState::Running && task.node() != node)
+/// The node on which a straggler still runs.
+pub fn node_of(view: View<'_>, straggler: TaskId) -> Option<NodeId> {
+    let job = view.state.job(view.state.find(straggler.job)?);
+    let task = job.find_task(straggler.key())?;
+    (task.state() == TaskState::Running).then(|| task.node())
 }
 
 #[cfg(test)]
@@ -244,7 +244,7 @@ mod tests {
 
     fn stragglers(state: &State, rate_below: f64, min_runtime_s: u64) -> Vec<TaskId> {
         let speculation = Speculation { rate_below, min_runtime: Span::from_secs(min_runtime_s), end_early: false };
-        speculation.stragglers(View { now: at(20.0), state })
+        speculation.stragglers(View { now: at(20.0), state }, Kind::Map).into()
     }
 
     #[test]
@@ -273,13 +273,12 @@ mod tests {
     }
 
     #[test]
-    fn a_second_attempt_runs_on_another_node() {
+    fn a_straggler_is_found_where_it_runs() {
         let (state, job) = one_slow_map(2);
         let view = View { now: at(20.0), state: &state };
         let [done, slow] = [0, 1].map(|map| TaskKey::map(map).of(state.job(job).id()));
-        assert!(runs_elsewhere(view, slow, NodeId(0)));
-        assert!(!runs_elsewhere(view, slow, NodeId(1)));
-        assert!(!runs_elsewhere(view, done, NodeId(1)), "it has finished");
+        assert_eq!(node_of(view, slow), Some(NodeId(1)));
+        assert_eq!(node_of(view, done), None);
     }
 
     const ENDING: Speculation = Speculation { rate_below: 0.5, min_runtime: Span::from_secs(15), end_early: true };
@@ -359,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_reduce_is_repeated_only_if_that_is_sooner_done() {
-        let stragglers = |state: &State| ENDING.stragglers(View { now: at(60.0), state }).len();
+        let stragglers = |state: &State| ENDING.stragglers(View { now: at(60.0), state }, Kind::Reduce).len();
         // 240 s left; again the mean of 10 s, 10 s and 300 s, and 5 s.
         assert_eq!(stragglers(&straggling_reduce_at(true, 200_000)), 1);
         // 90 s left; again the mean of 10 s, 10 s and 150 s, and 5 s: 62 s, which is no great gain.

@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use crate::action::{Action, Start, Work};
-use crate::ids::{AttemptId, Kind, NodeId};
+use crate::ids::{AttemptId, Kind, NodeId, TaskId};
 use crate::policy::matching::Routing;
 use crate::policy::placement::{self, Choice, Offer};
 use crate::policy::preemption;
@@ -268,11 +268,16 @@ impl Scheduler {
 
     /// Launches a speculative attempt of a straggler that runs elsewhere; returns whether there was one.
     fn speculate(&mut self, node: NodeId, kind: Kind, out: &mut Vec<Action>) -> bool {
-        let fits = |straggler: &crate::TaskId| {
-            straggler.kind == kind && speculation::runs_elsewhere(self.view(), *straggler, node)
-        };
-        let Some(at) = self.stragglers.iter().position(fits) else { return false };
-        let straggler = self.stragglers.remove(at);
+        let mut stragglers = std::mem::take(&mut self.stragglers[kind]);
+        while stragglers.front().is_some_and(|&first| speculation::node_of(self.view(), first).is_none()) {
+            stragglers.pop_front();
+        }
+        let runs_elsewhere =
+            |&straggler: &TaskId| speculation::node_of(self.view(), straggler).is_some_and(|own| own != node);
+        let at = stragglers.iter().position(runs_elsewhere);
+        let straggler = at.and_then(|at| stragglers.remove(at));
+        self.stragglers[kind] = stragglers;
+        let Some(straggler) = straggler else { return false };
         let key = self.state.find(straggler.job).expect("the straggler runs");
         let task = straggler.key();
         let attempt = self.state.launch_speculative(key, task, node, self.now);

@@ -40,7 +40,7 @@ use crate::units::Time;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ pub struct Scheduler {
     efficiency: Efficiency,
     timers: Timers,
     /// Stragglers that have no speculative attempt yet.
-    stragglers: Vec<TaskId>,
+    stragglers: PerKind<VecDeque<TaskId>>,
     /// When the retry timer has to fire, and the tasks that may run again then.
     retries: BTreeSet<(Time, Option<TaskId>)>,
     rng: Pcg64Mcg,
@@ -105,7 +105,7 @@ impl Scheduler {
             ended_jobs: Vec::new(),
             efficiency: Efficiency::default(),
             timers: Timers::default(),
-            stragglers: Vec::new(),
+            stragglers: PerKind::default(),
             retries: BTreeSet::new(),
             rng: Pcg64Mcg::seed_from_u64(setup.seed),
             decides: true,

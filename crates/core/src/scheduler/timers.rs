@@ -143,7 +143,7 @@ impl Scheduler {
     /// Finds stragglers: maps end early if the policy keeps their work, the others may get a speculative attempt.
     fn find_stragglers(&mut self, out: &mut Vec<Action>) {
         let Some(speculation) = self.policy.speculation else { return };
-        self.stragglers = speculation.stragglers(self.view());
+        self.stragglers = PerKind::from_fn(|kind| speculation.stragglers(self.view(), kind));
         if !speculation.end_early || !self.decides {
             return;
         }
