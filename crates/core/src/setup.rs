@@ -32,8 +32,8 @@ pub struct Capabilities {
     pub place_replicas: bool,
     /// Kill an attempt so that another job gets its slot.
     pub kill_attempts: bool,
-    /// Slots serve maps and reduces alike, as YARN's containers do. The backend then reports every task as a reduce and every slot as a
-    /// reduce slot, and the policy's `reduce` part applies to all of them; its `map` part is not used.
+    /// Slots serve maps and reduces alike, as YARN's containers do. Nodes then have reduce slots only, the scheduler treats every slot that an open
+    /// job requests or gets as a reduce slot, and the policy's `reduce` part applies to all of them; its `map` part is not used.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_slot_pool: bool,
     /// Grant a job no slot on the nodes that [`Scheduler::node_refusals`](crate::Scheduler::node_refusals) lists for it, where the backend grants

@@ -186,6 +186,11 @@ impl Scheduler {
         out: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         let key = self.open_job(job)?;
+        let requested = if self.setup.capabilities.one_slot_pool {
+            PerKind::new(0, requested[Kind::Map].saturating_add(requested[Kind::Reduce]))
+        } else {
+            requested
+        };
         if requested.iter().any(|&slots| slots > JobSpec::MAX_REDUCES) {
             return Err(Refusal::InvalidJob(job));
         }
@@ -213,6 +218,7 @@ impl Scheduler {
         out: &mut Vec<Action>,
     ) -> Result<(), Refusal> {
         let key = self.open_job(job)?;
+        let kind = if self.setup.capabilities.one_slot_pool { Kind::Reduce } else { kind };
         let granting = self.state.nodes().up(node).ok_or(Refusal::UnknownNode(node))?;
         let is_full = granting.free(kind) == 0;
         if is_full && granting.spec().slots(kind) >= MAX_SLOTS {

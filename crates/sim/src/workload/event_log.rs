@@ -7,9 +7,9 @@
 //!
 //! A cluster that grants slots itself (YARN) is modelled by what was observed. The slots of its nodes are an estimate, because maps, reduces and
 //! application masters share them: it gets as many map slots as maps were running in the mean while more were requested, and as many reduce
-//! slots as the largest number of reduces that were running at the same time. A job is submitted when it first requests the slots for its tasks;
-//! before that its application master had to start. If all slots are one pool, all tasks are reduces; attempts that are protected from preemption are
-//! application masters and no tasks.
+//! slots as the largest number of reduces that were running at the same time. Under a policy that preempts it gets as many map slots as the largest
+//! number of maps, because a map that waits then gets the slot of another task. A job is submitted when it first requests the slots for its tasks;
+//! before that its application master had to start. Attempts that are protected from preemption are application masters and no tasks.
 
 use super::generate::{GROUPS, group_of};
 use super::recorded::{LeftOut, RecordedJob, RecordedRun};
@@ -17,8 +17,8 @@ use super::{JobPlan, Workload};
 use crate::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Stragglers};
 use giveway_core::event_log::{EventLogError, EventLogReader, Record};
 use giveway_core::{
-    AttemptId, Change, End, Event, JobId, JobSpec, Kind, Lifecycle, NodeSpec, Outcome, RunningAttempt, Span, TaskId,
-    Time, WHOLE_PPM, refusal,
+    Action, AttemptId, Change, End, Event, JobId, JobSpec, Kind, Lifecycle, NodeSpec, Outcome, RunningAttempt, Span,
+    TaskId, Time, WHOLE_PPM, refusal,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use thiserror::Error;
@@ -64,7 +64,8 @@ struct ObservedCluster {
     /// Time in which requested maps were not running, and slot time of the running maps in it.
     map_shortage: Span,
     map_time_while_short: Span,
-    max_running_reduces: u32,
+    /// By kind, the largest number of tasks that were running at the same time.
+    max_running: [u32; 2],
 }
 
 /// State while reading an event log.
@@ -79,6 +80,10 @@ struct EventLogWorkload {
     retained_time: FxHashMap<TaskId, Span>,
     /// Running attempts that are no tasks.
     protected: FxHashSet<AttemptId>,
+    /// For tasks in granted slots, what they are: if all slots are one pool, their ids name them all reduces.
+    granted: FxHashMap<TaskId, Kind>,
+    /// True if all slots are one pool.
+    one_slot_pool: bool,
     /// Only for clusters that grant slots themselves.
     observed: Option<ObservedCluster>,
     /// Time of the last record.
@@ -89,7 +94,8 @@ struct EventLogWorkload {
 pub fn from_event_log(event_log: &[u8], name: &str) -> Result<RecordedRun, EventLogWorkloadError> {
     let reader = EventLogReader::open(event_log)?;
     let (tenants, policy) = (reader.setup().tenants.clone(), reader.setup().policy.clone());
-    let mut log = EventLogWorkload::default();
+    let one_slot_pool = reader.setup().capabilities.one_slot_pool;
+    let mut log = EventLogWorkload { one_slot_pool, ..EventLogWorkload::default() };
     for record in reader {
         match record {
             Ok(record) => log.apply(&record),
@@ -129,13 +135,26 @@ impl EventLogWorkload {
         if refusal(&record.actions).is_none() {
             self.apply_requests(now, &record.event);
         }
+        if let Event::SlotGranted { kind, .. } = record.event {
+            let launched = record.actions.iter().find_map(|action| match action {
+                Action::Launch { attempt, .. } => Some(attempt.task),
+                _ => None,
+            });
+            self.granted.extend(launched.map(|task| (task, kind)));
+        }
         let mut running = std::mem::take(&mut self.running);
         running.observe(&record.event, &record.actions, now, &mut |change| self.apply_change(now, change));
         self.running = running;
-        if let Some(observed) = &mut self.observed {
-            let reduces = running_attempts(&self.running, Kind::Reduce).saturating_sub(self.protected.len() as u32);
-            observed.max_running_reduces = observed.max_running_reduces.max(reduces);
-        }
+    }
+
+    fn kind_of(&self, task: TaskId) -> Kind {
+        self.granted.get(&task).copied().unwrap_or(task.kind)
+    }
+
+    /// Number of running tasks of a kind.
+    fn running_tasks(&self, kind: Kind) -> u32 {
+        let of_kind = |attempt: &&RunningAttempt| self.kind_of(attempt.id.task) == kind;
+        self.running.iter().filter(of_kind).filter(|attempt| !self.protected.contains(&attempt.id)).count() as u32
     }
 
     /// The requests of open jobs, for clusters that grant slots themselves.
@@ -176,8 +195,9 @@ impl EventLogWorkload {
                 self.jobs.push(LoggedJob::new(spec, now));
             }
             Change::Launched { attempt, .. } => {
+                let kind = self.kind_of(attempt.id.task);
                 if let Some(&at) = self.by_id.get(&attempt.id.task.job) {
-                    self.jobs[at].on_launch(attempt.id.task.kind, now);
+                    self.jobs[at].on_launch(kind, now);
                 }
             }
             Change::Ended { attempt, .. } if self.protected.remove(&attempt.id) => {}
@@ -201,13 +221,19 @@ impl EventLogWorkload {
 
     /// Accounts for the time since the last record.
     fn advance(&mut self, now: Time) {
-        let short = || self.by_id.values().any(|&at| self.jobs[at].requested[0] > 0);
-        if let Some(observed) = self.observed.as_mut().filter(|_| short()) {
-            let maps = u64::from(running_attempts(&self.running, Kind::Map));
-            observed.map_shortage += now.since(self.last_time);
-            observed.map_time_while_short += now.since(self.last_time).times(maps);
-        }
+        let span = now.since(self.last_time);
         self.last_time = now;
+        if span == Span::ZERO || self.observed.is_none() {
+            return;
+        }
+        let running = Kind::BOTH.map(|kind| self.running_tasks(kind));
+        let maps_requested = self.by_id.values().any(|&at| self.jobs[at].requested[0] > 0);
+        let Some(observed) = &mut self.observed else { return };
+        observed.max_running = [0, 1].map(|kind| observed.max_running[kind].max(running[kind]));
+        if maps_requested {
+            observed.map_shortage += span;
+            observed.map_time_while_short += span.times(u64::from(running[0]));
+        }
     }
 
     /// Sets the slots of the nodes to the observed ones, for a cluster that grants slots itself.
@@ -215,22 +241,24 @@ impl EventLogWorkload {
         let Some(observed) = &self.observed else { return };
         let node_count = self.nodes.len() as u32;
         let per_node = |slots: u32, node: u32| (slots / node_count + u32::from(node < slots % node_count)) as u16;
-        let maps = (observed.map_time_while_short.as_secs_f64() / observed.map_shortage.as_secs_f64()).round() as u32;
+        let [max_maps, max_reduces] = observed.max_running;
+        let mean_maps = observed.map_time_while_short.as_secs_f64() / observed.map_shortage.as_secs_f64();
+        let maps = if self.one_slot_pool { max_maps } else { mean_maps.round() as u32 };
         for (node, number) in self.nodes.iter_mut().zip(0..) {
             if maps > 0 {
                 node.map_slots = per_node(maps, number);
             }
-            // In one pool there are no map slots, and the simulator needs one for the map that takes no time.
+            // At least one of each: the simulator needs a map slot also for a map that takes no time.
             node.map_slots = node.map_slots.max(1);
-            // At least one, because a node must have a slot.
-            node.reduce_slots = per_node(observed.max_running_reduces, number).max(1);
+            node.reduce_slots = per_node(max_reduces, number).max(1);
         }
     }
 
     fn on_finish(&mut self, now: Time, attempt: &RunningAttempt, output_bytes: u64) {
         let task = attempt.id.task;
+        let kind = self.kind_of(task);
         let Some(&at) = self.by_id.get(&task.job) else { return };
-        let (job, kind) = (&mut self.jobs[at], task.kind);
+        let job = &mut self.jobs[at];
         let began = if kind == Kind::Reduce { attempt.launched.max(job.last_map_done) } else { attempt.launched };
         let task_time = now.since(began) + self.retained_time.remove(&task).unwrap_or_default();
         let speed = self.nodes.get(attempt.node.0 as usize).map_or(WHOLE_PPM, |node| node.speed_ppm);
@@ -242,10 +270,6 @@ impl EventLogWorkload {
             job.output_bytes += output_bytes;
         }
     }
-}
-
-fn running_attempts(running: &Lifecycle, kind: Kind) -> u32 {
-    running.iter().filter(|attempt| attempt.id.task.kind == kind).count() as u32
 }
 
 impl LoggedJob {
@@ -339,9 +363,13 @@ impl LoggedJob {
         // The simulator needs at least one map; one that takes no time has no effect.
         (plan.maps, plan.reduces) = (finished[0].max(1), finished[1]);
         (plan.map_compute, plan.reduce_compute) = (mean(Kind::Map), mean(Kind::Reduce));
+        // Where sizes are not known, as on YARN, the reduces' slot time stands in for them: transfers take no time here, but some policies compare
+        // what jobs have left to reduce.
+        let reduce_time = plan.reduce_compute.0 * u64::from(plan.reduces);
+        let known = |bytes: u64| if bytes > 0 { bytes } else { reduce_time };
         // So far the input of all maps.
-        plan.map_bytes /= u64::from(plan.maps);
-        plan.map_output_bytes = output_bytes / u64::from(plan.maps);
+        plan.map_bytes = known(plan.map_bytes) / u64::from(plan.maps);
+        plan.map_output_bytes = known(output_bytes) / u64::from(plan.maps);
         plan.group = group_of(plan.maps);
         if let Some(before) = maps_before_reduces {
             plan.slowstart_ppm = (u64::from(before) * u64::from(WHOLE_PPM) / u64::from(plan.maps)) as u32;
@@ -518,7 +546,7 @@ mod tests {
                 _ => None,
             })
         };
-        let (job, node, kind) = (JobId(0), NodeId(0), Kind::Reduce);
+        let (job, node) = (JobId(0), NodeId(0));
         let spec = fixture::cluster(1).nodes[0].spec.clone();
         record(0, Event::NodeJoined { node, spec: NodeSpec { map_slots: 0, reduce_slots: 3, ..spec } });
         let spec = JobSpec {
@@ -535,21 +563,24 @@ mod tests {
             estimate_bias_ppm: WHOLE_PPM,
         };
         record(1, Event::JobOpened(Box::new(spec)));
-        record(1, Event::SlotsRequested { job, maps: 0, reduces: 1 });
-        let master = record(2, Event::SlotGranted { job, kind, node }).unwrap();
+        record(1, Event::SlotsRequested { job, maps: 1, reduces: 0 });
+        let master = record(2, Event::SlotGranted { job, kind: Kind::Map, node }).unwrap();
         record(2, Event::AttemptProtected { attempt: master });
-        record(10, Event::SlotsRequested { job, maps: 0, reduces: 2 });
-        for attempt in [0, 1].map(|_| record(12, Event::SlotGranted { job, kind, node }).unwrap()) {
+        record(10, Event::SlotsRequested { job, maps: 2, reduces: 0 });
+        for attempt in [0, 1].map(|_| record(12, Event::SlotGranted { job, kind: Kind::Map, node }).unwrap()) {
             record(20, Event::AttemptFinished { attempt, output_bytes: 0 });
         }
+        record(20, Event::SlotsRequested { job, maps: 0, reduces: 1 });
+        let reduce = record(21, Event::SlotGranted { job, kind: Kind::Reduce, node }).unwrap();
+        record(25, Event::AttemptFinished { attempt: reduce, output_bytes: 0 });
         record(30, Event::AttemptFinished { attempt: master, output_bytes: 0 });
         record(30, Event::JobEnded { job, outcome: giveway_core::Outcome::Succeeded });
         writer.close(&mut event_log);
         let RecordedRun { workload, cluster, .. } = from_event_log(&event_log, "an event log").unwrap();
         let plan = &workload.jobs[0];
-        assert_eq!((plan.submit, plan.maps, plan.reduces), (Time::from_secs_f64(10.0), 1, 2));
-        assert_eq!((plan.map_compute, plan.reduce_compute), (Span::ZERO, Span::from_secs(8)));
-        assert_eq!((cluster.slots(Kind::Map), cluster.slots(Kind::Reduce)), (1, 2));
+        assert_eq!((plan.submit, plan.maps, plan.reduces), (Time::from_secs_f64(10.0), 2, 1));
+        assert_eq!((plan.map_compute, plan.reduce_compute), (Span::from_secs(8), Span::from_secs(4)));
+        assert_eq!((cluster.slots(Kind::Map), cluster.slots(Kind::Reduce)), (2, 1));
         assert_eq!(run(&cluster, &workload, "fcs").ended, [JobId(0)]);
     }
 

@@ -171,8 +171,7 @@ impl AppRegistry {
     fn grant(&mut self, now: Time, app_id: &str, granted: GrantedContainer) {
         let GrantedContainer { id, node, kind, is_master } = granted;
         let Some(job) = self.apps.get(app_id).map(|app| app.job) else { return };
-        let slot = if self.one_pool { Kind::Reduce } else { kind };
-        let Some(attempt) = self.submit_event(now, Event::SlotGranted { job, kind: slot, node }) else { return };
+        let Some(attempt) = self.submit_event(now, Event::SlotGranted { job, kind, node }) else { return };
         self.index.insert(attempt, app_id, &id);
         let Some(app) = self.apps.get_mut(app_id) else { return };
         let state = ContainerState::Running;

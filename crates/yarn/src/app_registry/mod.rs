@@ -6,7 +6,7 @@
 //! first snapshot differs only in that there is nothing to remove.
 //!
 //! YARN's containers serve maps and reduces alike. A policy that preempts has to know when no slot is left, so for such a policy all containers,
-//! those of application masters included, are reduces in the core (`Capabilities::one_slot_pool`). Other policies see maps and reduces apart.
+//! those of application masters included, are reduces in the core (`Capabilities::one_slot_pool`). Events still tell them apart. Other policies see maps and reduces apart.
 
 mod container_events;
 mod nodes;
@@ -509,10 +509,9 @@ impl AppRegistry {
     /// The same for asks that count a container which is about to be granted.
     fn update_pending(&mut self, now: Time, app_id: &str, asks: [u32; 2]) {
         let Some(job) = self.apps.get(app_id).map(|app| app.job) else { return };
-        let outstanding_asks = self.pooled(asks);
         let pending = self.pending(job);
-        if pending.is_some_and(|pending| pending != outstanding_asks) {
-            let [maps, reduces] = outstanding_asks;
+        if pending.is_some_and(|pending| pending != self.pooled(asks)) {
+            let [maps, reduces] = asks;
             self.submit_event(now, Event::SlotsRequested { job, maps, reduces });
         }
     }
