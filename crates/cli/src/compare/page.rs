@@ -36,13 +36,13 @@ fn overview(out: &mut String, tables: &[Table]) -> std::fmt::Result {
         out,
         "Mean completion times in seconds. *Best other* is the policy of the catalogue with the lowest mean on that workload, chosen afterwards. The largest tenth are the jobs with the most work. \
          The worst job is the largest quotient of a job's completion times under `{SUBJECT}` and under `{FAIR}`. Dissatisfaction (min shares) and fairness (slots of users at each moment) are \
-         COSHH's; lower is better.\n"
+         COSHH's; lower is better. Jain's index is that of the slots that users had on average while they had work; 1 is best.\n"
     )?;
     writeln!(
         out,
-        "| workload | {SUBJECT} | {FAIR} | best other | against it | against {FAIR} | over the bound | p99 against {FAIR} | largest tenth against {FAIR} | worst job | lost work | dissatisfaction, {FAIR}'s | fairness, {FAIR}'s |"
+        "| workload | {SUBJECT} | {FAIR} | best other | against it | against {FAIR} | over the bound | p99 against {FAIR} | largest tenth against {FAIR} | worst job | lost work | dissatisfaction, {FAIR}'s | fairness, {FAIR}'s | Jain's index, {FAIR}'s |"
     )?;
-    writeln!(out, "|---|---|---|---|---|---|---|---|---|---|---|---|---|")?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")?;
     for table in tables {
         let (ours, fair) = (table.mean_s(SUBJECT), table.mean_s(FAIR));
         let best = table.best_other(SUBJECT).unwrap_or(FAIR);
@@ -50,7 +50,7 @@ fn overview(out: &mut String, tables: &[Table]) -> std::fmt::Result {
         let (ours_coshh, fair_coshh) = (table.coshh(SUBJECT), table.coshh(FAIR));
         writeln!(
             out,
-            "| {} | {ours:.1} | {fair:.1} | {best_s:.1} {best} | {} | {} | {:.2} | {} | {} | {:.1} | {:.2} % | {:.2}, {:.2} | {:.1}, {:.1} |",
+            "| {} | {ours:.1} | {fair:.1} | {best_s:.1} {best} | {} | {} | {:.2} | {} | {} | {:.1} | {:.2} % | {:.2}, {:.2} | {:.1}, {:.1} | {:.2}, {:.2} |",
             table.name,
             percent(ours / best_s),
             percent(ours / fair),
@@ -63,13 +63,15 @@ fn overview(out: &mut String, tables: &[Table]) -> std::fmt::Result {
             fair_coshh.0,
             ours_coshh.1,
             fair_coshh.1,
+            table.jain_index(SUBJECT),
+            table.jain_index(FAIR),
         )?;
     }
     let mean = |figure: &dyn Fn(&Table) -> f64| percent(geometric_mean(tables.iter().map(figure)));
     let against_best = |table: &Table| table.mean_s(SUBJECT) / table.mean_s(table.best_other(SUBJECT).unwrap_or(FAIR));
     writeln!(
         out,
-        "| geometric mean | | | | {} | {} | {:.2} | {} | {} | | | | |\n",
+        "| geometric mean | | | | {} | {} | {:.2} | {} | {} | | | | | |\n",
         mean(&against_best),
         mean(&|table| table.mean_s(SUBJECT) / table.mean_s(FAIR)),
         geometric_mean(tables.iter().map(|table| table.over_bound(SUBJECT))),

@@ -19,6 +19,7 @@ pub struct Outcome {
     lost: f64,
     dissatisfaction: f64,
     fairness: f64,
+    jain_index: f64,
 }
 
 impl Outcome {
@@ -44,6 +45,7 @@ impl Outcome {
             lost: if used_s > 0.0 { metrics.lost_work_s / used_s } else { 0.0 },
             dissatisfaction: summary.dissatisfaction.unwrap_or(0.0),
             fairness: summary.fairness.unwrap_or(0.0),
+            jain_index: summary.jain_index.unwrap_or(1.0),
         }
     }
 }
@@ -112,6 +114,11 @@ impl Table {
         (mean(of().map(|outcome| outcome.dissatisfaction)), mean(of().map(|outcome| outcome.fairness)))
     }
 
+    /// Jain's index of the slots that users had on average.
+    pub fn jain_index(&self, policy: &str) -> f64 {
+        mean(self.of(policy).iter().map(|outcome| outcome.jain_index))
+    }
+
     /// The largest quotient of a job's completion times under two policies, over all seeds.
     pub fn worst_job(&self, policy: &str, against: &str) -> f64 {
         let pairs = self.of(policy).iter().zip(self.of(against));
@@ -133,6 +140,7 @@ impl Table {
                 "lost": self.lost(policy),
                 "dissatisfaction": dissatisfaction,
                 "fairness": fairness,
+                "jain_index": self.jain_index(policy),
             })
         };
         json!({ "workload": self.name, "policies": self.outcomes.iter().map(row).collect::<Vec<_>>() })
@@ -178,6 +186,7 @@ mod tests {
             lost: 0.0,
             dissatisfaction: 0.0,
             fairness: 0.0,
+            jain_index: 1.0,
         }
     }
 

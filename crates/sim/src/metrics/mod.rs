@@ -5,7 +5,7 @@
 //!
 //! * `mod.rs` follows jobs, tasks and attempts through the changes that a [`Lifecycle`] reports.
 //! * `job.rs` is the state of a live job.
-//! * `time_weighted.rs` integrates available and busy slots over time; `user_shares.rs` samples COSHH's dissatisfaction and fairness.
+//! * `time_weighted.rs` integrates available and busy slots over time; `user_shares.rs` has how evenly users are served.
 //! * `absolute_deviation.rs` maintains a sum of deviations from a mean while the values change.
 //! * `summary.rs` turns counters into metrics and defines their names.
 //! * `reference.rs`, for tests, computes the same metrics slowly, by a pass over the whole event log for each.
@@ -183,7 +183,7 @@ impl Metrics {
         let user = self.user_shares.user(&spec.user);
         let live = LiveJob::new(spec, now, group, user);
         self.time_weighted.start(now);
-        self.user_shares.change_demand(user, i64::from(live.pending));
+        self.user_shares.change_demand(now, user, i64::from(live.pending));
         self.counters[usize::from(group)].submitted += 1;
         self.live += 1;
         let ix = self.free.pop().unwrap_or_else(|| {
@@ -202,7 +202,7 @@ impl Metrics {
         if !self.lost_tasks.is_empty() {
             self.lost_tasks.retain(|task, _| task.job != id);
         }
-        self.user_shares.change_demand(job.user, -i64::from(job.pending));
+        self.user_shares.change_demand(now, job.user, -i64::from(job.pending));
         let counters = &mut self.counters[usize::from(job.group)];
         match outcome {
             Outcome::Succeeded => {
@@ -256,7 +256,7 @@ impl Metrics {
         });
         let lost_at = if self.lost_tasks.is_empty() { None } else { self.lost_tasks.remove(&task) }.or(lost_output);
         let (first, change) = job.on_launch(task, now);
-        self.user_shares.change_demand(user, change);
+        self.user_shares.change_demand(now, user, change);
         let mut retained_us = 0;
         match attempt.work {
             Work::Map { locality, .. } => {
@@ -285,7 +285,7 @@ impl Metrics {
             counters.recovery_wait_us += now.since(lost_at).0;
         }
         self.time_weighted.change_busy(now, task.kind, 1);
-        self.user_shares.change_allocated(user, 1);
+        self.user_shares.change_allocated(now, user, 1);
         Some(Charge { user, group, retained_us })
     }
 
@@ -322,13 +322,13 @@ impl Metrics {
             {
                 change += job.add_remainder();
             }
-            self.user_shares.change_demand(charge.user, change);
+            self.user_shares.change_demand(now, charge.user, change);
             if end == End::NodeLost && pending {
                 self.lost_tasks.insert(task, now);
             }
         }
         self.time_weighted.change_busy(now, task.kind, -1);
-        self.user_shares.change_allocated(charge.user, -1);
+        self.user_shares.change_allocated(now, charge.user, -1);
         let counters = &mut self.counters[usize::from(charge.group)];
         match end {
             End::Paused => counters.pauses += 1,

@@ -20,6 +20,7 @@ pub(super) struct ReferenceMetrics {
     pub(super) recovery_wait_s: Option<f64>,
     pub(super) dissatisfaction: Option<f64>,
     pub(super) fairness: Option<f64>,
+    pub(super) jain_index: Option<f64>,
     pub(super) preemptions: (u64, u64, u64),
 }
 
@@ -65,6 +66,7 @@ pub(super) fn compute(event_log: &[Record], tenants: &Tenants) -> ReferenceMetri
         recovery_wait_s: mean(recovery),
         dissatisfaction,
         fairness,
+        jain_index: view.jain_index(tenants),
         preemptions: view.preemptions(),
     }
 }
@@ -296,6 +298,28 @@ impl<'a> EventLogView<'a> {
             }
         }
         (Some(dissatisfaction / samples), Some(fairness / samples))
+    }
+
+    /// Jain's index of the users' mean slots while they had work.
+    fn jain_index(&self, tenants: &Tenants) -> Option<f64> {
+        let users: BTreeSet<&str> = self.jobs.values().map(|(_, spec)| &*spec.user).collect();
+        let rate = |user: &&str| {
+            let (mut active_s, mut slot_s) = (0.0, 0.0);
+            for position in 1..self.event_log.len() {
+                let span_s = self.at_s(position) - self.at_s(position - 1);
+                let is_own = |interval: &&&Interval| self.jobs[&interval.attempt.task.job].1.user == *user;
+                let slots = self.live(position).iter().filter(is_own).count();
+                if slots > 0 || self.has_demand(user, position) {
+                    active_s += span_s;
+                    slot_s += slots as f64 * span_s;
+                }
+            }
+            let declared = tenants.users.iter().find(|declared| declared.name == *user);
+            slot_s / active_s / declared.map_or(1.0, |declared| declared.weight)
+        };
+        let rates: Vec<f64> = users.iter().map(rate).filter(|rate| rate.is_finite()).collect();
+        let squares = rates.iter().map(|rate| rate * rate).sum::<f64>();
+        (squares > 0.0).then(|| rates.iter().sum::<f64>().powi(2) / (rates.len() as f64 * squares))
     }
 
     fn slots(&self, position: usize) -> f64 {

@@ -126,6 +126,8 @@ pub struct Summary {
     pub dissatisfaction: Option<f64>,
     /// COSHH's fairness (section 5.1), averaged over the completions of jobs: 0 if users of equal weight had equal excess over their min shares.
     pub fairness: Option<f64>,
+    /// Jain's index of the slots, per weight, that users had on average while they had work: 1 if all had the same.
+    pub jain_index: Option<f64>,
     /// From the first submission to the end of the last job.
     pub makespan_s: f64,
     /// Jobs submitted.
@@ -247,6 +249,7 @@ impl Metrics {
             details,
             dissatisfaction: self.user_shares.dissatisfaction(),
             fairness: self.user_shares.fairness(),
+            jain_index: self.user_shares.jain_index(),
             makespan_s: integrals.length_s(),
             submitted: total.submitted,
             killed: total.killed,

@@ -284,6 +284,7 @@ proptest! {
         near("recovery wait", computed.details.recovery_wait_s, expected.recovery_wait_s)?;
         near("dissatisfaction", computed.dissatisfaction, expected.dissatisfaction)?;
         near("fairness", computed.fairness, expected.fairness)?;
+        near("Jain index", computed.jain_index, expected.jain_index)?;
         prop_assert_eq!((computed.key_metrics.pauses, computed.key_metrics.kills, computed.key_metrics.early_ends), expected.preemptions);
     }
 }
