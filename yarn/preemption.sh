@@ -3,22 +3,26 @@
 #
 # 1. `fcs`: a long job's reduces hold all containers, then a short job is submitted. It must take less than half the time that it takes in a stock CapacityScheduler
 #    queue with preemption, no reduce attempt of the long job may fail or be killed, and every output must be correct. A second short job pauses containers again.
+#    `shuffle`: reduces are paused while they wait for the output of a map.
 # 2. The sidecar is killed while containers are paused: they are resumed without it, and the long job ends with the correct output.
 # 3. `hsrtf-prp`: exactly the containers that the sidecar names are killed, as preempted, and no attempt counts as failed. Tasks of one job have different progress.
-# 4. `chronos(fifo)`: a NodeManager is killed with SIGKILL, with all its containers. It is lost after seconds instead of ten minutes, and the job ends with the
-#    correct output. Another one only stops for a while: a false alarm does not change the output.
+# 4. `lost` under `chronos(fifo)`: a NodeManager is killed with SIGKILL, with all its containers. It is lost after seconds instead of ten minutes, and the job ends with
+#    the correct output. `alarm`: another one only stops for a while; the false alarm does not change the output.
 # 5. `giveway --degrade`: as the first part, without the stock queue.
 # 6. `restart`: under `fcs` a NodeManager is killed with SIGKILL and restarted while one of its containers is paused. The container is resumed, and no attempt of the long
 #    job is lost.
 # 7. `rm-restart`: under `fcs` the ResourceManager is killed with SIGKILL and restarted while a container is paused. Everything that was demoted is promoted by the new
 #    one, the sidecar ranks again, and no attempt of the long job is lost.
-# 8. The event log of each run replays to identical actions.
+# 8. `stock-lost`, which takes more than ten minutes: `lost` under `fifo`, which leaves lost nodes to Hadoop. The job must take at least five times as long.
+# 9. The event log of each run replays to identical actions.
 #
-#   yarn/preemption.sh [fcs] [sidecar] [kill] [nodes] [giveway] [restart] [rm-restart]        (default: all parts; `fcs` and `sidecar` come before the others)
+#   yarn/preemption.sh [fcs] [shuffle] [sidecar] [kill] [lost] [alarm] [giveway] [restart] [rm-restart] [stock-lost]
+#
+# Default: all parts but `stock-lost`. `fcs` and `sidecar` come before the others, `lost` before `stock-lost`.
 set -euo pipefail
 source "$(dirname "$0")/suite.sh"
 parts=("$@")
-((${#parts[@]})) || parts=(fcs sidecar kill nodes giveway restart rm-restart)
+((${#parts[@]})) || parts=(fcs shuffle sidecar kill lost alarm giveway restart rm-restart)
 begin_suite preemption
 
 fetch_hadoop
@@ -33,11 +37,17 @@ make_text long 1 100
 make_text short 1 5
 
 all_reduces_run() { [[ $(app_field "$1" runningContainers) == 6 ]]; }
-# no_lost_work LABEL: no reduce attempt failed or was killed, and each reduce ran once.
+# no_lost_work LABEL [REDUCES RECORDS]: no attempt failed, no reduce attempt was killed, each reduce ran once, and each record was reduced once.
 no_lost_work() {
     ! grep -q 'Failed reduce tasks\|Killed reduce tasks\|Failed map tasks' "$work/logs/$1.log" || fail "$1: attempts failed or were killed"
-    grep -q 'Launched reduce tasks=5' "$work/logs/$1.log" || fail "$1: reduces ran more than once"
-    grep -q "Reduce input records=300" "$work/logs/$1.log" || fail "$1: records were reduced twice or not at all"
+    grep -q "Launched reduce tasks=${2:-5}" "$work/logs/$1.log" || fail "$1: reduces ran more than once"
+    grep -q "Reduce input records=${3:-300}" "$work/logs/$1.log" || fail "$1: records were reduced twice or not at all"
+}
+# use_policy POLICY OPTION...: restarts the sidecar, unless it has this policy.
+current_policy=fcs
+use_policy() {
+    [[ $1 == "$current_policy" ]] || restart_sidecar "$@"
+    current_policy=$1
 }
 
 log "starting the cluster"
@@ -83,6 +93,32 @@ part_fcs() {
     (($(duration fcs-short) * 2 < $(duration stock-short))) || fail "the short job did not take less than half its time in the stock queue"
 }
 
+part_shuffle() {
+    log "fcs: reduces are paused while they wait for the output of a map"
+    use_policy fcs
+    # The first map takes about as long as a short job, the second one four times as long.
+    make_text skewed 2 15
+    for ((line = 0; line < 45; line++)); do echo "skewed$line skewed common"; done >>"$work/in/skewed/1"
+    expect_counts skewed
+    local before
+    before=$(count_nodes 'Giveway: paused')
+    count_words giveway shuffle-long skewed -Dmapreduce.job.reduces=4 "-Dgiveway.test.map-ms=$((alone_ms / 15))" &
+    long=$!
+    wait_for 300 "the reduces of shuffle-long" all_reduces_run shuffle-long
+    count_words giveway shuffle-short short
+    [[ $(app_field shuffle-long state) == RUNNING ]] || fail "the short job did not end before the long one"
+    cat "$work"/logs/node?.log | grep -o 'Giveway: paused container_[0-9_]*' | tail -n "+$((before + 1))" | cut -d ' ' -f 3 | sort -u >"$work/paused"
+    wait "$long" || exit 1
+    paused_reduces=0
+    for container in $(cat "$work/paused"); do
+        ! grep -q "Task 'attempt_[0-9_]*_r_.* done" "$work"/node?/logs/application_*/"$container"/syslog || paused_reduces=$((paused_reduces + 1))
+    done
+    no_lost_work shuffle-long 4 225
+    ((paused_reduces)) || fail "no reduce was paused"
+    ! pausing_node || fail "some containers were not resumed"
+    log "shuffle: the short job took $(duration shuffle-short) ms; reduces that were paused in their shuffle: $paused_reduces"
+}
+
 part_sidecar() {
     log "killing the sidecar while containers are paused"
     before=$(count_nodes 'Giveway: paused')
@@ -107,7 +143,7 @@ part_sidecar() {
 
 part_kill() {
     log "hsrtf-prp: killing containers"
-    restart_sidecar hsrtf-prp
+    use_policy hsrtf-prp
     count_words giveway prp-long long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
     long=$!
     wait_for 300 "the reduces of prp-long" all_reduces_run prp-long
@@ -130,24 +166,33 @@ part_kill() {
 # The node of the application master of LABEL, and one of the others.
 master_node() { app_field "$1" amHostHttpAddress | sed 's/127.0.0.\([0-9]*\):.*/\1/'; }
 other_node() { local master=$(($(master_node "$1") - 1)); echo $((master % 3 + 1)); }
-runs_tasks() { [[ $(app_field "$1" runningContainers) == 6 ]]; }
-# expire_node LABEL SIGNAL: runs a job, sends the signal to a NodeManager, and to its containers if it is SIGKILL, and waits until the node is expired.
-expire_node() {
-    local label=$1 signal=$2 node pid expired group
+# master_log LABEL: the log of its application master. running_maps LABEL COUNT: that many maps have begun, which is later than the start of their containers.
+master_log() { cat "$work"/node?/logs/"$(app_field "$1" id)"/container_*_000001/syslog 2>/dev/null; }
+running_maps() { (($(master_log "$1" | grep -c '_m_[0-9]*_0 TaskAttempt Transitioned from ASSIGNED to RUNNING') >= $2)); }
+# rerun_s LABEL: seconds from $killed_at until the maps that were lost were running again, from the log of the application master.
+rerun_s() {
+    local at
+    at=$(master_log "$1" |
+        sed -n 's/^\([0-9-]* [0-9:]*\),.*attempt_.*_m_[0-9]*_1 TaskAttempt Transitioned from ASSIGNED to RUNNING.*/\1/p' | tail -n 1)
+    [[ -n $at ]] && echo $(($(date -d "$at" +%s) - killed_at))
+}
+# lose_node LABEL SIGNAL SECONDS: runs a job, sends the signal to a NodeManager, and to its containers if it is SIGKILL, and waits until the node is lost.
+lose_node() {
+    local label=$1 signal=$2 limit=$3 node pid lost group
     count_words giveway "$label" maps -Dgiveway.test.map-ms=$((alone_ms / 8)) &
     job=$!
-    wait_for 300 "the maps of $label" runs_tasks "$label"
+    wait_for 300 "the maps of $label" running_maps "$label" 5
     node=$(other_node "$label")
     pid=pid_node$node
-    expired=$(count_in 'Giveway: expiring node' resourcemanager)
+    lost=$(count_in 'as it is now LOST' resourcemanager)
+    killed_at=$(date +%s)
     kill "-$signal" "${!pid}"
     if [[ $signal == KILL ]]; then
         for group in $(cat "$work/node$node"/local/nmPrivate/application_*/container_*/*.pid 2>/dev/null); do kill -9 -- "-$group" 2>/dev/null || true; done
     fi
-    local since=$SECONDS
-    wait_for 300 "node $node to be expired" eval '(($(count_in "Giveway: expiring node" resourcemanager) > expired))'
-    expired_at=$SECONDS
-    log "$label: node $node was expired $((expired_at - since)) s after SIG$signal"
+    wait_for "$limit" "node $node to be lost" eval '(($(count_in "as it is now LOST" resourcemanager) > lost))'
+    lost_at=$SECONDS
+    log "$label: node $node was lost $(($(date +%s) - killed_at)) s after SIG$signal"
     # A machine that was replaced: nothing is left to recover.
     [[ $signal == KILL ]] && rm -rf "$work/node$node/recovery" && start_node "$node" || kill -CONT "${!pid}"
     wait "$job" || exit 1
@@ -155,20 +200,36 @@ expire_node() {
     log "$label: correct output after $(duration "$label") ms"
 }
 
-part_nodes() {
+use_chronos() {
+    [[ -d $work/in/maps ]] || make_text maps 8 8
+    use_policy 'chronos(fifo)'
+}
+part_lost() {
     log "chronos(fifo): a NodeManager is killed"
-    restart_sidecar 'chronos(fifo)'
-    make_text maps 8 8
-    expire_node lost KILL
+    use_chronos
+    lose_node lost KILL 300
+    log "lost: the lost maps were running again after $(rerun_s lost) s"
+}
+part_alarm() {
+    log "chronos(fifo): a NodeManager stops for a while"
+    use_chronos
     # At most one of three nodes is expired within a minute.
-    wait_for 90 "a minute to pass" eval '((SECONDS >= expired_at + 62))'
-    expire_node alarm STOP
+    if [[ -n ${lost_at:-} ]]; then wait_for 90 "a minute to pass" eval '((SECONDS >= lost_at + 62))'; fi
+    lose_node alarm STOP 300
     kill -0 "$pid_resourcemanager" || fail "the ResourceManager has exited"
+}
+part_stock-lost() {
+    log "fifo: a NodeManager is killed, and Hadoop's own expiry interval passes"
+    make_text maps 8 8
+    use_policy fifo
+    lose_node stock-lost KILL 900
+    log "stock-lost: the lost maps were running again after $(rerun_s stock-lost) s"
+    (($(duration lost) * 5 <= $(duration stock-lost))) || fail "the job did not end five times sooner under chronos(fifo)"
 }
 
 part_giveway() {
     log "giveway --degrade: pausing containers"
-    restart_sidecar giveway --degrade
+    use_policy giveway --degrade
     pauses=$(count_nodes 'Giveway: paused')
     run_pair giveway flagship
     wait "$long" || exit 1
@@ -192,7 +253,7 @@ pausing_node() {
 # pause_for_map LABEL: starts a long job and a short one, and waits until the short one's map runs in the place of a paused container. Sets `node` to its node.
 pause_for_map() {
     map_runs() { [[ $(app_field "$1-short" runningContainers) == 2 ]]; }
-    restart_sidecar fcs
+    use_policy fcs
     count_words giveway "$1-long" long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
     long=$!
     wait_for 300 "the reduces of $1-long" all_reduces_run "$1-long"
