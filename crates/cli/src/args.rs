@@ -193,7 +193,7 @@ pub struct List {
 /// `giveway replay`
 #[derive(Debug, ClapArgs)]
 pub struct Replay {
-    /// Accept an event log without an end record, such as the `journal/log` file of a running or killed cluster.
+    /// Accept an event log without a closing record, such as the `journal/log` file of a running or killed cluster.
     #[arg(long)]
     pub open: bool,
     /// Event log to replay, or the journal of a cluster.
@@ -356,7 +356,7 @@ pub struct YarnSidecar {
     /// Policy name (docs/yarn.md lists those that work on YARN) or TOML file; required unless --record-only is given.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "record_only", conflicts_with = "record_only")]
     pub policy: Option<String>,
-    /// Record the cluster and order nothing: queues stay FIFO.
+    /// Record the cluster and order nothing: queues stay FIFO. Needs --event-log.
     #[arg(long, requires = "event_log")]
     pub record_only: bool,
     /// Under a policy that recovers lost work at once (chronos): seconds without a heartbeat after which a NodeManager counts as lost; 0: as

@@ -20,7 +20,7 @@ pub fn policies(selected: &[String]) -> Result<Vec<Policy>> {
         let resolved = if name == "all" {
             catalog::names().iter().filter_map(|name| catalog::by_name(name)).collect()
         } else {
-            vec![policy(name)?]
+            vec![policy_or(name, "a TOML file, all, chronos(NAME)")?]
         };
         for policy in resolved {
             if policies.iter().any(|other| other.name == policy.name) {
@@ -57,11 +57,16 @@ fn did_you_mean(error: impl Into<anyhow::Error>, name: &str, known: &[(&str, &st
 
 /// Resolves a policy by name or file.
 pub fn policy(name: &str) -> Result<Policy> {
+    policy_or(name, "a TOML file, chronos(NAME)")
+}
+
+/// The same; `others` are valid instead of a name.
+fn policy_or(name: &str, others: &str) -> Result<Policy> {
     if let Some(policy) = catalog::by_name(name) {
         return Ok(policy);
     }
     if !looks_like_file(name) {
-        return Err(unknown_policy(name, "a TOML file, all, chronos(NAME)"));
+        return Err(unknown_policy(name, others));
     }
     let text = read(name)?;
     let policy: Policy = toml::from_str(&text).map_err(|error| toml_error(name, &text, &error))?;
@@ -128,11 +133,21 @@ pub fn trace_and_cluster(
     cluster_name: Option<&str>,
     model: Option<&Path>,
 ) -> Result<Option<(Workload, Cluster)>> {
-    if !looks_like_file(name) || name.ends_with(".toml") || has_event_log(name)? {
-        return Ok(None);
+    let trace = if !looks_like_file(name) || name.ends_with(".toml") || has_event_log(name)? {
+        None
+    } else {
+        traces::recorded_run(Path::new(name), cluster_name.map(cluster).transpose()?, model)?
+    };
+    if trace.is_none() {
+        refuse_trace_model(name, model)?;
     }
-    let trace = traces::recorded_run(Path::new(name), cluster_name.map(cluster).transpose()?, model)?;
     Ok(trace.map(|trace| (trace.run.workload, trace.run.cluster)))
+}
+
+/// For jobs that are no trace of another system.
+fn refuse_trace_model(name: &str, model: Option<&Path>) -> Result<()> {
+    ensure!(model.is_none(), "--trace-model applies to traces of other systems only, and {name} is none; leave it out");
+    Ok(())
 }
 
 /// Jobs to simulate again: what was recorded about them, and what is odd about the record.
@@ -150,6 +165,7 @@ pub fn recorded_run(name: &str, cluster_name: Option<&str>, model: Option<&Path>
     if looks_like_file(name) && !name.ends_with(".toml") {
         if has_event_log(name)? {
             let mut run = event_log(name, &event_log_bytes(name)?)?;
+            refuse_trace_model(name, model)?;
             if let Some(cluster_name) = cluster_name {
                 run.cluster = cluster(cluster_name)?;
             }
@@ -161,6 +177,7 @@ pub fn recorded_run(name: &str, cluster_name: Option<&str>, model: Option<&Path>
             return Ok(Recorded { run: trace.run, oddities: trace.oddities, has_made_cluster });
         }
     }
+    refuse_trace_model(name, model)?;
     let (workload, cluster) = workload_and_cluster(name, cluster_name, seed)?;
     let run = RecordedRun { workload, cluster, policy: None, jobs: Vec::new(), left_out: Vec::new() };
     Ok(Recorded { run, oddities: Vec::new(), has_made_cluster: false })
@@ -224,11 +241,14 @@ fn looks_like_file(name: &str) -> bool {
     // A folder does not hide a built-in name.
     let is_built_in = || workload::default_cluster_for(name).is_some() || cluster::by_name(name).is_ok();
     let is_folder = || Path::new(name).is_dir() && !is_built_in();
-    name.ends_with(".toml") || name.contains('/') || Path::new(name).is_file() || is_folder()
+    // Built-in names have no extension; `chronos(mine.toml)` is no file.
+    let has_extension = !name.contains('(') && Path::new(name).extension().is_some();
+    has_extension || name.contains('/') || Path::new(name).is_file() || is_folder()
 }
 
 fn read(file: &str) -> Result<String> {
-    fs::read_to_string(file).with_context(|| format!("cannot read {file}; check the path"))
+    let bytes = fs::read(file).with_context(|| format!("cannot read {file}; check the path"))?;
+    String::from_utf8(bytes).map_err(|_| anyhow!("{file} is not UTF-8 text; save it as UTF-8"))
 }
 
 /// Reads a file; of the journal of a cluster, the event log in it.

@@ -24,7 +24,7 @@ pub fn run(args: &Policies) -> Result<()> {
             }
             writeln!(
                 out,
-                "{:<16} Any policy above with Chronos recovery: lost tasks are re-executed first, on nodes that hold their data.",
+                "{:<16} Any policy above but giveway, with Chronos recovery: lost tasks are re-executed first, on nodes that hold their data.",
                 "chronos(NAME)"
             )?;
         }

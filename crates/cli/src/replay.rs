@@ -2,7 +2,7 @@
 
 use crate::CheckFailed;
 use crate::args::Replay;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use giveway_core::event_log::{EventLogDecoder, Record};
 use giveway_core::{Action, Event, JobId, Scheduler};
 use giveway_engine::coordinator;
@@ -72,11 +72,12 @@ pub fn run(args: &Replay) -> Result<()> {
             }
         }
     }
+    ensure!(bytes > 0, "{name} is empty; check the file name");
     let end = decoder.finish();
     if !(args.open && decoder.valid_bytes() == bytes) {
         end.clone().with_context(cannot_replay)?;
     }
-    let still_open = if end.is_err() { "; the event log has no end record" } else { "" };
+    let still_open = if end.is_err() { "; the event log has no closing record" } else { "" };
     let policy = decoder.setup().map_or(String::new(), |setup| setup.policy.name.clone());
     if args.json {
         out.flush()?;

@@ -10,7 +10,12 @@ use std::sync::mpsc;
 /// `giveway view`
 pub fn run(args: &View) -> Result<()> {
     let server = match (args.follow, args.event_logs.as_slice()) {
-        (true, [log]) => Server::follow(log, args.http)?,
+        (true, [log]) => {
+            if !log.exists() {
+                eprintln!("waiting for {}, which does not exist yet", log.display());
+            }
+            Server::follow(log, args.http)?
+        }
         (true, _) => anyhow::bail!("--follow shows one event log; leave out the other"),
         (false, logs) => Server::view(logs, args.http)?,
     };

@@ -22,6 +22,9 @@ fn check_configuration(policy: &str, conf: &Path) -> Result<()> {
     let policy = input::policy(policy)?;
     let findings = doctor::check(&policy, &HadoopConf::read(conf)?);
     findings.iter().for_each(|finding| println!("{finding}"));
+    for difference in giveway_yarn::degradations(&policy) {
+        println!("policy `{}` needs `giveway yarn --degrade`: {difference}", policy.name);
+    }
     if findings.is_empty() {
         println!("{}: the configuration has everything that policy `{}` needs", conf.display(), policy.name);
         return Ok(());

@@ -1,5 +1,6 @@
 //! Instants, spans of time and fractions. All are integers, so that runs are reproducible bit for bit.
 
+use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -143,13 +144,25 @@ impl<'de> Deserialize<'de> for Span {
         if !deserializer.is_human_readable() {
             return u64::deserialize(deserializer).map(Span);
         }
-        let text = String::deserialize(deserializer)?;
-        let duration = humantime::parse_duration(&text).map_err(|error| {
-            serde::de::Error::custom(format!(
-                "invalid span of time `{text}`: {error}; write for example \"10s\" or \"1m 30s\""
-            ))
+        deserializer.deserialize_str(SpanText)
+    }
+}
+
+/// Reads the text form of a span.
+struct SpanText;
+
+impl Visitor<'_> for SpanText {
+    type Value = Span;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a span of time in quotes, for example \"10s\" or \"1m 30s\"")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Span, E> {
+        let duration = humantime::parse_duration(text).map_err(|error| {
+            E::custom(format!("invalid span of time `{text}`: {error}; write for example \"10s\" or \"1m 30s\""))
         })?;
-        u64::try_from(duration.as_micros()).map(Span).map_err(serde::de::Error::custom)
+        u64::try_from(duration.as_micros()).map(Span).map_err(E::custom)
     }
 }
 

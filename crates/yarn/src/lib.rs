@@ -17,7 +17,7 @@ mod event_log;
 mod sidecar;
 mod wire;
 
-pub use adaptation::{Adapted, adapt};
+pub use adaptation::{Adapted, adapt, degradations};
 pub use app_registry::{AppRegistry, ClusterCounts, RegistryError};
 pub use event_log::{EventLogFile, EventLogFileError};
 pub use sidecar::{Options, Sidecar, SidecarError, StopHandle};

@@ -92,7 +92,7 @@ pub enum SidecarError {
     Registry(#[from] RegistryError),
     /// The policy has parts that YARN has no means for.
     #[error(
-        "policy `{policy}` does more than YARN can; start with --degrade to run it without: {}", degradations.join("; ")
+        "policy `{policy}` does more than YARN can; add --degrade to run it with this difference: {}", degradations.join("; ")
     )]
     NeedsDegrade {
         /// The policy's name.

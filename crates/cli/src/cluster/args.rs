@@ -36,7 +36,7 @@ pub struct ClusterOptions {
     /// Scheduling policy: a name (see `giveway policies`) or a TOML file.
     #[arg(long, value_name = "NAME|FILE", default_value = "giveway")]
     pub policy: String,
-    /// TOML file with the users and pools, their weights and minimum shares; see docs/files.md.
+    /// TOML file with the users and pools, their weights and min shares, and who has access; see docs/files.md.
     #[arg(long, value_name = "FILE")]
     pub tenants: Option<PathBuf>,
     /// Interval between worker heartbeats; must be less than half of --timeout.
@@ -121,7 +121,7 @@ pub struct Worker {
 pub struct JobOptions {
     /// Application to run; see `giveway apps`.
     pub app: String,
-    /// Input files, directories or globs: local, in the block store of a running cluster (dfs:/PATH) or in HDFS (hdfs://HOST:PORT/PATH); may be repeated.
+    /// Input files, directories or globs: local, in HDFS (hdfs://HOST:PORT/PATH) or, with `submit`, in the cluster's block store (dfs:/PATH); may be repeated.
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     pub input: Vec<OsString>,
     /// Local output directory; must not exist.
@@ -136,7 +136,7 @@ pub struct JobOptions {
     /// Reduce command of `streaming`, run by `sh -c`.
     #[arg(long, value_name = "COMMAND")]
     pub reducer: Option<String>,
-    /// Number of reduce tasks; default: computed from the input size.
+    /// Number of reduce tasks; default: one for each 128 MiB of input, 1 to 64.
     #[arg(long, value_name = "N")]
     pub reduces: Option<u32>,
     /// Split size: input bytes per map task; the last split of a file may be 10 % larger. Default: chosen by the application, the input size and the number

@@ -1,4 +1,4 @@
-//! `giveway history`: the jobs that ended, from the journals in a cluster's folder.
+//! `giveway history`: the jobs that ended, from the journals in a cluster directory.
 
 use super::args::{History, JobFilter};
 use super::inspect::{is_recent, table, utc};
@@ -13,6 +13,11 @@ use std::path::{Path, PathBuf};
 
 /// `giveway history`
 pub fn history(args: &History) -> Result<()> {
+    if let Some(state @ ("pending" | "running")) = args.filter.state.as_deref() {
+        bail!(
+            "history has only jobs that have ended; use --state succeeded, killed or failed, or `giveway jobs --state {state}`"
+        );
+    }
     let mut ended = Vec::new();
     let journals = journals(&args.cluster.dir)?;
     if journals.is_empty() {
@@ -42,7 +47,7 @@ pub fn history(args: &History) -> Result<()> {
         "total",
         "maps",
         "reduces",
-        "gave way",
+        "preempted",
         "lost",
     ]);
     for job in &ended {

@@ -58,7 +58,7 @@ fn of(is_selected: bool) -> &'static str {
     if is_selected { "of this selection " } else { "" }
 }
 
-/// Where logs are read: in the cluster's folder, also while it is down, or through the coordinator of another user's cluster.
+/// Where logs are read: in the cluster directory, also while it is down, or through the coordinator of another user's cluster.
 enum Source {
     Folder { folder: PathBuf, logs: Vec<AttemptLog>, client: Option<Client> },
     Coordinator(Client),

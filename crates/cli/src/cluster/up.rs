@@ -5,10 +5,10 @@ use crate::{
     input,
     signals::{self, Hangups},
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use giveway_core::Tenants;
 use giveway_engine::apps::Apps;
-use giveway_engine::client::Client;
+use giveway_engine::client::{Client, ClientError};
 use giveway_engine::cluster::{self, Cluster};
 use giveway_engine::coordinator::{ReloadSource, Reloadable};
 use giveway_engine::{Access, coordinator, worker as process};
@@ -150,7 +150,10 @@ pub fn reload(cluster: &ClusterDir) -> Result<()> {
 
 /// `giveway down`
 pub fn down(cluster: &ClusterDir) -> Result<()> {
-    Ok(Client::connect(&cluster.dir)?.stop()?)
+    match Client::connect(&cluster.dir) {
+        Err(ClientError::NoCluster { folder }) => bail!("no cluster is running in {}; check --dir", folder.display()),
+        connected => Ok(connected?.stop()?),
+    }
 }
 
 /// `giveway worker`

@@ -116,7 +116,7 @@ pub enum EventLogError {
     /// It ends before its closing record.
     #[error(
         "the event log is truncated in {}: its writer was stopped before it closed the log; the first {valid_bytes} bytes are \
-         complete and can be used",
+         complete (`head -c {valid_bytes}` keeps them), and `giveway replay --open` accepts them without a closing record",
         At(*.record)
     )]
     Truncated {

@@ -551,7 +551,7 @@ mod tests {
         assert_eq!(
             error,
             "the event log is truncated in record 7: its writer was stopped before it closed the log; the first 4096 bytes are \
-             complete and can be used"
+             complete (`head -c 4096` keeps them), and `giveway replay --open` accepts them without a closing record"
         );
         let error = EventLogError::Damaged { record: 0 }.to_string();
         assert!(error.starts_with("the event log is damaged in the head: "), "{error}");

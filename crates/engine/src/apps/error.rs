@@ -15,7 +15,7 @@ pub(super) enum PlanError {
     NoReduces { app: &'static str },
     #[error("wordcount has no combiner `{name}`; choose builtin or custom")]
     UnknownCombiner { name: String },
-    #[error("grep needs a pattern; set pattern=REGEX")]
+    #[error("grep needs a pattern; add -O pattern=REGEX")]
     MissingPattern,
     #[error("grep: invalid pattern={pattern}: {error}; escape special characters with \\")]
     BadPattern { pattern: String, error: regex::Error },
@@ -23,9 +23,9 @@ pub(super) enum PlanError {
         "too much input for one job: {splits} splits, and at most {max} are supported; use larger splits (--split) or fewer files"
     )]
     TooManySplits { splits: u64, max: u64 },
-    #[error("streaming needs a mapper; set mapper=COMMAND (`cat` passes lines through unchanged)")]
+    #[error("streaming needs a mapper; add --mapper COMMAND (`cat` passes lines through unchanged)")]
     MissingMapper,
-    #[error("streaming has a combiner but no reducer; remove the combiner or set reducer=COMMAND")]
+    #[error("streaming has a combiner but no reducer; remove the combiner or add --reducer COMMAND")]
     CombinerWithoutReducer,
     #[error("streaming cannot run in dir={}: it must be the absolute path of an existing directory", dir.display())]
     BadDir { dir: PathBuf },

@@ -47,7 +47,7 @@ pub(crate) fn is_running(options: &Options) -> bool {
 /// Configuration of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Options {
-    /// The cluster's folder, with the coordinator's address and the token.
+    /// The cluster directory, with the coordinator's address and the token.
     #[serde(with = "crate::path_bytes")]
     pub cluster: PathBuf,
     /// The worker's own folder.
@@ -91,6 +91,12 @@ pub enum WorkerError {
         path: PathBuf,
         /// Cause.
         error: io::Error,
+    },
+    /// There is nothing to join.
+    #[error("no cluster was ever started in {}; check --join, or start one there with `giveway up --dir`", folder.display())]
+    NoCluster {
+        /// Where the cluster should be.
+        folder: PathBuf,
     },
     /// The worker's folder has data of another cluster.
     #[error(
@@ -146,6 +152,9 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
         let path = path.to_path_buf();
         move |error| WorkerError::Folder { path, error }
     };
+    let id_file = options.cluster.join(cluster_id::FILE);
+    let no_cluster = || WorkerError::NoCluster { folder: options.cluster.clone() };
+    let cluster_id = ClusterId::read(&id_file).map_err(at(&id_file))?.ok_or_else(no_cluster)?;
     run_folder::make_private(&options.folder).map_err(at(&options.folder))?;
     fs::create_dir_all(options.folder.join("jobs")).map_err(at(&options.folder))?;
     let lock_file = options.folder.join(LOCK);
@@ -159,10 +168,6 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
         }
         Err(fs::TryLockError::Error(error)) => return Err(at(&lock_file)(error)),
     }
-    let id_file = options.cluster.join(cluster_id::FILE);
-    let missing =
-        || at(&id_file)(io::Error::new(io::ErrorKind::NotFound, "no cluster was ever started in this folder"));
-    let cluster_id = ClusterId::read(&id_file).map_err(at(&id_file))?.ok_or_else(missing)?;
     if !cluster_id.claim(&options.folder).map_err(at(&options.folder))? {
         return Err(WorkerError::ForeignFolder { folder: options.folder.clone() });
     }

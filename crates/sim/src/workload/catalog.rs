@@ -41,11 +41,8 @@ pub fn names() -> &'static [(&'static str, &'static str)] {
         ("chronos-reduce", "sorts over 17 and 56 GB, a node fails (Chronos, section V-B)"),
         ("coshh-facebook", "100 jobs of Facebook's classes, ten users; coshh-facebook-N for N jobs (COSHH, section 5)"),
         ("coshh-yahoo", "100 jobs of Yahoo!'s classes, eight users; coshh-yahoo-N for N jobs (COSHH, section 5)"),
-        (
-            "coshh-facebook-even",
-            "coshh-facebook with equal users, no minimum shares; also with -N (COSHH, section 6.1)",
-        ),
-        ("coshh-yahoo-even", "coshh-yahoo with equal users, no minimum shares; also with -N (COSHH, section 6.1)"),
+        ("coshh-facebook-even", "coshh-facebook with equal users, no min shares; also with -N (COSHH, section 6.1)"),
+        ("coshh-yahoo-even", "coshh-yahoo with equal users, no min shares; also with -N (COSHH, section 6.1)"),
         ("synthetic", "200 heavy-tailed jobs of four users at 70 % load"),
     ]
 }

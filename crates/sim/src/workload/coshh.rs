@@ -17,7 +17,7 @@
 //! the number of jobs, and its five jobs are an underloaded system (sections 5.2, 6.2.1). The set of jobs is not random: the classes have the
 //! trace's proportions.
 //!
-//! **Users.** User i submits class i, into a pool of the same name. Priorities are weights. A minimum share counts slots of both kinds, while a
+//! **Users.** User i submits class i, into a pool of the same name. Priorities are weights. A min share counts slots of both kinds, while a
 //! pool of the fair scheduler has one for each kind: it is split like the cluster's slots (31 to 23), or is all maps where there are no reduces.
 
 use super::apps::SLOWSTART_PPM;
@@ -71,12 +71,12 @@ impl Trace {
 pub(super) enum Users {
     /// The users of Table 5.
     Table5,
-    /// Users with priority 1 and no minimum share (section 6.1, Tables 8 and 9).
+    /// Users with priority 1 and no min share (section 6.1, Tables 8 and 9).
     Even,
 }
 
 /// A row of Table 4 with its user of Table 5: class, jobs out of 200, bytes of input, shuffle and output, task-seconds of maps and of reduces,
-/// minimum share, priority.
+/// min share, priority.
 #[derive(Clone, Copy, Debug)]
 struct Class {
     name: &'static str,

@@ -360,12 +360,14 @@ pub fn forecasts(present: &Present, job: JobId) -> Vec<PolicyForecast> {
 
 /// `POST /api/v1/jobs/ID/kill`
 pub(super) async fn kill(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer<Json<Value>> {
+    check_job(&shared, id).await?;
     ask(&shared, move |client| client.kill(JobId(id))).await?;
     Ok(Json(json!({ "job": id, "killed": true })))
 }
 
 /// `POST /api/v1/jobs/ID/yield`
 pub(super) async fn yield_job(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer<Json<Value>> {
+    check_job(&shared, id).await?;
     ask(&shared, move |client| client.yield_job(JobId(id))).await?;
     Ok(Json(json!({ "job": id, "yielded": true })))
 }
