@@ -160,7 +160,7 @@ impl TimedWorkload {
         let group_of = move |spec: &JobSpec| by_job.get(spec.id.0 as usize).copied().unwrap_or(0);
         let mut chart = Chart::new(group_of, self.groups.len());
         for record in EventLogReader::open(event_log)? {
-            // The journal of a cluster that may be restarted has no end record.
+            // The journal of a cluster that may be restarted has no closing record.
             let Ok(record) = record else { break };
             metrics.observe(record.now, &record.event, &record.actions);
             chart.observe(record.now, &record.event, &record.actions);

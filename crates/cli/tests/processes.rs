@@ -185,6 +185,6 @@ fn ctrl_c_ends_a_later_round_and_leaves_no_process() {
     });
     assert_eq!(status.and_then(|status| status.code()), Some(1), "the job was killed");
     assert!(!folder.path().join("out").exists());
-    assert!(cluster().is_none(), "the cluster's folder is removed");
+    assert!(cluster().is_none(), "the cluster directory is removed");
     assert_eq!(processes_with(&name), Vec::<String>::new());
 }

@@ -1,8 +1,8 @@
 //! Access of other users to a cluster: who is admitted, and the socket they connect to.
 //!
 //! The owner's processes use the socket in the private folder and the token. Other users can read neither. If the owner admits some, there is a second
-//! socket, whose path follows from that of the cluster's folder: `/tmp/giveway-shared-OWNER/NAME`. Everybody may connect to it. The coordinator asks the
-//! kernel who that is (`SO_PEERCRED`), and the client asks the kernel whether the coordinator belongs to the owner of the cluster's folder.
+//! socket, whose path follows from that of the cluster directory: `/tmp/giveway-shared-OWNER/NAME`. Everybody may connect to it. The coordinator asks the
+//! kernel who that is (`SO_PEERCRED`), and the client asks the kernel whether the coordinator belongs to the owner of the cluster directory.
 
 use rustix::process::geteuid;
 use sha2::{Digest, Sha256};
@@ -127,7 +127,7 @@ pub(crate) fn no_access(owner: u32, user: u32) -> String {
     )
 }
 
-/// The path of the socket for other users, from the path of a cluster's folder and the folder's owner.
+/// The path of the socket for other users, from the path of a cluster directory and the folder's owner.
 pub(crate) fn shared_socket(folder: &Path, owner: u32) -> io::Result<PathBuf> {
     let folder = folder.canonicalize()?;
     let digest = Sha256::digest(folder.as_os_str().as_bytes());

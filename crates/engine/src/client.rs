@@ -22,10 +22,10 @@ pub enum ClientError {
     /// No coordinator listens for this folder.
     #[error("no cluster is running in {}; start one with `giveway up --dir {}`", folder.display(), folder.display())]
     NoCluster {
-        /// The cluster's folder.
+        /// The cluster directory.
         folder: PathBuf,
     },
-    /// A file in the cluster's folder cannot be read.
+    /// A file in the cluster directory cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Folder {
         /// The file.
@@ -36,7 +36,7 @@ pub enum ClientError {
     /// The cluster belongs to another user.
     #[error("no access to {}, or its cluster is not running: {problem}", folder.display())]
     NoAccess {
-        /// The cluster's folder.
+        /// The cluster directory.
         folder: PathBuf,
         /// Whose it is, and whom to ask.
         problem: String,

@@ -61,7 +61,7 @@ pub enum ClusterError {
 /// Configuration of a cluster.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Configuration of the coordinator; includes the cluster's folder.
+    /// Configuration of the coordinator; includes the cluster directory.
     pub coordinator: coordinator::Options,
     /// Number of workers.
     pub nodes: u32,
@@ -151,7 +151,7 @@ impl Cluster {
         }
     }
 
-    /// The cluster's folder.
+    /// The cluster directory.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

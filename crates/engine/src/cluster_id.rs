@@ -13,7 +13,7 @@ pub(crate) const FILE: &str = "cluster-id";
 pub(crate) struct ClusterId(String);
 
 impl ClusterId {
-    /// Reads the id in a cluster's folder, or creates one. Returns whether it is new.
+    /// Reads the id in a cluster directory, or creates one. Returns whether it is new.
     pub(crate) fn read_or_create(folder: &Path) -> io::Result<(ClusterId, bool)> {
         if let Some(id) = ClusterId::read(&folder.join(FILE))? {
             return Ok((id, false));

@@ -50,7 +50,7 @@ impl Observer for Writer {
     }
 }
 
-/// The event log of the run; it has no end record.
+/// The event log of the run; it has no closing record.
 pub(crate) fn event_log() -> Vec<u8> {
     let cluster = Cluster::from_toml(CLUSTER, "cluster").unwrap();
     let workload = Workload::from_toml(WORKLOAD, "workload", &cluster, 1).unwrap();

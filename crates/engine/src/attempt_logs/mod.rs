@@ -26,7 +26,7 @@ pub const BUDGET_BYTES: u64 = 256 << 20;
 /// Folder of the logs in a worker's folder.
 const FOLDER: &str = "logs";
 
-/// Folder in the cluster's folder with the locations of workers whose folder is elsewhere.
+/// Folder in the cluster directory with the locations of workers whose folder is elsewhere.
 const ELSEWHERE: &str = "work-dirs";
 
 /// Short name of an attempt within its job, such as `map-7.0`.

@@ -70,7 +70,7 @@ impl LogStore {
         Arc::new(store)
     }
 
-    /// Records where a worker's logs are, if that is not in the cluster's folder.
+    /// Records where a worker's logs are, if that is not in the cluster directory.
     pub(crate) fn announce(cluster: &Path, worker: &Path, name: &str) -> io::Result<()> {
         if worker.parent() == Some(cluster) {
             return Ok(());

@@ -36,7 +36,7 @@ pub(super) struct Services {
     pub(super) programs: Arc<ProgramStore>,
     /// Has them plan jobs.
     pub(super) planner: Planner,
-    /// The cluster's folder.
+    /// The cluster directory.
     pub(super) folder: PathBuf,
     /// Inputs of the coordinator's loop.
     pub(super) inputs: Sender<Input>,

@@ -49,7 +49,7 @@ pub enum JournalError {
     /// Another coordinator uses the journal.
     #[error("another coordinator uses {}; stop it first, or choose another directory", folder.display())]
     Locked {
-        /// The cluster's folder.
+        /// The cluster directory.
         folder: PathBuf,
     },
     /// The folder has a journal of a release with another format.
@@ -118,7 +118,7 @@ impl Drop for JournalLock {
 }
 
 impl JournalLock {
-    /// Locks a cluster's folder, which must exist.
+    /// Locks a cluster directory, which must exist.
     pub(crate) fn acquire(folder: &Path) -> Result<JournalLock, JournalError> {
         let path = folder.join("lock");
         let file = File::create(&path).map_err(io_error(&path))?;
@@ -133,7 +133,7 @@ impl JournalLock {
 /// A journal that is open for appending.
 pub(crate) struct Journal {
     disk: Arc<dyn FileSystem>,
-    /// The cluster's folder.
+    /// The cluster directory.
     folder: PathBuf,
     file: Box<dyn AppendFile>,
     /// Size on disk.
@@ -238,7 +238,7 @@ pub fn is_journal(bytes: &[u8]) -> bool {
     bytes.starts_with(&frames::MAGIC)
 }
 
-/// The event log in a journal file (`journal/log` in a cluster's folder), as far as it is synced. It has no end record. May be called while a
+/// The event log in a journal file (`journal/log` in a cluster directory), as far as it is synced. It has no closing record. May be called while a
 /// coordinator uses the journal.
 pub fn read_event_log(path: &Path) -> Result<Vec<u8>, JournalError> {
     // The coordinator may be appending: what it has synced since is missing, which is no damage.

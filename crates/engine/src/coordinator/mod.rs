@@ -89,7 +89,7 @@ pub(crate) const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 /// Configuration of a coordinator.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The cluster's folder: journal, token, address.
+    /// The cluster directory: journal, token, address.
     pub folder: PathBuf,
     /// TCP address to listen on in addition to the Unix socket, `host:port`; must be loopback. Port 0 selects a free port; `None` for no TCP.
     pub listen: Option<String>,
@@ -118,8 +118,8 @@ pub struct Options {
 /// Why a coordinator cannot start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The cluster's folder cannot be used.
-    #[error("cannot use the cluster's folder: {}: {error}", path.display())]
+    /// The cluster directory cannot be used.
+    #[error("cannot use the cluster directory: {}: {error}; name a directory of your own, or one that does not exist yet", path.display())]
     Folder {
         /// The folder or file.
         path: PathBuf,

@@ -29,7 +29,7 @@ pub(crate) enum JournalStart {
 }
 
 impl Coordinator {
-    /// Recovers from the journal in a cluster's folder, or begins one there, and opens it for appending.
+    /// Recovers from the journal in a cluster directory, or begins one there, and opens it for appending.
     pub(crate) fn open_folder(
         settings: Settings,
         setup: Setup,

@@ -31,7 +31,7 @@ mod recovery;
 mod reload;
 mod slow_clients;
 
-/// A cluster's folder with an input file, whose coordinator is started and dropped as if it was killed.
+/// A cluster directory with an input file, whose coordinator is started and dropped as if it was killed.
 struct TestFolder {
     root: tempfile::TempDir,
     policy: &'static str,

@@ -43,7 +43,7 @@ pub(crate) enum ToRunner {
     CompletePlan {
         /// The plan with files, splits and the default number of reduces.
         draft: Box<Plan>,
-        /// The cluster's folder.
+        /// The cluster directory.
         #[serde(with = "crate::path_bytes")]
         cluster: PathBuf,
     },
@@ -103,7 +103,7 @@ pub(crate) enum ToRunner {
 /// What a task runner must know of its worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkerFacts {
-    /// The cluster's folder.
+    /// The cluster directory.
     #[serde(with = "crate::path_bytes")]
     pub(crate) cluster: PathBuf,
     /// The worker's node.

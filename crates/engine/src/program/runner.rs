@@ -89,7 +89,7 @@ fn start_hint(error: &io::Error) -> &'static str {
             "; it, or the program interpreter it names, is missing: submit the job again, with a program built for this system"
         }
         io::ErrorKind::PermissionDenied => {
-            "; check that the cluster's folder is not mounted `noexec`, and that `programs` in it has mode 0700"
+            "; check that the cluster directory is not mounted `noexec`, and that `programs` in it has mode 0700"
         }
         _ => "",
     }

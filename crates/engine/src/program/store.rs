@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use thiserror::Error;
 
-/// The folder in the cluster's folder.
+/// The folder in the cluster directory.
 const FOLDER: &str = "programs";
 
 /// Extension of a file that is being written.

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
-/// The cluster's folder.
+/// The cluster directory.
 pub(super) const CLUSTER: &str = "/cluster";
 
 /// Virtual time after the last fault in which all jobs must end.

@@ -183,7 +183,7 @@ pub enum ToWorker {
     ShippedPlan {
         /// The plan.
         plan: Box<Plan>,
-        /// The program, which is in the cluster's folder.
+        /// The program, which is in the cluster directory.
         program: ProgramId,
     },
 }

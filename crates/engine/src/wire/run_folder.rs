@@ -1,4 +1,4 @@
-//! The folder of a cluster's sockets. The path of a socket is limited to 107 bytes, so it is not in the cluster's folder but in a short one: in
+//! The folder of a cluster's sockets. The path of a socket is limited to 107 bytes, so it is not in the cluster directory but in a short one: in
 //! `$XDG_RUNTIME_DIR` if that is set and private, otherwise in `/tmp/giveway-UID`. Only its owner can enter it.
 
 use rustix::process::{Pid, geteuid, test_kill_process};

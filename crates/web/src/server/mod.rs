@@ -94,7 +94,7 @@ pub enum ServerError {
 
 /// A log that is served.
 pub(crate) struct Source {
-    /// Shown to users: the name of the file, or the cluster's folder.
+    /// Shown to users: the name of the file, or the cluster directory.
     name: String,
     /// The event log or journal.
     path: PathBuf,
@@ -108,7 +108,7 @@ pub(crate) struct Shared {
     sources: Vec<Source>,
     /// True if the log grows.
     is_live: bool,
-    /// The cluster's folder; none for event logs, whose writer answers no requests.
+    /// The cluster directory; none for event logs, whose writer answers no requests.
     folder: Option<PathBuf>,
     /// The applications that the cluster knows.
     apps: Apps,

@@ -95,7 +95,7 @@ impl PreemptionCosts {
         let mut lifecycle = Lifecycle::<()>::default();
         let mut requested: HashMap<AttemptId, Time> = HashMap::new();
         for record in EventLogReader::open(event_log)? {
-            // The journal of a cluster that may be restarted has no end record.
+            // The journal of a cluster that may be restarted has no closing record.
             let Ok(Record { now, event, actions, .. }) = record else { break };
             lifecycle.observe(&event, &actions, now, &mut |change| match change {
                 Change::StopRequested { attempt, .. } => {

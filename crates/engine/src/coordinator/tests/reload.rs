@@ -22,7 +22,7 @@ fn replayed(path: &Path) -> String {
     let reader = EventLogReader::open(&events).unwrap();
     let mut core = Scheduler::new(reader.setup().clone()).unwrap();
     for record in reader {
-        // A journal has no end record.
+        // A journal has no closing record.
         let Ok(record) = record else { break };
         let mut actions = Vec::new();
         core.handle(record.now, &record.event, &mut actions);

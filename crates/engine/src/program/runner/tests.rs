@@ -4,7 +4,7 @@ use super::*;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// A cluster's folder with a shell script in the place of a program.
+/// A cluster directory with a shell script in the place of a program.
 fn folder(script: &str) -> (tempfile::TempDir, ProgramId) {
     let folder = tempfile::tempdir().unwrap();
     let (program, _) = ProgramId::of(script.as_bytes()).unwrap();
