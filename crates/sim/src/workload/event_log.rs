@@ -34,6 +34,9 @@ pub enum EventLogWorkloadError {
     Empty,
 }
 
+/// Largest size that stands in for an unknown one: times of a log may be wrong, and sums of sizes must not overflow.
+const STAND_IN_BYTES_MAX: u64 = 1 << 50;
+
 /// One job of an event log.
 struct LoggedJob {
     plan: JobPlan,
@@ -365,8 +368,8 @@ impl LoggedJob {
         (plan.map_compute, plan.reduce_compute) = (mean(Kind::Map), mean(Kind::Reduce));
         // Where sizes are not known, as on YARN, the reduces' slot time stands in for them: transfers take no time here, but some policies compare
         // what jobs have left to reduce.
-        let reduce_time = plan.reduce_compute.0 * u64::from(plan.reduces);
-        let known = |bytes: u64| if bytes > 0 { bytes } else { reduce_time };
+        let stand_in = plan.reduce_compute.times(u64::from(plan.reduces)).0.min(STAND_IN_BYTES_MAX);
+        let known = |bytes: u64| if bytes > 0 { bytes } else { stand_in };
         // So far the input of all maps.
         plan.map_bytes = known(plan.map_bytes) / u64::from(plan.maps);
         plan.map_output_bytes = known(output_bytes) / u64::from(plan.maps);

@@ -6,7 +6,7 @@
 //! first snapshot differs only in that there is nothing to remove.
 //!
 //! YARN's containers serve maps and reduces alike. A policy that preempts has to know when no slot is left, so for such a policy all containers,
-//! those of application masters included, are reduces in the core (`Capabilities::one_slot_pool`). Events still tell them apart. Other policies see maps and reduces apart.
+//! those of application masters included, are reduces in the core (`Capabilities::one_slot_pool`), although events name them as what they are. Other policies see maps and reduces apart.
 
 mod container_events;
 mod nodes;
