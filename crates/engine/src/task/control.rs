@@ -41,8 +41,11 @@ struct Throttle {
 }
 
 impl Throttle {
-    /// How far a task may run ahead of its rate to catch up. Longer idle time is not credited.
-    const CATCH_UP_MAX: Duration = Duration::from_millis(20);
+    /// How far a task may run ahead of its rate to catch up, after its thread or the whole machine was held up.
+    const CATCH_UP_MAX: Duration = Duration::from_secs(1);
+
+    /// Waits are accumulated up to this: a thread cannot sleep more precisely than 1 ms, and each wait costs a context switch.
+    const WAIT_MIN: Duration = Duration::from_millis(5);
 
     /// Counts one tick at `now`, the time since `started`. Returns how long the task must wait before the next one.
     fn tick(&self, now: Duration) -> Duration {
@@ -50,6 +53,11 @@ impl Throttle {
             + self.tick_interval;
         self.due_ns.store(due.as_nanos() as u64, Relaxed);
         due.saturating_sub(now)
+    }
+
+    /// Time until `now` in which the task had nothing to do is not caught up.
+    fn skip_idle_time(&self, now: Duration) {
+        self.due_ns.fetch_max(now.as_nanos() as u64, Relaxed);
     }
 }
 
@@ -120,22 +128,25 @@ impl Control {
         }
     }
 
-    /// Waits until the next tick is due or a request arrives. Waits of up to 1 ms are accumulated, because a thread cannot sleep that precisely.
+    /// Waits until the next tick is due or a request arrives.
     #[cold]
     fn wait_for_tick(&self, throttle: &Throttle) {
         let wait = throttle.tick(throttle.started.elapsed());
         let deadline = Instant::now() + wait;
-        while wait > Duration::from_millis(1)
+        while wait >= Throttle::WAIT_MIN
             && self.requested().is_none()
             && let Some(remaining) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
         {
-            self.wait_for_notification(remaining);
+            self.notifier.wait(remaining);
         }
     }
 
     /// Blocks until a notification arrives or the timeout expires. Returns at once if one has arrived since the previous wait.
     pub fn wait_for_notification(&self, timeout: Duration) {
         self.notifier.wait(timeout);
+        if let Some(throttle) = &self.throttle {
+            throttle.skip_idle_time(throttle.started.elapsed());
+        }
     }
 
     /// Wakes the task if it is blocked in [`Control::wait_for_notification`].
@@ -221,12 +232,17 @@ mod tests {
     }
 
     #[test]
-    fn a_throttled_task_keeps_its_rate_and_gets_no_credit_for_idle_time() {
+    fn a_throttled_task_catches_up_after_a_stall_but_not_after_idle_time() {
         let control = Control::throttled(Some(1_000));
         let throttle = control.throttle.as_ref().unwrap();
-        let idle_until = Duration::from_millis(200);
-        let now = (0..200).fold(idle_until, |now, _| now + throttle.tick(now));
-        assert_eq!(now - idle_until, Duration::from_millis(200) - Throttle::CATCH_UP_MAX);
+        let run = |ticks: u32, from: Duration| (0..ticks).fold(from, |now, _| now + throttle.tick(now));
+        let ms = Duration::from_millis;
+        assert_eq!(run(200, ms(0)), ms(200));
+        // A stall of 100 ms, and one that is longer than what may be caught up.
+        assert_eq!(run(200, ms(300)), ms(400));
+        assert_eq!(run(2_000, ms(400) + 2 * Throttle::CATCH_UP_MAX), ms(2_400) + Throttle::CATCH_UP_MAX);
+        throttle.skip_idle_time(ms(5_000));
+        assert_eq!(run(200, ms(5_000)), ms(5_200));
     }
 
     #[test]
