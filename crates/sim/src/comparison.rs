@@ -9,8 +9,9 @@ use crate::metrics::{Grouping, JobMetrics, Metrics, Summary};
 use crate::workload::{JobPlan, Workload};
 use crate::{Observer, RunStats, Simulation};
 use giveway_core::policy::catalog;
-use giveway_core::{JobId, Policy, SetupError, Time};
+use giveway_core::{JobId, Kind, Policy, SetupError, Time};
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// Workloads with more distinct jobs than this have their isolated execution times estimated instead of simulated.
 const MAX_SIMULATED_SHAPES: usize = 64;
@@ -84,11 +85,11 @@ fn isolated_execution_s(cluster: &Cluster, workload: &Workload, seed: u64) -> Ve
 
 /// The properties of a job that determine its execution time in isolation.
 #[derive(PartialEq, Eq, Hash)]
-struct Shape([u64; 8]);
+struct Shape([u64; 8], [Arc<[u32]>; 2]);
 
 impl Shape {
     fn of(job: &JobPlan) -> Shape {
-        Shape([
+        let numbers = [
             u64::from(job.maps),
             job.map_bytes,
             job.map_compute.0,
@@ -97,7 +98,8 @@ impl Shape {
             job.reduce_compute.0,
             job.reduce_output_bytes,
             u64::from(job.slowstart_ppm),
-        ])
+        ];
+        Shape(numbers, Kind::BOTH.map(|kind| job.relative_ppm[kind].clone()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Stragglers};
 use crate::workload::{JobPlan, Workload};
-use giveway_core::{JobId, NodeSpec, Priority, RackId, Span, Tenants, Time, WHOLE_PPM};
+use giveway_core::{JobId, NodeSpec, PerKind, Priority, RackId, Span, Tenants, Time, WHOLE_PPM};
 
 /// A cluster of equal nodes in one rack: four map slots, two reduce slots, 100 MB/s disks and links, no noise.
 pub(crate) fn cluster(nodes: u32) -> Cluster {
@@ -53,6 +53,7 @@ pub(crate) fn plan(job: u32, submit_s: f64, maps: u32, reduces: u32) -> JobPlan 
         reduce_compute: Span::from_secs(20),
         reduce_output_bytes: 64 << 20,
         slowstart_ppm: 50_000,
+        relative_ppm: PerKind::default(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! So nothing depends on the order in which a policy acts, and every policy gets the same noise, stragglers, replicas and failures.
 
 use crate::cluster::Cluster;
+use crate::workload::JobPlan;
 use giveway_core::{AttemptId, JobId, Kind, Span};
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal};
@@ -46,9 +47,14 @@ impl RandomStreams {
         Pcg64Mcg::new(u128::from(high) << 64 | u128::from(mix(high)))
     }
 
-    /// The factor on the compute time of a task: log-normal with mean 1. A map is identified by its split, so the remainder of a split that
-    /// ended early has the same factor.
-    pub(crate) fn task_factor(&self, job: JobId, kind: Kind, index: u32) -> f64 {
+    /// The factor on the compute time of a task: its own, and noise. A map is identified by its split, so the remainder of a split that ended
+    /// early has the same factor.
+    pub(crate) fn task_factor(&self, plan: &JobPlan, kind: Kind, index: u32) -> f64 {
+        plan.relative_time(kind, index) * self.noise(plan.id, kind, index)
+    }
+
+    /// Log-normal with mean 1.
+    fn noise(&self, job: JobId, kind: Kind, index: u32) -> f64 {
         if self.noise == 0.0 {
             return 1.0;
         }
@@ -108,7 +114,7 @@ mod tests {
     #[test]
     fn noise_has_mean_one_and_the_configured_deviation() {
         let streams = streams(0.3, 0.0);
-        let factors: Vec<f64> = (0..20_000).map(|index| streams.task_factor(JobId(3), Kind::Map, index)).collect();
+        let factors: Vec<f64> = (0..20_000).map(|index| streams.noise(JobId(3), Kind::Map, index)).collect();
         let mean = factors.iter().sum::<f64>() / factors.len() as f64;
         let logs: Vec<f64> = factors.iter().map(|factor| factor.ln()).collect();
         let middle = logs.iter().sum::<f64>() / logs.len() as f64;
@@ -120,11 +126,11 @@ mod tests {
     #[test]
     fn a_factor_depends_on_its_subject_alone() {
         let streams = streams(0.3, 0.1);
-        let one = streams.task_factor(JobId(1), Kind::Map, 5);
-        streams.task_factor(JobId(2), Kind::Map, 5);
-        assert_eq!(one, streams.task_factor(JobId(1), Kind::Map, 5));
-        assert_ne!(one, streams.task_factor(JobId(1), Kind::Reduce, 5));
-        assert_ne!(one, streams.task_factor(JobId(5), Kind::Map, 1));
+        let one = streams.noise(JobId(1), Kind::Map, 5);
+        streams.noise(JobId(2), Kind::Map, 5);
+        assert_eq!(one, streams.noise(JobId(1), Kind::Map, 5));
+        assert_ne!(one, streams.noise(JobId(1), Kind::Reduce, 5));
+        assert_ne!(one, streams.noise(JobId(5), Kind::Map, 1));
     }
 
     #[test]

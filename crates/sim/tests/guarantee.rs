@@ -2,7 +2,8 @@
 
 use giveway_core::policy::{GroupOrder, catalog};
 use giveway_core::{
-    Action, Event, JobId, Kind, NodeId, NodeSpec, Policy, Pool, Priority, RackId, Span, Tenants, Time, WHOLE_PPM,
+    Action, Event, JobId, Kind, NodeId, NodeSpec, PerKind, Policy, Pool, Priority, RackId, Span, Tenants, Time,
+    WHOLE_PPM,
 };
 use giveway_sim::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Stragglers, TaskFailures};
 use giveway_sim::workload::{JobPlan, Workload};
@@ -65,6 +66,7 @@ fn workload(jobs: &[(u32, u32)], estimate_error: f64) -> Workload {
         reduce_compute: Span::ZERO,
         reduce_output_bytes: 0,
         slowstart_ppm: 0,
+        relative_ppm: PerKind::default(),
     };
     let jobs = (0..).zip(&jobs).map(plan).collect();
     let (name, groups) = ("test".into(), vec!["all".into()]);

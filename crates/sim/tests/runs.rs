@@ -2,8 +2,8 @@
 
 use giveway_core::policy::{Speculation, catalog};
 use giveway_core::{
-    Action, AttemptId, Event, JobId, Kind, NodeId, NodeSpec, Outcome, Policy, Priority, RackId, Span, Start, Tenants,
-    Time, WHOLE_PPM, Work,
+    Action, AttemptId, Event, JobId, Kind, NodeId, NodeSpec, Outcome, PerKind, Policy, Priority, RackId, Span, Start,
+    Tenants, Time, WHOLE_PPM, Work,
 };
 use giveway_sim::cluster::{
     Cluster, Costs, Faults, HeartbeatMode, NodeModel, RandomFaults, ScriptedFault, Stragglers, TaskFailures,
@@ -59,6 +59,7 @@ fn plan(job: u32, submit_s: f64, maps: u32, reduces: u32) -> JobPlan {
         reduce_compute: Span::from_secs(20),
         reduce_output_bytes: 64 << 20,
         slowstart_ppm: 50_000,
+        relative_ppm: PerKind::default(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::topology::TopologyNode;
 use crate::{JobOutcome, Oddity, TaskTime, Tasks, Trace, TraceError, TraceJob};
-use giveway_core::{JobId, NodeSpec, RackId, Span, Tenants, Time, WHOLE_PPM};
+use giveway_core::{JobId, NodeSpec, PerKind, RackId, Span, Tenants, Time, WHOLE_PPM};
 use giveway_sim::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Stragglers};
 use giveway_sim::workload::{JobPlan, RecordedJob, RecordedRun, Workload};
 
@@ -197,6 +197,7 @@ impl TaskCosts {
             reduce_compute: Span::ZERO,
             reduce_output_bytes: each(job.reduces.output_bytes, &job.reduces),
             slowstart_ppm: job.slowstart_ppm,
+            relative_ppm: PerKind::default(),
         };
         let map_added_s = self.launch_s + (plan.map_bytes + plan.map_output_bytes) as f64 * self.disk_s_per_byte;
         let reduce_added_s = plan.partition_bytes() as f64 * self.sort_s_per_byte

@@ -8,7 +8,7 @@
 use crate::arrivals::Arrivals;
 use crate::model::{JobRow, Model};
 use crate::task_times::task_time;
-use giveway_core::{Action, Event, JobId, Kind, Policy, Scheduler, Span, Time, WHOLE_PPM};
+use giveway_core::{Action, Event, JobId, Kind, PerKind, Policy, Scheduler, Span, Time, WHOLE_PPM};
 use giveway_sim::cluster::{Cluster, HeartbeatMode};
 use giveway_sim::workload::{self, JobPlan, Workload};
 use giveway_sim::{Observer, Simulation};
@@ -186,6 +186,7 @@ pub(crate) fn plan(row: &JobRow, tasks: [u32; 2], compute: [Span; 2], reduces_ma
         reduce_compute: compute[1].max(TASK_TIME_MIN),
         reduce_output_bytes: 1,
         slowstart_ppm: if reduces_may_start { 0 } else { SLOWSTART_PPM },
+        relative_ppm: PerKind::default(),
     }
 }
 

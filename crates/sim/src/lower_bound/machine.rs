@@ -225,10 +225,10 @@ impl<'a> Machine<'a> {
         if count == 0 {
             return Some(tasks);
         }
-        // Without noise all tasks of a job are equal.
-        let (distinct, each) = if self.cluster.noise > 0.0 { (count, 1.0) } else { (1, f64::from(count)) };
+        let all_equal = self.cluster.noise == 0.0 && plan.relative_ppm[kind].is_empty();
+        let (distinct, each) = if all_equal { (1, f64::from(count)) } else { (count, 1.0) };
         for index in 0..distinct {
-            let factor = self.streams.task_factor(plan.id, kind, index) * self.straggler_factor_min;
+            let factor = self.streams.task_factor(plan, kind, index) * self.straggler_factor_min;
             let mut least = [f64::INFINITY; VALUES];
             for of in self.types.iter().filter(|of| of.slots[kind.index()] > 0.0) {
                 let time_s = time_s(&of.rates, factor);

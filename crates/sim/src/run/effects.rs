@@ -53,8 +53,7 @@ impl Simulation<'_> {
             (None, Work::Map { split, start_bytes, bytes, locality }) => {
                 let plan = &self.workload.jobs[id.task.job.0 as usize];
                 let map = MapRun::new(plan, start_bytes, bytes);
-                let factor =
-                    self.streams.task_factor(id.task.job, id.task.kind, split) * self.streams.attempt_factor(id);
+                let factor = self.streams.task_factor(plan, id.task.kind, split) * self.streams.attempt_factor(id);
                 let ready = self.now + self.cluster.costs.launch;
                 if locality == Locality::Node {
                     self.shuffle.pass_page_cache(node.0, map.bytes());
@@ -149,8 +148,7 @@ impl Simulation<'_> {
     fn sort(&mut self, key: u32, from: Time) -> Time {
         let Attempt { id, node, .. } = self.attempts[key];
         let plan = &self.workload.jobs[id.task.job.0 as usize];
-        let factor =
-            self.streams.task_factor(id.task.job, id.task.kind, id.task.index) * self.streams.attempt_factor(id);
+        let factor = self.streams.task_factor(plan, id.task.kind, id.task.index) * self.streams.attempt_factor(id);
         let work = match &mut self.attempts[key].activity {
             Activity::Reduce(reduce) => {
                 reduce.sort(from, plan, &self.cluster.costs, &self.node_rates[node as usize], factor)

@@ -15,7 +15,7 @@
 
 use super::JobPlan;
 use crate::files::MB;
-use giveway_core::{JobId, Priority, Span, Time};
+use giveway_core::{JobId, PerKind, Priority, Span, Time};
 
 /// Default slow start: reduces may start once this fraction of the maps is done. Hadoop 1's default of 5 %, in millionths.
 pub(crate) const SLOWSTART_PPM: u32 = 50_000;
@@ -113,6 +113,7 @@ impl App {
             reduce_compute: Span::ZERO,
             reduce_output_bytes: 0,
             slowstart_ppm: SLOWSTART_PPM,
+            relative_ppm: PerKind::default(),
         };
         let partition = job.partition_bytes() as f64;
         job.reduce_compute = Span::from_secs_f64(partition / MB as f64 * self.reduce_s_per_mb);

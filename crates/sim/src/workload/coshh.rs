@@ -25,7 +25,7 @@ use super::random::{apportion, poisson, rng};
 use super::{JobPlan, Workload};
 use crate::cluster;
 use crate::files::MB;
-use giveway_core::{JobId, Kind, Pool, Priority, Span, Tenants, Time, User};
+use giveway_core::{JobId, Kind, PerKind, Pool, Priority, Span, Tenants, Time, User};
 use rand::seq::SliceRandom;
 
 const BLOCK: u64 = 128 * MB;
@@ -164,6 +164,7 @@ impl Class {
             reduce_compute: Span::from_secs_f64(per_reduce(reduce_s)),
             reduce_output_bytes: per_reduce(self.output / SCALE) as u64,
             slowstart_ppm: SLOWSTART_PPM,
+            relative_ppm: PerKind::default(),
         }
     }
 }

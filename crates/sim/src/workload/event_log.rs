@@ -1,9 +1,9 @@
 //! Workloads from event logs: the jobs of a recorded run, to be simulated under other policies.
 //!
 //! An event log contains when each job was submitted, which of its tasks finished, how long they took, and on which nodes. It becomes a workload
-//! of the same jobs, whose tasks all take the mean time of the job's tasks, and a cluster of the same nodes. Reading, fetching and waiting for
-//! the machine are part of a task's time and not modelled again; the time of a reduce counts from the end of its job's last map, because until
-//! then it waited. Work that was not finished is left out, and so are jobs without a finished task.
+//! of the same jobs, each of whose tasks takes its recorded time, and a cluster of the same nodes. Reading, fetching and waiting for the machine are
+//! part of that time and not modelled again; the time of a reduce counts from the end of its job's last map, because until then it waited. Work
+//! that was not finished is left out, and so are jobs without a finished task.
 //!
 //! A cluster that grants slots itself (YARN) is modelled by what was observed. The slots of its nodes are an estimate, because maps, reduces and
 //! application masters share them: it gets as many map slots as maps were running in the mean while more were requested, and as many reduce
@@ -17,10 +17,12 @@ use super::{JobPlan, Workload};
 use crate::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Stragglers};
 use giveway_core::event_log::{EventLogError, EventLogReader, Record};
 use giveway_core::{
-    Action, AttemptId, Change, End, Event, JobId, JobSpec, Kind, Lifecycle, NodeSpec, Outcome, RunningAttempt, Span,
-    TaskId, Time, WHOLE_PPM, refusal,
+    Action, AttemptId, Change, End, Event, JobId, JobSpec, Kind, Lifecycle, NodeSpec, Outcome, PerKind, RunningAttempt,
+    Span, TaskId, Time, WHOLE_PPM, refusal,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::ops::Add;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// An event log that does not give a workload.
@@ -40,10 +42,8 @@ const STAND_IN_BYTES_MAX: u64 = 1 << 50;
 /// One job of an event log.
 struct LoggedJob {
     plan: JobPlan,
-    /// By kind, total time of its finished tasks, scaled to a node of speed 1.
-    task_time: [Span; 2],
-    /// By kind, the number of finished tasks.
-    finished: [u32; 2],
+    /// Index and time of its finished tasks, scaled to a node of speed 1.
+    finished: PerKind<Vec<(u32, Span)>>,
     /// Total map output.
     output_bytes: u64,
     last_map_done: Time,
@@ -89,6 +89,8 @@ struct EventLogWorkload {
     one_slot_pool: bool,
     /// Only for clusters that grant slots themselves.
     observed: Option<ObservedCluster>,
+    /// The largest number of nodes that store the same split; 0 if the log does not tell.
+    replicas: u32,
     /// Time of the last record.
     last_time: Time,
 }
@@ -110,7 +112,10 @@ pub fn from_event_log(event_log: &[u8], name: &str) -> Result<RecordedRun, Event
     // Nodes of a cluster that grants slots itself offer them with heartbeats.
     let granted = log.observed.is_some();
     let reporting = if granted { HeartbeatMode::OutOfBand } else { HeartbeatMode::Immediate };
-    let cluster = recorded_cluster(name, std::mem::take(&mut log.nodes), reporting);
+    let mut cluster = recorded_cluster(name, std::mem::take(&mut log.nodes), reporting);
+    if log.replicas > 0 {
+        cluster.replicas = log.replicas.min(cluster.nodes.len() as u32);
+    }
     // As the workload is numbered; the sort is stable.
     log.jobs.sort_by_key(|job| job.plan.submit);
     let (mut plans, mut recorded, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
@@ -194,6 +199,7 @@ impl EventLogWorkload {
                 }
             }
             Change::JobSubmitted(spec) => {
+                self.replicas = spec.splits.iter().map(|split| split.hosts.len() as u32).fold(self.replicas, u32::max);
                 self.by_id.insert(spec.id, self.jobs.len());
                 self.jobs.push(LoggedJob::new(spec, now));
             }
@@ -265,8 +271,7 @@ impl EventLogWorkload {
         let began = if kind == Kind::Reduce { attempt.launched.max(job.last_map_done) } else { attempt.launched };
         let task_time = now.since(began) + self.retained_time.remove(&task).unwrap_or_default();
         let speed = self.nodes.get(attempt.node.0 as usize).map_or(WHOLE_PPM, |node| node.speed_ppm);
-        job.task_time[kind.index()] += task_time.scaled(f64::from(speed) / f64::from(WHOLE_PPM));
-        job.finished[kind.index()] += 1;
+        job.finished[kind].push((task.index, task_time.scaled(f64::from(speed) / f64::from(WHOLE_PPM))));
         job.last_task_done = now;
         if kind == Kind::Map {
             job.last_map_done = now;
@@ -293,11 +298,11 @@ impl LoggedJob {
             reduce_compute: Span::ZERO,
             reduce_output_bytes: 0,
             slowstart_ppm: spec.slowstart_ppm,
+            relative_ppm: PerKind::default(),
         };
         LoggedJob {
             plan,
-            task_time: [Span::ZERO; 2],
-            finished: [0; 2],
+            finished: PerKind::default(),
             output_bytes: 0,
             last_map_done: Time::ZERO,
             maps_before_reduces: None,
@@ -342,7 +347,7 @@ impl LoggedJob {
     fn on_launch(&mut self, kind: Kind, now: Time) {
         match kind {
             Kind::Map => _ = self.first_map.get_or_insert(now),
-            Kind::Reduce => _ = self.maps_before_reduces.get_or_insert(self.finished[0]),
+            Kind::Reduce => _ = self.maps_before_reduces.get_or_insert(self.finished[Kind::Map].len() as u32),
         }
         self.requested[kind.index()] = self.requested[kind.index()].saturating_sub(1);
         // The first launch shows that the pending request is for tasks and not for the application master.
@@ -358,14 +363,14 @@ impl LoggedJob {
     }
 
     fn plan(self) -> Option<JobPlan> {
-        let LoggedJob { mut plan, task_time, finished, output_bytes, maps_before_reduces, .. } = self;
-        if finished == [0, 0] {
+        let LoggedJob { mut plan, finished, output_bytes, maps_before_reduces, .. } = self;
+        if finished.iter().all(Vec::is_empty) {
             return None;
         }
-        let mean = |kind: Kind| task_time[kind.index()].scaled(1.0 / f64::from(finished[kind.index()].max(1)));
         // The simulator needs at least one map; one that takes no time has no effect.
-        (plan.maps, plan.reduces) = (finished[0].max(1), finished[1]);
-        (plan.map_compute, plan.reduce_compute) = (mean(Kind::Map), mean(Kind::Reduce));
+        (plan.maps, plan.reduces) = (finished[Kind::Map].len().max(1) as u32, finished[Kind::Reduce].len() as u32);
+        (plan.map_compute, plan.reduce_compute) = (mean(&finished[Kind::Map]), mean(&finished[Kind::Reduce]));
+        plan.relative_ppm = finished.map(relative_ppm);
         // Where sizes are not known, as on YARN, the reduces' slot time stands in for them: transfers take no time here, but some policies compare
         // what jobs have left to reduce.
         let stand_in = plan.reduce_compute.times(u64::from(plan.reduces)).0.min(STAND_IN_BYTES_MAX);
@@ -379,6 +384,21 @@ impl LoggedJob {
         }
         Some(plan)
     }
+}
+
+fn mean(tasks: &[(u32, Span)]) -> Span {
+    tasks.iter().map(|(_, time)| *time).fold(Span::ZERO, Add::add).scaled(1.0 / tasks.len().max(1) as f64)
+}
+
+/// The times of the tasks in millionths of their mean, in the order of their indexes.
+fn relative_ppm(mut tasks: Vec<(u32, Span)>) -> Arc<[u32]> {
+    let mean = mean(&tasks);
+    if mean.is_zero() || tasks.iter().all(|(_, time)| *time == mean) {
+        return Arc::default();
+    }
+    tasks.sort_by_key(|(index, _)| *index);
+    let relative = |time: Span| time.as_secs_f64() / mean.as_secs_f64();
+    tasks.into_iter().map(|(_, time)| (relative(time) * f64::from(WHOLE_PPM)).round() as u32).collect()
 }
 
 /// The nodes of an event log without costs and with instant transfers: both are part of the recorded task times.
@@ -463,6 +483,21 @@ mod tests {
             assert_eq!(run(&cluster, &again, policy).ended, first.ended, "{policy}");
             assert_eq!(recorded.policy.map(|policy| policy.name).as_deref(), Some(policy));
             assert!(recorded.jobs.iter().all(|job| job.completion_s > job.wait_s && job.not_compared.is_none()));
+        }
+    }
+
+    #[test]
+    fn a_recorded_run_with_tasks_of_unequal_length_is_repeated_to_the_same_times() {
+        let nodes = fixture::cluster(3).nodes.into_iter().map(|node| node.spec).collect();
+        let mut cluster = recorded_cluster("three nodes", nodes, HeartbeatMode::Immediate);
+        (cluster.noise, cluster.replicas) = (0.5, 2);
+        let jobs = vec![fixture::plan(0, 0.0, 40, 4), fixture::plan(1, 30.0, 7, 2)];
+        let first = from_event_log(&run(&cluster, &fixture::workload(jobs), "fair").event_log, "first").unwrap();
+        assert_eq!((first.cluster.noise, first.cluster.replicas), (0.0, 2));
+        let again = from_event_log(&run(&first.cluster, &first.workload, "fair").event_log, "again").unwrap();
+        for (first, again) in first.jobs.iter().zip(&again.jobs) {
+            let (first_s, again_s) = (first.completion_s.unwrap(), again.completion_s.unwrap());
+            assert!((first_s - again_s).abs() < 0.001, "{first_s} s, then {again_s} s");
         }
     }
 

@@ -24,7 +24,8 @@ pub use catalog::{UnknownWorkload, by_name, default_cluster_for, names};
 pub use event_log::{EventLogWorkloadError, from_event_log, recorded_cluster};
 pub use recorded::{LeftOut, RecordedJob, RecordedRun};
 
-use giveway_core::{JobId, Kind, Priority, Span, Tenants, Time};
+use giveway_core::{JobId, Kind, PerKind, Priority, Span, Tenants, Time, WHOLE_PPM};
+use std::sync::Arc;
 
 /// The jobs of a run, with users and pools.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +77,8 @@ pub struct JobPlan {
     pub reduce_output_bytes: u64,
     /// Reduces may start once this fraction of the maps is done, in millionths.
     pub slowstart_ppm: u32,
+    /// The compute time of each task by its index, in millionths of that of its kind; empty if all are equal.
+    pub relative_ppm: PerKind<Arc<[u32]>>,
 }
 
 impl Workload {
@@ -106,6 +109,12 @@ impl JobPlan {
             Kind::Map => self.maps,
             Kind::Reduce => self.reduces,
         }
+    }
+
+    /// The compute time of a task in relation to that of its kind.
+    pub(crate) fn relative_time(&self, kind: Kind, index: u32) -> f64 {
+        let ppm = self.relative_ppm[kind].get(index as usize).copied().unwrap_or(WHOLE_PPM);
+        f64::from(ppm) / f64::from(WHOLE_PPM)
     }
 
     /// Compute time of one task of a kind on a node of speed 1.
