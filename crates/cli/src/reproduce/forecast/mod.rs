@@ -3,10 +3,10 @@
 //! The workload of hSRTF's Table 2 and the failure experiment of Chronos are scaled down to four worker processes on this machine. Tasks read their
 //! records at a limited rate, so that the results depend on the schedule and not on the machine.
 //!
-//! Before the runs of each policy, each type of job runs alone on the idle cluster; where tasks run as fast as the cores allow, before each run, because the speed of a
-//! machine that others use too changes within minutes. Its profile is the simulator's only input besides the cost of stopping a task: mean
-//! and variation of the map times, and the reduce time once all maps are done. The simulator then forecasts the whole experiment under each
-//! policy, and the engine runs it. Which job gets a slot may depend on a millisecond, so the medians of several runs are compared.
+//! In each of several rounds, each type of job first runs alone on the idle cluster. Its profile is the simulator's only input besides the cost of
+//! stopping a task: the time of each of its maps, and of its reduces once all maps are done. The simulator then forecasts the whole experiment
+//! under each policy, and the engine runs it. Which job gets a slot may depend on a millisecond, and a machine that others use too stops
+//! for moments, so the medians over all rounds are compared.
 //! Every output is compared with that of a sequential run.
 
 mod experiments;
@@ -17,9 +17,8 @@ use crate::report::Run;
 use crate::signals;
 use anyhow::{Context, Result};
 use experiments::{CHRONOS, CONTENTION, EngineExperiment, HSRTF, JobType, Speed, cores};
-use giveway_core::event_log::{EventLogReader, Record};
 use giveway_core::policy::catalog;
-use giveway_core::{Change, End, JobId, Kind, Lifecycle, NodeId, Policy, Span, Tenants, Time};
+use giveway_core::{JobId, NodeId, Policy, Span, Tenants, Time};
 use giveway_engine::apps::Apps;
 use giveway_sim::cluster::{Cluster, Costs, ScriptedFault, SharedHardware};
 use giveway_sim::comparison::{Comparison, PolicyResult};
@@ -33,11 +32,11 @@ use report::{JobComparison, RecoveryFigures, RunComparison, median};
 use std::path::Path;
 use std::time::Duration;
 
-/// Simulated runs per forecast.
+/// Simulated runs per policy and round.
 const FORECAST_RUNS: u64 = 25;
 
-/// Runs of the engine per experiment and policy; a quick run has one.
-const ENGINE_RUNS: usize = 5;
+/// Rounds per experiment; a quick run has one.
+const ROUNDS: usize = 5;
 
 /// The experiments to run.
 #[derive(Clone, Copy, Debug)]
@@ -59,10 +58,10 @@ pub fn run(selection: Selection, quick: bool, apps: &Apps) -> Result<Option<Fore
         return Ok(None);
     }
     let bar = crate::progress::bar(0, "engine", "runs");
-    let engine_runs = if quick { 1 } else { ENGINE_RUNS };
+    let rounds = if quick { 1 } else { ROUNDS };
     let runs_of = |experiment: &&EngineExperiment| {
         let (types, policies) = (experiment.job_types.len(), experiment.policies(quick).len());
-        types + (types * experiment.profiles(engine_runs) + engine_runs) * policies
+        types + rounds * (types + policies)
     };
     bar.set_length(selected.iter().map(|experiment| runs_of(experiment) as u64).sum());
     let folder = tempfile::Builder::new()
@@ -74,10 +73,10 @@ pub fn run(selection: Selection, quick: bool, apps: &Apps) -> Result<Option<Fore
     for (index, experiment) in selected.into_iter().enumerate() {
         let folder = folder.path().join(index.to_string());
         std::fs::create_dir(&folder).context("cannot create a folder for an experiment")?;
-        runs.extend(experiment.run(&folder, quick, engine_runs, apps, &bar).with_context(|| experiment.name)?);
+        runs.extend(experiment.run(&folder, quick, rounds, apps, &bar).with_context(|| experiment.name)?);
     }
     bar.finish_and_clear();
-    Ok(Some(ForecastReport { runs, engine_runs }))
+    Ok(Some(ForecastReport { runs, rounds }))
 }
 
 impl EngineExperiment {
@@ -85,7 +84,7 @@ impl EngineExperiment {
         &self,
         folder: &Path,
         quick: bool,
-        engine_runs: usize,
+        rounds: usize,
         apps: &Apps,
         bar: &ProgressBar,
     ) -> Result<Vec<RunComparison>> {
@@ -129,28 +128,19 @@ impl EngineExperiment {
         profile("first")?;
         let arrivals = (self.arrivals)();
         let experiment = play(&arrivals, self.kill_at)?;
-        let mut compared = Vec::new();
-        for name in self.policies(quick) {
-            let (mut forecast, mut real) = (Vec::new(), Vec::new());
-            for number in 0..engine_runs {
-                let run_name = format!("{name}-{number}");
-                if number < self.profiles(engine_runs) {
-                    forecast.extend(self.forecast(&arrivals, &profile(&run_name)?, self.policy(name)?)?);
-                }
-                real.push(experiment.run(&self.cluster(), &folder.join(run_name), self.policy(name)?, apps)?.run);
+        let policies = self.policies(quick);
+        // Of each policy, the runs of the engine and the simulated ones.
+        let mut runs: Vec<(Vec<Run>, Vec<PolicyResult>)> = policies.iter().map(|_| Default::default()).collect();
+        for round in 0..rounds {
+            let profiles = profile(&round.to_string())?;
+            for (name, (real, forecast)) in policies.iter().zip(&mut runs) {
+                forecast.extend(self.forecast(&arrivals, &profiles, self.policy(name)?)?);
+                let folder = folder.join(format!("{name}-{round}"));
+                real.push(experiment.run(&self.cluster(), &folder, self.policy(name)?, apps)?.run);
                 bar.inc(1);
             }
-            compared.push(self.compare(name, &real, &forecast));
         }
-        Ok(compared)
-    }
-
-    /// How often each type of job runs alone for the runs of one policy.
-    fn profiles(&self, engine_runs: usize) -> usize {
-        match self.speed {
-            Speed::Limited(_) => 1,
-            Speed::Cores => engine_runs,
-        }
+        Ok(policies.iter().zip(&runs).map(|(name, (real, forecast))| self.compare(name, real, forecast)).collect())
     }
 
     /// Limit of the lines that a task reads per second.
@@ -184,9 +174,7 @@ impl EngineExperiment {
             hints: false,
             estimate_error: 0.0,
         };
-        let largest = profiles.last().context("the experiment has no jobs")?;
-        let mut cluster = largest.cluster.clone();
-        cluster.noise = largest.map_noise;
+        let mut cluster = profiles.first().context("the experiment has no jobs")?.cluster.clone();
         if self.speed == Speed::Cores {
             let slots = self.cluster();
             for node in &mut cluster.nodes {
@@ -254,35 +242,14 @@ fn by_submission(jobs: &[JobMetrics]) -> Vec<&JobMetrics> {
 struct Profile {
     job: JobPlan,
     cluster: Cluster,
-    /// Standard deviation of the logarithm of its map times.
-    map_noise: f64,
 }
 
 impl Profile {
     fn of(event_log: &[u8]) -> Result<Profile> {
         let workload::RecordedRun { workload, cluster, .. } = workload::from_event_log(event_log, "a job alone")?;
         let job = workload.jobs.into_iter().next().context("the event log of the profile run has no job")?;
-        Ok(Profile { job, cluster, map_noise: map_noise(event_log)? })
+        Ok(Profile { job, cluster })
     }
-}
-
-fn map_noise(event_log: &[u8]) -> Result<f64> {
-    let mut running = Lifecycle::<()>::default();
-    let mut logs = Vec::new();
-    for record in EventLogReader::open(event_log)? {
-        // A journal has no closing record, because the cluster may be started again.
-        let Ok(Record { now, event, actions }) = record else { break };
-        running.observe(&event, &actions, now, &mut |change| {
-            if let Change::Ended { attempt, end: End::Finished { .. } } = change
-                && attempt.id.task.kind == Kind::Map
-            {
-                logs.push(now.since(attempt.launched).as_secs_f64().ln());
-            }
-        });
-    }
-    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
-    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / logs.len() as f64;
-    Ok(variance.sqrt())
 }
 
 fn fault(node: u32, at: Duration) -> ScriptedFault {
