@@ -11,6 +11,7 @@
 //! | `state_machine.rs` | the state, a batch of inputs |
 //! | `inputs.rs` | inputs and effects |
 //! | `workers.rs` | joins, heartbeats, reports and losses of workers |
+//! | `progress.rs` | the progress of attempts between two heartbeats |
 //! | `clients.rs` | requests of clients: status, kill, yield, explain |
 //! | `submission.rs` | from a plan to a job in the core |
 //! | `finalize.rs` | output folders in the life of a job; its end, or its next round |
@@ -43,6 +44,7 @@ pub(crate) mod output_folder;
 pub(crate) mod output_work;
 mod planning;
 mod programs;
+mod progress;
 pub(crate) mod recovery;
 mod reload;
 mod run;

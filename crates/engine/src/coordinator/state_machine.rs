@@ -8,6 +8,7 @@ use super::finalize::OutputState;
 use super::inputs::{ClientLink, Effect, Input, Output, StoredBlocks, WorkerLink};
 use super::job_table::JobTable;
 use super::journal::{JournalEncoder, JournalError, Metadata};
+use super::progress::ReportedProgress;
 use crate::wire::{FromClient, ToClient, ToWorker};
 use giveway_core::{
     Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, PreemptAction, Progress, Refusal, Scheduler, Setup, Span,
@@ -95,8 +96,8 @@ pub(crate) struct Coordinator {
     pub(super) effects: Vec<Effect>,
     /// Clients that follow a job.
     pub(super) followers: Vec<(JobId, ClientLink)>,
-    /// Last reported progress of each running attempt, in parts per million.
-    pub(super) progress: HashMap<AttemptId, u32>,
+    /// Last reported progress of each running attempt.
+    pub(super) progress: HashMap<AttemptId, ReportedProgress>,
     /// Incremented whenever a free slot might match a task it did not match before.
     pub(super) offer_epoch: u64,
     /// The node that is offered first in the next round of offers. Rotates, so that no node is always first.
@@ -287,14 +288,14 @@ impl Coordinator {
             && self.table.jobs.values().all(|job| job.finalized)
     }
 
-    /// Submits the last reported progress of the running attempts that `filter` selects.
+    /// Submits the progress of the running attempts that `filter` selects.
     pub(super) fn submit_progress(&mut self, filter: impl Fn(&Scheduler, AttemptId) -> bool) {
-        let mut progress: Vec<Progress> = self
-            .progress
-            .iter()
-            .filter(|(attempt, _)| self.table.running.get(**attempt).is_some() && filter(&self.core, **attempt))
-            .map(|(&attempt, &progress_ppm)| Progress { attempt, progress_ppm })
-            .collect();
+        let progress_of = |(&attempt, reported): (&AttemptId, &ReportedProgress)| {
+            let running = self.table.running.get(attempt).filter(|_| filter(&self.core, attempt))?;
+            let until = self.now.min(reported.at + self.settings.heartbeat_interval);
+            Some(Progress { attempt, progress_ppm: reported.at_time(until, running) })
+        };
+        let mut progress: Vec<Progress> = self.progress.iter().filter_map(progress_of).collect();
         if !progress.is_empty() {
             // In a fixed order, so that the event log does not depend on the hash map.
             progress.sort_by_key(|progress| progress.attempt);

@@ -3,6 +3,7 @@
 use super::inputs::{Effect, WorkerLink};
 use super::job_table;
 use super::journal::Metadata;
+use super::progress::ReportedProgress;
 use super::state_machine::{Coordinator, Deferred, NodeSession, WorkerConnection};
 use crate::wire::{FromWorker, Join, Report, ToWorker};
 use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, NodeSpec, PreemptAction, RackId, WHOLE_PPM, Work};
@@ -186,7 +187,8 @@ impl Coordinator {
                 session.needs_offer = true;
                 for progress in progress {
                     if self.table.running.get(progress.attempt).is_some_and(|running| running.node == node) {
-                        self.progress.insert(progress.attempt, progress.progress_ppm.min(WHOLE_PPM));
+                        let reported = ReportedProgress { ppm: progress.progress_ppm.min(WHOLE_PPM), at: now };
+                        self.progress.insert(progress.attempt, reported);
                     }
                 }
             }

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Number of records between two progress updates.
-const PROGRESS_INTERVAL_RECORDS: u64 = 256;
+const PROGRESS_INTERVAL_RECORDS: u64 = 32;
 
 /// A map attempt to run.
 pub struct MapTask {
