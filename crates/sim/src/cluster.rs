@@ -109,6 +109,14 @@ impl Default for Costs {
     }
 }
 
+impl Costs {
+    /// The costs of the embedded engine, whose tasks are threads: what `giveway bench engine` measures, rounded up to 10 ms.
+    pub fn engine() -> Costs {
+        let ten = Span::from_millis(10);
+        Costs { launch: Span::ZERO, pause: ten, resume: ten, end_early: ten, kill: ten, ..Costs::default() }
+    }
+}
+
 /// Attempts that are slowed down at random.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -401,7 +401,7 @@ fn relative_ppm(mut tasks: Vec<(u32, Span)>) -> Arc<[u32]> {
     tasks.into_iter().map(|(_, time)| (relative(time) * f64::from(WHOLE_PPM)).round() as u32).collect()
 }
 
-/// The nodes of an event log without costs and with instant transfers: both are part of the recorded task times.
+/// The nodes of an event log, without the costs of a launch and with instant transfers: both are part of the recorded task times.
 pub fn recorded_cluster(name: &str, nodes: Vec<NodeSpec>, reporting: HeartbeatMode) -> Cluster {
     const INSTANT_BYTES_PER_S: u64 = 1 << 50;
     let node = |spec: NodeSpec| NodeModel {
@@ -409,7 +409,8 @@ pub fn recorded_cluster(name: &str, nodes: Vec<NodeSpec>, reporting: HeartbeatMo
         net_bytes_per_s: INSTANT_BYTES_PER_S,
         shared: None,
     };
-    let costs = Costs { launch: Span::ZERO, sort_per_gb: Span::ZERO, ..Costs::default() };
+    let stops = if reporting == HeartbeatMode::Immediate { Costs::engine() } else { Costs::default() };
+    let costs = Costs { launch: Span::ZERO, sort_per_gb: Span::ZERO, ..stops };
     Cluster {
         name: format!("nodes of {name}"),
         replicas: nodes.len().min(3) as u32,
