@@ -3,10 +3,10 @@
 //! The workload of hSRTF's Table 2 and the failure experiment of Chronos are scaled down to four worker processes on this machine. Tasks read their
 //! records at a limited rate, so that the results depend on the schedule and not on the machine.
 //!
-//! In each of several rounds, each type of job first runs alone on the idle cluster. Its profile is the simulator's only input besides the cost of
-//! stopping a task: the time of each of its maps, and of its reduces once all maps are done. The simulator then forecasts the whole experiment
-//! under each policy, and the engine runs it. Which job gets a slot may depend on a millisecond, and a machine that others use too stops
-//! for moments, so the medians over all rounds are compared.
+//! In each of several rounds, each type of job first runs alone on the idle cluster. Its profile is the time of each of its maps, and of its
+//! reduces once all maps are done. The engine then runs the whole experiment under each policy, and the simulator forecasts it from the profiles
+//! and the submission times. A machine that others use too stops for moments, and which job gets a slot may depend on a millisecond, so the
+//! medians over all rounds are compared.
 //! Every output is compared with that of a sequential run.
 
 mod experiments;
@@ -20,7 +20,7 @@ use experiments::{CHRONOS, CONTENTION, EngineExperiment, HSRTF, JobType, Speed, 
 use giveway_core::policy::catalog;
 use giveway_core::{JobId, NodeId, Policy, Span, Tenants, Time};
 use giveway_engine::apps::Apps;
-use giveway_sim::cluster::{Cluster, Costs, ScriptedFault, SharedHardware};
+use giveway_sim::cluster::{Cluster, ScriptedFault, SharedHardware};
 use giveway_sim::comparison::{Comparison, PolicyResult};
 use giveway_sim::metrics::JobMetrics;
 use giveway_sim::workload::{self, JobPlan, Workload};
@@ -126,17 +126,17 @@ impl EngineExperiment {
         };
         // The input is in memory after these runs, as it is in all runs that are forecast.
         profile("first")?;
-        let arrivals = (self.arrivals)();
-        let experiment = play(&arrivals, self.kill_at)?;
+        let experiment = play(&(self.arrivals)(), self.kill_at)?;
         let policies = self.policies(quick);
         // Of each policy, the runs of the engine and the simulated ones.
         let mut runs: Vec<(Vec<Run>, Vec<PolicyResult>)> = policies.iter().map(|_| Default::default()).collect();
         for round in 0..rounds {
             let profiles = profile(&round.to_string())?;
             for (name, (real, forecast)) in policies.iter().zip(&mut runs) {
-                forecast.extend(self.forecast(&arrivals, &profiles, self.policy(name)?)?);
                 let folder = folder.join(format!("{name}-{round}"));
-                real.push(experiment.run(&self.cluster(), &folder, self.policy(name)?, apps)?.run);
+                let run = experiment.run(&self.cluster(), &folder, self.policy(name)?, apps)?.run;
+                forecast.extend(self.forecast(&by_submission(&run.jobs), &profiles, self.policy(name)?)?);
+                real.push(run);
                 bar.inc(1);
             }
         }
@@ -157,19 +157,20 @@ impl EngineExperiment {
         Ok(policy.faster(self.time_scale))
     }
 
-    /// Simulates the experiment from the profiles, once per seed.
-    fn forecast(&self, arrivals: &[(u64, u16)], profiles: &[Profile], policy: Policy) -> Result<Vec<PolicyResult>> {
-        let job = |(number, &(at_ms, group)): (usize, &(u64, u16))| JobPlan {
+    /// Simulates the experiment from the profiles, once per seed. Of the jobs that ran, only their types and submission times are used.
+    fn forecast(&self, jobs: &[&JobMetrics], profiles: &[Profile], policy: Policy) -> Result<Vec<PolicyResult>> {
+        let first_s = jobs.first().map_or(0.0, |job| job.submit_s);
+        let job = |(number, job): (usize, &&JobMetrics)| JobPlan {
             id: JobId(number as u32),
-            submit: Time::ZERO + Span::from_millis(at_ms),
-            group,
+            submit: Time::ZERO + Span::from_secs_f64(job.submit_s - first_s),
+            group: job.group,
             slowstart_ppm: self.cluster.slowstart_ppm,
-            ..profiles[usize::from(group)].job.clone()
+            ..profiles[usize::from(job.group)].job.clone()
         };
         let workload = Workload {
             name: self.name.into(),
             tenants: Tenants::default(),
-            jobs: arrivals.iter().enumerate().map(job).collect(),
+            jobs: jobs.iter().enumerate().map(job).collect(),
             groups: self.job_types.iter().map(|job_type| job_type.name.to_owned()).collect(),
             hints: false,
             estimate_error: 0.0,
@@ -187,10 +188,6 @@ impl EngineExperiment {
         cluster.lost_after = span(self.cluster.timeout);
         // Local files of this machine are node-local for every worker.
         cluster.replicas = if self.kill_at.is_some() { 2 } else { self.cluster.nodes };
-        // As measured by `giveway bench engine`, rounded to 10 ms.
-        let ten = Span::from_millis(10);
-        cluster.costs =
-            Costs { launch: Span::ZERO, pause: ten, resume: ten, end_early: ten, kill: ten, ..cluster.costs };
         cluster.faults.scripted = self.kill_at.map(|at| fault(self.cluster.nodes - 1, at)).into_iter().collect();
         let run = |seed: u64| Ok(Comparison::new(cluster.clone(), workload.clone(), seed).run(&policy, &mut ())?);
         (1..=FORECAST_RUNS).map(run).collect()
