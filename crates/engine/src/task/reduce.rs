@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Number of keys between two progress updates.
-const PROGRESS_INTERVAL_KEYS: u32 = 1024;
+const PROGRESS_INTERVAL_KEYS: u32 = 128;
 
 /// A reduce attempt to run.
 pub struct ReduceTask {
