@@ -110,6 +110,11 @@ impl Merge {
         self.readers.iter().map(SegmentReader::position).collect()
     }
 
+    /// Stored bytes of all inputs that are still to be read.
+    pub fn remaining_bytes(&self) -> u64 {
+        self.readers.iter().map(SegmentReader::remaining_bytes).sum()
+    }
+
     /// Calls `take` with the next key and its values, then advances to the key after it, whether or not all values were read.
     /// Returns `None` if no key is left.
     #[inline]

@@ -248,7 +248,7 @@ impl<'a> RunningReduce<'a> {
             }
             if until_progress == 0 {
                 until_progress = PROGRESS_INTERVAL_KEYS;
-                let done = reduce_bytes.saturating_sub(self.runs.remaining_bytes_at(&merge.positions()));
+                let done = reduce_bytes.saturating_sub(merge.remaining_bytes());
                 control.set_progress_ppm(666_667 + scaled_fraction(done, reduce_bytes, 333_332));
             }
             until_progress -= 1;

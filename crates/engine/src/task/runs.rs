@@ -246,11 +246,6 @@ impl RunSet {
         self.drop_exhausted();
     }
 
-    /// Stored bytes that are still to be read when the merge of all runs has reached these positions.
-    pub(super) fn remaining_bytes_at(&self, positions: &[Position]) -> u64 {
-        self.runs.iter().zip(positions).map(|(run, position)| remaining_bytes(run.source.bytes(), *position)).sum()
-    }
-
     /// Writes the runs in memory to one file, unmerged. Returns the list of all runs.
     pub(super) fn save(&mut self) -> Result<SavedRuns, WriteError> {
         if self.runs.iter().any(|run| run.on_disk.is_none()) {

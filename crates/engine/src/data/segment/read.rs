@@ -106,6 +106,16 @@ impl SegmentReader {
         if self.is_done { Position::END } else { Position { block: self.block_at, record: self.record } }
     }
 
+    /// Stored bytes from the current record to the end; within a compressed block, in proportion to its content.
+    pub fn remaining_bytes(&self) -> u64 {
+        if self.is_done {
+            return 0;
+        }
+        let (read, content) = (self.span.at as u128, self.block.len().max(1) as u128);
+        let read_bytes = u128::from(self.next_at - self.block_at) * read / content;
+        self.source.bytes() - self.block_at - read_bytes as u64
+    }
+
     #[inline]
     fn decode_at(&mut self, at: usize) -> Result<(), SegmentError> {
         self.span = decode(&self.block, at).ok_or(SegmentError::Corrupt { at: self.block_at })?;

@@ -34,6 +34,28 @@ fn read_on(mut reader: SegmentReader) -> Result<Records, SegmentError> {
     Ok(records)
 }
 
+#[test]
+fn the_remaining_bytes_decrease_with_every_record_down_to_zero() {
+    // A single block, and many.
+    let few: Records = (0..100_u32).map(|n| (n.to_string().into_bytes(), vec![b'v'; 20])).collect();
+    for records in [few, many_records(true), many_records(false)] {
+        let (bytes, info) = write(&records, Compression::Auto);
+        let mut reader = SegmentReader::open(Source::from(bytes)).unwrap();
+        assert_eq!(reader.remaining_bytes(), info.stored_bytes);
+        let mut last = u64::MAX;
+        let mut decreases = 0;
+        while !reader.is_done() {
+            assert!(reader.remaining_bytes() <= last);
+            decreases += usize::from(reader.remaining_bytes() < last);
+            last = reader.remaining_bytes();
+            reader.advance().unwrap();
+        }
+        assert_eq!(reader.remaining_bytes(), 0);
+        // Many records of a compressed block may share a stored byte.
+        assert!(decreases > records.len() / 2, "{decreases} of {}", records.len());
+    }
+}
+
 /// Records, compressible or not, a few of them larger than a block.
 fn many_records(compressible: bool) -> Records {
     let mut state = 1_u64;
