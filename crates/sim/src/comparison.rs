@@ -85,7 +85,7 @@ fn isolated_execution_s(cluster: &Cluster, workload: &Workload, seed: u64) -> Ve
 
 /// The properties of a job that determine its execution time in isolation.
 #[derive(PartialEq, Eq, Hash)]
-struct Shape([u64; 8], [Arc<[u32]>; 2]);
+struct Shape([u64; 8], [Arc<[u64]>; 2]);
 
 impl Shape {
     fn of(job: &JobPlan) -> Shape {

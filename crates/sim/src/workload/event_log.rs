@@ -404,14 +404,14 @@ fn mean(tasks: &[(u32, Span)]) -> Span {
 }
 
 /// The times of the tasks in millionths of their mean, in the order of their indexes.
-fn relative_ppm(mut tasks: Vec<(u32, Span)>) -> Arc<[u32]> {
+fn relative_ppm(mut tasks: Vec<(u32, Span)>) -> Arc<[u64]> {
     let mean = mean(&tasks);
     if mean.is_zero() || tasks.iter().all(|(_, time)| *time == mean) {
         return Arc::default();
     }
     tasks.sort_by_key(|(index, _)| *index);
     let relative = |time: Span| time.as_secs_f64() / mean.as_secs_f64();
-    tasks.into_iter().map(|(_, time)| (relative(time) * f64::from(WHOLE_PPM)).round() as u32).collect()
+    tasks.into_iter().map(|(_, time)| (relative(time) * f64::from(WHOLE_PPM)).round() as u64).collect()
 }
 
 /// The nodes of an event log, without the costs of a launch and with instant transfers: both are part of the recorded task times.

@@ -78,7 +78,7 @@ pub struct JobPlan {
     /// Reduces may start once this fraction of the maps is done, in millionths.
     pub slowstart_ppm: u32,
     /// The compute time of each task by its index, in millionths of that of its kind; empty if all are equal.
-    pub relative_ppm: PerKind<Arc<[u32]>>,
+    pub relative_ppm: PerKind<Arc<[u64]>>,
 }
 
 impl Workload {
@@ -113,8 +113,8 @@ impl JobPlan {
 
     /// The compute time of a task in relation to that of its kind.
     pub(crate) fn relative_time(&self, kind: Kind, index: u32) -> f64 {
-        let ppm = self.relative_ppm[kind].get(index as usize).copied().unwrap_or(WHOLE_PPM);
-        f64::from(ppm) / f64::from(WHOLE_PPM)
+        let ppm = self.relative_ppm[kind].get(index as usize).copied().unwrap_or(u64::from(WHOLE_PPM));
+        ppm as f64 / f64::from(WHOLE_PPM)
     }
 
     /// Compute time of one task of a kind on a node of speed 1.
