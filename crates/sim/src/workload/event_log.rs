@@ -394,8 +394,8 @@ impl LoggedJob {
 /// The task of which an attempt is a part: the rest of a map that ended early is a part of the map of the whole split.
 fn whole_task(attempt: &RunningAttempt) -> TaskId {
     match attempt.work {
-        Work::Map { split, .. } => TaskId { index: split, ..attempt.id.task },
-        Work::Reduce { .. } => attempt.id.task,
+        Work::Map { split, start_bytes, .. } if start_bytes > 0 => TaskId { index: split, ..attempt.id.task },
+        Work::Map { .. } | Work::Reduce { .. } => attempt.id.task,
     }
 }
 
