@@ -109,6 +109,26 @@ impl Cluster {
 }
 
 #[test]
+fn a_grant_on_a_node_that_has_just_resumed_an_attempt_leaves_no_free_slot_behind() {
+    let (mut cluster, long) = Cluster::with_long_job("fcs");
+    cluster.at(20).open(2);
+    let victim = Cluster::paused(&cluster.request(2, 1))[0];
+    cluster.submit(Event::AttemptPaused { attempt: victim, progress_ppm: 300_000 });
+    let node = if long[..2].contains(&victim) { 0 } else { 1 };
+    let attempt = cluster.grant(2, node);
+    cluster.at(22).submit(Event::AttemptFinished { attempt, output_bytes: 0 });
+    assert_eq!(cluster.resumed(node).len(), 1);
+    // YARN gave the freed memory to the short job before it heard of the resumption.
+    cluster.request(2, 1);
+    let attempt = cluster.grant(2, node);
+    cluster.at(24).submit(Event::AttemptFinished { attempt, output_bytes: 0 });
+    cluster.submit(Event::JobEnded { job: JobId(2), outcome: Outcome::Succeeded });
+    // The long job holds all slots again, so the next job needs one of them.
+    cluster.at(40).open(3);
+    assert_eq!(Cluster::paused(&cluster.request(3, 1)).len(), 1);
+}
+
+#[test]
 fn a_short_job_pauses_a_long_one_which_resumes_when_nothing_ranks_before_it() {
     let (mut cluster, long) = Cluster::with_long_job("fcs");
     cluster.at(20).open(2);

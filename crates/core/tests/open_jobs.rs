@@ -157,14 +157,19 @@ fn a_smaller_request_drops_pending_tasks() {
 }
 
 #[test]
-fn a_node_grows_when_more_slots_are_granted_than_it_declared() {
+fn a_node_with_more_grants_than_slots_has_none_free_until_enough_attempts_end() {
     let mut cluster = GrantingCluster::new("fifo");
     cluster.open_job(1);
     cluster.request_slots(1, 5, 0);
-    (0..5).for_each(|_| {
-        cluster.grant_slot(1, Kind::Map, 0);
-    });
-    assert_eq!(cluster.core.state().nodes().slots(), PerKind::new(7, 4));
+    let attempts: Vec<AttemptId> = (0..5).map(|_| cluster.grant_slot(1, Kind::Map, 0)).collect();
+    let mut free = Vec::new();
+    for attempt in attempts {
+        cluster.submit_event(Event::AttemptFinished { attempt, output_bytes: 0 });
+        cluster.core.state().check().unwrap();
+        free.push(cluster.core.free_slots(NodeId(0))[Kind::Map]);
+    }
+    assert_eq!(free, [0, 0, 0, 1, 2], "it has two slots");
+    assert_eq!(cluster.core.state().nodes().slots(), PerKind::new(4, 4));
 }
 
 #[test]

@@ -12,9 +12,6 @@ use crate::reason::{Reason, Refusal};
 use crate::state::JobKey;
 use crate::units::WHOLE_PPM;
 
-/// The most slots of a kind that a node may have. A node grows when its cluster grants more slots than it declared.
-const MAX_SLOTS: u16 = u16::MAX / 2;
-
 impl Scheduler {
     pub(super) fn job_submitted(&mut self, spec: &JobSpec, out: &mut Vec<Action>) -> Result<(), Refusal> {
         if spec.splits.is_empty() && self.state.find(spec.id).is_none() {
@@ -219,16 +216,9 @@ impl Scheduler {
     ) -> Result<(), Refusal> {
         let key = self.open_job(job)?;
         let kind = if self.setup.capabilities.one_slot_pool { Kind::Reduce } else { kind };
-        let granting = self.state.nodes().up(node).ok_or(Refusal::UnknownNode(node))?;
-        let is_full = granting.free(kind) == 0;
-        if is_full && granting.spec().slots(kind) >= MAX_SLOTS {
-            return Err(Refusal::InvalidNode(node));
-        }
+        self.state.nodes().up(node).ok_or(Refusal::UnknownNode(node))?;
         if self.state.job(key).counts(kind).pending == 0 {
             return Err(Refusal::NothingPending(job));
-        }
-        if is_full {
-            self.state.add_slot(node, kind);
         }
         // The cluster may have granted another slot than the one that was freed for the job; either way it has one request less.
         self.state.drop_reservation(key, kind, Some(node));

@@ -23,7 +23,7 @@ impl State {
                 }
                 continue;
             }
-            if runs + usize::from(node.free[kind]) != has {
+            if usize::from(node.free[kind]) != has.saturating_sub(runs) {
                 return Err(format!("{id} has {has} {kind} slots, {runs} in use and {} free", node.free[kind]));
             }
             if node.exclusion.is_none() {

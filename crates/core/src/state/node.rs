@@ -259,13 +259,16 @@ impl NodeTable {
         &mut self.nodes[node.0 as usize]
     }
 
+    /// An attempt takes a slot. If the backend granted it one on a full node, the node has more attempts than slots until some of them end.
     pub(super) fn take_slot(&mut self, node: NodeId, kind: Kind, attempt: RunningAttempt) {
         let place = self.get_mut(node);
-        assert!(place.up && place.free[kind] > 0, "{node} has no free {kind} slot");
-        place.free[kind] -= 1;
+        assert!(place.up, "{node} is down");
         place.running[kind].push(attempt);
-        let is_counted = place.exclusion.is_none();
-        self.free[kind] -= u32::from(is_counted);
+        if place.free[kind] > 0 {
+            place.free[kind] -= 1;
+            let is_counted = place.exclusion.is_none();
+            self.free[kind] -= u32::from(is_counted);
+        }
     }
 
     pub(super) fn free_slot(&mut self, node: NodeId, kind: Kind, attempt: RunningAttempt) {
@@ -273,8 +276,10 @@ impl NodeTable {
         let running = &mut place.running[kind];
         let at = running.iter().position(|&other| other == attempt).expect("an attempt frees only its own slot");
         running.remove(at);
-        place.free[kind] += 1;
-        let is_counted = place.exclusion.is_none();
-        self.free[kind] += u32::from(is_counted);
+        if running.len() < usize::from(place.spec.slots(kind)) {
+            place.free[kind] += 1;
+            let is_counted = place.exclusion.is_none();
+            self.free[kind] += u32::from(is_counted);
+        }
     }
 }

@@ -69,12 +69,6 @@ impl NodeTypes {
         let counted = &mut self.all[usize::from(node_type)].slots;
         Kind::BOTH.iter().for_each(|&kind| counted[kind] -= slots[kind]);
     }
-
-    /// Counts a slot that a node was found to have.
-    pub(super) fn add_slot(&mut self, node_type: u16, kind: Kind) {
-        self.version += 1;
-        self.all[usize::from(node_type)].slots[kind] += 1;
-    }
 }
 
 #[cfg(test)]

@@ -116,7 +116,8 @@ impl State {
     }
 
     fn restore_running(&mut self, job: JobKey, task: TaskKey, number: u16, node: NodeId) -> Result<(), Inconsistent> {
-        ensure(self.nodes.up(node).is_some_and(|up| up.free(task.kind) > 0))?;
+        let is_granted = self.jobs.get(job).is_open();
+        ensure(self.nodes.up(node).is_some_and(|up| is_granted || up.free(task.kind) > 0))?;
         self.nodes.take_slot(node, task.kind, RunningAttempt { job, task: task.index, number });
         Ok(())
     }

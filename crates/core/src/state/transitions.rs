@@ -78,20 +78,6 @@ impl State {
             self.nodes.free[kind] -= u32::from(free[kind]);
         }
     }
-
-    /// Adds a slot to a node, because the backend granted more than the node was known to have.
-    pub(crate) fn add_slot(&mut self, node: NodeId, kind: Kind) {
-        let grown = self.nodes.get_mut(node);
-        match kind {
-            Kind::Map => grown.spec.map_slots += 1,
-            Kind::Reduce => grown.spec.reduce_slots += 1,
-        }
-        grown.free[kind] += 1;
-        let node_type = grown.node_type;
-        self.nodes.types.add_slot(node_type, kind);
-        self.nodes.free[kind] += 1;
-        self.nodes.slots[kind] += 1;
-    }
 }
 
 // Jobs.
@@ -185,8 +171,15 @@ impl State {
 
     fn start(&mut self, job: JobKey, task: TaskKey, node: NodeId, now: Time) -> AttemptId {
         let attempt = self.jobs.get_mut(job).start(task, node, now);
-        self.nodes.take_slot(node, task.kind, RunningAttempt { job, task: task.index, number: attempt.number });
+        self.take_slot(job, task, attempt.number, node);
         attempt
+    }
+
+    /// Only the backend, which grants slots to open jobs by itself, knows more slots than the node declared.
+    fn take_slot(&mut self, job: JobKey, task: TaskKey, number: u16, node: NodeId) {
+        let is_granted = self.jobs.get(job).is_open();
+        assert!(is_granted || self.nodes.get(node).free(task.kind) > 0, "{node} has no free {} slot", task.kind);
+        self.nodes.take_slot(node, task.kind, RunningAttempt { job, task: task.index, number });
     }
 
     /// Launches a second attempt of a running task.
@@ -202,7 +195,7 @@ impl State {
             speculated.map_nodes.insert(node.0);
         }
         let attempt = AttemptId { task: key.of(speculated.id), number };
-        self.nodes.take_slot(node, key.kind, RunningAttempt { job, task: key.index, number });
+        self.take_slot(job, key, number, node);
         attempt
     }
 
