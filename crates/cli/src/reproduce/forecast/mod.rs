@@ -4,9 +4,9 @@
 //! records at a limited rate, so that the results depend on the schedule and not on the machine.
 //!
 //! In each of several rounds, each type of job first runs alone on the idle cluster. Its profile is the time of each of its maps, and of its
-//! reduces once all maps are done. The engine then runs the whole experiment under each policy, and the simulator forecasts it from the profiles
-//! and the submission times. A machine that others use too stops for moments, and which job gets a slot may depend on a millisecond, so the
-//! medians over all rounds are compared.
+//! reduces once all maps are done. The engine then runs the whole experiment under each policy. Which job gets a slot may depend on a
+//! millisecond, so the simulator forecasts each run many times, each time with other profiles of those of all rounds, and the medians over all
+//! rounds are compared.
 //! Every output is compared with that of a sequential run.
 
 mod experiments;
@@ -25,15 +25,16 @@ use giveway_sim::comparison::{Comparison, PolicyResult};
 use giveway_sim::metrics::JobMetrics;
 use giveway_sim::workload::{self, JobPlan, Workload};
 use indicatif::ProgressBar;
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 pub use report::ForecastReport;
 use report::{JobComparison, RecoveryFigures, RunComparison, median};
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-/// Simulated runs per policy and round.
-const FORECAST_RUNS: u64 = 25;
+/// Simulated runs per run of the engine.
+const FORECAST_RUNS: usize = 25;
 
 /// Rounds per experiment; a quick run has one.
 const ROUNDS: usize = 5;
@@ -128,19 +129,26 @@ impl EngineExperiment {
         profile("first")?;
         let experiment = play(&(self.arrivals)(), self.kill_at)?;
         let policies = self.policies(quick);
-        // Of each policy, the runs of the engine and the simulated ones.
-        let mut runs: Vec<(Vec<Run>, Vec<PolicyResult>)> = policies.iter().map(|_| Default::default()).collect();
+        let mut profiles = Vec::new();
+        let mut runs: Vec<Vec<Run>> = policies.iter().map(|_| Vec::new()).collect();
         for round in 0..rounds {
-            let profiles = profile(&round.to_string())?;
-            for (name, (real, forecast)) in policies.iter().zip(&mut runs) {
+            profiles.push(profile(&round.to_string())?);
+            for (name, runs) in policies.iter().zip(&mut runs) {
                 let folder = folder.join(format!("{name}-{round}"));
-                let run = experiment.run(&self.cluster(), &folder, self.policy(name)?, apps)?.run;
-                forecast.extend(self.forecast(&by_submission(&run.jobs), &profiles, self.policy(name)?)?);
-                real.push(run);
+                runs.push(experiment.run(&self.cluster(), &folder, self.policy(name)?, apps)?.run);
                 bar.inc(1);
             }
         }
-        Ok(policies.iter().zip(&runs).map(|(name, (real, forecast))| self.compare(name, real, forecast)).collect())
+        let compare = |(name, real): (&&str, &Vec<Run>)| {
+            let policy = self.policy(name)?;
+            let mut forecast = Vec::new();
+            for (seeds, run) in (1..).step_by(FORECAST_RUNS).map(|first| first..first + FORECAST_RUNS as u64).zip(real)
+            {
+                forecast.extend(self.forecast(&by_submission(&run.jobs), &profiles, &policy, seeds)?);
+            }
+            Ok(self.compare(name, real, &forecast))
+        };
+        policies.iter().zip(&runs).map(compare).collect()
     }
 
     /// Limit of the lines that a task reads per second.
@@ -157,25 +165,36 @@ impl EngineExperiment {
         Ok(policy.faster(self.time_scale))
     }
 
-    /// Simulates the experiment from the profiles, once per seed. Of the jobs that ran, only their types and submission times are used.
-    fn forecast(&self, jobs: &[&JobMetrics], profiles: &[Profile], policy: Policy) -> Result<Vec<PolicyResult>> {
+    /// Simulates the experiment, once per seed, from the profiles of each round. Of the jobs that ran, only their types and submission times are
+    /// used.
+    fn forecast(
+        &self,
+        jobs: &[&JobMetrics],
+        rounds: &[Vec<Profile>],
+        policy: &Policy,
+        seeds: Range<u64>,
+    ) -> Result<Vec<PolicyResult>> {
         let first_s = jobs.first().map_or(0.0, |job| job.submit_s);
-        let job = |(number, job): (usize, &&JobMetrics)| JobPlan {
+        let job = |number: usize, job: &JobMetrics, profiles: &[Profile]| JobPlan {
             id: JobId(number as u32),
             submit: Time::ZERO + Span::from_secs_f64(job.submit_s - first_s),
             group: job.group,
             slowstart_ppm: self.cluster.slowstart_ppm,
             ..profiles[usize::from(job.group)].job.clone()
         };
-        let workload = Workload {
-            name: self.name.into(),
-            tenants: Tenants::default(),
-            jobs: jobs.iter().enumerate().map(job).collect(),
-            groups: self.job_types.iter().map(|job_type| job_type.name.to_owned()).collect(),
-            hints: false,
-            estimate_error: 0.0,
+        let workload = |seed: u64| {
+            let mut rng = Pcg64Mcg::seed_from_u64(seed);
+            let mut any_round = || &rounds[rng.random_range(0..rounds.len())];
+            Workload {
+                name: self.name.into(),
+                tenants: Tenants::default(),
+                jobs: jobs.iter().enumerate().map(|(number, played)| job(number, played, any_round())).collect(),
+                groups: self.job_types.iter().map(|job_type| job_type.name.to_owned()).collect(),
+                hints: false,
+                estimate_error: 0.0,
+            }
         };
-        let mut cluster = profiles.first().context("the experiment has no jobs")?.cluster.clone();
+        let mut cluster = rounds.iter().flatten().next().context("the experiment has no jobs")?.cluster.clone();
         if self.speed == Speed::Cores {
             let slots = self.cluster();
             for node in &mut cluster.nodes {
@@ -189,8 +208,8 @@ impl EngineExperiment {
         // Local files of this machine are node-local for every worker.
         cluster.replicas = if self.kill_at.is_some() { 2 } else { self.cluster.nodes };
         cluster.faults.scripted = self.kill_at.map(|at| fault(self.cluster.nodes - 1, at)).into_iter().collect();
-        let run = |seed: u64| Ok(Comparison::new(cluster.clone(), workload.clone(), seed).run(&policy, &mut ())?);
-        (1..=FORECAST_RUNS).map(run).collect()
+        let run = |seed: u64| Ok(Comparison::new(cluster.clone(), workload(seed), seed).run(policy, &mut ())?);
+        seeds.map(run).collect()
     }
 
     fn compare(&self, policy: &str, real: &[Run], simulated: &[PolicyResult]) -> RunComparison {
@@ -217,13 +236,17 @@ fn compare_jobs<'a>(
 ) -> Vec<JobComparison> {
     let real: Vec<_> = real.iter().map(|jobs| by_submission(jobs)).collect();
     let simulated: Vec<_> = simulated.iter().map(|jobs| by_submission(jobs)).collect();
-    let median_completion = |runs: &[Vec<&JobMetrics>], number: usize| {
-        median(runs.iter().filter_map(|jobs| jobs.get(number)).map(|job| job.completion_s).collect())
+    let completions = |runs: &[Vec<&JobMetrics>], number: usize| -> Vec<f64> {
+        runs.iter().filter_map(|jobs| jobs.get(number)).map(|job| job.completion_s).collect()
     };
-    let compared = |(number, job): (usize, &&JobMetrics)| JobComparison {
-        group: group_name(job.group).to_owned(),
-        real_s: median_completion(&real, number),
-        forecast_s: median_completion(&simulated, number),
+    let compared = |(number, job): (usize, &&JobMetrics)| {
+        let runs_s = completions(&real, number);
+        JobComparison {
+            group: group_name(job.group).to_owned(),
+            real_s: median(runs_s.clone()),
+            runs_s,
+            forecast_s: median(completions(&simulated, number)),
+        }
     };
     real.first().into_iter().flatten().enumerate().map(compared).collect()
 }

@@ -30,10 +30,13 @@ pub struct RunComparison {
     pub(super) forecast: RecoveryFigures,
 }
 
-/// Completion time of one job, measured (median of the runs) and forecast.
+/// Completion time of one job, measured and forecast.
 #[derive(Serialize)]
 pub struct JobComparison {
     pub(super) group: String,
+    /// In each run.
+    pub(super) runs_s: Vec<f64>,
+    /// The median of the runs.
     pub(super) real_s: f64,
     pub(super) forecast_s: f64,
 }
@@ -64,13 +67,54 @@ impl RecoveryFigures {
 impl JobComparison {
     /// Relative error of the forecast, without its sign.
     fn error(&self) -> f64 {
-        (self.forecast_s / self.real_s - 1.0).abs()
+        relative_error(self.forecast_s, self.real_s)
+    }
+
+    /// How much each run differs from the median of the others: the error of a forecast that is itself a real run. Empty for a single run.
+    fn run_differences(&self) -> impl Iterator<Item = f64> {
+        let others = |number: usize| {
+            let others = self.runs_s.iter().enumerate().filter(move |&(other, _)| other != number);
+            others.map(|(_, &completion_s)| completion_s).collect::<Vec<f64>>()
+        };
+        let difference = move |(number, &completion_s)| relative_error(completion_s, median(others(number)));
+        self.runs_s.iter().enumerate().filter(|_| self.runs_s.len() > 1).map(difference)
+    }
+}
+
+/// Relative difference, without its sign.
+fn relative_error(forecast: f64, real: f64) -> f64 {
+    (forecast / real - 1.0).abs()
+}
+
+/// Median and 90th percentile.
+struct Spread {
+    median: f64,
+    ninetieth: f64,
+}
+
+impl Spread {
+    fn of(mut values: Vec<f64>) -> Spread {
+        values.sort_by(f64::total_cmp);
+        let ninetieth = values.get(values.len() * 9 / 10).copied().unwrap_or(f64::NAN);
+        Spread { median: median(values), ninetieth }
+    }
+}
+
+impl std::fmt::Display for Spread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [median, ninetieth] = [self.median, self.ninetieth].map(|error| Unit::Fraction.show(error));
+        write!(f, "{median}, 90th percentile {ninetieth}")
     }
 }
 
 impl RunComparison {
     fn median_error(&self) -> f64 {
         median(self.jobs.iter().map(JobComparison::error).collect())
+    }
+
+    /// The median difference of a run from the others; NaN for a single run.
+    fn median_difference(&self) -> f64 {
+        median(self.jobs.iter().flat_map(JobComparison::run_differences).collect())
     }
 
     fn groups(&self) -> Vec<&str> {
@@ -103,25 +147,29 @@ pub(super) fn median(mut values: Vec<f64>) -> f64 {
 }
 
 impl ForecastReport {
-    /// Errors of all jobs of all runs, the smallest first.
-    fn errors(&self) -> Vec<f64> {
-        let mut errors: Vec<f64> = self.runs.iter().flat_map(|run| run.jobs.iter().map(JobComparison::error)).collect();
-        errors.sort_by(f64::total_cmp);
-        errors
-    }
-
-    /// Result in one sentence.
+    /// The result in a few sentences.
     pub fn summary(&self) -> String {
-        let jobs: usize = self.runs.iter().map(|run| run.jobs.len()).sum();
-        let errors = self.errors();
-        let ninetieth = errors.get(errors.len() * 9 / 10).copied().unwrap_or(f64::NAN);
-        format!(
-            "{} runs with {} jobs on the engine: median error of the forecast completion time of a job {}, 90th percentile {}.",
+        let jobs = || self.runs.iter().flat_map(|run| &run.jobs);
+        let group_errors = self.runs.iter().flat_map(|run| {
+            run.groups().into_iter().map(|group| {
+                let (real, forecast) = run.means(group);
+                relative_error(forecast, real)
+            })
+        });
+        let mut text = format!(
+            "{} runs with {} jobs on the engine: median error of the forecast completion time of a job {}; of the mean of a size group {}.",
             self.runs.len() * self.rounds,
-            jobs * self.rounds,
-            Unit::Fraction.show(median(errors)),
-            Unit::Fraction.show(ninetieth)
-        )
+            jobs().count() * self.rounds,
+            Spread::of(jobs().map(JobComparison::error).collect()),
+            Spread::of(group_errors.collect())
+        );
+        if self.rounds > 1 {
+            let differences = Spread::of(jobs().flat_map(JobComparison::run_differences).collect());
+            text += &format!(
+                " For comparison, the same job in one run and in the median of the other runs: {differences}."
+            );
+        }
+        text
     }
 
     /// A table for the terminal.
@@ -191,16 +239,16 @@ impl ForecastReport {
              processes with {} map and {} reduce slots each. Tasks read {RECORDS_PER_S} records per second, so that the results depend on the schedule and not on the number of cores. \
              In the third experiment tasks run as fast as they can on one worker with twice as many map slots as there are cores, and the simulated ones contend for the cores. \
              At the start of each round, each type of job ran alone on the idle cluster (in the third experiment with as many tasks at a time as there are cores). The simulator's input is how long each of its maps and reduces took there, when the jobs of the run were submitted, and \
-             10 ms as the cost of stopping a task; nothing was fitted to the runs that are forecast. Which job gets a slot may depend on a millisecond, so medians over all rounds are compared (means for lost tasks): in each of {} the simulator \
-             ran each experiment {FORECAST_RUNS} times under each policy, each time with another placement of the input, and the engine once. The engine spreads blocks evenly. \
+             10 ms as the cost of stopping a task; nothing was fitted to the runs that are forecast. Which job gets a slot may depend on a millisecond, so medians over {} are compared (means for lost tasks). \
+             The simulator repeats each run of the engine {FORECAST_RUNS} times, each time with another placement of the input, and every job with the task times of a round drawn at random. The engine spreads blocks evenly. \
              Every output was equal to that of a sequential run.\n\n",
             self.summary(),
             CLUSTER.nodes,
             CLUSTER.map_slots,
             CLUSTER.reduce_slots,
-            if self.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", self.rounds) }
+            if self.rounds == 1 { "one round".to_owned() } else { format!("{} rounds", self.rounds) }
         );
-        text += "| experiment | policy | median error of a job | recovery wait: real, forecast | node-local recovery maps: real, forecast |\n|---|---|---|---|---|\n";
+        text += "| experiment | policy | median error of a job | median difference of a run from the others | recovery wait: real, forecast | node-local recovery maps: real, forecast |\n|---|---|---|---|---|---|\n";
         let both = |figure: &dyn Fn(&RecoveryFigures) -> Option<f64>, unit: Unit, run: &RunComparison| match (
             figure(&run.real),
             figure(&run.forecast),
@@ -210,10 +258,11 @@ impl ForecastReport {
         };
         for run in &self.runs {
             text += &format!(
-                "| {} | {} | {} | {} | {} |\n",
+                "| {} | {} | {} | {} | {} | {} |\n",
                 run.experiment,
                 run.policy,
                 Unit::Fraction.show(run.median_error()),
+                if self.rounds > 1 { Unit::Fraction.show(run.median_difference()) } else { String::new() },
                 both(&|recovery| recovery.wait_s, Unit::Seconds, run),
                 both(&|recovery| recovery.node_local, Unit::Fraction, run)
             );
@@ -240,5 +289,38 @@ impl ForecastReport {
             text.push('\n');
         }
         text.trim_end().to_owned() + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(runs_s: &[f64], forecast_s: f64) -> JobComparison {
+        JobComparison { group: "small".into(), real_s: median(runs_s.to_vec()), runs_s: runs_s.into(), forecast_s }
+    }
+
+    #[test]
+    fn each_run_is_compared_with_the_median_of_the_others() {
+        let compared = job(&[1.0, 2.0, 4.0], 2.0);
+        let per_mille: Vec<f64> = compared.run_differences().map(|difference| (difference * 1e3).round()).collect();
+        assert_eq!(per_mille, [667.0, 200.0, 1667.0], "1 against 3, 2 against 2.5, 4 against 1.5");
+        assert_eq!(job(&[1.0], 1.0).run_differences().count(), 0);
+    }
+
+    #[test]
+    fn the_summary_has_errors_of_jobs_and_of_groups_and_how_much_runs_differ() {
+        let none = || RecoveryFigures { wait_s: None, node_local: None };
+        let jobs = vec![job(&[1.0, 1.0], 1.5), job(&[2.0, 2.0], 1.5)];
+        let run =
+            |jobs| RunComparison { experiment: "mix", policy: "fair".into(), jobs, real: none(), forecast: none() };
+        let report = ForecastReport { runs: vec![run(jobs)], rounds: 2 };
+        assert_eq!(
+            report.summary(),
+            "2 runs with 4 jobs on the engine: median error of the forecast completion time of a job 37.5 %, 90th percentile 50.0 %; of the mean of a size \
+             group 0.0 %, 90th percentile 0.0 %. For comparison, the same job in one run and in the median of the other runs: 0.0 %, 90th percentile 0.0 %."
+        );
+        let single = ForecastReport { runs: vec![run(vec![job(&[1.0], 1.1)])], rounds: 1 };
+        assert!(!single.summary().contains("For comparison"));
     }
 }
