@@ -273,7 +273,7 @@ pub struct Reproduce {
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = "\
 EXAMPLES
-  Make the tables of docs/results/giveway.md (about 25 minutes on two cores):
+  Make the tables of docs/results/giveway.md (4 to 20 minutes on two cores):
       giveway compare --seeds 10 --report giveway.md
   Compare on two workloads only, with two seeds:
       giveway compare --seeds 2 --only hsrtf-table2,'load 0.9'")]

@@ -50,7 +50,7 @@ pub struct Selection {
     pub contention: bool,
 }
 
-/// Runs the selected experiments; `None` if there are none. A quick run takes two policies of each.
+/// Runs the selected experiments; `None` if there are none. A quick run takes few policies of each.
 pub fn run(selection: Selection, quick: bool, apps: &Apps) -> Result<Option<ForecastReport>> {
     let all = [(selection.hsrtf, &HSRTF), (selection.chronos, &CHRONOS), (selection.contention, &CONTENTION)];
     let selected: Vec<&EngineExperiment> =
@@ -62,7 +62,8 @@ pub fn run(selection: Selection, quick: bool, apps: &Apps) -> Result<Option<Fore
     let rounds = if quick { 1 } else { ROUNDS };
     let runs_of = |experiment: &&EngineExperiment| {
         let (types, policies) = (experiment.job_types.len(), experiment.policies(quick).len());
-        types + rounds * (types + policies)
+        let first = if experiment.speed == Speed::Cores { types } else { 0 };
+        first + rounds * (types + policies)
     };
     bar.set_length(selected.iter().map(|experiment| runs_of(experiment) as u64).sum());
     let folder = tempfile::Builder::new()
@@ -125,8 +126,10 @@ impl EngineExperiment {
             };
             (0..self.job_types.len() as u16).map(run).collect()
         };
-        // The input is in memory after these runs, as it is in all runs that are forecast.
-        profile("first")?;
+        if self.speed == Speed::Cores {
+            // The first runs of all would be slower: the input is in memory after them, as it is in all runs that are forecast.
+            profile("first")?;
+        }
         let experiment = play(&(self.arrivals)(), self.kill_at)?;
         let policies = self.policies(quick);
         let mut profiles = Vec::new();
