@@ -1,7 +1,7 @@
 //! Placement of a job's input replicas, and the job as it is submitted to the core.
 //!
-//! When a job arrives, its [`JobPlan`] becomes a [`JobSpec`] with a split for each map and nodes for each replica. Both depend on the seed and
-//! the job number alone, so every policy finds the same input on the same nodes.
+//! When a job arrives, its [`JobPlan`] becomes a [`JobSpec`] with a split for each map and nodes for each replica. The nodes are those of the
+//! recorded job, or depend on the seed and the job number alone, so every policy finds the same input on the same nodes.
 
 use crate::cluster::Cluster;
 use crate::random_streams::{Purpose, RandomStreams, below, unit};
@@ -53,7 +53,12 @@ impl Layout {
         streams: &RandomStreams,
     ) -> JobSpec {
         let mut rng = streams.stream(Purpose::Layout, u64::from(plan.id.0), 0);
-        let splits = (0..plan.maps).map(|_| Split { bytes: plan.map_bytes, hosts: self.hosts(&mut rng) }).collect();
+        let recorded = plan.input.as_ref().filter(|input| input.nodes == self.nodes.len());
+        let mut hosts = |map: u32| match recorded.and_then(|input| input.hosts.get(map as usize)) {
+            Some(hosts) => hosts.clone(),
+            None => self.hosts(&mut rng),
+        };
+        let splits = (0..plan.maps).map(|map| Split { bytes: plan.map_bytes, hosts: hosts(map) }).collect();
         JobSpec {
             external_id: None,
             id: plan.id,
@@ -123,6 +128,7 @@ fn bias_ppm(error: f64, plan: &JobPlan, streams: &RandomStreams) -> u32 {
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::workload::RecordedInput;
     use giveway_core::RackId;
 
     #[test]
@@ -131,6 +137,21 @@ mod tests {
         let plan = fixture::plan(0, 0.0, 4, 1);
         assert!(plan.map_bytes > 0);
         assert_eq!(Layout::new(&cluster).hint(&cluster, &plan).map, plan.map_compute);
+    }
+
+    #[test]
+    fn recorded_input_is_used_on_a_cluster_of_as_many_nodes() {
+        let hosts: Hosts = [NodeId(2)].into_iter().collect();
+        let input = RecordedInput { nodes: 3, hosts: vec![hosts.clone(); 40].into() };
+        let plan = JobPlan { input: Some(input), ..fixture::plan(0, 0.0, 40, 1) };
+        let workload = fixture::workload(vec![plan]);
+        let is_used = |nodes: u32| {
+            let cluster = fixture::cluster(nodes);
+            let spec =
+                Layout::new(&cluster).spec(&cluster, &workload, &workload.jobs[0], &RandomStreams::new(&cluster, 1));
+            spec.splits.iter().all(|split| split.hosts == hosts)
+        };
+        assert_eq!([2, 3, 4].map(is_used), [false, true, false]);
     }
 
     #[test]

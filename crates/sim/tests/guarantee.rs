@@ -67,6 +67,7 @@ fn workload(jobs: &[(u32, u32)], estimate_error: f64) -> Workload {
         reduce_output_bytes: 0,
         slowstart_ppm: 0,
         relative_ppm: PerKind::default(),
+        input: None,
     };
     let jobs = (0..).zip(&jobs).map(plan).collect();
     let (name, groups) = ("test".into(), vec!["all".into()]);

@@ -60,6 +60,7 @@ fn plan(job: u32, submit_s: f64, maps: u32, reduces: u32) -> JobPlan {
         reduce_output_bytes: 64 << 20,
         slowstart_ppm: 50_000,
         relative_ppm: PerKind::default(),
+        input: None,
     }
 }
 

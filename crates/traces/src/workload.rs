@@ -198,6 +198,7 @@ impl TaskCosts {
             reduce_output_bytes: each(job.reduces.output_bytes, &job.reduces),
             slowstart_ppm: job.slowstart_ppm,
             relative_ppm: PerKind::default(),
+            input: None,
         };
         let map_added_s = self.launch_s + (plan.map_bytes + plan.map_output_bytes) as f64 * self.disk_s_per_byte;
         let reduce_added_s = plan.partition_bytes() as f64 * self.sort_s_per_byte

@@ -187,6 +187,7 @@ pub(crate) fn plan(row: &JobRow, tasks: [u32; 2], compute: [Span; 2], reduces_ma
         reduce_output_bytes: 1,
         slowstart_ppm: if reduces_may_start { 0 } else { SLOWSTART_PPM },
         relative_ppm: PerKind::default(),
+        input: None,
     }
 }
 

@@ -114,6 +114,7 @@ impl App {
             reduce_output_bytes: 0,
             slowstart_ppm: SLOWSTART_PPM,
             relative_ppm: PerKind::default(),
+            input: None,
         };
         let partition = job.partition_bytes() as f64;
         job.reduce_compute = Span::from_secs_f64(partition / MB as f64 * self.reduce_s_per_mb);

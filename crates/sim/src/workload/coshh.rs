@@ -165,6 +165,7 @@ impl Class {
             reduce_output_bytes: per_reduce(self.output / SCALE) as u64,
             slowstart_ppm: SLOWSTART_PPM,
             relative_ppm: PerKind::default(),
+            input: None,
         }
     }
 }

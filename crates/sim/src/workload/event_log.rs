@@ -13,12 +13,12 @@
 
 use super::generate::{GROUPS, group_of};
 use super::recorded::{LeftOut, RecordedJob, RecordedRun};
-use super::{JobPlan, Workload};
+use super::{JobPlan, RecordedInput, Workload};
 use crate::cluster::{Cluster, Costs, Faults, HeartbeatMode, NodeModel, Stragglers};
 use giveway_core::event_log::{EventLogError, EventLogReader, Record};
 use giveway_core::{
-    Action, AttemptId, Change, End, Event, JobId, JobSpec, Kind, Lifecycle, NodeSpec, Outcome, PerKind, RunningAttempt,
-    Span, TaskId, Time, WHOLE_PPM, Work, refusal,
+    Action, AttemptId, Change, End, Event, Hosts, JobId, JobSpec, Kind, Lifecycle, NodeSpec, Outcome, PerKind,
+    RunningAttempt, Span, TaskId, Time, WHOLE_PPM, Work, refusal,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Add;
@@ -42,6 +42,8 @@ const STAND_IN_BYTES_MAX: u64 = 1 << 50;
 /// One job of an event log.
 struct LoggedJob {
     plan: JobPlan,
+    /// The nodes that have each split.
+    hosts: Vec<Hosts>,
     /// Index and time of its finished tasks, scaled to a node of speed 1.
     finished: PerKind<Vec<(u32, Span)>>,
     /// Total map output.
@@ -121,7 +123,7 @@ pub fn from_event_log(event_log: &[u8], name: &str) -> Result<RecordedRun, Event
     let (mut plans, mut recorded, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for job in log.jobs {
         let (name, record) = (job.plan.name.clone(), job.recorded(granted));
-        match job.plan() {
+        match job.plan(cluster.nodes.len()) {
             Some(plan) => {
                 plans.push(plan);
                 recorded.push(record);
@@ -304,9 +306,12 @@ impl LoggedJob {
             reduce_output_bytes: 0,
             slowstart_ppm: spec.slowstart_ppm,
             relative_ppm: PerKind::default(),
+            input: None,
         };
+        let hosts = spec.splits.iter().map(|split| split.hosts.clone()).collect();
         LoggedJob {
             plan,
+            hosts,
             finished: PerKind::default(),
             output_bytes: 0,
             last_map_done: Time::ZERO,
@@ -367,14 +372,19 @@ impl LoggedJob {
         (self.started_tasks, self.requested_since, self.maps_before_reduces) = (false, None, None);
     }
 
-    fn plan(self) -> Option<JobPlan> {
-        let LoggedJob { mut plan, finished, output_bytes, maps_before_reduces, .. } = self;
+    /// The job, recorded on a cluster of `nodes` nodes; `None` if none of its tasks finished.
+    fn plan(self, nodes: usize) -> Option<JobPlan> {
+        let LoggedJob { mut plan, hosts, mut finished, output_bytes, maps_before_reduces, .. } = self;
         if finished.iter().all(Vec::is_empty) {
             return None;
         }
         // The simulator needs at least one map; one that takes no time has no effect.
         (plan.maps, plan.reduces) = (finished[Kind::Map].len().max(1) as u32, finished[Kind::Reduce].len() as u32);
         (plan.map_compute, plan.reduce_compute) = (mean(&finished[Kind::Map]), mean(&finished[Kind::Reduce]));
+        finished.iter_mut().for_each(|tasks| tasks.sort_by_key(|(index, _)| *index));
+        let is_known = |hosts: &&Hosts| !hosts.is_empty() && hosts.iter().all(|host| (host.0 as usize) < nodes);
+        let input = finished[Kind::Map].iter().map(|(index, _)| hosts.get(*index as usize).filter(is_known).cloned());
+        plan.input = input.collect::<Option<_>>().map(|hosts| RecordedInput { nodes, hosts });
         plan.relative_ppm = finished.map(relative_ppm);
         // Where sizes are not known, as on YARN, the reduces' slot time stands in for them: transfers take no time here, but some policies compare
         // what jobs have left to reduce.
@@ -403,13 +413,12 @@ fn mean(tasks: &[(u32, Span)]) -> Span {
     tasks.iter().map(|(_, time)| *time).fold(Span::ZERO, Add::add).scaled(1.0 / tasks.len().max(1) as f64)
 }
 
-/// The times of the tasks in millionths of their mean, in the order of their indexes.
-fn relative_ppm(mut tasks: Vec<(u32, Span)>) -> Arc<[u64]> {
+/// The times of the tasks in millionths of their mean, in the same order.
+fn relative_ppm(tasks: Vec<(u32, Span)>) -> Arc<[u64]> {
     let mean = mean(&tasks);
     if mean.is_zero() || tasks.iter().all(|(_, time)| *time == mean) {
         return Arc::default();
     }
-    tasks.sort_by_key(|(index, _)| *index);
     let relative = |time: Span| time.as_secs_f64() / mean.as_secs_f64();
     tasks.into_iter().map(|(_, time)| (relative(time) * f64::from(WHOLE_PPM)).round() as u64).collect()
 }
@@ -507,6 +516,9 @@ mod tests {
         let jobs = vec![fixture::plan(0, 0.0, 40, 4), fixture::plan(1, 30.0, 7, 2)];
         let first = from_event_log(&run(&cluster, &fixture::workload(jobs), "fair").event_log, "first").unwrap();
         assert_eq!((first.cluster.noise, first.cluster.replicas), (0.0, 2));
+        let input = first.workload.jobs[0].input.as_ref().unwrap();
+        assert_eq!((input.nodes, input.hosts.len()), (3, 40));
+        assert!(input.hosts.iter().all(|hosts| hosts.len() == 2), "as many as replicas");
         let again = from_event_log(&run(&first.cluster, &first.workload, "fair").event_log, "again").unwrap();
         for (first, again) in first.jobs.iter().zip(&again.jobs) {
             let (first_s, again_s) = (first.completion_s.unwrap(), again.completion_s.unwrap());

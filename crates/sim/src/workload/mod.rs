@@ -1,7 +1,7 @@
 //! Workloads: when jobs arrive, and the size and cost of their tasks.
 //!
-//! A [`Workload`] is compact (one [`JobPlan`] per job); splits and replicas are created when a job arrives, from the seed and the job number
-//! alone, so every policy gets the same input on the same nodes.
+//! A [`Workload`] is compact (one [`JobPlan`] per job); splits and replicas are created when a job arrives, as recorded or from the seed and
+//! the job number alone, so every policy gets the same input on the same nodes.
 //!
 //! Sources: [`by_name`] has the experiments of the four papers (one file for each paper), [`generate`] draws synthetic workloads, [`mod@file`]
 //! reads a TOML file, [`from_event_log`] uses a recorded run. [`apps`] has the cost of each application per megabyte, the same for all
@@ -24,7 +24,7 @@ pub use catalog::{UnknownWorkload, by_name, default_cluster_for, names};
 pub use event_log::{EventLogWorkloadError, from_event_log, recorded_cluster};
 pub use recorded::{LeftOut, RecordedJob, RecordedRun};
 
-use giveway_core::{JobId, Kind, PerKind, Priority, Span, Tenants, Time, WHOLE_PPM};
+use giveway_core::{Hosts, JobId, Kind, PerKind, Priority, Span, Tenants, Time, WHOLE_PPM};
 use std::sync::Arc;
 
 /// The jobs of a run, with users and pools.
@@ -79,6 +79,17 @@ pub struct JobPlan {
     pub slowstart_ppm: u32,
     /// The compute time of each task by its index, in millionths of that of its kind; empty if all are equal.
     pub relative_ppm: PerKind<Arc<[u64]>>,
+    /// Where its input was when the job was recorded; otherwise its location is drawn.
+    pub input: Option<RecordedInput>,
+}
+
+/// The location of a recorded job's input. On a cluster with another number of nodes it is drawn instead.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordedInput {
+    /// Number of nodes of the recorded cluster.
+    pub nodes: usize,
+    /// The nodes that have the input of each map, by its index.
+    pub hosts: Arc<[Hosts]>,
 }
 
 impl Workload {
