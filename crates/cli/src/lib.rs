@@ -7,6 +7,7 @@
 mod args;
 mod bench;
 mod cluster;
+mod cluster_folder;
 mod compare;
 mod demo;
 mod dfs;
@@ -104,6 +105,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // The reader closed the pipe, as in `giveway policies | head`: not an error.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(_) if cluster_folder::is_interrupted() => ExitCode::from(signals::EXIT_INTERRUPTED),
         Err(error) => {
             eprintln!("giveway: {error:#}");
             ExitCode::from(if error.is::<CheckFailed>() { 1 } else { 2 })

@@ -188,3 +188,21 @@ fn ctrl_c_ends_a_later_round_and_leaves_no_process() {
     assert!(cluster().is_none(), "the cluster directory is removed");
     assert_eq!(processes_with(&name), Vec::<String>::new());
 }
+
+#[test]
+fn an_interrupted_demo_leaves_neither_files_nor_processes() {
+    let (folder, temporary) = (folder(), folder());
+    let mut demo = giveway(folder.path(), &["demo"])
+        .env("TMPDIR", temporary.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("cannot start giveway demo");
+    let workers = || processes_with(&format!("--join {}", temporary.path().display()));
+    wait_for("the workers", || workers().len() >= 4);
+    signal("-TERM", demo.id());
+    let status = demo.wait().expect("the demo ends");
+    assert_eq!(status.code(), Some(130));
+    assert_eq!(fs::read_dir(temporary.path()).expect("the folder can be read").count(), 0, "files are left");
+    wait_for("the end of the workers", || workers().is_empty());
+}

@@ -1,8 +1,8 @@
 //! `giveway bench policies`: the demo's workload on an engine cluster, again and again under several policies, with confidence intervals.
 
+use crate::cluster_folder;
 use crate::demo::{CLUSTER, TIME_SCALE, group, workload};
 use crate::local_cluster::TimedWorkload;
-use crate::signals;
 use crate::table::interval;
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
@@ -35,9 +35,7 @@ struct Outcome {
 
 /// Runs the command. The policies alternate, so that slow changes of the machine's speed concern all of them.
 pub fn run(policies: &[Policy], repeat: u32, apps: &Apps) -> Result<()> {
-    let folder =
-        tempfile::Builder::new().prefix("giveway-bench-").tempdir().context("cannot create a temporary directory")?;
-    signals::remove_on_stop(folder.path().to_owned())?;
+    let folder = cluster_folder::create("giveway-bench-")?;
     let mut out = std::io::stdout();
     let mut outcomes: Vec<Vec<Vec<Outcome>>> =
         VARIANTS.iter().map(|_| policies.iter().map(|_| Vec::new()).collect()).collect();

@@ -9,7 +9,7 @@ pub mod workload;
 
 use crate::args::Demo;
 use crate::local_cluster::LocalCluster;
-use crate::{files, report, signals};
+use crate::{cluster_folder, files, report};
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
@@ -40,9 +40,7 @@ pub const TIME_SCALE: f64 = 40.0;
 pub fn run(args: &Demo, apps: &Apps) -> Result<()> {
     let mut out = std::io::stdout();
     files::check_writable([args.report.as_path()])?;
-    let folder =
-        tempfile::Builder::new().prefix("giveway-demo-").tempdir().context("cannot create a temporary directory")?;
-    signals::remove_on_stop(folder.path().to_owned())?;
+    let folder = cluster_folder::create("giveway-demo-")?;
     let workload = workload::generate(folder.path(), apps)?;
     writeln!(
         out,

@@ -10,6 +10,7 @@ mod preemption;
 mod throughput;
 
 use crate::cluster::args::size;
+use crate::cluster_folder;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use giveway_core::policy::catalog;
@@ -58,10 +59,7 @@ pub fn run(options: &Options, apps: &Apps) -> Result<()> {
             folder
         }
         None => {
-            temporary = tempfile::Builder::new()
-                .prefix("giveway-bench-")
-                .tempdir()
-                .context("cannot create a temporary directory")?;
+            temporary = cluster_folder::create("giveway-bench-")?;
             temporary.path()
         }
     };

@@ -1,6 +1,9 @@
 //! The experiments that run on the engine: two of the papers', scaled down, and one whose tasks contend for this machine's cores.
 
 use crate::local_cluster::LocalCluster;
+use anyhow::{Context, Result};
+use giveway_core::Policy;
+use giveway_core::policy::catalog;
 use std::time::Duration;
 
 /// A type of job.
@@ -32,8 +35,10 @@ pub struct EngineExperiment {
     pub job_types: &'static [JobType],
     /// Submission time of each job in milliseconds, and the index of its type.
     pub arrivals: fn() -> Vec<(u64, u16)>,
-    /// The policies, one run each.
+    /// The policies.
     pub policies: &'static [&'static str],
+    /// Number of rounds, with one run under each policy; a quick run has one.
+    pub rounds: usize,
     /// Input lines per map.
     pub lines_per_map: usize,
     /// What limits the speed of a task.
@@ -60,15 +65,36 @@ impl EngineExperiment {
         }
     }
 
-    /// The cluster on which each type of job runs alone: if cores limit the speed, as many tasks at a time as there are cores. What two tasks on
-    /// two cores cost each other, by memory bandwidth or hardware threads, is then part of their times.
+    /// The cluster on which jobs of one type are measured. If cores limit the speed, reduces start after all maps, so that every running task
+    /// needs a core.
     pub fn profile_cluster(&self) -> LocalCluster {
         match self.speed {
             Speed::Limited(_) => self.cluster,
-            Speed::Cores => {
-                LocalCluster { map_slots: cores(), reduce_slots: cores(), slowstart_ppm: 1_000_000, ..self.cluster }
-            }
+            Speed::Cores => LocalCluster { slowstart_ppm: 1_000_000, ..self.cluster() },
         }
+    }
+
+    /// Number of jobs of one type that are measured together. If cores limit the speed, they keep all map slots busy: what more tasks than
+    /// cores cost each other, by switches between them and lost content of caches, is then part of their times.
+    pub fn profile_jobs(&self, job_type: &JobType) -> usize {
+        match self.speed {
+            Speed::Limited(_) => 1,
+            Speed::Cores => usize::from(3 * cores()).div_ceil(job_type.maps).max(3),
+        }
+    }
+
+    /// Limit of the lines that a task reads per second.
+    pub fn records_per_s(&self) -> Option<u64> {
+        match self.speed {
+            Speed::Limited(rate) => Some(rate),
+            Speed::Cores => None,
+        }
+    }
+
+    /// A policy of the catalogue with its time spans scaled.
+    pub fn policy(&self, name: &str) -> Result<Policy> {
+        let policy = catalog::by_name(name).with_context(|| format!("no policy `{name}` in the catalogue"))?;
+        Ok(policy.faster(self.time_scale))
     }
 
     /// The policies of a full or of a quick run.
@@ -116,6 +142,8 @@ pub const HSRTF: EngineExperiment = EngineExperiment {
         job_types.into_iter().enumerate().map(|(number, job_type)| (250 * number as u64, job_type)).collect()
     },
     policies: &["fifo", "fair", "hsrtf-pr", "hsrtf-prp-pause"],
+    // Which of the small jobs runs first differs from run to run.
+    rounds: 20,
     lines_per_map: 800,
     speed: PAPER_SPEED,
     time_scale: TIME_SCALE,
@@ -133,6 +161,7 @@ pub const CHRONOS: EngineExperiment = EngineExperiment {
     ],
     arrivals: || vec![(0, 0), (100, 1)],
     policies: &["fifo", "chronos(fifo)", "fair", "chronos(fair)"],
+    rounds: 5,
     lines_per_map: 2_600,
     speed: PAPER_SPEED,
     time_scale: TIME_SCALE,
@@ -145,8 +174,8 @@ pub const CHRONOS: EngineExperiment = EngineExperiment {
     kill_at: Some(Duration::from_millis(1_500)),
 };
 
-/// Two large jobs and eight small ones that keep more tasks running than there are cores. Both applications serve nowhere else to measure or
-/// to set anything.
+/// Two large jobs and six small ones that keep more tasks running than there are cores. No parameter of the simulator was set with either
+/// application.
 pub const CONTENTION: EngineExperiment = EngineExperiment {
     name: "More slots than cores",
     job_types: &[
@@ -155,6 +184,7 @@ pub const CONTENTION: EngineExperiment = EngineExperiment {
     ],
     arrivals: || vec![(0, 1), (400, 0), (800, 0), (1_200, 0), (1_600, 1), (2_000, 0), (2_400, 0), (2_800, 0)],
     policies: &["fifo", "fair", "fcs", "giveway"],
+    rounds: 8,
     lines_per_map: 400_000,
     speed: Speed::Cores,
     time_scale: 10.0,

@@ -15,8 +15,6 @@ use serde::Serialize;
 pub struct ForecastReport {
     /// One entry per experiment and policy.
     pub runs: Vec<RunComparison>,
-    /// Number of rounds, with one run of the engine per entry in each.
-    pub rounds: usize,
 }
 
 /// The runs under one policy and their forecast.
@@ -36,9 +34,11 @@ pub struct JobComparison {
     pub(super) group: String,
     /// In each run.
     pub(super) runs_s: Vec<f64>,
-    /// The median of the runs.
+    /// The mean of the runs.
     pub(super) real_s: f64,
+    /// The mean of the simulated runs.
     pub(super) forecast_s: f64,
+    pub(super) forecast_median_s: f64,
 }
 
 /// Figures of the lost tasks that were launched again; `None` if there were none.
@@ -58,7 +58,7 @@ impl RecoveryFigures {
     pub(super) fn mean(all: impl Iterator<Item = RecoveryFigures> + Clone) -> RecoveryFigures {
         let mean = |figure: fn(RecoveryFigures) -> Option<f64>| {
             let values: Vec<f64> = all.clone().filter_map(figure).collect();
-            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+            (!values.is_empty()).then(|| self::mean(&values))
         };
         RecoveryFigures { wait_s: mean(|recovery| recovery.wait_s), node_local: mean(|recovery| recovery.node_local) }
     }
@@ -70,13 +70,18 @@ impl JobComparison {
         relative_error(self.forecast_s, self.real_s)
     }
 
-    /// How much each run differs from the median of the others: the error of a forecast that is itself a real run. Empty for a single run.
+    /// Relative error of the median of the simulated runs for the median of the runs, without its sign.
+    fn median_error(&self) -> f64 {
+        relative_error(self.forecast_median_s, median(self.runs_s.clone()))
+    }
+
+    /// How much each run differs from the mean of the others: the error of a forecast that is itself a real run. Empty for a single run.
     fn run_differences(&self) -> impl Iterator<Item = f64> {
         let others = |number: usize| {
             let others = self.runs_s.iter().enumerate().filter(move |&(other, _)| other != number);
             others.map(|(_, &completion_s)| completion_s).collect::<Vec<f64>>()
         };
-        let difference = move |(number, &completion_s)| relative_error(completion_s, median(others(number)));
+        let difference = move |(number, &completion_s)| relative_error(completion_s, mean(&others(number)));
         self.runs_s.iter().enumerate().filter(|_| self.runs_s.len() > 1).map(difference)
     }
 }
@@ -117,6 +122,11 @@ impl RunComparison {
         median(self.jobs.iter().flat_map(JobComparison::run_differences).collect())
     }
 
+    /// Number of runs of the engine.
+    fn rounds(&self) -> usize {
+        self.jobs.first().map_or(0, |job| job.runs_s.len())
+    }
+
     fn groups(&self) -> Vec<&str> {
         let mut groups: Vec<&str> = Vec::new();
         for job in &self.jobs {
@@ -130,10 +140,14 @@ impl RunComparison {
     /// Mean completion time of a group in seconds, measured and forecast.
     fn means(&self, group: &str) -> (f64, f64) {
         let jobs: Vec<&JobComparison> = self.jobs.iter().filter(|job| job.group == group).collect();
-        let mean =
-            |time_s: fn(&JobComparison) -> f64| jobs.iter().map(|job| time_s(job)).sum::<f64>() / jobs.len() as f64;
+        let mean = |time_s: fn(&JobComparison) -> f64| mean(&jobs.iter().map(|job| time_s(job)).collect::<Vec<f64>>());
         (mean(|job| job.real_s), mean(|job| job.forecast_s))
     }
+}
+
+/// The mean; NaN without values.
+pub(super) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// The median; NaN without values.
@@ -158,18 +172,30 @@ impl ForecastReport {
         });
         let mut text = format!(
             "{} runs with {} jobs on the engine: median error of the forecast completion time of a job {}; of the mean of a size group {}.",
-            self.runs.len() * self.rounds,
-            jobs().count() * self.rounds,
+            self.runs.iter().map(RunComparison::rounds).sum::<usize>(),
+            self.runs.iter().map(|run| run.rounds() * run.jobs.len()).sum::<usize>(),
             Spread::of(jobs().map(JobComparison::error).collect()),
             Spread::of(group_errors.collect())
         );
-        if self.rounds > 1 {
-            let differences = Spread::of(jobs().flat_map(JobComparison::run_differences).collect());
+        let differences: Vec<f64> = jobs().flat_map(JobComparison::run_differences).collect();
+        if !differences.is_empty() {
             text += &format!(
-                " For comparison, the same job in one run and in the median of the other runs: {differences}."
+                " These are means over the runs; with medians instead, the error of a job is {}. For comparison, the same job in one run and in the mean of the other runs: {}.",
+                Spread::of(jobs().map(JobComparison::median_error).collect()),
+                Spread::of(differences)
             );
         }
         text
+    }
+
+    /// Number of rounds of each experiment, in words.
+    fn rounds_by_experiment(&self) -> String {
+        let mut rounds: Vec<String> = Vec::new();
+        for run in self.runs.chunk_by(|a, b| a.experiment == b.experiment).filter_map(<[_]>::first) {
+            let unit = if run.rounds() == 1 { "round" } else { "rounds" };
+            rounds.push(format!("{} {unit} ({})", run.rounds(), run.experiment));
+        }
+        rounds.join(", ")
     }
 
     /// A table for the terminal.
@@ -238,15 +264,17 @@ impl ForecastReport {
             "# Engine runs and their forecasts\n\nGenerated by `{command}`. {}\n\nThe workload of hSRTF's Table 2 and the failure experiment of Chronos (section V-A), scaled to {} worker \
              processes with {} map and {} reduce slots each. Tasks read {RECORDS_PER_S} records per second, so that the results depend on the schedule and not on the number of cores. \
              In the third experiment tasks run as fast as they can on one worker with twice as many map slots as there are cores, and the simulated ones contend for the cores. \
-             At the start of each round, each type of job ran alone on the idle cluster (in the third experiment with as many tasks at a time as there are cores). The simulator's input is how long each of its maps and reduces took there, when the jobs of the run were submitted, and \
-             10 ms as the cost of stopping a task; nothing was fitted to the runs that are forecast. Which job gets a slot may depend on a millisecond, so medians over {} are compared (means for lost tasks). \
-             The simulator repeats each run of the engine {FORECAST_RUNS} times, each time with another placement of the input, and every job with the task times of a round drawn at random. The engine spreads blocks evenly. \
+             At the start of each round, each type of job ran alone on the idle cluster. In the third experiment several jobs of the same type ran at a time, because tasks that share cores take more processor time for the same work, \
+             and again after each run, because the speed of a machine may change from minute to minute: a run is forecast from the profiles right before and right after it. \
+             The simulator's input is how long each of their maps and reduces took (in the third experiment, the time on a core of its own), when the jobs of the run were submitted, where their input was stored, and \
+             10 ms as the cost of stopping a task; nothing was fitted to the runs that are forecast. Which job gets a slot may depend on a millisecond, so means over {} are compared. \
+             The simulator repeats each run of the engine {FORECAST_RUNS} times, every job with task times drawn from these profiles (with a limited rate, without those that took over 2 % longer than the median: the machine had stood still). \
              Every output was equal to that of a sequential run.\n\n",
             self.summary(),
             CLUSTER.nodes,
             CLUSTER.map_slots,
             CLUSTER.reduce_slots,
-            if self.rounds == 1 { "one round".to_owned() } else { format!("{} rounds", self.rounds) }
+            self.rounds_by_experiment()
         );
         text += "| experiment | policy | median error of a job | median difference of a run from the others | recovery wait: real, forecast | node-local recovery maps: real, forecast |\n|---|---|---|---|---|---|\n";
         let both = |figure: &dyn Fn(&RecoveryFigures) -> Option<f64>, unit: Unit, run: &RunComparison| match (
@@ -262,7 +290,7 @@ impl ForecastReport {
                 run.experiment,
                 run.policy,
                 Unit::Fraction.show(run.median_error()),
-                if self.rounds > 1 { Unit::Fraction.show(run.median_difference()) } else { String::new() },
+                if run.rounds() > 1 { Unit::Fraction.show(run.median_difference()) } else { String::new() },
                 both(&|recovery| recovery.wait_s, Unit::Seconds, run),
                 both(&|recovery| recovery.node_local, Unit::Fraction, run)
             );
@@ -297,11 +325,17 @@ mod tests {
     use super::*;
 
     fn job(runs_s: &[f64], forecast_s: f64) -> JobComparison {
-        JobComparison { group: "small".into(), real_s: median(runs_s.to_vec()), runs_s: runs_s.into(), forecast_s }
+        JobComparison {
+            group: "small".into(),
+            real_s: mean(runs_s),
+            runs_s: runs_s.into(),
+            forecast_s,
+            forecast_median_s: forecast_s,
+        }
     }
 
     #[test]
-    fn each_run_is_compared_with_the_median_of_the_others() {
+    fn each_run_is_compared_with_the_mean_of_the_others() {
         let compared = job(&[1.0, 2.0, 4.0], 2.0);
         let per_mille: Vec<f64> = compared.run_differences().map(|difference| (difference * 1e3).round()).collect();
         assert_eq!(per_mille, [667.0, 200.0, 1667.0], "1 against 3, 2 against 2.5, 4 against 1.5");
@@ -314,13 +348,14 @@ mod tests {
         let jobs = vec![job(&[1.0, 1.0], 1.5), job(&[2.0, 2.0], 1.5)];
         let run =
             |jobs| RunComparison { experiment: "mix", policy: "fair".into(), jobs, real: none(), forecast: none() };
-        let report = ForecastReport { runs: vec![run(jobs)], rounds: 2 };
+        let report = ForecastReport { runs: vec![run(jobs)] };
         assert_eq!(
             report.summary(),
             "2 runs with 4 jobs on the engine: median error of the forecast completion time of a job 37.5 %, 90th percentile 50.0 %; of the mean of a size \
-             group 0.0 %, 90th percentile 0.0 %. For comparison, the same job in one run and in the median of the other runs: 0.0 %, 90th percentile 0.0 %."
+             group 0.0 %, 90th percentile 0.0 %. These are means over the runs; with medians instead, the error of a job is 37.5 %, 90th percentile 50.0 %. For \
+             comparison, the same job in one run and in the mean of the other runs: 0.0 %, 90th percentile 0.0 %."
         );
-        let single = ForecastReport { runs: vec![run(vec![job(&[1.0], 1.1)])], rounds: 1 };
+        let single = ForecastReport { runs: vec![run(vec![job(&[1.0], 1.1)])] };
         assert!(!single.summary().contains("For comparison"));
     }
 }
