@@ -48,5 +48,5 @@ fn stop_clusters(folder: &Path) -> bool {
         return Client::connect(folder).and_then(|mut client| client.stop()).is_ok();
     }
     let below = fs::read_dir(folder).into_iter().flatten().flatten();
-    below.filter(|entry| entry.path().is_dir()).fold(false, |stopped, entry| stop_clusters(&entry.path()) || stopped)
+    below.filter(|entry| entry.path().is_dir() && stop_clusters(&entry.path())).count() > 0
 }
