@@ -100,10 +100,12 @@ impl EngineExperiment {
     /// The policies of a full or of a quick run.
     pub fn policies(&self, quick: bool) -> Vec<&'static str> {
         match (quick, self.policies) {
-            // The baseline, and the policy that preempts by pause.
-            (true, [first, .., last]) if self.kill_at.is_none() => vec![first, last],
             // The policy that recovers at once.
-            (true, [_, second, ..]) => vec![second],
+            (true, [_, second, ..]) if self.kill_at.is_some() => vec![second],
+            // Its rounds do not share the machine with others.
+            (true, [.., last]) if self.speed == Speed::Cores => vec![last],
+            // The baseline, and the policy that preempts by pause.
+            (true, [first, .., last]) => vec![first, last],
             (_, all) => all.into(),
         }
     }
