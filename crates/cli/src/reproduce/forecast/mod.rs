@@ -32,6 +32,7 @@ pub use report::ForecastReport;
 use report::{JobComparison, RecoveryFigures, RunComparison, mean, median};
 use rounds::{PreparedExperiment, Round};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Simulated runs per run of the engine.
@@ -102,8 +103,8 @@ fn compare<'a>(prepared: &PreparedExperiment, rounds: &'a [Round]) -> Result<Vec
 }
 
 impl EngineExperiment {
-    /// Simulates a run once per seed; every job draws one of the profiles of its type. Of the run itself only the types of its jobs, their submission times and
-    /// the location of their input are used.
+    /// Simulates a run once per seed; every job draws one of the profiles of its type. Of the run itself only the types of its jobs, their
+    /// submission times and the location of their input are used.
     fn forecast(
         &self,
         run: &WorkloadRun,
@@ -112,19 +113,19 @@ impl EngineExperiment {
         seeds: Range<u64>,
     ) -> Result<Vec<PolicyResult>> {
         let submissions = submissions(&run.event_log)?;
-        let first = submissions.first().map_or(Time::ZERO, |(at, _)| *at);
+        let first = submissions.first().map_or(Time::ZERO, |submission| submission.at);
         let groups = by_submission(&run.run.jobs).into_iter().map(|job| job.group);
-        let jobs: Vec<(&(Time, Vec<Hosts>), u16)> = submissions.iter().zip(groups).collect();
+        let jobs: Vec<(&Submission, u16)> = submissions.iter().zip(groups).collect();
         let by_type: Vec<Vec<&JobPlan>> =
             (0..self.job_types.len()).map(|group| self.undisturbed(profiles, group)).collect();
         let workload = |seed: u64| -> Result<Workload> {
             let mut rng = Pcg64Mcg::seed_from_u64(seed);
-            let mut job = |(number, &((at, hosts), group)): (usize, &(&(Time, Vec<Hosts>), u16))| {
+            let mut job = |(number, &(submission, group)): (usize, &(&Submission, u16))| {
                 let profile = *by_type[usize::from(group)].choose(&mut rng).context("a type of job has no profile")?;
                 Ok(JobPlan {
                     id: JobId(number as u32),
-                    submit: Time::ZERO + at.since(first),
-                    input: Some(RecordedInput { nodes: self.cluster.nodes as usize, hosts: hosts.as_slice().into() }),
+                    submit: Time::ZERO + submission.at.since(first),
+                    input: Some(RecordedInput { nodes: self.cluster.nodes as usize, hosts: submission.hosts.clone() }),
                     group,
                     slowstart_ppm: self.cluster.slowstart_ppm,
                     ..profile.clone()
@@ -183,15 +184,22 @@ impl EngineExperiment {
     }
 }
 
-/// When the jobs of an event log were submitted, and the nodes that have each of their splits; none if the input is not in the cluster's store.
-fn submissions(event_log: &[u8]) -> Result<Vec<(Time, Vec<Hosts>)>> {
+/// The submission of a job in an event log.
+struct Submission {
+    at: Time,
+    /// The nodes that have each of its splits; empty if the input is not in the cluster's store.
+    hosts: Arc<[Hosts]>,
+}
+
+/// The submissions of an event log, in their order.
+fn submissions(event_log: &[u8]) -> Result<Vec<Submission>> {
     let mut submissions = Vec::new();
     for record in EventLogReader::open(event_log)? {
         // The journal of a cluster that may be restarted has no closing record.
         let Ok(record) = record else { break };
         if let Event::JobSubmitted(spec) = record.event {
             let hosts = spec.splits.iter().map(|split| split.hosts.clone()).filter(|hosts| !hosts.is_empty());
-            submissions.push((record.now, hosts.collect()));
+            submissions.push(Submission { at: record.now, hosts: hosts.collect() });
         }
     }
     Ok(submissions)
