@@ -5,18 +5,21 @@
 //! waves (`ceil(tasks left / slots)`): all jobs of one wave then rank alike, and change places whenever an estimate does. The area has no
 //! steps.
 
-use super::estimates::{ENOUGH_FINISHED, attained_service, part_of_split, reduce_time};
-use super::{Prior, View};
+use super::estimates::{ENOUGH_FINISHED, attained_service, part_of_split};
+use super::task_times::Prediction;
+use super::{TaskTimes, View};
 use crate::ids::{Kind, PerKind, TaskKey};
 use crate::state::{Estimate, Job, NodeType, TaskCounts};
 use crate::units::{Span, WHOLE_PPM};
 
+/// How much tasks of a job differ from each other, relative to their mean.
+const TASK_NOISE: f64 = 0.3;
 /// The least work of a task, in seconds, so that no job has an area of zero.
 const MIN_WORK_S: f64 = 1e-3;
 
 /// The estimate with the job's work and area.
-pub(super) fn with_area(mut estimate: Estimate, view: View<'_>, job: &Job, averages: Prior) -> Estimate {
-    estimate.task_work_s = task_work_s(view, job, averages);
+pub(super) fn with_area(mut estimate: Estimate, view: View<'_>, job: &Job, learned: &TaskTimes) -> Estimate {
+    estimate.task_work_s = task_work_s(view, job, learned);
     estimate.remaining_area = if is_unknown(job) {
         area_of_unknown(view, job)
     } else {
@@ -36,6 +39,14 @@ pub fn area(work_s: PerKind<f64>, capacity: PerKind<f64>) -> Span {
 /// Work of each kind that all slots do per second; not zero, so that a cluster without slots ranks its jobs too.
 pub fn capacity(view: View<'_>) -> PerKind<f64> {
     PerKind::from_fn(|kind| view.state.nodes().capacity(kind).max(1e-3))
+}
+
+/// Time until a job's last map is done, at the rate of its finished maps or, where that is sooner, of those that run. The rate of finished maps says little of
+/// maps that run again because their output was lost.
+pub fn time_to_last_map(job: &Job) -> Span {
+    let Estimate { remaining_shuffle, task_time, .. } = job.estimate();
+    let (left, running) = (f64::from(job.left(Kind::Map)), job.counts(Kind::Map).running.len() as f64);
+    if running > 0.0 { task_time[Kind::Map].scaled(left / running).min(*remaining_shuffle) } else { *remaining_shuffle }
 }
 
 /// True if nobody knows how many tasks a job will have: its application requests slots as it goes.
@@ -77,50 +88,47 @@ pub fn whole_tasks(job: &Job, kind: Kind) -> u32 {
     }
 }
 
-/// The work of one task of each kind: observed, or else derived from the averages of all jobs.
-fn task_work_s(view: View<'_>, job: &Job, averages: Prior) -> PerKind<f64> {
-    let nodes = view.state.nodes();
-    let mean_speed = |kind: Kind| match nodes.slots()[kind] {
-        0 => 1.0,
-        slots => nodes.capacity(kind) / f64::from(slots),
+/// The work of one task of each kind: what was observed of the job's own tasks and, as if it were one more observation, what was predicted.
+fn task_work_s(view: View<'_>, job: &Job, learned: &TaskTimes) -> PerKind<f64> {
+    let Prediction { work_s: predicted, error } = learned.predict(job);
+    // As many observations as would be as reliable as the prediction.
+    let weight = (TASK_NOISE / error.max(1e-3)).powi(2).clamp(0.1, 50.0);
+    // Reduces mostly wait while maps run, so their times are used only afterwards.
+    let observed = |kind: Kind| {
+        if kind == Kind::Map || job.maps_done() { observed_work_s(view, job, kind) } else { None }
     };
-    let map = observed_work_s(view, job, Kind::Map);
-    let map = map.unwrap_or_else(|| averages.map.as_secs_f64() * mean_speed(Kind::Map));
-    // Reduces mostly wait while maps run, so their times are used only afterwards; until then, a reduce costs per byte what a map costs
-    // (hSRTF, eq. 2).
-    let reduce = if job.maps_done() { observed_work_s(view, job, Kind::Reduce) } else { None };
-    let by_size = || {
-        let input_per_reduce = job.intermediate_bytes()? / f64::from(job.total(Kind::Reduce).max(1));
-        let block = job.input_bytes() as f64 / job.splits().len().max(1) as f64;
-        Some(reduce_time(input_per_reduce, block, Span::from_secs_f64(map)).as_secs_f64())
-    };
-    let reduce = reduce.or_else(by_size);
-    let reduce = reduce.unwrap_or_else(|| averages.reduce.as_secs_f64() * mean_speed(Kind::Reduce));
-    PerKind::new(map, reduce).map(|work_s| (work_s * job.estimate_bias()).max(MIN_WORK_S))
+    PerKind::from_fn(|kind| {
+        let (own_s, count) = observed(kind).unwrap_or((0.0, 0.0));
+        let work_s = (own_s * count + predicted[kind] * weight) / (count + weight);
+        (work_s * job.estimate_bias()).max(MIN_WORK_S)
+    })
 }
 
-/// The mean work of a job's finished tasks and, while few have finished, of running ones by their progress.
-pub fn observed_work_s(view: View<'_>, job: &Job, kind: Kind) -> Option<f64> {
-    let TaskCounts { finished, finished_work_s, running, .. } = job.counts(kind);
-    let (mut sum_s, mut count) = (*finished_work_s, f64::from(*finished));
+/// The work of one task, observed: the work done for a job's tasks over the number of tasks it makes up, those that run by the part they have done; and
+/// that number. Running tasks are read while few have finished. What reduces waited for maps does not count.
+pub fn observed_work_s(view: View<'_>, job: &Job, kind: Kind) -> Option<(f64, f64)> {
+    let counts = job.counts(kind);
+    let mut work_s = counts.finished_work_s - counts.finished_wait_s + counts.finished_parts_work_s;
+    let mut tasks = f64::from(counts.finished) + counts.finished_parts;
     // Below this, progress is mostly start-up or, of a reduce, waiting for maps.
     let enough_ppm = match kind {
         Kind::Map => WHOLE_PPM / 100,
         Kind::Reduce => 2 * WHOLE_PPM / 3 + WHOLE_PPM / 100,
     };
-    let read = if *finished < ENOUGH_FINISHED { running.as_slice() } else { &[] };
+    let read = if counts.finished < ENOUGH_FINISHED { counts.running.as_slice() } else { &[] };
     for &index in read {
         let key = TaskKey { kind, index };
         let progress_ppm = job.task(key).progress_ppm();
         if progress_ppm >= enough_ppm {
             let NodeType { speed, disk_bytes_per_s, .. } = type_of(view, job, key);
-            let whole_s = job.service(key, view.now).as_secs_f64() * f64::from(WHOLE_PPM) / f64::from(progress_ppm);
-            let read_s = if kind == Kind::Map { job.map_bytes(index) as f64 / disk_bytes_per_s } else { 0.0 };
-            sum_s += (whole_s - read_s).max(0.0) * speed / part_of_split(job, key);
-            count += 1.0;
+            let done = f64::from(progress_ppm) / f64::from(WHOLE_PPM);
+            let read_bytes = if kind == Kind::Map { job.map_bytes(index) as f64 * done } else { 0.0 };
+            let busy_s = job.service(key, view.now).as_secs_f64() - job.wait_for_maps(key, view.now).as_secs_f64();
+            work_s += (busy_s - read_bytes / disk_bytes_per_s).max(0.0) * speed;
+            tasks += done * part_of_split(job, key);
         }
     }
-    (count > 0.0).then(|| (sum_s / count).max(MIN_WORK_S))
+    (tasks > 0.0).then(|| ((work_s / tasks).max(MIN_WORK_S), tasks))
 }
 
 fn type_of(view: View<'_>, job: &Job, task: TaskKey) -> NodeType {

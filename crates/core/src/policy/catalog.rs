@@ -3,7 +3,7 @@
 use super::orders::RemainingAreaAndShuffle;
 use super::preemption::NO_MARGIN;
 use super::{
-    Ageing, AttemptOrder, Failures, Fallback, GroupOrder, Guards, JobOrder, Matching, Migration, Placement, Policy,
+    AttemptOrder, Failures, Fallback, GroupOrder, Guards, JobOrder, Matching, MaxLag, Migration, Placement, Policy,
     PreemptAction, Preemption, Prior, Recovery, Share, SlotPolicy, Speculation, Trigger, VictimOrder,
 };
 use crate::units::Span;
@@ -61,7 +61,7 @@ fn compose(name: &str, about: &str, map: SlotPolicy, reduce: SlotPolicy) -> Poli
         reduce,
         recovery: Recovery::Requeue,
         matching: None,
-        ageing: None,
+        max_lag: None,
         speculation: None,
         failures: Failures::default(),
     }
@@ -94,6 +94,8 @@ fn giveway() -> Policy {
         attempts,
         action,
         margin: 1.25,
+        for_paused: action == PreemptAction::Pause,
+        by_work: true,
         guards: Guards {
             max_slackness,
             min_runtime: Span::from_secs(10),
@@ -130,7 +132,7 @@ fn giveway() -> Policy {
     Policy {
         update_interval: Span::from_secs(5),
         recovery: Recovery::ChronosRetry,
-        ageing: Some(Ageing { late_after: 0.5 }),
+        max_lag: Some(MaxLag { of_work: 0.3, time: Span::from_secs(5), exempt_work: Span::from_secs(2) }),
         speculation: Some(Speculation { rate_below: 0.5, min_runtime: Span::from_secs(15), end_early: true }),
         ..compose("giveway", about, map, reduce)
     }
@@ -175,6 +177,8 @@ fn fair_preempt() -> Policy {
             attempts: AttemptOrder::Newest,
             action: PreemptAction::Kill,
             margin: NO_MARGIN,
+            for_paused: false,
+            by_work: false,
             guards: Guards { max_preemptions: Some(3), ..Guards::default() },
         });
     }
@@ -243,6 +247,8 @@ fn hsrtf_preempting(mut policy: Policy, trigger: Trigger, victims: Victims) -> P
             attempts: AttemptOrder::LeastProgress,
             action,
             margin: NO_MARGIN,
+            for_paused: false,
+            by_work: false,
             guards,
         });
     }
@@ -261,6 +267,8 @@ fn fcs() -> Policy {
             attempts: AttemptOrder::LeastProgress,
             action: PreemptAction::Pause,
             margin: NO_MARGIN,
+            for_paused: false,
+            by_work: false,
             guards: Guards {
                 max_slackness: Some(5.0),
                 min_runtime: Span::from_secs(10),

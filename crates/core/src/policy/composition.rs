@@ -2,7 +2,7 @@
 
 use super::orders::{Order, Rank};
 use super::{
-    Ageing, Failures, GroupOrder, JobOrder, Matching, Needs, Placement, PreemptAction, Preemption, Recovery, Share,
+    Failures, GroupOrder, JobOrder, Matching, MaxLag, Needs, Placement, PreemptAction, Preemption, Recovery, Share,
     Speculation, View,
 };
 use crate::ids::Kind;
@@ -37,9 +37,9 @@ pub struct Policy {
     /// Matching of job classes to node types (COSHH).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matching: Option<Matching>,
-    /// Ageing: jobs that fair sharing would have finished by now rank first.
+    /// How far jobs and groups of jobs may fall behind fair sharing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ageing: Option<Ageing>,
+    pub max_lag: Option<MaxLag>,
     /// Speculative execution of stragglers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speculation: Option<Speculation>,
@@ -112,20 +112,20 @@ impl Policy {
     /// Everything that some part of it needs.
     pub fn needs(&self) -> Needs {
         let speculation = self.speculation.map_or(Needs::NOTHING, |speculation| speculation.needs());
-        let ageing = self.ageing.map_or(Needs::NOTHING, |ageing| ageing.needs());
-        self.map.needs() | self.reduce.needs() | self.recovery.needs() | speculation | ageing
+        let max_lag = self.max_lag.map_or(Needs::NOTHING, |max_lag| max_lag.needs());
+        self.map.needs() | self.reduce.needs() | self.recovery.needs() | speculation | max_lag
     }
 
     /// The rank of a job for a slot of a kind within its group, if it had `extra` more slots.
     #[inline]
     pub fn rank(&self, view: View<'_>, job: &Job, kind: Kind, extra: i32) -> Rank {
         let by_order = self.slots(kind).order.rank(view, job, kind, extra);
-        self.ageing.map_or(by_order, |ageing| ageing.rank(job, kind, extra, by_order))
+        self.max_lag.map_or(by_order, |max_lag| max_lag.rank(job, kind, extra, by_order))
     }
 
     /// What the rank was computed from.
     pub fn measure(&self, view: View<'_>, job: &Job, kind: Kind) -> Measure {
-        let late = self.ageing.and_then(|ageing| ageing.measure(job, kind));
+        let late = self.max_lag.and_then(|max_lag| max_lag.measure(job, kind));
         late.unwrap_or_else(|| self.slots(kind).order.measure(view, job, kind))
     }
 
@@ -171,8 +171,8 @@ impl Policy {
         if let Some(Err((key, problem))) = self.matching.as_ref().map(|matching| matching.check(self)) {
             return error(key, problem);
         }
-        if let Some(Err(problem)) = self.ageing.map(|ageing| ageing.check()) {
-            return error("ageing", problem);
+        if let Some(Err(problem)) = self.max_lag.map(|max_lag| max_lag.check()) {
+            return error("max_lag", problem);
         }
         if let Some(Err(problem)) = self.speculation.as_ref().map(Speculation::check) {
             return error("speculation", problem);
@@ -196,6 +196,9 @@ impl Policy {
         shorten(&mut self.prior.reduce);
         if let Some(speculation) = &mut self.speculation {
             speculation.spans_mut().into_iter().for_each(shorten);
+        }
+        if let Some(max_lag) = &mut self.max_lag {
+            max_lag.spans_mut().into_iter().for_each(shorten);
         }
         if let Some(matching) = &mut self.matching {
             shorten(&mut matching.max_wait);
@@ -247,6 +250,8 @@ impl Policy {
             attempts: AttemptOrder::NearData,
             action: PreemptAction::Kill,
             margin: 1.25,
+            for_paused: true,
+            by_work: true,
             guards,
         };
         let starved =
@@ -271,7 +276,7 @@ impl Policy {
             reduce: SlotPolicy { preempt: vec![], placement: Placement::default(), ..slots },
             recovery: Recovery::Chronos,
             matching: Some(Matching::default()),
-            ageing: Some(Ageing { late_after: 0.5 }),
+            max_lag: Some(MaxLag { of_work: 0.3, time: Span::from_secs(5), exempt_work: Span::from_secs(1) }),
             speculation: Some(Speculation { rate_below: 1.0 / 3.0, min_runtime: Span::from_secs(60), end_early: true }),
             failures: Failures { max_task_failures: 7, probe_after: Span(123_456_789), ..Failures::default() },
         }

@@ -3,7 +3,7 @@
 //!
 //! Estimates are computed when their timer fires, not with each task, so that ranks stay the same between two updates.
 
-use super::{Needs, Prior, View, area};
+use super::{Needs, Prior, TaskTimes, View, area};
 use crate::ids::{Kind, PerKind, TaskKey};
 use crate::state::{Estimate, Job};
 use crate::units::{Span, Time, WHOLE_PPM};
@@ -112,9 +112,9 @@ pub(super) fn part_of_split(job: &Job, key: TaskKey) -> f64 {
 }
 
 /// The estimate of a job that has just requested slots, from what was observed of it.
-pub fn estimate(view: View<'_>, needs: Needs, job: &Job, averages: Prior) -> Estimate {
-    let estimate = task_times(job, observed(job, view.now), view.state.nodes().slots(), averages);
-    if needs.remaining_area { area::with_area(estimate, view, job, averages) } else { estimate }
+pub fn estimate(view: View<'_>, needs: Needs, job: &Job, learned: &TaskTimes) -> Estimate {
+    let estimate = task_times(job, observed(job, view.now), view.state.nodes().slots(), learned.averages());
+    if needs.remaining_area { area::with_area(estimate, view, job, learned) } else { estimate }
 }
 
 /// The estimate of a job from what was observed of it and, where nothing was, from the prior.
@@ -140,24 +140,28 @@ fn task_times(job: &Job, observed: PerKind<Option<Span>>, slots: PerKind<u32>, p
 }
 
 /// The estimate of a job that was just submitted. Its remaining work is included, whether or not an order needs it: it is cheap here.
-pub fn first_estimate(view: View<'_>, needs: Needs, job: &Job, averages: Prior) -> Estimate {
-    with_remaining_work(estimate(view, needs, job, averages), job, view.now)
+pub fn first_estimate(view: View<'_>, needs: Needs, job: &Job, learned: &TaskTimes) -> Estimate {
+    with_remaining_work(estimate(view, needs, job, learned), job, view.now)
 }
 
 /// The estimate of an open job that changed its request.
-pub fn estimate_request(view: View<'_>, needs: Needs, job: &Job, averages: Prior) -> Estimate {
-    let estimate = estimate(view, needs, job, averages);
+pub fn estimate_request(view: View<'_>, needs: Needs, job: &Job, learned: &TaskTimes) -> Estimate {
+    let estimate = estimate(view, needs, job, learned);
     if needs.remaining_work { with_remaining_work(estimate, job, view.now) } else { estimate }
 }
 
-/// The estimates of all jobs, in the order of their keys, and the averages of what they have observed.
-pub fn update_all(view: View<'_>, needs: Needs, averages: Prior) -> (Vec<Estimate>, Prior) {
+/// The estimates of all jobs, in the order of their keys. What the jobs have observed is learned first.
+pub fn update_all(view: View<'_>, needs: Needs, learned: &mut TaskTimes) -> Vec<Estimate> {
     let jobs = || view.state.jobs().iter().map(|(_, job)| job);
     let observations: Vec<_> = jobs().map(|job| observed(job, view.now)).collect();
     let mut sums = Averages::default();
     observations.iter().for_each(|&observation| sums.add(observation));
     // If no job has observed a task time, the last averages are kept.
-    let averages = sums.or(averages);
+    let averages = sums.or(learned.averages());
+    learned.set_averages(averages);
+    if needs.remaining_area {
+        learned.update(view);
+    }
     let slots = view.state.nodes().slots();
     let update = |(job, observation)| {
         let mut new = task_times(job, observation, slots, averages);
@@ -166,14 +170,14 @@ pub fn update_all(view: View<'_>, needs: Needs, averages: Prior) -> (Vec<Estimat
             new = with_remaining_work(new, job, view.now);
         }
         if needs.remaining_area {
-            new = area::with_area(new, view, job, averages);
+            new = area::with_area(new, view, job, learned);
         }
         if needs.attained_service {
             new.attained_service = attained_service(job, view.now);
         }
         new
     };
-    (jobs().zip(observations).map(update).collect(), averages)
+    jobs().zip(observations).map(update).collect()
 }
 
 /// Slot time a job has received, that of running attempts included.

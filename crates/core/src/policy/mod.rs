@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`JobOrder`] | `orders/` | the rank of a job for a slot, and why |
 //! | [`GroupOrder`] | `groups/` | the rank of a pool, queue or user, and whether it may grow |
-//! | [`Ageing`] | `ageing.rs` | which jobs have fallen behind fair sharing and rank first |
+//! | [`MaxLag`] | `lag.rs` | which jobs are behind their fair share of slot time and rank first |
 //! | [`Share`] | `shares/` | how many slots a job is entitled to |
 //! | [`Preemption`] | `preemption/` | who may take slots now, from which attempt, and what protects it |
 //! | [`Placement`] | `placement/` | which task of the job for this node, or to wait for a better offer |
@@ -17,21 +17,20 @@
 //! | [`Matching`] | `matching/` | which classes of jobs suit which types of node |
 //! | [`Speculation`] | `speculation.rs` | which running tasks are stragglers |
 //! | remaining time, remaining work | `estimates.rs` | how long a job will still take |
+//! | task times of new jobs | `task_times.rs` | what a task will take, from earlier jobs of its application |
 //! | remaining area | `area.rs` | how much work a job has left, in time of the whole cluster |
-//! | efficiency | `efficiency.rs` | how much of what the slots could do becomes work |
 //!
 //! `ranking/` is the index that keeps jobs sorted by their ranks. `catalog.rs` has the policies that Giveway ships with.
 //!
 //! A part declares what it [`Needs`]; the scheduler keeps exactly that up to date. Outside its own file nothing tests for a part by name.
 
-pub mod ageing;
 pub mod area;
 pub mod catalog;
 mod composition;
-pub mod efficiency;
 pub mod estimates;
 pub mod failures;
 pub mod groups;
+pub mod lag;
 pub mod matching;
 pub mod orders;
 pub mod placement;
@@ -40,14 +39,15 @@ pub mod ranking;
 pub mod recovery;
 pub mod shares;
 pub mod speculation;
+pub mod task_times;
 #[cfg(test)]
 mod test_state;
 
 pub use crate::action::PreemptAction;
-pub use ageing::Ageing;
 pub use composition::{Policy, PolicyError, Prior, SlotPolicy};
 pub use failures::Failures;
 pub use groups::GroupOrder;
+pub use lag::MaxLag;
 pub use matching::{Fallback, Matching};
 pub use orders::JobOrder;
 pub use placement::{Migration, Placement};
@@ -55,6 +55,7 @@ pub use preemption::{AttemptOrder, Guards, Preemption, Trigger, VictimOrder};
 pub use recovery::Recovery;
 pub use shares::Share;
 pub use speculation::Speculation;
+pub use task_times::TaskTimes;
 
 use crate::state::State;
 use crate::units::Time;

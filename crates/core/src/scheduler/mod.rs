@@ -24,14 +24,13 @@ pub use recorded::RecordError;
 use crate::action::Action;
 use crate::event::Event;
 use crate::ids::{Kind, PerKind, TaskId};
-use crate::policy::ageing::EndedJob;
-use crate::policy::efficiency::Efficiency;
+use crate::policy::lag::Lags;
 use crate::policy::matching::Matcher;
 use crate::policy::placement::{DelayedJobs, Refusals};
 use crate::policy::preemption::Starvation;
 use crate::policy::ranking::{Comparison, Rankings, Visits};
 use crate::policy::shares::WaterLevel;
-use crate::policy::{Needs, Policy, Prior, View};
+use crate::policy::{Needs, Policy, TaskTimes, View};
 use crate::reason::Refusal;
 use crate::setup::{Setup, SetupError};
 use crate::state::{JobKey, State};
@@ -61,17 +60,13 @@ pub struct Scheduler {
     matcher: Option<Matcher>,
     users: Vec<String>,
     user_numbers: FxHashMap<String, u32>,
-    /// Mean task times of the live jobs when estimates were last computed.
-    averages: Prior,
+    /// What jobs have shown of task times.
+    task_times: TaskTimes,
     /// The water levels of the last computation of shares.
     water_levels: PerKind<WaterLevel>,
     starvation: PerKind<Starvation>,
-    /// Until when the virtual fair cluster has credited jobs, if the policy has ageing.
-    credited_until: Time,
-    /// Jobs that have ended, but not yet in the virtual fair cluster.
-    ended_jobs: Vec<EndedJob>,
-    /// How much of what the slots could do becomes work, if the policy has ageing.
-    efficiency: Efficiency,
+    /// How far groups are behind their fair shares, if the policy limits that.
+    lags: Lags,
     timers: Timers,
     /// Stragglers that have no speculative attempt yet.
     stragglers: PerKind<VecDeque<TaskId>>,
@@ -98,12 +93,10 @@ impl Scheduler {
             matcher: policy.matching.map(|rules| Matcher::new(rules, &setup.tenants)),
             users: Vec::new(),
             user_numbers: FxHashMap::default(),
-            averages: policy.prior,
+            task_times: TaskTimes::new(policy.prior),
             water_levels: PerKind::default(),
             starvation: PerKind::default(),
-            credited_until: Time::ZERO,
-            ended_jobs: Vec::new(),
-            efficiency: Efficiency::default(),
+            lags: Lags::default(),
             timers: Timers::default(),
             stragglers: PerKind::default(),
             retries: BTreeSet::new(),

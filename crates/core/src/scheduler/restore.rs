@@ -6,7 +6,7 @@ use crate::ids::{Kind, NodeId, TaskKey};
 use crate::policy::estimates;
 use crate::reason::Refusal;
 use crate::snapshot::{JobSnapshot, Snapshot};
-use crate::state::{Estimate, Inconsistent};
+use crate::state::Inconsistent;
 use crate::units::Time;
 
 impl From<Inconsistent> for Refusal {
@@ -26,8 +26,8 @@ impl Scheduler {
         Some(Snapshot {
             nodes: self.state.node_snapshots(),
             jobs: jobs.into_iter().map(|job| job.snapshot()).collect(),
-            averages: self.averages,
-            credited_until: self.credited_until,
+            averages: self.task_times.averages(),
+            credited_until: Time::ZERO,
         })
     }
 
@@ -35,8 +35,7 @@ impl Scheduler {
     pub(super) fn restored(&mut self, snapshot: &Snapshot, out: &mut Vec<Action>) -> Result<(), Refusal> {
         let mut restored = Scheduler::new(self.setup.clone()).map_err(|_| Refusal::InvalidSnapshot)?;
         restored.now = self.now;
-        restored.averages = snapshot.averages;
-        restored.credited_until = snapshot.credited_until.min(self.now);
+        restored.task_times.set_averages(snapshot.averages);
         for (node, known) in (0..).map(NodeId).zip(&snapshot.nodes) {
             restored.node_joined(node, &known.spec)?;
             restored.state.restore_node(node, known);
@@ -54,8 +53,8 @@ impl Scheduler {
     fn restore_job(&mut self, snapshot: &JobSnapshot) -> Result<(), Refusal> {
         let user = self.user_number(&snapshot.spec.user);
         let job = self.state.restore_job(user, snapshot)?;
-        let first = estimates::first_estimate(self.view(), self.needs, self.state.job(job), self.averages);
-        self.state.job_mut(job).set_estimate(Estimate { fair_credit_s: snapshot.fair_credit_s, ..first });
+        let first = estimates::first_estimate(self.view(), self.needs, self.state.job(job), &self.task_times);
+        self.state.job_mut(job).set_estimate(first);
         self.classify(job, &snapshot.spec);
         self.index_local_nodes(job);
         self.index_input_types(job);

@@ -3,18 +3,13 @@
 use super::Scheduler;
 use crate::action::{Action, PreemptAction};
 use crate::ids::{Kind, PerKind};
-use crate::policy::ageing::Lateness;
+use crate::policy::estimates;
 use crate::policy::orders::Order;
 use crate::policy::shares::Share;
 use crate::policy::speculation::FreeNodes;
-use crate::policy::{ageing, estimates};
 use crate::reason::Reason;
-use crate::state::Estimate;
 use crate::timer::Timer;
 use crate::units::Time;
-
-/// A late job catches up within this many updates.
-const LATE_HORIZON: u64 = 6;
 
 impl Scheduler {
     pub(super) fn timer_fired(&mut self, timer: Timer, out: &mut Vec<Action>) {
@@ -62,19 +57,20 @@ impl Scheduler {
         }
     }
 
-    /// Advances the virtual fair cluster, computes estimates and shares, and ranks all jobs by them.
+    /// Advances the lags, computes estimates and shares, and ranks all jobs by them.
     fn update_estimates(&mut self) {
-        self.add_credits();
+        self.advance_lags();
         self.compute_estimates();
     }
 
     /// Computes estimates and shares from what is known now, and ranks all jobs by them.
     pub(super) fn compute_estimates(&mut self) {
-        let (estimates, averages) = estimates::update_all(self.view(), self.needs, self.averages);
-        self.averages = averages;
+        let mut learned = std::mem::take(&mut self.task_times);
+        let estimates = estimates::update_all(self.view(), self.needs, &mut learned);
+        self.task_times = learned;
         let (jobs, _) = self.state.jobs_and_nodes();
         jobs.iter_mut().zip(estimates).for_each(|((_, job), estimate)| job.set_estimate(estimate));
-        self.update_lateness();
+        self.update_due();
         for kind in Kind::BOTH {
             self.compute_shares(kind);
         }
@@ -84,45 +80,34 @@ impl Scheduler {
         Kind::BOTH.into_iter().for_each(|kind| self.update_refusals(kind));
     }
 
-    /// Adds the work that the virtual fair cluster has done for each job since the last update.
-    fn add_credits(&mut self) {
-        let Some(ageing) = self.policy.ageing else { return };
-        let since = std::mem::replace(&mut self.credited_until, self.now);
-        let mut efficiency = self.efficiency;
-        efficiency.update(self.view(), self.now.since(since));
-        self.efficiency = efficiency;
-        // Both kinds from the same credits: reduces begin after the update in which the maps were completed.
-        let of_kind =
-            |kind| ageing.credits(self.view(), kind, self.rankings.groups(kind), &self.ended_jobs, &efficiency, since);
-        for (kind, credits) in Kind::BOTH.into_iter().zip(Kind::BOTH.map(of_kind)) {
-            let Some(credits) = credits else { continue };
-            for (job, credit_s) in credits.live {
-                let estimate = ageing::with_credit(self.state.job(job), kind, credit_s);
-                self.state.job_mut(job).set_estimate(estimate);
-            }
-            ageing::credit_ended(&mut self.ended_jobs, kind, &credits.ended);
-        }
-        ageing::drop_complete(&mut self.ended_jobs);
-    }
-
-    fn update_lateness(&mut self) {
-        let Some(ageing) = self.policy.ageing else { return };
-        let horizon = self.policy.update_interval.times(LATE_HORIZON);
-        let of_kind = |kind| {
-            ageing.late(self.view(), kind, self.rankings.groups(kind), &self.ended_jobs, &self.efficiency, horizon)
-        };
-        let late = Kind::BOTH.map(of_kind);
-        for job in self.state.jobs().keys() {
-            let estimate = Estimate { late_slots: PerKind::default(), ..*self.state.job(job).estimate() };
+    /// Advances the lags of jobs and groups to now.
+    fn advance_lags(&mut self) {
+        let Some(max_lag) = self.policy.max_lag else { return };
+        let mut lags = std::mem::take(&mut self.lags);
+        let groups = PerKind::from_fn(|kind| self.rankings.groups(kind));
+        for (job, estimate) in max_lag.advance(self.view(), groups, &mut lags) {
             self.state.job_mut(job).set_estimate(estimate);
         }
-        for (kind, late) in Kind::BOTH.into_iter().zip(late) {
-            for Lateness { job, slots, position } in late {
-                let mut estimate = *self.state.job(job).estimate();
-                (estimate.late_slots[kind], estimate.late_position[kind]) = (slots, position);
-                self.state.job_mut(job).set_estimate(estimate);
+        self.lags = lags;
+    }
+
+    /// Sets how many slots jobs and groups are due because they are late.
+    fn update_due(&mut self) {
+        let Some(max_lag) = self.policy.max_lag else { return };
+        let mut lags = std::mem::take(&mut self.lags);
+        for kind in Kind::BOTH {
+            let due = max_lag.due(self.view(), kind, self.rankings.groups(kind), &mut lags);
+            let (jobs, _) = self.state.jobs_and_nodes();
+            jobs.iter_mut().for_each(|(_, job)| job.set_due(kind, 0.0, 0));
+            for (position, &(job, slots)) in (1..).zip(&due.jobs) {
+                jobs.get_mut(job).set_due(kind, slots, position);
+            }
+            let charged = self.state.jobs().iter().map(|(key, job)| (key, job.counts(kind).charged()));
+            if let Some(ranking) = self.rankings.guarantee_mut(kind) {
+                ranking.set_due_shares(&due.groups, charged);
             }
         }
+        self.lags = lags;
     }
 
     /// Computes the shares of slots of a kind, if anything depends on them.

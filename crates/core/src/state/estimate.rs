@@ -24,10 +24,23 @@ pub struct Estimate {
     pub remaining_area: Span,
     /// Tasks of each kind that were left when this was estimated, running ones by the part they had left.
     pub tasks_left: PerKind<f64>,
-    /// Work of each kind that fair sharing would have done for it by now, in seconds on a slot of speed 1.
-    pub fair_credit_s: PerKind<f64>,
-    /// Slots of each kind that it needs to keep up with fair sharing, because it is late; zero if it is not.
-    pub late_slots: PerKind<f64>,
-    /// Its position among the late jobs of each kind.
-    pub late_position: PerKind<u32>,
+    /// Its slot time of each kind beside its fair share. Filled in by `policy::lag`.
+    pub lag: PerKind<JobLag>,
+}
+
+/// How the slot time that a job has received compares with its fair share. Times are seconds on a slot of speed 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct JobLag {
+    /// Slot time that fair sharing among the jobs present would have given it.
+    pub entitled_s: f64,
+    /// Slot time that it has received.
+    pub received_s: f64,
+    /// Speed of the slots that it held at the last update, in sum.
+    pub held_speed: f64,
+    /// Its share at the last update, in slots.
+    pub share: f64,
+    /// It ranks first up to this many slots; zero if it is not late.
+    pub due_slots: f64,
+    /// Its position among the jobs that are due slots.
+    pub due_position: u32,
 }

@@ -55,6 +55,8 @@ pub struct Job {
     pub(super) input_bytes: u64,
     pub(super) mapped_bytes: u64,
     pub(super) output_bytes: u64,
+    /// When its last map was done, while all are.
+    pub(super) maps_done_at: Option<Time>,
     pub(super) hint: Option<Hint>,
     pub(super) estimate_bias: f64,
     pub(super) estimate: Estimate,
@@ -99,12 +101,22 @@ pub struct TaskCounts {
     /// Work of the finished tasks: their time on a node of speed 1 without reading splits, in seconds. Kept only under a policy that
     /// compares nodes or the work of jobs.
     pub finished_work_s: f64,
+    /// The part of `finished_work_s` that reduces spent before their job's last map was done, waiting for map output.
+    pub finished_wait_s: f64,
+    /// Finished parts of maps that ended early, in whole splits, and their work in seconds. Kept like `finished_work_s`.
+    pub finished_parts: f64,
+    pub finished_parts_work_s: f64,
 }
 
 impl TaskCounts {
     /// Slots allocated: those it holds and those reserved for it, without those that are being freed.
     pub fn allocated(&self) -> u32 {
         (self.running.len() as u32 + self.speculative + self.reserved).saturating_sub(self.stopping)
+    }
+
+    /// Slots that the job's groups have been charged for.
+    pub fn charged(&self) -> u32 {
+        self.charged
     }
 
     /// Tasks that can use a slot now and have none reserved.
@@ -118,6 +130,11 @@ impl Job {
     /// Its id.
     pub fn id(&self) -> JobId {
         self.id
+    }
+
+    /// Its name, as it was submitted.
+    pub fn name(&self) -> &str {
+        &self.spec.name
     }
 
     /// The user who submitted it, as an index into the scheduler's list of users.
@@ -333,6 +350,16 @@ impl Job {
         if task.holds_slot() { kept + now.since(task.launched) } else { kept }
     }
 
+    /// The part of a running reduce's time in its slot that was before the job's last map was done. It waited then for map output, mostly.
+    pub fn wait_for_maps(&self, key: TaskKey, now: Time) -> Span {
+        if key.kind == Kind::Map {
+            return Span::ZERO;
+        }
+        let kept = self.history(key).map_or(Span::ZERO, |history| history.kept_wait);
+        let task = self.task(key);
+        if task.holds_slot() { kept + self.maps_done_at.unwrap_or(now).min(now).since(task.launched) } else { kept }
+    }
+
     /// When a task's first attempt was launched.
     pub fn first_launched(&self, task: TaskKey) -> Time {
         let first = self.history(task).and_then(|history| history.first_launched);
@@ -407,6 +434,12 @@ impl Job {
 impl Job {
     pub(crate) fn set_estimate(&mut self, estimate: Estimate) {
         self.estimate = estimate;
+    }
+
+    /// Sets up to how many slots of a kind it ranks first.
+    pub(crate) fn set_due(&mut self, kind: Kind, slots: f64, position: u32) {
+        let lag = &mut self.estimate.lag[kind];
+        (lag.due_slots, lag.due_position) = (slots, position);
     }
 
     pub(crate) fn set_fair_share(&mut self, kind: Kind, slots: f64) {

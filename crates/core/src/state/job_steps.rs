@@ -55,6 +55,7 @@ impl Job {
             splits,
             mapped_bytes: 0,
             output_bytes: 0,
+            maps_done_at: None,
             hint: spec.hint,
             estimate_bias: f64::from(spec.estimate_bias_ppm) / f64::from(WHOLE_PPM),
             estimate: Estimate::default(),
@@ -137,7 +138,7 @@ impl Job {
         task.progress_ppm = 0;
         if task.has_history || lost_with.is_some() {
             let history = self.history_mut(key);
-            (history.kept_service, history.lost_with) = (Span::ZERO, lost_with);
+            (history.kept_service, history.kept_wait, history.lost_with) = (Span::ZERO, Span::ZERO, lost_with);
         }
         match key.kind {
             Kind::Map => self.pending_maps.add_returned(key.index),
@@ -148,6 +149,7 @@ impl Job {
     /// A running task finished; a map's output is on its node. `rates` are the node's speed and disk rate, if the work is to be counted.
     pub(super) fn finish(&mut self, key: TaskKey, output_bytes: u64, rates: Option<(f64, f64)>, now: Time) {
         let service = self.service(key, now);
+        let waited = self.wait_for_maps(key, now);
         let bytes = if key.kind == Kind::Map { self.map_bytes(key.index) } else { 0 };
         // The time of a part of a split says nothing about the time of a whole one.
         let is_whole = key.kind == Kind::Reduce || self.part_bytes(key.index).is_none();
@@ -162,17 +164,29 @@ impl Job {
             counts.finished_time += service;
             if let Some((speed, disk)) = rates {
                 counts.finished_work_s += (service.as_secs_f64() - bytes as f64 / disk.max(1.0)).max(0.0) * speed;
+                counts.finished_wait_s += waited.as_secs_f64() * speed;
             }
+        } else if let Some((speed, disk)) = rates {
+            let whole = self.splits[self.task(key).split as usize].bytes.max(1);
+            let counts = &mut self.counts[key.kind];
+            counts.finished_parts += bytes as f64 / whole as f64;
+            counts.finished_parts_work_s += (service.as_secs_f64() - bytes as f64 / disk.max(1.0)).max(0.0) * speed;
         }
         if key.kind == Kind::Map {
             self.mapped_bytes += bytes;
             self.output_bytes += output_bytes;
             self.map_outputs[key.index as usize] = output_bytes;
+            self.note_maps_done(now);
         }
     }
 
+    /// Records when all maps are done.
+    fn note_maps_done(&mut self, now: Time) {
+        self.maps_done_at = if self.maps_done() { self.maps_done_at.or(Some(now)) } else { None };
+    }
+
     /// A running map ended early: the mapped bytes are a finished map, the rest becomes a new pending one.
-    pub(super) fn end_early(&mut self, map: u32, done_bytes: u64, output_bytes: u64, now: Time) {
+    pub(super) fn end_early(&mut self, map: u32, done_bytes: u64, output_bytes: u64, rates: (f64, f64), now: Time) {
         let key = TaskKey::map(map);
         let (split, preemptions) = (self.task(key).split, self.task(key).preemptions);
         let (start_bytes, bytes) = (self.map_start_bytes(map), self.map_bytes(map));
@@ -183,7 +197,7 @@ impl Job {
         }
         let rest_bytes = bytes - done_bytes;
         self.history_mut(key).bytes = Some(done_bytes);
-        self.finish(key, output_bytes, None, now);
+        self.finish(key, output_bytes, Some(rates), now);
         if rest_bytes == 0 {
             return;
         }
@@ -194,17 +208,19 @@ impl Job {
         (history.start_bytes, history.bytes) = (start_bytes + done_bytes, Some(rest_bytes));
         self.counts[Kind::Map].pending += 1;
         self.pending_maps.add_returned(rest.index);
+        self.note_maps_done(now);
     }
 
     /// A running reduce paused; its node keeps its state.
     pub(super) fn pause(&mut self, reduce: u32, progress_ppm: u32, now: Time) {
         let key = TaskKey::reduce(reduce);
-        let kept_service = self.service(key, now);
+        let (kept_service, kept_wait) = (self.service(key, now), self.wait_for_maps(key, now));
         self.stop(key, now);
         let task = self.task_mut(key);
         task.state = TaskState::Paused;
         task.progress_ppm = progress_ppm;
-        self.history_mut(key).kept_service = kept_service;
+        let history = self.history_mut(key);
+        (history.kept_service, history.kept_wait) = (kept_service, kept_wait);
         self.counts[Kind::Reduce].paused += 1;
         self.paused.push_back((reduce, self.refused_offers));
     }
@@ -254,6 +270,7 @@ impl Job {
         self.mapped_bytes -= self.map_bytes(map);
         self.output_bytes -= self.map_outputs[map as usize];
         self.counts[Kind::Map].done -= 1;
+        self.maps_done_at = None;
         self.make_pending(key, Some(lost_with));
     }
 }

@@ -22,7 +22,7 @@ mod returned_maps;
 mod task;
 mod transitions;
 
-pub use estimate::Estimate;
+pub use estimate::{Estimate, JobLag};
 pub use job::{Job, TaskCounts};
 pub use job_table::{JobKey, JobTable};
 pub use node::{Exclusion, Node, NodeTable, Reservation, RunningAttempt};

@@ -362,7 +362,7 @@ mod tests {
                 // Some running maps become pending again, whole or in part.
                 if step == 3 && let Some(&map) = job.counts[Kind::Map].running.first() {
                     if node.0.is_multiple_of(2) && job.map_bytes(map) > 1 {
-                        job.end_early(map, 1, 1, Time::ZERO);
+                        job.end_early(map, 1, 1, (1.0, 1.0), Time::ZERO);
                     } else {
                         job.stop(TaskKey::map(map), Time::ZERO);
                         job.make_pending(TaskKey::map(map), None);

@@ -227,10 +227,7 @@ impl State {
     pub(crate) fn finish(&mut self, job: JobKey, attempt: AttemptId, output_bytes: u64, count_work: bool, now: Time) {
         let key = attempt.task.key();
         let node = self.jobs.get(job).task(key).node;
-        let rates = count_work.then(|| {
-            let spec = &self.nodes.get(node).spec;
-            (f64::from(spec.speed_ppm) / f64::from(WHOLE_PPM), spec.disk_bytes_per_s as f64)
-        });
+        let rates = count_work.then(|| self.rates(node));
         self.jobs.get_mut(job).finish(key, output_bytes, rates, now);
         self.free_slot(job, attempt, node);
     }
@@ -270,10 +267,17 @@ impl State {
         self.jobs.get_mut(job).end_paused(reduce, finished);
     }
 
+    /// The speed and the disk rate of a node.
+    fn rates(&self, node: NodeId) -> (f64, f64) {
+        let spec = &self.nodes.get(node).spec;
+        (f64::from(spec.speed_ppm) / f64::from(WHOLE_PPM), spec.disk_bytes_per_s as f64)
+    }
+
     /// A map that was requested to end early has ended.
     pub(crate) fn end_early(&mut self, job: JobKey, attempt: AttemptId, done: u64, output_bytes: u64, now: Time) {
         let node = self.jobs.get(job).task(attempt.task.key()).node;
-        self.jobs.get_mut(job).end_early(attempt.task.index, done, output_bytes, now);
+        let rates = self.rates(node);
+        self.jobs.get_mut(job).end_early(attempt.task.index, done, output_bytes, rates, now);
         self.free_slot(job, attempt, node);
     }
 

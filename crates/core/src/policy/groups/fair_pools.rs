@@ -6,9 +6,9 @@ use crate::reason::{GroupKind, GroupMeasure, GroupReason};
 
 pub(super) fn rank(group: &Group, extra: i64) -> Rank {
     // The slot that completes the min share is still a guaranteed one.
-    let guaranteed = i64::from(group.allocated) + extra.min(0) < i64::from(group.min_share);
+    let guaranteed = i64::from(group.allocated) + extra.min(0) < i64::from(group.guaranteed());
     if guaranteed {
-        ratio(group.allocated_with(extra), f64::from(group.min_share))
+        ratio(group.allocated_with(extra), f64::from(group.guaranteed()))
     } else {
         1 << 64 | ratio(group.allocated_with(extra), group.weight)
     }

@@ -9,7 +9,7 @@ pub const NOT_GUARANTEED: Rank = 1 << 64;
 
 /// True if a pool, or one inside it, may be below its min share. A parent without a min share of its own is passed through.
 pub(super) fn admits(group: &Group) -> bool {
-    group.allocated < group.min_share || group.min_share_inside
+    group.allocated < group.guaranteed() || group.guarantee_inside
 }
 
 /// The rank of a pool while its slots are guaranteed, if it had `extra` more; the same for all other pools.
@@ -30,7 +30,7 @@ mod tests {
         assert!(admits(&pool(2, 1)));
         assert!(!admits(&pool(2, 2)));
         assert!(!admits(&pool(0, 0)));
-        assert!(admits(&Group { min_share_inside: true, ..pool(0, 5) }));
+        assert!(admits(&Group { guarantee_inside: true, ..pool(0, 5) }));
     }
 
     #[test]

@@ -81,10 +81,12 @@ pub struct Group {
     pub name: Arc<str>,
     /// Share beyond the min share, in proportion to its siblings.
     pub weight: f64,
-    /// Guaranteed slots.
+    /// Slots that are guaranteed by its declaration.
     pub min_share: u32,
-    /// True if a pool inside it has a min share.
-    pub min_share_inside: bool,
+    /// Slots that are guaranteed because it is behind its fair share (`lag.rs`); zero if it is not.
+    pub due_share: u32,
+    /// True if a pool inside it has guaranteed slots.
+    pub guarantee_inside: bool,
     /// Its part of all slots (0-1).
     pub capacity: f64,
     /// The part of all slots it may grow to (0-1).
@@ -203,7 +205,7 @@ impl RoutingStage {
 
     /// True if the jobs of an admitted group itself, not only of the groups inside it, may get a slot in this pass.
     pub fn serves_jobs_of(self, group: &Group) -> bool {
-        self != RoutingStage::PoolsBelowMinShare || group.allocated < group.min_share
+        self != RoutingStage::PoolsBelowMinShare || group.allocated < group.guaranteed()
     }
 
     /// True if a pool's min share comes before the ranks of jobs, also when slots are taken from others.
@@ -224,7 +226,8 @@ impl Group {
             name: name.into(),
             weight: 1.0,
             min_share: 0,
-            min_share_inside: false,
+            due_share: 0,
+            guarantee_inside: false,
             capacity: 1.0,
             max_capacity: 1.0,
             user_limit: 1.0,
@@ -254,6 +257,11 @@ impl Group {
     /// Its rank while its slots are guaranteed, if it had `extra` more; [`NOT_GUARANTEED`] otherwise.
     pub fn guaranteed_rank(&self, extra: i64) -> Rank {
         min_shares::guaranteed_rank(self, extra)
+    }
+
+    /// Slots that it gets before other groups.
+    pub fn guaranteed(&self) -> u32 {
+        self.min_share.max(self.due_share)
     }
 
     fn allocated_with(&self, extra: i64) -> f64 {

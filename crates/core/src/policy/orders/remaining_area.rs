@@ -5,13 +5,19 @@
 //!
 //! A job of unknown size (an open job) ranks by the slot time it has received, over the slots of the cluster; its reason says so.
 
-use super::{Order, Rank, span_bits};
+use super::{Order, Rank};
 use crate::ids::Kind;
 use crate::policy::{Needs, View, area};
 use crate::reason::Measure;
 use crate::state::Job;
 use crate::units::Span;
 use serde::{Deserialize, Serialize};
+
+/// The power of two below a time: jobs within a factor of two rank alike, and so by submission. Estimates are not exact, and a job that is overtaken by
+/// equal ones whenever they are submitted would wait for ever.
+fn power_of_two(span: Span) -> Rank {
+    Rank::from(span.0.max(1).ilog2())
+}
 
 /// Least remaining area first.
 pub struct RemainingArea;
@@ -22,7 +28,7 @@ impl Order for RemainingArea {
     }
 
     fn rank(&self, _: View<'_>, job: &Job, _: Kind, _: i32) -> Rank {
-        span_bits(job.estimate().remaining_area) << 32 | Rank::from(job.sequence())
+        power_of_two(job.estimate().remaining_area) << 32 | Rank::from(job.sequence())
     }
 
     fn measure(&self, view: View<'_>, job: &Job, _: Kind) -> Measure {
@@ -52,7 +58,7 @@ impl RemainingAreaAndShuffle {
         if kind == Kind::Map || area::is_unknown(job) {
             return Span::ZERO;
         }
-        Span(job.estimate().remaining_shuffle.0.saturating_sub(self.ahead.0)).scaled(self.weight)
+        Span(area::time_to_last_map(job).0.saturating_sub(self.ahead.0)).scaled(self.weight)
     }
 
     fn total(&self, job: &Job, kind: Kind) -> Span {
@@ -66,7 +72,7 @@ impl Order for RemainingAreaAndShuffle {
     }
 
     fn rank(&self, _: View<'_>, job: &Job, kind: Kind, _: i32) -> Rank {
-        span_bits(self.total(job, kind)) << 32 | Rank::from(job.sequence())
+        power_of_two(self.total(job, kind)) << 32 | Rank::from(job.sequence())
     }
 
     fn measure(&self, view: View<'_>, job: &Job, kind: Kind) -> Measure {

@@ -15,7 +15,7 @@ impl Order for RemainingWork {
     }
 
     fn rank(&self, _: View<'_>, job: &Job, _: Kind, _: i32) -> Rank {
-        // 47 bits: the highest bit of a rank belongs to ageing.
+        // 47 bits: the highest bit of a rank belongs to `lag.rs`.
         let shuffle = span_bits(job.estimate().remaining_shuffle).min((1 << 47) - 1);
         let bytes = Rank::from(job.estimate().remaining_reduce_bytes.min((1 << 48) - 1));
         shuffle << 80 | bytes << 32 | Rank::from(job.sequence())

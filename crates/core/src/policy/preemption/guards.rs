@@ -36,6 +36,13 @@ impl Guards {
         Ok(())
     }
 
+    /// The same guards for a beneficiary that has this much work left, in slot time: nothing is protected for longer than the beneficiary takes in all, because
+    /// waiting would then cost it more than the preemption can cost the victim.
+    pub(super) fn for_beneficiary(&self, work_left: Span) -> Guards {
+        let min_runtime = self.min_runtime.min(work_left);
+        Guards { min_runtime, min_time_left: self.min_time_left.min(work_left), ..*self }
+    }
+
     fn protects(&self, job: &Job, key: TaskKey, now: Time) -> bool {
         let task = job.task(key);
         let is_slack = self.max_slackness.is_some_and(|limit| {

@@ -39,6 +39,12 @@ pub struct Preemption {
     /// The beneficiary's rank, as a time, is at least this many times smaller than the victim's; 1 for any difference.
     #[serde(default = "no_margin", skip_serializing_if = "is_no_margin")]
     pub margin: f64,
+    /// Whether a paused reduce may take the slot of an attempt on its own node, where its state is kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub for_paused: bool,
+    /// Whether the beneficiary's work limits what it takes: one slot for each second of it, and from attempts that guards protect for longer than it takes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_work: bool,
     /// Which attempts are protected.
     #[serde(default)]
     pub guards: Guards,
@@ -129,7 +135,7 @@ pub fn may_pause_more(view: View<'_>, node: NodeId) -> bool {
 impl<'a> Round<'a> {
     /// A round with the requests that the trigger allows now.
     pub fn new(rule: &'a Preemption, kind: Kind, jobs: Comparison<'_>, starvation: &mut Starvation) -> Round<'a> {
-        let requests = trigger::requests(rule.trigger, kind, jobs, starvation);
+        let requests = trigger::requests(rule, kind, jobs, starvation);
         let victims = if requests.is_empty() { Vec::new() } else { victims::victim_jobs(rule, kind, jobs) };
         let slots = jobs.policy.slots(kind);
         let alone = jobs.rankings.compares_jobs_alone(kind, slots.groups.has_groups());
@@ -158,7 +164,7 @@ impl<'a> Round<'a> {
         while !self.victims.is_empty() {
             let Some((request, preference)) = &mut self.request else {
                 let request = self.requests.next()?;
-                self.request = Some((request, Preference::new(self.kind, jobs, request.job)));
+                self.request = Some((request, Preference::new(self.rule, self.kind, jobs, &request)));
                 (self.at, self.taking) = (0, false);
                 continue;
             };
@@ -189,6 +195,7 @@ impl<'a> Round<'a> {
                 continue;
             }
             request.slots -= 1;
+            preference.taken(node);
             self.taking = true;
             return Some(Victim { beneficiary, job: victim, task, node });
         }

@@ -1,11 +1,13 @@
 //! Triggers: which jobs may request slots of others, and how many.
 
+use super::Preemption;
 use crate::ids::Kind;
 use crate::policy::SlotPolicy;
 use crate::policy::View;
 use crate::policy::ranking::{Comparison, Ranking, Visits};
 use crate::policy::shares::weighted::group_shares;
-use crate::state::JobKey;
+use crate::policy::{area, lag};
+use crate::state::{Job, JobKey};
 use crate::units::{Span, Time};
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
@@ -63,15 +65,18 @@ impl Trigger {
 pub(super) struct SlotRequest {
     pub(super) job: JobKey,
     pub(super) slots: u32,
+    /// True if the slots are for paused tasks, each of which needs one on its own node.
+    pub(super) for_paused: bool,
 }
 
 /// The jobs that may request slots, first in rank first, and how many beyond those that are free.
 pub(super) fn requests(
-    trigger: Trigger,
+    rule: &Preemption,
     kind: Kind,
     jobs: Comparison<'_>,
     starvation: &mut Starvation,
 ) -> Vec<SlotRequest> {
+    let trigger = rule.trigger;
     let state = jobs.view.state;
     let ranking = jobs.rankings.last(kind);
     let mut available = unreserved(jobs.view, kind);
@@ -85,10 +90,11 @@ pub(super) fn requests(
     let mut requests = Vec::new();
     let mut request = |job: JobKey| {
         let counts = state.job(job).counts(kind);
-        // A paused task waits for its own node; a slot freed elsewhere would not help it.
+        let of_use = if rule.by_work { slots_of_use(state.job(job)) } else { u32::MAX };
+        // A slot that is freed elsewhere would not help a paused task: it waits for its own node.
         let pending = counts.pending.saturating_sub(counts.reserved);
         let wanted = match trigger {
-            Trigger::Outranked => pending,
+            Trigger::Outranked => pending.min(of_use),
             Trigger::BelowShare => pending.min((counts.fair_share.floor() as u32).saturating_sub(counts.allocated())),
             Trigger::Starved { .. } => {
                 let due = &mut due[ranking.group_of(job)];
@@ -101,7 +107,10 @@ pub(super) fn requests(
         available = available.saturating_sub(wanted);
         left -= slots;
         if slots > 0 {
-            requests.push(SlotRequest { job, slots });
+            requests.push(SlotRequest { job, slots, for_paused: false });
+        }
+        if rule.for_paused && kind == Kind::Reduce && counts.paused > 0 {
+            requests.push(SlotRequest { job, slots: counts.paused.min(left), for_paused: true });
         }
         if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
@@ -121,6 +130,11 @@ pub(super) fn requests(
         });
     }
     requests
+}
+
+/// The slots for which a job is worth a preemption each: one for each second of slot time that it has left.
+fn slots_of_use(job: &Job) -> u32 {
+    if area::is_unknown(job) { u32::MAX } else { lag::work_left_s(job).ceil().max(1.0) as u32 }
 }
 
 /// Free slots without a reservation. A reservation of a slot that is still being freed takes none of them.

@@ -1,14 +1,15 @@
 //! The order in which jobs, and attempts of a job, are considered as victims.
 
-use super::{Preemption, is_preemptable};
+use super::trigger::SlotRequest;
+use super::{Guards, Preemption, is_preemptable};
 use crate::ids::{Kind, NodeId, TaskKey};
-use crate::policy::View;
 use crate::policy::orders::Order;
 use crate::policy::placement::AcceptedNodes;
 use crate::policy::ranking::Comparison;
+use crate::policy::{View, area, lag};
 use crate::state::bit_set::BitSet;
 use crate::state::{JobKey, TaskCounts};
-use crate::units::Time;
+use crate::units::{Span, Time};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
@@ -69,8 +70,10 @@ pub(super) struct VictimJob {
     attempts: Option<Vec<u32>>,
 }
 
-/// The attempts of a job that no guard protects. Guards do not depend on the beneficiary, so they are asked once in a round.
+/// The attempts of a job that no guard protects.
 struct Preemptable {
+    /// The guards that were asked. They are the same for most beneficiaries.
+    guards: Guards,
     attempts: Vec<u32>,
     /// How many of them run on each type of nodes.
     by_type: SmallVec<[u32; 4]>,
@@ -84,13 +87,22 @@ pub(super) struct Preference {
     accepted: AcceptedNodes,
     /// The nodes that hold its input; computed when attempts are first sorted by it.
     near: OnceCell<BitSet>,
+    /// If the slots are for its paused reduces, the nodes where these wait; each is of use once.
+    paused_on: Option<Vec<NodeId>>,
+    /// Which attempts are protected from it.
+    guards: Guards,
 }
 
 impl Preference {
-    pub(super) fn new(kind: Kind, jobs: Comparison<'_>, beneficiary: JobKey) -> Preference {
+    pub(super) fn new(rule: &Preemption, kind: Kind, jobs: Comparison<'_>, request: &SlotRequest) -> Preference {
+        let beneficiary = request.job;
         let (job, nodes) = (jobs.view.state.job(beneficiary), jobs.view.state.nodes());
         let accepted = jobs.policy.slots(kind).placement.accepted_nodes(job, beneficiary, kind, nodes);
-        Preference { beneficiary, accepted, near: OnceCell::new() }
+        let limited = rule.by_work && !area::is_unknown(job);
+        let guards =
+            if limited { rule.guards.for_beneficiary(Span::from_secs_f64(lag::work_left_s(job))) } else { rule.guards };
+        let paused_on = request.for_paused.then(|| nodes_to_resume_on(jobs.view, beneficiary));
+        Preference { beneficiary, accepted, near: OnceCell::new(), paused_on, guards }
     }
 
     fn near(&self, view: View<'_>) -> &BitSet {
@@ -102,8 +114,24 @@ impl Preference {
         })
     }
 
+    /// A slot of this node was taken.
+    pub(super) fn taken(&mut self, node: NodeId) {
+        if let Some(nodes) = &mut self.paused_on
+            && let Some(at) = nodes.iter().position(|&other| other == node)
+        {
+            nodes.swap_remove(at);
+        }
+    }
+
+    fn may_use(&self, node: NodeId) -> bool {
+        self.paused_on.as_ref().is_none_or(|nodes| nodes.contains(&node))
+    }
+
     /// True if it is the same for all beneficiaries.
     fn is_common(&self, rule: &Preemption, jobs: Comparison<'_>) -> bool {
+        if self.paused_on.is_some() {
+            return false;
+        }
         let has_failed = !jobs.view.state.job(self.beneficiary).failed_on().is_empty();
         self.accepted.are_all() && !has_failed && !rule.attempts.depends_on_beneficiary()
     }
@@ -122,10 +150,18 @@ impl VictimJob {
         jobs: Comparison<'_>,
         preference: &Preference,
     ) -> Option<u32> {
-        let preemptable = self.preemptable.get_or_insert_with(|| Preemptable::of(rule, kind, jobs.view, self.job));
+        if self.preemptable.as_ref().is_none_or(|of| of.guards != preference.guards) {
+            (self.preemptable, self.attempts) =
+                (Some(Preemptable::of(preference.guards, kind, jobs.view, self.job)), None);
+        }
+        let preemptable = self.preemptable.as_mut()?;
         let attempts = self
             .attempts
             .get_or_insert_with(|| attempts_last_first(rule, kind, jobs, self.job, preference, preemptable));
+        let node = |index: u32| jobs.view.state.job(self.job).task(TaskKey { kind, index }).node();
+        while attempts.last().is_some_and(|&index| !preference.may_use(node(index))) {
+            attempts.pop();
+        }
         let index = attempts.pop()?;
         preemptable.remove(kind, jobs.view, self.job, index);
         Some(index)
@@ -150,9 +186,10 @@ impl VictimJob {
 }
 
 impl Preemptable {
-    fn of(rule: &Preemption, kind: Kind, view: View<'_>, victim: JobKey) -> Preemptable {
+    fn of(guards: Guards, kind: Kind, view: View<'_>, victim: JobKey) -> Preemptable {
         let (job, nodes) = (view.state.job(victim), view.state.nodes());
         let mut found = Preemptable {
+            guards,
             attempts: Vec::new(),
             by_type: SmallVec::from_elem(0, nodes.types().len()),
             young_until: None,
@@ -160,12 +197,12 @@ impl Preemptable {
         for &index in &job.counts(kind).running {
             let key = TaskKey { kind, index };
             let node = job.task(key).node();
-            if is_preemptable(job, key, &rule.guards, view.now) {
+            if is_preemptable(job, key, &guards, view.now) {
                 if nodes.is_usable(node) {
                     found.attempts.push(index);
                     found.by_type[nodes.type_of(node)] += 1;
                 }
-            } else if let Some(until) = rule.guards.young_until(job, key, view.now) {
+            } else if let Some(until) = guards.young_until(job, key, view.now) {
                 found.young_until = Some(found.young_until.map_or(until, |sooner| sooner.min(until)));
             }
         }
@@ -179,6 +216,18 @@ impl Preemptable {
             self.by_type[view.state.nodes().type_of(node)] -= 1;
         }
     }
+}
+
+/// The nodes where paused reduces of a job wait and that have no slot for them, neither free nor reserved.
+fn nodes_to_resume_on(view: View<'_>, job: JobKey) -> Vec<NodeId> {
+    let state = view.state;
+    let paused = state.job(job).paused().iter().map(|&(index, _)| state.job(job).task(TaskKey::reduce(index)).node());
+    let has_none = |&node: &NodeId| {
+        let node = state.node(node);
+        let reservations = node.reservations(Kind::Reduce);
+        usize::from(node.free(Kind::Reduce)) <= reservations.len() && reservations.iter().all(|of| of.job != job)
+    };
+    paused.filter(|&node| state.nodes().is_usable(node)).filter(has_none).collect()
 }
 
 /// The jobs with running attempts, first victim first.
@@ -228,7 +277,7 @@ fn attempts_last_first(
         let node = task(index).node();
         let avoided =
             || jobs.policy.failures.job_avoids(view.state.job(*beneficiary), *beneficiary, kind, node, nodes, None);
-        accepted.contains(node, nodes) && !avoided()
+        preference.may_use(node) && (preference.paused_on.is_some() || accepted.contains(node, nodes)) && !avoided()
     };
     let mut attempts: Vec<u32> = preemptable.attempts.iter().copied().filter(may_take).collect();
     let newest_first = |index: u32| Reverse(task(index).launched());

@@ -4,7 +4,7 @@ use super::Ranking;
 use crate::ids::{Kind, PerKind};
 use crate::policy::groups::NOT_GUARANTEED;
 use crate::policy::orders::{Order, Rank};
-use crate::policy::{Policy, View, ageing};
+use crate::policy::{Policy, View, lag};
 use crate::state::{Job, JobKey};
 use crate::tenants::Tenants;
 use smallvec::SmallVec;
@@ -54,6 +54,11 @@ impl Rankings {
     /// The ranking whose min shares come before the ranks of jobs, if there is one.
     pub fn guarantee(&self, kind: Kind) -> Option<&Ranking> {
         self.0[kind].iter().find(|ranking| ranking.guarantees())
+    }
+
+    /// The ranking that can guarantee slots to groups, for changing.
+    pub fn guarantee_mut(&mut self, kind: Kind) -> Option<&mut Ranking> {
+        self.0[kind].iter_mut().find(|ranking| ranking.stage.is_guarantee())
     }
 
     /// True if jobs compare by their own ranks alone.
@@ -128,7 +133,7 @@ impl Comparison<'_> {
     /// by its age or its pool's min share needs no margin.
     pub fn is_ahead_by(&self, margin: f64, a: JobKey, b: JobKey, kind: Kind) -> bool {
         let last = self.rankings.last(kind);
-        let is_due = self.policy.ageing.is_some() && ageing::is_due(self.view.state.job(a), kind, 0);
+        let is_due = self.policy.max_lag.is_some() && lag::is_due(self.view.state.job(a), kind, 0);
         if margin <= 1.0 || is_due || last.group_of(a) != last.group_of(b) {
             return true;
         }

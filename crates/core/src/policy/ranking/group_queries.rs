@@ -50,6 +50,13 @@ impl Ranking {
         self.entries[job.index()].group as usize
     }
 
+    /// The groups a job is in, its own first, without the root.
+    pub fn groups_of(&self, job: JobKey) -> impl Iterator<Item = usize> {
+        let parent = |&group: &GroupIndex| Some(self.groups[group as usize].parent);
+        let own = self.entries[job.index()].group;
+        std::iter::successors(Some(own), parent).take_while(|&group| group != ROOT).map(|group| group as usize)
+    }
+
     /// Number of groups; the root is number 0, and a group's number is larger than its parent's.
     pub fn group_count(&self) -> usize {
         self.groups.len()

@@ -39,7 +39,7 @@ pub struct Ranking {
     groups: Vec<GroupNode>,
     by_name: FxHashMap<(GroupIndex, String), GroupIndex>,
     entries: Vec<Entry>,
-    /// True if it is for min shares and no group has one: then no search finds a job, and none is queued.
+    /// True if it is for guaranteed slots and no group has had any: then no search finds a job, and none is queued.
     is_unused: bool,
 }
 
@@ -125,6 +125,7 @@ impl Ranking {
                 }
             }
         }
+        ranking.mark_guarantees();
         // Groups that are not declared have no min share.
         ranking.is_unused = stage.is_guarantee() && ranking.groups.iter().all(|group| group.facts.min_share == 0);
         ranking
@@ -137,15 +138,37 @@ impl Ranking {
         }
         let parent = pool.parent.as_ref().map_or(ROOT, |parent| self.declare_pool(tenants, parent));
         let facts = Group::pool(tenants, pool, &self.groups[parent as usize].facts, self.kind);
-        if facts.min_share > 0 {
-            let mut above = parent;
-            while above != ROOT {
-                self.groups[above as usize].facts.min_share_inside = true;
-                above = self.groups[above as usize].parent;
-            }
-        }
         // Pools are named without their ancestors, as in Hadoop's files, so all names are found under the root.
         self.add_group(parent, facts, (ROOT, pool.name.clone()))
+    }
+
+    /// Marks the groups that contain one with guaranteed slots.
+    fn mark_guarantees(&mut self) {
+        self.groups.iter_mut().for_each(|group| group.facts.guarantee_inside = false);
+        // A group's number is larger than its parent's, so that going backwards meets children first.
+        for at in (1..self.groups.len()).rev() {
+            let GroupNode { parent, ref facts, .. } = self.groups[at];
+            if facts.guaranteed() > 0 || facts.guarantee_inside {
+                self.groups[parent as usize].facts.guarantee_inside = true;
+            }
+        }
+    }
+
+    /// Sets the slots that each group is due because it is behind its fair share. `charged` are the slots of each job of the kind, needed when the first group
+    /// is guaranteed any: until then none is counted.
+    pub fn set_due_shares(&mut self, due: &[u32], charged: impl Iterator<Item = (JobKey, u32)>) {
+        debug_assert!(self.stage.is_guarantee());
+        if self.is_unused && due.iter().all(|&slots| slots == 0) {
+            return;
+        }
+        for (group, &slots) in self.groups.iter_mut().zip(due) {
+            group.facts.due_share = slots;
+        }
+        self.mark_guarantees();
+        if std::mem::take(&mut self.is_unused) {
+            charged.filter(|&(_, slots)| slots > 0).for_each(|(job, slots)| self.charge(job, i64::from(slots)));
+        }
+        (1..self.groups.len() as GroupIndex).for_each(|at| self.requeue(at));
     }
 
     fn add_group(&mut self, parent: GroupIndex, facts: Group, name: (GroupIndex, String)) -> GroupIndex {

@@ -20,20 +20,18 @@ pub struct GroupShare {
 
 /// The share of every job that has or needs a slot.
 pub(super) fn job_shares(view: View<'_>, kind: Kind, ranking: &Ranking) -> Vec<(JobKey, f64)> {
-    shares_by(view, kind, ranking, &|job| startable(job, kind), &|job| present_need(job, kind), 1.0)
+    shares_by(view, kind, ranking, &|job| startable(job, kind), &|job| present_need(job, kind))
 }
 
 /// The share of every job that needs something: groups are divided by what their jobs need of their group, jobs by what they need themselves.
-/// Divides this part (0-1) of all slots and of all rights.
 pub fn shares_by(
     view: View<'_>,
     kind: Kind,
     ranking: &Ranking,
     need_of_group: &dyn Fn(&Job) -> f64,
     need: &dyn Fn(&Job) -> f64,
-    part: f64,
 ) -> Vec<(JobKey, f64)> {
-    let groups = shares_of_groups(view, kind, ranking, need_of_group, part);
+    let groups = shares_of_groups(view, kind, ranking, need_of_group);
     let mut members: Vec<Vec<(JobKey, &Job)>> = vec![Vec::new(); groups.len()];
     for (key, job) in view.state.jobs().iter().filter(|(_, job)| !job.is_closed()) {
         if need(job) > 0.0 {
@@ -65,16 +63,10 @@ fn startable(job: &Job, kind: Kind) -> f64 {
 
 /// The share of every group of a ranking: a group's share is divided among the groups inside it and its own jobs together.
 pub fn group_shares(view: View<'_>, kind: Kind, ranking: &Ranking) -> Vec<GroupShare> {
-    shares_of_groups(view, kind, ranking, &|job| startable(job, kind), 1.0)
+    shares_of_groups(view, kind, ranking, &|job| startable(job, kind))
 }
 
-fn shares_of_groups(
-    view: View<'_>,
-    kind: Kind,
-    ranking: &Ranking,
-    need: &dyn Fn(&Job) -> f64,
-    part: f64,
-) -> Vec<GroupShare> {
+fn shares_of_groups(view: View<'_>, kind: Kind, ranking: &Ranking, need: &dyn Fn(&Job) -> f64) -> Vec<GroupShare> {
     let count = ranking.group_count();
     let all_slots = view.state.nodes().slots();
     let mut own_need = vec![0.0; count];
@@ -90,9 +82,9 @@ fn shares_of_groups(
     let mut shares: Vec<GroupShare> = rights
         .iter()
         .zip(&need)
-        .map(|(rights, &need)| GroupShare { min: part * rights.min, fair: 0.0, need: need.min(part * rights.max) })
+        .map(|(rights, &need)| GroupShare { min: rights.min, fair: 0.0, need: need.min(rights.max) })
         .collect();
-    shares[0].fair = part * f64::from(all_slots[kind]);
+    shares[0].fair = f64::from(all_slots[kind]);
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); count];
     (1..count).for_each(|child| children[ranking.parent_of(child)].push(child));
     for (at, inside) in children.into_iter().enumerate() {

@@ -1,0 +1,341 @@
+//! Lag: how far jobs and groups of jobs are behind their fair share of slot time, and which of them are served first because of it (as in EEVDF: Stoica
+//! and Abdel-Wahab, 1995).
+//!
+//! All of it for each kind of slots by itself, in seconds on a slot of speed 1:
+//!
+//! * The *share* of a job is the number of slots that fair sharing among the jobs present would give it now: among pools by weight and min share,
+//!   then among jobs by weight, and to no job more than it has or can use.
+//! * The job is *entitled* to the integral of its share, and has *received* that of the slots it has held.
+//! * Its *work* is what it has received and what its remaining tasks will take.
+//!
+//! **Jobs.** A job's *deadline* is the time at which it will have been entitled to `1 +` [`MaxLag::of_work`] times its work, at its present share; that
+//! is when fair sharing would complete it on a cluster that is as many times slower. Sort the jobs by deadline. If the first k need as many slots to
+//! meet the k-th deadline as their shares are together, they are *late*: they rank before all others, up to these slots and earliest deadline first.
+//! Late jobs together are never due more than their shares, so that a job that is not late finds its own share free.
+//!
+//! **Groups** (pools, queues). The lag of a group is what it was entitled to and has not received; it never goes below zero. If it exceeds the
+//! fraction [`MaxLag::of_work`] of the work of the group's largest job and [`MaxLag::time`] at its share, the group's share is guaranteed to it, like a
+//! min share, until it has caught up.
+//!
+//! **Small jobs.** A job whose whole work is at most [`MaxLag::exempt_work`] is due its share from its submission, within its group's share.
+//!
+//! `docs/giveway.md` has what follows for the completion of jobs. Lags are computed with the estimates. Between two updates a decision only reads a number.
+
+use super::orders::{Rank, milli};
+use super::ranking::Ranking;
+use super::shares::weighted;
+use super::{Needs, View, area};
+use crate::ids::{Kind, PerKind, TaskKey};
+use crate::reason::Measure;
+use crate::state::{Estimate, Job, JobKey, JobLag};
+use crate::units::{Span, Time};
+use serde::{Deserialize, Serialize};
+
+/// How far jobs and groups of jobs may fall behind fair sharing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MaxLag {
+    /// Fraction of a job's work, at least 0.
+    pub of_work: f64,
+    /// Time without any slot, in addition.
+    pub time: Span,
+    /// Jobs of at most this much work, in slot time, may not fall behind at all.
+    #[serde(default)]
+    pub exempt_work: Span,
+}
+
+/// Ranks of jobs that are not due are above all ranks of those that are. No order uses this bit.
+const NOT_DUE: Rank = 1 << 127;
+/// The shortest time to a deadline that is reckoned with, in seconds.
+const LEAST_DEADLINE_S: f64 = 0.1;
+/// A group whose slots are fast is due fewer of them, but not fewer than this part of its share.
+const LEAST_PART_OF_SHARE: f64 = 0.5;
+
+/// What is kept of lags beside each job's own.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lags {
+    /// Until when all lags are computed.
+    until: Time,
+    /// By kind and number of the group: slot time that it was entitled to and has not received, in seconds.
+    of_group_s: PerKind<Vec<f64>>,
+    /// Likewise: slots of its share that small jobs submitted before the next update may have at once.
+    for_small_jobs: PerKind<Vec<f64>>,
+}
+
+/// The slots that jobs and groups are due.
+#[derive(Debug, Default, PartialEq)]
+pub struct Due {
+    /// The jobs that are due slots, and how many: small ones first, then by deadline.
+    pub jobs: Vec<(JobKey, f64)>,
+    /// Slots that are guaranteed to each group, by its number.
+    pub groups: Vec<u32>,
+}
+
+/// A job that has a share.
+struct Sharer {
+    key: JobKey,
+    share: f64,
+    work_s: f64,
+    left_s: f64,
+    /// When it has to be done, from now.
+    deadline_s: f64,
+    due: f64,
+    /// True if it is due slots because it is small.
+    is_exempt: bool,
+}
+
+impl MaxLag {
+    pub(super) fn needs(&self) -> Needs {
+        Needs {
+            attempt_progress: true,
+            remaining_time: true,
+            remaining_work: true,
+            remaining_area: true,
+            ..Needs::NOTHING
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.of_work.is_finite() && self.of_work >= 0.0 {
+            return Ok(());
+        }
+        Err("of_work is a fraction of at least 0; write for example 0.3".into())
+    }
+
+    pub(super) fn spans_mut(&mut self) -> [&mut Span; 2] {
+        [&mut self.time, &mut self.exempt_work]
+    }
+
+    /// The rank of a job, given its rank by the order alone.
+    pub(super) fn rank(&self, job: &Job, kind: Kind, extra: i32, by_order: Rank) -> Rank {
+        if is_due(job, kind, extra) {
+            Rank::from(job.estimate().lag[kind].due_position) << 32 | Rank::from(job.sequence())
+        } else {
+            NOT_DUE | by_order
+        }
+    }
+
+    /// Why a job that is due ranks first; none if it is not due.
+    pub(super) fn measure(&self, job: &Job, kind: Kind) -> Option<Measure> {
+        let share_milli = milli(job.estimate().lag[kind].due_slots);
+        is_due(job, kind, 0).then(|| Measure::Late { allocated: job.counts(kind).allocated(), share_milli })
+    }
+
+    /// True if a job is so small that it may not fall behind at all.
+    fn is_exempt(&self, job: &Job) -> bool {
+        !area::is_unknown(job) && work_left_s(job) <= self.exempt_work.as_secs_f64()
+    }
+
+    /// The slots that a job has or can use now. Reduces claim slots once the last map is so near that they would fetch its output.
+    fn need(&self, job: &Job, kind: Kind) -> f64 {
+        let counts = job.counts(kind);
+        let near_last_map = || job.maps_done() || area::time_to_last_map(job) <= self.time.times(2);
+        let claims = kind == Kind::Map || (job.may_start(kind) && near_last_map());
+        if claims { f64::from(counts.allocated() + counts.demand()) } else { 0.0 }
+    }
+
+    /// The lags of all live jobs now, as new estimates: what they were entitled to at their shares, and received, since the last update.
+    pub fn advance(&self, view: View<'_>, groups: PerKind<&Ranking>, lags: &mut Lags) -> Vec<(JobKey, Estimate)> {
+        let since = std::mem::replace(&mut lags.until, view.now);
+        let live = view.state.jobs().iter().filter(|(_, job)| !job.is_closed());
+        let mut all: Vec<(JobKey, Estimate)> = live.map(|(key, job)| (key, *job.estimate())).collect();
+        let mut position = vec![usize::MAX; all.iter().map(|(key, _)| key.index() + 1).max().unwrap_or(0)];
+        (0..).zip(&all).for_each(|(at, (key, _))| position[key.index()] = at);
+        let elapsed_s = |key: JobKey| view.now.since(since.max(view.state.job(key).submitted())).as_secs_f64();
+        for kind in Kind::BOTH {
+            let need = |job: &Job| self.need(job, kind);
+            for (key, estimate) in &mut all {
+                let job = view.state.job(*key);
+                let lag = &mut estimate.lag[kind];
+                let held = if need(job) > 0.0 { held_speed(view, job, kind) } else { 0.0 };
+                lag.received_s += 0.5 * (held + lag.held_speed) * elapsed_s(*key);
+                (lag.held_speed, lag.share) = (held, 0.0);
+            }
+            let speed = mean_speed(view, kind);
+            for (key, share) in weighted::shares_by(view, kind, groups[kind], &need, &need) {
+                let lag = &mut all[position[key.index()]].1.lag[kind];
+                lag.entitled_s += share * speed * elapsed_s(key);
+                lag.share = share;
+            }
+            lags.advance_groups(view, kind, groups[kind], &all, view.now.since(since));
+        }
+        all
+    }
+
+    /// Who is due slots.
+    pub fn due(&self, view: View<'_>, kind: Kind, groups: &Ranking, lags: &mut Lags) -> Due {
+        let mut jobs = self.sharers(view, kind);
+        let groups = self.due_of_groups(view, kind, groups, lags, &mut jobs);
+        self.add_due_of_late(view, kind, &mut jobs);
+        jobs.retain(|job| job.due > 0.0);
+        // Stable: late jobs stay in the order of their deadlines.
+        jobs.sort_by_key(|job| !job.is_exempt);
+        Due { jobs: jobs.into_iter().map(|job| (job.key, job.due)).collect(), groups }
+    }
+
+    /// The jobs that have a share, earliest deadline first.
+    fn sharers(&self, view: View<'_>, kind: Kind) -> Vec<Sharer> {
+        let speed = mean_speed(view, kind);
+        let sharer = |(key, job): (JobKey, &Job)| {
+            let lag = &job.estimate().lag[kind];
+            let left_s = if area::is_unknown(job) { 0.0 } else { work_left_of_kind_s(job, kind) };
+            let work_s = lag.received_s + left_s;
+            let entitled_until_s = (1.0 + self.of_work) * work_s - lag.entitled_s;
+            let deadline_s = entitled_until_s / (lag.share * speed) + self.time.as_secs_f64();
+            // Nobody knows when an open job is done: once it is late, it needs its share.
+            let left_s =
+                if area::is_unknown(job) { lag.share * speed * deadline_s.max(LEAST_DEADLINE_S) } else { left_s };
+            let is_late = deadline_s <= LEAST_DEADLINE_S || !area::is_unknown(job);
+            Sharer {
+                key,
+                share: lag.share,
+                work_s,
+                left_s: if is_late { left_s } else { 0.0 },
+                deadline_s,
+                due: 0.0,
+                is_exempt: false,
+            }
+        };
+        let live = view.state.jobs().iter().filter(|(_, job)| !job.is_closed());
+        let mut jobs: Vec<Sharer> = live.filter(|(_, job)| job.estimate().lag[kind].share > 0.0).map(sharer).collect();
+        let sequence = |job: &Sharer| view.state.job(job.key).sequence();
+        jobs.sort_by(|x, y| x.deadline_s.total_cmp(&y.deadline_s).then(sequence(x).cmp(&sequence(y))));
+        jobs
+    }
+
+    /// Wherever the first jobs need their shares to meet their deadlines, they are due as many slots, the first ones as many as they can use.
+    fn add_due_of_late(&self, view: View<'_>, kind: Kind, jobs: &mut [Sharer]) {
+        let speed = mean_speed(view, kind);
+        let (mut left_s, mut shares, mut due, mut first) = (0.0, 0.0, 0.0, 0);
+        for at in 0..jobs.len() {
+            left_s += jobs[at].left_s;
+            shares += jobs[at].share;
+            let needed = left_s / speed / jobs[at].deadline_s.max(LEAST_DEADLINE_S);
+            while needed >= shares && due < shares && first <= at {
+                let usable = self.need(view.state.job(jobs[first].key), kind);
+                let more = (usable - jobs[first].due).min(shares - due).max(0.0);
+                jobs[first].due += more;
+                due += more;
+                first += usize::from(due < shares);
+            }
+        }
+    }
+
+    /// What small jobs are due, within the shares of their groups; and the slots that are guaranteed to late groups.
+    fn due_of_groups(
+        &self,
+        view: View<'_>,
+        kind: Kind,
+        groups: &Ranking,
+        lags: &mut Lags,
+        jobs: &mut [Sharer],
+    ) -> Vec<u32> {
+        let speed = mean_speed(view, kind);
+        let mut members: Vec<Vec<usize>> = vec![Vec::new(); groups.group_count()];
+        for (at, job) in jobs.iter().enumerate() {
+            groups.groups_of(job.key).for_each(|group| members[group].push(at));
+        }
+        lags.for_small_jobs[kind] = vec![0.0; members.len()];
+        let mut guaranteed = vec![0; members.len()];
+        for (group, members) in members.iter().enumerate().filter(|(_, members)| !members.is_empty()) {
+            let share: f64 = members.iter().map(|&at| jobs[at].share).sum();
+            let mut left = share;
+            for &at in members {
+                if left > 0.0 && jobs[at].due <= 0.0 && self.is_exempt(view.state.job(jobs[at].key)) {
+                    (jobs[at].due, jobs[at].is_exempt) = (jobs[at].share, true);
+                    left -= jobs[at].share.max(1.0);
+                }
+            }
+            lags.for_small_jobs[kind][group] = left.max(0.0);
+            let lag_s = lags.of_group_s[kind].get(group).copied().unwrap_or(0.0);
+            let largest_s = members.iter().map(|&at| jobs[at].work_s).fold(0.0, f64::max);
+            if lag_s > self.of_work * largest_s + self.time.as_secs_f64() * share * speed {
+                let held: f64 =
+                    members.iter().map(|&at| f64::from(view.state.job(jobs[at].key).counts(kind).allocated())).sum();
+                let held_speed: f64 =
+                    members.iter().map(|&at| view.state.job(jobs[at].key).estimate().lag[kind].held_speed).sum();
+                let part =
+                    if held_speed > 0.0 { (speed * held / held_speed).clamp(LEAST_PART_OF_SHARE, 1.0) } else { 1.0 };
+                guaranteed[group] = ((share * part).floor() as u32).max(1);
+            }
+        }
+        guaranteed
+    }
+
+    /// What a job that was just submitted is due until the next update, in slots: one, if it is small and its groups have a slot of their share left.
+    pub fn due_at_once(&self, key: JobKey, job: &Job, kind: Kind, groups: &Ranking, lags: &mut Lags) -> f64 {
+        if job.counts(kind).pending == 0 || !self.is_exempt(job) {
+            return 0.0;
+        }
+        // A group without an entry had no jobs at the last update: its share is still all its own.
+        let left = &mut lags.for_small_jobs[kind];
+        let has_left = groups.groups_of(key).all(|group| left.get(group).is_none_or(|&slots| slots > 0.0));
+        if !has_left {
+            return 0.0;
+        }
+        for group in groups.groups_of(key) {
+            left.resize(left.len().max(group + 1), 1.0);
+            left[group] -= 1.0;
+        }
+        1.0
+    }
+}
+
+impl Lags {
+    /// Adds what groups were entitled to beyond what they held. A surplus is forgotten, and so is the lag of a group that can use no slot.
+    fn advance_groups(
+        &mut self,
+        view: View<'_>,
+        kind: Kind,
+        groups: &Ranking,
+        jobs: &[(JobKey, Estimate)],
+        elapsed: Span,
+    ) {
+        let speed = mean_speed(view, kind);
+        let mut rates = vec![(0.0, 0.0); groups.group_count()];
+        for (key, estimate) in jobs {
+            let JobLag { share, held_speed, .. } = estimate.lag[kind];
+            for group in groups.groups_of(*key) {
+                rates[group].0 += share * speed;
+                rates[group].1 += held_speed;
+            }
+        }
+        self.of_group_s[kind].resize(rates.len(), 0.0);
+        for (lag_s, (entitled, held)) in self.of_group_s[kind].iter_mut().zip(rates) {
+            let new_s = *lag_s + (entitled - held) * elapsed.as_secs_f64();
+            *lag_s = if entitled > 0.0 { new_s.max(0.0) } else { 0.0 };
+        }
+    }
+}
+
+/// True if a job is due the slot in question: its next one or, if it is about to lose one, one that it has.
+pub fn is_due(job: &Job, kind: Kind, extra: i32) -> bool {
+    f64::from(job.counts(kind).allocated()) + f64::from(extra.min(0)) < job.estimate().lag[kind].due_slots
+}
+
+/// Slot time that a job's remaining tasks will take, in seconds at speed 1.
+pub fn work_left_s(job: &Job) -> f64 {
+    Kind::BOTH.into_iter().map(|kind| work_left_of_kind_s(job, kind)).sum()
+}
+
+fn work_left_of_kind_s(job: &Job, kind: Kind) -> f64 {
+    area::tasks_left(job, kind) * job.estimate().task_work_s[kind]
+}
+
+/// Work that a slot of a kind does per second, on average.
+fn mean_speed(view: View<'_>, kind: Kind) -> f64 {
+    let nodes = view.state.nodes();
+    match nodes.slots()[kind] {
+        0 => 1.0,
+        slots => nodes.capacity(kind) / f64::from(slots),
+    }
+}
+
+/// The speed of the slots that a job holds, in sum.
+fn held_speed(view: View<'_>, job: &Job, kind: Kind) -> f64 {
+    let nodes = view.state.nodes();
+    let counts = job.counts(kind);
+    let speed = |&index: &u32| nodes.types()[nodes.type_of(job.task(TaskKey { kind, index }).node())].speed;
+    let others = (f64::from(counts.allocated()) - counts.running.len() as f64).max(0.0);
+    counts.running.iter().map(speed).sum::<f64>() + others * mean_speed(view, kind)
+}
