@@ -57,7 +57,7 @@ fn compare_writes_a_page_with_every_policy_and_every_part() {
     let page = fs::read_to_string(folder.path().join("page.md")).expect("cannot read the page");
     let row = page.lines().find(|line| line.starts_with("| chronos-map |")).expect("a row");
     assert!(!page.contains("NaN") && row.split('|').count() == 16, "{page}");
-    assert!(page.contains("| coshh-strict |") && page.contains("| ageing |"), "{page}");
+    assert!(page.contains("| coshh-strict |") && page.contains("| limit of lags |"), "{page}");
     assert!(refused(folder.path(), &["compare", "--only", "chronos"]).contains("chronos-reduce"));
 }
 

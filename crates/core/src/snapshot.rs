@@ -1,7 +1,6 @@
 //! A snapshot: everything that is known of a cluster at one instant, as plain data.
 //!
-//! It has the facts (nodes, live jobs, the state of each task, running attempts) and of the policy's own data what cannot be computed from
-//! them again: observed averages and the credits of the virtual fair cluster. It does not have the scheduler's data structures, so those may
+//! It has the facts (nodes, live jobs, the state of each task, running attempts) and what the policy has learned ([`PolicyState`]). It does not have the scheduler's data structures, so those may
 //! change from release to release. Reservations, delays and random numbers are left out: a restored scheduler decides them anew.
 //!
 //! [`Scheduler::snapshot`](crate::Scheduler::snapshot) takes one, and [`Event::Restored`](crate::Event::Restored) continues from one. Snapshots are
@@ -10,23 +9,21 @@
 use crate::event::{JobSpec, NodeSpec};
 use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
 use crate::lifecycle::{RunningAttempt, StopRequest};
-use crate::policy::Prior;
-use crate::state::{Exclusion, TaskHistory, TaskState};
+use crate::policy::{PolicyState, Prior};
+use crate::state::{Exclusion, JobLag, TaskHistory, TaskState};
 use crate::units::{Span, Time};
 use crate::{PreemptAction, Start, Work};
 use serde::{Deserialize, Serialize};
 
 /// A cluster at one instant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Snapshot {
+pub struct Snapshot<M = JobMemory, P = PolicyState> {
     /// All nodes that have joined, by id.
     pub nodes: Vec<NodeSnapshot>,
     /// The live jobs, in the order of their submission.
-    pub jobs: Vec<JobSnapshot>,
-    /// Mean task times when estimates were last computed.
-    pub averages: Prior,
-    /// Until when the virtual fair cluster has credited jobs.
-    pub credited_until: Time,
+    pub jobs: Vec<JobSnapshot<M>>,
+    /// What the policy has learned.
+    pub policy: P,
 }
 
 /// A node.
@@ -46,7 +43,7 @@ pub struct NodeSnapshot {
 
 /// A live job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct JobSnapshot {
+pub struct JobSnapshot<M = JobMemory> {
     /// The job as it was submitted, with the present locations of its input.
     pub spec: JobSpec,
     /// When it was submitted.
@@ -71,8 +68,49 @@ pub struct JobSnapshot {
     pub failed_on: Vec<(NodeId, u8)>,
     /// What was observed of finished tasks.
     pub finished: PerKind<FinishedTasks>,
-    /// Work that the virtual fair cluster has done for it, in seconds on a slot of speed 1.
-    pub fair_credit_s: PerKind<f64>,
+    /// What was observed of it for estimates and lags.
+    pub memory: M,
+}
+
+/// What was observed of a job for estimates and lags.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobMemory {
+    /// Its slot time beside its fair share.
+    pub lag: PerKind<JobLag>,
+    /// When its last map was done, while all are.
+    pub maps_done_at: Option<Time>,
+    /// The part of the work of finished reduces in which they waited for the last map, in seconds.
+    pub wait_s: f64,
+    /// Reduces whose earlier attempts waited for the last map, and how long.
+    pub kept_waits: Vec<(u32, Span)>,
+    /// Finished parts of maps that ended early, in whole splits, and their work in seconds.
+    pub parts: (f64, f64),
+}
+
+/// A snapshot as earlier releases wrote it: instead of the memories, the credits of jobs in a virtual fair cluster, the mean task times and the time of these.
+pub type SnapshotVersion2 = Snapshot<PerKind<f64>, (Prior, Time)>;
+
+impl From<SnapshotVersion2> for Snapshot {
+    fn from(old: SnapshotVersion2) -> Snapshot {
+        let job = |old: JobSnapshot<PerKind<f64>>| JobSnapshot {
+            spec: old.spec,
+            submitted: old.submitted,
+            closed: old.closed,
+            tasks: old.tasks,
+            pending_reduces: old.pending_reduces,
+            paused: old.paused,
+            unneeded_lost_outputs: old.unneeded_lost_outputs,
+            speculative: old.speculative,
+            first_launch: old.first_launch,
+            ended_service: old.ended_service,
+            failed_on: old.failed_on,
+            finished: old.finished,
+            memory: JobMemory::default(),
+        };
+        let mut policy = PolicyState::default();
+        policy.task_times.set_averages(old.policy.0);
+        Snapshot { nodes: old.nodes, jobs: old.jobs.into_iter().map(job).collect(), policy }
+    }
 }
 
 /// Totals over the finished whole tasks of a job.
@@ -137,7 +175,7 @@ pub struct SpeculativeSnapshot {
     pub stopping: bool,
 }
 
-impl Snapshot {
+impl<M, P> Snapshot<M, P> {
     /// The attempts that hold a slot. The locality of maps and the start of reduces are not known any more.
     pub fn running<T: Default>(&self) -> Vec<RunningAttempt<T>> {
         let mut running = Vec::new();
@@ -164,7 +202,7 @@ impl Snapshot {
     }
 }
 
-impl JobSnapshot {
+impl<M> JobSnapshot<M> {
     fn running_attempt<T: Default>(
         &self,
         key: TaskKey,

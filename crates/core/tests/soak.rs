@@ -5,6 +5,7 @@
 
 use giveway_core::event_log::{EventLogReader, EventLogWriter};
 use giveway_core::policy::catalog;
+use giveway_core::snapshot::JobMemory;
 use giveway_core::*;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -376,9 +377,9 @@ impl RandomBackend {
             core.state().check().unwrap();
             let mut snapshot = core.snapshot().unwrap();
             // What the policy derives depends on reservations, which are not recorded.
-            (snapshot.averages, snapshot.credited_until) = (policy::Prior::default(), Time::ZERO);
+            snapshot.policy = policy::PolicyState::default();
             for job in &mut snapshot.jobs {
-                job.fair_credit_s = PerKind::default();
+                job.memory = JobMemory::default();
                 Kind::BOTH.into_iter().for_each(|kind| job.finished[kind].work_s = 0.0);
             }
             snapshot

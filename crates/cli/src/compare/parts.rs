@@ -18,7 +18,7 @@ pub const PARTS: [Part; 8] = [
     Part { name: "margin", switch_off: |policy| rules(policy, |rule| rule.margin = 1.0) },
     Part { name: "guard of attempts that are nearly done", switch_off: without_guard },
     Part { name: "refusal of slow nodes", switch_off: without_refusals },
-    Part { name: "ageing", switch_off: |policy| policy.ageing = None },
+    Part { name: "limit of lags", switch_off: |policy| policy.max_lag = None },
     Part { name: "speculation", switch_off: |policy| policy.speculation = None },
     Part { name: "recovery at once", switch_off: without_recovery },
 ];

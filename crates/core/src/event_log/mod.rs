@@ -316,8 +316,8 @@ mod tests {
             hint: None,
             estimate_bias_ppm: 1,
         };
-        let averages = crate::policy::Prior::default();
-        let empty = Snapshot { nodes: vec![], jobs: vec![], averages, credited_until: Time(0) };
+        let empty = Snapshot { nodes: vec![], jobs: vec![], policy: crate::policy::PolicyState::default() };
+        let old = Snapshot { nodes: vec![], jobs: vec![], policy: (crate::policy::Prior::default(), Time(0)) };
         let events = [
             Event::JobKilled { job },
             Event::NodeJoined { node, spec: spec("") },
@@ -341,6 +341,7 @@ mod tests {
             Event::AttemptProtected { attempt },
             Event::PauseLimitSet { node, attempts: 0 },
             Event::RecoveryRequested { job, slots: 0 },
+            Event::RestoredVersion2(Box::new(old)),
             Event::Restored(Box::new(empty)),
         ];
         check_numbers(&events, 1);

@@ -9,7 +9,7 @@ use super::estimates::{ENOUGH_FINISHED, attained_service, part_of_split};
 use super::task_times::Prediction;
 use super::{TaskTimes, View};
 use crate::ids::{Kind, PerKind, TaskKey};
-use crate::state::{Estimate, Job, NodeType, TaskCounts};
+use crate::state::{Estimate, Job, NodeType};
 use crate::units::{Span, WHOLE_PPM};
 
 /// How much tasks of a job differ from each other, relative to their mean.
@@ -141,8 +141,8 @@ mod tests {
     use super::*;
     use crate::event::{NodeSpec, Split};
     use crate::ids::{NodeId, RackId};
-    use crate::policy::PreemptAction;
     use crate::policy::test_state::{at, job, submit};
+    use crate::policy::{PreemptAction, Prior};
     use crate::state::{JobKey, State};
     use proptest::prelude::*;
 
@@ -185,7 +185,7 @@ mod tests {
             state.finish(key, attempt, 0, true, at(end_s));
         }
         // 11 s at speed 1 and 21 s at speed 1/2, each with 1 s of reading, are 10 s of work.
-        assert_eq!(observed_work_s(view(&state, 21.0), state.job(key), Kind::Map), Some(10.0));
+        assert_eq!(observed_work_s(view(&state, 21.0), state.job(key), Kind::Map), Some((10.0, 2.0)));
     }
 
     #[test]
@@ -195,23 +195,23 @@ mod tests {
         let slow = state.launch(key, TaskKey::map(9), NodeId(1), at(0.0));
         state.set_progress(slow, 250_000);
         // 10 s for a quarter: 40 s for the whole, 39 s of it compute at half speed.
-        assert_eq!(observed_work_s(view(&state, 10.0), state.job(key), Kind::Map), Some(19.5));
+        assert_eq!(observed_work_s(view(&state, 10.0), state.job(key), Kind::Map), Some((19.5, 0.25)));
         for map in 0..8 {
             let attempt = state.launch(key, TaskKey::map(map), NodeId(0), at(10.0));
             state.finish(key, attempt, 0, true, at(15.0));
         }
-        assert_eq!(observed_work_s(view(&state, 15.0), state.job(key), Kind::Map), Some(4.0));
+        assert_eq!(observed_work_s(view(&state, 15.0), state.job(key), Kind::Map), Some((4.0, 8.0)));
     }
 
     #[test]
-    fn without_observations_the_averages_hold_for_the_mean_speed() {
+    fn without_observations_the_prior_holds() {
         let mut state = two_speeds();
         let key = blocks(&mut state, 6, 3);
-        let averages = Prior { map: Span::from_secs(20), reduce: Span::from_secs(40) };
-        let estimate = with_area(Estimate::default(), view(&state, 0.0), state.job(key), averages);
-        assert_eq!(estimate.task_work_s, PerKind::new(15.0, 30.0));
-        // 6 maps of 15 s at 6 per second, 3 reduces of 30 s at 3 per second.
-        assert_eq!(estimate.remaining_area, Span::from_secs(45));
+        let prior = Prior { map: Span::from_millis(500), reduce: Span::from_millis(400) };
+        let estimate = with_area(Estimate::default(), view(&state, 0.0), state.job(key), &TaskTimes::new(prior));
+        assert_eq!(estimate.task_work_s.map(|work_s| (work_s * 1e3).round()), PerKind::new(500.0, 400.0));
+        // 6 maps of 0.5 s at 6 per second, 3 reduces of 0.4 s at 3 per second.
+        assert_eq!(estimate.remaining_area.as_secs_f64().mul_add(1e3, 0.5) as u64, 900);
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
         state.set_requested(key, Kind::Map, 1);
         let task = state.add_granted_task(key, Kind::Map);
         state.launch(key, task, NodeId(0), at(0.0));
-        let estimate = with_area(Estimate::default(), view(&state, 24.0), state.job(key), Prior::default());
+        let estimate = with_area(Estimate::default(), view(&state, 24.0), state.job(key), &TaskTimes::default());
         // 24 s in one of 12 slots.
         assert_eq!(estimate.remaining_area, Span::from_secs(2));
     }

@@ -37,8 +37,8 @@ pub struct Policy {
     /// Matching of job classes to node types (COSHH).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matching: Option<Matching>,
-    /// How far jobs and groups of jobs may fall behind fair sharing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How far jobs and groups of jobs may fall behind fair sharing. Earlier releases called it ageing.
+    #[serde(default, alias = "ageing", skip_serializing_if = "Option::is_none")]
     pub max_lag: Option<MaxLag>,
     /// Speculative execution of stragglers.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -36,12 +36,22 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct MaxLag {
     /// Fraction of a job's work, at least 0.
+    #[serde(alias = "late_after")]
     pub of_work: f64,
     /// Time without any slot, in addition.
+    #[serde(default = "default_time")]
     pub time: Span,
     /// Jobs of at most this much work, in slot time, may not fall behind at all.
-    #[serde(default)]
+    #[serde(default = "default_exempt_work")]
     pub exempt_work: Span,
+}
+
+fn default_time() -> Span {
+    Span::from_secs(5)
+}
+
+fn default_exempt_work() -> Span {
+    Span::from_secs(2)
 }
 
 /// Ranks of jobs that are not due are above all ranks of those that are. No order uses this bit.
@@ -52,14 +62,22 @@ const LEAST_DEADLINE_S: f64 = 0.1;
 const LEAST_PART_OF_SHARE: f64 = 0.5;
 
 /// What is kept of lags beside each job's own.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lags {
     /// Until when all lags are computed.
     until: Time,
-    /// By kind and number of the group: slot time that it was entitled to and has not received, in seconds.
-    of_group_s: PerKind<Vec<f64>>,
-    /// Likewise: slots of its share that small jobs submitted before the next update may have at once.
-    for_small_jobs: PerKind<Vec<f64>>,
+    /// By kind, the groups in the order of their numbers. Groups are never removed.
+    groups: PerKind<Vec<GroupLag>>,
+}
+
+/// How far a group is behind its fair share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct GroupLag {
+    name: String,
+    /// Slot time that it was entitled to and has not received, in seconds.
+    lag_s: f64,
+    /// Slots of its share that small jobs may have at once until the next update.
+    for_small_jobs: f64,
 }
 
 /// The slots that jobs and groups are due.
@@ -235,7 +253,8 @@ impl MaxLag {
         for (at, job) in jobs.iter().enumerate() {
             groups.groups_of(job.key).for_each(|group| members[group].push(at));
         }
-        lags.for_small_jobs[kind] = vec![0.0; members.len()];
+        lags.follow(kind, groups);
+        lags.groups[kind].iter_mut().for_each(|group| group.for_small_jobs = 0.0);
         let mut guaranteed = vec![0; members.len()];
         for (group, members) in members.iter().enumerate().filter(|(_, members)| !members.is_empty()) {
             let share: f64 = members.iter().map(|&at| jobs[at].share).sum();
@@ -246,8 +265,8 @@ impl MaxLag {
                     left -= jobs[at].share.max(1.0);
                 }
             }
-            lags.for_small_jobs[kind][group] = left.max(0.0);
-            let lag_s = lags.of_group_s[kind].get(group).copied().unwrap_or(0.0);
+            lags.groups[kind][group].for_small_jobs = left.max(0.0);
+            let lag_s = lags.groups[kind][group].lag_s;
             let largest_s = members.iter().map(|&at| jobs[at].work_s).fold(0.0, f64::max);
             if lag_s > self.of_work * largest_s + self.time.as_secs_f64() * share * speed {
                 let held: f64 =
@@ -267,21 +286,38 @@ impl MaxLag {
         if job.counts(kind).pending == 0 || !self.is_exempt(job) {
             return 0.0;
         }
-        // A group without an entry had no jobs at the last update: its share is still all its own.
-        let left = &mut lags.for_small_jobs[kind];
-        let has_left = groups.groups_of(key).all(|group| left.get(group).is_none_or(|&slots| slots > 0.0));
+        lags.follow(kind, groups);
+        let has_left = groups.groups_of(key).all(|group| lags.groups[kind][group].for_small_jobs > 0.0);
         if !has_left {
             return 0.0;
         }
-        for group in groups.groups_of(key) {
-            left.resize(left.len().max(group + 1), 1.0);
-            left[group] -= 1.0;
-        }
+        groups.groups_of(key).for_each(|group| lags.groups[kind][group].for_small_jobs -= 1.0);
         1.0
     }
 }
 
 impl Lags {
+    /// Adds groups that are new. One that had no jobs until now may have a slot of its share for a small job.
+    fn follow(&mut self, kind: Kind, groups: &Ranking) {
+        let known = self.groups[kind].len();
+        let new = (known..groups.group_count()).map(|group| &groups.group_facts(group).name);
+        self.groups[kind].extend(new.map(|name| GroupLag { name: name.to_string(), lag_s: 0.0, for_small_jobs: 1.0 }));
+    }
+
+    /// These lags for the groups of another ranking, which may have them in another order.
+    pub fn renumbered(mut self, groups: PerKind<&Ranking>) -> Lags {
+        for kind in Kind::BOTH {
+            let old = std::mem::take(&mut self.groups[kind]);
+            self.follow(kind, groups[kind]);
+            for group in &mut self.groups[kind] {
+                if let Some(same) = old.iter().find(|same| same.name == group.name) {
+                    *group = same.clone();
+                }
+            }
+        }
+        self
+    }
+
     /// Adds what groups were entitled to beyond what they held. A surplus is forgotten, and so is the lag of a group that can use no slot.
     fn advance_groups(
         &mut self,
@@ -300,10 +336,10 @@ impl Lags {
                 rates[group].1 += held_speed;
             }
         }
-        self.of_group_s[kind].resize(rates.len(), 0.0);
-        for (lag_s, (entitled, held)) in self.of_group_s[kind].iter_mut().zip(rates) {
-            let new_s = *lag_s + (entitled - held) * elapsed.as_secs_f64();
-            *lag_s = if entitled > 0.0 { new_s.max(0.0) } else { 0.0 };
+        self.follow(kind, groups);
+        for (group, (entitled, held)) in self.groups[kind].iter_mut().zip(rates) {
+            let lag_s = group.lag_s + (entitled - held) * elapsed.as_secs_f64();
+            group.lag_s = if entitled > 0.0 { lag_s.max(0.0) } else { 0.0 };
         }
     }
 }

@@ -217,6 +217,16 @@ impl TaskTimes {
         TaskTimes { prior, averages: prior, ..TaskTimes::default() }
     }
 
+    /// What was learned under another policy, or before a restart, for a policy with this prior.
+    pub fn restored(mut self, prior: Prior) -> TaskTimes {
+        self.prior = prior;
+        self.applications.truncate(APPLICATIONS_MAX);
+        self.numbers = (0..).zip(&self.applications).map(|(at, of)| (of.name.clone(), at)).collect();
+        self.current.clear();
+        self.update_examples();
+        self
+    }
+
     /// Mean task times of the live jobs when estimates were last computed (hSRTF, section 3.2).
     pub fn averages(&self) -> Prior {
         self.averages
@@ -319,6 +329,11 @@ impl TaskTimes {
         if let Some(hint) = job.hint() {
             let work_s = PerKind::new(hint.map.as_secs_f64(), hint.reduce.as_secs_f64());
             return Prediction { work_s, error: 0.0 };
+        }
+        // Nothing is known of the input of an open job.
+        if job.is_open() {
+            let work_s = PerKind::new(self.averages.map.as_secs_f64(), self.averages.reduce.as_secs_f64());
+            return Prediction { work_s, error: PRIOR_ERROR };
         }
         let none = Model::default();
         let at = self.numbers.get(&application(job.name())).copied();

@@ -37,7 +37,7 @@ impl Scheduler {
         for delayed in self.delayed.iter_mut() {
             delayed.end(job);
         }
-        let estimate = estimates::first_estimate(self.view(), self.needs, self.state.job(job), &self.task_times);
+        let estimate = estimates::first_estimate(self.view(), self.needs, self.state.job(job), &self.memory.task_times);
         self.state.job_mut(job).set_estimate(estimate);
         self.classify(job, spec);
         if self.decides && self.matcher.as_ref().is_some_and(|matcher| matcher.rules().place_replicas) {
@@ -49,7 +49,7 @@ impl Scheduler {
             self.share_with_new(job, kind);
             if let Some(max_lag) = self.policy.max_lag {
                 let groups = self.rankings.groups(kind);
-                let slots = max_lag.due_at_once(job, self.state.job(job), kind, groups, &mut self.lags);
+                let slots = max_lag.due_at_once(job, self.state.job(job), kind, groups, &mut self.memory.lags);
                 self.state.job_mut(job).set_due(kind, slots, 0);
             }
             self.rerank(job, kind);
@@ -198,7 +198,8 @@ impl Scheduler {
         }
         Kind::BOTH.into_iter().for_each(|kind| self.state.set_requested(key, kind, requested[kind]));
         // The request is the first information about the job's size, so its estimate is computed now and not only when the timer fires.
-        let estimate = estimates::estimate_request(self.view(), self.needs, self.state.job(key), &self.task_times);
+        let estimate =
+            estimates::estimate_request(self.view(), self.needs, self.state.job(key), &self.memory.task_times);
         self.state.job_mut(key).set_estimate(estimate);
         self.classify_again(key);
         for kind in Kind::BOTH {
@@ -288,9 +289,9 @@ impl Scheduler {
         self.state.close_job(key);
         out.push(Action::CloseJob { job: self.state.job(key).id(), outcome });
         if outcome == Outcome::Succeeded && self.needs.remaining_area {
-            let mut learned = std::mem::take(&mut self.task_times);
+            let mut learned = std::mem::take(&mut self.memory.task_times);
             learned.job_ended(self.view(), self.state.job(key));
-            self.task_times = learned;
+            self.memory.task_times = learned;
         }
         if outcome == Outcome::Succeeded
             && let Some(matcher) = &mut self.matcher

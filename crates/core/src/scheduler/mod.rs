@@ -24,15 +24,15 @@ pub use recorded::RecordError;
 use crate::action::Action;
 use crate::event::Event;
 use crate::ids::{Kind, PerKind, TaskId};
-use crate::policy::lag::Lags;
 use crate::policy::matching::Matcher;
 use crate::policy::placement::{DelayedJobs, Refusals};
 use crate::policy::preemption::Starvation;
 use crate::policy::ranking::{Comparison, Rankings, Visits};
 use crate::policy::shares::WaterLevel;
-use crate::policy::{Needs, Policy, TaskTimes, View};
+use crate::policy::{Needs, Policy, PolicyState, TaskTimes, View};
 use crate::reason::Refusal;
 use crate::setup::{Setup, SetupError};
+use crate::snapshot::Snapshot;
 use crate::state::{JobKey, State};
 use crate::timer::Timers;
 use crate::units::Time;
@@ -60,13 +60,11 @@ pub struct Scheduler {
     matcher: Option<Matcher>,
     users: Vec<String>,
     user_numbers: FxHashMap<String, u32>,
-    /// What jobs have shown of task times.
-    task_times: TaskTimes,
+    /// What the policy has learned.
+    memory: PolicyState,
     /// The water levels of the last computation of shares.
     water_levels: PerKind<WaterLevel>,
     starvation: PerKind<Starvation>,
-    /// How far groups are behind their fair shares, if the policy limits that.
-    lags: Lags,
     timers: Timers,
     /// Stragglers that have no speculative attempt yet.
     stragglers: PerKind<VecDeque<TaskId>>,
@@ -93,10 +91,9 @@ impl Scheduler {
             matcher: policy.matching.map(|rules| Matcher::new(rules, &setup.tenants)),
             users: Vec::new(),
             user_numbers: FxHashMap::default(),
-            task_times: TaskTimes::new(policy.prior),
+            memory: PolicyState { task_times: TaskTimes::new(policy.prior), ..PolicyState::default() },
             water_levels: PerKind::default(),
             starvation: PerKind::default(),
-            lags: Lags::default(),
             timers: Timers::default(),
             stragglers: PerKind::default(),
             retries: BTreeSet::new(),
@@ -150,6 +147,7 @@ impl Scheduler {
             Event::RecoveryRequested { job, slots } => self.recovery_requested(*job, *slots, out)?,
             Event::PauseLimitSet { node, attempts } => self.pause_limit_set(*node, *attempts)?,
             Event::Restored(snapshot) => self.restored(snapshot, out)?,
+            Event::RestoredVersion2(old) => self.restored(&Snapshot::from((**old).clone()), out)?,
         }
         Ok(())
     }

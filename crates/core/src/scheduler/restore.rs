@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use crate::action::Action;
-use crate::ids::{Kind, NodeId, TaskKey};
+use crate::ids::{Kind, NodeId, PerKind, TaskKey};
 use crate::policy::estimates;
 use crate::reason::Refusal;
 use crate::snapshot::{JobSnapshot, Snapshot};
@@ -26,8 +26,7 @@ impl Scheduler {
         Some(Snapshot {
             nodes: self.state.node_snapshots(),
             jobs: jobs.into_iter().map(|job| job.snapshot()).collect(),
-            averages: self.task_times.averages(),
-            credited_until: Time::ZERO,
+            policy: self.memory.clone(),
         })
     }
 
@@ -35,13 +34,15 @@ impl Scheduler {
     pub(super) fn restored(&mut self, snapshot: &Snapshot, out: &mut Vec<Action>) -> Result<(), Refusal> {
         let mut restored = Scheduler::new(self.setup.clone()).map_err(|_| Refusal::InvalidSnapshot)?;
         restored.now = self.now;
-        restored.task_times.set_averages(snapshot.averages);
+        restored.memory.task_times = snapshot.policy.task_times.clone().restored(self.policy.prior);
         for (node, known) in (0..).map(NodeId).zip(&snapshot.nodes) {
             restored.node_joined(node, &known.spec)?;
             restored.state.restore_node(node, known);
         }
         restored.match_nodes();
         snapshot.jobs.iter().try_for_each(|job| restored.restore_job(job))?;
+        let groups = PerKind::from_fn(|kind| restored.rankings.groups(kind));
+        restored.memory.lags = snapshot.policy.lags.clone().renumbered(groups);
         restored.restore_retries();
         restored.compute_estimates();
         restored.set_retry_timer(out);
@@ -53,7 +54,7 @@ impl Scheduler {
     fn restore_job(&mut self, snapshot: &JobSnapshot) -> Result<(), Refusal> {
         let user = self.user_number(&snapshot.spec.user);
         let job = self.state.restore_job(user, snapshot)?;
-        let first = estimates::first_estimate(self.view(), self.needs, self.state.job(job), &self.task_times);
+        let first = estimates::first_estimate(self.view(), self.needs, self.state.job(job), &self.memory.task_times);
         self.state.job_mut(job).set_estimate(first);
         self.classify(job, &snapshot.spec);
         self.index_local_nodes(job);

@@ -65,9 +65,9 @@ impl Scheduler {
 
     /// Computes estimates and shares from what is known now, and ranks all jobs by them.
     pub(super) fn compute_estimates(&mut self) {
-        let mut learned = std::mem::take(&mut self.task_times);
+        let mut learned = std::mem::take(&mut self.memory.task_times);
         let estimates = estimates::update_all(self.view(), self.needs, &mut learned);
-        self.task_times = learned;
+        self.memory.task_times = learned;
         let (jobs, _) = self.state.jobs_and_nodes();
         jobs.iter_mut().zip(estimates).for_each(|((_, job), estimate)| job.set_estimate(estimate));
         self.update_due();
@@ -83,18 +83,18 @@ impl Scheduler {
     /// Advances the lags of jobs and groups to now.
     fn advance_lags(&mut self) {
         let Some(max_lag) = self.policy.max_lag else { return };
-        let mut lags = std::mem::take(&mut self.lags);
+        let mut lags = std::mem::take(&mut self.memory.lags);
         let groups = PerKind::from_fn(|kind| self.rankings.groups(kind));
         for (job, estimate) in max_lag.advance(self.view(), groups, &mut lags) {
             self.state.job_mut(job).set_estimate(estimate);
         }
-        self.lags = lags;
+        self.memory.lags = lags;
     }
 
     /// Sets how many slots jobs and groups are due because they are late.
     fn update_due(&mut self) {
         let Some(max_lag) = self.policy.max_lag else { return };
-        let mut lags = std::mem::take(&mut self.lags);
+        let mut lags = std::mem::take(&mut self.memory.lags);
         for kind in Kind::BOTH {
             let due = max_lag.due(self.view(), kind, self.rankings.groups(kind), &mut lags);
             let (jobs, _) = self.state.jobs_and_nodes();
@@ -107,7 +107,7 @@ impl Scheduler {
                 ranking.set_due_shares(&due.groups, charged);
             }
         }
-        self.lags = lags;
+        self.memory.lags = lags;
     }
 
     /// Computes the shares of slots of a kind, if anything depends on them.

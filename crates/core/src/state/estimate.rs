@@ -2,6 +2,7 @@
 
 use crate::ids::PerKind;
 use crate::units::Span;
+use serde::{Deserialize, Serialize};
 
 /// Estimates of a job's times and work. Values that no part of the policy needs are not kept up to date.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,7 +30,7 @@ pub struct Estimate {
 }
 
 /// How the slot time that a job has received compares with its fair share. Times are seconds on a slot of speed 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobLag {
     /// Slot time that fair sharing among the jobs present would have given it.
     pub entitled_s: f64,

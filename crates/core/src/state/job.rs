@@ -103,8 +103,9 @@ pub struct TaskCounts {
     pub finished_work_s: f64,
     /// The part of `finished_work_s` that reduces spent before their job's last map was done, waiting for map output.
     pub finished_wait_s: f64,
-    /// Finished parts of maps that ended early, in whole splits, and their work in seconds. Kept like `finished_work_s`.
+    /// Finished parts of maps that ended early, in whole splits. Kept like `finished_work_s`.
     pub finished_parts: f64,
+    /// The work of these parts, in seconds.
     pub finished_parts_work_s: f64,
 }
 

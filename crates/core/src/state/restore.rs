@@ -2,11 +2,13 @@
 
 use super::job_table::JobKey;
 use super::node::RunningAttempt;
-use super::task::{SpeculativeAttempt, TaskState};
-use super::{Job, State};
+use super::task::{SpeculativeAttempt, TaskHistory, TaskState};
+use super::{Job, JobLag, State};
 use crate::event::JobSpec;
 use crate::ids::{Kind, NodeId, PerKind, TaskKey};
-use crate::snapshot::{AttemptSnapshot, FinishedTasks, JobSnapshot, NodeSnapshot, SpeculativeSnapshot, TaskSnapshot};
+use crate::snapshot::{
+    AttemptSnapshot, FinishedTasks, JobMemory, JobSnapshot, NodeSnapshot, SpeculativeSnapshot, TaskSnapshot,
+};
 use crate::units::{Span, Time, WHOLE_PPM};
 use std::collections::BTreeSet;
 
@@ -71,14 +73,15 @@ impl State {
         job.recount()?;
         for kind in Kind::BOTH {
             let FinishedTasks { count, time, work_s } = snapshot.finished[kind];
-            ensure(work_s.is_finite() && work_s >= 0.0 && time <= SERVICE_MAX)?;
+            ensure(work_s.is_finite() && work_s >= 0.0)?;
             // A task whose output was lost may have finished several times.
-            ensure(snapshot.fair_credit_s[kind].is_finite() && count <= u32::MAX / 2)?;
+            ensure(time <= SERVICE_MAX && count <= u32::MAX / 2)?;
             let counts = &mut job.counts[kind];
             (counts.finished, counts.finished_time, counts.finished_work_s) = (count, time, work_s);
         }
         ensure(snapshot.ended_service <= SERVICE_MAX)?;
         (job.first_launch, job.ended_service) = (snapshot.first_launch, snapshot.ended_service);
+        job.restore_memory(&snapshot.memory)?;
         if snapshot.closed {
             self.close_job(key);
             ensure(!self.job(key).holds_no_slot())?;
@@ -202,8 +205,44 @@ impl Job {
             ended_service: self.ended_service,
             failed_on: self.failed_on.to_vec(),
             finished: PerKind::from_fn(finished),
-            fair_credit_s: Default::default(),
+            memory: self.memory(),
         }
+    }
+
+    fn memory(&self) -> JobMemory {
+        let maps = &self.counts[Kind::Map];
+        JobMemory {
+            lag: self.estimate.lag,
+            maps_done_at: self.maps_done_at,
+            wait_s: self.counts[Kind::Reduce].finished_wait_s,
+            kept_waits: self.kept_waits(),
+            parts: (maps.finished_parts, maps.finished_parts_work_s),
+        }
+    }
+
+    fn kept_waits(&self) -> Vec<(u32, Span)> {
+        let wait = |reduce: u32| self.history(TaskKey::reduce(reduce)).map_or(Span::ZERO, |history| history.kept_wait);
+        let all = (0..self.task_end(Kind::Reduce)).map(|reduce| (reduce, wait(reduce)));
+        all.filter(|(_, wait)| !wait.is_zero()).collect()
+    }
+
+    fn restore_memory(&mut self, memory: &JobMemory) -> Result<(), Inconsistent> {
+        let JobMemory { lag, maps_done_at, wait_s, ref kept_waits, parts } = *memory;
+        for JobLag { entitled_s, received_s, held_speed, share, due_slots, .. } in lag.iter() {
+            ensure([entitled_s, received_s, held_speed, share, due_slots].iter().all(|value| value.is_finite()))?;
+        }
+        ensure([wait_s, parts.0, parts.1].iter().all(|sum| sum.is_finite() && *sum >= 0.0))?;
+        self.estimate.lag = lag;
+        self.maps_done_at = maps_done_at.filter(|_| self.maps_done());
+        self.counts[Kind::Reduce].finished_wait_s = wait_s;
+        for &(reduce, wait) in kept_waits {
+            let key = TaskKey::reduce(reduce);
+            ensure(reduce < self.task_end(Kind::Reduce) && wait <= SERVICE_MAX && self.history(key).is_some())?;
+            self.history_mut(key).kept_wait = wait;
+        }
+        let maps = &mut self.counts[Kind::Map];
+        (maps.finished_parts, maps.finished_parts_work_s) = parts;
+        Ok(())
     }
 
     fn task_snapshot(&self, key: TaskKey) -> TaskSnapshot {
@@ -255,7 +294,7 @@ impl Job {
                 ensure(end.is_some() && end <= whole)?;
             }
             self.has_lost_work |= history.lost_with.is_some();
-            *self.history_mut(key) = history;
+            *self.history_mut(key) = TaskHistory { kept_wait: Span::ZERO, ..history };
         }
         if key.kind == Kind::Map {
             let is_part = index >= splits || snapshot.history.is_some_and(|history| history.bytes.is_some());

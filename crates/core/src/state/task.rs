@@ -33,7 +33,8 @@ pub struct TaskHistory {
     pub(super) first_launched: Option<Time>,
     /// Slot time of earlier attempts whose work was kept.
     pub(super) kept_service: Span,
-    /// The part of `kept_service` in which it waited for its job's last map.
+    /// The part of `kept_service` in which it waited for its job's last map. In a snapshot it is part of the job's memory.
+    #[serde(skip)]
     pub(super) kept_wait: Span,
     /// The node its work was lost with, until it runs again.
     pub(super) lost_with: Option<NodeId>,

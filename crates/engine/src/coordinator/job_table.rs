@@ -231,7 +231,7 @@ impl JobTable {
         match event {
             Event::TimerFired { timer } => self.timers.clear(*timer),
             // The core sets all its timers again.
-            Event::Restored(_) => self.timers = Timers::default(),
+            Event::Restored(_) | Event::RestoredVersion2(_) => self.timers = Timers::default(),
             _ => {}
         }
         for action in actions {

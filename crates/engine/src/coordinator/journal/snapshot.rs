@@ -3,17 +3,18 @@
 //! A snapshot is a frame of its own, with one record and no events. Its bytes are a version and the snapshot in that version's encoding. A release
 //! that changes what is in a snapshot gets a new version, and reads the one before it too.
 //!
-//! Version 2 is version 1 followed by the programs of live jobs.
+//! Version 2 is version 1 followed by the programs of live jobs. Version 3 has what the policy has learned.
 
 use super::records::{Batch, Metadata};
 use super::{JournalError, JournalFile};
 use crate::coordinator::job_table::TableSnapshot;
 use giveway_core::event_log::EventLogWriter;
+use giveway_core::snapshot::SnapshotVersion2;
 use giveway_core::{Snapshot, Time};
 use serde::{Deserialize, Serialize};
 
 /// The version that is written.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// An empty list, at the end of a snapshot of version 1.
 const NO_PROGRAMS: &[u8] = &[0];
@@ -23,11 +24,18 @@ const FIRST_BYTES: [u8; 2] = [1, 7];
 
 /// The state of a coordinator after some frame of its journal.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct JournalSnapshot {
+pub(crate) struct JournalSnapshot<C = Snapshot> {
     /// Time of the last event.
     pub(crate) now: Time,
-    pub(crate) core: Snapshot,
+    pub(crate) core: C,
     pub(crate) table: TableSnapshot,
+}
+
+impl From<Stored<JournalSnapshot<SnapshotVersion2>>> for Stored<JournalSnapshot> {
+    fn from(old: Stored<JournalSnapshot<SnapshotVersion2>>) -> Self {
+        let JournalSnapshot { now, core, table } = old.snapshot;
+        Stored { position: old.position, snapshot: JournalSnapshot { now, core: core.into(), table } }
+    }
 }
 
 /// A snapshot with its place in the event log.
@@ -58,12 +66,18 @@ pub(super) fn decode(content: &[u8], file: &JournalFile) -> Result<Stored<Journa
     };
     match bytes.split_first() {
         Some((&VERSION, bytes)) => postcard::from_bytes(bytes).map_err(invalid),
-        Some((1, bytes)) => postcard::from_bytes(&[bytes, NO_PROGRAMS].concat()).map_err(invalid),
+        Some((2, bytes)) => version_2(bytes).map_err(invalid),
+        Some((1, bytes)) => version_2(&[bytes, NO_PROGRAMS].concat()).map_err(invalid),
         other => {
             let found = other.map_or(0, |(&found, _)| found);
             Err(JournalError::SnapshotVersion { path: file.path.clone(), found, known: VERSION })
         }
     }
+}
+
+fn version_2(bytes: &[u8]) -> Result<Stored<JournalSnapshot>, postcard::Error> {
+    let old: Stored<JournalSnapshot<SnapshotVersion2>> = postcard::from_bytes(bytes)?;
+    Ok(old.into())
 }
 
 #[cfg(test)]
