@@ -452,6 +452,24 @@ pub enum BenchCommand {
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
         repeat: u32,
     },
+    /// Compare the completion times of jobs and users with those under `fair`, on workloads made to expose unfair policies: floods, identical jobs, unequal nodes, outages.
+    Fairness {
+        /// Policies, separated by commas.
+        #[arg(long, value_name = "NAME|FILE[,...]", value_delimiter = ',', default_value = "giveway")]
+        policy: Vec<String>,
+        /// First random seed.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+        /// Number of seeds (1-100).
+        #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+        seeds: u32,
+        /// Number of the first random workload.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        first: u64,
+        /// Number of random workloads (1-10000).
+        #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        random: u32,
+    },
     /// Measure the scheduler core: decisions per second and decision latency, by policy and number of nodes.
     Core {
         /// Policies, separated by commas; default: all.

@@ -14,6 +14,7 @@ pub mod cluster;
 pub mod comparison;
 mod contention;
 mod event_queue;
+pub mod fairness;
 mod faults;
 pub mod files;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod core;
 pub mod engine;
+mod fairness;
 mod forecast;
 mod policies;
 mod sim;
@@ -25,6 +26,10 @@ pub fn run(args: &Bench, apps: &Apps) -> Result<()> {
             event_logs => forecast::recorded(event_logs),
         },
         BenchCommand::Policies { policy, repeat } => policies::run(&input::policies(policy)?, *repeat, apps),
+        BenchCommand::Fairness { policy, seed, seeds, first, random } => {
+            let numbers = |first: u64, count: u32| first..first.saturating_add(u64::from(count));
+            fairness::run(&input::policies(policy)?, numbers(*seed, *seeds), numbers(*first, *random))
+        }
         BenchCommand::Core { policy, nodes, decisions } => {
             let all = || catalog::names().iter().map(|name| name.to_string()).collect::<Vec<_>>();
             let named = if policy.is_empty() { all() } else { policy.clone() };
