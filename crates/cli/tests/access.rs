@@ -103,7 +103,7 @@ fn admitted_users_see_all_jobs_and_kill_their_own() {
     // They cannot read the journal, but the coordinator tells.
     let jobs: serde_json::Value = serde_json::from_str(&cluster.succeeds(DAEMON, &["jobs", "--json"])).expect("JSON");
     assert!(jobs[0]["submitted_ms"].as_f64() > Some(1e12) && jobs[0]["elapsed_s"].as_f64() > Some(0.0), "{jobs}");
-    assert_eq!((&jobs[0]["pool"], &jobs[0]["priority"]), (&"default".into(), &"normal".into()), "{jobs}");
+    assert_eq!((&jobs[0]["pool"], &jobs[0]["priority"]), (&"daemon".into(), &"normal".into()), "{jobs}");
     let refused = cluster.fails(DAEMON, &["job", &of_owner, "--tasks"]);
     assert!(refused.contains("which only the owner of the cluster can read"), "{refused}");
     cluster.succeeds(DAEMON, &["explain", &of_owner]);

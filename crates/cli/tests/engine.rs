@@ -255,7 +255,7 @@ fn a_running_job_can_be_explained_preempted_and_killed() {
     let listed = cluster.run(&["jobs", "--json", "--state", "killed"]).stdout;
     let listed: serde_json::Value = serde_json::from_slice(&listed).expect("jobs --json prints JSON");
     assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
-    assert_eq!((listed[0]["job"].to_string(), listed[0]["pool"].as_str()), (id.clone(), Some("default")));
+    assert_eq!((listed[0]["job"].to_string(), &listed[0]["pool"]), (id.clone(), &listed[0]["user"]));
     let tasks = cluster.run(&["job", &id, "--tasks", "--json"]).stdout;
     let tasks: serde_json::Value = serde_json::from_slice(&tasks).expect("job --tasks --json prints JSON");
     let first = (&tasks["attempts"][0]["kind"], &tasks["attempts"][0]["ended"]);

@@ -158,6 +158,11 @@ pub enum Measure {
         /// The slots it needs, in thousandths.
         share_milli: u64,
     },
+    /// It is so small that it may not fall behind fair sharing at all.
+    Small {
+        /// Slot time that it has left.
+        left: Span,
+    },
 }
 
 /// Why a group of jobs comes before the others.
@@ -201,6 +206,13 @@ pub enum GroupMeasure {
     CapacityUsed {
         /// Slots in use, as a part of its capacity, in percent.
         percent: u32,
+    },
+    /// It has received less slot time than its fair share, and has fewer slots than that now.
+    BehindFairShare {
+        /// Slots allocated to its jobs.
+        allocated: u32,
+        /// Slots that it is due.
+        due: u32,
     },
 }
 
@@ -382,8 +394,9 @@ impl fmt::Display for Measure {
             }
             Measure::Late { allocated, share_milli } => {
                 let share = Milli(share_milli);
-                write!(f, "late: behind fair sharing; {allocated} of the {share} slots it needs to catch up")
+                write!(f, "behind fair sharing: has {allocated} of the {share} slots it is due")
             }
+            Measure::Small { left } => write!(f, "small: {left} of slot time left in all"),
             Measure::UnknownSize { attained } => {
                 write!(f, "size unknown, so by least slot time so far, {attained}")
             }
@@ -414,6 +427,9 @@ impl fmt::Display for GroupReason {
                 write!(f, "at {allocated} slots for weight {}", Milli(weight_milli))
             }
             GroupMeasure::CapacityUsed { percent } => write!(f, "at {percent} % of its capacity"),
+            GroupMeasure::BehindFairShare { allocated, due } => {
+                write!(f, "behind its fair share, {allocated} of {due} slots")
+            }
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct Request {
     pub name: String,
     /// The submitting user, for policies that share by user.
     pub user: String,
-    /// The pool (queue) the job is submitted to.
+    /// The pool (queue) the job is submitted to; empty for the one that is named after the user.
     pub pool: String,
     /// Scheduling priority, for policies that use it.
     pub priority: Priority,

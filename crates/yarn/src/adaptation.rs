@@ -24,6 +24,8 @@ pub fn adapt(mut policy: Policy, degrade: bool) -> Adapted {
         matching.place_replicas = false;
         notes.push(REPLICAS);
     }
+    // YARN gives a freed slot to a new container before a paused one could be promoted: paused containers are promoted when their node has a free slot.
+    policy.reduce.preempt.iter_mut().for_each(|rule| rule.for_paused = false);
     if degrade && policy.speculation.take().is_some() {
         notes.push(SPECULATION);
     }

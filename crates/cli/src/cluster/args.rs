@@ -152,9 +152,9 @@ pub struct JobOptions {
     /// User the job is accounted to; default: $USER, or the name of your account.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Pool (queue) to submit to.
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    pub pool: String,
+    /// Pool (queue) to submit to; default: the user's own, named after the user.
+    #[arg(long, value_name = "NAME")]
+    pub pool: Option<String>,
     /// Priority: very-high, high, normal, low or very-low.
     #[arg(long, value_name = "LEVEL", default_value = "normal", value_parser = priority)]
     pub priority: Priority,

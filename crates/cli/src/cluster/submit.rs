@@ -217,7 +217,7 @@ fn request(job: &JobOptions, apps: &Apps, map_slots: u32) -> Result<Request> {
         memory_bytes: job.memory,
         name: job.name.clone().unwrap_or_else(|| job.app.clone()),
         user: job.user.clone().unwrap_or_else(giveway_engine::current_user),
-        pool: job.pool.clone(),
+        pool: job.pool.clone().unwrap_or_default(),
         priority: job.priority,
         task_timeout_ms: job.task_timeout.as_millis() as u64,
         records_per_s: job.records_per_second,

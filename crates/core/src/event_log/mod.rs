@@ -402,6 +402,7 @@ mod tests {
                 Measure::RemainingAreaAndShuffle { area: Span::ZERO, shuffle: Span::ZERO },
                 Measure::UnknownSize { attained: Span::ZERO },
                 Measure::Late { allocated: 0, share_milli: 0 },
+                Measure::Small { left: Span::ZERO },
             ],
             0,
         );
@@ -410,6 +411,7 @@ mod tests {
                 GroupMeasure::BelowMinShare { allocated: 0, min_share: 0 },
                 GroupMeasure::SlotsOverWeight { allocated: 0, weight_milli: 0 },
                 GroupMeasure::CapacityUsed { percent: 0 },
+                GroupMeasure::BehindFairShare { allocated: 0, due: 0 },
             ],
             0,
         );

@@ -208,7 +208,12 @@ mod tests {
         let mut state = two_speeds();
         let key = blocks(&mut state, 6, 3);
         let prior = Prior { map: Span::from_millis(500), reduce: Span::from_millis(400) };
-        let estimate = with_area(Estimate::default(), view(&state, 0.0), state.job(key), &TaskTimes::new(prior));
+        let estimate = with_area(
+            Estimate::default(),
+            view(&state, 0.0),
+            state.job(key),
+            &TaskTimes::new(prior, Span::from_secs(1)),
+        );
         assert_eq!(estimate.task_work_s.map(|work_s| (work_s * 1e3).round()), PerKind::new(500.0, 400.0));
         // 6 maps of 0.5 s at 6 per second, 3 reduces of 0.4 s at 3 per second.
         assert_eq!(estimate.remaining_area.as_secs_f64().mul_add(1e3, 0.5) as u64, 900);

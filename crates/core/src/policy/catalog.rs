@@ -61,6 +61,7 @@ fn compose(name: &str, about: &str, map: SlotPolicy, reduce: SlotPolicy) -> Poli
         reduce,
         recovery: Recovery::Requeue,
         matching: None,
+        task_start: Span::from_millis(500),
         max_lag: None,
         speculation: None,
         failures: Failures::default(),

@@ -27,6 +27,9 @@ pub struct Policy {
     /// Task times assumed while none has been observed.
     #[serde(default)]
     pub prior: Prior,
+    /// The time of a task that has no input, assumed while none was observed.
+    #[serde(default = "default_task_start")]
+    pub task_start: Span,
     /// How map slots are allocated.
     pub map: SlotPolicy,
     /// How reduce slots are allocated.
@@ -82,6 +85,10 @@ impl Default for Prior {
     fn default() -> Prior {
         Prior { map: Span::from_secs(30), reduce: Span::from_secs(60) }
     }
+}
+
+fn default_task_start() -> Span {
+    Span::from_millis(500)
 }
 
 fn default_update_interval() -> Span {
@@ -194,6 +201,7 @@ impl Policy {
         shorten(&mut self.update_interval);
         shorten(&mut self.prior.map);
         shorten(&mut self.prior.reduce);
+        shorten(&mut self.task_start);
         if let Some(speculation) = &mut self.speculation {
             speculation.spans_mut().into_iter().for_each(shorten);
         }
@@ -272,6 +280,7 @@ impl Policy {
             about: "One of everything.\nIn two lines.".into(),
             update_interval: Span(1_234_567),
             prior: Prior::default(),
+            task_start: Span(7),
             map: slots.clone(),
             reduce: SlotPolicy { preempt: vec![], placement: Placement::default(), ..slots },
             recovery: Recovery::Chronos,

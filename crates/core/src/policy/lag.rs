@@ -58,6 +58,8 @@ fn default_exempt_work() -> Span {
 const NOT_DUE: Rank = 1 << 127;
 /// The shortest time to a deadline that is reckoned with, in seconds.
 const LEAST_DEADLINE_S: f64 = 0.1;
+/// Shares are sums of quotients.
+const ROUNDING: f64 = 1e-6;
 /// A group whose slots are fast is due fewer of them, but not fewer than this part of its share.
 const LEAST_PART_OF_SHARE: f64 = 0.5;
 
@@ -135,8 +137,14 @@ impl MaxLag {
 
     /// Why a job that is due ranks first; none if it is not due.
     pub(super) fn measure(&self, job: &Job, kind: Kind) -> Option<Measure> {
+        if !is_due(job, kind, 0) {
+            return None;
+        }
+        if self.is_exempt(job) {
+            return Some(Measure::Small { left: Span::from_secs_f64(work_left_s(job)) });
+        }
         let share_milli = milli(job.estimate().lag[kind].due_slots);
-        is_due(job, kind, 0).then(|| Measure::Late { allocated: job.counts(kind).allocated(), share_milli })
+        Some(Measure::Late { allocated: job.counts(kind).allocated(), share_milli })
     }
 
     /// True if a job is so small that it may not fall behind at all.
@@ -260,7 +268,7 @@ impl MaxLag {
             let share: f64 = members.iter().map(|&at| jobs[at].share).sum();
             let mut left = share;
             for &at in members {
-                if left > 0.0 && jobs[at].due <= 0.0 && self.is_exempt(view.state.job(jobs[at].key)) {
+                if left > ROUNDING && jobs[at].due <= 0.0 && self.is_exempt(view.state.job(jobs[at].key)) {
                     (jobs[at].due, jobs[at].is_exempt) = (jobs[at].share, true);
                     left -= jobs[at].share.max(1.0);
                 }
@@ -374,4 +382,211 @@ fn held_speed(view: View<'_>, job: &Job, kind: Kind) -> f64 {
     let speed = |&index: &u32| nodes.types()[nodes.type_of(job.task(TaskKey { kind, index }).node())].speed;
     let others = (f64::from(counts.allocated()) - counts.running.len() as f64).max(0.0);
     counts.running.iter().map(speed).sum::<f64>() + others * mean_speed(view, kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::JobSpec;
+    use crate::ids::NodeId;
+    use crate::policy::groups::RoutingStage;
+    use crate::policy::test_state::{at, cluster, job, submit};
+    use crate::state::State;
+    use crate::tenants::Tenants;
+    use proptest::prelude::*;
+
+    const MAX_LAG: MaxLag = MaxLag { of_work: 0.5, time: Span::ZERO, exempt_work: Span::ZERO };
+
+    fn with_work(state: &mut State, spec: &JobSpec, map_s: f64) -> JobKey {
+        let key = submit(state, spec);
+        let estimate = Estimate { task_work_s: PerKind::new(map_s, 1.0), ..Estimate::default() };
+        state.job_mut(key).set_estimate(estimate);
+        key
+    }
+
+    /// A ranking with each job in the pool of its name.
+    fn pools(state: &State, jobs: &[(JobKey, &str)]) -> Ranking {
+        let mut ranking = Ranking::new(RoutingStage::PoolsBelowMinShare, Kind::Map, &Tenants::default());
+        jobs.iter().for_each(|&(key, pool)| ranking.add_job(key, state.job(key).user(), "", pool, None));
+        ranking
+    }
+
+    fn advance(state: &mut State, ranking: &Ranking, lags: &mut Lags, now_s: f64) {
+        let view = View { now: at(now_s), state };
+        for (key, estimate) in MAX_LAG.advance(view, PerKind::new(ranking, ranking), lags) {
+            state.job_mut(key).set_estimate(estimate);
+        }
+    }
+
+    fn due(state: &State, max_lag: MaxLag, ranking: &Ranking, lags: &mut Lags) -> Due {
+        max_lag.due(View { now: at(99.0), state }, Kind::Map, ranking, lags)
+    }
+
+    #[test]
+    fn a_job_is_late_once_it_needs_its_share_to_meet_its_deadline() {
+        // Two jobs of 4 maps of 10 s share 4 slots; neither gets any.
+        let mut state = cluster(1, 4, 1);
+        let keys = [0, 1].map(|id| with_work(&mut state, &job(id, 4, 0), 10.0));
+        let ranking = pools(&state, &keys.map(|key| (key, "")));
+        let mut lags = Lags::default();
+        // Each is entitled to 2 slots; its deadline is when that makes 1.5 x 40 s, after 30 s. From 10 s on, 40 s in 20 s is its share.
+        advance(&mut state, &ranking, &mut lags, 9.0);
+        assert_eq!(due(&state, MAX_LAG, &ranking, &mut lags).jobs, []);
+        advance(&mut state, &ranking, &mut lags, 11.0);
+        // Both have the same deadline: the first gets all that the two are due together.
+        assert_eq!(due(&state, MAX_LAG, &ranking, &mut lags).jobs, [(keys[0], 4.0)]);
+    }
+
+    #[test]
+    fn late_jobs_leave_the_share_of_a_new_job_free() {
+        let mut state = cluster(1, 4, 1);
+        let old = with_work(&mut state, &job(0, 40, 0), 10.0);
+        let mut ranking = pools(&state, &[(old, "")]);
+        let mut lags = Lags::default();
+        advance(&mut state, &ranking, &mut lags, 500.0);
+        assert_eq!(due(&state, MAX_LAG, &ranking, &mut lags).jobs, [(old, 4.0)]);
+        let new = state.add_job(&job(1, 40, 0), 0, false, at(500.0));
+        let estimate = Estimate { task_work_s: PerKind::new(10.0, 1.0), ..Estimate::default() };
+        state.job_mut(new).set_estimate(estimate);
+        ranking.add_job(new, 0, "", "", None);
+        advance(&mut state, &ranking, &mut lags, 501.0);
+        assert_eq!(due(&state, MAX_LAG, &ranking, &mut lags).jobs, [(old, 2.0)]);
+    }
+
+    #[test]
+    fn a_late_job_ranks_first_only_up_to_the_slots_it_is_due() {
+        let mut state = cluster(1, 4, 2);
+        let key = with_work(&mut state, &job(0, 4, 0), 10.0);
+        let rank = |state: &State, extra| MAX_LAG.rank(state.job(key), Kind::Map, extra, 7);
+        assert_eq!(rank(&state, 0), NOT_DUE | 7, "not late");
+        state.job_mut(key).set_due(Kind::Map, 0.5, 1);
+        assert!(rank(&state, 0) < NOT_DUE && rank(&state, 1) < NOT_DUE);
+        state.launch(key, TaskKey::map(0), NodeId(0), at(0.0));
+        assert_eq!(rank(&state, 0), NOT_DUE | 7, "it has what it is due");
+        assert!(rank(&state, -1) < NOT_DUE, "it would lose a slot that it is due");
+    }
+
+    #[test]
+    fn a_pool_that_gets_less_than_its_share_is_guaranteed_it() {
+        // Bob's job holds all slots; ann's is small against what she has missed after 10 s.
+        let mut state = cluster(1, 4, 1);
+        let (ann, bob) = (with_work(&mut state, &job(0, 4, 0), 2.0), with_work(&mut state, &job(1, 40, 0), 10.0));
+        for map in 0..4 {
+            state.launch(bob, TaskKey::map(map), NodeId(0), at(0.0));
+        }
+        let ranking = pools(&state, &[(ann, "ann"), (bob, "bob")]);
+        let mut lags = Lags::default();
+        advance(&mut state, &ranking, &mut lags, 1.0);
+        assert_eq!(due(&state, MAX_LAG, &ranking, &mut lags).groups, [0, 0, 0]);
+        advance(&mut state, &ranking, &mut lags, 10.0);
+        assert_eq!(due(&state, MAX_LAG, &ranking, &mut lags).groups, [0, 2, 0]);
+        // Her lag is forgotten once she can use nothing.
+        state.close_job(ann);
+        advance(&mut state, &ranking, &mut lags, 11.0);
+        assert_eq!(due(&state, MAX_LAG, &ranking, &mut lags).groups, [0, 0, 0]);
+    }
+
+    #[test]
+    fn small_jobs_are_due_slots_at_once_up_to_the_share_of_their_pool() {
+        let mut state = cluster(1, 4, 1);
+        let large = with_work(&mut state, &job(0, 40, 0), 100.0);
+        let small: Vec<JobKey> = (1..6).map(|id| with_work(&mut state, &job(id, 1, 0), 0.5)).collect();
+        let mut members = vec![(large, "ann")];
+        members.extend(small.iter().map(|&key| (key, "bob")));
+        let ranking = pools(&state, &members);
+        let max_lag = MaxLag { exempt_work: Span::from_secs(1), ..MAX_LAG };
+        let mut lags = Lags::default();
+        advance(&mut state, &ranking, &mut lags, 0.1);
+        let due: Vec<JobKey> = due(&state, max_lag, &ranking, &mut lags).jobs.into_iter().map(|(key, _)| key).collect();
+        assert_eq!(due, small[..2], "bob's share is 2 of 4 slots");
+        let at_once = max_lag.due_at_once(small[2], state.job(small[2]), Kind::Map, &ranking, &mut lags);
+        assert_eq!(at_once, 0.0, "and they are taken");
+    }
+
+    #[test]
+    fn lags_keep_their_pools_when_those_are_numbered_anew() {
+        let mut state = cluster(1, 4, 1);
+        let keys = [0, 1].map(|id| with_work(&mut state, &job(id, 40, 0), 10.0));
+        let ranking = pools(&state, &[(keys[0], "ann"), (keys[1], "bob")]);
+        let mut lags = Lags::default();
+        advance(&mut state, &ranking, &mut lags, 10.0);
+        let other = pools(&state, &[(keys[1], "bob"), (keys[0], "ann")]);
+        let renumbered = lags.clone().renumbered(PerKind::new(&other, &other));
+        let names = |lags: &Lags| lags.groups[Kind::Map].iter().map(|group| group.name.clone()).collect::<Vec<_>>();
+        assert_eq!(
+            (names(&lags), names(&renumbered)),
+            (vec!["".into(), "ann".into(), "bob".into()], vec!["".into(), "bob".into(), "ann".into()])
+        );
+        assert_eq!(renumbered.groups[Kind::Map][1].lag_s, lags.groups[Kind::Map][2].lag_s);
+    }
+
+    /// One slot of speed 1 that can be divided at will. Shares are equal among the jobs present; late jobs are served first and up to their shares, the rest
+    /// goes to the smallest job. Returns when each job is done, and when under fair sharing of a cluster `1 + of_work` times slower.
+    fn fluid(jobs: &[(u32, u32)], of_work: f64) -> Vec<(f64, f64)> {
+        const STEP: f64 = 0.02;
+        let size = |job: usize| f64::from(jobs[job].1);
+        let simulate = |is_served: &dyn Fn(&[(usize, f64, f64)]) -> Vec<f64>, slower: f64| {
+            let (mut left, mut entitled) = (Vec::from_iter((0..jobs.len()).map(size)), vec![0.0; jobs.len()]);
+            let mut done = vec![None; jobs.len()];
+            for step in 0.. {
+                let now = f64::from(step) * STEP;
+                let present: Vec<usize> =
+                    (0..jobs.len()).filter(|&job| f64::from(jobs[job].0) <= now && left[job] > 0.0).collect();
+                if done.iter().all(Option::is_some) {
+                    break;
+                }
+                if present.is_empty() {
+                    continue;
+                }
+                let known: Vec<(usize, f64, f64)> =
+                    present.iter().map(|&job| (job, left[job], entitled[job])).collect();
+                for (&job, part) in present.iter().zip(is_served(&known)) {
+                    left[job] -= part * STEP / slower;
+                    entitled[job] += STEP / slower / present.len() as f64;
+                    if left[job] <= 1e-9 {
+                        left[job] = 0.0;
+                        done[job].get_or_insert(now + STEP);
+                    }
+                }
+            }
+            done.into_iter().map(Option::unwrap).collect::<Vec<f64>>()
+        };
+        let equal = |known: &[(usize, f64, f64)]| vec![1.0 / known.len() as f64; known.len()];
+        let ours = |known: &[(usize, f64, f64)]| {
+            let share = 1.0 / known.len() as f64;
+            let mut by_deadline: Vec<usize> = (0..known.len()).collect();
+            let deadline = |at: usize| ((1.0 + of_work) * size(known[at].0) - known[at].2) / share;
+            by_deadline.sort_by(|&x, &y| deadline(x).total_cmp(&deadline(y)).then(x.cmp(&y)));
+            let (mut served, mut left, mut shares, mut given) = (vec![0.0; known.len()], 0.0, 0.0, 0.0);
+            for &at in &by_deadline {
+                left += known[at].1;
+                shares += share;
+                if left / deadline(at).max(1e-6) >= shares - 1e-9 {
+                    // The first job can use everything.
+                    served[by_deadline[0]] += shares - given;
+                    given = shares;
+                }
+            }
+            let smallest = (0..known.len()).min_by(|&x, &y| known[x].1.total_cmp(&known[y].1)).unwrap_or(0);
+            served[smallest] += 1.0 - given;
+            served
+        };
+        simulate(&ours, 1.0).into_iter().zip(simulate(&equal, 1.0 + of_work)).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// The theorem of `docs/giveway.md`: no job is done later than under fair sharing on a cluster that is `1 + of_work` times slower.
+        #[test]
+        fn no_job_is_later_than_under_fair_sharing_on_a_slower_cluster(
+            jobs in prop::collection::vec((0u32..40, prop_oneof![1u32..4, 1u32..30]), 1..10),
+            of_work in prop_oneof![Just(0.25), Just(0.5), Just(1.0)],
+        ) {
+            for (at, (done, slower)) in fluid(&jobs, of_work).into_iter().enumerate() {
+                // Steps are short against the work of any job.
+                prop_assert!(done <= slower + 1.0, "job {at} of {jobs:?}: {done} s, {slower} s");
+            }
+        }
+    }
 }

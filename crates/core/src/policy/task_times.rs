@@ -14,6 +14,7 @@ use super::area;
 use super::{Prior, View};
 use crate::ids::{Kind, PerKind};
 use crate::state::Job;
+use crate::units::Span;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -23,8 +24,6 @@ use std::cmp::Reverse;
 const UNIT_BYTES: f64 = 1e6;
 /// The input for which the policy's prior holds, in units: a block.
 const PRIOR_UNITS: f64 = 128.0;
-/// Work of a task without input until one was observed, in seconds.
-const PRIOR_CONSTANT_S: f64 = 0.5;
 /// The weight of what stands in for missing observations, in observations.
 const PRIOR_WEIGHT: f64 = 0.05;
 /// The weight of the typical application in the model of another, in observations.
@@ -184,6 +183,8 @@ struct Application {
 pub struct TaskTimes {
     /// What is assumed while nothing was observed.
     prior: Prior,
+    /// What is assumed for a task without input.
+    start: Span,
     /// Mean task times of the live jobs when estimates were last computed; the prior before that.
     averages: Prior,
     applications: Vec<Application>,
@@ -213,13 +214,13 @@ fn application(name: &str) -> String {
 
 impl TaskTimes {
     /// Nothing was observed.
-    pub fn new(prior: Prior) -> TaskTimes {
-        TaskTimes { prior, averages: prior, ..TaskTimes::default() }
+    pub fn new(prior: Prior, start: Span) -> TaskTimes {
+        TaskTimes { prior, start, averages: prior, ..TaskTimes::default() }
     }
 
-    /// What was learned under another policy, or before a restart, for a policy with this prior.
-    pub fn restored(mut self, prior: Prior) -> TaskTimes {
-        self.prior = prior;
+    /// What was learned under another policy, or before a restart, for a policy with these assumptions.
+    pub fn restored(mut self, prior: Prior, start: Span) -> TaskTimes {
+        (self.prior, self.start) = (prior, start);
         self.applications.truncate(APPLICATIONS_MAX);
         self.numbers = (0..).zip(&self.applications).map(|(at, of)| (of.name.clone(), at)).collect();
         self.current.clear();
@@ -298,7 +299,7 @@ impl TaskTimes {
         latest.sort_by_key(|&at| (Reverse(self.applications[at].used), at));
         latest.truncate(TYPICAL_OF);
         self.examples = PerKind::from_fn(|kind| {
-            let example = |at: usize| self.model(at).tasks[kind].example(PRIOR_CONSTANT_S);
+            let example = |at: usize| self.model(at).tasks[kind].example(self.start.as_secs_f64());
             latest.iter().filter_map(|&at| example(at)).collect()
         });
     }
@@ -310,7 +311,7 @@ impl TaskTimes {
     /// What is assumed while no job has shown anything.
     fn prior_line(&self, kind: Kind) -> Line {
         let prior_s = PerKind::new(self.prior.map, self.prior.reduce)[kind].as_secs_f64();
-        let constant = PRIOR_CONSTANT_S.min(prior_s);
+        let constant = self.start.as_secs_f64().min(prior_s);
         Line { constant, rate: (prior_s - constant) / PRIOR_UNITS }
     }
 
@@ -385,5 +386,108 @@ fn observe(view: View<'_>, job: &Job) -> Observation {
             of(Kind::Reduce, reduce.map(|(work_s, _)| work_s)),
         ),
         output_ratio,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{JobSpec, Split};
+    use crate::ids::{NodeId, TaskKey};
+    use crate::policy::test_state::{at, cluster, job, submit};
+    use crate::state::{JobKey, State};
+
+    const MB: u64 = 1_000_000;
+
+    fn named(id: u32, name: &str, maps: u32, split_bytes: u64) -> JobSpec {
+        let splits = vec![Split { bytes: split_bytes, ..Split::default() }; maps as usize].into();
+        JobSpec { name: name.into(), splits, ..job(id, maps, 0) }
+    }
+
+    /// A cluster that reads at no cost, where jobs ended whose maps took these times.
+    fn learned(jobs: &[(&str, u64, f64)]) -> (State, TaskTimes) {
+        let mut state = cluster(1, 4, 1);
+        let mut times = TaskTimes::new(Prior::default(), Span::from_millis(20));
+        for (id, &(name, split_bytes, map_s)) in (0..).zip(jobs) {
+            let key = submit(&mut state, &named(id, name, 1, split_bytes));
+            let attempt = state.launch(key, TaskKey::map(0), NodeId(0), at(0.0));
+            let read_s = split_bytes as f64 / state.node(NodeId(0)).spec().disk_bytes_per_s as f64;
+            state.finish(key, attempt, 0, true, at(map_s + read_s));
+            times.job_ended(View { now: at(map_s), state: &state }, state.job(key));
+            state.close_job(key);
+            state.remove_job(key);
+        }
+        times.update(View { now: at(0.0), state: &state });
+        (state, times)
+    }
+
+    fn map_s(state: &mut State, times: &TaskTimes, name: &str, split_bytes: u64) -> f64 {
+        let key: JobKey = submit(state, &named(99, name, 1, split_bytes));
+        let map_s = times.predict(state.job(key)).work_s[Kind::Map];
+        state.close_job(key);
+        state.remove_job(key);
+        map_s
+    }
+
+    #[test]
+    fn numbers_in_a_name_do_not_make_another_application() {
+        assert_eq!(application("report-2026-11-18"), "report-#-#-#");
+        assert_eq!(application("report-2026-11-19"), "report-#-#-#");
+        assert_eq!(application("count3words"), "count#words");
+        assert_eq!(application("7"), "#");
+        assert_eq!(application("sort"), "sort");
+    }
+
+    #[test]
+    fn a_task_of_little_input_takes_little_time_whatever_other_tasks_take() {
+        let (mut state, times) = learned(&[("count-1", 4 * MB, 12.0), ("count-2", 4 * MB, 12.0)]);
+        assert!((8.0..13.0).contains(&map_s(&mut state, &times, "count-3", 4 * MB)));
+        assert!(map_s(&mut state, &times, "count-3", 4_000) < 0.1);
+        assert!(map_s(&mut state, &times, "unknown", 4_000) < 0.1, "of an application that never ran");
+    }
+
+    #[test]
+    fn applications_keep_their_own_times() {
+        let (mut state, times) =
+            learned(&[("slow-1", 64 * MB, 30.0), ("fast-1", 64 * MB, 2.0), ("fast-2", 64 * MB, 2.0)]);
+        let slow_s = map_s(&mut state, &times, "slow-2", 64 * MB);
+        let fast_s = map_s(&mut state, &times, "fast-3", 64 * MB);
+        assert!(slow_s > 15.0 && (1.8..3.0).contains(&fast_s), "{slow_s} {fast_s}");
+    }
+
+    #[test]
+    fn a_small_job_that_computes_much_says_little_about_large_ones() {
+        let (mut state, times) = learned(&[("dense", MB, 30.0)]);
+        // In proportion it would be 30,000 s.
+        assert!(map_s(&mut state, &times, "other", 1_000 * MB) < 1_000.0);
+    }
+
+    #[test]
+    fn what_was_learned_survives_encoding() {
+        let (mut state, times) = learned(&[("count-1", 4 * MB, 12.0), ("sort-1", 64 * MB, 5.0)]);
+        let bytes = postcard::to_allocvec(&times).unwrap();
+        let decoded: TaskTimes = postcard::from_bytes(&bytes).unwrap();
+        let decoded = decoded.restored(Prior::default(), Span::from_millis(20));
+        for (name, bytes) in [("count-9", MB), ("sort", 64 * MB), ("unknown", 9 * MB)] {
+            assert_eq!(map_s(&mut state, &decoded, name, bytes), map_s(&mut state, &times, name, bytes));
+        }
+    }
+
+    #[test]
+    fn the_number_of_applications_is_bounded() {
+        let mut times = TaskTimes::new(Prior::default(), Span::ZERO);
+        let letters = |n: usize| format!("{}{}", char::from(b'a' + (n % 26) as u8), "x".repeat(n / 26));
+        (0..APPLICATIONS_MAX + 50).for_each(|n| drop(times.remember(letters(n))));
+        assert_eq!((times.applications.len(), times.numbers.len()), (APPLICATIONS_MAX, APPLICATIONS_MAX));
+    }
+
+    #[test]
+    fn a_fit_separates_what_depends_on_the_input_from_what_does_not() {
+        let mut fit = Fit::default();
+        for x in [0.1, 1.0, 10.0, 100.0] {
+            fit.add(x, 2.0 + 0.5 * x, 1.0);
+        }
+        let line = fit.line(2.0);
+        assert!((line.constant - 2.0).abs() < 0.1 && (line.rate - 0.5).abs() < 0.05, "{line:?}");
     }
 }

@@ -91,7 +91,10 @@ impl Scheduler {
             matcher: policy.matching.map(|rules| Matcher::new(rules, &setup.tenants)),
             users: Vec::new(),
             user_numbers: FxHashMap::default(),
-            memory: PolicyState { task_times: TaskTimes::new(policy.prior), ..PolicyState::default() },
+            memory: PolicyState {
+                task_times: TaskTimes::new(policy.prior, policy.task_start),
+                ..PolicyState::default()
+            },
             water_levels: PerKind::default(),
             starvation: PerKind::default(),
             timers: Timers::default(),

@@ -34,7 +34,8 @@ impl Scheduler {
     pub(super) fn restored(&mut self, snapshot: &Snapshot, out: &mut Vec<Action>) -> Result<(), Refusal> {
         let mut restored = Scheduler::new(self.setup.clone()).map_err(|_| Refusal::InvalidSnapshot)?;
         restored.now = self.now;
-        restored.memory.task_times = snapshot.policy.task_times.clone().restored(self.policy.prior);
+        restored.memory.task_times =
+            snapshot.policy.task_times.clone().restored(self.policy.prior, self.policy.task_start);
         for (node, known) in (0..).map(NodeId).zip(&snapshot.nodes) {
             restored.node_joined(node, &known.spec)?;
             restored.state.restore_node(node, known);

@@ -10,7 +10,7 @@ use super::recovery::Begun;
 use super::state_machine::{Coordinator, Deferred};
 use crate::access::Access;
 use crate::wire::ToClient;
-use giveway_core::{Policy, Setup, Tenants};
+use giveway_core::{Policy, Setup, Span, Tenants};
 use std::sync::Arc;
 use tracing::info;
 
@@ -46,11 +46,19 @@ impl std::fmt::Debug for ReloadSource {
     }
 }
 
+/// The time of a task without input, until one was observed: a message to a worker that is up, and its answer.
+const TASK_START: Span = Span::from_millis(20);
+
+/// A policy as it applies here, where a task needs no new process.
+pub(super) fn with_task_start(policy: Policy) -> Policy {
+    Policy { task_start: policy.task_start.min(TASK_START), ..policy }
+}
+
 impl Coordinator {
     /// Accepts a new policy and new tenants, or refuses them whole.
     pub(super) fn on_reload(&mut self, policy: Policy, tenants: Tenants, client: ClientLink) {
         let current = self.core.setup();
-        let setup = Setup { policy, tenants, ..current.clone() };
+        let setup = Setup { policy: with_task_start(policy), tenants, ..current.clone() };
         if let Err(error) = setup.check() {
             let reason = format!("{error}; the previous policy and tenants stay in force");
             return self.deferred.push(Deferred::Reply(client, ToClient::Refused { reason }));

@@ -418,7 +418,7 @@ pub(super) async fn submit(State(shared): State<Arc<Shared>>, body: Bytes) -> An
         split_bytes: 1,
         memory_bytes: job.memory_bytes.unwrap_or(256 << 20),
         user: job.user.unwrap_or_else(|| "api".into()),
-        pool: job.pool.unwrap_or_else(|| "default".into()),
+        pool: job.pool.unwrap_or_default(),
         priority: job.priority,
         task_timeout_ms: 600_000,
         records_per_s: None,

@@ -15,9 +15,11 @@ pub(super) fn rank(group: &Group, extra: i64) -> Rank {
 }
 
 pub(super) fn reason(group: &Group) -> GroupReason {
-    let Group { allocated, min_share, .. } = *group;
+    let Group { allocated, min_share, due_share, .. } = *group;
     let measure = if allocated < min_share {
         GroupMeasure::BelowMinShare { allocated, min_share }
+    } else if allocated < due_share {
+        GroupMeasure::BehindFairShare { allocated, due: due_share }
     } else {
         GroupMeasure::SlotsOverWeight { allocated, weight_milli: milli(group.weight) }
     };
