@@ -374,3 +374,44 @@ fn run_survives_the_death_of_all_its_workers() {
     let output = fs::read_to_string(folder.path().join("out/part-r-00000")).expect("no output");
     assert_eq!(output, lines);
 }
+
+/// On a cluster whose slots all run long maps, a job of 15 small files and one of a single file take less than a tenth of one of these maps.
+#[test]
+fn small_jobs_do_not_wait_for_large_ones() {
+    let cluster = TestCluster::start();
+    let root = cluster.folder.path();
+    fs::write(root.join("large"), "to be or not to be that is the question\n".repeat(300_000)).expect("cannot write");
+    fs::create_dir(root.join("small")).expect("cannot create a directory");
+    for number in 0..15 {
+        fs::write(root.join(format!("small/{number}")), "a b a\n".repeat(600)).expect("cannot write");
+    }
+    for large in ["one", "two", "three"] {
+        let args = ["submit", "wordcount", "--input", "large", "--output", large, "--name", large];
+        let output = cluster.run(&[&args[..], &["--split", "4MiB", "--records-per-second", "2000"]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    let jobs =
+        || -> serde_json::Value { serde_json::from_slice(&cluster.run(&["jobs", "--json"]).stdout).expect("JSON") };
+    let running = |jobs: &serde_json::Value| {
+        jobs.as_array().map_or(0, |jobs| jobs.iter().filter(|job| job["state"] == "running").count())
+    };
+    while running(&jobs()) == 0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for (input, output) in [("small", "of-15"), ("small/0", "of-1")] {
+        let done =
+            cluster.run(&["submit", "wordcount", "--input", input, "--output", output, "--name", output, "--wait"]);
+        assert!(done.status.success(), "{}", text(&done.stderr));
+    }
+    let jobs = jobs();
+    let job = |name: &str| jobs.as_array().and_then(|jobs| jobs.iter().find(|job| job["name"] == name)).expect(name);
+    // 4 MiB are 100,000 records, at 2,000 per second.
+    let map_of_a_large_job_s = 50.0;
+    for small in ["of-15", "of-1"] {
+        assert_eq!(job(small)["state"], "succeeded", "{jobs}");
+        assert!(job(small)["elapsed_s"].as_f64().expect("a number") < map_of_a_large_job_s / 10.0, "{jobs}");
+    }
+    assert!(["one", "two", "three"].iter().all(|large| job(large)["state"] != "succeeded"), "{jobs}");
+    let counts = fs::read_to_string(root.join("of-15/part-r-00000")).expect("cannot read the output");
+    assert_eq!(counts, "a\t18000\nb\t9000\n");
+}

@@ -11,6 +11,7 @@ use super::job_table::JobTable;
 use super::journal::{
     self, ClockReading, DecodedJournal, Journal, JournalEncoder, JournalError, JournalFile, JournalSnapshot, Metadata,
 };
+use super::reload::with_task_start;
 use super::state_machine::{Coordinator, Settings};
 use giveway_core::{Action, Event, NodeId, Refusal, Scheduler, Setup, Snapshot, Span, Time, refusal};
 use std::path::Path;
@@ -54,6 +55,7 @@ impl Coordinator {
         store: Arc<dyn StoredBlocks>,
         file: Option<&JournalFile>,
     ) -> Result<(Coordinator, JournalStart), StartError> {
+        let setup = Setup { policy: with_task_start(setup.policy), ..setup };
         // Checked first: an invalid policy is reported even if the journal has another.
         let core = Scheduler::new(setup.clone())?;
         let next_job = match file {

@@ -5,7 +5,6 @@ use super::hook::Hook;
 use super::inputs::{Effect, Input, JournalWrite, Output, StoredBlocks};
 use super::journal::{Journal, JournalError, JournalLock};
 use super::output_work::{AppRounds, OutputWork, Rounds};
-use super::reload::with_task_start;
 use super::state_machine::{Coordinator, Settings};
 use super::timings::Timings;
 use super::{JOURNAL_BYTES_MAX, Options, SNAPSHOT_BYTES, StartError};
@@ -58,7 +57,7 @@ impl Run {
     ) -> Result<Run, StartError> {
         let disk: Arc<dyn FileSystem> = Arc::new(Disk);
         let setup = Setup {
-            policy: with_task_start(options.policy),
+            policy: options.policy,
             tenants: options.tenants,
             capabilities: Capabilities::ALL,
             seed: options.seed,
