@@ -520,12 +520,15 @@ mod tests {
         assert_eq!(renumbered.groups[Kind::Map][1].lag_s, lags.groups[Kind::Map][2].lag_s);
     }
 
+    /// Jobs that are present in the model: their numbers, the work they have left, and what they were entitled to.
+    type Present = [(usize, f64, f64)];
+
     /// One slot of speed 1 that can be divided at will. Shares are equal among the jobs present; late jobs are served first and up to their shares, the rest
     /// goes to the smallest job. Returns when each job is done, and when under fair sharing of a cluster `1 + of_work` times slower.
     fn fluid(jobs: &[(u32, u32)], of_work: f64) -> Vec<(f64, f64)> {
         const STEP: f64 = 0.02;
         let size = |job: usize| f64::from(jobs[job].1);
-        let simulate = |is_served: &dyn Fn(&[(usize, f64, f64)]) -> Vec<f64>, slower: f64| {
+        let simulate = |is_served: &dyn Fn(&Present) -> Vec<f64>, slower: f64| {
             let (mut left, mut entitled) = (Vec::from_iter((0..jobs.len()).map(size)), vec![0.0; jobs.len()]);
             let mut done = vec![None; jobs.len()];
             for step in 0.. {
@@ -551,8 +554,8 @@ mod tests {
             }
             done.into_iter().map(Option::unwrap).collect::<Vec<f64>>()
         };
-        let equal = |known: &[(usize, f64, f64)]| vec![1.0 / known.len() as f64; known.len()];
-        let ours = |known: &[(usize, f64, f64)]| {
+        let equal = |known: &Present| vec![1.0 / known.len() as f64; known.len()];
+        let ours = |known: &Present| {
             let share = 1.0 / known.len() as f64;
             let mut by_deadline: Vec<usize> = (0..known.len()).collect();
             let deadline = |at: usize| ((1.0 + of_work) * size(known[at].0) - known[at].2) / share;
