@@ -457,14 +457,14 @@ pub enum BenchCommand {
         /// Policies, separated by commas.
         #[arg(long, value_name = "NAME|FILE[,...]", value_delimiter = ',', default_value = "giveway")]
         policy: Vec<String>,
-        /// First random seed.
-        #[arg(long, value_name = "N", default_value_t = 1)]
+        /// First random seed (at most 2^53).
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=1 << 53))]
         seed: u64,
         /// Number of seeds (1-100).
         #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
         seeds: u32,
-        /// Number of the first random workload.
-        #[arg(long, value_name = "N", default_value_t = 1)]
+        /// Number of the first random workload (at most 2^53).
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=1 << 53))]
         first: u64,
         /// Number of random workloads (1-10000).
         #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=10_000))]

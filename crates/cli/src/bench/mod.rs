@@ -27,7 +27,7 @@ pub fn run(args: &Bench, apps: &Apps) -> Result<()> {
         },
         BenchCommand::Policies { policy, repeat } => policies::run(&input::policies(policy)?, *repeat, apps),
         BenchCommand::Fairness { policy, seed, seeds, first, random } => {
-            let numbers = |first: u64, count: u32| first..first.saturating_add(u64::from(count));
+            let numbers = |first: u64, count: u32| first..first + u64::from(count);
             fairness::run(&input::policies(policy)?, numbers(*seed, *seeds), numbers(*first, *random))
         }
         BenchCommand::Core { policy, nodes, decisions } => {

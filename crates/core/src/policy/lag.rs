@@ -208,7 +208,7 @@ impl MaxLag {
             let work_s = lag.received_s + left_s;
             let entitled_until_s = (1.0 + self.of_work) * work_s - lag.entitled_s;
             let deadline_s = entitled_until_s / (lag.share * speed) + self.time.as_secs_f64();
-            // Nobody knows when an open job is done: once it is late, it needs its share.
+            // When an open job will be done is not known: once it is late, it needs its share.
             let left_s =
                 if area::is_unknown(job) { lag.share * speed * deadline_s.max(LEAST_DEADLINE_S) } else { left_s };
             let is_late = deadline_s <= LEAST_DEADLINE_S || !area::is_unknown(job);

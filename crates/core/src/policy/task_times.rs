@@ -38,6 +38,8 @@ const MIN_S: f64 = 1e-3;
 const LEAST_S: f64 = 0.05;
 /// The applications that are remembered; the one that was used longest ago is forgotten first.
 const APPLICATIONS_MAX: usize = 1_000;
+/// Of a longer name, only the beginning tells applications apart, in characters.
+const NAME_MAX: usize = 200;
 /// The error of the first prediction, relative to the true value.
 const PRIOR_ERROR: f64 = 1.0;
 /// Its weight, in jobs.
@@ -202,7 +204,8 @@ pub struct TaskTimes {
 /// The application of a job: its name, with each number in it replaced.
 fn application(name: &str) -> String {
     let mut found = String::with_capacity(name.len());
-    for part in name.split_inclusive(|c: char| !c.is_ascii_digit()) {
+    let end = name.char_indices().nth(NAME_MAX).map_or(name.len(), |(at, _)| at);
+    for part in name[..end].split_inclusive(|c: char| !c.is_ascii_digit()) {
         let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
         if rest.len() < part.len() {
             found.push('#');
@@ -247,7 +250,7 @@ impl TaskTimes {
         let predicted = self.predict(job).work_s;
         let error = total_s(job, observed.tasks.map(|of| of.map_or(0.0, |(_, work_s)| work_s))).max(1e-6);
         let error = (total_s(job, predicted) / error - 1.0).clamp(-1.0, 10.0);
-        self.jobs += 1;
+        self.jobs = self.jobs.saturating_add(1);
         let at = self.remember(application(job.name()));
         let application = &mut self.applications[at];
         application.used = self.jobs;
@@ -436,6 +439,7 @@ mod tests {
         assert_eq!(application("count3words"), "count#words");
         assert_eq!(application("7"), "#");
         assert_eq!(application("sort"), "sort");
+        assert_eq!(application(&"\u{e9}".repeat(9_999)), "\u{e9}".repeat(NAME_MAX));
     }
 
     #[test]
