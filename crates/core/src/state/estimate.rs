@@ -40,6 +40,8 @@ pub struct JobLag {
     pub held_speed: f64,
     /// Its share at the last update, in slots.
     pub share: f64,
+    /// The share that it would have if it had received what it was entitled to.
+    pub share_if_fair: f64,
     /// It ranks first up to this many slots; zero if it is not late.
     pub due_slots: f64,
     /// Its position among the jobs that are due slots.

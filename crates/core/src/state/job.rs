@@ -21,6 +21,7 @@ pub struct Job {
     pub(super) id: JobId,
     /// As it was submitted, without its splits.
     pub(super) spec: Box<JobSpec>,
+    pub(super) application: Box<str>,
     pub(super) user: u32,
     pub(super) priority: Priority,
     pub(super) submitted: Time,
@@ -136,6 +137,11 @@ impl Job {
     /// Its name, as it was submitted.
     pub fn name(&self) -> &str {
         &self.spec.name
+    }
+
+    /// Its application: its user and its name, with each number in it replaced.
+    pub fn application(&self) -> &str {
+        &self.application
     }
 
     /// The user who submitted it, as an index into the scheduler's list of users.

@@ -1,5 +1,6 @@
 //! What one transition changes in a job. `transitions.rs` combines these steps with those of nodes.
 
+use super::application::application;
 use super::bit_set::BitSet;
 use super::estimate::Estimate;
 use super::job::{Job, TaskCounts};
@@ -28,6 +29,7 @@ impl Job {
         let slowstart_maps = (maps.len() as u64 * u64::from(spec.slowstart_ppm)).div_ceil(u64::from(WHOLE_PPM)) as u32;
         Job {
             id: spec.id,
+            application: application(&spec.user, &spec.name).into(),
             spec: Box::new(JobSpec { splits: Arc::from([]), ..spec.clone() }),
             user,
             priority: spec.priority,

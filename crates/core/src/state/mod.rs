@@ -5,6 +5,7 @@
 //! or chooses, and nothing here depends on a policy. What a policy derives from the state (estimates, shares, classes) is stored with the
 //! job, but computed elsewhere.
 
+mod application;
 pub mod bit_set;
 mod check;
 mod estimate;

@@ -6,6 +6,7 @@
 //! afterwards ([`Ranking::stays_before`](super::ranking::Ranking::stays_before), ADR 3), or if it is taken because of shares and both then keep
 //! theirs ([`Comparison::keep_their_shares`]).
 
+mod for_paused;
 mod guards;
 mod trigger;
 mod victims;
@@ -14,11 +15,12 @@ pub use guards::{Guards, is_preemptable, time_left};
 pub use trigger::{Starvation, Trigger, unreserved};
 pub use victims::{AttemptOrder, VictimOrder};
 
+use super::orders::Rank;
 use super::ranking::Comparison;
-use super::{SlotPolicy, View};
+use super::{SlotPolicy, View, area, lag};
 use crate::action::PreemptAction;
 use crate::ids::{Kind, NodeId, TaskKey};
-use crate::state::{JobKey, RunningAttempt, TaskState};
+use crate::state::{Job, JobKey, RunningAttempt, TaskState};
 use crate::units::{Span, Time};
 use serde::{Deserialize, Serialize};
 use trigger::SlotRequest;
@@ -72,6 +74,18 @@ impl Preemption {
         self.guards.check()
     }
 
+    /// True if one more attempt may be stopped on a node: paused ones occupy it.
+    fn may_stop_more(&self, view: View<'_>, node: NodeId) -> bool {
+        self.action != PreemptAction::Pause || may_pause_more(view, node)
+    }
+
+    /// Which attempts are protected from a beneficiary.
+    fn guards_for(&self, beneficiary: &Job) -> Guards {
+        let limited = self.by_work && !area::is_unknown(beneficiary);
+        let work_left = || Span::from_secs_f64(lag::work_left_s(beneficiary));
+        if limited { self.guards.for_beneficiary(work_left()) } else { self.guards }
+    }
+
     pub(super) fn spans_mut(&mut self) -> impl Iterator<Item = &mut Span> {
         self.trigger.spans_mut().into_iter().chain([&mut self.guards.min_runtime, &mut self.guards.min_time_left])
     }
@@ -112,8 +126,10 @@ pub struct Round<'a> {
     at: usize,
     /// True once that job has given a slot for the present request.
     taking: bool,
-    /// Victims are in the order of rank, as requests are: the first that cannot be taken from ends the search for all later requests too.
+    /// True if victims are in the order of rank, last first: a job that ranks after one of them ranks after all that follow.
     victims_by_rank: bool,
+    /// Victims from this one on rank before jobs of this rank, and of any later one.
+    end: (usize, Rank),
     /// When the first attempt that a beneficiary may take, but that was launched too recently, has run long enough.
     young_until: Option<Time>,
 }
@@ -138,8 +154,8 @@ impl<'a> Round<'a> {
         let requests = trigger::requests(rule, kind, jobs, starvation);
         let victims = if requests.is_empty() { Vec::new() } else { victims::victim_jobs(rule, kind, jobs) };
         let slots = jobs.policy.slots(kind);
-        let alone = jobs.rankings.compares_jobs_alone(kind, slots.groups.has_groups());
-        let victims_by_rank = rule.victims.follows_rank(&slots.order) && alone;
+        let by_rank = jobs.rankings.compares_jobs_by_rank(kind, slots.groups.has_groups());
+        let victims_by_rank = rule.victims.follows_rank(&slots.order) && by_rank;
         Round {
             rule,
             kind,
@@ -149,6 +165,7 @@ impl<'a> Round<'a> {
             at: 0,
             taking: false,
             victims_by_rank,
+            end: (usize::MAX, Rank::MAX),
             young_until: None,
         }
     }
@@ -164,22 +181,41 @@ impl<'a> Round<'a> {
         while !self.victims.is_empty() {
             let Some((request, preference)) = &mut self.request else {
                 let request = self.requests.next()?;
-                self.request = Some((request, Preference::new(self.rule, self.kind, jobs, &request)));
+                self.request = Some((request, Preference::new(self.rule, self.kind, jobs, request.job)));
                 (self.at, self.taking) = (0, false);
                 continue;
             };
-            if request.slots == 0 || self.at >= self.victims.len() {
+            let (beneficiary, end) = (request.job, self.end);
+            if request.for_paused {
+                let found = for_paused::victim(self.rule, beneficiary, jobs).filter(|_| request.slots > 0);
+                let Some(victim) = found else {
+                    self.request = None;
+                    continue;
+                };
+                request.slots -= 1;
+                return Some(victim);
+            }
+            let is_after_end = !request.is_guaranteed && self.at >= end.0 && {
+                let rank = jobs.rank(jobs.view.state.job(beneficiary), self.kind, 1);
+                rank >= end.1
+            };
+            if request.slots == 0 || self.at >= self.victims.len() || is_after_end {
                 if self.taking {
                     self.leave_victim(jobs);
                 }
                 self.request = None;
                 continue;
             }
-            let (beneficiary, victim) = (request.job, self.victims[self.at].job);
+            let victim = self.victims[self.at].job;
             let by_share = self.rule.trigger.is_below_share() && jobs.keep_their_shares(beneficiary, victim, self.kind);
-            let may_take = (by_share || jobs.may_take(beneficiary, victim, self.kind))
-                && jobs.is_ahead_by(self.rule.margin, beneficiary, victim, self.kind);
-            if !may_take {
+            if !by_share && !jobs.may_take(beneficiary, victim, self.kind) {
+                if self.victims_by_rank && jobs.compare_by_order(beneficiary, victim, self.kind) {
+                    self.end = (self.at, jobs.rank(jobs.view.state.job(beneficiary), self.kind, 1));
+                }
+                self.skip_victim(jobs);
+                continue;
+            }
+            if !jobs.is_ahead_by(self.rule.margin, beneficiary, victim, self.kind) {
                 self.skip_victim(jobs);
                 continue;
             }
@@ -191,11 +227,10 @@ impl<'a> Round<'a> {
             };
             let task = TaskKey { kind: self.kind, index };
             let node = jobs.view.state.job(victim).task(task).node();
-            if self.rule.action == PreemptAction::Pause && !may_pause_more(jobs.view, node) {
+            if !self.rule.may_stop_more(jobs.view, node) {
                 continue;
             }
             request.slots -= 1;
-            preference.taken(node);
             self.taking = true;
             return Some(Victim { beneficiary, job: victim, task, node });
         }
@@ -206,12 +241,9 @@ impl<'a> Round<'a> {
     fn skip_victim(&mut self, jobs: Comparison<'_>) {
         if self.taking {
             self.leave_victim(jobs);
-            return;
+        } else {
+            self.at += 1;
         }
-        if self.victims_by_rank {
-            self.victims.truncate(self.at);
-        }
-        self.at += 1;
     }
 
     /// Goes on to the next job.
@@ -220,6 +252,7 @@ impl<'a> Round<'a> {
         let (Some((_, preference)), Some(victim)) = (&self.request, self.victims.get_mut(self.at)) else { return };
         if victim.is_exhausted() {
             self.victims.remove(self.at);
+            self.end.0 -= usize::from(self.at < self.end.0 && self.end.0 < usize::MAX);
         } else {
             victim.leave(self.rule, jobs, preference);
             self.at += 1;

@@ -67,6 +67,8 @@ pub(super) struct SlotRequest {
     pub(super) slots: u32,
     /// True if the slots are for paused tasks, each of which needs one on its own node.
     pub(super) for_paused: bool,
+    /// True if the slots are among those that its pool lacks to what is guaranteed to it.
+    pub(super) is_guaranteed: bool,
 }
 
 /// The jobs that may request slots, first in rank first, and how many beyond those that are free.
@@ -88,7 +90,7 @@ pub(super) fn requests(
         }
     };
     let mut requests = Vec::new();
-    let mut request = |job: JobKey| {
+    let mut request = |job: JobKey, is_guaranteed: bool| {
         let counts = state.job(job).counts(kind);
         let of_use = if rule.by_work { slots_of_use(state.job(job)) } else { u32::MAX };
         // A slot that is freed elsewhere would not help a paused task: it waits for its own node.
@@ -107,26 +109,34 @@ pub(super) fn requests(
         available = available.saturating_sub(wanted);
         left -= slots;
         if slots > 0 {
-            requests.push(SlotRequest { job, slots, for_paused: false });
+            requests.push(SlotRequest { job, slots, for_paused: false, is_guaranteed });
         }
         if rule.for_paused && kind == Kind::Reduce && counts.paused > 0 {
-            requests.push(SlotRequest { job, slots: counts.paused.min(left), for_paused: true });
+            requests.push(SlotRequest { job, slots: counts.paused.min(left), for_paused: true, is_guaranteed });
         }
         if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    // Jobs whose pools are below their min share request before all others.
-    let mut below_min_share = FxHashSet::default();
+    // Jobs whose pools are below what is guaranteed to them request before all others, until they have requested what their pools lack.
+    let mut have_requested = FxHashSet::default();
     let slots = state.nodes().slots()[kind];
     let mut ended = ControlFlow::Continue(());
     if let Some(guarantee) = jobs.rankings.guarantee(kind) {
+        let facts = |group: usize| guarantee.group_facts(group);
+        let lacks = |group: usize| facts(group).guaranteed().saturating_sub(facts(group).allocated);
+        let mut lacking: Vec<u32> = (0..guarantee.group_count()).map(lacks).collect();
         ended = guarantee.search::<()>(slots, &|_| true, Visits::All, &mut |job| {
-            below_min_share.insert(job);
-            request(job)
+            if guarantee.groups_of(job).all(|group| lacking[group] == 0) {
+                return ControlFlow::Continue(());
+            }
+            let counts = state.job(job).counts(kind);
+            guarantee.groups_of(job).for_each(|group| lacking[group] = lacking[group].saturating_sub(counts.demand()));
+            have_requested.insert(job);
+            request(job, true)
         });
     }
     if ended.is_continue() {
         let _ = ranking.search::<()>(slots, &|_| true, Visits::All, &mut |job| {
-            if below_min_share.contains(&job) { ControlFlow::Continue(()) } else { request(job) }
+            if have_requested.contains(&job) { ControlFlow::Continue(()) } else { request(job, false) }
         });
     }
     requests

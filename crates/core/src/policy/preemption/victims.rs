@@ -1,15 +1,14 @@
 //! The order in which jobs, and attempts of a job, are considered as victims.
 
-use super::trigger::SlotRequest;
 use super::{Guards, Preemption, is_preemptable};
 use crate::ids::{Kind, NodeId, TaskKey};
+use crate::policy::View;
 use crate::policy::orders::Order;
 use crate::policy::placement::AcceptedNodes;
 use crate::policy::ranking::Comparison;
-use crate::policy::{View, area, lag};
 use crate::state::bit_set::BitSet;
-use crate::state::{JobKey, TaskCounts};
-use crate::units::{Span, Time};
+use crate::state::{JobKey, TaskCounts, TaskState};
+use crate::units::Time;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
@@ -87,22 +86,15 @@ pub(super) struct Preference {
     accepted: AcceptedNodes,
     /// The nodes that hold its input; computed when attempts are first sorted by it.
     near: OnceCell<BitSet>,
-    /// If the slots are for its paused reduces, the nodes where these wait; each is of use once.
-    paused_on: Option<Vec<NodeId>>,
     /// Which attempts are protected from it.
     guards: Guards,
 }
 
 impl Preference {
-    pub(super) fn new(rule: &Preemption, kind: Kind, jobs: Comparison<'_>, request: &SlotRequest) -> Preference {
-        let beneficiary = request.job;
+    pub(super) fn new(rule: &Preemption, kind: Kind, jobs: Comparison<'_>, beneficiary: JobKey) -> Preference {
         let (job, nodes) = (jobs.view.state.job(beneficiary), jobs.view.state.nodes());
         let accepted = jobs.policy.slots(kind).placement.accepted_nodes(job, beneficiary, kind, nodes);
-        let limited = rule.by_work && !area::is_unknown(job);
-        let guards =
-            if limited { rule.guards.for_beneficiary(Span::from_secs_f64(lag::work_left_s(job))) } else { rule.guards };
-        let paused_on = request.for_paused.then(|| nodes_to_resume_on(jobs.view, beneficiary));
-        Preference { beneficiary, accepted, near: OnceCell::new(), paused_on, guards }
+        Preference { beneficiary, accepted, near: OnceCell::new(), guards: rule.guards_for(job) }
     }
 
     fn near(&self, view: View<'_>) -> &BitSet {
@@ -114,24 +106,8 @@ impl Preference {
         })
     }
 
-    /// A slot of this node was taken.
-    pub(super) fn taken(&mut self, node: NodeId) {
-        if let Some(nodes) = &mut self.paused_on
-            && let Some(at) = nodes.iter().position(|&other| other == node)
-        {
-            nodes.swap_remove(at);
-        }
-    }
-
-    fn may_use(&self, node: NodeId) -> bool {
-        self.paused_on.as_ref().is_none_or(|nodes| nodes.contains(&node))
-    }
-
     /// True if it is the same for all beneficiaries.
     fn is_common(&self, rule: &Preemption, jobs: Comparison<'_>) -> bool {
-        if self.paused_on.is_some() {
-            return false;
-        }
         let has_failed = !jobs.view.state.job(self.beneficiary).failed_on().is_empty();
         self.accepted.are_all() && !has_failed && !rule.attempts.depends_on_beneficiary()
     }
@@ -158,13 +134,16 @@ impl VictimJob {
         let attempts = self
             .attempts
             .get_or_insert_with(|| attempts_last_first(rule, kind, jobs, self.job, preference, preemptable));
-        let node = |index: u32| jobs.view.state.job(self.job).task(TaskKey { kind, index }).node();
-        while attempts.last().is_some_and(|&index| !preference.may_use(node(index))) {
-            attempts.pop();
+        // An attempt may have been stopped for a paused reduce since.
+        let runs =
+            |index: u32| jobs.view.state.job(self.job).task(TaskKey { kind, index }).state() == TaskState::Running;
+        loop {
+            let index = attempts.pop()?;
+            preemptable.remove(kind, jobs.view, self.job, index);
+            if runs(index) {
+                return Some(index);
+            }
         }
-        let index = attempts.pop()?;
-        preemptable.remove(kind, jobs.view, self.job, index);
-        Some(index)
     }
 
     /// True if no beneficiary can take an attempt any more.
@@ -218,18 +197,6 @@ impl Preemptable {
     }
 }
 
-/// The nodes where paused reduces of a job wait and that have no slot for them, neither free nor reserved.
-fn nodes_to_resume_on(view: View<'_>, job: JobKey) -> Vec<NodeId> {
-    let state = view.state;
-    let paused = state.job(job).paused().iter().map(|&(index, _)| state.job(job).task(TaskKey::reduce(index)).node());
-    let has_none = |&node: &NodeId| {
-        let node = state.node(node);
-        let reservations = node.reservations(Kind::Reduce);
-        usize::from(node.free(Kind::Reduce)) <= reservations.len() && reservations.iter().all(|of| of.job != job)
-    };
-    paused.filter(|&node| state.nodes().is_usable(node)).filter(has_none).collect()
-}
-
 /// The jobs with running attempts, first victim first.
 pub(super) fn victim_jobs(rule: &Preemption, kind: Kind, jobs: Comparison<'_>) -> Vec<VictimJob> {
     let state = jobs.view.state;
@@ -277,7 +244,7 @@ fn attempts_last_first(
         let node = task(index).node();
         let avoided =
             || jobs.policy.failures.job_avoids(view.state.job(*beneficiary), *beneficiary, kind, node, nodes, None);
-        preference.may_use(node) && (preference.paused_on.is_some() || accepted.contains(node, nodes)) && !avoided()
+        accepted.contains(node, nodes) && !avoided()
     };
     let mut attempts: Vec<u32> = preemptable.attempts.iter().copied().filter(may_take).collect();
     let newest_first = |index: u32| Reverse(task(index).launched());

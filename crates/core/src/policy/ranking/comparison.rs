@@ -61,9 +61,9 @@ impl Rankings {
         self.0[kind].iter_mut().find(|ranking| ranking.stage.is_guarantee())
     }
 
-    /// True if jobs compare by their own ranks alone.
-    pub fn compares_jobs_alone(&self, kind: Kind, has_groups: bool) -> bool {
-        !has_groups || (self.groups(kind).stage.is_guarantee() && self.guarantee(kind).is_none())
+    /// True if jobs compare by their own ranks, apart from slots that are guaranteed to groups.
+    pub fn compares_jobs_by_rank(&self, kind: Kind, has_groups: bool) -> bool {
+        !has_groups || self.groups(kind).stage.is_guarantee()
     }
 }
 
@@ -88,7 +88,7 @@ impl Comparison<'_> {
     pub fn standing(&self, job: JobKey, kind: Kind) -> SmallVec<[Rank; 4]> {
         let mut ranks = self.rankings.last(kind).group_ranks(job);
         if let Some(guarantee) = self.rankings.guarantee(kind) {
-            ranks.push(least(guarantee.guaranteed_ranks(job, 0)));
+            ranks.push(guarantee.guaranteed_rank(job, 0));
         }
         ranks.push(self.rank(self.view.state.job(job), kind, 0));
         ranks
@@ -125,8 +125,14 @@ impl Comparison<'_> {
         if guarantee.group_of(a) == guarantee.group_of(b) {
             return None;
         }
-        let [ours, theirs] = [(a, 1), (b, -1)].map(|(job, extra)| least(guarantee.guaranteed_ranks(job, extra)));
+        let [ours, theirs] = [(a, 1), (b, -1)].map(|(job, extra)| guarantee.guaranteed_rank(job, extra));
         (ours.min(theirs) < NOT_GUARANTEED).then_some(ours < theirs)
+    }
+
+    /// True if neither min shares nor lags decide whether `a` may take a slot from `b`, but the order of jobs.
+    pub fn compare_by_order(&self, a: JobKey, b: JobKey, kind: Kind) -> bool {
+        let is_due = self.policy.max_lag.is_some() && lag::is_due(self.view.state.job(b), kind, -1);
+        !is_due && self.compare_min_shares(a, b, kind).is_none()
     }
 
     /// True if `a` is ahead of `b` by this factor, where both ranks are times: then the two will not soon change places. A job that is due
@@ -146,9 +152,4 @@ impl Comparison<'_> {
             _ => true,
         }
     }
-}
-
-/// The least of a job's guaranteed ranks: a slot is guaranteed if any of its pools has a claim to it.
-fn least(ranks: SmallVec<[Rank; 4]>) -> Rank {
-    ranks.into_iter().min().unwrap_or(NOT_GUARANTEED)
 }

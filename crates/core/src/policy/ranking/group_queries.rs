@@ -2,7 +2,7 @@
 
 use super::{GroupIndex, ROOT, Ranking};
 use crate::ids::PerKind;
-use crate::policy::groups::{Group, Rights};
+use crate::policy::groups::{Group, NOT_GUARANTEED, Rights};
 use crate::policy::orders::Rank;
 use crate::reason::GroupReason;
 use crate::state::JobKey;
@@ -77,10 +77,10 @@ impl Ranking {
         self.stage.is_guarantee() && !self.is_unused
     }
 
-    /// The ranks of a job's groups from the top while their slots are guaranteed, if they had `extra` more.
-    pub(super) fn guaranteed_ranks(&self, job: JobKey, extra: i64) -> SmallVec<[Rank; 4]> {
-        let path = self.path(self.entries[job.index()].group);
-        path.into_iter().map(|group| self.groups[group as usize].facts.guaranteed_rank(extra)).collect()
+    /// The rank of a job while a slot is guaranteed to any of its groups, if they had `extra` more; [`NOT_GUARANTEED`] otherwise.
+    pub(super) fn guaranteed_rank(&self, job: JobKey, extra: i64) -> Rank {
+        let ranks = self.groups_of(job).map(|group| self.groups[group].facts.guaranteed_rank(extra));
+        ranks.min().unwrap_or(NOT_GUARANTEED)
     }
 
     /// The parent of a group; the root's is itself.
