@@ -110,6 +110,7 @@ fn giveway() -> Policy {
         placement: Placement {
             node_locality_delay: Span::from_secs(3),
             rack_locality_delay: Span::from_secs(3),
+            locality_delay_per_mb: Some(Span::from_millis(50)),
             refuse_slow: Some(0.75),
             ..Placement::default()
         },

@@ -38,7 +38,8 @@ pub(super) fn choose_map(placement: &Placement, job: &mut Job, offer: Offer<'_>)
         return Some((map, Locality::Node));
     }
     let is_small = placement.delay_max_maps.is_none_or(|most| job.total(Kind::Map) <= most);
-    let delay = placement.node_locality_delay + placement.rack_locality_delay;
+    let [for_node, for_rack] = placement.locality_delays(job);
+    let delay = for_node + for_rack;
     let refuses_local = |job: &Job| {
         placement.refuse_slow.is_some_and(|threshold| !refuse_slow::has_fast_input(threshold, job, offer.nodes))
     };
@@ -46,7 +47,7 @@ pub(super) fn choose_map(placement: &Placement, job: &mut Job, offer: Offer<'_>)
         return nearest_other_map(job, offer);
     }
     let waited = offer.now.since(job.begin_delay(Kind::Map, offer.now));
-    if waited < placement.node_locality_delay {
+    if waited < for_node {
         return None;
     }
     // With a single rack every node is rack-local.

@@ -40,6 +40,9 @@ pub struct Placement {
     pub node_locality_delay: Span,
     /// How long it then waits for a rack with its input.
     pub rack_locality_delay: Span,
+    /// Neither wait is longer than this for each megabyte of one of the job's splits: a small one is read from anywhere in no time. No limit by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub locality_delay_per_mb: Option<Span>,
     /// Only jobs with at most this many maps wait. No limit by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_max_maps: Option<u32>,
@@ -63,6 +66,7 @@ impl Default for Placement {
             max_off_rack_per_offer: None,
             node_locality_delay: Span::ZERO,
             rack_locality_delay: Span::ZERO,
+            locality_delay_per_mb: None,
             delay_max_maps: None,
             failed_maps_first: false,
             colocation_delay: Span::ZERO,
@@ -137,6 +141,9 @@ impl Choice {
     }
 }
 
+/// Nodes offer their slots now and then: a shorter wait would last until the next offer, and that may be long.
+const LEAST_DELAY: Span = Span::from_millis(100);
+
 impl Placement {
     pub(super) fn check(&self) -> Result<(), String> {
         if self.max_tasks_per_offer == Some(0) {
@@ -152,8 +159,17 @@ impl Placement {
         self.migration.check()
     }
 
-    pub(super) fn spans_mut(&mut self) -> [&mut Span; 3] {
-        [&mut self.node_locality_delay, &mut self.rack_locality_delay, &mut self.colocation_delay]
+    pub(super) fn spans_mut(&mut self) -> impl Iterator<Item = &mut Span> {
+        let delays = [&mut self.node_locality_delay, &mut self.rack_locality_delay, &mut self.colocation_delay];
+        delays.into_iter().chain(&mut self.locality_delay_per_mb)
+    }
+
+    /// How long a job waits for a node with its input, and then for a rack.
+    fn locality_delays(&self, job: &Job) -> [Span; 2] {
+        let split_mb = || job.input_bytes() as f64 / 1e6 / job.splits().len().max(1) as f64;
+        let by_input = self.locality_delay_per_mb.map(|per_mb| per_mb.scaled(split_mb()));
+        let most = by_input.map(|most| if most < LEAST_DELAY { Span::ZERO } else { most });
+        [self.node_locality_delay, self.rack_locality_delay].map(|delay| most.map_or(delay, |most| delay.min(most)))
     }
 
     pub(super) fn needs(&self) -> Needs {
@@ -205,7 +221,7 @@ impl Placement {
     pub fn delayed_until(&self, job: &Job, kind: Kind) -> Option<Time> {
         let since = job.delayed_since(kind)?;
         match kind {
-            Kind::Map => (!self.may_accept_any_node(job)).then(|| since + self.node_locality_delay),
+            Kind::Map => (!self.may_accept_any_node(job)).then(|| since + self.locality_delays(job)[0]),
             Kind::Reduce => job.paused().is_empty().then(|| since + self.colocation_delay),
         }
     }

@@ -37,25 +37,29 @@ impl Guards {
     }
 
     /// The same guards for a beneficiary that has this much work left, in slot time: nothing is protected for longer than the beneficiary takes in all, because
-    /// waiting would then cost it more than the preemption can cost the victim.
+    /// waiting would then cost it more than the preemption can cost the victim. Its work is rounded up to a power of two, so that most beneficiaries have the
+    /// same guards.
     pub(super) fn for_beneficiary(&self, work_left: Span) -> Guards {
+        let work_left = Span(work_left.0.max(1).checked_next_power_of_two().unwrap_or(u64::MAX));
         let min_runtime = self.min_runtime.min(work_left);
         Guards { min_runtime, min_time_left: self.min_time_left.min(work_left), ..*self }
     }
 
     fn protects(&self, job: &Job, key: TaskKey, now: Time) -> bool {
         let task = job.task(key);
-        let is_slack = self.max_slackness.is_some_and(|limit| {
-            let since_start = now.since(job.first_launched(key));
-            slackness(since_start, job.service(key, now), task.progress_ppm()) >= limit
-        });
-        let just_launched = now.since(task.launched()) < self.min_runtime;
         let progress_ppm = f64::from(task.progress_ppm());
-        let nearly_done = self.max_progress.is_some_and(|limit| progress_ppm > limit * f64::from(WHOLE_PPM));
-        let preempted_often = self.max_preemptions.is_some_and(|limit| u32::from(task.preemptions()) >= limit);
+        let just_launched = || now.since(task.launched()) < self.min_runtime;
+        let nearly_done = || self.max_progress.is_some_and(|limit| progress_ppm > limit * f64::from(WHOLE_PPM));
+        let preempted_often = || self.max_preemptions.is_some_and(|limit| u32::from(task.preemptions()) >= limit);
         let soon_done =
-            !self.min_time_left.is_zero() && time_left(job, key, now).is_some_and(|left| left < self.min_time_left);
-        is_slack || just_launched || nearly_done || soon_done || preempted_often
+            || !self.min_time_left.is_zero() && time_left(job, key, now).is_some_and(|left| left < self.min_time_left);
+        let is_slack = || {
+            self.max_slackness.is_some_and(|limit| {
+                let since_start = now.since(job.first_launched(key));
+                slackness(since_start, job.service(key, now), task.progress_ppm()) >= limit
+            })
+        };
+        just_launched() || nearly_done() || preempted_often() || soon_done() || is_slack()
     }
 
     /// When an attempt that was launched too recently to be preempted has run long enough; none if it has, or does not run.

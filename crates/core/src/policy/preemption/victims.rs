@@ -64,9 +64,7 @@ impl AttemptOrder {
 pub(super) struct VictimJob {
     pub(super) job: JobKey,
     /// None if they have not been computed.
-    preemptable: Option<Preemptable>,
-    /// Of the preemptable attempts those that the present beneficiary may take, last victim first; none if they have not been computed.
-    attempts: Option<Vec<u32>>,
+    preemptable: Option<Box<Preemptable>>,
 }
 
 /// The attempts of a job that no guard protects.
@@ -78,6 +76,8 @@ struct Preemptable {
     by_type: SmallVec<[u32; 4]>,
     /// When the first attempt that was launched too recently has run long enough.
     young_until: Option<Time>,
+    /// Those that the present beneficiary may take, last victim first; none if they have not been computed.
+    takeable: Option<Vec<u32>>,
 }
 
 /// What decides which attempts a beneficiary may take, and which first.
@@ -115,7 +115,7 @@ impl Preference {
 
 impl VictimJob {
     fn new(job: JobKey) -> VictimJob {
-        VictimJob { job, preemptable: None, attempts: None }
+        VictimJob { job, preemptable: None }
     }
 
     /// The next attempt that the beneficiary may take, if there is one.
@@ -127,18 +127,17 @@ impl VictimJob {
         preference: &Preference,
     ) -> Option<u32> {
         if self.preemptable.as_ref().is_none_or(|of| of.guards != preference.guards) {
-            (self.preemptable, self.attempts) =
-                (Some(Preemptable::of(preference.guards, kind, jobs.view, self.job)), None);
+            self.preemptable = Some(Box::new(Preemptable::of(preference.guards, kind, jobs.view, self.job)));
         }
         let preemptable = self.preemptable.as_mut()?;
-        let attempts = self
-            .attempts
-            .get_or_insert_with(|| attempts_last_first(rule, kind, jobs, self.job, preference, preemptable));
+        if preemptable.takeable.is_none() {
+            preemptable.takeable = Some(attempts_last_first(rule, kind, jobs, self.job, preference, preemptable));
+        }
         // An attempt may have been stopped for a paused reduce since.
         let runs =
             |index: u32| jobs.view.state.job(self.job).task(TaskKey { kind, index }).state() == TaskState::Running;
         loop {
-            let index = attempts.pop()?;
+            let index = preemptable.takeable.as_mut()?.pop()?;
             preemptable.remove(kind, jobs.view, self.job, index);
             if runs(index) {
                 return Some(index);
@@ -159,7 +158,7 @@ impl VictimJob {
     /// Another beneficiary follows.
     pub(super) fn leave(&mut self, rule: &Preemption, jobs: Comparison<'_>, preference: &Preference) {
         if !preference.is_common(rule, jobs) {
-            self.attempts = None;
+            self.preemptable.iter_mut().for_each(|of| of.takeable = None);
         }
     }
 }
@@ -172,6 +171,7 @@ impl Preemptable {
             attempts: Vec::new(),
             by_type: SmallVec::from_elem(0, nodes.types().len()),
             young_until: None,
+            takeable: None,
         };
         for &index in &job.counts(kind).running {
             let key = TaskKey { kind, index };
