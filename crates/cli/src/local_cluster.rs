@@ -279,7 +279,7 @@ impl TextInput {
             memory_bytes: 8 << 20,
             name: app.into(),
             user: "demo".into(),
-            pool: "default".into(),
+            pool: String::new(),
             priority: Priority::Normal,
             task_timeout_ms: 60_000,
             records_per_s,

@@ -97,7 +97,7 @@ fn request(folder: &Path, app: &str, options: &[(&str, &str)], input: &[String])
         memory_bytes: 256 << 10,
         name: app.into(),
         user: "chaos".into(),
-        pool: "default".into(),
+        pool: String::new(),
         priority: Priority::Normal,
         task_timeout_ms: 60_000,
         records_per_s: None,

@@ -44,7 +44,7 @@ pub fn reference(app: &str, input: &Path, options: &[&str]) -> Parts {
         memory_bytes: 1 << 20,
         name: "reference".into(),
         user: "me".into(),
-        pool: "default".into(),
+        pool: String::new(),
         priority: Priority::default(),
         task_timeout_ms: 60_000,
         records_per_s: None,

@@ -121,7 +121,7 @@ fn giveway() -> Policy {
         groups: GroupOrder::MinShares,
         order: JobOrder::RemainingAreaAndShuffle(RemainingAreaAndShuffle { weight: 3.0, ahead: Span::from_secs(30) }),
         placement: Placement {
-            max_tasks_per_offer: Some(1),
+            max_tasks_per_offer: Some(2),
             migration: Migration::AfterRefusals(60),
             refuse_slow: Some(0.75),
             ..Placement::default()

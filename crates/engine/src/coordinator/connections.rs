@@ -212,11 +212,6 @@ fn serve_client(mut stream: Stream, services: &Services, caller: Option<&Caller>
             wire::send(&mut stream, &ToClient::Refused { reason: reason.into() })?;
             continue;
         }
-        if let FromClient::Submit(request) | FromClient::SubmitShipped(request) = &mut message
-            && request.pool.is_empty()
-        {
-            request.pool.clone_from(&request.user);
-        }
         let (sender, answers) = mpsc::channel();
         let limited_to = caller.filter(|caller| !caller.is_admin).map(|caller| caller.name.clone());
         let client = ClientLink { id: services.next_id(), limited_to: limited_to.clone(), sender };

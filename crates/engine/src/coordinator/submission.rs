@@ -3,7 +3,7 @@
 use super::inputs::{ClientLink, Effect};
 use super::output_work::OutputError;
 use super::state_machine::{Coordinator, Deferred};
-use crate::job::{FileLocation, InputSplit, Plan};
+use crate::job::{FileLocation, InputSplit, Plan, Request};
 use crate::program::ProgramId;
 use crate::wire::ToClient;
 use giveway_core::{Hosts, JobSpec, NodeId, Split, WHOLE_PPM};
@@ -11,7 +11,11 @@ use giveway_core::{Hosts, JobSpec, NodeId, Split, WHOLE_PPM};
 impl Coordinator {
     /// Accepts a planned job: its plan is journalled, then its output folder is created, and then the job is submitted to the core and the client
     /// receives its id. So a folder never exists without a plan in the journal.
-    pub(super) fn on_job_planned(&mut self, plan: Plan, program: Option<ProgramId>, client: ClientLink) {
+    pub(super) fn on_job_planned(&mut self, mut plan: Plan, program: Option<ProgramId>, client: ClientLink) {
+        match self.pool_of(&plan.request) {
+            Ok(pool) => plan.request.pool = pool,
+            Err(reason) => return self.deferred.push(Deferred::Reply(client, ToClient::Refused { reason })),
+        }
         let output = &plan.request.output;
         // Checked in the table: a job with several rounds creates its output folder only for its last round.
         if self.table.jobs.values().any(|job| !job.finalized && job.plan.request.output == *output) {
@@ -20,6 +24,25 @@ impl Coordinator {
         }
         let job = self.add_planned(plan, program);
         self.create_output(job, Some(client));
+    }
+
+    /// The pool of a job: that of its user if it names none. Other pools have to be declared: each has a share of its own, so a user who could invent pools could
+    /// have any share.
+    fn pool_of(&self, request: &Request) -> Result<String, String> {
+        let (pool, user) = (&request.pool, &request.user);
+        let pools = &self.core.setup().tenants.pools;
+        if pool.is_empty() || pool == user {
+            return Ok(user.clone());
+        }
+        if pools.iter().any(|declared| declared.name == *pool) {
+            return Ok(pool.clone());
+        }
+        let names: Vec<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
+        let declared =
+            if names.is_empty() { "no pool is".to_owned() } else { format!("declared: {}", names.join(", ")) };
+        Err(format!(
+            "pool `{pool}` is not declared ({declared}); leave the pool out to use that of user `{user}`, or declare it in the tenants file"
+        ))
     }
 
     /// Has a program removed if no live job needs it.

@@ -177,7 +177,7 @@ impl TestFolder {
             memory_bytes: 1 << 20,
             name: "test".into(),
             user: "user".into(),
-            pool: "default".into(),
+            pool: String::new(),
             priority: Priority::Normal,
             task_timeout_ms: 1_000,
             records_per_s: None,
@@ -200,6 +200,21 @@ fn a_file_name_that_is_not_utf8_is_journalled() {
     let job = folder.open().submit(plan.clone()).unwrap();
     let recovered = folder.open();
     assert_eq!(recovered.table.jobs[&job].plan.files, plan.files);
+}
+
+#[test]
+fn a_job_is_in_its_users_pool_or_in_a_declared_one() {
+    let folder = TestFolder::new();
+    let mut coordinator = folder.open();
+    let in_pool = |output: &str, pool: &str| {
+        let mut plan = folder.plan(output);
+        plan.request.pool = pool.into();
+        plan
+    };
+    let job = coordinator.submit(in_pool("one", "")).unwrap();
+    assert_eq!(coordinator.table.jobs[&job].plan.request.pool, "user");
+    let reason = coordinator.submit(in_pool("two", "another")).unwrap_err();
+    assert!(reason.contains("pool `another` is not declared"), "{reason}");
 }
 
 /// Finalizing one job evicts another from the list of ended jobs, while a restarted coordinator walks through all of them.

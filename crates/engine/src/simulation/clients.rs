@@ -201,7 +201,7 @@ pub(super) fn plan(script: usize, job: &JobScript, nonce: u64) -> Plan {
         memory_bytes: 1,
         name: format!("job-{script}"),
         user: "user".into(),
-        pool: "default".into(),
+        pool: String::new(),
         priority: Priority::Normal,
         task_timeout_ms: 1000,
         records_per_s: None,

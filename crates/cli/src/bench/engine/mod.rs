@@ -117,7 +117,7 @@ fn request(app: &str, input: &[PathBuf], output: PathBuf) -> Request {
         memory_bytes: 512 << 20,
         name: app.into(),
         user: "bench".into(),
-        pool: "default".into(),
+        pool: String::new(),
         priority: Priority::Normal,
         task_timeout_ms: 600_000,
         records_per_s: None,
