@@ -9,7 +9,6 @@ use giveway_core::policy::catalog;
 use giveway_core::{Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Priority, Setup, TaskId, Time};
 use giveway_engine::data::{Compression, SegmentWriter};
 use giveway_engine::job::Request;
-use giveway_engine::store::StoreRequest;
 use giveway_engine::wire::{self, FromClient, FromWorker, Join, Report, ToClient, ToWorker};
 use giveway_sim::cluster::Cluster;
 use giveway_sim::workload::Workload;
@@ -89,7 +88,7 @@ fn messages() -> Result<Vec<(&'static str, Vec<u8>)>, wire::WireError> {
     let mut client = Vec::new();
     wire::send(&mut client, &FromClient::Submit(Box::new(request)))?;
     wire::send(&mut client, &FromClient::Jobs { after: Some(JobId(3)) })?;
-    wire::send(&mut client, &FromClient::Store(StoreRequest::List { path: "dfs:/".into(), after: None }))?;
+    wire::send(&mut client, &FromClient::Nodes)?;
     files.push(("from-client", client));
     let mut to_client = Vec::new();
     wire::send(&mut to_client, &ToClient::Submitted { job: JobId(1) })?;

@@ -12,11 +12,10 @@ use giveway_traces::{Options, Stats, from_bytes, sorted_jobs, workload_of, workl
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("cluster", cluster_file),
     ("event_log", event_log),
     ("journal", giveway_engine::fuzz::journal),
-    ("manifest", giveway_engine::fuzz::manifest),
     ("policy", policy),
     ("segment", giveway_engine::fuzz::segment),
     ("trace_alibaba", |bytes| trace(bytes, "Alibaba")),

@@ -1,8 +1,7 @@
-//! The command line's arguments, as `clap` parses them. The arguments of the cluster commands are in `cluster/args.rs`, those of `dfs` in
-//! `dfs.rs`, those of `bench engine` in `bench/engine/mod.rs`.
+//! The command line's arguments, as `clap` parses them. The arguments of the cluster commands are in `cluster/args.rs`, those of `bench engine`
+//! in `bench/engine/mod.rs`.
 
 use crate::cluster::args as cluster;
-use crate::dfs;
 use crate::size;
 use crate::traces;
 use crate::what_if;
@@ -61,8 +60,6 @@ pub enum Command {
     Yield(cluster::JobSelector),
     /// Kill a job and remove its output.
     Kill(cluster::JobSelector),
-    /// Store, list, print, delete and check files in a cluster's replicated block store.
-    Dfs(dfs::Dfs),
     /// List the MapReduce applications and their options.
     Apps(List),
     /// List the scheduling policies, or print one as TOML.

@@ -10,7 +10,6 @@ mod cluster;
 mod cluster_folder;
 mod compare;
 mod demo;
-mod dfs;
 mod files;
 mod input;
 mod local_cluster;
@@ -83,7 +82,6 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Explain(job) => cluster::explain(&job),
         args::Command::Yield(job) => cluster::yield_job(&job),
         args::Command::Kill(job) => cluster::kill(&job),
-        args::Command::Dfs(dfs) => dfs::run(&dfs),
         args::Command::Apps(list) => cluster::apps(&list, &apps),
         args::Command::Policies(policies) => policies::run(&policies),
         args::Command::Workloads(list) => policies::workloads(list),

@@ -10,22 +10,16 @@ use giveway_core::{JobId, JobSpec, Outcome, Policy, Priority, Tenants};
 use giveway_engine::apps::{self, Apps};
 use giveway_engine::cluster::{self, Cluster};
 use giveway_engine::coordinator;
-use giveway_engine::input::LocalOnly;
 use giveway_engine::job::Request;
 use giveway_engine::reference::{self, Parts};
-use giveway_engine::store::StoreClient;
 use giveway_sim::Observer;
 use giveway_sim::metrics::{Grouping, Metrics};
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
-use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// Replicas of each input block, if the input is stored in the cluster.
-const REPLICAS: u8 = 2;
 
 /// Size and timeouts of the cluster.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +54,8 @@ impl TimedJob {
     /// Creates a job and computes its expected output with a sequential reference run.
     pub fn new(submit_at_ms: u64, group: u16, request: Request, apps: &Apps) -> Result<TimedJob> {
         let app = apps.find(&request.app).map_err(Error::from_boxed)?;
-        let plan = apps::plan(app.as_ref(), JobId(0), request.clone(), &LocalOnly).map_err(Error::from_boxed)?;
-        let expected = reference::run(app.as_ref(), &plan, &LocalOnly)?;
+        let plan = apps::plan(app.as_ref(), JobId(0), request.clone()).map_err(Error::from_boxed)?;
+        let expected = reference::run(app.as_ref(), &plan)?;
         Ok(TimedJob { submit_at_ms, group, request, expected })
     }
 }
@@ -74,8 +68,6 @@ pub struct TimedWorkload {
     pub jobs: Vec<TimedJob>,
     /// When to kill the last worker, after the start of the run; `None` for a run without failures.
     pub kill_at: Option<Duration>,
-    /// Whether to store the input in the cluster's block store before the run.
-    pub stored: bool,
 }
 
 /// Result of a run of a [`TimedWorkload`].
@@ -103,9 +95,6 @@ impl TimedWorkload {
 
     /// Submits the jobs at their times, kills a worker at `kill_at`, waits for all jobs and verifies their outputs.
     fn submit_and_wait(&self, spec: &LocalCluster, cluster: &mut Cluster, folder: &Path) -> Result<Vec<JobId>> {
-        if self.stored {
-            self.store_input(folder)?;
-        }
         let start = Instant::now();
         let mut client = cluster.client()?;
         let mut jobs = Vec::new();
@@ -123,9 +112,6 @@ impl TimedWorkload {
             sleep_until(start + submit_at);
             let mut request = job.request.clone();
             request.output = folder.join(format!("out-{}", jobs.len()));
-            if self.stored {
-                request.input = request.input.iter().map(|file| stored_name(Path::new(file)).into()).collect();
-            }
             jobs.push(client.submit(request)?);
         }
         kill_if_before(cluster, Duration::MAX)?;
@@ -136,21 +122,6 @@ impl TimedWorkload {
                 .with_context(|| format!("wrong output of {id} ({})", job.request.app))?;
         }
         Ok(jobs)
-    }
-
-    /// Stores every input file in the cluster's block store, with one block per split.
-    fn store_input(&self, folder: &Path) -> Result<()> {
-        let mut store = StoreClient::connect(folder)?;
-        let mut files: Vec<(&OsString, u64)> = Vec::new();
-        for job in &self.jobs {
-            files.extend(job.request.input.iter().map(|file| (file, job.request.split_bytes)));
-        }
-        files.sort_unstable();
-        files.dedup();
-        for (file, block_bytes) in files {
-            store.put(Path::new(file), &stored_name(Path::new(file)), block_bytes, REPLICAS)?;
-        }
-        Ok(())
     }
 
     /// Computes metrics and chart from the event log, with the same code as for a simulated run.
@@ -195,10 +166,6 @@ impl LocalCluster {
             restart_workers: false,
         }
     }
-}
-
-fn stored_name(file: &Path) -> String {
-    format!("dfs:/{}", file.file_name().unwrap_or_default().to_string_lossy())
 }
 
 fn sleep_until(then: Instant) {

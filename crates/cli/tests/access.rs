@@ -112,10 +112,8 @@ fn admitted_users_see_all_jobs_and_kill_their_own() {
         let refused = cluster.fails(DAEMON, &[change, &of_owner]);
         assert!(refused.contains("belongs to ann") && refused.contains("ask ann"), "{refused}");
     }
-    for of_owner_alone in [&["down"][..], &["dfs", "ls"]] {
-        let refused = cluster.fails(SYS, of_owner_alone);
-        assert!(refused.contains("ask"), "{refused}");
-    }
+    let refused = cluster.fails(SYS, &["down"]);
+    assert!(refused.contains("ask"), "{refused}");
     let refused = cluster.fails(DAEMON, &["history"]);
     assert!(refused.contains("only the cluster's owner reads its history"), "{refused}");
     cluster.succeeds(DAEMON, &["kill", &of_daemon]);

@@ -449,8 +449,8 @@ fn an_unknown_workload_format_is_named_before_a_missing_cluster() {
 #[test]
 fn what_a_temporary_cluster_cannot_have_is_refused_before_it_starts() {
     let folder = folder();
-    let message = refused(folder.path(), &["run", "wordcount", "--input", "dfs:/books", "--output", "counts"]);
-    assert!(message.contains("dfs:/books") && message.contains("giveway submit"), "{message}");
+    let message = refused(folder.path(), &["run", "wordcount", "--input", "/no/books", "--output", "counts"]);
+    assert!(message.contains("/no/books"), "{message}");
     assert!(!folder.path().join("counts").exists());
     assert!(refused(folder.path(), &["job", "abc"]).contains("not a job number"));
 }

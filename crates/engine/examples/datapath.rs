@@ -94,7 +94,7 @@ fn map_text(folder: &Path) {
     std::fs::write(&path, &text).expect("a temporary file");
     let file = InputFile { name: "text".into(), location: FileLocation::Local(path), codec: Codec::Plain, bytes };
     let split = InputSplit { file: 0, offset: 0, bytes };
-    let lines = || LineReader::open(&file, split, &giveway_engine::input::LocalOnly).expect("the file exists");
+    let lines = || LineReader::open(&file, split).expect("the file exists");
     report("text: lines", words_in_text(), || {
         let mut lines = lines();
         timed(|| while black_box(lines.next().expect("valid")).is_some() {}).1

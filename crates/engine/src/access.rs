@@ -15,9 +15,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Why other users cannot use stored files.
-pub(crate) const STORED_FILES_REFUSED: &str = "only the cluster's owner can use its stored files (dfs:); ask the owner";
-
 /// The users who have access beside the owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {

@@ -4,7 +4,6 @@ use crate::access;
 use crate::attempt_logs::LogChunk;
 use crate::job::Request;
 use crate::program::{PIECE_BYTES, ProgramId};
-use crate::store::{StoreRequest, StoreResponse};
 use crate::wire::{
     self, FromClient, JobStatus, LogStatus, MESSAGE_BYTES_MAX, NodeStatus, ProgramOffer, Role, Stream, ToClient, Token,
     WireError,
@@ -250,14 +249,6 @@ impl Client {
             // The coordinator's process may end before its answer is sent.
             Err(ClientError::Wire(error)) if error.is_disconnect() => Ok(()),
             answer => answer.map(drop),
-        }
-    }
-
-    /// Sends a request concerning stored files. [`StoreClient`](crate::store::StoreClient) is the interface for users.
-    pub fn store(&mut self, request: StoreRequest) -> Result<StoreResponse, ClientError> {
-        match self.request(&FromClient::Store(request))? {
-            ToClient::Store(answer) => Ok(answer),
-            _ => Err(ClientError::UnexpectedAnswer),
         }
     }
 

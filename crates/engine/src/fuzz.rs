@@ -10,15 +10,13 @@ use crate::coordinator::{JOURNAL_BYTES_MAX, SNAPSHOT_BYTES};
 use crate::data::segment::segment_with_checksums;
 use crate::data::{Position, SegmentReader, Source};
 use crate::program::{FromRunner, ToRunner};
-use crate::simulation::NoBlocks;
-use crate::store::read_manifest;
-use crate::wire::{self, DataRequest, FromClient, FromWorker, ToClient, ToWorker};
+use crate::task::SegmentRequest;
+use crate::wire::{self, FromClient, FromWorker, ToClient, ToWorker};
 use giveway_core::event_log::{EventLogDecoder, EventLogReader};
 use giveway_core::policy::catalog;
 use giveway_core::{Scheduler, Setup, Span};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::sync::Arc;
 
 /// Frames of a connection, as each kind of message.
 pub fn wire(bytes: &[u8]) {
@@ -32,7 +30,7 @@ pub fn wire(bytes: &[u8]) {
     read::<ToWorker>(bytes);
     read::<FromClient>(bytes);
     read::<ToClient>(bytes);
-    read::<DataRequest>(bytes);
+    read::<SegmentRequest>(bytes);
     read::<ToRunner>(bytes);
     read::<FromRunner>(bytes);
 }
@@ -54,7 +52,7 @@ fn recover(bytes: Vec<u8>) {
         journal_bytes_max: JOURNAL_BYTES_MAX,
     };
     let Some(policy) = catalog::by_name("fifo") else { return };
-    let _ = Coordinator::open(settings, Setup::new(policy), Arc::new(NoBlocks), Some(&file)).map(drop);
+    let _ = Coordinator::open(settings, Setup::new(policy), Some(&file)).map(drop);
 }
 
 /// A segment: all records from the first, and from each position that a reader returns.
@@ -78,12 +76,6 @@ pub fn segment(bytes: &[u8]) {
             let _ = SegmentReader::open_at(source.clone(), Position { block, record: u32::MAX }).map(drop);
         }
     }
-}
-
-/// The manifest of a stored file.
-pub fn manifest(bytes: &[u8]) {
-    let text = String::from_utf8_lossy(bytes);
-    read_manifest(&text);
 }
 
 /// An event log: whole and in pieces, which must give the same records; a scheduler is then given its events.

@@ -93,13 +93,13 @@ pub struct InputFile {
 pub enum FileLocation {
     /// A local file that every worker can open.
     Local(#[serde(with = "crate::path_bytes")] PathBuf),
-    /// Blocks on the workers' disks, in the order of the file.
+    /// Blocks on the workers' disks, as earlier releases stored files. They cannot be read any more.
     Blocks(Vec<FileBlock>),
     /// HDFS, under the file's name, in these blocks.
     Hdfs(Vec<HdfsBlock>),
 }
 
-/// A block of a stored file.
+/// A block of a file that an earlier release stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileBlock {
     /// The block's id.

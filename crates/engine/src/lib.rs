@@ -24,7 +24,6 @@ pub mod program;
 pub mod record;
 pub mod reference;
 pub mod simulation;
-pub mod store;
 pub mod task;
 pub mod wire;
 pub mod worker;

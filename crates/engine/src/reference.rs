@@ -4,7 +4,7 @@
 //! output can be compared with its result byte for byte.
 
 use crate::apps::{App, part_name};
-use crate::input::{self, InputError, StoreAccess};
+use crate::input::{self, InputError};
 use crate::job::{Codec, InputSplit, Plan};
 use crate::record::{AppError, Emit, Record, Values};
 use std::fs;
@@ -56,8 +56,8 @@ pub enum ReferenceError {
 }
 
 /// The expected output of a job: the files of its last round.
-pub fn run(app: &dyn App, plan: &Plan, stored: &dyn StoreAccess) -> Result<Parts, ReferenceError> {
-    run_rounds(app, plan, |plan| run_round(app, plan, stored))
+pub fn run(app: &dyn App, plan: &Plan) -> Result<Parts, ReferenceError> {
+    run_rounds(app, plan, |plan| run_round(app, plan))
 }
 
 /// Reads the output of a job from its folder, for comparison with [`run`]. The parts of a split whose map ended early are joined.
@@ -104,10 +104,10 @@ where
     }
 }
 
-fn run_round(app: &dyn App, plan: &Plan, stored: &dyn StoreAccess) -> Result<Parts, ReferenceError> {
+fn run_round(app: &dyn App, plan: &Plan) -> Result<Parts, ReferenceError> {
     let mut parts = Parts::new();
     let mut all = Records::default();
-    let mut texts = TextCache { plan, stored, last: None };
+    let mut texts = TextCache { plan, last: None };
     let no_reducer = || ReferenceError::NoReducer { app: app.name().to_owned(), reduces: plan.reduces };
     for (split, part) in plan.splits.iter().zip(0..) {
         let mut mapper = app.mapper(plan)?;
@@ -140,7 +140,6 @@ fn run_round(app: &dyn App, plan: &Plan, stored: &dyn StoreAccess) -> Result<Par
 /// Uncompressed contents of input files. Caches the last one, because the splits of a file are adjacent.
 struct TextCache<'a> {
     plan: &'a Plan,
-    stored: &'a dyn StoreAccess,
     last: Option<(u32, Vec<u8>)>,
 }
 
@@ -148,7 +147,7 @@ impl TextCache<'_> {
     fn text(&mut self, file: u32) -> Result<&[u8], InputError> {
         let text = match self.last.take() {
             Some((last, text)) if last == file => text,
-            _ => input::read_text(&self.plan.files[file as usize], self.stored)?,
+            _ => input::read_text(&self.plan.files[file as usize])?,
         };
         Ok(&self.last.insert((file, text)).1)
     }

@@ -12,7 +12,6 @@ mod tests {
     use super::*;
     use giveway_core::{JobId, Priority};
     use giveway_engine::apps::{self, App, Apps};
-    use giveway_engine::input::LocalOnly;
     use giveway_engine::job::Request;
     use giveway_engine::reference;
 
@@ -38,8 +37,8 @@ mod tests {
             compress: false,
             sync_output: false,
         };
-        let plan = apps::plan(app, JobId(1), request, &LocalOnly).map_err(|error| error.to_string())?;
-        let mut parts = reference::run(app, &plan, &LocalOnly).map_err(|error| error.to_string())?;
+        let plan = apps::plan(app, JobId(1), request).map_err(|error| error.to_string())?;
+        let mut parts = reference::run(app, &plan).map_err(|error| error.to_string())?;
         let (name, bytes) = parts.remove(0);
         assert_eq!((name.as_str(), parts.len()), ("part-r-00000", 0));
         Ok(String::from_utf8(bytes).unwrap())

@@ -47,12 +47,6 @@ pub fn apps(args: &crate::args::List, apps: &Apps) -> Result<()> {
 
 /// `giveway run`
 pub fn run(args: &Run, apps: &Apps) -> Result<()> {
-    if let Some(path) = args.job.input.iter().find(|path| path.as_encoded_bytes().starts_with(b"dfs:")) {
-        bail!(
-            "{}: the temporary cluster of `giveway run` has no stored files; use `giveway submit` with the cluster that has them",
-            path.display()
-        );
-    }
     let map_slots = args.options.nodes.saturating_mul(u32::from(args.options.map_slots));
     let request = request(&args.job, apps, map_slots)?;
     // Next to the output, so that intermediate data is on the disk the user selected.
@@ -171,11 +165,6 @@ fn program(args: &Submit, apps: &Apps) -> Result<Option<File>> {
 }
 
 fn request(job: &JobOptions, apps: &Apps, map_slots: u32) -> Result<Request> {
-    if job.output.to_string_lossy().starts_with("dfs:") {
-        bail!(
-            "invalid --output: only local directories are supported; copy the output with `giveway dfs put` afterwards"
-        );
-    }
     if job.output.to_string_lossy().starts_with(hdfs::SCHEME) {
         bail!(
             "invalid --output: only local directories are supported; copy the output with `hdfs dfs -put` afterwards"

@@ -41,7 +41,7 @@ pub fn generate(folder: &Path, apps: &Apps) -> Result<TimedWorkload> {
         add(600 + 350 * number as u64, 0, app, &small, 1)?;
     }
     jobs.sort_by_key(|job| job.submit_at_ms);
-    Ok(TimedWorkload { groups: GROUPS.map(String::from).into(), jobs, kill_at: Some(KILL_AT), stored: false })
+    Ok(TimedWorkload { groups: GROUPS.map(String::from).into(), jobs, kill_at: Some(KILL_AT) })
 }
 
 /// Number of jobs in a size group.

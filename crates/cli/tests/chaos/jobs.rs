@@ -4,7 +4,6 @@ use crate::cluster::Cluster;
 use giveway_core::{JobId, Outcome, Priority};
 use giveway_engine::apps::{self, Apps};
 use giveway_engine::client::Client;
-use giveway_engine::input::LocalOnly;
 use giveway_engine::job::Request;
 use giveway_engine::reference;
 use rand::RngExt;
@@ -61,8 +60,8 @@ impl Workload {
         }
         for (request, job) in self.requests.iter().zip(jobs) {
             let app = apps.find(&request.app).expect("unknown application");
-            let plan = apps::plan(app.as_ref(), *job, request.clone(), &LocalOnly).expect("cannot plan the job");
-            let expected = reference::run(app.as_ref(), &plan, &LocalOnly).expect("reference run failed");
+            let plan = apps::plan(app.as_ref(), *job, request.clone()).expect("cannot plan the job");
+            let expected = reference::run(app.as_ref(), &plan).expect("reference run failed");
             let found = parts(&request.output);
             let names = |parts: &BTreeMap<String, Vec<u8>>| parts.keys().cloned().collect::<Vec<_>>();
             let expected: BTreeMap<String, Vec<u8>> = expected.into_iter().collect();

@@ -4,7 +4,6 @@ use crate::apps::own_apps;
 use giveway_core::{JobId, Priority};
 use giveway_engine::apps;
 use giveway_engine::client::Client;
-use giveway_engine::input::LocalOnly;
 use giveway_engine::job::Request;
 use giveway_engine::reference::{self, Parts};
 use giveway_engine::wire::JobStatus;
@@ -51,8 +50,8 @@ pub fn reference(app: &str, input: &Path, options: &[&str]) -> Parts {
         compress: false,
         sync_output: false,
     };
-    let plan = apps::plan(app.as_ref(), JobId(1), request, &LocalOnly).expect("the request is valid");
-    reference::run(app.as_ref(), &plan, &LocalOnly).expect("the reference runs")
+    let plan = apps::plan(app.as_ref(), JobId(1), request).expect("the request is valid");
+    reference::run(app.as_ref(), &plan).expect("the reference runs")
 }
 
 /// A running `giveway up`, stopped when dropped.

@@ -7,11 +7,10 @@ mod cluster;
 use apps::own_apps;
 use cluster::{Cluster, lines, reference, wait_for};
 use giveway_core::Outcome;
-use giveway_engine::reference::Parts;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The tests by name.
@@ -69,15 +68,6 @@ fn shipped_jobs_equal_built_in_ones() {
             assert_eq!(cluster.follow(built_in).counters, status.counters);
             assert_eq!(cluster.output("built-in"), cluster.output("out-wordcount"));
         }
-    }
-    // Stored input: a runner has no replicas of its own.
-    cluster.run(&["dfs", "put", &input.to_string_lossy(), "dfs:/in"]);
-    for app in ["wordcount", "sort"] {
-        let job = cluster.submit_shipped(app, Path::new("dfs:/in"), &format!("stored-{app}"), &["--split", "8KiB"]);
-        let status = cluster.follow(job);
-        assert_eq!(status.outcome, Some(Outcome::Succeeded), "{app}: {:?}", status.failures);
-        let content = |parts: Parts| parts.into_iter().flat_map(|(_, bytes)| bytes).collect::<Vec<u8>>();
-        assert!(content(cluster.output(&format!("stored-{app}"))) == content(reference(app, &input, &[])), "{app}");
     }
     wait_for("the removal of the program", || cluster.programs().is_empty());
     wait_for("the end of its processes", || cluster.runners().is_empty());

@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(parent(&["/in/a.txt", "/in/b.txt"]), "/in/");
         assert_eq!(parent(&["/in/2024/a", "/in/2025/a", "/in/b"]), "/in/");
         assert_eq!(parent(&["/inner/a", "/in/a"]), "/");
-        assert_eq!(parent(&["dfs:/x/a", "/x/a"]), "");
+        assert_eq!(parent(&["hdfs://h:1/x/a", "/x/a"]), "");
         assert_eq!(parent(&[]), "");
     }
 }

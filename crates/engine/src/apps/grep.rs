@@ -2,7 +2,6 @@
 
 use super::App;
 use super::error::PlanError;
-use crate::input::StoreAccess;
 use crate::job::Plan;
 use crate::record::{AppError, Emit, Mapper, Record, Reducer};
 use regex::bytes::Regex;
@@ -22,7 +21,7 @@ impl App for Grep {
         &[("pattern", "regular expression; begin it with (?i) to ignore case")]
     }
 
-    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), AppError> {
+    fn prepare(&self, plan: &mut Plan) -> Result<(), AppError> {
         plan.reduces = 0;
         Ok(())
     }

@@ -2,7 +2,6 @@
 
 use super::documents::Documents;
 use super::{App, emit_words};
-use crate::input::StoreAccess;
 use crate::job::Plan;
 use crate::record::{AppError, Combine, Combiner, Emit, Mapper, Record, Reducer, Values};
 
@@ -17,7 +16,7 @@ impl App for InvertedIndex {
         "list for each word the documents (files) in which it occurs, sorted"
     }
 
-    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), AppError> {
+    fn prepare(&self, plan: &mut Plan) -> Result<(), AppError> {
         Documents::prepare(plan);
         Ok(())
     }

@@ -6,7 +6,7 @@
 
 use super::error::{DataError, PlanError};
 use super::{App, read_output, round_output};
-use crate::input::{self, StoreAccess};
+use crate::input;
 use crate::job::Plan;
 use crate::record::{AppError, Emit, Mapper, Record, Reducer, Values};
 use serde::{Deserialize, Serialize};
@@ -38,10 +38,10 @@ impl App for Kmeans {
         ]
     }
 
-    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), AppError> {
+    fn prepare(&self, plan: &mut Plan) -> Result<(), AppError> {
         let k = plan.request.number("k", 8)?.max(1) as usize;
         let mut points = Vec::new();
-        input::sample_lines(plan, store, |line| points.extend(parse_point(line).filter(|point| !point.is_empty())))?;
+        input::sample_lines(plan, |line| points.extend(parse_point(line).filter(|point| !point.is_empty())))?;
         points.sort_unstable();
         points.dedup();
         if points.len() < k {

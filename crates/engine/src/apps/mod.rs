@@ -29,7 +29,7 @@ mod words;
 pub use sum::Sum;
 pub use words::{emit_words, words};
 
-use crate::input::{self, StoreAccess};
+use crate::input;
 use crate::job::{OutputFormat, Partitioning, Plan, Request};
 use crate::record::{AppError, Combine, Mapper, Reducer};
 use error::PlanError;
@@ -62,7 +62,7 @@ pub trait App: Send + Sync {
     /// Validates the request and completes the plan before the job begins. The plan has the files, the splits, the requested number of reduces
     /// (by default chosen by the size of the input), [`Partitioning::Hash`] and [`OutputFormat::TabSeparated`]; the application may replace them. Runs in the
     /// coordinator's process.
-    fn prepare(&self, _plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), AppError> {
+    fn prepare(&self, _plan: &mut Plan) -> Result<(), AppError> {
         Ok(())
     }
 
@@ -171,15 +171,15 @@ const SPLITS_MAX: u64 = 1_000_000;
 
 /// Plans a job: finds its input, computes the splits, and has the application complete the plan. All errors of the request are found here, before
 /// a task runs.
-pub fn plan(app: &dyn App, job: JobId, request: Request, store: &dyn StoreAccess) -> Result<Plan, AppError> {
+pub fn plan(app: &dyn App, job: JobId, request: Request) -> Result<Plan, AppError> {
     // Before the input is listed, which may take long.
     check_options(app, &request)?;
-    complete(app, draft(job, request, store)?, store)
+    complete(app, draft(job, request)?)
 }
 
 /// The part of planning that does not depend on the application: finds the input and computes the splits.
-pub(crate) fn draft(job: JobId, request: Request, store: &dyn StoreAccess) -> Result<Plan, AppError> {
-    let files = input::find_files(&request.input, store)?;
+pub(crate) fn draft(job: JobId, request: Request) -> Result<Plan, AppError> {
+    let files = input::find_files(&request.input)?;
     let splits = input::split_count_bound(&files, request.split_bytes);
     if splits > SPLITS_MAX {
         return Err(PlanError::TooManySplits { splits, max: SPLITS_MAX }.into());
@@ -205,9 +205,9 @@ pub(crate) fn draft(job: JobId, request: Request, store: &dyn StoreAccess) -> Re
 }
 
 /// The rest of planning: has the application check the request and complete the plan.
-pub(crate) fn complete(app: &dyn App, mut plan: Plan, store: &dyn StoreAccess) -> Result<Plan, AppError> {
+pub(crate) fn complete(app: &dyn App, mut plan: Plan) -> Result<Plan, AppError> {
     check_options(app, &plan.request)?;
-    app.prepare(&mut plan, store)?;
+    app.prepare(&mut plan)?;
     app.mapper(&plan)?;
     if app.reducer(&plan)?.is_none() {
         plan.reduces = 0;
@@ -227,7 +227,7 @@ pub fn automatic_split_bytes(apps: &Apps, app: &str, input: &[OsString], map_slo
     if input.iter().any(|path| input::is_remote(path)) {
         return max;
     }
-    match input::find_files(input, &input::LocalOnly) {
+    match input::find_files(input) {
         Ok(files) => input::automatic_split_bytes(files.iter().map(|file| file.bytes).sum(), map_slots, max),
         Err(_) => max,
     }
@@ -262,9 +262,9 @@ pub fn part_name(plan: &Plan, part: u32) -> String {
 /// Reads the lines of a round's output, in the order of its parts.
 fn read_output(dir: &Path) -> Result<Vec<Vec<u8>>, AppError> {
     let mut lines = Vec::new();
-    for file in input::find_files(&[dir.into()], &input::LocalOnly)? {
+    for file in input::find_files(&[dir.into()])? {
         for split in input::compute_splits(std::slice::from_ref(&file), u64::MAX) {
-            let mut reader = input::LineReader::open(&file, split, &input::LocalOnly)?;
+            let mut reader = input::LineReader::open(&file, split)?;
             while let Some(record) = reader.next()? {
                 lines.push(record.line.to_vec());
             }

@@ -6,7 +6,7 @@
 use super::error::DataError;
 use super::sequence_count::SequenceCount;
 use super::{App, round_output};
-use crate::input::{self, LocalOnly, StoreAccess};
+use crate::input;
 use crate::job::Plan;
 use crate::record::{AppError, Combine, Emit, Mapper, Record, Reducer, Values};
 use std::io::Write;
@@ -22,9 +22,9 @@ impl App for RankedInvertedIndex {
         "list for three consecutive words of a line the documents (files) in which they occur, most frequent first"
     }
 
-    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), AppError> {
+    fn prepare(&self, plan: &mut Plan) -> Result<(), AppError> {
         plan.output = round_output(plan, 0);
-        SequenceCount.prepare(plan, store)
+        SequenceCount.prepare(plan)
     }
 
     fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
@@ -43,7 +43,7 @@ impl App for RankedInvertedIndex {
         if plan.output == plan.request.output {
             return Ok(None);
         }
-        let files = input::find_files(&[plan.output.clone().into()], &LocalOnly)?;
+        let files = input::find_files(&[plan.output.clone().into()])?;
         let splits = input::compute_splits(&files, plan.request.split_bytes);
         Ok(Some(Plan {
             files,

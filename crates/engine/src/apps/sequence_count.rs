@@ -3,7 +3,6 @@
 
 use super::documents::Documents;
 use super::{App, Sum, words};
-use crate::input::StoreAccess;
 use crate::job::Plan;
 use crate::record::{AppError, Combine, Emit, Mapper, Record, Reducer, varint};
 
@@ -18,7 +17,7 @@ impl App for SequenceCount {
         "count three consecutive words of a line in each document (file)"
     }
 
-    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), AppError> {
+    fn prepare(&self, plan: &mut Plan) -> Result<(), AppError> {
         Documents::prepare(plan);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Sort: all lines in byte order. The concatenation of the output parts is sorted.
 
 use super::App;
-use crate::input::{self, StoreAccess};
+use crate::input;
 use crate::job::{Partitioning, Plan};
 use crate::record::{AppError, Emit, Mapper, Record, Reducer, Values};
 
@@ -16,8 +16,8 @@ impl App for Sort {
         "sort lines in byte order; the concatenated output parts are sorted, too"
     }
 
-    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), AppError> {
-        partition_by_range(plan, store, |line| line)
+    fn prepare(&self, plan: &mut Plan) -> Result<(), AppError> {
+        partition_by_range(plan, |line| line)
     }
 
     fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
@@ -30,14 +30,10 @@ impl App for Sort {
 }
 
 /// Sets a range partition of about equal parts, computed from a sample of the input.
-pub(super) fn partition_by_range(
-    plan: &mut Plan,
-    store: &dyn StoreAccess,
-    key: fn(&[u8]) -> &[u8],
-) -> Result<(), AppError> {
+pub(super) fn partition_by_range(plan: &mut Plan, key: fn(&[u8]) -> &[u8]) -> Result<(), AppError> {
     let mut keys = Vec::new();
     if plan.reduces > 1 {
-        input::sample_lines(plan, store, |line| keys.push(key(line).to_vec()))?;
+        input::sample_lines(plan, |line| keys.push(key(line).to_vec()))?;
     }
     plan.partitioning = Partitioning::Ranges(input::cut_points(keys, plan.reduces));
     Ok(())

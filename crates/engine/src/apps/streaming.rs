@@ -11,7 +11,6 @@
 use super::App;
 use super::child::{Program, RunningProgram};
 use super::error::PlanError;
-use crate::input::StoreAccess;
 use crate::job::Plan;
 use crate::record::{AppError, Emit, Mapper, Record, Reducer, Values};
 use std::path::Path;
@@ -49,7 +48,7 @@ impl App for Streaming {
         32 << 20
     }
 
-    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), AppError> {
+    fn prepare(&self, plan: &mut Plan) -> Result<(), AppError> {
         let options = &plan.request.options;
         if !options.contains_key("mapper") {
             return Err(PlanError::MissingMapper.into());

@@ -2,7 +2,6 @@
 
 use super::App;
 use super::sort::{IdentityReducer, partition_by_range};
-use crate::input::StoreAccess;
 use crate::job::{OutputFormat, Plan};
 use crate::record::{AppError, Emit, Mapper, Record, Reducer};
 
@@ -20,9 +19,9 @@ impl App for TeraSort {
         "sort lines by their first ten bytes, then by the rest"
     }
 
-    fn prepare(&self, plan: &mut Plan, store: &dyn StoreAccess) -> Result<(), AppError> {
+    fn prepare(&self, plan: &mut Plan) -> Result<(), AppError> {
         plan.format = OutputFormat::Concatenated;
-        partition_by_range(plan, store, |line| split_key(line).0)
+        partition_by_range(plan, |line| split_key(line).0)
     }
 
     fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {

@@ -5,7 +5,6 @@
 
 use super::documents::Documents;
 use super::{App, words};
-use crate::input::StoreAccess;
 use crate::job::Plan;
 use crate::record::{AppError, Combine, Combiner, Emit, Mapper, Record, Reducer, Values, varint};
 use std::cmp::Reverse;
@@ -29,7 +28,7 @@ impl App for TermVector {
         ]
     }
 
-    fn prepare(&self, plan: &mut Plan, _store: &dyn StoreAccess) -> Result<(), AppError> {
+    fn prepare(&self, plan: &mut Plan) -> Result<(), AppError> {
         Documents::prepare(plan);
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! of the reference in any case.
 
 use super::{App, Apps, plan};
-use crate::input::{LineReader, LocalOnly};
+use crate::input::LineReader;
 use crate::job::{InputSplit, Plan, Request};
 use crate::record::{AppError, Combine, Emit, varint};
 use crate::reference::{Parts, Records, SliceValues, run, run_rounds};
@@ -54,13 +54,13 @@ impl TestJob {
     }
 
     fn plan(&self) -> Result<Plan, AppError> {
-        plan(self.app.as_ref(), JobId(1), self.request.clone(), &LocalOnly)
+        plan(self.app.as_ref(), JobId(1), self.request.clone())
     }
 
     /// The output files. Asserts that they are the same under disruptions.
     pub(crate) fn parts(&self) -> Parts {
         let plan = self.plan().unwrap();
-        let parts = run(self.app.as_ref(), &plan, &LocalOnly).unwrap();
+        let parts = run(self.app.as_ref(), &plan).unwrap();
         for seed in 0..8 {
             let mut rng = Pcg64::seed_from_u64(seed);
             let disrupted =
@@ -77,7 +77,7 @@ impl TestJob {
 
     /// The error of a run that fails.
     pub(crate) fn run_error(&self) -> String {
-        run(self.app.as_ref(), &self.plan().unwrap(), &LocalOnly).unwrap_err().to_string()
+        run(self.app.as_ref(), &self.plan().unwrap()).unwrap_err().to_string()
     }
 }
 
@@ -148,7 +148,7 @@ fn map_part(
     rng: &mut Pcg64,
     out: &mut Records,
 ) -> Result<Option<InputSplit>, AppError> {
-    let mut reader = LineReader::open(&plan.files[split.file as usize], split, &LocalOnly)?;
+    let mut reader = LineReader::open(&plan.files[split.file as usize], split)?;
     let mut mapper = app.mapper(plan)?;
     let mut rest = None;
     while let Some(record) = reader.next()? {

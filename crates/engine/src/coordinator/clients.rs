@@ -1,4 +1,4 @@
-//! Requests of clients, except submissions and stored files.
+//! Requests of clients, except submissions.
 
 use super::inputs::ClientLink;
 use super::job_table::task_counts;
@@ -54,12 +54,11 @@ impl Coordinator {
                 Some(lines) => ToClient::Explained(lines),
                 None => unknown_job(job),
             },
-            // Submissions arrive as `Input::JobPlanned`, the connection answers requests for stored files, and the loop handles a stop.
+            // Submissions arrive as `Input::JobPlanned`, and the loop handles a stop.
             FromClient::Submit(_)
             | FromClient::SubmitShipped(_)
             | FromClient::OfferProgram { .. }
             | FromClient::ProgramPiece { .. }
-            | FromClient::Store(_)
             | FromClient::Stop
             | FromClient::Reload
             | FromClient::Logs { .. }

@@ -8,10 +8,9 @@ use super::{StartError, logs};
 use crate::access::{self, Access, Caller, OpenConnections};
 use crate::apps::Apps;
 use crate::program::{Planner, ProgramStore};
-use crate::store::{CoordinatorStoreAccess, StoreSession};
 use crate::wire::{
     self, FromClient, FromWorker, Handshaking, Listener, MESSAGE_BYTES_MAX, Role, SocketFile, Stream, ToClient,
-    ToWorker,
+    ToWorker, Token,
 };
 use giveway_core::{AttemptId, TaskId};
 use std::io::{self, BufWriter, Write};
@@ -31,7 +30,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 1
 pub(super) struct Services {
     /// The applications that jobs may name.
     pub(super) apps: Apps,
-    pub(super) stored: CoordinatorStoreAccess,
+    pub(super) token: Token,
     /// Programs that were shipped with jobs.
     pub(super) programs: Arc<ProgramStore>,
     /// Has them plan jobs.
@@ -92,7 +91,7 @@ pub(super) fn listen(listener: Listener, services: Services) -> io::Result<()> {
 }
 
 fn serve(mut stream: Stream, handshaking: Handshaking, services: &Services) {
-    let accepted = wire::accept(&mut stream, &services.stored.token);
+    let accepted = wire::accept(&mut stream, &services.token);
     drop(handshaking);
     // A peer that does not read must not make messages for it pile up: its connection is closed.
     if let Err(error) = stream.set_write_timeout(Some(WRITE_TIMEOUT)) {
@@ -200,10 +199,8 @@ fn write_messages(stream: Stream, outgoing: &Receiver<ToWorker>) {
 
 /// Serves a client of the owner, or with a `caller` of another user.
 fn serve_client(mut stream: Stream, services: &Services, caller: Option<&Caller>) -> Result<(), wire::WireError> {
-    let Services { apps, stored, inputs, .. } = services;
+    let Services { apps, inputs, .. } = services;
     let mut programs = ProgramSession::new(Arc::clone(&services.programs));
-    // Dropped with the connection: uploads that were not completed are then discarded.
-    let mut session = StoreSession::new(Arc::clone(&stored.namespace), stored.token.clone());
     loop {
         let mut message: FromClient = wire::receive(&mut stream, MESSAGE_BYTES_MAX)?;
         if let Some(caller) = caller
@@ -218,9 +215,9 @@ fn serve_client(mut stream: Stream, services: &Services, caller: Option<&Caller>
         let sent = match message {
             FromClient::Submit(_) | FromClient::SubmitShipped(_) => {
                 let planned = match message {
-                    FromClient::SubmitShipped(request) => programs.plan(*request, &services.planner, stored),
+                    FromClient::SubmitShipped(request) => programs.plan(*request, &services.planner),
                     FromClient::Submit(request) => {
-                        let planned = planning::plan(*request, Code::BuiltIn(apps), stored);
+                        let planned = planning::plan(*request, Code::BuiltIn(apps));
                         planned.map(|plan| (plan, None)).map_err(|error| error.to_string())
                     }
                     _ => continue,
@@ -239,10 +236,6 @@ fn serve_client(mut stream: Stream, services: &Services, caller: Option<&Caller>
             }
             FromClient::Reload => {
                 wire::send(&mut stream, &reload(services, client, &answers))?;
-                continue;
-            }
-            FromClient::Store(request) => {
-                wire::send(&mut stream, &session.handle(request))?;
                 continue;
             }
             FromClient::Logs { job }
@@ -302,7 +295,6 @@ fn restrict(message: &mut FromClient, caller: &Caller) -> Result<(), &'static st
             request.user = caller.name.clone();
             Ok(())
         }
-        FromClient::Store(_) => Err(access::STORED_FILES_REFUSED),
         FromClient::Reload if !caller.is_admin => {
             Err("only the cluster's owner and its admins can change the policy; ask them")
         }

@@ -1,11 +1,10 @@
 //! What goes into the state machine and what comes out of it.
 
 use super::output_work::{OutputResult, OutputWork};
-use crate::job::{FileBlock, Plan};
+use crate::job::Plan;
 use crate::program::ProgramId;
-use crate::store::{Namespace, StoreCommand, StoreReport};
 use crate::wire::{FromClient, FromWorker, JobStatus, Join, ToClient, ToWorker};
-use giveway_core::{JobId, NodeId, Policy, Tenants};
+use giveway_core::{JobId, Policy, Tenants};
 use std::sync::mpsc::Sender;
 
 /// An input of the state machine.
@@ -83,43 +82,4 @@ pub(crate) struct ClientLink {
     /// The user whose jobs alone the client may change; `None` if it may change all.
     pub(crate) limited_to: Option<String>,
     pub(crate) sender: Sender<ToClient>,
-}
-
-/// What the coordinator needs of the block store.
-pub(crate) trait StoredBlocks: Send + Sync {
-    /// Sets the nodes in the journal (name, and whether it was up), ordered by id.
-    fn expect_nodes(&self, nodes: &[(&str, bool)]);
-    fn on_node_joined(&self, node: NodeId, name: &str, address: &str);
-    fn on_node_lost(&self, node: NodeId);
-    fn on_report(&self, node: NodeId, report: StoreReport);
-    /// Commands to be sent to workers now.
-    fn take_commands(&self) -> Vec<(NodeId, StoreCommand)>;
-    /// Workers that have the block in which a byte of a file is.
-    fn nodes_at(&self, blocks: &[FileBlock], offset: u64) -> Vec<NodeId>;
-}
-
-impl StoredBlocks for Namespace {
-    fn expect_nodes(&self, nodes: &[(&str, bool)]) {
-        self.expect_nodes(nodes.iter().copied());
-    }
-
-    fn on_node_joined(&self, node: NodeId, name: &str, address: &str) {
-        self.on_node_joined(node, name, address);
-    }
-
-    fn on_node_lost(&self, node: NodeId) {
-        self.on_node_lost(node);
-    }
-
-    fn on_report(&self, node: NodeId, report: StoreReport) {
-        self.on_report(node, report);
-    }
-
-    fn take_commands(&self) -> Vec<(NodeId, StoreCommand)> {
-        self.take_commands()
-    }
-
-    fn nodes_at(&self, blocks: &[FileBlock], offset: u64) -> Vec<NodeId> {
-        self.nodes_at(blocks, offset)
-    }
 }

@@ -66,11 +66,10 @@ use crate::access::{self, Access};
 use crate::apps::Apps;
 use crate::cluster_id::ClusterId;
 use crate::program::{Planner, ProgramStore};
-use crate::store::{CoordinatorStoreAccess, Namespace};
 use crate::wire::{Listener, SocketFile, Token, run_folder};
 use connections::{Services, SharedAccess};
 use giveway_core::{Policy, SetupError, Tenants};
-use inputs::{ClientLink, Input, StoredBlocks};
+use inputs::{ClientLink, Input};
 use journal::JournalLock;
 use run::Run;
 use std::io;
@@ -200,8 +199,6 @@ impl CoordinatorHandle {
         let token_file = folder.join("token");
         let token =
             Token::read_or_create(&token_file).map_err(|error| StartError::Folder { path: token_file, error })?;
-        // The namespace is opened first: it creates the cluster's id with the first start.
-        let store = Arc::new(Namespace::open(&folder, options.heartbeat_timeout).map_err(in_folder)?);
         let (cluster_id, _) = ClusterId::read_or_create(&folder).map_err(in_folder)?;
         let socket = run_folder::create(cluster_id.short()).map_err(in_folder)?.join("coordinator");
         // The journal is locked, so no other coordinator of this cluster uses the socket.
@@ -213,13 +210,12 @@ impl CoordinatorHandle {
         let shared = SharedAccess::new(sockets.0.clone());
         let (apps, admitted, reload) = (options.apps.clone(), options.access.clone(), options.reload.clone());
         let (inputs, receiver) = mpsc::channel();
-        let blocks: Arc<dyn StoredBlocks> = store.clone();
         let unpinned = inputs.clone();
         let programs = ProgramStore::new(&folder, move |program| {
             // Fails while the coordinator stops; the next one removes what no live job needs.
             let _ = unpinned.send(Input::ProgramUnpinned { program });
         });
-        let run = Run::open(options, blocks, lock, inputs.clone(), Arc::clone(&programs))?;
+        let run = Run::open(options, lock, inputs.clone(), Arc::clone(&programs))?;
         let policy = run.policy().to_owned();
         let timings = run.timings();
         // Written only after the journal has been recovered: clients that find the address find a coordinator that can serve them.
@@ -230,10 +226,9 @@ impl CoordinatorHandle {
             .map_err(in_folder)?;
         let ids = Arc::new(AtomicU64::new(1));
         let tcp_address = tcp.as_ref().map(|tcp| tcp.address().to_owned());
-        let stored = CoordinatorStoreAccess { namespace: store, token };
         let services = Services {
             apps,
-            stored,
+            token,
             planner: Planner::new(&folder),
             programs,
             folder: folder.clone(),

@@ -1,7 +1,6 @@
 //! Planning: checks a request, lists and splits its input.
 
 use crate::apps::{self, Apps};
-use crate::input::StoreAccess;
 use crate::job::{Plan, Request};
 use crate::program::{Planner, ProgramId};
 use crate::record::AppError;
@@ -56,15 +55,15 @@ pub(super) enum Code<'a> {
 }
 
 /// Plans a job. Reads the input's metadata and, for some applications, samples its content. The plan's job id is set when it is accepted.
-pub(super) fn plan(request: Request, code: Code<'_>, stored: &dyn StoreAccess) -> Result<Plan, SubmitError> {
+pub(super) fn plan(request: Request, code: Code<'_>) -> Result<Plan, SubmitError> {
     check(&request)?;
     let mut plan = match code {
         Code::BuiltIn(apps) => {
             let app =
                 apps.find(&request.app).map_err(|error| SubmitError::NotBuiltIn { error, app: request.app.clone() })?;
-            apps::plan(app.as_ref(), JobId(0), request, stored)?
+            apps::plan(app.as_ref(), JobId(0), request)?
         }
-        Code::Shipped(planner, program) => planner.complete_plan(program, apps::draft(JobId(0), request, stored)?)?,
+        Code::Shipped(planner, program) => planner.complete_plan(program, apps::draft(JobId(0), request)?)?,
     };
     let mut nonce = [0; 8];
     getrandom::fill(&mut nonce).map_err(|error| SubmitError::Random(error.to_string()))?;

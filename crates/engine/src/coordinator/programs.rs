@@ -1,7 +1,6 @@
 //! Programs that a client ships with its jobs, over one connection: an offer, the pieces if it is wanted, then submissions.
 
 use super::planning::{self, Code};
-use crate::input::StoreAccess;
 use crate::job::{Plan, Request};
 use crate::program::{Offer, Pin, Planner, ProgramId, ProgramStore, Upload};
 use crate::wire::{FromClient, ProgramOffer, ToClient};
@@ -52,15 +51,9 @@ impl ProgramSession {
     }
 
     /// Plans a job whose application is in the program. The error is the reason for the client.
-    pub(super) fn plan(
-        &self,
-        request: Request,
-        planner: &Planner,
-        stored: &dyn StoreAccess,
-    ) -> Result<(Plan, Option<ProgramId>), String> {
+    pub(super) fn plan(&self, request: Request, planner: &Planner) -> Result<(Plan, Option<ProgramId>), String> {
         let program = self.pin.as_ref().map(Pin::program).ok_or(NOT_OFFERED)?;
-        let plan =
-            planning::plan(request, Code::Shipped(planner, program), stored).map_err(|error| error.to_string())?;
+        let plan = planning::plan(request, Code::Shipped(planner, program)).map_err(|error| error.to_string())?;
         Ok((plan, Some(program)))
     }
 }

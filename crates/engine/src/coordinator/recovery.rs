@@ -6,7 +6,7 @@
 
 use super::StartError;
 use super::file_system::FileSystem;
-use super::inputs::{JournalWrite, StoredBlocks};
+use super::inputs::JournalWrite;
 use super::job_table::JobTable;
 use super::journal::{
     self, ClockReading, DecodedJournal, Journal, JournalEncoder, JournalError, JournalFile, JournalSnapshot, Metadata,
@@ -34,12 +34,11 @@ impl Coordinator {
     pub(crate) fn open_folder(
         settings: Settings,
         setup: Setup,
-        store: Arc<dyn StoredBlocks>,
         disk: Arc<dyn FileSystem>,
         folder: &Path,
     ) -> Result<(Coordinator, Journal), StartError> {
         let file = Journal::read(&*disk, folder)?;
-        let (coordinator, start) = Coordinator::open(settings, setup, store, file.as_ref())?;
+        let (coordinator, start) = Coordinator::open(settings, setup, file.as_ref())?;
         let journal = match start {
             JournalStart::Continue { valid_bytes } => Journal::open(disk, folder, valid_bytes),
             JournalStart::Create(content) => Journal::create(disk, folder, &content),
@@ -52,7 +51,6 @@ impl Coordinator {
     pub(crate) fn open(
         settings: Settings,
         setup: Setup,
-        store: Arc<dyn StoredBlocks>,
         file: Option<&JournalFile>,
     ) -> Result<(Coordinator, JournalStart), StartError> {
         let setup = Setup { policy: with_task_start(setup.policy), ..setup };
@@ -63,7 +61,7 @@ impl Coordinator {
             Some(file) => {
                 let decoded = journal::decode(file)?;
                 let (valid_bytes, same_setup) = (decoded.valid_bytes, decoded.setup == setup);
-                let mut coordinator = Coordinator::recover(settings.clone(), decoded, Arc::clone(&store), file)?;
+                let mut coordinator = Coordinator::recover(settings.clone(), decoded, file)?;
                 coordinator.complete_interrupted_jobs();
                 if same_setup || !coordinator.is_idle() {
                     coordinator.restore_core();
@@ -80,16 +78,11 @@ impl Coordinator {
         let content = journal.take_frame()?;
         let mut table = JobTable::default();
         table.next_job = next_job;
-        let coordinator = Coordinator::new(settings, core, journal, table, Time::ZERO, store);
+        let coordinator = Coordinator::new(settings, core, journal, table, Time::ZERO);
         Ok((coordinator, JournalStart::Create(content)))
     }
 
-    fn recover(
-        settings: Settings,
-        decoded: DecodedJournal,
-        store: Arc<dyn StoredBlocks>,
-        file: &JournalFile,
-    ) -> Result<Coordinator, StartError> {
+    fn recover(settings: Settings, decoded: DecodedJournal, file: &JournalFile) -> Result<Coordinator, StartError> {
         let failed = |record, problem| StartError::Recovery { path: file.path.clone(), record, problem };
         let DecodedJournal { setup, snapshot, records, first_record, metadata, encoder, .. } = decoded;
         let mut core = Scheduler::new(setup)?;
@@ -109,7 +102,7 @@ impl Coordinator {
             table.apply(record.now, &record.event, &record.actions);
             last_time = record.now;
         }
-        Ok(Coordinator::new(settings, core, encoder, table, last_time, store))
+        Ok(Coordinator::new(settings, core, encoder, table, last_time))
     }
 
     /// Has the core continue from what is known, and records that.

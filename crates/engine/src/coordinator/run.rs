@@ -2,7 +2,7 @@
 
 use super::file_system::{Disk, FileSystem};
 use super::hook::Hook;
-use super::inputs::{Effect, Input, JournalWrite, Output, StoredBlocks};
+use super::inputs::{Effect, Input, JournalWrite, Output};
 use super::journal::{Journal, JournalError, JournalLock};
 use super::output_work::{AppRounds, OutputWork, Rounds};
 use super::state_machine::{Coordinator, Settings};
@@ -50,7 +50,6 @@ impl Run {
     /// Recovers the journal, or creates one. Results of work on output folders are sent to `inputs`.
     pub(super) fn open(
         options: Options,
-        store: Arc<dyn StoredBlocks>,
         lock: JournalLock,
         inputs: Sender<Input>,
         programs: Arc<ProgramStore>,
@@ -69,8 +68,7 @@ impl Run {
             snapshot_bytes: SNAPSHOT_BYTES,
             journal_bytes_max: JOURNAL_BYTES_MAX,
         };
-        let (coordinator, journal) =
-            Coordinator::open_folder(settings, setup, store, Arc::clone(&disk), &options.folder)?;
+        let (coordinator, journal) = Coordinator::open_folder(settings, setup, Arc::clone(&disk), &options.folder)?;
         programs.retain(|program| coordinator.needs_program(program));
         Ok(Run {
             start_time: coordinator.now(),

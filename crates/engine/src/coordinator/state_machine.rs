@@ -5,7 +5,7 @@
 //! real connections and files, the simulation with modelled ones.
 
 use super::finalize::OutputState;
-use super::inputs::{ClientLink, Effect, Input, Output, StoredBlocks, WorkerLink};
+use super::inputs::{ClientLink, Effect, Input, Output, WorkerLink};
 use super::job_table::JobTable;
 use super::journal::{JournalEncoder, JournalError, Metadata};
 use super::progress::ReportedProgress;
@@ -15,7 +15,6 @@ use giveway_core::{
     Time,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 use tracing::warn;
 
 /// Maximum time between two checks of timers and heartbeats.
@@ -88,8 +87,6 @@ pub(crate) struct Coordinator {
     pub(super) table: JobTable,
     /// By node id, as the core's nodes.
     pub(super) nodes: Vec<NodeSession>,
-    /// Locations of the blocks of stored files.
-    pub(super) store: Arc<dyn StoredBlocks>,
     /// What is left to do in the current batch.
     pub(super) deferred: Vec<Deferred>,
     /// Effects of the current batch.
@@ -122,17 +119,13 @@ impl Coordinator {
         journal: JournalEncoder,
         table: JobTable,
         now: Time,
-        store: Arc<dyn StoredBlocks>,
     ) -> Coordinator {
-        let known: Vec<(&str, bool)> = core.nodes().map(|node| (node.spec.name.as_str(), node.up)).collect();
-        store.expect_nodes(&known);
-        let nodes = known.iter().map(|_| NodeSession::disconnected(now)).collect();
+        let nodes = core.nodes().map(|_| NodeSession::disconnected(now)).collect();
         Coordinator {
             settings,
             journal,
             table,
             nodes,
-            store,
             deferred: Vec::new(),
             effects: Vec::new(),
             followers: Vec::new(),
@@ -237,13 +230,11 @@ impl Coordinator {
         self.append_metadata(Metadata::FailureReported { job, text });
     }
 
-    /// Does what depends on the time: timers, heartbeat timeouts, requests of the block store, updates of followers.
+    /// Does what depends on the time: timers, heartbeat timeouts, updates of followers.
     fn on_tick(&mut self) {
         self.fire_timers();
         self.check_heartbeats();
         self.retry_outputs();
-        let commands = self.store.take_commands().into_iter();
-        self.deferred.extend(commands.map(|(node, command)| Deferred::Send(node, ToWorker::Store(command))));
         if self.now.since(self.followers_updated) >= self.settings.heartbeat_interval {
             self.followers_updated = self.now;
             self.update_followers();

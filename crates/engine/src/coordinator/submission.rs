@@ -64,10 +64,9 @@ impl Coordinator {
         let up: Hosts = self.core.nodes().filter(|node| node.up).map(|node| node.id).collect();
         let location = |split: &InputSplit| plan.files.get(split.file as usize).map(|file| &file.location);
         let hosts = |split: &InputSplit| match location(split) {
-            None => Hosts::default(),
+            None | Some(FileLocation::Blocks(_)) => Hosts::default(),
             // All workers run on this machine and open the file themselves: it is local to each.
             Some(FileLocation::Local(_)) => up.clone(),
-            Some(FileLocation::Blocks(blocks)) => self.store.nodes_at(blocks, split.offset).into_iter().collect(),
             Some(FileLocation::Hdfs(blocks)) => {
                 let after = blocks.partition_point(|block| block.offset <= split.offset);
                 let hosts = blocks.get(..after).and_then(<[_]>::last).map_or(&[][..], |block| &block.hosts);

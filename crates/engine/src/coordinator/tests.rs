@@ -9,10 +9,8 @@ use super::output_work::{AppRounds, OutputWork};
 use super::planning::{self, Code};
 use super::state_machine::{Coordinator, Settings};
 use crate::apps::Apps;
-use crate::input::LocalOnly;
 use crate::job::{Plan, Request};
 use crate::program::{Planner, ProgramId};
-use crate::store::Namespace;
 use crate::wire::{FromClient, ToClient};
 use giveway_core::policy::catalog;
 use giveway_core::{Capabilities, Event, JobId, Outcome, Priority, Setup, Span, Tenants, Time};
@@ -157,8 +155,7 @@ impl TestFolder {
             capabilities: Capabilities::ALL,
             seed: 1,
         };
-        let store = Arc::new(Namespace::open(&folder, Duration::ZERO).unwrap());
-        let (coordinator, journal) = Coordinator::open_folder(settings, setup, store, Arc::new(Disk), &folder)?;
+        let (coordinator, journal) = Coordinator::open_folder(settings, setup, Arc::new(Disk), &folder)?;
         Ok(TestCoordinator { coordinator, journal, work: Vec::new(), removed_programs: Vec::new() })
     }
 
@@ -187,7 +184,7 @@ impl TestFolder {
     }
 
     fn plan(&self, output: &str) -> Plan {
-        planning::plan(self.request("input", output), Code::BuiltIn(&Apps::builtin()), &LocalOnly).unwrap()
+        planning::plan(self.request("input", output), Code::BuiltIn(&Apps::builtin())).unwrap()
     }
 }
 
@@ -196,7 +193,7 @@ fn a_file_name_that_is_not_utf8_is_journalled() {
     let folder = TestFolder::new();
     let name = OsStr::from_bytes(b"in\xff");
     fs::write(folder.path(name), "a\n").unwrap();
-    let plan = planning::plan(folder.request(name, "out"), Code::BuiltIn(&Apps::builtin()), &LocalOnly).unwrap();
+    let plan = planning::plan(folder.request(name, "out"), Code::BuiltIn(&Apps::builtin())).unwrap();
     let job = folder.open().submit(plan.clone()).unwrap();
     let recovered = folder.open();
     assert_eq!(recovered.table.jobs[&job].plan.files, plan.files);
@@ -477,7 +474,7 @@ fn an_unreadable_round_is_read_again() {
     fs::write(folder.path("input"), "1 2\n3 4\n").unwrap();
     let options = [("k".to_owned(), "2".to_owned())].into();
     let request = Request { app: "kmeans".into(), options, ..folder.request("input", "out") };
-    let plan = planning::plan(request, Code::BuiltIn(&Apps::builtin()), &LocalOnly).unwrap();
+    let plan = planning::plan(request, Code::BuiltIn(&Apps::builtin())).unwrap();
     let mut coordinator = folder.open();
     let round = plan.output.clone();
     assert_ne!(round, plan.request.output);
@@ -528,6 +525,6 @@ fn a_tiny_split_size_is_refused_before_splits_are_computed() {
     let file = fs::File::create(folder.path("large")).unwrap();
     file.set_len(1 << 40).unwrap();
     let request = Request { split_bytes: 1, ..folder.request("large", "out") };
-    let refused = planning::plan(request, Code::BuiltIn(&Apps::builtin()), &LocalOnly).unwrap_err().to_string();
+    let refused = planning::plan(request, Code::BuiltIn(&Apps::builtin())).unwrap_err().to_string();
     assert!(refused.starts_with("too much input for one job: 1099511627776 splits"), "{refused}");
 }

@@ -68,7 +68,6 @@ impl Coordinator {
         if let Some(current) = self.nodes.get_mut(node.0 as usize) {
             *current = session;
         }
-        self.store.on_node_joined(node, &join.name, &join.data_address);
         let heartbeat_interval_ms = u32::try_from(self.settings.heartbeat_interval.0 / 1000).unwrap_or(u32::MAX);
         self.deferred.push(Deferred::Send(node, ToWorker::JoinAccepted { node, keep_state, heartbeat_interval_ms }));
         self.exchange_addresses(node, &join.data_address);
@@ -192,7 +191,6 @@ impl Coordinator {
                     }
                 }
             }
-            FromWorker::Store(report) => self.store.on_report(node, report),
             FromWorker::Report { seq, report } => {
                 self.on_report(node, report);
                 self.deferred.push(Deferred::Send(node, ToWorker::Ack { seq }));
@@ -270,7 +268,6 @@ impl Coordinator {
     /// Declares a node lost, with its running attempts, map outputs and paused reduces.
     pub(super) fn lose_node(&mut self, node: NodeId) {
         self.drop_connection(node);
-        self.store.on_node_lost(node);
         // A reduce that has fetched all its input does not need the lost outputs. The core must have its progress before it decides which maps
         // run again.
         self.submit_progress(|_, attempt| attempt.task.kind == Kind::Reduce);

@@ -11,9 +11,7 @@ pub enum InputError {
     #[error("the job has no input; name at least one file, directory or glob")]
     Nothing,
     /// A relative path.
-    #[error(
-        "input {path} is not an absolute path; write it from / on, dfs:/... for a stored file, or hdfs://HOST:PORT/..."
-    )]
+    #[error("input {path} is not an absolute path; write it from / on, or hdfs://HOST:PORT/...")]
     Relative {
         /// The path that was given.
         path: String,
@@ -61,20 +59,6 @@ pub enum InputError {
         name: String,
         /// The system's error.
         source: io::Error,
-    },
-    /// A stored path where there is no block store.
-    #[error("input {path} is in the block store, which is not available here; start a cluster or name a local file")]
-    NoStore {
-        /// The path that was given.
-        path: String,
-    },
-    /// The block store refused a path.
-    #[error("cannot find input {path} in the block store: {source}")]
-    Store {
-        /// The path that was given.
-        path: String,
-        /// The store's error.
-        source: Box<dyn Error + Send + Sync>,
     },
     /// A path in HDFS in a build without HDFS.
     #[error(

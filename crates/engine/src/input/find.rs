@@ -1,6 +1,6 @@
 //! Expands the input paths of a request into files.
 
-use super::{InputError, ReadAt, StoreAccess};
+use super::{InputError, ReadAt};
 use crate::hdfs;
 use crate::job::{Codec, FileLocation, InputFile};
 use std::ffi::{OsStr, OsString};
@@ -9,15 +9,14 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The files of local paths, directories and globs, of `dfs:` paths, and of HDFS paths. They are ordered by name, without duplicates.
+/// The files of local paths, directories and globs, and of HDFS paths. They are ordered by name, without duplicates.
 ///
 /// A directory stands for all files below it. Names that begin with `.` or `_` (markers, uncommitted output) are ignored in directories and globs,
 /// unless the last component of the glob begins with that character, too.
-pub fn find_files(input: &[OsString], store: &dyn StoreAccess) -> Result<Vec<InputFile>, InputError> {
+pub fn find_files(input: &[OsString]) -> Result<Vec<InputFile>, InputError> {
     let mut files = Vec::new();
     for path in input {
         match path.to_str() {
-            Some(path) if path.starts_with("dfs:") => files.extend(store.find(path)?),
             Some(path) if path.starts_with(hdfs::SCHEME) => files.extend(hdfs::find_files(path)?),
             _ => {
                 for path in expand(path)? {
@@ -160,7 +159,6 @@ fn unreadable(path: &Path, source: io::Error) -> InputError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::LocalOnly;
     use super::*;
     use std::os::unix::ffi::OsStrExt;
 
@@ -184,8 +182,7 @@ mod tests {
 
         fn find(&self, names: &[&str]) -> Result<Vec<String>, String> {
             let input: Vec<OsString> = names.iter().map(|name| self.path(name).into()).collect();
-            let files =
-                find_files(&input, &LocalOnly).map_err(|error| error.to_string().replace(&self.path(""), ""))?;
+            let files = find_files(&input).map_err(|error| error.to_string().replace(&self.path(""), ""))?;
             Ok(files.iter().map(|file| file.name.to_string_lossy().replace(&self.path(""), "")).collect())
         }
     }
@@ -209,7 +206,7 @@ mod tests {
             fs::write(tree.0.path().join(name), b"x").unwrap();
         }
         for input in [vec![tree.path("").into()], names.iter().map(|name| tree.0.path().join(name).into()).collect()] {
-            let files = find_files(&input, &LocalOnly).unwrap();
+            let files = find_files(&input).unwrap();
             assert_eq!(
                 files.iter().map(|file| Path::new(&file.name).file_name().unwrap().to_owned()).collect::<Vec<_>>(),
                 names
@@ -234,10 +231,9 @@ mod tests {
         assert!(error("empty").starts_with("input directory empty contains no input"));
         assert!(error("fake.gz").starts_with("input fake.gz has the extension of a gzip file but is not one;"));
         assert_eq!(tree.find(&["nothing.gz"]).unwrap(), ["nothing.gz"]);
-        assert!(find_files(&["a".into()], &LocalOnly).unwrap_err().to_string().contains("not an absolute path"));
-        assert!(find_files(&["dfs:/a".into()], &LocalOnly).unwrap_err().to_string().contains("is in the block store"));
-        assert!(find_files(&[], &LocalOnly).unwrap_err().to_string().contains("no input"));
-        assert!(find_files(&["/dev/null".into()], &LocalOnly).unwrap_err().to_string().contains("not a regular file"));
+        assert!(find_files(&["a".into()]).unwrap_err().to_string().contains("not an absolute path"));
+        assert!(find_files(&[]).unwrap_err().to_string().contains("no input"));
+        assert!(find_files(&["/dev/null".into()]).unwrap_err().to_string().contains("not a regular file"));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! the line.
 
 use super::decompress::decompress;
-use super::{InputError, ReadAt, StoreAccess, open};
+use super::{InputError, ReadAt, open};
 use crate::byte_masks::{BLOCK_BYTES, newlines};
 use crate::job::{Codec, InputFile, InputSplit};
 use crate::record::Record;
@@ -62,8 +62,8 @@ impl fmt::Debug for LineReader {
 
 impl LineReader {
     /// Opens a split of a file.
-    pub fn open(file: &InputFile, split: InputSplit, store: &dyn StoreAccess) -> Result<LineReader, InputError> {
-        Ok(LineReader::over(file, split, open(file, store, end_of(file, split))?))
+    pub fn open(file: &InputFile, split: InputSplit) -> Result<LineReader, InputError> {
+        Ok(LineReader::over(file, split, open(file, end_of(file, split))?))
     }
 
     /// A reader of a split of a file whose bytes (compressed) are given.

@@ -4,8 +4,7 @@
 //! splits, one per map; [`LineReader`] reads the lines that *begin* in a split. A line begins at the start of a file or after a `\n`, wherever the file
 //! was split. So every division yields each line exactly once, and the rest that a map leaves when it ends early is a split like any other.
 //!
-//! Files in the block store are read through [`StoreAccess`], which the store implements, and files in HDFS through [`hdfs`]. No scheduling, no
-//! sockets and no application code are here.
+//! Files in HDFS are read through [`hdfs`]. No scheduling and no application code are here.
 
 mod decompress;
 mod error;
@@ -21,15 +20,14 @@ pub use sample::{cut_points, sample_lines};
 pub use splits::{automatic_split_bytes, compute_splits, split_count_bound};
 
 use crate::hdfs;
-use crate::job::{FileBlock, FileLocation, InputFile};
+use crate::job::{FileLocation, InputFile};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
-/// Whether an input is in the block store or in HDFS.
+/// Whether an input is in HDFS.
 pub fn is_remote(path: &std::ffi::OsStr) -> bool {
-    let schemes = [crate::store::SCHEME, crate::hdfs::SCHEME];
-    schemes.iter().any(|scheme| path.as_encoded_bytes().starts_with(scheme.as_bytes()))
+    path.as_encoded_bytes().starts_with(hdfs::SCHEME.as_bytes())
 }
 
 /// Random access to bytes.
@@ -53,40 +51,24 @@ impl ReadAt for Vec<u8> {
     }
 }
 
-/// Access to files in the block store. The default methods are those of a process without one.
-pub trait StoreAccess: Send + Sync {
-    /// The files of a `dfs:` path: the file itself, or those below a directory. Each codec is that of [`detect_codec`].
-    fn find(&self, path: &str) -> Result<Vec<InputFile>, InputError> {
-        Err(InputError::NoStore { path: path.to_owned() })
-    }
-
-    /// Opens the file in these blocks.
-    fn open(&self, _blocks: &[FileBlock]) -> io::Result<Box<dyn ReadAt>> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "the block store is not available in this process"))
-    }
-}
-
-/// No block store: local files only.
-#[derive(Clone, Copy, Debug)]
-pub struct LocalOnly;
-
-impl StoreAccess for LocalOnly {}
-
 /// Opens an input file for reading as stored, that is, compressed. The caller is going to read the bytes before `read_to` in order, so those of a
 /// remote file may be prefetched.
-pub fn open(file: &InputFile, store: &dyn StoreAccess, read_to: u64) -> Result<Box<dyn ReadAt>, InputError> {
+pub fn open(file: &InputFile, read_to: u64) -> Result<Box<dyn ReadAt>, InputError> {
     let opened = match &file.location {
         FileLocation::Local(path) => File::open(path).map(|file| Box::new(file) as Box<dyn ReadAt>),
-        FileLocation::Blocks(blocks) => store.open(blocks),
+        FileLocation::Blocks(_) => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "it was stored with `dfs put` of an earlier release; submit the job again with a local file",
+        )),
         FileLocation::Hdfs(_) => hdfs::open(&file.name.to_string_lossy(), read_to),
     };
     opened.map_err(|source| InputError::Unreadable { name: file.name.to_string_lossy().into_owned(), source })
 }
 
 /// The whole text of an input file, decompressed.
-pub fn read_text(file: &InputFile, store: &dyn StoreAccess) -> Result<Vec<u8>, InputError> {
+pub fn read_text(file: &InputFile) -> Result<Vec<u8>, InputError> {
     let mut text = Vec::new();
-    let bytes = lines::SequentialReader::new(open(file, store, file.bytes)?);
+    let bytes = lines::SequentialReader::new(open(file, file.bytes)?);
     match decompress::decompress(file.codec, bytes).read_to_end(&mut text) {
         Ok(_) => Ok(text),
         Err(source) => Err(InputError::while_reading(&file.name.to_string_lossy(), file.codec, source)),

@@ -3,7 +3,7 @@
 //! The sample consists of lines at positions spread evenly over all bytes; the same input always gives the same sample. At most a few MiB are read,
 //! however large the input is: a cut point that is off by one percent does not matter.
 
-use super::{InputError, LineReader, StoreAccess};
+use super::{InputError, LineReader};
 use crate::job::{Codec, InputSplit, Plan};
 
 /// Number of positions in the whole input.
@@ -13,7 +13,7 @@ const POSITIONS: u64 = 128;
 const BYTES_PER_POSITION: u64 = 16 << 10;
 
 /// Calls `take` with the lines of a sample of the input. Of compressed files only the beginning is sampled.
-pub fn sample_lines(plan: &Plan, store: &dyn StoreAccess, mut take: impl FnMut(&[u8])) -> Result<(), InputError> {
+pub fn sample_lines(plan: &Plan, mut take: impl FnMut(&[u8])) -> Result<(), InputError> {
     let total: u64 = plan.files.iter().map(|file| file.bytes).sum();
     let stride = (total / POSITIONS).max(BYTES_PER_POSITION);
     // The next position, relative to the beginning of the current file.
@@ -23,7 +23,7 @@ pub fn sample_lines(plan: &Plan, store: &dyn StoreAccess, mut take: impl FnMut(&
         while position < file.bytes {
             if !is_done {
                 let bytes = BYTES_PER_POSITION.min(file.bytes - position);
-                let mut reader = LineReader::open(file, InputSplit { file: ix, offset: position, bytes }, store)?;
+                let mut reader = LineReader::open(file, InputSplit { file: ix, offset: position, bytes })?;
                 let mut sampled = 0;
                 while sampled < BYTES_PER_POSITION
                     && let Some(record) = reader.next()?

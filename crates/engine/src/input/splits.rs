@@ -21,7 +21,6 @@ pub fn automatic_split_bytes(bytes: u64, map_slots: u32, split_bytes_max: u64) -
 pub fn split_count_bound(files: &[InputFile], split_bytes: u64) -> u64 {
     let splits = |file: &InputFile| match (&file.codec, &file.location) {
         (Codec::Plain, FileLocation::Local(_)) => file.bytes.div_ceil(split_bytes.max(1)),
-        (Codec::Plain, FileLocation::Blocks(blocks)) => file.bytes.div_ceil(split_bytes.max(1)) + blocks.len() as u64,
         (Codec::Plain, FileLocation::Hdfs(blocks)) => file.bytes.div_ceil(split_bytes.max(1)) + blocks.len() as u64,
         _ => 1,
     };
@@ -54,10 +53,7 @@ pub fn compute_splits(files: &[InputFile], split_bytes: u64) -> Vec<InputSplit> 
 /// End of the block that contains a byte. The end of the file if it has no blocks or is not divided.
 fn end_of_block(file: &InputFile, offset: u64) -> u64 {
     let next = match &file.location {
-        FileLocation::Local(_) => None,
-        FileLocation::Blocks(blocks) => {
-            blocks.get(blocks.partition_point(|block| block.offset <= offset)).map(|block| block.offset)
-        }
+        FileLocation::Local(_) | FileLocation::Blocks(_) => None,
         FileLocation::Hdfs(blocks) => {
             blocks.get(blocks.partition_point(|block| block.offset <= offset)).map(|block| block.offset)
         }
@@ -68,7 +64,7 @@ fn end_of_block(file: &InputFile, offset: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{FileBlock, HdfsBlock};
+    use crate::job::HdfsBlock;
 
     #[test]
     fn automatic_splits_fill_all_slots() {
@@ -115,16 +111,10 @@ mod tests {
 
     #[test]
     fn splits_of_files_in_blocks_lie_within_one_block() {
-        let block = |offset, bytes| FileBlock { block: 1, offset, bytes };
-        let stored = |packing| InputFile {
-            location: FileLocation::Blocks(vec![block(0, 14), block(14, 7), block(21, 4)]),
-            ..file(25, packing)
-        };
-        let files = [stored(Codec::Plain), stored(Codec::Gzip)];
+        let blocks = [0, 14, 21].map(|offset| HdfsBlock { offset, hosts: Vec::new() });
+        let in_hdfs = |codec| InputFile { location: FileLocation::Hdfs(blocks.to_vec()), ..file(25, codec) };
+        let files = [in_hdfs(Codec::Plain), in_hdfs(Codec::Gzip)];
         assert_eq!(splits(&files), [(0, 0, 10), (0, 10, 4), (0, 14, 7), (0, 21, 4), (1, 0, 25)]);
-        let in_hdfs = [0, 14, 21].map(|offset| HdfsBlock { offset, hosts: Vec::new() });
-        let file = InputFile { location: FileLocation::Hdfs(in_hdfs.to_vec()), ..file(25, Codec::Plain) };
-        assert_eq!(splits(&[file]), [(0, 0, 10), (0, 10, 4), (0, 14, 7), (0, 21, 4)]);
     }
 
     #[test]

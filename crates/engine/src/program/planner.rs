@@ -25,8 +25,7 @@ impl Planner {
 
     /// Has the application of a request check it and complete its plan.
     pub(crate) fn complete_plan(&self, program: ProgramId, draft: Plan) -> Result<Plan, AppError> {
-        let cluster = std::path::absolute(&self.cluster)?;
-        let question = ToRunner::CompletePlan { draft: Box::new(draft.clone()), cluster };
+        let question = ToRunner::CompletePlan { draft: Box::new(draft.clone()) };
         match self.ask(program, &question)? {
             // Only what an application may change: the rest belongs to the coordinator.
             FromRunner::Planned(Ok(plan)) => {

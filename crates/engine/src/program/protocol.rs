@@ -43,9 +43,6 @@ pub(crate) enum ToRunner {
     CompletePlan {
         /// The plan with files, splits and the default number of reduces.
         draft: Box<Plan>,
-        /// The cluster directory.
-        #[serde(with = "crate::path_bytes")]
-        cluster: PathBuf,
     },
     /// Derive the next round from the output of one. Answered by [`FromRunner::NextRound`].
     NextRound {
@@ -108,8 +105,6 @@ pub(crate) struct WorkerFacts {
     pub(crate) cluster: PathBuf,
     /// The worker's node.
     pub(crate) node: NodeId,
-    /// Address of the worker's data server.
-    pub(crate) data_address: String,
 }
 
 /// From a task runner.

@@ -7,9 +7,7 @@ use super::protocol::{ARGUMENT, FromRunner, RoundError, ToRunner, Version, Worke
 use crate::apps::{self, Apps};
 use crate::attempt_logs;
 use crate::coordinator::is_read_error;
-use crate::input::StoreAccess;
 use crate::job::Plan;
-use crate::store::RunnerStoreAccess;
 use crate::task::{Control, MapOutputTracker, Request, ShuffleClient};
 use crate::wire::{self, MESSAGE_BYTES_MAX, Report, Token, WireError};
 use crate::worker::Attempt;
@@ -106,7 +104,6 @@ impl Shared {
 enum Task {
     CompletePlan {
         draft: Box<Plan>,
-        cluster: PathBuf,
     },
     NextRound {
         plan: Box<Plan>,
@@ -135,8 +132,8 @@ fn serve(socket: UnixStream, apps: &Apps) -> Result<(), WireError> {
     thread::Builder::new().name("messages".into()).spawn(move || receiver.run(incoming)).map_err(failed())?;
     for task in tasks {
         let answer = match task {
-            Task::CompletePlan { draft, cluster } => {
-                let planned = complete_plan(apps, *draft, cluster);
+            Task::CompletePlan { draft } => {
+                let planned = complete_plan(apps, *draft);
                 FromRunner::Planned(planned.map(Box::new).map_err(|error| error.to_string()))
             }
             Task::NextRound { plan } => FromRunner::NextRound(next_round(apps, &plan).map(|next| next.map(Box::new))),
@@ -172,10 +169,9 @@ fn too_large(answer: &FromRunner, bytes: usize, max_bytes: usize) -> FromRunner 
     }
 }
 
-fn complete_plan(apps: &Apps, draft: Plan, cluster: PathBuf) -> Result<Plan, crate::record::AppError> {
+fn complete_plan(apps: &Apps, draft: Plan) -> Result<Plan, crate::record::AppError> {
     let app = apps.find(&draft.request.app)?;
-    let stored = RunnerStoreAccess { token: Token::read(&cluster.join("token"))?, cluster, own: None };
-    apps::complete(app.as_ref(), draft, &stored)
+    apps::complete(app.as_ref(), draft)
 }
 
 fn next_round(apps: &Apps, plan: &Plan) -> Result<Option<Plan>, RoundError> {
@@ -192,7 +188,6 @@ struct LocalJob {
 /// What attempts need of the worker.
 struct WorkerAccess {
     shuffle: Arc<ShuffleClient>,
-    stored: Arc<dyn StoreAccess>,
 }
 
 /// Handles the messages of the worker.
@@ -221,7 +216,7 @@ impl MessageReceiver {
 
     fn handle(&mut self, message: ToRunner) {
         match message {
-            ToRunner::CompletePlan { draft, cluster } => self.queue(Task::CompletePlan { draft, cluster }),
+            ToRunner::CompletePlan { draft } => self.queue(Task::CompletePlan { draft }),
             ToRunner::NextRound { plan } => self.queue(Task::NextRound { plan }),
             ToRunner::Worker(facts) => match self.worker_access(facts) {
                 Ok(access) => self.worker = Some(access),
@@ -261,13 +256,12 @@ impl MessageReceiver {
     }
 
     fn worker_access(&self, facts: WorkerFacts) -> io::Result<WorkerAccess> {
-        let WorkerFacts { cluster, node, data_address } = facts;
+        let WorkerFacts { cluster, node } = facts;
         let token = Token::read(&cluster.join("token"))?;
         let shared = Arc::clone(&self.shared);
         let report_bad_output = move |map| drop(shared.send(&FromRunner::OutputLost { map }));
-        let shuffle = Arc::new(ShuffleClient::new(node, token.clone(), report_bad_output));
-        let own = Some(crate::store::WorkerEndpoint { node, address: data_address });
-        Ok(WorkerAccess { shuffle, stored: Arc::new(RunnerStoreAccess { token, cluster, own }) })
+        let shuffle = Arc::new(ShuffleClient::new(node, token, report_bad_output));
+        Ok(WorkerAccess { shuffle })
     }
 
     fn launch(&self, attempt: AttemptId, work: Work, folder: PathBuf) {
@@ -289,7 +283,6 @@ impl MessageReceiver {
             app,
             outputs: Arc::clone(&local.outputs),
             shuffle: Arc::clone(&worker.shuffle),
-            stored: Arc::clone(&worker.stored),
             folder,
         };
         self.queue(Task::Run(Box::new(task), control));

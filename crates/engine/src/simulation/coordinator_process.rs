@@ -7,17 +7,16 @@ use super::world::{CLUSTER, Event, HEARTBEAT, World};
 use crate::apps::round_output;
 use crate::coordinator::StartError;
 use crate::coordinator::file_system::FileSystem;
-use crate::coordinator::inputs::{ClientLink, Effect, Input, JournalWrite, Output, StoredBlocks};
+use crate::coordinator::inputs::{ClientLink, Effect, Input, JournalWrite, Output};
 use crate::coordinator::journal::{Journal, JournalError, synced_text};
 use crate::coordinator::output_work::{OutputWork, Rounds};
 use crate::coordinator::state_machine::{Coordinator, Settings};
-use crate::job::{FileBlock, Plan};
+use crate::job::Plan;
 use crate::program::ProgramId;
 use crate::record::AppError;
-use crate::store::{StoreCommand, StoreReport};
 use crate::wire::{FromClient, ToClient};
 use giveway_core::policy::catalog;
-use giveway_core::{JobId, NodeId, Outcome, Setup, Span, Time};
+use giveway_core::{JobId, Outcome, Setup, Span, Time};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,22 +34,6 @@ pub(super) struct Process {
     pub(super) start_time: Time,
     /// Work on output folders in progress.
     pub(super) work: BTreeMap<u64, (JobId, OutputWork)>,
-}
-
-/// There are no stored files.
-pub(crate) struct NoBlocks;
-
-impl StoredBlocks for NoBlocks {
-    fn expect_nodes(&self, _: &[(&str, bool)]) {}
-    fn on_node_joined(&self, _: NodeId, _: &str, _: &str) {}
-    fn on_node_lost(&self, _: NodeId) {}
-    fn on_report(&self, _: NodeId, _: StoreReport) {}
-    fn take_commands(&self) -> Vec<(NodeId, StoreCommand)> {
-        Vec::new()
-    }
-    fn nodes_at(&self, _: &[FileBlock], _: u64) -> Vec<NodeId> {
-        Vec::new()
-    }
 }
 
 /// An application whose number of rounds is an option. It reads the output of each round.
@@ -115,7 +98,7 @@ impl World {
             catalog::by_name(&self.scenario.policy).unwrap_or_else(|| unreachable!("names are of the catalogue"));
         let disk: Arc<dyn FileSystem> = Arc::new(self.disk.counted());
         let folder = Path::new(CLUSTER);
-        Coordinator::open_folder(settings, Setup::new(policy), Arc::new(NoBlocks), disk, folder)
+        Coordinator::open_folder(settings, Setup::new(policy), disk, folder)
     }
 
     pub(super) fn start_coordinator(&mut self) -> Result<(), Violation> {

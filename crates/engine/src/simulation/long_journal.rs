@@ -2,7 +2,6 @@
 //! task at once.
 
 use super::clients::plan;
-use super::coordinator_process::NoBlocks;
 use super::scenario::JobScript;
 use crate::coordinator::StartError;
 use crate::coordinator::file_system::Disk;
@@ -125,7 +124,7 @@ fn open(folder: &Path) -> Result<(Coordinator, Journal), StartError> {
         journal_bytes_max: JOURNAL_BYTES_MAX,
     };
     let policy = catalog::by_name("giveway").unwrap_or_else(|| unreachable!("it is in the catalogue"));
-    Coordinator::open_folder(settings, Setup::new(policy), Arc::new(NoBlocks), Arc::new(Disk), folder)
+    Coordinator::open_folder(settings, Setup::new(policy), Arc::new(Disk), folder)
 }
 
 fn join(id: u64) -> Join {

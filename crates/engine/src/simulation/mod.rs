@@ -13,7 +13,7 @@
 //!
 //! `long_journal.rs` uses the same models, without faults and on a real disk, to measure recovery.
 //!
-//! Not simulated: the worker's own code, the wire format, planning, and the block store.
+//! Not simulated: the worker's own code, the wire format and planning.
 
 mod clients;
 mod coordinator_process;
@@ -28,7 +28,6 @@ mod worker;
 mod worker_process;
 mod world;
 
-pub(crate) use coordinator_process::NoBlocks;
 pub use figures::Figures;
 pub use long_journal::{LongJournal, Started, start};
 pub use oracle::Violation;

@@ -207,7 +207,7 @@ impl ModelWorker {
                 of_job.for_each(|(_, task)| task.stop_requested = true);
             }
             ToWorker::Ack { seq } => drop(self.unacked.remove(&seq)),
-            ToWorker::JoinAccepted { .. } | ToWorker::JoinRefused { .. } | ToWorker::Store(_) | ToWorker::Stop => {}
+            ToWorker::JoinAccepted { .. } | ToWorker::JoinRefused { .. } | ToWorker::Stop => {}
         }
         (None, None)
     }

@@ -12,7 +12,7 @@ use super::runs::RunSet;
 use super::serve::{self, SEGMENT_MESSAGE_BYTES_MAX, SegmentRequest, SegmentResponse};
 use super::verify::{SegmentVerifier, is_valid_segment};
 use crate::data::{MapOutput, Source};
-use crate::wire::{self, DataRequest, Role, Stream, Token, WireError};
+use crate::wire::{self, Role, Stream, Token, WireError};
 use giveway_core::{AttemptId, JobId, Kind, NodeId};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -264,7 +264,7 @@ fn fetch_remote(
         WireError::Io { error, .. } if error.kind() == io::ErrorKind::Other => FetchError::Interrupted,
         _ => FetchError::Unreachable,
     };
-    wire::send(stream, &DataRequest::Segment(request)).map_err(wire_error)?;
+    wire::send(stream, &request).map_err(wire_error)?;
     let mut from = InterruptibleReader { stream, control, last_read: Instant::now() };
     match wire::receive::<SegmentResponse>(&mut from, SEGMENT_MESSAGE_BYTES_MAX).map_err(wire_error)? {
         SegmentResponse::Unavailable { .. } => Ok((Fetched::Empty, Integrity::Bad)),

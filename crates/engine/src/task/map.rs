@@ -11,7 +11,7 @@ use super::part_writer::PartWriter;
 use super::{counter, paths, scaled_fraction};
 use crate::apps::App;
 use crate::data::{MapSink, SinkOptions};
-use crate::input::{LineReader, StoreAccess};
+use crate::input::LineReader;
 use crate::job::{InputSplit, Plan};
 use crate::record::Emit;
 use giveway_core::AttemptId;
@@ -40,8 +40,6 @@ pub struct MapTask {
     pub bytes: u64,
     /// The job's folder on this worker.
     pub dir: PathBuf,
-    /// Opens files of the block store.
-    pub stored: Arc<dyn StoreAccess>,
 }
 
 impl fmt::Debug for MapTask {
@@ -182,7 +180,7 @@ fn map_records(
     let split = plan.splits.get(*split as usize).ok_or(MapError::UnknownSplit { split: *split })?;
     let file = plan.files.get(split.file as usize).ok_or(MapError::UnknownFile { file: split.file })?;
     let range = InputSplit { file: split.file, offset: split.offset + start_bytes, bytes: *bytes };
-    let mut lines = LineReader::open(file, range, task.stored.as_ref())?;
+    let mut lines = LineReader::open(file, range)?;
     let mut mapper = task.app.mapper(plan)?;
     let mut records = 0_u64;
     let mapped = loop {

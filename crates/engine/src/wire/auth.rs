@@ -20,7 +20,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Version of the handshake and of the messages. Both sides must use the same one.
-pub const PROTOCOL: u32 = 8;
+pub const PROTOCOL: u32 = 9;
 
 const MAGIC: [u8; 8] = *b"giveway\n";
 

@@ -2,8 +2,6 @@
 
 use crate::job::{Plan, Request};
 use crate::program::ProgramId;
-use crate::store::{BlockId, StoreCommand, StoreReport, StoreRequest, StoreResponse};
-use crate::task::SegmentRequest;
 use giveway_core::{AttemptId, JobId, NodeId, Outcome, Priority, Progress, Work};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,8 +26,6 @@ pub enum FromWorker {
         /// The result.
         report: Report,
     },
-    /// A report about this worker's blocks.
-    Store(StoreReport),
 }
 
 /// What a worker is and which state it has.
@@ -175,8 +171,6 @@ pub enum ToWorker {
         /// The report's sequence number.
         seq: u64,
     },
-    /// A request concerning this worker's blocks.
-    Store(StoreCommand),
     /// Ends the worker process.
     Stop,
     /// Like [`ToWorker::Plan`], for a job whose application is in a program that was shipped with it.
@@ -222,8 +216,6 @@ pub enum FromClient {
         /// The job.
         job: JobId,
     },
-    /// A request concerning stored files.
-    Store(StoreRequest),
     /// Stops the cluster.
     Stop,
     /// Lists the logs of a job's attempts.
@@ -278,8 +270,6 @@ pub enum ToClient {
     Nodes(Vec<NodeStatus>),
     /// The answer to [`FromClient::Explain`], as lines of text.
     Explained(Vec<String>),
-    /// The answer to [`FromClient::Store`].
-    Store(StoreResponse),
     /// The request was executed; there is nothing to return.
     Done,
     /// The request was refused.
@@ -317,34 +307,6 @@ pub enum ProgramOffer {
     Stored,
     /// Send the program first.
     Wanted,
-}
-
-/// To a worker's data server, from workers and clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum DataRequest {
-    /// Reads a segment of a map's output.
-    Segment(SegmentRequest),
-    /// Reads a range of a block.
-    ReadBlock {
-        /// The block.
-        block: BlockId,
-        /// Offset of the first byte in the block.
-        from: u64,
-        /// Maximum number of bytes to return.
-        bytes: u32,
-    },
-    /// Writes a block. Its content follows in pieces.
-    WriteBlock {
-        /// The block.
-        block: BlockId,
-        /// Size of the content.
-        bytes: u64,
-    },
-    /// Verifies the checksums of all blocks and returns the state of each.
-    CheckBlocks {
-        /// True to quarantine corrupt replicas, which has them replaced; false to change nothing.
-        quarantine: bool,
-    },
 }
 
 /// Status of a job.

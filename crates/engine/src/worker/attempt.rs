@@ -1,7 +1,6 @@
 //! Runs one attempt: the same code in a worker and in a task runner.
 
 use crate::apps::App;
-use crate::input::StoreAccess;
 use crate::job::Plan;
 use crate::task::{
     Control, MapError, MapOutcome, MapOutputTracker, MapTask, ReduceError, ReduceOutcome, ReduceTask, ShuffleClient,
@@ -43,7 +42,6 @@ pub(crate) struct Attempt {
     /// Fetches them.
     pub(crate) shuffle: Arc<ShuffleClient>,
     /// Opens files of the block store.
-    pub(crate) stored: Arc<dyn StoreAccess>,
     /// The job's folder on the worker.
     pub(crate) folder: PathBuf,
 }
@@ -73,7 +71,6 @@ impl Attempt {
             start_bytes,
             bytes,
             dir: self.folder.clone(),
-            stored: Arc::clone(&self.stored),
         };
         Ok(match run_map(&task, control)? {
             MapOutcome::Finished { output_bytes, counters } => Report::Finished { attempt, output_bytes, counters },

@@ -80,9 +80,8 @@ fn connect_and_serve(worker: &Arc<Worker>, data_address: &str) -> Result<Closed,
         state.unacked.iter().for_each(|(&seq, report)| {
             let _ = sender.send(FromWorker::Report { seq, report: report.clone() });
         });
-        state.outbox = Outbox(Some(sender.clone()));
+        state.outbox = Outbox(Some(sender));
     }
-    worker.blocks.report_to(sender);
     let (sending, interval) = (Arc::clone(worker), Duration::from_millis(u64::from(heartbeat_interval_ms)));
     let writer = thread::Builder::new()
         .name("coord-out".into())

@@ -1,10 +1,9 @@
-//! The worker's data server: segments of its map outputs and blocks of stored files, for other processes.
+//! The worker's data server: segments of its map outputs, for reduces of other processes.
 
 use super::Worker;
 use crate::cluster_id::ClusterId;
-use crate::store;
-use crate::task::serve_segment;
-use crate::wire::{self, DataRequest, Handshaking, Listener, Role, SocketFile, Stream, WireError, run_folder};
+use crate::task::{SegmentRequest, serve_segment};
+use crate::wire::{self, Handshaking, Listener, Role, SocketFile, Stream, WireError, run_folder};
 use std::io;
 use std::sync::Arc;
 
@@ -34,17 +33,8 @@ fn serve(worker: &Worker, mut stream: Stream, handshaking: Handshaking) -> Resul
         return Err(WireError::UnknownPeer);
     }
     drop(handshaking);
-    let blocks = &worker.blocks;
     loop {
-        match wire::receive(&mut stream, REQUEST_BYTES_MAX)? {
-            DataRequest::Segment(request) => {
-                serve_segment(request, &worker.job_folder(request.map.task.job), &mut stream)?;
-            }
-            DataRequest::ReadBlock { block, from, bytes } => {
-                store::serve_read(blocks, block, from, bytes, &mut stream)?;
-            }
-            DataRequest::WriteBlock { block, bytes } => store::serve_write(blocks, block, bytes, &mut stream)?,
-            DataRequest::CheckBlocks { quarantine } => store::serve_verify(blocks, quarantine, &mut stream)?,
-        }
+        let request: SegmentRequest = wire::receive(&mut stream, REQUEST_BYTES_MAX)?;
+        serve_segment(request, &worker.job_folder(request.map.task.job), &mut stream)?;
     }
 }

@@ -18,7 +18,6 @@ use crate::apps::Apps;
 use crate::attempt_logs::LogStore;
 use crate::cluster_id::{self, ClusterId};
 use crate::program::{self, RunnerPool};
-use crate::store::BlockStore;
 use crate::task;
 use crate::wire::{Report, Token, WireError, run_folder};
 use giveway_core::{AttemptId, JobId, Kind};
@@ -27,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -175,8 +174,6 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
     let token = Token::read(&token_file).map_err(at(&token_file))?;
     let mut incarnation = [0; 8];
     getrandom::fill(&mut incarnation).map_err(|error| at(&options.folder)(io::Error::other(error.to_string())))?;
-    let blocks_folder = options.folder.join("blocks");
-    let blocks = Arc::new(BlockStore::open(blocks_folder.clone()).map_err(at(&blocks_folder))?);
     LogStore::announce(&options.cluster, &options.folder, &options.name).map_err(at(&options.cluster))?;
     let worker = Arc::new(Worker {
         logs: LogStore::open(&options.folder, options.log_bytes),
@@ -184,14 +181,11 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
         apps,
         token,
         incarnation: u64::from_le_bytes(incarnation),
-        blocks,
         runners: RunnerPool::new(usize::from(options.map_slots) + usize::from(options.reduce_slots)),
-        data_address: OnceLock::new(),
         state: Mutex::default(),
     });
     worker.load_leftovers().map_err(at(&options.folder))?;
     let (data_address, _socket) = data_server::start(&worker, &cluster_id).map_err(at(&options.folder))?;
-    let _ = worker.data_address.set(data_address.clone());
     connection::run(&worker, &data_address)
 }
 
@@ -203,14 +197,10 @@ struct Worker {
     token: Token,
     /// Random number that identifies this process among restarts of the worker.
     incarnation: u64,
-    /// Block store. Its blocks survive everything that discards task state.
-    blocks: Arc<BlockStore>,
     /// What attempts print.
     logs: Arc<LogStore>,
     /// Idle processes of programs that were shipped with jobs.
     runners: RunnerPool,
-    /// Set before the worker joins the cluster.
-    data_address: OnceLock<String>,
     state: Mutex<State>,
 }
 

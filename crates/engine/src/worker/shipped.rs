@@ -80,11 +80,7 @@ impl ShippedAttempt {
 
     fn launch(&self, runner: &mut Runner, worker: &Worker) -> Result<(), RunnerError> {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        let facts = WorkerFacts {
-            cluster: absolute(&worker.options.cluster),
-            node: self.shuffle.node(),
-            data_address: worker.data_address.get().cloned().unwrap_or_default(),
-        };
+        let facts = WorkerFacts { cluster: absolute(&worker.options.cluster), node: self.shuffle.node() };
         if runner.sent.facts.as_ref() != Some(&facts) {
             runner.send(&ToRunner::Worker(facts.clone()))?;
             runner.sent = Sent { facts: Some(facts), ..Sent::default() };

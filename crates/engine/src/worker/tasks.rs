@@ -7,7 +7,6 @@ use crate::apps::App;
 use crate::attempt_logs;
 use crate::job::Plan;
 use crate::program::ProgramId;
-use crate::store::{self, WorkerStoreAccess};
 use crate::task::{Control, MapOutputTracker, Request, ShuffleClient};
 use crate::wire::{Report, ToWorker};
 use giveway_core::{AttemptId, JobId, Work};
@@ -104,7 +103,6 @@ impl Worker {
                 }
             }
             ToWorker::CloseJob { job } => self.close_job(job),
-            ToWorker::Store(order) => store::execute(&self.blocks, &self.token, order),
             ToWorker::Ack { seq } => {
                 self.state().unacked.remove(&seq);
             }
@@ -178,12 +176,7 @@ impl Worker {
                 Runnable::InTaskRunner(ShippedAttempt { id, work, plan, program: *program, outputs, shuffle, folder })
             }
             Code::BuiltIn(app) => {
-                let stored = Arc::new(WorkerStoreAccess {
-                    blocks: Arc::clone(&self.blocks),
-                    token: self.token.clone(),
-                    cluster: self.options.cluster.clone(),
-                });
-                Runnable::Here(Attempt { id, work, plan, app: Arc::clone(app), outputs, shuffle, stored, folder })
+                Runnable::Here(Attempt { id, work, plan, app: Arc::clone(app), outputs, shuffle, folder })
             }
         }
     }

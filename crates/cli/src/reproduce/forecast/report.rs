@@ -266,7 +266,7 @@ impl ForecastReport {
              In the third experiment tasks run as fast as they can on one worker with twice as many map slots as there are cores, and the simulated ones contend for the cores. \
              At the start of each round, each type of job ran alone on the idle cluster. In the third experiment several jobs of the same type ran at a time, because tasks that share cores take more processor time for the same work, \
              and again after each run, because the speed of a machine may change from minute to minute: a run is forecast from the profiles right before and right after it. \
-             The simulator's input is how long each of their maps and reduces took (in the third experiment, the time on a core of its own), when the jobs of the run were submitted, where their input was stored, and \
+             The simulator's input is how long each of their maps and reduces took (in the third experiment, the time on a core of its own), when the jobs of the run were submitted, and \
              10 ms as the cost of stopping a task; nothing was fitted to the runs that are forecast. Which job gets a slot may depend on a millisecond, so means over {} are compared. \
              The simulator repeats each run of the engine {FORECAST_RUNS} times, every job with task times drawn from these profiles (with a limited rate, without those that took over 2 % longer than the median: the machine had stood still). \
              Every output was equal to that of a sequential run.\n\n",

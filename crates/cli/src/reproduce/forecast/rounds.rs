@@ -67,7 +67,7 @@ impl PreparedExperiment {
             let groups = experiment.job_types.iter().map(|job_type| job_type.name.to_owned()).collect();
             // Only the recovery of lost tasks depends on the placement of data.
             let kill_at = kill_at.map(|at| at + START_DELAY);
-            Ok(TimedWorkload { groups, jobs, kill_at, stored: experiment.kill_at.is_some() })
+            Ok(TimedWorkload { groups, jobs, kill_at })
         };
         let alone =
             |(job_type, group): (&JobType, u16)| workload(&vec![(0, group); experiment.profile_jobs(job_type)], None);

@@ -100,7 +100,7 @@ fn segments_not_readable_in_place_are_transferred() {
         let mut stream = wire::Stream::Tcp(listener.accept().unwrap().0);
         wire::accept(&mut stream, &token).unwrap();
         let mut sent = 0;
-        while let Ok(wire::DataRequest::Segment(request)) = wire::receive(&mut stream, SEGMENT_MESSAGE_BYTES_MAX) {
+        while let Ok(request) = wire::receive::<SegmentRequest>(&mut stream, SEGMENT_MESSAGE_BYTES_MAX) {
             if request.in_place_bytes_min < u64::MAX {
                 wire::send(&mut stream, &SegmentResponse::InPlace { path: "/not/on/this/machine".into() }).unwrap();
             } else {

@@ -8,7 +8,6 @@ mod reduces;
 
 use super::*;
 use crate::apps::App;
-use crate::input::LocalOnly;
 use crate::job::{self, Codec, FileLocation, InputFile, InputSplit, OutputFormat, Partitioning, Plan};
 use crate::record::{AppError, Emit, Mapper, Record, Reducer, Values};
 use crate::wire::{self, Token};
@@ -260,11 +259,7 @@ impl Cluster {
                 std::thread::spawn(move || {
                     wire::accept(&mut stream, &token)?;
                     for _ in 0..requests {
-                        let wire::DataRequest::Segment(request) =
-                            wire::receive(&mut stream, SEGMENT_MESSAGE_BYTES_MAX)?
-                        else {
-                            break;
-                        };
+                        let request = wire::receive(&mut stream, SEGMENT_MESSAGE_BYTES_MAX)?;
                         serve_segment(request, &dir, &mut stream)?;
                     }
                     Ok::<(), wire::WireError>(())
@@ -304,7 +299,6 @@ impl Cluster {
             start_bytes,
             bytes,
             dir: self.dir(node),
-            stored: Arc::new(LocalOnly),
         }
     }
 
