@@ -214,7 +214,7 @@ impl Policy {
         self.failures.spans_mut().into_iter().for_each(shorten);
         for slots in [&mut self.map, &mut self.reduce] {
             slots.order.spans_mut().into_iter().for_each(shorten);
-            slots.placement.spans_mut().into_iter().for_each(shorten);
+            slots.placement.spans_mut().for_each(shorten);
             slots.preempt.iter_mut().flat_map(Preemption::spans_mut).for_each(shorten);
         }
         self
