@@ -1,7 +1,7 @@
 //! A snapshot: everything that is known of a cluster at one instant, as plain data.
 //!
 //! It has the facts (nodes, live jobs, the state of each task, running attempts) and what the policy has learned ([`PolicyState`]). It does not have the scheduler's data structures, so those may
-//! change from release to release. Reservations, delays and random numbers are left out: a restored scheduler decides them anew.
+//! change from release to release. Reservations are left out: a restored scheduler decides them anew, and sets all timers anew.
 //!
 //! [`Scheduler::snapshot`](crate::Scheduler::snapshot) takes one, and [`Event::Restored`](crate::Event::Restored) continues from one. Snapshots are
 //! stored in journals and event logs: the order of the fields is part of those formats.
@@ -9,6 +9,7 @@
 use crate::event::{JobSpec, NodeSpec};
 use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
 use crate::lifecycle::{RunningAttempt, StopRequest};
+use crate::policy::matching::Classes;
 use crate::policy::{PolicyState, Prior};
 use crate::state::{Exclusion, JobLag, TaskHistory, TaskState};
 use crate::units::{Span, Time};
@@ -85,6 +86,10 @@ pub struct JobMemory {
     pub kept_waits: Vec<(u32, Span)>,
     /// Finished parts of maps that ended early, in whole splits, and their work in seconds.
     pub parts: (f64, f64),
+    /// Its classes, where jobs are matched to nodes.
+    pub classes: Classes,
+    /// Since when it waits for a node with its input, or that ran maps of it.
+    pub delayed_since: PerKind<Option<Time>>,
 }
 
 /// A snapshot as earlier releases wrote it: instead of the memories, the credits of jobs in a virtual fair cluster, the mean task times and the time of these.

@@ -386,9 +386,18 @@ impl RandomBackend {
         };
         assert_eq!(facts(&self.recovered), facts(&self.core));
         assert_eq!(facts(&self.recovered_otherwise), facts(&self.core));
-        let snapshot = self.recovered.snapshot().unwrap();
+        let mut snapshot = self.recovered.snapshot().unwrap();
         self.restore_damaged(&snapshot);
+        // What the deciding core has learned must survive.
+        let learned = self.core.snapshot().unwrap();
+        snapshot.policy = learned.policy.clone();
+        for (job, learned) in snapshot.jobs.iter_mut().zip(&learned.jobs) {
+            job.memory = learned.memory.clone();
+        }
         self.submit_event(Event::Restored(Box::new(snapshot)));
+        let kept = self.core.snapshot().unwrap().policy;
+        assert_eq!(kept.matcher, learned.policy.matcher);
+        assert_eq!((kept.users, kept.rng), (learned.policy.users, learned.policy.rng));
         assert_eq!(facts(&self.recovered), facts(&self.core));
     }
 

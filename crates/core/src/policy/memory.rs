@@ -3,6 +3,10 @@
 
 use super::TaskTimes;
 use super::lag::Lags;
+use super::matching::MatcherMemory;
+use super::preemption::Starvation;
+use crate::ids::PerKind;
+use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 
 /// The memory of a policy.
@@ -12,4 +16,21 @@ pub struct PolicyState {
     pub task_times: TaskTimes,
     /// How far groups are behind their fair shares.
     pub lags: Lags,
+    /// Since when pools have been starved.
+    pub starvation: PerKind<StarvedGroups>,
+    /// What was learned for matching jobs to nodes, by the numbers of users.
+    pub matcher: Option<MatcherMemory>,
+    /// All users, by number.
+    pub users: Vec<String>,
+    /// Where the sequence of random numbers is.
+    pub rng: Option<Pcg64Mcg>,
+}
+
+/// Since when groups have been starved, and the names of these groups.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StarvedGroups {
+    /// By number.
+    pub names: Vec<String>,
+    /// By number.
+    pub since: Starvation,
 }

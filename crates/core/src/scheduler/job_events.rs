@@ -137,7 +137,7 @@ impl Scheduler {
         classes.iter().for_each(|&(job, classes)| self.state.job_mut(job).set_classes(classes));
     }
 
-    fn add_to_groups(&mut self, key: JobKey, pool: &str) {
+    pub(super) fn add_to_groups(&mut self, key: JobKey, pool: &str) {
         let job = self.state.job(key);
         let classes = self.matcher.is_some().then(|| job.classes());
         let user = &self.users[job.user() as usize];

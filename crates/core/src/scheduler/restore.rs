@@ -3,7 +3,8 @@
 use super::Scheduler;
 use crate::action::Action;
 use crate::ids::{Kind, NodeId, PerKind, TaskKey};
-use crate::policy::estimates;
+use crate::policy::matching::{Matcher, UserRights};
+use crate::policy::{PolicyState, StarvedGroups, estimates};
 use crate::reason::Refusal;
 use crate::snapshot::{JobSnapshot, Snapshot};
 use crate::state::Inconsistent;
@@ -26,8 +27,24 @@ impl Scheduler {
         Some(Snapshot {
             nodes: self.state.node_snapshots(),
             jobs: jobs.into_iter().map(|job| job.snapshot()).collect(),
-            policy: self.memory.clone(),
+            policy: self.policy_state(),
         })
+    }
+
+    /// What the policy has learned, of all parts.
+    fn policy_state(&self) -> PolicyState {
+        let starved = |kind: Kind| {
+            let groups = self.rankings.last(kind);
+            let name = |group: usize| groups.group_facts(group).name.to_string();
+            StarvedGroups { names: (0..groups.group_count()).map(name).collect(), since: self.starvation[kind].clone() }
+        };
+        PolicyState {
+            starvation: PerKind::from_fn(starved),
+            matcher: self.matcher.as_ref().map(Matcher::memory),
+            users: self.users.clone(),
+            rng: Some(self.rng.clone()),
+            ..self.memory.clone()
+        }
     }
 
     /// Replaces everything by what is in a snapshot. All timers are set anew.
@@ -36,14 +53,22 @@ impl Scheduler {
         restored.now = self.now;
         restored.memory.task_times =
             snapshot.policy.task_times.clone().restored(self.policy.prior, self.policy.task_start);
+        let knows_classes = restored.restore_users(&snapshot.policy)?;
         for (node, known) in (0..).map(NodeId).zip(&snapshot.nodes) {
             restored.node_joined(node, &known.spec)?;
             restored.state.restore_node(node, known);
         }
         restored.match_nodes();
-        snapshot.jobs.iter().try_for_each(|job| restored.restore_job(job))?;
+        snapshot.jobs.iter().try_for_each(|job| restored.restore_job(job, knows_classes))?;
         let groups = PerKind::from_fn(|kind| restored.rankings.groups(kind));
         restored.memory.lags = snapshot.policy.lags.clone().renumbered(groups);
+        restored.starvation = PerKind::from_fn(|kind| {
+            let StarvedGroups { names, since } = &snapshot.policy.starvation[kind];
+            since.renumbered(names, restored.rankings.last(kind))
+        });
+        if let Some(rng) = &snapshot.policy.rng {
+            restored.rng = rng.clone();
+        }
         restored.restore_retries();
         restored.compute_estimates();
         restored.set_retry_timer(out);
@@ -52,12 +77,33 @@ impl Scheduler {
         Ok(())
     }
 
-    fn restore_job(&mut self, snapshot: &JobSnapshot) -> Result<(), Refusal> {
+    /// Numbers users as before and lets the matcher continue with what was learned; returns whether it does.
+    fn restore_users(&mut self, policy: &PolicyState) -> Result<bool, Refusal> {
+        for (number, name) in (0..).zip(&policy.users) {
+            if self.user_number(name) != number {
+                return Err(Refusal::InvalidSnapshot);
+            }
+        }
+        let (Some(matcher), Some(memory)) = (&mut self.matcher, &policy.matcher) else { return Ok(false) };
+        let rights = self.users.iter().map(|user| UserRights::of(user, &self.setup.tenants)).collect();
+        if matcher.restore(memory, rights) { Ok(true) } else { Err(Refusal::InvalidSnapshot) }
+    }
+
+    fn restore_job(&mut self, snapshot: &JobSnapshot, knows_classes: bool) -> Result<(), Refusal> {
         let user = self.user_number(&snapshot.spec.user);
         let job = self.state.restore_job(user, snapshot)?;
         let first = estimates::first_estimate(self.view(), self.needs, self.state.job(job), &self.memory.task_times);
         self.state.job_mut(job).set_estimate(first);
-        self.classify(job, &snapshot.spec);
+        match &self.matcher {
+            Some(matcher) if knows_classes => {
+                if !matcher.knows(snapshot.memory.classes) {
+                    return Err(Refusal::InvalidSnapshot);
+                }
+                self.state.job_mut(job).set_classes(snapshot.memory.classes);
+                self.add_to_groups(job, &snapshot.spec.pool);
+            }
+            _ => self.classify(job, &snapshot.spec),
+        }
         self.index_local_nodes(job);
         self.index_input_types(job);
         let nodes = (0..self.state.nodes().len() as u32).map(NodeId);

@@ -9,7 +9,7 @@ use crate::ids::{Kind, NodeId, PerKind, TaskKey};
 use crate::snapshot::{
     AttemptSnapshot, FinishedTasks, JobMemory, JobSnapshot, NodeSnapshot, SpeculativeSnapshot, TaskSnapshot,
 };
-use crate::units::{Span, Time, WHOLE_PPM};
+use crate::units::{Span, WHOLE_PPM};
 use std::collections::BTreeSet;
 
 /// A snapshot contradicts itself.
@@ -164,9 +164,6 @@ impl State {
         job.paused = snapshot.paused.iter().map(|&reduce| (reduce, 0)).collect();
         job.unneeded_lost_outputs = snapshot.unneeded_lost_outputs.clone();
         job.failed_on = snapshot.failed_on.iter().copied().collect();
-        // A snapshot does not say since when a job waits for a better node. It has waited long enough: a wait that began anew with each snapshot might
-        // never end.
-        job.delayed_since = PerKind::new(Some(Time::ZERO), Some(Time::ZERO));
         for &reduce in snapshot.paused.iter().filter(|_| !snapshot.closed) {
             let node = self.jobs.get(key).task(TaskKey::reduce(reduce)).node;
             self.nodes.get_mut(node).paused.push((key, reduce));
@@ -217,6 +214,8 @@ impl Job {
             wait_s: self.counts[Kind::Reduce].finished_wait_s,
             kept_waits: self.kept_waits(),
             parts: (maps.finished_parts, maps.finished_parts_work_s),
+            classes: self.classes,
+            delayed_since: self.delayed_since,
         }
     }
 
@@ -227,10 +226,13 @@ impl Job {
     }
 
     fn restore_memory(&mut self, memory: &JobMemory) -> Result<(), Inconsistent> {
-        let JobMemory { lag, maps_done_at, wait_s, ref kept_waits, parts } = *memory;
-        for JobLag { entitled_s, received_s, held_speed, share, due_slots, .. } in lag.iter() {
-            ensure([entitled_s, received_s, held_speed, share, due_slots].iter().all(|value| value.is_finite()))?;
+        // The classes are restored by whoever knows which there are.
+        let JobMemory { lag, maps_done_at, wait_s, ref kept_waits, parts, classes: _, delayed_since } = *memory;
+        for JobLag { entitled_s, received_s, held_speed, share, share_if_fair, due_slots, .. } in lag.iter() {
+            let values = [entitled_s, received_s, held_speed, share, share_if_fair, due_slots];
+            ensure(values.iter().all(|value| value.is_finite()))?;
         }
+        self.delayed_since = delayed_since;
         ensure([wait_s, parts.0, parts.1].iter().all(|sum| sum.is_finite() && *sum >= 0.0))?;
         self.estimate.lag = lag;
         self.maps_done_at = maps_done_at.filter(|_| self.maps_done());

@@ -6,15 +6,18 @@
 use super::kmeans::kmeans;
 use crate::ids::Kind;
 use crate::state::Job;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Number of finished jobs in the history.
 const HISTORY_JOBS_MAX: usize = 512;
 /// Rows of the table.
 const TABLE_ROWS_MAX: usize = 16;
+/// Features of a job.
+const FEATURES: usize = 4;
 
 /// Times of a job's tasks on a node of speed 1, without reading input.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskTimes {
     /// Compute time of a map.
     pub map_s: f64,
@@ -25,7 +28,7 @@ pub struct TaskTimes {
 }
 
 /// A finished job, or the mean of a cluster of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct FinishedJob {
     features: Vec<f64>,
     map_s: f64,
@@ -33,7 +36,7 @@ struct FinishedJob {
 }
 
 /// The predictor: its background part and its on-the-spot part.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Predictor {
     update_interval_jobs: u32,
     since_update: u32,
@@ -45,6 +48,16 @@ impl Predictor {
     /// A predictor without history.
     pub fn new(update_interval_jobs: u32) -> Predictor {
         Predictor { update_interval_jobs, since_update: 0, history: VecDeque::new(), table: Vec::new() }
+    }
+
+    /// True if it may have been learned: all times and features are numbers, and of one length.
+    pub(super) fn is_consistent(&self) -> bool {
+        let jobs = || self.history.iter().chain(&self.table);
+        let is_time = |time_s: f64| time_s.is_finite() && time_s >= 0.0;
+        self.history.len() <= HISTORY_JOBS_MAX
+            && jobs().all(|job| is_time(job.map_s) && is_time(job.reduce_s))
+            && jobs()
+                .all(|job| job.features.len() == FEATURES && job.features.iter().all(|feature| feature.is_finite()))
     }
 
     /// Adds a finished job to the history.

@@ -155,12 +155,21 @@ pub fn unreserved(view: View<'_>, kind: Kind) -> u32 {
 }
 
 /// Since when each pool has been below its min share and below half its fair share.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Starvation {
     since: Vec<[Option<Time>; 2]>,
 }
 
 impl Starvation {
+    /// The same for the groups of another ranking, which may have them in another order, given the names of those before.
+    pub fn renumbered(&self, before: &[String], ranking: &Ranking) -> Starvation {
+        let since = |group: usize| {
+            let at = before.iter().position(|name| *name == *ranking.group_facts(group).name)?;
+            self.since.get(at).copied()
+        };
+        Starvation { since: (0..ranking.group_count()).map(|group| since(group).unwrap_or_default()).collect() }
+    }
+
     /// The slots that each group may request because it has been starved for longer than the timeouts allow.
     fn due(&mut self, view: View<'_>, kind: Kind, ranking: &Ranking, timeouts: [Span; 2]) -> Vec<u32> {
         let shares = group_shares(view, kind, ranking);
