@@ -15,7 +15,7 @@ pub struct Request {
     pub app: String,
     /// The application's options by name. Each application documents its own.
     pub options: BTreeMap<String, String>,
-    /// Input paths: absolute local files, folders or globs, `dfs:` paths, or files, folders or globs in HDFS (`hdfs://`).
+    /// Input paths: absolute local files, folders or globs, or files, folders or globs in HDFS (`hdfs://`).
     #[serde(with = "crate::path_bytes::list")]
     pub input: Vec<OsString>,
     /// Output folder, an absolute path. It must not exist.

@@ -68,7 +68,7 @@ pub fn openapi() -> Value {
                     "additionalProperties": false,
                     "properties": {
                         "app": { "type": "string" },
-                        "input": { "type": "array", "items": { "type": "string" }, "minItems": 1, "description": "Absolute paths, globs, dfs: or hdfs: paths" },
+                        "input": { "type": "array", "items": { "type": "string" }, "minItems": 1, "description": "Absolute paths, globs, or hdfs: paths" },
                         "output": { "type": "string", "description": "Absolute path of a folder that does not exist" },
                         "options": { "type": "object", "additionalProperties": { "type": "string" } },
                         "reduces": { "type": ["integer", "null"], "minimum": 0 },

@@ -128,10 +128,23 @@ pub struct Round<'a> {
     taking: bool,
     /// True if victims are in the order of rank, last first: a job that ranks after one of them ranks after all that follow.
     victims_by_rank: bool,
-    /// Victims from this one on rank before jobs of this rank, and of any later one.
-    end: (usize, Rank),
+    end: End,
     /// When the first attempt that a beneficiary may take, but that was launched too recently, has run long enough.
     young_until: Option<Time>,
+}
+
+/// Where the search for victims ends: those from `at` on rank before jobs of this rank, and of any later one.
+struct End {
+    at: usize,
+    rank: Rank,
+}
+
+impl End {
+    /// True if a job may not take slots from the victim at a position, nor from those that follow.
+    fn is_reached(&self, at: usize, request: &SlotRequest, kind: Kind, jobs: Comparison<'_>) -> bool {
+        let rank = || jobs.rank(jobs.view.state.job(request.job), kind, 1);
+        at >= self.at && !request.is_guaranteed && rank() >= self.rank
+    }
 }
 
 /// True if one more reduce may be paused on a node: those that are paused there, or are about to, are below its limit.
@@ -165,7 +178,7 @@ impl<'a> Round<'a> {
             at: 0,
             taking: false,
             victims_by_rank,
-            end: (usize::MAX, Rank::MAX),
+            end: End { at: usize::MAX, rank: Rank::MAX },
             young_until: None,
         }
     }
@@ -181,11 +194,13 @@ impl<'a> Round<'a> {
         while !self.victims.is_empty() {
             let Some((request, preference)) = &mut self.request else {
                 let request = self.requests.next()?;
-                self.request = Some((request, Preference::new(self.rule, self.kind, jobs, request.job)));
                 (self.at, self.taking) = (0, false);
+                if request.for_paused || !self.end.is_reached(0, &request, self.kind, jobs) {
+                    self.request = Some((request, Preference::new(self.rule, self.kind, jobs, request.job)));
+                }
                 continue;
             };
-            let (beneficiary, end) = (request.job, self.end);
+            let beneficiary = request.job;
             if request.for_paused {
                 let found = for_paused::victim(self.rule, beneficiary, jobs).filter(|_| request.slots > 0);
                 let Some(victim) = found else {
@@ -195,11 +210,8 @@ impl<'a> Round<'a> {
                 request.slots -= 1;
                 return Some(victim);
             }
-            let is_after_end = !request.is_guaranteed && self.at >= end.0 && {
-                let rank = jobs.rank(jobs.view.state.job(beneficiary), self.kind, 1);
-                rank >= end.1
-            };
-            if request.slots == 0 || self.at >= self.victims.len() || is_after_end {
+            let is_at_end = self.at >= self.victims.len() || self.end.is_reached(self.at, request, self.kind, jobs);
+            if request.slots == 0 || is_at_end {
                 if self.taking {
                     self.leave_victim(jobs);
                 }
@@ -210,7 +222,8 @@ impl<'a> Round<'a> {
             let by_share = self.rule.trigger.is_below_share() && jobs.keep_their_shares(beneficiary, victim, self.kind);
             if !by_share && !jobs.may_take(beneficiary, victim, self.kind) {
                 if self.victims_by_rank && jobs.compare_by_order(beneficiary, victim, self.kind) {
-                    self.end = (self.at, jobs.rank(jobs.view.state.job(beneficiary), self.kind, 1));
+                    let rank = jobs.rank(jobs.view.state.job(beneficiary), self.kind, 1);
+                    self.end = End { at: self.at, rank };
                 }
                 self.skip_victim(jobs);
                 continue;
@@ -252,7 +265,7 @@ impl<'a> Round<'a> {
         let (Some((_, preference)), Some(victim)) = (&self.request, self.victims.get_mut(self.at)) else { return };
         if victim.is_exhausted() {
             self.victims.remove(self.at);
-            self.end.0 -= usize::from(self.at < self.end.0 && self.end.0 < usize::MAX);
+            self.end.at -= usize::from(self.at < self.end.at && self.end.at < usize::MAX);
         } else {
             victim.leave(self.rule, jobs, preference);
             self.at += 1;
