@@ -16,9 +16,8 @@
 //! all slots is late by itself, and due its own share.
 //!
 //! **Groups** (pools, queues). The lag of a group is the slot time that its share entitled it to and that it has not received, whatever the speed of the slots;
-//! it never goes below zero. If it exceeds the
-//! fraction [`MaxLag::of_work`] of the work of the group's largest job and [`MaxLag::time`] at its share, the group's share is guaranteed to it, like a
-//! min share, until it has caught up.
+//! it never goes below zero. If it exceeds the fraction [`MaxLag::of_work`] of the work of the group's largest job and [`MaxLag::time`] at its share, the
+//! group's share is guaranteed to it, like a min share, until it has caught up.
 //!
 //! **Small jobs.** A job whose whole work is at most [`MaxLag::exempt_work`] is due its share from its submission, within its group's share.
 //!

@@ -86,17 +86,20 @@ impl Scheduler {
         }
         let (Some(matcher), Some(memory)) = (&mut self.matcher, &policy.matcher) else { return Ok(false) };
         let rights = self.users.iter().map(|user| UserRights::of(user, &self.setup.tenants)).collect();
-        if matcher.restore(memory, rights) { Ok(true) } else { Err(Refusal::InvalidSnapshot) }
+        if matcher.restore(memory.clone(), rights) { Ok(true) } else { Err(Refusal::InvalidSnapshot) }
     }
 
     fn restore_job(&mut self, snapshot: &JobSnapshot, knows_classes: bool) -> Result<(), Refusal> {
+        if snapshot.memory.delayed_since.iter().flatten().any(|&since| since > self.now) {
+            return Err(Refusal::InvalidSnapshot);
+        }
         let user = self.user_number(&snapshot.spec.user);
         let job = self.state.restore_job(user, snapshot)?;
         let first = estimates::first_estimate(self.view(), self.needs, self.state.job(job), &self.memory.task_times);
         self.state.job_mut(job).set_estimate(first);
         match &self.matcher {
             Some(matcher) if knows_classes => {
-                if !matcher.knows(snapshot.memory.classes) {
+                if !matcher.knows(user, snapshot.memory.classes) {
                     return Err(Refusal::InvalidSnapshot);
                 }
                 self.state.job_mut(job).set_classes(snapshot.memory.classes);

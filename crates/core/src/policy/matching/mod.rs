@@ -7,10 +7,12 @@
 
 pub mod kmeans;
 pub mod lp;
+mod memory;
 pub mod predict;
 mod replicas;
 mod routing;
 
+pub use memory::MatcherMemory;
 pub use replicas::choose_hosts;
 pub use routing::Routing;
 
@@ -168,18 +170,6 @@ struct ClassifiedJob {
     bias: f64,
 }
 
-/// What a matcher has learned and cannot compute again: it goes into snapshots.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MatcherMemory {
-    predictor: Predictor,
-    /// The types of node, in the order in which classes have their rates; without the nodes.
-    node_types: Vec<NodeType>,
-    recent: VecDeque<ClassifiedJob>,
-    arrivals: Vec<u32>,
-    first_arrival: Option<Time>,
-    classes: [Vec<Class>; 2],
-}
-
 /// The predictor, the classes and the suggestions.
 #[derive(Debug)]
 pub struct Matcher {
@@ -241,61 +231,6 @@ impl Matcher {
             suggested: Default::default(),
             classifications: 0,
         }
-    }
-
-    /// What it has learned.
-    pub fn memory(&self) -> MatcherMemory {
-        MatcherMemory {
-            predictor: self.predictor.clone(),
-            node_types: self.node_types.iter().map(|of| NodeType { nodes: Vec::new(), ..of.clone() }).collect(),
-            recent: self.recent.clone(),
-            arrivals: self.arrivals.clone(),
-            first_arrival: self.first_arrival,
-            classes: self.classes.clone(),
-        }
-    }
-
-    /// Continues with what another has learned, given the rights of all users by number. False if that contradicts itself, as that of a damaged file may.
-    pub fn restore(&mut self, memory: &MatcherMemory, users: Vec<UserRights>) -> bool {
-        let MatcherMemory { predictor, node_types, recent, arrivals, first_arrival, classes } = memory;
-        let features = node_types.len() + 2;
-        let is_type = |of: &NodeType| {
-            let rates = [of.speed, of.disk_bytes_per_s];
-            of.nodes.is_empty() && rates.iter().all(|rate| rate.is_finite() && *rate > 0.0)
-        };
-        let is_time = |time: f64| time.is_finite() && time >= 0.0;
-        let is_job = |job: &ClassifiedJob| {
-            let TaskTimes { map_s, reduce_s, map_bytes } = job.times;
-            let known = (job.user as usize) < arrivals.len() && arrivals[job.user as usize] > 0;
-            known && [map_s, reduce_s, map_bytes].into_iter().all(is_time) && job.bias.is_finite() && job.bias > 0.0
-        };
-        let is_class = |of: &Class| {
-            of.centre.len() == features
-                && of.centre.iter().all(|feature| feature.is_finite())
-                && is_time(of.radius)
-                && is_time(of.arrivals_per_s)
-        };
-        let is_consistent = predictor.is_consistent()
-            && node_types.len() <= usize::from(u16::MAX)
-            && node_types.iter().all(is_type)
-            && arrivals.len() <= users.len()
-            && recent.len() <= CLASSIFIED_JOBS_MAX
-            && recent.iter().all(is_job)
-            && classes.iter().flatten().all(is_class)
-            && classes.iter().all(|of| of.len() <= CLASSIFIED_JOBS_MAX);
-        if is_consistent {
-            self.predictor = predictor.clone();
-            (self.node_types, self.recent, self.arrivals) = (node_types.clone(), recent.clone(), arrivals.clone());
-            (self.users, self.first_arrival, self.classes) = (users, *first_arrival, classes.clone());
-            self.users.truncate(self.arrivals.len());
-        }
-        is_consistent
-    }
-
-    /// True if classes of a job are among those that there are.
-    pub fn knows(&self, classes: Classes) -> bool {
-        let is_known = |c: usize| classes[c].is_none_or(|class| usize::from(class) < self.classes[c].len());
-        is_known(0) && is_known(1)
     }
 
     /// The options it was made with.
@@ -371,7 +306,7 @@ impl Matcher {
         }
         self.users[user] = rights;
         self.first_arrival.get_or_insert(now);
-        self.arrivals[user] += 1;
+        self.arrivals[user] = self.arrivals[user].saturating_add(1);
         let job = self.describe_job(state.job(key));
         if job.tasks.iter().all(|&tasks| tasks == 0) {
             // An open job that has requested nothing yet: its rate is not known.

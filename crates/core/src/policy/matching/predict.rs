@@ -60,6 +60,11 @@ impl Predictor {
                 .all(|job| job.features.len() == FEATURES && job.features.iter().all(|feature| feature.is_finite()))
     }
 
+    /// The same, but with a table that is computed each time this many jobs have finished.
+    pub(super) fn with_interval(self, update_interval_jobs: u32) -> Predictor {
+        Predictor { update_interval_jobs, ..self }
+    }
+
     /// Adds a finished job to the history.
     pub fn learn(&mut self, job: &Job) {
         let mean = |kind: Kind| {
@@ -74,7 +79,7 @@ impl Predictor {
             map_s: mean(Kind::Map),
             reduce_s: mean(Kind::Reduce),
         });
-        self.since_update += 1;
+        self.since_update = self.since_update.saturating_add(1);
         if self.table.is_empty() || self.since_update >= self.update_interval_jobs {
             self.update_table();
         }

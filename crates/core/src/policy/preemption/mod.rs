@@ -1,7 +1,7 @@
 //! Preemption: who may take slots now, from which attempt, and what protects an attempt.
 //!
-//! `trigger.rs` says which jobs request slots, `victims.rs` in which order attempts are considered, `guards.rs` which are protected. A
-//! [`Round`] combines them and yields one victim at a time; the scheduler stops the victim and reserves its slot before it takes the next,
+//! `trigger.rs` says which jobs request slots, `victims.rs` in which order attempts are considered, `guards.rs` which are protected; `for_paused.rs` finds slots
+//! for paused reduces, on their own nodes. A [`Round`] combines them and yields one victim at a time; the scheduler stops the victim and reserves its slot before it takes the next,
 //! because both change the ranks. Under every policy, a slot is taken only if the beneficiary would still rank before the victim's job
 //! afterwards ([`Ranking::stays_before`](super::ranking::Ranking::stays_before), ADR 3), or if it is taken because of shares and both then keep
 //! theirs ([`Comparison::keep_their_shares`]).
