@@ -68,36 +68,20 @@ pub struct Metrics {
 pub struct Grouping {
     /// Names of the groups, smallest first.
     names: Vec<String>,
-    rule: Rule,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Rule {
-    /// By job number, the group.
-    Listed(Vec<u16>),
-    /// For each group but the last, the largest number of maps of its jobs.
-    UpToMaps(Vec<u32>),
+    /// The group of each job, by its number.
+    by_job: Vec<u16>,
 }
 
 impl Grouping {
     /// The groups of a workload, by job number; jobs beyond the list belong to the last group.
     pub fn listed(names: Vec<String>, by_job: Vec<u16>) -> Grouping {
         let names = if names.is_empty() { vec!["all".into()] } else { names };
-        Grouping { names, rule: Rule::Listed(by_job) }
-    }
-
-    /// Groups by number of maps, for an event log without a workload: up to 10, up to 100, and more.
-    pub fn by_maps() -> Grouping {
-        let names = ["small", "medium", "large"].map(String::from).into();
-        Grouping { names, rule: Rule::UpToMaps(vec![10, 100]) }
+        Grouping { names, by_job }
     }
 
     fn of(&self, spec: &JobSpec) -> u16 {
         let last = self.names.len() as u16 - 1;
-        match &self.rule {
-            Rule::Listed(by_job) => by_job.get(spec.id.0 as usize).copied().unwrap_or(last).min(last),
-            Rule::UpToMaps(limits) => limits.iter().filter(|limit| spec.splits.len() > **limit as usize).count() as u16,
-        }
+        self.by_job.get(spec.id.0 as usize).copied().unwrap_or(last).min(last)
     }
 }
 

@@ -18,7 +18,8 @@ impl EventSequence {
     /// Two nodes of two map slots and one reduce slot, and a job of two maps and one reduce at 10 s.
     fn begin() -> EventSequence {
         let tenants = Tenants { users: vec![User { name: "ann".into(), weight: 1.0, min_share: 2 }], pools: vec![] };
-        let mut sequence = EventSequence(Metrics::new(&tenants, Grouping::by_maps(), vec![20.0]));
+        let groups = Grouping::listed(["small", "medium", "large"].map(String::from).into(), vec![0]);
+        let mut sequence = EventSequence(Metrics::new(&tenants, groups, vec![20.0]));
         for node in 0..2 {
             let spec = NodeSpec {
                 name: format!("n{node}"),
