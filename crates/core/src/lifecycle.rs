@@ -194,7 +194,7 @@ impl<T: Default> Lifecycle<T> {
                 }
             }
             Event::Restored(snapshot) => self.restore(snapshot),
-            Event::RestoredVersion2(snapshot) => self.restore(snapshot),
+            Event::RestoredVersion2(old) => self.restore(&Snapshot::from((**old).clone())),
             Event::AttemptProtected { .. }
             | Event::RecoveryRequested { .. }
             | Event::PauseLimitSet { .. }
@@ -212,7 +212,7 @@ impl<T: Default> Lifecycle<T> {
 
     /// The running attempts are those of a snapshot. Those that are known already keep what is known of them. There is no change: their
     /// launches were observed, or are in an earlier log.
-    fn restore<M, P>(&mut self, snapshot: &Snapshot<M, P>) {
+    fn restore(&mut self, snapshot: &Snapshot) {
         let mut known = std::mem::take(&mut self.running);
         let restored = snapshot.running().into_iter();
         self.running = restored.map(|attempt| (attempt.id, known.remove(&attempt.id).unwrap_or(attempt))).collect();

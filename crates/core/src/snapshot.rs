@@ -1,35 +1,61 @@
-//! A snapshot: everything that is known of a cluster at one instant, as plain data.
+//! A snapshot: a cluster at one instant, as plain data.
 //!
-//! It has the facts (nodes, live jobs, the state of each task, running attempts) and what the policy has learned ([`PolicyState`]). It does not have the scheduler's data structures, so those may
-//! change from release to release. Reservations are left out: a restored scheduler decides them anew, and sets all timers anew.
+//! It has the facts (nodes, live jobs, the state of each task, running attempts), what the policy has learned and computed ([`PolicyState`]), and the
+//! order of what has an order. A scheduler that continues from it decides exactly as the one that it was taken of. It does not have the scheduler's data
+//! structures, so those may change from release to release.
 //!
 //! [`Scheduler::snapshot`](crate::Scheduler::snapshot) takes one, and [`Event::Restored`](crate::Event::Restored) continues from one. Snapshots are
 //! stored in journals and event logs: the order of the fields is part of those formats.
 
 use crate::event::{JobSpec, NodeSpec};
-use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
+use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskId, TaskKey};
 use crate::lifecycle::{RunningAttempt, StopRequest};
 use crate::policy::matching::Classes;
 use crate::policy::{PolicyState, Prior};
-use crate::state::{Exclusion, JobLag, TaskHistory, TaskState};
+use crate::state::{Estimate, Exclusion, TaskHistory, TaskState};
+use crate::timer::Timers;
 use crate::units::{Span, Time};
 use crate::{PreemptAction, Start, Work};
 use serde::{Deserialize, Serialize};
 
 /// A cluster at one instant.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Snapshot<M = JobMemory, P = PolicyState> {
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
     /// All nodes that have joined, by id.
     pub nodes: Vec<NodeSnapshot>,
     /// The live jobs, in the order of their submission.
-    pub jobs: Vec<JobSnapshot<M>>,
-    /// What the policy has learned.
-    pub policy: P,
+    pub jobs: Vec<JobSnapshot>,
+    /// The keys that no live job has.
+    pub keys: JobKeys,
+    /// The speed and disk rate of each type of node, in the order of their numbers.
+    pub node_types: Vec<(f64, f64)>,
+    /// What the policy has learned and computed.
+    pub policy: PolicyState,
+    /// The timers that are set. None in a snapshot of an earlier release, which also has no estimates: then all that is computed anew.
+    pub timers: Option<TimersSnapshot>,
+}
+
+/// The timers that are set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimersSnapshot {
+    /// When each expires.
+    pub expiries: Timers,
+    /// When the retry timer has to fire, and the tasks that may run again then.
+    pub retries: Vec<(Time, Option<TaskId>)>,
+}
+
+/// How jobs are numbered.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobKeys {
+    /// Number of jobs that were submitted.
+    pub submitted: u32,
+    /// The keys of ended jobs; the last one is used first.
+    pub free: Vec<u32>,
 }
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct NodeSnapshot {
+pub struct NodeSnapshot<O = NodeOrder> {
     /// Its slots, speed and disk.
     pub spec: NodeSpec,
     /// False if it is lost.
@@ -40,6 +66,19 @@ pub struct NodeSnapshot {
     pub failures: Vec<(Time, JobId)>,
     /// Why and since when it gets no tasks, if so.
     pub exclusion: Option<Exclusion>,
+    /// The order of what runs, is paused and is reserved there.
+    pub order: O,
+}
+
+/// The order of what runs, is paused and is reserved on a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeOrder {
+    /// The attempts that hold a slot, as the job, the task and the attempt's number.
+    pub running: PerKind<Vec<(JobId, u32, u16)>>,
+    /// The paused reduces.
+    pub paused: Vec<(JobId, u32)>,
+    /// Reserved slots: the key and id of the job, and the task if the slot is for one.
+    pub reservations: PerKind<Vec<(u32, JobId, Option<u32>)>>,
 }
 
 /// A live job.
@@ -73,11 +112,19 @@ pub struct JobSnapshot<M = JobMemory> {
     pub memory: M,
 }
 
-/// What was observed of a job for estimates and lags.
+/// What was observed of a job and computed for it, and the order of its lists.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobMemory {
-    /// Its slot time beside its fair share.
-    pub lag: PerKind<JobLag>,
+    /// Its key.
+    pub key: u32,
+    /// Its position in the order of submission.
+    pub sequence: u32,
+    /// What is known only of a job whose tasks become known as it requests slots.
+    pub open: Option<OpenJobSnapshot>,
+    /// What is estimated of it.
+    pub estimate: Estimate,
+    /// Slots it is entitled to under the policy's share.
+    pub fair_share: PerKind<f64>,
     /// When its last map was done, while all are.
     pub maps_done_at: Option<Time>,
     /// The part of the work of finished reduces in which they waited for the last map, in seconds.
@@ -90,14 +137,51 @@ pub struct JobMemory {
     pub classes: Classes,
     /// Since when it waits for a node with its input, or that ran maps of it.
     pub delayed_since: PerKind<Option<Time>>,
+    /// Until when other nodes do not ask it.
+    pub delayed_until: PerKind<Option<Time>>,
+    /// Work of the jobs that ranked before it when that was last computed, in seconds.
+    pub work_ahead_s: PerKind<f64>,
+    /// Its tasks that hold a slot, in the order in which they are visited.
+    pub running: PerKind<Vec<u32>>,
+    /// Pending maps that have run before or are the rest of one that ended early; the first one is launched first.
+    pub returned_maps: Vec<u32>,
+    /// The offers refused since the pause of each paused reduce.
+    pub refused_since_pause: Vec<u64>,
+    /// The nodes that ran maps of it.
+    pub map_nodes: Vec<u32>,
+    /// The types of nodes that hold its input, as bits.
+    pub input_types: u64,
 }
 
-/// A snapshot as earlier releases wrote it: instead of the memories, the credits of jobs in a virtual fair cluster, the mean task times and the time of these.
-pub type SnapshotVersion2 = Snapshot<PerKind<f64>, (Prior, Time)>;
+/// What is known of a job whose tasks become known as it requests slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OpenJobSnapshot {
+    /// Slots that it requests.
+    pub requested: PerKind<u32>,
+    /// Slots that it requests for lost work.
+    pub recovering: u32,
+}
+
+/// A snapshot as earlier releases wrote it: without orders and estimates; for each job its credits in a virtual fair cluster, and for the policy the mean
+/// task times and the time of these.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SnapshotVersion2 {
+    nodes: Vec<NodeSnapshot<()>>,
+    jobs: Vec<JobSnapshot<PerKind<f64>>>,
+    policy: (Prior, Time),
+}
 
 impl From<SnapshotVersion2> for Snapshot {
     fn from(old: SnapshotVersion2) -> Snapshot {
-        let job = |old: JobSnapshot<PerKind<f64>>| JobSnapshot {
+        let node = |old: NodeSnapshot<()>| NodeSnapshot {
+            spec: old.spec,
+            up: old.up,
+            pause_limit: old.pause_limit,
+            failures: old.failures,
+            exclusion: old.exclusion,
+            order: NodeOrder::default(),
+        };
+        let job = |(key, old): (u32, JobSnapshot<PerKind<f64>>)| JobSnapshot {
             spec: old.spec,
             submitted: old.submitted,
             closed: old.closed,
@@ -110,11 +194,18 @@ impl From<SnapshotVersion2> for Snapshot {
             ended_service: old.ended_service,
             failed_on: old.failed_on,
             finished: old.finished,
-            memory: JobMemory::default(),
+            memory: JobMemory { key, sequence: key + 1, ..JobMemory::default() },
         };
         let mut policy = PolicyState::default();
         policy.task_times.set_averages(old.policy.0);
-        Snapshot { nodes: old.nodes, jobs: old.jobs.into_iter().map(job).collect(), policy }
+        Snapshot {
+            nodes: old.nodes.into_iter().map(node).collect(),
+            keys: JobKeys { submitted: old.jobs.len() as u32, free: Vec::new() },
+            jobs: (0..).zip(old.jobs).map(job).collect(),
+            node_types: Vec::new(),
+            policy,
+            timers: None,
+        }
     }
 }
 
@@ -180,7 +271,7 @@ pub struct SpeculativeSnapshot {
     pub stopping: bool,
 }
 
-impl<M, P> Snapshot<M, P> {
+impl Snapshot {
     /// The attempts that hold a slot. The locality of maps and the start of reduces are not known any more.
     pub fn running<T: Default>(&self) -> Vec<RunningAttempt<T>> {
         let mut running = Vec::new();
@@ -207,7 +298,7 @@ impl<M, P> Snapshot<M, P> {
     }
 }
 
-impl<M> JobSnapshot<M> {
+impl JobSnapshot {
     fn running_attempt<T: Default>(
         &self,
         key: TaskKey,

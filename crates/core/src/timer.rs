@@ -26,7 +26,7 @@ impl Timer {
 
 /// The pending expiries, for a backend that drives the scheduler: it records each `SetTimer` with [`Timers::set`], waits until
 /// [`Timers::next`], and reports `TimerFired` for what [`Timers::expire`] returns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timers {
     expiry: [Option<Time>; Timer::ALL.len()],
 }

@@ -5,7 +5,7 @@
 
 use giveway_core::event_log::{EventLogReader, EventLogWriter};
 use giveway_core::policy::catalog;
-use giveway_core::snapshot::JobMemory;
+use giveway_core::snapshot::{JobMemory, NodeOrder};
 use giveway_core::*;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -24,6 +24,7 @@ enum Step {
     StopAttempt(AttemptId, StopMode),
     FireTimer(Timer),
     Restart,
+    Snapshot,
 }
 
 /// How an attempt was requested to stop.
@@ -61,6 +62,8 @@ struct RandomBackend {
     recovered: Scheduler,
     /// The same with another policy, as a release that decides otherwise.
     recovered_otherwise: Scheduler,
+    /// Continues from the last snapshot, and must decide the same.
+    restored: Option<Scheduler>,
     rng: Pcg64Mcg,
     now: u64,
     seq: u64,
@@ -130,6 +133,7 @@ impl RandomBackend {
             core: Scheduler::new(setup.clone()).unwrap(),
             recovered: Scheduler::new(setup.clone()).unwrap(),
             recovered_otherwise: Scheduler::new(Setup { policy: otherwise, ..setup }).unwrap(),
+            restored: None,
             now: 0,
             seq: 0,
             queue: BinaryHeap::new(),
@@ -165,6 +169,10 @@ impl RandomBackend {
         for _ in 0..backend.rng.random_range(0..4) {
             let at = backend.rng.random_range(0..150 * SECOND);
             backend.plan(at, Step::Restart);
+        }
+        let mut snapshots = Pcg64Mcg::seed_from_u64(seed ^ 2);
+        for _ in 0..snapshots.random_range(1..5) {
+            backend.plan(snapshots.random_range(0..150 * SECOND), Step::Snapshot);
         }
         for _ in 0..backend.losses_left {
             let (at, node) = (backend.rng.random_range(0..150 * SECOND), backend.rng.random_range(0..nodes));
@@ -208,6 +216,11 @@ impl RandomBackend {
         let now = Time(self.now);
         self.core.handle(now, &event, &mut actions);
         self.core.state().check().unwrap();
+        if let Some(restored) = &mut self.restored {
+            let mut same = Vec::new();
+            restored.handle(now, &event, &mut same);
+            assert_eq!(same, actions, "decided otherwise after a snapshot, at {now:?}: {event:?}");
+        }
         self.recovered.apply_recorded(now, &event, &actions).unwrap();
         self.recovered_otherwise.apply_recorded(now, &event, &actions).unwrap();
         for action in &actions {
@@ -368,16 +381,39 @@ impl RandomBackend {
             Step::StopAttempt(attempt, mode) => self.stop(attempt, mode),
             Step::FireTimer(timer) => self.submit_event(Event::TimerFired { timer }),
             Step::Restart => self.restart(),
+            Step::Snapshot => self.take_snapshot(),
         }
+    }
+
+    /// Another scheduler continues from what the first one knows now. A snapshot of it is the same.
+    fn take_snapshot(&mut self) {
+        let snapshot = self.core.snapshot();
+        let bytes = postcard::to_allocvec(&snapshot).unwrap();
+        let read = postcard::from_bytes(&bytes).unwrap();
+        let mut restored = Scheduler::new(self.core.setup().clone()).unwrap();
+        let mut actions = Vec::new();
+        restored.handle(Time(self.now), &Event::Restored(Box::new(read)), &mut actions);
+        let is_timer = |action: &Action| matches!(action, Action::SetTimer { .. });
+        assert!(actions.iter().all(is_timer), "{actions:?}");
+        restored.state().check().unwrap();
+        let again = restored.snapshot();
+        assert_eq!((&again.keys, &again.timers), (&snapshot.keys, &snapshot.timers));
+        assert_eq!(again.policy, snapshot.policy);
+        again.jobs.iter().zip(&snapshot.jobs).for_each(|(again, job)| assert_eq!(again.memory, job.memory));
+        again.nodes.iter().zip(&snapshot.nodes).for_each(|(again, node)| assert_eq!(again, node));
+        assert_eq!(again, snapshot);
+        self.restored = Some(restored);
     }
 
     /// Continues as a restarted backend does: from the recorded actions. They must have given the same facts as the decisions.
     fn restart(&mut self) {
         let facts = |core: &Scheduler| {
             core.state().check().unwrap();
-            let mut snapshot = core.snapshot().unwrap();
-            // What the policy derives depends on reservations, which are not recorded.
+            let mut snapshot = core.snapshot();
+            // Reservations are not recorded, and what the policy computes depends on them.
             snapshot.policy = policy::PolicyState::default();
+            snapshot.timers = None;
+            snapshot.nodes.iter_mut().for_each(|node| node.order = NodeOrder::default());
             for job in &mut snapshot.jobs {
                 job.memory = JobMemory::default();
                 Kind::BOTH.into_iter().for_each(|kind| job.finished[kind].work_s = 0.0);
@@ -386,18 +422,9 @@ impl RandomBackend {
         };
         assert_eq!(facts(&self.recovered), facts(&self.core));
         assert_eq!(facts(&self.recovered_otherwise), facts(&self.core));
-        let mut snapshot = self.recovered.snapshot().unwrap();
+        let snapshot = self.recovered.snapshot();
         self.restore_damaged(&snapshot);
-        // What the deciding core has learned must survive.
-        let learned = self.core.snapshot().unwrap();
-        snapshot.policy = learned.policy.clone();
-        for (job, learned) in snapshot.jobs.iter_mut().zip(&learned.jobs) {
-            job.memory = learned.memory.clone();
-        }
         self.submit_event(Event::Restored(Box::new(snapshot)));
-        let kept = self.core.snapshot().unwrap().policy;
-        assert_eq!(kept.matcher, learned.policy.matcher);
-        assert_eq!((kept.users, kept.rng), (learned.policy.users, learned.policy.rng));
         assert_eq!(facts(&self.recovered), facts(&self.core));
     }
 

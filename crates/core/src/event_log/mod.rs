@@ -316,8 +316,8 @@ mod tests {
             hint: None,
             estimate_bias_ppm: 1,
         };
-        let empty = Snapshot { nodes: vec![], jobs: vec![], policy: crate::policy::PolicyState::default() };
-        let old = Snapshot { nodes: vec![], jobs: vec![], policy: (crate::policy::Prior::default(), Time(0)) };
+        let empty = Snapshot::default();
+        let old = crate::snapshot::SnapshotVersion2::default();
         let events = [
             Event::JobKilled { job },
             Event::NodeJoined { node, spec: spec("") },

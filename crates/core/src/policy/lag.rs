@@ -24,7 +24,7 @@
 //! `docs/giveway.md` has what follows for the completion of jobs. Lags are computed with the estimates. Between two updates a decision only reads a number.
 
 use super::orders::{Rank, milli};
-use super::ranking::Ranking;
+use super::ranking::{GroupNumbers, Ranking};
 use super::shares::weighted;
 use super::{Needs, View, area};
 use crate::ids::{Kind, PerKind, TaskKey};
@@ -73,14 +73,16 @@ pub struct Lags {
 }
 
 /// How far a group is behind its fair share.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct GroupLag {
-    name: String,
     /// Slot time that it was entitled to and has not received, in seconds.
     lag_s: f64,
     /// Slots of its share that small jobs may have at once until the next update.
     for_small_jobs: f64,
 }
+
+/// A group that had no jobs until now: it may have a slot of its share for a small job.
+const NEW_GROUP: GroupLag = GroupLag { lag_s: 0.0, for_small_jobs: 1.0 };
 
 /// The slots that jobs and groups are due.
 #[derive(Debug, Default, PartialEq)]
@@ -321,25 +323,15 @@ impl MaxLag {
 }
 
 impl Lags {
-    /// Adds groups that are new. One that had no jobs until now may have a slot of its share for a small job.
+    /// Adds groups that are new.
     fn follow(&mut self, kind: Kind, groups: &Ranking) {
-        let known = self.groups[kind].len();
-        let new = (known..groups.group_count()).map(|group| &groups.group_facts(group).name);
-        self.groups[kind].extend(new.map(|name| GroupLag { name: name.to_string(), lag_s: 0.0, for_small_jobs: 1.0 }));
+        self.groups[kind].resize(groups.group_count(), NEW_GROUP);
     }
 
-    /// These lags for the groups of another ranking, which may have them in another order.
-    pub fn renumbered(mut self, groups: PerKind<&Ranking>) -> Lags {
-        for kind in Kind::BOTH {
-            let old = std::mem::take(&mut self.groups[kind]);
-            self.follow(kind, groups[kind]);
-            for group in &mut self.groups[kind] {
-                if let Some(same) = old.iter().find(|same| same.name == group.name) {
-                    *group = same.clone();
-                }
-            }
-        }
-        self
+    /// The same for groups with other numbers.
+    pub fn renumbered(&self, numbers: &PerKind<GroupNumbers>) -> Lags {
+        let groups = PerKind::from_fn(|kind| numbers[kind].renumber(&self.groups[kind], &NEW_GROUP));
+        Lags { until: self.until, groups }
     }
 
     /// Adds what groups were entitled to beyond what they held. A surplus is forgotten, and so is the lag of a group that can use no slot.
@@ -529,15 +521,15 @@ mod tests {
         let keys = [0, 1].map(|id| with_work(&mut state, &job(id, 40, 0), 10.0));
         let ranking = pools(&state, &[(keys[0], "ann"), (keys[1], "bob")]);
         let mut lags = Lags::default();
+        (0..4).for_each(|map| drop(state.launch(keys[0], TaskKey::map(map), NodeId(0), at(0.0))));
+        advance(&mut state, &ranking, &mut lags, 0.0);
         advance(&mut state, &ranking, &mut lags, 10.0);
-        let other = pools(&state, &[(keys[1], "bob"), (keys[0], "ann")]);
-        let renumbered = lags.clone().renumbered(PerKind::new(&other, &other));
-        let names = |lags: &Lags| lags.groups[Kind::Map].iter().map(|group| group.name.clone()).collect::<Vec<_>>();
-        assert_eq!(
-            (names(&lags), names(&renumbered)),
-            (vec!["".into(), "ann".into(), "bob".into()], vec!["".into(), "bob".into(), "ann".into()])
-        );
-        assert_eq!(renumbered.groups[Kind::Map][1].lag_s, lags.groups[Kind::Map][2].lag_s);
+        let mut other = pools(&state, &[(keys[1], "bob")]);
+        let numbers = PerKind::from_fn(|_| other.restore(&ranking.memory()).unwrap());
+        let renumbered = lags.renumbered(&numbers);
+        let [before, after] = [&lags, &renumbered].map(|lags| lags.groups[Kind::Map].clone());
+        assert_ne!(before[1], before[2]);
+        assert_eq!((&after[1], &after[2]), (&before[2], &before[1]));
     }
 
     /// Jobs that are present in the model: their numbers, the work they have left, and what they were entitled to.

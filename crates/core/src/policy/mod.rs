@@ -50,7 +50,7 @@ pub use failures::Failures;
 pub use groups::GroupOrder;
 pub use lag::MaxLag;
 pub use matching::{Fallback, Matching};
-pub use memory::{PolicyState, StarvedGroups};
+pub use memory::PolicyState;
 pub use orders::JobOrder;
 pub use placement::{Migration, Placement};
 pub use preemption::{AttemptOrder, Guards, Preemption, Trigger, VictimOrder};

@@ -19,6 +19,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Bytes per unit of input in the models.
 const UNIT_BYTES: f64 = 1e6;
@@ -55,7 +56,7 @@ struct Fit {
 }
 
 /// A line with no part below zero.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Line {
     constant: f64,
     rate: f64,
@@ -68,7 +69,7 @@ impl Line {
 }
 
 /// What an application shows, and for which input.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Example {
     line: Line,
     units: f64,
@@ -192,13 +193,10 @@ pub struct TaskTimes {
     #[serde(skip)]
     numbers: FxHashMap<String, usize>,
     /// The models with what running jobs show, as of the last update. An application without entry is as in `applications`.
-    #[serde(skip)]
-    current: FxHashMap<usize, Model>,
+    current: BTreeMap<usize, Model>,
     /// What the applications that were used last show.
-    #[serde(skip)]
     examples: PerKind<Vec<Example>>,
     /// What a task without input takes under the typical application, in seconds.
-    #[serde(skip)]
     typical_start_s: PerKind<f64>,
 }
 
@@ -212,11 +210,13 @@ impl TaskTimes {
 
     /// What was learned under another policy, or before a restart, for a policy with these assumptions.
     pub fn restored(mut self, prior: Prior, start: Span) -> TaskTimes {
-        (self.prior, self.start) = (prior, start);
         self.applications.truncate(APPLICATIONS_MAX);
         self.numbers = (0..).zip(&self.applications).map(|(at, of)| (of.name.clone(), at)).collect();
-        self.current.clear();
-        self.update_examples();
+        self.current.retain(|&at, _| at < self.applications.len());
+        if (self.prior, self.start) != (prior, start) {
+            (self.prior, self.start) = (prior, start);
+            self.update_examples();
+        }
         self
     }
 

@@ -74,9 +74,6 @@ impl Scheduler {
         while let Some(job) = self.delayed[kind].next_ended(self.now) {
             self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, false));
         }
-        if !self.refusals[kind].are_current(self.state.nodes()) {
-            self.update_refusals(kind);
-        }
         let passes = Routing::new(self.matcher.as_ref(), node).passes(self.rankings.stages(kind));
         (0..passes).find_map(|pass| self.pick_in_pass(pass, node, kind))
     }
@@ -268,7 +265,7 @@ impl Scheduler {
 
     /// Launches a speculative attempt of a straggler that runs elsewhere; returns whether there was one.
     fn speculate(&mut self, node: NodeId, kind: Kind, out: &mut Vec<Action>) -> bool {
-        let mut stragglers = std::mem::take(&mut self.stragglers[kind]);
+        let mut stragglers = std::mem::take(&mut self.memory.stragglers[kind]);
         while stragglers.front().is_some_and(|&first| speculation::node_of(self.view(), first).is_none()) {
             stragglers.pop_front();
         }
@@ -276,7 +273,7 @@ impl Scheduler {
             |&straggler: &TaskId| speculation::node_of(self.view(), straggler).is_some_and(|own| own != node);
         let at = stragglers.iter().position(runs_elsewhere);
         let straggler = at.and_then(|at| stragglers.remove(at));
-        self.stragglers[kind] = stragglers;
+        self.memory.stragglers[kind] = stragglers;
         let Some(straggler) = straggler else { return false };
         let key = self.state.find(straggler.job).expect("the straggler runs");
         let task = straggler.key();

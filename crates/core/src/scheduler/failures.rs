@@ -28,6 +28,8 @@ impl Scheduler {
         } else {
             self.end_speculative(job, attempt);
         }
+        // A job with failures refuses no node, whether for maps or for reduces.
+        self.rerank_both(job);
         if self.setup.capabilities.bind_tasks {
             self.node_failed(node, attempt, out);
         }
@@ -73,7 +75,7 @@ impl Scheduler {
         let probe_at = now + rules.probe_delay(0);
         let exclusion = Exclusion { since: now, failures, jobs, probe_at, failed_probes: 0, probe: None };
         self.state.exclude_node(node, exclusion);
-        self.match_nodes();
+        self.nodes_changed();
         self.wake_at(probe_at, None, out);
     }
 
@@ -101,7 +103,7 @@ impl Scheduler {
                 (exclusion.probe, exclusion.probe_at) = (None, now);
                 if has_result {
                     self.state.include_node(node);
-                    self.match_nodes();
+                    self.nodes_changed();
                 }
             }
             _ => {}

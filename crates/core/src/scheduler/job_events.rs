@@ -89,9 +89,9 @@ impl Scheduler {
     }
 
     pub(super) fn share_with_new(&mut self, job: JobKey, kind: Kind) {
-        let mut level = self.water_levels[kind];
+        let mut level = self.memory.water_levels[kind];
         let share = Share::of_new_job(self.view(), kind, self.policy.slots(kind), job, &mut level);
-        self.water_levels[kind] = level;
+        self.memory.water_levels[kind] = level;
         match share {
             Some(NewShare::Slots(slots)) => self.state.job_mut(job).set_fair_share(kind, slots),
             Some(NewShare::Recompute) => self.compute_shares(kind),
@@ -124,13 +124,14 @@ impl Scheduler {
         }
     }
 
-    /// Nodes joined, were lost, excluded or taken back: the matching follows.
-    pub(super) fn match_nodes(&mut self) {
+    /// Nodes joined, were lost, excluded or taken back: what jobs are matched to, and what they refuse, follows.
+    pub(super) fn nodes_changed(&mut self) {
         let changed = self.matcher.as_mut().and_then(|matcher| matcher.nodes_changed(&self.state, self.now));
         if let Some(classes) = changed {
             self.set_classes(&classes);
             self.regroup_all_but(None);
         }
+        Kind::BOTH.into_iter().for_each(|kind| self.update_refusals(kind));
     }
 
     fn set_classes(&mut self, classes: &[(JobKey, Classes)]) {

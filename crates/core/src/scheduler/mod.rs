@@ -26,9 +26,7 @@ use crate::event::Event;
 use crate::ids::{Kind, PerKind, TaskId};
 use crate::policy::matching::Matcher;
 use crate::policy::placement::{DelayedJobs, Refusals};
-use crate::policy::preemption::Starvation;
 use crate::policy::ranking::{Comparison, Rankings, Visits};
-use crate::policy::shares::WaterLevel;
 use crate::policy::{Needs, Policy, PolicyState, TaskTimes, View};
 use crate::reason::Refusal;
 use crate::setup::{Setup, SetupError};
@@ -39,7 +37,7 @@ use crate::units::Time;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -62,12 +60,7 @@ pub struct Scheduler {
     user_numbers: FxHashMap<String, u32>,
     /// What the policy has learned.
     memory: PolicyState,
-    /// The water levels of the last computation of shares.
-    water_levels: PerKind<WaterLevel>,
-    starvation: PerKind<Starvation>,
     timers: Timers,
-    /// Stragglers that have no speculative attempt yet.
-    stragglers: PerKind<VecDeque<TaskId>>,
     /// When the retry timer has to fire, and the tasks that may run again then.
     retries: BTreeSet<(Time, Option<TaskId>)>,
     rng: Pcg64Mcg,
@@ -95,10 +88,7 @@ impl Scheduler {
                 task_times: TaskTimes::new(policy.prior, policy.task_start),
                 ..PolicyState::default()
             },
-            water_levels: PerKind::default(),
-            starvation: PerKind::default(),
             timers: Timers::default(),
-            stragglers: PerKind::default(),
             retries: BTreeSet::new(),
             rng: Pcg64Mcg::seed_from_u64(setup.seed),
             decides: true,

@@ -23,7 +23,7 @@ impl Scheduler {
             matcher.node_joined(node, spec);
         }
         self.state.add_node(node, spec);
-        self.match_nodes();
+        self.nodes_changed();
         Ok(())
     }
 
@@ -68,7 +68,7 @@ impl Scheduler {
             }
         }
         self.state.take_node_down(node);
-        self.match_nodes();
+        self.nodes_changed();
         self.lose_outputs(node, &mut lost);
         let jobs = self.state.jobs().keys();
         jobs.into_iter().for_each(|job| self.reap(job));

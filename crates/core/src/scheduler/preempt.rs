@@ -22,9 +22,9 @@ impl Scheduler {
         }
         let policy = Arc::clone(&self.policy);
         for rule in &policy.slots(kind).preempt {
-            let mut starvation = std::mem::take(&mut self.starvation[kind]);
+            let mut starvation = std::mem::take(&mut self.memory.starvation[kind]);
             let mut round = Round::new(rule, kind, self.comparison(), &mut starvation);
-            self.starvation[kind] = starvation;
+            self.memory.starvation[kind] = starvation;
             while let Some(victim) = round.next(self.comparison()) {
                 let reason = self.preempt_reason(rule, &victim);
                 self.stop_attempt(victim.job, victim.task, rule.action, reason, out);

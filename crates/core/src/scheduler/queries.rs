@@ -181,7 +181,7 @@ impl Scheduler {
     pub fn has_pending(&self, kind: Kind) -> bool {
         self.rankings.stages(kind).iter().any(|ranking| !ranking.is_empty())
             || self.state.nodes().reservations()[kind] > 0
-            || !self.stragglers[kind].is_empty()
+            || !self.memory.stragglers[kind].is_empty()
     }
 
     /// True if the policy uses progress. Then backends report it before each timer fires, for the jobs and kinds for which

@@ -115,7 +115,7 @@ impl Scheduler {
         let Some(shares) = Share::compute(self.view(), kind, &self.policy, self.rankings.groups(kind)) else { return };
         let changes_ranks = self.policy.slots(kind).order.needs().fair_share;
         if let Some(level) = shares.level {
-            self.water_levels[kind] = level;
+            self.memory.water_levels[kind] = level;
         }
         for &(job, share) in &shares.of {
             self.state.job_mut(job).set_fair_share(kind, share);
@@ -128,7 +128,7 @@ impl Scheduler {
     /// Finds stragglers: maps end early if the policy keeps their work, the others may get a speculative attempt.
     fn find_stragglers(&mut self, out: &mut Vec<Action>) {
         let Some(speculation) = self.policy.speculation else { return };
-        self.stragglers = PerKind::from_fn(|kind| speculation.stragglers(self.view(), kind));
+        self.memory.stragglers = PerKind::from_fn(|kind| speculation.stragglers(self.view(), kind));
         if !speculation.end_early || !self.decides {
             return;
         }

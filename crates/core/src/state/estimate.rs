@@ -5,7 +5,7 @@ use crate::units::Span;
 use serde::{Deserialize, Serialize};
 
 /// Estimates of a job's times and work. Values that no part of the policy needs are not kept up to date.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// Mean time of its maps and of its reduces.
     pub task_time: PerKind<Span>,

@@ -51,7 +51,7 @@ pub struct Exclusion {
 const FAILURES_KEPT: usize = 32;
 
 /// An attempt that holds a slot of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunningAttempt {
     /// Its job.
     pub job: JobKey,

@@ -39,6 +39,14 @@ impl NodeTypes {
         self.version
     }
 
+    /// Begins with types of these speeds and disk rates, without nodes; false if they are none.
+    pub(super) fn restore(&mut self, types: &[(f64, f64)]) -> bool {
+        let is_rate = |rate: f64| rate.is_finite() && rate > 0.0;
+        let slots = PerKind::default();
+        self.all = types.iter().map(|&(speed, disk_bytes_per_s)| NodeType { speed, disk_bytes_per_s, slots }).collect();
+        self.all.len() <= MAX_TYPES && self.all.iter().all(|of| is_rate(of.speed) && is_rate(of.disk_bytes_per_s))
+    }
+
     /// The number of the type of a node that joins.
     pub(super) fn classify(&mut self, spec: &NodeSpec) -> u16 {
         let speed = f64::from(spec.speed_ppm.max(1)) / f64::from(WHOLE_PPM);

@@ -11,6 +11,7 @@ use super::returned_maps::ReturnedMaps;
 use super::task::Task;
 use crate::event::Split;
 use crate::ids::{NodeId, RackId};
+use std::collections::BTreeSet;
 
 /// Jobs with at most this many maps are searched without an index.
 const INDEX_MIN_MAPS: usize = 8;
@@ -173,6 +174,21 @@ impl PendingMaps {
     /// True if a map is pending.
     pub(super) fn contains(&self, task: u32) -> bool {
         self.pending.contains(task)
+    }
+
+    /// Those that have run before, or are the rest of one that ended early, in the order in which they are launched.
+    pub(super) fn returned(&self) -> impl Iterator<Item = u32> + '_ {
+        self.returned.iter().flat_map(|returned| returned.iter())
+    }
+
+    /// Puts those that have returned into this order; false if they are not the same.
+    pub(super) fn reorder_returned(&mut self, order: &[u32]) -> bool {
+        let known: BTreeSet<u32> = self.returned().collect();
+        let is_same = known.len() == order.len() && order.iter().copied().collect::<BTreeSet<u32>>() == known;
+        self.returned = None;
+        self.newly_returned.clear();
+        order.iter().for_each(|&map| self.returned.get_or_insert_default().push(map));
+        is_same
     }
 
     /// A map was launched.

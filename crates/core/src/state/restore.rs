@@ -3,11 +3,12 @@
 use super::job_table::JobKey;
 use super::node::RunningAttempt;
 use super::task::{SpeculativeAttempt, TaskHistory, TaskState};
-use super::{Job, JobLag, State};
+use super::{Estimate, Job, JobLag, Reservation, State};
 use crate::event::JobSpec;
-use crate::ids::{Kind, NodeId, PerKind, TaskKey};
+use crate::ids::{JobId, Kind, NodeId, PerKind, TaskKey};
 use crate::snapshot::{
-    AttemptSnapshot, FinishedTasks, JobMemory, JobSnapshot, NodeSnapshot, SpeculativeSnapshot, TaskSnapshot,
+    AttemptSnapshot, FinishedTasks, JobKeys, JobMemory, JobSnapshot, NodeOrder, NodeSnapshot, OpenJobSnapshot,
+    SpeculativeSnapshot, TaskSnapshot,
 };
 use crate::units::{Span, WHOLE_PPM};
 use std::collections::BTreeSet;
@@ -19,8 +20,28 @@ pub(crate) struct Inconsistent;
 /// Slot times beyond this cannot have been measured. Sums of shorter ones do not overflow.
 const SERVICE_MAX: Span = Span(u64::MAX >> 24);
 
-fn ensure(holds: bool) -> Result<(), Inconsistent> {
+pub(super) fn ensure(holds: bool) -> Result<(), Inconsistent> {
     if holds { Ok(()) } else { Err(Inconsistent) }
+}
+
+/// Puts a list into the order of another, which must have the same members.
+fn reorder<T: Copy + PartialEq + Ord>(
+    list: &mut [T],
+    order: impl Iterator<Item = Option<T>>,
+) -> Result<(), Inconsistent> {
+    let order: Vec<T> = order.collect::<Option<_>>().ok_or(Inconsistent)?;
+    let (mut before, mut after) = (list.to_vec(), order.clone());
+    before.sort_unstable();
+    after.sort_unstable();
+    ensure(before == after)?;
+    list.copy_from_slice(&order);
+    Ok(())
+}
+
+fn is_finite(estimate: &Estimate) -> bool {
+    let lag = |of: &JobLag| [of.entitled_s, of.received_s, of.held_speed, of.share, of.share_if_fair, of.due_slots];
+    let values = estimate.task_work_s.iter().chain(estimate.tasks_left.iter()).copied();
+    values.chain(estimate.lag.iter().flat_map(lag)).all(f64::is_finite)
 }
 
 impl State {
@@ -32,8 +53,72 @@ impl State {
             pause_limit: node.pause_limit,
             failures: node.failures.clone(),
             exclusion: node.exclusion.as_deref().copied(),
+            order: self.node_order(node),
         };
         self.nodes.nodes.iter().map(snapshot).collect()
+    }
+
+    fn node_order(&self, node: &super::Node) -> NodeOrder {
+        let id = |job: JobKey| self.job(job).id;
+        let running = |kind: Kind| node.running[kind].iter().map(|of| (id(of.job), of.task, of.number)).collect();
+        let reserved =
+            |kind: Kind| node.reservations[kind].iter().map(|of| (of.job.number(), of.id, of.task)).collect();
+        NodeOrder {
+            running: PerKind::from_fn(running),
+            paused: node.paused.iter().map(|&(job, reduce)| (id(job), reduce)).collect(),
+            reservations: PerKind::from_fn(reserved),
+        }
+    }
+
+    /// Sets the reservations of a node, and the order of what runs and is paused there. All jobs must be there.
+    pub(crate) fn restore_node_order(&mut self, node: NodeId, order: &NodeOrder) -> Result<(), Inconsistent> {
+        let (jobs, restored) = (&self.jobs, self.nodes.get_mut(node));
+        for kind in Kind::BOTH {
+            let attempt =
+                |&(job, task, number): &(JobId, u32, u16)| Some(RunningAttempt { job: jobs.find(job)?, task, number });
+            reorder(&mut restored.running[kind], order.running[kind].iter().map(attempt))?;
+        }
+        reorder(&mut restored.paused, order.paused.iter().map(|&(job, reduce)| Some((jobs.find(job)?, reduce))))?;
+        let may_reserve = restored.up && restored.exclusion.is_none();
+        for kind in Kind::BOTH {
+            for &(key, id, task) in &order.reservations[kind] {
+                let job = JobKey::from_number(key);
+                ensure(may_reserve)?;
+                // The job may have ended since.
+                if self.jobs.find(id) == Some(job) {
+                    ensure(task.is_none_or(|index| self.job(job).find_task(TaskKey { kind, index }).is_some()))?;
+                    self.jobs.get_mut(job).counts[kind].reserved += 1;
+                }
+                self.nodes.get_mut(node).reservations[kind].push(Reservation { job, id, task });
+                self.nodes.reservations[kind] += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// How jobs are numbered.
+    pub(crate) fn job_keys(&self) -> JobKeys {
+        self.jobs.keys_snapshot()
+    }
+
+    /// Numbers jobs as before; this many follow.
+    pub(crate) fn restore_keys(&mut self, keys: &JobKeys, live: usize) -> Result<(), Inconsistent> {
+        self.jobs.restore_keys(keys, live)
+    }
+
+    /// Checks that each job has a key that is not free. All jobs must be there.
+    pub(crate) fn check_keys(&self) -> Result<(), Inconsistent> {
+        self.jobs.check_keys()
+    }
+
+    /// The speed and disk rate of each type of node.
+    pub(crate) fn node_types(&self) -> Vec<(f64, f64)> {
+        self.nodes.types().iter().map(|of| (of.speed, of.disk_bytes_per_s)).collect()
+    }
+
+    /// Numbers the types of node as before.
+    pub(crate) fn restore_node_types(&mut self, types: &[(f64, f64)]) -> Result<(), Inconsistent> {
+        ensure(self.nodes.types.restore(types))
     }
 
     /// Sets what a node that has just joined had in a snapshot.
@@ -52,14 +137,21 @@ impl State {
     /// Adds a job with its tasks and their attempts. If it fails, the state is of no further use.
     pub(crate) fn restore_job(&mut self, user: u32, snapshot: &JobSnapshot) -> Result<JobKey, Inconsistent> {
         let spec = &snapshot.spec;
+        let memory = &snapshot.memory;
         let has_limits = spec.reduces <= JobSpec::MAX_REDUCES && spec.slowstart_ppm <= WHOLE_PPM;
-        ensure(has_limits && spec.estimate_bias_ppm > 0 && !spec.splits.is_empty())?;
+        ensure(has_limits && spec.estimate_bias_ppm > 0)?;
         ensure(self.jobs.find(spec.id).is_none())?;
         spec.splits.iter().try_fold(0_u64, |sum, split| sum.checked_add(split.bytes)).ok_or(Inconsistent)?;
-        ensure(snapshot.tasks[Kind::Map].len() >= spec.splits.len())?;
         ensure(u32::try_from(snapshot.tasks[Kind::Map].len()).is_ok())?;
-        ensure(snapshot.tasks[Kind::Reduce].len() == spec.reduces as usize)?;
-        let key = self.add_job(spec, user, false, snapshot.submitted);
+        if let Some(open) = memory.open {
+            ensure(open.requested.iter().all(|&slots| slots <= JobSpec::MAX_REDUCES))?;
+        } else {
+            ensure(!spec.splits.is_empty() && snapshot.tasks[Kind::Map].len() >= spec.splits.len())?;
+            ensure(snapshot.tasks[Kind::Reduce].len() == spec.reduces as usize)?;
+        }
+        let nodes = self.nodes.len();
+        let job = Job::new(spec, user, memory.sequence, memory.open.is_some(), nodes, snapshot.submitted);
+        let key = self.jobs.restore(memory.key, job)?;
         for kind in Kind::BOTH {
             for (index, task) in (0..).zip(&snapshot.tasks[kind]) {
                 self.restore_task(key, TaskKey { kind, index }, task, snapshot.closed)?;
@@ -70,7 +162,7 @@ impl State {
         }
         self.restore_lists(key, snapshot)?;
         let job = self.jobs.get_mut(key);
-        job.recount()?;
+        job.recount(memory.open)?;
         for kind in Kind::BOTH {
             let FinishedTasks { count, time, work_s } = snapshot.finished[kind];
             ensure(work_s.is_finite() && work_s >= 0.0)?;
@@ -81,7 +173,7 @@ impl State {
         }
         ensure(snapshot.ended_service <= SERVICE_MAX)?;
         (job.first_launch, job.ended_service) = (snapshot.first_launch, snapshot.ended_service);
-        job.restore_memory(&snapshot.memory)?;
+        job.restore_observed(memory)?;
         if snapshot.closed {
             self.close_job(key);
             ensure(!self.job(key).holds_no_slot())?;
@@ -104,8 +196,10 @@ impl State {
         ensure(named.into_iter().all(|node| node.0 < nodes))?;
         job.restore_task(task, snapshot)?;
         let Some(attempt) = snapshot.attempt else { return Ok(()) };
-        ensure(attempt.number < attempt.attempts && attempt.progress_ppm <= WHOLE_PPM && attempt.node.0 < nodes)?;
-        if task.kind == Kind::Map {
+        let is_known = attempt.node.0 < nodes || (job.is_open() && attempt.state == TaskState::Done);
+        ensure(attempt.number < attempt.attempts && attempt.progress_ppm <= WHOLE_PPM && is_known)?;
+        ensure(!job.is_open() || attempt.state != TaskState::Pending)?;
+        if task.kind == Kind::Map && attempt.node.0 < nodes {
             job.map_nodes.insert(attempt.node.0);
         }
         match attempt.state {
@@ -174,7 +268,7 @@ impl State {
 
 impl Job {
     /// The job as plain data.
-    pub(crate) fn snapshot(&self) -> JobSnapshot {
+    pub(crate) fn snapshot(&self, key: JobKey) -> JobSnapshot {
         let finished = |kind: Kind| {
             let counts = &self.counts[kind];
             FinishedTasks { count: counts.finished, time: counts.finished_time, work_s: counts.finished_work_s }
@@ -202,20 +296,35 @@ impl Job {
             ended_service: self.ended_service,
             failed_on: self.failed_on.to_vec(),
             finished: PerKind::from_fn(finished),
-            memory: self.memory(),
+            memory: JobMemory { key: key.number(), ..self.memory() },
         }
     }
 
     fn memory(&self) -> JobMemory {
         let maps = &self.counts[Kind::Map];
+        let open = OpenJobSnapshot {
+            requested: PerKind::from_fn(|kind| self.counts[kind].pending),
+            recovering: self.recovering,
+        };
         JobMemory {
-            lag: self.estimate.lag,
+            key: 0,
+            sequence: self.sequence,
+            open: self.open.then_some(open),
+            estimate: self.estimate,
+            fair_share: PerKind::from_fn(|kind| self.counts[kind].fair_share),
             maps_done_at: self.maps_done_at,
             wait_s: self.counts[Kind::Reduce].finished_wait_s,
             kept_waits: self.kept_waits(),
             parts: (maps.finished_parts, maps.finished_parts_work_s),
             classes: self.classes,
             delayed_since: self.delayed_since,
+            delayed_until: PerKind::default(),
+            work_ahead_s: PerKind::default(),
+            running: PerKind::from_fn(|kind| self.counts[kind].running.clone()),
+            returned_maps: self.pending_maps.returned().collect(),
+            refused_since_pause: self.paused.iter().map(|&(_, before)| self.refused_offers - before).collect(),
+            map_nodes: self.map_nodes.iter().collect(),
+            input_types: self.input_types,
         }
     }
 
@@ -225,16 +334,11 @@ impl Job {
         all.filter(|(_, wait)| !wait.is_zero()).collect()
     }
 
-    fn restore_memory(&mut self, memory: &JobMemory) -> Result<(), Inconsistent> {
-        // The classes are restored by whoever knows which there are.
-        let JobMemory { lag, maps_done_at, wait_s, ref kept_waits, parts, classes: _, delayed_since } = *memory;
-        for JobLag { entitled_s, received_s, held_speed, share, share_if_fair, due_slots, .. } in lag.iter() {
-            let values = [entitled_s, received_s, held_speed, share, share_if_fair, due_slots];
-            ensure(values.iter().all(|value| value.is_finite()))?;
-        }
+    /// Sets what was observed of it. Its classes are set by whoever knows which there are.
+    fn restore_observed(&mut self, memory: &JobMemory) -> Result<(), Inconsistent> {
+        let &JobMemory { maps_done_at, wait_s, ref kept_waits, parts, delayed_since, .. } = memory;
         self.delayed_since = delayed_since;
         ensure([wait_s, parts.0, parts.1].iter().all(|sum| sum.is_finite() && *sum >= 0.0))?;
-        self.estimate.lag = lag;
         self.maps_done_at = maps_done_at.filter(|_| self.maps_done());
         self.counts[Kind::Reduce].finished_wait_s = wait_s;
         for &(reduce, wait) in kept_waits {
@@ -244,6 +348,29 @@ impl Job {
         }
         let maps = &mut self.counts[Kind::Map];
         (maps.finished_parts, maps.finished_parts_work_s) = parts;
+        Ok(())
+    }
+
+    /// Sets what was computed for it, and the order of its lists.
+    pub(crate) fn restore_computed(&mut self, memory: &JobMemory, nodes: u32) -> Result<(), Inconsistent> {
+        ensure(is_finite(&memory.estimate) && memory.fair_share.iter().all(|share| !share.is_nan()))?;
+        self.estimate = memory.estimate;
+        for kind in Kind::BOTH {
+            self.counts[kind].fair_share = memory.fair_share[kind];
+            reorder(&mut self.counts[kind].running, memory.running[kind].iter().copied().map(Some))?;
+            for (position, &task) in (0..).zip(&memory.running[kind]) {
+                self.tasks[kind][task as usize].running_position = position;
+            }
+        }
+        ensure(self.pending_maps.reorder_returned(&memory.returned_maps))?;
+        ensure(memory.refused_since_pause.len() == self.paused.len())?;
+        self.refused_offers = memory.refused_since_pause.iter().copied().max().unwrap_or(0);
+        for ((_, before), &since) in self.paused.iter_mut().zip(&memory.refused_since_pause) {
+            *before = self.refused_offers - since;
+        }
+        ensure(memory.map_nodes.iter().all(|&node| node < nodes))?;
+        memory.map_nodes.iter().for_each(|&node| self.map_nodes.insert(node));
+        self.input_types = memory.input_types;
         Ok(())
     }
 
@@ -271,7 +398,9 @@ impl Job {
     fn restore_task(&mut self, key: TaskKey, snapshot: &TaskSnapshot) -> Result<(), Inconsistent> {
         let splits = self.splits.len();
         let index = key.index as usize;
-        if key.kind == Kind::Map && index >= splits {
+        if self.open {
+            self.add_task(key.kind);
+        } else if key.kind == Kind::Map && index >= splits {
             self.tasks[Kind::Map].push(super::Task::new(snapshot.split));
             self.map_outputs.push(0);
         }
@@ -314,12 +443,12 @@ impl Job {
     }
 
     /// Counts tasks and bytes again, after tasks were restored.
-    fn recount(&mut self) -> Result<(), Inconsistent> {
+    fn recount(&mut self, open: Option<OpenJobSnapshot>) -> Result<(), Inconsistent> {
         let add = |sum: u64, bytes: u64| sum.checked_add(bytes).ok_or(Inconsistent);
         let (mut all_bytes, mut mapped_bytes, mut output_bytes) = (0, 0, 0);
         for kind in Kind::BOTH {
             let mut counts = std::mem::take(&mut self.counts[kind]);
-            counts.pending = 0;
+            counts.pending = open.map_or(0, |open| open.requested[kind]);
             for index in 0..self.task_end(kind) {
                 let key = TaskKey { kind, index };
                 let state = self.task(key).state;
@@ -328,6 +457,7 @@ impl Job {
                 match state {
                     TaskState::Pending => counts.pending += 1,
                     TaskState::Paused => counts.paused += 1,
+                    TaskState::Done if self.task(key).node == NodeId(u32::MAX) => self.released[kind] += 1,
                     TaskState::Done => counts.done += 1,
                     TaskState::Running | TaskState::Stopping(_) => {
                         self.task_mut(key).running_position = counts.running.len() as u32;
@@ -346,6 +476,7 @@ impl Job {
             self.counts[kind] = counts;
         }
         (self.mapped_bytes, self.output_bytes) = (mapped_bytes, output_bytes);
+        self.recovering = open.map_or(0, |open| open.recovering);
         ensure(all_bytes == self.input_bytes())
     }
 }

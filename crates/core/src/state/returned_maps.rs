@@ -43,6 +43,11 @@ impl ReturnedMaps {
         self.current.is_empty()
     }
 
+    /// All of them, in the order of return.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.queue.iter().filter(|entry| is_current(&self.current, **entry)).map(|entry| entry.map)
+    }
+
     /// A map is pending again.
     pub(super) fn push(&mut self, map: u32) {
         let entry = Entry { map, number: self.next_number };

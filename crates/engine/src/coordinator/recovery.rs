@@ -1,8 +1,8 @@
 //! The journal over time: recovery at the start, snapshots that keep it short, and new journals in the place of long ones.
 //!
 //! Recovery begins with the last snapshot and applies the records after it, with the actions that were recorded. Nothing is decided again, so a release
-//! that decides otherwise than the one before it continues its jobs. What the policy keeps for itself (delays, reservations) is not recorded: the
-//! recovered core begins anew from the facts, and an event says so in the event log ([`Event::Restored`]). So the log can be replayed across restarts.
+//! that decides otherwise than the one before it continues its jobs. What the policy has reserved since the snapshot is not recorded: the recovered core
+//! continues from the rest, and an event says so in the event log ([`Event::Restored`]). So the log can be replayed across restarts.
 
 use super::StartError;
 use super::file_system::FileSystem;
@@ -107,9 +107,7 @@ impl Coordinator {
 
     /// Has the core continue from what is known, and records that.
     fn restore_core(&mut self) {
-        if let Some(snapshot) = self.core.snapshot() {
-            self.submit_event(Event::Restored(Box::new(snapshot)));
-        }
+        self.submit_event(Event::Restored(Box::new(self.core.snapshot())));
     }
 
     /// Number of events in the journal's log.
@@ -141,10 +139,8 @@ impl Coordinator {
         {
             return Ok(JournalWrite::Replace { last: frame, content });
         }
-        if self.journal.is_snapshot_due(self.settings.snapshot_bytes)
-            && let Some(core) = self.core.snapshot()
-        {
-            frame.extend(self.snapshot_frame(core)?);
+        if self.journal.is_snapshot_due(self.settings.snapshot_bytes) {
+            frame.extend(self.snapshot_frame(self.core.snapshot())?);
         }
         Ok(JournalWrite::Append(frame))
     }
@@ -179,7 +175,7 @@ impl Coordinator {
         if self.core.state().jobs().iter().any(|(_, job)| job.is_closed()) {
             return Ok(Begun::NotNow);
         }
-        let Some(snapshot) = self.core.snapshot() else { return Ok(Begun::NotNow) };
+        let snapshot = self.core.snapshot();
         let mut next = NextJournal {
             core: Scheduler::new(setup.clone())?,
             encoder: JournalEncoder::begin(&setup, self.table.next_job)?,
@@ -200,13 +196,15 @@ impl Coordinator {
         if let Some(refusal) = next.refused {
             return Ok(Begun::Refused(refusal));
         }
+        debug_assert!(
+            self.core.setup() != &setup || self.core.snapshot() == next.core.snapshot(),
+            "the journal's length decides"
+        );
         (self.core, self.journal) = (next.core, next.encoder);
         self.table.apply(self.now, &restored, &actions);
         self.append_clock();
         let mut content = self.journal.take_frame()?;
-        if let Some(core) = self.core.snapshot() {
-            content.extend(self.snapshot_frame(core)?);
-        }
+        content.extend(self.snapshot_frame(self.core.snapshot())?);
         Ok(Begun::New(content))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::predict::{Predictor, TaskTimes};
 use super::{CLASSIFIED_JOBS_MAX, Class, Classes, ClassifiedJob, Matcher, NodeType, UserRights};
+use crate::ids::NodeId;
 use crate::units::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -10,12 +11,14 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MatcherMemory {
     predictor: Predictor,
-    /// The types of node, in the order in which classes have their rates; without the nodes.
+    /// The types of node, in the order in which classes have their rates.
     node_types: Vec<NodeType>,
     recent: VecDeque<ClassifiedJob>,
     arrivals: Vec<u32>,
     first_arrival: Option<Time>,
     classes: [Vec<Class>; 2],
+    suggested: [Vec<Vec<bool>>; 2],
+    classifications: u32,
 }
 
 fn is_time(time_s: f64) -> bool {
@@ -25,7 +28,13 @@ fn is_time(time_s: f64) -> bool {
 impl MatcherMemory {
     fn is_consistent(&self) -> bool {
         let is_rate = |rate: f64| rate.is_finite() && rate > 0.0;
-        let is_type = |of: &NodeType| of.nodes.is_empty() && is_rate(of.speed) && is_rate(of.disk_bytes_per_s);
+        let is_type = |of: &NodeType| is_rate(of.speed) && is_rate(of.disk_bytes_per_s);
+        let types = self.node_types.len();
+        let has_suggestions = |c: usize| {
+            let of_types = &self.suggested[c];
+            let is_row = |of: &Vec<bool>| of.len() == self.classes[c].len();
+            of_types.is_empty() || (of_types.len() == types && of_types.iter().all(is_row))
+        };
         let is_job = |job: &ClassifiedJob| {
             let TaskTimes { map_s, reduce_s, map_bytes } = job.times;
             let has_arrived = self.arrivals.get(job.user as usize).is_some_and(|&jobs| jobs > 0);
@@ -40,7 +49,17 @@ impl MatcherMemory {
             && self.node_types.iter().all(is_type)
             && self.recent.len() <= CLASSIFIED_JOBS_MAX
             && self.recent.iter().all(is_job)
+            && (0..2).all(has_suggestions)
             && self.classes.iter().all(|of| of.len() <= CLASSIFIED_JOBS_MAX && of.iter().all(is_class))
+    }
+}
+
+impl MatcherMemory {
+    /// True if each of this many nodes is of one type.
+    fn has_nodes(&self, count: usize) -> bool {
+        let mut nodes: Vec<NodeId> = self.node_types.iter().flat_map(|of| of.nodes.iter().copied()).collect();
+        nodes.sort_unstable();
+        nodes.into_iter().eq((0..count as u32).map(NodeId))
     }
 }
 
@@ -49,21 +68,27 @@ impl Matcher {
     pub fn memory(&self) -> MatcherMemory {
         MatcherMemory {
             predictor: self.predictor.clone(),
-            node_types: self.node_types.iter().map(|of| NodeType { nodes: Vec::new(), ..of.clone() }).collect(),
+            node_types: self.node_types.clone(),
             recent: self.recent.clone(),
             arrivals: self.arrivals.clone(),
             first_arrival: self.first_arrival,
             classes: self.classes.clone(),
+            suggested: self.suggested.clone(),
+            classifications: self.classifications,
         }
     }
 
-    /// Continues with what another has learned, given the rights of all users by number. False if that contradicts itself.
+    /// Continues with what another has learned, given the rights of all users by number. The nodes must have joined. False if that contradicts itself.
     pub fn restore(&mut self, memory: MatcherMemory, mut users: Vec<UserRights>) -> bool {
-        if !memory.is_consistent() || memory.arrivals.len() > users.len() {
+        if !memory.is_consistent() || memory.arrivals.len() > users.len() || !memory.has_nodes(self.type_of.len()) {
             return false;
         }
         users.truncate(memory.arrivals.len());
-        let MatcherMemory { predictor, node_types, recent, arrivals, first_arrival, classes } = memory;
+        let MatcherMemory { predictor, node_types, recent, arrivals, first_arrival, classes, .. } = memory;
+        for (number, of) in (0..).zip(&node_types) {
+            of.nodes.iter().for_each(|node| self.type_of[node.0 as usize] = number);
+        }
+        (self.suggested, self.classifications) = (memory.suggested, memory.classifications);
         self.predictor = predictor.with_interval(self.rules.history_interval_jobs);
         (self.node_types, self.recent, self.arrivals) = (node_types, recent, arrivals);
         (self.users, self.first_arrival, self.classes) = (users, first_arrival, classes);

@@ -29,6 +29,11 @@ impl DelayedJobs {
         self.until.get(job.index()).is_some_and(|&until| now < until)
     }
 
+    /// Until when a job is or was delayed.
+    pub fn until(&self, job: JobKey) -> Time {
+        self.until.get(job.index()).copied().unwrap_or(Time::ZERO)
+    }
+
     /// The jobs that a node may be local to.
     pub fn local_to(&self, node: NodeId) -> &BitSet {
         self.local.get(node.0 as usize).unwrap_or(&self.none)
@@ -36,13 +41,18 @@ impl DelayedJobs {
 
     /// A job refused an offer of a node, which is therefore not local, and accepts only local nodes until `until`.
     pub fn delay(&mut self, job: JobKey, node: NodeId, until: Time) {
+        self.restore(job, until);
+        self.remove_local(job, node);
+    }
+
+    /// A job accepts only local nodes until `until`.
+    pub fn restore(&mut self, job: JobKey, until: Time) {
         if self.until.len() <= job.index() {
             self.until.resize(job.index() + 1, Time::ZERO);
         }
         if std::mem::replace(&mut self.until[job.index()], until) != until {
             self.ends.push(Reverse((until, job)));
         }
-        self.remove_local(job, node);
     }
 
     /// A node is no longer local to a job.

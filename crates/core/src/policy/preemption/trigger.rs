@@ -4,7 +4,7 @@ use super::Preemption;
 use crate::ids::Kind;
 use crate::policy::SlotPolicy;
 use crate::policy::View;
-use crate::policy::ranking::{Comparison, Ranking, Visits};
+use crate::policy::ranking::{Comparison, GroupNumbers, Ranking, Visits};
 use crate::policy::shares::weighted::group_shares;
 use crate::policy::{area, lag};
 use crate::state::{Job, JobKey};
@@ -161,13 +161,9 @@ pub struct Starvation {
 }
 
 impl Starvation {
-    /// The same for the groups of another ranking, which may have them in another order, given the names of those before.
-    pub fn renumbered(&self, before: &[String], ranking: &Ranking) -> Starvation {
-        let since = |group: usize| {
-            let at = before.iter().position(|name| *name == *ranking.group_facts(group).name)?;
-            self.since.get(at).copied()
-        };
-        Starvation { since: (0..ranking.group_count()).map(|group| since(group).unwrap_or_default()).collect() }
+    /// The same for groups with other numbers.
+    pub fn renumbered(&self, numbers: &GroupNumbers) -> Starvation {
+        Starvation { since: numbers.renumber(&self.since, &[None; 2]) }
     }
 
     /// The slots that each group may request because it has been starved for longer than the timeouts allow.

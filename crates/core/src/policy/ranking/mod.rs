@@ -8,12 +8,14 @@
 mod comparison;
 mod group_queries;
 mod job_queues;
+mod memory;
 mod rank_queue;
 mod search;
 mod sorted_on_demand;
 
 pub use comparison::{Comparison, Rankings};
 pub use job_queues::TypeSet;
+pub use memory::{GroupNumbers, GroupsMemory};
 pub use search::Visits;
 
 use super::groups::{Group, GroupSource, RoutingStage};

@@ -29,7 +29,7 @@ pub enum Share {
 }
 
 /// The result of the last division of slots of a kind, from which the share of a new job is derived.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WaterLevel {
     /// Slots per unit of weight; infinite if there were enough slots for all jobs.
     per_weight: f64,

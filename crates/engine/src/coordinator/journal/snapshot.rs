@@ -3,7 +3,7 @@
 //! A snapshot is a frame of its own, with one record and no events. Its bytes are a version and the snapshot in that version's encoding. A release
 //! that changes what is in a snapshot gets a new version, and reads the one before it too.
 //!
-//! Version 2 is version 1 followed by the programs of live jobs. Version 4 has what the policy has learned; no release wrote version 3.
+//! Version 2 is version 1 followed by the programs of live jobs. Version 5 has all that decisions depend on; no release wrote versions 3 and 4.
 
 use super::records::{Batch, Metadata};
 use super::{JournalError, JournalFile};
@@ -14,7 +14,7 @@ use giveway_core::{Snapshot, Time};
 use serde::{Deserialize, Serialize};
 
 /// The version that is written.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 
 /// An empty list, at the end of a snapshot of version 1.
 const NO_PROGRAMS: &[u8] = &[0];
