@@ -5,6 +5,7 @@
 //! report events and carry out actions; every choice is made here.
 
 pub mod action;
+pub mod cluster;
 pub mod event;
 pub mod event_log;
 pub mod ids;
@@ -20,6 +21,7 @@ pub mod timer;
 pub mod units;
 
 pub use action::{Action, Locality, Outcome, PreemptAction, Start, Work};
+pub use cluster::Cluster;
 pub use event::{Event, Hint, Hosts, JobSpec, NodeSpec, Priority, Progress, Split};
 pub use ids::{AttemptId, JobId, Kind, NodeId, PerKind, RackId, TaskId, TaskKey};
 pub use lifecycle::{Change, End, Lifecycle, RunningAttempt, StopRequest, refusal};

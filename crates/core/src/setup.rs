@@ -118,13 +118,13 @@ impl Setup {
         if policy.binds_tasks(able.one_slot_pool) && !able.bind_tasks {
             return missing("run a given task on a given node");
         }
-        if policy.matching.is_some() && !able.bind_tasks && !able.refuse_nodes {
+        if policy.matches_nodes() && !able.bind_tasks && !able.refuse_nodes {
             return missing("run the tasks of a job on given nodes");
         }
         if lacks(PreemptAction::Kill) {
             return missing("kill a task so that another job gets its slot");
         }
-        if policy.matching.is_some_and(|matching| matching.place_replicas) && !able.place_replicas {
+        if policy.places_replicas() && !able.place_replicas {
             return missing("store replicas on given nodes");
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Nodes that are refused to open jobs: matching and the refusal of slow nodes where the backend grants slots itself, as YARN does.
 
+use giveway_core::cluster::NodeRefusals;
 use giveway_core::policy::catalog;
-use giveway_core::scheduler::NodeRefusals;
 use giveway_core::*;
 
 /// A large job and a small one, of different users.

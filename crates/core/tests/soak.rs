@@ -59,9 +59,9 @@ struct JobResults {
 struct RandomBackend {
     core: Scheduler,
     /// Gets the recorded actions instead of deciding.
-    recovered: Scheduler,
+    recovered: Cluster,
     /// The same with another policy, as a release that decides otherwise.
-    recovered_otherwise: Scheduler,
+    recovered_otherwise: Cluster,
     /// Continues from the last snapshot, and must decide the same.
     restored: Option<Scheduler>,
     rng: Pcg64Mcg,
@@ -131,8 +131,8 @@ impl RandomBackend {
         let jobs = rng.random_range(1..12u32);
         let mut backend = RandomBackend {
             core: Scheduler::new(setup.clone()).unwrap(),
-            recovered: Scheduler::new(setup.clone()).unwrap(),
-            recovered_otherwise: Scheduler::new(Setup { policy: otherwise, ..setup }).unwrap(),
+            recovered: Cluster::new(setup.clone()).unwrap(),
+            recovered_otherwise: Cluster::new(Setup { policy: otherwise, ..setup }).unwrap(),
             restored: None,
             now: 0,
             seq: 0,
@@ -407,7 +407,7 @@ impl RandomBackend {
 
     /// Continues as a restarted backend does: from the recorded actions. They must have given the same facts as the decisions.
     fn restart(&mut self) {
-        let facts = |core: &Scheduler| {
+        let facts = |core: &Cluster| {
             core.state().check().unwrap();
             let mut snapshot = core.snapshot();
             // Reservations are not recorded, and what the policy computes depends on them.

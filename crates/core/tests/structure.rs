@@ -72,12 +72,50 @@ fn nothing_outside_policy_names_a_variant_of_a_part() {
     assert!(found.is_empty(), "call a method of the part instead of testing for its variant:\n{}", found.join("\n"));
 }
 
+/// True if the code reads a field that selects a part which a policy may lack.
+fn tests_for_part(code: &str, field: &str) -> bool {
+    let access = format!(".{field}");
+    code.match_indices(&access).any(|(at, _)| {
+        let rest = &code[at + access.len()..];
+        !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '(')
+    })
+}
+
+/// A part that a policy may lack is asked through the policy, which answers for policies without it.
+#[test]
+fn nothing_in_the_core_outside_policy_tests_whether_a_policy_has_a_part() {
+    let core = workspace().join("crates/core/src");
+    let fields = ["max_lag", "matching", "speculation", "refuse_slow"];
+    let found: Vec<String> = lines(std::slice::from_ref(&core))
+        .into_iter()
+        .filter(|(file, ..)| !file.starts_with(core.join("policy")))
+        .filter(|(_, _, code)| fields.iter().any(|field| tests_for_part(code, field)))
+        .map(|(file, line, code)| format!("{}:{line}: {}", file.display(), code.trim()))
+        // The matcher is made for a policy's rules, or for none.
+        .filter(|found| !found.contains("Matcher::new(policy.matching, "))
+        .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// What applies recorded actions must not be able to decide.
+#[test]
+fn the_cluster_does_not_depend_on_the_scheduler() {
+    let cluster = workspace().join("crates/core/src/cluster");
+    let decides = ["scheduler::", "crate::Scheduler", "recovery::find", "Round::new", "placement.choose("];
+    let found: Vec<String> = lines(&[cluster])
+        .into_iter()
+        .filter(|(_, _, code)| decides.iter().any(|word| code.contains(word)))
+        .map(|(file, line, code)| format!("{}:{line}: {}", file.display(), code.trim()))
+        .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 #[test]
 fn the_state_does_not_depend_on_the_policy() {
     let state = workspace().join("crates/core/src/state");
     let found: Vec<String> = lines(&[state])
         .into_iter()
-        .filter(|(_, _, code)| code.contains("policy::") || code.contains("scheduler::"))
+        .filter(|(_, _, code)| ["policy::", "scheduler::", "cluster::"].iter().any(|module| code.contains(module)))
         .map(|(file, line, code)| format!("{}:{line}: {}", file.display(), code.trim()))
         .collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
@@ -117,4 +155,6 @@ fn the_checks_can_fail() {
     assert!(!names_variant("let order = JobOrder::default();", "JobOrder"));
     assert!(!names_variant("Reason::Recovery { lost }", "Recovery"));
     assert!(names_variant("policy::Recovery::Chronos", "Recovery"));
+    assert!(tests_for_part("if self.policy.max_lag.is_some() {", "max_lag"));
+    assert!(!tests_for_part("matcher.matching_nodes()", "matching") && !tests_for_part("lag.max_lag()", "max_lag"));
 }

@@ -4,8 +4,8 @@
 
 use crate::forecast::JobForecast;
 use crate::model::{JobRow, JobState, MarkKind, Model, NONE};
+use giveway_core::cluster::{Blocked, KindStatus};
 use giveway_core::policy::preemption::is_preemptable;
-use giveway_core::scheduler::{Blocked, KindStatus};
 use giveway_core::{JobId, Kind, PreemptAction, Span, TaskKey, Time};
 use serde::Serialize;
 

@@ -8,6 +8,7 @@ use super::{
 use crate::ids::Kind;
 use crate::reason::Measure;
 use crate::state::Job;
+use crate::timer::Timer;
 use crate::units::Span;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -120,7 +121,8 @@ impl Policy {
     pub fn needs(&self) -> Needs {
         let speculation = self.speculation.map_or(Needs::NOTHING, |speculation| speculation.needs());
         let max_lag = self.max_lag.map_or(Needs::NOTHING, |max_lag| max_lag.needs());
-        self.map.needs() | self.reduce.needs() | self.recovery.needs() | speculation | max_lag
+        let matching = Needs { finished_work: self.matching.is_some(), ..Needs::NOTHING };
+        self.map.needs() | self.reduce.needs() | self.recovery.needs() | speculation | max_lag | matching
     }
 
     /// The rank of a job for a slot of a kind within its group, if it had `extra` more slots.
@@ -154,9 +156,25 @@ impl Policy {
             || by_speculation
     }
 
-    /// True if it makes a difference between nodes of different speed.
-    pub fn compares_nodes(&self) -> bool {
-        self.matching.is_some() || Kind::BOTH.iter().any(|&kind| self.slots(kind).placement.refuse_slow.is_some())
+    /// The timers that must be set while there are jobs.
+    pub fn timers(&self) -> impl Iterator<Item = Timer> {
+        let preempts = Kind::BOTH.iter().any(|&kind| !self.slots(kind).preempt.is_empty()) || self.recovery.retries();
+        let needed = [
+            (Timer::Estimates, self.needs().anything()),
+            (Timer::Preemption, preempts),
+            (Timer::Speculation, self.speculation.is_some()),
+        ];
+        needed.into_iter().filter(|(_, is_needed)| *is_needed).map(|(timer, _)| timer)
+    }
+
+    /// True if input has to be stored on given nodes.
+    pub fn places_replicas(&self) -> bool {
+        self.matching.is_some_and(|matching| matching.place_replicas)
+    }
+
+    /// True if jobs must get no slot on some nodes.
+    pub fn matches_nodes(&self) -> bool {
+        self.matching.is_some()
     }
 
     /// True if it has to launch a given task on a given node, and not only to rank jobs. In one slot pool recovery needs no given task: the

@@ -26,7 +26,7 @@
 use super::orders::{Rank, milli};
 use super::ranking::{GroupNumbers, Ranking};
 use super::shares::weighted;
-use super::{Needs, View, area};
+use super::{Needs, Policy, View, area};
 use crate::ids::{Kind, PerKind, TaskKey};
 use crate::reason::Measure;
 use crate::state::{Estimate, Job, JobKey, JobLag};
@@ -322,6 +322,23 @@ impl MaxLag {
     }
 }
 
+impl Policy {
+    /// Advances the lags of jobs and groups to now; returns the jobs' estimates with their lags.
+    pub fn advance_lags(&self, view: View<'_>, groups: PerKind<&Ranking>, lags: &mut Lags) -> Vec<(JobKey, Estimate)> {
+        self.max_lag.map_or(Vec::new(), |max_lag| max_lag.advance(view, groups, lags))
+    }
+
+    /// The slots of a kind that jobs and groups are due because they are late; none if lags have no limit.
+    pub fn due_slots(&self, view: View<'_>, kind: Kind, groups: &Ranking, lags: &mut Lags) -> Option<Due> {
+        self.max_lag.map(|max_lag| max_lag.due(view, kind, groups, lags))
+    }
+
+    /// The slots of a kind that a job which was just submitted is due until the next update.
+    pub fn due_at_once(&self, key: JobKey, job: &Job, kind: Kind, groups: &Ranking, lags: &mut Lags) -> f64 {
+        self.max_lag.map_or(0.0, |max_lag| max_lag.due_at_once(key, job, kind, groups, lags))
+    }
+}
+
 impl Lags {
     /// Adds groups that are new.
     fn follow(&mut self, kind: Kind, groups: &Ranking) {
@@ -521,7 +538,9 @@ mod tests {
         let keys = [0, 1].map(|id| with_work(&mut state, &job(id, 40, 0), 10.0));
         let ranking = pools(&state, &[(keys[0], "ann"), (keys[1], "bob")]);
         let mut lags = Lags::default();
-        (0..4).for_each(|map| drop(state.launch(keys[0], TaskKey::map(map), NodeId(0), at(0.0))));
+        (0..4).for_each(|map| {
+            state.launch(keys[0], TaskKey::map(map), NodeId(0), at(0.0));
+        });
         advance(&mut state, &ranking, &mut lags, 0.0);
         advance(&mut state, &ranking, &mut lags, 10.0);
         let mut other = pools(&state, &[(keys[1], "bob")]);

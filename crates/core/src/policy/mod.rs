@@ -33,6 +33,7 @@ pub mod groups;
 pub mod lag;
 pub mod matching;
 mod memory;
+mod node_classes;
 pub mod orders;
 pub mod placement;
 pub mod preemption;
@@ -85,6 +86,8 @@ pub struct Needs {
     pub attained_service: bool,
     /// `Estimate::remaining_area` and `Estimate::task_work_s`.
     pub remaining_area: bool,
+    /// `TaskCounts::finished_work_s` and what belongs to it.
+    pub finished_work: bool,
     /// `TaskCounts::fair_share` in a rank: jobs are ranked again whenever shares are computed.
     pub fair_share: bool,
 }
@@ -97,12 +100,13 @@ impl Needs {
         remaining_work: false,
         attained_service: false,
         remaining_area: false,
+        finished_work: false,
         fair_share: false,
     };
 
-    /// True if something must be computed periodically.
+    /// True if something must be computed periodically. Work is counted whenever a task finishes.
     pub fn anything(self) -> bool {
-        self != Needs::NOTHING
+        Needs { finished_work: false, ..self } != Needs::NOTHING
     }
 
     /// True if backends must report progress of running attempts.
@@ -121,6 +125,7 @@ impl BitOr for Needs {
             remaining_work: self.remaining_work | other.remaining_work,
             attained_service: self.attained_service | other.attained_service,
             remaining_area: self.remaining_area | other.remaining_area,
+            finished_work: self.finished_work | other.finished_work,
             fair_share: self.fair_share | other.fair_share,
         }
     }

@@ -1,7 +1,7 @@
 //! Speculative execution: which running tasks are stragglers that deserve a second attempt.
 
 use super::placement::{Placement, task_time_s};
-use super::{Needs, PreemptAction, View, estimates};
+use super::{Needs, Policy, PreemptAction, View, estimates};
 use crate::ids::{Kind, NodeId, TaskId, TaskKey};
 use crate::reason::StragglerReason;
 use crate::state::{Job, JobKey, NodeType, TaskState};
@@ -223,6 +223,35 @@ pub fn node_of(view: View<'_>, straggler: TaskId) -> Option<NodeId> {
     let job = view.state.job(view.state.find(straggler.job)?);
     let task = job.find_task(straggler.key())?;
     (task.state() == TaskState::Running).then(|| task.node())
+}
+
+impl Policy {
+    /// The stragglers of a kind that may get a second attempt.
+    pub fn stragglers(&self, view: View<'_>, kind: Kind) -> VecDeque<TaskId> {
+        self.speculation.map_or(VecDeque::new(), |speculation| speculation.stragglers(view, kind))
+    }
+
+    /// The straggling maps that end early, and where their rest runs, one by one: each must have been stopped before the next is asked for.
+    pub fn rescues(&self, view: View<'_>) -> Rescues {
+        let rules = self.speculation.filter(|speculation| speculation.end_early);
+        let stragglers = rules.map_or(Vec::new(), |rules| rules.straggling_maps(view));
+        Rescues { rules, stragglers: stragglers.into_iter(), free: FreeNodes::of(view) }
+    }
+}
+
+/// The straggling maps that may end early.
+pub struct Rescues {
+    rules: Option<Speculation>,
+    stragglers: std::vec::IntoIter<StragglingMap>,
+    free: FreeNodes,
+}
+
+impl Rescues {
+    /// The next map that ends early, and where its rest runs.
+    pub fn next(&mut self, view: View<'_>, placement: &Placement) -> Option<(StragglingMap, Rescue)> {
+        let rules = self.rules?;
+        self.stragglers.find_map(|map| Some((map, rules.rescue(view, map, placement, &mut self.free)?)))
+    }
 }
 
 #[cfg(test)]

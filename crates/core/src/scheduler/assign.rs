@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use crate::action::{Action, Start, Work};
-use crate::ids::{AttemptId, Kind, NodeId, TaskId};
+use crate::ids::{Kind, NodeId, TaskId};
 use crate::policy::matching::Routing;
 use crate::policy::placement::{self, Choice, Offer};
 use crate::policy::preemption;
@@ -25,9 +25,6 @@ struct Pick {
 impl Scheduler {
     /// Fills a node's free slots, up to the policy's limits per offer.
     pub(super) fn assign(&mut self, node: NodeId, out: &mut Vec<Action>) {
-        if !self.decides {
-            return;
-        }
         match self.is_probe(node) {
             Some(false) => {}
             Some(true) => return self.probe(node, out),
@@ -47,7 +44,7 @@ impl Scheduler {
                 let reason = self.reason(&pick, node, kind);
                 launched += 1;
                 off_rack_left -= u32::from(pick.choice.is_off_rack());
-                self.launch(pick.job, node, pick.choice, reason, out);
+                self.cluster.launch(pick.job, node, pick.choice, reason, out);
             }
             while launched < limit && self.state.node(node).free(kind) > 0 && self.speculate(node, kind, out) {
                 launched += 1;
@@ -62,8 +59,8 @@ impl Scheduler {
             if self.state.node(node).free(kind) > 0
                 && let Some(pick) = self.pick(node, kind)
             {
-                let attempt = self.launch(pick.job, node, pick.choice, Reason::Probe { failures, jobs }, out);
-                self.set_probe(node, attempt);
+                let attempt = self.cluster.launch(pick.job, node, pick.choice, Reason::Probe { failures, jobs }, out);
+                self.cluster.set_probe(node, attempt);
                 return;
             }
         }
@@ -71,26 +68,28 @@ impl Scheduler {
 
     /// The first job in rank that has a task for this node.
     fn pick(&mut self, node: NodeId, kind: Kind) -> Option<Pick> {
-        while let Some(job) = self.delayed[kind].next_ended(self.now) {
-            self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, false));
+        let cluster = &mut self.cluster;
+        while let Some(job) = cluster.delayed[kind].next_ended(cluster.now) {
+            cluster.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, false));
         }
-        let passes = Routing::new(self.matcher.as_ref(), node).passes(self.rankings.stages(kind));
+        let passes = Routing::new(&cluster.matcher, node).passes(cluster.rankings.stages(kind));
         (0..passes).find_map(|pass| self.pick_in_pass(pass, node, kind))
     }
 
     fn pick_in_pass(&mut self, pass: usize, node: NodeId, kind: Kind) -> Option<Pick> {
-        let routing = Routing::new(self.matcher.as_ref(), node);
-        let ranking = routing.ranking(self.rankings.stages(kind), pass);
+        let cluster = &mut self.cluster;
+        let routing = Routing::new(&cluster.matcher, node);
+        let ranking = routing.ranking(cluster.rankings.stages(kind), pass);
         if ranking.is_empty() {
             return None;
         }
-        let placement = &self.policy.slots(kind).placement;
-        let local = self.delayed[kind].local_to(node);
-        let slots = self.state.nodes().slots()[kind];
-        let (jobs, nodes) = self.state.jobs_and_nodes();
-        let offer = Offer { node, nodes, now: self.now };
+        let placement = &cluster.policy.slots(kind).placement;
+        let local = cluster.delayed[kind].local_to(node);
+        let slots = cluster.state.nodes().slots()[kind];
+        let (jobs, nodes) = cluster.state.jobs_and_nodes();
+        let offer = Offer { node, nodes, now: cluster.now };
         let mut delayed: SmallVec<[(JobKey, Time); 4]> = SmallVec::new();
-        let (failures, matcher) = (&self.policy.failures, self.matcher.as_ref());
+        let (failures, matcher) = (&cluster.policy.failures, Some(&cluster.matcher));
         let mut visit = |key: JobKey| {
             let job = jobs.get_mut(key);
             if failures.job_avoids(job, key, kind, node, nodes, matcher) {
@@ -109,12 +108,12 @@ impl Scheduler {
         let found = ranking.search(slots, &allow, visits, &mut visit);
         if !delayed.is_empty() {
             for (job, until) in delayed {
-                self.delayed[kind].delay(job, node, until);
-                self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, true));
+                cluster.delayed[kind].delay(job, node, until);
+                cluster.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(job, true));
             }
         }
         let pick = found.break_value()?;
-        self.end_delay(pick.job, kind);
+        cluster.end_delay(pick.job, kind);
         Some(pick)
     }
 
@@ -126,7 +125,7 @@ impl Scheduler {
         if let Some((failures, failed_on)) = job.last_failure(pick.choice.task()) {
             return Reason::Retry { failures, failed_on };
         }
-        let routing = Routing::new(self.matcher.as_ref(), node);
+        let routing = Routing::new(&self.matcher, node);
         let ranking = routing.ranking(self.rankings.stages(kind), pick.pass);
         Reason::Ranked(RankReason {
             group: if self.has_groups {
@@ -145,23 +144,24 @@ impl Scheduler {
             return;
         }
         while self.state.node(node).free(kind) > 0
-            && let Some(reservation) = self.state.take_reservation(node, kind)
+            && let Some(reservation) = self.cluster.state.take_reservation(node, kind)
         {
             let job = reservation.job;
             let Some(choice) = self.choose_reserved(job, reservation.task, node, kind) else {
-                self.rerank(job, kind);
+                self.cluster.rerank(job, kind);
                 continue;
             };
             let lost_with = self.state.job(job).lost_with(choice.task());
             let reason = lost_with.map_or(Reason::Reserved, |lost| Reason::Recovery { lost });
-            self.launch(job, node, choice, reason, out);
+            self.cluster.launch(job, node, choice, reason, out);
         }
     }
 
     /// The task for a reserved slot: the one it is reserved for if that is pending, otherwise another of the job; none if no task is
     /// pending.
     fn choose_reserved(&mut self, key: JobKey, task: Option<u32>, node: NodeId, kind: Kind) -> Option<Choice> {
-        let (jobs, nodes) = self.state.jobs_and_nodes();
+        let cluster = &mut self.cluster;
+        let (jobs, nodes) = cluster.state.jobs_and_nodes();
         let job = jobs.get_mut(key);
         if job.is_closed() {
             return None;
@@ -170,67 +170,21 @@ impl Scheduler {
         match (kind, task.filter(is_ready)) {
             (Kind::Map, Some(map)) => Some(Choice::Map(map, job.locality(map, node, nodes.racks()))),
             (Kind::Map, None) => {
-                let offer = Offer { node, nodes, now: self.now };
+                let offer = Offer { node, nodes, now: cluster.now };
                 placement::nearest_map(job, offer).map(|(map, locality)| Choice::Map(map, locality))
             }
             (Kind::Reduce, Some(reduce)) => Some(Choice::FreshReduce(reduce)),
             (Kind::Reduce, None) => {
                 let paused_here = nodes.get(node).paused().iter().find(|&&(owner, _)| owner == key);
                 let paused = paused_here.map(|&(_, reduce)| Choice::PausedReduce(reduce));
-                paused.or_else(|| job.next_pending_reduce(node, self.now).map(Choice::FreshReduce))
+                paused.or_else(|| job.next_pending_reduce(node, cluster.now).map(Choice::FreshReduce))
             }
-        }
-    }
-
-    pub(super) fn launch(
-        &mut self,
-        job: JobKey,
-        node: NodeId,
-        choice: Choice,
-        reason: Reason,
-        out: &mut Vec<Action>,
-    ) -> AttemptId {
-        let task = choice.task();
-        let (attempt, work) = match choice {
-            Choice::Map(map, locality) => {
-                let work = self.state.job(job).map_work(map, locality);
-                (self.state.launch(job, task, node, self.now), work)
-            }
-            Choice::FreshReduce(_) => {
-                (self.state.launch(job, task, node, self.now), Work::Reduce { start: Start::Fresh })
-            }
-            Choice::PausedReduce(reduce) => {
-                let (attempt, start) = self.state.relaunch(job, reduce, node, self.now);
-                (attempt, Work::Reduce { start })
-            }
-        };
-        out.push(Action::Launch { attempt, node, work, reason });
-        if task.kind == Kind::Map && self.policy.map.placement.delays_maps() {
-            for host in self.state.job_mut(job).nodes_without_pending_maps(task.index) {
-                self.delayed[Kind::Map].remove_local(job, host);
-            }
-        }
-        self.index_map_node(job, task.kind, node);
-        if matches!(work, Work::Reduce { start: Start::Fresh | Start::Migrated { .. } }) {
-            self.run_lost_maps_again(job);
-        }
-        self.rerank(job, task.kind);
-        attempt
-    }
-
-    /// Records a node that runs a map of a job as local to its reduces, if reduces wait for such nodes.
-    pub(super) fn index_map_node(&mut self, job: JobKey, kind: Kind, node: NodeId) {
-        if kind == Kind::Map && self.policy.reduce.placement.delays_reduces() {
-            self.delayed[Kind::Reduce].add_local(job, node);
         }
     }
 
     /// Resumes paused reduces on a node of a cluster that grants slots itself, where they rank before what other jobs request: free slots
     /// are counted as if the requests of the jobs ahead had been granted.
     pub(super) fn resume_paused(&mut self, node: NodeId, out: &mut Vec<Action>) {
-        if !self.decides {
-            return;
-        }
         let kind = Kind::Reduce;
         let reserved = self.state.node(node).reservations(kind).len();
         let mut free_here = usize::from(self.state.node(node).free(kind)).saturating_sub(reserved);
@@ -256,7 +210,7 @@ impl Scheduler {
                 }
                 let pick = Pick { job, choice: Choice::PausedReduce(reduce), pass: 0 };
                 let reason = self.reason(&pick, node, kind);
-                self.launch(job, node, pick.choice, reason, out);
+                self.cluster.launch(job, node, pick.choice, reason, out);
                 (free, free_here) = (free - 1, free_here - 1);
             }
             free = free.saturating_sub(requested);
@@ -265,7 +219,7 @@ impl Scheduler {
 
     /// Launches a speculative attempt of a straggler that runs elsewhere; returns whether there was one.
     fn speculate(&mut self, node: NodeId, kind: Kind, out: &mut Vec<Action>) -> bool {
-        let mut stragglers = std::mem::take(&mut self.memory.stragglers[kind]);
+        let mut stragglers = std::mem::take(&mut self.cluster.memory.stragglers[kind]);
         while stragglers.front().is_some_and(|&first| speculation::node_of(self.view(), first).is_none()) {
             stragglers.pop_front();
         }
@@ -273,11 +227,11 @@ impl Scheduler {
             |&straggler: &TaskId| speculation::node_of(self.view(), straggler).is_some_and(|own| own != node);
         let at = stragglers.iter().position(runs_elsewhere);
         let straggler = at.and_then(|at| stragglers.remove(at));
-        self.memory.stragglers[kind] = stragglers;
+        self.cluster.memory.stragglers[kind] = stragglers;
         let Some(straggler) = straggler else { return false };
         let key = self.state.find(straggler.job).expect("the straggler runs");
         let task = straggler.key();
-        let attempt = self.state.launch_speculative(key, task, node, self.now);
+        let attempt = self.cluster.state.launch_speculative(key, task, node, self.now);
         let job = self.state.job(key);
         let work = match kind {
             Kind::Map => job.map_work(task.index, job.locality(task.index, node, self.state.nodes().racks())),
@@ -285,11 +239,11 @@ impl Scheduler {
         };
         let reason = Reason::Speculative { progress_ppm: job.task(task).progress_ppm() };
         out.push(Action::Launch { attempt, node, work, reason });
-        self.index_map_node(key, kind, node);
+        self.cluster.index_map_node(key, kind, node);
         if kind == Kind::Reduce {
-            self.run_lost_maps_again(key);
+            self.cluster.run_lost_maps_again(key);
         }
-        self.rerank(key, kind);
+        self.cluster.rerank(key, kind);
         true
     }
 }

@@ -4,7 +4,7 @@ use super::inputs::ClientLink;
 use super::job_table::task_counts;
 use super::state_machine::{Coordinator, Deferred};
 use crate::wire::{FromClient, NodeExclusion, NodeStatus, ToClient};
-use giveway_core::scheduler::Blocked;
+use giveway_core::cluster::Blocked;
 use giveway_core::{AttemptId, Event, JobId, Kind, Outcome};
 use std::ops::Bound;
 
@@ -134,7 +134,7 @@ impl Coordinator {
 
     fn node_statuses(&self) -> Vec<NodeStatus> {
         let now = self.now();
-        let status = |node: giveway_core::scheduler::NodeStatus<'_>| {
+        let status = |node: giveway_core::cluster::NodeStatus<'_>| {
             let session = self.nodes.get(node.id.0 as usize);
             let slots = |kind: Kind| (node.spec.slots(kind), node.used[kind]);
             NodeStatus {

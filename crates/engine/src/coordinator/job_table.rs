@@ -8,7 +8,7 @@ use crate::job::{Partitioning, Plan};
 use crate::program::ProgramId;
 use crate::task::MapOutputLocation;
 use crate::wire::{Counters, JobStatus, TaskCounts};
-use giveway_core::scheduler::MapOutput;
+use giveway_core::cluster::MapOutput;
 use giveway_core::{
     Action, AttemptId, Change, End, Event, JobId, Kind, Lifecycle, NodeId, Outcome, PerKind, PreemptAction, Reason,
     RunningAttempt, Scheduler, Snapshot, TaskId, Time, Timers, Work,

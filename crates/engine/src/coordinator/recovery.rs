@@ -85,24 +85,22 @@ impl Coordinator {
     fn recover(settings: Settings, decoded: DecodedJournal, file: &JournalFile) -> Result<Coordinator, StartError> {
         let failed = |record, problem| StartError::Recovery { path: file.path.clone(), record, problem };
         let DecodedJournal { setup, snapshot, records, first_record, metadata, encoder, .. } = decoded;
-        let mut core = Scheduler::new(setup)?;
+        let mut cluster = giveway_core::Cluster::new(setup)?;
         let (mut table, mut last_time) = (JobTable::default(), Time::ZERO);
         if let Some(JournalSnapshot { now, core: known, table: jobs }) = snapshot {
             (table, last_time) = (JobTable::restore(jobs, &known), now);
-            let mut actions = Vec::new();
-            core.handle(now, &Event::Restored(Box::new(known)), &mut actions);
-            if let Some(refusal) = refusal(&actions) {
-                return Err(failed(0, refusal.to_string()));
-            }
+            let restored = cluster.apply_recorded(now, &Event::Restored(Box::new(known)), &[]);
+            restored.map_err(|error| failed(0, error.to_string()))?;
         }
         metadata.iter().for_each(|metadata| table.apply_metadata(metadata));
         for (record, number) in records.iter().zip(first_record..) {
-            core.apply_recorded(record.now, &record.event, &record.actions)
+            cluster
+                .apply_recorded(record.now, &record.event, &record.actions)
                 .map_err(|error| failed(number, error.to_string()))?;
             table.apply(record.now, &record.event, &record.actions);
             last_time = record.now;
         }
-        Ok(Coordinator::new(settings, core, encoder, table, last_time))
+        Ok(Coordinator::new(settings, cluster.into(), encoder, table, last_time))
     }
 
     /// Has the core continue from what is known, and records that.

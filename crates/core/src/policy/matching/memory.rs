@@ -64,9 +64,9 @@ impl MatcherMemory {
 }
 
 impl Matcher {
-    /// What it has learned.
-    pub fn memory(&self) -> MatcherMemory {
-        MatcherMemory {
+    /// What it has learned; none if nothing is matched.
+    pub fn memory(&self) -> Option<MatcherMemory> {
+        self.is_used().then(|| MatcherMemory {
             predictor: self.predictor.clone(),
             node_types: self.node_types.clone(),
             recent: self.recent.clone(),
@@ -75,7 +75,7 @@ impl Matcher {
             classes: self.classes.clone(),
             suggested: self.suggested.clone(),
             classifications: self.classifications,
-        }
+        })
     }
 
     /// Continues with what another has learned, given the rights of all users by number. The nodes must have joined. False if that contradicts itself.
@@ -89,7 +89,7 @@ impl Matcher {
             of.nodes.iter().for_each(|node| self.type_of[node.0 as usize] = number);
         }
         (self.suggested, self.classifications) = (memory.suggested, memory.classifications);
-        self.predictor = predictor.with_interval(self.rules.history_interval_jobs);
+        self.predictor = predictor.with_interval(self.rules.unwrap_or_default().history_interval_jobs);
         (self.node_types, self.recent, self.arrivals) = (node_types, recent, arrivals);
         (self.users, self.first_arrival, self.classes) = (users, first_arrival, classes);
         true

@@ -170,10 +170,10 @@ struct ClassifiedJob {
     bias: f64,
 }
 
-/// The predictor, the classes and the suggestions.
+/// The predictor, the classes and the suggestions. Without rules nothing is matched: no job has a class, and no node is told apart.
 #[derive(Debug)]
 pub struct Matcher {
-    rules: Matching,
+    rules: Option<Matching>,
     predictor: Predictor,
     node_types: Vec<NodeType>,
     /// The type of each node that has joined.
@@ -215,12 +215,12 @@ impl UserRights {
 
 impl Matcher {
     /// A matcher without nodes, jobs and classes.
-    pub fn new(rules: Matching, tenants: &Tenants) -> Matcher {
+    pub fn new(rules: Option<Matching>, tenants: &Tenants) -> Matcher {
         let with_min_share = tenants.users.iter().filter(|user| user.min_share > 0).count();
         Matcher {
             declared_users: [with_min_share, tenants.users.len()],
             rules,
-            predictor: Predictor::new(rules.history_interval_jobs),
+            predictor: Predictor::new(rules.map_or(1, |rules| rules.history_interval_jobs)),
             node_types: Vec::new(),
             type_of: Vec::new(),
             users: Vec::new(),
@@ -233,9 +233,19 @@ impl Matcher {
         }
     }
 
-    /// The options it was made with.
-    pub fn rules(&self) -> Matching {
-        self.rules
+    /// True if jobs are matched to nodes.
+    pub fn is_used(&self) -> bool {
+        self.rules.is_some()
+    }
+
+    /// True if a node stays idle rather than take a job that is not suggested for it.
+    pub fn is_strict(&self) -> bool {
+        self.rules.is_some_and(|rules| rules.is_strict())
+    }
+
+    /// The classes of a job, if jobs have some.
+    pub fn classes_of(&self, job: &Job) -> Option<Classes> {
+        self.is_used().then(|| job.classes())
     }
 
     /// How often classes and suggestions were computed.
@@ -255,6 +265,9 @@ impl Matcher {
 
     /// A node joined, for the first time or again.
     pub fn node_joined(&mut self, node: NodeId, spec: &NodeSpec) {
+        if !self.is_used() {
+            return;
+        }
         let node_type = NodeType {
             slots: PerKind::new(spec.map_slots, spec.reduce_slots),
             speed: f64::from(spec.speed_ppm) / 1e6,
@@ -299,6 +312,9 @@ impl Matcher {
         state: &State,
         now: Time,
     ) -> (Vec<(JobKey, Classes)>, bool) {
+        if !self.is_used() {
+            return (Vec::new(), false);
+        }
         let user = state.job(key).user() as usize;
         if self.arrivals.len() <= user {
             self.arrivals.resize(user + 1, 0);
@@ -319,6 +335,7 @@ impl Matcher {
     /// Classifies an open job again if it has at least twice as many tasks of a kind as when it was last classified. Returns the same as
     /// [`job_submitted`](Matcher::job_submitted); none if its classes stay.
     pub fn job_grew(&mut self, key: JobKey, state: &State, now: Time) -> Option<(Vec<(JobKey, Classes)>, bool)> {
+        self.rules?;
         let job = self.describe_job(state.job(key));
         let known = self.recent.iter().rposition(|recent| recent.job == job.job);
         let before = known.map_or(PerKind::default(), |at| self.recent[at].tasks);
@@ -360,7 +377,9 @@ impl Matcher {
 
     /// Adds the task times of a finished job to the predictor's history.
     pub fn job_finished(&mut self, job: &Job) {
-        self.predictor.learn(job);
+        if self.is_used() {
+            self.predictor.learn(job);
+        }
     }
 
     /// True if a class is suggested for a type of node. Without suggestions every class is.
@@ -379,12 +398,17 @@ impl Matcher {
     /// True unless a node stays idle rather than run a job, whatever the job's user has.
     pub fn may_run(&self, job: &Job, node: NodeId) -> bool {
         let class = job.classes()[1];
-        !self.rules.is_strict() || class.is_none() || self.suggests(1, self.type_of(node), class)
+        !self.is_strict() || class.is_none() || self.suggests(1, self.type_of(node), class)
     }
 
-    /// The nodes whose disk can hold a block and for whose type a class of the job is suggested.
-    pub fn suggested_nodes(&self, job: &Job, block_bytes: u64, state: &State) -> Vec<NodeId> {
+    /// The nodes that should hold replicas of a job's input: those whose disk can hold a block and for whose type a class of the job is suggested. None
+    /// if the rules leave the input where it is, or if these are all nodes.
+    pub fn replica_nodes(&self, job: &Job, state: &State) -> Vec<NodeId> {
         let mut nodes = Vec::new();
+        if !self.rules.is_some_and(|rules| rules.place_replicas) {
+            return nodes;
+        }
+        let block_bytes = job.splits().iter().map(|split| split.bytes).max().unwrap_or(0);
         for (index, node_type) in self.node_types.iter().enumerate() {
             let classes = job.classes();
             let suits = (0..2).any(|c| classes[c].is_some() && self.suggests(c, index as u16, classes[c]));
@@ -392,13 +416,20 @@ impl Matcher {
                 nodes.extend(node_type.nodes.iter().filter(|&&node| state.nodes().up(node).is_some()));
             }
         }
+        if nodes.len() as u32 == state.nodes().up_count() {
+            nodes.clear();
+        }
         nodes
+    }
+
+    fn node_type_error(&self) -> f64 {
+        self.rules.map_or(0.0, |rules| rules.node_type_error)
     }
 
     /// The nearest class of a job, if it is near enough.
     fn fitting_class(&self, classification: usize, features: &[f64]) -> Option<u16> {
         let (class, distance) = nearest(&self.classes[classification], features)?;
-        let reach = self.rules.max_rate_ratio.ln().max(self.classes[classification][class].radius);
+        let reach = self.rules.unwrap_or_default().max_rate_ratio.ln().max(self.classes[classification][class].radius);
         (distance <= reach).then_some(class as u16)
     }
 
@@ -406,13 +437,13 @@ impl Matcher {
         let tasks = PerKind::from_fn(|kind| job.total(kind));
         let bias = job.estimate_bias();
         // An error for each type of node replaces the one for all of them.
-        let common = if self.rules.node_type_error > 0.0 { 1.0 } else { bias };
+        let common = if self.node_type_error() > 0.0 { 1.0 } else { bias };
         ClassifiedJob { job: job.id(), user: job.user(), tasks, times: self.predictor.predict(job, common), bias }
     }
 
     /// Priority, execution rate on each type of node, and arrival rate (section 3.1), all as logarithms so that a factor is a distance.
     fn features(&self, job: &ClassifiedJob, now: Time) -> Vec<f64> {
-        let error = |node_type: usize| type_error(self.rules.node_type_error, job, node_type);
+        let error = |node_type: usize| type_error(self.node_type_error(), job, node_type);
         let rates = self.node_types.iter().enumerate().map(|(index, node_type)| rate(job, node_type) / error(index));
         let mut features: Vec<f64> = rates.map(f64::ln).collect();
         features.push(self.users[job.user as usize].weight.ln());

@@ -18,15 +18,16 @@ pub struct Routing<'a> {
 
 impl<'a> Routing<'a> {
     /// The routing for a node.
-    pub fn new(matcher: Option<&'a Matcher>, node: NodeId) -> Routing<'a> {
-        Routing { matcher: matcher.map(|matcher| (matcher, matcher.type_of(node))) }
+    #[inline]
+    pub fn new(matcher: &'a Matcher, node: NodeId) -> Routing<'a> {
+        Routing { matcher: matcher.is_used().then(|| (matcher, matcher.type_of(node))) }
     }
 
     /// Number of passes over the rankings of these routing stages.
     pub fn passes(self, stages: &[Ranking]) -> usize {
         match self.matcher {
             None => stages.len(),
-            Some((matcher, _)) if matcher.rules().is_strict() => 2,
+            Some((matcher, _)) if matcher.is_strict() => 2,
             Some(_) => 3,
         }
     }

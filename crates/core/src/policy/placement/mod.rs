@@ -15,6 +15,7 @@ mod refuse_slow;
 pub use delay::nearest_map;
 pub use delayed_jobs::DelayedJobs;
 pub use migration::{Migration, refusals_before_migration};
+pub use refuse_slow::waiting_work_s;
 pub use refuse_slow::{Refusals, task_time_s};
 
 use crate::action::Locality;
@@ -203,11 +204,6 @@ impl Placement {
         AcceptedNodes { refused_types, paused_job }
     }
 
-    /// The work of a job's waiting tasks, in seconds at speed 1.
-    pub fn work_s(&self, job: &Job, kind: Kind) -> f64 {
-        f64::from(job.counts(kind).demand()) * job.estimate().task_work_s[kind]
-    }
-
     /// The task of a job for an offered slot; none if the job waits for a better offer.
     pub fn choose(&self, job: &mut Job, key: JobKey, kind: Kind, offer: Offer<'_>) -> Option<Choice> {
         match kind {
@@ -235,6 +231,11 @@ impl Placement {
     /// True if maps wait for nodes with their input.
     pub fn delays_maps(&self) -> bool {
         !self.node_locality_delay.is_zero()
+    }
+
+    /// True if the types of the nodes with a job's input make a difference: maps wait for such nodes, but not for slow ones.
+    pub fn reads_input_types(&self) -> bool {
+        self.delays_maps() && self.refuse_slow.is_some()
     }
 
     /// True if reduces wait for nodes that ran maps of their job.

@@ -11,12 +11,19 @@
 //!
 //! A job that would refuse the nodes with its input does not wait for them either (`delay.rs`).
 
+use super::Placement;
 use crate::ids::Kind;
-use crate::policy::ranking::TypeSet;
+use crate::policy::ranking::{Ranking, TypeSet, Visits};
 use crate::reason::SlowNode;
-use crate::state::{Job, JobKey, NodeTable, NodeType};
+use crate::state::{Job, JobKey, NodeTable, NodeType, State};
 use crate::units::Span;
 use smallvec::SmallVec;
+use std::ops::ControlFlow;
+
+/// The work of a job's waiting tasks, in seconds at speed 1.
+pub fn waiting_work_s(job: &Job, kind: Kind) -> f64 {
+    f64::from(job.counts(kind).demand()) * job.estimate().task_work_s[kind]
+}
 
 /// Launch of an attempt, which no speed shortens, in seconds.
 const LAUNCH_S: f64 = 1.0;
@@ -137,6 +144,8 @@ impl Limit {
 /// between only with its own waiting tasks.
 #[derive(Debug, Default)]
 pub struct Refusals {
+    /// None if no node is refused.
+    threshold: Option<f64>,
     types: usize,
     /// The version of the types that the limits are computed from.
     version: u64,
@@ -155,15 +164,32 @@ struct RefusingJob {
 }
 
 impl Refusals {
-    /// True if they are computed from the present types of nodes.
-    #[inline]
-    pub fn are_current(&self, nodes: &NodeTable) -> bool {
-        self.version == nodes.types_version()
+    /// Those of a policy for placement.
+    pub fn new(placement: &Placement) -> Refusals {
+        Refusals { threshold: placement.refuse_slow, ..Refusals::default() }
     }
 
-    /// Follows a change of the types of nodes.
-    pub fn follow_types(&mut self, nodes: &NodeTable) {
-        *self = Refusals { types: nodes.types().len(), version: nodes.types_version(), ..Refusals::default() };
+    /// Computes the work ahead of each job that needs a slot; returns these jobs, if what they refuse may have changed.
+    pub fn update(&mut self, ranking: &Ranking, kind: Kind, state: &State) -> Vec<JobKey> {
+        let (nodes, mut queued) = (state.nodes(), Vec::new());
+        if self.threshold.is_none() {
+            return queued;
+        }
+        if self.version != nodes.types_version() {
+            let (types, version) = (nodes.types().len(), nodes.types_version());
+            *self = Refusals { threshold: self.threshold, types, version, ..Refusals::default() };
+        }
+        if self.types < 2 {
+            return queued;
+        }
+        let mut ahead_s = 0.0;
+        let _ = ranking.search::<()>(nodes.slots()[kind], &|_| true, Visits::All, &mut |job| {
+            self.set_work_ahead(job, ahead_s);
+            ahead_s += waiting_work_s(state.job(job), kind);
+            queued.push(job);
+            ControlFlow::Continue(())
+        });
+        queued
     }
 
     /// Sets the work of the jobs that rank before a job.
@@ -188,10 +214,9 @@ impl Refusals {
 
     /// The types that a job refuses now.
     #[inline]
-    pub fn of(&mut self, threshold: f64, key: JobKey, job: &Job, kind: Kind, nodes: &NodeTable) -> TypeSet {
-        if self.types < 2 || !self.are_current(nodes) {
-            return 0;
-        }
+    pub fn of(&mut self, key: JobKey, job: &Job, kind: Kind, nodes: &NodeTable) -> TypeSet {
+        let Some(threshold) = self.threshold.filter(|_| self.types > 1) else { return 0 };
+        debug_assert_eq!(self.version, nodes.types_version(), "refusals follow every change of nodes");
         let entry = self.entry(key);
         let ahead_s = entry.ahead_s;
         let from = (job.estimate().task_work_s[kind], job.sequence(), !job.failed_on().is_empty());

@@ -1,6 +1,6 @@
 //! Queries for backends and reports. They read the state and change nothing.
 
-use super::Scheduler;
+use super::Cluster;
 use crate::event::NodeSpec;
 use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
 use crate::policy::estimates;
@@ -127,7 +127,7 @@ impl fmt::Display for PositionReason {
 }
 
 // The cluster.
-impl Scheduler {
+impl Cluster {
     /// The setup it was made of.
     pub fn setup(&self) -> &Setup {
         &self.setup
@@ -140,7 +140,7 @@ impl Scheduler {
 
     /// COSHH's classes and suggestions, under a policy that matches jobs to nodes.
     pub fn matcher(&self) -> Option<&Matcher> {
-        self.matcher.as_ref()
+        Some(&self.matcher).filter(|matcher| matcher.is_used())
     }
 
     /// Number of nodes that have ever joined; their ids are below it.
@@ -185,7 +185,7 @@ impl Scheduler {
     }
 
     /// True if the policy uses progress. Then backends report it before each timer fires, for the jobs and kinds for which
-    /// [`Scheduler::needs_progress_of`] is true.
+    /// [`Cluster::needs_progress_of`] is true.
     pub fn needs_progress(&self) -> bool {
         self.needs.progress()
     }
@@ -201,7 +201,7 @@ impl Scheduler {
 }
 
 // Jobs.
-impl Scheduler {
+impl Cluster {
     fn find(&self, job: JobId) -> Option<&Job> {
         self.state.find(job).map(|key| self.state.job(key))
     }
@@ -270,37 +270,20 @@ impl Scheduler {
         {
             return Some(Blocked::BackingOff { until });
         }
-        let positions: Vec<QueuePosition> =
-            self.distinct_nodes().into_iter().filter_map(|node| self.queue_position(key, kind, node)).collect();
+        let positions: Vec<QueuePosition> = self
+            .policy
+            .distinct_nodes(&self.matcher, &self.state)
+            .into_iter()
+            .filter_map(|node| self.queue_position(key, kind, node))
+            .collect();
         Some(if positions.is_empty() { Blocked::NotQueued } else { Blocked::Queued(positions) })
-    }
-
-    /// One node of each type that the policy tells apart, of those that are up.
-    pub(super) fn distinct_nodes(&self) -> Vec<NodeId> {
-        let up = |node: &NodeId| self.state.nodes().up(*node).is_some();
-        match &self.matcher {
-            None if self.compares_nodes() => {
-                let nodes = self.state.nodes();
-                let of_type = |at: usize| nodes.ids_up().find(|&node| nodes.type_of(node) == at);
-                (0..nodes.types().len()).filter_map(of_type).collect()
-            }
-            None => self.state.nodes().ids_up().take(1).collect(),
-            Some(matcher) => {
-                let types = matcher.node_types().iter();
-                types.filter_map(|node_type| node_type.nodes.iter().copied().find(up)).collect()
-            }
-        }
-    }
-
-    pub(super) fn compares_nodes(&self) -> bool {
-        Kind::BOTH.into_iter().any(|kind| self.policy.slots(kind).placement.refuse_slow.is_some())
     }
 
     fn queue_position(&self, key: JobKey, kind: Kind, node: NodeId) -> Option<QueuePosition> {
         let job = self.state.job(key);
         let mut ahead = self.rank(kind, node);
         ahead.truncate(ahead.iter().position(|&other| other == job.id())?);
-        let routing = Routing::new(self.matcher.as_ref(), node);
+        let routing = Routing::new(&self.matcher, node);
         let ranking = self.rankings.last(kind);
         let reason = RankReason {
             group: ranking.group_reason(key, self.state.nodes().slots()[kind]),
@@ -315,10 +298,10 @@ impl Scheduler {
 }
 
 // Orders.
-impl Scheduler {
+impl Cluster {
     /// The jobs that need a slot of a kind on a node, first to be served first. No task is bound.
     pub fn rank(&self, kind: Kind, node: NodeId) -> Vec<JobId> {
-        let routing = Routing::new(self.matcher.as_ref(), node);
+        let routing = Routing::new(&self.matcher, node);
         let mut jobs = Vec::new();
         let mut seen = FxHashSet::default();
         for pass in 0..routing.passes(self.rankings.stages(kind)) {
@@ -378,7 +361,7 @@ impl Scheduler {
         jobs
     }
 
-    pub(super) fn ranked(&self, kind: Kind) -> Vec<JobKey> {
+    pub(crate) fn ranked(&self, kind: Kind) -> Vec<JobKey> {
         let mut jobs = Vec::new();
         let slots = self.state.nodes().slots()[kind];
         let _ = self.rankings.last(kind).search::<()>(slots, &|_| true, Visits::All, &mut |job| {

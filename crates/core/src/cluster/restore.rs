@@ -1,9 +1,9 @@
 //! Snapshots: what a scheduler knows as plain data, and a scheduler that continues from that.
 
-use super::Scheduler;
+use super::Cluster;
 use crate::action::Action;
 use crate::ids::{Kind, NodeId, PerKind, TaskKey};
-use crate::policy::matching::{Matcher, UserRights};
+use crate::policy::matching::UserRights;
 use crate::policy::ranking::{GroupNumbers, Ranking};
 use crate::policy::{PolicyState, estimates};
 use crate::reason::Refusal;
@@ -18,7 +18,7 @@ impl From<Inconsistent> for Refusal {
     }
 }
 
-impl Scheduler {
+impl Cluster {
     /// Everything that decisions depend on. A scheduler that continues from it decides as this one does.
     pub fn snapshot(&self) -> Snapshot {
         let mut jobs: Vec<_> = self.state.jobs().iter().collect();
@@ -49,7 +49,7 @@ impl Scheduler {
     fn policy_state(&self) -> PolicyState {
         PolicyState {
             groups: PerKind::from_fn(|kind| self.rankings.stages(kind).iter().map(Ranking::memory).collect()),
-            matcher: self.matcher.as_ref().map(Matcher::memory),
+            matcher: self.matcher.memory(),
             users: self.users.clone(),
             rng: Some(self.rng.clone()),
             ..self.memory.clone()
@@ -58,7 +58,7 @@ impl Scheduler {
 
     /// Replaces everything by what is in a snapshot.
     pub(super) fn restored(&mut self, snapshot: &Snapshot, out: &mut Vec<Action>) -> Result<(), Refusal> {
-        let mut restored = Scheduler::new(self.setup.clone()).map_err(|_| Refusal::InvalidSnapshot)?;
+        let mut restored = Cluster::new(self.setup.clone()).map_err(|_| Refusal::InvalidSnapshot)?;
         restored.now = self.now;
         restored.restore_nodes(snapshot)?;
         let knows_classes = restored.restore_policy(&snapshot.policy)?;
@@ -119,9 +119,9 @@ impl Scheduler {
         if let Some(rng) = &policy.rng {
             self.rng = rng.clone();
         }
-        let (Some(matcher), Some(memory)) = (&mut self.matcher, &policy.matcher) else { return Ok(false) };
+        let Some(memory) = policy.matcher.as_ref().filter(|_| self.matcher.is_used()) else { return Ok(false) };
         let rights = self.users.iter().map(|user| UserRights::of(user, &self.setup.tenants)).collect();
-        if matcher.restore(memory.clone(), rights) { Ok(true) } else { Err(Refusal::InvalidSnapshot) }
+        if self.matcher.restore(memory.clone(), rights) { Ok(true) } else { Err(Refusal::InvalidSnapshot) }
     }
 
     fn restore_job(&mut self, snapshot: &JobSnapshot, knows_classes: bool, is_exact: bool) -> Result<(), Refusal> {
@@ -140,15 +140,13 @@ impl Scheduler {
             let first = estimates::first_estimate(self.view(), self.needs, self.state.job(job), task_times);
             self.state.job_mut(job).set_estimate(first);
         }
-        match &self.matcher {
-            Some(matcher) if knows_classes => {
-                if !matcher.knows(user, memory.classes) {
-                    return Err(Refusal::InvalidSnapshot);
-                }
-                self.state.job_mut(job).set_classes(memory.classes);
-                self.add_to_groups(job, &snapshot.spec.pool);
-            }
-            _ => self.classify(job, &snapshot.spec),
+        if !knows_classes {
+            self.classify(job, &snapshot.spec);
+        } else if self.matcher.knows(user, memory.classes) {
+            self.state.job_mut(job).set_classes(memory.classes);
+            self.add_to_groups(job, &snapshot.spec.pool);
+        } else {
+            return Err(Refusal::InvalidSnapshot);
         }
         self.index_local_nodes(job);
         let nodes = (0..self.state.nodes().len() as u32).map(NodeId);

@@ -1,6 +1,6 @@
 //! Events of attempts: progress, results, pauses, early ends, failures.
 
-use super::Scheduler;
+use super::{Cluster, Decision, Decisions};
 use crate::action::{Action, Outcome, PreemptAction};
 use crate::event::Progress;
 use crate::ids::{AttemptId, Kind};
@@ -9,7 +9,7 @@ use crate::policy::orders::Order;
 use crate::reason::{Reason, Refusal};
 use crate::state::{AttemptRole, FailedPrimary, JobKey, Task, TaskState};
 
-impl Scheduler {
+impl Cluster {
     pub(super) fn set_progress(&mut self, progress: &[Progress]) {
         progress.iter().for_each(|report| self.state.set_progress(report.attempt, report.progress_ppm));
     }
@@ -19,6 +19,7 @@ impl Scheduler {
         attempt: AttemptId,
         output_bytes: u64,
         out: &mut Vec<Action>,
+        due: &mut Decisions,
     ) -> Result<(), Refusal> {
         if self.end_paused(attempt, true) {
             return Ok(());
@@ -35,7 +36,7 @@ impl Scheduler {
             AttemptRole::Primary => {}
         }
         let could_start = self.state.job(job).may_start(Kind::Reduce);
-        let count_work = self.matcher.is_some() || self.needs.remaining_area;
+        let count_work = self.needs.finished_work || self.needs.remaining_area;
         self.state.finish(job, attempt, output_bytes, count_work, self.now);
         for (attempt, node) in self.state.stop_speculative(job, Some(attempt.task.key())) {
             out.push(Action::Kill { attempt, node, reason: Reason::OtherAttemptFinished });
@@ -44,13 +45,13 @@ impl Scheduler {
             self.rerank(job, attempt.task.kind);
             self.reap(job);
         } else {
-            self.task_done(job, attempt.task.kind, could_start, out);
+            self.task_done(job, attempt.task.kind, could_start, out, due);
         }
         Ok(())
     }
 
     /// After a task of a job is done: its reduces may start, or the job may be complete.
-    fn task_done(&mut self, job: JobKey, kind: Kind, could_start: bool, out: &mut Vec<Action>) {
+    fn task_done(&mut self, job: JobKey, kind: Kind, could_start: bool, out: &mut Vec<Action>, due: &mut Decisions) {
         if self.state.job(job).is_complete() {
             self.close(job, Outcome::Succeeded, out);
             return;
@@ -67,7 +68,7 @@ impl Scheduler {
                 self.rerank(job, Kind::Reduce);
             }
             if may_start && !could_start {
-                self.preempt(Kind::Reduce, out);
+                due.push(Decision::Preempt(Kind::Reduce));
             }
         }
     }
@@ -89,6 +90,7 @@ impl Scheduler {
         done_bytes: u64,
         output_bytes: u64,
         out: &mut Vec<Action>,
+        due: &mut Decisions,
     ) -> Result<(), Refusal> {
         if self.job_is_closed(attempt) {
             return self.attempt_lost(attempt);
@@ -101,7 +103,7 @@ impl Scheduler {
         let could_start = job.may_start(Kind::Reduce);
         self.probe_ended(self.state.node_of(key, attempt), attempt, done_bytes > 0);
         self.state.end_early(key, attempt, done_bytes, output_bytes, self.now);
-        self.task_done(key, Kind::Map, could_start, out);
+        self.task_done(key, Kind::Map, could_start, out, due);
         Ok(())
     }
 
@@ -195,7 +197,7 @@ impl Scheduler {
     }
 
     /// A reduce starts to fetch from the beginning, so maps whose output was lost while no reduce needed it must run again.
-    pub(super) fn run_lost_maps_again(&mut self, job: JobKey) {
+    pub(crate) fn run_lost_maps_again(&mut self, job: JobKey) {
         if self.state.undo_lost_maps(job) {
             self.rerank(job, Kind::Map);
         }

@@ -1,14 +1,12 @@
 //! Recovery from a log: events are applied with the actions that were recorded with them. Nothing is decided again, so a release may decide
 //! otherwise than the one that wrote the log.
 //!
-//! The handlers of events apply what follows from an event alone. Where they would decide (assignment, preemption, recovery, speculation,
-//! placement of replicas, the failure of a job), they do nothing while [`Scheduler::decides`] is false, and the recorded actions are applied
-//! instead. An action that follows from the event alone is in effect already, and is not applied twice.
+//! An action that follows from the event alone is in effect already, and is not applied twice.
 
-use super::Scheduler;
+use super::{Cluster, Decisions};
 use crate::action::{Action, PreemptAction, Start, Work};
 use crate::event::{Event, Hosts};
-use crate::ids::{AttemptId, JobId, Kind, NodeId};
+use crate::ids::{AttemptId, JobId, NodeId};
 use crate::lifecycle;
 use crate::reason::{Reason, Refusal};
 use crate::state::{AttemptRole, TaskState};
@@ -26,22 +24,15 @@ pub enum RecordError {
     Action(Box<Action>),
 }
 
-impl Scheduler {
+impl Cluster {
     /// Applies an event and the actions that it had when it was recorded. Deterministic, and independent of what the policy would decide now.
-    /// Reservations are not recorded: the scheduler has none afterwards, and continues best from a [`snapshot`](Scheduler::snapshot) of itself.
+    /// Reservations are not recorded: there are none afterwards.
     pub fn apply_recorded(&mut self, now: Time, event: &Event, recorded: &[Action]) -> Result<(), RecordError> {
         // A refused event has changed nothing.
         if lifecycle::refusal(recorded).is_some() {
             return Ok(());
         }
-        if now < self.now {
-            return Err(RecordError::Event(Refusal::ClockWentBack));
-        }
-        self.now = now;
-        self.decides = false;
-        let applied = self.apply(event, &mut Vec::new());
-        self.decides = true;
-        applied.map_err(RecordError::Event)?;
+        self.apply(now, event, &mut Vec::new(), &mut Decisions::new()).map_err(RecordError::Event)?;
         let fits = |action: &&Action| self.apply_action(action).is_none();
         match recorded.iter().find(fits) {
             Some(action) => Err(RecordError::Action(Box::new(action.clone()))),
@@ -131,9 +122,7 @@ impl Scheduler {
         if !is_known || hosts.len() != self.state.job(key).splits().len() {
             return None;
         }
-        let mut hosts = hosts.iter();
-        self.state.job_mut(key).place_replicas(|_| hosts.next().cloned().unwrap_or_default());
-        Kind::BOTH.into_iter().for_each(|kind| self.rerank(key, kind));
+        self.move_input(key, hosts);
         Some(())
     }
 }

@@ -1,14 +1,13 @@
 //! Events of nodes: joins, offers, losses of nodes and of map outputs.
 
-use super::Scheduler;
-use crate::action::Action;
+use super::{Cluster, Decision, Decisions};
 use crate::event::{NodeSpec, Progress};
-use crate::ids::{AttemptId, Kind, NodeId, TaskKey};
+use crate::ids::{AttemptId, JobId, Kind, NodeId, TaskKey};
 use crate::policy::recovery::LostTask;
 use crate::reason::Refusal;
 use crate::state::{AttemptRole, JobKey, TaskState};
 
-impl Scheduler {
+impl Cluster {
     pub(super) fn node_joined(&mut self, node: NodeId, spec: &NodeSpec) -> Result<(), Refusal> {
         if node.0 as usize > self.state.nodes().len() {
             return Err(Refusal::NodeIdGap(node));
@@ -19,9 +18,7 @@ impl Scheduler {
         if (spec.map_slots, spec.reduce_slots) == (0, 0) || spec.speed_ppm == 0 || spec.disk_bytes_per_s == 0 {
             return Err(Refusal::InvalidNode(node));
         }
-        if let Some(matcher) = &mut self.matcher {
-            matcher.node_joined(node, spec);
-        }
+        self.matcher.node_joined(node, spec);
         self.state.add_node(node, spec);
         self.nodes_changed();
         Ok(())
@@ -31,17 +28,13 @@ impl Scheduler {
         &mut self,
         node: NodeId,
         progress: &[Progress],
-        out: &mut Vec<Action>,
+        due: &mut Decisions,
     ) -> Result<(), Refusal> {
         if self.state.nodes().up(node).is_none() {
             return Err(Refusal::UnknownNode(node));
         }
         self.set_progress(progress);
-        if self.setup.capabilities.bind_tasks {
-            self.assign(node, out);
-        } else if self.setup.capabilities.pause_reduces {
-            self.resume_paused(node, out);
-        }
+        due.push(Decision::FillSlots(node));
         Ok(())
     }
 
@@ -52,7 +45,7 @@ impl Scheduler {
     }
 
     /// A node was lost: what ran, was paused or was stored there has to be done again.
-    pub(super) fn node_lost(&mut self, node: NodeId, out: &mut Vec<Action>) -> Result<(), Refusal> {
+    pub(super) fn node_lost(&mut self, node: NodeId, due: &mut Decisions) -> Result<(), Refusal> {
         if self.state.nodes().up(node).is_none() {
             return Err(Refusal::UnknownNode(node));
         }
@@ -72,7 +65,7 @@ impl Scheduler {
         self.lose_outputs(node, &mut lost);
         let jobs = self.state.jobs().keys();
         jobs.into_iter().for_each(|job| self.reap(job));
-        self.recover(lost, out);
+        due.push(Decision::Recover(lost));
         Ok(())
     }
 
@@ -128,7 +121,7 @@ impl Scheduler {
     }
 
     /// A finished map's output cannot be read, and a reduce needs it: the map runs again.
-    pub(super) fn map_output_lost(&mut self, map: AttemptId, out: &mut Vec<Action>) -> Result<(), Refusal> {
+    pub(super) fn map_output_lost(&mut self, map: AttemptId, due: &mut Decisions) -> Result<(), Refusal> {
         let stale = Refusal::StaleAttempt(map);
         let key = self.state.find(map.task.job).ok_or(stale)?;
         let job = self.state.job(key);
@@ -141,7 +134,15 @@ impl Scheduler {
         let node = task.node();
         self.state.undo_map(key, map.task.index, node);
         self.rerank_both(key);
-        self.recover(vec![LostTask { job: key, task: map.task.key() }], out);
+        due.push(Decision::Recover(vec![LostTask { job: key, task: map.task.key() }]));
+        Ok(())
+    }
+
+    /// An open job requests slots for lost work. If the policy recovers at once, the job ranks first until it has them.
+    pub(super) fn recovery_requested(&mut self, job: JobId, slots: u32, due: &mut Decisions) -> Result<(), Refusal> {
+        let key = self.open_job(job)?;
+        self.state.job_mut(key).set_recovering(slots);
+        due.push(Decision::RecoverOpenJob(key));
         Ok(())
     }
 

@@ -1,18 +1,17 @@
 //! Timer events: what is computed periodically.
 
-use super::Scheduler;
-use crate::action::{Action, PreemptAction};
+use super::{Cluster, Decision, Decisions};
+use crate::action::Action;
 use crate::ids::{Kind, PerKind};
 use crate::policy::estimates;
 use crate::policy::orders::Order;
 use crate::policy::shares::Share;
-use crate::policy::speculation::FreeNodes;
-use crate::reason::Reason;
 use crate::timer::Timer;
 use crate::units::Time;
+use std::sync::Arc;
 
-impl Scheduler {
-    pub(super) fn timer_fired(&mut self, timer: Timer, out: &mut Vec<Action>) {
+impl Cluster {
+    pub(super) fn timer_fired(&mut self, timer: Timer, out: &mut Vec<Action>, due: &mut Decisions) {
         // A timer that was not set, or not for now, is ignored: a backend may report it late or twice.
         if self.timers.expiry(timer).is_none_or(|at| self.now < at) {
             return;
@@ -21,26 +20,25 @@ impl Scheduler {
         match timer {
             Timer::Estimates => self.update_estimates(),
             Timer::Preemption => {
-                self.preempt_both(out);
-                self.recover_again(out);
+                due.extend(Kind::BOTH.map(Decision::Preempt));
+                due.push(Decision::RecoverAgain);
             }
-            Timer::Speculation => self.find_stragglers(out),
+            Timer::Speculation => {
+                self.find_stragglers();
+                due.push(Decision::EndStragglers);
+            }
             Timer::Retry => self.retry(out),
         }
-        self.set_timers(out);
+        due.push(Decision::SetTimers);
     }
 
     /// Sets the timers that the policy needs and that are not set. Without jobs there is nothing to compute.
-    pub(super) fn set_timers(&mut self, out: &mut Vec<Action>) {
+    pub(crate) fn set_timers(&mut self, out: &mut Vec<Action>) {
         if self.state.jobs().is_empty() {
             return;
         }
-        let preempts = !self.policy.map.preempt.is_empty()
-            || !self.policy.reduce.preempt.is_empty()
-            || self.policy.recovery.retries();
-        let needed = [self.needs.anything(), preempts, self.policy.speculation.is_some()];
-        for (timer, needed) in Timer::ALL.into_iter().zip(needed) {
-            if needed && self.timers.expiry(timer).is_none() {
+        for timer in Arc::clone(&self.policy).timers() {
+            if self.timers.expiry(timer).is_none() {
                 let at = self.now + self.policy.update_interval;
                 self.timers.set(timer, at);
                 out.push(Action::SetTimer { timer, at });
@@ -49,7 +47,7 @@ impl Scheduler {
     }
 
     /// Lets the preemption timer fire at this time at the latest.
-    pub(super) fn preempt_by(&mut self, at: Time, out: &mut Vec<Action>) {
+    pub(crate) fn preempt_by(&mut self, at: Time, out: &mut Vec<Action>) {
         let timer = Timer::Preemption;
         if self.timers.expiry(timer).is_none_or(|expiry| at < expiry) {
             self.timers.set(timer, at);
@@ -82,10 +80,9 @@ impl Scheduler {
 
     /// Advances the lags of jobs and groups to now.
     fn advance_lags(&mut self) {
-        let Some(max_lag) = self.policy.max_lag else { return };
         let mut lags = std::mem::take(&mut self.memory.lags);
         let groups = PerKind::from_fn(|kind| self.rankings.groups(kind));
-        for (job, estimate) in max_lag.advance(self.view(), groups, &mut lags) {
+        for (job, estimate) in self.policy.advance_lags(self.view(), groups, &mut lags) {
             self.state.job_mut(job).set_estimate(estimate);
         }
         self.memory.lags = lags;
@@ -93,10 +90,10 @@ impl Scheduler {
 
     /// Sets how many slots jobs and groups are due because they are late.
     fn update_due(&mut self) {
-        let Some(max_lag) = self.policy.max_lag else { return };
         let mut lags = std::mem::take(&mut self.memory.lags);
         for kind in Kind::BOTH {
-            let due = max_lag.due(self.view(), kind, self.rankings.groups(kind), &mut lags);
+            let groups = self.rankings.groups(kind);
+            let Some(due) = self.policy.due_slots(self.view(), kind, groups, &mut lags) else { continue };
             let (jobs, _) = self.state.jobs_and_nodes();
             jobs.iter_mut().for_each(|(_, job)| job.set_due(kind, 0.0, 0));
             for (position, &(job, slots)) in (1..).zip(&due.jobs) {
@@ -125,20 +122,8 @@ impl Scheduler {
         }
     }
 
-    /// Finds stragglers: maps end early if the policy keeps their work, the others may get a speculative attempt.
-    fn find_stragglers(&mut self, out: &mut Vec<Action>) {
-        let Some(speculation) = self.policy.speculation else { return };
-        self.memory.stragglers = PerKind::from_fn(|kind| speculation.stragglers(self.view(), kind));
-        if !speculation.end_early || !self.decides {
-            return;
-        }
-        let mut free = FreeNodes::of(self.view());
-        for straggler in speculation.straggling_maps(self.view()) {
-            let placement = &self.policy.map.placement;
-            let Some(rescue) = speculation.rescue(self.view(), straggler, placement, &mut free) else { continue };
-            let reason = Reason::StragglerEnded(Box::new(rescue.reason));
-            self.stop_attempt(straggler.job, straggler.task, PreemptAction::EndEarly, reason, out);
-            self.reserve(rescue.node, Kind::Map, straggler.job, None);
-        }
+    /// Finds stragglers that may get a speculative attempt.
+    fn find_stragglers(&mut self) {
+        self.memory.stragglers = PerKind::from_fn(|kind| self.policy.stragglers(self.view(), kind));
     }
 }

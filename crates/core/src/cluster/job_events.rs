@@ -1,30 +1,30 @@
 //! Events of jobs: submission, slot requests, ends.
 
-use super::Scheduler;
+use super::{Cluster, Decision, Decisions};
 use crate::action::{Action, Outcome};
 use crate::event::JobSpec;
 use crate::ids::{JobId, Kind, NodeId, PerKind, TaskKey};
 use crate::policy::estimates;
-use crate::policy::matching::{self, Classes, UserRights};
+use crate::policy::matching::{Classes, UserRights};
 use crate::policy::placement::Choice;
 use crate::policy::shares::{NewShare, Share};
 use crate::reason::{Reason, Refusal};
 use crate::state::JobKey;
 use crate::units::WHOLE_PPM;
 
-impl Scheduler {
-    pub(super) fn job_submitted(&mut self, spec: &JobSpec, out: &mut Vec<Action>) -> Result<(), Refusal> {
+impl Cluster {
+    pub(super) fn job_submitted(&mut self, spec: &JobSpec, due: &mut Decisions) -> Result<(), Refusal> {
         if spec.splits.is_empty() && self.state.find(spec.id).is_none() {
             return Err(Refusal::EmptyJob(spec.id));
         }
-        self.admit(spec, false, out)
+        self.admit(spec, false, due)
     }
 
-    pub(super) fn job_opened(&mut self, spec: &JobSpec, out: &mut Vec<Action>) -> Result<(), Refusal> {
-        self.admit(spec, true, out)
+    pub(super) fn job_opened(&mut self, spec: &JobSpec, due: &mut Decisions) -> Result<(), Refusal> {
+        self.admit(spec, true, due)
     }
 
-    fn admit(&mut self, spec: &JobSpec, open: bool, out: &mut Vec<Action>) -> Result<(), Refusal> {
+    fn admit(&mut self, spec: &JobSpec, open: bool, due: &mut Decisions) -> Result<(), Refusal> {
         if self.state.find(spec.id).is_some() {
             return Err(Refusal::JobExists(spec.id));
         }
@@ -40,23 +40,18 @@ impl Scheduler {
         let estimate = estimates::first_estimate(self.view(), self.needs, self.state.job(job), &self.memory.task_times);
         self.state.job_mut(job).set_estimate(estimate);
         self.classify(job, spec);
-        if self.decides && self.matcher.as_ref().is_some_and(|matcher| matcher.rules().place_replicas) {
-            self.place_replicas(job, out);
-        }
         self.index_local_nodes(job);
         self.index_input_types(job);
         for kind in Kind::BOTH {
             self.share_with_new(job, kind);
-            if let Some(max_lag) = self.policy.max_lag {
-                let groups = self.rankings.groups(kind);
-                let slots = max_lag.due_at_once(job, self.state.job(job), kind, groups, &mut self.memory.lags);
-                self.state.job_mut(job).set_due(kind, slots, 0);
-            }
+            let groups = self.rankings.groups(kind);
+            let slots = self.policy.due_at_once(job, self.state.job(job), kind, groups, &mut self.memory.lags);
+            self.state.job_mut(job).set_due(kind, slots, 0);
             self.rerank(job, kind);
             self.update_refusals(kind);
         }
-        self.set_timers(out);
-        self.preempt_both(out);
+        due.extend([Decision::PlaceReplicas(job), Decision::SetTimers]);
+        due.extend(Kind::BOTH.map(Decision::Preempt));
         Ok(())
     }
 
@@ -82,7 +77,7 @@ impl Scheduler {
     /// Records the types of nodes with input of a job, if maps wait for such nodes and refuse slow ones.
     pub(super) fn index_input_types(&mut self, job: JobKey) {
         let placement = &self.policy.map.placement;
-        if placement.delays_maps() && placement.refuse_slow.is_some() {
+        if placement.reads_input_types() {
             let (jobs, nodes) = self.state.jobs_and_nodes();
             jobs.get_mut(job).set_input_types(|host| nodes.type_of(host));
         }
@@ -102,20 +97,17 @@ impl Scheduler {
     /// Assigns a new job to its groups, after classifying it if the policy matches jobs to nodes.
     pub(super) fn classify(&mut self, job: JobKey, spec: &JobSpec) {
         let rights = UserRights::of(&spec.user, &self.setup.tenants);
-        if let Some(matcher) = &mut self.matcher {
-            let (classes, all_changed) = matcher.job_submitted(job, rights, &self.state, self.now);
-            self.set_classes(&classes);
-            if all_changed {
-                self.regroup_all_but(Some(job));
-            }
+        let (classes, all_changed) = self.matcher.job_submitted(job, rights, &self.state, self.now);
+        self.set_classes(&classes);
+        if all_changed {
+            self.regroup_all_but(Some(job));
         }
         self.add_to_groups(job, &spec.pool);
     }
 
     /// Classifies an open job that may have grown, if the policy matches jobs to nodes.
     fn classify_again(&mut self, job: JobKey) {
-        let Some(matcher) = &mut self.matcher else { return };
-        let Some((classes, all_changed)) = matcher.job_grew(job, &self.state, self.now) else { return };
+        let Some((classes, all_changed)) = self.matcher.job_grew(job, &self.state, self.now) else { return };
         self.set_classes(&classes);
         if all_changed {
             self.regroup_all_but(None);
@@ -126,8 +118,7 @@ impl Scheduler {
 
     /// Nodes joined, were lost, excluded or taken back: what jobs are matched to, and what they refuse, follows.
     pub(super) fn nodes_changed(&mut self) {
-        let changed = self.matcher.as_mut().and_then(|matcher| matcher.nodes_changed(&self.state, self.now));
-        if let Some(classes) = changed {
+        if let Some(classes) = self.matcher.nodes_changed(&self.state, self.now) {
             self.set_classes(&classes);
             self.regroup_all_but(None);
         }
@@ -140,7 +131,7 @@ impl Scheduler {
 
     pub(super) fn add_to_groups(&mut self, key: JobKey, pool: &str) {
         let job = self.state.job(key);
-        let classes = self.matcher.is_some().then(|| job.classes());
+        let classes = self.matcher.classes_of(job);
         let user = &self.users[job.user() as usize];
         self.rankings.all_mut().for_each(|ranking| ranking.add_job(key, job.user(), user, pool, classes));
     }
@@ -166,27 +157,12 @@ impl Scheduler {
         self.rerank_both(job);
     }
 
-    fn place_replicas(&mut self, key: JobKey, out: &mut Vec<Action>) {
-        let job = self.state.job(key);
-        let block_bytes = job.splits().iter().map(|split| split.bytes).max().unwrap_or(0);
-        let matcher = self.matcher.as_ref().expect("replicas are placed only with matching");
-        let nodes = matcher.suggested_nodes(job, block_bytes, &self.state);
-        if nodes.is_empty() || nodes.len() as u32 == self.state.nodes().up_count() {
-            return;
-        }
-        let rng = &mut self.rng;
-        let job = self.state.job_mut(key);
-        job.place_replicas(|split| matching::choose_hosts(&nodes, split.hosts.len(), rng));
-        let hosts = job.splits().iter().map(|split| split.hosts.clone()).collect();
-        out.push(Action::PlaceReplicas { job: job.id(), hosts });
-    }
-
     /// An open job requests this many slots.
     pub(super) fn slots_requested(
         &mut self,
         job: JobId,
         requested: PerKind<u32>,
-        out: &mut Vec<Action>,
+        due: &mut Decisions,
     ) -> Result<(), Refusal> {
         let key = self.open_job(job)?;
         let requested = if self.setup.capabilities.one_slot_pool {
@@ -209,7 +185,7 @@ impl Scheduler {
             self.compute_shares(kind);
             self.rerank(key, kind);
         }
-        self.preempt_both(out);
+        due.extend(Kind::BOTH.map(Decision::Preempt));
         Ok(())
     }
 
@@ -272,7 +248,7 @@ impl Scheduler {
     }
 
     /// Closes a job that is not complete: its attempts are killed, its paused reduces dropped.
-    pub(super) fn abort(&mut self, key: JobKey, outcome: Outcome, out: &mut Vec<Action>) {
+    pub(crate) fn abort(&mut self, key: JobKey, outcome: Outcome, out: &mut Vec<Action>) {
         for kind in Kind::BOTH {
             for index in self.state.job(key).counts(kind).running.clone() {
                 let (attempt, node) = self.state.request_kill(key, TaskKey { kind, index });
@@ -294,10 +270,8 @@ impl Scheduler {
             learned.job_ended(self.view(), self.state.job(key));
             self.memory.task_times = learned;
         }
-        if outcome == Outcome::Succeeded
-            && let Some(matcher) = &mut self.matcher
-        {
-            matcher.job_finished(self.state.job(key));
+        if outcome == Outcome::Succeeded {
+            self.matcher.job_finished(self.state.job(key));
         }
         self.rerank_both(key);
         self.reap(key);

@@ -1,16 +1,21 @@
 //! Failed attempts: retries after a delay, nodes that are excluded, and their probes.
 
-use super::Scheduler;
-use crate::action::{Action, Outcome};
+use super::{Cluster, Decision, Decisions};
+use crate::action::Action;
 use crate::ids::{AttemptId, Kind, NodeId, TaskId};
 use crate::reason::Refusal;
 use crate::state::{AttemptRole, Exclusion, JobKey};
 use crate::timer::Timer;
 use crate::units::Time;
 
-impl Scheduler {
+impl Cluster {
     /// An attempt failed: its task is tried again later, or its job fails.
-    pub(super) fn attempt_failed(&mut self, attempt: AttemptId, out: &mut Vec<Action>) -> Result<(), Refusal> {
+    pub(super) fn attempt_failed(
+        &mut self,
+        attempt: AttemptId,
+        out: &mut Vec<Action>,
+        due: &mut Decisions,
+    ) -> Result<(), Refusal> {
         if self.end_paused(attempt, false) {
             return Ok(());
         }
@@ -33,9 +38,8 @@ impl Scheduler {
         if self.setup.capabilities.bind_tasks {
             self.node_failed(node, attempt, out);
         }
-        // A recorded failure of the job is a recorded action.
-        if counted && failures >= rules.max_task_failures && self.decides {
-            self.abort(job, Outcome::Failed, out);
+        if counted && failures >= rules.max_task_failures {
+            due.push(Decision::FailJob(job));
         } else if self.setup.capabilities.bind_tasks && self.state.job(job).is_ready(task) {
             self.back_off(job, attempt.task, self.now + rules.delay(failures), out);
             self.wake_at(elsewhere_until, None, out);
@@ -80,7 +84,7 @@ impl Scheduler {
     }
 
     /// True if an offer of a node is only good for a probe; none if it is good for nothing, because the node is excluded.
-    pub(super) fn is_probe(&self, node: NodeId) -> Option<bool> {
+    pub(crate) fn is_probe(&self, node: NodeId) -> Option<bool> {
         match self.state.node(node).exclusion() {
             None => Some(false),
             Some(exclusion) if exclusion.probe.is_none() && exclusion.probe_at <= self.now => Some(true),
@@ -88,7 +92,7 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn set_probe(&mut self, node: NodeId, attempt: AttemptId) {
+    pub(crate) fn set_probe(&mut self, node: NodeId, attempt: AttemptId) {
         if let Some(exclusion) = self.state.exclusion_mut(node) {
             exclusion.probe = Some(attempt);
         }
