@@ -35,6 +35,7 @@ impl Cluster {
             AttemptRole::Speculative => self.state.promote_speculative(job, attempt),
             AttemptRole::Primary => {}
         }
+        self.blame_nodes(job, attempt, out);
         let could_start = self.state.job(job).may_start(Kind::Reduce);
         let count_work = self.needs.finished_work || self.needs.remaining_area;
         self.state.finish(job, attempt, output_bytes, count_work, self.now);

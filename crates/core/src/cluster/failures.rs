@@ -2,7 +2,7 @@
 
 use super::{Cluster, Decision, Decisions};
 use crate::action::Action;
-use crate::ids::{AttemptId, Kind, NodeId, TaskId};
+use crate::ids::{AttemptId, JobId, Kind, NodeId, TaskId};
 use crate::reason::Refusal;
 use crate::state::{AttemptRole, Exclusion, JobKey};
 use crate::timer::Timer;
@@ -35,9 +35,7 @@ impl Cluster {
         }
         // A job with failures refuses no node, whether for maps or for reduces.
         self.rerank_both(job);
-        if self.setup.capabilities.bind_tasks {
-            self.node_failed(node, attempt, out);
-        }
+        self.probe_failed(node, attempt, out);
         if counted && failures >= rules.max_task_failures {
             due.push(Decision::FailJob(job));
         } else if self.setup.capabilities.bind_tasks && self.state.job(job).is_ready(task) {
@@ -56,20 +54,35 @@ impl Cluster {
         self.wake_at(retry_at, Some(task), out);
     }
 
-    /// Counts a failure against its node. A node with too many is excluded; one whose probe failed is probed again later.
-    fn node_failed(&mut self, node: NodeId, attempt: AttemptId, out: &mut Vec<Action>) {
+    /// A node whose probe failed is probed again later.
+    fn probe_failed(&mut self, node: NodeId, attempt: AttemptId, out: &mut Vec<Action>) {
         let (now, rules) = (self.now, self.policy.failures);
-        if let Some(exclusion) = self.state.exclusion_mut(node) {
-            if exclusion.probe == Some(attempt) {
-                exclusion.probe = None;
-                exclusion.failed_probes += 1;
-                exclusion.probe_at = now + rules.probe_delay(exclusion.failed_probes);
-                let probe_at = exclusion.probe_at;
-                self.wake_at(probe_at, None, out);
-            }
+        if let Some(exclusion) = self.state.exclusion_mut(node).filter(|of| of.probe == Some(attempt)) {
+            exclusion.probe = None;
+            exclusion.failed_probes += 1;
+            exclusion.probe_at = now + rules.probe_delay(exclusion.failed_probes);
+            let probe_at = exclusion.probe_at;
+            self.wake_at(probe_at, None, out);
+        }
+    }
+
+    /// A task has succeeded on a node: the nodes where it had failed are to blame.
+    pub(super) fn blame_nodes(&mut self, job: JobKey, attempt: AttemptId, out: &mut Vec<Action>) {
+        if !self.setup.capabilities.bind_tasks {
             return;
         }
-        self.state.record_node_failure(node, attempt.task.job, now);
+        let succeeded_on = self.state.node_of(job, attempt);
+        for node in self.state.take_failed_on(job, attempt.task.key()).into_iter().flatten() {
+            if node != succeeded_on && self.state.nodes().is_usable(node) {
+                self.node_failed(node, attempt.task.job, out);
+            }
+        }
+    }
+
+    /// Counts a failure against a node. One with too many is excluded.
+    fn node_failed(&mut self, node: NodeId, job: JobId, out: &mut Vec<Action>) {
+        let (now, rules) = (self.now, self.policy.failures);
+        self.state.record_node_failure(node, job, now);
         let Some((failures, jobs)) = rules.excludes(self.state.nodes(), node, now) else { return };
         for kind in Kind::BOTH {
             while let Some(reservation) = self.state.take_reservation(node, kind) {

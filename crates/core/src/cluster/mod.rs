@@ -198,7 +198,7 @@ impl Cluster {
         let view = View { now: self.now, state: &self.state };
         let ranked = self.state.job(job);
         let rank = ranked.needs_slot(kind).then(|| self.policy.rank(view, ranked, kind, 0));
-        if rank.is_some() {
+        if rank.is_some() && self.refusals[kind].are_possible() {
             let refused = self.refusals[kind].of(job, ranked, kind, self.state.nodes());
             self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_refused(job, refused));
         }

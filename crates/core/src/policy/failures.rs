@@ -2,8 +2,8 @@
 //!
 //! A failed task waits for a moment and then prefers nodes on which it has not failed. A job avoids a node on which several of its tasks failed
 //! (Hadoop's `mapreduce.job.maxtaskfailures.per.tracker`). A node that fails tasks of several jobs is excluded for all (as in YARN and
-//! Spark): it gets no tasks but a probe now and then, until a probe succeeds. A job whose own program fails excludes no node, because it is
-//! one job.
+//! Spark): it gets no tasks but a probe now and then, until a probe succeeds. A failure counts against a node once the same task has succeeded elsewhere: a task
+//! that fails everywhere has a program or an input that is wrong, and no node is to blame.
 
 use crate::ids::{Kind, NodeId};
 use crate::policy::matching::Matcher;

@@ -37,7 +37,13 @@ impl State {
         history.failures
     }
 
-    /// Records that an attempt of a job failed on a node.
+    /// The nodes of a task's last failures, which are forgotten.
+    pub(crate) fn take_failed_on(&mut self, job: JobKey, task: TaskKey) -> [Option<NodeId>; 3] {
+        let job = self.jobs.get_mut(job);
+        if job.task(task).has_history { std::mem::take(&mut job.history_mut(task).failed_on) } else { [None; 3] }
+    }
+
+    /// Records that an attempt of a job failed on a node, and the same task succeeded elsewhere.
     pub(crate) fn record_node_failure(&mut self, node: NodeId, job: JobId, now: Time) {
         self.nodes.get_mut(node).add_failure(job, now);
     }

@@ -169,6 +169,12 @@ impl Refusals {
         Refusals { threshold: placement.refuse_slow, ..Refusals::default() }
     }
 
+    /// True if there are nodes that jobs may refuse.
+    #[inline]
+    pub fn are_possible(&self) -> bool {
+        self.types > 1
+    }
+
     /// Computes the work ahead of each job that needs a slot; returns these jobs, if what they refuse may have changed.
     pub fn update(&mut self, ranking: &Ranking, kind: Kind, state: &State) -> Vec<JobKey> {
         let (nodes, mut queued) = (state.nodes(), Vec::new());
