@@ -80,7 +80,7 @@ class Cluster:
         return json.loads(self.request(path, body, method, query))
 
     def jobs(self, *, user: Optional[str] = None, pool: Optional[str] = None, state: Optional[str] = None) -> List["Job"]:
-        """The cluster's jobs, oldest first. States: pending, running, succeeded, killed, failed."""
+        """The cluster's jobs, oldest first. States: waiting, running, succeeded, killed, failed."""
         query = {name: value for name, value in (("user", user), ("pool", pool), ("state", state)) if value is not None}
         return [Job(self, found["job"], found) for found in self._json("jobs", query=query)]
 
@@ -178,7 +178,7 @@ class Job:
 
     @property
     def state(self) -> str:
-        """pending, running, succeeded, killed or failed, now."""
+        """waiting, running, succeeded, killed or failed, now."""
         return str(self.status()["state"])
 
     def wait(self, timeout_s: Optional[float] = None, *, on_status: Optional[Callable[[Dict[str, Any]], None]] = None) -> Dict[str, Any]:

@@ -262,7 +262,7 @@ export const MARK_ROWS = [
   ["resume", [MARK.resumed, MARK.migrated], "resume"],
   ["early end", [MARK.early], "early"],
   ["kill, fail", [MARK.killed, MARK.failed], "cross"],
-  ["node", [MARK.nodeLost, MARK.nodeJoined], "node"],
+  ["node", [MARK.nodeLost, MARK.nodeJoined, MARK.nodeExcluded, MARK.nodeIncluded], "node"],
 ];
 const ROW_OF = new Int8Array(16).fill(-1);
 MARK_ROWS.forEach(([, kinds], row) => kinds.forEach((kind) => { ROW_OF[kind] = row; }));
@@ -287,7 +287,7 @@ export function drawMarks(ctx, box, log, from, to, { until = Infinity } = {}) {
     const kind = log.markKind[mark];
     const row = ROW_OF[kind];
     if (dense[row]) continue;
-    drawShape(ctx, kind === MARK.nodeJoined ? "join" : MARK_ROWS[row][2], x + ((log.markTime[mark] - from) / (to - from)) * w, y + (row + 0.5) * rowHeight, kind === MARK.nodeLost || kind === MARK.killed || kind === MARK.failed);
+    drawShape(ctx, kind === MARK.nodeJoined || kind === MARK.nodeIncluded ? "join" : MARK_ROWS[row][2], x + ((log.markTime[mark] - from) / (to - from)) * w, y + (row + 0.5) * rowHeight, kind === MARK.nodeLost || kind === MARK.nodeExcluded || kind === MARK.killed || kind === MARK.failed);
   }
   counts.forEach((row, at) => {
     if (!dense[at]) return;

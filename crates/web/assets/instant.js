@@ -72,6 +72,7 @@ export function stateAt(log, at) {
   for (const node of log.nodes) {
     if (!isUp(node, at)) continue;
     up += 1;
+    if (exclusionOf(node, at)) continue;
     slots[0] += node.slots[0];
     slots[1] += node.slots[1];
   }
@@ -79,6 +80,7 @@ export function stateAt(log, at) {
   for (const state of jobs) {
     const { job } = state;
     state.ended = job.ended !== null && job.ended <= at;
+    if (state.ended) state.paused = 0;
     used[0] += state.running[0];
     used[1] += state.running[1];
     const now = live?.jobs.get(job.row);
@@ -101,6 +103,9 @@ export function stateAt(log, at) {
 
 export const isUp = (node, at) => node.up.some(([from, until]) => from <= at && (until === null || until > at));
 
+/** Why a node that is up gets no tasks at an instant, if so. */
+export const exclusionOf = (node, at) => node.exclusions.find(({ from, until }) => from <= at && (until === null || until > at));
+
 /** The last mark at or before an instant: its index, -1 without one. */
 export function lastMark(log, at) {
   let [low, high] = [0, log.marks];
@@ -111,17 +116,20 @@ export function lastMark(log, at) {
   return low - 1;
 }
 
-const SHAPES = { [MARK.paused]: "pause", [MARK.resumed]: "resume", [MARK.migrated]: "resume", [MARK.early]: "early", [MARK.killed]: "cross", [MARK.failed]: "cross", [MARK.nodeLost]: "node", [MARK.nodeJoined]: "join", [MARK.submitted]: "dot", [MARK.ended]: "tick" };
-export const shapeOf = (kind) => SHAPES[kind];
-export const isBad = (kind) => kind === MARK.killed || kind === MARK.failed || kind === MARK.nodeLost;
+const SHAPES = { [MARK.paused]: "pause", [MARK.resumed]: "resume", [MARK.migrated]: "resume", [MARK.early]: "early", [MARK.killed]: "cross", [MARK.failed]: "cross", [MARK.nodeLost]: "node", [MARK.nodeJoined]: "join", [MARK.submitted]: "dot", [MARK.ended]: "tick", [MARK.nodeExcluded]: "node", [MARK.nodeIncluded]: "join" };
+const BAD = new Set([MARK.killed, MARK.failed, MARK.nodeLost, MARK.nodeExcluded]);
+const isFailedEnd = (log, mark) => log.markKind[mark] === MARK.ended && log.jobs[log.markJob[mark]]?.outcome !== "succeeded";
+export const shapeOf = (log, mark) => (isFailedEnd(log, mark) ? "cross" : SHAPES[log.markKind[mark]]);
+export const isBad = (log, mark) => BAD.has(log.markKind[mark]) || isFailedEnd(log, mark);
 const VERBS = { [MARK.paused]: ["paused a reduce", "paused # reduces"], [MARK.resumed]: ["resumed a reduce", "resumed # reduces"], [MARK.migrated]: ["moved a paused reduce to another node", "moved # paused reduces to other nodes"], [MARK.early]: ["ended a map early", "ended # maps early"], [MARK.killed]: ["lost an attempt to a kill", "lost # attempts to kills"], [MARK.failed]: ["had a failed attempt", "had # failed attempts"], [MARK.submitted]: ["was submitted", "was submitted"], [MARK.ended]: ["ended", "ended"] };
 
 /** The words of a mark: who, what, for whom. */
 export function wordsOf(log, mark, times = 1) {
   const kind = log.markKind[mark];
-  if (kind === MARK.nodeLost || kind === MARK.nodeJoined) {
+  const ofNode = { [MARK.nodeLost]: "was lost", [MARK.nodeJoined]: "joined", [MARK.nodeExcluded]: "was excluded", [MARK.nodeIncluded]: "is used again" }[kind];
+  if (ofNode) {
     const node = log.nodes[log.markSubject[mark]];
-    return { who: node?.name ?? "node", what: kind === MARK.nodeLost ? "was lost" : "joined", whom: "" };
+    return { who: node?.name ?? "node", what: ofNode, whom: "" };
   }
   const job = log.jobs[log.markJob[mark]];
   const other = log.markOther[mark] === NONE ? null : log.jobs[log.markOther[mark]];

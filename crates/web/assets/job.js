@@ -21,6 +21,7 @@ export function jobPage(root, id) {
     return { render: () => { if (log.byId.has(id)) dispatchEvent(new HashChangeEvent("hashchange")); } };
   }
   const head = h("div", { class: "jobhead" });
+  const cause = h("section", { class: "panel failure", hidden: true, "aria-label": "Why it failed" });
   const facts = h("div", { class: "facts" });
   const tabs = h("span", { class: "subtabs", role: "group", "aria-label": "Details" });
   const details = h("div");
@@ -29,7 +30,7 @@ export function jobPage(root, id) {
   const policies = h("section", { class: "panel", hidden: true });
   const gantt = new Gantt(log, row);
   let tab = "attempts";
-  fill(root, h("p", { class: "crumbs" }, h("a", { href: "#/overview" }, "Overview"), ` / ${log.jobs[row].user} / ${shorten(log.jobs[row].name, 80)}`), head, facts,
+  fill(root, h("p", { class: "crumbs" }, h("a", { href: "#/overview" }, "Overview"), ` / ${log.jobs[row].user} / ${shorten(log.jobs[row].name, 80)}`), head, facts, cause,
     h("div", { class: "jobcols" },
       h("div", { class: "stack" }, h("section", { class: "panel" }, h("header", {}, tabs), details), policies),
       h("section", { class: "panel why" }, h("header", {}, why, h("span", { class: "grow" }), h("code", { class: "quiet" }, `giveway explain ${id}`)), chain)));
@@ -44,8 +45,8 @@ export function jobPage(root, id) {
     if (tab === "logs") { if (again) fill(details, h("p", { class: "empty" }, "Loading…")); printed.soon(); }
   };
   const explain = new Poll(() => `/api/v1/jobs/${id}/explain${store.held === null ? "" : `?at=${store.held}`}`, (explanation) => renderChain(chain, why, log, explanation));
-  const forecast = store.isLive ? new Poll(`/api/v1/jobs/${id}/forecast`, (found) => renderForecasts(policies, log, log.jobs[row], found), 10000) : null;
-  const status = store.hasCoordinator ? new Poll(`/api/v1/jobs/${id}`, (found) => { counters = found; if (tab === "counters") renderDetails(); }, 2000) : null;
+  const forecast = store.isLive ? new Poll(`/api/v1/jobs/${id}/forecast`, (found) => { if (log.jobs[row].ended === null) renderForecasts(policies, log, log.jobs[row], found); }, 10000) : null;
+  const status = store.hasCoordinator ? new Poll(`/api/v1/jobs/${id}`, (found) => { counters = found; renderCause(cause, found); if (tab === "counters") renderDetails(); }, 2000) : null;
   const openLogs = new Map();
   const printed = new Poll(`/api/v1/jobs/${id}/logs`, (found) => { if (tab === "logs") renderLogs(details, id, found, openLogs); });
   let shown = "";
@@ -57,6 +58,7 @@ export function jobPage(root, id) {
       shown = key;
       renderHead(head, facts, log, state);
     }
+    if (state.ended) policies.hidden = true;
     if (what !== "window") renderDetails(); else gantt.redraw();
     if (what === "instant") explain.soon();
     if (what === "data") { explain.soon(); if (!state.ended) { forecast?.soon(); } status?.soon(); }
@@ -101,14 +103,14 @@ function renderHead(head, facts, log, state) {
 }
 
 function renderChain(chain, title, log, explanation) {
-  title.textContent = { pending: "Why it waits", waiting: "Why it waits", running: "What it holds, and why" }[explanation.state] ?? "What happened";
+  title.textContent = { waiting: "Why it waits", running: "What it holds, and why" }[explanation.state] ?? "What happened";
   const items = explanation.facts.map((fact, index) => {
     const most = Math.max(...fact.bars.map((bar) => bar.value), 1e-9);
     return h("li", { class: fact.cause ? "cause" : "" }, h("span", { class: "n" }, index + 1), h("div", {}, h("h3", {}, fact.title), fact.text ? h("p", {}, fact.text) : null,
       fact.bars.length ? h("ul", { class: "bars" }, fact.bars.map((bar) => h("li", { title: bar.text }, bar.job === explanation.job ? h("b", { class: "label" }, "this job") : h("a", { class: "label", href: `#/job/${bar.job}` }, bar.name), h("span", { class: "hbar" }, h("i", { style: { width: `${(100 * bar.value) / most}%`, background: "var(--c0)" } })), h("span", { class: "txt" }, bar.text)))) : null));
   });
   const own = explanation.forecasts[0];
-  if (own?.end_s) {
+  if (own?.end_s && ["waiting", "running"].includes(explanation.state)) {
     const [low, end, high] = own.end_s;
     const start = own.start_s ? `Starts ${clock(log, own.start_s[1])} ± ${duration((own.start_s[2] - own.start_s[0]) / 2)}, finishes` : "Finishes";
     items.push(h("li", {}, h("span", { class: "n" }, items.length + 1), h("div", {}, h("h3", {}, `${start} ${clock(log, end)} ± ${duration((high - low) / 2)}`), h("p", {}, "90 % interval of simulations forward from the present, with jobs to come that are like the recent ones."))));
@@ -174,10 +176,34 @@ function renderTasks(box, log, row) {
     h("footer", {}, tasks.size > TASK_ROWS_MAX ? `${TASK_ROWS_MAX} of ${plural(tasks.size, "task")}, those with most attempts first` : `${plural(tasks.size, "task")}, those with most attempts first`));
 }
 
+/** Failures that differ, latest first, and how often each happened. They begin with the attempt and its node. */
+function distinctFailures(failures) {
+  const found = new Map();
+  for (const text of [...failures].reverse()) {
+    const key = text.slice(text.indexOf(": ") + 1);
+    const one = found.get(key);
+    if (one) one.times += 1; else found.set(key, { text, times: 1 });
+  }
+  return [...found.values()];
+}
+
+const failureText = ({ text, times }) => h("div", {}, h("pre", { class: "logtext", tabindex: "0" }, text), times > 1 ? h("p", { class: "quiet" }, `and ${plural(times - 1, "more failure")} like this one`) : null);
+
+/** Why a job failed, first of all. */
+function renderCause(box, status) {
+  const failures = distinctFailures(status.failures ?? []);
+  const isShown = status.outcome === "Failed" || status.state === "failed";
+  box.hidden = !isShown || !failures.length;
+  if (!box.hidden && box.dataset.shown !== failures[0].text) {
+    box.dataset.shown = failures[0].text;
+    fill(box, h("header", {}, h("h2", {}, "Why it failed")), h("div", { class: "pad" }, failureText(failures[0])));
+  }
+}
+
 function renderCounters(box, status) {
   const entries = Object.entries(status?.counters ?? {});
   fill(box, entries.length ? h("div", { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Counter"), h("th", { scope: "col", class: "num" }, "Value"))), h("tbody", {}, entries.map(([name, value]) => h("tr", {}, h("td", {}, name), h("td", { class: "num" }, value.toLocaleString("en"))))))) : h("p", { class: "empty" }, "No counter yet."),
-    status?.failures?.length ? h("div", { class: "pad" }, h("b", {}, "Latest failures"), h("ul", {}, status.failures.map((text) => h("li", {}, h("code", {}, text))))) : null);
+    status?.failures?.length ? h("div", { class: "pad" }, h("b", {}, "Latest failures"), distinctFailures(status.failures).map(failureText)) : null);
 }
 
 /** Lists what attempts have printed; the last part of one is shown when it is opened. */

@@ -55,7 +55,7 @@ function frame() {
     banner.dataset.key = key;
     banner.hidden = key === "";
     banner.className = `banner ${key === "lost" ? "bad" : ""}`;
-    if (key === "lost") fill(banner, `The server does not answer since ${duration((performance.now() - store.lostAt) / 1000)}. The page shows what it knew, and continues by itself.`);
+    if (key === "lost") fill(banner, `No response for ${duration((performance.now() - store.lostAt) / 1000)}. The page shows the last known state and reconnects by itself.`);
     else if (held) fill(banner, h("span", {}, "The page shows a past instant."), h("button", { class: "btn", type: "button", onclick: () => store.hold(null) }, store.isLive ? "Back to live" : "To the end"));
     else if (key) fill(banner, "This log was written by a release that decides differently: ranks and shares at its end may be wrong.");
   }
@@ -196,6 +196,7 @@ store.start().then(open, (error) => {
   const text = error.status === 401 ? "This page needs the link that `giveway up` or `giveway view` printed: it contains the token for reading." : `The event log cannot be loaded: ${error.message}`;
   fill(main, h("p", { class: "loading" }, text));
   byId("livetext").textContent = "Not loaded";
+  byId("live").className = "chip live lost";
 });
 
 // For measurements.

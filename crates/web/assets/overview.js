@@ -3,7 +3,7 @@
 import { store, MARK } from "./store.js";
 import { h, fill, glyph, segment } from "./dom.js";
 import { clock, count, dateTime, duration, percent, plural, shorten } from "./format.js";
-import { decisionsUpTo, groupsOf, isBad, isUp, lastMark, shapeOf, sizeOf, stateAt, wordsOf } from "./instant.js";
+import { decisionsUpTo, exclusionOf, groupsOf, isBad, isUp, lastMark, shapeOf, sizeOf, stateAt, wordsOf } from "./instant.js";
 import { Timeline, choice, step } from "./timeline.js";
 
 const ROWS_FIRST = 40;
@@ -70,17 +70,24 @@ const last = (log, kind, at) => { for (let mark = lastMark(log, at); mark >= 0; 
 function renderVerdict(box, log, state) {
   const live = state.jobs.filter((job) => job.known && !job.ended);
   const lost = log.nodes.filter((node) => node.up[0][0] <= state.at && !isUp(node, state.at));
+  const excluded = log.nodes.filter((node) => isUp(node, state.at) && exclusionOf(node, state.at));
   const recovering = lost.length && live.some((job) => job.lostWithNodes > 0);
   let [word, kind, icon] = ["Healthy", "ok", "tick"];
   if (state.nodes > 0 && state.up === 0) [word, kind, icon] = ["Down", "bad", "cross"];
   else if (recovering) [word, kind, icon] = ["Recovering", "bad", "again"];
-  else if (lost.length) [word, kind, icon] = ["Degraded", "warn", "node"];
+  else if (lost.length || excluded.length) [word, kind, icon] = ["Degraded", "warn", "node"];
   else if (!live.length) [word, kind, icon] = ["Idle", "ok", "tick"];
   const parts = [`${state.up} of ${plural(state.nodes, "node")} up.`];
   if (lost.length) {
     const mark = last(log, MARK.nodeLost, state.at);
     if (mark >= 0) parts.push(`${wordsOf(log, mark).who} lost ${duration(state.at - log.markTime[mark])} before.`);
   }
+  if (excluded.length) {
+    const names = excluded.slice(0, 3).map((node) => node.name).join(", ");
+    parts.push(`${names}${excluded.length > 3 ? ` and ${excluded.length - 3} more` : ""} excluded: ${excluded.length === 1 ? "it" : "they"} failed tasks that succeeded elsewhere.`);
+  }
+  const failed = state.jobs.filter(({ job, ended }) => ended && job.outcome === "failed" && job.ended > state.at - 600).length;
+  if (failed) parts.push(`${plural(failed, "job")} failed in the last 10 minutes.`);
   const [givers, takers] = [new Set(), new Set()];
   let times = 0;
   let kills = 0;
@@ -118,11 +125,11 @@ function renderTiles(box, log, state) {
     h("div", { class: "meter" }, h("i", { style: { width: `${Math.min(100, (100 * state.used[kind]) / Math.max(1, state.slots[kind]))}%` } })), h("p", {}, `${state.used[kind]} of ${state.slots[kind]}`));
   const failed = ended.filter(({ job }) => job.outcome === "failed").length;
   fill(box,
-    h("section", { class: "tile" }, h("h2", {}, "Jobs"), h("div", { class: "v" }, count(running), h("small", {}, " running  "), count(live.length - running), h("small", {}, " waiting")), h("p", {}, `${plural(ended.length, "job")} done, ${count(failed)} failed`)),
+    h("section", { class: "tile" }, h("h2", {}, "Jobs"), h("div", { class: "v" }, count(running), h("small", {}, " running  "), count(live.length - running), h("small", {}, " waiting")), h("p", {}, `${plural(ended.length, "job")} ended, ${count(failed)} of them failed`)),
     h("section", { class: "tile" }, h("h2", {}, "Slots in use"), h("div", { class: "meters" }, meter(0, "map"), meter(1, "reduce"))),
     tile("Median wait, small jobs", duration(median(waits)) || "–", "", totals.length ? `done in ${duration(median(totals))}` : "none done yet"),
     tile("Work lost to preemption", duration(sum("lost")), "", `node failures: ${duration(sum("lostWithNodes"))} lost`),
-    tile("Gave way", count(sum("pauses") + sum("early") + sum("kills")), `${count(sum("paused"))} paused now`, `${plural(sum("pauses"), "pause")}, ${plural(sum("early"), "early end")}${sum("kills") ? `, ${plural(sum("kills"), "kill")}` : ""}`),
+    tile("Preemptions", count(sum("pauses") + sum("early") + sum("kills")), `${count(sum("paused"))} paused now`, `${plural(sum("pauses"), "pause")}, ${plural(sum("early"), "early end")}${sum("kills") ? `, ${plural(sum("kills"), "kill")}` : ""}`),
     tile("Repeated after loss", count(sum("recovered")), "launches", `${plural(log.nodes.reduce((all, node) => all + node.up.filter(([, until]) => until !== null && until <= state.at).length, 0), "node loss", "node losses")} so far`));
 }
 
@@ -156,10 +163,9 @@ function renderHolders(box, log, state, again) {
 
 /** One line of a list of decisions. */
 export function decisionLine(log, { mark, times }, why) {
-  const kind = log.markKind[mark];
   const { who, what, whom } = wordsOf(log, mark, times);
   return h("button", { class: "decision", type: "button", onclick: () => store.hold(log.markTime[mark] + 1e-6) },
-    h("span", { class: "quiet" }, clock(log, log.markTime[mark])), glyph(shapeOf(kind), isBad(kind) ? "bad" : ""),
+    h("span", { class: "quiet" }, clock(log, log.markTime[mark])), glyph(shapeOf(log, mark), isBad(log, mark) ? "bad" : ""),
     h("span", {}, h("span", {}, h("b", {}, who), ` ${what}`, whom ? [" for ", h("b", {}, whom)] : null), why ? h("div", { class: "why" }, why) : null));
 }
 

@@ -4,7 +4,7 @@ export const NONE = 0xffffffff;
 export const KIND = { map: 0, reduce: 1 };
 export const ENDED = { running: 0, finished: 1, paused: 2, early: 3, killedForOther: 4, killed: 5, failed: 6, nodeLost: 7, resynced: 8 };
 export const BEGAN = { fresh: 0, recovery: 1, speculative: 2, resumed: 3, migrated: 4 };
-export const MARK = { paused: 0, resumed: 1, early: 2, killed: 3, failed: 4, nodeLost: 5, nodeJoined: 6, submitted: 7, ended: 8, migrated: 9 };
+export const MARK = { paused: 0, resumed: 1, early: 2, killed: 3, failed: 4, nodeLost: 5, nodeJoined: 6, submitted: 7, ended: 8, migrated: 9, nodeExcluded: 10, nodeIncluded: 11 };
 
 const TYPES = { f64: Float64Array, u32: Uint32Array, u16: Uint16Array, u8: Uint8Array };
 const ATTEMPTS = { start: "f64", end: "f64", job: "u32", node: "u32", task: "u32", number: "u16", lane: "u16", kind: "u8", began: "u8", ended: "u8" };

@@ -103,6 +103,7 @@ pub fn explain(model: &Model, id: JobId) -> Option<Explanation> {
     }
     facts.extend(gave_way(model, job));
     facts.extend(lost(job));
+    facts.extend(failed(job));
     Some(Explanation {
         job: id,
         name: job.name.clone(),
@@ -147,8 +148,8 @@ fn life(model: &Model, job: &JobRow) -> Fact {
         plural(job.tasks[1], "reduce")
     );
     match (job.state(), job.started, job.ended) {
-        (JobState::Pending, ..) => fact(format!("Queued for {}", ago(job.submitted)), who),
-        (JobState::Running | JobState::Waiting, Some(started), _) => {
+        (JobState::Waiting, None, _) => fact(format!("Waiting for {}", ago(job.submitted)), who),
+        (JobState::Waiting | JobState::Running, Some(started), _) => {
             let waited = duration(started.since(job.submitted));
             let title = match job.state() {
                 JobState::Running => format!("Running for {}, after a wait of {waited}", ago(started)),
@@ -194,11 +195,8 @@ fn of_kind(model: &Model, job: &JobRow, kind: Kind, tasks: KindStatus, facts: &m
         }
         Some(Blocked::SlowStart { maps }) => {
             held.cause = true;
-            held.text = format!(
-                "Reduces start once {} are done (slow start); {} are.",
-                plural(*maps, "map"),
-                model.scheduler().job_status(job.id).map_or(0, |status| status.tasks[Kind::Map].done)
-            );
+            let done = model.scheduler().job_status(job.id).map_or(0, |status| status.tasks[Kind::Map].done);
+            held.text = slow_start(*maps, done);
             facts.push(held);
             return;
         }
@@ -329,7 +327,22 @@ fn guards(model: &Model, id: JobId, kind: Kind) -> Option<Fact> {
     if let Some(at) = next {
         text.push_str(&format!(" The next protection of a young attempt ends in {}.", duration(at.since(now))));
     }
-    Some(fact(format!("It may preempt {} of {} attempts", open, protected + open), text))
+    let title = match (open, protected) {
+        (0, 1) => format!("The only running {kind} of another job is protected"),
+        (0, _) => format!("All {protected} running {kind}s of other jobs are protected"),
+        _ => format!("It may preempt {open} of {}", plural(protected + open, &format!("running {kind}"))),
+    };
+    Some(fact(title, text))
+}
+
+fn slow_start(needed: u32, done: u32) -> String {
+    let needed = if needed == 1 { "1 map finishes".into() } else { format!("{needed} maps finish") };
+    let done = match done {
+        0 => "none has".into(),
+        1 => "1 has".into(),
+        _ => format!("{done} have"),
+    };
+    format!("Reduces start after {needed}; {done} (slow start).")
 }
 
 fn gave_way(model: &Model, job: &JobRow) -> Option<Fact> {
@@ -355,13 +368,13 @@ fn gave_way(model: &Model, job: &JobRow) -> Option<Fact> {
         format!("{} of slot time lost to kills", duration(job.lost_to_preemption))
     };
     Some(Fact {
-        title: format!("Gave way {} times; {lost}", job.pauses + job.early_ends + job.kills),
+        title: format!("Gave way {}; {lost}", plural(job.pauses + job.early_ends + job.kills, "time")),
         text: format!(
-            "{}, {}, {}; {} now.",
+            "{}, {}, {}; {} paused now.",
             plural(job.pauses, "pause"),
             plural(job.early_ends, "early end"),
             plural(job.kills, "kill"),
-            format_args!("{} paused", plural(job.paused, "reduce"))
+            plural(job.paused, "reduce")
         ),
         cause: false,
         bars: bars.collect(),
@@ -369,16 +382,18 @@ fn gave_way(model: &Model, job: &JobRow) -> Option<Fact> {
 }
 
 fn lost(job: &JobRow) -> Option<Fact> {
-    if job.recovered == 0 && job.failures == 0 && job.lost_with_nodes.is_zero() {
+    if job.recovered == 0 && job.lost_with_nodes.is_zero() {
         return None;
     }
-    let text = format!(
-        "{} of slot time was lost with nodes; {} repeated lost work; {}.",
-        duration(job.lost_with_nodes),
-        plural(job.recovered, "launch").replace("launchs", "launches"),
-        plural(job.failures, "failed attempt")
-    );
-    Some(fact("Lost work was repeated", text))
+    let text = format!("{} of slot time was lost with nodes.", duration(job.lost_with_nodes));
+    Some(fact(format!("{} ran again after a node was lost", plural(job.recovered, "task")), text))
+}
+
+fn failed(job: &JobRow) -> Option<Fact> {
+    (job.failures > 0).then(|| {
+        let text = "A task that fails is tried again, on another node if there is one; the fourth failure of a task fails its job.";
+        fact(format!("{} failed", plural(job.failures, "attempt")), text)
+    })
 }
 
 fn decisions(model: &Model, id: JobId) -> Vec<Decision> {
@@ -396,7 +411,7 @@ fn decisions(model: &Model, id: JobId) -> Vec<Decision> {
             MarkKind::Failed => ("had a failed attempt", false),
             MarkKind::JobSubmitted => ("was submitted", false),
             MarkKind::JobEnded => ("ended", false),
-            MarkKind::NodeLost | MarkKind::NodeJoined => continue,
+            MarkKind::NodeLost | MarkKind::NodeJoined | MarkKind::NodeExcluded | MarkKind::NodeIncluded => continue,
         };
         let for_whom = if mark.other == NONE { String::new() } else { format!(" for {}", name(mark.other)) };
         let reason =

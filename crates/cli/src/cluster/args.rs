@@ -269,7 +269,7 @@ pub struct JobFilter {
     #[arg(long, value_name = "NAME")]
     pub pool: Option<String>,
     /// Only jobs in this state: pending, running, succeeded, killed or failed.
-    #[arg(long, value_name = "STATE", value_parser = ["pending", "running", "succeeded", "killed", "failed"])]
+    #[arg(long, value_name = "STATE", value_parser = ["waiting", "running", "succeeded", "killed", "failed"])]
     pub state: Option<String>,
     /// Only jobs that were submitted within this time.
     #[arg(long, value_name = "DURATION", value_parser = duration)]

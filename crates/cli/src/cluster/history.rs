@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// `giveway history`
 pub fn history(args: &History) -> Result<()> {
-    if let Some(state @ ("pending" | "running")) = args.filter.state.as_deref() {
+    if let Some(state @ ("waiting" | "running")) = args.filter.state.as_deref() {
         bail!(
             "history has only jobs that have ended; use --state succeeded, killed or failed, or `giveway jobs --state {state}`"
         );
@@ -125,7 +125,7 @@ impl EndedJob {
             JobState::Succeeded => "succeeded",
             JobState::Killed => "killed",
             JobState::Failed => "failed",
-            JobState::Pending | JobState::Running | JobState::Waiting => return None,
+            JobState::Running | JobState::Waiting => return None,
         };
         let submitted = job.submitted;
         Some(EndedJob {

@@ -134,7 +134,7 @@ impl Row {
             user: status.user.clone(),
             pool: status.pool.clone(),
             priority: status.priority,
-            state: state(status),
+            state: status.state(),
             submitted_ms: status.submitted_ms,
             wait_s: status.started_us.map_or(elapsed_s, since_submission),
             elapsed_s,
@@ -214,7 +214,11 @@ fn render_job(WatchJob { show, tasks: with_tasks, watch }: &WatchJob) -> Result<
         return json(&JobAndAttempts { job: &job, attempts }, *watch);
     }
     let mut out = String::new();
-    writeln!(out, "{} {} ({}) of user {}: {}", job.job, job.name, job.app, job.user, state(&job))?;
+    writeln!(out, "{} {} ({}) of user {}: {}", job.job, job.name, job.app, job.user, job.state())?;
+    let failures = job.distinct_failures();
+    if let Some(&(times, failure)) = failures.first().filter(|_| job.outcome == Some(Outcome::Failed)) {
+        writeln!(out, "\n{}{}\n", printable(failure), repeated(times))?;
+    }
     writeln!(out, "pool        {}, priority {}", job.pool, priority_name(job.priority))?;
     writeln!(out, "output      {}", printable(&job.output).replace('\n', "\\n"))?;
     if let Some(submitted_ms) = job.submitted_ms {
@@ -241,8 +245,9 @@ fn render_job(WatchJob { show, tasks: with_tasks, watch }: &WatchJob) -> Result<
     for (name, value) in &job.counters {
         writeln!(out, "{name:<30} {value:>14}")?;
     }
-    for failure in &job.failures {
-        writeln!(out, "failure: {}", printable(failure))?;
+    // The first one of a failed job is printed above.
+    for &(times, failure) in failures.iter().skip(usize::from(job.outcome == Some(Outcome::Failed))) {
+        writeln!(out, "failure: {}{}", printable(failure), repeated(times))?;
     }
     if let Some(attempts) = attempts {
         let mut table = table(&["task", "attempt", "node", "started", "time", "began", "ended"]);
@@ -305,6 +310,10 @@ fn attempts(folder: &Path, job: &JobStatus) -> Result<Vec<Attempt>> {
         ended: attempt.ended.name(),
     };
     Ok(model.attempts.of_job(row).map(attempt).collect())
+}
+
+fn repeated(times: usize) -> String {
+    if times > 1 { format!("\n(and {} more failures like this one)", times - 1) } else { String::new() }
 }
 
 /// `giveway nodes`
@@ -372,16 +381,6 @@ pub fn table(header: &[&str]) -> Table {
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(header.to_vec());
     table
-}
-
-fn state(job: &JobStatus) -> &'static str {
-    match job.outcome {
-        Some(Outcome::Succeeded) => "succeeded",
-        Some(Outcome::Killed) => "killed",
-        Some(Outcome::Failed) => "failed",
-        None if job.started_us.is_some() => "running",
-        None => "pending",
-    }
 }
 
 /// Finished and total tasks of one kind, as `3/8`.

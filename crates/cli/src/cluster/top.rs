@@ -102,7 +102,7 @@ fn read(folder: &Path) -> Result<View> {
     jobs.sort_by_key(|job| {
         let order = match job.state {
             "running" => 0,
-            "pending" => 1,
+            "waiting" => 1,
             _ => 2,
         };
         let latest_first = if order == 2 { u32::MAX - job.job } else { job.job };
@@ -150,7 +150,7 @@ fn head_line(view: &View) -> Line<'static> {
         Span::styled(format!("{} UTC  ", utc_time(view.now_ms)), BOLD),
         Span::raw(format!("policy {}  ", view.policy)),
         Span::raw(format!("slots: map {maps_used}/{maps}, reduce {reduces_used}/{reduces}  ")),
-        Span::raw(format!("{} running, {} pending", count("running"), count("pending"))),
+        Span::raw(format!("{} running, {} waiting", count("running"), count("waiting"))),
     ])
 }
 
@@ -281,7 +281,7 @@ mod tests {
         View {
             policy: "giveway".into(),
             nodes: (0..3).map(node).collect(),
-            jobs: vec![job(3, "running"), job(4, "pending"), job(2, "failed")],
+            jobs: vec![job(3, "running"), job(4, "waiting"), job(2, "failed")],
             now_ms: 30e3,
             problem: None,
             first: 0,

@@ -146,7 +146,10 @@ impl Coordinator {
             self.submit_event(Event::AttemptKilled { attempt });
             return;
         }
-        let text = format!("attempt {attempt}: its worker process crashed repeatedly while it ran");
+        let text = format!(
+            "{} {}, attempt {}: its worker process crashed repeatedly while it ran",
+            attempt.task.kind, attempt.task.index, attempt.number
+        );
         self.record_failure(attempt.task.job, text);
         self.submit_event(Event::AttemptFailed { attempt });
     }
@@ -231,7 +234,10 @@ impl Coordinator {
                 self.submit_event(Event::AttemptPaused { attempt, progress_ppm });
             }
             Report::Failed { reason, .. } => {
-                self.record_failure(attempt.task.job, format!("attempt {attempt} on {node}: {reason}"));
+                let name = self.core.node_up(node).map_or_else(|| node.to_string(), |spec| spec.name.clone());
+                let AttemptId { task, number } = attempt;
+                let text = format!("{} {}, attempt {number}, on {name}: {reason}", task.kind, task.index);
+                self.record_failure(task.job, text);
                 self.submit_event(Event::AttemptFailed { attempt });
             }
             Report::Killed { .. } => {

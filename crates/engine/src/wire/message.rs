@@ -356,6 +356,39 @@ pub struct JobStatus {
     pub failures: Vec<String>,
 }
 
+impl JobStatus {
+    /// The states of a job, in words.
+    pub const STATES: [&'static str; 5] = ["waiting", "running", "succeeded", "killed", "failed"];
+
+    /// Its state, in a word: one of [`JobStatus::STATES`]. A job waits while it holds no slot.
+    pub fn state(&self) -> &'static str {
+        match self.outcome {
+            None if self.maps.running + self.reduces.running == 0 => "waiting",
+            None => "running",
+            Some(Outcome::Succeeded) => "succeeded",
+            Some(Outcome::Killed) => "killed",
+            Some(Outcome::Failed) => "failed",
+        }
+    }
+
+    /// Its failures, each different one once: how often it happened, and the latest text. The latest comes first.
+    pub fn distinct_failures(&self) -> Vec<(usize, &str)> {
+        let mut found: Vec<(usize, &str)> = Vec::new();
+        for failure in self.failures.iter().rev() {
+            match found.iter_mut().find(|(_, known)| cause(known) == cause(failure)) {
+                Some((times, _)) => *times += 1,
+                None => found.push((1, failure)),
+            }
+        }
+        found
+    }
+}
+
+/// A failure without the attempt and the node that it begins with.
+fn cause(failure: &str) -> &str {
+    failure.split_once(": ").map_or(failure, |(_, cause)| cause)
+}
+
 /// What an attempt has printed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogStatus {

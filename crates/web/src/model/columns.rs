@@ -104,6 +104,8 @@ pub enum MarkKind {
     JobSubmitted = 7,
     JobEnded = 8,
     Migrated = 9,
+    NodeExcluded = 10,
+    NodeIncluded = 11,
 }
 
 /// A decision or an incident.

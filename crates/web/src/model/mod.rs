@@ -8,8 +8,7 @@ mod rows;
 mod wire;
 
 pub use columns::{AttemptRow, Attempts, Began, Ended, Mark, MarkKind, NONE};
-pub use rows::{JobRow, JobState, NodeRow};
-pub(crate) use wire::outcome as outcome_word;
+pub use rows::{Exclusion, JobRow, JobState, NodeRow};
 pub use wire::{Cursor, View};
 
 use giveway_core::event_log::Record;
@@ -46,6 +45,8 @@ pub struct Model {
     by_id: FxHashMap<JobId, u32>,
     /// Rows of ended attempts in the order of their end.
     ended: Vec<u32>,
+    /// Number of nodes that are excluded.
+    excluded: u32,
     /// Incremented with each change of a job or node.
     version: u64,
     actions: Vec<Action>,
@@ -68,6 +69,7 @@ impl Model {
             running: Lifecycle::default(),
             by_id: FxHashMap::default(),
             ended: Vec::new(),
+            excluded: 0,
             version: 0,
             actions: Vec::new(),
         })
@@ -119,6 +121,7 @@ impl Model {
             self.mismatch.get_or_insert(self.records);
         }
         self.actions = actions;
+        self.follow_exclusions(record.now);
         if let Event::AttemptPaused { attempt, progress_ppm } = &record.event {
             // The end of the attempt below records the pause; the progress is what is kept.
             if let Some(row) = self.running.get(*attempt).map(|running| running.data) {
@@ -142,7 +145,7 @@ impl Model {
             Change::JobClosed { job, outcome } => {
                 let Some(row) = self.job_row(job) else { return };
                 if let Some(job) = self.changed_job(row) {
-                    (job.ended, job.outcome) = (Some(now), Some(outcome));
+                    (job.ended, job.outcome, job.paused) = (Some(now), Some(outcome), 0);
                 }
                 self.mark(now, MarkKind::JobEnded, row, NONE, NONE);
             }
@@ -168,6 +171,23 @@ impl Model {
                 self.attempts.stops.insert(attempt.data, (request.action, reason.clone(), other));
             }
             Change::Ended { attempt, end } => self.on_end(now, &attempt, end),
+        }
+    }
+
+    /// Which nodes are excluded is known to the replica only.
+    fn follow_exclusions(&mut self, now: Time) {
+        let excluded = self.replica.state().nodes().excluded_count();
+        if excluded == 0 && std::mem::replace(&mut self.excluded, excluded) == 0 {
+            return;
+        }
+        self.excluded = excluded;
+        self.version += 1;
+        let exclusions = self.replica.nodes().map(|node| node.excluded.map(|of| (of.failures, of.jobs)));
+        for ((number, node), excluded) in (0..).zip(&mut self.nodes).zip(exclusions) {
+            if node.set_excluded(now, excluded, self.version) {
+                let kind = if excluded.is_some() { MarkKind::NodeExcluded } else { MarkKind::NodeIncluded };
+                self.marks.push(Mark { at: now, kind, job: NONE, other: NONE, subject: number });
+            }
         }
     }
 
@@ -245,9 +265,9 @@ impl Model {
         held
     }
 
-    /// Map or reduce slots of the nodes that are up.
+    /// Map or reduce slots of the nodes that are up and not excluded.
     pub fn slots(&self, kind: Kind) -> u32 {
-        let up = self.nodes.iter().filter(|node| node.is_up());
+        let up = self.nodes.iter().filter(|node| node.is_up() && !node.is_excluded());
         up.map(|node| u32::from(node.slots[kind.index()])).sum()
     }
 

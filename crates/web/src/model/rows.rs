@@ -68,12 +68,10 @@ pub struct JobRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
-    /// No task has been launched.
-    Pending,
-    /// It has started and not ended, and holds a slot.
-    Running,
-    /// It has started and not ended, and holds no slot.
+    /// It holds no slot, and has not ended.
     Waiting,
+    /// It holds a slot.
+    Running,
     /// It ended with success.
     Succeeded,
     /// It was killed.
@@ -121,7 +119,6 @@ impl JobRow {
             Some(Outcome::Succeeded) => JobState::Succeeded,
             Some(Outcome::Killed) => JobState::Killed,
             Some(Outcome::Failed) => JobState::Failed,
-            None if self.started.is_none() => JobState::Pending,
             None if self.running == [0; 2] => JobState::Waiting,
             None => JobState::Running,
         }
@@ -178,6 +175,29 @@ impl JobRow {
     }
 }
 
+/// A time in which a node got no tasks but probes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Exclusion {
+    /// From when.
+    #[serde(serialize_with = "seconds")]
+    pub from: Time,
+    /// Until when; none if it lasts.
+    #[serde(serialize_with = "seconds_if_any")]
+    pub until: Option<Time>,
+    /// The failures it was excluded for.
+    pub failures: u32,
+    /// The jobs whose tasks failed there.
+    pub jobs: u32,
+}
+
+fn seconds<S: serde::Serializer>(time: &Time, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(time.as_secs_f64())
+}
+
+fn seconds_if_any<S: serde::Serializer>(time: &Option<Time>, to: S) -> Result<S::Ok, S::Error> {
+    time.map(Time::as_secs_f64).serialize(to)
+}
+
 /// A node.
 #[derive(Clone, Debug)]
 pub struct NodeRow {
@@ -191,6 +211,8 @@ pub struct NodeRow {
     pub speed_ppm: u32,
     /// When it was up: from, and until if it was lost.
     pub up: Vec<(Time, Option<Time>)>,
+    /// When it was excluded, because it had failed tasks of several jobs.
+    pub exclusions: Vec<Exclusion>,
     /// Version of the model at its last change.
     pub version: u64,
     /// By kind, which slots are in use. A slot has no number in the scheduler; here each attempt takes the lowest free one, for drawing.
@@ -205,14 +227,16 @@ impl NodeRow {
             slots: [spec.map_slots, spec.reduce_slots],
             speed_ppm: spec.speed_ppm,
             up: vec![(now, None)],
+            exclusions: Vec::new(),
             version,
             lanes: [Vec::new(), Vec::new()],
         }
     }
 
     pub(super) fn rejoin(&mut self, spec: &NodeSpec, now: Time, version: u64) {
-        let up = std::mem::take(&mut self.up);
-        *self = NodeRow { up, lanes: std::mem::take(&mut self.lanes), ..NodeRow::new(spec, now, version) };
+        let NodeRow { up, exclusions, lanes, .. } = self;
+        let (up, exclusions, lanes) = (std::mem::take(up), std::mem::take(exclusions), std::mem::take(lanes));
+        *self = NodeRow { up, exclusions, lanes, ..NodeRow::new(spec, now, version) };
         self.up.push((now, None));
     }
 
@@ -221,6 +245,24 @@ impl NodeRow {
         if let Some((_, until @ None)) = self.up.last_mut() {
             *until = Some(now);
         }
+    }
+
+    /// Sets whether it is excluded now, for how many failures of how many jobs; returns whether that has changed.
+    pub(super) fn set_excluded(&mut self, now: Time, excluded: Option<(u32, u32)>, version: u64) -> bool {
+        let changed = self.is_excluded() != excluded.is_some();
+        if changed {
+            self.version = version;
+            match excluded {
+                Some((failures, jobs)) => self.exclusions.push(Exclusion { from: now, until: None, failures, jobs }),
+                None => self.exclusions.iter_mut().for_each(|of| of.until = of.until.or(Some(now))),
+            }
+        }
+        changed
+    }
+
+    /// True if it gets no tasks but probes.
+    pub fn is_excluded(&self) -> bool {
+        self.exclusions.last().is_some_and(|of| of.until.is_none())
     }
 
     /// False after a loss.

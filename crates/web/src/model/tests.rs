@@ -135,3 +135,106 @@ fn forecasts_contain_what_then_happens() {
     assert!(error < 0.5, "forecast {median}, actual {actual}");
     assert!(Present::of(&end).is_none(), "no job is live");
 }
+
+/// A model that follows events directly.
+struct Follower {
+    core: Scheduler,
+    model: Model,
+    now: Time,
+}
+
+impl Follower {
+    fn new(policy: &str, nodes: u32) -> Follower {
+        let setup = Setup::new(giveway_core::policy::catalog::by_name(policy).unwrap());
+        let model = Model::new(setup.clone(), 1).unwrap();
+        let mut follower = Follower { core: Scheduler::new(setup).unwrap(), model, now: Time::ZERO };
+        for node in 0..nodes {
+            let spec = giveway_core::NodeSpec {
+                name: format!("node-{node}"),
+                rack: giveway_core::RackId(0),
+                map_slots: 2,
+                reduce_slots: 1,
+                speed_ppm: giveway_core::WHOLE_PPM,
+                disk_bytes_per_s: 1 << 26,
+                disk_bytes: 1 << 40,
+            };
+            follower.submit(Event::NodeJoined { node: NodeId(node), spec });
+        }
+        follower
+    }
+
+    fn submit(&mut self, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        self.core.handle(self.now, &event, &mut actions);
+        self.model.apply(&Record { now: self.now, event, actions: actions.clone() });
+        actions
+    }
+
+    fn submit_job(&mut self, id: u32, maps: u32, reduces: u32) {
+        self.submit(Event::JobSubmitted(Box::new(giveway_core::JobSpec {
+            external_id: None,
+            id: JobId(id),
+            name: format!("j{id}"),
+            user: "ann".into(),
+            pool: "default".into(),
+            priority: giveway_core::Priority::Normal,
+            splits: (0..maps).map(|_| giveway_core::Split { bytes: 1 << 20, hosts: Default::default() }).collect(),
+            reduces,
+            slowstart_ppm: 0,
+            hint: None,
+            estimate_bias_ppm: giveway_core::WHOLE_PPM,
+        })));
+    }
+
+    /// Offers the slots of a node and returns what was launched.
+    fn offer(&mut self, node: u32) -> Vec<giveway_core::AttemptId> {
+        let actions = self.submit(Event::SlotsOffered { node: NodeId(node), progress: Vec::new() });
+        let launched = actions.into_iter().filter_map(|action| match action {
+            Action::Launch { attempt, .. } => Some(attempt),
+            _ => None,
+        });
+        launched.collect()
+    }
+}
+
+#[test]
+fn an_excluded_node_is_not_healthy_and_its_slots_do_not_count() {
+    let mut cluster = Follower::new("fair", 3);
+    [1, 2].into_iter().for_each(|id| cluster.submit_job(id, 30, 0));
+    for _ in 0..2 {
+        for attempt in cluster.offer(0) {
+            cluster.submit(Event::AttemptFailed { attempt });
+        }
+    }
+    assert!(!cluster.model.nodes[0].is_excluded(), "the tasks have not succeeded elsewhere");
+    cluster.now = cluster.now + giveway_core::Span::from_secs(2);
+    cluster.submit(Event::TimerFired { timer: giveway_core::Timer::Retry });
+    for _ in 0..15 {
+        for attempt in cluster.offer(1) {
+            cluster.submit(Event::AttemptFinished { attempt, output_bytes: 1 });
+        }
+    }
+    let model = &cluster.model;
+    assert_eq!(model.mismatch(), None);
+    assert_eq!(model.nodes.iter().map(NodeRow::is_excluded).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(model.slots(Kind::Map), 4);
+    let (head, _) = parse(&model.snapshot(&Forecasts::default()));
+    assert_eq!(head["nodes"][0][1]["exclusions"][0]["failures"], 4);
+    assert_eq!(head["nodes"][0][1]["exclusions"][0]["until"], Value::Null);
+    assert_eq!(model.marks.iter().filter(|mark| mark.kind == MarkKind::NodeExcluded).count(), 1);
+}
+
+#[test]
+fn a_killed_job_has_no_paused_reduces() {
+    let mut cluster = Follower::new("fcs", 1);
+    cluster.submit_job(1, 1, 1);
+    let launched = cluster.offer(0);
+    let reduce = *launched.iter().find(|attempt| attempt.task.kind == Kind::Reduce).expect("slow start is off");
+    cluster.submit(Event::YieldRequested { attempt: reduce });
+    cluster.submit(Event::AttemptPaused { attempt: reduce, progress_ppm: 500_000 });
+    assert_eq!(cluster.model.jobs[0].paused, 1);
+    cluster.submit(Event::JobKilled { job: JobId(1) });
+    assert_eq!((cluster.model.jobs[0].paused, cluster.model.jobs[0].pauses), (0, 1));
+    let explained = crate::explain::explain(&cluster.model, JobId(1)).unwrap();
+    assert!(explained.facts.iter().all(|fact| !fact.title.contains("Lost work")), "{explained:?}");
+}

@@ -4,7 +4,7 @@
 //! multiple of 8, then the columns, each padded to a multiple of 8, at the offsets that the JSON names. Integers and floats are little-endian.
 //! Updates are JSON.
 
-use super::{Ended, JobRow, Kind, Model, NodeRow};
+use super::{Ended, Exclusion, JobRow, Kind, Model, NodeRow};
 use crate::forecast::Forecasts;
 use giveway_core::{JobId, Outcome, Priority, Time};
 use serde::Serialize;
@@ -116,6 +116,7 @@ struct NodeJson<'a> {
     slots: [u16; 2],
     speed: f64,
     up: Vec<(f64, Option<f64>)>,
+    exclusions: &'a [Exclusion],
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -153,7 +154,7 @@ struct Column {
 }
 
 /// A lower-case word for an outcome.
-pub(crate) fn outcome(outcome: Outcome) -> &'static str {
+fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Succeeded => "succeeded",
         Outcome::Killed => "killed",
@@ -200,6 +201,7 @@ impl NodeRow {
             slots: self.slots,
             speed: f64::from(self.speed_ppm) / 1e6,
             up: self.up.iter().map(seconds).collect(),
+            exclusions: &self.exclusions,
         }
     }
 }
@@ -271,7 +273,8 @@ impl Model {
             .collect();
         jobs.sort_unstable_by_key(|(row, _)| *row);
         jobs.truncate(LIVE_JOBS_MAX);
-        let forecasts = forecasts.jobs.iter().filter_map(|(job, forecast)| {
+        let is_ahead = |job: &JobId| self.job(*job).is_some_and(|job| job.outcome.is_none());
+        let forecasts = forecasts.jobs.iter().filter(|(job, _)| is_ahead(job)).filter_map(|(job, forecast)| {
             let seconds = |interval: crate::forecast::Interval| interval.map(Time::as_secs_f64);
             Some((self.job_row(*job)?, [forecast.start.map(seconds), forecast.end.map(seconds)]))
         });

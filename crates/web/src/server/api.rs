@@ -222,14 +222,6 @@ pub(super) struct JobJson {
     expected_end_ms: Option<[f64; 3]>,
 }
 
-fn state(status: &JobStatus) -> &'static str {
-    match status.outcome {
-        Some(outcome) => crate::model::outcome_word(outcome),
-        None if status.started_us.is_some() => "running",
-        None => "pending",
-    }
-}
-
 fn job_json(shared: &Shared, status: JobStatus) -> JobJson {
     let expected_end_ms = shared.sources.first().and_then(|source| {
         source.read(|model, forecasts| {
@@ -237,7 +229,7 @@ fn job_json(shared: &Shared, status: JobStatus) -> JobJson {
             Some(end.map(|time| wall_ms + time.as_secs_f64() * 1e3))
         })
     });
-    JobJson { state: state(&status), status, expected_end_ms: expected_end_ms.flatten() }
+    JobJson { state: status.state(), status, expected_end_ms: expected_end_ms.flatten() }
 }
 
 /// `GET /api/v1/jobs`
@@ -245,6 +237,10 @@ pub(super) async fn jobs(
     State(shared): State<Arc<Shared>>,
     Query(filter): Query<JobFilter>,
 ) -> Answer<Json<Vec<JobJson>>> {
+    if let Some(state) = filter.state.as_ref().filter(|state| !JobStatus::STATES.contains(&state.as_str())) {
+        let states = JobStatus::STATES.join(", ");
+        return Err(Problem::invalid(format!("`{state}` is not a state of a job; use one of {states}")));
+    }
     let jobs = ask(&shared, Client::jobs).await?.into_iter().map(|status| job_json(&shared, status));
     let wanted = |job: &JobJson| {
         filter.user.as_ref().is_none_or(|user| *user == job.status.user)
@@ -306,7 +302,8 @@ pub(super) async fn explain(
     wait_until_read(&shared, id).await;
     let explained = source.read(|model, forecasts| {
         let mut explanation = explain::explain(model, JobId(id))?;
-        let own = forecasts.jobs.get(&JobId(id)).filter(|_| shared.is_live);
+        let is_ahead = shared.is_live && model.job(JobId(id)).is_some_and(|job| job.outcome.is_none());
+        let own = forecasts.jobs.get(&JobId(id)).filter(|_| is_ahead);
         explanation.forecasts.extend(own.map(|forecast| PolicyForecast::new(&explanation.policy, *forecast)));
         Some(explanation)
     });

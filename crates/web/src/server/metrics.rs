@@ -7,6 +7,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use giveway_core::Kind;
 use giveway_engine::coordinator::Timing;
+use giveway_engine::wire::JobStatus;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -61,7 +62,7 @@ fn label(value: &str) -> String {
 }
 
 fn of_model(model: &Model, out: &mut String) {
-    head(out, "giveway_slots", "Slots of the nodes that are up.", "gauge");
+    head(out, "giveway_slots", "Slots of the nodes that are up and not excluded.", "gauge");
     for kind in Kind::BOTH {
         let _ = writeln!(out, "giveway_slots{{kind=\"{kind}\"}} {}", model.slots(kind));
     }
@@ -72,15 +73,19 @@ fn of_model(model: &Model, out: &mut String) {
     }
     head(out, "giveway_nodes", "Nodes by state.", "gauge");
     let up = model.nodes.iter().filter(|node| node.is_up()).count();
-    let _ =
-        writeln!(out, "giveway_nodes{{state=\"up\"}} {up}\ngiveway_nodes{{state=\"lost\"}} {}", model.nodes.len() - up);
-    let mut by_pool: BTreeMap<&str, ([u64; 3], f64)> = BTreeMap::new();
+    let excluded = model.nodes.iter().filter(|node| node.is_up() && node.is_excluded()).count();
+    for (state, count) in [("up", up - excluded), ("excluded", excluded), ("lost", model.nodes.len() - up)] {
+        let _ = writeln!(out, "giveway_nodes{{state=\"{state}\"}} {count}");
+    }
+    let mut by_pool: BTreeMap<&str, ([u64; 5], f64)> = BTreeMap::new();
     for job in &model.jobs {
         let (counts, wait_s) = by_pool.entry(&job.pool).or_default();
         match job.state() {
-            JobState::Pending => counts[0] += 1,
-            JobState::Running | JobState::Waiting => counts[1] += 1,
-            JobState::Succeeded | JobState::Killed | JobState::Failed => counts[2] += 1,
+            JobState::Waiting => counts[0] += 1,
+            JobState::Running => counts[1] += 1,
+            JobState::Succeeded => counts[2] += 1,
+            JobState::Killed => counts[3] += 1,
+            JobState::Failed => counts[4] += 1,
         }
         if job.outcome.is_none() || job.started.is_some() {
             *wait_s += job.started.unwrap_or(model.now).since(job.submitted).as_secs_f64();
@@ -88,7 +93,7 @@ fn of_model(model: &Model, out: &mut String) {
     }
     head(out, "giveway_jobs", "Jobs in the journal, by pool and state.", "gauge");
     for (pool, (counts, _)) in &by_pool {
-        for (state, count) in ["pending", "running", "ended"].iter().zip(counts) {
+        for (state, count) in JobStatus::STATES.iter().zip(counts) {
             let _ = writeln!(out, "giveway_jobs{{pool=\"{}\",state=\"{state}\"}} {count}", label(pool));
         }
     }

@@ -124,6 +124,7 @@ fn strange_parameters_are_errors_of_the_client() {
         "/api/v1/jobs/x/explain",
         "/api/v1/jobs/99999999999/explain",
         "/api/v1/jobs",
+        "/api/v1/jobs?state=done",
         "/api/v1/nodes",
         "/api/v1/jobs/0/forecast",
         "/api/v1/jobs/0/logs",
@@ -153,7 +154,7 @@ fn names_with_markup_stay_text_and_explanations_are_served() {
     let (_, metrics) = get(&server, "/metrics");
     let metrics = String::from_utf8(metrics).unwrap();
     assert!(metrics.contains("giveway_nodes{state=\"lost\"} 1"), "{metrics}");
-    assert!(metrics.contains("giveway_jobs{pool=\"prod\",state=\"ended\"} 1"), "{metrics}");
+    assert!(metrics.contains("giveway_jobs{pool=\"prod\",state=\"succeeded\"} 1"), "{metrics}");
 }
 
 #[test]
