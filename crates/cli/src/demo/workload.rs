@@ -17,6 +17,9 @@ const LINES_PER_MAP: usize = 800;
 /// Maximum records (lines) that a task reads per second.
 const RECORDS_PER_S: u64 = 2_000;
 
+/// How long a map takes at least, in seconds.
+pub const MAP_S: f64 = LINES_PER_MAP as f64 / RECORDS_PER_S as f64;
+
 /// When a worker is killed, after the start of the run.
 const KILL_AT: Duration = Duration::from_millis(2_500);
 

@@ -322,7 +322,11 @@ impl Metrics {
         }
         counters.busy_us[task.kind.index()] += spent_us;
         if wasted {
-            counters.lost_us += spent_us + charge.retained_us;
+            let lost_us = spent_us + charge.retained_us;
+            counters.lost_us += lost_us;
+            if end == (End::Killed { preempted: true }) {
+                counters.preempted_us += lost_us;
+            }
         }
     }
 }

@@ -66,6 +66,8 @@ pub(super) struct Counters {
     pub(super) launches: [u64; 3],
     /// Slot time of wasted work.
     pub(super) lost_us: u64,
+    /// The part of `lost_us` that was lost because another job got the slot.
+    pub(super) preempted_us: u64,
     pub(super) lost_output_us: u64,
     pub(super) busy_us: [u64; 2],
     pub(super) reduces: u64,
@@ -91,6 +93,7 @@ impl Counters {
         self.migrations += migrations;
         self.launches.iter_mut().zip(other.launches).for_each(|(sum, count)| *sum += count);
         self.lost_us += other.lost_us;
+        self.preempted_us += other.preempted_us;
         self.lost_output_us += other.lost_output_us;
         self.busy_us.iter_mut().zip(other.busy_us).for_each(|(sum, us)| *sum += us);
         self.reduces += other.reduces;
@@ -213,6 +216,8 @@ pub struct DetailMetrics {
     pub recovery_locality: Option<f64>,
     /// Slot time of finished maps that ran again because their output was lost.
     pub lost_output_s: f64,
+    /// The part of `lost_work_s` that was lost because another job got the slot.
+    pub lost_to_preemption_s: f64,
 }
 
 impl Metrics {
@@ -307,6 +312,7 @@ fn detail_metrics(jobs: &[&JobMetrics], counters: &Counters, integrals: &Integra
         recovery_wait_s: mean_s(counters.recovery_wait_us, counters.recovered),
         recovery_locality: ratio(counters.recovered_local_maps, counters.recovered_maps),
         lost_output_s: seconds(counters.lost_output_us),
+        lost_to_preemption_s: seconds(counters.preempted_us),
     }
 }
 
