@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn a_screen_of_80_by_24_shows_slots_progress_and_the_time_left() {
         let lines = drawn(&view(), 80, 24);
-        assert!(lines[0].contains("policy giveway  slots: map 6/8, reduce 2/4  1 running, 1 pending"), "{lines:#?}");
+        assert!(lines[0].contains("policy giveway  slots: map 6/8, reduce 2/4  1 running, 1 waiting"), "{lines:#?}");
         assert!(
             lines[2].starts_with("node-0") && lines[2].contains("###- 3/4") && lines[2].ends_with("up"),
             "{lines:#?}"
