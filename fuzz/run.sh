@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 seconds=${1:?usage: fuzz/run.sh SECONDS [TARGET...]}
 shift
+# shellcheck disable=SC2046 # names without spaces
 (($#)) || set -- $(ls corpus)
 
 out=${CARGO_TARGET_DIR:-$PWD/../target}/fuzz

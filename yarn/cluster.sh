@@ -297,6 +297,7 @@ stop_all() {
     # A NodeManager that can recover its containers leaves them alone.
     kill_containers "$work/node"
     # Clients of jobs that were still running would look for the ResourceManager for a long time.
+    # shellcheck disable=SC2046 # several numbers
     for pid in $(jobs -pr); do kill $(ps -o pid= --ppid "$pid") "$pid" 2>/dev/null || true; done
     wait 2>/dev/null || true
 }
