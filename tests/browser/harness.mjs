@@ -38,7 +38,10 @@ export function serve(...args) {
   });
 }
 
-export const ended = (child) => (child.exitCode !== null || child.signalCode !== null ? Promise.resolve() : new Promise((resolve) => child.once("exit", resolve)));
+export const ended = (child) =>
+  child.exitCode !== null || child.signalCode !== null
+    ? Promise.resolve()
+    : new Promise((resolve) => child.once("exit", resolve));
 
 /** Waits until a condition holds; fails with its description after a minute. */
 export async function until(what, condition) {
@@ -56,7 +59,15 @@ export async function browser() {
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     headless: true,
     viewport: { width: 1400, height: 1100 },
-    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+    args: [
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-quic",
+      "--no-first-run",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+    ],
   });
   cleanups.push(() => context.close());
   return context;
@@ -69,10 +80,17 @@ export async function open(context, url) {
   page.on("pageerror", (error) => page.problems.push(String(error)));
   page.on("console", (message) => {
     // While the coordinator is down its connections fail, which is part of the test.
-    if (message.type() === "error" && !/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE/.test(message.text())) page.problems.push(message.text());
+    if (message.type() === "error" && !/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE/.test(message.text()))
+      page.problems.push(message.text());
   });
-  page.on("dialog", (dialog) => { page.problems.push(`markup was executed: ${dialog.message()}`); dialog.dismiss(); });
-  page.on("request", (request) => { if (!request.url().startsWith(new URL(url).origin) && !request.url().startsWith("data:")) page.problems.push(`request to ${request.url()}`); });
+  page.on("dialog", (dialog) => {
+    page.problems.push(`markup was executed: ${dialog.message()}`);
+    dialog.dismiss();
+  });
+  page.on("request", (request) => {
+    if (!request.url().startsWith(new URL(url).origin) && !request.url().startsWith("data:"))
+      page.problems.push(`request to ${request.url()}`);
+  });
   await fromDisk(page);
   await page.goto(url);
   return page;
@@ -82,7 +100,10 @@ export async function open(context, url) {
 export async function fromDisk(page) {
   const assets = process.env.ASSETS;
   if (!assets) return;
-  await page.route("**/assets/*", (route) => route.fulfill({ path: path.join(assets, path.basename(new URL(route.request().url()).pathname)) }));
+  await page.route("**/assets/*", (route) => {
+    const name = path.basename(new URL(route.request().url()).pathname);
+    return name === "codes.js" ? route.continue() : route.fulfill({ path: path.join(assets, name) });
+  });
 }
 
 export async function screenshot(page, name) {
@@ -97,15 +118,33 @@ export async function accessible(page, what) {
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
   const serious = violations.filter((one) => one.impact === "serious" || one.impact === "critical");
-  if (serious.length) throw new Error(`${what}: ${serious.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => `${node.target} ${node.failureSummary}`).join(" | ")}`).join("\n")}`);
+  if (serious.length)
+    throw new Error(
+      `${what}: ${serious
+        .map(
+          (one) =>
+            `${one.id}: ${one.nodes
+              .slice(0, 3)
+              .map((node) => `${node.target} ${node.failureSummary}`)
+              .join(" | ")}`,
+        )
+        .join("\n")}`,
+    );
 }
 
 /** Light and dark, wide and narrow, each checked and photographed. */
 export async function looks(page, name, { only = null } = {}) {
-  for (const [width, theme] of [[1400, "light"], [1400, "dark"], [390, "light"], [390, "dark"]]) {
+  for (const [width, theme] of [
+    [1400, "light"],
+    [1400, "dark"],
+    [390, "light"],
+    [390, "dark"],
+  ]) {
     if (only && !only.includes(`${width}-${theme}`)) continue;
     await page.setViewportSize({ width, height: width === 390 ? 844 : 1100 });
-    await page.evaluate((to) => { if (document.documentElement.dataset.theme !== to) document.getElementById("theme").click(); }, theme);
+    await page.evaluate((to) => {
+      if (document.documentElement.dataset.theme !== to) document.getElementById("theme").click();
+    }, theme);
     await page.waitForTimeout(250);
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     if (wide > 1) throw new Error(`${name} at ${width} px is ${wide} px too wide`);
@@ -115,7 +154,9 @@ export async function looks(page, name, { only = null } = {}) {
   await page.setViewportSize({ width: 1400, height: 1100 });
 }
 
-export function assert(condition, text) { if (!condition) throw new Error(text); }
+export function assert(condition, text) {
+  if (!condition) throw new Error(text);
+}
 
 export async function cleanUp() {
   for (const cleanup of cleanups.reverse()) await Promise.resolve(cleanup()).catch(() => {});

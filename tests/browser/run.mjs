@@ -2,7 +2,21 @@
 
 import { appendFile, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { accessible, assert, browser, cleanUp, ended, folder, fromDisk, giveway, looks, open, screenshot, serve, until } from "./harness.mjs";
+import {
+  accessible,
+  assert,
+  browser,
+  cleanUp,
+  ended,
+  folder,
+  fromDisk,
+  giveway,
+  looks,
+  open,
+  screenshot,
+  serve,
+  until,
+} from "./harness.mjs";
 
 const DAY = `
 [[jobs]]
@@ -62,7 +76,18 @@ async function recorded(context) {
   const file = (name) => path.join(dir, name);
   await writeFile(file("day.toml"), DAY);
   await writeFile(file("lab.toml"), LAB);
-  for (const policy of ["giveway", "fair"]) await giveway("sim", "--workload", file("day.toml"), "--cluster", file("lab.toml"), "--policy", policy, "--event-log", file(`${policy}.eventlog`));
+  for (const policy of ["giveway", "fair"])
+    await giveway(
+      "sim",
+      "--workload",
+      file("day.toml"),
+      "--cluster",
+      file("lab.toml"),
+      "--policy",
+      policy,
+      "--event-log",
+      file(`${policy}.eventlog`),
+    );
   const { child, url } = await serve("view", file("giveway.eventlog"), file("fair.eventlog"));
   const page = await open(context, url);
   await page.waitForSelector(".verdict .word");
@@ -79,7 +104,10 @@ async function recorded(context) {
   await page.waitForTimeout(150);
   await screenshot(page, "lanes-1400");
   step("zoom to a few minutes and hover a decision");
-  await page.evaluate(() => { const { view, store } = globalThis.giveway; view.timeline.setWindow(store.at - 60, store.at + 60); });
+  await page.evaluate(() => {
+    const { view, store } = globalThis.giveway;
+    view.timeline.setWindow(store.at - 60, store.at + 60);
+  });
   await page.waitForTimeout(200);
   await screenshot(page, "lanes-zoomed-1400");
   await page.keyboard.press("a");
@@ -105,7 +133,17 @@ async function large(context) {
   const file = (name) => path.join(dir, name);
   await writeFile(file("day.toml"), LARGE_DAY);
   await writeFile(file("cluster.toml"), LARGE);
-  await giveway("sim", "--workload", file("day.toml"), "--cluster", file("cluster.toml"), "--policy", "giveway", "--event-log", file("large.eventlog"));
+  await giveway(
+    "sim",
+    "--workload",
+    file("day.toml"),
+    "--cluster",
+    file("cluster.toml"),
+    "--policy",
+    "giveway",
+    "--event-log",
+    file("large.eventlog"),
+  );
   const { child, url } = await serve("view", file("large.eventlog"));
   const page = await context.newPage();
   await fromDisk(page);
@@ -131,7 +169,10 @@ async function large(context) {
       return { median: costs[count >> 1], max: costs.at(-1) };
     };
     const end = store.log.now;
-    const zoom = (part) => { const span = end * (1 - 0.98 * part); choice.window = [end * 0.5 * part, end * 0.5 * part + span]; };
+    const zoom = (part) => {
+      const span = end * (1 - 0.98 * part);
+      choice.window = [end * 0.5 * part, end * 0.5 * part + span];
+    };
     choice.mode = "area";
     const area = await measure(40, zoom);
     choice.mode = "nodes";
@@ -151,10 +192,19 @@ async function large(context) {
       return { median: costs[10], max: costs.at(-1) };
     };
     timeline.draw();
-    return { attempts: store.log.length, nodes: store.log.nodes.length, area, lanes: nodes, scrub: await scrub("instant"), panels: await scrub("panels") };
+    return {
+      attempts: store.log.length,
+      nodes: store.log.nodes.length,
+      area,
+      lanes: nodes,
+      scrub: await scrub("instant"),
+      panels: await scrub("panels"),
+    };
   });
   const ms = (one) => `median ${one.median.toFixed(1)} ms, longest ${one.max.toFixed(1)} ms`;
-  step(`${frames.nodes} nodes, ${frames.attempts} attempts: first paint after ${paint} ms; a frame of the areas: ${ms(frames.area)}; of the nodes: ${ms(frames.lanes)}; scrubbing: ${ms(frames.scrub)}; all panels: ${ms(frames.panels)}`);
+  step(
+    `${frames.nodes} nodes, ${frames.attempts} attempts: first paint after ${paint} ms; a frame of the areas: ${ms(frames.area)}; of the nodes: ${ms(frames.lanes)}; scrubbing: ${ms(frames.scrub)}; all panels: ${ms(frames.panels)}`,
+  );
   assert(frames.attempts >= 100000, `only ${frames.attempts} attempts`);
   await screenshot(page, "large-1400");
   await page.close();
@@ -167,7 +217,8 @@ async function live(context) {
   const cluster = path.join(dir, "cluster");
   const words = path.join(dir, "words.txt");
   await writeFile(words, "");
-  for (let line = 0; line < 60; line += 1) await appendFile(words, `${"many words in a file, of which some are the same ".repeat(3)}${line}\n`.repeat(60));
+  for (let line = 0; line < 60; line += 1)
+    await appendFile(words, `${"many words in a file, of which some are the same ".repeat(3)}${line}\n`.repeat(60));
   const small = path.join(dir, "small.txt");
   await writeFile(small, "a few words\n");
   const up = ["up", "--dir", cluster, "--nodes", "3", "--no-restart", "--timeout", "2s", "--policy", "giveway"];
@@ -176,7 +227,20 @@ async function live(context) {
   await page.waitForSelector(".verdict .word");
   step("a job with markup in its name runs");
   const name = "<img src=x onerror=alert(1)> large";
-  const submit = (job, input, ...more) => giveway("submit", "wordcount", "--dir", cluster, "--input", input, "--output", path.join(dir, `out-${job.replace(/\W/g, "")}`), "--name", job, ...more);
+  const submit = (job, input, ...more) =>
+    giveway(
+      "submit",
+      "wordcount",
+      "--dir",
+      cluster,
+      "--input",
+      input,
+      "--output",
+      path.join(dir, `out-${job.replace(/\W/g, "")}`),
+      "--name",
+      job,
+      ...more,
+    );
   await submit(name, words, "--reduces", "3", "--split", "8KB", "--records-per-second", "15");
   const row = page.locator("tbody tr.row", { hasText: "large" });
   await row.waitFor();
@@ -186,7 +250,12 @@ async function live(context) {
   await until("a reduce of it runs", async () => page.evaluate(() => giveway.store.log.jobs[0]?.running[1] > 0));
   const decisions = () => text(page, ".scroll");
   for (let job = 0; job < 3; job += 1) await submit(`small-${job}`, small, "--reduces", "2");
-  await until("it gave way", async () => page.evaluate(() => { const job = giveway.store.log.jobs[0]; return job.pauses + job.early_ends > 0; }));
+  await until("it gave way", async () =>
+    page.evaluate(() => {
+      const job = giveway.store.log.jobs[0];
+      return job.pauses + job.early_ends > 0;
+    }),
+  );
   if (!(await page.evaluate(() => giveway.store.log.jobs[0].pauses))) await giveway("yield", "1", "--dir", cluster);
   await until("a reduce is paused", async () => page.evaluate(() => giveway.store.log.jobs[0].pauses > 0));
   await until("the pause is among the decisions", async () => /paused (a|\d+) reduce/.test(await decisions()));
@@ -194,9 +263,14 @@ async function live(context) {
   await until("the resume is among the decisions", async () => /resumed (a|\d+) reduce/.test(await decisions()));
   await screenshot(page, "live-1400");
   step("a worker is lost");
-  const pid = await page.evaluate(async () => (await (await fetch("/api/v1/nodes")).json()).find((node) => node.pid && node.name === "node-2").pid);
+  const pid = await page.evaluate(
+    async () => (await (await fetch("/api/v1/nodes")).json()).find((node) => node.pid && node.name === "node-2").pid,
+  );
   process.kill(pid, "SIGKILL");
-  await until("the page says so", async () => /Recovering|Degraded/.test(await text(page, ".verdict")) && /node-2/.test(await decisions()));
+  await until(
+    "the page says so",
+    async () => /Recovering|Degraded/.test(await text(page, ".verdict")) && /node-2/.test(await decisions()),
+  );
   await accessible(page, "overview with a lost node");
   step("the job page explains it, with a forecast");
   await row.locator("a").click();
@@ -205,11 +279,15 @@ async function live(context) {
   await until("other policies are compared", async () => (await page.locator(".forecast").count()) >= 2);
   await looks(page, "job-live", { only: ["1400-light", "390-dark"] });
   step("the coordinator is killed and started again under the open page");
-  await page.evaluate(() => { globalThis.sameDocument = true; });
+  await page.evaluate(() => {
+    globalThis.sameDocument = true;
+  });
   server.child.removeAllListeners("exit");
   server.child.kill("SIGKILL");
   await ended(server.child);
-  await until("the page says that there is no connection", async () => /No connection/.test(await text(page, "#livetext")));
+  await until("the page says that there is no connection", async () =>
+    /No connection/.test(await text(page, "#livetext")),
+  );
   const attempts = await page.evaluate(() => giveway.store.log.length);
   server = await serve(...up);
   await until("it is live again", async () => /Live/.test(await text(page, "#livetext")));
@@ -225,7 +303,20 @@ async function live(context) {
   await page.getByRole("button", { name: "Kill job" }).click();
   await until("the job is killed", async () => /Killed/.test(await text(page, ".jobhead")));
   step("what an attempt printed is on its job page, as text");
-  const noisy = (await giveway("submit", "streaming", "--dir", cluster, "--mapper", "echo '<b>bold</b> words' >&2; cat", "--input", small, "--output", path.join(dir, "out-noisy"))).trim();
+  const noisy = (
+    await giveway(
+      "submit",
+      "streaming",
+      "--dir",
+      cluster,
+      "--mapper",
+      "echo '<b>bold</b> words' >&2; cat",
+      "--input",
+      small,
+      "--output",
+      path.join(dir, "out-noisy"),
+    )
+  ).trim();
   await page.goto(`${new URL(page.url()).origin}/#/job/${noisy}`);
   await page.getByRole("button", { name: "Logs" }).click();
   await page.locator("details.log summary").click();
@@ -234,12 +325,31 @@ async function live(context) {
   await screenshot(page, "logs-1400");
   step("a failed job says why, once, as printed");
   await writeFile(path.join(dir, "broken.sh"), "echo first line >&2; echo second line of the traceback >&2; exit 3\n");
-  const broken = (await giveway("submit", "streaming", "--dir", cluster, "--mapper", `sh ${path.join(dir, "broken.sh")}`, "--input", small, "--output", path.join(dir, "out-broken"))).trim();
+  const broken = (
+    await giveway(
+      "submit",
+      "streaming",
+      "--dir",
+      cluster,
+      "--mapper",
+      `sh ${path.join(dir, "broken.sh")}`,
+      "--input",
+      small,
+      "--output",
+      path.join(dir, "out-broken"),
+    )
+  ).trim();
   await page.goto(`${new URL(page.url()).origin}/#/job/${broken}`);
   await page.waitForSelector(".failure:not([hidden])");
   const why = await text(page, ".failure");
-  assert(/first line\s*\n\s*second line of the traceback/.test(why) && why.split("first line").length === 2, `the cause is not shown once, as printed: ${why}`);
-  await until("the forecast is gone", async () => { const chain = await text(page, ".chain"); return /Failed/.test(chain) && !/Finishes|Starts/.test(chain); });
+  assert(
+    /first line\s*\n\s*second line of the traceback/.test(why) && why.split("first line").length === 2,
+    `the cause is not shown once, as printed: ${why}`,
+  );
+  await until("the forecast is gone", async () => {
+    const chain = await text(page, ".chain");
+    return /Failed/.test(chain) && !/Finishes|Starts/.test(chain);
+  });
   await looks(page, "job-failed", { only: ["1400-light", "390-dark"] });
   await page.goto(`${new URL(page.url()).origin}/#/overview`);
   await until("its failure is among the decisions", async () => /streaming failed/.test(await decisions()));
@@ -248,7 +358,12 @@ async function live(context) {
   assert(/1 job failed in the last 10 minutes/.test(await text(page, ".verdict")), await text(page, ".verdict"));
   assert(!/node-\d excluded/.test(await text(page, ".verdict")), "an error of a program excluded a node");
   const metrics = await (await page.request.get(`${new URL(page.url()).origin}/metrics`)).text();
-  assert(/giveway_nodes\{state="excluded"\} 0/.test(metrics) && /state="failed"\} 1/.test(metrics) && /giveway_paused_reduces 0/.test(metrics), metrics);
+  assert(
+    /giveway_nodes\{state="excluded"\} 0/.test(metrics) &&
+      /state="failed"\} 1/.test(metrics) &&
+      /giveway_paused_reduces 0/.test(metrics),
+    metrics,
+  );
   assert(page.problems.length === 0, page.problems.join("\n"));
   server.child.removeAllListeners("exit");
   await giveway("down", "--dir", cluster);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The dashboard in a real browser. Installs Debian's Chromium and two npm packages if they are missing. Needs a built giveway: GIVEWAY_BIN, or
+# The dashboard in a real browser. Installs Debian's Chromium and a few npm packages if they are missing. Needs a built giveway: GIVEWAY_BIN, or
 # target/debug/giveway. Screenshots go to the folder in SCREENSHOTS, if it is set.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -12,6 +12,9 @@ if ((${#missing[@]})); then
     $root apt-get update -q
     DEBIAN_FRONTEND=noninteractive $root apt-get install -q -y --no-install-recommends "${missing[@]}"
 fi
-[[ -d node_modules/playwright-core && -d node_modules/axe-core ]] || npm ci --no-audit --no-fund
+[[ -d node_modules/playwright-core && -d node_modules/axe-core && -d node_modules/prettier && -d node_modules/eslint ]] || npm ci --no-audit --no-fund
+# Format and lint of the pages' scripts and of these tests. To format: the same with --write.
+npx prettier --config .prettierrc.json --check --log-level warn ../../crates/web/assets/*.js ../../crates/web/assets/style.css ./*.mjs
+(cd ../.. && tests/browser/node_modules/.bin/eslint --config tests/browser/eslint.config.mjs crates/web/assets/*.js tests/browser/*.mjs)
 export GIVEWAY_BIN="${GIVEWAY_BIN:-$(cd ../.. && pwd)/target/debug/giveway}"
 exec node run.mjs "$@"

@@ -10,45 +10,113 @@ const SIZES = ["Small", "Medium", "Large"];
 
 export function comparePage(root) {
   if (store.logs.length < 2) {
-    fill(root, h("h1", {}, "Compare"), h("p", { class: "lead" }, "Show two event logs side by side: the same jobs under two policies, or two days."),
-      h("section", { class: "panel pad" }, h("p", {}, h("code", {}, "giveway sim --workload cluster.eventlog --policy fair --event-log fair.eventlog")), h("p", {}, h("code", {}, "giveway view cluster.eventlog fair.eventlog"))));
+    fill(
+      root,
+      h("h1", {}, "Compare"),
+      h("p", { class: "lead" }, "Show two event logs side by side: the same jobs under two policies, or two days."),
+      h(
+        "section",
+        { class: "panel pad" },
+        h("p", {}, h("code", {}, "giveway sim --workload cluster.eventlog --policy fair --event-log fair.eventlog")),
+        h("p", {}, h("code", {}, "giveway view cluster.eventlog fair.eventlog")),
+      ),
+    );
     return { render: () => {} };
   }
   const [a, b] = store.logs;
   const names = a.policy === b.policy ? [a.name, b.name] : [a.policy, b.policy];
   const pairs = pair(a, b);
   const timelines = [a, b].map((log) => new Timeline(log, { compact: true }));
-  fill(root, h("h1", { class: "title" }, "Compare ", key("a"), ` ${names[0]} `, key("b"), ` ${names[1]}`), h("p", { class: "lead" }, sentence(names, pairs)),
-    h("section", { class: "panel" }, h("header", {}, h("h2", {}, "Completion by size of job"), h("span", { class: "quiet" }, "Part of the jobs done within so long, logarithmic. Further left is better.")),
-      h("div", { class: "three" }, SIZES.map((name, size) => curve(name, pairs.filter((one) => one.size === size))))),
-    h("div", { class: "pair" },
-      h("section", { class: "panel" }, h("header", {}, h("h2", {}, "Who gains, who loses"), h("span", { class: "quiet" }, "mean completion by user")), h("div", { class: "pad" }, users(pairs))),
-      h("section", { class: "panel" }, h("header", {}, h("h2", {}, "In figures")), figures(names, a, b, pairs))),
-    h("section", { class: "panel" }, h("header", {}, h("h2", {}, "Jobs that lose most"), h("span", { class: "quiet" }, `under ${names[0]}, against ${names[1]}`)), losers(names, pairs)),
-    h("section", { class: "panel", style: { "margin-top": "16px" } }, h("header", {}, h("h2", {}, "Slots over the same time"), timelines[0].controls),
-      timelines.map((timeline, index) => [h("p", { class: "pad" }, h("b", {}, names[index])), timeline.box]), h("footer", {}, timelines[0].legend)));
+  fill(
+    root,
+    h("h1", { class: "title" }, "Compare ", key("a"), ` ${names[0]} `, key("b"), ` ${names[1]}`),
+    h("p", { class: "lead" }, sentence(names, pairs)),
+    h(
+      "section",
+      { class: "panel" },
+      h(
+        "header",
+        {},
+        h("h2", {}, "Completion by size of job"),
+        h("span", { class: "quiet" }, "Part of the jobs done within so long, logarithmic. Further left is better."),
+      ),
+      h(
+        "div",
+        { class: "three" },
+        SIZES.map((name, size) =>
+          curve(
+            name,
+            pairs.filter((one) => one.size === size),
+          ),
+        ),
+      ),
+    ),
+    h(
+      "div",
+      { class: "pair" },
+      h(
+        "section",
+        { class: "panel" },
+        h("header", {}, h("h2", {}, "Who gains, who loses"), h("span", { class: "quiet" }, "mean completion by user")),
+        h("div", { class: "pad" }, users(pairs)),
+      ),
+      h("section", { class: "panel" }, h("header", {}, h("h2", {}, "In figures")), figures(names, a, b, pairs)),
+    ),
+    h(
+      "section",
+      { class: "panel" },
+      h(
+        "header",
+        {},
+        h("h2", {}, "Jobs that lose most"),
+        h("span", { class: "quiet" }, `under ${names[0]}, against ${names[1]}`),
+      ),
+      losers(names, pairs),
+    ),
+    h(
+      "section",
+      { class: "panel", style: { "margin-top": "16px" } },
+      h("header", {}, h("h2", {}, "Slots over the same time"), timelines[0].controls),
+      timelines.map((timeline, index) => [h("p", { class: "pad" }, h("b", {}, names[index])), timeline.box]),
+      h("footer", {}, timelines[0].legend),
+    ),
+  );
   timelines[0].renderControls();
   const render = () => timelines.forEach((timeline) => timeline.redraw());
   return { render, timeline: timelines[0], close: () => timelines.forEach((timeline) => timeline.close()) };
 }
 
-const key = (which) => s("svg", { viewBox: "0 0 24 10", width: 24, height: 10, "aria-hidden": "true" }, s("path", { d: "M0 5h24", class: `line-${which}` }));
+const key = (which) =>
+  s(
+    "svg",
+    { viewBox: "0 0 24 10", width: 24, height: 10, "aria-hidden": "true" },
+    s("path", { d: "M0 5h24", class: `line-${which}` }),
+  );
 
 /** The same job in both logs: by name, user and order of submission. */
 function pair(a, b) {
   const byKey = new Map();
   const seen = new Map();
-  const keyOf = (job, counts) => { const base = `${job.name}\u0000${job.user}\u0000${job.tasks}`; const n = counts.get(base) ?? 0; counts.set(base, n + 1); return `${base}\u0000${n}`; };
+  const keyOf = (job, counts) => {
+    const base = `${job.name}\u0000${job.user}\u0000${job.tasks}`;
+    const n = counts.get(base) ?? 0;
+    counts.set(base, n + 1);
+    return `${base}\u0000${n}`;
+  };
   for (const job of b.jobs) byKey.set(keyOf(job, seen), job);
   const counts = new Map();
   const done = (job) => (job && job.outcome === "succeeded" ? job.ended - job.submitted : null);
-  return a.jobs.map((job) => ({ job, other: byKey.get(keyOf(job, counts)), size: sizeOf(job) }))
+  return a.jobs
+    .map((job) => ({ job, other: byKey.get(keyOf(job, counts)), size: sizeOf(job) }))
     .map((one) => ({ ...one, a: done(one.job), b: done(one.other) }))
     .filter((one) => one.a !== null && one.b !== null);
 }
 
 const mean = (numbers) => (numbers.length ? numbers.reduce((x, y) => x + y, 0) / numbers.length : NaN);
-const quantile = (numbers, q) => { const sorted = [...numbers].sort((x, y) => x - y); return sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] : NaN; };
+const quantile = (numbers, q) => {
+  const sorted = [...numbers].sort((x, y) => x - y);
+  return sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] : NaN;
+};
 
 function sentence([first, second], pairs) {
   if (!pairs.length) return "No job succeeded in both logs: they cannot be compared.";
@@ -56,39 +124,129 @@ function sentence([first, second], pairs) {
   const gain = pairs.filter((one) => one.a < one.b * 0.95).length;
   const lose = pairs.filter((one) => one.a > one.b * 1.05).length;
   const factor = ma <= mb ? mb / ma : ma / mb;
-  return [h("b", {}, first), " finishes the mean job ", factor < 1.005 ? "as soon as" : h("b", {}, `${factor.toFixed(2)} times ${ma <= mb ? "sooner" : "later"}`), factor < 1.005 ? " " : " than ", h("b", {}, second), `: ${duration(ma)} against ${duration(mb)}. ${count(gain)} of ${plural(pairs.length, "job")} gain, ${count(lose)} lose more than 5 %.`];
+  return [
+    h("b", {}, first),
+    " finishes the mean job ",
+    factor < 1.005 ? "as soon as" : h("b", {}, `${factor.toFixed(2)} times ${ma <= mb ? "sooner" : "later"}`),
+    factor < 1.005 ? " " : " than ",
+    h("b", {}, second),
+    `: ${duration(ma)} against ${duration(mb)}. ${count(gain)} of ${plural(pairs.length, "job")} gain, ${count(lose)} lose more than 5 %.`,
+  ];
 }
 
 function curve(name, pairs) {
   const [w, height, left, bottom] = [380, 200, 44, 22];
   const values = pairs.flatMap((one) => [one.a, one.b]).filter((value) => value > 0);
-  const head = h("div", {}, h("b", {}, name), h("span", { class: "quiet" }, ` ${plural(pairs.length, "job")}`), pairs.length ? h("span", { class: "quiet" }, `, median ${duration(quantile(pairs.map((one) => one.a), 0.5))} against ${duration(quantile(pairs.map((one) => one.b), 0.5))}`) : null);
-  if (values.length < 4) return h("div", {}, head, h("p", { class: "empty" }, pairs.length ? "Too few for a curve." : "No such job in both logs."));
+  const head = h(
+    "div",
+    {},
+    h("b", {}, name),
+    h("span", { class: "quiet" }, ` ${plural(pairs.length, "job")}`),
+    pairs.length
+      ? h(
+          "span",
+          { class: "quiet" },
+          `, median ${duration(
+            quantile(
+              pairs.map((one) => one.a),
+              0.5,
+            ),
+          )} against ${duration(
+            quantile(
+              pairs.map((one) => one.b),
+              0.5,
+            ),
+          )}`,
+        )
+      : null,
+  );
+  if (values.length < 4)
+    return h(
+      "div",
+      {},
+      head,
+      h("p", { class: "empty" }, pairs.length ? "Too few for a curve." : "No such job in both logs."),
+    );
   const [low, high] = [Math.log(Math.min(...values) * 0.95), Math.log(Math.max(...values) * 1.05)];
   const x = (value) => left + ((Math.log(value) - low) / (high - low)) * (w - left - 6);
   const y = (part) => 8 + (1 - part) * (height - 8 - bottom);
-  const path = (numbers) => { const sorted = [...numbers].sort((p, q) => p - q); let d = `M${left} ${y(0)}`; sorted.forEach((value, index) => { d += `H${x(value).toFixed(1)}V${y((index + 1) / sorted.length).toFixed(1)}`; }); return `${d}H${w - 6}`; };
-  const marks = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 36000, 86400].filter((value) => Math.log(value) > low && Math.log(value) < high);
+  const path = (numbers) => {
+    const sorted = [...numbers].sort((p, q) => p - q);
+    let d = `M${left} ${y(0)}`;
+    sorted.forEach((value, index) => {
+      d += `H${x(value).toFixed(1)}V${y((index + 1) / sorted.length).toFixed(1)}`;
+    });
+    return `${d}H${w - 6}`;
+  };
+  const marks = [
+    0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 36000, 86400,
+  ].filter((value) => Math.log(value) > low && Math.log(value) < high);
   const every = Math.max(1, Math.ceil(marks.length / 4));
-  return h("div", {}, head, s("svg", { viewBox: `0 0 ${w} ${height}`, role: "img", "aria-label": `${name} jobs: part done over time` },
-    [0, 0.5, 1].map((part) => [s("path", { d: `M${left} ${y(part)}H${w - 6}`, stroke: "var(--faint)" }), s("text", { x: left - 5, y: y(part) + 4, "text-anchor": "end" }, `${part * 100} %`)]),
-    marks.filter((_, index) => index % every === 0).map((value) => s("text", { x: x(value), y: height - 6, "text-anchor": "middle" }, duration(value).replace(".0", "").replace(" 00 s", "").replace(" 00 min", ""))),
-    s("path", { d: path(pairs.map((one) => one.b)), class: "line-b" }), s("path", { d: path(pairs.map((one) => one.a)), class: "line-a" })));
+  return h(
+    "div",
+    {},
+    head,
+    s(
+      "svg",
+      { viewBox: `0 0 ${w} ${height}`, role: "img", "aria-label": `${name} jobs: part done over time` },
+      [0, 0.5, 1].map((part) => [
+        s("path", { d: `M${left} ${y(part)}H${w - 6}`, stroke: "var(--faint)" }),
+        s("text", { x: left - 5, y: y(part) + 4, "text-anchor": "end" }, `${part * 100} %`),
+      ]),
+      marks
+        .filter((_, index) => index % every === 0)
+        .map((value) =>
+          s(
+            "text",
+            { x: x(value), y: height - 6, "text-anchor": "middle" },
+            duration(value).replace(".0", "").replace(" 00 s", "").replace(" 00 min", ""),
+          ),
+        ),
+      s("path", { d: path(pairs.map((one) => one.b)), class: "line-b" }),
+      s("path", { d: path(pairs.map((one) => one.a)), class: "line-a" }),
+    ),
+  );
 }
 
 function users(pairs) {
   const byUser = new Map();
-  for (const one of pairs) { const list = byUser.get(one.job.user); if (list) list.push(one); else byUser.set(one.job.user, [one]); }
-  const rows = [...byUser.entries()].map(([user, jobs]) => ({ user, a: mean(jobs.map((one) => one.a)), b: mean(jobs.map((one) => one.b)) })).sort((p, q) => p.a / p.b - q.a / q.b).slice(0, 14);
+  for (const one of pairs) {
+    const list = byUser.get(one.job.user);
+    if (list) list.push(one);
+    else byUser.set(one.job.user, [one]);
+  }
+  const rows = [...byUser.entries()]
+    .map(([user, jobs]) => ({ user, a: mean(jobs.map((one) => one.a)), b: mean(jobs.map((one) => one.b)) }))
+    .sort((p, q) => p.a / p.b - q.a / q.b)
+    .slice(0, 14);
   if (!rows.length) return h("p", { class: "empty" }, "No job in both logs.");
   const all = rows.flatMap((one) => [one.a, one.b]);
   const [low, high] = [Math.log(Math.min(...all) * 0.9), Math.log(Math.max(...all) * 1.1)];
   const x = (value) => 120 + ((Math.log(value) - low) / (high - low || 1)) * 320;
-  return s("svg", { viewBox: `0 0 500 ${rows.length * 22 + 8}`, width: "100%", role: "img", "aria-label": "Mean completion by user in both logs" }, rows.map((one, index) => {
-    const y = index * 22 + 14;
-    const change = Math.round((100 * (one.a - one.b)) / one.b);
-    return [s("text", { x: 0, y: y + 4 }, one.user.slice(0, 18)), s("path", { d: `M${x(one.a)} ${y}H${x(one.b)}`, stroke: "var(--rule)", "stroke-width": 2 }), s("circle", { cx: x(one.b), cy: y, r: 4.5, fill: "var(--raised)", stroke: "var(--bad)", "stroke-width": 2 }), s("circle", { cx: x(one.a), cy: y, r: 4.5, fill: "var(--c0)" }), s("text", { x: 498, y: y + 4, "text-anchor": "end" }, `${change > 0 ? "+" : change < 0 ? "−" : ""}${Math.abs(change)} %`)];
-  }));
+  return s(
+    "svg",
+    {
+      viewBox: `0 0 500 ${rows.length * 22 + 8}`,
+      width: "100%",
+      role: "img",
+      "aria-label": "Mean completion by user in both logs",
+    },
+    rows.map((one, index) => {
+      const y = index * 22 + 14;
+      const change = Math.round((100 * (one.a - one.b)) / one.b);
+      return [
+        s("text", { x: 0, y: y + 4 }, one.user.slice(0, 18)),
+        s("path", { d: `M${x(one.a)} ${y}H${x(one.b)}`, stroke: "var(--rule)", "stroke-width": 2 }),
+        s("circle", { cx: x(one.b), cy: y, r: 4.5, fill: "var(--raised)", stroke: "var(--bad)", "stroke-width": 2 }),
+        s("circle", { cx: x(one.a), cy: y, r: 4.5, fill: "var(--c0)" }),
+        s(
+          "text",
+          { x: 498, y: y + 4, "text-anchor": "end" },
+          `${change > 0 ? "+" : change < 0 ? "−" : ""}${Math.abs(change)} %`,
+        ),
+      ];
+    }),
+  );
 }
 
 function figures(names, a, b, pairs) {
@@ -96,17 +254,89 @@ function figures(names, a, b, pairs) {
   const sum = (log, ...keys) => log.jobs.reduce((all, job) => all + keys.reduce((one, name) => one + job[name], 0), 0);
   const last = (log) => Math.max(0, ...log.jobs.map((job) => job.ended ?? 0));
   const rows = [
-    ["Mean completion", mean(of(null, "a")), mean(of(null, "b")), duration], ["95th percentile", quantile(of(null, "a"), 0.95), quantile(of(null, "b"), 0.95), duration],
-    ["Mean, small jobs", mean(of(0, "a")), mean(of(0, "b")), duration], ["Mean, large jobs", mean(of(2, "a")), mean(of(2, "b")), duration],
-    ["Last job done", last(a), last(b), (t) => clock(null, t)], ["Pauses, early ends", sum(a, "pauses", "early_ends"), sum(b, "pauses", "early_ends"), count], ["Kills", sum(a, "kills"), sum(b, "kills"), count], ["Lost to preemption", sum(a, "lost_s"), sum(b, "lost_s"), duration],
+    ["Mean completion", mean(of(null, "a")), mean(of(null, "b")), duration],
+    ["95th percentile", quantile(of(null, "a"), 0.95), quantile(of(null, "b"), 0.95), duration],
+    ["Mean, small jobs", mean(of(0, "a")), mean(of(0, "b")), duration],
+    ["Mean, large jobs", mean(of(2, "a")), mean(of(2, "b")), duration],
+    ["Last job done", last(a), last(b), (t) => clock(null, t)],
+    ["Pauses, early ends", sum(a, "pauses", "early_ends"), sum(b, "pauses", "early_ends"), count],
+    ["Kills", sum(a, "kills"), sum(b, "kills"), count],
+    ["Lost to preemption", sum(a, "lost_s"), sum(b, "lost_s"), duration],
   ];
-  return h("table", {}, h("thead", {}, h("tr", {}, ["", ...names, "Change"].map((name, index) => h("th", { scope: "col", class: index ? "num" : "" }, name || h("span", { class: "sr" }, "Figure"))))),
-    h("tbody", {}, rows.map(([name, x, y, format]) => h("tr", {}, h("td", {}, name), h("td", { class: "num" }, h("b", {}, Number.isFinite(x) ? format(x) : "–")), h("td", { class: "num" }, Number.isFinite(y) ? format(y) : "–"), h("td", { class: "num quiet" }, y > 0 && Number.isFinite(x) ? `${x >= y ? "+" : "−"}${Math.abs(Math.round((100 * (x - y)) / y))} %` : "")))));
+  return h(
+    "table",
+    {},
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        ["", ...names, "Change"].map((name, index) =>
+          h("th", { scope: "col", class: index ? "num" : "" }, name || h("span", { class: "sr" }, "Figure")),
+        ),
+      ),
+    ),
+    h(
+      "tbody",
+      {},
+      rows.map(([name, x, y, format]) =>
+        h(
+          "tr",
+          {},
+          h("td", {}, name),
+          h("td", { class: "num" }, h("b", {}, Number.isFinite(x) ? format(x) : "–")),
+          h("td", { class: "num" }, Number.isFinite(y) ? format(y) : "–"),
+          h(
+            "td",
+            { class: "num quiet" },
+            y > 0 && Number.isFinite(x) ? `${x >= y ? "+" : "−"}${Math.abs(Math.round((100 * (x - y)) / y))} %` : "",
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 function losers(names, pairs) {
-  const worst = pairs.filter((one) => one.a > one.b * 1.02).sort((p, q) => q.a / q.b - p.a / p.b).slice(0, 8);
+  const worst = pairs
+    .filter((one) => one.a > one.b * 1.02)
+    .sort((p, q) => q.a / q.b - p.a / p.b)
+    .slice(0, 8);
   if (!worst.length) return h("p", { class: "empty" }, "No job is later by more than 2 %.");
-  return h("div", { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" }, h("table", {}, h("thead", {}, h("tr", {}, ["Job", "User · pool", names[0], names[1], "Later by", "Gave way"].map((name, index) => h("th", { scope: "col", class: index > 1 ? "num" : "" }, name)))),
-    h("tbody", {}, worst.map(({ job, a, b }) => h("tr", {}, h("td", {}, h("a", { href: `#/job/${job.id}` }, job.name), h("span", { class: "quiet" }, ` #${job.id}`)), h("td", {}, `${job.user} · ${job.pool}`), h("td", { class: "num" }, duration(a)), h("td", { class: "num" }, duration(b)), h("td", { class: "num" }, h("b", {}, `${(a / b).toFixed(2)}×`), ` ${duration(a - b)}`), h("td", { class: "num" }, plural(job.pauses + job.early_ends + job.kills, "time")))))));
+  return h(
+    "div",
+    { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" },
+    h(
+      "table",
+      {},
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          ["Job", "User · pool", names[0], names[1], "Later by", "Gave way"].map((name, index) =>
+            h("th", { scope: "col", class: index > 1 ? "num" : "" }, name),
+          ),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        worst.map(({ job, a, b }) =>
+          h(
+            "tr",
+            {},
+            h("td", {}, h("a", { href: `#/job/${job.id}` }, job.name), h("span", { class: "quiet" }, ` #${job.id}`)),
+            h("td", {}, `${job.user} · ${job.pool}`),
+            h("td", { class: "num" }, duration(a)),
+            h("td", { class: "num" }, duration(b)),
+            h("td", { class: "num" }, h("b", {}, `${(a / b).toFixed(2)}×`), ` ${duration(a - b)}`),
+            h("td", { class: "num" }, plural(job.pauses + job.early_ends + job.kills, "time")),
+          ),
+        ),
+      ),
+    ),
+  );
 }

@@ -60,24 +60,40 @@ const STROKED = new Set(["cross", "clock", "again", "tick", "early", "join", "fl
 /** A small drawing that tells states and marks apart without colour. */
 export function glyph(name, extra = "") {
   const stroke = STROKED.has(name);
-  return s("svg", { viewBox: "0 0 12 12", class: `glyph ${extra}`, "aria-hidden": "true" },
-    s("path", { d: PATHS[name], fill: stroke ? "none" : "currentColor", stroke: stroke ? "currentColor" : "none", "stroke-width": 1.6 }));
+  return s(
+    "svg",
+    { viewBox: "0 0 12 12", class: `glyph ${extra}`, "aria-hidden": "true" },
+    s("path", {
+      d: PATHS[name],
+      fill: stroke ? "none" : "currentColor",
+      stroke: stroke ? "currentColor" : "none",
+      "stroke-width": 1.6,
+    }),
+  );
 }
 
 /** Buttons of which one is pressed. */
 export function segment(label, options, current, choose) {
-  return h("div", { class: "seg", role: "group", "aria-label": label },
-    options.map(([value, text]) => h("button", { type: "button", "aria-pressed": String(value === current), onclick: () => choose(value) }, text)));
+  return h(
+    "div",
+    { class: "seg", role: "group", "aria-label": label },
+    options.map(([value, text]) =>
+      h("button", { type: "button", "aria-pressed": String(value === current), onclick: () => choose(value) }, text),
+    ),
+  );
 }
 
 /** A colour of the current theme. */
 const cache = new Map();
 export function color(name) {
   let value = cache.get(name);
-  if (value === undefined) cache.set(name, (value = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim()));
+  if (value === undefined)
+    cache.set(name, (value = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim()));
   return value;
 }
-export function forgetColors() { cache.clear(); }
+export function forgetColors() {
+  cache.clear();
+}
 
 const tip = () => document.getElementById("tip");
 let anchor = null;

@@ -13,7 +13,14 @@ export function stepsOf(log, of, groups) {
     starts[kind][group] += 1;
     if (!Number.isNaN(log.end[row])) ends[kind][group] += 1;
   }
-  const at = [0, 1].map((kind) => groups.map((_, group) => ({ starts: new Float64Array(starts[kind][group]), ends: new Float64Array(ends[kind][group]), s: 0, e: 0 })));
+  const at = [0, 1].map((kind) =>
+    groups.map((_, group) => ({
+      starts: new Float64Array(starts[kind][group]),
+      ends: new Float64Array(ends[kind][group]),
+      s: 0,
+      e: 0,
+    })),
+  );
   for (let row = 0; row < log.length; row += 1) {
     const one = at[log.kind[row]][of[log.job[row]] ?? groups.length - 1];
     one.starts[one.s++] = log.start[row];
@@ -32,7 +39,9 @@ function mergeSteps(starts, ends) {
     sum += held * (t - last);
     held += isStart ? 1 : -1;
     last = t;
-    time[k] = t; value[k] = held; area[k] = sum;
+    time[k] = t;
+    value[k] = held;
+    area[k] = sum;
   }
   return { time, value, area, length: n + 1 };
 }
@@ -41,11 +50,14 @@ function indexAt(steps, t) {
   let [low, high] = [0, steps.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (steps.time[middle] <= t) low = middle + 1; else high = middle;
+    if (steps.time[middle] <= t) low = middle + 1;
+    else high = middle;
   }
   return Math.max(0, low - 1);
 }
-export function valueAt(steps, t) { return steps.value[indexAt(steps, t)]; }
+export function valueAt(steps, t) {
+  return steps.value[indexAt(steps, t)];
+}
 function areaAt(steps, t) {
   const at = indexAt(steps, t);
   return steps.area[at] + steps.value[at] * Math.max(0, t - steps.time[at]);
@@ -56,10 +68,11 @@ const meanOver = (steps, a, b) => (b > a ? (areaAt(steps, b) - areaAt(steps, a))
 export function capacityOf(log) {
   return [0, 1].map((kind) => {
     const changes = [];
-    for (const node of log.nodes) for (const [from, until] of node.up) {
-      changes.push([from, node.slots[kind]]);
-      if (until !== null) changes.push([until, -node.slots[kind]]);
-    }
+    for (const node of log.nodes)
+      for (const [from, until] of node.up) {
+        changes.push([from, node.slots[kind]]);
+        if (until !== null) changes.push([until, -node.slots[kind]]);
+      }
     changes.sort((a, b) => a[0] - b[0]);
     let slots = 0;
     return changes.map(([t, by]) => [t, (slots += by)]);
@@ -67,7 +80,16 @@ export function capacityOf(log) {
 }
 
 /** Stacked areas of one kind of slot. */
-export function drawAreas(ctx, box, steps, capacity, groups, from, to, { until = Infinity, alpha = 1, line = true } = {}) {
+export function drawAreas(
+  ctx,
+  box,
+  steps,
+  capacity,
+  groups,
+  from,
+  to,
+  { until = Infinity, alpha = 1, line = true } = {},
+) {
   const { x, y, w, h, top } = box;
   const scale = h / Math.max(1, top);
   const columns = Math.max(1, Math.floor(w));
@@ -104,9 +126,15 @@ export function drawAreas(ctx, box, steps, capacity, groups, from, to, { until =
   let begun = false;
   const px = (t) => x + ((t - from) / (to - from)) * w;
   for (const [t, after] of capacity) {
-    if (t <= from) { slots = after; continue; }
+    if (t <= from) {
+      slots = after;
+      continue;
+    }
     if (t > Math.min(to, until)) break;
-    if (!begun) { ctx.moveTo(x, y + h - slots * scale); begun = true; }
+    if (!begun) {
+      ctx.moveTo(x, y + h - slots * scale);
+      begun = true;
+    }
     ctx.lineTo(px(t), y + h - slots * scale);
     ctx.lineTo(px(t), y + h - after * scale);
     slots = after;
@@ -119,7 +147,9 @@ export function drawAreas(ctx, box, steps, capacity, groups, from, to, { until =
 /** The lanes of the nodes: for each node the first lane, map slots first. */
 export function lanesOf(log) {
   const base = new Uint32Array(log.nodes.length + 1);
-  log.nodes.forEach((node, at) => { base[at + 1] = base[at] + node.slots[0] + node.slots[1]; });
+  log.nodes.forEach((node, at) => {
+    base[at + 1] = base[at] + node.slots[0] + node.slots[1];
+  });
   return base;
 }
 
@@ -143,14 +173,26 @@ function laneTable(log, lanes) {
 const packed = (css) => {
   const hex = css.replace("#", "");
   const [r, g, b] = [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
-  return (255 << 24 | b << 16 | g << 8 | r) >>> 0;
+  return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 };
 
 /**
  * Attempts of nodes `first` to `last` in lanes. Rows of less than 5 px are painted into an image, one cell for each pixel: the cost is the pixels that the
  * attempts cover, whatever their number. Higher rows are rectangles with their ends marked.
  */
-export function drawLanes(ctx, box, log, lanes, of, groups, from, to, first, last, { until = Infinity, only = null, ratio = 1 } = {}) {
+export function drawLanes(
+  ctx,
+  box,
+  log,
+  lanes,
+  of,
+  groups,
+  from,
+  to,
+  first,
+  last,
+  { until = Infinity, only = null, ratio = 1 } = {},
+) {
   const { x, y, w, h } = box;
   const [laneFrom, laneTo] = [lanes[first], lanes[last]];
   const rowHeight = h / Math.max(1, laneTo - laneFrom);
@@ -177,7 +219,7 @@ export function drawLanes(ctx, box, log, lanes, of, groups, from, to, first, las
       const x1 = Math.min(iw, Math.max(x0 + 1, Math.floor((end - from) * sx)));
       const y0 = Math.floor((lane - laneFrom) * sy);
       const y1 = Math.min(ih, Math.max(y0 + 1, Math.floor((lane - laneFrom + 1) * sy - (sy >= 3 ? 1 : 0))));
-      const paint = only !== null && log.job[row] !== only ? dim : colors[of[log.job[row]]] ?? dim;
+      const paint = only !== null && log.job[row] !== only ? dim : (colors[of[log.job[row]]] ?? dim);
       for (let line = y0; line < y1; line += 1) pixels.fill(paint, line * iw + x0, line * iw + x1);
     }
     ctx.putImageData(image, Math.round(x * ratio), Math.round(y * ratio));
@@ -191,7 +233,10 @@ export function drawLanes(ctx, box, log, lanes, of, groups, from, to, first, las
       const back = node.up.find(([again]) => again > lost)?.[0] ?? Math.min(until, to);
       if (back < from || lost > to) continue;
       const x0 = x + Math.max(0, (lost - from) * scale);
-      const [top, height] = [y + (lanes[number] - laneFrom) * rowHeight, (lanes[number + 1] - lanes[number]) * rowHeight];
+      const [top, height] = [
+        y + (lanes[number] - laneFrom) * rowHeight,
+        (lanes[number + 1] - lanes[number]) * rowHeight,
+      ];
       ctx.globalAlpha = 0.16;
       ctx.fillRect(x0, top, Math.max(1, Math.min(w, (back - from) * scale) - (x0 - x)), Math.max(1, height));
       ctx.globalAlpha = 1;
@@ -225,8 +270,16 @@ function drawRectangles(ctx, box, log, lanes, of, groups, from, to, laneFrom, la
     ctx.fillRect(x0, top, Math.max(1, x1 - x0 - (x1 - x0 > 3 ? 0.75 : 0)), bar);
     if (x1 - x0 > 6 && bar >= 5 && !isOpen) {
       const how = log.ended[row];
-      if (how === ENDED.paused) { ctx.fillStyle = edge; ctx.fillRect(x1 - 5.5, top + 1, 1.5, bar - 2); ctx.fillRect(x1 - 2.75, top + 1, 1.5, bar - 2); }
-      if (how === ENDED.early) { ctx.fillStyle = edge; diamond(ctx, x1 - 4, top + bar / 2, Math.min(3.5, bar / 2)); ctx.fill(); }
+      if (how === ENDED.paused) {
+        ctx.fillStyle = edge;
+        ctx.fillRect(x1 - 5.5, top + 1, 1.5, bar - 2);
+        ctx.fillRect(x1 - 2.75, top + 1, 1.5, bar - 2);
+      }
+      if (how === ENDED.endedEarly) {
+        ctx.fillStyle = edge;
+        diamond(ctx, x1 - 4, top + bar / 2, Math.min(3.5, bar / 2));
+        ctx.fill();
+      }
       if (how === ENDED.killedForOther || how === ENDED.failed || how === ENDED.nodeLost) {
         ctx.fillStyle = color("bad");
         ctx.fillRect(x1 - 3, top, 3, bar);
@@ -238,7 +291,10 @@ function drawRectangles(ctx, box, log, lanes, of, groups, from, to, laneFrom, la
 
 function diamond(ctx, x, y, r) {
   ctx.beginPath();
-  ctx.moveTo(x, y - r); ctx.lineTo(x + r, y); ctx.lineTo(x, y + r); ctx.lineTo(x - r, y);
+  ctx.moveTo(x, y - r);
+  ctx.lineTo(x + r, y);
+  ctx.lineTo(x, y + r);
+  ctx.lineTo(x - r, y);
   ctx.closePath();
 }
 
@@ -248,24 +304,52 @@ export function drawShape(ctx, shape, x, y, bad) {
   ctx.lineWidth = 1.4;
   ctx.beginPath();
   switch (shape) {
-    case "pause": ctx.fillRect(x - 2.5, y - 3.5, 2, 7); ctx.fillRect(x + 0.75, y - 3.5, 2, 7); return;
-    case "resume": ctx.moveTo(x - 2.5, y - 3.5); ctx.lineTo(x + 3.5, y); ctx.lineTo(x - 2.5, y + 3.5); ctx.fill(); return;
-    case "early": diamond(ctx, x, y, 3.5); ctx.stroke(); return;
-    case "cross": ctx.moveTo(x - 3, y - 3); ctx.lineTo(x + 3, y + 3); ctx.moveTo(x + 3, y - 3); ctx.lineTo(x - 3, y + 3); ctx.stroke(); return;
-    case "node": ctx.moveTo(x, y - 3.5); ctx.lineTo(x + 4, y + 3.5); ctx.lineTo(x - 4, y + 3.5); ctx.fill(); return;
-    default: ctx.arc(x, y, 2.8, 0, 7); ctx.stroke();
+    case "pause":
+      ctx.fillRect(x - 2.5, y - 3.5, 2, 7);
+      ctx.fillRect(x + 0.75, y - 3.5, 2, 7);
+      return;
+    case "resume":
+      ctx.moveTo(x - 2.5, y - 3.5);
+      ctx.lineTo(x + 3.5, y);
+      ctx.lineTo(x - 2.5, y + 3.5);
+      ctx.fill();
+      return;
+    case "early":
+      diamond(ctx, x, y, 3.5);
+      ctx.stroke();
+      return;
+    case "cross":
+      ctx.moveTo(x - 3, y - 3);
+      ctx.lineTo(x + 3, y + 3);
+      ctx.moveTo(x + 3, y - 3);
+      ctx.lineTo(x - 3, y + 3);
+      ctx.stroke();
+      return;
+    case "node":
+      ctx.moveTo(x, y - 3.5);
+      ctx.lineTo(x + 4, y + 3.5);
+      ctx.lineTo(x - 4, y + 3.5);
+      ctx.fill();
+      return;
+    default:
+      ctx.arc(x, y, 2.8, 0, 7);
+      ctx.stroke();
   }
 }
 
 export const MARK_ROWS = [
   ["pause", [MARK.paused], "pause"],
   ["resume", [MARK.resumed, MARK.migrated], "resume"],
-  ["early end", [MARK.early], "early"],
+  ["early end", [MARK.endedEarly], "early"],
   ["kill, fail", [MARK.killed, MARK.failed], "cross"],
   ["node", [MARK.nodeLost, MARK.nodeJoined, MARK.nodeExcluded, MARK.nodeIncluded], "node"],
 ];
 const ROW_OF = new Int8Array(16).fill(-1);
-MARK_ROWS.forEach(([, kinds], row) => kinds.forEach((kind) => { ROW_OF[kind] = row; }));
+MARK_ROWS.forEach(([, kinds], row) =>
+  kinds.forEach((kind) => {
+    ROW_OF[kind] = row;
+  }),
+);
 export const markRow = (kind) => ROW_OF[kind];
 
 /** Marks in their rows: shapes where they are few, counts for each 3 px where they are many. */
@@ -278,16 +362,32 @@ export function drawMarks(ctx, box, log, from, to, { until = Infinity } = {}) {
   for (let mark = firstMark(log, from); mark < log.marks && log.markTime[mark] <= last; mark += 1) {
     const row = ROW_OF[log.markKind[mark]];
     // The nodes that are there from the beginning are no news.
-    if (row < 0 || (log.markKind[mark] === MARK.nodeJoined && log.nodes[log.markSubject[mark]]?.up[0][0] === log.markTime[mark] && log.markTime[mark] < 1)) continue;
+    if (
+      row < 0 ||
+      (log.markKind[mark] === MARK.nodeJoined &&
+        log.nodes[log.markSubject[mark]]?.up[0][0] === log.markTime[mark] &&
+        log.markTime[mark] < 1)
+    )
+      continue;
     counts[row][Math.floor(((log.markTime[mark] - from) / (to - from)) * cells)] += 1;
     if (shown.length < 4000) shown.push(mark);
   }
-  const dense = counts.map((row) => { let used = 0; for (const n of row) used += n > 0; return used > cells / 5; });
+  const dense = counts.map((row) => {
+    let used = 0;
+    for (const n of row) used += n > 0;
+    return used > cells / 5;
+  });
   for (const mark of shown) {
     const kind = log.markKind[mark];
     const row = ROW_OF[kind];
     if (dense[row]) continue;
-    drawShape(ctx, kind === MARK.nodeJoined || kind === MARK.nodeIncluded ? "join" : MARK_ROWS[row][2], x + ((log.markTime[mark] - from) / (to - from)) * w, y + (row + 0.5) * rowHeight, kind === MARK.nodeLost || kind === MARK.nodeExcluded || kind === MARK.killed || kind === MARK.failed);
+    drawShape(
+      ctx,
+      kind === MARK.nodeJoined || kind === MARK.nodeIncluded ? "join" : MARK_ROWS[row][2],
+      x + ((log.markTime[mark] - from) / (to - from)) * w,
+      y + (row + 0.5) * rowHeight,
+      kind === MARK.nodeLost || kind === MARK.nodeExcluded || kind === MARK.killed || kind === MARK.failed,
+    );
   }
   counts.forEach((row, at) => {
     if (!dense[at]) return;
@@ -305,7 +405,8 @@ export function firstMark(log, from) {
   let [low, high] = [0, log.marks];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (log.markTime[middle] < from) low = middle + 1; else high = middle;
+    if (log.markTime[middle] < from) low = middle + 1;
+    else high = middle;
   }
   return low;
 }

@@ -17,7 +17,10 @@ export const percent = (part) => `${Math.round(100 * Math.min(1, Math.max(0, par
 export function bytes(n) {
   const units = ["B", "KB", "MB", "GB", "TB", "PB"];
   let at = 0;
-  while (n >= 1000 && at < units.length - 1) { n /= 1000; at += 1; }
+  while (n >= 1000 && at < units.length - 1) {
+    n /= 1000;
+    at += 1;
+  }
   return `${n < 10 && at ? n.toFixed(1) : Math.round(n)} ${units[at]}`;
 }
 
@@ -47,17 +50,26 @@ export function dateTime(log, seconds) {
   if (log?.wallMs === null || log?.wallMs === undefined) return clock(log, seconds);
   const date = wallAt(log, seconds);
   const today = new Date().toDateString() === date.toDateString();
-  return today ? clock(log, seconds) : `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(log, seconds)}`;
+  return today
+    ? clock(log, seconds)
+    : `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(log, seconds)}`;
 }
 
-const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800];
+const STEPS = [
+  0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200,
+  14400, 28800, 86400, 172800, 604800,
+];
 
 /** Round instants between two, at most `most`. */
 export function ticks(log, from, to, most) {
   const step = STEPS.find((one) => (to - from) / one <= most) ?? 604800 * Math.ceil((to - from) / 604800 / most);
-  const zone = log?.wallMs !== null && log?.wallMs !== undefined ? log.wallMs / 1000 - new Date(log.wallMs).getTimezoneOffset() * 60 : 0;
+  const zone =
+    log?.wallMs !== null && log?.wallMs !== undefined
+      ? log.wallMs / 1000 - new Date(log.wallMs).getTimezoneOffset() * 60
+      : 0;
   const found = [];
-  for (let at = Math.ceil((from + zone) / step) * step - zone; at <= to && found.length < 50; at += step) found.push(at);
+  for (let at = Math.ceil((from + zone) / step) * step - zone; at <= to && found.length < 50; at += step)
+    found.push(at);
   return { found, fine: step < 1 };
 }
 
@@ -77,5 +89,7 @@ export function parseClock(log, text) {
 /** Cuts a long name in its middle. */
 export function shorten(name, most = 48) {
   const characters = [...name];
-  return characters.length > most ? `${characters.slice(0, most / 2).join("")}…${characters.slice(-most / 2 + 1).join("")}` : name;
+  return characters.length > most
+    ? `${characters.slice(0, most / 2).join("")}…${characters.slice(-most / 2 + 1).join("")}`
+    : name;
 }

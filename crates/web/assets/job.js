@@ -17,8 +17,21 @@ export function jobPage(root, id) {
   const log = store.log;
   const row = log.byId.get(id);
   if (row === undefined) {
-    fill(root, h("h1", {}, `Job #${id}`), h("p", { class: "empty" }, "There is no such job in this log. ", h("a", { href: "#/overview" }, "Back to the overview")));
-    return { render: () => { if (log.byId.has(id)) dispatchEvent(new HashChangeEvent("hashchange")); } };
+    fill(
+      root,
+      h("h1", {}, `Job #${id}`),
+      h(
+        "p",
+        { class: "empty" },
+        "There is no such job in this log. ",
+        h("a", { href: "#/overview" }, "Back to the overview"),
+      ),
+    );
+    return {
+      render: () => {
+        if (log.byId.has(id)) dispatchEvent(new HashChangeEvent("hashchange"));
+      },
+    };
   }
   const head = h("div", { class: "jobhead" });
   const cause = h("section", { class: "panel failure", hidden: true, "aria-label": "Why it failed" });
@@ -30,25 +43,106 @@ export function jobPage(root, id) {
   const policies = h("section", { class: "panel", hidden: true });
   const gantt = new Gantt(log, row);
   let tab = "attempts";
-  fill(root, h("p", { class: "crumbs" }, h("a", { href: "#/overview" }, "Overview"), ` / ${log.jobs[row].user} / ${shorten(log.jobs[row].name, 80)}`), head, facts, cause,
-    h("div", { class: "jobcols" },
+  fill(
+    root,
+    h(
+      "p",
+      { class: "crumbs" },
+      h("a", { href: "#/overview" }, "Overview"),
+      ` / ${log.jobs[row].user} / ${shorten(log.jobs[row].name, 80)}`,
+    ),
+    head,
+    facts,
+    cause,
+    h(
+      "div",
+      { class: "jobcols" },
       h("div", { class: "stack" }, h("section", { class: "panel" }, h("header", {}, tabs), details), policies),
-      h("section", { class: "panel why" }, h("header", {}, why, h("span", { class: "grow" }), h("code", { class: "quiet" }, `giveway explain ${id}`)), chain)));
+      h(
+        "section",
+        { class: "panel why" },
+        h("header", {}, why, h("span", { class: "grow" }), h("code", { class: "quiet" }, `giveway explain ${id}`)),
+        chain,
+      ),
+    ),
+  );
 
-  const renderTabs = () => fill(tabs, [["attempts", "Attempts"], ["tasks", "Tasks"], ["decisions", "Decisions"], ...(store.hasCoordinator ? [["counters", "Counters"], ["logs", "Logs"]] : [])].map(([name, text]) => h("button", { type: "button", "aria-pressed": String(tab === name), onclick: () => { tab = name; renderTabs(); renderDetails(true); } }, text)));
+  const renderTabs = () =>
+    fill(
+      tabs,
+      [
+        ["attempts", "Attempts"],
+        ["tasks", "Tasks"],
+        ["decisions", "Decisions"],
+        ...(store.hasCoordinator
+          ? [
+              ["counters", "Counters"],
+              ["logs", "Logs"],
+            ]
+          : []),
+      ].map(([name, text]) =>
+        h(
+          "button",
+          {
+            type: "button",
+            "aria-pressed": String(tab === name),
+            onclick: () => {
+              tab = name;
+              renderTabs();
+              renderDetails(true);
+            },
+          },
+          text,
+        ),
+      ),
+    );
   let counters = null;
   const renderDetails = (again) => {
-    if (tab === "attempts") { if (again || !details.contains(gantt.box)) fill(details, gantt.box, h("footer", {}, "Maps: slots held. Reduces: one row each, by task number; dotted while paused.")); gantt.redraw(); }
+    if (tab === "attempts") {
+      if (again || !details.contains(gantt.box))
+        fill(
+          details,
+          gantt.box,
+          h("footer", {}, "Maps: slots held. Reduces: one row each, by task number; dotted while paused."),
+        );
+      gantt.redraw();
+    }
     if (tab === "tasks") renderTasks(details, log, row);
     if (tab === "decisions") renderDecisions(details, log, row);
     if (tab === "counters") renderCounters(details, counters);
-    if (tab === "logs") { if (again) fill(details, h("p", { class: "empty" }, "Loading…")); printed.soon(); }
+    if (tab === "logs") {
+      if (again) fill(details, h("p", { class: "empty" }, "Loading…"));
+      printed.soon();
+    }
   };
-  const explain = new Poll(() => `/api/v1/jobs/${id}/explain${store.held === null ? "" : `?at=${store.held}`}`, (explanation) => renderChain(chain, why, log, explanation));
-  const forecast = store.isLive ? new Poll(`/api/v1/jobs/${id}/forecast`, (found) => { if (log.jobs[row].ended === null) renderForecasts(policies, log, log.jobs[row], found); }, 10000) : null;
-  const status = store.hasCoordinator ? new Poll(`/api/v1/jobs/${id}`, (found) => { counters = found; renderCause(cause, found); if (tab === "counters") renderDetails(); }, 2000) : null;
+  const explain = new Poll(
+    () => `/api/v1/jobs/${id}/explain${store.held === null ? "" : `?at=${store.held}`}`,
+    (explanation) => renderChain(chain, why, log, explanation),
+  );
+  const forecast = store.isLive
+    ? new Poll(
+        `/api/v1/jobs/${id}/forecast`,
+        (found) => {
+          if (log.jobs[row].ended === null) renderForecasts(policies, log, log.jobs[row], found);
+        },
+        10000,
+      )
+    : null;
+  const status = store.hasCoordinator
+    ? new Poll(
+        `/api/v1/jobs/${id}`,
+        (found) => {
+          counters = found;
+          renderCause(cause, found);
+          if (tab === "counters") renderDetails();
+        },
+        2000,
+      )
+    : null;
   const openLogs = new Map();
-  const printed = new Poll(`/api/v1/jobs/${id}/logs`, (found) => { if (tab === "logs") renderLogs(details, id, found, openLogs); });
+  const printed = new Poll(`/api/v1/jobs/${id}/logs`, (found) => {
+    if (tab === "logs") renderLogs(details, id, found, openLogs);
+  });
   let shown = "";
   const render = (what) => {
     const state = stateAt(log, store.at).jobs[row];
@@ -59,18 +153,36 @@ export function jobPage(root, id) {
       renderHead(head, facts, log, state);
     }
     if (state.ended) policies.hidden = true;
-    if (what !== "window") renderDetails(); else gantt.redraw();
+    if (what !== "window") renderDetails();
+    else gantt.redraw();
     if (what === "instant") explain.soon();
-    if (what === "data") { explain.soon(); if (!state.ended) { forecast?.soon(); } status?.soon(); }
+    if (what === "data") {
+      explain.soon();
+      if (!state.ended) {
+        forecast?.soon();
+      }
+      status?.soon();
+    }
   };
   renderTabs();
   render("data");
-  return { render, close: () => { explain.stop(); forecast?.stop(); status?.stop(); printed.stop(); gantt.close(); } };
+  return {
+    render,
+    close: () => {
+      explain.stop();
+      forecast?.stop();
+      status?.stop();
+      printed.stop();
+      gantt.close();
+    },
+  };
 }
 
 /** Fetches an answer now and again, not more often than `every` milliseconds. */
 class Poll {
-  constructor(url, then, every = 1500) { Object.assign(this, { url, then, every, last: -Infinity }); }
+  constructor(url, then, every = 1500) {
+    Object.assign(this, { url, then, every, last: -Infinity });
+  }
   soon() {
     if (this.stopped || this.busy || this.timer) return;
     const wait = Math.max(0, this.every - (performance.now() - this.last));
@@ -81,39 +193,121 @@ class Poll {
       try {
         const response = await fetch(typeof this.url === "function" ? this.url() : this.url, { cache: "no-store" });
         if (response.ok && !this.stopped) this.then(await response.json());
-      } catch { /* The connection is reported elsewhere; the next update asks again. */ }
+      } catch {
+        /* The connection is reported elsewhere; the next update asks again. */
+      }
       this.busy = false;
     }, wait);
   }
-  stop() { this.stopped = true; clearTimeout(this.timer); }
+  stop() {
+    this.stopped = true;
+    clearTimeout(this.timer);
+  }
 }
 
 function renderHead(head, facts, log, state) {
   const { job } = state;
   const { of, groups } = groupsOf(log, choice.by ?? "size");
   const live = store.hasCoordinator && !state.ended;
-  fill(head, h("i", { class: "swatch", style: { background: `var(--${groups[of[job.row]]?.color ?? "c7"})` } }), h("h1", {}, job.name, h("span", {}, ` #${job.id}`)), stateWord(state.word), h("span", { class: "grow" }),
-    live ? h("button", { class: "btn", type: "button", disabled: state.running[0] + state.running[1] === 0, title: "Make its running tasks free their slots once; no work is lost", onclick: () => change(job, "yield") }, "Yield") : null,
-    live ? h("button", { class: "btn", type: "button", onclick: () => change(job, "kill") }, "Kill…") : null);
+  fill(
+    head,
+    h("i", { class: "swatch", style: { background: `var(--${groups[of[job.row]]?.color ?? "c7"})` } }),
+    h("h1", {}, job.name, h("span", {}, ` #${job.id}`)),
+    stateWord(state.word),
+    h("span", { class: "grow" }),
+    live
+      ? h(
+          "button",
+          {
+            class: "btn",
+            type: "button",
+            disabled: state.running[0] + state.running[1] === 0,
+            title: "Make its running tasks free their slots once; no work is lost",
+            onclick: () => change(job, "yield"),
+          },
+          "Yield",
+        )
+      : null,
+    live ? h("button", { class: "btn", type: "button", onclick: () => change(job, "kill") }, "Kill…") : null,
+  );
   const fact = (name, value) => h("span", {}, `${name} `, h("b", {}, value));
-  fill(facts, fact("User", job.user), fact("Pool", job.pool), fact("Priority", job.priority), fact("Submitted", dateTime(log, job.submitted)),
-    state.started && job.started !== null ? fact("Waited", duration(job.started - job.submitted)) : null, state.ended ? fact("Took", duration(job.ended - job.submitted)) : null,
-    fact("Maps", `${state.done[0]} of ${job.tasks[0]}${state.early ? ` and ${state.early} parts` : ""}`), fact("Reduces", `${state.done[1]} of ${job.tasks[1]}${state.paused ? `, ${state.paused} paused` : ""}`),
-    fact("Gave way", `${plural(state.pauses, "pause")}, ${plural(state.early, "early end")}`), fact("Lost to preemption", duration(state.lost)), job.input_bytes > 1000 ? fact("Input", bytes(job.input_bytes)) : null);
+  fill(
+    facts,
+    fact("User", job.user),
+    fact("Pool", job.pool),
+    fact("Priority", job.priority),
+    fact("Submitted", dateTime(log, job.submitted)),
+    state.started && job.started !== null ? fact("Waited", duration(job.started - job.submitted)) : null,
+    state.ended ? fact("Took", duration(job.ended - job.submitted)) : null,
+    fact("Maps", `${state.done[0]} of ${job.tasks[0]}${state.early ? ` and ${state.early} parts` : ""}`),
+    fact("Reduces", `${state.done[1]} of ${job.tasks[1]}${state.paused ? `, ${state.paused} paused` : ""}`),
+    fact("Gave way", `${plural(state.pauses, "pause")}, ${plural(state.early, "early end")}`),
+    fact("Lost to preemption", duration(state.lost)),
+    job.input_bytes > 1000 ? fact("Input", bytes(job.input_bytes)) : null,
+  );
 }
 
 function renderChain(chain, title, log, explanation) {
-  title.textContent = { waiting: "Why it waits", running: "What it holds, and why" }[explanation.state] ?? "What happened";
+  title.textContent =
+    { waiting: "Why it waits", running: "What it holds, and why" }[explanation.state] ?? "What happened";
   const items = explanation.facts.map((fact, index) => {
     const most = Math.max(...fact.bars.map((bar) => bar.value), 1e-9);
-    return h("li", { class: fact.cause ? "cause" : "" }, h("span", { class: "n" }, index + 1), h("div", {}, h("h3", {}, fact.title), fact.text ? h("p", {}, fact.text) : null,
-      fact.bars.length ? h("ul", { class: "bars" }, fact.bars.map((bar) => h("li", { title: bar.text }, bar.job === explanation.job ? h("b", { class: "label" }, "this job") : h("a", { class: "label", href: `#/job/${bar.job}` }, bar.name), h("span", { class: "hbar" }, h("i", { style: { width: `${(100 * bar.value) / most}%`, background: "var(--c0)" } })), h("span", { class: "txt" }, bar.text)))) : null));
+    return h(
+      "li",
+      { class: fact.cause ? "cause" : "" },
+      h("span", { class: "n" }, index + 1),
+      h(
+        "div",
+        {},
+        h("h3", {}, fact.title),
+        fact.text ? h("p", {}, fact.text) : null,
+        fact.bars.length
+          ? h(
+              "ul",
+              { class: "bars" },
+              fact.bars.map((bar) =>
+                h(
+                  "li",
+                  { title: bar.text },
+                  bar.job === explanation.job
+                    ? h("b", { class: "label" }, "this job")
+                    : h("a", { class: "label", href: `#/job/${bar.job}` }, bar.name),
+                  h(
+                    "span",
+                    { class: "hbar" },
+                    h("i", { style: { width: `${(100 * bar.value) / most}%`, background: "var(--c0)" } }),
+                  ),
+                  h("span", { class: "txt" }, bar.text),
+                ),
+              ),
+            )
+          : null,
+      ),
+    );
   });
   const own = explanation.forecasts[0];
   if (own?.end_s && ["waiting", "running"].includes(explanation.state)) {
     const [low, end, high] = own.end_s;
-    const start = own.start_s ? `Starts ${clock(log, own.start_s[1])} ± ${duration((own.start_s[2] - own.start_s[0]) / 2)}, finishes` : "Finishes";
-    items.push(h("li", {}, h("span", { class: "n" }, items.length + 1), h("div", {}, h("h3", {}, `${start} ${clock(log, end)} ± ${duration((high - low) / 2)}`), h("p", {}, "90 % interval of simulations forward from the present, with jobs to come that are like the recent ones."))));
+    const start = own.start_s
+      ? `Starts ${clock(log, own.start_s[1])} ± ${duration((own.start_s[2] - own.start_s[0]) / 2)}, finishes`
+      : "Finishes";
+    items.push(
+      h(
+        "li",
+        {},
+        h("span", { class: "n" }, items.length + 1),
+        h(
+          "div",
+          {},
+          h("h3", {}, `${start} ${clock(log, end)} ± ${duration((high - low) / 2)}`),
+          h(
+            "p",
+            {},
+            "90 % interval of simulations forward from the present, with jobs to come that are like the recent ones.",
+          ),
+        ),
+      ),
+    );
   }
   fill(chain, items);
 }
@@ -128,15 +322,54 @@ function renderForecasts(box, log, job, found) {
   const x = (t) => `${(100 * (t - first)) / Math.max(1e-6, last - first)}%`;
   const width = (a, b) => `${Math.max(0.3, (100 * (b - a)) / Math.max(1e-6, last - first))}%`;
   const own = usable[0].end_s[1];
-  fill(box, h("header", {}, h("h2", {}, "Under other policies"), h("span", { class: "quiet" }, "from the present state; dotted: waits, bar: runs, line: end with its 90 % interval")),
-    h("div", { class: "pad" }, usable.map((one, index) => {
-      const start = one.start_s?.[1] ?? job.started ?? now;
-      const [low, end, high] = one.end_s;
-      const off = end - own;
-      return h("div", { class: "forecast" }, index ? h("span", {}, one.policy) : h("b", {}, one.policy),
-        h("span", { class: "ftrack", "aria-hidden": "true" }, h("i", { class: "wait0", style: { left: x(job.submitted), width: width(job.submitted, start) } }), h("i", { class: "run0", style: { left: x(start), width: width(start, end), background: index ? "var(--quiet)" : "var(--c0)" } }), h("i", { class: "int", style: { left: x(low), width: width(low, high) } }), h("i", { class: "end", style: { left: x(end) } })),
-        h("span", { class: "num" }, clock(log, end), h("span", { class: "quiet" }, index ? ` ${off >= 0 ? "+" : "−"}${duration(Math.abs(off))}` : ` ± ${duration((high - low) / 2)}`)));
-    })));
+  fill(
+    box,
+    h(
+      "header",
+      {},
+      h("h2", {}, "Under other policies"),
+      h(
+        "span",
+        { class: "quiet" },
+        "from the present state; dotted: waits, bar: runs, line: end with its 90 % interval",
+      ),
+    ),
+    h(
+      "div",
+      { class: "pad" },
+      usable.map((one, index) => {
+        const start = one.start_s?.[1] ?? job.started ?? now;
+        const [low, end, high] = one.end_s;
+        const off = end - own;
+        return h(
+          "div",
+          { class: "forecast" },
+          index ? h("span", {}, one.policy) : h("b", {}, one.policy),
+          h(
+            "span",
+            { class: "ftrack", "aria-hidden": "true" },
+            h("i", { class: "wait0", style: { left: x(job.submitted), width: width(job.submitted, start) } }),
+            h("i", {
+              class: "run0",
+              style: { left: x(start), width: width(start, end), background: index ? "var(--quiet)" : "var(--c0)" },
+            }),
+            h("i", { class: "int", style: { left: x(low), width: width(low, high) } }),
+            h("i", { class: "end", style: { left: x(end) } }),
+          ),
+          h(
+            "span",
+            { class: "num" },
+            clock(log, end),
+            h(
+              "span",
+              { class: "quiet" },
+              index ? ` ${off >= 0 ? "+" : "−"}${duration(Math.abs(off))}` : ` ± ${duration((high - low) / 2)}`,
+            ),
+          ),
+        );
+      }),
+    ),
+  );
 }
 
 function renderDecisions(box, log, row) {
@@ -145,7 +378,14 @@ function renderDecisions(box, log, row) {
   const signature = `d${found.length}/${found[0]?.mark}/${subjects.filter((one) => log.reasons.has(one)).length}`;
   if (box.dataset.shown === signature && box.querySelector(".decision")) return;
   box.dataset.shown = signature;
-  fill(box, found.map((one) => { const reason = log.reasons.get(log.markSubject[one.mark]); return decisionLine(log, one, reason?.stopped ?? reason?.launched); }), found.length ? null : h("p", { class: "empty" }, "No decision about it yet."));
+  fill(
+    box,
+    found.map((one) => {
+      const reason = log.reasons.get(log.markSubject[one.mark]);
+      return decisionLine(log, one, reason?.stopped ?? reason?.launched);
+    }),
+    found.length ? null : h("p", { class: "empty" }, "No decision about it yet."),
+  );
   if (subjects.some((one) => !log.reasons.has(one))) log.reasonsOf(subjects).then(() => renderDecisions(box, log, row));
 }
 
@@ -156,7 +396,8 @@ function renderTasks(box, log, row) {
     if (log.job[attempt] !== row) continue;
     const key = log.kind[attempt] * 1e9 + log.task[attempt];
     const list = tasks.get(key);
-    if (list) list.push(attempt); else tasks.set(key, [attempt]);
+    if (list) list.push(attempt);
+    else tasks.set(key, [attempt]);
   }
   const signature = `t${tasks.size}/${log.version}/${store.held}`;
   if (box.dataset.shown === signature && box.querySelector("table")) return;
@@ -167,13 +408,65 @@ function renderTasks(box, log, row) {
     const last = attempts.at(-1);
     const first = attempts[0];
     const until = log.end[last] <= at ? log.end[last] : at;
-    return h("tr", { onmousemove: (event) => tipOfAttempt(log, last, (...lines) => showTip(event.clientX, event.clientY, lines, box)), onmouseleave: () => hideTip(box) },
-      h("td", {}, `${["map", "reduce"][log.kind[first]]} ${log.task[first]}`), h("td", {}, endWord(log, last, at)), h("td", { class: "num" }, attempts.length), h("td", {}, log.nodes[log.node[last]]?.name ?? ""),
-      h("td", { class: "quiet" }, clock(log, log.start[first])), h("td", { class: "num" }, duration(attempts.reduce((sum, one) => sum + Math.min(Number.isNaN(log.end[one]) ? until : log.end[one], until) - log.start[one], 0))),
-      h("td", { class: "quiet" }, attempts.map((one) => [beganWord(log, one), endWord(log, one, at)].filter(Boolean).join(", ")).join(" → ")));
+    return h(
+      "tr",
+      {
+        onmousemove: (event) =>
+          tipOfAttempt(log, last, (...lines) => showTip(event.clientX, event.clientY, lines, box)),
+        onmouseleave: () => hideTip(box),
+      },
+      h("td", {}, `${["map", "reduce"][log.kind[first]]} ${log.task[first]}`),
+      h("td", {}, endWord(log, last, at)),
+      h("td", { class: "num" }, attempts.length),
+      h("td", {}, log.nodes[log.node[last]]?.name ?? ""),
+      h("td", { class: "quiet" }, clock(log, log.start[first])),
+      h(
+        "td",
+        { class: "num" },
+        duration(
+          attempts.reduce(
+            (sum, one) => sum + Math.min(Number.isNaN(log.end[one]) ? until : log.end[one], until) - log.start[one],
+            0,
+          ),
+        ),
+      ),
+      h(
+        "td",
+        { class: "quiet" },
+        attempts.map((one) => [beganWord(log, one), endWord(log, one, at)].filter(Boolean).join(", ")).join(" → "),
+      ),
+    );
   });
-  fill(box, h("div", { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" }, h("table", {}, h("thead", {}, h("tr", {}, ["Task", "State", "Attempts", "Node", "Started", "Slot time", "Attempts in order"].map((name, index) => h("th", { scope: "col", class: index === 2 || index === 5 ? "num" : "" }, name)))), h("tbody", {}, rows))),
-    h("footer", {}, tasks.size > TASK_ROWS_MAX ? `${TASK_ROWS_MAX} of ${plural(tasks.size, "task")}, those with most attempts first` : `${plural(tasks.size, "task")}, those with most attempts first`));
+  fill(
+    box,
+    h(
+      "div",
+      { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" },
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            ["Task", "State", "Attempts", "Node", "Started", "Slot time", "Attempts in order"].map((name, index) =>
+              h("th", { scope: "col", class: index === 2 || index === 5 ? "num" : "" }, name),
+            ),
+          ),
+        ),
+        h("tbody", {}, rows),
+      ),
+    ),
+    h(
+      "footer",
+      {},
+      tasks.size > TASK_ROWS_MAX
+        ? `${TASK_ROWS_MAX} of ${plural(tasks.size, "task")}, those with most attempts first`
+        : `${plural(tasks.size, "task")}, those with most attempts first`,
+    ),
+  );
 }
 
 /** Failures that differ, latest first, and how often each happened. They begin with the attempt and its node. */
@@ -182,12 +475,19 @@ function distinctFailures(failures) {
   for (const text of [...failures].reverse()) {
     const key = text.slice(text.indexOf(": ") + 1);
     const one = found.get(key);
-    if (one) one.times += 1; else found.set(key, { text, times: 1 });
+    if (one) one.times += 1;
+    else found.set(key, { text, times: 1 });
   }
   return [...found.values()];
 }
 
-const failureText = ({ text, times }) => h("div", {}, h("pre", { class: "logtext", tabindex: "0" }, text), times > 1 ? h("p", { class: "quiet" }, `and ${plural(times - 1, "more failure")} like this one`) : null);
+const failureText = ({ text, times }) =>
+  h(
+    "div",
+    {},
+    h("pre", { class: "logtext", tabindex: "0" }, text),
+    times > 1 ? h("p", { class: "quiet" }, `and ${plural(times - 1, "more failure")} like this one`) : null,
+  );
 
 /** Why a job failed, first of all. */
 function renderCause(box, status) {
@@ -202,8 +502,34 @@ function renderCause(box, status) {
 
 function renderCounters(box, status) {
   const entries = Object.entries(status?.counters ?? {});
-  fill(box, entries.length ? h("div", { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Counter"), h("th", { scope: "col", class: "num" }, "Value"))), h("tbody", {}, entries.map(([name, value]) => h("tr", {}, h("td", {}, name), h("td", { class: "num" }, value.toLocaleString("en"))))))) : h("p", { class: "empty" }, "No counter yet."),
-    status?.failures?.length ? h("div", { class: "pad" }, h("b", {}, "Latest failures"), distinctFailures(status.failures).map(failureText)) : null);
+  fill(
+    box,
+    entries.length
+      ? h(
+          "div",
+          { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" },
+          h(
+            "table",
+            {},
+            h(
+              "thead",
+              {},
+              h("tr", {}, h("th", { scope: "col" }, "Counter"), h("th", { scope: "col", class: "num" }, "Value")),
+            ),
+            h(
+              "tbody",
+              {},
+              entries.map(([name, value]) =>
+                h("tr", {}, h("td", {}, name), h("td", { class: "num" }, value.toLocaleString("en"))),
+              ),
+            ),
+          ),
+        )
+      : h("p", { class: "empty" }, "No counter yet."),
+    status?.failures?.length
+      ? h("div", { class: "pad" }, h("b", {}, "Latest failures"), distinctFailures(status.failures).map(failureText))
+      : null,
+  );
 }
 
 /** Lists what attempts have printed; the last part of one is shown when it is opened. */
@@ -212,19 +538,49 @@ function renderLogs(box, id, found, open) {
   if (box.dataset.shown === signature && box.querySelector("details.log")) return;
   box.dataset.shown = signature;
   const load = async (log, text) => {
-    const response = await fetch(`/api/v1/jobs/${id}/logs/${log.attempt}?tail=${LOG_TAIL_BYTES}`, { cache: "no-store" }).catch(() => null);
-    if (!response?.ok) { text.textContent = "The log cannot be read now."; return; }
+    const response = await fetch(`/api/v1/jobs/${id}/logs/${log.attempt}?tail=${LOG_TAIL_BYTES}`, {
+      cache: "no-store",
+    }).catch(() => null);
+    if (!response?.ok) {
+      text.textContent = "The log cannot be read now.";
+      return;
+    }
     const cut = Number(response.headers.get("giveway-log-start"));
     text.textContent = `${cut > 0 ? `[the last part; all of it: giveway logs ${id} ${log.attempt}]\n` : ""}${await response.text()}`;
     open.set(log.attempt, text.textContent);
   };
-  fill(box, found.slice(0, LOG_ROWS_MAX).map((log) => {
-    const text = h("pre", { class: "logtext", tabindex: "0", "aria-label": `Log of ${log.attempt}` }, open.get(log.attempt) ?? "");
-    const element = h("details", { class: "log", open: open.has(log.attempt) }, h("summary", {}, h("b", {}, log.attempt), ` on ${log.node}, ${bytes(log.bytes)}`), text);
-    element.addEventListener("toggle", () => { if (element.open) load(log, text); else open.delete(log.attempt); });
-    if (open.has(log.attempt)) load(log, text);
-    return element;
-  }), found.length ? h("footer", {}, found.length > LOG_ROWS_MAX ? `${LOG_ROWS_MAX} of ${plural(found.length, "attempt")} that have printed something. ` : "", h("code", {}, `giveway logs ${id}`)) : h("p", { class: "empty" }, "No attempt has printed anything."));
+  fill(
+    box,
+    found.slice(0, LOG_ROWS_MAX).map((log) => {
+      const text = h(
+        "pre",
+        { class: "logtext", tabindex: "0", "aria-label": `Log of ${log.attempt}` },
+        open.get(log.attempt) ?? "",
+      );
+      const element = h(
+        "details",
+        { class: "log", open: open.has(log.attempt) },
+        h("summary", {}, h("b", {}, log.attempt), ` on ${log.node}, ${bytes(log.bytes)}`),
+        text,
+      );
+      element.addEventListener("toggle", () => {
+        if (element.open) load(log, text);
+        else open.delete(log.attempt);
+      });
+      if (open.has(log.attempt)) load(log, text);
+      return element;
+    }),
+    found.length
+      ? h(
+          "footer",
+          {},
+          found.length > LOG_ROWS_MAX
+            ? `${LOG_ROWS_MAX} of ${plural(found.length, "attempt")} that have printed something. `
+            : "",
+          h("code", {}, `giveway logs ${id}`),
+        )
+      : h("p", { class: "empty" }, "No attempt has printed anything."),
+  );
 }
 
 /** Asks for the cluster's token, then kills the job or makes it yield. */
@@ -235,16 +591,53 @@ function change(job, what) {
   const input = h("input", { type: "password", id: "token", autocomplete: "off", value: token, required: true });
   const send = async () => {
     error.textContent = "";
-    const response = await fetch(`/api/v1/jobs/${job.id}/${what}`, { method: "POST", headers: { Authorization: `Bearer ${input.value.trim()}` } }).catch(() => null);
-    if (response?.ok) { token = input.value.trim(); dialog.close(); return; }
-    error.textContent = response ? (await response.json().catch(() => ({}))).error ?? response.statusText : "The coordinator does not answer; try again.";
+    const response = await fetch(`/api/v1/jobs/${job.id}/${what}`, {
+      method: "POST",
+      headers: { Authorization: `Bearer ${input.value.trim()}` },
+    }).catch(() => null);
+    if (response?.ok) {
+      token = input.value.trim();
+      dialog.close();
+      return;
+    }
+    error.textContent = response
+      ? ((await response.json().catch(() => ({}))).error ?? response.statusText)
+      : "The coordinator does not answer; try again.";
   };
   const kill = what === "kill";
-  fill(dialog, h("form", { method: "dialog", onsubmit: (event) => { event.preventDefault(); send(); } },
-    h("h2", { id: "dialog-title" }, kill ? `Kill ${shorten(job.name)} #${job.id}?` : `Make ${shorten(job.name)} #${job.id} yield?`),
-    h("p", {}, kill ? "Its running tasks are stopped, its output is removed. This cannot be undone." : "Its running maps end early and its running reduces pause. Nothing is lost; the tasks continue when slots are free."),
-    h("label", { for: "token" }, "The cluster's token (the file “token” in its directory)", input), error,
-    h("div", { class: "actions" }, h("button", { class: "btn", type: "button", onclick: () => dialog.close() }, "Cancel"), h("button", { class: kill ? "btn danger" : "btn", type: "submit" }, kill ? "Kill job" : "Yield"))));
+  fill(
+    dialog,
+    h(
+      "form",
+      {
+        method: "dialog",
+        onsubmit: (event) => {
+          event.preventDefault();
+          send();
+        },
+      },
+      h(
+        "h2",
+        { id: "dialog-title" },
+        kill ? `Kill ${shorten(job.name)} #${job.id}?` : `Make ${shorten(job.name)} #${job.id} yield?`,
+      ),
+      h(
+        "p",
+        {},
+        kill
+          ? "Its running tasks are stopped, its output is removed. This cannot be undone."
+          : "Its running maps end early and its running reduces pause. Nothing is lost; the tasks continue when slots are free.",
+      ),
+      h("label", { for: "token" }, "The cluster's token (the file “token” in its directory)", input),
+      error,
+      h(
+        "div",
+        { class: "actions" },
+        h("button", { class: "btn", type: "button", onclick: () => dialog.close() }, "Cancel"),
+        h("button", { class: kill ? "btn danger" : "btn", type: "submit" }, kill ? "Kill job" : "Yield"),
+      ),
+    ),
+  );
   dialog.showModal();
   input.focus();
 }
@@ -255,17 +648,40 @@ class Gantt {
     this.log = log;
     this.row = row;
     this.canvas = h("canvas");
-    this.box = h("div", { class: "timeline", role: "img", "aria-label": "Attempts of this job over time; the tab Tasks has them as a table." }, this.canvas);
+    this.box = h(
+      "div",
+      {
+        class: "timeline",
+        role: "img",
+        "aria-label": "Attempts of this job over time; the tab Tasks has them as a table.",
+      },
+      this.canvas,
+    );
     this.box.addEventListener("mousemove", (event) => this.hover(event));
     this.box.addEventListener("mouseleave", () => hideTip(this));
-    this.box.addEventListener("click", (event) => { if (this.at) store.hold(this.time(event.offsetX)); });
+    this.box.addEventListener("click", (event) => {
+      if (this.at) store.hold(this.time(event.offsetX));
+    });
     this.observer = new ResizeObserver(() => this.redraw());
     this.observer.observe(this.box);
   }
-  close() { this.observer.disconnect(); hideTip(this); }
-  redraw() { if (!this.pending) this.pending = requestAnimationFrame(() => { this.pending = 0; this.draw(); }); }
-  x(t) { return this.at.left + ((t - this.at.from) / (this.at.to - this.at.from)) * this.at.w; }
-  time(x) { return this.at.from + ((x - this.at.left) / this.at.w) * (this.at.to - this.at.from); }
+  close() {
+    this.observer.disconnect();
+    hideTip(this);
+  }
+  redraw() {
+    if (!this.pending)
+      this.pending = requestAnimationFrame(() => {
+        this.pending = 0;
+        this.draw();
+      });
+  }
+  x(t) {
+    return this.at.left + ((t - this.at.from) / (this.at.to - this.at.from)) * this.at.w;
+  }
+  time(x) {
+    return this.at.from + ((x - this.at.left) / this.at.w) * (this.at.to - this.at.from);
+  }
 
   draw() {
     const { log, row, canvas, box } = this;
@@ -310,7 +726,11 @@ class Gantt {
       ctx.fillStyle = color("text");
       ctx.fillRect(this.x(forecast[1]) - 0.75, 12, 1.5, height - 36);
       ctx.textAlign = "right";
-      ctx.fillText(`finish ${clock(log, forecast[1])} ± ${duration((forecast[2] - forecast[0]) / 2)}`, this.x(forecast[1]) - 5, 22);
+      ctx.fillText(
+        `finish ${clock(log, forecast[1])} ± ${duration((forecast[2] - forecast[0]) / 2)}`,
+        this.x(forecast[1]) - 5,
+        22,
+      );
     }
     // Maps as a level: slots held in each pixel column.
     const columns = Math.floor(this.at.w) + 1;
@@ -323,13 +743,23 @@ class Gantt {
       const isOpen = !(log.end[attempt] <= until);
       const end = isOpen ? until : log.end[attempt];
       if (log.kind[attempt] === 0) {
-        const a = (this.x(log.start[attempt]) - left);
+        const a = this.x(log.start[attempt]) - left;
         const b = Math.max(a + 0.5, this.x(end) - left);
         const [first, last] = [Math.max(0, Math.floor(a)), Math.min(columns, Math.floor(b))];
         if (first === last) level[first] += b - a;
-        else { level[first] += first + 1 - a; for (let c = first + 1; c < last; c += 1) level[c] += 1; level[last] += b - last; }
-        if (!isOpen && log.ended[attempt] === ENDED.early) marks.push(["early", this.x(end)]);
-        if (!isOpen && (log.ended[attempt] === ENDED.failed || log.ended[attempt] === ENDED.nodeLost || log.ended[attempt] === ENDED.killedForOther)) marks.push(["cross", this.x(end)]);
+        else {
+          level[first] += first + 1 - a;
+          for (let c = first + 1; c < last; c += 1) level[c] += 1;
+          level[last] += b - last;
+        }
+        if (!isOpen && log.ended[attempt] === ENDED.endedEarly) marks.push(["early", this.x(end)]);
+        if (
+          !isOpen &&
+          (log.ended[attempt] === ENDED.failed ||
+            log.ended[attempt] === ENDED.nodeLost ||
+            log.ended[attempt] === ENDED.killedForOther)
+        )
+          marks.push(["cross", this.x(end)]);
         continue;
       }
       const line = log.task[attempt];
@@ -341,26 +771,45 @@ class Gantt {
       ctx.fillRect(x0, y, x1 - x0, bar);
       this.reduceRows.push([attempt, x0, x1, y, bar]);
       const since = paused.get(line);
-      if (since !== undefined) { this.dots(ctx, since, x0, y + bar / 2); paused.delete(line); }
+      if (since !== undefined) {
+        this.dots(ctx, since, x0, y + bar / 2);
+        paused.delete(line);
+      }
       if (isOpen) continue;
-      if (log.ended[attempt] === ENDED.paused) { paused.set(line, x1); if (rowHeight >= 6) drawShape(ctx, "pause", x1 + 4, y + bar / 2); }
-      if ([ENDED.failed, ENDED.nodeLost, ENDED.killedForOther].includes(log.ended[attempt])) drawShape(ctx, "cross", x1 + 3, y + bar / 2, true);
+      if (log.ended[attempt] === ENDED.paused) {
+        paused.set(line, x1);
+        if (rowHeight >= 6) drawShape(ctx, "pause", x1 + 4, y + bar / 2);
+      }
+      if ([ENDED.failed, ENDED.nodeLost, ENDED.killedForOther].includes(log.ended[attempt]))
+        drawShape(ctx, "cross", x1 + 3, y + bar / 2, true);
     }
-    for (const [line, since] of paused) if (job.ended === null || job.ended > until) this.dots(ctx, since, this.x(until), reduceTop + line * rowHeight + rowHeight / 2);
+    for (const [line, since] of paused)
+      if (job.ended === null || job.ended > until)
+        this.dots(ctx, since, this.x(until), reduceTop + line * rowHeight + rowHeight / 2);
     const most = Math.max(1, ...level);
     ctx.fillStyle = paint;
-    for (let c = 0; c < columns; c += 1) if (level[c] > 0) ctx.fillRect(left + c, 12 + mapHeight * (1 - level[c] / most), 1, (mapHeight * level[c]) / most);
+    for (let c = 0; c < columns; c += 1)
+      if (level[c] > 0)
+        ctx.fillRect(left + c, 12 + mapHeight * (1 - level[c] / most), 1, (mapHeight * level[c]) / most);
     ctx.fillStyle = color("rule");
     ctx.fillRect(left, 12 + mapHeight, this.at.w, 1);
     let free = -Infinity;
-    for (const [shape, x] of marks.sort((a, b) => a[1] - b[1])) { if (x < free) continue; free = x + 8; drawShape(ctx, shape, x, 12 + mapHeight + 10, shape === "cross"); }
+    for (const [shape, x] of marks.sort((a, b) => a[1] - b[1])) {
+      if (x < free) continue;
+      free = x + 8;
+      drawShape(ctx, shape, x, 12 + mapHeight + 10, shape === "cross");
+    }
     ctx.textAlign = "right";
     ctx.fillStyle = color("quiet");
     ctx.fillText(String(Math.round(most)), left - 7, 22);
-    if (reduces) { ctx.fillText("0", left - 7, reduceTop + 8); ctx.fillText(String(reduces - 1), left - 7, reduceTop + reduces * rowHeight); }
+    if (reduces) {
+      ctx.fillText("0", left - 7, reduceTop + 8);
+      ctx.fillText(String(reduces - 1), left - 7, reduceTop + reduces * rowHeight);
+    }
     ctx.fillStyle = color("text");
     ctx.fillText("maps", left - 7, 12 + mapHeight / 2 + 4);
-    if (reduces > 2) ctx.fillText(width < 500 ? "red." : "reduces", left - 7, reduceTop + (reduces * rowHeight) / 2 + 4);
+    if (reduces > 2)
+      ctx.fillText(width < 500 ? "red." : "reduces", left - 7, reduceTop + (reduces * rowHeight) / 2 + 4);
     const x = this.x(until);
     ctx.fillStyle = color("link");
     ctx.fillRect(x - 0.75, 8, 1.5, height - 30);
@@ -370,14 +819,19 @@ class Gantt {
     ctx.strokeStyle = color("quiet");
     ctx.setLineDash([1.5, 2.5]);
     ctx.lineWidth = 2;
-    ctx.beginPath(); ctx.moveTo(from + 9, y); ctx.lineTo(Math.max(from + 9, to), y); ctx.stroke();
+    ctx.beginPath();
+    ctx.moveTo(from + 9, y);
+    ctx.lineTo(Math.max(from + 9, to), y);
+    ctx.stroke();
     ctx.setLineDash([]);
     ctx.lineWidth = 1;
   }
 
   hover(event) {
     const [x, y] = [event.offsetX, event.offsetY];
-    const found = this.reduceRows?.find(([, x0, x1, top, bar]) => x >= x0 - 2 && x <= x1 + 2 && y >= top - 1 && y <= top + bar + 1);
+    const found = this.reduceRows?.find(
+      ([, x0, x1, top, bar]) => x >= x0 - 2 && x <= x1 + 2 && y >= top - 1 && y <= top + bar + 1,
+    );
     if (!found) return hideTip(this);
     tipOfAttempt(this.log, found[0], (...lines) => showTip(event.clientX, event.clientY, lines, this));
   }

@@ -1,13 +1,22 @@
 // The event log in the browser: attempts and marks in typed arrays that grow, jobs and nodes as objects, and the stream that keeps them current.
 
-export const NONE = 0xffffffff;
-export const KIND = { map: 0, reduce: 1 };
-export const ENDED = { running: 0, finished: 1, paused: 2, early: 3, killedForOther: 4, killed: 5, failed: 6, nodeLost: 7, resynced: 8 };
-export const BEGAN = { fresh: 0, recovery: 1, speculative: 2, resumed: 3, migrated: 4 };
-export const MARK = { paused: 0, resumed: 1, early: 2, killed: 3, failed: 4, nodeLost: 5, nodeJoined: 6, submitted: 7, ended: 8, migrated: 9, nodeExcluded: 10, nodeIncluded: 11 };
+import { BEGAN, ENDED, KIND, MARK, NONE } from "./codes.js";
+
+export { BEGAN, ENDED, KIND, MARK, NONE };
 
 const TYPES = { f64: Float64Array, u32: Uint32Array, u16: Uint16Array, u8: Uint8Array };
-const ATTEMPTS = { start: "f64", end: "f64", job: "u32", node: "u32", task: "u32", number: "u16", lane: "u16", kind: "u8", began: "u8", ended: "u8" };
+const ATTEMPTS = {
+  start: "f64",
+  end: "f64",
+  job: "u32",
+  node: "u32",
+  task: "u32",
+  number: "u16",
+  lane: "u16",
+  kind: "u8",
+  began: "u8",
+  ended: "u8",
+};
 const MARKS = { markTime: "f64", markKind: "u8", markJob: "u32", markOther: "u32", markSubject: "u32" };
 
 /** One event log. */
@@ -41,12 +50,14 @@ export class Log {
   /** Loads everything. */
   async load() {
     const response = await fetch(`/api/v1/timeline?log=${this.index}`, { cache: "no-store" });
-    if (!response.ok) throw new LoadError(response.status, (await response.json().catch(() => ({}))).error ?? response.statusText);
+    if (!response.ok)
+      throw new LoadError(response.status, (await response.json().catch(() => ({}))).error ?? response.statusText);
     const buffer = await response.arrayBuffer();
     const length = new DataView(buffer).getUint32(0, true);
     const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
     this.clear();
-    for (const { name, kind, offset, len } of head.columns) this[name] = new TYPES[kind](buffer, 4 + length + offset, len);
+    for (const { name, kind, offset, len } of head.columns)
+      this[name] = new TYPES[kind](buffer, 4 + length + offset, len);
     this.length = this.start.length;
     this.marks = this.markTime.length;
     this.apply(head);
@@ -70,16 +81,31 @@ export class Log {
     this.clock = view.clock;
     this.policy = view.policy;
     this.replica = view.replica;
-    for (const [row, job] of view.jobs) { job.row = row; this.jobs[row] = job; this.byId.set(job.id, row); }
-    for (const [number, node] of view.nodes) { node.number = number; this.nodes[number] = node; }
+    for (const [row, job] of view.jobs) {
+      job.row = row;
+      this.jobs[row] = job;
+      this.byId.set(job.id, row);
+    }
+    for (const [number, node] of view.nodes) {
+      node.number = number;
+      this.nodes[number] = node;
+    }
     this.live = { ranks: view.live.ranks, jobs: new Map(view.live.jobs), forecasts: new Map(view.live.forecasts) };
     const added = view.attempts;
     if (added) {
       const to = added.from + added.start.length;
       this.grow(ATTEMPTS, to);
-      for (const name of ["start", "job", "node", "task", "number", "lane", "kind", "began"]) this[name].set(added[name], added.from);
-      for (let row = added.from; row < to; row += 1) { this.end[row] = NaN; this.ended[row] = ENDED.running; }
-      for (const [row, end, how] of added.ended) { this.end[row] = end; this.ended[row] = how; this.reasons.delete(row); }
+      for (const name of ["start", "job", "node", "task", "number", "lane", "kind", "began"])
+        this[name].set(added[name], added.from);
+      for (let row = added.from; row < to; row += 1) {
+        this.end[row] = NaN;
+        this.ended[row] = ENDED.running;
+      }
+      for (const [row, end, how] of added.ended) {
+        this.end[row] = end;
+        this.ended[row] = how;
+        this.reasons.delete(row);
+      }
       this.length = Math.max(this.length, to);
     }
     if (view.marks?.length) {
@@ -107,11 +133,16 @@ export class Log {
   }
 
   /** Names of users or pools, in order of first use. */
-  names(key) { return [...new Set(this.jobs.map((job) => job[key]))]; }
+  names(key) {
+    return [...new Set(this.jobs.map((job) => job[key]))];
+  }
 }
 
 export class LoadError extends Error {
-  constructor(status, text) { super(text); this.status = status; }
+  constructor(status, text) {
+    super(text);
+    this.status = status;
+  }
 }
 
 /** All logs, the instant shown, and the connection. */
@@ -127,7 +158,9 @@ class Store {
     this.listeners = new Set();
   }
 
-  get log() { return this.logs[0]; }
+  get log() {
+    return this.logs[0];
+  }
 
   /** The present of the log: moves on between two updates of a live one. */
   get now() {
@@ -139,7 +172,9 @@ class Store {
   }
 
   /** The instant shown. */
-  get at() { return this.held ?? this.now; }
+  get at() {
+    return this.held ?? this.now;
+  }
 
   hold(at) {
     const end = this.log.now;
@@ -147,15 +182,20 @@ class Store {
     this.notify("instant");
   }
 
-  notify(what) { for (const listener of this.listeners) listener(what); }
+  notify(what) {
+    for (const listener of this.listeners) listener(what);
+  }
 
   async start() {
     const response = await fetch("/api/v1/info", { cache: "no-store" });
-    if (!response.ok) throw new LoadError(response.status, (await response.json().catch(() => ({}))).error ?? response.statusText);
+    if (!response.ok)
+      throw new LoadError(response.status, (await response.json().catch(() => ({}))).error ?? response.statusText);
     const info = await response.json();
     this.isLive = info.live;
     this.hasCoordinator = info.coordinator;
-    this.logs = info.logs.map((one, index) => Object.assign(new Log(index), { name: one.name, policy: one.policy ?? "" }));
+    this.logs = info.logs.map((one, index) =>
+      Object.assign(new Log(index), { name: one.name, policy: one.policy ?? "" }),
+    );
     await Promise.all(this.logs.map((log) => this.loadWhenReady(log)));
     if (!this.isLive) this.held = null;
     if (this.isLive) this.connect();
@@ -164,7 +204,9 @@ class Store {
   /** A cluster that has just been started has no journal for a moment. */
   async loadWhenReady(log) {
     for (let attempt = 0; ; attempt += 1) {
-      try { return await log.load(); } catch (error) {
+      try {
+        return await log.load();
+      } catch (error) {
         if (error.status !== 503 || (attempt > 60 && this.hasCoordinator)) throw error;
         await new Promise((resolve) => setTimeout(resolve, 500));
       }
@@ -176,16 +218,34 @@ class Store {
     const stream = new EventSource(`/api/v1/updates?after=${log.cursor}`);
     this.stream = stream;
     const received = () => {
-      if (!this.connected) { this.connected = true; this.notify("connection"); }
+      if (!this.connected) {
+        this.connected = true;
+        this.notify("connection");
+      }
     };
-    stream.addEventListener("update", (message) => { log.apply(JSON.parse(message.data)); received(); this.notify("data"); });
+    stream.addEventListener("update", (message) => {
+      log.apply(JSON.parse(message.data));
+      received();
+      this.notify("data");
+    });
     stream.addEventListener("reset", async () => {
       stream.close();
-      try { await log.load(); received(); this.notify("data"); this.connect(); } catch { this.retry(); }
+      try {
+        await log.load();
+        received();
+        this.notify("data");
+        this.connect();
+      } catch {
+        this.retry();
+      }
     });
     stream.addEventListener("error", () => {
       stream.close();
-      if (this.connected) { this.connected = false; this.lostAt = performance.now(); this.delay = 500; }
+      if (this.connected) {
+        this.connected = false;
+        this.lostAt = performance.now();
+        this.delay = 500;
+      }
       this.notify("connection");
       this.retry();
     });

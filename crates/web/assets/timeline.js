@@ -4,9 +4,27 @@ import { store, MARK, NONE, ENDED, BEGAN } from "./store.js";
 import { h, fill, segment, color, showTip, hideTip } from "./dom.js";
 import { clock, duration, shorten, ticks } from "./format.js";
 import { groupsOf, wordsOf, lastMark, sizeOf } from "./instant.js";
-import { stepsOf, valueAt, capacityOf, drawAreas, lanesOf, laneOf, drawLanes, drawMarks, firstMark, markRow, MARK_ROWS, drawShape } from "./draw.js";
+import {
+  stepsOf,
+  valueAt,
+  capacityOf,
+  drawAreas,
+  lanesOf,
+  laneOf,
+  drawLanes,
+  drawMarks,
+  firstMark,
+  markRow,
+  MARK_ROWS,
+  drawShape,
+} from "./draw.js";
 
-const SPANS = [[300, "5 min"], [1200, "20 min"], [3600, "1 h"], [0, "All"]];
+const SPANS = [
+  [300, "5 min"],
+  [1200, "20 min"],
+  [3600, "1 h"],
+  [0, "All"],
+];
 const ROW = 15;
 const AXIS = 22;
 const STRIP = 30;
@@ -22,7 +40,17 @@ export class Timeline {
     this.onhold = onhold;
     this.canvas = h("canvas");
     this.over = h("canvas", { class: "over" });
-    this.box = h("div", { class: "timeline", tabindex: "0", role: "img", "aria-label": "Slots in use over time. The decisions beside it have the same content in words." }, this.canvas, this.over);
+    this.box = h(
+      "div",
+      {
+        class: "timeline",
+        tabindex: "0",
+        role: "img",
+        "aria-label": "Slots in use over time. The decisions beside it have the same content in words.",
+      },
+      this.canvas,
+      this.over,
+    );
     this.controls = h("div", { style: { display: "contents" } });
     this.legend = h("div", { style: { display: "contents" } });
     this.hover = null;
@@ -31,7 +59,10 @@ export class Timeline {
     this.observer.observe(this.box);
   }
 
-  close() { this.observer.disconnect(); hideTip(this); }
+  close() {
+    this.observer.disconnect();
+    hideTip(this);
+  }
 
   get by() {
     if (choice.by) return choice.by;
@@ -40,7 +71,9 @@ export class Timeline {
   }
 
   /** The span of the whole log, with a little room at its end. */
-  get extent() { return [0, Math.max(this.log.index === 0 ? store.now : 0, ...store.logs.map((log) => log.now), 1) * 1.005]; }
+  get extent() {
+    return [0, Math.max(this.log.index === 0 ? store.now : 0, ...store.logs.map((log) => log.now), 1) * 1.005];
+  }
 
   get window() {
     const [from, to] = this.extent;
@@ -59,21 +92,80 @@ export class Timeline {
 
   renderControls() {
     if (this.groups) this.renderLegend();
-    const redraw = () => { this.renderControls(); store.notify("window"); };
-    const small = this.compact ? [] : [
-      segment("Drawing", [["area", "Area"], ["nodes", "Nodes"]], choice.mode, (mode) => { choice.mode = mode; redraw(); }),
-    ];
-    fill(this.controls, small,
-      segment("Colour by", [["size", "Size"], ["job", "Job"], ["pool", "Pool"], ["user", "User"]], this.by, (by) => { choice.by = by; redraw(); }),
+    const redraw = () => {
+      this.renderControls();
+      store.notify("window");
+    };
+    const small = this.compact
+      ? []
+      : [
+          segment(
+            "Drawing",
+            [
+              ["area", "Area"],
+              ["nodes", "Nodes"],
+            ],
+            choice.mode,
+            (mode) => {
+              choice.mode = mode;
+              redraw();
+            },
+          ),
+        ];
+    fill(
+      this.controls,
+      small,
+      segment(
+        "Colour by",
+        [
+          ["size", "Size"],
+          ["job", "Job"],
+          ["pool", "Pool"],
+          ["user", "User"],
+        ],
+        this.by,
+        (by) => {
+          choice.by = by;
+          redraw();
+        },
+      ),
       h("span", { class: "grow" }),
-      this.compact ? null : h("span", { class: "spans" }, segment("Span", SPANS, choice.window ? -1 : choice.span, (span) => { choice.span = span; choice.window = null; redraw(); })));
+      this.compact
+        ? null
+        : h(
+            "span",
+            { class: "spans" },
+            segment("Span", SPANS, choice.window ? -1 : choice.span, (span) => {
+              choice.span = span;
+              choice.window = null;
+              redraw();
+            }),
+          ),
+    );
   }
 
   renderLegend() {
     const shown = this.groups.groups.slice(0, 8);
-    fill(this.legend, shown.map((group) => h("span", { class: "legend" }, h("i", { class: "swatch", style: { background: `var(--${group.color})` } }), shorten(group.label, 24))),
+    fill(
+      this.legend,
+      shown.map((group) =>
+        h(
+          "span",
+          { class: "legend" },
+          h("i", { class: "swatch", style: { background: `var(--${group.color})` } }),
+          shorten(group.label, 24),
+        ),
+      ),
       h("span", { class: "legend" }, "— slots there are"),
-      h("span", { class: "grow" }), h("span", {}, choice.mode === "area" ? "Drag to zoom, click to go there" : "Rows are slots: of each node the map slots, then the reduce slots"));
+      h("span", { class: "grow" }),
+      h(
+        "span",
+        {},
+        choice.mode === "area"
+          ? "Drag to zoom, click to go there"
+          : "Rows are slots: of each node the map slots, then the reduce slots",
+      ),
+    );
   }
 
   /** Indexes for drawing; made again when the log or the grouping changes. */
@@ -98,12 +190,30 @@ export class Timeline {
     const plot = this.compact ? 150 : Math.max(220, Math.min(360, Math.round(innerHeight * 0.36)));
     const y = 14;
     const map = Math.round((plot - 14) * 0.62);
-    return { width, left, w, narrow, y, map, reduceTop: y + map + 14, reduce: plot - 14 - map, plot, marksTop: y + plot + 8, marks, axis: y + plot + 8 + marks, strip: y + plot + 8 + marks + AXIS, height: y + plot + 8 + marks + AXIS + (this.compact ? 0 : STRIP + 10) };
+    return {
+      width,
+      left,
+      w,
+      narrow,
+      y,
+      map,
+      reduceTop: y + map + 14,
+      reduce: plot - 14 - map,
+      plot,
+      marksTop: y + plot + 8,
+      marks,
+      axis: y + plot + 8 + marks,
+      strip: y + plot + 8 + marks + AXIS,
+      height: y + plot + 8 + marks + AXIS + (this.compact ? 0 : STRIP + 10),
+    };
   }
 
   redraw() {
     if (this.pending) return;
-    this.pending = requestAnimationFrame(() => { this.pending = 0; this.draw(); });
+    this.pending = requestAnimationFrame(() => {
+      this.pending = 0;
+      this.draw();
+    });
   }
 
   draw() {
@@ -115,7 +225,11 @@ export class Timeline {
     this.at = at;
     for (const canvas of [this.canvas, this.over]) {
       const [w, height] = [Math.round(at.width * ratio), Math.round(at.height * ratio)];
-      if (canvas.width !== w || canvas.height !== height) { canvas.width = w; canvas.height = height; canvas.style.height = `${at.height}px`; }
+      if (canvas.width !== w || canvas.height !== height) {
+        canvas.width = w;
+        canvas.height = height;
+        canvas.style.height = `${at.height}px`;
+      }
     }
     const ctx = this.canvas.getContext("2d");
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -125,9 +239,21 @@ export class Timeline {
     const until = this.log.index === 0 ? store.now : this.log.now;
     this.drawAxis(ctx, from, to);
     if (choice.mode === "area" || this.compact) {
-      const boxes = [[at.y, at.map], [at.reduceTop, at.reduce]];
+      const boxes = [
+        [at.y, at.map],
+        [at.reduceTop, at.reduce],
+      ];
       boxes.forEach(([y, height], kind) => {
-        drawAreas(ctx, { x: at.left, y, w: at.w, h: height, top: this.top[kind] * 1.04 }, this.steps[kind], this.capacity[kind], this.groups.groups, from, to, { until });
+        drawAreas(
+          ctx,
+          { x: at.left, y, w: at.w, h: height, top: this.top[kind] * 1.04 },
+          this.steps[kind],
+          this.capacity[kind],
+          this.groups.groups,
+          from,
+          to,
+          { until },
+        );
         this.label(ctx, `${this.top[kind]}`, y + 8);
         this.label(ctx, at.narrow ? ["map", "red."][kind] : ["map slots", "reduce"][kind], y + height / 2 + 4, true);
         this.label(ctx, "0", y + height);
@@ -136,7 +262,19 @@ export class Timeline {
       });
     } else {
       const [first, last] = this.nodeWindow();
-      drawLanes(ctx, { x: at.left, y: at.y, w: at.w, h: at.plot }, this.log, this.lanes, this.groups.of, this.groups.groups, from, to, first, last, { until, only: choice.highlight, ratio });
+      drawLanes(
+        ctx,
+        { x: at.left, y: at.y, w: at.w, h: at.plot },
+        this.log,
+        this.lanes,
+        this.groups.of,
+        this.groups.groups,
+        from,
+        to,
+        first,
+        last,
+        { until, only: choice.highlight, ratio },
+      );
       this.nodeLabels(ctx, first, last);
     }
     if (!this.compact) {
@@ -144,7 +282,11 @@ export class Timeline {
       MARK_ROWS.forEach(([name, , shape], row) => {
         const y = at.marksTop + (row + 0.5) * ROW;
         drawShape(ctx, shape, at.narrow ? at.left - 12 : 14, y, row > 2);
-        if (!at.narrow) { ctx.fillStyle = color("quiet"); ctx.textAlign = "left"; ctx.fillText(name, 24, y + 4); }
+        if (!at.narrow) {
+          ctx.fillStyle = color("quiet");
+          ctx.textAlign = "left";
+          ctx.fillText(name, 24, y + 4);
+        }
       });
       this.drawStrip(ctx);
     }
@@ -189,24 +331,35 @@ export class Timeline {
       ctx.fillStyle = color("faint");
       ctx.fillRect(Math.round(x), at.y, 1, at.axis - at.y);
       ctx.fillStyle = color("quiet");
-      ctx.fillText(clock(this.log, t + 1e-6, fine), Math.min(at.left + at.w - 24, Math.max(at.left + 24, x)), at.axis + 14);
+      ctx.fillText(
+        clock(this.log, t + 1e-6, fine),
+        Math.min(at.left + at.w - 24, Math.max(at.left + 24, x)),
+        at.axis + 14,
+      );
     }
   }
 
   nodeLosses(ctx, from, to, until) {
     const { at } = this;
     let labelled = -100;
-    for (let mark = firstMark(this.log, from), seen = 0; mark < this.log.marks && this.log.markTime[mark] <= Math.min(to, until) && seen < 60; mark += 1) {
+    for (
+      let mark = firstMark(this.log, from), seen = 0;
+      mark < this.log.marks && this.log.markTime[mark] <= Math.min(to, until) && seen < 60;
+      mark += 1
+    ) {
       if (this.log.markKind[mark] !== MARK.nodeLost) continue;
       seen += 1;
       const x = this.x(this.log.markTime[mark]);
       ctx.strokeStyle = color("bad");
       ctx.setLineDash([2, 3]);
-      ctx.beginPath(); ctx.moveTo(x, at.y); ctx.lineTo(x, at.y + at.plot); ctx.stroke();
+      ctx.beginPath();
+      ctx.moveTo(x, at.y);
+      ctx.lineTo(x, at.y + at.plot);
+      ctx.stroke();
       ctx.setLineDash([]);
       const text = `${wordsOf(this.log, mark).who} lost`;
       const width = ctx.measureText(text).width + 8;
-      if (x - labelled < width + 4 || this.compact && seen > 3) continue;
+      if (x - labelled < width + 4 || (this.compact && seen > 3)) continue;
       labelled = x;
       const left = Math.min(Math.max(at.left, x - width), at.left + at.w - width);
       ctx.fillStyle = color("raised");
@@ -226,7 +379,9 @@ export class Timeline {
     const sx = (t) => at.left + ((t - first) / (last - first)) * at.w;
     const [a, b] = [sx(from), sx(to)];
     ctx.save();
-    ctx.beginPath(); ctx.rect(a, at.strip, b - a, STRIP); ctx.clip();
+    ctx.beginPath();
+    ctx.rect(a, at.strip, b - a, STRIP);
+    ctx.clip();
     drawAreas(ctx, box, this.steps[0], [], this.groups.groups, first, last, { line: false });
     ctx.restore();
     ctx.strokeStyle = color("quiet");
@@ -254,7 +409,9 @@ export class Timeline {
       const text = clock(this.log, instant);
       const width = ctx.measureText(text).width + 10;
       const left = Math.min(at.left + at.w - width, Math.max(at.left, x - width / 2));
-      ctx.beginPath(); ctx.roundRect(left, at.axis + 2, width, 16, 3); ctx.fill();
+      ctx.beginPath();
+      ctx.roundRect(left, at.axis + 2, width, 16, 3);
+      ctx.fill();
       ctx.fillStyle = color("ground");
       ctx.textAlign = "left";
       ctx.fillText(text, left + 5, at.axis + 14);
@@ -271,8 +428,14 @@ export class Timeline {
     }
   }
 
-  x(t) { const [from, to] = this.window; return this.at.left + ((t - from) / (to - from)) * this.at.w; }
-  time(x) { const [from, to] = this.window; return from + ((x - this.at.left) / this.at.w) * (to - from); }
+  x(t) {
+    const [from, to] = this.window;
+    return this.at.left + ((t - from) / (to - from)) * this.at.w;
+  }
+  time(x) {
+    const [from, to] = this.window;
+    return from + ((x - this.at.left) / this.at.w) * (to - from);
+  }
 
   // Interaction.
 
@@ -281,13 +444,25 @@ export class Timeline {
     box.addEventListener("pointerdown", (event) => this.down(event));
     box.addEventListener("pointermove", (event) => this.move(event));
     box.addEventListener("pointerup", (event) => this.up(event));
-    box.addEventListener("pointercancel", () => { this.drag = this.brush = null; });
-    box.addEventListener("pointerleave", () => { this.hover = null; hideTip(this); if (this.at) this.drawOver(); });
-    box.addEventListener("dblclick", () => { choice.window = null; store.notify("window"); });
+    box.addEventListener("pointercancel", () => {
+      this.drag = this.brush = null;
+    });
+    box.addEventListener("pointerleave", () => {
+      this.hover = null;
+      hideTip(this);
+      if (this.at) this.drawOver();
+    });
+    box.addEventListener("dblclick", () => {
+      choice.window = null;
+      store.notify("window");
+    });
     box.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
   }
 
-  point(event) { const rect = this.box.getBoundingClientRect(); return [event.clientX - rect.left, event.clientY - rect.top]; }
+  point(event) {
+    const rect = this.box.getBoundingClientRect();
+    return [event.clientX - rect.left, event.clientY - rect.top];
+  }
 
   down(event) {
     if (event.button !== 0 || !this.at) return;
@@ -323,7 +498,11 @@ export class Timeline {
     if (drag.kind === "left") this.setWindow(Math.min(drag.window[0] + by, drag.window[1] - 0.02), drag.window[1]);
     if (drag.kind === "right") this.setWindow(drag.window[0], Math.max(drag.window[1] + by, drag.window[0] + 0.02));
     if (drag.kind === "scrub") store.hold(this.time(x));
-    if (drag.kind === "brush" && Math.abs(x - drag.x) > 4) { this.brush = [drag.x, x]; hideTip(this); this.drawOver(); }
+    if (drag.kind === "brush" && Math.abs(x - drag.x) > 4) {
+      this.brush = [drag.x, x];
+      hideTip(this);
+      this.drawOver();
+    }
   }
 
   up(event) {
@@ -405,8 +584,21 @@ export class Timeline {
       return tipOfAttempt(log, row, show);
     }
     const kind = y >= at.reduceTop ? 1 : 0;
-    const lines = this.groups.groups.map((group, index) => [group, valueAt(this.steps[kind][index], t)]).filter(([, held]) => held > 0);
-    show(h("b", {}, `${clock(log, t)} · ${["map", "reduce"][kind]} slots`), lines.map(([group, held]) => h("div", { class: "legend" }, h("i", { class: "swatch", style: { background: `var(--${group.color})` } }), `${group.label} ${held}`)), lines.length ? null : h("span", { class: "quiet" }, "none in use"));
+    const lines = this.groups.groups
+      .map((group, index) => [group, valueAt(this.steps[kind][index], t)])
+      .filter(([, held]) => held > 0);
+    show(
+      h("b", {}, `${clock(log, t)} · ${["map", "reduce"][kind]} slots`),
+      lines.map(([group, held]) =>
+        h(
+          "div",
+          { class: "legend" },
+          h("i", { class: "swatch", style: { background: `var(--${group.color})` } }),
+          `${group.label} ${held}`,
+        ),
+      ),
+      lines.length ? null : h("span", { class: "quiet" }, "none in use"),
+    );
   }
 
   markAt(x, row) {
@@ -425,19 +617,47 @@ export class Timeline {
   tipOfMark(mark, show) {
     const { log } = this;
     const { who, what, whom } = wordsOf(log, mark);
-    const head = [h("b", {}, who), ` ${what}`, whom ? [" for ", h("b", {}, whom)] : null, ` ${clock(log, log.markTime[mark])}`];
+    const head = [
+      h("b", {}, who),
+      ` ${what}`,
+      whom ? [" for ", h("b", {}, whom)] : null,
+      ` ${clock(log, log.markTime[mark])}`,
+    ];
     const subject = log.markSubject[mark];
     const isAttempt = log.markJob[mark] !== NONE && subject !== NONE;
     const known = isAttempt ? log.reasons.get(subject) : null;
-    const why = known ? known.stopped ?? known.launched : null;
+    const why = known ? (known.stopped ?? known.launched) : null;
     const kept = known?.kept ? `What it had done, ${Math.round(known.kept * 100)} %, is kept.` : null;
-    show(h("div", {}, head), why ? h("span", { class: "quiet" }, why) : null, kept ? h("span", { class: "quiet" }, kept) : null);
-    if (isAttempt && !known) log.reasonsOf([subject]).then(() => { if (this.hover !== null) this.tipOfMark(mark, show); });
+    show(
+      h("div", {}, head),
+      why ? h("span", { class: "quiet" }, why) : null,
+      kept ? h("span", { class: "quiet" }, kept) : null,
+    );
+    if (isAttempt && !known)
+      log.reasonsOf([subject]).then(() => {
+        if (this.hover !== null) this.tipOfMark(mark, show);
+      });
   }
 }
 
-const END_WORDS = { [ENDED.running]: "running", [ENDED.finished]: "finished", [ENDED.paused]: "paused", [ENDED.early]: "ended early", [ENDED.killedForOther]: "killed for another job", [ENDED.killed]: "killed", [ENDED.failed]: "failed", [ENDED.nodeLost]: "lost with its node", [ENDED.resynced]: "reported again" };
-const BEGAN_WORDS = { [BEGAN.fresh]: "", [BEGAN.recovery]: "repeats lost work", [BEGAN.speculative]: "speculative", [BEGAN.resumed]: "resumed", [BEGAN.migrated]: "moved here" };
+const END_WORDS = {
+  [ENDED.running]: "running",
+  [ENDED.finished]: "finished",
+  [ENDED.paused]: "paused",
+  [ENDED.endedEarly]: "ended early",
+  [ENDED.killedForOther]: "killed for another job",
+  [ENDED.killed]: "killed",
+  [ENDED.failed]: "failed",
+  [ENDED.nodeLost]: "lost with its node",
+  [ENDED.resynced]: "reported again",
+};
+const BEGAN_WORDS = {
+  [BEGAN.fresh]: "",
+  [BEGAN.recovery]: "repeats lost work",
+  [BEGAN.speculative]: "speculative",
+  [BEGAN.resumed]: "resumed",
+  [BEGAN.migrated]: "moved here",
+};
 export const endWord = (log, row, at) => (log.end[row] <= at ? END_WORDS[log.ended[row]] : "running");
 export const beganWord = (log, row) => BEGAN_WORDS[log.began[row]];
 
@@ -448,11 +668,24 @@ export function tipOfAttempt(log, row, show) {
   const until = Number.isNaN(log.end[row]) ? store.now : log.end[row];
   const known = log.reasons.get(row);
   show(
-    h("div", {}, h("b", {}, job?.name ?? "job"), ` ${["map", "reduce"][log.kind[row]]} ${log.task[row]}.${log.number[row]} on ${node?.name ?? "node"}`),
-    h("span", { class: "quiet" }, `${clock(log, log.start[row])}, ${duration(until - log.start[row])}, ${endWord(log, row, Infinity)}${beganWord(log, row) ? `, ${beganWord(log, row)}` : ""}`),
+    h(
+      "div",
+      {},
+      h("b", {}, job?.name ?? "job"),
+      ` ${["map", "reduce"][log.kind[row]]} ${log.task[row]}.${log.number[row]} on ${node?.name ?? "node"}`,
+    ),
+    h(
+      "span",
+      { class: "quiet" },
+      `${clock(log, log.start[row])}, ${duration(until - log.start[row])}, ${endWord(log, row, Infinity)}${beganWord(log, row) ? `, ${beganWord(log, row)}` : ""}`,
+    ),
     known?.launched ? h("span", { class: "quiet" }, `Launched: ${known.launched}`) : null,
-    known?.stopped ? h("span", { class: "quiet" }, `Stopped: ${known.stopped}`) : null);
-  if (!known) log.reasonsOf([row]).then(() => { if (!document.getElementById("tip").hidden) tipOfAttempt(log, row, show); });
+    known?.stopped ? h("span", { class: "quiet" }, `Stopped: ${known.stopped}`) : null,
+  );
+  if (!known)
+    log.reasonsOf([row]).then(() => {
+      if (!document.getElementById("tip").hidden) tipOfAttempt(log, row, show);
+    });
 }
 
 /** Goes to the next or the last decision. */

@@ -18,11 +18,8 @@ const DECISIONS_MAX: usize = 12;
 /// Why a job runs or waits.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
-    /// The job's id.
     pub job: JobId,
-    /// The job's name.
     pub name: String,
-    /// What it does.
     pub state: JobState,
     /// The policy in use.
     pub policy: String,
@@ -43,7 +40,6 @@ pub struct Explanation {
 pub struct Fact {
     /// The fact in a few words.
     pub title: String,
-    /// Its numbers.
     pub text: String,
     /// True if it holds the job back.
     pub cause: bool,
@@ -54,9 +50,7 @@ pub struct Fact {
 /// A job that a fact names.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bar {
-    /// The job.
     pub job: JobId,
-    /// Its name.
     pub name: String,
     /// A number to compare it by.
     pub value: f64,
@@ -69,14 +63,12 @@ pub struct Bar {
 pub struct Decision {
     /// When, in seconds of the log.
     pub at_s: f64,
-    /// What and why.
     pub text: String,
 }
 
 /// Start and end under one policy, in seconds of the log: 5th, 50th and 95th percentile.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyForecast {
-    /// The policy.
     pub policy: String,
     /// When the job starts; none if it has started.
     pub start_s: Option<[f64; 3]>,

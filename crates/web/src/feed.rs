@@ -18,9 +18,7 @@ pub enum FeedError {
     /// The file cannot be read.
     #[error("cannot read {}: {error}; check the path", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         error: io::Error,
     },
     /// The journal of a cluster is damaged.
@@ -29,15 +27,12 @@ pub enum FeedError {
     /// The event log is damaged.
     #[error("cannot read the event log {}: {error}", path.display())]
     EventLog {
-        /// The file.
         path: PathBuf,
-        /// The damage.
         error: EventLogError,
     },
     /// Its setup is not valid in this release.
     #[error("cannot use the event log {}: {error}", path.display())]
     Setup {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         error: SetupError,

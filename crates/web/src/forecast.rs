@@ -49,7 +49,6 @@ pub struct Forecasts {
     pub at: Time,
     /// Runs that they are based on.
     pub runs: u64,
-    /// By job.
     pub jobs: BTreeMap<JobId, JobForecast>,
 }
 

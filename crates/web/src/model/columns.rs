@@ -2,14 +2,16 @@
 
 use giveway_core::{AttemptId, End, Kind, NodeId, PreemptAction, Reason, Start, Time, Work};
 use rustc_hash::FxHashMap;
+use std::fmt::Write;
+use strum::{IntoStaticStr, VariantArray};
 
 /// No row.
 pub const NONE: u32 = u32::MAX;
 
 /// How an attempt began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "camelCase")]
 #[repr(u8)]
-#[allow(missing_docs)]
 pub enum Began {
     Fresh = 0,
     Recovery = 1,
@@ -42,9 +44,9 @@ impl Began {
 }
 
 /// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "camelCase")]
 #[repr(u8)]
-#[allow(missing_docs)]
 pub enum Ended {
     Running = 0,
     Finished = 1,
@@ -90,9 +92,9 @@ impl Ended {
 }
 
 /// What a mark on the timeline stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "camelCase")]
 #[repr(u8)]
-#[allow(missing_docs)]
 pub enum MarkKind {
     Paused = 0,
     Resumed = 1,
@@ -108,12 +110,31 @@ pub enum MarkKind {
     NodeIncluded = 11,
 }
 
+/// The codes of the columns as a script, for the pages: what a number stands for is defined here only.
+pub fn codes_script() -> String {
+    fn object<T: Copy + Into<&'static str>>(variants: &[T]) -> String {
+        let mut entries = String::new();
+        for (code, &variant) in variants.iter().enumerate() {
+            let name: &'static str = variant.into();
+            let _ = write!(entries, "{name}: {code}, ");
+        }
+        format!("{{ {entries}}}")
+    }
+    format!(
+        "// The codes of the timeline's columns, as the server has them.\n\n\
+         export const NONE = {NONE};\nexport const KIND = {{ map: 0, reduce: 1 }};\nexport const BEGAN = {};\n\
+         export const ENDED = {};\nexport const MARK = {};\n",
+        object(Began::VARIANTS),
+        object(Ended::VARIANTS),
+        object(MarkKind::VARIANTS)
+    )
+}
+
 /// A decision or an incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// When it took effect.
     pub at: Time,
-    /// What happened.
     pub kind: MarkKind,
     /// Row of the job; [`NONE`] for nodes.
     pub job: u32,
@@ -126,21 +147,17 @@ pub struct Mark {
 /// One attempt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttemptRow {
-    /// Map or reduce.
     pub kind: Kind,
     /// Number of its task.
     pub task: u32,
     /// Its number among the attempts of its task.
     pub number: u16,
-    /// Where it ran.
     pub node: NodeId,
     /// When it started, in seconds of the log.
     pub start_s: f64,
     /// When it ended; none while it runs.
     pub end_s: Option<f64>,
-    /// How it began.
     pub began: Began,
-    /// How it ended.
     pub ended: Ended,
 }
 

@@ -7,7 +7,7 @@ mod columns;
 mod rows;
 mod wire;
 
-pub use columns::{AttemptRow, Attempts, Began, Ended, Mark, MarkKind, NONE};
+pub use columns::{AttemptRow, Attempts, Began, Ended, Mark, MarkKind, NONE, codes_script};
 pub use rows::{Exclusion, JobRow, JobState, NodeRow};
 pub use wire::{Cursor, View};
 
@@ -26,7 +26,6 @@ pub struct Model {
     pub epoch: u64,
     /// Jobs in the order of submission.
     pub jobs: Vec<JobRow>,
-    /// Nodes by id.
     pub nodes: Vec<NodeRow>,
     /// Attempts in the order of launch.
     pub attempts: Attempts,
@@ -34,7 +33,6 @@ pub struct Model {
     pub marks: Vec<Mark>,
     /// Time of the last record.
     pub now: Time,
-    /// Number of records.
     pub records: u64,
     /// The wall clock; empty if it is not known.
     pub clock: Clock,

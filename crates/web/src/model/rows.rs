@@ -16,7 +16,6 @@ pub struct JobRow {
     pub user: String,
     /// Its pool or queue.
     pub pool: String,
-    /// Its priority.
     pub priority: Priority,
     /// The id that the cluster's own manager gave it, such as a YARN application id.
     pub external_id: Option<String>,
@@ -28,9 +27,7 @@ pub struct JobRow {
     pub submitted: Time,
     /// When its first task was launched.
     pub started: Option<Time>,
-    /// When it ended.
     pub ended: Option<Time>,
-    /// How it ended.
     pub outcome: Option<Outcome>,
     /// Slots it holds, by kind.
     pub running: [u32; 2],
@@ -44,7 +41,6 @@ pub struct JobRow {
     pub map_output_bytes: u64,
     /// Reduces that are paused.
     pub paused: u32,
-    /// Pauses of reduces.
     pub pauses: u32,
     /// Reduces that continued after a pause.
     pub resumes: u32,
@@ -52,7 +48,6 @@ pub struct JobRow {
     pub early_ends: u32,
     /// Attempts killed for another job.
     pub kills: u32,
-    /// Attempts that failed.
     pub failures: u32,
     /// Launches that repeat work lost with a node.
     pub recovered: u32,
@@ -74,9 +69,7 @@ pub enum JobState {
     Running,
     /// It ended with success.
     Succeeded,
-    /// It was killed.
     Killed,
-    /// It failed.
     Failed,
 }
 
@@ -201,9 +194,7 @@ fn seconds_if_any<S: serde::Serializer>(time: &Option<Time>, to: S) -> Result<S:
 /// A node.
 #[derive(Clone, Debug)]
 pub struct NodeRow {
-    /// Its host name.
     pub name: String,
-    /// Its rack.
     pub rack: u32,
     /// Its map and reduce slots.
     pub slots: [u16; 2],

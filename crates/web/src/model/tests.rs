@@ -238,3 +238,17 @@ fn a_killed_job_has_no_paused_reduces() {
     let explained = crate::explain::explain(&cluster.model, JobId(1)).unwrap();
     assert!(explained.facts.iter().all(|fact| !fact.title.contains("Lost work")), "{explained:?}");
 }
+
+#[test]
+fn codes_of_the_pages_are_those_of_the_columns() {
+    let script = codes_script();
+    for code in [
+        format!("endedEarly: {},", Ended::EndedEarly as u8),
+        format!("resynced: {},", Ended::Resynced as u8),
+        format!("migrated: {},", Began::Migrated as u8),
+        format!("nodeIncluded: {},", MarkKind::NodeIncluded as u8),
+        "export const NONE = 4294967295;".to_owned(),
+    ] {
+        assert!(script.contains(&code), "{code} in {script}");
+    }
+}

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// Name, type and content. The scripts are modules that import each other by these names.
+/// Name, type and content. The scripts are modules that import each other by these names; one of them, `codes.js`, is generated.
 const ASSETS: [(&str, &str, &str); 12] = [
     ("style.css", "text/css; charset=utf-8", include_str!("../../assets/style.css")),
     ("main.js", SCRIPT, include_str!("../../assets/main.js")),
@@ -47,13 +47,16 @@ pub(super) async fn index(State(shared): State<Arc<Shared>>, Query(link): Query<
 
 /// `GET /assets/NAME`
 pub(super) async fn asset(Path(name): Path<String>) -> Response {
+    if name == "codes.js" {
+        return serve(SCRIPT, crate::model::codes_script());
+    }
     match ASSETS.iter().find(|(known, ..)| *known == name) {
-        Some((_, kind, content)) => serve(kind, content),
+        Some((_, kind, content)) => serve(kind, *content),
         None => Problem::not_found("no such file").into_response(),
     }
 }
 
-fn serve(kind: &'static str, content: &'static str) -> Response {
+fn serve(kind: &'static str, content: impl IntoResponse) -> Response {
     // Another release may serve other files under the same address.
     ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")], content).into_response()
 }

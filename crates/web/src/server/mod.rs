@@ -63,9 +63,7 @@ pub enum ServerError {
     /// The address cannot be listened on.
     #[error("cannot serve the dashboard on {address}: {error}; choose another address with --http")]
     Listen {
-        /// The address.
         address: SocketAddr,
-        /// The system's error.
         error: io::Error,
     },
     /// The address is not a loopback address.
@@ -73,15 +71,12 @@ pub enum ServerError {
         "cannot serve the dashboard on {address}: it can be reached from other machines and is not encrypted; use 127.0.0.1"
     )]
     Exposed {
-        /// The address.
         address: SocketAddr,
     },
     /// The token cannot be read.
     #[error("cannot read the token {}: {error}", path.display())]
     Token {
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         error: io::Error,
     },
     /// The event log cannot be read.
