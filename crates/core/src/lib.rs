@@ -3,6 +3,50 @@
 //! One pure, deterministic scheduler: [`Scheduler::handle`] takes an event and returns actions. It owns no clock, thread, file, socket or
 //! log; the same setup and the same events give the same actions, bit for bit. Backends (the simulator, the engine, a Hadoop YARN cluster)
 //! report events and carry out actions; every choice is made here.
+//!
+//! ```
+//! use giveway_core::policy::catalog;
+//! use giveway_core::*;
+//!
+//! let mut scheduler = Scheduler::new(Setup::new(catalog::by_name("giveway").unwrap()))?;
+//! let mut actions = Vec::new();
+//! let node = NodeSpec {
+//!     name: "node-1".into(),
+//!     rack: RackId(0),
+//!     map_slots: 2,
+//!     reduce_slots: 1,
+//!     speed_ppm: WHOLE_PPM,
+//!     disk_bytes_per_s: 100 << 20,
+//!     disk_bytes: 1 << 40,
+//! };
+//! scheduler.handle(Time::ZERO, &Event::NodeJoined { node: NodeId(0), spec: node }, &mut actions);
+//! let job = JobSpec {
+//!     id: JobId(1),
+//!     name: "word count".into(),
+//!     external_id: None,
+//!     user: "ann".into(),
+//!     pool: "ann".into(),
+//!     priority: Priority::Normal,
+//!     splits: vec![Split { bytes: 64 << 20, ..Split::default() }; 3].into(),
+//!     reduces: 1,
+//!     slowstart_ppm: 50_000,
+//!     hint: None,
+//!     estimate_bias_ppm: WHOLE_PPM,
+//! };
+//! scheduler.handle(Time::ZERO, &Event::JobSubmitted(Box::new(job)), &mut actions);
+//! actions.clear();
+//!
+//! // The node offers its free slots: two of the three maps are launched there, each with the reason why.
+//! scheduler.handle(Time(1), &Event::SlotsOffered { node: NodeId(0), progress: vec![] }, &mut actions);
+//! let launches = actions.iter().filter(|action| matches!(action, Action::Launch { .. }));
+//! assert_eq!(launches.count(), 2);
+//! # Ok::<(), SetupError>(())
+//! ```
+//!
+//! Where to read on: [`Event`] and [`Action`] are what a backend exchanges with the scheduler; [`policy`] has the parts that policies are made of;
+//! [`Cluster`] is what the scheduler knows; [`event_log`] stores a run, so that it can be replayed.
+
+#![warn(missing_docs)]
 
 pub mod action;
 pub mod cluster;

@@ -21,21 +21,17 @@ pub enum ClientError {
     /// No coordinator listens for this folder.
     #[error("no cluster is running in {}; start one with `giveway up --dir {}`", folder.display(), folder.display())]
     NoCluster {
-        /// The cluster directory.
         folder: PathBuf,
     },
     /// A file in the cluster directory cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Folder {
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         error: io::Error,
     },
     /// The cluster belongs to another user.
     #[error("no access to {}, or its cluster is not running: {problem}", folder.display())]
     NoAccess {
-        /// The cluster directory.
         folder: PathBuf,
         /// Whose it is, and whom to ask.
         problem: String,
@@ -49,7 +45,6 @@ pub enum ClientError {
     /// The program of an application cannot be read.
     #[error("cannot read the program of the application: {error}")]
     Program {
-        /// The system's error.
         error: io::Error,
     },
     /// The answer does not belong to the request.

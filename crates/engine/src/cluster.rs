@@ -38,9 +38,7 @@ pub enum ClusterError {
     /// A worker process cannot be started.
     #[error("cannot start the worker {name}: {error}")]
     Worker {
-        /// The worker's name.
         name: String,
-        /// The system's error.
         error: io::Error,
     },
     /// Some workers did not join in time.
@@ -63,7 +61,6 @@ pub enum ClusterError {
 pub struct Options {
     /// Configuration of the coordinator; includes the cluster directory.
     pub coordinator: coordinator::Options,
-    /// Number of workers.
     pub nodes: u32,
     /// Map slots of each worker.
     pub map_slots: u16,

@@ -49,13 +49,11 @@ pub struct Request {
 /// The complete description of a job that its tasks need. Each worker receives it once per job and connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The job's id.
     pub job: JobId,
     /// Random number that identifies the job's output folder, so that no other folder is ever removed.
     pub nonce: u64,
     /// The request as submitted.
     pub request: Request,
-    /// The input files.
     pub files: Vec<InputFile>,
     /// The input splits, one map for each.
     pub splits: Vec<InputSplit>,
@@ -102,7 +100,6 @@ pub enum FileLocation {
 /// A block of a file that an earlier release stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileBlock {
-    /// The block's id.
     pub block: u64,
     /// Offset in the file, in bytes.
     pub offset: u64,
@@ -122,11 +119,9 @@ pub struct HdfsBlock {
 /// Compression format of an input file. Only uncompressed files are divided into several splits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Codec {
-    /// Not compressed.
     Plain,
     /// gzip, one or more members.
     Gzip,
-    /// Zstandard.
     Zstd,
     /// LZ4 frames.
     Lz4,
@@ -167,13 +162,10 @@ pub enum OptionError {
     /// A numeric option is not a non-negative integer.
     #[error("option {name}={value} of {app} is not a number; write for example {name}={default}")]
     NotANumber {
-        /// The application.
         app: String,
-        /// The option.
         name: String,
         /// The value as given.
         value: String,
-        /// A valid value.
         default: u64,
     },
 }

@@ -83,7 +83,6 @@ pub trait Combiner: Send {
 
 /// How the values of a key are combined on the map side.
 pub enum Combine {
-    /// Not at all.
     Nothing,
     /// They are numbers, encoded as [`varint`], and are summed.
     Sum,

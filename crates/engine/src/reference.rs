@@ -48,9 +48,7 @@ pub enum ReferenceError {
     /// A folder for intermediate rounds cannot be written.
     #[error("cannot write to {folder}: {error}; check free space and permissions there", folder = .folder.display())]
     Write {
-        /// The folder.
         folder: PathBuf,
-        /// Cause.
         error: io::Error,
     },
 }

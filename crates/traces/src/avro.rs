@@ -11,7 +11,6 @@ use std::io::{self, BufRead, Read};
 /// Bounds on one value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Values within it.
     pub(crate) values: usize,
     /// Bytes of a string.
     pub(crate) string_bytes: u64,
@@ -44,7 +43,6 @@ enum Type {
     /// Each branch with its name in JSON.
     Union(Vec<(String, Type)>),
     Record(Vec<(String, Type)>),
-    /// A named type.
     Reference(String),
 }
 

@@ -10,15 +10,12 @@ pub enum Format {
     Swim,
     /// Jobs of YARN's Scheduler Load Simulator.
     Sls,
-    /// Rumen's job traces.
     Rumen,
     /// The application list of YARN's ResourceManager.
     YarnApps,
-    /// Standard Workload Format.
     Swf,
     /// Hadoop's JobHistory, in Avro's JSON or binary encoding.
     JobHistory,
-    /// Spark's event log.
     Spark,
     /// Google's cluster data of 2011.
     Google(GoogleTable),

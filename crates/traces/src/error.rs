@@ -12,19 +12,16 @@ pub enum TraceError {
     Read {
         /// The file or folder.
         file: PathBuf,
-        /// The cause.
         error: io::Error,
     },
     /// No reader accepts the content.
     #[error("{}: unknown trace format; docs/traces.md lists the formats that are read", file.display())]
     UnknownFormat {
-        /// The file.
         file: PathBuf,
     },
     /// The content is known, but cannot be a workload.
     #[error("{}: {problem}", file.display())]
     Unsupported {
-        /// The file.
         file: PathBuf,
         /// What it is and what to do.
         problem: String,
@@ -32,13 +29,11 @@ pub enum TraceError {
     /// A folder contains no trace.
     #[error("{}: the folder contains no trace; name a folder with files of one of the formats in docs/traces.md", folder.display())]
     EmptyFolder {
-        /// The folder.
         folder: PathBuf,
     },
     /// The files of a folder have different formats.
     #[error("{}: the folder contains traces of different formats ({formats}); name one file, or a folder with one format", folder.display())]
     MixedFolder {
-        /// The folder.
         folder: PathBuf,
         /// Names of the formats, separated by commas.
         formats: String,
@@ -66,7 +61,6 @@ pub enum TraceError {
         file: String,
         /// Line number, from 1.
         line: usize,
-        /// What is wrong.
         problem: String,
     },
 }

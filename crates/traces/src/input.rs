@@ -15,7 +15,6 @@ const HEAD_BYTES: u64 = 64 << 10;
 /// Bounds on what a reader holds in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest line.
     pub line_bytes: usize,
     /// Largest JSON object, such as a Rumen job with all its tasks.
     pub object_bytes: usize,

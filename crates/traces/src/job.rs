@@ -32,7 +32,6 @@ pub struct TraceJob {
 /// All tasks of one kind of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tasks {
-    /// Number of tasks.
     pub count: u32,
     /// Input of all of them together; of reduces, what they fetch.
     pub input_bytes: u64,
@@ -71,7 +70,6 @@ impl TaskTime {
 pub enum JobOutcome {
     /// All of its tasks finished.
     Succeeded,
-    /// It failed.
     Failed,
     /// It was killed or cancelled.
     Killed,

@@ -10,7 +10,6 @@ pub const QUANTILES: [f64; 8] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0];
 /// The distribution of a number over all jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution {
-    /// Mean value.
     pub mean: f64,
     /// Standard deviation divided by the mean.
     pub cv: f64,
@@ -23,19 +22,14 @@ pub struct Distribution {
 /// Statistics of the jobs of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Stats {
-    /// Number of jobs.
     pub jobs: usize,
-    /// Number of users.
     pub users: usize,
-    /// Number of pools.
     pub pools: usize,
     /// Time from the first to the last submission, in seconds.
     pub span_s: f64,
     /// Seconds between two submissions.
     pub gaps_s: Distribution,
-    /// Maps per job.
     pub maps: Distribution,
-    /// Reduces per job.
     pub reduces: Distribution,
     /// Input bytes per job.
     pub input_bytes: Distribution,

@@ -34,7 +34,6 @@ const MAX_REMEMBERED_IDS: usize = 4_000_000;
 pub struct Options {
     /// Parameters for what the trace lacks.
     pub model: DurationModel,
-    /// Bounds on memory.
     pub limits: Limits,
 }
 

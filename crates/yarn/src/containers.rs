@@ -30,7 +30,6 @@ pub struct Container {
 /// Where a container is between guaranteed and demoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerState {
-    /// Guaranteed.
     Running,
     /// Ordered to be demoted at this time.
     Pausing { since: Time },
@@ -113,7 +112,6 @@ pub struct TaskTally {
     pub finished: u64,
     /// Containers that hold a task.
     pub running: u64,
-    /// Outstanding asks.
     pub pending: u64,
 }
 

@@ -94,7 +94,6 @@ const ORDERING_POLICY: &str = "giveway.yarn.GivewayOrderingPolicy";
 pub struct Finding {
     /// The file that has the property.
     pub file: &'static str,
-    /// Its name.
     pub property: String,
     /// Its value, if it is set.
     pub found: Option<String>,

@@ -31,7 +31,6 @@ pub enum EventLogFileError {
     Read {
         /// Path of the event log.
         file: PathBuf,
-        /// The decoder's error.
         error: EventLogError,
     },
     /// The file was written with a different setup.

@@ -66,7 +66,6 @@ pub enum SidecarError {
     /// The address is in use or not available.
     #[error("cannot listen on {address}: {error}; check whether another sidecar is running")]
     Listen {
-        /// The address.
         address: SocketAddr,
         /// The operating system's error.
         error: io::Error,
@@ -95,7 +94,6 @@ pub enum SidecarError {
         "policy `{policy}` does more than YARN can; add --degrade to run it with this difference: {}", degradations.join("; ")
     )]
     NeedsDegrade {
-        /// The policy's name.
         policy: String,
         /// What it would do instead.
         degradations: Vec<&'static str>,
@@ -107,7 +105,6 @@ pub enum SidecarError {
          properties), or start with --degrade to rank applications without matching"
     )]
     CannotRefuseNodes {
-        /// The policy's name.
         policy: String,
     },
     /// The policy pauses containers and no NodeManager can.
@@ -116,7 +113,6 @@ pub enum SidecarError {
          (`giveway yarn doctor` lists the properties), or start with --degrade to rank applications without pausing"
     )]
     CannotPause {
-        /// The policy's name.
         policy: String,
         /// NodeManagers that are up.
         nodes: usize,

@@ -58,7 +58,6 @@ pub enum WireError {
     Length {
         /// Length in the frame.
         bytes: u32,
-        /// The limit.
         max_bytes: u32,
     },
     /// The first frame is not a `HELLO`.
@@ -102,9 +101,7 @@ pub enum PluginMessage {
     NodeAdded {
         /// `host:port` of the NodeManager.
         name: String,
-        /// Rack name.
         rack: String,
-        /// Memory for containers.
         memory_mb: u64,
         /// The ResourceManager's minimum allocation.
         min_allocation_mb: u64,
@@ -122,27 +119,22 @@ pub enum PluginMessage {
     AppAdded(AppSpec),
     /// An application ended or left its queue.
     AppRemoved {
-        /// Application id.
         app_id: String,
         /// Final status; killed if unknown.
         outcome: Outcome,
     },
     /// An application's progress or outstanding asks changed.
     AppUpdated {
-        /// Application id.
         app_id: String,
         /// Progress as reported by the application master, in parts per million.
         progress_ppm: u32,
-        /// Current outstanding asks.
         outstanding_asks: [u32; 2],
         /// Of those, the asks for work that was lost with a node or failed.
         recovery_asks: u32,
     },
     /// A container was allocated.
     ContainerAllocated {
-        /// Application id.
         app_id: String,
-        /// Container id.
         container_id: String,
         /// `host:port` of its NodeManager.
         node: String,
@@ -155,11 +147,8 @@ pub enum PluginMessage {
         /// Outstanding asks after the allocation.
         outstanding_asks: [u32; 2],
     },
-    /// A container ended.
     ContainerReleased {
-        /// Application id.
         app_id: String,
-        /// Container id.
         container_id: String,
         /// True if its task counts as done.
         succeeded: bool,
@@ -168,18 +157,14 @@ pub enum PluginMessage {
     },
     /// The execution type of a container changed, or could not be changed as ordered.
     ContainerUpdated {
-        /// Application id.
         app_id: String,
-        /// Container id.
         container_id: String,
         /// What became of it.
         update: ContainerUpdate,
     },
     /// Progress of the task in a container, as the application master's web service reports it.
     ContainerProgress {
-        /// Application id.
         app_id: String,
-        /// Container id.
         container_id: String,
         /// In parts per million.
         progress_ppm: u32,

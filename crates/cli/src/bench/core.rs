@@ -73,7 +73,6 @@ struct SaturatedCluster {
     jobs: u32,
     /// Running attempts and their nodes.
     running: Vec<(AttemptId, NodeId)>,
-    /// Their positions.
     positions: HashMap<AttemptId, usize>,
     timers: Timers,
     actions: Vec<Action>,

@@ -97,7 +97,6 @@ pub enum Unit {
     Change,
     /// A fraction (0-1), printed in percent.
     Fraction,
-    /// Seconds.
     Seconds,
     /// A number without a unit.
     Plain,

@@ -38,7 +38,6 @@ struct SlotChange {
 pub struct RecoveryObserver {
     /// Map and reduce slots of each live node.
     node_slots: HashMap<NodeId, [i64; 2]>,
-    /// Their sum.
     slots: [i64; 2],
     lost_at: HashMap<NodeId, Time>,
     jobs: Vec<JobId>,

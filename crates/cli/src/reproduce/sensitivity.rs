@@ -21,7 +21,6 @@ pub struct Parameter {
 
 /// A column of a sensitivity table: a figure behind a headline.
 pub struct Column {
-    /// Column header.
     pub name: &'static str,
     /// The figure in a case, for each seed.
     pub values: fn(&Runs, &str) -> Vec<f64>,

@@ -31,7 +31,6 @@ pub struct Study {
 pub struct SensitivityTable {
     /// Case and name of the parameter.
     pub parameter: String,
-    /// Column headers.
     pub columns: Vec<String>,
     /// For each value of the parameter its label and one figure per column.
     pub rows: Vec<(String, Vec<Estimate>)>,
@@ -44,7 +43,6 @@ pub struct SensitivityTable {
 pub struct Figure {
     /// Base name of its files.
     pub id: String,
-    /// Title.
     pub title: String,
     /// The paper's figure or table that it corresponds to.
     pub counterpart: String,
@@ -78,7 +76,6 @@ impl PaperValue {
 pub enum Plot {
     /// A group of bars per category, one bar per series.
     Bars {
-        /// Vertical axis.
         y: Measure,
         /// Names of the categories.
         categories: Vec<String>,
@@ -89,16 +86,13 @@ pub enum Plot {
     Lines {
         /// Name of the horizontal axis.
         x: String,
-        /// Vertical axis.
         y: Measure,
-        /// Horizontal positions.
         x_values: Vec<f64>,
         /// Name of each series and its value per position.
         series: Vec<(String, Vec<Estimate>)>,
     },
     /// The empirical distribution function of each series.
     Distributions {
-        /// Horizontal axis.
         x: Measure,
         /// Name of each series and its values of all seeds.
         series: Vec<(String, Vec<f64>)>,
@@ -112,7 +106,6 @@ pub enum Plot {
 pub struct Measure {
     /// Name of the quantity.
     pub name: String,
-    /// Its unit.
     pub unit: Unit,
 }
 

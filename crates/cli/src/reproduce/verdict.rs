@@ -44,15 +44,12 @@ mean is within the limit given in its row. A claim without a number is at best *
 /// A main claim of a paper with our figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Headline {
-    /// The claim.
     pub claim: String,
     /// Section, table or figure of the paper that makes it.
     pub section: &'static str,
     /// The paper's figure; NaN if the paper gives no number.
     pub paper: f64,
-    /// Our figure.
     pub ours: Estimate,
-    /// Unit of both.
     pub unit: Unit,
     /// Result of the comparison.
     pub verdict: Verdict,
@@ -163,7 +160,6 @@ impl Headline {
 /// A claim without a size that follows from a mechanism and should hold for nearly every seed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Direction {
-    /// The claim.
     pub claim: String,
     /// Number of seeds for which it holds.
     pub seeds_held: usize,

@@ -123,7 +123,6 @@ fn choose_random(points: &mut Vec<Point>, k: usize, seed: u64) {
 #[derive(Serialize, Deserialize)]
 struct ClusterSum {
     points: u64,
-    /// By coordinate.
     sums: Vec<i128>,
 }
 

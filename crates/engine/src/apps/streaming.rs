@@ -115,7 +115,6 @@ impl Mapper for StreamMapper {
 enum MapperOutput {
     /// Lines of the job's output.
     Lines,
-    /// Key-value pairs.
     Pairs,
     /// Key-value pairs that a combiner reads first.
     Combined(Combiner),

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 /// What is stored of an attempt's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptLog {
-    /// The attempt.
     pub attempt: AttemptId,
     /// Name of the worker it ran on.
     pub node: String,

@@ -35,7 +35,6 @@ pub(super) struct Services {
     pub(super) programs: Arc<ProgramStore>,
     /// Has them plan jobs.
     pub(super) planner: Planner,
-    /// The cluster directory.
     pub(super) folder: PathBuf,
     /// Inputs of the coordinator's loop.
     pub(super) inputs: Sender<Input>,

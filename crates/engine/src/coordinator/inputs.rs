@@ -41,7 +41,6 @@ pub(crate) enum Effect {
     JobEnded(Box<JobStatus>),
     /// No live job needs this program: it is removed, unless a client is about to submit one.
     RemoveProgram(ProgramId),
-    /// End the coordinator.
     Stop,
 }
 
@@ -49,7 +48,6 @@ pub(crate) enum Effect {
 #[derive(Debug)]
 pub(crate) enum JournalWrite {
     Nothing,
-    /// Append this frame.
     Append(Vec<u8>),
     /// Append `last`, which may be empty, archive the journal, and begin a new one with `content`.
     Replace {
@@ -62,7 +60,6 @@ pub(crate) enum JournalWrite {
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) journal: JournalWrite,
-    /// In this order.
     pub(crate) effects: Vec<Effect>,
 }
 

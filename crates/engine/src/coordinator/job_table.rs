@@ -30,7 +30,6 @@ pub(crate) struct JobTable {
     pub(crate) running: Lifecycle,
     /// Node ids by worker name.
     pub(crate) node_ids: HashMap<String, NodeId>,
-    /// The core's timers.
     pub(crate) timers: Timers,
     /// Id of the next job.
     pub(crate) next_job: u32,

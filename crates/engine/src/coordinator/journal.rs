@@ -41,21 +41,17 @@ pub enum JournalError {
     /// A file operation failed.
     #[error("cannot read or write the journal: {}: {error}; free disk space or check the permissions, then start again: no accepted job is lost", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         error: io::Error,
     },
     /// Another coordinator uses the journal.
     #[error("another coordinator uses {}; stop it first, or choose another directory", folder.display())]
     Locked {
-        /// The cluster directory.
         folder: PathBuf,
     },
     /// The folder has a journal of a release with another format.
     #[error("cannot read the journal: {} does not exist; use the release that wrote this journal, or another directory", path.display())]
     OtherFormat {
-        /// The missing file.
         path: PathBuf,
     },
     /// The file is damaged.
@@ -64,7 +60,6 @@ pub enum JournalError {
         path.display()
     )]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// Where the damage begins.
         at_bytes: usize,
@@ -72,27 +67,20 @@ pub enum JournalError {
     /// The event log in the journal is invalid.
     #[error("cannot read the journal {}: {error}", path.display())]
     EventLog {
-        /// The file.
         path: PathBuf,
-        /// The damage.
         error: EventLogError,
     },
     /// A record cannot be decoded although its checksum is right.
     #[error("cannot read the journal {}: {error}; use the release that wrote it", path.display())]
     Decode {
-        /// The file.
         path: PathBuf,
-        /// The decoder's error.
         error: postcard::Error,
     },
     /// A snapshot has another version.
     #[error("cannot read the journal {}: its snapshot has version {found}, this release reads version {known}; use the release that wrote it", path.display())]
     SnapshotVersion {
-        /// The file.
         path: PathBuf,
-        /// The snapshot's version.
         found: u8,
-        /// The supported version.
         known: u8,
     },
     /// The records of one sync cannot be encoded.
@@ -133,10 +121,8 @@ impl JournalLock {
 /// A journal that is open for appending.
 pub(crate) struct Journal {
     disk: Arc<dyn FileSystem>,
-    /// The cluster directory.
     folder: PathBuf,
     file: Box<dyn AppendFile>,
-    /// Size on disk.
     bytes: u64,
 }
 
@@ -208,7 +194,6 @@ impl Journal {
 /// The bytes of a journal.
 #[derive(Debug)]
 pub(crate) struct JournalFile {
-    /// For messages.
     pub(crate) path: PathBuf,
     pub(crate) bytes: Vec<u8>,
     /// This many bytes, or more, were on disk.

@@ -94,7 +94,6 @@ pub struct Options {
     pub folder: PathBuf,
     /// TCP address to listen on in addition to the Unix socket, `host:port`; must be loopback. Port 0 selects a free port; `None` for no TCP.
     pub listen: Option<String>,
-    /// The scheduling policy.
     pub policy: Policy,
     /// Users and pools with their shares.
     pub tenants: Tenants,
@@ -124,15 +123,12 @@ pub enum StartError {
     Folder {
         /// The folder or file.
         path: PathBuf,
-        /// The system's error.
         error: io::Error,
     },
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}")]
     Listen {
-        /// The address.
         address: String,
-        /// The system's error.
         error: io::Error,
     },
     /// The address is not a loopback address.
@@ -140,7 +136,6 @@ pub enum StartError {
         "cannot listen on {address}: it can be reached from other machines and connections are not encrypted; use 127.0.0.1, or `giveway yarn` for several machines"
     )]
     Exposed {
-        /// The address.
         address: String,
     },
     /// The policy cannot be used.
@@ -154,11 +149,9 @@ pub enum StartError {
         "cannot apply record {record} of the journal {}: {problem}; finish its jobs with the release that wrote it, or remove the folder's `journal`", path.display()
     )]
     Recovery {
-        /// The journal.
         path: PathBuf,
         /// The record, from 1; 0 is the snapshot that recovery began with.
         record: u64,
-        /// What it contradicts.
         problem: String,
     },
     /// A thread cannot be started.

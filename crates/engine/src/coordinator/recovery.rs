@@ -221,7 +221,6 @@ pub(super) enum Begun {
 struct NextJournal {
     core: Scheduler,
     encoder: JournalEncoder,
-    /// The first refusal.
     refused: Option<Refusal>,
 }
 

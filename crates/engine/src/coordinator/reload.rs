@@ -17,7 +17,6 @@ use tracing::info;
 /// What can be changed while a cluster runs.
 #[derive(Clone, Debug)]
 pub struct Reloadable {
-    /// The scheduling policy.
     pub policy: Policy,
     /// Users and pools with their shares.
     pub tenants: Tenants,

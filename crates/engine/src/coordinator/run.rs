@@ -42,7 +42,6 @@ pub(super) struct Run {
     hook: Option<Hook>,
     /// Number of threads that work on output folders.
     outputs_in_progress: usize,
-    /// Released last.
     _lock: JournalLock,
 }
 

@@ -27,7 +27,6 @@ const FOOTER_BYTES: usize = 16;
 /// The finished output of a map.
 #[derive(Clone, Debug)]
 pub struct MapOutput {
-    /// The file.
     pub path: PathBuf,
     /// Index entry of each reduce's segment, by reduce.
     pub segments: Vec<SegmentEntry>,
@@ -39,11 +38,9 @@ pub struct MapOutput {
 pub struct SegmentEntry {
     /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Length as stored.
     pub stored_bytes: u64,
     /// Length of the records before compression.
     pub raw_bytes: u64,
-    /// Number of records.
     pub records: u64,
 }
 
@@ -53,17 +50,13 @@ pub enum OutputError {
     /// The index does not match the file, or its checksum is wrong.
     #[error("map output {path} is corrupt: {what}; its map must run again", path = .path.display())]
     Corrupt {
-        /// The file.
         path: PathBuf,
-        /// What is wrong.
         what: &'static str,
     },
     /// The file cannot be read.
     #[error("cannot read map output {path}: {error}; check that disk", path = .path.display())]
     Io {
-        /// The file.
         path: PathBuf,
-        /// Cause.
         error: io::Error,
     },
 }

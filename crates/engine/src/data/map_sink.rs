@@ -65,9 +65,7 @@ pub enum SinkError {
     /// A file cannot be written.
     #[error("cannot write {path}: {error}; check free space and permissions there", path = .path.display())]
     Write {
-        /// The file.
         path: PathBuf,
-        /// Cause.
         error: io::Error,
     },
     /// Runs on disk cannot be merged, or values cannot be combined.

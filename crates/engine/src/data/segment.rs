@@ -58,25 +58,21 @@ pub enum Compression {
     /// LZ4 as long as it saves a fifth, as measured on a sample of the blocks.
     #[default]
     Auto,
-    /// No compression.
     None,
 }
 
 /// Sizes of a finished segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentInfo {
-    /// Length as stored.
     pub stored_bytes: u64,
     /// Length of the records before compression.
     pub raw_bytes: u64,
-    /// Number of records.
     pub records: u64,
 }
 
 /// Where the bytes of a segment are. Cloning is cheap; clones share the bytes.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// In a file.
     File {
         /// The file. Concurrent readers are allowed, because all reads are positional.
         file: Arc<File>,

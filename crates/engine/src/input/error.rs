@@ -27,7 +27,6 @@ pub enum InputError {
     BadGlob {
         /// The glob that was given.
         pattern: String,
-        /// The parser's message.
         detail: String,
     },
     /// A glob without a match.
@@ -55,9 +54,7 @@ pub enum InputError {
     /// An I/O error.
     #[error("cannot read input {name}: {source}; check its permissions, and the disk or machine it is on")]
     Unreadable {
-        /// The file.
         name: String,
-        /// The system's error.
         source: io::Error,
     },
     /// A path in HDFS in a build without HDFS.
@@ -81,7 +78,6 @@ pub enum InputError {
         "input {name} has the extension of a {codec} file but is not one; rename it if it is plain text, or copy it again"
     )]
     WrongExtension {
-        /// The file.
         name: String,
         /// The codec of the extension.
         codec: Codec,
@@ -89,11 +85,8 @@ pub enum InputError {
     /// Compressed data that is truncated or corrupt.
     #[error("input {name} is corrupt: its {codec} data cannot be decompressed ({source}); copy or compress it again")]
     Corrupt {
-        /// The file.
         name: String,
-        /// The file's codec.
         codec: Codec,
-        /// The decoder's error.
         source: io::Error,
     },
     /// A file that was truncated after the job was submitted.
@@ -101,15 +94,12 @@ pub enum InputError {
         "input {name} ends at byte {found} but was longer when the job was submitted; do not change input while a job reads it"
     )]
     Shrunk {
-        /// The file.
         name: String,
-        /// Its present size.
         found: u64,
     },
     /// A line above the size limit.
     #[error("input {name} has a line of more than {limit} bytes at byte {offset}; check that it is a text file")]
     LineTooLong {
-        /// The file.
         name: String,
         /// Offset of the line.
         offset: u64,

@@ -19,7 +19,6 @@ const RELEASE: &str = env!("CARGO_PKG_VERSION");
 pub(crate) struct Version {
     /// [`PROTOCOL`].
     pub(super) protocol: u32,
-    /// The engine's release.
     pub(super) release: String,
 }
 
@@ -53,12 +52,10 @@ pub(crate) enum ToRunner {
     Worker(WorkerFacts),
     /// The plan of a job. Sent before its first attempt.
     Job {
-        /// The plan.
         plan: Box<Plan>,
     },
     /// Run an attempt. One at a time; answered by [`FromRunner::Ended`].
     Launch {
-        /// The attempt.
         attempt: AttemptId,
         /// The part of the task to execute.
         work: Work,
@@ -78,21 +75,17 @@ pub(crate) enum ToRunner {
     },
     /// Locations of a job's map outputs.
     MapOutputs {
-        /// The job.
         job: JobId,
         /// True if the list replaces all locations sent before, false if it adds to them.
         replace: bool,
-        /// The locations.
         outputs: Vec<MapOutputLocation>,
     },
     /// Data addresses of nodes that changed. A node without an address is lost.
     Nodes {
-        /// The nodes.
         nodes: Vec<(NodeId, Option<String>)>,
     },
     /// No attempt of this job follows.
     CloseJob {
-        /// The job.
         job: JobId,
     },
 }
@@ -103,14 +96,12 @@ pub(crate) struct WorkerFacts {
     /// The cluster directory.
     #[serde(with = "crate::path_bytes")]
     pub(crate) cluster: PathBuf,
-    /// The worker's node.
     pub(crate) node: NodeId,
 }
 
 /// From a task runner.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum FromRunner {
-    /// The first message.
     Hello(Version),
     /// The completed plan, or why the request is refused.
     Planned(Result<Box<Plan>, String>),
@@ -118,19 +109,16 @@ pub(crate) enum FromRunner {
     NextRound(Result<Option<Box<Plan>>, RoundError>),
     /// The running attempt is alive.
     Progress {
-        /// Its liveness counter.
         ticks: u64,
         /// Its progress in parts per million.
         progress_ppm: u32,
     },
     /// The running reduce found a map output lost or corrupt.
     OutputLost {
-        /// The map's attempt.
         map: AttemptId,
     },
     /// The attempt has ended.
     Ended {
-        /// How.
         report: Report,
     },
 }
@@ -138,7 +126,6 @@ pub(crate) enum FromRunner {
 /// Why there is no plan of a next round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RoundError {
-    /// The reason.
     pub(crate) text: String,
     /// True if the output could not be read, which may succeed later.
     pub(crate) is_transient: bool,

@@ -135,7 +135,6 @@ pub(crate) struct Sent {
     pub(crate) facts: Option<WorkerFacts>,
     /// The job whose plan it has.
     pub(crate) job: Option<JobId>,
-    /// Addresses of nodes.
     pub(crate) addresses: BTreeMap<NodeId, String>,
 }
 

@@ -20,7 +20,6 @@ pub(super) struct Client {
     pub(super) state: ClientState,
     /// The current round, once an id is known.
     job: Option<JobId>,
-    /// Submissions so far.
     tries: u64,
 }
 

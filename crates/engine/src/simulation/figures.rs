@@ -7,7 +7,6 @@ pub struct Figures {
     pub events: u64,
     /// Killed processes, without power cuts.
     pub kills: u64,
-    /// Power cuts.
     pub power_cuts: u64,
     /// Starts of a coordinator that recovered a journal.
     pub recoveries: u64,
@@ -27,11 +26,9 @@ pub struct Figures {
     pub replayed_records: u64,
     /// File operations of the coordinator.
     pub file_operations: u64,
-    /// Jobs that succeeded.
     pub succeeded: u64,
     /// Jobs that were killed.
     pub killed: u64,
-    /// Jobs that failed.
     pub failed: u64,
     /// Virtual time in seconds.
     pub virtual_s: u64,

@@ -49,7 +49,6 @@ pub(super) struct Task {
     plan: Arc<Plan>,
     yield_requested: bool,
     stop_requested: bool,
-    /// Steps left.
     steps: u64,
     /// What a reduce has fetched.
     fetched: BTreeSet<Range>,

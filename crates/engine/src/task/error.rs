@@ -55,7 +55,6 @@ pub enum ReduceError {
     Resume {
         /// The attempt that paused.
         from: AttemptId,
-        /// What is unusable.
         cause: ResumeError,
     },
     /// The plan has reduces, but the application has no reducer.

@@ -182,7 +182,6 @@ impl ShuffleClient {
 /// Whether a response that was read to its end contained a usable segment.
 enum Integrity {
     Valid,
-    /// Lost or corrupt.
     Bad,
 }
 

@@ -46,7 +46,6 @@ pub struct ReduceTask {
     pub dir: PathBuf,
     /// Locations of the job's map outputs.
     pub outputs: Arc<MapOutputTracker>,
-    /// Fetches the segments.
     pub shuffle: Arc<ShuffleClient>,
 }
 

@@ -91,7 +91,6 @@ pub enum RunError {
     Open {
         /// File of the run.
         path: PathBuf,
-        /// Cause.
         error: io::Error,
     },
     /// A run is unreadable, although it was valid when it was fetched or written.

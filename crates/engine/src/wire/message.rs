@@ -23,7 +23,6 @@ pub enum FromWorker {
     Report {
         /// Sequence number within this worker process.
         seq: u64,
-        /// The result.
         report: Report,
     },
 }
@@ -35,7 +34,6 @@ pub struct Join {
     pub name: String,
     /// Random number chosen at each start of the process.
     pub incarnation: u64,
-    /// The rack number.
     pub rack: u32,
     /// The host name for locality, as HDFS reports it.
     pub host: String,
@@ -45,7 +43,6 @@ pub struct Join {
     pub reduce_slots: u16,
     /// Address of the worker's data server, `host:port`.
     pub data_address: String,
-    /// Process id.
     pub pid: u32,
     /// Attempts that are running, or have ended and are not acknowledged yet.
     pub running: Vec<AttemptId>,
@@ -60,48 +57,37 @@ pub struct Join {
 /// The result of an attempt, or the loss of an earlier result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Report {
-    /// The attempt succeeded.
     Finished {
-        /// The attempt.
         attempt: AttemptId,
         /// Size of its output.
         output_bytes: u64,
-        /// Its counters.
         counters: Counters,
     },
-    /// The attempt failed.
     Failed {
-        /// The attempt.
         attempt: AttemptId,
         /// The reason, shown to the job's user.
         reason: String,
     },
     /// The attempt was killed on request.
     Killed {
-        /// The attempt.
         attempt: AttemptId,
     },
     /// A reduce paused on request.
     Paused {
-        /// The attempt.
         attempt: AttemptId,
         /// Its progress in parts per million.
         progress_ppm: u32,
     },
     /// A map ended early on request: the processed part of its input counts.
     EndedEarly {
-        /// The attempt.
         attempt: AttemptId,
-        /// Input bytes processed.
         done_bytes: u64,
         /// Size of the output for them.
         output_bytes: u64,
-        /// Its counters.
         counters: Counters,
     },
     /// The output of a finished map is damaged or missing. Sent by the worker that failed to fetch it.
     OutputLost {
-        /// The map's attempt.
         map: AttemptId,
     },
 }
@@ -111,11 +97,9 @@ pub enum Report {
 pub enum ToWorker {
     /// Positive answer to [`FromWorker::Join`].
     JoinAccepted {
-        /// The node's id.
         node: NodeId,
         /// False if the node had been declared lost: the worker must then drop all state of tasks.
         keep_state: bool,
-        /// Interval between heartbeats.
         heartbeat_interval_ms: u32,
     },
     /// Negative answer to [`FromWorker::Join`].
@@ -125,35 +109,27 @@ pub enum ToWorker {
     },
     /// The plan of a job. Sent before the job's first launch on a connection.
     Plan(Box<Plan>),
-    /// Starts an attempt.
     Launch {
-        /// The attempt.
         attempt: AttemptId,
         /// The part of the task to execute.
         work: Work,
     },
     /// Ends a map early or pauses a reduce.
     Yield {
-        /// The attempt.
         attempt: AttemptId,
     },
-    /// Kills an attempt.
     Kill {
-        /// The attempt.
         attempt: AttemptId,
     },
     /// Locations of a job's map outputs.
     MapOutputs {
-        /// The job.
         job: JobId,
         /// True if the list replaces all locations sent before, false if it adds to them.
         replace: bool,
-        /// The locations.
         outputs: Vec<crate::task::MapOutputLocation>,
     },
     /// A map output is lost; a new attempt of the map will produce another.
     OutputLost {
-        /// The map's attempt.
         map: AttemptId,
     },
     /// Data addresses of nodes. A node without an address is lost.
@@ -163,7 +139,6 @@ pub enum ToWorker {
     },
     /// A job has ended: the worker must delete its state of the job.
     CloseJob {
-        /// The job.
         job: JobId,
     },
     /// A report is in the journal and need not be sent again.
@@ -175,7 +150,6 @@ pub enum ToWorker {
     Stop,
     /// Like [`ToWorker::Plan`], for a job whose application is in a program that was shipped with it.
     ShippedPlan {
-        /// The plan.
         plan: Box<Plan>,
         /// The program, which is in the cluster directory.
         program: ProgramId,
@@ -185,11 +159,9 @@ pub enum ToWorker {
 /// From a client to the coordinator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum FromClient {
-    /// Submits a job.
     Submit(Box<Request>),
     /// Asks for a job's status.
     Job {
-        /// The job.
         job: JobId,
         /// True to receive the status again every heartbeat interval until the job has ended.
         follow: bool,
@@ -199,35 +171,27 @@ pub enum FromClient {
         /// The last job of the previous page; `None` for the first page.
         after: Option<JobId>,
     },
-    /// Lists the nodes.
     Nodes,
-    /// Kills a job.
     Kill {
-        /// The job.
         job: JobId,
     },
     /// Makes every running attempt of a job yield once: maps end early, reduces pause.
     Yield {
-        /// The job.
         job: JobId,
     },
     /// Asks why a job's tasks run or wait.
     Explain {
-        /// The job.
         job: JobId,
     },
-    /// Stops the cluster.
     Stop,
     /// Lists the logs of a job's attempts.
     Logs {
-        /// The job.
         job: JobId,
     },
     /// Reads the files of the policy and the tenants again.
     Reload,
     /// Reads a part of an attempt's log.
     ReadLog {
-        /// The attempt.
         attempt: AttemptId,
         /// Offset of the first byte.
         from: u64,
@@ -236,7 +200,6 @@ pub enum FromClient {
     OfferProgram {
         /// Its SHA-256.
         program: ProgramId,
-        /// Its size.
         bytes: u64,
     },
     /// The next piece of the program that is wanted. Answered by [`ToClient::Done`], or refused.
@@ -254,14 +217,11 @@ pub enum FromClient {
 pub enum ToClient {
     /// The job is in the journal and will run.
     Submitted {
-        /// The job's id.
         job: JobId,
     },
-    /// A job's status.
     Job(Box<JobStatus>),
     /// Jobs that are not forgotten yet, by id.
     Jobs {
-        /// This page.
         jobs: Vec<JobStatus>,
         /// True if there are more after the last one.
         more: bool,
@@ -279,7 +239,6 @@ pub enum ToClient {
     },
     /// Policy and tenants are in force.
     Reloaded {
-        /// The policy's name.
         policy: String,
         /// False if they are the same as before.
         changed: bool,
@@ -312,7 +271,6 @@ pub enum ProgramOffer {
 /// Status of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobStatus {
-    /// The job's id.
     pub job: JobId,
     /// The job's name, chosen by its user.
     pub name: String,
@@ -322,7 +280,6 @@ pub struct JobStatus {
     pub user: String,
     /// Its pool or queue.
     pub pool: String,
-    /// Its priority.
     pub priority: Priority,
     /// Its output folder, as text: what is not UTF-8 in it is replaced.
     pub output: String,
@@ -330,9 +287,7 @@ pub struct JobStatus {
     pub outcome: Option<Outcome>,
     /// The job of the next round, once this one has ended; only for applications that run in rounds.
     pub next_round: Option<JobId>,
-    /// Map tasks.
     pub maps: TaskCounts,
-    /// Reduce tasks.
     pub reduces: TaskCounts,
     /// Submission time in microseconds since the cluster's journal began, as all times here.
     pub submitted_us: u64,
@@ -392,7 +347,6 @@ fn cause(failure: &str) -> &str {
 /// What an attempt has printed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogStatus {
-    /// The attempt.
     pub attempt: AttemptId,
     /// Name of the worker it ran on.
     pub node: String,
@@ -407,7 +361,6 @@ pub struct LogStatus {
 pub struct TaskCounts {
     /// All tasks, in any state.
     pub total: u32,
-    /// Finished tasks.
     pub done: u32,
     /// Tasks with a running attempt.
     pub running: u32,
@@ -418,9 +371,7 @@ pub struct TaskCounts {
 /// Status of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// The node's id.
     pub node: NodeId,
-    /// The worker's name.
     pub name: String,
     /// Process id of the worker; `None` while it is disconnected.
     pub pid: Option<u32>,

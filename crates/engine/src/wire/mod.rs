@@ -28,7 +28,6 @@ pub enum WireError {
     Io {
         /// The operation that failed.
         what: String,
-        /// The system's error.
         error: io::Error,
     },
     /// The peer does not follow the protocol.
@@ -37,9 +36,7 @@ pub enum WireError {
     /// The peer runs another release.
     #[error("the peer uses protocol version {theirs}, this release uses {ours}; run the same release everywhere")]
     Version {
-        /// The peer's version.
         theirs: u32,
-        /// This release's version.
         ours: u32,
     },
     /// The peer's proof does not match our token.
@@ -50,7 +47,6 @@ pub enum WireError {
     TooLarge {
         /// The size, as declared by the sender.
         bytes: usize,
-        /// The limit.
         max_bytes: usize,
     },
     /// A message cannot be encoded.

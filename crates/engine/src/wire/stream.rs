@@ -28,7 +28,6 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 pub enum Stream {
     /// Over a Unix socket.
     Unix(UnixStream),
-    /// Over TCP.
     Tcp(TcpStream),
 }
 

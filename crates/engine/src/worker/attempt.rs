@@ -29,17 +29,13 @@ enum TaskError {
 
 /// An attempt with everything it needs to run, in a worker or in a task runner.
 pub(crate) struct Attempt {
-    /// Its id.
     pub(crate) id: AttemptId,
     /// The part of the task to execute.
     pub(crate) work: Work,
-    /// The job's plan.
     pub(crate) plan: Arc<Plan>,
-    /// The job's application.
     pub(crate) app: Arc<dyn App>,
     /// Locations of the job's map outputs.
     pub(crate) outputs: Arc<MapOutputTracker>,
-    /// Fetches them.
     pub(crate) shuffle: Arc<ShuffleClient>,
     /// Opens files of the block store.
     /// The job's folder on the worker.

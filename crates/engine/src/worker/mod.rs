@@ -88,7 +88,6 @@ pub enum WorkerError {
     Folder {
         /// The file or folder.
         path: PathBuf,
-        /// Cause.
         error: io::Error,
     },
     /// There is nothing to join.
@@ -103,7 +102,6 @@ pub enum WorkerError {
         folder.display()
     )]
     ForeignFolder {
-        /// The worker's folder.
         folder: PathBuf,
     },
     /// Communication with the coordinator failed in a way that a retry cannot fix.
@@ -118,7 +116,6 @@ pub enum WorkerError {
     CoordinatorLost {
         /// [`Options::reconnect_timeout`].
         timeout: Duration,
-        /// The worker's folder.
         folder: PathBuf,
     },
     /// The coordinator refused the worker.
@@ -197,7 +194,6 @@ struct Worker {
     token: Token,
     /// Random number that identifies this process among restarts of the worker.
     incarnation: u64,
-    /// What attempts print.
     logs: Arc<LogStore>,
     /// Idle processes of programs that were shipped with jobs.
     runners: RunnerPool,

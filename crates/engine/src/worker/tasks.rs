@@ -38,7 +38,6 @@ impl LocalJob {
 
 /// Where the code of a job's application is.
 enum Code {
-    /// In this process.
     BuiltIn(Arc<dyn App>),
     /// In a program that was shipped with the job.
     Shipped(ProgramId),

@@ -65,7 +65,6 @@ pub enum RegistryError {
 pub struct ClusterCounts {
     /// Nodes that are up.
     pub nodes: usize,
-    /// Active applications.
     pub apps: usize,
     /// Allocated containers of those applications, without those of application masters.
     pub containers: usize,
@@ -76,7 +75,6 @@ pub struct ClusterCounts {
 struct App {
     job: JobId,
     may_pause: bool,
-    /// By container id.
     containers: FxHashMap<String, Container>,
     /// Containers that were demoted when the snapshot was taken, with node and kind. The core learns of them when they are promoted.
     demoted: FxHashMap<String, (String, Kind)>,
@@ -97,7 +95,6 @@ pub struct AppRegistry {
     core: Scheduler,
     event_log: Option<EventLogFile>,
     slot_mb: Option<u64>,
-    /// By application id.
     apps: FxHashMap<String, App>,
     app_ids: FxHashMap<JobId, String>,
     /// Nodes that are up, by `host:port`.

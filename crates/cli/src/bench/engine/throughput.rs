@@ -27,7 +27,6 @@ struct Variant {
     sync_output: bool,
     /// Word count uses the interface for an application's own combiner.
     custom_combiner: bool,
-    /// Also sorts.
     sorts: bool,
 }
 

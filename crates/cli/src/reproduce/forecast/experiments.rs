@@ -10,11 +10,8 @@ use std::time::Duration;
 pub struct JobType {
     /// Also the name of its size group.
     pub name: &'static str,
-    /// The application.
     pub app: &'static str,
-    /// Number of maps.
     pub maps: usize,
-    /// Number of reduces.
     pub reduces: u32,
 }
 
@@ -29,13 +26,11 @@ pub enum Speed {
 
 /// An experiment.
 pub struct EngineExperiment {
-    /// Name in tables.
     pub name: &'static str,
     /// Types of jobs, smallest first.
     pub job_types: &'static [JobType],
     /// Submission time of each job in milliseconds, and the index of its type.
     pub arrivals: fn() -> Vec<(u64, u16)>,
-    /// The policies.
     pub policies: &'static [&'static str],
     /// Number of rounds, with one run under each policy; a quick run has one.
     pub rounds: usize,

@@ -44,9 +44,7 @@ const DISTURBED: f64 = 1.02;
 /// The experiments to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Selection {
-    /// hSRTF's workload.
     pub hsrtf: bool,
-    /// Chronos' node failure.
     pub chronos: bool,
     /// More slots than cores.
     pub contention: bool,

@@ -32,7 +32,6 @@ pub struct RunComparison {
 #[derive(Serialize)]
 pub struct JobComparison {
     pub(super) group: String,
-    /// In each run.
     pub(super) runs_s: Vec<f64>,
     /// The mean of the runs.
     pub(super) real_s: f64,

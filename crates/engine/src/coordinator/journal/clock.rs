@@ -10,7 +10,6 @@ const READINGS_MAX: usize = 1_000;
 /// The wall clock at one time of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockReading {
-    /// The journal's time.
     pub at: Time,
     /// The wall clock, microseconds of the Unix epoch.
     pub unix_us: u64,

@@ -126,7 +126,6 @@ impl JournalEncoder {
 #[derive(Debug)]
 pub(crate) struct DecodedJournal {
     pub(crate) setup: Setup,
-    /// The last snapshot.
     pub(crate) snapshot: Option<JournalSnapshot>,
     /// The records after the snapshot, or all.
     pub(crate) records: Vec<Record>,
@@ -134,7 +133,6 @@ pub(crate) struct DecodedJournal {
     pub(crate) first_record: u64,
     /// The metadata after the snapshot, or all.
     pub(crate) metadata: Vec<Metadata>,
-    /// Continues the journal.
     pub(crate) encoder: JournalEncoder,
     /// Length without an incomplete last frame.
     pub(crate) valid_bytes: u64,
