@@ -25,6 +25,7 @@ mod sim;
 mod size;
 mod table;
 mod terminal;
+mod text_table;
 mod traces;
 mod view;
 mod what_if;

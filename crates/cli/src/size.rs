@@ -1,10 +1,9 @@
 //! `giveway size`: the smallest cluster on which a workload meets a target, for each policy.
 
+use crate::text_table::TextTable;
 use crate::{CheckFailed, files, input};
 use anyhow::{Context, Result};
 use clap::Args;
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{Cell, CellAlignment, Table};
 use giveway_core::{Kind, Policy};
 use giveway_sim::cluster::Cluster;
 use giveway_sim::comparison::Comparison;
@@ -129,15 +128,14 @@ fn smallest(policy: &Policy, workload: &Workload, cluster: &Cluster, target: &Ta
     })
 }
 
-fn table(policies: &[Policy], sizes: &[Capacity], cluster: &Cluster) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
+fn table(policies: &[Policy], sizes: &[Capacity], cluster: &Cluster) -> TextTable {
     let value = |value: Option<Option<f64>>| match value {
         Some(Some(value)) => format!("{value:.2}"),
         Some(None) => "unfinished".into(),
         None => "-".into(),
     };
-    table.set_header(vec!["policy", "nodes", "map slots", "value", "value with\none node less", "sizes\nsimulated"]);
+    let header = ["policy", "nodes", "map slots", "value", "value with\none node less", "sizes\nsimulated"];
+    let mut table = TextTable::new(header).numbers_from(1);
     let slots_per_node = f64::from(cluster.slots(Kind::Map)) / cluster.nodes.len().max(1) as f64;
     for (policy, size) in policies.iter().zip(sizes) {
         let at = |nodes: Option<usize>| nodes.and_then(|nodes| size.tried.get(&nodes).copied());
@@ -149,8 +147,7 @@ fn table(policies: &[Policy], sizes: &[Capacity], cluster: &Cluster) -> Table {
             value(at(size.nodes.and_then(|nodes| nodes.checked_sub(1)))),
             size.tried.len().to_string(),
         ];
-        let cells = cells.into_iter().map(|cell| Cell::new(cell).set_alignment(CellAlignment::Right));
-        table.add_row(std::iter::once(Cell::new(&policy.name)).chain(cells).collect::<Vec<_>>());
+        table.add_row(std::iter::once(policy.name.clone()).chain(cells));
     }
     table
 }

@@ -1,7 +1,6 @@
 //! The result table of `giveway sim`, and confidence intervals.
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
+use crate::text_table::TextTable;
 use giveway_sim::metrics::{KeyMetrics, Summary};
 
 /// One column: its header, the metric it shows (`None` if a run does not have it), and the number format.
@@ -30,19 +29,26 @@ const COLUMNS: [Column; 10] = [
 
 /// Builds a table with one row per policy. `runs` holds the seeds of each policy; with several seeds a cell is the mean and its 95 % confidence
 /// interval. Job groups get a column each if there are at most four.
-pub fn policies(runs: &[Vec<Summary>]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+pub fn policies(runs: &[Vec<Summary>]) -> TextTable {
     let groups: Vec<&String> = runs.first().and_then(|seeds| seeds.first()).map_or(Vec::new(), |first| {
         if first.groups.len() > 4 { Vec::new() } else { first.groups.iter().map(|(name, _)| name).collect() }
     });
     let mut header = vec!["policy".to_owned()];
     header.extend(COLUMNS.iter().map(|column| column.header.to_owned()));
     header.extend(groups.iter().map(|group| format!("{group}\nmean (s)")));
-    table.set_header(header);
+    let mut table = TextTable::new(header).numbers_from(1).leave_out(&[
+        "slot use",
+        "node-local",
+        "slow-down",
+        "kills",
+        "wait (s)",
+        "lost work (slot s)",
+        "p95 (s)",
+        "pauses + early ends",
+    ]);
     for seeds in runs {
         let Some(first) = seeds.first() else { continue };
-        let mut row = vec![Cell::new(&first.policy)];
+        let mut row = vec![first.policy.clone()];
         for column in &COLUMNS {
             row.push(number(
                 seeds.iter().map(|summary| (column.metric)(&summary.key_metrics)).collect(),
@@ -59,16 +65,15 @@ pub fn policies(runs: &[Vec<Summary>]) -> Table {
 }
 
 /// Formats one value, or the mean and 95 % confidence interval of several; `-` if a value is missing.
-fn number(values: Option<Vec<f64>>, format: fn(f64) -> String) -> Cell {
-    let text = match values.as_deref() {
+fn number(values: Option<Vec<f64>>, format: fn(f64) -> String) -> String {
+    match values.as_deref() {
         None | Some([]) => "-".to_owned(),
         Some([one]) => format(*one),
         Some(several) => {
             let (mean, half) = interval(several);
             format!("{} ±{}", format(mean), format(half).trim_end_matches(" %"))
         }
-    };
-    Cell::new(text).set_alignment(CellAlignment::Right)
+    }
 }
 
 /// Mean, and half the width of its 95 % confidence interval by Student's t distribution. The half width is NaN for a single value.

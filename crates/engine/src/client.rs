@@ -20,15 +20,10 @@ use thiserror::Error;
 pub enum ClientError {
     /// No coordinator listens for this folder.
     #[error("no cluster is running in {}; start one with `giveway up --dir {}`", folder.display(), folder.display())]
-    NoCluster {
-        folder: PathBuf,
-    },
+    NoCluster { folder: PathBuf },
     /// A file in the cluster directory cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Folder {
-        path: PathBuf,
-        error: io::Error,
-    },
+    Folder { path: PathBuf, error: io::Error },
     /// The cluster belongs to another user.
     #[error("no access to {}, or its cluster is not running: {problem}", folder.display())]
     NoAccess {
@@ -44,9 +39,7 @@ pub enum ClientError {
     Refused(String),
     /// The program of an application cannot be read.
     #[error("cannot read the program of the application: {error}")]
-    Program {
-        error: io::Error,
-    },
+    Program { error: io::Error },
     /// The answer does not belong to the request.
     #[error("unexpected answer from the coordinator; run the same release everywhere")]
     UnexpectedAnswer,

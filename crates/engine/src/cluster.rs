@@ -37,10 +37,7 @@ pub enum ClusterError {
     Coordinator(#[from] StartError),
     /// A worker process cannot be started.
     #[error("cannot start the worker {name}: {error}")]
-    Worker {
-        name: String,
-        error: io::Error,
-    },
+    Worker { name: String, error: io::Error },
     /// Some workers did not join in time.
     #[error("only {up} of {nodes} workers joined in time; see {}", log.display())]
     NotUp {

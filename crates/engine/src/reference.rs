@@ -47,10 +47,7 @@ pub enum ReferenceError {
     },
     /// A folder for intermediate rounds cannot be written.
     #[error("cannot write to {folder}: {error}; check free space and permissions there", folder = .folder.display())]
-    Write {
-        folder: PathBuf,
-        error: io::Error,
-    },
+    Write { folder: PathBuf, error: io::Error },
 }
 
 /// The expected output of a job: the files of its last round.

@@ -16,9 +16,7 @@ pub enum TraceError {
     },
     /// No reader accepts the content.
     #[error("{}: unknown trace format; docs/traces.md lists the formats that are read", file.display())]
-    UnknownFormat {
-        file: PathBuf,
-    },
+    UnknownFormat { file: PathBuf },
     /// The content is known, but cannot be a workload.
     #[error("{}: {problem}", file.display())]
     Unsupported {
@@ -28,9 +26,7 @@ pub enum TraceError {
     },
     /// A folder contains no trace.
     #[error("{}: the folder contains no trace; name a folder with files of one of the formats in docs/traces.md", folder.display())]
-    EmptyFolder {
-        folder: PathBuf,
-    },
+    EmptyFolder { folder: PathBuf },
     /// The files of a folder have different formats.
     #[error("{}: the folder contains traces of different formats ({formats}); name one file, or a folder with one format", folder.display())]
     MixedFolder {

@@ -17,19 +17,13 @@ use thiserror::Error;
 pub enum FeedError {
     /// The file cannot be read.
     #[error("cannot read {}: {error}; check the path", path.display())]
-    Io {
-        path: PathBuf,
-        error: io::Error,
-    },
+    Io { path: PathBuf, error: io::Error },
     /// The journal of a cluster is damaged.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The event log is damaged.
     #[error("cannot read the event log {}: {error}", path.display())]
-    EventLog {
-        path: PathBuf,
-        error: EventLogError,
-    },
+    EventLog { path: PathBuf, error: EventLogError },
     /// Its setup is not valid in this release.
     #[error("cannot use the event log {}: {error}", path.display())]
     Setup {

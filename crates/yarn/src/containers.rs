@@ -32,7 +32,9 @@ pub struct Container {
 pub enum ContainerState {
     Running,
     /// Ordered to be demoted at this time.
-    Pausing { since: Time },
+    Pausing {
+        since: Time,
+    },
     /// Demoted; the core's attempt is paused.
     Paused,
     /// Ordered to be promoted; the core's attempt runs.

@@ -104,9 +104,7 @@ pub enum SidecarError {
          yarn.scheduler.app-placement-allocator.class to giveway.yarn.GivewayAppPlacementAllocator (`giveway yarn doctor` lists the \
          properties), or start with --degrade to rank applications without matching"
     )]
-    CannotRefuseNodes {
-        policy: String,
-    },
+    CannotRefuseNodes { policy: String },
     /// The policy pauses containers and no NodeManager can.
     #[error(
         "policy `{policy}` pauses containers, and none of the {nodes} NodeManagers can; install giveway-yarn-nodemanager.jar on them \

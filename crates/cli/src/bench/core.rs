@@ -3,9 +3,8 @@
 //! The cluster is kept saturated: a random attempt finishes, its node offers the freed slot, and the scheduler assigns it. The measured decision is the
 //! handling of that offer. Jobs that end are replaced, so that 1,000 are always live. Timers fire as the policy sets them and are measured separately.
 
+use crate::text_table::TextTable;
 use anyhow::Result;
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{Cell, CellAlignment, Table};
 use giveway_core::{
     Action, AttemptId, Event, JobId, JobSpec, Kind, NodeId, NodeSpec, Policy, Priority, RackId, Scheduler, Setup, Span,
     Split, Tenants, Time, Timers, User, WHOLE_PPM,
@@ -22,27 +21,24 @@ const BLOCK_BYTES: u64 = 128 << 20;
 
 /// Runs the benchmark for these numbers of nodes.
 pub fn run(policies: &[Policy], sizes: &[u32], decisions: u32) -> Result<()> {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
     let by_size = |metric: &'static str| sizes.iter().map(move |nodes| format!("{metric}\n{nodes} nodes"));
     let mut header = vec!["policy".to_owned()];
     header.extend(["1000/s", "p50 µs", "p99 µs", "timer ms"].map(by_size).into_iter().flatten());
     header.push("cost\nratio".to_owned());
-    table.set_header(header);
+    let mut table = TextTable::new(header).numbers_from(1);
     for policy in policies {
         let mut measured = Vec::new();
         for &nodes in sizes {
             measured.push(measure(policy, nodes, decisions)?);
         }
-        let mut row = vec![Cell::new(&policy.name)];
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        row.extend(measured.iter().map(|m| right(format!("{:.0}", m.per_s() / 1e3))));
-        row.extend(measured.iter().map(|m| right(format!("{:.2}", m.latency_ns.value_at_quantile(0.5) as f64 / 1e3))));
-        row.extend(measured.iter().map(|m| right(format!("{:.2}", m.latency_ns.value_at_quantile(0.99) as f64 / 1e3))));
+        let mut row = vec![policy.name.clone()];
+        row.extend(measured.iter().map(|m| format!("{:.0}", m.per_s() / 1e3)));
+        row.extend(measured.iter().map(|m| format!("{:.2}", m.latency_ns.value_at_quantile(0.5) as f64 / 1e3)));
+        row.extend(measured.iter().map(|m| format!("{:.2}", m.latency_ns.value_at_quantile(0.99) as f64 / 1e3)));
         let timer_ms = |m: &Measurement| m.timer_s.map_or("none".into(), |timer_s| format!("{:.1}", timer_s * 1e3));
-        row.extend(measured.iter().map(|m| right(timer_ms(m))));
+        row.extend(measured.iter().map(|m| timer_ms(m)));
         let ends = measured.first().zip(measured.last());
-        row.extend(ends.map(|(first, last)| right(format!("{:.2}x", first.per_s() / last.per_s()))));
+        row.extend(ends.map(|(first, last)| format!("{:.2}x", first.per_s() / last.per_s())));
         table.add_row(row);
     }
     writeln!(

@@ -4,9 +4,8 @@
 //! journals of real clusters.
 
 use crate::input;
+use crate::text_table::TextTable;
 use anyhow::{Context, Result};
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{Cell, CellAlignment, Table};
 use giveway_core::event_log::{EventLogReader, Record};
 use giveway_core::{Action, Capabilities, Event, JobId, Policy, Setup, Span, Time};
 use giveway_sim::Observer;
@@ -73,7 +72,7 @@ pub fn recorded(event_logs: &[String]) -> Result<()> {
     print(&table)
 }
 
-fn print(table: &Table) -> Result<()> {
+fn print(table: &TextTable) -> Result<()> {
     writeln!(
         std::io::stdout(),
         "Forecasts of `giveway explain` and what then happened. Error of the start: in seconds. Error of the end: of the time from the forecast to the end. Held: how often start or end was within the interval from the 5th to the 95th percentile, give or take a second.\n{table}"
@@ -215,10 +214,8 @@ struct Accuracy {
 }
 
 impl Accuracy {
-    fn table() -> Table {
-        let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED);
-        table.set_header([
+    fn table() -> TextTable {
+        let header = [
             "workload",
             "policy",
             "jobs",
@@ -228,12 +225,11 @@ impl Accuracy {
             "held",
             "end, half done:\nmedian error",
             "held",
-        ]);
-        table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-        table
+        ];
+        TextTable::new(header).numbers_from(2)
     }
 
-    fn add_to(&self, table: &mut Table, workload: &str, policy: &str) {
+    fn add_to(&self, table: &mut TextTable, workload: &str, policy: &str) {
         let percent = |errors: &Errors| errors.median().map_or("-".into(), |median| format!("{:.1} %", 100.0 * median));
         let seconds = self.start.median().map_or("-".into(), |median| format!("{median:.2} s"));
         let cells = [
@@ -247,6 +243,6 @@ impl Accuracy {
             percent(&self.half_done),
             self.half_done.held_percent(),
         ];
-        table.add_row(cells.map(Cell::new));
+        table.add_row::<String>(cells);
     }
 }

@@ -4,9 +4,8 @@ use crate::cluster_folder;
 use crate::demo::{CLUSTER, TIME_SCALE, group, workload};
 use crate::local_cluster::TimedWorkload;
 use crate::table::interval;
+use crate::text_table::TextTable;
 use anyhow::{Context, Result};
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, Table};
 use giveway_core::Policy;
 use giveway_engine::apps::Apps;
 use giveway_engine::client::Client;
@@ -111,10 +110,9 @@ impl Outcome {
 }
 
 /// One row per policy: means with 95 % confidence intervals.
-fn table(policies: &[Policy], outcomes: &[Vec<Outcome>]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
-    table.set_header(["policy", "all jobs\nmean (s)", "small jobs\nmean (s)", "slot time lost\n(%)"]);
+fn table(policies: &[Policy], outcomes: &[Vec<Outcome>]) -> TextTable {
+    let header = ["policy", "all jobs\nmean (s)", "small jobs\nmean (s)", "slot time lost\n(%)"];
+    let mut table = TextTable::new(header).numbers_from(1);
     for (policy, outcomes) in policies.iter().zip(outcomes) {
         let cell = |value: fn(&Outcome) -> f64| match outcomes.iter().map(value).collect::<Vec<_>>().as_slice() {
             [one] => format!("{one:.2}"),
@@ -124,10 +122,7 @@ fn table(policies: &[Policy], outcomes: &[Vec<Outcome>]) -> Table {
             }
         };
         let cells = [cell(|run| run.mean_s), cell(|run| run.small_s), cell(|run| 100.0 * run.lost)];
-        table.add_row(std::iter::once(policy.name.clone()).chain(cells).collect::<Vec<_>>());
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+        table.add_row(std::iter::once(policy.name.clone()).chain(cells));
     }
     table
 }

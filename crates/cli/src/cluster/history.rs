@@ -1,7 +1,9 @@
 //! `giveway history`: the jobs that ended, from the journals in a cluster directory.
 
 use super::args::{History, JobFilter};
-use super::inspect::{is_recent, table, utc};
+use super::inspect::{is_recent, utc};
+use crate::terminal::printable;
+use crate::text_table::TextTable;
 use anyhow::{Result, anyhow, bail};
 use giveway_core::{Priority, Span};
 use giveway_web::explain::duration;
@@ -36,7 +38,7 @@ pub fn history(args: &History) -> Result<()> {
         writeln!(out, "{}", serde_json::to_string_pretty(&ended)?)?;
         return Ok(());
     }
-    let mut table = table(&[
+    let header = [
         "job",
         "name",
         "user",
@@ -49,12 +51,13 @@ pub fn history(args: &History) -> Result<()> {
         "reduces",
         "preempted",
         "lost",
-    ]);
+    ];
+    let mut table = TextTable::new(header).leave_out(&["lost", "preempted", "pool", "wait", "reduces", "maps", "user"]);
     for job in &ended {
         let seconds = |seconds: f64| duration(Span::from_secs_f64(seconds));
         table.add_row([
             job.job.to_string(),
-            job.name.clone(),
+            printable(&job.name),
             job.user.clone(),
             job.pool.clone(),
             job.outcome.to_owned(),

@@ -2,9 +2,8 @@
 
 use super::args::{JobFilter, JobSelector, Jobs, Nodes, Watch, WatchJob};
 use crate::terminal::{printable, watch};
+use crate::text_table::TextTable;
 use anyhow::{Context, Result};
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{ContentArrangement, Table};
 use giveway_core::{JobId, Kind, Outcome, Priority, Span};
 use giveway_engine::client::Client;
 use giveway_engine::coordinator::journal_path;
@@ -32,7 +31,7 @@ fn render_jobs(args: &Jobs) -> Result<String> {
     if args.json {
         return json(&rows, args.watch);
     }
-    let mut table = table(&[
+    let header = [
         "job",
         "name",
         "application",
@@ -47,12 +46,22 @@ fn render_jobs(args: &Jobs) -> Result<String> {
         "reduces",
         "paused",
         "expected end (UTC)",
+    ];
+    let mut table = TextTable::new(header).leave_out(&[
+        "application",
+        "priority",
+        "submitted (UTC)",
+        "paused",
+        "pool",
+        "wait",
+        "expected end (UTC)",
+        "user",
     ]);
     for row in rows {
         let seconds = |s: f64| duration(Span::from_secs_f64(s));
         table.add_row([
             row.job.to_string(),
-            row.name.clone(),
+            printable(&row.name),
             row.app.clone(),
             row.user.clone(),
             row.pool.clone(),
@@ -250,7 +259,8 @@ fn render_job(WatchJob { show, tasks: with_tasks, watch }: &WatchJob) -> Result<
         writeln!(out, "failure: {}{}", printable(failure), repeated(times))?;
     }
     if let Some(attempts) = attempts {
-        let mut table = table(&["task", "attempt", "node", "started", "time", "began", "ended"]);
+        let header = ["task", "attempt", "node", "started", "time", "began", "ended"];
+        let mut table = TextTable::new(header);
         for attempt in attempts {
             table.add_row([
                 format!("{} {}", attempt.kind, attempt.task),
@@ -326,7 +336,8 @@ fn render_nodes(args: &Nodes) -> Result<String> {
     if args.json {
         return json(&nodes, args.watch);
     }
-    let mut table = table(&["node", "name", "state", "pid", "map slots", "reduce slots", "paused"]);
+    let header = ["node", "name", "state", "pid", "map slots", "reduce slots", "paused"];
+    let mut table = TextTable::new(header).leave_out(&["pid", "paused"]);
     for node in &nodes {
         let state = match (node.up, node.pid, &node.excluded) {
             (true, Some(_), Some(exclusion)) => excluded(exclusion),
@@ -373,14 +384,6 @@ pub fn kill(args: &JobSelector) -> Result<()> {
     Client::connect(&args.cluster.dir)?.kill(job)?;
     eprintln!("{job} killed; its output is removed");
     Ok(())
-}
-
-pub fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    // As wide as the terminal; as wide as its content where there is none.
-    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(header.to_vec());
-    table
 }
 
 /// Finished and total tasks of one kind, as `3/8`.

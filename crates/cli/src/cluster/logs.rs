@@ -1,8 +1,8 @@
 //! `giveway logs`: what the attempts of a job have printed.
 
 use super::args::Logs;
-use super::inspect::table;
 use crate::terminal::{printable, write_printable};
+use crate::text_table::TextTable;
 use anyhow::{Context, Result, bail};
 use giveway_core::{AttemptId, JobId};
 use giveway_engine::attempt_logs::{self, AttemptLog, LogChunk, TaskSelector, attempt_name};
@@ -144,7 +144,7 @@ fn list(logs: &[LogStatus], json: bool, out: &mut impl Write) -> Result<()> {
         writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
         return Ok(());
     }
-    let mut table = table(&["attempt", "node", "bytes", "stored"]);
+    let mut table = TextTable::new(["attempt", "node", "bytes", "stored"]);
     for row in rows {
         table.add_row([row.attempt, printable(row.node), row.bytes.to_string(), row.stored_bytes.to_string()]);
     }

@@ -9,10 +9,9 @@ pub mod workload;
 
 use crate::args::Demo;
 use crate::local_cluster::{LocalCluster, TimedWorkload, WorkloadRun};
+use crate::text_table::TextTable;
 use crate::{cluster_folder, files, report};
 use anyhow::{Context, Result, anyhow};
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
 use giveway_core::event_log::EventLogReader;
 use giveway_core::policy::catalog;
 use giveway_core::{Change, End, Kind, Lifecycle, Policy, Work};
@@ -163,16 +162,15 @@ pub fn group<'a>(summary: &'a Summary, name: &str) -> Option<&'a KeyMetrics> {
 }
 
 /// Builds a table with one row per policy: makespan, mean wait and execution time by size group, preemptions and lost work.
-fn table(runs: &[report::Run]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+fn table(runs: &[report::Run]) -> TextTable {
     let mut header = vec!["policy".to_owned(), "makespan\n(s)".to_owned()];
     header.extend(workload::GROUPS.iter().map(|group| format!("{group} jobs\nwait + run (s)")));
     header.extend(
         ["pauses", "early\nends", "kills", "lost to\npreemption\n(slot s)", "lost with\nthe worker\n(slot s)"]
             .map(String::from),
     );
-    table.set_header(header);
+    let mut table =
+        TextTable::new(header).numbers_from(1).leave_out(&["makespan (s)", "kills", "large jobs wait + run (s)"]);
     for run in runs {
         let summary = &run.summary;
         let mut row = vec![summary.policy.clone(), format!("{:.1}", summary.makespan_s)];
@@ -187,9 +185,6 @@ fn table(runs: &[report::Run]) -> Table {
         row.push(format!("{by_preemption_s:.1}"));
         row.push(format!("{:.1}", figures.lost_work_s - by_preemption_s));
         table.add_row(row);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }

@@ -6,20 +6,14 @@ use super::study::{SensitivityTable, Study};
 use super::verdict::{Direction, DirectionVerdict, Headline, VERDICT_RULE, Verdict, directions_summary};
 use crate::files;
 use crate::report::text::escape;
+use crate::text_table::TextTable;
 use anyhow::{Context, Result};
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{ContentArrangement, Table};
 use std::fs;
 use std::path::Path;
 
 /// Text for the terminal: the headlines as a table, and the directions that do not hold.
 pub fn terminal(study: &Study) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-    if table.width().is_none() {
-        table.set_width(150);
-    }
-    table.set_header(["claim", "paper", "ours", "verdict"]);
+    let mut table = TextTable::new(["claim", "paper", "ours", "verdict"]);
     for headline in &study.headlines {
         let claim = format!("{} ({})", headline.claim, headline.section);
         table.add_row([claim, paper_figure(headline), our_figure(headline), headline.verdict.name().into()]);

@@ -1,7 +1,6 @@
 //! Statistics of a trace as text.
 
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{Cell, CellAlignment, Table};
+use crate::text_table::TextTable;
 use giveway_core::Kind;
 use giveway_sim::cluster::Cluster;
 use giveway_traces::{Distribution, QUANTILES, Stats};
@@ -67,9 +66,7 @@ fn write(out: &mut String, stats: &Stats, cluster: &Cluster) -> std::fmt::Result
 type DistributionOf = fn(&Stats) -> &Distribution;
 
 /// The quantiles of one or several traces, one below the other for each number.
-pub fn table(all: &[(&str, &Stats)]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED);
+pub fn table(all: &[(&str, &Stats)]) -> TextTable {
     let mut header = vec![String::new(), "mean".into(), "total".into()];
     header.extend(
         QUANTILES.iter().map(
@@ -78,7 +75,7 @@ pub fn table(all: &[(&str, &Stats)]) -> Table {
             },
         ),
     );
-    table.set_header(header);
+    let mut table = TextTable::new(header).numbers_from(1);
     let rows: [(&str, DistributionOf); 7] = [
         ("gap between jobs (s)", |stats| &stats.gaps_s),
         ("maps", |stats| &stats.maps),
@@ -93,8 +90,7 @@ pub fn table(all: &[(&str, &Stats)]) -> Table {
             let distribution = of(stats);
             let name = if label.is_empty() { name.to_owned() } else { format!("{name}, {label}") };
             let numbers = [distribution.mean, distribution.total].into_iter().chain(distribution.quantiles);
-            let cells = numbers.map(|number| Cell::new(short(number)).set_alignment(CellAlignment::Right));
-            table.add_row(std::iter::once(Cell::new(name)).chain(cells).collect::<Vec<_>>());
+            table.add_row(std::iter::once(name).chain(numbers.map(short)));
         }
     }
     table

@@ -2,9 +2,8 @@
 
 use super::{Changes, Row, Study};
 use crate::report::text;
+use crate::text_table::TextTable;
 use anyhow::Result;
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 use giveway_sim::what_if::{GroupChange, JobChange};
 use std::fmt::Write;
 
@@ -50,9 +49,8 @@ pub(super) fn validation(study: &Study) -> String {
     }
 }
 
-fn rows(study: &Study) -> Table {
-    let mut table = new_table();
-    table.set_header(vec![
+fn rows(study: &Study) -> TextTable {
+    let header = [
         "",
         "mean",
         "p50",
@@ -65,11 +63,18 @@ fn rows(study: &Study) -> Table {
         "mean /\nbound",
         "sooner",
         "later",
+    ];
+    let mut table = TextTable::new(header).numbers_from(1).leave_out(&[
+        "max slowdown",
+        "p50",
+        "lost work (slot time)",
+        "mean / bound",
+        "p99",
+        "mean slowdown",
+        "mean wait",
     ]);
     for row in &study.rows {
-        let mut cells = vec![Cell::new(&row.label)];
-        cells.extend(figures(row).into_iter().map(right));
-        table.add_row(cells);
+        table.add_row(std::iter::once(row.label.clone()).chain(figures(row)));
     }
     table
 }
@@ -105,18 +110,16 @@ fn write_changes(
     all_jobs: bool,
 ) -> Result<()> {
     writeln!(out, "\n{}", sentence(baseline, row, changes, study))?;
-    let mut table = new_table();
-    table.set_header(vec!["", "jobs", "mean before", "mean after", "change", "sooner", "later"]);
+    let header = ["", "jobs", "mean before", "mean after", "change", "sooner", "later"];
+    let mut table = TextTable::new(header).numbers_from(1);
     for (kind, groups) in [("", &changes.by_size), ("user ", &changes.by_user), ("pool ", &changes.by_pool)] {
         // A single user or pool is all jobs.
         if groups.len() > 1 || kind.is_empty() {
             for group in largest(groups) {
-                let mut cells = vec![Cell::new(format!("{kind}{}", group.name))];
-                cells.extend(group_figures(group).into_iter().map(right));
-                table.add_row(cells);
+                table.add_row(std::iter::once(format!("{kind}{}", group.name)).chain(group_figures(group)));
             }
             if groups.len() > LINES {
-                table.add_row(vec![Cell::new(format!("({} more: --json)", groups.len() - LINES))]);
+                table.add_row([format!("({} more: --json)", groups.len() - LINES)]);
             }
         }
     }
@@ -187,14 +190,4 @@ pub(super) fn group_figures(group: &GroupChange) -> Vec<String> {
 /// A job's completion times before and after.
 pub(super) fn times(change: &JobChange) -> String {
     format!("{} -> {}", text::span(change.before_s), text::span(change.after_s))
-}
-
-fn new_table() -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
-    table
-}
-
-fn right(text: String) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
 }

@@ -40,20 +40,13 @@ use thiserror::Error;
 pub enum JournalError {
     /// A file operation failed.
     #[error("cannot read or write the journal: {}: {error}; free disk space or check the permissions, then start again: no accepted job is lost", path.display())]
-    Io {
-        path: PathBuf,
-        error: io::Error,
-    },
+    Io { path: PathBuf, error: io::Error },
     /// Another coordinator uses the journal.
     #[error("another coordinator uses {}; stop it first, or choose another directory", folder.display())]
-    Locked {
-        folder: PathBuf,
-    },
+    Locked { folder: PathBuf },
     /// The folder has a journal of a release with another format.
     #[error("cannot read the journal: {} does not exist; use the release that wrote this journal, or another directory", path.display())]
-    OtherFormat {
-        path: PathBuf,
-    },
+    OtherFormat { path: PathBuf },
     /// The file is damaged.
     #[error(
         "cannot read the journal {}: it is damaged at byte {at_bytes}; restore it from a backup, or move the folder away and submit the jobs again",
@@ -66,23 +59,13 @@ pub enum JournalError {
     },
     /// The event log in the journal is invalid.
     #[error("cannot read the journal {}: {error}", path.display())]
-    EventLog {
-        path: PathBuf,
-        error: EventLogError,
-    },
+    EventLog { path: PathBuf, error: EventLogError },
     /// A record cannot be decoded although its checksum is right.
     #[error("cannot read the journal {}: {error}; use the release that wrote it", path.display())]
-    Decode {
-        path: PathBuf,
-        error: postcard::Error,
-    },
+    Decode { path: PathBuf, error: postcard::Error },
     /// A snapshot has another version.
     #[error("cannot read the journal {}: its snapshot has version {found}, this release reads version {known}; use the release that wrote it", path.display())]
-    SnapshotVersion {
-        path: PathBuf,
-        found: u8,
-        known: u8,
-    },
+    SnapshotVersion { path: PathBuf, found: u8, known: u8 },
     /// The records of one sync cannot be encoded.
     #[error("cannot write to the journal: {0}")]
     Frame(String),

@@ -127,17 +127,12 @@ pub enum StartError {
     },
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {error}")]
-    Listen {
-        address: String,
-        error: io::Error,
-    },
+    Listen { address: String, error: io::Error },
     /// The address is not a loopback address.
     #[error(
         "cannot listen on {address}: it can be reached from other machines and connections are not encrypted; use 127.0.0.1, or `giveway yarn` for several machines"
     )]
-    Exposed {
-        address: String,
-    },
+    Exposed { address: String },
     /// The policy cannot be used.
     #[error(transparent)]
     Setup(#[from] SetupError),

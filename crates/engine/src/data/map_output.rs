@@ -49,16 +49,10 @@ pub struct SegmentEntry {
 pub enum OutputError {
     /// The index does not match the file, or its checksum is wrong.
     #[error("map output {path} is corrupt: {what}; its map must run again", path = .path.display())]
-    Corrupt {
-        path: PathBuf,
-        what: &'static str,
-    },
+    Corrupt { path: PathBuf, what: &'static str },
     /// The file cannot be read.
     #[error("cannot read map output {path}: {error}; check that disk", path = .path.display())]
-    Io {
-        path: PathBuf,
-        error: io::Error,
-    },
+    Io { path: PathBuf, error: io::Error },
 }
 
 impl MapOutput {

@@ -64,10 +64,7 @@ pub struct SinkOptions {
 pub enum SinkError {
     /// A file cannot be written.
     #[error("cannot write {path}: {error}; check free space and permissions there", path = .path.display())]
-    Write {
-        path: PathBuf,
-        error: io::Error,
-    },
+    Write { path: PathBuf, error: io::Error },
     /// Runs on disk cannot be merged, or values cannot be combined.
     #[error(transparent)]
     Merge(#[from] MergeError),

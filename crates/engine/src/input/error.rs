@@ -53,10 +53,7 @@ pub enum InputError {
     },
     /// An I/O error.
     #[error("cannot read input {name}: {source}; check its permissions, and the disk or machine it is on")]
-    Unreadable {
-        name: String,
-        source: io::Error,
-    },
+    Unreadable { name: String, source: io::Error },
     /// A path in HDFS in a build without HDFS.
     #[error(
         "input {path} is in HDFS, which this build does not support; build with `cargo build --release --features hdfs`"
@@ -84,19 +81,12 @@ pub enum InputError {
     },
     /// Compressed data that is truncated or corrupt.
     #[error("input {name} is corrupt: its {codec} data cannot be decompressed ({source}); copy or compress it again")]
-    Corrupt {
-        name: String,
-        codec: Codec,
-        source: io::Error,
-    },
+    Corrupt { name: String, codec: Codec, source: io::Error },
     /// A file that was truncated after the job was submitted.
     #[error(
         "input {name} ends at byte {found} but was longer when the job was submitted; do not change input while a job reads it"
     )]
-    Shrunk {
-        name: String,
-        found: u64,
-    },
+    Shrunk { name: String, found: u64 },
     /// A line above the size limit.
     #[error("input {name} has a line of more than {limit} bytes at byte {offset}; check that it is a text file")]
     LineTooLong {

@@ -51,9 +51,7 @@ pub(crate) enum ToRunner {
     /// The worker whose tasks follow. Sent once, before them.
     Worker(WorkerFacts),
     /// The plan of a job. Sent before its first attempt.
-    Job {
-        plan: Box<Plan>,
-    },
+    Job { plan: Box<Plan> },
     /// Run an attempt. One at a time; answered by [`FromRunner::Ended`].
     Launch {
         attempt: AttemptId,
@@ -81,13 +79,9 @@ pub(crate) enum ToRunner {
         outputs: Vec<MapOutputLocation>,
     },
     /// Data addresses of nodes that changed. A node without an address is lost.
-    Nodes {
-        nodes: Vec<(NodeId, Option<String>)>,
-    },
+    Nodes { nodes: Vec<(NodeId, Option<String>)> },
     /// No attempt of this job follows.
-    CloseJob {
-        job: JobId,
-    },
+    CloseJob { job: JobId },
 }
 
 /// What a task runner must know of its worker.

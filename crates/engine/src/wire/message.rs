@@ -69,9 +69,7 @@ pub enum Report {
         reason: String,
     },
     /// The attempt was killed on request.
-    Killed {
-        attempt: AttemptId,
-    },
+    Killed { attempt: AttemptId },
     /// A reduce paused on request.
     Paused {
         attempt: AttemptId,
@@ -87,9 +85,7 @@ pub enum Report {
         counters: Counters,
     },
     /// The output of a finished map is damaged or missing. Sent by the worker that failed to fetch it.
-    OutputLost {
-        map: AttemptId,
-    },
+    OutputLost { map: AttemptId },
 }
 
 /// From the coordinator to a worker.

@@ -35,10 +35,7 @@ pub enum WireError {
     UnknownPeer,
     /// The peer runs another release.
     #[error("the peer uses protocol version {theirs}, this release uses {ours}; run the same release everywhere")]
-    Version {
-        theirs: u32,
-        ours: u32,
-    },
+    Version { theirs: u32, ours: u32 },
     /// The peer's proof does not match our token.
     #[error("the peer has a different token; use this cluster's token file (`token` in its folder)")]
     Token,

@@ -101,9 +101,7 @@ pub enum WorkerError {
         "the worker's folder {} belongs to another cluster, whose data must not be touched; choose another --work-dir, or remove the folder if its cluster is gone",
         folder.display()
     )]
-    ForeignFolder {
-        folder: PathBuf,
-    },
+    ForeignFolder { folder: PathBuf },
     /// Communication with the coordinator failed in a way that a retry cannot fix.
     #[error(transparent)]
     Wire(#[from] WireError),

@@ -62,23 +62,15 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
 pub enum ServerError {
     /// The address cannot be listened on.
     #[error("cannot serve the dashboard on {address}: {error}; choose another address with --http")]
-    Listen {
-        address: SocketAddr,
-        error: io::Error,
-    },
+    Listen { address: SocketAddr, error: io::Error },
     /// The address is not a loopback address.
     #[error(
         "cannot serve the dashboard on {address}: it can be reached from other machines and is not encrypted; use 127.0.0.1"
     )]
-    Exposed {
-        address: SocketAddr,
-    },
+    Exposed { address: SocketAddr },
     /// The token cannot be read.
     #[error("cannot read the token {}: {error}", path.display())]
-    Token {
-        path: PathBuf,
-        error: io::Error,
-    },
+    Token { path: PathBuf, error: io::Error },
     /// The event log cannot be read.
     #[error(transparent)]
     Feed(#[from] FeedError),

@@ -1,9 +1,8 @@
 //! Throughput (MB/s) and peak memory of word count and total sort, with ample and with little task memory, compared with baselines.
 
 use super::{Options, baselines, input_data, median, request, start};
+use crate::text_table::TextTable;
 use anyhow::{Result, ensure};
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{ContentArrangement, Table};
 use giveway_core::Outcome;
 use giveway_engine::apps::Apps;
 use std::fs;
@@ -66,9 +65,8 @@ pub fn run(folder: &Path, options: &Options, apps: &Apps) -> Result<()> {
     let records = input_data::records(folder, options.size)?;
     let bytes =
         |files: &[PathBuf]| files.iter().map(|file| fs::metadata(file).map_or(0, |data| data.len())).sum::<u64>();
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["", "word count\n(s)", "\nMB/s", "peak\nMiB", "total sort\n(s)", "\nMB/s", "peak\nMiB"]);
+    let header = ["", "word count\n(s)", "MB/s", "peak\nMiB", "total sort\n(s)", "MB/s", "peak\nMiB"];
+    let mut table = TextTable::new(header).numbers_from(1);
     let mut row = |name: &str, word_count: Measurement, sort: Measurement| {
         let mut cells = vec![name.to_owned()];
         for (measurement, input) in [(word_count, bytes(&text)), (sort, bytes(&records))] {

@@ -5,8 +5,7 @@ use super::super::figures::{SvgFigure, render};
 use super::super::study::{Figure, Measure, Plot};
 use super::FORECAST_RUNS;
 use super::experiments::{CHRONOS, CLUSTER, CONTENTION, HSRTF, RECORDS_PER_S};
-use comfy_table::presets::UTF8_FULL_CONDENSED;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use crate::text_table::TextTable;
 use giveway_sim::metrics::Summary;
 use serde::Serialize;
 
@@ -199,14 +198,9 @@ impl ForecastReport {
 
     /// A table for the terminal.
     pub fn terminal(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
-        table.set_header([
-            "experiment",
-            "policy",
-            "mean completion by group:\nreal (forecast), s",
-            "median error\nof a job",
-        ]);
+        let header =
+            ["experiment", "policy", "mean completion by group:\nreal (forecast), s", "median error\nof a job"];
+        let mut table = TextTable::new(header).numbers_from(3);
         for run in &self.runs {
             let cell = |group: &&str| {
                 let (real, forecast) = run.means(group);
@@ -219,9 +213,6 @@ impl ForecastReport {
                 groups.join(", "),
                 Unit::Fraction.show(run.median_error()),
             ]);
-        }
-        if let Some(last) = table.column_mut(3) {
-            last.set_cell_alignment(CellAlignment::Right);
         }
         format!("{table}\n{}", self.summary())
     }
