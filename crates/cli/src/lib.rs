@@ -34,6 +34,7 @@ mod yarn;
 use clap::{CommandFactory, Parser};
 use giveway_engine::apps::Apps;
 use giveway_engine::{program, worker};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// A negative result of a command that ran correctly on valid input. Exit code 1.
@@ -95,8 +96,10 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Yarn(yarn) => yarn::run(&yarn),
         args::Command::Bench(bench) => bench::run(&bench, &apps),
         args::Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut args::Args::command(), "giveway", &mut std::io::stdout());
-            Ok(())
+            // It panics if it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut args::Args::command(), "giveway", &mut script);
+            std::io::stdout().write_all(&script).map_err(Into::into)
         }
         args::Command::Man { dir } => man::write(&dir),
     };

@@ -51,6 +51,24 @@ fn demo_prints_a_table_and_writes_a_report() {
     );
 }
 
+/// As in `giveway policies | head -1`.
+#[test]
+fn a_reader_that_stops_reading_is_no_error() {
+    for args in [["completions", "powershell"], ["completions", "bash"], ["policies", "show"]] {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_giveway"))
+            .args(args)
+            .args((args[0] == "policies").then_some("giveway"))
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("cannot start giveway");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        assert_eq!(text(&output.stderr), "", "{args:?}");
+    }
+}
+
 #[test]
 fn compare_writes_a_page_with_every_policy_and_every_part() {
     let folder = folder();

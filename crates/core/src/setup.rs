@@ -36,7 +36,7 @@ pub struct Capabilities {
     /// job requests or gets as a reduce slot, and the policy's `reduce` part applies to all of them; its `map` part is not used.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_slot_pool: bool,
-    /// Grant a job no slot on the nodes that [`Scheduler::node_refusals`](crate::Scheduler::node_refusals) lists for it, where the backend grants
+    /// Grant a job no slot on the nodes that [`Cluster::node_refusals`](crate::Cluster::node_refusals) lists for it, where the backend grants
     /// slots itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refuse_nodes: bool,

@@ -4,7 +4,7 @@
 //! order of what has an order. A scheduler that continues from it decides exactly as the one that it was taken of. It does not have the scheduler's data
 //! structures, so those may change from release to release.
 //!
-//! [`Scheduler::snapshot`](crate::Scheduler::snapshot) takes one, and [`Event::Restored`](crate::Event::Restored) continues from one. Snapshots are
+//! [`Cluster::snapshot`](crate::Cluster::snapshot) takes one, and [`Event::Restored`](crate::Event::Restored) continues from one. Snapshots are
 //! stored in journals and event logs: the order of the fields is part of those formats.
 
 use crate::event::{JobSpec, NodeSpec};

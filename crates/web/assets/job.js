@@ -286,7 +286,7 @@ function renderChain(chain, title, log, explanation) {
     );
   });
   const own = explanation.forecasts[0];
-  if (own?.end_s && ["waiting", "running"].includes(explanation.state)) {
+  if (own?.end_s?.[1] > explanation.at_s && ["waiting", "running"].includes(explanation.state)) {
     const [low, end, high] = own.end_s;
     const start = own.start_s
       ? `Starts ${clock(log, own.start_s[1])} ± ${duration((own.start_s[2] - own.start_s[0]) / 2)}, finishes`

@@ -750,7 +750,7 @@ class JobTable {
         h("span", { class: "quiet" }, `  after ${duration(job.ended - job.submitted)}`),
       );
     const end = one.forecast?.[1];
-    if (!end) return h("span", { class: "quiet" }, isPresent() ? "no estimate yet" : "");
+    if (!end || end[1] < state.at) return h("span", { class: "quiet" }, isPresent() ? "no estimate yet" : "");
     const [low, middle, high] = end;
     const x = (t) => 100 * Math.min(1, Math.log1p(Math.max(0, t - state.at)) / Math.log1p(horizon));
     return h(

@@ -36,7 +36,7 @@ pub fn run(policies: &[Policy], sizes: &[u32], decisions: u32) -> Result<()> {
         row.extend(measured.iter().map(|m| format!("{:.2}", m.latency_ns.value_at_quantile(0.5) as f64 / 1e3)));
         row.extend(measured.iter().map(|m| format!("{:.2}", m.latency_ns.value_at_quantile(0.99) as f64 / 1e3)));
         let timer_ms = |m: &Measurement| m.timer_s.map_or("none".into(), |timer_s| format!("{:.1}", timer_s * 1e3));
-        row.extend(measured.iter().map(|m| timer_ms(m)));
+        row.extend(measured.iter().map(timer_ms));
         let ends = measured.first().zip(measured.last());
         row.extend(ends.map(|(first, last)| format!("{:.2}x", first.per_s() / last.per_s())));
         table.add_row(row);

@@ -156,7 +156,11 @@ impl Row {
             pauses: status.pauses,
             early_ends: status.early_ends,
             kills: status.kills,
-            expected_end_ms: wall_ms.zip(end).map(|(wall_ms, end)| end.map(|at| wall_ms + at.as_secs_f64() * 1e3)),
+            // A forecast that has not come true by now is none.
+            expected_end_ms: wall_ms
+                .zip(end)
+                .map(|(wall_ms, end)| end.map(|at| wall_ms + at.as_secs_f64() * 1e3))
+                .filter(|[_, middle_ms, _]| *middle_ms > now_ms()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The cluster as a policy sees it: facts, and what the policy has learned and computed from them. It follows events and actions and decides nothing.
 //!
-//! [`Cluster::apply`] applies an event to the state (`job_events.rs`, `attempt_events.rs`, `node_events.rs`, `failures.rs`, `timers.rs`) and keeps estimates,
-//! shares and rankings current. What follows from the event alone is an action at once; what has to be decided is returned as [`Decision`]s, for the
+//! `Cluster::apply` applies an event to the state (`job_events.rs`, `attempt_events.rs`, `node_events.rs`, `failures.rs`, `timers.rs`) and keeps estimates,
+//! shares and rankings current. What follows from the event alone is an action at once; what has to be decided is returned as `Decision`s, for the
 //! [`Scheduler`](crate::Scheduler). Whoever has recorded actions applies those instead (`recorded.rs`). `queries.rs` answers questions of backends.
 
 mod attempt_events;
