@@ -156,7 +156,7 @@ export class Timeline {
           shorten(group.label, 24),
         ),
       ),
-      h("span", { class: "legend" }, "— slots there are"),
+      h("span", { class: "legend" }, "— capacity"),
       h("span", { class: "grow" }),
       h(
         "span",
