@@ -31,7 +31,8 @@ pub struct Snapshot {
     pub node_types: Vec<(f64, f64)>,
     /// What the policy has learned and computed.
     pub policy: PolicyState,
-    /// The timers that are set. None in a snapshot of an earlier release, which also has no estimates: then all that is computed anew.
+    /// The timers that are set. None if estimates and all that follows from them are to be computed anew: in a snapshot of an earlier release, and for another
+    /// setup.
     pub timers: Option<TimersSnapshot>,
 }
 
@@ -272,6 +273,13 @@ pub struct SpeculativeSnapshot {
 }
 
 impl Snapshot {
+    /// The facts and what was learned, without what the policy computed and reserved: for a scheduler of another setup, which computes that anew.
+    pub fn for_other_setup(mut self) -> Snapshot {
+        self.timers = None;
+        self.policy.groups = PerKind::default();
+        self
+    }
+
     /// The attempts that hold a slot. The locality of maps and the start of reduces are not known any more.
     pub fn running<T: Default>(&self) -> Vec<RunningAttempt<T>> {
         let mut running = Vec::new();

@@ -613,3 +613,25 @@ fn one_case() {
     let seed = std::env::var("SOAK_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     check_replay(&RandomBackend::new(&policy, seed).run());
 }
+
+/// Under `fifo` nothing is estimated. A scheduler with another policy must not rank by that.
+#[test]
+fn another_policy_computes_its_estimates_at_once() {
+    let mut backend = RandomBackend::new("fifo", 7);
+    backend.specs.truncate(2);
+    for step in [Step::JoinNode(0), Step::SubmitJob(0), Step::SubmitJob(1)] {
+        backend.execute(step);
+    }
+    let mut other = Scheduler::new(Setup::new(catalog::by_name("giveway").unwrap())).unwrap();
+    let snapshot = backend.core.snapshot().for_other_setup();
+    let mut actions = Vec::new();
+    other.handle(Time(SECOND), &Event::Restored(Box::new(snapshot)), &mut actions);
+    assert_eq!(refusal(&actions), None);
+    other.state().check().unwrap();
+    assert_eq!(other.state().jobs().len(), 2);
+    assert!(other.state().jobs().iter().all(|(_, job)| job.estimate().task_work_s.iter().sum::<f64>() > 0.0));
+    let is_set = |timer: Timer| {
+        actions.iter().any(|action| matches!(action, Action::SetTimer { timer: set, .. } if *set == timer))
+    };
+    assert!(is_set(Timer::Estimates) && is_set(Timer::Preemption), "{actions:?}");
+}

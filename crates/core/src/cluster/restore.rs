@@ -136,6 +136,7 @@ impl Cluster {
             self.state.job_mut(job).restore_computed(memory, nodes)?;
         } else {
             self.index_input_types(job);
+            self.state.job_mut(job).restore_lags(memory)?;
             let task_times = &self.memory.task_times;
             let first = estimates::first_estimate(self.view(), self.needs, self.state.job(job), task_times);
             self.state.job_mut(job).set_estimate(first);

@@ -351,6 +351,13 @@ impl Job {
         Ok(())
     }
 
+    /// Sets its lags only: estimates are computed anew.
+    pub(crate) fn restore_lags(&mut self, memory: &JobMemory) -> Result<(), Inconsistent> {
+        ensure(is_finite(&memory.estimate))?;
+        self.estimate.lag = memory.estimate.lag;
+        Ok(())
+    }
+
     /// Sets what was computed for it, and the order of its lists.
     pub(crate) fn restore_computed(&mut self, memory: &JobMemory, nodes: u32) -> Result<(), Inconsistent> {
         ensure(is_finite(&memory.estimate) && memory.fair_share.iter().all(|share| !share.is_nan()))?;

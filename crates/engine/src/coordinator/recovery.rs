@@ -173,7 +173,9 @@ impl Coordinator {
         if self.core.state().jobs().iter().any(|(_, job)| job.is_closed()) {
             return Ok(Begun::NotNow);
         }
+        let is_same = *self.core.setup() == setup;
         let snapshot = self.core.snapshot();
+        let snapshot = if is_same { snapshot } else { snapshot.for_other_setup() };
         let mut next = NextJournal {
             core: Scheduler::new(setup.clone())?,
             encoder: JournalEncoder::begin(&setup, self.table.next_job)?,
@@ -194,10 +196,7 @@ impl Coordinator {
         if let Some(refusal) = next.refused {
             return Ok(Begun::Refused(refusal));
         }
-        debug_assert!(
-            self.core.setup() != &setup || self.core.snapshot() == next.core.snapshot(),
-            "the journal's length decides"
-        );
+        debug_assert!(!is_same || self.core.snapshot() == next.core.snapshot(), "the length of the journal decides");
         (self.core, self.journal) = (next.core, next.encoder);
         self.table.apply(self.now, &restored, &actions);
         self.append_clock();
