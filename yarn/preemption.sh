@@ -148,12 +148,16 @@ part_sidecar() {
     wait_synchronized 1
 }
 
+progress_reports() { "$giveway" replay --open --list "$event_log" | grep ProgressReported || true; }
 part_kill() {
     log "hsrtf-prp: killing containers"
     use_policy hsrtf-prp
     count_words giveway prp-long long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
     long=$!
     wait_for 300 "the reduces of prp-long" all_reduces_run prp-long
+    # The policy ranks by progress. Until a reduce of the long job reports some, it need not rank below the short job.
+    reports=$(progress_reports | wc -l)
+    wait_for 60 "progress of the reduces of prp-long" eval 'progress_reports | tail -n "+$((reports + 1))" | grep -q "progress_ppm: [1-9]"'
     count_words giveway prp-short short
     wait "$long" || exit 1
     { grep -o 'killing container_[0-9_]*' "$work/logs/sidecar.log" || true; } | cut -d ' ' -f 2 | sort >"$work/killed.ordered"
@@ -164,7 +168,7 @@ part_kill() {
     ((preempted == $(wc -l <"$work/killed.ordered"))) || fail "application masters saw $preempted preempted containers, the sidecar named $(wc -l <"$work/killed.ordered")"
     ! grep -q 'Failed reduce tasks\|Failed map tasks' "$work/logs/prp-long.log" || fail "prp-long: a killed attempt counts as failed"
     # The application reports one progress for all its tasks; that of each comes from its application master's web service.
-    "$giveway" replay --open --list "$event_log" | grep ProgressReported | awk '{
+    progress_reports | awk '{
         for (i = 1; i < NF; i++) if ($i == "progress_ppm:") { if (seen[NR] && seen[NR] != $(i + 1)) differ = 1; seen[NR] = $(i + 1) }
     } END { exit !differ }' || fail "the tasks of a job never had a progress of their own"
     log "hsrtf-prp: the short job took $(duration prp-short) ms, the long one $(duration prp-long) ms; killed: $(tr '\n' ' ' <"$work/killed.ordered")"
