@@ -9,7 +9,7 @@ use giveway_core::policy::catalog;
 use giveway_core::{Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Priority, Setup, TaskId, Time};
 use giveway_engine::data::{Compression, SegmentWriter};
 use giveway_engine::job::Request;
-use giveway_engine::wire::{self, FromClient, FromWorker, Join, Report, ToClient, ToWorker};
+use giveway_engine::wire::{self, FromClient, FromWorker, Join, NodeFolder, Report, ToClient, ToWorker};
 use giveway_sim::cluster::Cluster;
 use giveway_sim::workload::Workload;
 use giveway_sim::{Observer, Simulation};
@@ -43,7 +43,7 @@ fn messages() -> Result<Vec<(&'static str, Vec<u8>)>, wire::WireError> {
         host: "localhost".into(),
         map_slots: 2,
         reduce_slots: 1,
-        data_address: "unix:/run/worker-1".into(),
+        folder: "/cluster/node-1".into(),
         pid: 42,
         running: vec![attempt],
         outputs: vec![attempt],
@@ -82,7 +82,8 @@ fn messages() -> Result<Vec<(&'static str, Vec<u8>)>, wire::WireError> {
         &mut to_worker,
         &ToWorker::JoinAccepted { node: NodeId(0), keep_state: true, heartbeat_interval_ms: 200 },
     )?;
-    wire::send(&mut to_worker, &ToWorker::Nodes { nodes: vec![(NodeId(1), Some("unix:/run/worker-2".into()))] })?;
+    let folder = NodeFolder { node: NodeId(1), folder: "/cluster/node-2".into() };
+    wire::send(&mut to_worker, &ToWorker::NodeFolders { folders: vec![folder] })?;
     wire::send(&mut to_worker, &ToWorker::Kill { attempt })?;
     files.push(("to-worker", to_worker));
     let mut client = Vec::new();

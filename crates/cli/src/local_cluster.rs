@@ -144,7 +144,6 @@ impl LocalCluster {
     fn options(&self, folder: &Path, policy: Policy, apps: &Apps) -> cluster::Options {
         let coordinator = coordinator::Options {
             folder: folder.to_owned(),
-            listen: None,
             policy,
             tenants: Tenants::default(),
             access: giveway_engine::Access::default(),

@@ -172,8 +172,6 @@ fn invalid_submissions_are_refused_before_the_job_starts() {
     assert!(!folder.path().join("out").exists(), "output directory created");
     let (code, message) = fails(folder.path(), &["jobs", "--dir", "nowhere"]);
     assert!(code == 2 && message.contains("giveway up"), "{message}");
-    let (code, message) = fails(folder.path(), &["up", "--dir", "c", "--listen", "0.0.0.0:0"]);
-    assert!(code == 2 && message.contains("other machines"), "{message}");
 }
 
 #[test]
@@ -275,26 +273,17 @@ fn a_running_job_can_be_explained_preempted_and_killed() {
 }
 
 #[test]
-fn unauthenticated_peers_are_rejected_without_blocking() {
+fn peers_of_another_protocol_are_rejected_without_blocking() {
     let cluster = TestCluster::start();
     let cluster_dir = cluster.folder.path().join("cluster");
     let address = fs::read_to_string(cluster_dir.join("address")).expect("cannot read the address");
     // Another protocol, another version, an incomplete handshake, and no bytes at all.
     let mut connections = Vec::new();
     for handshake in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"giveway\n\xff\xff\xff\xff", b"give", b""] {
-        let path = address.strip_prefix("unix:").expect("not a Unix socket");
-        let mut connection = UnixStream::connect(path).expect("cannot connect");
+        let mut connection = UnixStream::connect(&address).expect("cannot connect");
         connection.write_all(handshake).expect("cannot write");
         connections.push(connection);
     }
-    // A client with the token of another cluster.
-    let token = cluster_dir.join("token");
-    let saved = fs::read(&token).expect("cannot read the token");
-    fs::write(&token, format!("{}\n", "0".repeat(64))).expect("cannot replace the token");
-    let output = cluster.run(&["jobs"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("token"), "{}", text(&output.stderr));
-    fs::write(&token, saved).expect("cannot restore the token");
     cluster.word_count_works("after");
     drop(connections);
 }

@@ -5,13 +5,15 @@ use crate::attempt_logs::LogChunk;
 use crate::job::Request;
 use crate::program::{PIECE_BYTES, ProgramId};
 use crate::wire::{
-    self, FromClient, JobStatus, LogStatus, MESSAGE_BYTES_MAX, NodeStatus, ProgramOffer, Role, Stream, ToClient, Token,
-    WireError,
+    self, FromClient, JobStatus, LogStatus, MESSAGE_BYTES_MAX, NodeStatus, ProgramOffer, Role, ToClient, WireError,
 };
 use giveway_core::{AttemptId, JobId};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -33,7 +35,7 @@ pub enum ClientError {
     },
     /// The connection failed.
     #[error(transparent)]
-    Wire(#[from] WireError),
+    Wire(WireError),
     /// The coordinator refused the request. The text is its reason and what to do.
     #[error("{0}")]
     Refused(String),
@@ -45,17 +47,26 @@ pub enum ClientError {
     UnexpectedAnswer,
 }
 
+impl From<WireError> for ClientError {
+    fn from(error: WireError) -> ClientError {
+        match error {
+            WireError::Refused(reason) => ClientError::Refused(reason),
+            error => ClientError::Wire(error),
+        }
+    }
+}
+
 /// A connection to a coordinator. Requests are answered one at a time, in order.
 #[derive(Debug)]
 pub struct Client {
-    stream: Stream,
+    stream: UnixStream,
 }
 
 impl Client {
-    /// Connects to the coordinator of the cluster in a folder. The address and the token are read from there.
+    /// Connects to the coordinator of the cluster in a folder. Its address is read from there.
     pub fn connect(folder: &Path) -> Result<Client, ClientError> {
         let path = folder.join("address");
-        let address = match std::fs::read_to_string(&path) {
+        let address = match std::fs::read(&path) {
             Ok(address) => address,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(ClientError::NoCluster { folder: folder.into() });
@@ -63,9 +74,7 @@ impl Client {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Client::connect_shared(folder),
             Err(error) => return Err(ClientError::Folder { path, error }),
         };
-        let path = folder.join("token");
-        let token = Token::read(&path).map_err(|error| ClientError::Folder { path, error })?;
-        match wire::connect(&address, &token, Role::Client) {
+        match wire::connect_to_own(Path::new(&OsString::from_vec(address)), Role::Client) {
             Ok(stream) => Ok(Client { stream }),
             // The socket of a coordinator that has ended, or that was removed with the system's temporary files.
             Err(WireError::Io { error, .. })
@@ -88,7 +97,7 @@ impl Client {
             return Err(denied());
         }
         let socket = access::shared_socket(folder, owner).map_err(|_| denied())?;
-        match wire::connect_shared(&socket, owner) {
+        match wire::connect(&socket, owner, Role::Client) {
             Ok(stream) => Ok(Client { stream }),
             // There is no such socket, or somebody else's: nobody is admitted, or the cluster is not running.
             Err(WireError::Io { error, .. })

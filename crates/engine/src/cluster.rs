@@ -150,9 +150,9 @@ impl Cluster {
         &self.folder
     }
 
-    /// Addresses of the coordinator, for messages to users.
-    pub fn address(&self) -> &str {
-        self.coordinator.as_ref().map_or("", CoordinatorHandle::address)
+    /// The coordinator's socket.
+    pub fn socket(&self) -> &Path {
+        self.coordinator.as_ref().map_or(Path::new(""), CoordinatorHandle::socket)
     }
 
     /// Name of the scheduling policy in use.

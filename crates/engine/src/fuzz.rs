@@ -10,7 +10,6 @@ use crate::coordinator::{JOURNAL_BYTES_MAX, SNAPSHOT_BYTES};
 use crate::data::segment::segment_with_checksums;
 use crate::data::{Position, SegmentReader, Source};
 use crate::program::{FromRunner, ToRunner};
-use crate::task::SegmentRequest;
 use crate::wire::{self, FromClient, FromWorker, ToClient, ToWorker};
 use giveway_core::event_log::{EventLogDecoder, EventLogReader};
 use giveway_core::policy::catalog;
@@ -30,7 +29,6 @@ pub fn wire(bytes: &[u8]) {
     read::<ToWorker>(bytes);
     read::<FromClient>(bytes);
     read::<ToClient>(bytes);
-    read::<SegmentRequest>(bytes);
     read::<ToRunner>(bytes);
     read::<FromRunner>(bytes);
 }

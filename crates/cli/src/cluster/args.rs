@@ -73,9 +73,6 @@ pub struct Up {
     /// Applied at every start, policy and tenants only if no job is unfinished; `giveway reload` or SIGHUP reads their files again.
     #[command(flatten)]
     pub options: ClusterOptions,
-    /// Also listen on this TCP address, which must be loopback; port 0 selects a free port. Default: a Unix socket only.
-    #[arg(long, value_name = "ADDRESS")]
-    pub listen: Option<String>,
     /// Do not restart worker processes that ended.
     #[arg(long)]
     pub no_restart: bool,

@@ -60,7 +60,7 @@ pub fn run(args: &Run, apps: &Apps) -> Result<()> {
     let interrupt = Arc::new(Mutex::new(Interrupt::default()));
     let interrupted = Arc::clone(&interrupt);
     signals::on_stop(move || lock(&interrupted).kill())?;
-    let mut cluster = up::start(folder.path(), &args.options, None, false, apps)?;
+    let mut cluster = up::start(folder.path(), &args.options, false, apps)?;
     let mut client = cluster.client()?;
     let job = client.submit(request)?;
     lock(&interrupt).set_job(cluster.client()?, job);

@@ -36,13 +36,7 @@ fn reload_source(args: &ClusterOptions) -> ReloadSource {
 }
 
 /// Starts a cluster with its state in `folder`; fails if the heartbeat interval is not less than half of the timeout.
-pub fn start(
-    folder: &Path,
-    args: &ClusterOptions,
-    listen: Option<&str>,
-    restart_workers: bool,
-    apps: &Apps,
-) -> Result<Cluster> {
+pub fn start(folder: &Path, args: &ClusterOptions, restart_workers: bool, apps: &Apps) -> Result<Cluster> {
     let Reloadable { policy, tenants, access } = read_setup(args)?;
     ensure!(
         args.heartbeat < args.timeout / 2,
@@ -54,7 +48,6 @@ pub fn start(
         std::path::absolute(folder).with_context(|| format!("cannot resolve the directory {}", folder.display()))?;
     let coordinator = coordinator::Options {
         folder,
-        listen: listen.map(str::to_owned),
         policy,
         tenants,
         seed: 1,
@@ -84,7 +77,7 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
     let listener = args.http.map(giveway_web::server::bind).transpose()?;
     // A SIGHUP during the start is a reload after it.
     let hangups = Hangups::collect()?;
-    let cluster = start(&args.cluster.dir, &args.options, args.listen.as_deref(), !args.no_restart, apps)?;
+    let cluster = start(&args.cluster.dir, &args.options, !args.no_restart, apps)?;
     let mut out = std::io::stdout();
     writeln!(
         out,
@@ -92,7 +85,7 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
         args.options.nodes,
         cluster.folder().display(),
         cluster.policy(),
-        cluster.address()
+        cluster.socket().display()
     )?;
     if input::policy(&args.options.policy)?.name != cluster.policy() {
         writeln!(

@@ -5,7 +5,7 @@ use super::job_table::task_counts;
 use super::state_machine::{Coordinator, Deferred};
 use crate::wire::{FromClient, NodeExclusion, NodeStatus, ToClient};
 use giveway_core::cluster::Blocked;
-use giveway_core::{AttemptId, Event, JobId, Kind, Outcome};
+use giveway_core::{AttemptId, Event, JobId, Kind, Outcome, Span, Time};
 use std::ops::Bound;
 
 /// Number of preceding jobs that `explain` names.
@@ -13,6 +13,17 @@ const PRECEDING_JOBS_MAX: usize = 5;
 
 /// Maximum size of a page of the list of jobs, in bytes. Failures with long texts make a status large.
 const JOBS_PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Longest time in which a request to kill a job is answered.
+const KILL_ANSWER_DELAY_MAX: Span = Span::from_secs(5);
+
+/// A request to kill a job whose output is being worked on. It is answered when it is known how the job ends.
+#[derive(Debug)]
+pub(super) struct KillRequest {
+    job: JobId,
+    client: ClientLink,
+    at: Time,
+}
 
 impl Coordinator {
     pub(super) fn on_client_request(&mut self, request: FromClient, client: ClientLink) {
@@ -35,7 +46,10 @@ impl Coordinator {
                 );
                 ToClient::Refused { reason }
             }
-            FromClient::Kill { job } => self.kill(job),
+            FromClient::Kill { job } => match self.kill(job, &client) {
+                Some(answer) => answer,
+                None => return,
+            },
             FromClient::Yield { job } => match self.table.accepted(job) {
                 None => unknown_job(job),
                 Some(_) => {
@@ -89,23 +103,43 @@ impl Coordinator {
         record.is_some_and(|record| client.limited_to.as_ref().is_some_and(|user| *user != record.plan.request.user))
     }
 
-    /// Kills a job. If it was a round of an iterative application, its current round.
-    fn kill(&mut self, job: JobId) -> ToClient {
+    /// Kills a job. If it was a round of an iterative application, its current round. Returns `None` if the answer is not known yet.
+    fn kill(&mut self, job: JobId, client: &ClientLink) -> Option<ToClient> {
         let last = self.table.last_round(job);
         match self.table.accepted(last) {
-            None => unknown_job(job),
-            Some(record) if record.finalized => {
-                ToClient::Refused { reason: format!("cannot kill {job}: it has ended already") }
-            }
-            // All its tasks have ended, or none has started: there is nothing to stop, but its output is not published yet.
+            None => Some(unknown_job(job)),
+            Some(record) if record.finalized => Some(ended_already(job)),
+            // All its tasks have ended, or none has started: there is nothing to stop. Its output may be published before the kill takes effect.
             Some(record) if record.outcome.is_some() || record.submitted.is_none() => {
+                self.kill_requests.push(KillRequest { job: last, client: client.clone(), at: self.now });
                 self.kill_output(last);
-                ToClient::Done
+                None
             }
             Some(_) => {
                 self.submit_event(Event::JobKilled { job: last });
-                ToClient::Done
+                Some(ToClient::Done)
             }
+        }
+    }
+
+    /// Answers the clients that have requested to kill a job, which has ended now.
+    pub(super) fn answer_kill_requests(&mut self, job: JobId, outcome: Outcome) {
+        for request in self.kill_requests.extract_if(.., |request| request.job == job) {
+            let answer = if outcome == Outcome::Killed { ToClient::Done } else { ended_already(job) };
+            self.deferred.push(Deferred::Reply(request.client, answer));
+        }
+    }
+
+    /// Answers requests to kill jobs whose output is on a file system that does not respond.
+    pub(super) fn answer_overdue_kill_requests(&mut self) {
+        let now = self.now;
+        for request in self.kill_requests.extract_if(.., |request| now.since(request.at) > KILL_ANSWER_DELAY_MAX) {
+            let job = request.job;
+            let reason = format!(
+                "{job} is to be killed, but the file system of its output does not respond; `giveway job {}` will show how it ended",
+                job.0
+            );
+            self.deferred.push(Deferred::Reply(request.client, ToClient::Refused { reason }));
         }
     }
 
@@ -140,7 +174,7 @@ impl Coordinator {
             NodeStatus {
                 node: node.id,
                 name: node.spec.name.clone(),
-                pid: session.and_then(|session| session.connection.as_ref().map(|_| session.pid)),
+                pid: session.and_then(|session| session.connection.as_ref()).map(|connection| connection.pid),
                 up: node.up,
                 map_slots: slots(Kind::Map),
                 reduce_slots: slots(Kind::Reduce),
@@ -238,6 +272,10 @@ fn rank_text(ahead: &[JobId]) -> String {
     let shown: Vec<String> = ahead.iter().take(PRECEDING_JOBS_MAX).map(JobId::to_string).collect();
     let more = if ahead.len() > PRECEDING_JOBS_MAX { ", ..." } else { "" };
     format!("rank {}, after {}{more}", ahead.len() + 1, shown.join(", "))
+}
+
+fn ended_already(job: JobId) -> ToClient {
+    ToClient::Refused { reason: format!("cannot kill {job}: it has ended already") }
 }
 
 fn unknown_job(job: JobId) -> ToClient {

@@ -9,11 +9,12 @@ use crate::access::{self, Access, Caller, OpenConnections};
 use crate::apps::Apps;
 use crate::program::{Planner, ProgramStore};
 use crate::wire::{
-    self, FromClient, FromWorker, Handshaking, Listener, MESSAGE_BYTES_MAX, Role, SocketFile, Stream, ToClient,
-    ToWorker, Token,
+    self, FromClient, FromWorker, Listener, MESSAGE_BYTES_MAX, Role, SocketFile, ToClient, ToWorker, WireError,
 };
 use giveway_core::{AttemptId, TaskId};
+use rustix::process::geteuid;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -30,7 +31,6 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 1
 pub(super) struct Services {
     /// The applications that jobs may name.
     pub(super) apps: Apps,
-    pub(super) token: Token,
     /// Programs that were shipped with jobs.
     pub(super) programs: Arc<ProgramStore>,
     /// Has them plan jobs.
@@ -84,31 +84,43 @@ impl Services {
     }
 }
 
-/// Starts a thread that accepts connections and serves each on a thread of its own. It runs until the process ends.
+/// Serves the owner's processes on the private socket.
 pub(super) fn listen(listener: Listener, services: Services) -> io::Result<()> {
-    listener.serve("connection", move |stream, handshaking| serve(stream, handshaking, &services))
-}
-
-fn serve(mut stream: Stream, handshaking: Handshaking, services: &Services) {
-    let accepted = wire::accept(&mut stream, &services.token);
-    drop(handshaking);
-    // A peer that does not read must not make messages for it pile up: its connection is closed.
-    if let Err(error) = stream.set_write_timeout(Some(WRITE_TIMEOUT)) {
-        return warn!("connection closed: {error}");
-    }
-    let served = match accepted {
-        Ok(Role::Worker) => serve_worker(stream, services.next_id(), &services.inputs),
-        Ok(Role::Client) => serve_client(stream, services, None),
-        Ok(Role::Data) => {
-            warn!("connection refused: the peer requested data, which only workers serve");
-            Ok(())
-        }
-        Err(error) => Err(error),
+    let owner = geteuid().as_raw();
+    let admit = move |uid| match uid == owner {
+        true => Ok(()),
+        false => Err(access::no_access(owner, uid)),
     };
-    warn_unless_disconnected(served);
+    listener.serve(admit, move |stream, ()| warn_unless_disconnected(serve(stream, &services, None)))
 }
 
-fn warn_unless_disconnected(served: Result<(), wire::WireError>) {
+/// Serves other users on the socket for them.
+fn listen_shared(listener: Listener, services: Services) -> io::Result<()> {
+    let connections = OpenConnections::default();
+    let shared = services.shared.clone();
+    let admit = move |uid| {
+        let caller = shared.caller(uid).ok_or_else(|| access::no_access(geteuid().as_raw(), uid))?;
+        let counted = connections.begin(uid).ok_or_else(access::too_many_connections)?;
+        Ok((caller, counted))
+    };
+    listener.serve(admit, move |stream, (caller, _counted)| {
+        warn_unless_disconnected(serve(stream, &services, Some(&caller)));
+    })
+}
+
+/// Serves a process of the owner, or with a `caller` of another user.
+fn serve(mut stream: UnixStream, services: &Services, caller: Option<&Caller>) -> Result<(), WireError> {
+    let role = wire::accept(&mut stream)?;
+    // A peer that does not read must not make messages for it pile up: its connection is closed.
+    stream.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(WireError::io("cannot set a timeout"))?;
+    match (role, caller) {
+        (Role::Worker, None) => serve_worker(stream, services.next_id(), &services.inputs),
+        (Role::Worker, Some(_)) => Err(WireError::UnknownPeer),
+        (Role::Client, caller) => serve_client(stream, services, caller),
+    }
+}
+
+fn warn_unless_disconnected(served: Result<(), WireError>) {
     if let Err(error) = served
         && !error.is_disconnect()
     {
@@ -116,42 +128,9 @@ fn warn_unless_disconnected(served: Result<(), wire::WireError>) {
     }
 }
 
-/// Like [`listen`], on the socket for other users.
-fn listen_shared(listener: Listener, services: Services) -> io::Result<()> {
-    let connections = OpenConnections::default();
-    listener.serve("connection", move |stream, handshaking| {
-        warn_unless_disconnected(serve_shared(stream, handshaking, &connections, &services));
-    })
-}
-
-fn serve_shared(
-    mut stream: Stream,
-    handshaking: Handshaking,
-    connections: &OpenConnections,
-    services: &Services,
-) -> Result<(), wire::WireError> {
-    let failed = || wire::WireError::io("connection of another user");
-    let uid = stream.peer_uid().map_err(failed())?;
-    wire::accept_shared(&mut stream)?;
-    stream.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(failed())?;
-    let caller = uid.and_then(|uid| Some((services.shared.caller(uid)?, connections.begin(uid))));
-    let reason = match caller {
-        Some((caller, Some(_counted))) => {
-            drop(handshaking);
-            return serve_client(stream, services, Some(&caller));
-        }
-        Some((_, None)) => access::too_many_connections(),
-        None => access::no_access(rustix::process::geteuid().as_raw(), uid.unwrap_or(u32::MAX)),
-    };
-    // Counted as a handshake until it is closed.
-    stream.set_read_timeout(Some(WRITE_TIMEOUT)).map_err(failed())?;
-    let _: FromClient = wire::receive(&mut stream, MESSAGE_BYTES_MAX)?;
-    wire::send(&mut stream, &ToClient::Refused { reason })
-}
-
-fn serve_worker(mut stream: Stream, id: u64, inputs: &Sender<Input>) -> Result<(), wire::WireError> {
+fn serve_worker(mut stream: UnixStream, id: u64, inputs: &Sender<Input>) -> Result<(), WireError> {
     let FromWorker::Join(join) = wire::receive(&mut stream, MESSAGE_BYTES_MAX)? else {
-        return Err(wire::WireError::UnknownPeer);
+        return Err(WireError::UnknownPeer);
     };
     let (sender, outgoing) = mpsc::channel();
     let Ok(write_half) = stream.try_clone() else { return Ok(()) };
@@ -177,7 +156,7 @@ fn serve_worker(mut stream: Stream, id: u64, inputs: &Sender<Input>) -> Result<(
 }
 
 /// Sends messages to a worker until the coordinator drops the sender, then closes the connection.
-fn write_messages(stream: Stream, outgoing: &Receiver<ToWorker>) {
+fn write_messages(stream: UnixStream, outgoing: &Receiver<ToWorker>) {
     let mut out = BufWriter::new(&stream);
     while let Ok(message) = outgoing.recv() {
         let mut sent = wire::send(&mut out, &message);
@@ -193,11 +172,11 @@ fn write_messages(stream: Stream, outgoing: &Receiver<ToWorker>) {
         }
     }
     let _ = out.flush();
-    let _ = stream.shutdown();
+    wire::shut_down(&stream);
 }
 
 /// Serves a client of the owner, or with a `caller` of another user.
-fn serve_client(mut stream: Stream, services: &Services, caller: Option<&Caller>) -> Result<(), wire::WireError> {
+fn serve_client(mut stream: UnixStream, services: &Services, caller: Option<&Caller>) -> Result<(), WireError> {
     let Services { apps, inputs, .. } = services;
     let mut programs = ProgramSession::new(Arc::clone(&services.programs));
     loop {

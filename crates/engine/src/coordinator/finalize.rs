@@ -223,6 +223,7 @@ impl Coordinator {
         let program = self.table.programs.get(&job).copied();
         self.append_metadata(Metadata::JobFinalized { job, outcome, next_round });
         self.release_program(program);
+        self.answer_kill_requests(job, outcome);
         self.finish_followers(job);
         if next_round.is_none()
             && let Some(status) = self.table.status(job, &self.core)

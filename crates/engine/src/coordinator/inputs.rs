@@ -1,5 +1,6 @@
 //! What goes into the state machine and what comes out of it.
 
+use super::journal::{Journal, JournalError};
 use super::output_work::{OutputResult, OutputWork};
 use crate::job::Plan;
 use crate::program::ProgramId;
@@ -46,7 +47,7 @@ pub(crate) enum Effect {
 
 /// What must be durable before the effects are carried out.
 #[derive(Debug)]
-pub(crate) enum JournalWrite {
+pub(super) enum JournalWrite {
     Nothing,
     Append(Vec<u8>),
     /// Append `last`, which may be empty, archive the journal, and begin a new one with `content`.
@@ -56,11 +57,38 @@ pub(crate) enum JournalWrite {
     },
 }
 
-/// The result of handling inputs.
+/// The result of handling inputs. Its effects can be had only once its records are on disk.
 #[derive(Debug)]
+#[must_use]
 pub(crate) struct Output {
-    pub(crate) journal: JournalWrite,
-    pub(crate) effects: Vec<Effect>,
+    journal: JournalWrite,
+    effects: Vec<Effect>,
+}
+
+impl Output {
+    pub(super) fn new(journal: JournalWrite, effects: Vec<Effect>) -> Output {
+        Output { journal, effects }
+    }
+
+    /// True if the journal has to be written.
+    pub(crate) fn has_records(&self) -> bool {
+        !matches!(self.journal, JournalWrite::Nothing)
+    }
+
+    /// True if a new journal begins.
+    pub(crate) fn begins_journal(&self) -> bool {
+        matches!(self.journal, JournalWrite::Replace { .. })
+    }
+
+    /// Writes and syncs the records. Returns the effects, which may be carried out now.
+    pub(crate) fn make_durable(self, journal: &mut Journal) -> Result<Vec<Effect>, JournalError> {
+        match self.journal {
+            JournalWrite::Nothing => {}
+            JournalWrite::Append(frame) => journal.append(&frame)?,
+            JournalWrite::Replace { last, content } => journal.replace(&last, &content)?,
+        }
+        Ok(self.effects)
+    }
 }
 
 /// The sending half of a connection to a worker. The connection is closed when the last copy is dropped.

@@ -66,15 +66,15 @@ use crate::access::{self, Access};
 use crate::apps::Apps;
 use crate::cluster_id::ClusterId;
 use crate::program::{Planner, ProgramStore};
-use crate::wire::{Listener, SocketFile, Token, run_folder};
+use crate::wire::{Listener, SocketFile, run_folder};
 use connections::{Services, SharedAccess};
 use giveway_core::{Policy, SetupError, Tenants};
 use inputs::{ClientLink, Input};
 use journal::JournalLock;
 use run::Run;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -90,10 +90,8 @@ pub(crate) const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 /// Configuration of a coordinator.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The cluster directory: journal, token, address.
+    /// The cluster directory: journal, address.
     pub folder: PathBuf,
-    /// TCP address to listen on in addition to the Unix socket, `host:port`; must be loopback. Port 0 selects a free port; `None` for no TCP.
-    pub listen: Option<String>,
     pub policy: Policy,
     /// Users and pools with their shares.
     pub tenants: Tenants,
@@ -125,14 +123,9 @@ pub enum StartError {
         path: PathBuf,
         error: io::Error,
     },
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {error}")]
-    Listen { address: String, error: io::Error },
-    /// The address is not a loopback address.
-    #[error(
-        "cannot listen on {address}: it can be reached from other machines and connections are not encrypted; use 127.0.0.1, or `giveway yarn` for several machines"
-    )]
-    Exposed { address: String },
+    /// The socket cannot be listened on.
+    #[error("cannot listen on {}: {error}", socket.display())]
+    Listen { socket: PathBuf, error: io::Error },
     /// The policy cannot be used.
     #[error(transparent)]
     Setup(#[from] SetupError),
@@ -158,7 +151,7 @@ pub enum StartError {
 /// does not stop the coordinator.
 #[derive(Debug)]
 pub struct CoordinatorHandle {
-    address: String,
+    socket: PathBuf,
     policy: String,
     timings: Arc<Timings>,
     thread: JoinHandle<Result<(), JournalError>>,
@@ -184,17 +177,11 @@ impl CoordinatorHandle {
         let in_folder = |error| StartError::Folder { path: folder.clone(), error };
         run_folder::make_private(&folder).map_err(in_folder)?;
         let lock = JournalLock::acquire(&folder)?;
-        let token_file = folder.join("token");
-        let token =
-            Token::read_or_create(&token_file).map_err(|error| StartError::Folder { path: token_file, error })?;
         let (cluster_id, _) = ClusterId::read_or_create(&folder).map_err(in_folder)?;
         let socket = run_folder::create(cluster_id.short()).map_err(in_folder)?.join("coordinator");
         // The journal is locked, so no other coordinator of this cluster uses the socket.
-        let listener = Listener::bind_unix(&socket)
-            .map_err(|error| StartError::Listen { address: socket.display().to_string(), error })?;
-        let address = listener.address().to_owned();
-        let tcp = options.listen.as_deref().map(listen_tcp).transpose()?;
-        let sockets = Sockets(Arc::new(Mutex::new(vec![SocketFile(socket)])));
+        let listener = Listener::bind(&socket).map_err(|error| StartError::Listen { socket: socket.clone(), error })?;
+        let sockets = Sockets(Arc::new(Mutex::new(vec![SocketFile(socket.clone())])));
         let shared = SharedAccess::new(sockets.0.clone());
         let (apps, admitted, reload) = (options.apps.clone(), options.access.clone(), options.reload.clone());
         let (inputs, receiver) = mpsc::channel();
@@ -207,16 +194,14 @@ impl CoordinatorHandle {
         let policy = run.policy().to_owned();
         let timings = run.timings();
         // Written only after the journal has been recovered: clients that find the address find a coordinator that can serve them.
-        write_atomically(&folder.join("address"), address.as_bytes()).map_err(in_folder)?;
+        write_atomically(&folder.join("address"), socket.as_os_str().as_bytes()).map_err(in_folder)?;
         let thread = std::thread::Builder::new()
             .name("coordinator".into())
             .spawn(move || run.run(&receiver))
             .map_err(in_folder)?;
         let ids = Arc::new(AtomicU64::new(1));
-        let tcp_address = tcp.as_ref().map(|tcp| tcp.address().to_owned());
         let services = Services {
             apps,
-            token,
             planner: Planner::new(&folder),
             programs,
             folder: folder.clone(),
@@ -225,20 +210,14 @@ impl CoordinatorHandle {
             reload,
             shared,
         };
-        for listener in [Some(listener), tcp].into_iter().flatten() {
-            connections::listen(listener, services.clone()).map_err(in_folder)?;
-        }
+        connections::listen(listener, services.clone()).map_err(in_folder)?;
         connections::admit(&services, admitted)?;
-        let address = match tcp_address {
-            Some(tcp) => format!("{address} and {tcp}"),
-            None => address,
-        };
-        Ok(CoordinatorHandle { address, policy, timings, thread, inputs, _sockets: sockets })
+        Ok(CoordinatorHandle { socket, policy, timings, thread, inputs, _sockets: sockets })
     }
 
-    /// Addresses it listens on, for messages to users.
-    pub fn address(&self) -> &str {
-        &self.address
+    /// The socket it listens on.
+    pub fn socket(&self) -> &Path {
+        &self.socket
     }
 
     /// Name of the policy in use. Differs from that of the options if the journal has unfinished jobs: those keep their policy.
@@ -273,27 +252,18 @@ impl CoordinatorHandle {
 }
 
 /// Listens on the socket for other users. Returns its path too.
-fn listen_shared(folder: &std::path::Path) -> Result<(Listener, PathBuf), StartError> {
+fn listen_shared(folder: &Path) -> Result<(Listener, PathBuf), StartError> {
     let in_folder = |error| StartError::Folder { path: folder.to_path_buf(), error };
     let socket = access::shared_socket(folder, rustix::process::geteuid().as_raw()).map_err(in_folder)?;
-    let failed = |error| StartError::Listen { address: socket.display().to_string(), error };
+    let failed = |error| StartError::Listen { socket: socket.clone(), error };
     if let Some(parent) = socket.parent() {
         access::create_shared_folder(parent).map_err(failed)?;
     }
     Ok((Listener::bind_shared(&socket).map_err(failed)?, socket))
 }
 
-fn listen_tcp(address: &str) -> Result<Listener, StartError> {
-    let failed = |error| StartError::Listen { address: address.into(), error };
-    let resolved: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
-    if !resolved.iter().all(|address| address.ip().is_loopback()) {
-        return Err(StartError::Exposed { address: address.into() });
-    }
-    Listener::bind_tcp(&resolved).map_err(failed)
-}
-
 /// Replaces a small file by renaming a new one over it. Readers see the old content or the new, never a part. Not synced.
-fn write_atomically(path: &std::path::Path, bytes: &[u8]) -> io::Result<()> {
+fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     std::fs::write(&new, bytes)?;
     std::fs::rename(&new, path)

@@ -2,7 +2,7 @@
 
 use super::file_system::{Disk, FileSystem};
 use super::hook::Hook;
-use super::inputs::{Effect, Input, JournalWrite, Output};
+use super::inputs::{Effect, Input};
 use super::journal::{Journal, JournalError, JournalLock};
 use super::output_work::{AppRounds, OutputWork, Rounds};
 use super::state_machine::{Coordinator, Settings};
@@ -113,17 +113,13 @@ impl Run {
             let now = self.now();
             self.read_clock(now);
             let (began, has_inputs) = (Instant::now(), !batch.is_empty());
-            let Output { journal, effects } = self.coordinator.handle(now, batch.drain(..))?;
+            let output = self.coordinator.handle(now, batch.drain(..))?;
             if has_inputs {
                 self.timings.decisions.add(began);
             }
-            if !matches!(journal, JournalWrite::Nothing) {
-                let began = Instant::now();
-                match journal {
-                    JournalWrite::Nothing => {}
-                    JournalWrite::Append(frame) => self.journal.append(&frame)?,
-                    JournalWrite::Replace { last, content } => self.journal.replace(&last, &content)?,
-                }
+            let (began, has_records) = (Instant::now(), output.has_records());
+            let effects = output.make_durable(&mut self.journal)?;
+            if has_records {
                 self.timings.journal_writes.add(began);
             }
             let mut stopping = false;

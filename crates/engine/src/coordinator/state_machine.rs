@@ -4,6 +4,7 @@
 //! takes any number of inputs and returns one frame for the journal and the effects that may be carried out once it is on disk. `run.rs` drives it with
 //! real connections and files, the simulation with modelled ones.
 
+use super::clients::KillRequest;
 use super::finalize::OutputState;
 use super::inputs::{ClientLink, Effect, Input, Output, WorkerLink};
 use super::job_table::JobTable;
@@ -15,6 +16,7 @@ use giveway_core::{
     Time,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
 use tracing::warn;
 
 /// Maximum time between two checks of timers and heartbeats.
@@ -39,6 +41,13 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 pub(crate) struct WorkerConnection {
     pub(crate) link: WorkerLink,
+    /// The worker's folder.
+    pub(crate) folder: PathBuf,
+    /// The host name for locality.
+    pub(crate) host: String,
+    pub(crate) pid: u32,
+    /// [`Join::incarnation`](crate::wire::Join::incarnation) of the process.
+    pub(crate) incarnation: u64,
     /// True once `JoinAccepted` was sent. Nothing is sent before: effects that were pending for the previous connection are dropped, and
     /// what the worker still needs is sent again by the reconciliation after its join.
     pub(crate) join_accepted: bool,
@@ -54,12 +63,6 @@ pub(crate) struct NodeSession {
     pub(crate) connection: Option<WorkerConnection>,
     /// When the last heartbeat, or any other message, was received.
     pub(crate) last_heartbeat: Time,
-    pub(crate) data_address: String,
-    /// The host name for locality.
-    pub(crate) host: String,
-    pub(crate) pid: u32,
-    /// [`Join::incarnation`](crate::wire::Join::incarnation) of the process.
-    pub(crate) incarnation: u64,
     /// [`Coordinator::offer_epoch`] when the node's slots were last offered.
     pub(crate) offered_epoch: u64,
     /// Set by a heartbeat: the slots are offered even if the epoch has not changed.
@@ -93,6 +96,7 @@ pub(crate) struct Coordinator {
     pub(super) effects: Vec<Effect>,
     /// Clients that follow a job.
     pub(super) followers: Vec<(JobId, ClientLink)>,
+    pub(super) kill_requests: Vec<KillRequest>,
     /// Last reported progress of each running attempt.
     pub(super) progress: HashMap<AttemptId, ReportedProgress>,
     /// Incremented whenever a free slot might match a task it did not match before.
@@ -129,6 +133,7 @@ impl Coordinator {
             deferred: Vec::new(),
             effects: Vec::new(),
             followers: Vec::new(),
+            kill_requests: Vec::new(),
             progress: HashMap::new(),
             offer_epoch: 1,
             first_offered: 0,
@@ -175,7 +180,7 @@ impl Coordinator {
             return Err(error);
         }
         let journal = self.journal_write()?;
-        Ok(Output { journal, effects: std::mem::take(&mut self.effects) })
+        Ok(Output::new(journal, std::mem::take(&mut self.effects)))
     }
 
     /// When the next call of [`handle`](Coordinator::handle) is due if there are no inputs.
@@ -235,6 +240,7 @@ impl Coordinator {
         self.fire_timers();
         self.check_heartbeats();
         self.retry_outputs();
+        self.answer_overdue_kill_requests();
         if self.now.since(self.followers_updated) >= self.settings.heartbeat_interval {
             self.followers_updated = self.now;
             self.update_followers();
@@ -368,10 +374,6 @@ impl NodeSession {
         NodeSession {
             connection: None,
             last_heartbeat: now,
-            data_address: String::new(),
-            host: String::new(),
-            pid: 0,
-            incarnation: 0,
             offered_epoch: 0,
             needs_offer: false,
             unknown_attempts: HashSet::new(),

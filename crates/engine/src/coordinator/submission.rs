@@ -92,7 +92,7 @@ impl Coordinator {
 
     /// Whether a worker's host is one of these. Several workers may have the same host.
     fn is_on_host(&self, node: NodeId, hosts: &[String]) -> bool {
-        let worker_host = self.nodes.get(node.0 as usize).map_or("", |session| &session.host);
-        hosts.iter().any(|host| host.eq_ignore_ascii_case(worker_host))
+        let connection = self.nodes.get(node.0 as usize).and_then(|session| session.connection.as_ref());
+        connection.is_some_and(|worker| hosts.iter().any(|host| host.eq_ignore_ascii_case(&worker.host)))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::StartError;
 use super::file_system::{AppendFile, Disk, Entry, FileSystem};
-use super::inputs::{ClientLink, Effect, Input, JournalWrite};
+use super::inputs::{ClientLink, Effect, Input};
 use super::journal::{Journal, Metadata};
 use super::output_folder::{self, SUCCESS};
 use super::output_work::{AppRounds, OutputWork};
@@ -68,12 +68,7 @@ impl TestCoordinator {
     fn handle(&mut self, wait: Span, inputs: Vec<Input>) {
         let now = self.coordinator.now() + wait;
         let output = self.coordinator.handle(now, inputs).unwrap();
-        match output.journal {
-            JournalWrite::Nothing => {}
-            JournalWrite::Append(frame) => self.journal.append(&frame).unwrap(),
-            JournalWrite::Replace { last, content } => self.journal.replace(&last, &content).unwrap(),
-        }
-        for effect in output.effects {
+        for effect in output.make_durable(&mut self.journal).unwrap() {
             match effect {
                 Effect::Send(link, message) => drop(link.sender.send(message)),
                 Effect::Reply(client, answer) => drop(client.sender.send(answer)),
@@ -457,7 +452,13 @@ fn a_hung_output_folder_stalls_its_job_only() {
     let other = coordinator.submit(folder.plan("other")).unwrap();
     assert!(matches!(coordinator.request(FromClient::Kill { job: other }), ToClient::Done));
     assert!(coordinator.table.jobs[&other].finalized && !coordinator.table.jobs[&hung].finalized);
-    assert!(matches!(coordinator.request(FromClient::Kill { job: hung }), ToClient::Done));
+    let (sender, answers) = mpsc::channel();
+    let client = ClientLink { id: 1, limited_to: None, sender };
+    coordinator.handle(Span(0), vec![Input::ClientRequest { request: FromClient::Kill { job: hung }, client }]);
+    assert!(answers.try_recv().is_err(), "it may still succeed");
+    coordinator.handle(Span::from_secs(6), Vec::new());
+    let answer = answers.try_recv().unwrap();
+    assert!(matches!(&answer, ToClient::Refused { reason } if reason.contains("does not respond")), "{answer:?}");
     assert!(!coordinator.table.jobs[&hung].finalized, "its work is still in progress");
     drop(coordinator);
     let mut recovered = folder.open();

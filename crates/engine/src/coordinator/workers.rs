@@ -5,9 +5,10 @@ use super::job_table;
 use super::journal::Metadata;
 use super::progress::ReportedProgress;
 use super::state_machine::{Coordinator, Deferred, NodeSession, WorkerConnection};
-use crate::wire::{FromWorker, Join, Report, ToWorker};
+use crate::wire::{FromWorker, Join, NodeFolder, Report, ToWorker};
 use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, NodeSpec, PreemptAction, RackId, WHOLE_PPM, Work};
 use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
 use tracing::{debug, warn};
 
 /// A task whose attempts disappeared with their worker process more often than this may be the cause: from then on such an attempt counts as
@@ -20,13 +21,12 @@ impl Coordinator {
         let spec = node_spec(&join);
         let next_node = NodeId(self.core.node_count() as u32);
         let node = self.table.node_ids.get(&join.name).copied().unwrap_or(next_node);
-        if let Some(session) = self.nodes.get(node.0 as usize)
-            && session.connection.is_some()
-            && session.incarnation != join.incarnation
+        if let Some(NodeSession { connection: Some(connected), .. }) = self.nodes.get(node.0 as usize)
+            && connected.incarnation != join.incarnation
         {
             let reason = format!(
                 "worker {} is connected already, as process {}; stop that process or choose another --name",
-                join.name, session.pid
+                join.name, connected.pid
             );
             warn!("worker refused: {reason}");
             self.effects.push(Effect::Send(link, ToWorker::JoinRefused { reason }));
@@ -50,6 +50,10 @@ impl Coordinator {
         debug!(node = %join.name, pid = join.pid, "worker {}", if keep_state { "rejoined with its state" } else { "joined" });
         let connection = WorkerConnection {
             link,
+            folder: join.folder.clone(),
+            host: join.host.clone(),
+            pid: join.pid,
+            incarnation: join.incarnation,
             join_accepted: false,
             sent_plans: HashSet::new(),
             output_subscriptions: HashSet::new(),
@@ -57,10 +61,6 @@ impl Coordinator {
         let session = NodeSession {
             connection: Some(connection),
             last_heartbeat: self.now,
-            data_address: join.data_address.clone(),
-            host: join.host.clone(),
-            pid: join.pid,
-            incarnation: join.incarnation,
             offered_epoch: 0,
             needs_offer: true,
             unknown_attempts: HashSet::new(),
@@ -70,7 +70,7 @@ impl Coordinator {
         }
         let heartbeat_interval_ms = u32::try_from(self.settings.heartbeat_interval.0 / 1000).unwrap_or(u32::MAX);
         self.deferred.push(Deferred::Send(node, ToWorker::JoinAccepted { node, keep_state, heartbeat_interval_ms }));
-        self.exchange_addresses(node, &join.data_address);
+        self.exchange_folders(node, &join.folder);
         if keep_state {
             self.reconcile(node, &join);
         }
@@ -89,20 +89,22 @@ impl Coordinator {
         }
     }
 
-    /// Sends the data addresses of all connected nodes to a new one, and its address to them.
-    fn exchange_addresses(&mut self, node: NodeId, data_address: &str) {
-        let address = |(index, session): (usize, &NodeSession)| {
-            session.connection.as_ref().map(|_| (NodeId(index as u32), Some(session.data_address.clone())))
+    /// Tells a node that joins where the map outputs of all connected nodes are, and the others where its own are.
+    fn exchange_folders(&mut self, node: NodeId, folder: &Path) {
+        let folder_of = |(index, session): (u32, &NodeSession)| {
+            let connection = session.connection.as_ref()?;
+            Some(NodeFolder { node: NodeId(index), folder: connection.folder.clone() })
         };
-        let all = self.nodes.iter().enumerate().filter_map(address).collect();
-        self.deferred.push(Deferred::Send(node, ToWorker::Nodes { nodes: all }));
-        self.broadcast_address(node, Some(data_address.to_owned()));
+        let folders = (0..).zip(&self.nodes).filter_map(folder_of).collect();
+        self.deferred.push(Deferred::Send(node, ToWorker::NodeFolders { folders }));
+        let own = NodeFolder { node, folder: folder.to_owned() };
+        self.broadcast(node, &ToWorker::NodeFolders { folders: vec![own] });
     }
 
-    /// Sends a node's data address to all other nodes; `None` if the node is lost.
-    fn broadcast_address(&mut self, node: NodeId, address: Option<String>) {
-        for other in (0..self.nodes.len() as u32).map(NodeId).filter(|&other| other != node) {
-            self.deferred.push(Deferred::Send(other, ToWorker::Nodes { nodes: vec![(node, address.clone())] }));
+    /// Sends a message to all nodes but one.
+    fn broadcast(&mut self, except: NodeId, message: &ToWorker) {
+        for other in (0..self.nodes.len() as u32).map(NodeId).filter(|&other| other != except) {
+            self.deferred.push(Deferred::Send(other, message.clone()));
         }
     }
 
@@ -203,14 +205,10 @@ impl Coordinator {
 
     /// Handles the result of an attempt. A repeated report of an attempt that has ended already is ignored; the caller acknowledges it.
     fn on_report(&mut self, node: NodeId, report: Report) {
-        let attempt = match &report {
-            Report::Finished { attempt, .. }
-            | Report::Failed { attempt, .. }
-            | Report::Killed { attempt }
-            | Report::Paused { attempt, .. }
-            | Report::EndedEarly { attempt, .. } => *attempt,
-            Report::OutputLost { map } => return self.on_output_lost(*map),
-        };
+        if let Report::OutputLost { map } = report {
+            return self.on_output_lost(map);
+        }
+        let Some(attempt) = report.ended_attempt() else { return };
         if self.table.running.get(attempt).is_none_or(|running| running.node != node) {
             if let Some(session) = self.nodes.get_mut(node.0 as usize) {
                 session.unknown_attempts.remove(&attempt);
@@ -280,7 +278,7 @@ impl Coordinator {
         self.submit_event(Event::NodeLost { node });
         let running = &self.table.running;
         self.progress.retain(|attempt, _| running.get(*attempt).is_some());
-        self.broadcast_address(node, None);
+        self.broadcast(node, &ToWorker::NodeLost { node });
     }
 
     /// Sends an attempt to a worker: before it the job's plan, and for a reduce the locations of the map outputs, unless already sent.

@@ -18,8 +18,8 @@ mod store;
 pub use id::ProgramId;
 pub(crate) use planner::Planner;
 pub(crate) use pool::RunnerPool;
-pub(crate) use protocol::{FromRunner, ToRunner, WorkerFacts};
-pub(crate) use runner::{Received, Runner, RunnerError, Sent};
+pub(crate) use protocol::{FromRunner, ToRunner};
+pub(crate) use runner::{Received, Runner, RunnerError};
 pub use serve::{is_task_runner, run_if_task_runner};
 pub(crate) use store::{Offer, Pin, ProgramStore, Upload};
 

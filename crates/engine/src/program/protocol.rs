@@ -3,8 +3,8 @@
 
 use crate::job::Plan;
 use crate::task::MapOutputLocation;
-use crate::wire::{PROTOCOL, Report};
-use giveway_core::{AttemptId, JobId, NodeId, Work};
+use crate::wire::{NodeFolder, PROTOCOL, Report};
+use giveway_core::{AttemptId, JobId, Work};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -48,8 +48,6 @@ pub(crate) enum ToRunner {
         /// The plan of the round that has ended.
         plan: Box<Plan>,
     },
-    /// The worker whose tasks follow. Sent once, before them.
-    Worker(WorkerFacts),
     /// The plan of a job. Sent before its first attempt.
     Job { plan: Box<Plan> },
     /// Run an attempt. One at a time; answered by [`FromRunner::Ended`].
@@ -78,19 +76,10 @@ pub(crate) enum ToRunner {
         replace: bool,
         outputs: Vec<MapOutputLocation>,
     },
-    /// Data addresses of nodes that changed. A node without an address is lost.
-    Nodes { nodes: Vec<(NodeId, Option<String>)> },
+    /// Where the map outputs of all nodes are.
+    NodeFolders { folders: Vec<NodeFolder> },
     /// No attempt of this job follows.
     CloseJob { job: JobId },
-}
-
-/// What a task runner must know of its worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct WorkerFacts {
-    /// The cluster directory.
-    #[serde(with = "crate::path_bytes")]
-    pub(crate) cluster: PathBuf,
-    pub(crate) node: NodeId,
 }
 
 /// From a task runner.

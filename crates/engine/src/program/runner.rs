@@ -3,7 +3,7 @@
 //! One thread reads both the socket and the output, and puts what it gets into a channel in order: what an attempt printed comes before its end. The
 //! runner does not outlive this process: it ends when its socket does, and the watchdog kills its process group.
 
-use super::protocol::{ARGUMENT, FromRunner, ToRunner, Version, WorkerFacts};
+use super::protocol::{ARGUMENT, FromRunner, ToRunner, Version};
 use super::{ProgramId, ProgramStore};
 use crate::apps::child::remove_own_variables;
 use crate::apps::watchdog::{self, Registration};
@@ -19,7 +19,7 @@ use std::io::{self, PipeReader, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -132,10 +132,10 @@ pub(crate) struct Runner {
 /// What a runner knows, so that it is not sent again.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
-    pub(crate) facts: Option<WorkerFacts>,
     /// The job whose plan it has.
     pub(crate) job: Option<JobId>,
-    pub(crate) addresses: BTreeMap<NodeId, String>,
+    /// The folders of the workers.
+    pub(crate) folders: BTreeMap<NodeId, PathBuf>,
 }
 
 impl Runner {

@@ -3,13 +3,13 @@
 //! One thread reads messages and does nothing else, so requests reach a running attempt at once; another one sends ticks and progress. The end of the
 //! socket ends the process: the worker is gone, or has no more use for it.
 
-use super::protocol::{ARGUMENT, FromRunner, RoundError, ToRunner, Version, WorkerFacts};
+use super::protocol::{ARGUMENT, FromRunner, RoundError, ToRunner, Version};
 use crate::apps::{self, Apps};
 use crate::attempt_logs;
 use crate::coordinator::is_read_error;
 use crate::job::Plan;
-use crate::task::{Control, MapOutputTracker, Request, ShuffleClient};
-use crate::wire::{self, MESSAGE_BYTES_MAX, Report, Token, WireError};
+use crate::task::{Control, Fetcher, MapOutputTracker, Request};
+use crate::wire::{self, MESSAGE_BYTES_MAX, NodeFolder, Report, WireError};
 use crate::worker::Attempt;
 use giveway_core::{AttemptId, JobId, Work};
 use std::collections::BTreeMap;
@@ -122,11 +122,12 @@ fn serve(socket: UnixStream, apps: &Apps) -> Result<(), WireError> {
     let reporting = Arc::clone(&shared);
     thread::Builder::new().name("progress".into()).spawn(move || reporting.send_progress()).map_err(failed())?;
     let (sender, tasks) = mpsc::channel();
+    let reporting = Arc::clone(&shared);
     let receiver = MessageReceiver {
         apps: apps.clone(),
         shared: Arc::clone(&shared),
         tasks: sender,
-        worker: None,
+        fetcher: Arc::new(Fetcher::new(move |map| drop(reporting.send(&FromRunner::OutputLost { map })))),
         jobs: BTreeMap::new(),
     };
     thread::Builder::new().name("messages".into()).spawn(move || receiver.run(incoming)).map_err(failed())?;
@@ -185,18 +186,12 @@ struct LocalJob {
     outputs: Arc<MapOutputTracker>,
 }
 
-/// What attempts need of the worker.
-struct WorkerAccess {
-    shuffle: Arc<ShuffleClient>,
-}
-
 /// Handles the messages of the worker.
 struct MessageReceiver {
     apps: Apps,
     shared: Arc<Shared>,
     tasks: Sender<Task>,
-    /// `None` until the worker has sent its facts.
-    worker: Option<WorkerAccess>,
+    fetcher: Arc<Fetcher>,
     jobs: BTreeMap<JobId, LocalJob>,
 }
 
@@ -218,13 +213,6 @@ impl MessageReceiver {
         match message {
             ToRunner::CompletePlan { draft } => self.queue(Task::CompletePlan { draft }),
             ToRunner::NextRound { plan } => self.queue(Task::NextRound { plan }),
-            ToRunner::Worker(facts) => match self.worker_access(facts) {
-                Ok(access) => self.worker = Some(access),
-                Err(error) => {
-                    eprintln!("giveway: the task runner cannot read the cluster's token: {error}");
-                    exit(1);
-                }
-            },
             ToRunner::Job { plan } => {
                 let local = LocalJob { plan: Arc::new(*plan), outputs: Arc::new(MapOutputTracker::new()) };
                 self.jobs.insert(local.plan.job, local);
@@ -240,10 +228,9 @@ impl MessageReceiver {
                     }
                 }
             }
-            ToRunner::Nodes { nodes } => {
-                if let Some(worker) = &self.worker {
-                    nodes.into_iter().for_each(|(node, address)| worker.shuffle.set_address(node, address));
-                }
+            ToRunner::NodeFolders { folders } => {
+                let folders = folders.into_iter().map(|NodeFolder { node, folder }| (node, folder));
+                self.fetcher.set_folders(folders.collect());
             }
             ToRunner::CloseJob { job } => {
                 self.jobs.remove(&job);
@@ -255,18 +242,9 @@ impl MessageReceiver {
         let _ = self.tasks.send(task);
     }
 
-    fn worker_access(&self, facts: WorkerFacts) -> io::Result<WorkerAccess> {
-        let WorkerFacts { cluster, node } = facts;
-        let token = Token::read(&cluster.join("token"))?;
-        let shared = Arc::clone(&self.shared);
-        let report_bad_output = move |map| drop(shared.send(&FromRunner::OutputLost { map }));
-        let shuffle = Arc::new(ShuffleClient::new(node, token, report_bad_output));
-        Ok(WorkerAccess { shuffle })
-    }
-
     fn launch(&self, attempt: AttemptId, work: Work, folder: PathBuf) {
         let failed = |reason: String| self.queue(Task::Ended(Report::Failed { attempt, reason }));
-        let (Some(local), Some(worker)) = (self.jobs.get(&attempt.task.job), &self.worker) else {
+        let Some(local) = self.jobs.get(&attempt.task.job) else {
             return failed("internal error: the worker sent no plan for the attempt; report this as a bug".into());
         };
         let app = match self.apps.find(&local.plan.request.app) {
@@ -282,7 +260,7 @@ impl MessageReceiver {
             plan: Arc::clone(&local.plan),
             app,
             outputs: Arc::clone(&local.outputs),
-            shuffle: Arc::clone(&worker.shuffle),
+            fetcher: Arc::clone(&self.fetcher),
             folder,
         };
         self.queue(Task::Run(Box::new(task), control));

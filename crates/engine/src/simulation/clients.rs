@@ -21,6 +21,8 @@ pub(super) struct Client {
     /// The current round, once an id is known.
     job: Option<JobId>,
     tries: u64,
+    /// The answer to its request to kill the job.
+    kill: Option<Receiver<ToClient>>,
 }
 
 #[derive(Debug)]
@@ -48,7 +50,7 @@ impl ClientState {
 
 impl Client {
     pub(super) fn new() -> Client {
-        Client { state: ClientState::Waiting, job: None, tries: 0 }
+        Client { state: ClientState::Waiting, job: None, tries: 0, kill: None }
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -94,10 +96,26 @@ impl World {
             None if self.clients[client].is_done() => return,
             None => return self.after(ASK_AGAIN, Event::ClientKills { client }),
         };
-        let link = ClientLink { id: self.next_id(), limited_to: None, sender: mpsc::channel().0 };
-        if !self.input(Input::ClientRequest { request, client: link }) {
-            self.after(ASK_AGAIN, Event::ClientKills { client });
+        let (sender, receiver) = mpsc::channel();
+        let link = ClientLink { id: self.next_id(), limited_to: None, sender };
+        match self.input(Input::ClientRequest { request, client: link }) {
+            true => self.clients[client].kill = Some(receiver),
+            false => self.after(ASK_AGAIN, Event::ClientKills { client }),
         }
+    }
+
+    /// Handles the answer to a request to kill a job. Asks again if there is none because the coordinator was killed.
+    fn kill_answered(&mut self, client: usize) -> Result<(), Violation> {
+        let Some(answer) = self.clients[client].kill.as_ref().map(Receiver::try_recv) else { return Ok(()) };
+        match answer {
+            Err(TryRecvError::Empty) => return Ok(()),
+            Err(TryRecvError::Disconnected) => self.after(ASK_AGAIN, Event::ClientKills { client }),
+            Ok(ToClient::Done) => self.oracle.kill_acknowledged(client)?,
+            // It has ended.
+            Ok(_) => {}
+        }
+        self.clients[client].kill = None;
+        Ok(())
     }
 
     /// Has the coordinator load another policy, until one accepts the request. Its answer is not awaited.
@@ -112,6 +130,7 @@ impl World {
     /// Handles the answers that have arrived for clients.
     pub(super) fn clients_receive(&mut self) -> Result<(), Violation> {
         for client in 0..self.clients.len() {
+            self.kill_answered(client)?;
             while let Some(answer) = self.clients[client].state.try_recv() {
                 match answer {
                     Ok(answer) => self.client_receives(client, answer)?,

@@ -3,11 +3,12 @@
 use super::disk::ModelDisk;
 use super::oracle::Violation;
 use super::scenario::{Micros, SECOND};
+use super::worker_process::encode;
 use super::world::{CLUSTER, Event, HEARTBEAT, World};
 use crate::apps::round_output;
 use crate::coordinator::StartError;
 use crate::coordinator::file_system::FileSystem;
-use crate::coordinator::inputs::{ClientLink, Effect, Input, JournalWrite, Output};
+use crate::coordinator::inputs::{ClientLink, Effect, Input};
 use crate::coordinator::journal::{Journal, JournalError, synced_text};
 use crate::coordinator::output_work::{OutputWork, Rounds};
 use crate::coordinator::state_machine::{Coordinator, Settings};
@@ -169,30 +170,22 @@ impl World {
         let now = process.start_time + Span(elapsed);
         let inputs = std::mem::take(&mut process.inbox);
         let handled = process.coordinator.handle(now, inputs);
-        let Output { journal, effects } = handled.map_err(|error| Violation(format!("cannot journal: {error}")))?;
-        let written = match journal {
-            JournalWrite::Nothing => Ok(()),
-            JournalWrite::Append(frame) => process.journal.append(&frame),
-            JournalWrite::Replace { last, content } => {
-                self.figures.journals += 1;
-                process.journal.replace(&last, &content)
-            }
-        };
-        if written.is_err() {
+        let output = handled.map_err(|error| Violation(format!("cannot journal: {error}")))?;
+        self.figures.journals += u64::from(output.begins_journal());
+        let Ok(effects) = output.make_durable(&mut process.journal) else {
             if self.disk.is_limit_reached() {
                 return self.crash_point();
             }
             self.figures.journal_errors += 1;
             self.coordinator_died(SECOND);
             return Ok(());
-        }
+        };
         let due = process.coordinator.next_tick().since(now).0;
         for effect in effects {
             self.carry_out(effect);
         }
         self.schedule_step(self.now + due.max(1));
-        self.drain_links();
-        Ok(())
+        self.drain_links()
     }
 
     pub(super) fn carry_out(&mut self, effect: Effect) {
@@ -214,7 +207,7 @@ impl World {
     }
 
     /// Puts the messages that the coordinator has sent on their way.
-    pub(super) fn drain_links(&mut self) {
+    pub(super) fn drain_links(&mut self) -> Result<(), Violation> {
         let links: Vec<u64> = self.links.keys().copied().collect();
         for id in links {
             loop {
@@ -227,7 +220,7 @@ impl World {
                 link.to_worker_at = (self.now + delay).max(link.to_worker_at + 1);
                 let at = link.to_worker_at;
                 match message {
-                    Some(message) => self.at(at, Event::MessageArrives { link: id, message }),
+                    Some(message) => self.at(at, Event::MessageArrives { link: id, bytes: encode(&message)? }),
                     None => {
                         self.at(at, Event::LinkEnds { link: id });
                         break;
@@ -235,6 +228,7 @@ impl World {
                 }
             }
         }
+        Ok(())
     }
 
     pub(super) fn end_output_work(&mut self, epoch: u64, number: u64) -> Result<(), Violation> {
@@ -277,16 +271,11 @@ impl World {
         if self.random.chance(2) && !process.inbox.is_empty() {
             let inputs = std::mem::take(&mut process.inbox);
             let now = process.coordinator.now();
-            self.disk.limit(Some(self.random.between(1, 3)));
-            match process.coordinator.handle(now, inputs).map(|output| output.journal) {
-                Ok(JournalWrite::Append(frame)) => drop(process.journal.append(&frame)),
-                Ok(JournalWrite::Replace { last, content }) => {
-                    self.disk.limit(Some(self.random.between(1, 12)));
-                    let _ = process.journal.replace(&last, &content);
-                }
-                _ => {}
+            if let Ok(output) = process.coordinator.handle(now, inputs) {
+                self.disk.limit(Some(self.random.between(1, if output.begins_journal() { 12 } else { 3 })));
+                let _ = output.make_durable(&mut process.journal);
+                self.disk.limit(None);
             }
-            self.disk.limit(None);
         }
         self.process = Some(process);
         self.coordinator_died(down);
@@ -312,15 +301,15 @@ impl World {
 pub(super) type Told = BTreeMap<JobId, (Option<Outcome>, Option<JobId>)>;
 
 /// Asks a coordinator for all jobs.
-pub(super) fn statuses(mut coordinator: Coordinator) -> Result<Told, Violation> {
+pub(super) fn statuses(mut coordinator: Coordinator, mut journal: Journal) -> Result<Told, Violation> {
     let (mut found, mut after) = (BTreeMap::new(), None);
     loop {
         let (sender, receiver) = mpsc::channel();
         let client = ClientLink { id: 0, limited_to: None, sender };
         let request = FromClient::Jobs { after };
         let output = coordinator.handle(coordinator.now(), [Input::ClientRequest { request, client }]);
-        let output = output.map_err(|error| Violation(error.to_string()))?;
-        for effect in output.effects {
+        let effects = output.and_then(|output| output.make_durable(&mut journal));
+        for effect in effects.map_err(|error| Violation(error.to_string()))? {
             if let Effect::Reply(client, answer) = effect {
                 let _ = client.sender.send(answer);
             }

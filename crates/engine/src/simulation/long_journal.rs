@@ -5,7 +5,7 @@ use super::clients::plan;
 use super::scenario::JobScript;
 use crate::coordinator::StartError;
 use crate::coordinator::file_system::Disk;
-use crate::coordinator::inputs::{ClientLink, Effect, Input, JournalWrite, Output, WorkerLink};
+use crate::coordinator::inputs::{ClientLink, Effect, Input, WorkerLink};
 use crate::coordinator::journal::Journal;
 use crate::coordinator::output_work::{Finished, OutputResult, OutputWork};
 use crate::coordinator::state_machine::{Coordinator, Settings};
@@ -75,12 +75,7 @@ impl LongJournal {
                 last_steps -= 1;
             }
             let now = coordinator.now() + Span::from_millis(20);
-            let Output { journal: write, effects } = coordinator.handle(now, std::mem::take(&mut inputs))?;
-            match write {
-                JournalWrite::Nothing => {}
-                JournalWrite::Append(frame) => journal.append(&frame)?,
-                JournalWrite::Replace { last, content } => journal.replace(&last, &content)?,
-            }
+            let effects = coordinator.handle(now, std::mem::take(&mut inputs))?.make_durable(&mut journal)?;
             clients.clear();
             for effect in effects {
                 match effect {
@@ -140,7 +135,7 @@ fn join(id: u64) -> Join {
         host: "host".into(),
         map_slots: MAP_SLOTS,
         reduce_slots: REDUCE_SLOTS,
-        data_address: String::new(),
+        folder: "/worker".into(),
         pid: 1,
         running: Vec::new(),
         outputs: Vec::new(),

@@ -1,5 +1,5 @@
-//! A simulation of the whole engine: the real coordinator with its journal and its work on output folders, and models of workers, clients,
-//! connections, clocks and a disk, on one scheduler with virtual time. Everything follows from a seed.
+//! A simulation of the whole engine: the real coordinator with its journal and its work on output folders, the real workers and the messages between them
+//! as they are encoded, and models of tasks, clients, connections, clocks and a disk, on one scheduler with virtual time. Everything follows from a seed.
 //!
 //! | file | contents |
 //! |---|---|
@@ -7,13 +7,13 @@
 //! | `world.rs` | the scheduler, and what faults do |
 //! | `coordinator_process.rs`, `worker_process.rs` | processes that are started, suspended and killed, and their connections |
 //! | `clients.rs` | clients that submit, follow and kill jobs |
-//! | `worker.rs` | a model of a worker |
+//! | `task.rs` | a model of a task and of what it leaves on disk |
 //! | `disk.rs` | a model of a disk that loses and tears what is not synced |
 //! | `oracle.rs`, `event_logs.rs` | what must hold |
 //!
 //! `long_journal.rs` uses the same models, without faults and on a real disk, to measure recovery.
 //!
-//! Not simulated: the worker's own code, the wire format and planning.
+//! Not simulated: the execution of tasks, and planning.
 
 mod clients;
 mod coordinator_process;
@@ -24,7 +24,7 @@ mod long_journal;
 mod oracle;
 mod random;
 mod scenario;
-mod worker;
+mod task;
 mod worker_process;
 mod world;
 
@@ -62,14 +62,6 @@ mod tests {
             if let Some((smallest, violation)) = minimize(&Scenario::random(seed)) {
                 panic!("seed {seed}: {violation}\n{smallest}");
             }
-        }
-    }
-
-    /// A job waited for a better node, anew with each of many snapshots.
-    #[test]
-    fn a_wait_for_a_better_node_ends_although_journals_are_short() {
-        if let Err(violation) = run(&Scenario::random(9889)) {
-            panic!("{violation}");
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::disk::ModelDisk;
 use super::scenario::{Fault, Scenario};
-use super::worker::Range;
+use super::task::Range;
 use crate::coordinator::output_folder::SUCCESS;
 use crate::task::TEMPORARY;
 use crate::wire::JobStatus;
@@ -33,6 +33,8 @@ pub(super) struct Oracle {
     ended: BTreeMap<usize, Outcome>,
     /// Folders that users have put in the place of outputs.
     foreign: BTreeSet<PathBuf>,
+    /// Scripts whose kill a client was told to have succeeded.
+    killed: BTreeSet<usize>,
     /// Scripts of which a failure says that a folder was left.
     left_behind: BTreeSet<usize>,
 }
@@ -80,12 +82,26 @@ impl Oracle {
             self.left_behind.insert(script);
         }
         match outcome {
+            Outcome::Succeeded | Outcome::Failed if self.killed.contains(&script) => {
+                broken(format!("{job} was killed, which a client was told, and ended with {outcome:?}"))
+            }
             Outcome::Succeeded => Ok(()),
             Outcome::Killed if scenario.jobs[script].kill_after.is_some() => Ok(()),
             Outcome::Killed => broken(format!("{job} was killed, but nobody killed it")),
             Outcome::Failed if status.failures.is_empty() => broken(format!("{job} failed without a reason")),
             Outcome::Failed if may_fail(scenario) => Ok(()),
             Outcome::Failed => broken(format!("{job} failed: {:?}", status.failures)),
+        }
+    }
+
+    /// A client was told that its job is killed.
+    pub(super) fn kill_acknowledged(&mut self, script: usize) -> Result<(), Violation> {
+        self.killed.insert(script);
+        match self.ended.get(&script) {
+            Some(outcome) if *outcome != Outcome::Killed => {
+                broken(format!("job {script} ended with {outcome:?} and was killed after that"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -155,7 +171,11 @@ fn may_fail(scenario: &Scenario) -> bool {
     let is_cause = |fault: &Fault| {
         matches!(
             fault,
-            Fault::FillDisk { .. } | Fault::BreakDisk { .. } | Fault::ReplaceOutput { .. } | Fault::FailTask { .. }
+            Fault::FillDisk { .. }
+                | Fault::BreakDisk { .. }
+                | Fault::ReplaceOutput { .. }
+                | Fault::FailTask { .. }
+                | Fault::HangTask { .. }
         )
     };
     let is_kill = |fault: &&(u64, Fault)| matches!(fault.1, Fault::KillWorker { .. } | Fault::CutPower { .. });

@@ -71,6 +71,10 @@ pub(super) enum Fault {
     ReplaceOutput { job: usize },
     /// A task fails.
     FailTask { worker: usize },
+    /// A task makes no progress any more.
+    HangTask { worker: usize },
+    /// A second worker with the same name tries to join for a while.
+    StartTwin { worker: usize, length: Micros },
 }
 
 impl Scenario {
@@ -196,7 +200,7 @@ impl Fault {
         let down = random.between(SECOND / 10, 8 * SECOND);
         let length = random.between(SECOND / 10, 12 * SECOND);
         let worker = random.below(workers as u64) as usize;
-        match random.below(16) {
+        match random.below(18) {
             0..=2 => Fault::KillCoordinator { down },
             3 | 4 => Fault::KillWorker { worker, down },
             5 | 6 => Fault::CutPower { down },
@@ -208,6 +212,8 @@ impl Fault {
             12 => Fault::HangOutputs { length },
             13 => Fault::MoveClock { forward: random.chance(2), by: length },
             14 => Fault::FlipBit,
+            15 => Fault::HangTask { worker },
+            16 => Fault::StartTwin { worker, length },
             _ if random.chance(2) => Fault::ReplaceOutput { job: random.below(jobs as u64) as usize },
             _ => Fault::FailTask { worker },
         }

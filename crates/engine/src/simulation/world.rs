@@ -8,15 +8,15 @@ use super::figures::Figures;
 use super::oracle::{FOREIGN_CONTENT, OUTPUTS, Oracle, Violation, output_path};
 use super::random::Random;
 use super::scenario::{Fault, Micros, SECOND, Scenario};
-use super::worker::ModelWorker;
+use super::worker_process::WorkerProcess;
 use crate::coordinator::file_system::FileSystem;
 use crate::coordinator::inputs::Input;
 use crate::wire::ToWorker;
-use giveway_core::{AttemptId, Outcome};
+use giveway_core::Outcome;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::path::Path;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 
 /// The cluster directory.
 pub(super) const CLUSTER: &str = "/cluster";
@@ -63,20 +63,33 @@ pub(super) enum Event {
         worker: usize,
         incarnation: u64,
     },
+    TwinEnds {
+        worker: usize,
+    },
+    /// A message of the coordinator arrives at a worker.
     MessageArrives {
         link: u64,
-        message: ToWorker,
+        bytes: Vec<u8>,
+    },
+    /// A message of a worker arrives at the coordinator.
+    BytesArrive {
+        epoch: u64,
+        link: u64,
+        bytes: Vec<u8>,
     },
     LinkEnds {
         link: u64,
     },
-    Heartbeat {
-        link: u64,
+    /// A worker does what is due, such as a heartbeat.
+    WorkerTicks {
+        worker: usize,
+        incarnation: u64,
+        at: Micros,
     },
     TaskContinues {
         worker: usize,
         incarnation: u64,
-        attempt: AttemptId,
+        launch: u64,
     },
 }
 
@@ -106,18 +119,11 @@ impl Ord for Scheduled {
     }
 }
 
-pub(super) struct WorkerProcess {
-    pub(super) model: ModelWorker,
-    pub(super) alive: bool,
-    pub(super) link: Option<u64>,
-    pub(super) stopped_until: Micros,
-    /// The next task that ends fails.
-    pub(super) fail_next: bool,
-}
-
 /// A connection between a worker and the coordinator. Messages in each direction arrive in order.
 pub(super) struct Link {
     pub(super) worker: usize,
+    /// Given to the coordinator when the join arrives.
+    pub(super) sender: Option<Sender<ToWorker>>,
     pub(super) receiver: Receiver<ToWorker>,
     pub(super) to_worker_at: Micros,
     pub(super) to_coordinator_at: Micros,
@@ -153,13 +159,8 @@ impl World {
             let _ = disk.create_folders(folder).and_then(|()| disk.sync(Path::new("/")));
         }
         disk.limit(scenario.crash_at);
-        let worker = |(number, &(maps, reduces)): (usize, &(u16, u16))| WorkerProcess {
-            model: ModelWorker::new(format!("worker-{number}"), maps, reduces),
-            alive: false,
-            link: None,
-            stopped_until: 0,
-            fail_next: false,
-        };
+        let worker =
+            |(number, &slots): (usize, &(u16, u16))| WorkerProcess::new(number, format!("worker-{number}"), slots);
         let workers = scenario.workers.iter().enumerate().map(worker).collect();
         let clients = scenario.jobs.iter().map(|_| Client::new()).collect();
         random.next();
@@ -242,10 +243,10 @@ impl World {
         self.figures.file_operations = self.disk.operations();
         self.disk.limit(None);
         (self.figures.replayed_records, self.figures.snapshots) = event_logs::replay_all(&self.disk)?;
-        let (coordinator, _) =
+        let (coordinator, journal) =
             self.open().map_err(|error| Violation(format!("the journal cannot be opened again: {error}")))?;
         let told = self.oracle.told().clone();
-        let found = statuses(coordinator)?;
+        let found = statuses(coordinator, journal)?;
         for (job, (outcome, next_round)) in told {
             if found.get(&job) != Some(&(Some(outcome), next_round)) {
                 return Err(Violation(format!(
@@ -292,12 +293,14 @@ impl World {
             }
             Event::OutputWorkEnds { epoch, number } => self.end_output_work(epoch, number)?,
             Event::WorkerStarts { worker, power_cut } => self.start_worker(worker, power_cut),
-            Event::WorkerConnects { worker, incarnation } => self.connect(worker, incarnation),
-            Event::MessageArrives { link, message } => self.message_arrives(link, message)?,
+            Event::WorkerConnects { worker, incarnation } => self.connect(worker, incarnation)?,
+            Event::MessageArrives { link, bytes } => self.message_arrives(link, bytes)?,
+            Event::BytesArrive { epoch, link, bytes } => self.bytes_arrive(epoch, link, &bytes)?,
+            Event::TwinEnds { worker } => self.kill_worker(worker, 0, false),
             Event::LinkEnds { link } => self.cut_link(link),
-            Event::Heartbeat { link } => self.heartbeat(link),
-            Event::TaskContinues { worker, incarnation, attempt } => {
-                self.task_continues(worker, incarnation, attempt)?;
+            Event::WorkerTicks { worker, incarnation, at } => self.worker_ticks(worker, incarnation, at)?,
+            Event::TaskContinues { worker, incarnation, launch } => {
+                self.task_continues(worker, incarnation, launch)?;
             }
         }
         self.clients_receive()
@@ -323,8 +326,21 @@ impl World {
             Fault::FlipBit => self.flip_bit()?,
             Fault::ReplaceOutput { job } => self.replace_output(job)?,
             Fault::FailTask { worker } => self.workers[worker].fail_next = true,
+            Fault::HangTask { worker } => self.workers[worker].hang_next = true,
+            Fault::StartTwin { worker, length } => self.start_twin(worker, length),
         }
         Ok(())
+    }
+
+    /// Starts a second worker of the same name, in a folder of its own, for a while.
+    fn start_twin(&mut self, worker: usize, length: Micros) {
+        let WorkerProcess { name, map_slots, reduce_slots, .. } = &self.workers[worker];
+        let number = self.workers.len();
+        let mut twin = WorkerProcess::new(number, name.clone(), (*map_slots, *reduce_slots));
+        twin.ends = Some(self.now + length);
+        self.workers.push(twin);
+        self.after(0, Event::WorkerStarts { worker: number, power_cut: false });
+        self.after(length, Event::TwinEnds { worker: number });
     }
 
     fn break_disk(&mut self, fault: DiskFault, length: Micros) {

@@ -3,8 +3,8 @@
 //! A task checks [`Control::requested`] between records and between keys, so the check is a single relaxed load. A thread that waits instead of
 //! working (a shuffle with nothing to fetch) blocks on the control's [`Notifier`], which every request and every new map output signals.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A request to a running task.
@@ -23,6 +23,7 @@ pub struct Control {
     request: AtomicU8,
     progress_ppm: AtomicU32,
     ticks: AtomicU64,
+    timed_out: AtomicBool,
     throttle: Option<Throttle>,
     notifier: Arc<Notifier>,
     /// Checks of [`Control::requested`] left before the control requests a preemption itself; 0: never.
@@ -35,7 +36,8 @@ pub struct Control {
 struct Throttle {
     /// Minimum time between two ticks.
     tick_interval: Duration,
-    started: Instant,
+    /// Set by the first tick.
+    started: OnceLock<Instant>,
     /// When the next tick is due, in nanoseconds after `started`.
     due_ns: AtomicU64,
 }
@@ -46,6 +48,11 @@ impl Throttle {
 
     /// Waits are accumulated up to this: a thread cannot sleep more precisely than 1 ms, and each wait costs a context switch.
     const WAIT_MIN: Duration = Duration::from_millis(5);
+
+    /// The time since the first tick.
+    fn elapsed(&self) -> Duration {
+        self.started.get_or_init(Instant::now).elapsed()
+    }
 
     /// Counts one tick at `now`, the time since `started`. Returns how long the task must wait before the next one.
     fn tick(&self, now: Duration) -> Duration {
@@ -73,7 +80,7 @@ impl Control {
             None | Some(0) => Control::default(),
             Some(records) => {
                 let tick_interval = Duration::from_secs(1) / u32::try_from(records).unwrap_or(u32::MAX);
-                let throttle = Throttle { tick_interval, started: Instant::now(), due_ns: AtomicU64::new(0) };
+                let throttle = Throttle { tick_interval, started: OnceLock::new(), due_ns: AtomicU64::new(0) };
                 Control { throttle: Some(throttle), ..Control::default() }
             }
         }
@@ -101,6 +108,17 @@ impl Control {
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.requested() == Some(Request::Stop)
+    }
+
+    /// Requests a task to stop that makes no progress.
+    pub(crate) fn time_out(&self) {
+        self.timed_out.store(true, Relaxed);
+        self.request(Request::Stop);
+    }
+
+    /// True if the task was requested to stop because it made no progress.
+    pub(crate) fn is_timed_out(&self) -> bool {
+        self.timed_out.load(Relaxed)
     }
 
     /// The task's progress in parts per million.
@@ -131,7 +149,7 @@ impl Control {
     /// Waits until the next tick is due or a request arrives.
     #[cold]
     fn wait_for_tick(&self, throttle: &Throttle) {
-        let wait = throttle.tick(throttle.started.elapsed());
+        let wait = throttle.tick(throttle.elapsed());
         let deadline = Instant::now() + wait;
         while wait >= Throttle::WAIT_MIN
             && self.requested().is_none()
@@ -145,7 +163,7 @@ impl Control {
     pub fn wait_for_notification(&self, timeout: Duration) {
         self.notifier.wait(timeout);
         if let Some(throttle) = &self.throttle {
-            throttle.skip_idle_time(throttle.started.elapsed());
+            throttle.skip_idle_time(throttle.elapsed());
         }
     }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// The input ranges covered by the fetched segments of a reduce.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Coverage {
+pub(crate) struct Coverage {
     splits: Vec<SplitCoverage>,
     /// Covered bytes, over all splits.
     covered_bytes: u64,
@@ -30,7 +30,7 @@ struct SplitCoverage {
 
 impl Coverage {
     /// Coverage of these splits with nothing fetched.
-    pub(super) fn empty(splits: &[InputSplit]) -> Coverage {
+    pub(crate) fn empty(splits: &[InputSplit]) -> Coverage {
         let uncovered = |split: &InputSplit| SplitCoverage { bytes: split.bytes, ranges: Vec::new() };
         Coverage {
             splits: splits.iter().map(uncovered).collect(),
@@ -40,13 +40,13 @@ impl Coverage {
     }
 
     /// True if no byte of this output's input range is covered yet. False for a split that does not exist.
-    pub(super) fn is_missing(&self, output: &MapOutputLocation) -> bool {
+    pub(crate) fn is_missing(&self, output: &MapOutputLocation) -> bool {
         let Some(split) = self.splits.get(output.split as usize) else { return false };
         !split.is_complete() && !split.overlaps(output.start_bytes, output.start_bytes + output.bytes)
     }
 
     /// Records that an output has been fetched. It must have been missing.
-    pub(super) fn add(&mut self, output: &MapOutputLocation) {
+    pub(crate) fn add(&mut self, output: &MapOutputLocation) {
         debug_assert!(self.is_missing(output));
         let split = &mut self.splits[output.split as usize];
         split.add(output.start_bytes, output.start_bytes + output.bytes);
@@ -57,17 +57,17 @@ impl Coverage {
     }
 
     /// True if all splits are fully covered.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.incomplete_splits == 0
     }
 
     /// Covered fraction of the input, scaled to the range 0 to `scale`.
-    pub(super) fn scaled_fraction(&self, scale: u32) -> u32 {
+    pub(crate) fn scaled_fraction(&self, scale: u32) -> u32 {
         scaled_fraction(self.covered_bytes, self.splits.iter().map(|split| split.bytes).sum(), scale)
     }
 
     /// True if this is the coverage of splits with these lengths.
-    pub(super) fn matches(&self, splits: &[InputSplit]) -> bool {
+    pub(crate) fn matches(&self, splits: &[InputSplit]) -> bool {
         self.splits.iter().map(|split| split.bytes).eq(splits.iter().map(|split| split.bytes))
     }
 }

@@ -7,7 +7,7 @@
 //! pass through a [`Control`].
 //!
 //! Not here: the decision what to run or which attempt to preempt, and communication with the coordinator. The worker records where map outputs
-//! are in a [`MapOutputTracker`]; a [`ShuffleClient`] reports lost and corrupt outputs back to it.
+//! are in a [`MapOutputTracker`]; a [`Fetcher`] reports lost and corrupt outputs back to it.
 
 mod checkpoint;
 mod control;
@@ -21,7 +21,6 @@ mod part_writer;
 mod paths;
 mod reduce;
 mod runs;
-mod serve;
 mod shuffle;
 mod verify;
 mod writeback;
@@ -30,16 +29,16 @@ pub use checkpoint::{CheckpointError, Leftovers, remove_paused, scan_leftovers};
 pub(crate) use control::Notifier;
 pub use control::{Control, Request};
 pub use counters::Counters;
+pub(crate) use coverage::Coverage;
 pub use error::{AppPanicked, MapError, ReduceError, ResumeError, WriteError};
-pub use fetch::ShuffleClient;
+pub use fetch::Fetcher;
 pub use map::{MapOutcome, MapTask, run_map};
 pub(crate) use output_tracker::ReadCursor;
 pub use output_tracker::{MapOutputLocation, MapOutputTracker};
-pub(crate) use paths::temporary_path;
-pub use paths::{TEMPORARY, map_output_path, map_part_path, reduce_part_path, reduce_runs_folder};
+pub(crate) use paths::{JOBS, temporary_path};
+pub use paths::{TEMPORARY, job_folder, map_output_path, map_part_path, reduce_part_path, reduce_runs_folder};
 pub use reduce::{ReduceOutcome, ReduceTask, run_reduce};
 pub use runs::RunError;
-pub use serve::{SEGMENT_MESSAGE_BYTES_MAX, SegmentRequest, SegmentResponse, serve_segment};
 
 /// Names of the counters that tasks maintain themselves, beside those of the application.
 pub mod counter {

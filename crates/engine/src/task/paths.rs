@@ -16,8 +16,16 @@ use crate::job::Plan;
 use giveway_core::{AttemptId, JobId, Kind, TaskId};
 use std::path::{Path, PathBuf};
 
+/// Name of the folder with the files of all jobs, within a worker's folder.
+pub(crate) const JOBS: &str = "jobs";
+
 /// Name of the folder for uncommitted output, within the output folder.
 pub const TEMPORARY: &str = "_temporary";
+
+/// Folder of a job's files in a worker's folder.
+pub fn job_folder(worker: &Path, job: JobId) -> PathBuf {
+    worker.join(JOBS).join(job.0.to_string())
+}
 
 /// Output file of a map attempt for the reduces. `dir` is the job's folder on the worker.
 pub fn map_output_path(dir: &Path, map: AttemptId) -> PathBuf {

@@ -13,7 +13,7 @@ use super::control::{Control, Request};
 use super::counters::{CounterSet, Counters};
 use super::coverage::Coverage;
 use super::error::{ReduceError, ResumeError, catch_panic};
-use super::fetch::ShuffleClient;
+use super::fetch::Fetcher;
 use super::output_tracker::MapOutputTracker;
 use super::part_writer::PartWriter;
 use super::runs::{MergeStatus, RunError, RunSet};
@@ -46,7 +46,7 @@ pub struct ReduceTask {
     pub dir: PathBuf,
     /// Locations of the job's map outputs.
     pub outputs: Arc<MapOutputTracker>,
-    pub shuffle: Arc<ShuffleClient>,
+    pub fetcher: Arc<Fetcher>,
 }
 
 impl fmt::Debug for ReduceTask {

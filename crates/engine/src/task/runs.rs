@@ -11,7 +11,7 @@ use crate::data::{Compression, MapOutput, Merge, Position, SegmentError, Segment
 use giveway_core::AttemptId;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -159,7 +159,7 @@ impl RunSet {
     }
 
     /// Creates the next file in the folder. Returns it with its number.
-    pub(super) fn create_file(&mut self) -> Result<(u32, File), WriteError> {
+    fn create_file(&mut self) -> Result<(u32, File), WriteError> {
         let number = self.next_file;
         self.next_file += 1;
         let path = self.path(number);
@@ -168,7 +168,7 @@ impl RunSet {
     }
 
     /// Removes a file that contains no run.
-    pub(super) fn remove_file(&self, number: u32) {
+    fn remove_file(&self, number: u32) {
         // If this fails, the file is removed with the folder.
         let _ = fs::remove_file(self.path(number));
     }
@@ -179,7 +179,7 @@ impl RunSet {
     }
 
     /// Adds a segment that is the whole content of a file in the folder.
-    pub(super) fn add_file(&mut self, number: u32, file: File, bytes: u64) {
+    fn add_file(&mut self, number: u32, file: File, bytes: u64) {
         let source = Source::File { file: Arc::new(file), offset: 0, bytes };
         let on_disk = Some(DiskLocation { file: number, offset: 0 });
         self.runs.push(Run { on_disk, source, position: Position::default() });
@@ -195,13 +195,20 @@ impl RunSet {
         Ok(())
     }
 
-    /// Like [`RunSet::add_in_place`], but with a copy of the file, for file systems without hard links.
+    /// Like [`RunSet::add_in_place`], but with a copy of the segment, for an output on another file system.
     pub(super) fn add_copy(&mut self, output: &MapOutput, reduce: u32) -> Result<(), WriteError> {
         let (number, mut copy) = self.create_file()?;
-        let copied = File::open(&output.path).and_then(|mut file| io::copy(&mut file, &mut copy));
-        copied.map_err(|error| WriteError::new(&self.path(number), error))?;
-        let on_disk = Some(DiskLocation { file: number, offset: output.segments[reduce as usize].offset });
-        self.runs.push(Run { on_disk, source: output.segment(reduce), position: Position::default() });
+        let segment = output.segments[reduce as usize];
+        let copied = File::open(&output.path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(segment.offset))?;
+            io::copy(&mut file.take(segment.stored_bytes), &mut copy)
+        });
+        let complete = copied.and_then(|bytes| match bytes == segment.stored_bytes {
+            true => Ok(()),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        });
+        complete.map_err(|error| WriteError::new(&self.path(number), error))?;
+        self.add_file(number, copy, segment.stored_bytes);
         Ok(())
     }
 

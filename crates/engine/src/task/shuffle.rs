@@ -76,7 +76,7 @@ pub(super) fn shuffle(
             control.wait_for_notification(queue.wait_time());
             continue;
         };
-        let must_report = match task.shuffle.fetch(job, &task.dir, &output, reduce, runs, control) {
+        let must_report = match task.fetcher.fetch(job, &output, reduce, runs, control) {
             Ok(fetched) => {
                 queue.unreachable.remove(&output.node);
                 coverage.add(&output);
@@ -97,7 +97,7 @@ pub(super) fn shuffle(
         };
         if must_report {
             counters.add(counter::OUTPUTS_REPORTED, 1);
-            task.shuffle.report_bad_output(AttemptId::new(job, Kind::Map, output.map, output.number));
+            task.fetcher.report_bad_output(AttemptId::new(job, Kind::Map, output.map, output.number));
             queue.reported.push((Instant::now() + REPORTED_RETRY_DELAY, output));
         }
     }

@@ -5,6 +5,7 @@ use crate::program::ProgramId;
 use giveway_core::{AttemptId, JobId, NodeId, Outcome, Priority, Progress, Work};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Counter values by counter name.
 pub type Counters = BTreeMap<String, u64>;
@@ -41,8 +42,9 @@ pub struct Join {
     pub map_slots: u16,
     /// Maximum number of concurrent reduces.
     pub reduce_slots: u16,
-    /// Address of the worker's data server, `host:port`.
-    pub data_address: String,
+    /// The worker's folder. The reduces of all workers read its map outputs there.
+    #[serde(with = "crate::path_bytes")]
+    pub folder: PathBuf,
     pub pid: u32,
     /// Attempts that are running, or have ended and are not acknowledged yet.
     pub running: Vec<AttemptId>,
@@ -52,6 +54,14 @@ pub struct Join {
     pub paused: Vec<AttemptId>,
     /// Jobs of which the worker has any state.
     pub jobs: Vec<JobId>,
+}
+
+/// The folder of a node's worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFolder {
+    pub node: NodeId,
+    #[serde(with = "crate::path_bytes")]
+    pub folder: PathBuf,
 }
 
 /// The result of an attempt, or the loss of an earlier result.
@@ -86,6 +96,20 @@ pub enum Report {
     },
     /// The output of a finished map is damaged or missing. Sent by the worker that failed to fetch it.
     OutputLost { map: AttemptId },
+}
+
+impl Report {
+    /// The attempt whose end this is; `None` for the loss of an earlier result.
+    pub fn ended_attempt(&self) -> Option<AttemptId> {
+        match self {
+            Report::Finished { attempt, .. }
+            | Report::Failed { attempt, .. }
+            | Report::Killed { attempt }
+            | Report::Paused { attempt, .. }
+            | Report::EndedEarly { attempt, .. } => Some(*attempt),
+            Report::OutputLost { .. } => None,
+        }
+    }
 }
 
 /// From the coordinator to a worker.
@@ -128,10 +152,13 @@ pub enum ToWorker {
     OutputLost {
         map: AttemptId,
     },
-    /// Data addresses of nodes. A node without an address is lost.
-    Nodes {
-        /// The nodes that changed.
-        nodes: Vec<(NodeId, Option<String>)>,
+    /// Where the map outputs of nodes are: nodes that have joined, or all of them after a join.
+    NodeFolders {
+        folders: Vec<NodeFolder>,
+    },
+    /// A node is lost, and its map outputs with it.
+    NodeLost {
+        node: NodeId,
     },
     /// A job has ended: the worker must delete its state of the job.
     CloseJob {

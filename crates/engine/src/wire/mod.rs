@@ -1,16 +1,16 @@
-//! The protocol between processes. A connection begins with a handshake in which both sides prove that they hold the cluster's token
-//! (`auth.rs`). `stream.rs` has the sockets. After it, each message is a frame: a 4-byte little-endian length, then a postcard-encoded message (this file).
-//! `message.rs` defines the messages. They are wire types only; domain code does not use them.
+//! The protocol between processes. `stream.rs` has the sockets: the kernel tells who the peer is. A connection begins with a handshake about versions and
+//! roles (`handshake.rs`). After it, each message is a frame: a 4-byte little-endian length, then a postcard-encoded message (this file).
+//! `message.rs` defines the messages.
 
-mod auth;
+mod handshake;
 mod message;
 pub(crate) mod run_folder;
 mod stream;
 
-pub use auth::{PROTOCOL, Role, Token, accept, connect};
-pub(crate) use auth::{accept_shared, connect_shared};
+pub use handshake::{PROTOCOL, Role, accept};
 pub use message::*;
-pub use stream::{Handshaking, Listener, SocketFile, Stream};
+pub(crate) use stream::shut_down;
+pub use stream::{Listener, SocketFile, connect, connect_to_own};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -36,9 +36,9 @@ pub enum WireError {
     /// The peer runs another release.
     #[error("the peer uses protocol version {theirs}, this release uses {ours}; run the same release everywhere")]
     Version { theirs: u32, ours: u32 },
-    /// The peer's proof does not match our token.
-    #[error("the peer has a different token; use this cluster's token file (`token` in its folder)")]
-    Token,
+    /// The peer does not serve this user. The text is its reason and what to do.
+    #[error("{0}")]
+    Refused(String),
     /// A message exceeds the size limit of its receiver.
     #[error("message refused: {bytes} bytes exceed the limit of {max_bytes}")]
     TooLarge {

@@ -1,7 +1,7 @@
 //! The folder of a cluster's sockets. The path of a socket is limited to 107 bytes, so it is not in the cluster directory but in a short one: in
 //! `$XDG_RUNTIME_DIR` if that is set and private, otherwise in `/tmp/giveway-UID`. Only its owner can enter it.
 
-use rustix::process::{Pid, geteuid, test_kill_process};
+use rustix::process::geteuid;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -10,35 +10,34 @@ use std::path::{Path, PathBuf};
 /// A longer `$XDG_RUNTIME_DIR` is not used.
 const RUNTIME_DIR_BYTES_MAX: usize = 60;
 
-/// Name of a worker's socket up to its process id.
-const WORKER_PREFIX: &str = "worker-";
-
-/// Name of the socket of a worker's process.
-pub(crate) fn worker_socket(pid: u32) -> String {
-    format!("{WORKER_PREFIX}{pid}")
-}
-
-/// Workers that were killed leave their sockets. They are removed when another worker starts, and before the folder is.
-pub(crate) fn remove_sockets_of_ended_workers(folder: &Path) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(WORKER_PREFIX)?.parse().ok()).and_then(Pid::from_raw);
-        if pid.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH)) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-}
-
-/// Creates the folder for the sockets of a cluster, or checks the existing one. `name` is short and unique to the cluster.
+/// Creates the folder for the socket of a cluster, or checks the existing one. `name` is short and unique to the cluster. Its path may change: who
+/// connects reads it from the cluster directory.
 pub(crate) fn create(name: &str) -> io::Result<PathBuf> {
     let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| {
         dir.is_absolute() && dir.as_os_str().len() <= RUNTIME_DIR_BYTES_MAX && check_private(dir).is_ok()
     });
-    let base = match runtime_dir {
-        Some(dir) => dir.join("giveway"),
-        None => PathBuf::from(format!("/tmp/giveway-{}", geteuid().as_raw())),
-    };
-    create_private(&base)?;
+    match runtime_dir {
+        Some(dir) => create_below(&dir.join("giveway"), name),
+        None => create_in(Path::new("/tmp"), geteuid().as_raw(), name),
+    }
+}
+
+/// In a folder where everybody can create files. Somebody else may have taken the usual name, by mistake or to keep the cluster from starting: then another
+/// one is used.
+fn create_in(temporary: &Path, user: u32, name: &str) -> io::Result<PathBuf> {
+    let usual = temporary.join(format!("giveway-{user}"));
+    match create_below(&usual, name) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            tracing::warn!("{error}");
+            let random = getrandom::u64().map_err(io::Error::other)?;
+            create_below(&temporary.join(format!("giveway-{user}-{random:016x}")), name)
+        }
+        created => created,
+    }
+}
+
+fn create_below(base: &Path, name: &str) -> io::Result<PathBuf> {
+    create_private(base)?;
     let folder = base.join(name);
     create_private(&folder)?;
     Ok(folder)
@@ -69,10 +68,7 @@ fn check_private(folder: &Path) -> io::Result<()> {
     if found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0 {
         return Ok(());
     }
-    let text = format!(
-        "{} is not a directory that belongs to you and only you can enter; remove it, or set XDG_RUNTIME_DIR to another directory",
-        folder.display()
-    );
+    let text = format!("{} is not a directory that belongs to you and only you can enter", folder.display());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
@@ -96,15 +92,23 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("run");
         fs::create_dir(&folder).unwrap();
-        let mut ended = std::process::Command::new("true").spawn().unwrap();
-        ended.wait().unwrap();
-        fs::write(folder.join(worker_socket(ended.id())), "").unwrap();
-        let running = folder.join(worker_socket(std::process::id()));
-        fs::write(&running, "").unwrap();
+        fs::write(folder.join("other"), "").unwrap();
         drop(super::super::SocketFile(folder.join("coordinator")));
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "that of this process");
-        drop(super::super::SocketFile(running));
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        drop(super::super::SocketFile(folder.join("other")));
         assert!(!folder.exists());
+    }
+
+    #[test]
+    fn a_taken_name_does_not_prevent_a_start() {
+        let root = tempfile::tempdir().unwrap();
+        let usual = create_in(root.path(), 7, "cluster").unwrap();
+        assert_eq!(usual, root.path().join("giveway-7/cluster"));
+        fs::set_permissions(root.path().join("giveway-7"), fs::Permissions::from_mode(0o777)).unwrap();
+        let other = create_in(root.path(), 7, "cluster").unwrap();
+        assert_ne!(other, usual);
+        check_private(&other).unwrap();
+        check_private(other.parent().unwrap()).unwrap();
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use crate::apps::App;
 use crate::job::Plan;
 use crate::task::{
-    Control, MapError, MapOutcome, MapOutputTracker, MapTask, ReduceError, ReduceOutcome, ReduceTask, ShuffleClient,
-    run_map, run_reduce,
+    Control, Fetcher, MapError, MapOutcome, MapOutputTracker, MapTask, ReduceError, ReduceOutcome, ReduceTask, run_map,
+    run_reduce,
 };
 use crate::wire::Report;
 use giveway_core::{AttemptId, Kind, Work};
@@ -36,8 +36,7 @@ pub(crate) struct Attempt {
     pub(crate) app: Arc<dyn App>,
     /// Locations of the job's map outputs.
     pub(crate) outputs: Arc<MapOutputTracker>,
-    pub(crate) shuffle: Arc<ShuffleClient>,
-    /// Opens files of the block store.
+    pub(crate) fetcher: Arc<Fetcher>,
     /// The job's folder on the worker.
     pub(crate) folder: PathBuf,
 }
@@ -89,7 +88,7 @@ impl Attempt {
             start,
             dir: self.folder.clone(),
             outputs: Arc::clone(&self.outputs),
-            shuffle: Arc::clone(&self.shuffle),
+            fetcher: Arc::clone(&self.fetcher),
         };
         Ok(match run_reduce(&task, control)? {
             ReduceOutcome::Finished { output_bytes, counters } => Report::Finished { attempt, output_bytes, counters },

@@ -1,15 +1,14 @@
-//! A worker process: slots, a disk, and running tasks.
+//! A worker process: slots, a folder, and running tasks.
 //!
-//! The main thread keeps the connection to the coordinator (`connection.rs`) and handles its messages (`tasks.rs`). Each task has its own thread;
-//! other threads serve this worker's data to other processes (`data_server.rs`) and send heartbeats. Every task end is reported until the
-//! coordinator acknowledges that it is in the journal, so neither a broken connection nor a killed coordinator loses a result.
+//! What it does with the coordinator's messages and the ends of tasks is decided by a state machine (`state_machine.rs`), which `run.rs` drives with a
+//! connection, a clock and threads. `tasks.rs` starts tasks; `attempt.rs` runs one here, `shipped.rs` in a program that was shipped with its job.
 //!
 //! A worker makes no scheduling decisions: it runs what the coordinator launches, in the slots that the core accounts for.
 
 mod attempt;
-mod connection;
-mod data_server;
+mod run;
 mod shipped;
+pub(crate) mod state_machine;
 mod tasks;
 
 pub(crate) use attempt::Attempt;
@@ -17,17 +16,19 @@ pub(crate) use attempt::Attempt;
 use crate::apps::Apps;
 use crate::attempt_logs::LogStore;
 use crate::cluster_id::{self, ClusterId};
-use crate::program::{self, RunnerPool};
-use crate::task;
-use crate::wire::{Report, Token, WireError, run_folder};
-use giveway_core::{AttemptId, JobId, Kind};
+use crate::program;
+use crate::task::{self, Leftovers};
+use crate::wire::{WireError, run_folder};
+use giveway_core::JobId;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use state_machine::{Identity, Worker};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
+use tasks::Tasks;
 use thiserror::Error;
 
 /// Environment variable with the [`Options`] of a worker as JSON. A process in which it is set is a worker.
@@ -150,7 +151,7 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
     let no_cluster = || WorkerError::NoCluster { folder: options.cluster.clone() };
     let cluster_id = ClusterId::read(&id_file).map_err(at(&id_file))?.ok_or_else(no_cluster)?;
     run_folder::make_private(&options.folder).map_err(at(&options.folder))?;
-    fs::create_dir_all(options.folder.join("jobs")).map_err(at(&options.folder))?;
+    fs::create_dir_all(options.folder.join(task::JOBS)).map_err(at(&options.folder))?;
     let lock_file = options.folder.join(LOCK);
     let lock = fs::File::create(&lock_file).map_err(at(&lock_file))?;
     match lock.try_lock() {
@@ -165,110 +166,40 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
     if !cluster_id.claim(&options.folder).map_err(at(&options.folder))? {
         return Err(WorkerError::ForeignFolder { folder: options.folder.clone() });
     }
-    let token_file = options.cluster.join("token");
-    let token = Token::read(&token_file).map_err(at(&token_file))?;
     let mut incarnation = [0; 8];
     getrandom::fill(&mut incarnation).map_err(|error| at(&options.folder)(io::Error::other(error.to_string())))?;
     LogStore::announce(&options.cluster, &options.folder, &options.name).map_err(at(&options.cluster))?;
-    let worker = Arc::new(Worker {
-        logs: LogStore::open(&options.folder, options.log_bytes),
-        options: options.clone(),
-        apps,
-        token,
+    let identity = Identity {
+        name: options.name.clone(),
         incarnation: u64::from_le_bytes(incarnation),
-        runners: RunnerPool::new(usize::from(options.map_slots) + usize::from(options.reduce_slots)),
-        state: Mutex::default(),
-    });
-    worker.load_leftovers().map_err(at(&options.folder))?;
-    let (data_address, _socket) = data_server::start(&worker, &cluster_id).map_err(at(&options.folder))?;
-    connection::run(&worker, &data_address)
+        rack: options.rack,
+        host: options.host.clone(),
+        map_slots: options.map_slots,
+        reduce_slots: options.reduce_slots,
+        folder: std::path::absolute(&options.folder).map_err(at(&options.folder))?,
+        pid: std::process::id(),
+    };
+    let worker = Worker::new(identity, load_leftovers(&options.folder).map_err(at(&options.folder))?);
+    let (sender, happened) = mpsc::channel();
+    let tasks = Tasks::new(options, apps, sender.clone());
+    let Options { cluster, folder, reconnect_timeout, .. } = options.clone();
+    let connection = move || run::keep_connected(&cluster, folder, reconnect_timeout, &sender);
+    thread::Builder::new().name("connection".into()).spawn(connection).map_err(at(&options.folder))?;
+    run::run(worker, tasks, &happened)
 }
 
-/// Shared by all threads of a worker.
-#[derive(Debug)]
-struct Worker {
-    options: Options,
-    apps: Apps,
-    token: Token,
-    /// Random number that identifies this process among restarts of the worker.
-    incarnation: u64,
-    logs: Arc<LogStore>,
-    /// Idle processes of programs that were shipped with jobs.
-    runners: RunnerPool,
-    state: Mutex<State>,
-}
-
-/// Mutable state of a worker.
-#[derive(Debug, Default)]
-struct State {
-    /// Incremented when all task state is discarded. Reports of tasks from earlier epochs are ignored.
-    epoch: u64,
-    jobs: BTreeMap<JobId, tasks::LocalJob>,
-    running: BTreeMap<AttemptId, tasks::RunningTask>,
-    /// Reports that the coordinator has not acknowledged, by sequence number.
-    unacked: BTreeMap<u64, Report>,
-    next_seq: u64,
-    /// Map attempts whose output is stored here.
-    outputs: BTreeSet<AttemptId>,
-    /// Paused reduce attempts whose checkpoint is stored here.
-    paused: BTreeSet<AttemptId>,
-    outbox: connection::Outbox,
-    /// `None` until the worker has joined the cluster.
-    shuffle: Option<Arc<task::ShuffleClient>>,
-}
-
-impl Worker {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // No code under the lock panics in the middle of a change, so poisoning is ignored.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+/// Finds map outputs and paused reduces that an earlier process of this worker left. Called once, at start.
+fn load_leftovers(folder: &Path) -> io::Result<Leftovers> {
+    let mut all = Leftovers::default();
+    for entry in fs::read_dir(folder.join(task::JOBS))? {
+        let entry = entry?;
+        let Some(job) = entry.file_name().to_str().and_then(|name| name.parse().ok()).map(JobId) else {
+            let _ = fs::remove_dir_all(entry.path());
+            continue;
+        };
+        let of_job = task::scan_leftovers(&entry.path(), job)?;
+        all.outputs.extend(of_job.outputs);
+        all.paused.extend(of_job.paused);
     }
-
-    fn job_folder(&self, job: JobId) -> PathBuf {
-        self.options.folder.join("jobs").join(job.0.to_string())
-    }
-
-    /// Loads map outputs and paused reduces that an earlier process of this worker left. Called once, at start.
-    fn load_leftovers(&self) -> io::Result<()> {
-        let mut state = self.state();
-        for entry in fs::read_dir(self.options.folder.join("jobs"))? {
-            let entry = entry?;
-            let Some(job) = entry.file_name().to_str().and_then(|name| name.parse().ok()).map(JobId) else {
-                let _ = fs::remove_dir_all(entry.path());
-                continue;
-            };
-            let leftovers = task::scan_leftovers(&entry.path(), job)?;
-            state.outputs.extend(leftovers.outputs);
-            state.paused.extend(leftovers.paused);
-        }
-        Ok(())
-    }
-
-    /// Reports an event to the coordinator, repeatedly until it is acknowledged. Ignored if `epoch` is not the current one.
-    fn report(&self, epoch: u64, report: Report) {
-        let mut state = self.state();
-        if state.epoch != epoch {
-            return;
-        }
-        match &report {
-            Report::Finished { attempt, .. } | Report::EndedEarly { attempt, .. } if attempt.task.kind == Kind::Map => {
-                state.running.remove(attempt);
-                state.outputs.insert(*attempt);
-            }
-            Report::Paused { attempt, .. } => {
-                state.running.remove(attempt);
-                state.paused.insert(*attempt);
-            }
-            Report::Finished { attempt, .. }
-            | Report::EndedEarly { attempt, .. }
-            | Report::Failed { attempt, .. }
-            | Report::Killed { attempt } => {
-                state.running.remove(attempt);
-            }
-            Report::OutputLost { .. } => {}
-        }
-        let seq = state.next_seq;
-        state.next_seq += 1;
-        state.outbox.send_report(seq, &report);
-        state.unacked.insert(seq, report);
-    }
+    Ok(all)
 }

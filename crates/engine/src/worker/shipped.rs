@@ -1,20 +1,19 @@
 //! An attempt of a job that was shipped with its program: runs in a task runner, and is controlled and reported like any other.
 //!
-//! The attempt's thread passes on what changes here (requests, map outputs, addresses of nodes) and what comes back (ticks, progress, lost outputs,
+//! The attempt's thread passes on what changes here (requests, map outputs, folders of nodes) and what comes back (ticks, progress, lost outputs,
 //! prints, the end). Whatever the program does, the result is a report.
 
-use super::Worker;
 use crate::attempt_logs;
 use crate::job::Plan;
-use crate::program::{FromRunner, ProgramId, Received, Runner, RunnerError, Sent, ToRunner, WorkerFacts};
-use crate::task::{self, Control, MapOutputTracker, ReadCursor, Request, ShuffleClient};
-use crate::wire::Report;
+use crate::program::{FromRunner, ProgramId, Received, Runner, RunnerError, RunnerPool, ToRunner};
+use crate::task::{self, Control, Fetcher, MapOutputTracker, ReadCursor, Request};
+use crate::wire::{NodeFolder, Report};
 use giveway_core::{AttemptId, Kind, Work};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest wait before addresses are compared again. Everything else ends the wait.
+/// Longest wait before folders are compared again. Everything else ends the wait.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// How long a program may take to stop on request before it is killed.
@@ -27,15 +26,18 @@ pub(super) struct ShippedAttempt {
     pub(super) plan: Arc<Plan>,
     pub(super) program: ProgramId,
     pub(super) outputs: Arc<MapOutputTracker>,
-    pub(super) shuffle: Arc<ShuffleClient>,
+    pub(super) fetcher: Arc<Fetcher>,
     /// The job's folder on this worker.
     pub(super) folder: PathBuf,
+    /// The cluster directory, which has the program.
+    pub(super) cluster: PathBuf,
+    pub(super) runners: Arc<RunnerPool>,
 }
 
 impl ShippedAttempt {
     /// Runs it, and waits for its end.
-    pub(super) fn run(&self, worker: &Worker, epoch: u64, control: &Control) -> Report {
-        match self.run_in_runner(worker, epoch, control) {
+    pub(super) fn run(&self, control: &Control) -> Report {
+        match self.run_in_runner(control) {
             Ok(report) => report,
             Err(error) => {
                 // The process that would have removed them was killed, or never started.
@@ -48,18 +50,17 @@ impl ShippedAttempt {
         }
     }
 
-    fn run_in_runner(&self, worker: &Worker, epoch: u64, control: &Control) -> Result<Report, RunnerError> {
-        let cluster = &worker.options.cluster;
-        let mut runner = worker.runners.take(cluster, self.program)?;
+    fn run_in_runner(&self, control: &Control) -> Result<Report, RunnerError> {
+        let mut runner = self.runners.take(&self.cluster, self.program)?;
         runner.clear_tail();
         // What an idle runner has printed belongs to no attempt.
         while let Some(received) = runner.try_receive() {
             if let Received::Gone(_) = received {
-                runner = Runner::start(cluster, self.program)?;
+                runner = Runner::start(&self.cluster, self.program)?;
             }
         }
         runner.notify(control);
-        self.launch(&mut runner, worker)?;
+        self.launch(&mut runner)?;
         let report = Exchange {
             attempt: self,
             runner: &mut runner,
@@ -69,22 +70,15 @@ impl ShippedAttempt {
             sent: None,
             stop_at: None,
         }
-        .run(|map| worker.report(epoch, Report::OutputLost { map }))?;
+        .run()?;
         // A program whose attempt failed may be in any state.
         if !matches!(report, Report::Failed { .. }) {
-            worker.runners.keep(runner);
-            worker.end_unneeded_runners();
+            self.runners.keep(runner);
         }
         Ok(report)
     }
 
-    fn launch(&self, runner: &mut Runner, worker: &Worker) -> Result<(), RunnerError> {
-        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        let facts = WorkerFacts { cluster: absolute(&worker.options.cluster), node: self.shuffle.node() };
-        if runner.sent.facts.as_ref() != Some(&facts) {
-            runner.send(&ToRunner::Worker(facts.clone()))?;
-            runner.sent = Sent { facts: Some(facts), ..Sent::default() };
-        }
+    fn launch(&self, runner: &mut Runner) -> Result<(), RunnerError> {
         let job = self.id.task.job;
         if runner.sent.job != Some(job) {
             if let Some(previous) = runner.sent.job {
@@ -94,7 +88,8 @@ impl ShippedAttempt {
             runner.sent.job = Some(job);
         }
         let (attempt, work) = (self.id, self.work);
-        runner.send(&ToRunner::Launch { attempt, work, folder: absolute(&self.folder) })
+        let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
+        runner.send(&ToRunner::Launch { attempt, work, folder })
     }
 }
 
@@ -114,7 +109,7 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    fn run(mut self, on_output_lost: impl Fn(AttemptId)) -> Result<Report, RunnerError> {
+    fn run(mut self) -> Result<Report, RunnerError> {
         let is_reduce = self.attempt.id.task.kind == Kind::Reduce;
         if is_reduce {
             self.attempt.outputs.subscribe(self.control);
@@ -127,7 +122,7 @@ impl Exchange<'_> {
                         self.control.mirror(ticks, progress_ppm);
                     }
                     Received::Message(FromRunner::OutputLost { map }) if map.task.job == self.attempt.id.task.job => {
-                        on_output_lost(map);
+                        self.attempt.fetcher.report_bad_output(map);
                     }
                     Received::Message(FromRunner::Ended { report }) => return self.check(report),
                     Received::Message(_) => return Err(self.broken("sent a message that was not asked for")),
@@ -163,17 +158,13 @@ impl Exchange<'_> {
         }
     }
 
-    /// Sends what has changed of the locations of map outputs and the addresses of nodes.
+    /// Sends what has changed of the locations of map outputs and the folders of nodes.
     fn pass_outputs(&mut self) -> Result<(), RunnerError> {
-        let now = self.attempt.shuffle.addresses();
-        let sent = &self.runner.sent.addresses;
-        if now != *sent {
-            let lost = sent.keys().filter(|node| !now.contains_key(node)).map(|node| (*node, None));
-            let changed = now.iter().filter(|(node, address)| sent.get(node) != Some(address));
-            let changed = changed.map(|(node, address)| (*node, Some(address.clone())));
-            let nodes = lost.chain(changed).collect();
-            self.runner.send(&ToRunner::Nodes { nodes })?;
-            self.runner.sent.addresses = now;
+        let folders = self.attempt.fetcher.folders();
+        if folders != self.runner.sent.folders {
+            let all = folders.iter().map(|(&node, folder)| NodeFolder { node, folder: folder.clone() }).collect();
+            self.runner.send(&ToRunner::NodeFolders { folders: all })?;
+            self.runner.sent.folders = folders;
         }
         let update = self.attempt.outputs.read(&mut self.cursor);
         let replace = update.is_full || !self.has_sent_outputs;

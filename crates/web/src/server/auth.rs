@@ -13,7 +13,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
@@ -28,6 +32,37 @@ pub struct Access {
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Access(..)")
+    }
+}
+
+/// The cluster's token, a random number of 64 hexadecimal digits in a file that only its owner can read. It is created if there is none.
+pub(super) fn cluster_token(path: &Path) -> io::Result<String> {
+    let invalid = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidData, what.to_owned()));
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(mut file) => {
+            let mut token = [0; 32];
+            getrandom::fill(&mut token).map_err(io::Error::other)?;
+            let text: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
+            file.write_all(format!("{text}\n").as_bytes())?;
+            file.sync_all()?;
+            Ok(text)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let mut file = File::open(path)?;
+            if file.metadata()?.mode() & 0o077 != 0 {
+                return invalid(
+                    "other users can access this token file; run `chmod 600` on it, or remove it to create a new token if it may have leaked",
+                );
+            }
+            let mut text = String::new();
+            Read::take(&mut file, 1024).read_to_string(&mut text)?;
+            let text = text.trim();
+            match text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                true => Ok(text.to_owned()),
+                false => invalid("not a token file: expected 64 hexadecimal digits"),
+            }
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -184,6 +219,18 @@ mod tests {
         assert_eq!(token, read_token("secret"));
         assert_ne!(token, read_token("other"));
         assert_eq!(token.len(), 32);
+    }
+
+    #[test]
+    fn a_token_file_open_to_others_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let created = cluster_token(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(cluster_token(&path).unwrap(), created);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(cluster_token(&path).unwrap_err().to_string().contains("chmod"));
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Server {
         Server::start(shared, Some(feed), listener, address)
     }
 
-    /// Serves the cluster in a folder, whose token must exist. Without an address, the one used last time if it is free.
+    /// Serves the cluster in a folder. Without an address, the one used last time if it is free.
     /// `apps` are the applications that the cluster knows, `timings` those of its coordinator.
     pub fn live(
         folder: &Path,
@@ -149,7 +149,7 @@ impl Server {
         timings: Arc<Timings>,
     ) -> Result<Server, ServerError> {
         let token = folder.join("token");
-        let secret = std::fs::read_to_string(&token).map_err(|error| ServerError::Token { path: token, error })?;
+        let secret = auth::cluster_token(&token).map_err(|error| ServerError::Token { path: token, error })?;
         let remembered = folder.join("http-address");
         let listener = match listener {
             Some(listener) => listener,
@@ -168,11 +168,8 @@ impl Server {
         let journal = journal_path(folder);
         let feed = Box::new(JournalFeed::new(&journal));
         let source = Source::new(folder.display().to_string(), journal, None);
-        let shared = Shared::new(
-            vec![source],
-            Some((folder.to_owned(), apps, timings)),
-            Access::of_cluster(secret.trim(), local),
-        );
+        let shared =
+            Shared::new(vec![source], Some((folder.to_owned(), apps, timings)), Access::of_cluster(&secret, local));
         Server::start(shared, Some(feed), listener, local)
     }
 

@@ -81,7 +81,6 @@ pub fn run(options: &Options, apps: &Apps) -> Result<()> {
 fn start(folder: &Path, slots: (u16, u16), apps: &Apps) -> Result<Cluster> {
     let coordinator = coordinator::Options {
         folder: folder.to_owned(),
-        listen: None,
         policy: catalog::by_name("fifo").context("policy fifo missing in the catalogue")?,
         tenants: Tenants::default(),
         access: giveway_engine::Access::default(),

@@ -15,7 +15,7 @@ pub(super) fn join(link: u64, running: Vec<AttemptId>) -> (Input, mpsc::Receiver
         host: "host".into(),
         map_slots: 1,
         reduce_slots: 1,
-        data_address: "127.0.0.1:1".into(),
+        folder: "/worker".into(),
         pid: 1,
         running,
         outputs: Vec::new(),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::access::Access;
 use crate::coordinator::{CoordinatorHandle, Options};
-use crate::wire::{self, Role, Token};
+use crate::wire::{self, Role};
 
 #[test]
 fn a_follower_whose_connection_is_closed_is_dropped() {
@@ -30,7 +30,6 @@ fn a_client_that_does_not_read_is_disconnected() {
     let folder = root.path().join("cluster");
     let coordinator = CoordinatorHandle::start(Options {
         folder: folder.clone(),
-        listen: None,
         policy: catalog::by_name("fifo").unwrap(),
         tenants: Tenants::default(),
         seed: 1,
@@ -43,15 +42,14 @@ fn a_client_that_does_not_read_is_disconnected() {
         reload: None,
     })
     .unwrap();
-    let token = Token::read_or_create(&folder.join("token")).unwrap();
-    let mut stream = wire::connect(coordinator.address(), &token, Role::Client).unwrap();
+    let mut stream = wire::connect_to_own(coordinator.socket(), Role::Client).unwrap();
     // The answers fill the buffers, then the thread stops reading, then the requests fill theirs. A write ends only because the
     // coordinator closes the connection.
     stream.set_write_timeout(Some(Duration::from_secs(120))).unwrap();
     let error = (0..1_000_000).find_map(|_| wire::send(&mut stream, &FromClient::Nodes).err());
     let error = error.expect("the coordinator must not buffer a million answers");
     assert!(error.is_disconnect(), "{error}");
-    let mut other = wire::connect(coordinator.address(), &token, Role::Client).unwrap();
+    let mut other = wire::connect_to_own(coordinator.socket(), Role::Client).unwrap();
     wire::send(&mut other, &FromClient::Nodes).unwrap();
     let answer: ToClient = wire::receive(&mut other, wire::MESSAGE_BYTES_MAX).unwrap();
     assert!(matches!(answer, ToClient::Nodes(_)), "others are served: {answer:?}");

@@ -1,5 +1,5 @@
-//! Tasks on a few simulated nodes in one process: each has its own folder and a real data server on the loopback interface. Their output is
-//! compared byte for byte with that of a sequential reference implementation.
+//! Tasks on a few nodes in one process, each with its own folder. Their output is compared byte for byte with that of a sequential reference
+//! implementation.
 
 mod faults;
 mod maps;
@@ -10,12 +10,10 @@ use super::*;
 use crate::apps::App;
 use crate::job::{self, Codec, FileLocation, InputFile, InputSplit, OutputFormat, Partitioning, Plan};
 use crate::record::{AppError, Emit, Mapper, Record, Reducer, Values};
-use crate::wire::{self, Token};
 use giveway_core::{AttemptId, JobId, Kind, NodeId, Priority, Start};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -132,9 +130,9 @@ struct Cluster {
     folder: tempfile::TempDir,
     plan: Arc<Plan>,
     app: Arc<Places>,
-    token: Token,
     outputs: Arc<MapOutputTracker>,
-    shuffles: Vec<Arc<ShuffleClient>>,
+    nodes: u32,
+    fetcher: Arc<Fetcher>,
     /// Outputs reported as lost or corrupt.
     bad: Arc<Mutex<Vec<AttemptId>>>,
     text: String,
@@ -215,62 +213,39 @@ impl Setup {
             round: 0,
             output,
         };
-        let token_path = folder.path().join("token");
-        let token = Token::read_or_create(&token_path).unwrap();
         let bad = Arc::new(Mutex::new(Vec::new()));
-        let shuffles: Vec<Arc<ShuffleClient>> = (0..self.nodes)
-            .map(|node| {
-                std::fs::create_dir(folder.path().join(format!("node-{node}"))).unwrap();
-                let bad = Arc::clone(&bad);
-                let report = move |map| bad.lock().unwrap().push(map);
-                Arc::new(ShuffleClient::new(NodeId(node), token.clone(), report))
-            })
-            .collect();
+        let reported = Arc::clone(&bad);
         let cluster = Cluster {
             folder,
             plan: Arc::new(plan),
             app: Arc::default(),
-            token,
             outputs: Arc::new(MapOutputTracker::new()),
-            shuffles,
+            nodes: self.nodes,
+            fetcher: Arc::new(Fetcher::new(move |map| reported.lock().unwrap().push(map))),
             bad,
             text: self.text,
         };
-        (0..self.nodes).for_each(|node| cluster.serve(node));
+        for node in 0..self.nodes {
+            std::fs::create_dir_all(cluster.dir(node)).unwrap();
+            cluster.join(node);
+        }
         cluster
     }
 }
 
 impl Cluster {
-    /// Starts a data server for a node and publishes its address to all nodes.
-    fn serve(&self, node: u32) {
-        self.serve_limited(node, usize::MAX);
+    /// Tells reduces where the map outputs of a node are.
+    fn join(&self, node: u32) {
+        self.fetcher.set_folder(NodeId(node), Some(self.worker_folder(node)));
     }
 
-    /// Like [`Cluster::serve`], but the server closes each connection after `requests` requests.
-    fn serve_limited(&self, node: u32, requests: usize) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let (dir, token) = (self.dir(node), self.token.clone());
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let mut stream = wire::Stream::Tcp(stream);
-                let (dir, token) = (dir.clone(), token.clone());
-                std::thread::spawn(move || {
-                    wire::accept(&mut stream, &token)?;
-                    for _ in 0..requests {
-                        let request = wire::receive(&mut stream, SEGMENT_MESSAGE_BYTES_MAX)?;
-                        serve_segment(request, &dir, &mut stream)?;
-                    }
-                    Ok::<(), wire::WireError>(())
-                });
-            }
-        });
-        self.shuffles.iter().for_each(|shuffle| shuffle.set_address(NodeId(node), Some(address.clone())));
-    }
-
-    fn dir(&self, node: u32) -> PathBuf {
+    fn worker_folder(&self, node: u32) -> PathBuf {
         self.folder.path().join(format!("node-{node}"))
+    }
+
+    /// The job's folder on a node.
+    fn dir(&self, node: u32) -> PathBuf {
+        job_folder(&self.worker_folder(node), JOB)
     }
 
     /// Sends a request at the record or key with this number, counted from now.
@@ -305,7 +280,7 @@ impl Cluster {
     /// Runs the maps of all splits, spread over the nodes, and adds their outputs to the tracker.
     fn run_maps(&self) {
         for split in 0..self.plan.splits.len() as u32 {
-            self.run_map(split, 0, split % self.shuffles.len() as u32);
+            self.run_map(split, 0, split % self.nodes);
         }
     }
 
@@ -324,7 +299,7 @@ impl Cluster {
             start,
             dir: self.dir(node),
             outputs: Arc::clone(&self.outputs),
-            shuffle: Arc::clone(&self.shuffles[node as usize]),
+            fetcher: Arc::clone(&self.fetcher),
         }
     }
 
@@ -335,7 +310,7 @@ impl Cluster {
     /// Runs all reduces without interruption.
     fn run_reduces(&self) {
         for reduce in 0..self.plan.reduces {
-            let end = self.reduce(reduce, 0, reduce % self.shuffles.len() as u32, Start::Fresh).unwrap();
+            let end = self.reduce(reduce, 0, reduce % self.nodes, Start::Fresh).unwrap();
             assert!(matches!(end, ReduceOutcome::Finished { .. }), "{end:?}");
         }
     }
@@ -366,7 +341,7 @@ impl Cluster {
     /// Asserts that no file of this reduce remains but its output.
     fn check_is_clean(&self, reduce: u32) {
         let name = format!("reduce-{reduce}.");
-        let dirs = (0..self.shuffles.len() as u32).map(|node| self.dir(node));
+        let dirs = (0..self.nodes).map(|node| self.dir(node));
         for dir in dirs.chain([self.plan.output.join(TEMPORARY)]) {
             for entry in std::fs::read_dir(dir).unwrap() {
                 let entry = entry.unwrap();
