@@ -8,6 +8,8 @@ use tracing_subscriber::fmt::time::FormatTime;
 /// Writes log messages of this level and above to stderr. A worker process that a cluster starts has its log file there.
 pub fn init(level: tracing::Level) {
     let subscriber = tracing_subscriber::fmt()
+        // Otherwise an event that cannot be written, because the disk of a log is full, panics.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .with_max_level(level)
         .with_target(false)

@@ -85,6 +85,7 @@ impl Tasks {
         let AttemptId { task: id, .. } = launch.attempt;
         let (logs, happened) = (Arc::clone(&self.logs), self.happened.clone());
         let run = move || {
+            let mut end = TaskEnd { launch: launch.number, attempt: launch.attempt, report: None, happened };
             let log = logs.begin(launch.attempt);
             let report = match &task {
                 Runnable::Here(task) => task.run(&launch.control),
@@ -99,7 +100,7 @@ impl Tasks {
             }
             // Complete before the end is reported: who waits for the job finds all of it.
             drop(log);
-            let _ = happened.send(Happened::Input(Input::TaskEnded { launch: launch.number, report }));
+            end.report = Some(report);
         };
         let spawned = thread::Builder::new().name(format!("{}-{}", id.kind, id.index)).spawn(run);
         spawned.map(drop).map_err(|error| {
@@ -131,6 +132,25 @@ impl Tasks {
         if let Err(error) = fs::create_dir_all(&folder) {
             tracing::error!(folder = %folder.display(), %error, "cannot create the folder for job data");
         }
+    }
+}
+
+/// Sends the end of a task when it is dropped, also if its thread panics.
+struct TaskEnd {
+    launch: u64,
+    attempt: AttemptId,
+    report: Option<Report>,
+    happened: Sender<Happened>,
+}
+
+impl Drop for TaskEnd {
+    fn drop(&mut self) {
+        let panicked = || Report::Failed {
+            attempt: self.attempt,
+            reason: "internal error: the thread of the task panicked; report this as a bug".into(),
+        };
+        let report = self.report.take().unwrap_or_else(panicked);
+        let _ = self.happened.send(Happened::Input(Input::TaskEnded { launch: self.launch, report }));
     }
 }
 
