@@ -132,7 +132,7 @@ impl Coordinator {
         if frame.is_empty() {
             return Ok(JournalWrite::Nothing);
         }
-        if self.journal.bytes() > self.settings.journal_bytes_max
+        if self.journal.is_replacement_due(self.settings.journal_bytes_max)
             && let Begun::New(content) = self.begin_journal(self.core.setup().clone())?
         {
             return Ok(JournalWrite::Replace { last: frame, content });

@@ -13,6 +13,9 @@
 /// First bytes of a journal file.
 pub(super) const MAGIC: [u8; 8] = *b"gwjrnl1\n";
 
+/// Interval at which checksums are kept while damage is looked for.
+const CHECKSUM_INTERVAL: usize = 256;
+
 /// Length and checksum before the content.
 pub(super) const HEADER_BYTES: usize = 8;
 
@@ -56,12 +59,40 @@ pub(super) fn read_all(file: &[u8]) -> Result<(Vec<&[u8]>, usize), Damaged> {
         contents.push(content);
         valid_bytes += HEADER_BYTES + content.len();
     }
-    // An empty frame is never written, and zeros, as a file system may leave them, would look like one.
-    let is_frame = |at: usize| file.get(at..).and_then(read).is_some_and(|content| !content.is_empty());
-    if (valid_bytes + 1..file.len()).any(is_frame) {
-        return Err(Damaged { at_bytes: valid_bytes });
+    match has_frame(file.get(valid_bytes + 1..).unwrap_or_default()) {
+        true => Err(Damaged { at_bytes: valid_bytes }),
+        false => Ok((contents, valid_bytes)),
     }
-    Ok((contents, valid_bytes))
+}
+
+/// Whether there is a valid frame anywhere in these bytes. An empty frame is never written, and zeros, as a file system may leave them, would look like one.
+///
+/// Every position may be that of a frame of any length. The checksums of long ones follow from those of the beginnings of `bytes`, so that the time does not
+/// grow with the square of the length.
+fn has_frame(bytes: &[u8]) -> bool {
+    // The checksum of the first `n * CHECKSUM_INTERVAL` bytes, for every n.
+    let mut prefixes = vec![0_u32];
+    for chunk in bytes.chunks_exact(CHECKSUM_INTERVAL) {
+        prefixes.push(crc32c::crc32c_append(prefixes.last().copied().unwrap_or(0), chunk));
+    }
+    let prefix = |length: usize| {
+        let known = length / CHECKSUM_INTERVAL;
+        crc32c::crc32c_append(prefixes[known], &bytes[known * CHECKSUM_INTERVAL..length])
+    };
+    let is_frame = |at: usize| {
+        let (length, rest) = bytes[at..].split_first_chunk::<4>()?;
+        let (stored, rest) = rest.split_first_chunk::<4>()?;
+        let content = rest.get(..u32::from_le_bytes(*length) as usize).filter(|content| !content.is_empty())?;
+        let checksum = if content.len() < 2 * CHECKSUM_INTERVAL {
+            checksum(*length, content)
+        } else {
+            let start = at + HEADER_BYTES;
+            let of_content = prefix(start + content.len()) ^ crc32c::crc32c_combine(prefix(start), 0, content.len());
+            crc32c::crc32c_combine(crc32c::crc32c(length), of_content, content.len())
+        };
+        Some(checksum == u32::from_le_bytes(*stored))
+    };
+    (0..bytes.len()).any(|at| is_frame(at) == Some(true))
 }
 
 #[cfg(test)]
@@ -99,6 +130,38 @@ mod tests {
                 (at, other) => panic!("byte {at}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_frame_is_found_behind_any_bytes() {
+        for content in [1, 255, 511, 512, 513, 5_000, 70_000] {
+            for before in [0, 1, 7, 255, 256, 1_000] {
+                let mut bytes: Vec<u8> = (0..before).map(|at: u32| (at * 131 % 251) as u8).collect();
+                assert!(!has_frame(&bytes));
+                assert!(write(&vec![7; content], &mut bytes));
+                bytes.extend([9; 300]);
+                assert!(has_frame(&bytes), "{content} bytes after {before}");
+                let last = before as usize + HEADER_BYTES + content - 1;
+                bytes[last] ^= 1;
+                assert!(!has_frame(&bytes), "{content} bytes after {before}, changed");
+            }
+        }
+    }
+
+    /// In a frame that was not written completely, thousands of positions could begin a frame of megabytes.
+    #[test]
+    fn a_long_torn_frame_is_dropped() {
+        let mut file = MAGIC.to_vec();
+        assert!(write(b"first", &mut file));
+        let valid = file.len();
+        let mut random = 1_u64;
+        let noise = std::iter::repeat_with(|| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 56) as u8
+        });
+        assert!(write(&noise.take(6_000_000).collect::<Vec<u8>>(), &mut file));
+        file.pop();
+        assert_eq!(read_all(&file).unwrap().1, valid);
     }
 
     #[test]

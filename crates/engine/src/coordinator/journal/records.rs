@@ -104,14 +104,15 @@ impl JournalEncoder {
         Ok(frame)
     }
 
-    /// Length of all frames so far.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// Number of events so far.
     pub(crate) fn events(&self) -> u64 {
         self.writer.records()
+    }
+
+    /// True if the journal is longer than `bytes_max`, and several times as long as its last snapshot. With many live jobs a new journal may itself be longer
+    /// than `bytes_max`; it must not be replaced with every frame.
+    pub(crate) fn is_replacement_due(&self, bytes_max: u64) -> bool {
+        self.bytes > bytes_max.max(self.snapshot_bytes.saturating_mul(4))
     }
 
     /// True if the frames since the last snapshot have `bytes_min` bytes, and several times as many as the snapshot: writing snapshots is then a
