@@ -20,6 +20,7 @@ pub mod hdfs;
 pub mod input;
 pub mod job;
 mod path_bytes;
+pub mod planted;
 pub mod program;
 pub mod record;
 pub mod reference;

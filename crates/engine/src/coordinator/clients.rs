@@ -3,6 +3,7 @@
 use super::inputs::ClientLink;
 use super::job_table::task_counts;
 use super::state_machine::{Coordinator, Deferred};
+use crate::planted::{Bug, planted};
 use crate::wire::{FromClient, NodeExclusion, NodeStatus, ToClient};
 use giveway_core::cluster::Blocked;
 use giveway_core::{AttemptId, Event, JobId, Kind, Outcome, Span, Time};
@@ -113,7 +114,7 @@ impl Coordinator {
             Some(record) if record.outcome.is_some() || record.submitted.is_none() => {
                 self.kill_requests.push(KillRequest { job: last, client: client.clone(), at: self.now });
                 self.kill_output(last);
-                None
+                planted(Bug::KillAcknowledgedEarly).then_some(ToClient::Done)
             }
             Some(_) => {
                 self.submit_event(Event::JobKilled { job: last });

@@ -12,6 +12,7 @@ use super::journal::Metadata;
 use super::output_work::{Finished, OutputError, OutputResult, OutputWork};
 use super::state_machine::{Coordinator, Deferred};
 use crate::job::Plan;
+use crate::planted::{Bug, planted};
 use crate::program::ProgramId;
 use crate::wire::ToClient;
 use giveway_core::{Event, JobId, Outcome, Span, Time};
@@ -102,7 +103,9 @@ impl Coordinator {
 
     /// Tries again what failed and whose delay is over.
     pub(super) fn retry_outputs(&mut self) {
-        let is_due = |(_, state): &(&JobId, &OutputState)| state.retry_at.is_some_and(|at| at <= self.now);
+        let is_due = |(_, state): &(&JobId, &OutputState)| {
+            state.retry_at.is_some_and(|at| at <= self.now) && !planted(Bug::OutputRetryForgotten)
+        };
         let due: Vec<JobId> = self.outputs.iter().filter(is_due).map(|(&job, _)| job).collect();
         due.into_iter().for_each(|job| self.push_output_work(job));
     }
@@ -236,7 +239,9 @@ impl Coordinator {
     pub(super) fn add_planned(&mut self, plan: Plan, program: Option<ProgramId>) -> JobId {
         let job = JobId(self.table.next_job);
         self.append_metadata(Metadata::JobPlanned(Box::new(Plan { job, ..plan })));
-        if let Some(program) = program {
+        if let Some(program) = program
+            && !planted(Bug::ProgramForgotten)
+        {
             // In the same frame of the journal.
             self.append_metadata(Metadata::ProgramAttached { job, program });
         }
@@ -251,9 +256,10 @@ impl Coordinator {
                 _ if record.finalized => return None,
                 (None, _) if record.kill_requested => Goal::End(Outcome::Killed),
                 // A next round: the end of the round before it is in the journal, its own submission is not.
-                (None, _) if next_rounds.contains(&job) => Goal::Submit(None),
+                (None, _) if next_rounds.contains(&job) && !planted(Bug::RoundForgotten) => Goal::Submit(None),
                 // Planned, but not submitted: the client has not received an id.
                 (None, _) => Goal::Discard,
+                (Some(_), Some(Outcome::Succeeded)) if planted(Bug::PublicationForgotten) => return None,
                 (Some(_), Some(Outcome::Succeeded)) if !record.kill_requested => Goal::Finish,
                 (Some(_), Some(Outcome::Succeeded)) => Goal::End(Outcome::Killed),
                 (Some(_), Some(outcome)) => Goal::End(outcome),

@@ -3,6 +3,7 @@
 use super::journal::{Journal, JournalError};
 use super::output_work::{OutputResult, OutputWork};
 use crate::job::Plan;
+use crate::planted::{Bug, planted};
 use crate::program::ProgramId;
 use crate::wire::{FromClient, FromWorker, JobStatus, Join, ToClient, ToWorker};
 use giveway_core::{JobId, Policy, Tenants};
@@ -82,10 +83,13 @@ impl Output {
 
     /// Writes and syncs the records. Returns the effects, which may be carried out now.
     pub(crate) fn make_durable(self, journal: &mut Journal) -> Result<Vec<Effect>, JournalError> {
-        match self.journal {
-            JournalWrite::Nothing => {}
-            JournalWrite::Append(frame) => journal.append(&frame)?,
-            JournalWrite::Replace { last, content } => journal.replace(&last, &content)?,
+        let written = match self.journal {
+            JournalWrite::Nothing => Ok(()),
+            JournalWrite::Append(frame) => journal.append(&frame),
+            JournalWrite::Replace { last, content } => journal.replace(&last, &content),
+        };
+        if !planted(Bug::AnsweredBeforeWritten) {
+            written?;
         }
         Ok(self.effects)
     }

@@ -5,6 +5,7 @@
 
 use super::journal::{Clock, Metadata};
 use crate::job::{Partitioning, Plan};
+use crate::planted::{Bug, planted};
 use crate::program::ProgramId;
 use crate::task::MapOutputLocation;
 use crate::wire::{Counters, JobStatus, TaskCounts};
@@ -165,7 +166,7 @@ impl JobTable {
     pub(crate) fn snapshot(&self) -> TableSnapshot {
         TableSnapshot {
             jobs: self.jobs.iter().map(|(&id, job)| (id, job.clone())).collect(),
-            next_job: self.next_job,
+            next_job: if planted(Bug::JobIdReused) { 1 } else { self.next_job },
             ended_jobs: self.ended_jobs.clone(),
             programs: self.programs.iter().map(|(&job, &program)| (job, program)).collect(),
         }

@@ -27,6 +27,7 @@ pub(crate) use records::{DecodedJournal, JournalEncoder, Metadata, decode, event
 pub(crate) use snapshot::JournalSnapshot;
 
 use super::file_system::{AppendFile, Disk, FileSystem};
+use crate::planted::{Bug, planted};
 use giveway_core::SetupError;
 use giveway_core::event_log::{EventLogError, EventLogWriteError};
 use std::fs::{self, File};
@@ -121,7 +122,10 @@ impl Journal {
         disk.remove_folder(&new).map_err(io_error(&new))?;
         disk.create_folder(&new).map_err(io_error(&new))?;
         let path = new.join(LOG);
-        disk.write(&path, content).and_then(|()| disk.sync(&path)).map_err(io_error(&path))?;
+        disk.write(&path, content).map_err(io_error(&path))?;
+        if !planted(Bug::RenamedBeforeSynced) {
+            disk.sync(&path).map_err(io_error(&path))?;
+        }
         disk.sync(&new).map_err(io_error(&new))?;
         if disk.exists(&current).map_err(io_error(&current))? {
             let archived = (1..=u32::MAX).map(|number| folder.join(format!("journal-{number:04}")));
@@ -157,7 +161,8 @@ impl Journal {
     /// Appends a frame and makes it durable.
     pub(crate) fn append(&mut self, frame: &[u8]) -> Result<(), JournalError> {
         let path = self.folder.join("journal").join(LOG);
-        self.file.append(frame).and_then(|()| self.file.sync()).map_err(io_error(&path))?;
+        let sync = |file: &mut Box<dyn AppendFile>| if planted(Bug::SkippedSync) { Ok(()) } else { file.sync() };
+        self.file.append(frame).and_then(|()| sync(&mut self.file)).map_err(io_error(&path))?;
         self.bytes += frame.len() as u64;
         // Only serves to detect damage: without it, or with an older one, the journal is as good.
         let _ = self.disk.overwrite(&path.with_file_name(SYNCED), synced_text(self.bytes).as_bytes());

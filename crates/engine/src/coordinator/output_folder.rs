@@ -9,6 +9,7 @@
 
 use super::file_system::{FileSystem, is_absence};
 use crate::job::Plan;
+use crate::planted::{Bug, planted};
 use crate::task::{TEMPORARY, map_part_path, reduce_part_path, temporary_path};
 use giveway_core::AttemptId;
 use std::collections::BTreeMap;
@@ -70,7 +71,8 @@ pub(super) fn publish_map_pieces(
 /// output is: a mark that is found after a power cut is true. Fails with `NotFound` if a part is missing, or if the folder is not this job's.
 pub(super) fn publish(plan: &Plan, disk: &dyn FileSystem) -> io::Result<()> {
     let output = &plan.output;
-    let sync = |path: &Path| if plan.request.sync_output { disk.sync(path) } else { Ok(()) };
+    let is_synced = plan.request.sync_output && !planted(Bug::PublishedUnsynced);
+    let sync = |path: &Path| if is_synced { disk.sync(path) } else { Ok(()) };
     check_nonce(plan, disk)?;
     for part in (0..plan.reduces).map(|reduce| reduce_part_path(plan, reduce)) {
         if !disk.exists(&part)? {
@@ -98,7 +100,7 @@ pub(super) fn is_published(plan: &Plan, disk: &dyn FileSystem) -> io::Result<boo
 /// Removes the temporary files of a published output.
 pub(super) fn remove_temporary(plan: &Plan, disk: &dyn FileSystem) -> io::Result<()> {
     disk.remove_folder(&plan.output.join(TEMPORARY))?;
-    if plan.request.sync_output { disk.sync(&plan.output) } else { Ok(()) }
+    if plan.request.sync_output && !planted(Bug::PublishedUnsynced) { disk.sync(&plan.output) } else { Ok(()) }
 }
 
 /// Fails with `NotFound` if the output folder is not this job's.
@@ -118,7 +120,7 @@ pub(super) fn remove(folder: &Path, nonce: u64, disk: &dyn FileSystem) -> io::Re
     disk.remove_folder(&hidden_name(folder, "new", nonce))?;
     let renamed = hidden_name(folder, "removed", nonce);
     disk.remove_folder(&renamed)?;
-    if !carries(folder, nonce, disk)? {
+    if !carries(folder, nonce, disk)? && !(planted(Bug::ForeignFolderRemoved) && disk.exists(folder)?) {
         return Ok(());
     }
     disk.rename(folder, &renamed)?;

@@ -10,6 +10,7 @@ use super::inputs::{ClientLink, Effect, Input, Output, WorkerLink};
 use super::job_table::JobTable;
 use super::journal::{JournalEncoder, JournalError, Metadata};
 use super::progress::ReportedProgress;
+use crate::planted::{Bug, planted};
 use crate::wire::{FromClient, ToClient, ToWorker};
 use giveway_core::{
     Action, AttemptId, Event, JobId, Kind, NodeId, Outcome, PreemptAction, Progress, Refusal, Scheduler, Setup, Span,
@@ -164,7 +165,7 @@ impl Coordinator {
         now: Time,
         inputs: impl IntoIterator<Item = Input>,
     ) -> Result<Output, JournalError> {
-        self.now = self.now.max(now);
+        self.now = if planted(Bug::TimeGoesBack) { now } else { self.now.max(now) };
         inputs.into_iter().for_each(|input| self.handle_input(input));
         self.on_tick();
         self.offer_slots();
@@ -267,7 +268,8 @@ impl Coordinator {
             self.nodes.iter_mut().for_each(|node| node.last_heartbeat = now);
         }
         self.last_tick = now;
-        let is_overdue = |session: &NodeSession| now.since(session.last_heartbeat) > timeout;
+        let is_overdue =
+            |session: &NodeSession| now.since(session.last_heartbeat) > timeout && !planted(Bug::SilentWorkerKept);
         let overdue: Vec<NodeId> =
             (0..).zip(&self.nodes).filter(|(_, session)| is_overdue(session)).map(|(node, _)| NodeId(node)).collect();
         for node in overdue {

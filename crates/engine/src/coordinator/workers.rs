@@ -5,6 +5,7 @@ use super::job_table;
 use super::journal::Metadata;
 use super::progress::ReportedProgress;
 use super::state_machine::{Coordinator, Deferred, NodeSession, WorkerConnection};
+use crate::planted::{Bug, planted};
 use crate::wire::{FromWorker, Join, NodeFolder, Report, ToWorker};
 use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, NodeSpec, PreemptAction, RackId, WHOLE_PPM, Work};
 use std::collections::{BTreeSet, HashSet};
@@ -81,6 +82,7 @@ impl Coordinator {
     fn stop_unknown_attempts(&mut self, node: NodeId, join: &Join) {
         let is_known = |attempt| self.table.running.get(attempt).is_some_and(|running| running.node == node);
         let unknown: HashSet<AttemptId> = join.running.iter().copied().filter(|&attempt| !is_known(attempt)).collect();
+        let unknown = if planted(Bug::UnknownAttemptNotStopped) { HashSet::new() } else { unknown };
         for &attempt in join.running.iter().filter(|attempt| unknown.contains(attempt)) {
             self.deferred.push(Deferred::Send(node, stop_message(attempt, PreemptAction::Kill)));
         }
@@ -113,7 +115,7 @@ impl Coordinator {
     fn reconcile(&mut self, node: NodeId, join: &Join) {
         let mut jobs_reducing = BTreeSet::new();
         for attempt in self.table.running.on_node(node) {
-            if !join.running.contains(&attempt) {
+            if !join.running.contains(&attempt) && !planted(Bug::MissingAttemptIgnored) {
                 self.on_attempt_missing(attempt);
                 continue;
             }
@@ -126,6 +128,9 @@ impl Coordinator {
         }
         self.stop_unknown_attempts(node, join);
         for job in jobs_reducing {
+            if planted(Bug::OutputsNotSentAgain) {
+                break;
+            }
             self.deferred.push(Deferred::Send(node, self.all_outputs(job)));
             if let Some(NodeSession { connection: Some(connection), .. }) = self.nodes.get_mut(node.0 as usize) {
                 connection.output_subscriptions.insert(job);
@@ -206,6 +211,9 @@ impl Coordinator {
     /// Handles the result of an attempt. A repeated report of an attempt that has ended already is ignored; the caller acknowledges it.
     fn on_report(&mut self, node: NodeId, report: Report) {
         if let Report::OutputLost { map } = report {
+            if planted(Bug::LostMapNotRunAgain) {
+                return;
+            }
             return self.on_output_lost(map);
         }
         let Some(attempt) = report.ended_attempt() else { return };
@@ -225,7 +233,10 @@ impl Coordinator {
             }
             Report::EndedEarly { done_bytes, output_bytes, counters, .. } => {
                 self.append_metadata(Metadata::CountersReported { attempt, counters });
-                self.submit_event(Event::AttemptEndedEarly { attempt, done_bytes, output_bytes });
+                self.submit_event(match planted(Bug::EarlyEndCountsAsFinish) {
+                    true => Event::AttemptFinished { attempt, output_bytes },
+                    false => Event::AttemptEndedEarly { attempt, done_bytes, output_bytes },
+                });
                 self.deferred.push(Deferred::PublishOutput(attempt));
             }
             Report::Paused { progress_ppm, .. } => {

@@ -25,6 +25,8 @@ pub struct Scenario {
     pub(super) snapshot_bytes: u64,
     /// A longer journal is replaced.
     pub(super) journal_bytes_max: u64,
+    /// Many tasks take so long that another attempt is started.
+    pub(super) slow_tasks: bool,
     /// The coordinator is killed at this file operation, from 1.
     pub(super) crash_at: Option<u64>,
     /// The power is cut with the kill of `crash_at`.
@@ -73,6 +75,10 @@ pub(super) enum Fault {
     FailTask { worker: usize },
     /// A task makes no progress any more.
     HangTask { worker: usize },
+    /// Some map outputs on a worker's disk are gone.
+    LoseOutputs { worker: usize },
+    /// A worker is killed and never comes back. There are others.
+    LoseWorker,
     /// A second worker with the same name tries to join for a while.
     StartTwin { worker: usize, length: Micros },
 }
@@ -101,6 +107,12 @@ impl Scenario {
         let random = &mut Random::new(seed, 5);
         let snapshot_bytes = random.between(100, 10_000);
         let journal_bytes_max = random.between(1_000, 100_000);
+        let slow_tasks = random.chance(4);
+        if slow_tasks {
+            // Without most of the faults that may make a job fail: a failure is then a mistake.
+            faults.truncate(2);
+        }
+        let crash_at = random.chance(4).then(|| random.between(1, 300));
         Scenario {
             seed,
             policy,
@@ -110,8 +122,9 @@ impl Scenario {
             reloads,
             snapshot_bytes,
             journal_bytes_max,
-            crash_at: None,
-            crash_cuts_power: false,
+            slow_tasks,
+            crash_at,
+            crash_cuts_power: random.chance(2),
         }
     }
 
@@ -131,6 +144,7 @@ impl Scenario {
             reloads: vec![(4 * SECOND, "fair".into()), (9 * SECOND, "hsrtf-pr".into())],
             snapshot_bytes: 1_000,
             journal_bytes_max: 20_000,
+            slow_tasks: false,
             crash_at: operation,
             crash_cuts_power: cuts_power,
         }
@@ -143,6 +157,7 @@ impl Scenario {
             smaller.faults.remove(at);
             smaller
         });
+        let without_crash = self.crash_at.map(|_| Scenario { crash_at: None, ..self.clone() });
         let without_reload = (0..self.reloads.len()).map(|at| {
             let mut smaller = self.clone();
             smaller.reloads.remove(at);
@@ -154,7 +169,7 @@ impl Scenario {
             smaller.faults.retain(|(_, fault)| !matches!(fault, Fault::ReplaceOutput { job } if *job >= at));
             smaller
         });
-        without_fault.chain(without_reload).chain(without_job).collect()
+        without_crash.into_iter().chain(without_fault).chain(without_reload).chain(without_job).collect()
     }
 }
 
@@ -200,7 +215,7 @@ impl Fault {
         let down = random.between(SECOND / 10, 8 * SECOND);
         let length = random.between(SECOND / 10, 12 * SECOND);
         let worker = random.below(workers as u64) as usize;
-        match random.below(18) {
+        match random.below(20) {
             0..=2 => Fault::KillCoordinator { down },
             3 | 4 => Fault::KillWorker { worker, down },
             5 | 6 => Fault::CutPower { down },
@@ -214,6 +229,8 @@ impl Fault {
             14 => Fault::FlipBit,
             15 => Fault::HangTask { worker },
             16 => Fault::StartTwin { worker, length },
+            17 => Fault::LoseOutputs { worker },
+            18 if workers > 1 => Fault::LoseWorker,
             _ if random.chance(2) => Fault::ReplaceOutput { job: random.below(jobs as u64) as usize },
             _ => Fault::FailTask { worker },
         }

@@ -38,6 +38,11 @@ impl WorkerFiles {
         self.paused.retain(|_, _| random.chance(2));
     }
 
+    /// Some of the map outputs are gone.
+    pub(super) fn lose_outputs(&mut self, random: &mut Random) {
+        self.outputs.retain(|_, _| random.chance(2));
+    }
+
     pub(super) fn remove_job(&mut self, job: JobId) {
         self.outputs.retain(|attempt, _| attempt.task.job != job);
         self.paused.retain(|attempt, _| attempt.task.job != job);
@@ -183,7 +188,10 @@ impl Task {
     /// Exceeds a third exactly when a reduce has fetched everything, as that of a real one does.
     fn progress_ppm(&self) -> u32 {
         match self.launch.attempt.task.kind {
-            Kind::Map => 200_000,
+            Kind::Map => match self.behaviour {
+                Behaviour::Steps(steps) => (self.steps.min(steps) * 999_999 / steps.max(1)) as u32,
+                Behaviour::Hangs | Behaviour::HangsForEver => 0,
+            },
             Kind::Reduce if self.fetches.coverage.is_complete() => 400_000,
             Kind::Reduce => 200_000,
         }

@@ -239,7 +239,9 @@ impl World {
                 let behaviour = match std::mem::take(&mut acting.hang_next) {
                     true if random.chance(2) => Behaviour::HangsForEver,
                     true => Behaviour::Hangs,
-                    false if random.chance(30) => Behaviour::Steps(random.between(50, 150)),
+                    false if random.chance(if self.scenario.slow_tasks { 3 } else { 50 }) => {
+                        Behaviour::Steps(random.between(50, 150))
+                    }
                     false => Behaviour::Steps(random.between(1, 4)),
                 };
                 let (number, incarnation) = (launch.number, process.incarnation);

@@ -326,6 +326,8 @@ impl World {
             Fault::FlipBit => self.flip_bit()?,
             Fault::ReplaceOutput { job } => self.replace_output(job)?,
             Fault::FailTask { worker } => self.workers[worker].fail_next = true,
+            Fault::LoseOutputs { worker } => self.workers[worker].files.lose_outputs(&mut self.random),
+            Fault::LoseWorker => self.kill_worker(0, 2 * PATIENCE, false),
             Fault::HangTask { worker } => self.workers[worker].hang_next = true,
             Fault::StartTwin { worker, length } => self.start_twin(worker, length),
         }
@@ -338,6 +340,13 @@ impl World {
         let number = self.workers.len();
         let mut twin = WorkerProcess::new(number, name.clone(), (*map_slots, *reduce_slots));
         twin.ends = Some(self.now + length);
+        // Half of the twins find the place taken.
+        if self.random.chance(2) {
+            self.workers[worker].stopped_until = self.now + length / 2;
+            if let Some(link) = self.workers[worker].link {
+                self.cut_link(link);
+            }
+        }
         self.workers.push(twin);
         self.after(0, Event::WorkerStarts { worker: number, power_cut: false });
         self.after(length, Event::TwinEnds { worker: number });

@@ -8,6 +8,7 @@
 //! coordinator loses a result.
 
 use crate::job::Plan;
+use crate::planted::{Bug, planted};
 use crate::program::ProgramId;
 use crate::task::{Control, Leftovers, MapOutputTracker, Request};
 use crate::wire::{FromWorker, Join, NodeFolder, Report, ToWorker};
@@ -227,13 +228,13 @@ impl Worker {
     fn on_message(&mut self, now: Time, link: u64, message: ToWorker) {
         match message {
             ToWorker::JoinAccepted { keep_state, heartbeat_interval_ms, .. } => {
-                if !keep_state {
+                if !keep_state && !planted(Bug::StateOfLostWorkerKept) {
                     self.discard_all();
                 }
                 let heartbeat_interval = Span::from_millis(heartbeat_interval_ms.into());
                 let next_heartbeat = now + heartbeat_interval;
                 self.connection = Connection::Joined { link, heartbeat_interval, next_heartbeat };
-                for (&seq, report) in &self.unacked {
+                for (&seq, report) in self.unacked.iter().filter(|_| !planted(Bug::ReportsNotSentAgain)) {
                     let message = FromWorker::Report { seq, report: report.clone() };
                     self.effects.push(Effect::Send { link, message });
                 }
@@ -368,7 +369,9 @@ impl Worker {
         }
         *next_heartbeat = now + *heartbeat_interval;
         let link = *link;
-        self.stop_hung_tasks(now);
+        if !planted(Bug::HungTaskKept) {
+            self.stop_hung_tasks(now);
+        }
         let progress_of = |(&attempt, task): (&AttemptId, &RunningTask)| Progress {
             attempt,
             progress_ppm: task.control.progress_ppm(),
