@@ -75,6 +75,7 @@ impl World {
         }
         let bit = self.random.below(log.len() as u64 * 8);
         self.disk.set_fault(None);
+        self.disk.limit(None);
         if self.disk.flip_bit(&journal.join("log"), bit) {
             self.figures.bit_flips += 1;
             match self.open() {
