@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import getpass
+import http.client
 import json
 import os
+import socket
 import tempfile
 import time
 import urllib.error
@@ -23,34 +25,63 @@ _ENDED = ("succeeded", "killed", "failed")
 def connect(dir: Optional[Union[str, "os.PathLike[str]"]] = None, *, url: Optional[str] = None, token: Optional[str] = None) -> "Cluster":
     """Connects to the cluster in a directory: ``dir``, or ``$GIVEWAY_DIR``, or ``~/.giveway``.
 
-    ``giveway up`` writes the address of its HTTP API and its token there. With ``url`` and ``token`` no directory is read.
+    ``giveway up`` writes the path of its Unix socket there, to which only the owner of the cluster can connect. With ``url`` and ``token`` no directory is read, and the token is sent to
+    that address.
     """
-    if url is not None and token is not None:
+    if (url is None) != (token is None):
+        raise GivewayError("give both url and token, or none of them")
+    if url is not None:
         return Cluster(url, token)
     folder = os.fspath(dir) if dir is not None else os.environ.get("GIVEWAY_DIR") or os.path.expanduser("~/.giveway")
 
-    def read(name: str) -> str:
-        try:
-            with open(os.path.join(folder, name), encoding="utf-8") as file:
-                return file.read().strip()
-        except OSError as error:
-            raise GivewayError(f"no cluster with an HTTP API in {folder}: {error}; start one with `giveway up`") from error
+    try:
+        with open(os.path.join(folder, "http-socket"), "rb") as file:
+            path = os.fsdecode(file.read())
+    except OSError as error:
+        raise GivewayError(f"no cluster with an HTTP API in {folder}: {error}; start one with `giveway up`") from error
+    return Cluster("http://giveway", None, socket_path=path)
 
-    return Cluster(url or f"http://{read('http-address')}", token or read("token"))
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("giveway", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class _UnixHandler(urllib.request.HTTPHandler):
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        def connection(host: str, **options: Any) -> _UnixConnection:
+            return _UnixConnection(self._path, options["timeout"])
+
+        response: http.client.HTTPResponse = self.do_open(connection, request)  # type: ignore[arg-type, assignment]
+        return response
 
 
 class Cluster:
     """A running cluster."""
 
-    def __init__(self, url: str, token: str, timeout_s: float = 60.0) -> None:
+    def __init__(self, url: str, token: Optional[str], timeout_s: float = 60.0, socket_path: Optional[str] = None) -> None:
         self.url = url.rstrip("/")
         self._token = token
         self._timeout_s = timeout_s
+        self._address = self.url if socket_path is None else socket_path
         # The API is on this machine: a proxy of the environment must not get the token.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        handlers: List[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if socket_path is not None:
+            handlers.append(_UnixHandler(socket_path))
+        self._opener = urllib.request.build_opener(*handlers)
 
     def __repr__(self) -> str:
-        return f"Cluster({self.url!r})"
+        return f"Cluster({self._address!r})"
 
     def request(self, path: str, body: Optional[object] = None, method: Optional[str] = None, query: Optional[Mapping[str, object]] = None) -> bytes:
         """Sends a request to ``/api/v1/`` and returns the answer's body."""
@@ -62,7 +93,8 @@ class Cluster:
             url += "?" + urllib.parse.urlencode(query)
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(url, data=data, method=method)
-        request.add_header("Authorization", f"Bearer {self._token}")
+        if self._token is not None:
+            request.add_header("Authorization", f"Bearer {self._token}")
         try:
             with self._opener.open(request, timeout=self._timeout_s) as answer:
                 return answer.read(), answer.headers
@@ -74,7 +106,7 @@ class Cluster:
                 pass
             raise ApiError(error.code, text or str(error.reason)) from None
         except OSError as error:
-            raise ApiError(0, f"{self.url} does not answer: {error}; check that the cluster is running") from error
+            raise ApiError(0, f"{self._address} does not answer: {error}; check that the cluster is running") from error
 
     def _json(self, path: str, body: Optional[object] = None, method: Optional[str] = None, query: Optional[Mapping[str, object]] = None) -> Any:
         return json.loads(self.request(path, body, method, query))

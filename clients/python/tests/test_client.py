@@ -70,9 +70,8 @@ class ClientTest(unittest.TestCase):
 
     def test_metrics_have_the_times_of_the_coordinator(self):
         self.cluster.submit("wordcount", input=[self.input], output=self.output("measured")).wait(timeout_s=120)
-        with open(os.path.join(self.dir, "token"), encoding="ascii") as token:
-            headers = {"Authorization": f"Bearer {token.read().strip()}"}
-        with urllib.request.urlopen(urllib.request.Request(f"{self.cluster.url}/metrics", headers=headers)) as answer:
+        headers = {"Authorization": f"Bearer {self.file('read-token')}"}
+        with urllib.request.urlopen(urllib.request.Request(f"{self.url()}/metrics", headers=headers)) as answer:
             metrics = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if not line.startswith("#"))
         for name in ("giveway_decision_seconds", "giveway_journal_write_seconds"):
             self.assertGreater(float(metrics[f"{name}_sum"]), 0)
@@ -97,6 +96,13 @@ class ClientTest(unittest.TestCase):
         with self.assertRaises(giveway.GivewayError):
             list(job.rows())
 
+    def file(self, name):
+        with open(os.path.join(self.dir, name), encoding="utf-8") as file:
+            return file.read().strip()
+
+    def url(self):
+        return "http://" + self.file("http-address")
+
     def test_kill_and_timeout(self):
         job = self.cluster.submit("streaming", input=self.input, output=self.output("never"), options={"mapper": "sleep 600"})
         with self.assertRaises(TimeoutError):
@@ -113,8 +119,11 @@ class ClientTest(unittest.TestCase):
         with self.assertRaises(giveway.ApiError):
             self.cluster.submit("wordcuont", input=self.input, output=self.output("x"))
         with self.assertRaises(giveway.ApiError) as caught:
-            giveway.connect(url=self.cluster.url, token="wrong").jobs()
+            giveway.connect(url=self.url(), token="wrong").jobs()
         self.assertEqual(caught.exception.status, 401)
+        giveway.connect(url=self.url(), token=self.file("token")).jobs()
+        with self.assertRaises(giveway.GivewayError):
+            giveway.connect(url=self.url())
         with self.assertRaises(giveway.GivewayError):
             giveway.connect(self.output("nowhere"))
         with self.assertRaises(giveway.ApiError) as caught:

@@ -2,7 +2,8 @@
 //! test program, run as another user. It needs root, and is skipped with a line otherwise.
 
 use std::fs::{self, DirBuilder};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -124,4 +125,41 @@ fn who_takes_the_place_of_a_killed_coordinator_gets_nothing() {
     let submit = ["submit", "wordcount", "--input", "words", "--output", "counted", "--wait"];
     let done = giveway(folder.path(), &submit).output().expect("run giveway submit");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// The port of a killed cluster is taken by somebody else. What is sent there is worth nothing, and local programs do not use it.
+#[test]
+fn who_takes_the_port_of_a_killed_cluster_gets_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let file = |name: &str| fs::read_to_string(folder.path().join("cluster").join(name));
+    let start = || {
+        let _ = fs::remove_file(folder.path().join("cluster/http-socket"));
+        let process =
+            giveway(folder.path(), &["up", "--nodes", "1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        wait_for("the dashboard", || file("http-socket").ok().filter(|path| !path.is_empty()));
+        Process(process.expect("start giveway up"))
+    };
+    let mut killed = start();
+    let (address, token, read_token) = (file("http-address"), file("token"), file("read-token"));
+    let (address, token, read_token) = (address.expect("it"), token.expect("it"), read_token.expect("it"));
+    killed.0.kill().expect("kill the cluster");
+    killed.0.wait().expect("wait for it");
+    let thief = wait_for("the port", || TcpListener::bind(&address).ok());
+    thief.set_nonblocking(true).expect("a socket");
+    let _restarted = start();
+    assert_ne!(file("token").expect("a token"), token, "one that was sent to the thief is worth nothing");
+    assert_eq!(file("read-token").expect("a token"), read_token, "links and scrapers stay valid");
+    assert_ne!(file("http-address").expect("an address"), address);
+    let answer = |request: &str| {
+        let mut stream = UnixStream::connect(file("http-socket").expect("a socket")).expect("connect");
+        stream.write_all(request.as_bytes()).expect("send");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    let jobs = answer("GET /api/v1/jobs HTTP/1.1\r\nHost: giveway\r\nConnection: close\r\n\r\n");
+    assert!(jobs.starts_with("HTTP/1.1 200"), "{jobs}");
+    let killed = answer("POST /api/v1/jobs/7/kill HTTP/1.1\r\nHost: giveway\r\nConnection: close\r\n\r\n");
+    assert!(killed.contains("does not exist"), "the owner needs no token: {killed}");
+    assert_eq!(thief.accept().expect_err("nobody has connected").kind(), ErrorKind::WouldBlock);
 }

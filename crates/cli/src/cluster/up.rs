@@ -93,8 +93,11 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
             "There are unfinished jobs: the cluster keeps its previous policy; `giveway reload` changes it."
         )?;
     }
+    // Its socket is removed when the cluster has stopped.
+    let mut dashboard = None;
     if !args.no_http {
-        match Server::live(cluster.folder(), listener, apps.clone(), cluster.timings()) {
+        let sockets = cluster.socket().parent().unwrap_or(Path::new("/"));
+        match Server::live(cluster.folder(), sockets, listener, apps.clone(), cluster.timings()) {
             Ok(server) => {
                 writeln!(out, "Dashboard: {}", server.url())?;
                 writeln!(
@@ -102,6 +105,7 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
                     "To kill a job there, paste the cluster's token from {}.",
                     cluster.folder().join("token").display()
                 )?;
+                dashboard = Some(server);
             }
             // Without an address it is a convenience, and the cluster is worth more.
             Err(error) if args.http.is_none() => tracing::warn!("no dashboard: {error}"),
@@ -130,7 +134,9 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
             Err(error) => tracing::error!("cannot reload on SIGHUP: {error}"),
         }
     });
-    Ok(cluster.wait()?)
+    let stopped = cluster.wait();
+    drop(dashboard);
+    Ok(stopped?)
 }
 
 /// `giveway reload`

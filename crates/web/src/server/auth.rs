@@ -1,9 +1,12 @@
 //! Who may read and who may change something.
 //!
-//! Reading needs the *read token*: in the link that is printed at start, then in a cookie, or in the header `Authorization: Bearer TOKEN`. It is
-//! derived from the cluster's token, so it stays the same when the cluster is restarted, and does not give the cluster's token away. Changing something needs the
-//! cluster's token itself, in that header; a cookie is not enough, so no other page can use a browser's cookie to kill a job. Requests whose `Host` is not this
-//! machine are refused, so no other page can reach the server under a name of its own (DNS rebinding).
+//! On the Unix socket everything is allowed: only the owner's processes can connect to it. Local programs use that one, so that they never send a token to
+//! whoever has taken the port of a cluster that has died.
+//!
+//! On the loopback port, which every user of the machine can connect to, reading needs the *read token*: in the link that is printed at start, then in a cookie, or in
+//! the header `Authorization: Bearer TOKEN`. Changing something needs the *cluster's token* in that header; a cookie is not enough, so no other page can use a browser's
+//! cookie to kill a job. Each start has a new one, so that one that was sent to somebody else is worth nothing to the next cluster. Requests whose `Host` is not
+//! this machine are refused, so no other page can reach the server under a name of its own (DNS rebinding).
 
 use super::Shared;
 use super::api::Problem;
@@ -11,8 +14,6 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -35,51 +36,56 @@ impl std::fmt::Debug for Access {
     }
 }
 
-/// The cluster's token, a random number of 64 hexadecimal digits in a file that only its owner can read. It is created if there is none.
-pub(super) fn cluster_token(path: &Path) -> io::Result<String> {
+/// Creates a token of 64 hexadecimal digits in a file that only its owner can read. Replaces one that is there.
+pub(super) fn new_token(path: &Path) -> io::Result<String> {
+    let mut token = [0; 32];
+    getrandom::fill(&mut token).map_err(io::Error::other)?;
+    let text: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
+    let new = path.with_extension("new");
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    file.write_all(format!("{text}\n").as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    Ok(text)
+}
+
+/// The token in a file, or a new one if there is none. A file that others can access is refused.
+pub(super) fn kept_token(path: &Path) -> io::Result<String> {
     let invalid = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidData, what.to_owned()));
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-        Ok(mut file) => {
-            let mut token = [0; 32];
-            getrandom::fill(&mut token).map_err(io::Error::other)?;
-            let text: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
-            file.write_all(format!("{text}\n").as_bytes())?;
-            file.sync_all()?;
-            Ok(text)
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let mut file = File::open(path)?;
-            if file.metadata()?.mode() & 0o077 != 0 {
-                return invalid(
-                    "other users can access this token file; run `chmod 600` on it, or remove it to create a new token if it may have leaked",
-                );
-            }
-            let mut text = String::new();
-            Read::take(&mut file, 1024).read_to_string(&mut text)?;
-            let text = text.trim();
-            match text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                true => Ok(text.to_owned()),
-                false => invalid("not a token file: expected 64 hexadecimal digits"),
-            }
-        }
-        Err(error) => Err(error),
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return new_token(path),
+        Err(error) => return Err(error),
+    };
+    if file.metadata()?.mode() & 0o077 != 0 {
+        return invalid(
+            "other users can access this token file; run `chmod 600` on it, or remove it to create a new token",
+        );
+    }
+    let mut text = String::new();
+    Read::take(&mut file, 1024).read_to_string(&mut text)?;
+    let text = text.trim();
+    match text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        true => Ok(text.to_owned()),
+        false => invalid("not a token file: expected 64 hexadecimal digits; remove it to create a new token"),
     }
 }
 
-/// The token for reading that belongs to a cluster's token.
-pub fn read_token(secret: &str) -> String {
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return String::new() };
-    mac.update(b"giveway dashboard: read");
-    hex(&mac.finalize().into_bytes())
-}
+/// Marks the requests of the owner's processes, which came over the Unix socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FromOwner;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Access {
-    pub(super) fn of_cluster(secret: &str, address: SocketAddr) -> Access {
-        Access { read: read_token(secret), change: Some(secret.into()), port: address.port() }
+    pub(super) fn new(read: String, change: String, address: SocketAddr) -> Access {
+        Access { read, change: Some(change), port: address.port() }
     }
 
     /// For recorded logs: a token of its own for each start.
@@ -139,6 +145,9 @@ fn equal(found: &str, expected: &str) -> bool {
 
 /// Refuses requests without the token they need.
 pub(super) async fn check(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    if request.extensions().get::<FromOwner>().is_some() {
+        return next.run(request).await;
+    }
     let headers = request.headers();
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     if is_read {
@@ -176,7 +185,8 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
 /// Refuses requests to another host name than this machine's own.
 pub(super) async fn check_host(State(_): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    if !is_loopback_name(host) {
+    let is_from_owner = request.extensions().get::<FromOwner>().is_some();
+    if !is_from_owner && !is_loopback_name(host) {
         return Problem::misdirected("use http://127.0.0.1 or http://localhost").into_response();
     }
     next.run(request).await
@@ -214,23 +224,18 @@ mod tests {
     }
 
     #[test]
-    fn the_read_token_is_stable_and_differs_from_the_secret() {
-        let token = read_token("secret");
-        assert_eq!(token, read_token("secret"));
-        assert_ne!(token, read_token("other"));
-        assert_eq!(token.len(), 32);
-    }
-
-    #[test]
-    fn a_token_file_open_to_others_is_refused() {
+    fn a_kept_token_stays_and_a_new_one_differs() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
-        let created = cluster_token(&path).unwrap();
+        let created = kept_token(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(cluster_token(&path).unwrap(), created);
+        assert_eq!(kept_token(&path).unwrap(), created);
+        assert_ne!(new_token(&path).unwrap(), created);
+        assert_ne!(kept_token(&path).unwrap(), created);
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(cluster_token(&path).unwrap_err().to_string().contains("chmod"));
+        assert!(kept_token(&path).unwrap_err().to_string().contains("chmod"));
     }
 
     #[test]

@@ -7,26 +7,33 @@ mod api;
 mod assets;
 mod auth;
 mod extract;
+mod limit;
 mod logs;
 mod metrics;
 mod openapi;
 mod stream;
 
 pub use api::forecasts;
-pub use auth::{Access, read_token};
+pub use auth::Access;
 pub use openapi::openapi;
 
 use crate::feed::{self, Feed, FeedError, JournalFeed};
 use crate::forecast::{Forecasts, Present};
 use crate::model::Model;
-use axum::Router;
+use auth::FromOwner;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware;
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use giveway_engine::apps::Apps;
 use giveway_engine::coordinator::{Timings, journal_path};
+use giveway_engine::wire::SocketFile;
+use limit::LimitedListener;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -68,9 +75,9 @@ pub enum ServerError {
         "cannot serve the dashboard on {address}: it can be reached from other machines and is not encrypted; use 127.0.0.1"
     )]
     Exposed { address: SocketAddr },
-    /// The token cannot be read.
-    #[error("cannot read the token {}: {error}", path.display())]
-    Token { path: PathBuf, error: io::Error },
+    /// A file that belongs to the server cannot be used.
+    #[error("cannot use {}: {error}", path.display())]
+    File { path: PathBuf, error: io::Error },
     /// The event log cannot be read.
     #[error(transparent)]
     Feed(#[from] FeedError),
@@ -111,11 +118,12 @@ pub(crate) struct Shared {
     started: Instant,
 }
 
-/// A running server. It serves until the process ends.
+/// A running server. It serves until the process ends; its Unix socket only while this exists.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
     url: String,
+    _socket: Option<SocketFile>,
 }
 
 impl Server {
@@ -128,7 +136,8 @@ impl Server {
             sources.push(Source::new(name, path.clone(), Some(feed::read(path)?)));
         }
         let listener = bind(address)?;
-        Server::start(Shared::new(sources, None, Access::random(local(&listener, address)?)), None, listener, address)
+        let shared = Shared::new(sources, None, Access::random(local(&listener, address)?));
+        Server::start(shared, None, listener, address, None)
     }
 
     /// Serves an event log or journal that a program is writing, as it grows. It need not exist yet.
@@ -137,40 +146,59 @@ impl Server {
         let listener = bind(address)?;
         let source = Source::new(log.display().to_string(), log.to_owned(), None);
         let shared = Shared::new(vec![source], None, Access::random(local(&listener, address)?));
-        Server::start(shared, Some(feed), listener, address)
+        Server::start(shared, Some(feed), listener, address, None)
     }
 
-    /// Serves the cluster in a folder. Without an address, the one used last time if it is free.
-    /// `apps` are the applications that the cluster knows, `timings` those of its coordinator.
+    /// Serves the cluster in a folder, on a loopback port and on a Unix socket in the private folder `sockets`. Without a listener, the port is the one used last
+    /// time if it is free. `apps` are the applications that the cluster knows, `timings` those of its coordinator.
     pub fn live(
         folder: &Path,
+        sockets: &Path,
         listener: Option<TcpListener>,
         apps: Apps,
         timings: Arc<Timings>,
     ) -> Result<Server, ServerError> {
-        let token = folder.join("token");
-        let secret = auth::cluster_token(&token).map_err(|error| ServerError::Token { path: token, error })?;
-        let remembered = folder.join("http-address");
+        let at = |name: &str| {
+            let path = folder.join(name);
+            (path.clone(), move |error| ServerError::File { path, error })
+        };
+        let (path, failed) = at("token");
+        let change = auth::new_token(&path).map_err(failed)?;
+        let (path, failed) = at("read-token");
+        let read = auth::kept_token(&path).map_err(failed)?;
+        let (remembered, failed) = at("http-address");
         let listener = match listener {
             Some(listener) => listener,
             None => {
                 let last = std::fs::read_to_string(&remembered).ok().and_then(|text| text.trim().parse().ok());
                 let any = SocketAddr::from(([127, 0, 0, 1], 0));
-                match last.map(bind) {
-                    Some(Ok(listener)) => listener,
-                    _ => bind(any)?,
+                match last.map(|address| (address, bind(address))) {
+                    Some((_, Ok(listener))) => listener,
+                    Some((address, Err(error))) => {
+                        tracing::warn!(
+                            "{error}; pages at {address} are not this cluster's any more, so enter no token there"
+                        );
+                        bind(any)?
+                    }
+                    None => bind(any)?,
                 }
             }
         };
         let local = local(&listener, SocketAddr::from(([127, 0, 0, 1], 0)))?;
-        // Not needed to serve: without it, the next start uses another port.
-        let _ = std::fs::write(&remembered, local.to_string());
+        std::fs::write(&remembered, local.to_string()).map_err(failed)?;
+        let socket = sockets.join("http");
+        let _ = std::fs::remove_file(&socket);
+        let failed = |error| ServerError::File { path: socket.clone(), error };
+        let unix = UnixListener::bind(&socket).map_err(failed)?;
+        std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let (path, failed) = at("http-socket");
+        std::fs::write(&path, socket.as_os_str().as_bytes()).map_err(failed)?;
         let journal = journal_path(folder);
         let feed = Box::new(JournalFeed::new(&journal));
         let source = Source::new(folder.display().to_string(), journal, None);
-        let shared =
-            Shared::new(vec![source], Some((folder.to_owned(), apps, timings)), Access::of_cluster(&secret, local));
-        Server::start(shared, Some(feed), listener, local)
+        let cluster = Some((folder.to_owned(), apps, timings));
+        let shared = Shared::new(vec![source], cluster, Access::new(read, change, local));
+        Server::start(shared, Some(feed), listener, local, Some((unix, socket)))
     }
 
     fn start(
@@ -178,6 +206,7 @@ impl Server {
         feed: Option<Box<dyn Feed>>,
         listener: TcpListener,
         address: SocketAddr,
+        unix: Option<(UnixListener, PathBuf)>,
     ) -> Result<Server, ServerError> {
         let local = local(&listener, address)?;
         let url = format!("http://{local}/?token={}", shared.access.read_token());
@@ -190,6 +219,10 @@ impl Server {
             spawn("http-forecast", move || forecast(&forecaster))?;
         }
         listener.set_nonblocking(true).map_err(|error| ServerError::Listen { address, error })?;
+        let (unix, socket) = unix.unzip();
+        if let Some(unix) = &unix {
+            unix.set_nonblocking(true).map_err(ServerError::Thread)?;
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("http")
@@ -199,14 +232,19 @@ impl Server {
             .map_err(ServerError::Thread)?;
         spawn("http-accept", move || {
             let served = runtime.block_on(async move {
-                let listener = tokio::net::TcpListener::from_std(listener)?;
+                if let Some(unix) = unix {
+                    let unix = tokio::net::UnixListener::from_std(unix)?;
+                    let router = router(Arc::clone(&shared)).layer(Extension(FromOwner));
+                    tokio::spawn(async move { axum::serve(unix, router).await });
+                }
+                let listener = LimitedListener::new(tokio::net::TcpListener::from_std(listener)?);
                 axum::serve(listener, router(shared)).await
             });
             if let Err(error) = served {
                 tracing::warn!("the dashboard has stopped: {error}");
             }
         })?;
-        Ok(Server { address: local, url })
+        Ok(Server { address: local, url, _socket: socket.map(SocketFile) })
     }
 
     /// The address it listens on.
