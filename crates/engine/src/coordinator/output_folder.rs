@@ -120,7 +120,8 @@ pub(super) fn remove(folder: &Path, nonce: u64, disk: &dyn FileSystem) -> io::Re
     disk.remove_folder(&hidden_name(folder, "new", nonce))?;
     let renamed = hidden_name(folder, "removed", nonce);
     disk.remove_folder(&renamed)?;
-    if !carries(folder, nonce, disk)? && !(planted(Bug::ForeignFolderRemoved) && disk.exists(folder)?) {
+    let is_own = carries(folder, nonce, disk)? || (planted(Bug::ForeignFolderRemoved) && disk.exists(folder)?);
+    if !is_own {
         return Ok(());
     }
     disk.rename(folder, &renamed)?;
