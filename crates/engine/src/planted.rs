@@ -4,7 +4,7 @@
 //! result of an abandoned task that is reported (the coordinator does not know the attempt), or parts that are not looked for before an output is marked as
 //! complete (each was durable before its task was reported).
 //!
-//! They exist only with the feature `planted-bugs`. Without it, [`planted`] is always false, and the compiler removes what depends on it.
+//! They exist only with the feature `planted-bugs`. Without it, `planted` is always false, and the compiler removes what depends on it.
 
 /// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
