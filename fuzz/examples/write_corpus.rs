@@ -47,7 +47,6 @@ fn messages() -> Result<Vec<(&'static str, Vec<u8>)>, wire::WireError> {
         pid: 42,
         running: vec![attempt],
         outputs: vec![attempt],
-        paused: Vec::new(),
         jobs: vec![JobId(1)],
     };
     let counters = [("MAP_INPUT_RECORDS".to_string(), 10)].into();

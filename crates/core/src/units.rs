@@ -48,12 +48,12 @@ impl Span {
 
     /// A span of whole seconds.
     pub const fn from_secs(secs: u64) -> Span {
-        Span(secs * 1_000_000)
+        Span(secs.saturating_mul(1_000_000))
     }
 
     /// A span of whole milliseconds.
     pub const fn from_millis(millis: u64) -> Span {
-        Span(millis * 1_000)
+        Span(millis.saturating_mul(1_000))
     }
 
     /// This many seconds, rounded to microseconds. Negative values and NaN give zero, values that are too large [`Span::FOREVER`].
@@ -173,6 +173,11 @@ mod tests {
     #[derive(Serialize, Deserialize, PartialEq, Debug)]
     struct Settings {
         wait: Span,
+    }
+
+    #[test]
+    fn a_span_beyond_all_limits_is_forever() {
+        assert_eq!((Span::from_millis(u64::MAX), Span::from_secs(u64::MAX)), (Span::FOREVER, Span::FOREVER));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use rustix::process::geteuid;
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -154,8 +154,14 @@ pub fn current_user() -> String {
     named.unwrap_or_else(|| user_name(geteuid().as_raw()))
 }
 
-/// The name of a user, or its number if it has none.
+/// The name of a user, or its number if it has none. Each is looked up once: that starts a process, and may wait for a directory service.
 pub(crate) fn user_name(uid: u32) -> String {
+    static NAMES: Mutex<BTreeMap<u32, String>> = Mutex::new(BTreeMap::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    names.entry(uid).or_insert_with(|| look_up_name(uid)).clone()
+}
+
+fn look_up_name(uid: u32) -> String {
     let entry = passwd_entry(&uid.to_string(), |fields| fields.get(2) == Some(&uid.to_string().as_str()));
     entry.ok().flatten().map_or_else(|| uid.to_string(), |entry| entry.0)
 }

@@ -13,7 +13,7 @@ pub enum Bug {
     /// A frame is appended to the journal and not synced.
     SkippedSync,
     /// Answers are sent although the journal could not be written.
-    AnsweredBeforeWritten,
+    WriteErrorIgnored,
     /// A new journal takes the place of the old one before its content is synced.
     RenamedBeforeSynced,
     /// The id of the next job is not part of a snapshot.
@@ -60,7 +60,7 @@ impl Bug {
     /// All of them.
     pub const ALL: [Bug; 22] = [
         Bug::SkippedSync,
-        Bug::AnsweredBeforeWritten,
+        Bug::WriteErrorIgnored,
         Bug::RenamedBeforeSynced,
         Bug::JobIdReused,
         Bug::KillAcknowledgedEarly,

@@ -88,7 +88,7 @@ impl Output {
             JournalWrite::Append(frame) => journal.append(&frame),
             JournalWrite::Replace { last, content } => journal.replace(&last, &content),
         };
-        if !planted(Bug::AnsweredBeforeWritten) {
+        if !planted(Bug::WriteErrorIgnored) {
             written?;
         }
         Ok(self.effects)

@@ -139,7 +139,6 @@ fn join(id: u64) -> Join {
         pid: 1,
         running: Vec::new(),
         outputs: Vec::new(),
-        paused: Vec::new(),
         jobs: Vec::new(),
     }
 }

@@ -80,7 +80,7 @@ pub(super) enum Fault {
     /// A worker is killed and never comes back. There are others.
     LoseWorker,
     /// A second worker with the same name tries to join for a while.
-    StartTwin { worker: usize, length: Micros },
+    StartDuplicate { worker: usize, length: Micros },
 }
 
 impl Scenario {
@@ -228,7 +228,7 @@ impl Fault {
             13 => Fault::MoveClock { forward: random.chance(2), by: length },
             14 => Fault::FlipBit,
             15 => Fault::HangTask { worker },
-            16 => Fault::StartTwin { worker, length },
+            16 => Fault::StartDuplicate { worker, length },
             17 => Fault::LoseOutputs { worker },
             18 if workers > 1 => Fault::LoseWorker,
             _ if random.chance(2) => Fault::ReplaceOutput { job: random.below(jobs as u64) as usize },

@@ -63,7 +63,7 @@ pub(super) enum Event {
         worker: usize,
         incarnation: u64,
     },
-    TwinEnds {
+    DuplicateEnds {
         worker: usize,
     },
     /// A message of the coordinator arrives at a worker.
@@ -296,7 +296,7 @@ impl World {
             Event::WorkerConnects { worker, incarnation } => self.connect(worker, incarnation)?,
             Event::MessageArrives { link, bytes } => self.message_arrives(link, bytes)?,
             Event::BytesArrive { epoch, link, bytes } => self.bytes_arrive(epoch, link, &bytes)?,
-            Event::TwinEnds { worker } => self.kill_worker(worker, 0, false),
+            Event::DuplicateEnds { worker } => self.kill_worker(worker, 0, false),
             Event::LinkEnds { link } => self.cut_link(link),
             Event::WorkerTicks { worker, incarnation, at } => self.worker_ticks(worker, incarnation, at)?,
             Event::TaskContinues { worker, incarnation, launch } => {
@@ -329,27 +329,27 @@ impl World {
             Fault::LoseOutputs { worker } => self.workers[worker].files.lose_outputs(&mut self.random),
             Fault::LoseWorker => self.kill_worker(0, 2 * PATIENCE, false),
             Fault::HangTask { worker } => self.workers[worker].hang_next = true,
-            Fault::StartTwin { worker, length } => self.start_twin(worker, length),
+            Fault::StartDuplicate { worker, length } => self.start_duplicate(worker, length),
         }
         Ok(())
     }
 
     /// Starts a second worker of the same name, in a folder of its own, for a while.
-    fn start_twin(&mut self, worker: usize, length: Micros) {
+    fn start_duplicate(&mut self, worker: usize, length: Micros) {
         let WorkerProcess { name, map_slots, reduce_slots, .. } = &self.workers[worker];
         let number = self.workers.len();
-        let mut twin = WorkerProcess::new(number, name.clone(), (*map_slots, *reduce_slots));
-        twin.ends = Some(self.now + length);
-        // Half of the twins find the place taken.
+        let mut duplicate = WorkerProcess::new(number, name.clone(), (*map_slots, *reduce_slots));
+        duplicate.ends = Some(self.now + length);
+        // Half of them can join, because the first one is suspended and disconnected.
         if self.random.chance(2) {
             self.workers[worker].stopped_until = self.now + length / 2;
             if let Some(link) = self.workers[worker].link {
                 self.cut_link(link);
             }
         }
-        self.workers.push(twin);
+        self.workers.push(duplicate);
         self.after(0, Event::WorkerStarts { worker: number, power_cut: false });
-        self.after(length, Event::TwinEnds { worker: number });
+        self.after(length, Event::DuplicateEnds { worker: number });
     }
 
     fn break_disk(&mut self, fault: DiskFault, length: Micros) {

@@ -50,8 +50,6 @@ pub struct Join {
     pub running: Vec<AttemptId>,
     /// Map outputs on this worker's disk.
     pub outputs: Vec<AttemptId>,
-    /// Paused reduces on this worker's disk.
-    pub paused: Vec<AttemptId>,
     /// Jobs of which the worker has any state.
     pub jobs: Vec<JobId>,
 }

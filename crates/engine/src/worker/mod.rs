@@ -180,12 +180,12 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
         pid: std::process::id(),
     };
     let worker = Worker::new(identity, load_leftovers(&options.folder).map_err(at(&options.folder))?);
-    let (sender, happened) = mpsc::channel();
+    let (sender, inputs) = mpsc::channel();
     let tasks = Tasks::new(options, apps, sender.clone());
     let Options { cluster, folder, reconnect_timeout, .. } = options.clone();
     let connection = move || run::keep_connected(&cluster, folder, reconnect_timeout, &sender);
     thread::Builder::new().name("connection".into()).spawn(connection).map_err(at(&options.folder))?;
-    run::run(worker, tasks, &happened)
+    run::run(worker, tasks, &inputs)
 }
 
 /// Finds map outputs and paused reduces that an earlier process of this worker left. Called once, at start.

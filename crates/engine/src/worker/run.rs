@@ -24,9 +24,9 @@ const RECONNECT_DELAY: Duration = Duration::from_millis(100);
 /// Longest wait for an input.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// Something that happened.
+/// An input of the loop.
 #[derive(Debug)]
-pub(super) enum Happened {
+pub(super) enum LoopInput {
     Input(Input),
     /// There is a new connection.
     Connected(u64, UnixStream),
@@ -35,25 +35,25 @@ pub(super) enum Happened {
 }
 
 /// Runs the state machine until the coordinator requests a stop, refuses the worker, or is unreachable for longer than the timeout.
-pub(super) fn run(mut worker: Worker, mut tasks: Tasks, happened: &Receiver<Happened>) -> Result<(), WorkerError> {
+pub(super) fn run(mut worker: Worker, mut tasks: Tasks, inputs: &Receiver<LoopInput>) -> Result<(), WorkerError> {
     let started = Instant::now();
     let now = || Time(started.elapsed().as_micros() as u64);
     let mut writer: Option<(u64, BufWriter<UnixStream>)> = None;
     loop {
         let wait = worker.next_tick().map_or(WAIT_MAX, |at| Duration::from_micros(at.since(now()).0));
-        let mut next = match happened.recv_timeout(wait) {
-            Ok(happened) => Some(happened),
+        let mut next = match inputs.recv_timeout(wait) {
+            Ok(input) => Some(input),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
         loop {
             let input = match next {
-                Some(Happened::Input(input)) => Some(input),
-                Some(Happened::Connected(link, stream)) => {
+                Some(LoopInput::Input(input)) => Some(input),
+                Some(LoopInput::Connected(link, stream)) => {
                     writer = Some((link, BufWriter::new(stream)));
                     Some(Input::Connected { link })
                 }
-                Some(Happened::Unreachable(error)) => return Err(error),
+                Some(LoopInput::Unreachable(error)) => return Err(error),
                 None => None,
             };
             for effect in worker.handle(now(), input) {
@@ -76,7 +76,7 @@ pub(super) fn run(mut worker: Worker, mut tasks: Tasks, happened: &Receiver<Happ
                 }
             }
             // All pending inputs share one flush.
-            next = happened.try_recv().ok();
+            next = inputs.try_recv().ok();
             if next.is_none() {
                 break;
             }
@@ -96,21 +96,21 @@ fn close(writer: &mut Option<(u64, BufWriter<UnixStream>)>) {
 
 /// Keeps a connection to the coordinator of the cluster in a folder, and passes on what it sends. Runs until the coordinator is unreachable for longer
 /// than the timeout, or the process ends.
-pub(super) fn keep_connected(cluster: &Path, folder: PathBuf, timeout: Duration, happened: &Sender<Happened>) {
+pub(super) fn keep_connected(cluster: &Path, folder: PathBuf, timeout: Duration, inputs: &Sender<LoopInput>) {
     let mut last_connected = Instant::now();
     for link in 0.. {
         match connect(cluster) {
             Ok(stream) => {
-                if pass_messages(link, stream, happened).is_none() {
+                if pass_messages(link, stream, inputs).is_none() {
                     return;
                 }
                 last_connected = Instant::now();
             }
             Err(WireError::Io { .. }) => {}
-            Err(error) => return drop(happened.send(Happened::Unreachable(error.into()))),
+            Err(error) => return drop(inputs.send(LoopInput::Unreachable(error.into()))),
         }
         if last_connected.elapsed() > timeout {
-            return drop(happened.send(Happened::Unreachable(WorkerError::CoordinatorLost { timeout, folder })));
+            return drop(inputs.send(LoopInput::Unreachable(WorkerError::CoordinatorLost { timeout, folder })));
         }
         thread::sleep(RECONNECT_DELAY);
     }
@@ -123,16 +123,16 @@ fn connect(cluster: &Path) -> Result<UnixStream, WireError> {
 }
 
 /// Passes the messages of a connection on until it ends. Returns `None` if nobody receives them any more.
-fn pass_messages(link: u64, stream: UnixStream, happened: &Sender<Happened>) -> Option<()> {
+fn pass_messages(link: u64, stream: UnixStream, inputs: &Sender<LoopInput>) -> Option<()> {
     let Ok(writing) = stream.try_clone() else { return Some(()) };
-    happened.send(Happened::Connected(link, writing)).ok()?;
+    inputs.send(LoopInput::Connected(link, writing)).ok()?;
     let mut incoming = BufReader::new(stream);
     loop {
         match wire::receive(&mut incoming, MESSAGE_BYTES_MAX) {
-            Ok(message) => happened.send(Happened::Input(Input::Message { link, message })).ok()?,
+            Ok(message) => inputs.send(LoopInput::Input(Input::Message { link, message })).ok()?,
             Err(error) => {
                 tracing::warn!(%error, "lost the connection to the coordinator; reconnecting");
-                return happened.send(Happened::Input(Input::Disconnected { link })).ok();
+                return inputs.send(LoopInput::Input(Input::Disconnected { link })).ok();
             }
         }
     }

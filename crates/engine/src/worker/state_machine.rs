@@ -220,7 +220,6 @@ impl Worker {
             pid: identity.pid,
             running: self.running.keys().copied().chain(ended).collect(),
             outputs: self.outputs.iter().copied().collect(),
-            paused: self.paused.iter().copied().collect(),
             jobs: jobs.into_iter().collect(),
         }
     }

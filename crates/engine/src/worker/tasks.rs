@@ -2,7 +2,7 @@
 
 use super::Options;
 use super::attempt::Attempt;
-use super::run::Happened;
+use super::run::LoopInput;
 use super::shipped::ShippedAttempt;
 use super::state_machine::{Input, Launch};
 use crate::apps::Apps;
@@ -28,7 +28,7 @@ pub(super) struct Tasks {
     /// Idle processes of programs that were shipped with jobs.
     runners: Arc<RunnerPool>,
     fetcher: Arc<Fetcher>,
-    happened: Sender<Happened>,
+    inputs: Sender<LoopInput>,
 }
 
 /// An attempt that is about to run.
@@ -38,10 +38,10 @@ enum Runnable {
 }
 
 impl Tasks {
-    /// `happened` gets the ends of tasks.
-    pub(super) fn new(options: &Options, apps: Apps, happened: Sender<Happened>) -> Tasks {
+    /// `inputs` gets the ends of tasks.
+    pub(super) fn new(options: &Options, apps: Apps, inputs: Sender<LoopInput>) -> Tasks {
         let slots = usize::from(options.map_slots) + usize::from(options.reduce_slots);
-        let reports = happened.clone();
+        let reports = inputs.clone();
         Tasks {
             cluster: options.cluster.clone(),
             folder: options.folder.clone(),
@@ -49,9 +49,9 @@ impl Tasks {
             logs: LogStore::open(&options.folder, options.log_bytes),
             runners: Arc::new(RunnerPool::new(slots)),
             fetcher: Arc::new(Fetcher::new(move |map| {
-                let _ = reports.send(Happened::Input(Input::OutputLost { map }));
+                let _ = reports.send(LoopInput::Input(Input::OutputLost { map }));
             })),
-            happened,
+            inputs,
         }
     }
 
@@ -61,7 +61,7 @@ impl Tasks {
         let started = self.runnable(&launch).and_then(|task| self.spawn(launch, task));
         if let Err(reason) = started {
             let report = Report::Failed { attempt, reason };
-            let _ = self.happened.send(Happened::Input(Input::TaskEnded { launch: number, report }));
+            let _ = self.inputs.send(LoopInput::Input(Input::TaskEnded { launch: number, report }));
         }
     }
 
@@ -83,9 +83,9 @@ impl Tasks {
 
     fn spawn(&self, launch: Launch, task: Runnable) -> Result<(), String> {
         let AttemptId { task: id, .. } = launch.attempt;
-        let (logs, happened) = (Arc::clone(&self.logs), self.happened.clone());
+        let (logs, inputs) = (Arc::clone(&self.logs), self.inputs.clone());
         let run = move || {
-            let mut end = TaskEnd { launch: launch.number, attempt: launch.attempt, report: None, happened };
+            let mut end = TaskEnd { launch: launch.number, attempt: launch.attempt, report: None, inputs };
             let log = logs.begin(launch.attempt);
             let report = match &task {
                 Runnable::Here(task) => task.run(&launch.control),
@@ -140,7 +140,7 @@ struct TaskEnd {
     launch: u64,
     attempt: AttemptId,
     report: Option<Report>,
-    happened: Sender<Happened>,
+    inputs: Sender<LoopInput>,
 }
 
 impl Drop for TaskEnd {
@@ -150,7 +150,7 @@ impl Drop for TaskEnd {
             reason: "internal error: the thread of the task panicked; report this as a bug".into(),
         };
         let report = self.report.take().unwrap_or_else(panicked);
-        let _ = self.happened.send(Happened::Input(Input::TaskEnded { launch: self.launch, report }));
+        let _ = self.inputs.send(LoopInput::Input(Input::TaskEnded { launch: self.launch, report }));
     }
 }
 

@@ -19,7 +19,6 @@ pub(super) fn join(link: u64, running: Vec<AttemptId>) -> (Input, mpsc::Receiver
         pid: 1,
         running,
         outputs: Vec::new(),
-        paused: Vec::new(),
         jobs: Vec::new(),
     };
     (Input::WorkerJoined { join: Box::new(join), link: WorkerLink { id: link, sender } }, messages)
