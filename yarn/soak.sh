@@ -91,14 +91,14 @@ stop_for() {
     { sleep "$seconds"; kill -CONT -- "$@" 2>/dev/null; } &
 }
 kill_hard() { kill -9 -- "$1" 2>/dev/null && wait "$1" 2>/dev/null || true; }
-# send_garbage NUMBER: random bytes, a frame of 2 GB, a partial frame, a HELLO with a wrong token, or connections that send nothing.
+# send_garbage NUMBER: random bytes, a frame of 2 GB, a partial frame, a handshake with a wrong proof, or connections that send nothing.
 send_garbage() {
     local socket="/dev/tcp/${sidecar_address/:/\/}"
     case $(($1 % 5)) in
     0) head -c $(($1 % 20000 + 1)) /dev/urandom >"$socket" ;;
     1) printf '\x80\x00\x00\x00' >"$socket" ;;
     2) printf '\x00\x00\x00\x20HGIVE' >"$socket" ;;
-    3) printf '\x00\x00\x00\x1fHGIVEWAY\x00\x03\x00\x12000000000000000000\x01' >"$socket" ;;
+    3) printf '\x00\x00\x00\x2aHGIVEWAY\x00\x05%032d\x00\x00\x00\x22Y%033d' 0 0 >"$socket" ;;
     4) for _ in {1..20}; do (exec 3<>"$socket" && sleep 3) & done ;;
     esac 2>/dev/null || true
 }

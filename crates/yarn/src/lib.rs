@@ -5,7 +5,7 @@
 //! the core's job ranking into a ranking of application ids, and the core's actions into orders. It takes no scheduling decision. If it stops, the
 //! queues are plain FIFO and the plug-in resumes what was paused.
 //!
-//! Modules: `wire` is the protocol; `adaptation` says what a policy does here instead of what YARN has no means for; `app_registry` maps applications to jobs and containers to attempts, and drives the core; `containers` has the
+//! Modules: `wire` is the protocol, `handshake` its beginning; `adaptation` says what a policy does here instead of what YARN has no means for; `app_registry` maps applications to jobs and containers to attempts, and drives the core; `containers` has the
 //! states of containers and the orders; `event_log` is the event log file; `sidecar` has the sockets, threads and the clock; `doctor` checks Hadoop's
 //! configuration.
 
@@ -14,6 +14,7 @@ mod app_registry;
 mod containers;
 pub mod doctor;
 mod event_log;
+mod handshake;
 mod sidecar;
 mod wire;
 

@@ -6,6 +6,7 @@
 
 use crate::adaptation::{Adapted, adapt, degradations};
 use crate::app_registry::{AppRegistry, RegistryError};
+use crate::handshake::{self, UntilDeadline};
 use crate::wire::{self, PluginMessage, SidecarMessage, WireError};
 use giveway_core::{Policy, Span, Time};
 use std::collections::BTreeMap;
@@ -19,8 +20,8 @@ use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 use thiserror::Error;
 
-/// Time within which a new connection must send its `HELLO`.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for the whole handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time within which a complete message must arrive. The plug-in sends a heartbeat twice a second.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time within which the plug-in must accept a frame.
@@ -60,7 +61,7 @@ pub struct Options {
 pub enum SidecarError {
     /// The address is not a loopback address.
     #[error(
-        "cannot listen on {0}: it is reachable from other machines and the token is sent in clear; use 127.0.0.1 or ::1"
+        "cannot listen on {0}: it is reachable from other machines and connections are not encrypted; use 127.0.0.1 or ::1"
     )]
     NotLoopback(IpAddr),
     /// The address is in use or not available.
@@ -464,15 +465,14 @@ fn serve(
     input_sender: &SyncSender<Input>,
     log: &Log,
 ) {
-    let configure = || -> io::Result<TcpStream> {
+    let configure = || -> io::Result<(TcpStream, SocketAddr)> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
         stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        stream.try_clone()
+        Ok((stream.try_clone()?, stream.local_addr()?))
     };
-    let Ok(mut write_half) = configure() else { return };
-    let mut read_half = BufReader::new(&stream);
-    let refuses_nodes = match wire::read_hello(&mut read_half, token) {
+    let Ok((mut write_half, address)) = configure() else { return };
+    let mut unproved = UntilDeadline { stream: &stream, deadline: Instant::now() + HANDSHAKE_TIMEOUT };
+    let refuses_nodes = match handshake::accept(&mut unproved, &mut write_half, token, address) {
         Ok(refuses_nodes) => refuses_nodes,
         Err(error) => {
             log.line(&format!("rejected a connection: {error}"));
@@ -481,6 +481,7 @@ fn serve(
             return;
         }
     };
+    let mut read_half = BufReader::new(&stream);
     let welcomed = welcome.write(&mut write_half).and_then(|()| stream.set_read_timeout(Some(READ_TIMEOUT)));
     if welcomed.is_err() || input_sender.send(Input::Connected(number, write_half, refuses_nodes)).is_err() {
         return;

@@ -1,24 +1,23 @@
 //! The protocol between plug-in and sidecar. `docs/yarn.md` describes it byte by byte.
 //!
 //! A frame is a 4-byte length followed by its content; the first byte of the content is the frame type. Integers are big-endian; a string is a 2-byte
-//! length followed by UTF-8. The plug-in sends `HELLO` and receives `WELCOME` or `REJECTED`. After that the plug-in sends [`PluginMessage`]s, and the
-//! sidecar sends rankings and orders for single containers, and answers heartbeats.
+//! length followed by UTF-8. A connection begins with a handshake (`handshake.rs`). After that the plug-in sends [`PluginMessage`]s, and the sidecar sends
+//! rankings and orders for single containers, and answers heartbeats.
 
 use giveway_core::{Kind, Outcome, Span};
 use std::io::{self, ErrorKind, Read, Write};
 use thiserror::Error;
 
 /// Protocol version. Plug-in and sidecar must have the same one.
-pub const PROTOCOL_VERSION: u16 = 4;
+pub const PROTOCOL_VERSION: u16 = 5;
 /// Limit on a frame's content. Longer frames are rejected before memory is allocated.
 pub const FRAME_BYTES_MAX: u32 = 4 << 20;
-/// Limit on the content of a `HELLO`, which arrives from a peer that is not authenticated yet.
-const HELLO_BYTES_MAX: u32 = 4 << 10;
-const MAGIC: &[u8; 7] = b"GIVEWAY";
 
 /// First byte of a frame's content. The same constants are in `Frame.java`.
-mod frame_type {
+pub(crate) mod frame_type {
     pub const HELLO: u8 = b'H';
+    pub const CHALLENGE: u8 = b'X';
+    pub const PROOF: u8 = b'Y';
     pub const WELCOME: u8 = b'W';
     pub const REJECTED: u8 = b'R';
     pub const SNAPSHOT_STARTED: u8 = b'[';
@@ -71,7 +70,7 @@ pub enum WireError {
         /// The plug-in's protocol version.
         plugin_version: u16,
     },
-    /// The plug-in's token differs from the sidecar's.
+    /// The plug-in did not prove that it knows the sidecar's token.
     #[error("token mismatch: giveway.token.file and --token-file must have the same content")]
     Token,
     /// The frame's type is unknown, or its fields are invalid.
@@ -204,7 +203,7 @@ pub struct AppSpec {
 /// A message of the sidecar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SidecarMessage {
-    /// The `HELLO` was accepted.
+    /// Both ends have proved themselves.
     Welcome {
         /// Name of the policy.
         policy: String,
@@ -234,27 +233,10 @@ pub enum SidecarMessage {
     Heartbeat,
 }
 
-/// Reads a `HELLO` and compares its token in constant time. Returns whether the plug-in can refuse nodes to applications.
-pub fn read_hello(from: &mut impl Read, token: &str) -> Result<bool, WireError> {
-    let content = read_frame(from, HELLO_BYTES_MAX)?;
-    let mut fields = FieldReader { content: &content, position: 1 };
-    let magic = fields.bytes(MAGIC.len()).map_err(|_| WireError::UnknownPeer)?;
-    if content[0] != frame_type::HELLO || magic != MAGIC {
-        return Err(WireError::UnknownPeer);
-    }
-    let plugin_version = fields.integer(2)? as u16;
-    if plugin_version != PROTOCOL_VERSION {
-        return Err(WireError::Version { plugin_version });
-    }
-    let plugin_token = fields.string()?;
-    let equal: bool = subtle::ConstantTimeEq::ct_eq(plugin_token.as_bytes(), token.as_bytes()).into();
-    if equal { fields.flag() } else { Err(WireError::Token) }
-}
-
 /// Reads one message of the plug-in.
 pub fn read_message(from: &mut impl Read) -> Result<PluginMessage, WireError> {
     let content = read_frame(from, FRAME_BYTES_MAX)?;
-    let mut fields = FieldReader { content: &content, position: 1 };
+    let mut fields = FieldReader::new(&content);
     let message = match content[0] {
         frame_type::SNAPSHOT_STARTED => PluginMessage::SnapshotStarted,
         frame_type::SNAPSHOT_ENDED => PluginMessage::SnapshotEnded,
@@ -399,7 +381,7 @@ fn put_string(content: &mut Vec<u8>, string: &str) {
 }
 
 /// Reads the content of one frame, at least one byte.
-fn read_frame(from: &mut impl Read, max_bytes: u32) -> Result<Vec<u8>, WireError> {
+pub(crate) fn read_frame(from: &mut impl Read, max_bytes: u32) -> Result<Vec<u8>, WireError> {
     let mut length = [0; 4];
     // The first byte is read alone: end of file is a normal close only before it. A process that was stopped and continued finds its read interrupted.
     loop {
@@ -420,7 +402,7 @@ fn read_frame(from: &mut impl Read, max_bytes: u32) -> Result<Vec<u8>, WireError
     Ok(content)
 }
 
-fn read_error(error: io::Error) -> WireError {
+pub(crate) fn read_error(error: io::Error) -> WireError {
     match error.kind() {
         ErrorKind::UnexpectedEof => WireError::Truncated,
         ErrorKind::WouldBlock | ErrorKind::TimedOut => WireError::TimedOut,
@@ -430,20 +412,25 @@ fn read_error(error: io::Error) -> WireError {
 }
 
 /// Reads the fields of a frame's content in order.
-struct FieldReader<'a> {
+pub(crate) struct FieldReader<'a> {
     content: &'a [u8],
     position: usize,
 }
 
 impl<'a> FieldReader<'a> {
-    fn bytes(&mut self, length: usize) -> Result<&'a [u8], WireError> {
+    /// The fields after the frame type.
+    pub(crate) fn new(content: &'a [u8]) -> FieldReader<'a> {
+        FieldReader { content, position: 1 }
+    }
+
+    pub(crate) fn bytes(&mut self, length: usize) -> Result<&'a [u8], WireError> {
         let found = self.content.get(self.position..self.position + length);
         self.position += length;
         found.ok_or_else(|| self.error("the frame ends within a field"))
     }
 
     /// An unsigned integer of `width` bytes, at most 8.
-    fn integer(&mut self, width: usize) -> Result<u64, WireError> {
+    pub(crate) fn integer(&mut self, width: usize) -> Result<u64, WireError> {
         Ok(self.bytes(width)?.iter().fold(0, |value, &byte| value << 8 | u64::from(byte)))
     }
 
@@ -453,7 +440,7 @@ impl<'a> FieldReader<'a> {
         Ok(String::from_utf8_lossy(self.bytes(length)?).into_owned())
     }
 
-    fn flag(&mut self) -> Result<bool, WireError> {
+    pub(crate) fn flag(&mut self) -> Result<bool, WireError> {
         match self.integer(1)? {
             0 => Ok(false),
             1 => Ok(true),
@@ -493,13 +480,6 @@ mod tests {
 
     fn frame(content: &[u8]) -> Vec<u8> {
         [&(content.len() as u32).to_be_bytes(), content].concat()
-    }
-
-    fn hello(version: u16, token: &str) -> Vec<u8> {
-        let mut content = [b"H", &MAGIC[..], &version.to_be_bytes()].concat();
-        put_string(&mut content, token);
-        content.push(1);
-        frame(&content)
     }
 
     /// Fails with `Interrupted` before each byte.
@@ -546,24 +526,6 @@ mod tests {
             SidecarMessage::Refusals { max_wait, refused }.write(&mut bytes).unwrap();
             let content = [&b"V"[..], &wait_bytes, &[0, 0, 0, 1, 0, 1, b'a', 0, 2, 0, 1, 0, 2]].concat();
             assert_eq!(bytes, frame(&content));
-        }
-    }
-
-    #[test]
-    fn an_invalid_hello_is_rejected_with_its_reason() {
-        assert!(read_hello(&mut &hello(PROTOCOL_VERSION, "secret")[..], "secret").is_ok());
-        for (bytes, reason) in [
-            (hello(PROTOCOL_VERSION, "secreT"), "token mismatch"),
-            (hello(PROTOCOL_VERSION, "secret and more"), "token mismatch"),
-            (hello(PROTOCOL_VERSION + 1, "secret"), "version mismatch: plug-in 5, sidecar 4"),
-            (hello(PROTOCOL_VERSION, "secret")[..9].to_vec(), "closed the connection within a frame"),
-            (Vec::new(), "closed the connection"),
-            (frame(b"GET / HTTP/1.1"), "the first frame is not a HELLO"),
-            (b"GET / HTTP/1.1\r\n".to_vec(), "invalid frame length 1195725856"),
-            (0x8000_0000u32.to_be_bytes().to_vec(), "invalid frame length 2147483648"),
-        ] {
-            let error = read_hello(&mut &bytes[..], "secret").unwrap_err().to_string();
-            assert!(error.contains(reason), "{error}");
         }
     }
 

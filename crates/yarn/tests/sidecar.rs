@@ -4,6 +4,8 @@ use giveway_core::event_log::EventLogReader;
 use giveway_core::policy::catalog;
 use giveway_core::{Event, Scheduler};
 use giveway_yarn::{Options, PROTOCOL_VERSION, Sidecar, SidecarError, StopHandle};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -85,8 +87,20 @@ fn integers(integers: &[u32]) -> Vec<u8> {
     integers.iter().flat_map(|integer| integer.to_be_bytes()).collect()
 }
 
-fn hello(version: u16, token: &str) -> Vec<u8> {
-    [b"HGIVEWAY", &version.to_be_bytes()[..], &string(token), &[1]].concat()
+const NONCE: [u8; 32] = [7; 32];
+
+fn hello(version: u16) -> Vec<u8> {
+    [b"HGIVEWAY", &version.to_be_bytes()[..], &NONCE].concat()
+}
+
+/// What the plug-in proves about a connection to this address, or expects of the sidecar there.
+fn proof(token: &str, role: &[u8], nonce: &[u8], address: SocketAddr) -> Vec<u8> {
+    let SocketAddr::V4(address) = address else { panic!("{address} is not IPv4") };
+    let mut mac = Hmac::<Sha256>::new_from_slice(token.as_bytes()).unwrap();
+    for part in [role, &NONCE, nonce, &address.port().to_be_bytes(), &address.ip().octets()] {
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().to_vec()
 }
 
 impl Plugin {
@@ -99,9 +113,20 @@ impl Plugin {
     /// Connects and completes the handshake.
     fn handshake(address: SocketAddr) -> Plugin {
         let mut plugin = Plugin::connect(address);
-        plugin.send(&hello(PROTOCOL_VERSION, TOKEN));
+        plugin.prove(TOKEN, true);
         assert_eq!(plugin.receive().unwrap()[0], b'W');
         plugin
+    }
+
+    /// Sends `HELLO`, checks the sidecar's proof and sends that of a plug-in with this token.
+    fn prove(&mut self, token: &str, refuses_nodes: bool) {
+        self.send(&hello(PROTOCOL_VERSION));
+        let challenge = self.receive().unwrap();
+        let (nonce, proved) = challenge[1..].split_at(32);
+        let address = self.0.peer_addr().unwrap();
+        assert_eq!((challenge[0], proved), (b'X', &proof(TOKEN, b"giveway sidecar", nonce, address)[..]));
+        let own = proof(token, b"giveway plug-in", nonce, address);
+        self.send(&[b"Y", &own[..], &[u8::from(refuses_nodes)]].concat());
     }
 
     fn send(&mut self, content: &[u8]) {
@@ -189,8 +214,7 @@ fn an_invalid_peer_is_rejected_and_logged_once() {
     let sidecar = RunningSidecar::start(options(dir.path(), "fifo"));
     let frame = |content: Vec<u8>| [&(content.len() as u32).to_be_bytes()[..], &content].concat();
     for (bytes, reason) in [
-        (frame(hello(PROTOCOL_VERSION, "a token that is long enougH")), "token mismatch"),
-        (frame(hello(PROTOCOL_VERSION + 1, TOKEN)), "version mismatch: plug-in 5, sidecar 4"),
+        (frame(hello(PROTOCOL_VERSION + 1)), "version mismatch: plug-in 6, sidecar 5"),
         (vec![0x80, 0, 0, 0], "invalid frame length 2147483648: expected 1 to 4096"),
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "invalid frame length 1195725856"),
         (frame(b"Hello there".to_vec()), "the first frame is not a HELLO"),
@@ -203,6 +227,10 @@ fn an_invalid_peer_is_rejected_and_logged_once() {
         assert!(peer.receive().is_err(), "the connection is closed");
         assert_eq!(sidecar.lines_with(reason), 1);
     }
+    let mut peer = Plugin::connect(sidecar.address);
+    peer.prove("a token that is long enougH", true);
+    assert_eq!(peer.receive().unwrap()[0], b'R');
+    assert_eq!(sidecar.lines_with("token mismatch"), 1);
     // The same fault twice in a row is logged once.
     for _ in 0..2 {
         Plugin::connect(sidecar.address).0.write_all(&[0, 0]).unwrap();
@@ -383,17 +411,15 @@ fn refused_nodes_are_sent_when_they_change() {
 #[test]
 fn a_plugin_that_cannot_refuse_nodes_ends_a_sidecar_that_matches() {
     let dir = TempDir::new().unwrap();
-    let mut cannot_refuse = hello(PROTOCOL_VERSION, TOKEN);
-    *cannot_refuse.last_mut().unwrap() = 0;
     let sidecar = RunningSidecar::start(options(dir.path(), "coshh"));
     let mut plugin = Plugin::connect(sidecar.address);
-    plugin.send(&cannot_refuse);
+    plugin.prove(TOKEN, false);
     let error = sidecar.thread.join().unwrap().unwrap_err().to_string();
     assert!(error.contains("app-placement-allocator.class") && error.contains("--degrade"), "{error}");
     let degraded = Options { degrade: true, event_log: None, ..options(dir.path(), "coshh") };
     let sidecar = RunningSidecar::start(degraded);
     let mut plugin = Plugin::connect(sidecar.address);
-    plugin.send(&cannot_refuse);
+    plugin.prove(TOKEN, false);
     sidecar.wait_for_line("applications are not matched to nodes");
     sidecar.stop();
 }

@@ -14,13 +14,17 @@ import java.util.Arrays;
  */
 final class Frame {
   /** Protocol version. Plug-in and sidecar must have the same one. */
-  static final int VERSION = 4;
+  static final int VERSION = 5;
   /** Limit on a frame's content. Longer frames are rejected before memory is allocated. */
   static final int BYTES_MAX = 4 << 20;
+  /** The same for a peer that has not proved itself yet. */
+  static final int UNPROVED_BYTES_MAX = 4 << 10;
   private static final int STRING_BYTES_MAX = 65535;
 
   // Frame types. The same constants are in wire.rs.
   static final char HELLO = 'H';
+  static final char CHALLENGE = 'X';
+  static final char PROOF = 'Y';
   static final char WELCOME = 'W';
   static final char REJECTED = 'R';
   static final char SNAPSHOT_STARTED = '[';
@@ -69,11 +73,15 @@ final class Frame {
     return this;
   }
 
+  /** Appends bytes without a length. */
+  Frame bytes(byte[] appended) {
+    bytes.write(appended, 0, appended.length);
+    return this;
+  }
+
   /** Appends characters without a length. */
   Frame ascii(String characters) {
-    byte[] ascii = characters.getBytes(StandardCharsets.US_ASCII);
-    bytes.write(ascii, 0, ascii.length);
-    return this;
+    return bytes(characters.getBytes(StandardCharsets.US_ASCII));
   }
 
   /** The content, to be passed to {@link #write}. */
@@ -90,13 +98,18 @@ final class Frame {
 
   /** Reads one frame and returns its content, or null if the peer closed the connection between two frames. */
   static byte[] read(DataInputStream from) throws IOException {
+    return read(from, BYTES_MAX);
+  }
+
+  /** The same with another limit on the content. */
+  static byte[] read(DataInputStream from, int bytesMax) throws IOException {
     int first = from.read();
     if (first < 0) {
       return null;
     }
     long length = (long) first << 24 | from.readUnsignedByte() << 16 | from.readUnsignedShort();
-    if (length < 1 || length > BYTES_MAX) {
-      throw new IOException("invalid frame length " + length + ": expected 1 to " + BYTES_MAX + " bytes");
+    if (length < 1 || length > bytesMax) {
+      throw new IOException("invalid frame length " + length + ": expected 1 to " + bytesMax + " bytes");
     }
     byte[] content = new byte[(int) length];
     from.readFully(content);
@@ -126,10 +139,13 @@ final class Frame {
     }
 
     String string() throws IOException {
-      int length = (int) integer(2);
+      return new String(bytes((int) integer(2)), StandardCharsets.UTF_8);
+    }
+
+    byte[] bytes(int length) throws IOException {
       require(length);
       position += length;
-      return new String(Arrays.copyOfRange(content, position - length, position), StandardCharsets.UTF_8);
+      return Arrays.copyOfRange(content, position - length, position);
     }
 
     private void require(int length) throws IOException {

@@ -149,7 +149,7 @@ final class SidecarClient {
   }
 
   private void runConnection() throws IOException, InterruptedException {
-    String token = new String(Files.readAllBytes(settings.tokenFile), StandardCharsets.UTF_8).trim();
+    byte[] token = new String(Files.readAllBytes(settings.tokenFile), StandardCharsets.UTF_8).trim().getBytes(StandardCharsets.UTF_8);
     Socket connection = new Socket();
     socket = connection;
     connection.connect(new InetSocketAddress(settings.host, settings.port), CONNECT_TIMEOUT_MS);
@@ -158,9 +158,10 @@ final class SidecarClient {
     connection.setSoTimeout(settings.readTimeoutMs);
     DataInputStream in = new DataInputStream(new BufferedInputStream(connection.getInputStream()));
     OutputStream out = new BufferedOutputStream(connection.getOutputStream(), 1 << 16);
-    Frame.write(out, Frame.of(Frame.HELLO).ascii("GIVEWAY").integer(2, Frame.VERSION).string(token).integer(1, settings.refusesNodes ? 1 : 0).content());
-    out.flush();
-    String policy = receiveWelcome(in);
+    InetSocketAddress sidecar = new InetSocketAddress(connection.getInetAddress(), connection.getPort());
+    Frame.FieldReader welcome = Handshake.perform(in, out, token, sidecar, settings.refusesNodes);
+    String policy = welcome.string();
+    nodeExpiryMs = welcome.integer(4);
     messages.clear();
     overflowed = false;
     receiveError = null;
@@ -176,29 +177,6 @@ final class SidecarClient {
       // The receiver closes the socket when it fails. Its error is then the cause of this one.
       receiver.join(CONNECT_TIMEOUT_MS);
       throw receiveError != null ? receiveError : e;
-    }
-  }
-
-  /** Returns the name of the sidecar's policy. */
-  private String receiveWelcome(DataInputStream in) throws IOException {
-    byte[] content = Frame.read(in);
-    if (content == null) {
-      throw new EOFException();
-    }
-    Frame.FieldReader fields = new Frame.FieldReader(content);
-    switch (fields.type()) {
-      case Frame.WELCOME:
-        long version = fields.integer(2);
-        if (version != Frame.VERSION) {
-          throw new IOException("protocol version mismatch: sidecar " + version + ", plug-in " + Frame.VERSION + "; install the same release of both");
-        }
-        String policy = fields.string();
-        nodeExpiryMs = fields.integer(4);
-        return policy;
-      case Frame.REJECTED:
-        throw new IOException("rejected by the sidecar: " + fields.string());
-      default:
-        throw new IOException("invalid reply to HELLO: unexpected frame of type `" + fields.type() + "`");
     }
   }
 

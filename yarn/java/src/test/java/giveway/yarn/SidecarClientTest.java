@@ -4,8 +4,10 @@ import java.io.DataInputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -22,12 +24,16 @@ import java.util.function.Consumer;
  * correct sidecar as soon as there is one. A plain main class, so that only Hadoop's jars are needed.
  */
 public final class SidecarClientTest {
+  private static final String TOKEN = "a token for tests";
+  /** Of the sidecar of the current test. */
+  private static volatile InetSocketAddress fixtureAddress;
   private static final List<String> INFO = new CopyOnWriteArrayList<>();
   private static final List<String> WARNINGS = new CopyOnWriteArrayList<>();
 
   /** Records what a client passes on. */
   private static final class RecordingOrders implements SidecarClient.OrderHandler {
     final List<String> orders = new CopyOnWriteArrayList<>();
+    final AtomicInteger ticks = new AtomicInteger();
     final AtomicInteger disconnections = new AtomicInteger();
 
     @Override
@@ -37,7 +43,7 @@ public final class SidecarClientTest {
 
     @Override
     public void onTick(long nodeExpiryMs) {
-      // Tested with real daemons.
+      ticks.incrementAndGet();
     }
 
     @Override
@@ -54,11 +60,28 @@ public final class SidecarClientTest {
   }
 
   public static void main(String[] args) throws Exception {
-    testFault("other protocol version", "protocol version mismatch: sidecar 9, plug-in 4", (in, out) -> {
-      Frame.read(in);
+    testProofs();
+    testFault("other protocol version", "protocol version mismatch: sidecar 9, plug-in 5", (in, out) -> {
+      prove(in, out, TOKEN);
       Frame.write(out, Frame.of(Frame.WELCOME).integer(2, 9).string("fifo").content());
       Thread.sleep(200);
     });
+    testFault("a sidecar that does not prove itself", "the peer did not prove that it is the sidecar", (in, out) -> {
+      Frame.read(in);
+      Frame.write(out, Frame.of(Frame.WELCOME).integer(2, Frame.VERSION).string("fake").integer(4, 1).content());
+      Frame.write(out, Frame.of(Frame.KILL).string("c1").content());
+      Thread.sleep(200);
+    });
+    testFault("rejection with line breaks", "rejected by the sidecar: no?INFO all is well", (in, out) -> {
+      Frame.read(in);
+      Frame.write(out, Frame.of(Frame.REJECTED).string("no\nINFO all is well").content());
+    });
+    testFault("long frame before the proof", "invalid frame length 4097: expected 1 to 4096 bytes", (in, out) -> {
+      Frame.read(in);
+      out.write(new byte[] {0, 0, 16, 1});
+      Thread.sleep(200);
+    });
+    testFakeSidecar();
     testFault("rejection", "rejected by the sidecar: token mismatch", (in, out) -> {
       Frame.read(in);
       Frame.write(out, Frame.of(Frame.REJECTED).string("token mismatch").content());
@@ -128,6 +151,62 @@ public final class SidecarClientTest {
     }
   }
 
+  /** handshake.rs has the same bytes. */
+  private static void testProofs() throws Exception {
+    byte[] pluginNonce = filled(1);
+    byte[] sidecarNonce = filled(2);
+    byte[] token = "secret".getBytes("US-ASCII");
+    InetSocketAddress four = new InetSocketAddress(InetAddress.getByName("127.0.0.1"), 7040);
+    InetSocketAddress six = new InetSocketAddress(InetAddress.getByName("::1"), 7040);
+    String sidecar = hex(Handshake.proof(token, Handshake.Role.SIDECAR, pluginNonce, sidecarNonce, four));
+    expect("proof of a sidecar", sidecar.equals("27e570bedcf4b1c09e0f12e52022b76daeb0d7bfba4ae8070a5f0aac1a4d5d3b"), sidecar);
+    String plugin = hex(Handshake.proof(token, Handshake.Role.PLUGIN, pluginNonce, sidecarNonce, six));
+    expect("proof of a plug-in", plugin.equals("d4500c402e7bf141835ff51962346e0ff8f694e6c77524713f75487544109147"), plugin);
+  }
+
+  /** A process that has taken the sidecar's port without its token receives neither token nor proof, and its orders are ignored. */
+  private static void testFakeSidecar() throws Exception {
+    List<byte[]> frames = new CopyOnWriteArrayList<>();
+    AtomicInteger connections = new AtomicInteger();
+    try (Fixture fixture = new Fixture(400, (in, out) -> {
+      connections.incrementAndGet();
+      byte[] hello = Frame.read(in);
+      frames.add(hello);
+      byte[] nonce = Arrays.copyOfRange(hello, hello.length - Handshake.NONCE_BYTES, hello.length);
+      // The best it can do: the proof with a guessed token, or the plug-in's own nonce sent back.
+      byte[] proof = Handshake.proof("a guessed token".getBytes("US-ASCII"), Handshake.Role.SIDECAR, nonce, nonce, fixtureAddress);
+      Frame.write(out, Frame.of(Frame.CHALLENGE).bytes(nonce).bytes(proof).content());
+      Frame.write(out, Frame.of(Frame.WELCOME).integer(2, Frame.VERSION).string("fake").integer(4, 1).content());
+      Frame.write(out, Frame.of(Frame.RANKING).integer(4, 1).string("a").content());
+      Frame.write(out, Frame.of(Frame.KILL).string("c1").content());
+      for (byte[] content = Frame.read(in); content != null; content = Frame.read(in)) {
+        frames.add(content);
+      }
+    })) {
+      waitUntil("fake sidecar: several connections", () -> connections.get() >= 3);
+      expect("fake sidecar: the reason is logged once", warningsWith("token mismatch") == 1, WARNINGS.toString());
+      expect("fake sidecar: no ranking, no orders", fixture.client.ranking() == null && fixture.received.orders.isEmpty(), fixture.received.orders.toString());
+      expect("fake sidecar: no ticks", fixture.received.ticks.get() == 0, "");
+      expect("fake sidecar: only HELLO is sent", frames.stream().allMatch(content -> content[0] == Frame.HELLO), "");
+      expect("fake sidecar: no token", frames.stream().noneMatch(content -> new String(content, StandardCharsets.ISO_8859_1).contains(TOKEN)), "");
+      expect("fake sidecar: never connected", INFO.isEmpty(), INFO.toString());
+    }
+  }
+
+  private static byte[] filled(int value) {
+    byte[] bytes = new byte[Handshake.NONCE_BYTES];
+    Arrays.fill(bytes, (byte) value);
+    return bytes;
+  }
+
+  private static String hex(byte[] bytes) {
+    StringBuilder text = new StringBuilder();
+    for (byte b : bytes) {
+      text.append(String.format("%02x", b));
+    }
+    return text.toString();
+  }
+
   /** Two faults that alternate while there is no working connection are logged once each. */
   private static void testAlternatingFaults() throws Exception {
     AtomicInteger connections = new AtomicInteger();
@@ -193,8 +272,22 @@ public final class SidecarClientTest {
     }
   }
 
+  /** The sidecar's part of the handshake before WELCOME. */
+  private static void prove(DataInputStream in, OutputStream out, String token) throws IOException {
+    byte[] hello = Frame.read(in);
+    byte[] pluginNonce = Arrays.copyOfRange(hello, hello.length - Handshake.NONCE_BYTES, hello.length);
+    byte[] nonce = filled(3);
+    byte[] key = token.getBytes(StandardCharsets.US_ASCII);
+    byte[] proof = Handshake.proof(key, Handshake.Role.SIDECAR, pluginNonce, nonce, fixtureAddress);
+    Frame.write(out, Frame.of(Frame.CHALLENGE).bytes(nonce).bytes(proof).content());
+    byte[] expected = Frame.of(Frame.PROOF).bytes(Handshake.proof(key, Handshake.Role.PLUGIN, pluginNonce, nonce, fixtureAddress)).integer(1, 1).content();
+    if (!Arrays.equals(Frame.read(in), expected)) {
+      throw new IOException("the plug-in has not proved itself");
+    }
+  }
+
   private static void acceptHello(DataInputStream in, OutputStream out) throws IOException {
-    Frame.read(in);
+    prove(in, out, TOKEN);
     Frame.write(out, Frame.of(Frame.WELCOME).integer(2, Frame.VERSION).string("fifo").integer(4, 0).content());
   }
 
@@ -249,6 +342,7 @@ public final class SidecarClientTest {
     Fixture(int readTimeoutMs, Peer peer) throws IOException {
       INFO.clear();
       WARNINGS.clear();
+      fixtureAddress = new InetSocketAddress(server.getInetAddress(), server.getLocalPort());
       Thread thread = new Thread(() -> {
         while (!server.isClosed()) {
           try (Socket socket = server.accept()) {
@@ -261,7 +355,7 @@ public final class SidecarClientTest {
       thread.setDaemon(true);
       thread.start();
       Path token = Files.createTempFile("token", "");
-      Files.write(token, "a token for tests".getBytes("US-ASCII"));
+      Files.write(token, TOKEN.getBytes("US-ASCII"));
       token.toFile().deleteOnExit();
       SidecarClient.StateSource emptyCluster = new SidecarClient.StateSource() {
         @Override
