@@ -89,12 +89,27 @@ pub struct InputFile {
 /// Where a file's content is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileLocation {
-    /// A local file that every worker can open.
+    /// A local file that every worker can open, in whatever version it is.
     Local(#[serde(with = "crate::path_bytes")] PathBuf),
     /// Blocks on the workers' disks, as earlier releases stored files. They cannot be read any more.
     Blocks(Vec<FileBlock>),
     /// HDFS, under the file's name, in these blocks.
     Hdfs(Vec<HdfsBlock>),
+    /// A local file that every worker can open, and that must not change while the job reads it.
+    LocalVersion {
+        #[serde(with = "crate::path_bytes")]
+        path: PathBuf,
+        /// When the job was submitted.
+        version: FileVersion,
+    },
+}
+
+/// What tells a version of a file from another, beside its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileVersion {
+    pub inode: u64,
+    /// Time of the last change of the content, in nanoseconds of the Unix epoch.
+    pub modified_ns: i64,
 }
 
 /// A block of a file that an earlier release stored.

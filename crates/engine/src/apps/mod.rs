@@ -253,10 +253,12 @@ pub fn round_output(plan: &Plan, round: u32) -> PathBuf {
     plan.request.output.with_file_name(name)
 }
 
-/// The name of an output file: `part-r-00000` for the first reduce, `part-m-00000` for the first split of a map-only job.
+/// The name of an output file: `part-r-00000` for the first reduce, `part-m-00000` for the first split of a map-only job. With more than 100,000 files all
+/// numbers have more digits, so that the names sort in the order of the parts.
 pub fn part_name(plan: &Plan, part: u32) -> String {
-    let kind = if plan.reduces == 0 { 'm' } else { 'r' };
-    format!("part-{kind}-{part:05}")
+    let (kind, parts) = if plan.reduces == 0 { ('m', plan.splits.len()) } else { ('r', plan.reduces as usize) };
+    let digits = parts.saturating_sub(1).to_string().len().max(5);
+    format!("part-{kind}-{part:0digits$}")
 }
 
 /// Reads the lines of a round's output, in the order of its parts.

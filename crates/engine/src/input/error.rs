@@ -1,5 +1,6 @@
 //! Errors of finding and reading input.
 
+use super::version::FileChanged;
 use crate::job::Codec;
 use std::error::Error;
 use std::io;
@@ -51,6 +52,17 @@ pub enum InputError {
         /// The path that was given.
         path: String,
     },
+    /// A file whose size is not known, such as those in `/proc`.
+    #[error("input {path} has content but no size, as files in /proc do; copy its content into a file first")]
+    WithoutSize {
+        /// The path that was given.
+        path: String,
+    },
+    /// A file that was written to after the job was submitted.
+    #[error(
+        "input {name} was changed after the job was submitted, so the result would mix its old and new content; submit the job again when nobody writes to it (appending is allowed)"
+    )]
+    Changed { name: String },
     /// An I/O error.
     #[error("cannot read input {name}: {source}; check its permissions, and the disk or machine it is on")]
     Unreadable { name: String, source: io::Error },
@@ -102,6 +114,9 @@ impl InputError {
     /// The meaning of a failed read: an I/O error of a plain file, corruption of a compressed one.
     pub(super) fn while_reading(name: &str, codec: Codec, source: io::Error) -> InputError {
         let name = name.to_owned();
+        if source.get_ref().is_some_and(|error| error.is::<FileChanged>()) {
+            return InputError::Changed { name };
+        }
         match codec {
             Codec::Plain => InputError::Unreadable { name, source },
             codec => InputError::Corrupt { name, codec, source },

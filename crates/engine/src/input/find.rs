@@ -1,6 +1,7 @@
 //! Expands the input paths of a request into files.
 
-use super::{InputError, ReadAt};
+use super::glob::{self, GlobError};
+use super::{FileVersion, InputError, ReadAt};
 use crate::hdfs;
 use crate::job::{Codec, FileLocation, InputFile};
 use std::ffi::{OsStr, OsString};
@@ -98,20 +99,12 @@ fn expand(path_or_glob: &OsStr) -> Result<Vec<PathBuf>, InputError> {
 }
 
 fn expand_glob(pattern: &str) -> Result<Vec<PathBuf>, InputError> {
-    let bad_glob =
-        |error: glob::PatternError| InputError::BadGlob { pattern: pattern.to_owned(), detail: error.msg.to_owned() };
     let last = pattern.rsplit('/').next().unwrap_or_default();
-    let options = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
-    let mut paths = Vec::new();
-    for found in glob::glob_with(pattern, options).map_err(bad_glob)? {
-        let path = found.map_err(|error| {
-            let path = error.path().to_owned();
-            unreadable(&path, error.into())
-        })?;
-        if !is_hidden(&path) || last.starts_with(['.', '_']) {
-            paths.push(path);
-        }
-    }
+    let mut paths = glob::expand(pattern).map_err(|error| match error {
+        GlobError::Pattern(detail) => InputError::BadGlob { pattern: pattern.to_owned(), detail: detail.to_owned() },
+        GlobError::Unreadable(path, error) => unreadable(&path, error),
+    })?;
+    paths.retain(|path| !is_hidden(path) || last.starts_with(['.', '_']));
     if paths.is_empty() { Err(InputError::NoMatch { pattern: pattern.to_owned() }) } else { Ok(paths) }
 }
 
@@ -144,10 +137,16 @@ fn inspect(path: PathBuf) -> Result<InputFile, InputError> {
         return Err(InputError::NotAFile { path: path.display().to_string() });
     }
     let opened = File::open(&path).map_err(|source| unreadable(&path, source))?;
+    // Of the file that was opened, whose version is checked whenever it is read.
+    let metadata = opened.metadata().map_err(|source| unreadable(&path, source))?;
+    let is_empty = opened.read_at(0, &mut [0]).map_err(|source| unreadable(&path, source))? == 0;
+    if metadata.len() == 0 && !is_empty && opened.metadata().is_ok_and(|now| now.len() == 0) {
+        return Err(InputError::WithoutSize { path: path.display().to_string() });
+    }
     let packing = detect_codec(&path.to_string_lossy(), &opened)?;
     Ok(InputFile {
         name: path.clone().into(),
-        location: FileLocation::Local(path),
+        location: FileLocation::LocalVersion { path, version: FileVersion::of(&metadata) },
         codec: packing,
         bytes: metadata.len(),
     })
@@ -205,13 +204,17 @@ mod tests {
         for name in &names {
             fs::write(tree.0.path().join(name), b"x").unwrap();
         }
-        for input in [vec![tree.path("").into()], names.iter().map(|name| tree.0.path().join(name).into()).collect()] {
+        let by_glob = vec![tree.path("a*").into(), tree.path("?*").into()];
+        for input in
+            [by_glob, vec![tree.path("").into()], names.iter().map(|name| tree.0.path().join(name).into()).collect()]
+        {
             let files = find_files(&input).unwrap();
             assert_eq!(
                 files.iter().map(|file| Path::new(&file.name).file_name().unwrap().to_owned()).collect::<Vec<_>>(),
                 names
             );
-            assert!(files.iter().all(|file| file.location == FileLocation::Local(file.name.clone().into())));
+            let has_own_path = |file: &InputFile| matches!(&file.location, FileLocation::LocalVersion { path, .. } if *path == Path::new(&file.name));
+            assert!(files.iter().all(has_own_path));
         }
     }
 
@@ -233,6 +236,7 @@ mod tests {
         assert_eq!(tree.find(&["nothing.gz"]).unwrap(), ["nothing.gz"]);
         assert!(find_files(&["a".into()]).unwrap_err().to_string().contains("not an absolute path"));
         assert!(find_files(&[]).unwrap_err().to_string().contains("no input"));
+        assert!(find_files(&["/proc/self/status".into()]).unwrap_err().to_string().contains("has content but no size"));
         assert!(find_files(&["/dev/null".into()]).unwrap_err().to_string().contains("not a regular file"));
     }
 

@@ -9,9 +9,11 @@
 mod decompress;
 mod error;
 mod find;
+mod glob;
 mod lines;
 mod sample;
 mod splits;
+mod version;
 
 pub use error::InputError;
 pub use find::{detect_codec, find_files};
@@ -20,7 +22,7 @@ pub use sample::{cut_points, sample_lines};
 pub use splits::{automatic_split_bytes, compute_splits, split_count_bound};
 
 use crate::hdfs;
-use crate::job::{FileLocation, InputFile};
+use crate::job::{Codec, FileLocation, FileVersion, InputFile};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -56,13 +58,16 @@ impl ReadAt for Vec<u8> {
 pub fn open(file: &InputFile, read_to: u64) -> Result<Box<dyn ReadAt>, InputError> {
     let opened = match &file.location {
         FileLocation::Local(path) => File::open(path).map(|file| Box::new(file) as Box<dyn ReadAt>),
+        FileLocation::LocalVersion { path, version } => {
+            version::open(path, *version, file.bytes).map(|file| Box::new(file) as Box<dyn ReadAt>)
+        }
         FileLocation::Blocks(_) => Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "it was stored with `dfs put` of an earlier release; submit the job again with a local file",
         )),
         FileLocation::Hdfs(_) => hdfs::open(&file.name.to_string_lossy(), read_to),
     };
-    opened.map_err(|source| InputError::Unreadable { name: file.name.to_string_lossy().into_owned(), source })
+    opened.map_err(|source| InputError::while_reading(&file.name.to_string_lossy(), Codec::Plain, source))
 }
 
 /// The whole text of an input file, decompressed.

@@ -20,7 +20,9 @@ pub fn automatic_split_bytes(bytes: u64, map_slots: u32, split_bytes_max: u64) -
 /// An upper bound of the number of splits that [`compute_splits`] returns, computed without memory for them.
 pub fn split_count_bound(files: &[InputFile], split_bytes: u64) -> u64 {
     let splits = |file: &InputFile| match (&file.codec, &file.location) {
-        (Codec::Plain, FileLocation::Local(_)) => file.bytes.div_ceil(split_bytes.max(1)),
+        (Codec::Plain, FileLocation::Local(_) | FileLocation::LocalVersion { .. }) => {
+            file.bytes.div_ceil(split_bytes.max(1))
+        }
         (Codec::Plain, FileLocation::Hdfs(blocks)) => file.bytes.div_ceil(split_bytes.max(1)) + blocks.len() as u64,
         _ => 1,
     };
@@ -53,7 +55,7 @@ pub fn compute_splits(files: &[InputFile], split_bytes: u64) -> Vec<InputSplit> 
 /// End of the block that contains a byte. The end of the file if it has no blocks or is not divided.
 fn end_of_block(file: &InputFile, offset: u64) -> u64 {
     let next = match &file.location {
-        FileLocation::Local(_) | FileLocation::Blocks(_) => None,
+        FileLocation::Local(_) | FileLocation::LocalVersion { .. } | FileLocation::Blocks(_) => None,
         FileLocation::Hdfs(blocks) => {
             blocks.get(blocks.partition_point(|block| block.offset <= offset)).map(|block| block.offset)
         }
