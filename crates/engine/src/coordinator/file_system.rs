@@ -1,9 +1,10 @@
 //! The file operations that the journal and output folders need, as a trait: the simulation replaces the disk by a model of one.
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// A file system.
@@ -22,8 +23,13 @@ pub(crate) trait FileSystem: Send + Sync {
     /// Creates a folder and those above it, unless they exist.
     fn create_folders(&self, path: &Path) -> io::Result<()>;
 
-    /// Creates or replaces a file.
+    /// Creates or replaces a file. A link of this name is not followed.
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// Creates a file that only its owner can read.
+    fn write_private(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.write(path, bytes)
+    }
 
     /// Replaces the first bytes of a file in one write. Creates the file if it does not exist.
     fn overwrite(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
@@ -99,7 +105,13 @@ impl FileSystem for Disk {
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        fs::write(path, bytes)
+        let flags = OFlags::NOFOLLOW.bits() as i32;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(path)?;
+        file.write_all(bytes)
+    }
+
+    fn write_private(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
     }
 
     fn overwrite(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {

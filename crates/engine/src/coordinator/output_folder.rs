@@ -6,19 +6,19 @@
 //!
 //! Every operation here is idempotent: a coordinator that is killed during one repeats it after its restart. Unless the job was submitted without
 //! syncing, each is durable when it returns, so what the journal says about a folder is true after a power cut.
+//!
+//! Nobody else may know the nonce while it is in the folder: the file has mode 0600, and the names beside the folder have a hash of it.
 
 use super::file_system::{FileSystem, is_absence};
 use crate::job::Plan;
 use crate::planted::{Bug, planted};
-use crate::task::{TEMPORARY, map_part_path, reduce_part_path, temporary_path};
+use crate::task::{NONCE, TEMPORARY, map_part_path, nonce_text, reduce_part_path, temporary_path};
 use giveway_core::AttemptId;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// File with the nonce, in the folder for temporary files.
-const NONCE: &str = "_nonce";
 
 /// File that marks an output as complete. Has the job's nonce.
 pub(crate) const SUCCESS: &str = "_SUCCESS";
@@ -34,7 +34,7 @@ pub(super) fn create(plan: &Plan, disk: &dyn FileSystem) -> io::Result<()> {
     let fill = || {
         disk.create_folder(&new)?;
         disk.create_folder(&new.join(TEMPORARY))?;
-        disk.write(&nonce_path(&new), nonce_text(plan.nonce).as_bytes())?;
+        disk.write_private(&nonce_path(&new), nonce_text(plan.nonce).as_bytes())?;
         if plan.request.sync_output {
             disk.sync(&nonce_path(&new))?;
             disk.sync(&new.join(TEMPORARY))?;
@@ -116,7 +116,7 @@ pub(super) fn check_nonce(plan: &Plan, disk: &dyn FileSystem) -> io::Result<()> 
 /// Removes an output folder if it carries the nonce, and what an interrupted creation or removal has left. It is renamed first: an attempt that is
 /// still running cannot write into it any more.
 pub(super) fn remove(folder: &Path, nonce: u64, disk: &dyn FileSystem) -> io::Result<()> {
-    // The names have the nonce, so they are this job's.
+    // The names are made from the nonce, so they are this job's.
     disk.remove_folder(&hidden_name(folder, "new", nonce))?;
     let renamed = hidden_name(folder, "removed", nonce);
     disk.remove_folder(&renamed)?;
@@ -154,14 +154,11 @@ fn nonce_path(folder: &Path) -> PathBuf {
     folder.join(TEMPORARY).join(NONCE)
 }
 
-fn nonce_text(nonce: u64) -> String {
-    format!("{nonce:016x}\n")
-}
-
 /// A hidden name beside a folder.
 fn hidden_name(folder: &Path, purpose: &str, nonce: u64) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(folder.file_name().unwrap_or_default());
-    name.push(format!(".{purpose}-{nonce:016x}"));
+    let hash: String = Sha256::digest(nonce.to_le_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    name.push(format!(".{purpose}-{hash}"));
     folder.with_file_name(name)
 }

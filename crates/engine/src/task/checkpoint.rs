@@ -13,14 +13,16 @@
 use super::counters::Counters;
 use super::coverage::Coverage;
 use super::error::WriteError;
+use super::output_dir::OutputDir;
 use super::paths;
 use super::runs::SavedRuns;
+use crate::job::Plan;
 use giveway_core::{AttemptId, JobId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io;
-use std::path::Path;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 const MAGIC: [u8; 8] = *b"GWPAUSE1";
@@ -68,19 +70,53 @@ pub enum CheckpointError {
 /// Writes a record atomically.
 pub(super) fn write(path: &Path, record: &impl Serialize) -> Result<(), WriteError> {
     let write = || {
-        let content = postcard::to_allocvec(record).map_err(io::Error::other)?;
-        let bytes = [&MAGIC[..], &crc32c::crc32c(&content).to_le_bytes(), &content].concat();
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".new");
-        fs::write(&temporary, bytes)?;
-        fs::rename(&temporary, path)
+        let new = temporary_name(path);
+        fs::write(&new, encode(record)?)?;
+        fs::rename(&new, path)
     };
     write().map_err(|error| WriteError::new(path, error))
 }
 
+/// Writes an output checkpoint atomically beside the output of a job.
+pub(super) fn write_output(plan: &Plan, checkpoint: &OutputCheckpoint) -> Result<(), WriteError> {
+    let path = paths::output_checkpoint_path(plan, checkpoint.attempt);
+    let write = || {
+        let (dir, new) = (OutputDir::open(plan)?, temporary_name(&path));
+        dir.create(&new)?.write_all(&encode(checkpoint)?)?;
+        dir.rename(&new, &path)
+    };
+    write().map_err(|error| WriteError::new(&path, error))
+}
+
+fn temporary_name(path: &Path) -> PathBuf {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    new.into()
+}
+
+fn encode(record: &impl Serialize) -> io::Result<Vec<u8>> {
+    let content = postcard::to_allocvec(record).map_err(io::Error::other)?;
+    Ok([&MAGIC[..], &crc32c::crc32c(&content).to_le_bytes(), &content].concat())
+}
+
 /// Reads a record and verifies its checksum.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, CheckpointError> {
-    let bytes = match fs::read(path) {
+    decode(fs::read(path))
+}
+
+/// Reads the output checkpoint of an attempt from beside the output of its job.
+pub(super) fn read_output(plan: &Plan, attempt: AttemptId) -> Result<OutputCheckpoint, CheckpointError> {
+    let read = || {
+        let mut bytes = Vec::new();
+        let mut file = OutputDir::open(plan)?.open_to_read(&paths::output_checkpoint_path(plan, attempt))?;
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    decode(read())
+}
+
+fn decode<T: DeserializeOwned>(read: io::Result<Vec<u8>>) -> Result<T, CheckpointError> {
+    let bytes = match read {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(CheckpointError::Missing),
         Err(error) => return Err(CheckpointError::Io(error)),

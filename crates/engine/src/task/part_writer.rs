@@ -1,10 +1,11 @@
 //! Writes one part file of the job's output: under a temporary name, made visible by one atomic rename when it is complete.
 
 use super::error::WriteError;
+use super::output_dir::OutputDir;
 use super::{paths, writeback};
 use crate::job::{OutputFormat, Plan};
 use giveway_core::AttemptId;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Writer of a part file that is not committed yet.
 #[derive(Debug)]
 pub(super) struct PartWriter {
+    dir: OutputDir,
     path: PathBuf,
     file: File,
     format: OutputFormat,
@@ -32,8 +34,13 @@ impl PartWriter {
     pub(super) fn create(plan: &Plan, attempt: AttemptId) -> Result<PartWriter, WriteError> {
         let path = paths::temporary_path(plan, attempt);
         // The folder is created when the job starts. If it is gone, the job has ended and the folder must not be recreated.
-        let file = File::create(&path).map_err(|error| WriteError::new(&path, error))?;
-        Ok(PartWriter::new(path, file, plan, 0))
+        let create = || {
+            let dir = OutputDir::open(plan)?;
+            let file = dir.create(&path)?;
+            Ok((dir, file))
+        };
+        let (dir, file) = create().map_err(|error| WriteError::new(&path, error))?;
+        Ok(PartWriter::new(dir, path, file, plan, 0))
     }
 
     /// Takes over the first `bytes` bytes that the paused attempt `from` wrote, and appends to them. Returns `None` if they are gone: the file is
@@ -46,26 +53,27 @@ impl PartWriter {
     ) -> Result<Option<PartWriter>, WriteError> {
         let (old, path) = (paths::temporary_path(plan, from), paths::temporary_path(plan, attempt));
         let claim = || {
-            fs::rename(&old, &path)?;
-            let mut file = OpenOptions::new().write(true).open(&path)?;
+            let dir = OutputDir::open(plan)?;
+            dir.rename(&old, &path)?;
+            let mut file = dir.open_to_write(&path)?;
             if file.metadata()?.len() < bytes {
                 return Err(io::Error::from(io::ErrorKind::NotFound));
             }
             file.set_len(bytes)?;
             file.seek(SeekFrom::Start(bytes))?;
-            Ok(file)
+            Ok((dir, file))
         };
         match claim() {
-            Ok(file) => Ok(Some(PartWriter::new(path, file, plan, bytes))),
+            Ok((dir, file)) => Ok(Some(PartWriter::new(dir, path, file, plan, bytes))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(WriteError::new(&path, error)),
         }
     }
 
-    fn new(path: PathBuf, file: File, plan: &Plan, written_bytes: u64) -> PartWriter {
+    fn new(dir: OutputDir, path: PathBuf, file: File, plan: &Plan, written_bytes: u64) -> PartWriter {
         let (format, sync) = (plan.format, plan.request.sync_output);
         let buffer = Vec::with_capacity(BUFFER_BYTES);
-        PartWriter { path, file, format, sync, buffer, written_bytes, writeback_bytes: written_bytes, error: None }
+        PartWriter { dir, path, file, format, sync, buffer, written_bytes, writeback_bytes: written_bytes, error: None }
     }
 
     /// Appends a record. Errors are stored; see [`PartWriter::check`].
@@ -129,26 +137,21 @@ impl PartWriter {
     /// Finishes the file and leaves it under its temporary name. Returns its length in bytes.
     pub(super) fn complete(mut self) -> Result<u64, WriteError> {
         let bytes = self.finish()?;
-        self.sync_folder_of(&self.path)?;
+        self.make_name_durable(OutputDir::sync_temporary, &self.path)?;
         Ok(bytes)
     }
 
     /// Finishes the file and renames it to its final name. Returns its length in bytes.
     pub(super) fn commit(mut self, to: &Path) -> Result<u64, WriteError> {
         let bytes = self.finish()?;
-        fs::rename(&self.path, to).map_err(|error| WriteError::new(to, error))?;
-        self.sync_folder_of(to)?;
+        self.dir.commit(&self.path, to).map_err(|error| WriteError::new(to, error))?;
+        self.make_name_durable(OutputDir::sync_output, to)?;
         Ok(bytes)
     }
 
     /// Makes a file's name durable if the job requested it: the coordinator journals that the task is done, and after a power cut its output must be
     /// there.
-    fn sync_folder_of(&self, path: &Path) -> Result<(), WriteError> {
-        match path.parent() {
-            Some(folder) if self.sync => {
-                File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| WriteError::new(folder, error))
-            }
-            _ => Ok(()),
-        }
+    fn make_name_durable(&self, sync: fn(&OutputDir) -> io::Result<()>, path: &Path) -> Result<(), WriteError> {
+        if self.sync { sync(&self.dir).map_err(|error| WriteError::new(path, error)) } else { Ok(()) }
     }
 }

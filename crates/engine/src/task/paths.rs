@@ -12,6 +12,7 @@
 //!
 //! If a map ended early, the part files of its split sort by name in input order, because the first one has the shortest name.
 
+use crate::apps::part_name;
 use crate::job::Plan;
 use giveway_core::{AttemptId, JobId, Kind, TaskId};
 use std::path::{Path, PathBuf};
@@ -63,15 +64,13 @@ pub(super) fn output_checkpoint_path(plan: &Plan, attempt: AttemptId) -> PathBuf
 
 /// Committed output file of a reduce.
 pub fn reduce_part_path(plan: &Plan, reduce: u32) -> PathBuf {
-    plan.output.join(format!("part-r-{reduce:05}"))
+    plan.output.join(part_name(plan, reduce))
 }
 
 /// Committed output file of a map without reduces. `start_bytes` is the offset of the map's input range in its split.
 pub fn map_part_path(plan: &Plan, split: u32, start_bytes: u64) -> PathBuf {
-    plan.output.join(match start_bytes {
-        0 => format!("part-m-{split:05}"),
-        _ => format!("part-m-{split:05}-{start_bytes:012}"),
-    })
+    let name = part_name(plan, split);
+    plan.output.join(if start_bytes == 0 { name } else { format!("{name}-{start_bytes:012}") })
 }
 
 /// Parses the name of a map output or of a runs folder into the attempt of `job` that wrote it. Returns `None` for other names.

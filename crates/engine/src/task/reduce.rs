@@ -169,8 +169,7 @@ impl<'a> RunningReduce<'a> {
     /// Resumes on another node. Only the output can be reused; if it is unusable, the attempt starts from the beginning.
     fn migrated(task: &'a ReduceTask, control: &'a Control, from: AttemptId) -> Result<RunningReduce<'a>, ReduceError> {
         let mut reduce = RunningReduce::fresh(task, control)?;
-        let path = paths::output_checkpoint_path(&task.plan, from);
-        if let Ok(saved) = checkpoint::read::<OutputCheckpoint>(&path)
+        if let Ok(saved) = checkpoint::read_output(&task.plan, from)
             && saved.attempt == from
             && let Some(part) = PartWriter::resume(&task.plan, task.attempt, from, saved.output_bytes)?
         {
@@ -178,7 +177,7 @@ impl<'a> RunningReduce<'a> {
             reduce.last_key = saved.last_key;
             reduce.counters = CounterSet::resumed(saved.counters);
         }
-        let _ = fs::remove_file(&path);
+        let _ = fs::remove_file(paths::output_checkpoint_path(&task.plan, from));
         Ok(reduce)
     }
 
@@ -295,7 +294,7 @@ impl<'a> RunningReduce<'a> {
         let counters = self.counters.total();
         let output = OutputCheckpoint { attempt: task.attempt, output_bytes, last_key: self.last_key, counters };
         if self.part.is_some() {
-            checkpoint::write(&paths::output_checkpoint_path(&task.plan, task.attempt), &output)?;
+            checkpoint::write_output(&task.plan, &output)?;
         }
         let progress_ppm = self.control.progress_ppm();
         let saved = Checkpoint { coverage: self.coverage, runs, reduce_bytes: self.reduce_bytes, progress_ppm, output };

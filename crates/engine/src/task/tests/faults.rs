@@ -212,3 +212,52 @@ fn an_unwritable_output_is_reported() {
     let failure = cluster.reduce(0, 0, 0, Start::Fresh).unwrap_err();
     assert!(failure.to_string().contains("cannot write"), "{failure}");
 }
+
+/// A link under the name of a part file, put there by whoever can write to the folder, is not followed.
+#[test]
+fn a_link_in_the_place_of_a_part_is_not_followed() {
+    let cluster = Setup::new(60, 20, 31).build();
+    cluster.run_maps();
+    let precious = cluster.folder.path().join("precious");
+    std::fs::write(&precious, "precious").unwrap();
+    std::os::unix::fs::symlink(&precious, cluster.plan.output.join(TEMPORARY).join("reduce-0.0.of-7")).unwrap();
+    std::os::unix::fs::symlink(&precious, reduce_part_path(&cluster.plan, 0)).unwrap();
+    cluster.reduce(0, 0, 0, Start::Fresh).unwrap();
+    cluster.check(0);
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
+}
+
+/// Another user who may rename the output folder has put another one in its place, or a link.
+#[test]
+fn an_output_folder_that_was_replaced_is_not_written_to() {
+    let cluster = Setup::new(60, 20, 32).build();
+    cluster.run_maps();
+    let (output, moved) = (&cluster.plan.output, cluster.folder.path().join("moved"));
+    std::fs::rename(output, &moved).unwrap();
+    let refused = |number: u16, what: &str| {
+        let failure = cluster.reduce(0, number, 0, Start::Fresh).unwrap_err();
+        assert!(failure.to_string().contains(what), "{failure}");
+    };
+    // A folder without the nonce, which the other user cannot read.
+    std::fs::create_dir_all(output.join(TEMPORARY)).unwrap();
+    refused(0, "No such file");
+    std::fs::write(output.join(TEMPORARY).join(NONCE), nonce_text(1)).unwrap();
+    refused(1, "not the folder that was created for this job");
+    // With another name of the same file, as without `fs.protected_hardlinks`.
+    std::fs::remove_file(output.join(TEMPORARY).join(NONCE)).unwrap();
+    std::fs::hard_link(moved.join(TEMPORARY).join(NONCE), output.join(TEMPORARY).join(NONCE)).unwrap();
+    refused(2, "not the folder that was created for this job");
+    assert_eq!(std::fs::read_dir(output.join(TEMPORARY)).unwrap().count(), 1, "nothing was written");
+    std::fs::remove_dir_all(output).unwrap();
+    // Links to the right folders: they could lead elsewhere a moment later.
+    std::os::unix::fs::symlink(&moved, output).unwrap();
+    refused(3, "symbolic link");
+    std::fs::remove_file(output).unwrap();
+    std::fs::create_dir(output).unwrap();
+    std::os::unix::fs::symlink(moved.join(TEMPORARY), output.join(TEMPORARY)).unwrap();
+    refused(4, "symbolic link");
+    std::fs::remove_dir_all(output).unwrap();
+    std::fs::rename(&moved, output).unwrap();
+    cluster.reduce(0, 5, 0, Start::Fresh).unwrap();
+    cluster.check(0);
+}

@@ -183,6 +183,7 @@ impl Setup {
         };
         let output = folder.path().join("out");
         std::fs::create_dir_all(output.join(TEMPORARY)).unwrap();
+        std::fs::write(output.join(TEMPORARY).join(NONCE), nonce_text(0)).unwrap();
         let request = job::Request {
             app: "places".into(),
             options: BTreeMap::new(),
