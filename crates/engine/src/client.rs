@@ -60,6 +60,8 @@ impl From<WireError> for ClientError {
 #[derive(Debug)]
 pub struct Client {
     stream: UnixStream,
+    /// The cluster's owner, if that is another user.
+    other_owner: Option<u32>,
 }
 
 impl Client {
@@ -75,7 +77,7 @@ impl Client {
             Err(error) => return Err(ClientError::Folder { path, error }),
         };
         match wire::connect_to_own(Path::new(&OsString::from_vec(address)), Role::Client) {
-            Ok(stream) => Ok(Client { stream }),
+            Ok(stream) => Ok(Client { stream, other_owner: None }),
             // The socket of a coordinator that has ended, or that was removed with the system's temporary files.
             Err(WireError::Io { error, .. })
                 if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) =>
@@ -98,7 +100,7 @@ impl Client {
         }
         let socket = access::shared_socket(folder, owner).map_err(|_| denied())?;
         match wire::connect(&socket, owner, Role::Client) {
-            Ok(stream) => Ok(Client { stream }),
+            Ok(stream) => Ok(Client { stream, other_owner: Some(owner) }),
             // There is no such socket, or somebody else's: nobody is admitted, or the cluster is not running.
             Err(WireError::Io { error, .. })
                 if matches!(
@@ -110,6 +112,11 @@ impl Client {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The user whose rights the programs of jobs have, if that is not the caller.
+    pub fn runs_as(&self) -> Option<String> {
+        self.other_owner.map(access::user_name)
     }
 
     /// Submits a job. Once this returns, the job is in the journal and will run even if the coordinator is killed.

@@ -4,7 +4,7 @@
 //! restarted coordinator replays the event log; [`JobTable::apply_metadata`] likewise with each record of the metadata.
 
 use super::journal::{Clock, Metadata};
-use crate::job::{Partitioning, Plan};
+use crate::job::{Partitioning, Plan, Request};
 use crate::planted::{Bug, planted};
 use crate::program::ProgramId;
 use crate::task::MapOutputLocation;
@@ -15,7 +15,10 @@ use giveway_core::{
     RunningAttempt, Scheduler, Snapshot, TaskId, Time, Timers, Work,
 };
 use serde::{Deserialize, Serialize};
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::Hash;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Number of failures and of decisions retained per job, for `giveway job` and `giveway explain`.
@@ -42,6 +45,53 @@ pub(crate) struct JobTable {
     pub(crate) clock: Clock,
     /// The programs that jobs were shipped with, until the jobs are finalized.
     pub(crate) programs: BTreeMap<JobId, ProgramId>,
+    /// What is asked of all unfinished jobs at each submission.
+    pub(super) unfinished: Unfinished,
+}
+
+/// The jobs that are not finalized, counted.
+#[derive(Debug, Default)]
+pub(super) struct Unfinished {
+    jobs: u32,
+    /// Rounds of a job have the same output.
+    by_output: HashMap<PathBuf, u32>,
+    by_user: HashMap<String, u32>,
+}
+
+impl Unfinished {
+    fn add(&mut self, request: &Request) {
+        self.jobs += 1;
+        *self.by_output.entry(request.output.clone()).or_default() += 1;
+        *self.by_user.entry(request.user.clone()).or_default() += 1;
+    }
+
+    fn remove(&mut self, request: &Request) {
+        self.jobs -= 1;
+        decrease(&mut self.by_output, &request.output);
+        decrease(&mut self.by_user, &request.user);
+    }
+
+    pub(super) fn jobs(&self) -> u32 {
+        self.jobs
+    }
+
+    pub(super) fn has_output(&self, output: &Path) -> bool {
+        self.by_output.contains_key(output)
+    }
+
+    pub(super) fn of_user(&self, user: &str) -> u32 {
+        self.by_user.get(user).copied().unwrap_or(0)
+    }
+}
+
+/// Decreases a count. Without a rest its entry is removed.
+fn decrease<K: Hash + Eq + Borrow<Q>, Q: Hash + Eq + ?Sized>(counts: &mut HashMap<K, u32>, key: &Q) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
 }
 
 /// A job table without what is in a snapshot of the core. Part of the journal's format, with [`JobRecord`]: see `journal/snapshot.rs`.
@@ -129,6 +179,8 @@ impl JobRecord {
         let plan = Arc::make_mut(&mut self.plan);
         (plan.files, plan.splits, plan.app_data) = (Vec::new(), Vec::new(), Vec::new());
         plan.partitioning = Partitioning::Hash;
+        // They may be large, and nobody asks for those of an ended job.
+        (plan.request.options, plan.request.input) = (BTreeMap::new(), Vec::new());
         self.counted_attempts.clear();
         self.map_pieces.clear();
     }
@@ -149,7 +201,10 @@ impl JobTable {
     /// The table of a coordinator that recovers from a snapshot. Timers are set when the core is restored.
     pub(crate) fn restore(table: TableSnapshot, core: &Snapshot) -> JobTable {
         let names = (0..).map(NodeId).zip(&core.nodes);
+        let mut unfinished = Unfinished::default();
+        table.jobs.iter().filter(|(_, job)| !job.finalized).for_each(|(_, job)| unfinished.add(&job.plan.request));
         JobTable {
+            unfinished,
             jobs: table.jobs.into_iter().collect(),
             running: Lifecycle::restored(core),
             node_ids: names.map(|(node, known)| (known.spec.name.clone(), node)).collect(),
@@ -178,6 +233,7 @@ impl JobTable {
             Metadata::JournalCreated { next_job } => self.next_job = *next_job,
             Metadata::JobPlanned(plan) => {
                 self.next_job = self.next_job.max(plan.job.0.saturating_add(1));
+                self.unfinished.add(&plan.request);
                 self.jobs.insert(plan.job, JobRecord::new((**plan).clone()));
             }
             Metadata::CountersReported { attempt, counters } => {
@@ -201,7 +257,9 @@ impl JobTable {
                 }
             }
             Metadata::JobDiscarded { job } => {
-                self.jobs.remove(job);
+                if let Some(job) = self.jobs.remove(job).filter(|job| !job.finalized) {
+                    self.unfinished.remove(&job.plan.request);
+                }
                 self.programs.remove(job);
             }
             Metadata::ProgramAttached { job, program } => {
@@ -210,6 +268,9 @@ impl JobTable {
             Metadata::JobFinalized { job: id, outcome, next_round } => {
                 self.programs.remove(id);
                 if let Some(job) = self.jobs.get_mut(id) {
+                    if !job.finalized {
+                        self.unfinished.remove(&job.plan.request);
+                    }
                     (job.finalized, job.outcome, job.next_round) = (true, Some(*outcome), *next_round);
                     job.shrink();
                     self.ended_jobs.push_back(*id);

@@ -12,6 +12,12 @@ use thiserror::Error;
 /// Maximum number of reduces of a job. More are most likely a typing error.
 const REDUCES_MAX: u32 = 10_000;
 
+/// Limit of the names of a job, its user, pool and application: they are in every list of jobs.
+const NAME_BYTES_MAX: usize = 512;
+
+/// Limit of the names and values of a job's options: the journal and each worker have them.
+const OPTIONS_BYTES_MAX: usize = 1 << 20;
+
 /// Part of a message that is not the plan.
 const MESSAGE_OVERHEAD_BYTES: usize = 1024;
 
@@ -35,6 +41,12 @@ pub(super) enum SubmitError {
         "the {field} {value:?} of the job has control characters, which would change what terminals show; use another one"
     )]
     ControlCharacters { field: &'static str, value: String },
+    #[error("the {field} of the job has {bytes} bytes; use at most {NAME_BYTES_MAX}")]
+    LongName { field: &'static str, bytes: usize },
+    #[error(
+        "the options of the job have {bytes} bytes; use at most {OPTIONS_BYTES_MAX}, and put what is longer into a file whose path is the option"
+    )]
+    LongOptions { bytes: usize },
     #[error("invalid split size: 0 bytes; write for example 64MiB")]
     EmptySplits,
     #[error("too many reduces: {0}; request at most {REDUCES_MAX}")]
@@ -95,9 +107,16 @@ fn check(request: &Request) -> Result<(), SubmitError> {
     for (field, value) in
         [("application", &request.app), ("name", &request.name), ("user", &request.user), ("pool", &request.pool)]
     {
+        if value.len() > NAME_BYTES_MAX {
+            return Err(SubmitError::LongName { field, bytes: value.len() });
+        }
         if value.chars().any(char::is_control) {
             return Err(SubmitError::ControlCharacters { field, value: value.clone() });
         }
+    }
+    let bytes = request.options.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > OPTIONS_BYTES_MAX {
+        return Err(SubmitError::LongOptions { bytes });
     }
     if request.split_bytes == 0 {
         return Err(SubmitError::EmptySplits);

@@ -8,6 +8,10 @@ use crate::program::ProgramId;
 use crate::wire::ToClient;
 use giveway_core::{Hosts, JobSpec, NodeId, Split, WHOLE_PPM};
 
+/// The most jobs that may be running or waiting, in all and of one user: each is kept in memory and in each new journal.
+const UNFINISHED_JOBS_MAX: u32 = 200_000;
+const UNFINISHED_JOBS_OF_USER_MAX: u32 = if cfg!(test) { 2_000 } else { 100_000 };
+
 impl Coordinator {
     /// Accepts a planned job: its plan is journalled, then its output folder is created, and then the job is submitted to the core and the client
     /// receives its id. So a folder never exists without a plan in the journal.
@@ -16,14 +20,32 @@ impl Coordinator {
             Ok(pool) => plan.request.pool = pool,
             Err(reason) => return self.deferred.push(Deferred::Reply(client, ToClient::Refused { reason })),
         }
-        let output = &plan.request.output;
-        // Checked in the table: a job with several rounds creates its output folder only for its last round.
-        if self.table.jobs.values().any(|job| !job.finalized && job.plan.request.output == *output) {
-            let reason = OutputError::Exists(output.clone()).to_string();
+        if let Err(reason) = self.check_unfinished(&plan.request) {
             return self.deferred.push(Deferred::Reply(client, ToClient::Refused { reason }));
         }
         let job = self.add_planned(plan, program);
         self.create_output(job, Some(client));
+    }
+
+    /// Checks a job against those that have not ended.
+    fn check_unfinished(&self, request: &Request) -> Result<(), String> {
+        let unfinished = &self.table.unfinished;
+        // Checked in the table: a job with several rounds creates its output folder only for its last round.
+        if unfinished.has_output(&request.output) {
+            return Err(OutputError::Exists(request.output.clone()).to_string());
+        }
+        if unfinished.jobs() >= UNFINISHED_JOBS_MAX {
+            return Err(format!(
+                "the cluster has {UNFINISHED_JOBS_MAX} unfinished jobs, the most; try again when some have ended"
+            ));
+        }
+        let user = &request.user;
+        if unfinished.of_user(user) >= UNFINISHED_JOBS_OF_USER_MAX {
+            return Err(format!(
+                "user {user} has {UNFINISHED_JOBS_OF_USER_MAX} unfinished jobs, the most for one user; try again when some have ended, or kill some"
+            ));
+        }
+        Ok(())
     }
 
     /// The pool of a job: that of its user if it names none. Other pools have to be declared: each has a share of its own, so a user who could invent pools could
@@ -66,7 +88,7 @@ impl Coordinator {
         let hosts = |split: &InputSplit| match location(split) {
             None | Some(FileLocation::Blocks(_)) => Hosts::default(),
             // All workers run on this machine and open the file themselves: it is local to each.
-            Some(FileLocation::Local(_)) => up.clone(),
+            Some(FileLocation::Local(_) | FileLocation::LocalVersion { .. }) => up.clone(),
             Some(FileLocation::Hdfs(blocks)) => {
                 let after = blocks.partition_point(|block| block.offset <= split.offset);
                 let hosts = blocks.get(..after).and_then(<[_]>::last).map_or(&[][..], |block| &block.hosts);

@@ -20,6 +20,7 @@ use std::fs;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -358,6 +359,91 @@ fn only_a_folder_with_the_jobs_nonce_is_touched() {
     assert!(other.output.exists());
     output_folder::remove(&other.output, other.nonce, &Disk).unwrap();
     assert!(!other.output.exists());
+}
+
+/// Who knew the nonce could put a folder of their own in the place of the output.
+#[test]
+fn nobody_else_can_read_the_nonce() {
+    let folder = TestFolder::new();
+    let plan = folder.plan("out");
+    output_folder::create(&plan, &Disk).unwrap();
+    let file = folder.path("out/_temporary/_nonce");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let nonce = fs::read_to_string(file).unwrap();
+    // Names beside the folder can be listed by others, also those that exist for a moment only.
+    let recorded = RecordedSyncs::default();
+    output_folder::create(&Plan { output: folder.path("other"), ..plan.clone() }, &recorded).unwrap();
+    let synced = recorded.0.lock().unwrap().clone();
+    assert!(synced.iter().any(|(name, _)| name.starts_with(".other.new-")), "{synced:?}");
+    assert!(synced.iter().all(|(name, _)| !name.contains(nonce.trim())), "{synced:?}");
+    // A link in the place of the mark of success is not followed.
+    let precious = folder.path("precious");
+    fs::write(&precious, "precious").unwrap();
+    std::os::unix::fs::symlink(&precious, folder.path("out").join(SUCCESS)).unwrap();
+    fs::write(folder.path("out/part-r-00000"), "").unwrap();
+    assert!(output_folder::publish(&plan, &Disk).is_err());
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+}
+
+#[test]
+fn unfinished_jobs_are_limited_for_each_user() {
+    let folder = TestFolder::new();
+    let mut coordinator = folder.open();
+    let plan = |number: u32, user: &str| {
+        let mut plan = folder.plan(&format!("out-{number}"));
+        plan.request.user = user.into();
+        plan
+    };
+    // Planned, and not yet submitted: these count too.
+    let (sender, _answers) = mpsc::channel();
+    let client = ClientLink { id: 1, limited_to: None, sender };
+    let planned =
+        |number| Input::JobPlanned { plan: Box::new(plan(number, "ann")), program: None, client: client.clone() };
+    coordinator.handle(Span(0), (0..1999).map(planned).collect());
+    coordinator.work.clear();
+    let last = coordinator.submit(plan(1999, "ann")).unwrap();
+    let refused = coordinator.submit(plan(2000, "ann")).unwrap_err();
+    assert!(refused.contains("user ann has 2000 unfinished jobs"), "{refused}");
+    let same_output = plan(2000, "eve");
+    coordinator.submit(plan(2000, "bob")).unwrap();
+    assert!(coordinator.submit(same_output).unwrap_err().contains("exists already"));
+    coordinator.submit_event(Event::JobKilled { job: last });
+    coordinator.commit();
+    coordinator.submit(plan(1999, "ann")).unwrap();
+    // The same after a restart.
+    drop(coordinator);
+    let recovered = folder.open();
+    assert_eq!(recovered.table.unfinished.of_user("ann"), 2000);
+    assert!(recovered.table.unfinished.has_output(&folder.path("out-1999")));
+}
+
+#[test]
+fn options_of_ended_jobs_are_dropped() {
+    let folder = TestFolder::new();
+    let mut coordinator = folder.open();
+    let mut plan = folder.plan("out");
+    plan.request.options.insert("large".into(), "x".repeat(100_000));
+    let job = coordinator.submit(plan).unwrap();
+    assert_eq!(coordinator.table.jobs[&job].plan.request.options.len(), 1);
+    coordinator.submit_event(Event::JobKilled { job });
+    coordinator.commit();
+    let ended = &coordinator.table.jobs[&job];
+    assert!(ended.finalized && ended.plan.request.options.is_empty() && ended.plan.request.input.is_empty());
+}
+
+#[test]
+fn names_and_options_are_bounded() {
+    let folder = TestFolder::new();
+    let refused = |change: &dyn Fn(&mut Request)| {
+        let mut request = folder.request("in", "out");
+        change(&mut request);
+        planning::plan(request, Code::BuiltIn(&Apps::builtin())).unwrap_err().to_string()
+    };
+    let long = refused(&|request| request.name = "x".repeat(513));
+    assert!(long.contains("the name of the job has 513 bytes; use at most 512"), "{long}");
+    assert!(refused(&|request| request.user = "\n".repeat(1 << 20)).len() < 200);
+    let long = refused(&|request| drop(request.options.insert("a".into(), "x".repeat(1 << 20))));
+    assert!(long.contains("the options of the job have 1048577 bytes"), "{long}");
 }
 
 /// A coordinator that was killed after it had created the folder of a job's last round creates it again.
