@@ -72,7 +72,9 @@ impl Cluster {
     /// Submits a job that runs until it is killed.
     fn submit(&self, user: u32, account: &str, output: &str) -> String {
         let job = ["submit", "wordcount", "--input", "words", "--records-per-second", "1", "--user", account];
-        self.succeeds(user, &[&job[..], &["--output", output]].concat()).trim().to_owned()
+        let text = self.succeeds(user, &[&job[..], &["--output", output]].concat());
+        assert_eq!(text.contains("note: the job runs as root"), user != 0, "{text}");
+        text.lines().next().unwrap_or_default().to_owned()
     }
 }
 

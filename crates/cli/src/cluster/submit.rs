@@ -129,6 +129,11 @@ fn lock(interrupt: &Mutex<Interrupt>) -> MutexGuard<'_, Interrupt> {
 /// `giveway submit`
 pub fn submit(args: &Submit, apps: &Apps) -> Result<()> {
     let mut client = Client::connect(&args.cluster.dir)?;
+    if let Some(owner) = client.runs_as() {
+        eprintln!(
+            "note: the job runs as {owner}, the cluster's owner: its programs can read and change what {owner} can"
+        );
+    }
     let map_slots = client.nodes()?.iter().filter(|node| node.up).map(|node| u32::from(node.map_slots.0)).sum();
     let request = request(&args.job, apps, map_slots)?;
     let job = match program(args, apps)? {
