@@ -68,7 +68,7 @@ class Cluster:
         return {"decision, us": seconds / count * 1e6, "job, ms": completion_ms, "jobs/s": rate}
 
     def unfinished(self) -> bool:
-        return any(self.request(f"/api/v1/jobs?state={state}") for state in ("running", "pending"))
+        return any(self.request(f"/api/v1/jobs?state={state}") for state in ("running", "waiting"))
 
     def stop(self) -> None:
         subprocess.run([GIVEWAY, "down", "--dir", self.folder / "cluster"], check=True, stdout=subprocess.DEVNULL)
@@ -77,8 +77,7 @@ class Cluster:
 
 async def get(cluster: Cluster, path: str) -> None:
     """Reads the answer to its end, which for a stream is when it is cancelled."""
-    host, port = cluster.address.rsplit(":", 1)
-    reader, writer = await asyncio.open_connection(host, int(port))
+    reader, writer = await asyncio.open_unix_connection((cluster.folder / "cluster/http-socket").read_text())
     head = f"GET {path} HTTP/1.1\r\nHost: {cluster.address}\r\nAuthorization: Bearer {cluster.token}\r\nConnection: close\r\n\r\n"
     writer.write(head.encode())
     try:

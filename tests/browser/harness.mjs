@@ -1,6 +1,6 @@
 // Processes, temporary folders, the browser and its checks.
 
-import { spawn, execFile } from "node:child_process";
+import { spawn, execFile, execFileSync } from "node:child_process";
 import { mkdtemp, mkdir, rm, readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import os from "node:os";
@@ -23,6 +23,9 @@ export async function folder() {
   return created;
 }
 
+/** A link to a cluster's dashboard. */
+const link = (dir) => execFileSync(BIN, ["token", "link", "--dir", dir], { encoding: "utf8" }).trim();
+
 /** Starts a command that serves the dashboard; returns the process and the printed address. */
 export function serve(...args) {
   const child = spawn(BIN, args, { stdio: ["ignore", "pipe", "inherit"] });
@@ -33,7 +36,8 @@ export function serve(...args) {
     child.stdout.on("data", (data) => {
       out += data;
       const url = /Dashboard: (\S+)/.exec(out)?.[1];
-      if (url) resolve({ child, url });
+      // The token is not printed into a pipe.
+      if (url) resolve({ child, url: args[0] === "up" ? link(args[args.indexOf("--dir") + 1]) : url });
     });
   });
 }

@@ -70,7 +70,7 @@ class ClientTest(unittest.TestCase):
 
     def test_metrics_have_the_times_of_the_coordinator(self):
         self.cluster.submit("wordcount", input=[self.input], output=self.output("measured")).wait(timeout_s=120)
-        headers = {"Authorization": f"Bearer {self.file('read-token')}"}
+        headers = {"Authorization": f"Bearer {self.file('token')}"}
         with urllib.request.urlopen(urllib.request.Request(f"{self.url()}/metrics", headers=headers)) as answer:
             metrics = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if not line.startswith("#"))
         for name in ("giveway_decision_seconds", "giveway_journal_write_seconds"):

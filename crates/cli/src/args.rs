@@ -36,6 +36,8 @@ pub enum Command {
     Down(cluster::ClusterDir),
     /// Read a cluster's policy and tenants files again, without a restart; if something is wrong with them, nothing changes.
     Reload(cluster::ClusterDir),
+    /// Create, list and revoke tokens for the HTTP API of a cluster, or print a link to its dashboard.
+    Token(crate::cluster::Token),
     /// Start an additional worker that joins a cluster.
     Worker(cluster::Worker),
     /// Run one job on a temporary cluster and wait for it.

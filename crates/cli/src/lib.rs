@@ -72,6 +72,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Up(up) => cluster::up(&up, &apps),
         args::Command::Down(cluster) => cluster::down(&cluster),
         args::Command::Reload(cluster) => cluster::reload(&cluster),
+        args::Command::Token(token) => cluster::token(&token),
         args::Command::Worker(worker) => cluster::worker(&worker, &apps),
         args::Command::Run(run) => cluster::run(&run, &apps),
         args::Command::Submit(submit) => cluster::submit(&submit, &apps),

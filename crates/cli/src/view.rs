@@ -20,7 +20,9 @@ pub fn run(args: &View) -> Result<()> {
         (false, logs) => Server::view(logs, args.http)?,
     };
     let mut out = std::io::stdout();
-    writeln!(out, "Dashboard: {}", server.url())?;
+    if let Some(link) = server.link()? {
+        writeln!(out, "Dashboard: {link}")?;
+    }
     writeln!(out, "Stop with Ctrl-C.")?;
     out.flush()?;
     let (stop, stopped) = mpsc::channel();

@@ -52,7 +52,8 @@ fn run_sidecar(args: &YarnSidecar) -> Result<()> {
     };
     let sidecar = Sidecar::bind(options, |line| eprintln!("giveway yarn: {line}"))?;
     if let (Some(address), Some(event_log)) = (args.http, &args.event_log) {
-        eprintln!("giveway yarn: dashboard: {}", Server::follow(event_log, address)?.url());
+        let link = Server::follow(event_log, address)?.link()?;
+        eprintln!("giveway yarn: dashboard: {}", link.unwrap_or_default());
     }
     let stop_handle = sidecar.stop_handle();
     signals::on_stop(move || stop_handle.stop())?;

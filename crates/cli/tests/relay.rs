@@ -1,9 +1,10 @@
-//! Another user of the machine takes the place of a coordinator that was killed, to have the owner's workers and clients talk to it. The attacker is this
-//! test program, run as another user. It needs root, and is skipped with a line otherwise.
+//! Another user of the machine takes the place of a coordinator that was killed, to have the owner's workers and clients talk to it, or floods the HTTP port. The
+//! attacker is this test program, run as another user. That needs root, and is skipped with a line otherwise.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -16,8 +17,8 @@ const OTHER_USER: u32 = 2;
 
 const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Tells the attacker the socket of the coordinator.
-const SOCKET: &str = "GIVEWAY_TEST_SOCKET";
+/// Tells the attacker the socket of the coordinator, or the address of the port.
+const TARGET: &str = "GIVEWAY_TEST_TARGET";
 
 fn wait_for<T>(description: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -58,8 +59,8 @@ fn up(folder: &Path) -> Process {
     process
 }
 
-/// Runs this program's test `attacker` as another user.
-fn attack(folder: &Path, socket: &Path) -> Process {
+/// Runs one of this program's tests as another user, who learns this path or address.
+fn attack(folder: &Path, test: &str, target: impl AsRef<OsStr>) -> Process {
     let program = folder.join("attacker");
     if !program.exists() {
         // Copied to where the other user may execute it.
@@ -67,12 +68,12 @@ fn attack(folder: &Path, socket: &Path) -> Process {
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("set permissions");
     }
     Command::new(program)
-        .args(["--exact", "attacker", "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .current_dir("/")
-        .env(SOCKET, socket)
+        .env(TARGET, target)
         .uid(OTHER_USER)
         .gid(OTHER_USER)
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .spawn()
         .map(Process)
         .expect("start the attacker")
@@ -81,7 +82,7 @@ fn attack(folder: &Path, socket: &Path) -> Process {
 /// The attacker's part. Does nothing if it is run as one of the tests.
 #[test]
 fn attacker() {
-    let Some(socket) = std::env::var_os(SOCKET).map(PathBuf::from) else { return };
+    let Some(socket) = std::env::var_os(TARGET).map(PathBuf::from) else { return };
     let folder = socket.parent().expect("a folder");
     let denied = |result: std::io::Result<()>, what: &str| {
         let error = result.err().unwrap_or_else(|| panic!("the attacker could {what} {}", socket.display()));
@@ -114,7 +115,7 @@ fn who_takes_the_place_of_a_killed_coordinator_gets_nothing() {
             coordinator.0.kill().expect("kill the coordinator");
             coordinator.0.wait().expect("wait for it");
         }
-        let attacked = attack(folder.path(), &socket).0.wait().expect("wait for the attacker");
+        let attacked = attack(folder.path(), "attacker", &socket).0.wait().expect("wait for the attacker");
         assert!(attacked.success(), "the attacker got something while the coordinator runs: {is_running}");
     }
     // The owner's client finds no coordinator.
@@ -127,39 +128,123 @@ fn who_takes_the_place_of_a_killed_coordinator_gets_nothing() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// The port of a killed cluster is taken by somebody else. What is sent there is worth nothing, and local programs do not use it.
+/// A cluster with an HTTP port.
+fn up_with_port(folder: &Path) -> Process {
+    let socket = folder.join("cluster/http-socket");
+    let _ = fs::remove_file(&socket);
+    let process = giveway(folder, &["up", "--nodes", "1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    wait_for("the HTTP API", || fs::read(&socket).ok().filter(|path| !path.is_empty()));
+    Process(process.expect("start giveway up"))
+}
+
+/// Sends a request and returns the answer.
+fn answer(mut stream: impl Read + Write, request: &str) -> std::io::Result<String> {
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// The port of a killed cluster is taken by somebody else. The next start does not silently use another one, what is sent to the old one is worth nothing, and
+/// local programs do not use it.
 #[test]
 fn who_takes_the_port_of_a_killed_cluster_gets_nothing() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let file = |name: &str| fs::read_to_string(folder.path().join("cluster").join(name));
-    let start = || {
-        let _ = fs::remove_file(folder.path().join("cluster/http-socket"));
-        let process =
-            giveway(folder.path(), &["up", "--nodes", "1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        wait_for("the dashboard", || file("http-socket").ok().filter(|path| !path.is_empty()));
-        Process(process.expect("start giveway up"))
+    let mut killed = up_with_port(folder.path());
+    let (address, token) = (file("http-address").expect("an address"), file("token").expect("a token"));
+    let create = ["token", "create", "scraper", "--may", "read"];
+    let scraper = giveway(folder.path(), &create).output().expect("run giveway token");
+    let scraper = String::from_utf8(scraper.stdout).expect("a token");
+    let over_port = |request: &str, token: &str| {
+        let stream = TcpStream::connect(&address)?;
+        let (token, host) = (token.trim(), &address);
+        let head =
+            format!("{request} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n");
+        answer(stream, &head)
     };
-    let mut killed = start();
-    let (address, token, read_token) = (file("http-address"), file("token"), file("read-token"));
-    let (address, token, read_token) = (address.expect("it"), token.expect("it"), read_token.expect("it"));
+    assert!(over_port("GET /metrics", &scraper).expect("an answer").starts_with("HTTP/1.1 200"));
+    assert!(over_port("POST /api/v1/jobs/7/kill", &scraper).expect("an answer").starts_with("HTTP/1.1 403"));
+    assert!(over_port("POST /api/v1/jobs/7/kill", &token).expect("an answer").contains("does not exist"));
     killed.0.kill().expect("kill the cluster");
     killed.0.wait().expect("wait for it");
     let thief = wait_for("the port", || TcpListener::bind(&address).ok());
     thief.set_nonblocking(true).expect("a socket");
-    let _restarted = start();
-    assert_ne!(file("token").expect("a token"), token, "one that was sent to the thief is worth nothing");
-    assert_eq!(file("read-token").expect("a token"), read_token, "links and scrapers stay valid");
-    assert_ne!(file("http-address").expect("an address"), address);
-    let answer = |request: &str| {
-        let mut stream = UnixStream::connect(file("http-socket").expect("a socket")).expect("connect");
-        stream.write_all(request.as_bytes()).expect("send");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        answer
+    let restarted = up_with_port(folder.path());
+    assert_eq!(file("http-address").expect("an address"), address, "no other port is used instead");
+    let own = |request: &str| {
+        let stream = UnixStream::connect(file("http-socket").expect("a socket")).expect("connect");
+        answer(stream, &format!("{request} HTTP/1.1\r\nHost: giveway\r\nConnection: close\r\n\r\n")).expect("an answer")
     };
-    let jobs = answer("GET /api/v1/jobs HTTP/1.1\r\nHost: giveway\r\nConnection: close\r\n\r\n");
+    let jobs = own("GET /api/v1/jobs");
     assert!(jobs.starts_with("HTTP/1.1 200"), "{jobs}");
-    let killed = answer("POST /api/v1/jobs/7/kill HTTP/1.1\r\nHost: giveway\r\nConnection: close\r\n\r\n");
+    let killed = own("POST /api/v1/jobs/7/kill");
     assert!(killed.contains("does not exist"), "the owner needs no token: {killed}");
     assert_eq!(thief.accept().expect_err("nobody has connected").kind(), ErrorKind::WouldBlock);
+    drop(restarted);
+    drop(thief);
+    let _again = up_with_port(folder.path());
+    let refused = over_port("POST /api/v1/jobs/7/kill", &token).expect("an answer");
+    assert!(refused.starts_with("HTTP/1.1 401"), "one that was sent to the thief is worth nothing: {refused}");
+    assert!(over_port("GET /metrics", &scraper).expect("an answer").starts_with("HTTP/1.1 200"), "scrapers go on");
+    assert!(giveway(folder.path(), &["token", "revoke", "scraper"]).status().expect("run giveway token").success());
+    assert!(over_port("GET /metrics", &scraper).expect("an answer").starts_with("HTTP/1.1 401"));
+}
+
+/// Opens 10,000 connections that send nothing or half a request, and then new ones all the time. Does nothing if it is run as one of the tests.
+#[test]
+fn flooder() {
+    let Some(address) = std::env::var_os(TARGET).and_then(|target| target.into_string().ok()) else { return };
+    let mut open = Vec::new();
+    for number in 0..10_000 {
+        match TcpStream::connect(&address) {
+            Ok(mut stream) => {
+                if number % 2 == 0 {
+                    // The peer may have closed it already.
+                    let _ = stream.write_all(b"POST /api/v1/jobs HTTP/1.1\r\nContent-Length: 3000000\r\nHost: 127");
+                }
+                open.push(stream);
+            }
+            // Its own limit of open files.
+            Err(_) => break,
+        }
+    }
+    println!("flooding with {} connections", open.len());
+    loop {
+        open.truncate(open.len().saturating_sub(50));
+        open.extend((0..50).filter_map(|_| TcpStream::connect(&address).ok()));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn another_users_connections_stop_neither_jobs_nor_pages() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    if fs::metadata(folder.path()).expect("metadata").uid() != 0 {
+        eprintln!("skipped: it takes root to run the attacker as another user");
+        return;
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("set permissions");
+    let _cluster = up_with_port(folder.path());
+    let file = |name: &str| fs::read_to_string(folder.path().join("cluster").join(name)).expect("a file");
+    let (address, token) = (file("http-address"), file("token"));
+    let mut flooder = attack(folder.path(), "flooder", &address);
+    let mut lines = BufReader::new(flooder.0.stdout.take().expect("a pipe")).lines();
+    let line = lines.find_map(|line| line.ok().filter(|line| line.starts_with("flooding"))).expect("a flood");
+    fs::write(folder.path().join("words"), "b a b\n").expect("write the input");
+    for output in ["counted-1", "counted-2", "counted-3"] {
+        let submit = ["submit", "wordcount", "--input", "words", "--output", output, "--wait"];
+        let done = giveway(folder.path(), &submit).output().expect("run giveway submit");
+        assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+        assert!(folder.path().join(output).join("_SUCCESS").exists());
+    }
+    let token = token.trim();
+    let request = format!(
+        "GET /api/v1/jobs HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    );
+    wait_for("an answer over the port", || {
+        let stream = TcpStream::connect(&address).ok()?;
+        answer(stream, &request).ok().filter(|answer| answer.starts_with("HTTP/1.1 200"))
+    });
+    assert!(flooder.0.try_wait().expect("ask for its end").is_none(), "the flood has gone on until now");
 }

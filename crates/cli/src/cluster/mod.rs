@@ -6,6 +6,7 @@ mod history;
 mod inspect;
 mod logs;
 mod submit;
+mod token;
 mod top;
 mod up;
 
@@ -14,5 +15,6 @@ pub use history::history;
 pub use inspect::{job, jobs, kill, nodes, yield_job};
 pub use logs::logs;
 pub use submit::{apps, run, submit};
+pub use token::{Token, token};
 pub use top::top;
 pub use up::{down, reload, up, worker};

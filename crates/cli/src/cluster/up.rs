@@ -12,8 +12,8 @@ use giveway_engine::client::{Client, ClientError};
 use giveway_engine::cluster::{self, Cluster};
 use giveway_engine::coordinator::{ReloadSource, Reloadable};
 use giveway_engine::{Access, coordinator, worker as process};
-use giveway_web::server::Server;
-use std::io::Write;
+use giveway_web::server::{self, Server, TokenFile};
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,10 +29,19 @@ fn read_setup(args: &ClusterOptions) -> Result<Reloadable> {
     Ok(Reloadable { policy: input::policy(&args.policy)?, tenants, access })
 }
 
-/// Reads policy and tenants again, from the files that were given at the start.
-fn reload_source(args: &ClusterOptions) -> ReloadSource {
-    let args = args.clone();
-    ReloadSource::new(move || read_setup(&args).map_err(|error| format!("{error:#}")))
+/// Reads policy and tenants again, from the files that were given at the start. The owner's token is renewed: programs of a user who is not admitted any more
+/// may have read it.
+fn reload_source(folder: &Path, args: &ClusterOptions) -> ReloadSource {
+    let (folder, args) = (folder.to_owned(), args.clone());
+    ReloadSource::new(move || {
+        let setup = read_setup(&args).map_err(|error| format!("{error:#}"))?;
+        if folder.join("token").exists() {
+            TokenFile::new(&folder)
+                .renew_owner()
+                .map_err(|error| format!("cannot renew the owner's token: {error}"))?;
+        }
+        Ok(setup)
+    })
 }
 
 /// Starts a cluster with its state in `folder`; fails if the heartbeat interval is not less than half of the timeout.
@@ -46,6 +55,7 @@ pub fn start(folder: &Path, args: &ClusterOptions, restart_workers: bool, apps: 
     );
     let folder =
         std::path::absolute(folder).with_context(|| format!("cannot resolve the directory {}", folder.display()))?;
+    let reload = Some(reload_source(&folder, args));
     let coordinator = coordinator::Options {
         folder,
         policy,
@@ -57,7 +67,7 @@ pub fn start(folder: &Path, args: &ClusterOptions, restart_workers: bool, apps: 
         apps: apps.clone(),
         access,
         on_job_end: args.on_job_end.clone(),
-        reload: Some(reload_source(args)),
+        reload,
     };
     let options = cluster::Options {
         coordinator,
@@ -97,14 +107,27 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
     let mut dashboard = None;
     if !args.no_http {
         let sockets = cluster.socket().parent().unwrap_or(Path::new("/"));
-        match Server::live(cluster.folder(), sockets, listener, apps.clone(), cluster.timings()) {
+        let port = match listener {
+            Some(port) => Some(port),
+            // The cluster and its Unix socket are worth more than the port.
+            None => server::cluster_port(cluster.folder()).inspect_err(|error| tracing::error!("{error}")).ok(),
+        };
+        match Server::live(cluster.folder(), sockets, port, apps.clone(), cluster.timings()) {
             Ok(server) => {
-                writeln!(out, "Dashboard: {}", server.url())?;
-                writeln!(
-                    out,
-                    "To kill a job there, paste the cluster's token from {}.",
-                    cluster.folder().join("token").display()
-                )?;
+                if let Some(address) = server.address() {
+                    let token = cluster.folder().join("token");
+                    // A link has a token, which does not belong into a log.
+                    let link = if out.is_terminal() { server.link()? } else { None };
+                    match link {
+                        Some(link) => writeln!(out, "Dashboard: {link}")?,
+                        None => writeln!(
+                            out,
+                            "Dashboard: http://{address}/ - `giveway token link --dir {}` prints a link that opens it.",
+                            cluster.folder().display()
+                        )?,
+                    }
+                    writeln!(out, "To kill a job there, paste the owner's token from {}.", token.display())?;
+                }
                 dashboard = Some(server);
             }
             // Without an address it is a convenience, and the cluster is worth more.

@@ -1,15 +1,16 @@
 //! The API. [docs/api.md](../../../../docs/api.md) describes it.
 
+use super::auth::Caller;
 use super::extract::{Path, Query};
 use super::{Shared, Source};
 use crate::explain::{self, Explanation, PolicyForecast};
 use crate::feed;
 use crate::forecast::Present;
-use axum::Json;
-use axum::body::Bytes;
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use giveway_core::policy::catalog;
 use giveway_core::{JobId, Priority, Time};
 use giveway_engine::apps::automatic_split_bytes;
@@ -27,6 +28,10 @@ use std::time::Duration;
 
 /// Reasons that one request may ask for.
 const REASONS_MAX: usize = 500;
+
+/// Size of a submitted job, and time in which it has to arrive.
+const BODY_BYTES_MAX: usize = 2 << 20;
+const BODY_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 
 /// How long the forecasts for one answer may take, for each policy.
 const FORECAST_LIMIT: Duration = Duration::from_millis(400);
@@ -200,9 +205,20 @@ async fn ask<T: Send + 'static>(
 }
 
 /// Fails unless there is such a job.
-pub(super) async fn check_job(shared: &Shared, id: u32) -> Answer<()> {
+pub(super) async fn check_job(shared: &Shared, id: u32) -> Answer<JobStatus> {
     let asked = ask(shared, move |client| client.job(JobId(id))).await;
-    asked.map(drop).map_err(|problem| not_found_if_refused(problem, id))
+    asked.map_err(|problem| not_found_if_refused(problem, id))
+}
+
+/// Fails unless there is such a job and this caller may change it.
+async fn check_change(shared: &Shared, id: u32, caller: &Caller) -> Answer<()> {
+    let user = check_job(shared, id).await?.user;
+    match caller.limited_to() {
+        Some(own) if own != user => {
+            Err(Problem::forbidden(&format!("job {id} belongs to {user}; this token may change jobs of {own} only")))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[derive(Deserialize)]
@@ -356,21 +372,35 @@ pub fn forecasts(present: &Present, job: JobId) -> Vec<PolicyForecast> {
 }
 
 /// `POST /api/v1/jobs/ID/kill`
-pub(super) async fn kill(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer<Json<Value>> {
-    check_job(&shared, id).await?;
+pub(super) async fn kill(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<u32>,
+) -> Answer<Json<Value>> {
+    check_change(&shared, id, &caller).await?;
     ask(&shared, move |client| client.kill(JobId(id))).await?;
     Ok(Json(json!({ "job": id, "killed": true })))
 }
 
 /// `POST /api/v1/jobs/ID/yield`
-pub(super) async fn yield_job(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer<Json<Value>> {
-    check_job(&shared, id).await?;
+pub(super) async fn yield_job(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path(id): Path<u32>,
+) -> Answer<Json<Value>> {
+    check_change(&shared, id, &caller).await?;
     ask(&shared, move |client| client.yield_job(JobId(id))).await?;
     Ok(Json(json!({ "job": id, "yielded": true })))
 }
 
 /// `POST /api/v1/reload`
-pub(super) async fn reload(State(shared): State<Arc<Shared>>) -> Answer<Json<Value>> {
+pub(super) async fn reload(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+) -> Answer<Json<Value>> {
+    if caller.limited_to().is_some() {
+        return Err(Problem::forbidden("a reload needs a token that may administer"));
+    }
     let (policy, changed) = ask(&shared, Client::reload).await?;
     Ok(Json(json!({ "policy": policy, "changed": changed })))
 }
@@ -395,7 +425,21 @@ struct Submission {
 }
 
 /// `POST /api/v1/jobs`
-pub(super) async fn submit(State(shared): State<Arc<Shared>>, body: Bytes) -> Answer<(StatusCode, Json<Value>)> {
+pub(super) async fn submit(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    body: Body,
+) -> Answer<(StatusCode, Json<Value>)> {
+    let body = match tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(error)) => {
+            return Err(Problem::invalid(format!("cannot read the job: {error}; send at most {BODY_BYTES_MAX} bytes")));
+        }
+        Err(_) => {
+            let text = format!("the job did not arrive within {} s; try again", BODY_TIMEOUT.as_secs());
+            return Err(Problem(StatusCode::REQUEST_TIMEOUT, text));
+        }
+    };
     let job: Submission =
         serde_json::from_slice(&body).map_err(|error| Problem::invalid(format!("invalid job: {error}")))?;
     let is_path = |path: &String| path.starts_with('/') || path.contains(':');
@@ -414,7 +458,7 @@ pub(super) async fn submit(State(shared): State<Arc<Shared>>, body: Bytes) -> An
         // Chosen below, as the command line does.
         split_bytes: 1,
         memory_bytes: job.memory_bytes.unwrap_or(256 << 20),
-        user: job.user.unwrap_or_else(|| "api".into()),
+        user: caller.limited_to().map(str::to_owned).or(job.user).unwrap_or_else(|| "api".into()),
         pool: job.pool.unwrap_or_default(),
         priority: job.priority,
         task_timeout_ms: 600_000,

@@ -33,15 +33,17 @@ pub(super) struct Link {
 
 /// `GET /`. A link with the token for reading is turned into a cookie, so that the token does not stay in the address.
 pub(super) async fn index(State(shared): State<Arc<Shared>>, Query(link): Query<Link>) -> Response {
-    match link.token {
-        Some(token) if shared.access.may_read_with(&token) => {
-            let headers = [(header::SET_COOKIE, shared.access.cookie()), (header::LOCATION, "/".into())];
-            (StatusCode::SEE_OTHER, headers).into_response()
+    let Some(token) = link.token else {
+        return serve("text/html; charset=utf-8", include_str!("../../assets/index.html"));
+    };
+    match shared.access.cookie(&token) {
+        Some(cookie) => {
+            (StatusCode::SEE_OTHER, [(header::SET_COOKIE, cookie), (header::LOCATION, "/".into())]).into_response()
         }
-        Some(_) => {
-            Problem::unauthorized("this link's token is not valid; open the link that was printed last").into_response()
+        None => {
+            let text = "this link's token is not valid or has expired; open the link that was printed last, or make a new one with `giveway token link`";
+            Problem::unauthorized(text).into_response()
         }
-        None => serve("text/html; charset=utf-8", include_str!("../../assets/index.html")),
     }
 }
 

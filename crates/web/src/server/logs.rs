@@ -22,7 +22,7 @@ async fn find(shared: &Shared, id: u32) -> Answer<Vec<AttemptLog>> {
     let found = tokio::task::spawn_blocking(move || attempt_logs::find(&folder, JobId(id))).await;
     let logs = found.map_err(|_| Problem::interrupted())?.map_err(|error| Problem::unavailable(&error))?;
     if logs.is_empty() {
-        api::check_job(shared, id).await?;
+        api::check_job(shared, id).await.map(drop)?;
     }
     Ok(logs)
 }

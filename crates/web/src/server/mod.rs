@@ -7,28 +7,28 @@ mod api;
 mod assets;
 mod auth;
 mod extract;
-mod limit;
 mod logs;
 mod metrics;
 mod openapi;
+mod serve;
 mod stream;
+mod tokens;
 
 pub use api::forecasts;
 pub use auth::Access;
 pub use openapi::openapi;
+pub use tokens::{Purpose, Token, TokenError, TokenFile};
 
 use crate::feed::{self, Feed, FeedError, JournalFeed};
 use crate::forecast::{Forecasts, Present};
 use crate::model::Model;
-use auth::FromOwner;
+use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware;
 use axum::routing::{get, post};
-use axum::{Extension, Router};
 use giveway_engine::apps::Apps;
 use giveway_engine::coordinator::{Timings, journal_path};
 use giveway_engine::wire::SocketFile;
-use limit::LimitedListener;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
@@ -57,8 +57,9 @@ const FORECAST_LIMIT: Duration = Duration::from_secs(1);
 /// The niceness of all threads here; that of the scheduler and of tasks is 0.
 const NICENESS: i32 = 10;
 
-/// Threads that serve requests.
+/// Threads that serve requests, and the most that wait for files and for the coordinator.
 const THREADS: usize = 2;
+const BLOCKING_THREADS_MAX: usize = 32;
 
 /// Scripts and styles only from here, nothing from anywhere else, no frames.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
@@ -70,6 +71,11 @@ pub enum ServerError {
     /// The address cannot be listened on.
     #[error("cannot serve the dashboard on {address}: {error}; choose another address with --http")]
     Listen { address: SocketAddr, error: io::Error },
+    /// The port that a cluster had before is in use.
+    #[error(
+        "cannot serve the dashboard on {address}, where it was before: {error}; enter no token there, look who listens (`ss -ltnp`), and stop that program or choose another port with --http 127.0.0.1:0"
+    )]
+    Taken { address: SocketAddr, error: io::Error },
     /// The address is not a loopback address.
     #[error(
         "cannot serve the dashboard on {address}: it can be reached from other machines and is not encrypted; use 127.0.0.1"
@@ -81,6 +87,9 @@ pub enum ServerError {
     /// The event log cannot be read.
     #[error(transparent)]
     Feed(#[from] FeedError),
+    /// The tokens cannot be read or written.
+    #[error(transparent)]
+    Tokens(#[from] TokenError),
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
@@ -121,8 +130,9 @@ pub(crate) struct Shared {
 /// A running server. It serves until the process ends; its Unix socket only while this exists.
 #[derive(Debug)]
 pub struct Server {
-    address: SocketAddr,
-    url: String,
+    shared: Arc<Shared>,
+    /// None if it serves its Unix socket alone.
+    address: Option<SocketAddr>,
     _socket: Option<SocketFile>,
 }
 
@@ -135,26 +145,26 @@ impl Server {
                 path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
             sources.push(Source::new(name, path.clone(), Some(feed::read(path)?)));
         }
-        let listener = bind(address)?;
-        let shared = Shared::new(sources, None, Access::random(local(&listener, address)?));
-        Server::start(shared, None, listener, address, None)
+        let (listener, address) = bind(address)?;
+        let shared = Shared::new(sources, None, Access::random(address.port()));
+        Server::start(shared, None, Some((listener, address)), None)
     }
 
     /// Serves an event log or journal that a program is writing, as it grows. It need not exist yet.
     pub fn follow(log: &Path, address: SocketAddr) -> Result<Server, ServerError> {
         let feed = feed::follow(log)?;
-        let listener = bind(address)?;
+        let (listener, address) = bind(address)?;
         let source = Source::new(log.display().to_string(), log.to_owned(), None);
-        let shared = Shared::new(vec![source], None, Access::random(local(&listener, address)?));
-        Server::start(shared, Some(feed), listener, address, None)
+        let shared = Shared::new(vec![source], None, Access::random(address.port()));
+        Server::start(shared, Some(feed), Some((listener, address)), None)
     }
 
-    /// Serves the cluster in a folder, on a loopback port and on a Unix socket in the private folder `sockets`. Without a listener, the port is the one used last
-    /// time if it is free. `apps` are the applications that the cluster knows, `timings` those of its coordinator.
+    /// Serves the cluster in a folder, on a loopback port and on a Unix socket in the private folder `sockets`. Without a port ([`cluster_port`]) it serves the
+    /// socket alone. `apps` are the applications that the cluster knows, `timings` those of its coordinator.
     pub fn live(
         folder: &Path,
         sockets: &Path,
-        listener: Option<TcpListener>,
+        port: Option<(TcpListener, SocketAddr)>,
         apps: Apps,
         timings: Arc<Timings>,
     ) -> Result<Server, ServerError> {
@@ -162,30 +172,14 @@ impl Server {
             let path = folder.join(name);
             (path.clone(), move |error| ServerError::File { path, error })
         };
-        let (path, failed) = at("token");
-        let change = auth::new_token(&path).map_err(failed)?;
-        let (path, failed) = at("read-token");
-        let read = auth::kept_token(&path).map_err(failed)?;
-        let (remembered, failed) = at("http-address");
-        let listener = match listener {
-            Some(listener) => listener,
-            None => {
-                let last = std::fs::read_to_string(&remembered).ok().and_then(|text| text.trim().parse().ok());
-                let any = SocketAddr::from(([127, 0, 0, 1], 0));
-                match last.map(|address| (address, bind(address))) {
-                    Some((_, Ok(listener))) => listener,
-                    Some((address, Err(error))) => {
-                        tracing::warn!(
-                            "{error}; pages at {address} are not this cluster's any more, so enter no token there"
-                        );
-                        bind(any)?
-                    }
-                    None => bind(any)?,
-                }
-            }
-        };
-        let local = local(&listener, SocketAddr::from(([127, 0, 0, 1], 0)))?;
-        std::fs::write(&remembered, local.to_string()).map_err(failed)?;
+        let tokens = TokenFile::new(folder);
+        tokens.renew_owner()?;
+        // Of earlier releases: it never expired.
+        let _ = std::fs::remove_file(folder.join("read-token"));
+        if let Some((_, address)) = &port {
+            let (remembered, failed) = at(ADDRESS);
+            std::fs::write(&remembered, address.to_string()).map_err(failed)?;
+        }
         let socket = sockets.join("http");
         let _ = std::fs::remove_file(&socket);
         let failed = |error| ServerError::File { path: socket.clone(), error };
@@ -197,19 +191,17 @@ impl Server {
         let feed = Box::new(JournalFeed::new(&journal));
         let source = Source::new(folder.display().to_string(), journal, None);
         let cluster = Some((folder.to_owned(), apps, timings));
-        let shared = Shared::new(vec![source], cluster, Access::new(read, change, local));
-        Server::start(shared, Some(feed), listener, local, Some((unix, socket)))
+        let access = Access::of_cluster(tokens, port.as_ref().map_or(0, |(_, address)| address.port()));
+        let shared = Shared::new(vec![source], cluster, access);
+        Server::start(shared, Some(feed), port, Some((unix, socket)))
     }
 
     fn start(
         mut shared: Shared,
         feed: Option<Box<dyn Feed>>,
-        listener: TcpListener,
-        address: SocketAddr,
+        port: Option<(TcpListener, SocketAddr)>,
         unix: Option<(UnixListener, PathBuf)>,
     ) -> Result<Server, ServerError> {
-        let local = local(&listener, address)?;
-        let url = format!("http://{local}/?token={}", shared.access.read_token());
         shared.is_live = feed.is_some();
         let shared = Arc::new(shared);
         if let Some(feed) = feed {
@@ -218,56 +210,92 @@ impl Server {
             let forecaster = Arc::clone(&shared);
             spawn("http-forecast", move || forecast(&forecaster))?;
         }
-        listener.set_nonblocking(true).map_err(|error| ServerError::Listen { address, error })?;
+        let (listener, address) = port.unzip();
+        if let (Some(listener), Some(address)) = (&listener, address) {
+            listener.set_nonblocking(true).map_err(|error| ServerError::Listen { address, error })?;
+        }
         let (unix, socket) = unix.unzip();
         if let Some(unix) = &unix {
             unix.set_nonblocking(true).map_err(ServerError::Thread)?;
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
+            .max_blocking_threads(BLOCKING_THREADS_MAX)
             .thread_name("http")
             .on_thread_start(lower_priority)
             .enable_all()
             .build()
             .map_err(ServerError::Thread)?;
+        let router = router(Arc::clone(&shared));
         spawn("http-accept", move || {
-            let served = runtime.block_on(async move {
-                if let Some(unix) = unix {
-                    let unix = tokio::net::UnixListener::from_std(unix)?;
-                    let router = router(Arc::clone(&shared)).layer(Extension(FromOwner));
-                    tokio::spawn(async move { axum::serve(unix, router).await });
-                }
-                let listener = LimitedListener::new(tokio::net::TcpListener::from_std(listener)?);
-                axum::serve(listener, router(shared)).await
+            runtime.block_on(async move {
+                let owner = async {
+                    match unix.map(tokio::net::UnixListener::from_std) {
+                        Some(Ok(unix)) => serve::serve_owner(unix, router.clone()).await,
+                        Some(Err(error)) => tracing::warn!("the HTTP API has no Unix socket: {error}"),
+                        None => {}
+                    }
+                };
+                let everybody = async {
+                    match listener.map(tokio::net::TcpListener::from_std) {
+                        Some(Ok(listener)) => serve::serve_port(listener, router.clone()).await,
+                        Some(Err(error)) => tracing::warn!("the HTTP API has no port: {error}"),
+                        None => {}
+                    }
+                };
+                futures::future::join(owner, everybody).await
             });
-            if let Err(error) = served {
-                tracing::warn!("the dashboard has stopped: {error}");
-            }
         })?;
-        Ok(Server { address: local, url, _socket: socket.map(SocketFile) })
+        Ok(Server { shared, address, _socket: socket.map(SocketFile) })
     }
 
-    /// The address it listens on.
-    pub fn address(&self) -> SocketAddr {
+    /// The address it listens on; none if it serves its Unix socket alone.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// The address to open in a browser; it contains the token for reading.
-    pub fn url(&self) -> &str {
-        &self.url
+    /// A link to open in a browser; it contains a token for reading.
+    pub fn link(&self) -> Result<Option<String>, ServerError> {
+        let Some(address) = self.address else { return Ok(None) };
+        Ok(Some(link(address, &self.shared.access.link_token()?)))
     }
 }
 
-/// Listens on an address, which must be loopback.
-pub fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
+/// The file in the cluster directory with the address of the port.
+const ADDRESS: &str = "http-address";
+
+fn link(address: SocketAddr, token: &str) -> String {
+    format!("http://{address}/?token={token}")
+}
+
+/// A new link to the dashboard of the cluster in a folder; it contains a token for reading. None if the cluster has never had a port.
+pub fn cluster_link(folder: &Path) -> Result<Option<String>, ServerError> {
+    let Some(address) = remembered(folder) else { return Ok(None) };
+    Ok(Some(link(address, &TokenFile::new(folder).create_for_link()?)))
+}
+
+/// The address that a cluster's port had the last time.
+fn remembered(folder: &Path) -> Option<SocketAddr> {
+    std::fs::read_to_string(folder.join(ADDRESS)).ok()?.trim().parse().ok()
+}
+
+/// Listens on the port that the cluster in a folder had the last time, or on any if it had none. If it is taken, that is an error: whoever has it may be waiting
+/// for tokens that are meant for the cluster.
+pub fn cluster_port(folder: &Path) -> Result<(TcpListener, SocketAddr), ServerError> {
+    let Some(address) = remembered(folder) else { return bind(SocketAddr::from(([127, 0, 0, 1], 0))) };
+    bind(address).map_err(|error| match error {
+        ServerError::Listen { address, error } => ServerError::Taken { address, error },
+        error => error,
+    })
+}
+
+/// Listens on an address, which must be loopback. Returns it with the port that the system chose if it has port 0.
+pub fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServerError> {
     if !address.ip().is_loopback() {
         return Err(ServerError::Exposed { address });
     }
-    TcpListener::bind(address).map_err(|error| ServerError::Listen { address, error })
-}
-
-fn local(listener: &TcpListener, address: SocketAddr) -> Result<SocketAddr, ServerError> {
-    listener.local_addr().map_err(|error| ServerError::Listen { address, error })
+    let listened = TcpListener::bind(address).and_then(|listener| listener.local_addr().map(|local| (listener, local)));
+    listened.map_err(|error| ServerError::Listen { address, error })
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), ServerError> {
@@ -294,6 +322,12 @@ impl Source {
         let forecasts = self.forecasts.read().map(|forecasts| Arc::clone(&forecasts)).unwrap_or_default();
         let model = self.model.read().ok()?;
         model.as_ref().map(|model| read(model, &forecasts))
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared(..)")
     }
 }
 

@@ -57,7 +57,7 @@ pub fn openapi() -> Value {
         },
         "components": {
             "securitySchemes": {
-                "bearer": { "type": "http", "scheme": "bearer", "description": "The cluster's token; the read token suffices for GET" },
+                "bearer": { "type": "http", "scheme": "bearer", "description": "A token of `giveway token create`, or the one in the file `token`" },
                 "cookie": { "type": "apiKey", "in": "cookie", "name": "giveway-PORT", "description": "Set by the link that is printed at start" },
             },
             "schemas": {
@@ -89,9 +89,10 @@ fn responses(ok: &str, kind: &str) -> Value {
     let problem = |about: &str| json!({ "description": about, "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Problem" } } } });
     let mut all = json!({
         "400": problem("The request is not valid"),
-        "401": problem("The token is missing or wrong"),
-        "403": problem("The request comes from another page"),
+        "401": problem("The token is missing, wrong or expired"),
+        "403": problem("The token does not allow this, or the request comes from another page"),
         "404": problem("There is no such job or log"),
+        "408": problem("The body did not arrive in time"),
         "409": problem("The cluster refuses the request, or a recorded log is served"),
         "421": problem("The host name is not this machine's"),
         "503": problem("The coordinator does not answer"),

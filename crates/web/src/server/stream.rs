@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// The least time between two messages to a browser.
@@ -25,6 +25,9 @@ const MESSAGE_INTERVAL: Duration = Duration::from_millis(250);
 const MESSAGE_INTERVAL_MAX: Duration = Duration::from_secs(2);
 
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// A stream ends after this time. The browser connects again, which needs a token that is still valid.
+const STREAM_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// The last updates, by cursor: most browsers ask for the same one.
 #[derive(Default)]
@@ -52,6 +55,7 @@ struct State_ {
     changes: watch::Receiver<u64>,
     cursor: Option<Cursor>,
     is_first: bool,
+    started: Instant,
 }
 
 /// `GET /api/v1/updates`
@@ -64,9 +68,12 @@ pub(super) async fn updates(
     let cursor = last.or(query.after.as_deref()).and_then(|text| text.parse().ok());
     shared.watchers.fetch_add(1, Ordering::Relaxed);
     let changes = shared.changes.subscribe();
-    let state = State_ { watcher: Watcher(shared), changes, cursor, is_first: true };
+    let state = State_ { watcher: Watcher(shared), changes, cursor, is_first: true, started: Instant::now() };
     let stream = futures::stream::unfold(state, |mut state| async move {
         loop {
+            if state.started.elapsed() > STREAM_LIFETIME {
+                return None;
+            }
             if !std::mem::take(&mut state.is_first) {
                 tokio::time::sleep(MESSAGE_INTERVAL).await;
                 // An error means that the sender is gone, which happens only at the end of the process.

@@ -15,10 +15,10 @@ fn server() -> (Server, tempfile::TempDir) {
 
 /// Sends a request with these headers; returns status, head and body.
 fn request(server: &Server, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String, Vec<u8>) {
-    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let mut stream = TcpStream::connect(address(server)).unwrap();
     let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: 0\r\n");
     if !headers.iter().any(|(name, _)| *name == "Host") {
-        text.push_str(&format!("Host: {}\r\n", server.address()));
+        text.push_str(&format!("Host: {}\r\n", address(server)));
     }
     headers.iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
     text.push_str("\r\n");
@@ -30,8 +30,12 @@ fn request(server: &Server, method: &str, path: &str, headers: &[(&str, &str)]) 
     (head[9..12].parse().unwrap(), head, answer[split + 4..].to_vec())
 }
 
+fn address(server: &Server) -> SocketAddr {
+    server.address().unwrap()
+}
+
 fn token(server: &Server) -> String {
-    format!("Bearer {}", server.url().split_once("token=").unwrap().1)
+    format!("Bearer {}", server.link().unwrap().unwrap().split_once("token=").unwrap().1)
 }
 
 fn get(server: &Server, path: &str) -> (u16, Vec<u8>) {
@@ -50,7 +54,7 @@ fn reading_needs_the_token_in_a_header_or_a_cookie() {
     let (status, head, _) = request(
         &server,
         "GET",
-        server.url().split_once("/?").map(|(_, query)| format!("/?{query}")).unwrap().as_str(),
+        server.link().unwrap().unwrap().split_once("/?").map(|(_, query)| format!("/?{query}")).unwrap().as_str(),
         &[],
     );
     assert_eq!(status, 303);
@@ -58,6 +62,67 @@ fn reading_needs_the_token_in_a_header_or_a_cookie() {
     assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
     let cookie = cookie.split(';').next().unwrap();
     assert_eq!(request(&server, "GET", "/api/v1/info", &[("Cookie", cookie)]).0, 200);
+}
+
+/// Connections that never send a request, however many, do not keep others out, and are closed.
+#[test]
+fn idle_connections_keep_nobody_out() {
+    let (server, _folder) = server();
+    let mut idle: Vec<TcpStream> = Vec::new();
+    for _ in 0..3 * serve::CONNECTIONS_MAX {
+        idle.push(TcpStream::connect(address(&server)).unwrap());
+    }
+    let mut slow = TcpStream::connect(address(&server)).unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: localh").unwrap();
+    assert_eq!(get(&server, "/api/v1/info").0, 200);
+    let mut answer = Vec::new();
+    for mut stream in [idle.remove(0), idle.pop().unwrap(), slow] {
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        // Closed; a head that was cut off may be answered with an error.
+        if let Err(error) = stream.read_to_end(&mut answer) {
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
+        }
+    }
+    assert!(!answer.starts_with(b"HTTP/1.1 200"));
+}
+
+/// Whoever has shown a valid token keeps the connection.
+#[test]
+fn connections_with_a_token_outlast_others() {
+    let (server, _folder) = server();
+    let request = format!(
+        "GET /api/v1/updates HTTP/1.1\r\nHost: {}\r\nAuthorization: {}\r\n\r\n",
+        address(&server),
+        token(&server)
+    );
+    let mut watcher = TcpStream::connect(address(&server)).unwrap();
+    watcher.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    watcher.write_all(request.as_bytes()).unwrap();
+    let mut head = [0; 12];
+    watcher.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    let _idle: Vec<TcpStream> =
+        (0..2 * serve::CONNECTIONS_MAX).map(|_| TcpStream::connect(address(&server)).unwrap()).collect();
+    assert_eq!(get(&server, "/api/v1/info").0, 200);
+    // Comments keep the stream alive for as long as it is open.
+    let mut bytes = vec![0; 64 << 10];
+    let mut text = String::new();
+    while !text.contains("\n\n:\n") && !text.contains("event: ") {
+        let read = watcher.read(&mut bytes).unwrap();
+        assert!(read > 0, "the watcher's connection was closed");
+        text.push_str(&String::from_utf8_lossy(&bytes[..read]));
+    }
+}
+
+/// A client that requests much and takes nothing is disconnected.
+#[test]
+fn a_client_that_does_not_read_is_disconnected() {
+    let (server, _folder) = server();
+    let mut stream = TcpStream::connect(address(&server)).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(120))).unwrap();
+    let request = format!("GET /assets/main.js HTTP/1.1\r\nHost: {}\r\n\r\n", address(&server));
+    let error = (0..10_000_000).find_map(|_| stream.write_all(request.as_bytes()).err()).expect("it ends");
+    assert!(matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe), "{error}");
 }
 
 #[test]
