@@ -32,8 +32,8 @@ mod what_if;
 mod yarn;
 
 use clap::{CommandFactory, Parser};
-use giveway_engine::apps::Apps;
 use giveway_engine::{program, worker};
+use giveway_mapreduce::apps::Apps;
 use std::io::Write;
 use std::process::ExitCode;
 

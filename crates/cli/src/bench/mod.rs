@@ -11,7 +11,7 @@ use crate::args::{Bench, BenchCommand};
 use crate::input;
 use anyhow::Result;
 use giveway_core::policy::catalog;
-use giveway_engine::apps::Apps;
+use giveway_mapreduce::apps::Apps;
 
 /// Runs the command.
 pub fn run(args: &Bench, apps: &Apps) -> Result<()> {

@@ -106,7 +106,7 @@ pub struct Worker {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub rack: u32,
     /// Host name of the node as HDFS reports it for block locations, for node locality.
-    #[arg(long, value_name = "NAME", default_value = giveway_engine::hdfs::LOCALHOST)]
+    #[arg(long, value_name = "NAME", default_value = giveway_mapreduce::hdfs::LOCALHOST)]
     pub host: String,
     /// Disk space for the logs of task attempts; the oldest are removed first.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
@@ -320,7 +320,7 @@ pub struct Top {
 /// `giveway logs`
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Shows the error output of streaming programs, everything that a program shipped with its job prints, what applications built into the cluster's program pass to giveway_engine::attempt_logs::print, and why attempts failed. \
+Shows the error output of streaming programs, everything that a program shipped with its job prints, what applications built into the cluster's program pass to giveway_mapreduce::task_log::print, and why attempts failed. \
 The standard output of a streaming program is its result, not its log. Workers keep the logs of ended jobs within --log-budget of `giveway up`; of an attempt that prints more than 4 MiB, the first and the last part.
 
 EXAMPLES

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow};
 use giveway_core::event_log::EventLogReader;
 use giveway_core::policy::catalog;
 use giveway_core::{Change, End, Kind, Lifecycle, Policy, Work};
-use giveway_engine::apps::Apps;
+use giveway_mapreduce::apps::Apps;
 use giveway_sim::metrics::{KeyMetrics, Summary};
 use indicatif::ProgressBar;
 use std::io::{IsTerminal, Write};

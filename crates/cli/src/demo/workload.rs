@@ -2,7 +2,7 @@
 
 use crate::local_cluster::{InputSpec, TextInput, TimedJob, TimedWorkload};
 use anyhow::Result;
-use giveway_engine::apps::Apps;
+use giveway_mapreduce::apps::Apps;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use std::path::Path;

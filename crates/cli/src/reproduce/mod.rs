@@ -28,7 +28,7 @@ use crate::{files, progress};
 use anyhow::Result;
 use experiment::{Case, Runs, Scale};
 use forecast::{ForecastReport, Selection};
-use giveway_engine::apps::Apps;
+use giveway_mapreduce::apps::Apps;
 use serde::Serialize;
 use std::io::Write;
 use study::Study;

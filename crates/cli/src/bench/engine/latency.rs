@@ -3,9 +3,9 @@
 use super::{input_data, median, request, start};
 use anyhow::{Result, ensure};
 use giveway_core::Outcome;
-use giveway_engine::apps::Apps;
 use giveway_engine::client::Client;
-use giveway_engine::job::Request;
+use giveway_mapreduce::apps::Apps;
+use giveway_mapreduce::job::Request;
 use std::fs;
 use std::io::Write;
 use std::path::Path;

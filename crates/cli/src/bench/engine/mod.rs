@@ -15,10 +15,10 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use giveway_core::policy::catalog;
 use giveway_core::{Priority, Tenants};
-use giveway_engine::apps::Apps;
 use giveway_engine::cluster::{self, Cluster};
 use giveway_engine::coordinator;
-use giveway_engine::job::Request;
+use giveway_mapreduce::apps::Apps;
+use giveway_mapreduce::job::Request;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

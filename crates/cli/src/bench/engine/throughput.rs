@@ -4,7 +4,7 @@ use super::{Options, baselines, input_data, median, request, start};
 use crate::text_table::TextTable;
 use anyhow::{Result, ensure};
 use giveway_core::Outcome;
-use giveway_engine::apps::Apps;
+use giveway_mapreduce::apps::Apps;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 use experiments::{CHRONOS, CONTENTION, EngineExperiment, HSRTF, Speed, cores};
 use giveway_core::event_log::EventLogReader;
 use giveway_core::{Event, Hosts, JobId, NodeId, Policy, Span, Tenants, Time};
-use giveway_engine::apps::Apps;
+use giveway_mapreduce::apps::Apps;
 use giveway_sim::cluster::{ScriptedFault, SharedHardware};
 use giveway_sim::comparison::{Comparison, PolicyResult};
 use giveway_sim::metrics::JobMetrics;

@@ -4,7 +4,7 @@ use super::experiments::{EngineExperiment, JobType, Speed};
 use super::profile::Profile;
 use crate::local_cluster::{InputSpec, LocalCluster, TextInput, TimedJob, TimedWorkload, WorkloadRun};
 use anyhow::{Context, Result};
-use giveway_engine::apps::Apps;
+use giveway_mapreduce::apps::Apps;
 use indicatif::ProgressBar;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;

@@ -24,8 +24,8 @@ pub fn words<'a>(line: &'a [u8], mut take: impl FnMut(&'a [u8])) {
 /// Emits each word of a line, all with the same value. A mapper that counts words:
 ///
 /// ```
-/// use giveway_engine::apps::emit_words;
-/// use giveway_engine::record::{AppError, Emit, Mapper, Record};
+/// use giveway_mapreduce::apps::emit_words;
+/// use giveway_mapreduce::record::{AppError, Emit, Mapper, Record};
 ///
 /// struct WordMapper;
 ///

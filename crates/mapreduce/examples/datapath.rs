@@ -1,15 +1,15 @@
-//! Benchmark of the data path's cost per record: `cargo run --release -p giveway-engine --example datapath [FOLDER] [sum|map|sort|merge]`.
+//! Benchmark of the data path's cost per record: `cargo run --release -p giveway-mapreduce --example datapath [FOLDER] [sum|map|sort|merge]`.
 //!
 //! Prints the best of several rounds for: summing words with a Zipf distribution, by the built-in sum and by a combiner; the
 //! same from text, with lines and words to be found first; sorting 100-byte records into a map output; and merging the segments of
 //! eight maps. `FOLDER` is for temporary files. With `DATAPATH_SCALE=100`, the input is a hundredth of the usual, for `valgrind`.
 
-use giveway_engine::apps::{emit_words, words};
-use giveway_engine::data::{Compression, MapOutput, MapSink, Merge, SegmentReader, SegmentWriter, SinkOptions};
-use giveway_engine::input::LineReader;
-use giveway_engine::job::Partitioning;
-use giveway_engine::job::{Codec, FileLocation, InputFile, InputSplit};
-use giveway_engine::record::{Combine, Combiner, Emit, Values, varint};
+use giveway_mapreduce::apps::{emit_words, words};
+use giveway_mapreduce::data::{Compression, MapOutput, MapSink, Merge, SegmentReader, SegmentWriter, SinkOptions};
+use giveway_mapreduce::input::LineReader;
+use giveway_mapreduce::job::Partitioning;
+use giveway_mapreduce::job::{Codec, FileLocation, InputFile, InputSplit};
+use giveway_mapreduce::record::{Combine, Combiner, Emit, Values, varint};
 use std::hint::black_box;
 use std::io;
 use std::path::Path;

@@ -277,7 +277,7 @@ fn header(codec: u8, last: bool, stored: &[u8], raw_bytes: usize) -> [u8; HEADER
 }
 
 /// The segment with the same blocks and correct checksums, as far as its blocks can be told apart; for fuzzing.
-pub(crate) fn segment_with_checksums(segment: &[u8]) -> Vec<u8> {
+pub fn segment_with_checksums(segment: &[u8]) -> Vec<u8> {
     let (mut corrected, mut rest) = (Vec::with_capacity(segment.len()), segment);
     while let Some((header, after)) = rest.split_first_chunk::<HEADER_BYTES>() {
         let [.., s0, s1, s2, s3, _, _, _, _, _, _, _, _] = *header;

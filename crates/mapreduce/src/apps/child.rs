@@ -6,14 +6,14 @@
 //!
 //! A program and its children do not outlive the worker (`watchdog.rs`), and do not inherit Giveway's own environment variables.
 
-use super::watchdog::{self, Registration};
-use crate::attempt_logs;
 use crate::input::LINE_BYTES_MAX;
 use crate::record::Emit;
+use crate::task_log;
+use crate::watchdog::{self, Registration, remove_own_variables};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -34,17 +34,6 @@ const STDERR_TAIL_LINES: usize = 20;
 
 /// Waits for a line, which arrives once the process group is registered, and then becomes the command, its first argument.
 const STARTER: &str = r#"read -r _ && exec sh -c "$1""#;
-
-/// Environment variables with this prefix are Giveway's own. A program that inherited them could be taken for a worker.
-const OWN_VARIABLES: &str = "GIVEWAY_";
-
-/// Has a command not inherit Giveway's own variables.
-pub(crate) fn remove_own_variables(command: &mut Command) {
-    let is_own = |name: &OsString| name.as_encoded_bytes().starts_with(OWN_VARIABLES.as_bytes());
-    std::env::vars_os().map(|(name, _)| name).filter(is_own).for_each(|name| {
-        command.env_remove(name);
-    });
-}
 
 /// A command and where it runs.
 #[derive(Clone, Debug)]
@@ -292,7 +281,7 @@ impl RunningProgram {
         match stderr.read(&mut self.chunk) {
             Ok(0) => self.stderr = None,
             Ok(bytes) => {
-                attempt_logs::write(&self.chunk[..bytes]);
+                task_log::write(&self.chunk[..bytes]);
                 self.stderr_tail.extend_from_slice(&self.chunk[..bytes]);
                 let excess = self.stderr_tail.len().saturating_sub(STDERR_TAIL_BYTES);
                 self.stderr_tail.drain(..excess);

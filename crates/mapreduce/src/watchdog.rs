@@ -4,11 +4,12 @@
 //! program starts a *watchdog*: a shell that reads from a pipe which process groups exist, and kills them at the end of the pipe. The pipe has no
 //! other writer, so it ends with this process. The watchdog has a process group of its own: Ctrl-C in a terminal does not reach it.
 //!
-//! A program waits until it is registered: it starts with a shell that executes it once a line has arrived on its standard input (`child.rs`). If
+//! A program waits until it is registered: it starts with a shell that executes it once a line has arrived on its standard input (`apps/child.rs`). If
 //! this process is killed before that line, the shell reads the end of the input and exits.
 
 use rustix::process::Pid;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, Command, Stdio};
@@ -24,6 +25,17 @@ while read -r change group; do
 done
 for group in $groups; do kill -s KILL -- "-$group"; done"#;
 
+/// Environment variables with this prefix are Giveway's own. A program that inherited them could be taken for a worker.
+const OWN_VARIABLES: &str = "GIVEWAY_";
+
+/// Has a command not inherit Giveway's own variables.
+pub fn remove_own_variables(command: &mut Command) {
+    let is_own = |name: &OsString| name.as_encoded_bytes().starts_with(OWN_VARIABLES.as_bytes());
+    std::env::vars_os().map(|(name, _)| name).filter(is_own).for_each(|name| {
+        command.env_remove(name);
+    });
+}
+
 static WATCHDOG: Mutex<Watchdog> = Mutex::new(Watchdog { input: None, groups: BTreeSet::new() });
 
 struct Watchdog {
@@ -34,10 +46,10 @@ struct Watchdog {
 
 /// A registered process group. Unregisters it when dropped: the owner must have killed it before.
 #[derive(Debug)]
-pub(crate) struct Registration(i32);
+pub struct Registration(i32);
 
 /// Registers a process group. Once this returns, its processes do not outlive this process.
-pub(crate) fn register(group: Pid) -> io::Result<Registration> {
+pub fn register(group: Pid) -> io::Result<Registration> {
     let group = group.as_raw_pid();
     let mut watchdog = watchdog();
     watchdog.groups.insert(group);

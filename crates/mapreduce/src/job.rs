@@ -195,6 +195,31 @@ impl OutputFormat {
 }
 
 impl Request {
+    /// A request for one application with these input paths and this output directory, and the defaults of `giveway submit`.
+    pub fn new<P: Into<OsString>>(
+        app: &str,
+        input: impl IntoIterator<Item = P>,
+        output: impl Into<PathBuf>,
+    ) -> Request {
+        Request {
+            app: app.to_owned(),
+            options: BTreeMap::new(),
+            input: input.into_iter().map(Into::into).collect(),
+            output: output.into(),
+            reduces: None,
+            split_bytes: 64 << 20,
+            memory_bytes: 256 << 20,
+            name: app.to_owned(),
+            user: String::new(),
+            pool: String::new(),
+            priority: Priority::Normal,
+            task_timeout_ms: 600_000,
+            records_per_s: None,
+            compress: false,
+            sync_output: true,
+        }
+    }
+
     /// Compression of map outputs.
     pub fn compression(&self) -> Compression {
         if self.compress { Compression::Auto } else { Compression::None }

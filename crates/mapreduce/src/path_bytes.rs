@@ -9,7 +9,7 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// Serializes a path or a file name.
-pub(crate) fn serialize<T: AsRef<std::ffi::OsStr>, S: Serializer>(name: &T, to: S) -> Result<S::Ok, S::Error> {
+pub fn serialize<T: AsRef<std::ffi::OsStr>, S: Serializer>(name: &T, to: S) -> Result<S::Ok, S::Error> {
     let name = name.as_ref();
     match name.to_str() {
         Some(text) if to.is_human_readable() => to.serialize_str(text),
@@ -19,7 +19,7 @@ pub(crate) fn serialize<T: AsRef<std::ffi::OsStr>, S: Serializer>(name: &T, to: 
 }
 
 /// Deserializes what [`serialize`] wrote.
-pub(crate) fn deserialize<'a, T: From<OsString>, D: Deserializer<'a>>(from: D) -> Result<T, D::Error> {
+pub fn deserialize<'a, T: From<OsString>, D: Deserializer<'a>>(from: D) -> Result<T, D::Error> {
     let name = if from.is_human_readable() { from.deserialize_any(Name) } else { from.deserialize_byte_buf(Name) };
     name.map(T::from)
 }
@@ -51,7 +51,7 @@ impl<'a> Visitor<'a> for Name {
 }
 
 /// A list of paths or file names.
-pub(crate) mod list {
+pub mod list {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::ffi::{OsStr, OsString};
 
@@ -62,12 +62,12 @@ pub(crate) mod list {
     struct Owned(#[serde(with = "super")] OsString);
 
     /// Serializes each element as a single one is.
-    pub(crate) fn serialize<T: AsRef<OsStr>, S: Serializer>(names: &[T], to: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<T: AsRef<OsStr>, S: Serializer>(names: &[T], to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(names.iter().map(|name| Borrowed(name.as_ref())))
     }
 
     /// Deserializes what [`serialize`] wrote.
-    pub(crate) fn deserialize<'a, T: From<OsString>, D: Deserializer<'a>>(from: D) -> Result<Vec<T>, D::Error> {
+    pub fn deserialize<'a, T: From<OsString>, D: Deserializer<'a>>(from: D) -> Result<Vec<T>, D::Error> {
         Ok(Vec::<Owned>::deserialize(from)?.into_iter().map(|name| T::from(name.0)).collect())
     }
 }

@@ -6,7 +6,7 @@
 //! The output of an application is determined by its input and options. It does not depend on the order of maps, on how often values were combined,
 //! or on pauses and failures: sums are sums of integers, and everything else is sorted.
 
-pub(crate) mod child;
+mod child;
 mod documents;
 mod error;
 mod grep;
@@ -22,7 +22,6 @@ mod tera_sort;
 mod term_vector;
 #[cfg(test)]
 mod tests;
-pub(crate) mod watchdog;
 mod word_count;
 mod words;
 
@@ -178,7 +177,7 @@ pub fn plan(app: &dyn App, job: JobId, request: Request) -> Result<Plan, AppErro
 }
 
 /// The part of planning that does not depend on the application: finds the input and computes the splits.
-pub(crate) fn draft(job: JobId, request: Request) -> Result<Plan, AppError> {
+pub fn draft(job: JobId, request: Request) -> Result<Plan, AppError> {
     let files = input::find_files(&request.input)?;
     let splits = input::split_count_bound(&files, request.split_bytes);
     if splits > SPLITS_MAX {
@@ -205,7 +204,7 @@ pub(crate) fn draft(job: JobId, request: Request) -> Result<Plan, AppError> {
 }
 
 /// The rest of planning: has the application check the request and complete the plan.
-pub(crate) fn complete(app: &dyn App, mut plan: Plan) -> Result<Plan, AppError> {
+pub fn complete(app: &dyn App, mut plan: Plan) -> Result<Plan, AppError> {
     check_options(app, &plan.request)?;
     app.prepare(&mut plan)?;
     app.mapper(&plan)?;
