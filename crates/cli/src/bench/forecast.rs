@@ -6,12 +6,12 @@
 use crate::input;
 use crate::text_table::TextTable;
 use anyhow::{Context, Result};
+use giveway_analysis::forecast::{Interval, JobForecast, Present};
+use giveway_analysis::model::Model;
 use giveway_core::event_log::{EventLogReader, Record};
 use giveway_core::{Action, Capabilities, Event, JobId, Policy, Setup, Span, Time};
 use giveway_sim::Observer;
 use giveway_sim::comparison::Comparison;
-use giveway_web::forecast::{Interval, JobForecast, Present};
-use giveway_web::model::Model;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;

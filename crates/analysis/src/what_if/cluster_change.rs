@@ -1,6 +1,6 @@
 //! Clusters with more, fewer or faster nodes.
 
-use crate::cluster::{Cluster, NodeModel};
+use giveway_sim::cluster::{Cluster, NodeModel};
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -158,7 +158,7 @@ fn in_range(what: &'static str, value: f64, low: f64, high: f64, range: &'static
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::what_if::fixture;
     use giveway_core::Kind;
 
     fn change(text: &str) -> Option<AmountChange> {
@@ -181,10 +181,10 @@ mod tests {
         cluster.nodes[5].spec.map_slots = 9;
         let larger = ClusterChange { nodes: change("+100%"), ..ClusterChange::default() }.apply(&cluster).unwrap();
         assert_eq!((larger.nodes.len(), larger.slots(Kind::Map)), (20, 90));
-        assert_eq!(larger.nodes[15].spec.name, "n5-copy-1");
+        assert_eq!(larger.nodes[15].spec.name, "n-5-copy-1");
         let smaller = ClusterChange { nodes: change("4"), ..ClusterChange::default() }.apply(&cluster).unwrap();
         let names: Vec<&str> = smaller.nodes.iter().map(|node| node.spec.name.as_str()).collect();
-        assert_eq!(names, ["n0", "n2", "n5", "n7"]);
+        assert_eq!(names, ["n-0", "n-2", "n-5", "n-7"]);
         let one = ClusterChange { nodes: change("1"), ..ClusterChange::default() }.apply(&cluster).unwrap();
         assert_eq!((one.nodes.len(), one.replicas), (1, 1));
     }

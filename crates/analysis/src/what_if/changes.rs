@@ -1,9 +1,9 @@
 //! The same jobs in two runs: how much sooner or later each one ends, and why.
 
 use super::percentile;
-use crate::metrics::JobMetrics;
-use crate::workload::{JobPlan, RecordedJob, Workload};
 use giveway_core::JobId;
+use giveway_sim::metrics::JobMetrics;
+use giveway_sim::workload::{JobPlan, RecordedJob, Workload};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -293,7 +293,7 @@ fn mean(values: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::what_if::fixture;
 
     fn times(seconds: &[f64]) -> JobTimes {
         let time = |completion_s: &f64| {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     fn three_jobs() -> Workload {
-        let mut workload = fixture::workload((0..3).map(|job| fixture::plan(job, f64::from(job), 5, 0)).collect());
+        let mut workload = fixture::workload(3);
         workload.jobs[2].user = "ann".into();
         workload
     }

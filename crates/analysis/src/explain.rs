@@ -2,18 +2,26 @@
 //!
 //! An explanation is a list of facts at the present instant, each with its numbers. One of them may be the cause: what holds the job back now.
 
-use crate::forecast::JobForecast;
+use crate::forecast::{JobForecast, Present};
 use crate::model::{JobRow, JobState, MarkKind, Model, NONE};
 use giveway_core::cluster::{Blocked, KindStatus};
+use giveway_core::policy::catalog;
 use giveway_core::policy::preemption::is_preemptable;
 use giveway_core::{JobId, Kind, PreemptAction, Span, TaskKey, Time};
 use serde::Serialize;
+use std::time::Duration;
 
 /// Jobs that a fact names, at most.
 const BARS_MAX: usize = 6;
 
 /// Decisions that an explanation has, at most.
 const DECISIONS_MAX: usize = 12;
+
+/// How long the forecasts for one answer may take, for each policy.
+const FORECAST_LIMIT: Duration = Duration::from_millis(400);
+
+/// Policies that a forecast compares, besides the one in use.
+const OTHER_POLICIES: [&str; 3] = ["giveway", "fair", "fifo"];
 
 /// Why a job runs or waits.
 #[derive(Clone, Debug, Serialize)]
@@ -418,4 +426,18 @@ fn decisions(model: &Model, id: JobId) -> Vec<Decision> {
 fn capitalized(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// Forecasts of a job under the policy in use and others.
+pub fn forecasts(present: &Present, job: JobId) -> Vec<PolicyForecast> {
+    let others = OTHER_POLICIES
+        .iter()
+        .filter_map(|name| catalog::by_name(name))
+        .filter(|policy| policy.name != present.policy.name);
+    let mut found = Vec::new();
+    for policy in std::iter::once(present.policy.clone()).chain(others) {
+        let forecasts = present.forecast(&policy, FORECAST_LIMIT);
+        found.extend(forecasts.jobs.get(&job).map(|forecast| PolicyForecast::new(&policy.name, *forecast)));
+    }
+    found
 }

@@ -5,7 +5,7 @@
 //! from which all simulated larger sizes meet the target.
 
 use super::{JobTimes, cluster_change, percentile};
-use crate::cluster::Cluster;
+use giveway_sim::cluster::Cluster;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -206,7 +206,7 @@ fn search<E>(start: usize, met: &mut impl FnMut(usize) -> Result<bool, E>) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::what_if::fixture;
     use std::convert::Infallible;
 
     fn target(text: &str) -> Target {
