@@ -1,6 +1,7 @@
 //! Arguments of the commands that start, use and inspect a cluster.
 
 use clap::Args;
+use giveway_cli_common::input::size;
 use giveway_core::Priority;
 use giveway_engine::attempt_logs::TaskSelector;
 use std::ffi::OsString;
@@ -369,26 +370,6 @@ fn duration(text: &str) -> Result<Duration, String> {
     if duration < Duration::from_millis(1) { Err("less than 1ms; use a longer duration".into()) } else { Ok(duration) }
 }
 
-/// Parses a positive number of bytes, such as `64MiB`, `100MB` or `4096`.
-pub fn size(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
-    let invalid = || format!("invalid size `{text}`; use for example 64MiB, 100MB or 4096");
-    let number: u64 = text[..digits].parse().map_err(|_| invalid())?;
-    let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "kb" => 1_000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        _ => return Err(invalid()),
-    };
-    let bytes = number.checked_mul(unit).ok_or_else(invalid)?;
-    if bytes == 0 { Err("size is 0; use at least 1 byte".into()) } else { Ok(bytes) }
-}
-
 fn name_value(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("missing `=` in `{text}`; use NAME=VALUE"))?;
     Ok((name.to_owned(), value.to_owned()))
@@ -408,20 +389,4 @@ fn priority(text: &str) -> Result<Priority, String> {
         "very-low" => Priority::VeryLow,
         other => return Err(format!("invalid priority `{other}`; use {names}")),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_accept_binary_and_decimal_units() {
-        assert_eq!(size("64MiB"), Ok(64 << 20));
-        assert_eq!(size("100MB"), Ok(100_000_000));
-        assert_eq!(size("7"), Ok(7));
-        assert_eq!(size("2 g"), Ok(2 << 30));
-        for wrong in ["", "MiB", "0", "-1", "1.5GiB", "99999999999GiB", "5 apples"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-    }
 }

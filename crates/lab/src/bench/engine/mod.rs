@@ -9,7 +9,7 @@ mod latency;
 mod preemption;
 mod throughput;
 
-use crate::cluster::args::size;
+use crate::input::size;
 use crate::cluster_folder;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};

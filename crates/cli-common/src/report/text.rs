@@ -4,12 +4,12 @@
 //! The thousands separator is a narrow no-break space.
 
 /// Shown for a missing value.
-pub(crate) const NONE: &str = "–";
+pub const NONE: &str = "–";
 /// Thousands separator: narrow no-break space.
 const THOUSANDS_SEPARATOR: char = '\u{202f}';
 
 /// Escapes text for HTML content and attribute values.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -25,7 +25,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// A duration: `0.35 s`, `12.3 s`, `4 m 10 s`, `3 h 05 m`, `1 234 h`.
-pub(crate) fn span(seconds: f64) -> String {
+pub fn span(seconds: f64) -> String {
     // Each limit is the value that would round up to the next unit.
     if (0.005..0.995).contains(&seconds) {
         format!("{seconds:.2} s")
@@ -43,7 +43,7 @@ pub(crate) fn span(seconds: f64) -> String {
 }
 
 /// A duration as a tick label, in the largest unit that needs at most one decimal: `0`, `30 s`, `80 s`, `5 m`, `1.5 m`, `2 h`, `3 d`.
-pub(crate) fn tick(seconds: f64) -> String {
+pub fn tick(seconds: f64) -> String {
     let units = [(2.0 * 86_400.0, 86_400.0, "d"), (3_600.0, 3_600.0, "h"), (60.0, 60.0, "m")];
     // Thirds of an hour, for example, are shown in minutes.
     let round = |unit_s: f64| (seconds * 10.0 / unit_s).fract() == 0.0;
@@ -53,7 +53,7 @@ pub(crate) fn tick(seconds: f64) -> String {
 }
 
 /// An integer with thousands separators: `1 234 567`.
-pub(crate) fn count(number: u64) -> String {
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (position, digit) in digits.chars().enumerate() {
@@ -66,17 +66,17 @@ pub(crate) fn count(number: u64) -> String {
 }
 
 /// A fraction (0-1) as a percentage.
-pub(crate) fn percent(fraction: f64) -> String {
+pub fn percent(fraction: f64) -> String {
     format!("{:.1} %", fraction * 100.0)
 }
 
 /// A ratio: two decimals below 100, an integer above.
-pub(crate) fn times(factor: f64) -> String {
+pub fn times(factor: f64) -> String {
     if factor < 100.0 { format!("{factor:.2}") } else { count(factor.round() as u64) }
 }
 
 /// A number with at most three decimals and no trailing zeros.
-pub(crate) fn short(number: f64) -> String {
+pub fn short(number: f64) -> String {
     let text = format!("{number:.3}");
     text.trim_end_matches('0').trim_end_matches('.').into()
 }

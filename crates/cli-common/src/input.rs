@@ -256,3 +256,39 @@ pub fn event_log_bytes(file: &str) -> Result<Vec<u8>> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {file}; check the path"))?;
     if coordinator::is_journal(&bytes) { Ok(coordinator::read_event_log(Path::new(file))?) } else { Ok(bytes) }
 }
+
+/// Parses a positive number of bytes, such as `64MiB`, `100MB` or `4096`.
+pub fn size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let invalid = || format!("invalid size `{text}`; use for example 64MiB, 100MB or 4096");
+    let number: u64 = text[..digits].parse().map_err(|_| invalid())?;
+    let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        _ => return Err(invalid()),
+    };
+    let bytes = number.checked_mul(unit).ok_or_else(invalid)?;
+    if bytes == 0 { Err("size is 0; use at least 1 byte".into()) } else { Ok(bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_accept_binary_and_decimal_units() {
+        assert_eq!(size("64MiB"), Ok(64 << 20));
+        assert_eq!(size("100MB"), Ok(100_000_000));
+        assert_eq!(size("7"), Ok(7));
+        assert_eq!(size("2 g"), Ok(2 << 30));
+        for wrong in ["", "MiB", "0", "-1", "1.5GiB", "99999999999GiB", "5 apples"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

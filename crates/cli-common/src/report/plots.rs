@@ -18,24 +18,24 @@ const MARGIN: f64 = 1.02;
 
 /// Maps values to coordinates, linearly or logarithmically.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Axis {
+pub struct Axis {
     lo: f64,
     hi: f64,
     from: f64,
     to: f64,
-    pub(crate) log: bool,
+    pub log: bool,
 }
 
 impl Axis {
     /// A linear axis from 0 to `hi`, between the coordinates `from` and `to`.
-    pub(crate) fn linear(hi: f64, from: f64, to: f64) -> Axis {
+    pub fn linear(hi: f64, from: f64, to: f64) -> Axis {
         Axis { lo: 0.0, hi: if hi > 0.0 { hi } else { 1.0 }, from, to, log: false }
     }
 
     /// An axis for times in seconds: logarithmic if their range is wide, else linear from 0. The lowest 5 % of the values are ignored in that
     /// decision and may lie near or beyond the low end, so that a single outlier does not compress the rest. Sorts `values` and removes those that are
     /// not positive and finite.
-    pub(crate) fn fit(values: &mut Vec<f64>, from: f64, to: f64) -> Axis {
+    pub fn fit(values: &mut Vec<f64>, from: f64, to: f64) -> Axis {
         values.retain(|value| value.is_finite() && *value > 0.0);
         values.sort_unstable_by(f64::total_cmp);
         let (Some(&min), Some(&hi)) = (values.first(), values.last()) else { return Axis::linear(1.0, from, to) };
@@ -47,12 +47,12 @@ impl Axis {
     }
 
     /// Extends a logarithmic axis downwards, so that a bar of the smallest value has a visible length.
-    pub(crate) fn extended_below(self) -> Axis {
+    pub fn extended_below(self) -> Axis {
         if self.log { Axis { lo: self.lo / 3.0, ..self } } else { self }
     }
 
     /// Coordinate of a value; values beyond an end are clamped to it.
-    pub(crate) fn at(&self, value: f64) -> f64 {
+    pub fn at(&self, value: f64) -> f64 {
         let value = value.clamp(self.lo, self.hi);
         let fraction = if self.log {
             (value / self.lo).ln() / (self.hi / self.lo).ln()
@@ -63,7 +63,7 @@ impl Axis {
     }
 
     /// Ticks of a time axis in seconds: at most `max`, not counting zero.
-    pub(crate) fn ticks_s(&self, max: usize) -> Vec<f64> {
+    pub fn ticks_s(&self, max: usize) -> Vec<f64> {
         if self.log {
             let longer = |step: f64| std::iter::successors(Some(step * 2.0), |step| Some(step * 10.0)).take(6);
             let steps = STEPS_S.into_iter().chain(longer(432_000.0));
@@ -76,12 +76,12 @@ impl Axis {
     }
 
     /// Ticks of an axis of integers: at most `max`, not counting zero.
-    pub(crate) fn ticks_whole(&self, max: usize) -> Vec<f64> {
+    pub fn ticks_whole(&self, max: usize) -> Vec<f64> {
         self.multiples(round_step(self.hi, max).max(1.0))
     }
 
     /// Ticks at round numbers: at most `max`, not counting zero.
-    pub(crate) fn ticks(&self, max: usize) -> Vec<f64> {
+    pub fn ticks(&self, max: usize) -> Vec<f64> {
         self.multiples(round_step(self.hi, max))
     }
 
@@ -99,7 +99,7 @@ fn round_step(hi: f64, max: usize) -> f64 {
 }
 
 /// Empirical distribution function: each distinct finite value in ascending order, with the fraction of values at or below it.
-pub(crate) fn ecdf(mut values: Vec<f64>) -> Vec<(f64, f64)> {
+pub fn ecdf(mut values: Vec<f64>) -> Vec<(f64, f64)> {
     values.retain(|value| value.is_finite());
     values.sort_unstable_by(f64::total_cmp);
     let all = values.len() as f64;
@@ -116,7 +116,7 @@ pub(crate) fn ecdf(mut values: Vec<f64>) -> Vec<(f64, f64)> {
 
 /// Builds the data of an SVG path for a level that changes in steps. Unchanged levels add no bytes.
 #[derive(Debug)]
-pub(crate) struct StepPath {
+pub struct StepPath {
     data: String,
     x_tenths: i64,
     y_tenths: i64,
@@ -124,14 +124,14 @@ pub(crate) struct StepPath {
 
 impl StepPath {
     /// Starts a path at a point.
-    pub(crate) fn at(x: f64, y: f64) -> StepPath {
+    pub fn at(x: f64, y: f64) -> StepPath {
         let (x_tenths, y_tenths) = (tenths(x), tenths(y));
         let data = format!("M{} {}", decimal(x_tenths), decimal(y_tenths));
         StepPath { data, x_tenths, y_tenths }
     }
 
     /// Changes the level to `y` at `x`.
-    pub(crate) fn step(&mut self, x: f64, y: f64) {
+    pub fn step(&mut self, x: f64, y: f64) {
         let y_tenths = tenths(y);
         if y_tenths != self.y_tenths {
             self.level_until(x);
@@ -142,7 +142,7 @@ impl StepPath {
     }
 
     /// Extends the current level to `x`.
-    pub(crate) fn level_until(&mut self, x: f64) {
+    pub fn level_until(&mut self, x: f64) {
         let x_tenths = tenths(x);
         if x_tenths != self.x_tenths {
             self.data.push('h');
@@ -152,12 +152,12 @@ impl StepPath {
     }
 
     /// The path data, open at the end.
-    pub(crate) fn data(self) -> String {
+    pub fn data(self) -> String {
         self.data
     }
 
     /// The path data of the area between the level and a base line, closed at `x`.
-    pub(crate) fn area(mut self, x: f64, base: f64) -> String {
+    pub fn area(mut self, x: f64, base: f64) -> String {
         self.level_until(x);
         self.step(x, base);
         self.data.push('z');
@@ -166,7 +166,7 @@ impl StepPath {
 }
 
 /// Rounds a coordinate to tenths of a unit.
-pub(crate) fn tenths(coordinate: f64) -> i64 {
+pub fn tenths(coordinate: f64) -> i64 {
     (coordinate * 10.0).round() as i64
 }
 
@@ -182,7 +182,7 @@ fn decimal(tenths: i64) -> String {
 }
 
 /// An SVG element with a title and a description for screen readers. `id` must be unique on the page.
-pub(crate) fn svg(id: &str, class: &str, size: (f64, f64), title: &str, description: &str, body: &str) -> String {
+pub fn svg(id: &str, class: &str, size: (f64, f64), title: &str, description: &str, body: &str) -> String {
     let (width, height) = size;
     let (title, description) = (escape(title), escape(description));
     format!(
@@ -192,7 +192,7 @@ pub(crate) fn svg(id: &str, class: &str, size: (f64, f64), title: &str, descript
 }
 
 /// A text element; `anchor` is `start`, `middle` or `end`.
-pub(crate) fn label(x: f64, y: f64, anchor: &str, text: &str) -> String {
+pub fn label(x: f64, y: f64, anchor: &str, text: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>", escape(text))
 }
 

@@ -72,7 +72,7 @@ fn head(title: &str, groups: usize, policies: usize) -> String {
 }
 
 /// CSS variables `--g0`, `--g1`, ... with the colours of the size groups, for light and dark mode.
-pub(crate) fn group_colours(groups: usize) -> String {
+pub fn group_colours(groups: usize) -> String {
     let ramp = |stops| (0..groups).map(|ix| format!("--g{ix}:{};", on_ramp(stops, ix, groups))).collect::<String>();
     let (light, dark) = (ramp(&RAMP_LIGHT), ramp(&RAMP_DARK));
     format!(":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}\n")

@@ -24,7 +24,7 @@ const LOSS_LINES_MAX: usize = 12;
 const NODES_LOST: &str = "nodes lost";
 
 /// The axes and rows shared by all drawings of a page.
-pub(crate) struct Frame {
+pub struct Frame {
     length_s: f64,
     slots_max: [f64; 2],
     /// For each row, the maximum count in one interval; rows with 0 are omitted.
@@ -50,7 +50,7 @@ const MARK_ROWS: [MarkRow; 5] = [
 
 impl Frame {
     /// The smallest frame that fits all charts.
-    pub(crate) fn fit<'a>(charts: impl Iterator<Item = &'a Chart>) -> Frame {
+    pub fn fit<'a>(charts: impl Iterator<Item = &'a Chart>) -> Frame {
         let mut frame =
             Frame { length_s: 0.0, slots_max: [0.0; 2], counts_max: [0; MARK_ROWS.len()], loss_intervals_max: 0 };
         for chart in charts {
@@ -83,13 +83,13 @@ impl Frame {
     }
 
     /// Width and height of each drawing.
-    pub(crate) fn size(&self) -> (f64, f64) {
+    pub fn size(&self) -> (f64, f64) {
         let below = |kind| STACK[Kind::index(kind)] + 7.0 + ROW_HEIGHT * self.rows_below(kind).count() as f64;
         (WIDTH, TOP + Kind::BOTH.map(below).iter().sum::<f64>() + GAP + FOOT)
     }
 
     /// Draws one run.
-    pub(crate) fn draw(&self, id: &str, name: &str, chart: &Chart) -> String {
+    pub fn draw(&self, id: &str, name: &str, chart: &Chart) -> String {
         let intervals: Vec<ChartInterval> = chart.intervals().collect();
         let time = Axis::linear(self.length_s, LEFT, RIGHT);
         let mut body = String::new();

@@ -17,15 +17,15 @@
 mod chart;
 mod curves;
 mod page;
-pub(crate) mod plots;
+pub mod plots;
 mod slots;
 mod tables;
-pub(crate) mod text;
+pub mod text;
 
 pub use chart::Chart;
-pub(crate) use curves::stroke;
-pub(crate) use page::group_colours;
-pub(crate) use slots::Frame;
+pub use curves::stroke;
+pub use page::group_colours;
+pub use slots::Frame;
 
 use giveway_sim::metrics::{JobMetrics, Summary};
 
@@ -46,7 +46,7 @@ pub fn html(title: &str, facts: &[(String, String)], groups: &[String], runs: &[
 }
 
 /// A self-contained page with this content, which is HTML. Colours of `groups` size groups are defined as `--g0`, `--g1` and so on.
-pub(crate) fn document(title: &str, facts: &[(String, String)], groups: usize, content: &str) -> String {
+pub fn document(title: &str, facts: &[(String, String)], groups: usize, content: &str) -> String {
     page::document(title, facts, groups, 0, content)
 }
 

@@ -32,7 +32,7 @@ const METRICS: [Metric; 3] = [
 ];
 
 /// SVG attributes for the colour and dash pattern of a policy.
-pub(crate) fn stroke(policy: usize) -> String {
+pub fn stroke(policy: usize) -> String {
     let colour = policy % COLOURS;
     match DASHES[policy % DASHES.len()] {
         "" => format!("stroke=\"var(--c{colour})\""),
