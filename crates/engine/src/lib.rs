@@ -15,6 +15,7 @@ pub mod coordinator;
 pub mod fuzz;
 pub mod planted;
 pub mod program;
+#[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
 pub mod task;
 pub mod wire;

@@ -9,8 +9,8 @@ mod latency;
 mod preemption;
 mod throughput;
 
-use crate::input::size;
 use crate::cluster_folder;
+use crate::input::size;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use giveway_core::policy::catalog;
