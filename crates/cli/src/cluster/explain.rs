@@ -1,13 +1,12 @@
-//! `giveway explain`: the facts of `giveway_web::explain` as text.
+//! `giveway explain`: the facts of `giveway_analysis::explain` as text.
 
 use super::args::ShowJob;
 use super::inspect::{read_journal, utc_time};
 use anyhow::{Result, bail};
+use giveway_analysis::explain::{self, Explanation, PolicyForecast, duration};
+use giveway_analysis::forecast::Present;
 use giveway_core::{JobId, Span};
 use giveway_engine::client::Client;
-use giveway_web::explain::{self, Explanation, PolicyForecast, duration};
-use giveway_web::forecast::Present;
-use giveway_web::server::forecasts;
 use std::io::Write;
 
 /// `giveway explain`
@@ -29,7 +28,7 @@ pub fn explain(args: &ShowJob) -> Result<()> {
         bail!("{id} does not exist; `giveway jobs` lists all jobs");
     };
     if let Some(present) = Present::of(&model) {
-        explanation.forecasts = forecasts(&present, id);
+        explanation.forecasts = explain::forecasts(&present, id);
     }
     let mut out = std::io::stdout();
     if args.json {

@@ -1,7 +1,7 @@
 //! Arguments of `giveway what-if`.
 
 use clap::Args;
-use giveway_sim::what_if::{AmountChange, ClusterChange};
+use giveway_analysis::what_if::{AmountChange, ClusterChange};
 use std::path::PathBuf;
 
 /// `giveway what-if`
