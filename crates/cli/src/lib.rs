@@ -9,6 +9,7 @@ mod bench;
 mod cluster;
 mod cluster_folder;
 mod compare;
+mod complete;
 mod demo;
 mod files;
 mod input;
@@ -31,7 +32,7 @@ mod view;
 mod what_if;
 mod yarn;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use giveway_engine::apps::Apps;
 use giveway_engine::{program, worker};
 use std::io::Write;
@@ -59,6 +60,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         logging::init(tracing::Level::WARN);
     }
     worker::run_if_worker(&apps);
+    complete::answer_request();
     let command = args::Args::parse().command;
     logging::init(match command {
         // These kill workers on purpose; a warning for each would only hide the results.
@@ -96,10 +98,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Yarn(yarn) => yarn::run(&yarn),
         args::Command::Bench(bench) => bench::run(&bench, &apps),
         args::Command::Completions { shell } => {
-            // It panics if it cannot write.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut args::Args::command(), "giveway", &mut script);
-            std::io::stdout().write_all(&script).map_err(Into::into)
+            complete::script(shell).and_then(|script| std::io::stdout().write_all(&script)).map_err(Into::into)
         }
         args::Command::Man { dir } => man::write(&dir),
     };
