@@ -5,6 +5,7 @@ use super::{Shared, Source};
 use crate::explain::{self, Explanation, PolicyForecast};
 use crate::feed;
 use crate::forecast::Present;
+use crate::model::JobRow;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -175,8 +176,8 @@ pub(super) async fn reasons(State(shared): State<Arc<Shared>>, Query(query): Que
         let reason = |row: u32| {
             json!({
                 "attempt": row,
-                "launched": model.attempts.launch_reason(row).map(ToString::to_string),
-                "stopped": model.attempts.stop_reason(row).map(|(_, reason)| reason.to_string()),
+                "launched": model.attempts.launch_reason(row).map(|reason| model.reason_text(reason)),
+                "stopped": model.attempts.stop_reason(row).map(|(_, reason)| model.reason_text(reason)),
                 "kept": model.attempts.kept_ppm(row).map(|ppm| f64::from(ppm) / 1e6),
             })
         };
@@ -229,7 +230,12 @@ fn job_json(shared: &Shared, status: JobStatus) -> JobJson {
             Some(end.map(|time| wall_ms + time.as_secs_f64() * 1e3))
         })
     });
-    JobJson { state: status.state(), status, expected_end_ms: expected_end_ms.flatten() }
+    JobJson { expected_end_ms: expected_end_ms.flatten(), ..job_json_of(status) }
+}
+
+/// A job without a forecast.
+pub(super) fn job_json_of(status: JobStatus) -> JobJson {
+    JobJson { state: status.state(), status, expected_end_ms: None }
 }
 
 /// `GET /api/v1/jobs`
@@ -275,16 +281,19 @@ pub(super) struct Instant {
     at: Option<f64>,
 }
 
-/// Waits until a job that the coordinator has accepted has been read from the journal, which is read now and then only.
+/// Waits until what the coordinator knows of a job, that it exists and that it has ended, has been read from the journal, which is read now and then only.
 async fn wait_until_read(shared: &Shared, id: u32) {
     let mut changes = shared.changes.subscribe();
-    let is_read = || {
+    let job = |is: fn(&JobRow) -> bool| {
         let source = shared.sources.first();
-        source.and_then(|source| source.read(|model, _| model.job(JobId(id)).is_some())) == Some(true)
+        source.and_then(|source| source.read(|model, _| model.job(JobId(id)).is_some_and(is))) == Some(true)
     };
-    if is_read() || shared.folder.is_none() || check_job(shared, id).await.is_err() {
+    let has_ended = |row: &JobRow| row.outcome.is_some();
+    if shared.folder.is_none() || job(has_ended) {
         return;
     }
+    let Ok(status) = ask(shared, move |client| client.job(JobId(id))).await else { return };
+    let is_read = || if status.outcome.is_some() { job(has_ended) } else { job(|_| true) };
     let read = async { while !is_read() && changes.changed().await.is_ok() {} };
     let _ = tokio::time::timeout(2 * super::POLL_IDLE, read).await;
 }
@@ -301,7 +310,8 @@ pub(super) async fn explain(
     }
     wait_until_read(&shared, id).await;
     let explained = source.read(|model, forecasts| {
-        let mut explanation = explain::explain(model, JobId(id))?;
+        let now = if shared.folder.is_some() { model.present() } else { model.now };
+        let mut explanation = explain::explain(model, JobId(id), now)?;
         let is_ahead = shared.is_live && model.job(JobId(id)).is_some_and(|job| job.outcome.is_none());
         let own = forecasts.jobs.get(&JobId(id)).filter(|_| is_ahead);
         explanation.forecasts.extend(own.map(|forecast| PolicyForecast::new(&explanation.policy, *forecast)));
@@ -315,8 +325,9 @@ async fn explain_at(path: PathBuf, id: u32, at: f64) -> Answer<Json<Explanation>
     if !(at.is_finite() && at >= 0.0) {
         return Err(Problem::invalid("at: expected seconds since the start of the log"));
     }
-    let read =
-        move || feed::read_until(&path, Time::from_secs_f64(at)).map(|model| explain::explain(&model, JobId(id)));
+    let read = move || {
+        feed::read_until(&path, Time::from_secs_f64(at)).map(|model| explain::explain(&model, JobId(id), model.now))
+    };
     match tokio::task::spawn_blocking(read).await {
         Ok(Ok(Some(explanation))) => Ok(Json(explanation)),
         Ok(Ok(None)) => Err(Problem::not_found("the job had not been submitted then")),
@@ -371,8 +382,27 @@ pub(super) async fn yield_job(State(shared): State<Arc<Shared>>, Path(id): Path<
 
 /// `POST /api/v1/reload`
 pub(super) async fn reload(State(shared): State<Arc<Shared>>) -> Answer<Json<Value>> {
-    let (policy, changed) = ask(&shared, Client::reload).await?;
-    Ok(Json(json!({ "policy": policy, "changed": changed })))
+    let reload = ask(&shared, Client::reload).await?;
+    Ok(Json(json!({ "policy": reload.policy, "changed": reload.changed, "changes": reload.changes })))
+}
+
+/// `POST /api/v1/nodes/NAME/drain`
+pub(super) async fn drain(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answer<Json<Value>> {
+    set_drained(&shared, name, true).await
+}
+
+/// `POST /api/v1/nodes/NAME/include`
+pub(super) async fn include(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Answer<Json<Value>> {
+    set_drained(&shared, name, false).await
+}
+
+async fn set_drained(shared: &Shared, name: String, drained: bool) -> Answer<Json<Value>> {
+    let node = name.clone();
+    if !ask(shared, Client::nodes).await?.iter().any(|known| known.name == name) {
+        return Err(Problem::not_found("no node has this name; /api/v1/nodes lists them"));
+    }
+    ask(shared, move |client| client.set_drained(node, drained)).await?;
+    Ok(Json(json!({ "node": name, "drained": drained })))
 }
 
 /// A job to submit. Only the application, the input and the output are required.
