@@ -57,7 +57,7 @@ pub fn run(args: &args::Trace) -> Result<()> {
 }
 
 fn print_stats(source: &Source, json: bool) -> Result<()> {
-    let (trace, jobs) = read(source)?;
+    let (_, jobs) = read(source)?;
     let cluster = cluster_of(source, &jobs)?;
     let stats = Stats::of(&jobs);
     let text = if json { stats::json(&stats, &cluster)? } else { stats::describe(&stats, &cluster) };
