@@ -7,9 +7,9 @@
 use giveway_core::event_log::EventLogWriter;
 use giveway_core::policy::catalog;
 use giveway_core::{Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Priority, Setup, TaskId, Time};
-use giveway_engine::data::{Compression, SegmentWriter};
-use giveway_engine::job::Request;
 use giveway_engine::wire::{self, FromClient, FromWorker, Join, NodeFolder, Report, ToClient, ToWorker};
+use giveway_mapreduce::data::{Compression, SegmentWriter};
+use giveway_mapreduce::job::Request;
 use giveway_sim::cluster::Cluster;
 use giveway_sim::workload::Workload;
 use giveway_sim::{Observer, Simulation};

@@ -17,7 +17,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("event_log", event_log),
     ("journal", giveway_engine::fuzz::journal),
     ("policy", policy),
-    ("segment", giveway_engine::fuzz::segment),
+    ("segment", giveway_mapreduce::fuzz::segment),
     ("trace_alibaba", |bytes| trace(bytes, "Alibaba")),
     ("trace_google", |bytes| trace(bytes, "Google")),
     ("trace_job_history", |bytes| trace(bytes, "JobHistory")),

@@ -5,36 +5,25 @@
 //! failed), 2 for every other error, such as invalid input.
 
 mod args;
-mod bench;
 mod cluster;
-mod cluster_folder;
-mod compare;
 mod complete;
-mod demo;
-mod files;
-mod input;
-mod local_cluster;
 mod logging;
 mod man;
 mod policies;
-mod progress;
 mod replay;
-mod report;
-mod reproduce;
-mod signals;
 mod sim;
 mod size;
-mod table;
 mod terminal;
-mod text_table;
 mod traces;
 mod view;
 mod what_if;
 mod yarn;
 
 use clap::Parser;
-use giveway_engine::apps::Apps;
+use giveway_cli_common::{files, input, progress, report, signals, table, text_table};
 use giveway_engine::{program, worker};
+use giveway_lab::{bench, cluster_folder, compare, demo, reproduce};
+use giveway_mapreduce::apps::Apps;
 use std::io::Write;
 use std::process::ExitCode;
 

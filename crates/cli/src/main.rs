@@ -1,6 +1,6 @@
 //! The `giveway` executable with the built-in applications.
 
-use giveway_engine::apps::Apps;
+use giveway_mapreduce::apps::Apps;
 use std::process::ExitCode;
 
 #[global_allocator]

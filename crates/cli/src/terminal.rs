@@ -7,23 +7,6 @@ use std::time::Duration;
 /// Clears the terminal and moves to its top left corner.
 const CLEAR: &str = "\x1b[2J\x1b[3J\x1b[H";
 
-/// True if standard output is a terminal that shows colours, and the user has not turned them off (`NO_COLOR`).
-pub fn has_colors() -> bool {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    io::stdout().is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-}
-
-/// The state of a job or node in its colour: red where something is wrong, yellow where something waits or is degraded, green while it runs.
-pub fn colored_state(text: &str) -> String {
-    let code = match text.split([':', ' ']).next().unwrap_or_default() {
-        "failed" | "killed" | "lost" => 31,
-        "waiting" | "excluded" | "drained" | "draining" | "disconnected" => 33,
-        "running" | "up" => 32,
-        _ => return text.to_owned(),
-    };
-    format!("\x1b[{code}m{text}\x1b[0m")
-}
-
 /// Text that cannot change what a terminal shows beside it: control characters, also those that reorder text, are written as escapes such as `\x1b`.
 pub fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());

@@ -33,6 +33,54 @@ fn lines(folders: &[PathBuf]) -> Vec<(PathBuf, usize, String)> {
     lines
 }
 
+/// The names of the directories in `crates`.
+fn crates() -> Vec<String> {
+    let entries = fs::read_dir(workspace().join("crates")).unwrap();
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// The crates of this workspace that a crate depends on, without those of its tests.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    let is_header = |line: &&str| line.starts_with('[');
+    let begin = manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1);
+    let lines = begin.take_while(|line| !is_header(line));
+    let names = lines.filter_map(|line| line.split(['.', ' ', '=']).next());
+    names.filter_map(|name| name.strip_prefix("giveway").map(|rest| rest.strip_prefix('-').unwrap_or("cli"))).collect()
+}
+
+/// Each crate with those that it may depend on. The program is not among them: it may depend on all.
+const MAY_DEPEND_ON: [(&str, &[&str]); 11] = [
+    ("core", &[]),
+    ("compression", &[]),
+    ("sim", &["core"]),
+    ("traces", &["compression", "core", "sim"]),
+    ("mapreduce", &["compression", "core"]),
+    ("engine", &["core", "mapreduce"]),
+    ("yarn", &["core"]),
+    ("analysis", &["core", "engine", "sim"]),
+    ("web", &["analysis", "core", "engine", "mapreduce"]),
+    ("cli-common", &["core", "engine", "mapreduce", "sim", "traces"]),
+    ("lab", &["analysis", "cli-common", "core", "engine", "mapreduce", "sim"]),
+];
+
+/// Crates depend on each other as the diagram in ARCHITECTURE.md shows: backends not on each other, and nothing on the program.
+#[test]
+fn crates_depend_only_on_those_below_them() {
+    let mut found = Vec::new();
+    for name in crates().iter().filter(|name| *name != "cli") {
+        let Some((_, allowed)) = MAY_DEPEND_ON.iter().find(|(known, _)| known == name) else {
+            panic!("crates/{name} is not in the list of crates; add it there and in ARCHITECTURE.md");
+        };
+        let manifest = fs::read_to_string(workspace().join("crates").join(name).join("Cargo.toml")).unwrap();
+        for other in dependencies(&manifest).iter().filter(|other| !allowed.contains(other)) {
+            found.push(format!("{name} depends on {other}"));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 /// True if the code names a variant of the enum: `Name::Variant`, where the variant begins with a capital.
 fn names_variant(code: &str, name: &str) -> bool {
     let path = format!("{name}::");
@@ -58,8 +106,7 @@ fn nothing_outside_policy_names_a_variant_of_a_part() {
         "Recovery",
         "Fallback",
     ];
-    let crates = ["core", "sim", "traces", "engine", "yarn", "web", "cli"]
-        .map(|name| workspace().join("crates").join(name).join("src"));
+    let crates: Vec<PathBuf> = crates().iter().map(|name| workspace().join("crates").join(name).join("src")).collect();
     let policy = workspace().join("crates/core/src/policy");
     let mut found = Vec::new();
     for (file, line, code) in lines(&crates) {
@@ -155,6 +202,8 @@ fn the_checks_can_fail() {
     assert!(!names_variant("let order = JobOrder::default();", "JobOrder"));
     assert!(!names_variant("Reason::Recovery { lost }", "Recovery"));
     assert!(names_variant("policy::Recovery::Chronos", "Recovery"));
+    let manifest = "[dependencies]\ngiveway.workspace = true\ngiveway-sim = { path = \"\" }\nserde = \"1\"\n\n[dev-dependencies]\ngiveway-core = \"1\"";
+    assert_eq!(dependencies(manifest), ["cli", "sim"]);
     assert!(tests_for_part("if self.policy.max_lag.is_some() {", "max_lag"));
     assert!(!tests_for_part("matcher.matching_nodes()", "matching") && !tests_for_part("lag.max_lag()", "max_lag"));
 }

@@ -1,7 +1,7 @@
 //! Measures what a start of the coordinator costs after much work.
 //!
 //! ```sh
-//! cargo build --release -p giveway-engine --example recovery
+//! cargo build --release -p giveway-engine --features simulation --example recovery
 //! recovery write FOLDER --jobs 100000 --maps 50 --live 50
 //! recovery start FOLDER
 //! ```

@@ -1,18 +1,19 @@
 //! Runs the simulation of the engine with many seeds, or with a crash at every file operation of the coordinator.
 //!
 //! ```sh
-//! cargo run --release -p giveway-engine --example simulate -- --seeds 10000 --from 0
-//! cargo run --release -p giveway-engine --example simulate -- --crash-points 20
+//! cargo run --release -p giveway-engine --features simulation --example simulate -- --seeds 10000 --from 0
+//! cargo run --release -p giveway-engine --features simulation --example simulate -- --crash-points 20
 //! ```
 //!
 //! `--planted` plants bugs one after the other (`src/planted.rs`), and fails unless the simulation finds each within the seeds:
 //!
 //! ```sh
-//! cargo run --release -p giveway-engine --features planted-bugs --example simulate -- --planted --seeds 2000
+//! cargo run --release -p giveway-engine --features simulation --example simulate -- --planted --seeds 2000
 //! ```
 //!
 //! A failing seed is printed with the smallest scenario found that still fails. `--count` goes on and counts failing seeds instead.
 
+use giveway_engine::planted::{Bug, plant};
 use giveway_engine::simulation::{Figures, Scenario, minimize, run};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -85,9 +86,7 @@ fn main() -> ExitCode {
 }
 
 /// Plants each bug, and looks for a seed that fails.
-#[cfg(feature = "planted-bugs")]
 fn find_planted_bugs(args: &Args) -> ExitCode {
-    use giveway_engine::planted::{Bug, plant};
     let mut missed = 0;
     for bug in Bug::ALL {
         plant(Some(bug));
@@ -107,10 +106,4 @@ fn find_planted_bugs(args: &Args) -> ExitCode {
     }
     println!("{} of {} bugs found", Bug::ALL.len() - missed, Bug::ALL.len());
     if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-#[cfg(not(feature = "planted-bugs"))]
-fn find_planted_bugs(_: &Args) -> ExitCode {
-    eprintln!("simulate: build it with `--features planted-bugs` to plant bugs");
-    ExitCode::from(2)
 }

@@ -7,26 +7,21 @@
 //! discarded.
 
 mod access;
-pub mod apps;
 pub mod attempt_logs;
-mod byte_masks;
 pub mod client;
 pub mod cluster;
 mod cluster_id;
 pub mod coordinator;
-pub mod data;
 pub mod fuzz;
-pub mod hdfs;
-pub mod input;
-pub mod job;
-mod path_bytes;
 pub mod planted;
 pub mod program;
-pub mod record;
-pub mod reference;
+#[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
 pub mod task;
 pub mod wire;
 pub mod worker;
+
+// What jobs compute, and with which records and files. In this crate, `crate::job` is `giveway_mapreduce::job`.
+use giveway_mapreduce::{apps, data, hdfs, input, job, path_bytes, record, task_log, watchdog};
 
 pub use access::{Access, current_user};

@@ -4,11 +4,11 @@
 //! result of an abandoned task that is reported (the coordinator does not know the attempt), or parts that are not looked for before an output is marked as
 //! complete (each was durable before its task was reported).
 //!
-//! They exist only with the feature `planted-bugs`. Without it, `planted` is always false, and the compiler removes what depends on it.
+//! They exist only with the feature `simulation`. Without it, `planted` is always false, and the compiler removes what depends on it.
 
 /// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "planted-bugs"), allow(dead_code))]
+#[cfg_attr(not(feature = "simulation"), allow(dead_code))]
 pub enum Bug {
     /// A frame is appended to the journal and not synced.
     SkippedSync,
@@ -84,7 +84,7 @@ impl Bug {
     ];
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(feature = "simulation")]
 mod planting {
     use super::Bug;
     use std::cell::Cell;
@@ -104,13 +104,13 @@ mod planting {
     }
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(feature = "simulation")]
 pub use planting::plant;
-#[cfg(feature = "planted-bugs")]
+#[cfg(feature = "simulation")]
 pub(crate) use planting::planted;
 
 /// Whether this bug is planted.
-#[cfg(not(feature = "planted-bugs"))]
+#[cfg(not(feature = "simulation"))]
 #[inline(always)]
 pub(crate) const fn planted(_: Bug) -> bool {
     false

@@ -42,6 +42,8 @@ const UNEQUAL_NODES: &str = "heartbeat = '3s'\nnoise = 0.1\n\
 const NO_OVERHEAD: &str = "reporting = 'immediate'\nreplicas = 10\n\
     [[nodes]]\ncount = 10\nmap_slots = 4\nreduce_slots = 2\ndisk_mb_s = 100000\nnet_mbit_s = 1000000\n[costs]\nlaunch = '0s'\n";
 const OUTAGES: &str = "[faults.random]\nmean_up = '1h'\nmean_down = '3m'\n";
+/// As [`OUTAGES`], where a backend notices a failed node as soon as the policy `giveway` asks for, also under `fair`.
+const NOTICED: &str = "lost_after = '10s'\n";
 
 /// A line of `[[jobs]]`: a user's jobs of one size, submitted at a fixed interval.
 fn sorts(user: &str, maps: u32, reduces: u32, count: u32, every_s: u32) -> String {
@@ -84,6 +86,7 @@ pub fn scenarios() -> Vec<Scenario> {
         new("flood, unequal nodes", flood(), &[UNEQUAL_NODES]),
         new("sorts, unequal nodes", sorts("ann", 40, 20, 150, 24), &[UNEQUAL_NODES]),
         new("flood, outages", flood(), &[TWENTY_NODES, OUTAGES]),
+        new("flood, outages, soon noticed", flood(), &[NOTICED, TWENTY_NODES, OUTAGES]),
     ]
 }
 

@@ -62,7 +62,6 @@ mod random_streams;
 mod run;
 mod shuffle;
 mod tasks;
-pub mod what_if;
 pub mod workload;
 
 pub use observe::{Observer, RunStats};

@@ -210,6 +210,19 @@ fn a_node_that_returns_before_detection_is_lost_before_it_joins() {
     assert_eq!(history, [(0, "joined"), (55, "lost"), (55, "joined")]);
 }
 
+/// `lost_after` of the cluster is 25 s, `node_expiry` of `giveway` 10 s.
+#[test]
+fn a_policy_may_declare_silent_nodes_lost_sooner_than_the_cluster() {
+    let (mut cluster, workload) = (cluster(4, 1), mixed());
+    cluster.faults.scripted = vec![ScriptedFault { node: NodeId(2), at_s: 50.0, back_after_s: None }];
+    for (policy, lost_at_s) in [("fifo", 75), ("giveway", 60)] {
+        let (stats, transcript) = run(&cluster, &workload, policy, 1);
+        assert_all_done(policy, &workload, &stats);
+        let lost = transcript.0.iter().find(|(_, event, _)| matches!(event, Event::NodeLost { .. }));
+        assert_eq!(lost.map(|(now, ..)| now.0 / 1_000_000), Some(lost_at_s), "{policy}");
+    }
+}
+
 /// FCS, section 3: a paused reduce continues where it stopped, without lost or repeated work. Short jobs preempt the reduces of a long one; the slot
 /// time of these, without the costs of pausing and resuming, must be the same as without preemption.
 #[test]

@@ -5,9 +5,9 @@
 //!
 //! [`emit_words`] finds the words of a line many bytes at a time, which is much faster than a search byte by byte.
 
-use giveway_engine::apps::{App, emit_words};
-use giveway_engine::job::Plan;
-use giveway_engine::record::{AppError, Combine, Combiner, Emit, Mapper, Record, Reducer, Values, varint};
+use giveway_mapreduce::apps::{App, emit_words};
+use giveway_mapreduce::job::Plan;
+use giveway_mapreduce::record::{AppError, Combine, Combiner, Emit, Mapper, Record, Reducer, Values, varint};
 
 /// The application `countwords`. It is its own mapper, combiner and reducer.
 #[derive(Clone, Copy, Debug)]

@@ -3,9 +3,9 @@
 //! Input lines are `STATION READING`, for example `Lisbon 19`. The mapper emits each reading with its station as the key; the combiner and the reducer
 //! retain the two extremes. The output depends on the readings only and not on their order.
 
-use giveway_engine::apps::App;
-use giveway_engine::job::Plan;
-use giveway_engine::record::{AppError, Combine, Combiner, Emit, Mapper, Record, Reducer, Values};
+use giveway_mapreduce::apps::App;
+use giveway_mapreduce::job::Plan;
+use giveway_mapreduce::record::{AppError, Combine, Combiner, Emit, Mapper, Record, Reducer, Values};
 
 /// The application `extremes`. It is its own mapper, combiner and reducer.
 #[derive(Clone, Copy, Debug)]

@@ -11,9 +11,9 @@ pub use extremes::Extremes;
 mod tests {
     use super::*;
     use giveway_core::{JobId, Priority};
-    use giveway_engine::apps::{self, App, Apps};
-    use giveway_engine::job::Request;
-    use giveway_engine::reference;
+    use giveway_mapreduce::apps::{self, App, Apps};
+    use giveway_mapreduce::job::Request;
+    use giveway_mapreduce::reference;
 
     /// The output of an application for a text, by the sequential reference.
     fn output(app: &dyn App, options: &[(&str, &str)], text: &str) -> Result<String, String> {

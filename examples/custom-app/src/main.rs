@@ -7,7 +7,7 @@
 //! `submit` ships this program to a running cluster, which need not have been started by it.
 
 use giveway_custom_app::{CountWords, Extremes};
-use giveway_engine::apps::Apps;
+use giveway_mapreduce::apps::Apps;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -2,6 +2,7 @@
 
 use crate::complete;
 use clap::Args;
+use giveway_cli_common::input::size;
 use giveway_core::Priority;
 use giveway_engine::attempt_logs::TaskSelector;
 use std::ffi::OsString;
@@ -121,7 +122,7 @@ pub struct Worker {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub rack: u32,
     /// Host name of the node as HDFS reports it for block locations, for node locality.
-    #[arg(long, value_name = "NAME", default_value = giveway_engine::hdfs::LOCALHOST)]
+    #[arg(long, value_name = "NAME", default_value = giveway_mapreduce::hdfs::LOCALHOST)]
     pub host: String,
     /// Disk space for the logs of task attempts; the oldest are removed first.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
@@ -372,7 +373,7 @@ pub struct Top {
 /// `giveway logs`
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Shows the error output of streaming programs, everything that a program shipped with its job prints, what applications built into the cluster's program pass to giveway_engine::attempt_logs::print, and why attempts failed. \
+Shows the error output of streaming programs, everything that a program shipped with its job prints, what applications built into the cluster's program pass to giveway_mapreduce::task_log::print, and why attempts failed. \
 The standard output of a streaming program is its result, not its log. Workers keep the logs of ended jobs within --log-budget of `giveway up`; of an attempt that prints more than 4 MiB, the first and the last part.
 
 EXAMPLES
@@ -453,26 +454,6 @@ fn duration(text: &str) -> Result<Duration, String> {
     if duration < Duration::from_millis(1) { Err("less than 1ms; use a longer duration".into()) } else { Ok(duration) }
 }
 
-/// Parses a positive number of bytes, such as `64MiB`, `100MB` or `4096`.
-pub fn size(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
-    let invalid = || format!("invalid size `{text}`; use for example 64MiB, 100MB or 4096");
-    let number: u64 = text[..digits].parse().map_err(|_| invalid())?;
-    let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "kb" => 1_000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        _ => return Err(invalid()),
-    };
-    let bytes = number.checked_mul(unit).ok_or_else(invalid)?;
-    if bytes == 0 { Err("size is 0; use at least 1 byte".into()) } else { Ok(bytes) }
-}
-
 fn name_value(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("missing `=` in `{text}`; use NAME=VALUE"))?;
     Ok((name.to_owned(), value.to_owned()))
@@ -513,16 +494,5 @@ mod tests {
         assert_eq!(options(&["--nodes", "4"]).slots_on(2), (1, 1), "at least one each");
         assert_eq!(options(&["--map-slots", "3"]).slots_on(16), (3, 2));
         assert_eq!(options(&["--reduce-slots", "1"]).slots_on(16), (8, 1));
-    }
-
-    #[test]
-    fn sizes_accept_binary_and_decimal_units() {
-        assert_eq!(size("64MiB"), Ok(64 << 20));
-        assert_eq!(size("100MB"), Ok(100_000_000));
-        assert_eq!(size("7"), Ok(7));
-        assert_eq!(size("2 g"), Ok(2 << 30));
-        for wrong in ["", "MiB", "0", "-1", "1.5GiB", "99999999999GiB", "5 apples"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -1,13 +1,12 @@
-//! `giveway explain`: the facts of `giveway_web::explain` as text.
+//! `giveway explain`: the facts of `giveway_analysis::explain` as text.
 
 use super::args::ShowJob;
 use super::inspect::{read_journal, utc, utc_time};
 use anyhow::{Result, bail};
+use giveway_analysis::explain::{self, Explanation, PolicyForecast, duration};
+use giveway_analysis::forecast::Present;
 use giveway_core::{JobId, Span};
 use giveway_engine::client::Client;
-use giveway_web::explain::{self, Explanation, PolicyForecast, duration};
-use giveway_web::forecast::Present;
-use giveway_web::server::forecasts;
 use std::io::Write;
 
 /// `giveway explain`
@@ -32,7 +31,7 @@ pub fn explain(args: &ShowJob) -> Result<()> {
         bail!("{id} does not exist; `giveway jobs` lists all jobs");
     };
     if let Some(present) = Present::of(&model).filter(|_| cluster.is_ok()) {
-        explanation.forecasts = forecasts(&present, id);
+        explanation.forecasts = explain::forecasts(&present, id);
     }
     if cluster.is_err() {
         let since = model.unix_ms(model.now).map_or_else(String::new, |ms| format!(", at {} UTC", utc(ms)));

@@ -4,14 +4,14 @@ use super::args::{JobFilter, JobSelector, Jobs, NodeNames, Nodes, NodesCommand, 
 use crate::terminal::{printable, watch};
 use crate::text_table::TextTable;
 use anyhow::{Context, Result};
+use giveway_analysis::explain::duration;
+use giveway_analysis::feed::{Feed, JournalFeed};
+use giveway_analysis::forecast::{Forecasts, Present};
+use giveway_analysis::model::{AttemptRow, Model};
 use giveway_core::{JobId, Kind, Outcome, Priority, Span, plural};
 use giveway_engine::client::Client;
 use giveway_engine::coordinator::journal_path;
 use giveway_engine::wire::{JobStatus, NodeExclusion, NodeStatus, TaskCounts};
-use giveway_web::explain::duration;
-use giveway_web::feed::{Feed, JournalFeed};
-use giveway_web::forecast::{Forecasts, Present};
-use giveway_web::model::{AttemptRow, Model};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;

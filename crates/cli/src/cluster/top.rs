@@ -3,10 +3,10 @@
 use super::args::Top;
 use super::inspect::{self, Row, utc_time};
 use anyhow::{Result, ensure};
+use giveway_analysis::explain::duration;
 use giveway_core::Span as Duration;
 use giveway_engine::client::Client;
 use giveway_engine::wire::NodeStatus;
-use giveway_web::explain::duration;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};

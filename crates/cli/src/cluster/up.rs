@@ -7,11 +7,11 @@ use crate::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use giveway_core::{Tenants, plural};
-use giveway_engine::apps::Apps;
 use giveway_engine::client::{Client, ClientError, Reload};
 use giveway_engine::cluster::{self, Cluster};
 use giveway_engine::coordinator::{ReloadSource, Reloadable};
 use giveway_engine::{Access, coordinator, worker as process};
+use giveway_mapreduce::apps::Apps;
 use giveway_web::server::Server;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,49 +1,19 @@
-//! Traces of other systems: as workloads of the simulator, and the commands of `giveway trace`.
+//! `giveway trace`: describes, converts, samples and imitates traces of other systems.
 
 pub mod args;
 mod compare;
 mod stats;
 
-use crate::{files, input};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use args::{Convert, Fit, Output, Sample, Source, TraceCommand};
+use giveway_cli_common::traces::{open, print_diagnostics};
+use giveway_cli_common::{files, input};
 use giveway_sim::cluster::Cluster;
-use giveway_sim::workload::RecordedRun;
-use giveway_traces::{Diagnostics, DurationModel, Options, Stats, Trace, TraceError, TraceJob};
-use std::fs;
+use giveway_traces::{Stats, Trace, TraceJob};
 use std::io::Write;
-use std::path::Path;
 
 /// Largest number of jobs of a workload.
 const MAX_JOBS: usize = 1_000_000;
-
-/// A trace as a recorded run, and a line for each kind of oddity.
-pub struct TraceRun {
-    pub run: RecordedRun,
-    pub oddities: Vec<String>,
-}
-
-/// Reads a trace, and prints what was odd in it to standard error. Without a cluster, one is made for the trace. None if the file has none of the
-/// formats.
-pub fn recorded_run(path: &Path, cluster: Option<Cluster>, model: Option<&Path>) -> Result<Option<TraceRun>> {
-    let mut trace = match open(path, model) {
-        Err(error) if matches!(error.downcast_ref(), Some(TraceError::UnknownFormat { .. })) => return Ok(None),
-        opened => opened?,
-    };
-    let run = giveway_traces::to_workload(&mut trace, cluster);
-    print_diagnostics(&trace);
-    Ok(Some(TraceRun { run: run?, oddities: trace.diagnostics().lines() }))
-}
-
-/// Reads a node file of SLS or a topology of Rumen as a cluster, and prints what was odd in it to standard error.
-pub fn cluster(file: &Path) -> Result<Cluster> {
-    let mut diagnostics = Diagnostics::default();
-    let cluster = giveway_traces::read_cluster(file, &mut diagnostics);
-    for line in diagnostics.lines() {
-        eprintln!("{}: {line}", file.display());
-    }
-    Ok(cluster?)
-}
 
 /// Runs `giveway trace`.
 pub fn run(args: &args::Trace) -> Result<()> {
@@ -123,26 +93,4 @@ fn write_workload(name: &str, jobs: Vec<TraceJob>, cluster: &Cluster, output: &O
         writeln!(out, "cluster: {} ({} nodes)", file.display(), cluster.nodes.len())?;
     }
     Ok(())
-}
-
-/// Opens a trace with the duration model of a file, or the default one.
-fn open(path: &Path, model: Option<&Path>) -> Result<Trace> {
-    let model = match model {
-        None => DurationModel::default(),
-        Some(file) => {
-            let name = file.display().to_string();
-            let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}; check the path"))?;
-            DurationModel::from_toml(&text, &name)?
-        }
-    };
-    Ok(giveway_traces::open(path, &Options { model, ..Options::default() })?)
-}
-
-/// One line for what the trace is, and one for each kind of oddity.
-fn print_diagnostics(trace: &Trace) {
-    let diagnostics = trace.diagnostics();
-    eprintln!("{}: {} trace, {}", trace.name(), trace.format(), diagnostics.counts_line());
-    for line in diagnostics.lines() {
-        eprintln!("{}: {line}", trace.name());
-    }
 }

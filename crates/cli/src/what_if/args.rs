@@ -2,7 +2,7 @@
 
 use crate::complete;
 use clap::Args;
-use giveway_sim::what_if::{AmountChange, ClusterChange};
+use giveway_analysis::what_if::{AmountChange, ClusterChange};
 use std::path::PathBuf;
 
 /// `giveway what-if`

@@ -2,7 +2,7 @@
 
 use super::{Changes, Row, Study};
 use anyhow::Result;
-use giveway_sim::what_if::{GroupChange, Loss, SimulationError, Statistics};
+use giveway_analysis::what_if::{GroupChange, Loss, SimulationError, Statistics};
 use serde::Serialize;
 
 #[derive(Serialize)]

@@ -5,7 +5,7 @@ use super::{Changes, Row, Study};
 use crate::report;
 use crate::report::plots::{Axis, label, svg};
 use crate::report::text::{escape, span, tick};
-use giveway_sim::what_if::{GroupChange, JobChange};
+use giveway_analysis::what_if::{GroupChange, JobChange};
 
 /// Points drawn in a plot and jobs listed in a table; of more jobs, those that change most.
 const POINTS_MAX: usize = 3_000;

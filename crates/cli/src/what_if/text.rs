@@ -4,8 +4,8 @@ use super::{Changes, Row, Study};
 use crate::report::text;
 use crate::text_table::TextTable;
 use anyhow::Result;
+use giveway_analysis::what_if::{GroupChange, JobChange};
 use giveway_core::plural;
-use giveway_sim::what_if::{GroupChange, JobChange};
 use std::fmt::Write;
 
 /// Groups and jobs printed of each kind, unless all jobs are asked for.

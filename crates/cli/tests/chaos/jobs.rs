@@ -2,10 +2,10 @@
 
 use crate::cluster::Cluster;
 use giveway_core::{JobId, Outcome, Priority};
-use giveway_engine::apps::{self, Apps};
 use giveway_engine::client::Client;
-use giveway_engine::job::Request;
-use giveway_engine::reference;
+use giveway_mapreduce::apps::{self, Apps};
+use giveway_mapreduce::job::Request;
+use giveway_mapreduce::reference;
 use rand::RngExt;
 use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;

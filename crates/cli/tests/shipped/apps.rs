@@ -1,9 +1,9 @@
 //! The applications of this program.
 
-use giveway_engine::apps::{App, Apps};
-use giveway_engine::attempt_logs;
-use giveway_engine::job::Plan;
-use giveway_engine::record::{AppError, Emit, Mapper, Record, Reducer, Values};
+use giveway_mapreduce::apps::{App, Apps};
+use giveway_mapreduce::job::Plan;
+use giveway_mapreduce::record::{AppError, Emit, Mapper, Record, Reducer, Values};
+use giveway_mapreduce::task_log;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ impl Mapper for Environment {
     fn map(&mut self, _record: Record<'_>, out: &mut dyn Emit) -> Result<(), AppError> {
         print!("printed with println");
         eprintln!("printed with eprintln");
-        attempt_logs::print("printed with attempt_logs");
+        task_log::print("printed with task_log");
         for (name, value) in std::env::vars_os() {
             out.emit(format!("{}={}", name.display(), value.display()).as_bytes(), b"");
         }

@@ -2,11 +2,11 @@
 
 use crate::apps::own_apps;
 use giveway_core::{JobId, Priority};
-use giveway_engine::apps;
 use giveway_engine::client::Client;
-use giveway_engine::job::Request;
-use giveway_engine::reference::{self, Parts};
 use giveway_engine::wire::JobStatus;
+use giveway_mapreduce::apps;
+use giveway_mapreduce::job::Request;
+use giveway_mapreduce::reference::{self, Parts};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

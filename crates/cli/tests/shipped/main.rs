@@ -84,7 +84,7 @@ fn a_clean_environment_and_logs() {
     let environment = String::from_utf8_lossy(environment);
     assert!(environment.contains("PATH=") && !environment.contains("GIVEWAY_"), "{environment}");
     let logs = cluster.run(&["logs", &job.0.to_string()]);
-    for line in ["printed with println", "printed with eprintln", "printed with attempt_logs"] {
+    for line in ["printed with println", "printed with eprintln", "printed with task_log"] {
         assert!(logs.contains(line), "{line} is missing in {logs}");
     }
     let explained = cluster.run(&["explain", &job.0.to_string()]);

@@ -9,7 +9,7 @@ use crate::policy::ranking::Visits;
 use crate::reason::{RankReason, SlowNode};
 use crate::setup::Setup;
 use crate::state::{Exclusion, Job, JobKey, State, TaskState};
-use crate::units::Time;
+use crate::units::{Span, Time};
 use rustc_hash::FxHashSet;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -188,6 +188,11 @@ impl Cluster {
     /// [`Cluster::needs_progress_of`] is true.
     pub fn needs_progress(&self) -> bool {
         self.needs.progress()
+    }
+
+    /// The time without a heartbeat after which a node is lost: the backend's own, or the policy's if that is shorter.
+    pub fn node_expiry(&self, of_backend: Span) -> Span {
+        self.policy.node_expiry.map_or(of_backend, |expiry| expiry.min(of_backend))
     }
 
     /// True if the progress of this job's attempts of a kind is used now. Reporting more does no harm.

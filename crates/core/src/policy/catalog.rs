@@ -60,6 +60,7 @@ fn compose(name: &str, about: &str, map: SlotPolicy, reduce: SlotPolicy) -> Poli
         map,
         reduce,
         recovery: Recovery::Requeue,
+        node_expiry: None,
         matching: None,
         task_start: Span::from_millis(500),
         max_lag: None,
@@ -134,6 +135,7 @@ fn giveway() -> Policy {
     Policy {
         update_interval: Span::from_secs(5),
         recovery: Recovery::ChronosRetry,
+        node_expiry: Some(Span::from_secs(10)),
         max_lag: Some(MaxLag { of_work: 0.3, time: Span::from_secs(5), exempt_work: Span::from_secs(2) }),
         speculation: Some(Speculation { rate_below: 0.5, min_runtime: Span::from_secs(15), end_early: true }),
         ..compose("giveway", about, map, reduce)

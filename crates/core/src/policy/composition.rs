@@ -38,6 +38,9 @@ pub struct Policy {
     /// How work lost with a node is run again.
     #[serde(default)]
     pub recovery: Recovery,
+    /// A node that has sent no heartbeat for this long is lost, if the backend would wait longer. None: as the backend is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_expiry: Option<Span>,
     /// Matching of job classes to node types (COSHH).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matching: Option<Matching>,
@@ -87,6 +90,9 @@ impl Default for Prior {
         Prior { map: Span::from_secs(30), reduce: Span::from_secs(60) }
     }
 }
+
+/// The shortest [`Policy::node_expiry`].
+const MIN_NODE_EXPIRY: Span = Span::from_secs(1);
 
 fn default_task_start() -> Span {
     Span::from_millis(500)
@@ -192,6 +198,12 @@ impl Policy {
         }
         if self.prior.map.is_zero() || self.prior.reduce.is_zero() {
             return error("prior", "a task time of zero; write \"1s\" or longer".into());
+        }
+        if self.node_expiry.is_some_and(|expiry| expiry < MIN_NODE_EXPIRY) {
+            return error(
+                "node_expiry",
+                "shorter than 1 s, so that a node would be lost with a late heartbeat; write \"10s\"".into(),
+            );
         }
         if let Some(Err((key, problem))) = self.matching.as_ref().map(|matching| matching.check(self)) {
             return error(key, problem);
@@ -302,6 +314,7 @@ impl Policy {
             map: slots.clone(),
             reduce: SlotPolicy { preempt: vec![], placement: Placement::default(), ..slots },
             recovery: Recovery::Chronos,
+            node_expiry: Some(Span::from_millis(2_500)),
             matching: Some(Matching::default()),
             max_lag: Some(MaxLag { of_work: 0.3, time: Span::from_secs(5), exempt_work: Span::from_secs(1) }),
             speculation: Some(Speculation { rate_below: 1.0 / 3.0, min_runtime: Span::from_secs(60), end_early: true }),

@@ -1,4 +1,5 @@
-//! What attempts print: the error output of streaming programs, what applications write with [`print()`], and the reason of a failure.
+//! What attempts print: the error output of streaming programs, what applications print
+//! ([`giveway_mapreduce::task_log`]), and the reason of a failure.
 //!
 //! A worker stores it in its folder as `logs/JOB/map-7.0@0`: job, task, attempt, and the offset at which the file begins. A file has at most
 //! [`FILE_BYTES_MAX`]; of a long log the first file and the last ones are kept. All logs of a worker stay within a budget: the files that were not written for the longest
@@ -8,8 +9,7 @@ mod read;
 mod write;
 
 pub use read::{AttemptLog, LogChunk, TaskSelector, find};
-pub use write::print;
-pub(crate) use write::{LogStore, write, write_to_stderr};
+pub(crate) use write::LogStore;
 
 use giveway_core::{AttemptId, JobId, Kind};
 use std::path::Path;

@@ -1,4 +1,5 @@
 use super::*;
+use giveway_mapreduce::task_log::{print, write};
 use std::fs;
 
 fn attempt(index: u32) -> AttemptId {

@@ -1,16 +1,16 @@
 //! The writing side, in a worker.
 
 use super::{ELSEWHERE, FILE_BYTES_MAX, FILES_MAX, FOLDER, attempt_name};
+use crate::task_log::{self, CurrentTask};
 use giveway_core::AttemptId;
 use sha2::{Digest, Sha256};
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::SystemTime;
 
 /// Each file counts at least this much: that is what it takes on disk.
@@ -18,40 +18,6 @@ const FILE_BYTES_MIN: u64 = 4 << 10;
 
 /// How much of the budget is left when files were removed, in percent: otherwise the next line would remove another one.
 const KEPT_PERCENT: u64 = 90;
-
-/// True in a task runner.
-static TO_STDERR: AtomicBool = AtomicBool::new(false);
-
-thread_local! {
-    static CURRENT: RefCell<Option<AttemptWriter>> = const { RefCell::new(None) };
-}
-
-/// Adds text to the log of the attempt that runs in this thread, for `giveway logs`. A line end is added if it has none. Does nothing outside an attempt.
-pub fn print(text: impl AsRef<[u8]>) {
-    let text = text.as_ref();
-    write(text);
-    if text.last() != Some(&b'\n') {
-        write(b"\n");
-    }
-}
-
-/// Has this process print what would go to a log: its worker adds what it prints to the log of its attempt.
-pub(crate) fn write_to_stderr() {
-    TO_STDERR.store(true, Relaxed);
-}
-
-/// Adds bytes to the log of the attempt that runs in this thread.
-pub(crate) fn write(bytes: &[u8]) {
-    if TO_STDERR.load(Relaxed) {
-        let _ = io::stderr().write_all(bytes);
-        return;
-    }
-    CURRENT.with_borrow_mut(|current| {
-        if let Some(writer) = current {
-            writer.write(bytes);
-        }
-    });
-}
 
 /// The logs of a worker.
 #[derive(Debug)]
@@ -86,8 +52,8 @@ impl LogStore {
     }
 
     /// Has this thread write the log of an attempt until the result is dropped.
-    pub(crate) fn begin(self: &Arc<LogStore>, attempt: AttemptId) -> CurrentAttempt {
-        let writer = AttemptWriter {
+    pub(crate) fn begin(self: &Arc<LogStore>, attempt: AttemptId) -> CurrentTask {
+        let mut writer = AttemptWriter {
             store: Arc::clone(self),
             attempt,
             file: None,
@@ -96,8 +62,7 @@ impl LogStore {
             last_starts: VecDeque::new(),
             has_failed: false,
         };
-        CURRENT.set(Some(writer));
-        CurrentAttempt(())
+        task_log::begin(move |bytes| writer.write(bytes))
     }
 
     /// Removes the oldest files until the budget is kept, and counts what is left.
@@ -125,16 +90,6 @@ impl LogStore {
             }
         }
         self.stored_bytes.store(bytes, Relaxed);
-    }
-}
-
-/// While it exists, [`write()`] of this thread goes to the log of an attempt.
-#[derive(Debug)]
-pub(crate) struct CurrentAttempt(());
-
-impl Drop for CurrentAttempt {
-    fn drop(&mut self) {
-        CURRENT.set(None);
     }
 }
 

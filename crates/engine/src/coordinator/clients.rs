@@ -212,17 +212,9 @@ impl Coordinator {
         self.core.nodes().map(status).collect()
     }
 
-    /// Why the jobs that have not ended run or wait, for the messages of the simulation.
-    pub(crate) fn explain_unfinished(&self) -> Vec<String> {
-        let unfinished = self.table.jobs.iter().filter(|(_, record)| !record.finalized).map(|(&job, _)| job);
-        unfinished
-            .flat_map(|job| self.explain(job).unwrap_or_else(|| vec![format!("{job} is not in the core")]))
-            .collect()
-    }
-
     /// Explains a job's scheduling as lines of text: its rank for each kind of slot, what its tasks wait for, and recent decisions. `None` if the
     /// job is unknown.
-    fn explain(&self, job: JobId) -> Option<Vec<String>> {
+    pub(super) fn explain(&self, job: JobId) -> Option<Vec<String>> {
         let record = self.table.accepted(job)?;
         let mut lines = Vec::new();
         let (request, policy) = (&record.plan.request, &self.core.setup().policy.name);

@@ -24,6 +24,7 @@
 //! | `file_system.rs` | the file operations of journal and output folders, which the simulation replaces |
 //! | `logs.rs` | what attempts have printed, for clients |
 //! | `connections.rs` | threads that convert between bytes and the loop's inputs |
+//! | `observe.rs` | what the simulation asks a coordinator |
 //! | `recovery.rs` | the journal over time: recovery, snapshots, new journals |
 //! | `reload.rs` | another policy and other tenants while jobs run |
 //! | `programs.rs` | programs that clients ship with their jobs |
@@ -40,6 +41,8 @@ pub(crate) mod inputs;
 mod job_table;
 pub(crate) mod journal;
 mod logs;
+#[cfg(any(test, feature = "simulation"))]
+mod observe;
 pub(crate) mod output_folder;
 pub(crate) mod output_work;
 mod planning;

@@ -108,21 +108,6 @@ impl Coordinator {
         self.submit_event(Event::Restored(Box::new(self.core.snapshot())));
     }
 
-    /// Number of events in the journal's log.
-    pub(crate) fn journalled_events(&self) -> u64 {
-        self.journal.events()
-    }
-
-    /// Number of live jobs.
-    pub(crate) fn live_jobs(&self) -> usize {
-        self.core.live_job_count()
-    }
-
-    /// Number of jobs, live and ended, of which it can tell.
-    pub(crate) fn known_jobs(&self) -> usize {
-        self.table.jobs.len()
-    }
-
     /// What to write for the records of this batch.
     pub(super) fn journal_write(&mut self) -> Result<JournalWrite, JournalError> {
         let mut frame = self.journal.take_frame()?;

@@ -262,7 +262,7 @@ impl Coordinator {
 
     /// Declares nodes lost whose heartbeats have stopped.
     fn check_heartbeats(&mut self) {
-        let (now, timeout) = (self.now, self.settings.heartbeat_timeout);
+        let (now, timeout) = (self.now, self.core.node_expiry(self.settings.heartbeat_timeout));
         // If this process was itself suspended, missing heartbeats are no evidence of a failure: restart the timeouts.
         if now.since(self.last_tick) > Span(timeout.0 / 2) {
             self.nodes.iter_mut().for_each(|node| node.last_heartbeat = now);

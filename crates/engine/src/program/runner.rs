@@ -5,9 +5,8 @@
 
 use super::protocol::{ARGUMENT, FromRunner, ToRunner, Version};
 use super::{ProgramId, ProgramStore};
-use crate::apps::child::remove_own_variables;
-use crate::apps::watchdog::{self, Registration};
 use crate::task::{Control, Notifier};
+use crate::watchdog::{self, Registration, remove_own_variables};
 use crate::wire::{self, MESSAGE_BYTES_MAX, WireError};
 use giveway_core::{JobId, NodeId};
 use rustix::event::{PollFd, PollFlags, poll};

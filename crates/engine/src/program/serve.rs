@@ -5,10 +5,10 @@
 
 use super::protocol::{ARGUMENT, FromRunner, RoundError, ToRunner, Version};
 use crate::apps::{self, Apps};
-use crate::attempt_logs;
 use crate::coordinator::is_read_error;
 use crate::job::Plan;
 use crate::task::{Control, Fetcher, MapOutputTracker, Request};
+use crate::task_log;
 use crate::wire::{self, MESSAGE_BYTES_MAX, NodeFolder, Report, WireError};
 use crate::worker::Attempt;
 use giveway_core::{AttemptId, JobId, Work};
@@ -118,7 +118,7 @@ fn serve(socket: UnixStream, apps: &Apps) -> Result<(), WireError> {
     let incoming = socket.try_clone().map_err(failed())?;
     let shared = Arc::new(Shared { out: Mutex::new(socket), running: Mutex::new(None) });
     shared.send(&FromRunner::Hello(Version::own()))?;
-    attempt_logs::write_to_stderr();
+    task_log::write_to_stderr();
     let reporting = Arc::clone(&shared);
     thread::Builder::new().name("progress".into()).spawn(move || reporting.send_progress()).map_err(failed())?;
     let (sender, tasks) = mpsc::channel();

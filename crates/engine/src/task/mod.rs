@@ -29,6 +29,7 @@ pub use checkpoint::{CheckpointError, Leftovers, remove_paused, scan_leftovers};
 pub(crate) use control::Notifier;
 pub use control::{Control, Request};
 pub use counters::Counters;
+#[cfg(any(test, feature = "simulation"))]
 pub(crate) use coverage::Coverage;
 pub use error::{AppPanicked, MapError, ReduceError, ResumeError, WriteError};
 pub use fetch::Fetcher;

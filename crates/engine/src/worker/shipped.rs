@@ -3,10 +3,10 @@
 //! The attempt's thread passes on what changes here (requests, map outputs, folders of nodes) and what comes back (ticks, progress, lost outputs,
 //! prints, the end). Whatever the program does, the result is a report.
 
-use crate::attempt_logs;
 use crate::job::Plan;
 use crate::program::{FromRunner, ProgramId, Received, Runner, RunnerError, RunnerPool, ToRunner};
 use crate::task::{self, Control, Fetcher, MapOutputTracker, ReadCursor, Request};
+use crate::task_log;
 use crate::wire::{NodeFolder, Report};
 use giveway_core::{AttemptId, Kind, Work};
 use std::path::PathBuf;
@@ -117,7 +117,7 @@ impl Exchange<'_> {
         loop {
             while let Some(received) = self.runner.try_receive() {
                 match received {
-                    Received::Printed(bytes) => attempt_logs::write(&bytes),
+                    Received::Printed(bytes) => task_log::write(&bytes),
                     Received::Message(FromRunner::Progress { ticks, progress_ppm }) => {
                         self.control.mirror(ticks, progress_ppm);
                     }

@@ -192,6 +192,7 @@ impl Worker {
     }
 
     /// The attempts that hold a slot.
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn running(&self) -> impl Iterator<Item = AttemptId> {
         self.running.keys().copied()
     }

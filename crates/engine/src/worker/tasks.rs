@@ -6,9 +6,10 @@ use super::run::LoopInput;
 use super::shipped::ShippedAttempt;
 use super::state_machine::{Input, Launch};
 use crate::apps::Apps;
-use crate::attempt_logs::{self, LogStore};
+use crate::attempt_logs::LogStore;
 use crate::program::{ProgramId, RunnerPool};
 use crate::task::{self, Fetcher};
+use crate::task_log;
 use crate::wire::{NodeFolder, Report};
 use giveway_core::{AttemptId, JobId, NodeId};
 use std::collections::BTreeSet;
@@ -93,9 +94,9 @@ impl Tasks {
             };
             match &report {
                 _ if launch.control.is_timed_out() => {
-                    attempt_logs::print("giveway: the attempt was stopped because it made no progress");
+                    task_log::print("giveway: the attempt was stopped because it made no progress");
                 }
-                Report::Failed { reason, .. } => attempt_logs::print(format!("giveway: the attempt failed: {reason}")),
+                Report::Failed { reason, .. } => task_log::print(format!("giveway: the attempt failed: {reason}")),
                 _ => {}
             }
             // Complete before the end is reported: who waits for the job finds all of it.

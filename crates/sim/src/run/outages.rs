@@ -1,7 +1,7 @@
 //! Node failures: failure, detection of the loss, repair.
 //!
 //! A failed node loses its running attempts, the state of paused reduces and its map output immediately. The core is informed only when the
-//! node has missed heartbeats for `lost_after`. Input blocks are not affected: the core keeps their replicas in its list, and a block whose
+//! node has missed heartbeats for `lost_after`, or for the policy's `node_expiry` if that is shorter. Input blocks are not affected: the core keeps their replicas in its list, and a block whose
 //! replicas are all down is read at remote speed.
 
 use super::Simulation;
@@ -30,7 +30,8 @@ impl Simulation<'_> {
         self.update_free_slots(node);
         self.shuffle.lose_node(self.now, node);
         self.queue_fetch_deadlines();
-        self.queue.push(self.now + self.cluster.lost_after, SimEvent::LossTimeout { node, outage });
+        let lost_after = self.scheduler.node_expiry(self.cluster.lost_after);
+        self.queue.push(self.now + lost_after, SimEvent::LossTimeout { node, outage });
         self.queue.push(repaired, SimEvent::NodeRepair { node, outage });
     }
 

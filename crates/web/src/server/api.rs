@@ -2,21 +2,20 @@
 
 use super::extract::{Path, Query};
 use super::{Shared, Source};
-use crate::explain::{self, Explanation, PolicyForecast};
-use crate::feed;
-use crate::forecast::Present;
-use crate::model::JobRow;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use giveway_core::policy::catalog;
+use giveway_analysis::explain::{self, Explanation, PolicyForecast};
+use giveway_analysis::feed;
+use giveway_analysis::forecast::Present;
+use giveway_analysis::model::JobRow;
 use giveway_core::{JobId, Priority, Time};
-use giveway_engine::apps::automatic_split_bytes;
 use giveway_engine::client::{Client, ClientError};
-use giveway_engine::job::Request;
 use giveway_engine::wire::{JobStatus, NodeStatus};
+use giveway_mapreduce::apps::automatic_split_bytes;
+use giveway_mapreduce::job::Request;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -24,16 +23,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// Reasons that one request may ask for.
 const REASONS_MAX: usize = 500;
-
-/// How long the forecasts for one answer may take, for each policy.
-const FORECAST_LIMIT: Duration = Duration::from_millis(400);
-
-/// Policies that a forecast compares, besides the one in use.
-const OTHER_POLICIES: [&str; 3] = ["giveway", "fair", "fifo"];
 
 /// An error as JSON: `{"error": "..."}`.
 #[derive(Debug)]
@@ -348,22 +340,8 @@ pub(super) async fn forecast(
     let present = source(&shared, 0)?.read(|model, _| model.job(JobId(id)).map(|_| Present::of(model)));
     let present = present.ok_or_else(Problem::not_ready)?.ok_or_else(|| Problem::no_job(id))?;
     let Some(present) = present else { return Ok(Json(Vec::new())) };
-    let forecasts = tokio::task::spawn_blocking(move || forecasts(&present, JobId(id))).await;
+    let forecasts = tokio::task::spawn_blocking(move || explain::forecasts(&present, JobId(id))).await;
     Ok(Json(forecasts.unwrap_or_default()))
-}
-
-/// Forecasts of a job under the policy in use and others.
-pub fn forecasts(present: &Present, job: JobId) -> Vec<PolicyForecast> {
-    let others = OTHER_POLICIES
-        .iter()
-        .filter_map(|name| catalog::by_name(name))
-        .filter(|policy| policy.name != present.policy.name);
-    let mut found = Vec::new();
-    for policy in std::iter::once(present.policy.clone()).chain(others) {
-        let forecasts = present.forecast(&policy, FORECAST_LIMIT);
-        found.extend(forecasts.jobs.get(&job).map(|forecast| PolicyForecast::new(&policy.name, *forecast)));
-    }
-    found
 }
 
 /// `POST /api/v1/jobs/ID/kill`

@@ -48,7 +48,7 @@ pub(super) async fn index(State(shared): State<Arc<Shared>>, Query(link): Query<
 /// `GET /assets/NAME`
 pub(super) async fn asset(Path(name): Path<String>) -> Response {
     if name == "codes.js" {
-        return serve(SCRIPT, crate::model::codes_script());
+        return serve(SCRIPT, giveway_analysis::model::codes_script());
     }
     match ASSETS.iter().find(|(known, ..)| *known == name) {
         Some((_, kind, content)) => serve(kind, *content),

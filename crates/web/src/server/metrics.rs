@@ -1,10 +1,10 @@
 //! `/metrics` in the text format of Prometheus.
 
 use super::Shared;
-use crate::model::{JobState, Model};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use giveway_analysis::model::{JobState, Model};
 use giveway_core::Kind;
 use giveway_engine::coordinator::{Timing, Timings};
 use giveway_engine::wire::JobStatus;
@@ -112,7 +112,7 @@ fn of_model(model: &Model, out: &mut String) {
     for (pool, (_, wait_s)) in &by_pool {
         let _ = writeln!(out, "giveway_wait_seconds_total{{pool=\"{}\"}} {wait_s}", label(pool));
     }
-    let sum = |of: fn(&crate::model::JobRow) -> f64| model.jobs.iter().map(of).sum::<f64>();
+    let sum = |of: fn(&giveway_analysis::model::JobRow) -> f64| model.jobs.iter().map(of).sum::<f64>();
     counter(out, "giveway_attempts_total", "Attempts launched.", model.attempts.len() as f64);
     counter(out, "giveway_pauses_total", "Reduces paused.", sum(|job| f64::from(job.pauses)));
     counter(out, "giveway_early_ends_total", "Maps ended early.", sum(|job| f64::from(job.early_ends)));

@@ -1,6 +1,6 @@
 //! The HTTP server: dashboard, API, metrics. It listens on loopback only and runs in threads of its own.
 //!
-//! A thread follows the journal and keeps the model ([`crate::model`]) current; another renews the forecasts while somebody watches. Requests read the model.
+//! A thread follows the journal and keeps the model ([`giveway_analysis::model`]) current; another renews the forecasts while somebody watches. Requests read the model.
 //! Requests that change something go to the coordinator over its socket, as those of the command line do.
 
 mod api;
@@ -14,21 +14,20 @@ mod openapi;
 mod schemas;
 mod stream;
 
-pub use api::forecasts;
 pub use auth::Access;
 pub use openapi::openapi;
 
-use crate::feed::{self, Feed, FeedError, JournalFeed};
-use crate::forecast::{Forecasts, Present};
-use crate::model::Model;
 use auth::FromOwner;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use giveway_engine::apps::Apps;
+use giveway_analysis::feed::{self, Feed, FeedError, JournalFeed};
+use giveway_analysis::forecast::{Forecasts, Present};
+use giveway_analysis::model::Model;
 use giveway_engine::coordinator::{Timings, journal_path};
 use giveway_engine::wire::SocketFile;
+use giveway_mapreduce::apps::Apps;
 use limit::LimitedListener;
 use std::io;
 use std::net::{SocketAddr, TcpListener};

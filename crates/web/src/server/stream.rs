@@ -5,11 +5,11 @@
 
 use super::Shared;
 use super::extract::Query;
-use crate::model::Cursor;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
+use giveway_analysis::model::Cursor;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::convert::Infallible;

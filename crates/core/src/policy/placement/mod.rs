@@ -89,7 +89,7 @@ pub struct Offer<'a> {
 }
 
 /// The nodes that a job accepts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AcceptedNodes {
     /// None if it accepts all types.
     refused_types: Option<SmallVec<[bool; 4]>>,
@@ -108,6 +108,11 @@ impl AcceptedNodes {
     /// True if some node of a type may be one of them.
     pub fn may_contain_type(&self, node_type: usize) -> bool {
         self.paused_job.is_some() || self.refused_types.as_ref().is_none_or(|refused| !refused[node_type])
+    }
+
+    /// True if some nodes are accepted although their type is refused.
+    pub fn have_exceptions(&self) -> bool {
+        self.paused_job.is_some()
     }
 
     /// True if all nodes are.

@@ -24,7 +24,7 @@ use crate::state::{Job, JobKey, RunningAttempt, TaskState};
 use crate::units::{Span, Time};
 use serde::{Deserialize, Serialize};
 use trigger::SlotRequest;
-use victims::{Preference, VictimJob};
+use victims::{Preference, Prospects, VictimJob};
 
 /// A rule by which jobs take slots from others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,17 +120,25 @@ pub struct Round<'a> {
     rule: &'a Preemption,
     kind: Kind,
     requests: std::vec::IntoIter<SlotRequest>,
-    request: Option<(SlotRequest, Preference)>,
+    request: Option<Request>,
     victims: Vec<VictimJob>,
-    /// Which of `victims` is considered for the present request.
-    at: usize,
-    /// True once that job has given a slot for the present request.
-    taking: bool,
+    /// Most requests find nothing, for the same reason as the one before.
+    prospects: Vec<Prospects>,
     /// True if victims are in the order of rank, last first: a job that ranks after one of them ranks after all that follow.
     victims_by_rank: bool,
     end: End,
     /// When the first attempt that a beneficiary may take, but that was launched too recently, has run long enough.
     young_until: Option<Time>,
+}
+
+/// A request that is being served.
+struct Request {
+    of: SlotRequest,
+    preference: Preference,
+    /// Which of the round's prospects are its own.
+    prospects: usize,
+    /// Which of these victims is considered.
+    at: usize,
 }
 
 /// Where the search for victims ends: those from `at` on rank before jobs of this rank, and of any later one.
@@ -175,8 +183,7 @@ impl<'a> Round<'a> {
             requests: requests.into_iter(),
             request: None,
             victims,
-            at: 0,
-            taking: false,
+            prospects: Vec::new(),
             victims_by_rank,
             end: End { at: usize::MAX, rank: Rank::MAX },
             young_until: None,
@@ -192,83 +199,67 @@ impl<'a> Round<'a> {
     /// The next victim, if there is one. The caller stops it and reserves its slot for the beneficiary before it calls again.
     pub fn next(&mut self, jobs: Comparison<'_>) -> Option<Victim> {
         while !self.victims.is_empty() {
-            let Some((request, preference)) = &mut self.request else {
-                let request = self.requests.next()?;
-                (self.at, self.taking) = (0, false);
-                if request.for_paused || !self.end.is_reached(0, &request, self.kind, jobs) {
-                    self.request = Some((request, Preference::new(self.rule, self.kind, jobs, request.job)));
-                }
-                continue;
-            };
-            let beneficiary = request.job;
-            if request.for_paused {
-                let found = for_paused::victim(self.rule, beneficiary, jobs).filter(|_| request.slots > 0);
-                let Some(victim) = found else {
-                    self.request = None;
-                    continue;
-                };
-                request.slots -= 1;
+            if let Some(victim) = self.next_for_request(jobs) {
                 return Some(victim);
             }
-            let is_at_end = self.at >= self.victims.len() || self.end.is_reached(self.at, request, self.kind, jobs);
-            if request.slots == 0 || is_at_end {
-                if self.taking {
-                    self.leave_victim(jobs);
-                }
-                self.request = None;
-                continue;
-            }
-            let victim = self.victims[self.at].job;
-            let by_share = self.rule.trigger.is_below_share() && jobs.keep_their_shares(beneficiary, victim, self.kind);
-            if !by_share && !jobs.may_take(beneficiary, victim, self.kind) {
-                if self.victims_by_rank && jobs.compare_by_order(beneficiary, victim, self.kind) {
-                    let rank = jobs.rank(jobs.view.state.job(beneficiary), self.kind, 1);
-                    self.end = End { at: self.at, rank };
-                }
-                self.skip_victim(jobs);
-                continue;
-            }
-            if !jobs.is_ahead_by(self.rule.margin, beneficiary, victim, self.kind) {
-                self.skip_victim(jobs);
-                continue;
-            }
-            let Some(index) = self.victims[self.at].next_attempt(self.rule, self.kind, jobs, preference) else {
-                let until = self.victims[self.at].young_until();
-                self.young_until = self.young_until.into_iter().chain(until).min();
-                self.leave_victim(jobs);
-                continue;
-            };
-            let task = TaskKey { kind: self.kind, index };
-            let node = jobs.view.state.job(victim).task(task).node();
-            if !self.rule.may_stop_more(jobs.view, node) {
-                continue;
-            }
-            request.slots -= 1;
-            self.taking = true;
-            return Some(Victim { beneficiary, job: victim, task, node });
+            let request = self.requests.next()?;
+            self.request = self.begin(request, jobs);
         }
         None
     }
 
-    /// The beneficiary may not take from this job, or not any more.
-    fn skip_victim(&mut self, jobs: Comparison<'_>) {
-        if self.taking {
-            self.leave_victim(jobs);
-        } else {
-            self.at += 1;
+    /// A request that is to be served; none if it cannot take a slot from anybody.
+    fn begin(&mut self, of: SlotRequest, jobs: Comparison<'_>) -> Option<Request> {
+        if !of.for_paused && self.end.is_reached(0, &of, self.kind, jobs) {
+            return None;
         }
+        let preference = Preference::new(self.rule, self.kind, jobs, of.job);
+        let prospects = Prospects::find(&mut self.prospects, &preference, self.victims.len(), jobs);
+        Some(Request { of, preference, prospects, at: 0 })
     }
 
-    /// Goes on to the next job.
-    fn leave_victim(&mut self, jobs: Comparison<'_>) {
-        self.taking = false;
-        let (Some((_, preference)), Some(victim)) = (&self.request, self.victims.get_mut(self.at)) else { return };
-        if victim.is_exhausted() {
-            self.victims.remove(self.at);
-            self.end.at -= usize::from(self.at < self.end.at && self.end.at < usize::MAX);
-        } else {
-            victim.leave(self.rule, jobs, preference);
-            self.at += 1;
+    /// The next victim for the present request, if there is one.
+    fn next_for_request(&mut self, jobs: Comparison<'_>) -> Option<Victim> {
+        let request = self.request.as_mut().filter(|request| request.of.slots > 0)?;
+        let beneficiary = request.of.job;
+        if request.of.for_paused {
+            let victim = for_paused::victim(self.rule, beneficiary, jobs);
+            request.of.slots = if victim.is_some() { request.of.slots - 1 } else { 0 };
+            return victim;
         }
+        let prospects = &mut self.prospects[request.prospects].victims;
+        while let Some(&at) = prospects.get(request.at) {
+            let at = at as usize;
+            if self.end.is_reached(at, &request.of, self.kind, jobs) {
+                return None;
+            }
+            let victim = self.victims[at].job;
+            let by_share = self.rule.trigger.is_below_share() && jobs.keep_their_shares(beneficiary, victim, self.kind);
+            if !by_share && !jobs.may_take(beneficiary, victim, self.kind) {
+                if self.victims_by_rank && jobs.compare_by_order(beneficiary, victim, self.kind) {
+                    let rank = jobs.rank(jobs.view.state.job(beneficiary), self.kind, 1);
+                    self.end = End { at, rank };
+                }
+                request.at += 1;
+                continue;
+            }
+            if !jobs.is_ahead_by(self.rule.margin, beneficiary, victim, self.kind) {
+                request.at += 1;
+                continue;
+            }
+            let Some(index) = self.victims[at].next_attempt(self.rule, self.kind, jobs, &request.preference) else {
+                let until = self.victims[at].young_until();
+                self.young_until = self.young_until.into_iter().chain(until).min();
+                prospects.remove(request.at);
+                continue;
+            };
+            let task = TaskKey { kind: self.kind, index };
+            let node = jobs.view.state.job(victim).task(task).node();
+            if self.rule.may_stop_more(jobs.view, node) {
+                request.of.slots -= 1;
+                return Some(Victim { beneficiary, job: victim, task, node });
+            }
+        }
+        None
     }
 }

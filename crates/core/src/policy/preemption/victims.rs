@@ -76,11 +76,18 @@ struct Preemptable {
     by_type: SmallVec<[u32; 4]>,
     /// When the first attempt that was launched too recently has run long enough.
     young_until: Option<Time>,
-    /// Those that the present beneficiary may take, last victim first; none if they have not been computed.
-    takeable: Option<Vec<u32>>,
+    /// Those that a beneficiary may take, last victim first; none if they have not been computed.
+    takeable: Option<Takeable>,
+}
+
+struct Takeable {
+    /// None if any beneficiary may take them.
+    beneficiary: Option<JobKey>,
+    attempts: Vec<u32>,
 }
 
 /// What decides which attempts a beneficiary may take, and which first.
+#[derive(Clone)]
 pub(super) struct Preference {
     beneficiary: JobKey,
     accepted: AcceptedNodes,
@@ -111,6 +118,43 @@ impl Preference {
         let has_failed = !jobs.view.state.job(self.beneficiary).failed_on().is_empty();
         self.accepted.are_all() && !has_failed && !rule.attempts.depends_on_beneficiary()
     }
+
+    /// True if what the beneficiary may take depends on its guards and on the types of nodes that it refuses, and on nothing else.
+    fn is_shareable(&self, jobs: Comparison<'_>) -> bool {
+        !self.accepted.have_exceptions() && jobs.view.state.job(self.beneficiary).failed_on().is_empty()
+    }
+}
+
+/// The victims that may still have an attempt for some beneficiaries.
+///
+/// During a round attempts are stopped and none is added. So a victim that has no attempt for one beneficiary has none for the next with the same guards that refuses the
+/// same nodes.
+pub(super) struct Prospects {
+    /// That of the first of these beneficiaries.
+    preference: Preference,
+    /// False if it is of no use to other beneficiaries.
+    is_shared: bool,
+    /// Positions among the victims, in their order.
+    pub(super) victims: Vec<u32>,
+}
+
+impl Prospects {
+    /// The position in `all` of the prospects for a preference; they are added if there are none.
+    pub(super) fn find(
+        all: &mut Vec<Prospects>,
+        preference: &Preference,
+        victims: usize,
+        jobs: Comparison<'_>,
+    ) -> usize {
+        let is_shared = preference.is_shareable(jobs);
+        let allows = |of: &Preference| (of.guards, &of.accepted) == (preference.guards, &preference.accepted);
+        let known = all.iter().position(|known| is_shared && known.is_shared && allows(&known.preference));
+        known.unwrap_or_else(|| {
+            all.retain(|known| known.is_shared);
+            all.push(Prospects { preference: preference.clone(), is_shared, victims: (0..victims as u32).collect() });
+            all.len() - 1
+        })
+    }
 }
 
 impl VictimJob {
@@ -130,14 +174,16 @@ impl VictimJob {
             self.preemptable = Some(Box::new(Preemptable::of(preference.guards, kind, jobs.view, self.job)));
         }
         let preemptable = self.preemptable.as_mut()?;
-        if preemptable.takeable.is_none() {
-            preemptable.takeable = Some(attempts_last_first(rule, kind, jobs, self.job, preference, preemptable));
+        let beneficiary = (!preference.is_common(rule, jobs)).then_some(preference.beneficiary);
+        if preemptable.takeable.as_ref().is_none_or(|of| of.beneficiary != beneficiary) {
+            let attempts = attempts_last_first(rule, kind, jobs, self.job, preference, preemptable);
+            preemptable.takeable = Some(Takeable { beneficiary, attempts });
         }
         // An attempt may have been stopped for a paused reduce since.
         let runs =
             |index: u32| jobs.view.state.job(self.job).task(TaskKey { kind, index }).state() == TaskState::Running;
         loop {
-            let index = preemptable.takeable.as_mut()?.pop()?;
+            let index = preemptable.takeable.as_mut()?.attempts.pop()?;
             preemptable.remove(kind, jobs.view, self.job, index);
             if runs(index) {
                 return Some(index);
@@ -145,21 +191,9 @@ impl VictimJob {
         }
     }
 
-    /// True if no beneficiary can take an attempt any more.
-    pub(super) fn is_exhausted(&self) -> bool {
-        self.preemptable.as_ref().is_some_and(|preemptable| preemptable.attempts.is_empty())
-    }
-
     /// When the first attempt that was launched too recently has run long enough.
     pub(super) fn young_until(&self) -> Option<Time> {
         self.preemptable.as_ref()?.young_until
-    }
-
-    /// Another beneficiary follows.
-    pub(super) fn leave(&mut self, rule: &Preemption, jobs: Comparison<'_>, preference: &Preference) {
-        if !preference.is_common(rule, jobs) {
-            self.preemptable.iter_mut().for_each(|of| of.takeable = None);
-        }
     }
 }
 

@@ -105,6 +105,7 @@ impl JournalEncoder {
     }
 
     /// Number of events so far.
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn events(&self) -> u64 {
         self.writer.records()
     }

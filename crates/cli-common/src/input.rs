@@ -1,0 +1,298 @@
+//! Resolves the names and files given on the command line to policies, workloads and clusters.
+
+use crate::traces;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use giveway_core::event_log::is_event_log;
+use giveway_core::policy::catalog;
+use giveway_core::{Policy, Setup, Tenants};
+use giveway_engine::{Access, coordinator};
+use giveway_mapreduce::apps::nearest;
+use giveway_sim::cluster::{self, Cluster};
+use giveway_sim::workload::{self, RecordedRun, Workload};
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+/// Resolves policies by name or file. `all` selects every catalogue policy, without the `chronos(NAME)` forms. Duplicate names are an error.
+pub fn policies(selected: &[String]) -> Result<Vec<Policy>> {
+    let mut policies: Vec<Policy> = Vec::new();
+    for name in selected {
+        let resolved = if name == "all" {
+            catalog::names().iter().filter_map(|name| catalog::by_name(name)).collect()
+        } else {
+            vec![policy_or(name, "a TOML file, all, chronos(NAME)")?]
+        };
+        for policy in resolved {
+            if policies.iter().any(|other| other.name == policy.name) {
+                bail!(
+                    "duplicate policy `{}`; give each policy once, and edited copies a `name` of their own",
+                    policy.name
+                );
+            }
+            policies.push(policy);
+        }
+    }
+    Ok(policies)
+}
+
+/// The error for a name that is no policy's. `others` are valid instead of a name.
+pub fn unknown_policy(name: &str, others: &str) -> anyhow::Error {
+    let base = name.strip_prefix("chronos(").and_then(|rest| rest.strip_suffix(')'));
+    if let Some(base) = base.filter(|base| catalog::by_name(base).is_some()) {
+        return anyhow!("policy {base} recovers lost tasks at once by itself; use `{base}`");
+    }
+    let known = catalog::names();
+    let nearest = nearest(base.unwrap_or(name), known.iter().copied());
+    let hint = nearest.map_or_else(String::new, |nearest| format!("did you mean `{nearest}`? "));
+    anyhow!("unknown policy `{name}`; {hint}use {others} or one of: {}", known.join(", "))
+}
+
+/// An error for an unknown name, with the one that was probably meant.
+fn did_you_mean(error: impl Into<anyhow::Error>, name: &str, known: &[(&str, &str)]) -> anyhow::Error {
+    match nearest(name, known.iter().map(|(known, _)| *known)) {
+        Some(nearest) => anyhow!("{:#}; did you mean `{nearest}`?", error.into()),
+        None => error.into(),
+    }
+}
+
+/// Resolves a policy by name or file.
+pub fn policy(name: &str) -> Result<Policy> {
+    policy_or(name, "a TOML file, chronos(NAME)")
+}
+
+/// The same; `others` are valid instead of a name.
+fn policy_or(name: &str, others: &str) -> Result<Policy> {
+    if let Some(policy) = catalog::by_name(name) {
+        return Ok(policy);
+    }
+    if !looks_like_file(name) {
+        return Err(unknown_policy(name, others));
+    }
+    let text = read(name)?;
+    let policy: Policy = toml::from_str(&text).map_err(|error| toml_error(name, &text, &error))?;
+    Setup::new(policy.clone()).check().map_err(|error| anyhow!("{name}: {error}"))?;
+    Ok(policy)
+}
+
+/// The table `[access]` of a tenants file: Unix users who may use a cluster of another one.
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct AccessTable {
+    users: Vec<String>,
+    admins: Vec<String>,
+}
+
+/// Reads users and pools from a TOML file, and who has access to the cluster beside its owner.
+pub fn tenants(file: &Path) -> Result<(Tenants, Access)> {
+    let name = file.display().to_string();
+    let text = read(&name)?;
+    let invalid = |error: toml::de::Error| anyhow!("{}", located(&name, &text, &error));
+    let mut table: toml::Table = toml::from_str(&text).map_err(invalid)?;
+    let access = match table.remove("access") {
+        Some(access) => access.try_into().map_err(invalid)?,
+        None => AccessTable::default(),
+    };
+    let tenants: Tenants = table.try_into().map_err(invalid)?;
+    tenants.check().map_err(|error| anyhow!("{name}: {error}"))?;
+    let access = Access::new(&access.users, &access.admins).map_err(|error| anyhow!("{name}: {error}"))?;
+    Ok((tenants, access))
+}
+
+/// Formats a TOML error of a policy file as `FILE:LINE: message; hint`.
+fn toml_error(file: &str, text: &str, error: &toml::de::Error) -> anyhow::Error {
+    anyhow!("{}; `giveway policies show NAME` prints a valid policy", located(file, text, error))
+}
+
+/// Formats a TOML error as `FILE:LINE: message`, or `FILE: message` if the line is not known.
+fn located(file: &str, text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().replace('\n', "; ");
+    match error.span() {
+        Some(span) => {
+            let line = text.as_bytes().iter().take(span.start).filter(|&&byte| byte == b'\n').count() + 1;
+            format!("{file}:{line}: {message}")
+        }
+        None => format!("{file}: {message}"),
+    }
+}
+
+/// Resolves a workload and its cluster. Without `cluster_name`, built-in workloads and event logs use their own cluster; a workload file
+/// requires one.
+pub fn workload_and_cluster(name: &str, cluster_name: Option<&str>, seed: u64) -> Result<(Workload, Cluster)> {
+    if looks_like_file(name) {
+        return own_workload(name, cluster_name, seed);
+    }
+    let workload = workload::by_name(name, seed).map_err(|error| did_you_mean(error, name, workload::names()))?;
+    let own_cluster = workload::default_cluster_for(name).context("built-in workload without a cluster")?;
+    Ok((workload, cluster(cluster_name.unwrap_or(own_cluster))?))
+}
+
+/// The workload and cluster if `name` is a trace of another system, otherwise None. Without `cluster_name`, a cluster is made for the trace. What
+/// is odd in the trace is printed to standard error.
+pub fn trace_and_cluster(
+    name: &str,
+    cluster_name: Option<&str>,
+    model: Option<&Path>,
+) -> Result<Option<(Workload, Cluster)>> {
+    let trace = if !looks_like_file(name) || name.ends_with(".toml") || has_event_log(name)? {
+        None
+    } else {
+        traces::recorded_run(Path::new(name), cluster_name.map(cluster).transpose()?, model)?
+    };
+    if trace.is_none() {
+        refuse_trace_model(name, model)?;
+    }
+    Ok(trace.map(|trace| (trace.run.workload, trace.run.cluster)))
+}
+
+/// For jobs that are no trace of another system.
+fn refuse_trace_model(name: &str, model: Option<&Path>) -> Result<()> {
+    ensure!(model.is_none(), "--trace-model applies to traces of other systems only, and {name} is none; leave it out");
+    Ok(())
+}
+
+/// Jobs to simulate again: what was recorded about them, and what is odd about the record.
+pub struct Recorded {
+    pub run: RecordedRun,
+    /// One line for each kind of oddity.
+    pub oddities: Vec<String>,
+    /// Whether the cluster is neither recorded nor given, but made for the jobs.
+    pub has_made_cluster: bool,
+    /// Whether a cluster other than the recorded one was given.
+    pub has_other_cluster: bool,
+}
+
+/// Resolves an event log, a trace of another system, or a workload of which nothing is recorded. Without `cluster_name`, each uses its own
+/// cluster; a workload file requires one.
+pub fn recorded_run(name: &str, cluster_name: Option<&str>, model: Option<&Path>, seed: u64) -> Result<Recorded> {
+    if looks_like_file(name) && !name.ends_with(".toml") {
+        if has_event_log(name)? {
+            let mut run = event_log(name, &event_log_bytes(name)?)?;
+            refuse_trace_model(name, model)?;
+            if let Some(cluster_name) = cluster_name {
+                run.cluster = cluster(cluster_name)?;
+            }
+            let has_other_cluster = cluster_name.is_some();
+            return Ok(Recorded { run, oddities: Vec::new(), has_made_cluster: false, has_other_cluster });
+        }
+        let trace = traces::recorded_run(Path::new(name), cluster_name.map(cluster).transpose()?, model)?;
+        if let Some(trace) = trace {
+            let has_made_cluster = cluster_name.is_none();
+            let (run, oddities) = (trace.run, trace.oddities);
+            return Ok(Recorded { run, oddities, has_made_cluster, has_other_cluster: false });
+        }
+    }
+    refuse_trace_model(name, model)?;
+    let (workload, cluster) = workload_and_cluster(name, cluster_name, seed)?;
+    let run = RecordedRun { workload, cluster, policy: None, jobs: Vec::new(), left_out: Vec::new() };
+    Ok(Recorded { run, oddities: Vec::new(), has_made_cluster: false, has_other_cluster: false })
+}
+
+fn event_log(name: &str, bytes: &[u8]) -> Result<RecordedRun> {
+    let file_name = Path::new(name).file_name().map_or(name.into(), |name| name.to_string_lossy());
+    workload::from_event_log(bytes, &file_name).with_context(|| format!("cannot use {name} as a workload"))
+}
+
+/// Whether a file is an event log or the journal of a cluster, which contains one.
+fn has_event_log(name: &str) -> Result<bool> {
+    if Path::new(name).is_dir() {
+        return Ok(false);
+    }
+    let mut head = Vec::new();
+    let cannot_read = || format!("cannot read {name}; check the path");
+    let file = fs::File::open(name).with_context(cannot_read)?;
+    file.take(1 << 10).read_to_end(&mut head).with_context(cannot_read)?;
+    Ok(is_event_log(&head) || coordinator::is_journal(&head))
+}
+
+/// A workload from an event log or a workload file.
+fn own_workload(name: &str, cluster_name: Option<&str>, seed: u64) -> Result<(Workload, Cluster)> {
+    // Read first, so that a missing workload is reported before a missing cluster.
+    let bytes = event_log_bytes(name)?;
+    if is_event_log(&bytes) {
+        let run = event_log(name, &bytes)?;
+        return Ok((run.workload, cluster_name.map_or(Ok(run.cluster), cluster)?));
+    }
+    let is_toml = || std::str::from_utf8(&bytes).is_ok_and(|text| toml::from_str::<toml::Table>(text).is_ok());
+    // Before a missing cluster is reported, which would not help.
+    ensure!(
+        name.ends_with(".toml") || is_toml(),
+        "{name}: unknown format; use a TOML workload (docs/files.md), an event log, or a trace of another system (docs/traces.md)"
+    );
+    let text = String::from_utf8(bytes).with_context(|| format!("{name}: neither an event log nor UTF-8 text"))?;
+    let cluster_name = cluster_name
+        .context("missing --cluster: a workload file has no cluster of its own; add --cluster NAME|FILE")?;
+    let cluster = cluster(cluster_name)?;
+    Ok((Workload::from_toml(&text, name, &cluster, seed)?, cluster))
+}
+
+/// Resolves a cluster by name or file; the name of a built-in workload selects its cluster.
+pub fn cluster(name: &str) -> Result<Cluster> {
+    if looks_like_file(name) {
+        return if name.ends_with(".json") || name.ends_with(".json.gz") {
+            traces::cluster(Path::new(name))
+        } else {
+            Ok(Cluster::from_toml(&read(name)?, name)?)
+        };
+    }
+    cluster::by_name(name).or_else(|unknown| {
+        // The name of a built-in workload selects its cluster.
+        let workload_cluster = workload::default_cluster_for(name).ok_or(unknown)?;
+        Ok(cluster::by_name(workload_cluster)?)
+    })
+}
+
+fn looks_like_file(name: &str) -> bool {
+    // A folder does not hide a built-in name.
+    let is_built_in = || workload::default_cluster_for(name).is_some() || cluster::by_name(name).is_ok();
+    let is_folder = || Path::new(name).is_dir() && !is_built_in();
+    // Built-in names have no extension; `chronos(mine.toml)` is no file.
+    let has_extension = !name.contains('(') && Path::new(name).extension().is_some();
+    has_extension || name.contains('/') || Path::new(name).is_file() || is_folder()
+}
+
+fn read(file: &str) -> Result<String> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read {file}; check the path"))?;
+    String::from_utf8(bytes).map_err(|_| anyhow!("{file} is not UTF-8 text; save it as UTF-8"))
+}
+
+/// Reads a file; of the journal of a cluster, the event log in it.
+pub fn event_log_bytes(file: &str) -> Result<Vec<u8>> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read {file}; check the path"))?;
+    if coordinator::is_journal(&bytes) { Ok(coordinator::read_event_log(Path::new(file))?) } else { Ok(bytes) }
+}
+
+/// Parses a positive number of bytes, such as `64MiB`, `100MB` or `4096`.
+pub fn size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let invalid = || format!("invalid size `{text}`; use for example 64MiB, 100MB or 4096");
+    let number: u64 = text[..digits].parse().map_err(|_| invalid())?;
+    let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        _ => return Err(invalid()),
+    };
+    let bytes = number.checked_mul(unit).ok_or_else(invalid)?;
+    if bytes == 0 { Err("size is 0; use at least 1 byte".into()) } else { Ok(bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_accept_binary_and_decimal_units() {
+        assert_eq!(size("64MiB"), Ok(64 << 20));
+        assert_eq!(size("100MB"), Ok(100_000_000));
+        assert_eq!(size("7"), Ok(7));
+        assert_eq!(size("2 g"), Ok(2 << 30));
+        for wrong in ["", "MiB", "0", "-1", "1.5GiB", "99999999999GiB", "5 apples"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

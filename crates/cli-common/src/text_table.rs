@@ -1,0 +1,254 @@
+//! Tables: aligned text as wide as the terminal, and tab-separated values where there is none.
+//!
+//! A table that is too wide for its terminal first loses the columns that it says it can do without, one by one, and then wraps its widest column between
+//! words. No word is broken, and a pipe gets every column.
+
+use ratatui::crossterm::terminal;
+use std::fmt;
+use std::io::{IsTerminal, stdout};
+use unicode_width::UnicodeWidthStr;
+
+const GAP: &str = "  ";
+
+/// The narrowest a column gets by wrapping.
+const WRAPPED_MIN: usize = 16;
+
+/// A table of text.
+#[derive(Debug, Default)]
+pub struct TextTable {
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+    numbers_from: usize,
+    leave_out: &'static [&'static str],
+    /// The column with states, which are coloured.
+    states: Option<&'static str>,
+    /// True if nothing is left out or wrapped.
+    wide: bool,
+}
+
+/// Where a table is printed.
+#[derive(Clone, Copy)]
+enum Target {
+    Terminal { width: usize, colors: bool },
+    Pipe,
+}
+
+impl TextTable {
+    /// A table with this header, whose names may have several lines.
+    pub fn new<T: Into<String>>(header: impl IntoIterator<Item = T>) -> TextTable {
+        let header: Vec<String> = header.into_iter().map(Into::into).collect();
+        TextTable { numbers_from: header.len(), header, ..TextTable::default() }
+    }
+
+    /// The columns from this one on are numbers, aligned to the right.
+    pub fn numbers_from(self, column: usize) -> TextTable {
+        TextTable { numbers_from: column, ..self }
+    }
+
+    /// The columns that are left out of a narrow terminal, in this order. Their names are given in one line.
+    pub fn leave_out(self, columns: &'static [&'static str]) -> TextTable {
+        TextTable { leave_out: columns, ..self }
+    }
+
+    /// The column of this name has states, which are coloured.
+    pub fn states(self, column: &'static str) -> TextTable {
+        TextTable { states: Some(column), ..self }
+    }
+
+    /// Shows every column, however narrow the terminal is.
+    pub fn wide(self, wide: bool) -> TextTable {
+        TextTable { wide, ..self }
+    }
+
+    /// Adds a row. Missing cells at its end are empty.
+    pub fn add_row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    fn render(&self, target: Target) -> String {
+        match target {
+            Target::Terminal { width, colors } => self.aligned(if self.wide { usize::MAX } else { width }, colors),
+            Target::Pipe => self.tab_separated(),
+        }
+    }
+
+    fn tab_separated(&self) -> String {
+        let line = |cells: &[String]| cells.iter().map(|cell| in_one_line(cell)).collect::<Vec<_>>().join("\t");
+        std::iter::once(&self.header).chain(&self.rows).map(|cells| line(cells) + "\n").collect()
+    }
+
+    fn aligned(&self, width: usize, colors: bool) -> String {
+        let states = self.header.iter().position(|name| colors && self.states == Some(name.as_str()));
+        let (columns, mut widths) = self.fitting_columns(width);
+        let total: usize = widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1);
+        if let Some(widest) = widths.iter_mut().max()
+            && total > width
+        {
+            *widest = widest.saturating_sub(total - width).max(WRAPPED_MIN);
+        }
+        let mut text = String::new();
+        for (number, cells) in std::iter::once(&self.header).chain(&self.rows).enumerate() {
+            let cell = |column: usize| cells.get(column).map_or("", String::as_str);
+            let wrapped: Vec<Vec<String>> =
+                columns.iter().zip(&widths).map(|(&column, &width)| wrap(cell(column), width)).collect();
+            let height = wrapped.iter().map(Vec::len).max().unwrap_or(0);
+            for line in 0..height {
+                // The last line of a header is next to its column.
+                let at = |lines: &[String]| {
+                    let empty = if number == 0 { height - lines.len() } else { 0 };
+                    line.checked_sub(empty).and_then(|line| lines.get(line)).cloned().unwrap_or_default()
+                };
+                let cells = columns.iter().zip(&widths).zip(&wrapped).map(|((&column, &width), lines)| {
+                    let (cell, pad) = (at(lines), " ".repeat(width.saturating_sub(at(lines).width())));
+                    let cell = if states == Some(column) && number > 0 { colored_state(&cell) } else { cell };
+                    if column >= self.numbers_from { pad + &cell } else { cell + &pad }
+                });
+                let line = cells.collect::<Vec<_>>().join(GAP);
+                text.push_str(line.trim_end());
+                text.push('\n');
+            }
+            if number == 0 {
+                text.push_str(&widths.iter().map(|&width| "-".repeat(width)).collect::<Vec<_>>().join(GAP));
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    /// The columns that are shown, and the width of each.
+    fn fitting_columns(&self, width: usize) -> (Vec<usize>, Vec<usize>) {
+        let content_width = |column: usize| {
+            let cells = std::iter::once(&self.header).chain(&self.rows).filter_map(|cells| cells.get(column));
+            cells.flat_map(|cell| cell.lines()).map(UnicodeWidthStr::width).max().unwrap_or(0)
+        };
+        let mut columns: Vec<usize> = (0..self.header.len()).collect();
+        let mut widths: Vec<usize> = columns.iter().map(|&column| content_width(column)).collect();
+        for name in self.leave_out {
+            if widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1) <= width {
+                break;
+            }
+            if let Some(at) = columns.iter().position(|&column| in_one_line(&self.header[column]) == *name) {
+                columns.remove(at);
+                widths.remove(at);
+            }
+        }
+        (columns, widths)
+    }
+}
+
+impl fmt::Display for TextTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let target = if stdout().is_terminal() {
+            let width = terminal::size().map_or(80, |(columns, _)| usize::from(columns));
+            Target::Terminal { width, colors: has_colors() }
+        } else {
+            Target::Pipe
+        };
+        f.write_str(self.render(target).trim_end_matches('\n'))
+    }
+}
+
+/// True if standard output is a terminal that shows colours, and the user has not turned them off (`NO_COLOR`).
+fn has_colors() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    stdout().is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// The state of a job or node in its colour: red where something is wrong, yellow where something waits or is degraded, green while it runs.
+fn colored_state(text: &str) -> String {
+    let code = match text.split([':', ' ']).next().unwrap_or_default() {
+        "failed" | "killed" | "lost" => 31,
+        "waiting" | "excluded" | "drained" | "draining" | "disconnected" => 33,
+        "running" | "up" => 32,
+        _ => return text.to_owned(),
+    };
+    format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+/// A name of several lines in one: `slow-` and `down` are `slow-down`.
+fn in_one_line(text: &str) -> String {
+    text.replace("-\n", "-").replace(['\n', '\t'], " ")
+}
+
+/// The lines of a cell, none wider than `width` unless a word is.
+fn wrap(cell: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in cell.split('\n') {
+        let mut current = String::new();
+        for word in line.split(' ') {
+            if !current.is_empty() && current.width() + 1 + word.width() > width {
+                lines.push(std::mem::take(&mut current));
+            } else if !current.is_empty() {
+                current.push(' ');
+            }
+            current.push_str(word);
+        }
+        lines.push(current);
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jobs() -> TextTable {
+        let mut table = TextTable::new(["job", "name", "pool", "mean\n(s)", "slow-\ndown"]).numbers_from(3);
+        table.add_row(["1", "sort of the day", "adhoc", "12.5", "1.1"]);
+        table.add_row(["12", "wörter", "production", "1.25", "10.2"]);
+        table.leave_out(&["slow-down", "pool"])
+    }
+
+    fn terminal(width: usize) -> Target {
+        Target::Terminal { width, colors: false }
+    }
+
+    #[test]
+    fn every_column_is_shown_on_request_and_states_have_colors_on_a_terminal_only() {
+        let table = || {
+            let mut table = TextTable::new(["job", "state", "submitted"]).leave_out(&["submitted"]).states("state");
+            table.add_row(["1", "failed", "2026-11-18 14:05:07"]);
+            table
+        };
+        let narrow = Target::Terminal { width: 20, colors: true };
+        assert_eq!(table().render(narrow), "job  state\n---  ------\n1    \x1b[31mfailed\x1b[0m\n");
+        assert!(table().wide(true).render(narrow).contains("2026-11-18 14:05:07"));
+        assert_eq!(table().render(Target::Pipe), "job\tstate\tsubmitted\n1\tfailed\t2026-11-18 14:05:07\n");
+    }
+
+    #[test]
+    fn a_wide_terminal_shows_all_columns() {
+        let expected = "
+                                  mean  slow-
+job  name             pool         (s)   down
+---  ---------------  ----------  ----  -----
+1    sort of the day  adhoc       12.5    1.1
+12   wörter           production  1.25   10.2
+";
+        assert_eq!(format!("\n{}", jobs().render(terminal(80))), expected);
+    }
+
+    #[test]
+    fn a_narrow_terminal_loses_columns_in_their_order_and_then_wraps_between_words() {
+        let header = |width: usize| {
+            let text = jobs().render(terminal(width));
+            assert!(text.lines().all(|line| line.width() <= width.max(WRAPPED_MIN + 11)), "{width}: {text}");
+            text.lines().nth(1).unwrap_or_default().split_whitespace().count()
+        };
+        assert_eq!([44, 40, 30].map(header), [4, 4, 3]);
+        let mut long = TextTable::new(["claim", "value"]).numbers_from(1);
+        long.add_row(["small jobs finish sooner than under fair sharing", "yes"]);
+        assert_eq!(
+            long.render(terminal(30)),
+            "claim                    value\n-----------------------  -----\nsmall jobs finish          yes\nsooner than under fair\nsharing\n"
+        );
+    }
+
+    #[test]
+    fn a_pipe_gets_every_column_as_plain_text() {
+        let text = jobs().render(Target::Pipe);
+        assert_eq!(text.lines().next(), Some("job\tname\tpool\tmean (s)\tslow-down"));
+        assert_eq!(text.lines().nth(1), Some("1\tsort of the day\tadhoc\t12.5\t1.1"));
+        assert!(text.chars().all(|character| !('\u{2500}'..='\u{257f}').contains(&character)));
+    }
+}

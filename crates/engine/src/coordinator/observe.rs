@@ -1,0 +1,28 @@
+//! What the simulation asks a coordinator.
+
+use super::state_machine::Coordinator;
+
+impl Coordinator {
+    /// Why the jobs that have not ended run or wait.
+    pub(crate) fn explain_unfinished(&self) -> Vec<String> {
+        let unfinished = self.table.jobs.iter().filter(|(_, record)| !record.finalized).map(|(&job, _)| job);
+        unfinished
+            .flat_map(|job| self.explain(job).unwrap_or_else(|| vec![format!("{job} is not in the core")]))
+            .collect()
+    }
+
+    /// Number of events in the journal's log.
+    pub(crate) fn journalled_events(&self) -> u64 {
+        self.journal.events()
+    }
+
+    /// Number of live jobs.
+    pub(crate) fn live_jobs(&self) -> usize {
+        self.core.live_job_count()
+    }
+
+    /// Number of jobs, live and ended, of which it can tell.
+    pub(crate) fn known_jobs(&self) -> usize {
+        self.table.jobs.len()
+    }
+}

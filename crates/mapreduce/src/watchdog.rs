@@ -1,0 +1,98 @@
+//! Kills the programs of this process when it ends, however it ends.
+//!
+//! A process that is killed with SIGKILL cannot clean up, and a parent-death signal would reach a program but not its children. So the first
+//! program starts a *watchdog*: a shell that reads from a pipe which process groups exist, and kills them at the end of the pipe. The pipe has no
+//! other writer, so it ends with this process. The watchdog has a process group of its own: Ctrl-C in a terminal does not reach it.
+//!
+//! A program waits until it is registered: it starts with a shell that executes it once a line has arrived on its standard input (`apps/child.rs`). If
+//! this process is killed before that line, the shell reads the end of the input and exits.
+
+use rustix::process::Pid;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Adds (`+`) and removes (`-`) process groups, and kills those that are left at the end of the input.
+const SCRIPT: &str = r#"groups=' '
+while read -r change group; do
+    case $change in
+        +) groups="$groups$group " ;;
+        -) groups="${groups%% "$group" *} ${groups#* "$group" }" ;;
+    esac
+done
+for group in $groups; do kill -s KILL -- "-$group"; done"#;
+
+/// Environment variables with this prefix are Giveway's own. A program that inherited them could be taken for a worker.
+const OWN_VARIABLES: &str = "GIVEWAY_";
+
+/// Has a command not inherit Giveway's own variables.
+pub fn remove_own_variables(command: &mut Command) {
+    let is_own = |name: &OsString| name.as_encoded_bytes().starts_with(OWN_VARIABLES.as_bytes());
+    std::env::vars_os().map(|(name, _)| name).filter(is_own).for_each(|name| {
+        command.env_remove(name);
+    });
+}
+
+static WATCHDOG: Mutex<Watchdog> = Mutex::new(Watchdog { input: None, groups: BTreeSet::new() });
+
+struct Watchdog {
+    /// `None` until the first registration, and after a failure.
+    input: Option<ChildStdin>,
+    groups: BTreeSet<i32>,
+}
+
+/// A registered process group. Unregisters it when dropped: the owner must have killed it before.
+#[derive(Debug)]
+pub struct Registration(i32);
+
+/// Registers a process group. Once this returns, its processes do not outlive this process.
+pub fn register(group: Pid) -> io::Result<Registration> {
+    let group = group.as_raw_pid();
+    let mut watchdog = watchdog();
+    watchdog.groups.insert(group);
+    if watchdog.send('+', group).is_err() {
+        // There is none yet, or it was killed: start one, and register all groups with it.
+        watchdog.start().inspect_err(|_| {
+            watchdog.groups.remove(&group);
+        })?;
+    }
+    Ok(Registration(group))
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut watchdog = watchdog();
+        watchdog.groups.remove(&self.0);
+        // If the watchdog was killed, the next registration starts another one without this group.
+        let _ = watchdog.send('-', self.0);
+    }
+}
+
+fn watchdog() -> MutexGuard<'static, Watchdog> {
+    WATCHDOG.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watchdog {
+    fn send(&mut self, change: char, group: i32) -> io::Result<()> {
+        let input = self.input.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let sent = input.write_all(format!("{change} {group}\n").as_bytes());
+        if sent.is_err() {
+            self.input = None;
+        }
+        sent
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT, "giveway-watchdog"]).process_group(0).current_dir("/");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.input = command.spawn()?.stdin;
+        for group in self.groups.clone() {
+            self.send('+', group)?;
+        }
+        Ok(())
+    }
+}
