@@ -138,14 +138,12 @@ export async function accessible(page, what) {
 
 /** Light and dark, wide and narrow, each checked and photographed. */
 export async function looks(page, name, { only = null } = {}) {
-  for (const [width, theme] of [
-    [1400, "light"],
-    [1400, "dark"],
-    [390, "light"],
-    [390, "dark"],
-  ]) {
+  for (const [width, theme] of [1400, 800, 400].flatMap((width) => [
+    [width, "light"],
+    [width, "dark"],
+  ])) {
     if (only && !only.includes(`${width}-${theme}`)) continue;
-    await page.setViewportSize({ width, height: width === 390 ? 844 : 1100 });
+    await page.setViewportSize({ width, height: { 1400: 1100, 800: 1000, 400: 844 }[width] });
     await page.evaluate((to) => {
       if (document.documentElement.dataset.theme !== to) document.getElementById("theme").click();
     }, theme);

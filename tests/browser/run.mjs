@@ -2,6 +2,7 @@
 
 import { appendFile, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
+import { DAY, LAB } from "./fixtures.mjs";
 import {
   accessible,
   assert,
@@ -18,40 +19,6 @@ import {
   until,
 } from "./harness.mjs";
 
-const DAY = `
-[[jobs]]
-name = "etl-nightly"
-app = "sort"
-maps = 900
-reduces = 40
-submit = "1m"
-user = "etl"
-pool = "prod"
-[generate]
-jobs = 160
-users = 5
-load = 0.75
-maps_max = 900
-`;
-const LAB = `
-name = "lab"
-heartbeat = "1s"
-lost_after = "20s"
-noise = 0.15
-[[nodes]]
-name = "node"
-count = 40
-racks = 2
-map_slots = 4
-reduce_slots = 2
-[[faults.scripted]]
-node = "node-17"
-at = "4m"
-back_after = "3m"
-[[faults.scripted]]
-node = "node-31"
-at = "9m"
-`;
 const LARGE = `
 [[nodes]]
 name = "n"
@@ -92,6 +59,9 @@ async function recorded(context) {
   const page = await open(context, url);
   await page.waitForSelector(".verdict .word");
   assert(!page.url().includes("token"), "the token stays in the address");
+  step("it is opened where something happens");
+  assert(await page.evaluate(() => giveway.store.held !== null), "it is opened at its end, where all is over");
+  assert(!/Idle/.test(await text(page, ".verdict")), await text(page, ".verdict"));
   step("a recorded log: every panel shows the chosen instant");
   await page.locator(".timeline").click({ position: { x: 500, y: 80 } });
   await page.waitForSelector("#banner:not([hidden])");
@@ -113,14 +83,14 @@ async function recorded(context) {
   await page.keyboard.press("a");
   await page.locator("tbody tr.row a").first().click();
   await page.waitForSelector(".chain li");
-  await looks(page, "job-recorded", { only: ["390-light"] });
+  await looks(page, "job-recorded", { only: ["400-light"] });
   await page.goto(new URL("/#/nodes", url).href);
   await page.waitForSelector(".node");
-  await looks(page, "nodes", { only: ["390-dark"] });
+  await looks(page, "nodes", { only: ["400-dark"] });
   step("two logs side by side");
   await page.goto(new URL("/#/compare", url).href);
   await page.waitForSelector(".three svg");
-  assert(/times (sooner|later)/.test(await text(page, ".lead")), "the comparison has no result");
+  assert(/\d+ % (lower|higher)|the same as/.test(await text(page, ".lead")), "the comparison has no result");
   await looks(page, "compare", { only: ["1400-light"] });
   assert(page.problems.length === 0, page.problems.join("\n"));
   await page.close();
@@ -207,6 +177,16 @@ async function large(context) {
   );
   assert(frames.attempts >= 100000, `only ${frames.attempts} attempts`);
   await screenshot(page, "large-1400");
+  step("the page of a thousand nodes fits a few screens, and is filtered");
+  await page.goto(new URL("/#/nodes", url).href);
+  await page.waitForSelector(".heat");
+  const height = await page.evaluate(() => document.documentElement.scrollHeight);
+  assert(height < 4000, `the page of nodes is ${height} px high`);
+  await page.fill("#filter", "n-77");
+  await until(
+    "one node and those that begin with it are left",
+    async () => (await page.locator(".node").count()) === 11,
+  );
   await page.close();
   child.removeAllListeners("exit");
   child.kill("SIGTERM");
@@ -262,6 +242,29 @@ async function live(context) {
   await until("it resumed", async () => page.evaluate(() => giveway.store.log.jobs[0].resumes > 0));
   await until("the resume is among the decisions", async () => /resumed (a|\d+) reduce/.test(await decisions()));
   await screenshot(page, "live-1400");
+  step("an instant in the address is the same in another time zone, and the clock says which it is");
+  assert(/Live \d\d:\d\d:\d\d UTC$/.test(await text(page, "#livetext")), await text(page, "#livetext"));
+  await page.keyboard.press("Escape");
+  await page.evaluate(() => giveway.store.hold(giveway.store.log.markTime[0] + 0.5));
+  await until("the instant is in the address", async () =>
+    /at=\d{4}-\d\d-\d\dT[^&]*Z/.test(decodeURIComponent(page.url())),
+  );
+  const abroad = await open(context, page.url());
+  const session = await context.newCDPSession(abroad);
+  await session.send("Emulation.setTimezoneOverride", { timezoneId: "Pacific/Auckland" });
+  await abroad.reload();
+  await abroad.waitForSelector(".verdict .word");
+  const [here, there] = await Promise.all([page, abroad].map((one) => one.evaluate(() => giveway.store.at)));
+  assert(Math.abs(here - there) < 0.01, `held at ${here} here and ${there} abroad`);
+  assert((await text(page, "#livetext")) === (await text(abroad, "#livetext")), "two clocks for one instant");
+  await abroad.close();
+  await page.evaluate(() => giveway.store.hold(null));
+  await until("it is gone from the address", async () => !/at=/.test(page.url()));
+  step("a drained node is shown, and is no problem");
+  await giveway("nodes", "drain", "node-1", "--dir", cluster);
+  await until("the page says so", async () => /1 node is drained/.test(await text(page, ".verdict")));
+  await giveway("nodes", "include", "node-1", "--dir", cluster);
+  await until("it is used again", async () => !/drained/.test(await text(page, ".verdict")));
   step("a worker is lost");
   const pid = await page.evaluate(
     async () => (await (await fetch("/api/v1/nodes")).json()).find((node) => node.pid && node.name === "node-2").pid,
@@ -274,10 +277,13 @@ async function live(context) {
   await accessible(page, "overview with a lost node");
   step("the job page explains it, with a forecast");
   await row.locator("a").click();
+  await until("a sentence says how it stands", async () =>
+    /tasks? left|Waiting|paused|Holds/.test(await text(page, ".lead")),
+  );
   await page.waitForSelector(".chain li");
   await until("the forecast is there", async () => /Finishes/.test(await text(page, ".chain")));
   await until("other policies are compared", async () => (await page.locator(".forecast").count()) >= 2);
-  await looks(page, "job-live", { only: ["1400-light", "390-dark"] });
+  await looks(page, "job-live", { only: ["1400-light", "400-dark"] });
   step("the coordinator is killed and started again under the open page");
   await page.evaluate(() => {
     globalThis.sameDocument = true;
@@ -323,6 +329,13 @@ async function live(context) {
   await until("its log is shown", async () => (await text(page, ".logtext")).includes("<b>bold</b> words"));
   await accessible(page, "logs");
   await screenshot(page, "logs-1400");
+  step("the API knows at once that a job has ended");
+  for (let job = 0; job < 5; job += 1) {
+    const ended = await submit(`quick-${job}`, small, "--wait");
+    const id = /job (\d+)/.exec(ended)[1];
+    const answer = await page.request.get(`${new URL(page.url()).origin}/api/v1/jobs/${id}/explain`);
+    assert((await answer.json()).state === "succeeded", `job ${id} has ended: ${ended}`);
+  }
   step("a failed job says why, once, as printed");
   await writeFile(path.join(dir, "broken.sh"), "echo first line >&2; echo second line of the traceback >&2; exit 3\n");
   const broken = (
@@ -350,7 +363,7 @@ async function live(context) {
     const chain = await text(page, ".chain");
     return /Failed/.test(chain) && !/Finishes|Starts/.test(chain);
   });
-  await looks(page, "job-failed", { only: ["1400-light", "390-dark"] });
+  await looks(page, "job-failed", { only: ["1400-light", "400-dark"] });
   await page.goto(`${new URL(page.url()).origin}/#/overview`);
   await until("its failure is among the decisions", async () => /streaming failed/.test(await decisions()));
   const failure = page.locator(".decision", { hasText: "streaming failed" }).first();

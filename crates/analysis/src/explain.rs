@@ -4,10 +4,10 @@
 
 use crate::forecast::{JobForecast, Present};
 use crate::model::{JobRow, JobState, MarkKind, Model, NONE};
-use giveway_core::cluster::{Blocked, KindStatus};
+use giveway_core::cluster::{Blocked, KindStatus, PositionReason};
 use giveway_core::policy::catalog;
 use giveway_core::policy::preemption::is_preemptable;
-use giveway_core::{JobId, Kind, PreemptAction, Span, TaskKey, Time};
+use giveway_core::{JobId, Kind, PreemptAction, Span, TaskKey, Time, plural};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -71,6 +71,8 @@ pub struct Bar {
 pub struct Decision {
     /// When, in seconds of the log.
     pub at_s: f64,
+    /// When, in milliseconds of the Unix epoch, if known.
+    pub at_ms: Option<f64>,
     pub text: String,
 }
 
@@ -92,13 +94,13 @@ impl PolicyForecast {
     }
 }
 
-/// Explains a job at the end of the log so far; none if there is no such job.
-pub fn explain(model: &Model, id: JobId) -> Option<Explanation> {
+/// Explains a job with what is in the log, at an instant after its last record; none if there is no such job.
+pub fn explain(model: &Model, id: JobId, now: Time) -> Option<Explanation> {
     let job = model.job(id)?;
-    let mut facts = vec![life(model, job)];
+    let mut facts = vec![life(model, job, now)];
     if let (None, Some(status)) = (job.outcome, model.scheduler().job_status(id)) {
         for kind in Kind::BOTH {
-            of_kind(model, job, kind, status.tasks[kind], &mut facts);
+            of_kind(model, job, kind, status.tasks[kind], now, &mut facts);
         }
     }
     facts.extend(gave_way(model, job));
@@ -109,7 +111,7 @@ pub fn explain(model: &Model, id: JobId) -> Option<Explanation> {
         name: job.name.clone(),
         state: job.state(),
         policy: model.scheduler().setup().policy.name.clone(),
-        at_s: model.now.as_secs_f64(),
+        at_s: now.as_secs_f64(),
         wall_ms: model.wall_ms(),
         facts,
         decisions: decisions(model, id),
@@ -121,6 +123,7 @@ pub fn explain(model: &Model, id: JobId) -> Option<Explanation> {
 pub fn duration(span: Span) -> String {
     let seconds = span.as_secs_f64();
     match seconds {
+        ..0.1 => span.to_string(),
         ..10.0 => format!("{seconds:.1} s"),
         ..100.0 => format!("{seconds:.0} s"),
         ..3_600.0 => format!("{:.0} min {:02.0} s", (seconds / 60.0).floor(), (seconds % 60.0).floor()),
@@ -132,13 +135,8 @@ fn fact(title: impl Into<String>, text: impl Into<String>) -> Fact {
     Fact { title: title.into(), text: text.into(), cause: false, bars: Vec::new() }
 }
 
-fn plural(count: u32, one: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{count} {one}{s}")
-}
-
-fn life(model: &Model, job: &JobRow) -> Fact {
-    let ago = |time: Time| duration(model.now.since(time));
+fn life(model: &Model, job: &JobRow, now: Time) -> Fact {
+    let ago = |time: Time| duration(model.elapsed(time, now));
     let who = format!(
         "Submitted {} ago by {} to pool {}: {} and {}.",
         ago(job.submitted),
@@ -150,7 +148,7 @@ fn life(model: &Model, job: &JobRow) -> Fact {
     match (job.state(), job.started, job.ended) {
         (JobState::Waiting, None, _) => fact(format!("Waiting for {}", ago(job.submitted)), who),
         (JobState::Waiting | JobState::Running, Some(started), _) => {
-            let waited = duration(started.since(job.submitted));
+            let waited = duration(model.elapsed(job.submitted, started));
             let title = match job.state() {
                 JobState::Running => format!("Running for {}, after a wait of {waited}", ago(started)),
                 _ => format!("Started {} ago, after a wait of {waited}; holds no slot now", ago(started)),
@@ -163,10 +161,12 @@ fn life(model: &Model, job: &JobRow) -> Fact {
                 JobState::Killed => "Killed",
                 _ => "Failed",
             };
-            let total = duration(ended.since(job.submitted));
+            let total = duration(model.elapsed(job.submitted, ended));
             let waited = started.map_or_else(
                 || "no task was started".into(),
-                |started| format!("{} of it until its first task started", duration(started.since(job.submitted))),
+                |started| {
+                    format!("{} of it until its first task started", duration(model.elapsed(job.submitted, started)))
+                },
             );
             fact(format!("{word} {} ago", ago(ended)), format!("{who} It took {total}, {waited}."))
         }
@@ -174,7 +174,7 @@ fn life(model: &Model, job: &JobRow) -> Fact {
     }
 }
 
-fn of_kind(model: &Model, job: &JobRow, kind: Kind, tasks: KindStatus, facts: &mut Vec<Fact>) {
+fn of_kind(model: &Model, job: &JobRow, kind: Kind, tasks: KindStatus, now: Time, facts: &mut Vec<Fact>) {
     if tasks.total == 0 || tasks.done == tasks.total {
         return;
     }
@@ -202,7 +202,7 @@ fn of_kind(model: &Model, job: &JobRow, kind: Kind, tasks: KindStatus, facts: &m
         }
         Some(Blocked::NoSlots) => {
             held.cause = true;
-            held.text = format!("No node with {kind} slots is up.");
+            held.text = format!("No node with {kind} slots is up, other than excluded or drained ones.");
             facts.push(held);
             return;
         }
@@ -210,7 +210,7 @@ fn of_kind(model: &Model, job: &JobRow, kind: Kind, tasks: KindStatus, facts: &m
             held.cause = true;
             held.text = format!(
                 "Its pending tasks have failed before; the first of them is tried again in {}.",
-                duration(until.since(model.now))
+                duration(until.since(now))
             );
             facts.push(held);
             return;
@@ -223,18 +223,18 @@ fn of_kind(model: &Model, job: &JobRow, kind: Kind, tasks: KindStatus, facts: &m
         Some(Blocked::Queued(positions)) => {
             facts.push(held);
             if let Some(position) = positions.first() {
-                facts.push(rank(model, job.id, kind, &position.ahead, &position.reason.to_string()));
+                facts.push(rank(model, job.id, kind, &position.ahead, &standing(&position.reason)));
             }
         }
     }
     facts.push(holders(model, kind));
-    facts.extend(guards(model, job.id, kind));
+    facts.extend(guards(model, job.id, kind, now));
 }
 
 /// What the job is ranked by, and the jobs before it.
 fn rank(model: &Model, id: JobId, kind: Kind, ahead: &[JobId], reason: &str) -> Fact {
     let title = match ahead.len() {
-        0 => format!("First in line for {kind} slots"),
+        0 => format!("Next to get a {kind} slot"),
         jobs => format!("{} ahead for {kind} slots", plural(jobs as u32, "job")),
     };
     let bar = |job: JobId| Bar {
@@ -247,8 +247,13 @@ fn rank(model: &Model, id: JobId, kind: Kind, ahead: &[JobId], reason: &str) -> 
     if !bars.is_empty() {
         bars.push(bar(id));
     }
-    let text = format!("Rank {} of those that wait: {reason}.", ahead.len() + 1);
+    let text = format!("Rank {} of the waiting jobs: {reason}.", ahead.len() + 1);
     Fact { title, text, cause: !ahead.is_empty(), bars }
+}
+
+fn standing(reason: &PositionReason) -> String {
+    let refused = reason.refused.map_or_else(String::new, |refused| format!("; {refused}"));
+    format!("{}{refused}", reason.rank.standing())
 }
 
 /// Slot time that a job has left, as estimated.
@@ -261,7 +266,9 @@ fn remaining_s(model: &Model, id: JobId) -> f64 {
 
 fn share(tasks: KindStatus) -> String {
     match tasks.fair_share {
-        share if share > 0.0 => format!("It holds {} slots; its fair share is {share:.1}.", tasks.running),
+        share if share > 0.0 => {
+            format!("It holds {}; its fair share is {share:.1}.", plural(tasks.running, "slot"))
+        }
         _ => format!("It holds {}.", plural(tasks.running, "slot")),
     }
 }
@@ -277,7 +284,7 @@ fn holders(model: &Model, kind: Kind) -> Fact {
     let more = holders.len().saturating_sub(BARS_MAX) as u32;
     let text = if more > 0 { format!("And {} with fewer.", plural(more, "other job")) } else { String::new() };
     Fact {
-        title: format!("{} slots: {used} of {slots} held", capitalized(&kind.to_string())),
+        title: format!("{} slots: {used} of {slots} in use", capitalized(&kind.to_string())),
         text,
         cause: used >= slots,
         bars: bars.collect(),
@@ -285,8 +292,8 @@ fn holders(model: &Model, kind: Kind) -> Fact {
 }
 
 /// Whether the policy preempts for the job, and which attempts its guards protect now.
-fn guards(model: &Model, id: JobId, kind: Kind) -> Option<Fact> {
-    let (scheduler, now) = (model.scheduler(), model.now);
+fn guards(model: &Model, id: JobId, kind: Kind, now: Time) -> Option<Fact> {
+    let scheduler = model.scheduler();
     let policy = &scheduler.setup().policy;
     let Some(rule) = policy.slots(kind).preempt.first() else {
         let text = format!("{kind} slots free only when their tasks end.");
@@ -317,9 +324,10 @@ fn guards(model: &Model, id: JobId, kind: Kind) -> Option<Fact> {
         PreemptAction::Kill => "kills attempts",
     };
     let mut text = format!(
-        "{} {action} of jobs that rank behind. Guards protect {protected} of {} running {kind}s of other jobs.",
+        "{} {action} of jobs that rank behind. {protected} of {} running {kind}s of other jobs {} protected.",
         policy.name,
-        protected + open
+        protected + open,
+        if protected == 1 { "is" } else { "are" }
     );
     if rule.margin > 1.0 {
         text.push_str(&format!(" It takes a slot only if this job is ahead by a factor of {}.", rule.margin));
@@ -330,7 +338,10 @@ fn guards(model: &Model, id: JobId, kind: Kind) -> Option<Fact> {
     let title = match (open, protected) {
         (0, 1) => format!("The only running {kind} of another job is protected"),
         (0, _) => format!("All {protected} running {kind}s of other jobs are protected"),
-        _ => format!("It may preempt {open} of {}", plural(protected + open, &format!("running {kind}"))),
+        _ => format!(
+            "Of {} of other jobs, {open} may be preempted",
+            plural(protected + open, &format!("running {kind}"))
+        ),
     };
     Some(fact(title, text))
 }
@@ -363,12 +374,12 @@ fn gave_way(model: &Model, job: &JobRow) -> Option<Fact> {
         Some(Bar { job: other.id, name: other.name.clone(), value: f64::from(count), text: plural(count, "time") })
     });
     let lost = if job.lost_to_preemption.is_zero() {
-        "that lost nothing".into()
+        "no work was lost".into()
     } else {
-        format!("{} of slot time lost to kills", duration(job.lost_to_preemption))
+        format!("{} of slot time was lost to kills", duration(job.lost_to_preemption))
     };
     Some(Fact {
-        title: format!("Gave way {}; {lost}", plural(job.pauses + job.early_ends + job.kills, "time")),
+        title: format!("Preempted {}; {lost}", plural(job.pauses + job.early_ends + job.kills, "time")),
         text: format!(
             "{}, {}, {}; {} paused now.",
             plural(job.pauses, "pause"),
@@ -411,13 +422,24 @@ fn decisions(model: &Model, id: JobId) -> Vec<Decision> {
             MarkKind::Failed => ("had a failed attempt", false),
             MarkKind::JobSubmitted => ("was submitted", false),
             MarkKind::JobEnded => ("ended", false),
-            MarkKind::NodeLost | MarkKind::NodeJoined | MarkKind::NodeExcluded | MarkKind::NodeIncluded => continue,
+            MarkKind::NodeLost
+            | MarkKind::NodeJoined
+            | MarkKind::NodeExcluded
+            | MarkKind::NodeIncluded
+            | MarkKind::NodeDrained => continue,
         };
         let for_whom = if mark.other == NONE { String::new() } else { format!(" for {}", name(mark.other)) };
-        let reason =
-            if slot { model.attempts.stop_reason(mark.subject).map(|(_, reason)| reason.to_string()) } else { None };
+        let reason = if slot {
+            model.attempts.stop_reason(mark.subject).map(|(_, reason)| model.reason_text(reason))
+        } else {
+            None
+        };
         let why = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-        found.push(Decision { at_s: mark.at.as_secs_f64(), text: format!("{} {what}{for_whom}{why}", name(mark.job)) });
+        found.push(Decision {
+            at_s: mark.at.as_secs_f64(),
+            at_ms: model.unix_ms(mark.at),
+            text: format!("{} {what}{for_whom}{why}", name(mark.job)),
+        });
     }
     found.reverse();
     found

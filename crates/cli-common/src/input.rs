@@ -157,6 +157,8 @@ pub struct Recorded {
     pub oddities: Vec<String>,
     /// Whether the cluster is neither recorded nor given, but made for the jobs.
     pub has_made_cluster: bool,
+    /// Whether a cluster other than the recorded one was given.
+    pub has_other_cluster: bool,
 }
 
 /// Resolves an event log, a trace of another system, or a workload of which nothing is recorded. Without `cluster_name`, each uses its own
@@ -169,18 +171,20 @@ pub fn recorded_run(name: &str, cluster_name: Option<&str>, model: Option<&Path>
             if let Some(cluster_name) = cluster_name {
                 run.cluster = cluster(cluster_name)?;
             }
-            return Ok(Recorded { run, oddities: Vec::new(), has_made_cluster: false });
+            let has_other_cluster = cluster_name.is_some();
+            return Ok(Recorded { run, oddities: Vec::new(), has_made_cluster: false, has_other_cluster });
         }
         let trace = traces::recorded_run(Path::new(name), cluster_name.map(cluster).transpose()?, model)?;
         if let Some(trace) = trace {
             let has_made_cluster = cluster_name.is_none();
-            return Ok(Recorded { run: trace.run, oddities: trace.oddities, has_made_cluster });
+            let (run, oddities) = (trace.run, trace.oddities);
+            return Ok(Recorded { run, oddities, has_made_cluster, has_other_cluster: false });
         }
     }
     refuse_trace_model(name, model)?;
     let (workload, cluster) = workload_and_cluster(name, cluster_name, seed)?;
     let run = RecordedRun { workload, cluster, policy: None, jobs: Vec::new(), left_out: Vec::new() };
-    Ok(Recorded { run, oddities: Vec::new(), has_made_cluster: false })
+    Ok(Recorded { run, oddities: Vec::new(), has_made_cluster: false, has_other_cluster: false })
 }
 
 fn event_log(name: &str, bytes: &[u8]) -> Result<RecordedRun> {

@@ -20,6 +20,17 @@ pub struct TextTable {
     rows: Vec<Vec<String>>,
     numbers_from: usize,
     leave_out: &'static [&'static str],
+    /// The column with states, which are coloured.
+    states: Option<&'static str>,
+    /// True if nothing is left out or wrapped.
+    wide: bool,
+}
+
+/// Where a table is printed.
+#[derive(Clone, Copy)]
+enum Target {
+    Terminal { width: usize, colors: bool },
+    Pipe,
 }
 
 impl TextTable {
@@ -39,16 +50,25 @@ impl TextTable {
         TextTable { leave_out: columns, ..self }
     }
 
+    /// The column of this name has states, which are coloured.
+    pub fn states(self, column: &'static str) -> TextTable {
+        TextTable { states: Some(column), ..self }
+    }
+
+    /// Shows every column, however narrow the terminal is.
+    pub fn wide(self, wide: bool) -> TextTable {
+        TextTable { wide, ..self }
+    }
+
     /// Adds a row. Missing cells at its end are empty.
     pub fn add_row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The table for a terminal of this width, or as tab-separated values.
-    fn render(&self, width: Option<usize>) -> String {
-        match width {
-            Some(width) => self.aligned(width),
-            None => self.tab_separated(),
+    fn render(&self, target: Target) -> String {
+        match target {
+            Target::Terminal { width, colors } => self.aligned(if self.wide { usize::MAX } else { width }, colors),
+            Target::Pipe => self.tab_separated(),
         }
     }
 
@@ -57,7 +77,8 @@ impl TextTable {
         std::iter::once(&self.header).chain(&self.rows).map(|cells| line(cells) + "\n").collect()
     }
 
-    fn aligned(&self, width: usize) -> String {
+    fn aligned(&self, width: usize, colors: bool) -> String {
+        let states = self.header.iter().position(|name| colors && self.states == Some(name.as_str()));
         let (columns, mut widths) = self.fitting_columns(width);
         let total: usize = widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1);
         if let Some(widest) = widths.iter_mut().max()
@@ -79,6 +100,7 @@ impl TextTable {
                 };
                 let cells = columns.iter().zip(&widths).zip(&wrapped).map(|((&column, &width), lines)| {
                     let (cell, pad) = (at(lines), " ".repeat(width.saturating_sub(at(lines).width())));
+                    let cell = if states == Some(column) && number > 0 { colored_state(&cell) } else { cell };
                     if column >= self.numbers_from { pad + &cell } else { cell + &pad }
                 });
                 let line = cells.collect::<Vec<_>>().join(GAP);
@@ -116,10 +138,31 @@ impl TextTable {
 
 impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let size = if stdout().is_terminal() { terminal::size().ok() } else { None };
-        let text = self.render(size.map(|(columns, _)| usize::from(columns)).or(stdout().is_terminal().then_some(80)));
-        f.write_str(text.trim_end_matches('\n'))
+        let target = if stdout().is_terminal() {
+            let width = terminal::size().map_or(80, |(columns, _)| usize::from(columns));
+            Target::Terminal { width, colors: has_colors() }
+        } else {
+            Target::Pipe
+        };
+        f.write_str(self.render(target).trim_end_matches('\n'))
     }
+}
+
+/// True if standard output is a terminal that shows colours, and the user has not turned them off (`NO_COLOR`).
+fn has_colors() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    stdout().is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// The state of a job or node in its colour: red where something is wrong, yellow where something waits or is degraded, green while it runs.
+fn colored_state(text: &str) -> String {
+    let code = match text.split([':', ' ']).next().unwrap_or_default() {
+        "failed" | "killed" | "lost" => 31,
+        "waiting" | "excluded" | "drained" | "draining" | "disconnected" => 33,
+        "running" | "up" => 32,
+        _ => return text.to_owned(),
+    };
+    format!("\x1b[{code}m{text}\x1b[0m")
 }
 
 /// A name of several lines in one: `slow-` and `down` are `slow-down`.
@@ -156,6 +199,23 @@ mod tests {
         table.leave_out(&["slow-down", "pool"])
     }
 
+    fn terminal(width: usize) -> Target {
+        Target::Terminal { width, colors: false }
+    }
+
+    #[test]
+    fn every_column_is_shown_on_request_and_states_have_colors_on_a_terminal_only() {
+        let table = || {
+            let mut table = TextTable::new(["job", "state", "submitted"]).leave_out(&["submitted"]).states("state");
+            table.add_row(["1", "failed", "2026-11-18 14:05:07"]);
+            table
+        };
+        let narrow = Target::Terminal { width: 20, colors: true };
+        assert_eq!(table().render(narrow), "job  state\n---  ------\n1    \x1b[31mfailed\x1b[0m\n");
+        assert!(table().wide(true).render(narrow).contains("2026-11-18 14:05:07"));
+        assert_eq!(table().render(Target::Pipe), "job\tstate\tsubmitted\n1\tfailed\t2026-11-18 14:05:07\n");
+    }
+
     #[test]
     fn a_wide_terminal_shows_all_columns() {
         let expected = "
@@ -165,13 +225,13 @@ job  name             pool         (s)   down
 1    sort of the day  adhoc       12.5    1.1
 12   wörter           production  1.25   10.2
 ";
-        assert_eq!(format!("\n{}", jobs().render(Some(80))), expected);
+        assert_eq!(format!("\n{}", jobs().render(terminal(80))), expected);
     }
 
     #[test]
     fn a_narrow_terminal_loses_columns_in_their_order_and_then_wraps_between_words() {
         let header = |width: usize| {
-            let text = jobs().render(Some(width));
+            let text = jobs().render(terminal(width));
             assert!(text.lines().all(|line| line.width() <= width.max(WRAPPED_MIN + 11)), "{width}: {text}");
             text.lines().nth(1).unwrap_or_default().split_whitespace().count()
         };
@@ -179,14 +239,14 @@ job  name             pool         (s)   down
         let mut long = TextTable::new(["claim", "value"]).numbers_from(1);
         long.add_row(["small jobs finish sooner than under fair sharing", "yes"]);
         assert_eq!(
-            long.render(Some(30)),
+            long.render(terminal(30)),
             "claim                    value\n-----------------------  -----\nsmall jobs finish          yes\nsooner than under fair\nsharing\n"
         );
     }
 
     #[test]
     fn a_pipe_gets_every_column_as_plain_text() {
-        let text = jobs().render(None);
+        let text = jobs().render(Target::Pipe);
         assert_eq!(text.lines().next(), Some("job\tname\tpool\tmean (s)\tslow-down"));
         assert_eq!(text.lines().nth(1), Some("1\tsort of the day\tadhoc\t12.5\t1.1"));
         assert!(text.chars().all(|character| !('\u{2500}'..='\u{257f}').contains(&character)));

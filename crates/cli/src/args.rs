@@ -2,6 +2,7 @@
 //! commands in `giveway_lab::args`.
 
 use crate::cluster::args as cluster;
+use crate::complete;
 use crate::size;
 use crate::traces;
 use crate::what_if;
@@ -92,7 +93,7 @@ pub enum Command {
         /// Directory to write to; must exist.
         dir: PathBuf,
     },
-    /// Print a shell completion script.
+    /// Print a shell completion script; it also completes job numbers, applications, policies and workloads.
     Completions {
         /// Shell to print the script for.
         shell: Shell,
@@ -120,16 +121,16 @@ EXAMPLES
 docs/files.md describes the file formats, docs/traces.md the traces.")]
 pub struct Sim {
     /// Workload: a built-in name (see `giveway workloads`), a TOML file, an event log whose jobs and cluster are simulated again, or a trace of another system (a file or a folder, see docs/traces.md).
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", add = complete::workloads())]
     pub workload: String,
     /// Cluster: a built-in name, the name of a built-in workload (for its cluster), or a TOML file. Required with a TOML workload; default: the workload's own cluster, or for a trace one whose slots it keeps 70 % busy.
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", add = complete::clusters())]
     pub cluster: Option<String>,
     /// Duration model for what a trace of another system lacks, as a TOML file (see docs/traces.md).
     #[arg(long, value_name = "FILE")]
     pub trace_model: Option<PathBuf>,
     /// Policies to compare: names, TOML files or `all`, separated by commas; may be repeated.
-    #[arg(long, value_name = "NAME|FILE[,...]", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "NAME|FILE[,...]", value_delimiter = ',', required = true, add = complete::policies())]
     pub policy: Vec<String>,
     /// Random seed; runs with the same seed are identical.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -170,6 +171,7 @@ pub enum PoliciesCommand {
     /// Print a policy as TOML; an edited copy can be given to `--policy FILE`.
     Show {
         /// Policy name, also in the form `chronos(NAME)`.
+        #[arg(add = complete::policy_names())]
         name: String,
     },
 }
@@ -262,7 +264,7 @@ pub enum YarnCommand {
     /// Check Hadoop's configuration files property by property, and print the lines to add.
     Doctor {
         /// Policy name or TOML file.
-        #[arg(long, value_name = "NAME|FILE")]
+        #[arg(long, value_name = "NAME|FILE", add = complete::policies())]
         policy: String,
         /// Directory with yarn-site.xml and capacity-scheduler.xml.
         #[arg(long, value_name = "DIRECTORY", env = "HADOOP_CONF_DIR")]
@@ -274,7 +276,7 @@ pub enum YarnCommand {
 #[derive(Debug, ClapArgs)]
 pub struct YarnSidecar {
     /// Policy name (docs/yarn.md lists those that work on YARN) or TOML file; required unless --record-only is given.
-    #[arg(long, value_name = "NAME|FILE", required_unless_present = "record_only", conflicts_with = "record_only")]
+    #[arg(long, value_name = "NAME|FILE", required_unless_present = "record_only", conflicts_with = "record_only", add = complete::policies())]
     pub policy: Option<String>,
     /// Record the cluster and order nothing: queues stay FIFO. Needs --event-log.
     #[arg(long, requires = "event_log")]

@@ -6,6 +6,7 @@
 
 mod args;
 mod cluster;
+mod complete;
 mod logging;
 mod man;
 mod policies;
@@ -18,7 +19,7 @@ mod view;
 mod what_if;
 mod yarn;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use giveway_cli_common::{files, input, progress, report, signals, table, text_table};
 use giveway_engine::{program, worker};
 use giveway_lab::{bench, cluster_folder, compare, demo, reproduce};
@@ -48,6 +49,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         logging::init(tracing::Level::WARN);
     }
     worker::run_if_worker(&apps);
+    complete::answer_request();
     let command = args::Args::parse().command;
     logging::init(match command {
         // These kill workers on purpose; a warning for each would only hide the results.
@@ -86,10 +88,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Yarn(yarn) => yarn::run(&yarn),
         args::Command::Bench(bench) => bench::run(&bench, &apps),
         args::Command::Completions { shell } => {
-            // It panics if it cannot write.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut args::Args::command(), "giveway", &mut script);
-            std::io::stdout().write_all(&script).map_err(Into::into)
+            complete::script(shell).and_then(|script| std::io::stdout().write_all(&script)).map_err(Into::into)
         }
         args::Command::Man { dir } => man::write(&dir),
     };

@@ -7,7 +7,7 @@ use crate::report::{self, Chart};
 use crate::{CheckFailed, files, input, table};
 use anyhow::{Context, Result, ensure};
 use giveway_core::event_log::EventLogWriter;
-use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time};
+use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time, plural};
 use giveway_sim::Observer;
 use giveway_sim::comparison::{Comparison, PolicyResult};
 use giveway_sim::metrics::Summary;
@@ -111,11 +111,11 @@ fn describe(trial: &Comparison, seeds: usize) -> String {
     let (workload, cluster) = (&trial.workload, &trial.cluster);
     let seeds = if seeds == 1 { format!("seed {}", trial.seed) } else { format!("{seeds} seeds from {}", trial.seed) };
     format!(
-        "Workload {} ({} jobs) on cluster {} ({} nodes), {seeds}. mean, p95: completion time (submission to end); bound: lower bound of the mean.",
+        "Workload {} ({}) on cluster {} ({}), {seeds}. mean, p95: completion time (submission to end); bound: lower bound of the mean.",
         workload.name,
-        workload.jobs.len(),
+        plural(workload.jobs.len() as u64, "job"),
         cluster.name,
-        cluster.nodes.len(),
+        plural(cluster.nodes.len() as u64, "node"),
     )
 }
 

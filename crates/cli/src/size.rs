@@ -1,5 +1,6 @@
 //! `giveway size`: the smallest cluster on which a workload meets a target, for each policy.
 
+use crate::complete;
 use crate::text_table::TextTable;
 use crate::{CheckFailed, files, input};
 use anyhow::{Context, Result};
@@ -32,13 +33,13 @@ pub struct Size {
     #[arg(value_name = "TRACE|LOG")]
     pub source: String,
     /// Policies to compare: names, TOML files or `all`, separated by commas; may be repeated.
-    #[arg(long, value_name = "NAME|FILE[,...]", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "NAME|FILE[,...]", value_delimiter = ',', required = true, add = complete::policies())]
     pub policy: Vec<String>,
     /// What the jobs are to reach: mean, max or a percentile (p95) of wait, completion or slowdown, such as `p95 wait < 60s`.
     #[arg(long, value_name = "TARGET")]
     pub target: Target,
     /// Cluster whose nodes are copied: a built-in name or a file; default: that of the event log, or one made for the trace.
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", add = complete::clusters())]
     pub cluster: Option<String>,
     /// Duration model for what a trace of another system lacks, as a TOML file (see docs/traces.md).
     #[arg(long, value_name = "FILE")]

@@ -20,7 +20,11 @@ pub fn run(args: &Yarn) -> Result<()> {
 
 fn check_configuration(policy: &str, conf: &Path) -> Result<()> {
     let policy = input::policy(policy)?;
-    let findings = doctor::check(&policy, &HadoopConf::read(conf)?);
+    let read = HadoopConf::read(conf)?;
+    for file in &read.missing {
+        println!("{file}: not found in {}; its properties count as not set", conf.display());
+    }
+    let findings = doctor::check(&policy, &read);
     findings.iter().for_each(|finding| println!("{finding}"));
     for difference in giveway_yarn::degradations(&policy) {
         println!("policy `{}` needs `giveway yarn --degrade`: {difference}", policy.name);
@@ -30,12 +34,16 @@ fn check_configuration(policy: &str, conf: &Path) -> Result<()> {
         return Ok(());
     }
     Err(CheckFailed(format!(
-        "{} properties of {} do not work with policy `{}`",
-        findings.len(),
+        "{} in {} to set or change for policy `{}`",
+        plural_properties(findings.len()),
         conf.display(),
         policy.name
     ))
     .into())
+}
+
+fn plural_properties(count: usize) -> String {
+    if count == 1 { "1 property".into() } else { format!("{count} properties") }
 }
 
 fn run_sidecar(args: &YarnSidecar) -> Result<()> {

@@ -168,8 +168,23 @@ fn every_listed_policy_can_be_shown() {
         }
     }
     for shell in ["bash", "zsh", "fish"] {
-        assert!(giveway(folder.path(), &["completions", shell]).status.success());
+        let script = text(&giveway(folder.path(), &["completions", shell]).stdout);
+        assert!(script.contains("GIVEWAY_COMPLETE"), "{shell}: {script}");
     }
+    // What the script of bash asks for when a word is to be completed.
+    let complete = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_giveway"));
+        command
+            .env("GIVEWAY_COMPLETE", "bash")
+            .env("_CLAP_COMPLETE_INDEX", words.len().to_string())
+            .env("_CLAP_IFS", " ");
+        let asked = command.args(["--", "giveway"]).args(words).current_dir(folder.path()).output();
+        text(&asked.expect("cannot run giveway").stdout)
+    };
+    assert_eq!(complete(&["policies", "show", "hsrtf-pu"]), "hsrtf-pu hsrtf-pup hsrtf-pup-pause");
+    assert!(complete(&["sim", "--workload", "fcs"]).starts_with("fcs-"));
+    assert!(complete(&["submit", "word"]).contains("wordcount"));
+    assert_eq!(complete(&["job", "--dir", "no-cluster", ""]).split(' ').find(|word| word.parse::<u32>().is_ok()), None);
 }
 
 #[test]
@@ -384,7 +399,7 @@ fn traces_of_other_systems_are_workloads() {
     assert!(fit.contains("maps, synthetic"), "{fit}");
     fs::create_dir(folder.path().join("history")).expect("cannot create a folder");
     let message = refused(folder.path(), &["sim", "--workload", "history", "--policy", "fifo"]);
-    assert!(message.contains("the folder contains no trace"), "{message}");
+    assert!(message.contains("the directory contains no trace"), "{message}");
     let message = refused(folder.path(), &["trace", "stats", "jobs.toml"]);
     assert!(message.contains("unknown trace format"), "{message}");
     file(&folder, "model.toml", "block_mb = 0");
@@ -418,7 +433,7 @@ fn what_if_compares_every_job_of_a_record() {
     assert_eq!(json["rows"][2]["changes"]["jobs"].as_array().map(Vec::len), Some(31));
     let page = fs::read_to_string(folder.path().join("out.html")).expect("cannot read the page");
     assert!(page.contains("<svg") && !page.contains("http") && !page.contains("<script"), "the page loads something");
-    // A record without a policy is compared with the recorded times, and says that the error is unknown.
+    // The cluster of a trace is not recorded: the record is no baseline, and the error of the simulation is not known.
     let jobs = "; Version: 2\n".to_owned()
         + &(1..40)
             .map(|job| format!("{job} {} 5 100 4 -1 -1 4 200 -1 1 {} 1 -1 -1 1 -1 -1\n", job * 20, job % 3))
@@ -426,11 +441,14 @@ fn what_if_compares_every_job_of_a_record() {
     file(&folder, "jobs.swf", &jobs);
     let printed = run(&["what-if", "jobs.swf", "--policy", "fifo"]);
     assert!(
-        printed.contains("the recorded policy is unknown") && printed.contains("fifo instead of recorded"),
+        printed.contains("not compared with simulated ones") && printed.contains("nothing with the same model"),
         "{printed}"
     );
+    assert!(!printed.contains("instead of recorded"), "{printed}");
+    let printed = run(&["what-if", "jobs.swf", "--policy", "fifo,fair"]);
+    assert!(printed.contains("fair instead of fifo:") && !printed.contains("instead of recorded"), "{printed}");
     let printed = run(&["what-if", "jobs.swf", "--policy", "fifo", "--recorded-policy", "fair"]);
-    assert!(printed.contains("fifo instead of fair, simulated"), "{printed}");
+    assert!(printed.contains("fifo instead of fair, simulated") && !printed.contains("median error"), "{printed}");
     let message = refused(folder.path(), &["what-if", "run.eventlog", "--policy", "fair", "--nodes", "20%"]);
     assert!(message.contains("invalid change `20%`"), "{message}");
     let message = refused(folder.path(), &["what-if", "run.eventlog", "--policy", "fair", "--nodes", "-100%"]);

@@ -176,7 +176,9 @@ fn a_changed_policy_is_loaded_while_jobs_run_and_survives_a_kill() {
     assert_eq!(policy_of(dir), "first");
 
     fs::write(dir.join("tenants.toml"), "").expect("cannot write the tenants");
-    assert!(prints(dir, &["reload"]).contains("loaded; policy second"));
+    let reloaded = prints(dir, &["reload"]);
+    assert!(reloaded.contains("loaded; policy second"), "{reloaded}");
+    assert!(reloaded.contains("  policy.name: \"first\" -> \"second\"\n"), "what has changed: {reloaded}");
     up.kill();
     assert_eq!(policy_of(dir), "second", "it was durable before it was reported");
     prints_path(dir, &["replay", "--open", "cluster/journal-0001/log"]);
@@ -238,4 +240,78 @@ fn an_address_that_cannot_be_served_is_refused_before_anything_starts() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("can be reached from other machines"), "{}", text(&output.stderr));
     assert!(!folder.path().join("cluster").exists());
+}
+
+#[test]
+fn a_drained_node_gets_no_tasks_until_it_is_included_also_after_a_restart() {
+    let folder = input();
+    let dir = folder.path();
+    let up = Up::start(dir, &[]);
+    let state = |node: &str| {
+        let nodes = prints(dir, &["nodes"]);
+        nodes.lines().find_map(|line| line.strip_prefix(&format!("{node}\t"))?.split('\t').next().map(str::to_owned))
+    };
+    assert_eq!(prints(dir, &["nodes", "-o", "name"]), "node-0\nnode-1\n");
+    assert!(fails(dir, &["nodes", "drain", "node-7"]).contains("no node is named node-7"));
+    let mut complete = Command::new(env!("CARGO_BIN_EXE_giveway"));
+    complete.env("GIVEWAY_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "5").env("_CLAP_IFS", " ").current_dir(dir);
+    let complete = complete.args(["--", "giveway", "nodes", "drain", "--dir", "cluster", "node"]).output();
+    assert_eq!(text(&complete.expect("cannot run giveway").stdout), "node-0 node-1");
+    prints(dir, &["nodes", "drain", "node-0"]);
+    assert_eq!(state("node-0").as_deref(), Some("drained"));
+    let run = |output: &str| {
+        let job = ["submit", "streaming", "--mapper", "cat", "--reducer", "cat", "--split", "1", "--wait"];
+        prints(dir, &[&job[..], &["--input", "in", "--output", output]].concat());
+        let jobs = prints(dir, &["jobs", "-o", "name"]);
+        let job = jobs.lines().last().expect("a job").to_owned();
+        let attempts = prints(dir, &["job", &job, "--tasks", "--json"]);
+        ["node-0", "node-1"].map(|node| attempts.contains(&format!("\"node\": \"{node}\"")))
+    };
+    assert_eq!(run("out1"), [false, true]);
+    up.kill();
+    let up = Up::start(dir, &[]);
+    assert_eq!(run("out2"), [false, true], "the drain is in the journal");
+    prints(dir, &["nodes", "drain", "node-1"]);
+    prints(dir, &["nodes", "include", "node-0"]);
+    wait_for("the node", || state("node-0").as_deref() == Some("up"));
+    assert_eq!(run("out3"), [true, false]);
+    drop(up);
+    prints_path(dir, &["replay", "--open", "cluster/journal/log"]);
+}
+
+#[test]
+fn times_include_those_without_a_coordinator_and_a_stopped_cluster_does_not_age() {
+    const OUTAGE: Duration = Duration::from_secs(3);
+    let folder = input();
+    let dir = folder.path();
+    let up = Up::start(dir, &[]);
+    let mapper = "while [ ! -e go ]; do sleep 0.05; done; cat";
+    prints(dir, &["submit", "streaming", "--mapper", mapper, "--input", "in", "--output", "out"]);
+    wait_for("the map", || prints(dir, &["jobs", "--state", "running", "-o", "name"]) == "1\n");
+    up.kill();
+    std::thread::sleep(OUTAGE);
+    let up = Up::start(dir, &[]);
+    fs::write(dir.join("go"), "").expect("cannot write a file");
+    wait_for("the job", || prints(dir, &["jobs", "--state", "succeeded", "-o", "name"]) == "1\n");
+    let seconds = |command: &str, field: &str| {
+        let rows: serde_json::Value = serde_json::from_str(&prints(dir, &[command, "-o", "json"])).expect("JSON");
+        rows[0][field].as_f64().unwrap_or_else(|| panic!("{command} has no {field}: {rows}"))
+    };
+    let elapsed_s = seconds("jobs", "elapsed_s");
+    assert!(elapsed_s >= OUTAGE.as_secs_f64(), "{elapsed_s} s");
+    assert!((seconds("history", "total_s") - elapsed_s).abs() < 0.1);
+    let explained = giveway(dir, &["explain", "1"]);
+    assert!(text(&explained.stderr).is_empty(), "{}", text(&explained.stderr));
+    drop(up);
+    std::thread::sleep(OUTAGE);
+    let explained = giveway(dir, &["explain", "1"]);
+    assert!(text(&explained.stderr).contains("the cluster is not running: this is the state at"), "it says so");
+    let title = text(&explained.stdout);
+    let ago = title.split("Succeeded ").nth(1).and_then(|rest| rest.split(" ago").next()).expect("an age");
+    let ago_s: f64 = match ago.split_once(' ') {
+        Some((number, "ms")) => number.parse::<f64>().expect("a number") / 1e3,
+        Some((number, _)) => number.parse().expect("a number"),
+        None => panic!("{ago}"),
+    };
+    assert!(ago_s < OUTAGE.as_secs_f64(), "counted from the end of the journal: {ago}");
 }

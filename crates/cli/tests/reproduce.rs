@@ -69,5 +69,5 @@ fn an_unwritable_report_folder_is_an_error() {
     fs::write(folder.path().join("file"), "").expect("a file");
     let output = reproduce(folder.path(), &["hsrtf", "--quick", "--seeds", "1", "--no-engine", "--report", "file/in"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output).contains("cannot create folder file/in"), "{}", text(&output));
+    assert!(text(&output).contains("cannot create directory file/in"), "{}", text(&output));
 }

@@ -156,6 +156,17 @@ pub enum Event {
     /// The scheduler was replaced by one that knows what is in this snapshot and nothing else: the backend's process was restarted, or its log
     /// begins here.
     Restored(Box<Snapshot>),
+    /// An administrator wants no new tasks on a node, up or lost: attempts that run there go on, paused ones and map outputs stay. It lasts until
+    /// [`Event::NodeIncluded`], also if the node is lost and joins again.
+    NodeDrained {
+        /// A node that has joined before.
+        node: NodeId,
+    },
+    /// An administrator ends the drain of a node, or its exclusion because of failures.
+    NodeIncluded {
+        /// A node that has joined before.
+        node: NodeId,
+    },
 }
 
 /// Progress of an attempt.

@@ -78,4 +78,4 @@ pub use setup::{Capabilities, Setup, SetupError};
 pub use snapshot::Snapshot;
 pub use tenants::{Pool, Tenants, TenantsError, User};
 pub use timer::{Timer, Timers};
-pub use units::{Span, Time, WHOLE_PPM};
+pub use units::{Span, Time, WHOLE_PPM, plural};

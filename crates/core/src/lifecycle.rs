@@ -198,6 +198,8 @@ impl<T: Default> Lifecycle<T> {
             Event::AttemptProtected { .. }
             | Event::RecoveryRequested { .. }
             | Event::PauseLimitSet { .. }
+            | Event::NodeDrained { .. }
+            | Event::NodeIncluded { .. }
             | Event::JobKilled { .. }
             | Event::SlotsOffered { .. }
             | Event::TimerFired { .. }

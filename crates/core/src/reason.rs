@@ -4,7 +4,7 @@
 
 use crate::event::JobSpec;
 use crate::ids::{AttemptId, JobId, NodeId};
-use crate::units::Span;
+use crate::units::{Span, plural};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -293,26 +293,35 @@ impl Reason {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(|node| node.to_string()))
+    }
+}
+
+impl Reason {
+    /// The reason as text, with the names of nodes. `Display` has their numbers.
+    pub fn text(&self, node_name: impl Fn(NodeId) -> String) -> String {
         match self {
-            Reason::Ranked(rank) => rank.fmt(f),
-            Reason::Reserved => write!(f, "the slot was reserved for it"),
-            Reason::Recovery { lost } => write!(f, "reruns work that was lost with {lost}"),
+            Reason::Ranked(rank) => rank.to_string(),
+            Reason::Reserved => "the slot was reserved for it".into(),
+            Reason::Recovery { lost } => format!("reruns work that was lost with {}", node_name(*lost)),
             Reason::Speculative { progress_ppm } => {
-                write!(f, "speculative attempt of a straggler at {} %", progress_ppm / 10_000)
+                format!("speculative attempt: another attempt of the task is slow, at {} %", progress_ppm / 10_000)
             }
-            Reason::PreemptedFor { job } => write!(f, "preempted for {job}"),
-            Reason::PreemptedForRecovery { job } => write!(f, "preempted for a lost task of {job}"),
-            Reason::OtherAttemptFinished => write!(f, "another attempt finished first"),
-            Reason::JobEnded => write!(f, "its job ended"),
-            Reason::RequestedByUser => write!(f, "requested by a user"),
-            Reason::GrantedByCluster => write!(f, "granted by the cluster's own scheduler"),
-            Reason::Preempted(preempted) => preempted.fmt(f),
-            Reason::StragglerEnded(straggler) => straggler.fmt(f),
+            Reason::PreemptedFor { job } => format!("preempted for {job}"),
+            Reason::PreemptedForRecovery { job } => format!("preempted for a lost task of {job}"),
+            Reason::OtherAttemptFinished => "another attempt of the task finished first".into(),
+            Reason::JobEnded => "its job ended".into(),
+            Reason::RequestedByUser => "requested by a user".into(),
+            Reason::GrantedByCluster => "granted by the cluster's own scheduler".into(),
+            Reason::Preempted(preempted) => preempted.to_string(),
+            Reason::StragglerEnded(straggler) => straggler.text(node_name),
+            Reason::Retry { failures: 1, failed_on } => format!("retry after a failure on {}", node_name(*failed_on)),
             Reason::Retry { failures, failed_on } => {
-                write!(f, "retry: failed {failures} times, last on {failed_on}")
+                format!("retry after {failures} failures, the last on {}", node_name(*failed_on))
             }
             Reason::Probe { failures, jobs } => {
-                write!(f, "probe: the node is excluded after {failures} failures of {jobs} jobs")
+                let (failures, jobs) = (plural(*failures, "failure"), plural(*jobs, "job"));
+                format!("probe: the node is excluded after {failures} of {jobs}")
             }
         }
     }
@@ -324,26 +333,42 @@ impl fmt::Display for PreemptReason {
         if let Some(group) = &self.group {
             write!(f, "{group}; ")?;
         }
-        write!(f, "{}; against {}", self.by, self.victim)?;
+        f.write_str(&self.by.against(&self.victim))?;
         if self.margin_milli > 1_000 {
-            write!(f, "; margin {}", Milli(self.margin_milli))?;
+            write!(f, "; required factor {}", Milli(self.margin_milli))?;
         }
         if !self.min_time_left.is_zero() {
             match self.time_left {
-                Some(left) => write!(f, "; {left} left")?,
-                None => write!(f, "; time left unknown")?,
+                Some(left) => write!(f, "; {left} left in this attempt")?,
+                None => write!(f, "; time left in this attempt unknown")?,
             }
-            write!(f, ", guarded below {}", self.min_time_left)?;
+            write!(f, ", protected below {}", self.min_time_left)?;
         }
         Ok(())
     }
 }
 
-impl fmt::Display for StragglerReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl StragglerReason {
+    fn text(&self, node_name: impl Fn(NodeId) -> String) -> String {
         let StragglerReason { progress_ppm, left, again, node } = self;
-        let percent = progress_ppm / 10_000;
-        write!(f, "straggler at {percent} %: {left} left, its rest takes {again} in a new attempt on {node}")
+        let (percent, node) = (progress_ppm / 10_000, node_name(*node));
+        format!("slow attempt at {percent} %: it has {left} left, and a new attempt on {node} does the rest in {again}")
+    }
+}
+
+impl RankReason {
+    /// What the job is ranked by, without the claim that it comes first.
+    pub fn standing(&self) -> String {
+        let group = self.group.as_ref().map_or_else(String::new, |group| format!("{group}; "));
+        format!("{group}{}{}", self.measure.amount(), self.match_text())
+    }
+
+    fn match_text(&self) -> String {
+        match self.node_match {
+            Some(NodeMatch::Suggested { class }) => format!("; this node is suggested for its class {class}"),
+            Some(NodeMatch::Fallback) => "; no job of a class suggested for this node needs the slot".into(),
+            None => String::new(),
+        }
     }
 }
 
@@ -352,12 +377,7 @@ impl fmt::Display for RankReason {
         if let Some(group) = &self.group {
             write!(f, "{group}; ")?;
         }
-        self.measure.fmt(f)?;
-        match self.node_match {
-            Some(NodeMatch::Suggested { class }) => write!(f, "; its class {class} is suggested for this node"),
-            Some(NodeMatch::Fallback) => write!(f, "; no job of a class suggested for this node needs the slot"),
-            None => Ok(()),
-        }
+        write!(f, "{}{}", self.measure, self.match_text())
     }
 }
 
@@ -370,44 +390,78 @@ impl fmt::Display for Milli {
     }
 }
 
-impl fmt::Display for Measure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Measure {
+    /// What is measured, and how much of it the job has.
+    fn parts(&self) -> (&'static str, String) {
         match *self {
-            Measure::Submission => write!(f, "first by submission"),
-            Measure::RemainingTime(estimate) => write!(f, "shortest remaining time, {estimate}"),
+            Measure::Submission => ("priority and submission time", String::new()),
+            Measure::RemainingTime(estimate) => ("remaining time", estimate.to_string()),
             Measure::SlotsOverWeight { allocated, weight_milli } => {
-                write!(f, "fewest slots for its weight, {allocated} for weight {}", Milli(weight_milli))
+                ("slots", format!("{allocated} for weight {}", Milli(weight_milli)))
             }
             Measure::SlotsOverShare { allocated, share_milli: 0 } => {
-                write!(f, "fewest slots for its share, {allocated} for less than 0.001 slots")
+                ("slots", format!("{allocated} for a share of less than 0.001"))
             }
             Measure::SlotsOverShare { allocated, share_milli } => {
-                write!(f, "fewest slots for its share, {allocated} of {} slots", Milli(share_milli))
+                ("slots", format!("{allocated} for a share of {}", Milli(share_milli)))
             }
             Measure::RemainingWork { shuffle, reduce_bytes } => {
-                write!(f, "least work left, {shuffle} of maps and {} MB to reduce", reduce_bytes / 1_000_000)
+                ("work left", format!("{shuffle} of maps and {} MB to reduce", reduce_bytes / 1_000_000))
             }
-            Measure::AttainedService(service) => write!(f, "least slot time so far, {service}"),
-            Measure::RemainingArea(area) => write!(f, "least work left, {area} of the whole cluster"),
+            Measure::AttainedService(service) => ("slot time so far", service.to_string()),
+            Measure::RemainingArea(area) => ("work left for the whole cluster", area.to_string()),
             Measure::RemainingAreaAndShuffle { area, shuffle } => {
-                write!(f, "least work left, {area} of the whole cluster and {shuffle} for the wait until its last map")
+                ("work left for the whole cluster", format!("{area}, and {shuffle} until its last map"))
             }
             Measure::Late { allocated, share_milli } => {
-                let share = Milli(share_milli);
-                write!(f, "behind fair sharing: has {allocated} of the {share} slots it is due")
+                ("behind fair sharing", format!("{allocated} of the {} slots it is due", Milli(share_milli)))
             }
-            Measure::Small { left } => write!(f, "small: {left} of slot time left in all"),
-            Measure::UnknownSize { attained } => {
-                write!(f, "size unknown, so by least slot time so far, {attained}")
-            }
+            Measure::Small { left } => ("small job, slot time left", left.to_string()),
+            Measure::UnknownSize { attained } => ("size unknown, slot time so far", attained.to_string()),
         }
+    }
+
+    /// What the job has.
+    pub fn amount(&self) -> String {
+        match self.parts() {
+            (topic, value) if value.is_empty() => topic.into(),
+            (topic, value) => format!("{topic}: {value}"),
+        }
+    }
+
+    /// What the job has, and what another has.
+    fn against(&self, other: &Measure) -> String {
+        match (self.parts(), other.parts()) {
+            ((topic, value), (same, other)) if topic == same && !value.is_empty() => {
+                format!("{topic}: {value} against {other}")
+            }
+            _ => format!("{}, against {}", self.amount(), other.amount()),
+        }
+    }
+}
+
+/// Why a job with this measure comes first.
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let most = match self {
+            Measure::Submission => "first by ",
+            // Of these it is not the amount that puts them first.
+            Measure::Late { .. } | Measure::Small { .. } | Measure::UnknownSize { .. } => "",
+            Measure::RemainingTime(_) => "shortest ",
+            Measure::SlotsOverWeight { .. } | Measure::SlotsOverShare { .. } => "fewest ",
+            Measure::RemainingWork { .. }
+            | Measure::RemainingArea(_)
+            | Measure::RemainingAreaAndShuffle { .. }
+            | Measure::AttainedService(_) => "least ",
+        };
+        write!(f, "{most}{}", self.amount())
     }
 }
 
 impl fmt::Display for SlowNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SlowNode { here, elsewhere } = self;
-        write!(f, "refused as slow: a task takes {here} there, and all waiting ones {elsewhere} on faster nodes")
+        write!(f, "too slow: a task takes {here} there, and faster nodes do all waiting tasks in {elsewhere}")
     }
 }
 
@@ -421,14 +475,14 @@ impl fmt::Display for GroupReason {
         write!(f, "{kind} {} ", self.name)?;
         match self.measure {
             GroupMeasure::BelowMinShare { allocated, min_share } => {
-                write!(f, "below its min share, {allocated} of {min_share} slots")
+                write!(f, "is below its min share, with {allocated} of {}", plural(min_share, "slot"))
             }
             GroupMeasure::SlotsOverWeight { allocated, weight_milli } => {
-                write!(f, "at {allocated} slots for weight {}", Milli(weight_milli))
+                write!(f, "has {} for weight {}", plural(allocated, "slot"), Milli(weight_milli))
             }
-            GroupMeasure::CapacityUsed { percent } => write!(f, "at {percent} % of its capacity"),
+            GroupMeasure::CapacityUsed { percent } => write!(f, "uses {percent} % of its capacity"),
             GroupMeasure::BehindFairShare { allocated, due } => {
-                write!(f, "behind its fair share, {allocated} of {due} slots")
+                write!(f, "is behind its fair share, with {allocated} of {}", plural(due, "slot"))
             }
         }
     }
@@ -453,7 +507,7 @@ impl fmt::Display for Refusal {
             Refusal::StaleAttempt(attempt) => write!(f, "attempt {attempt} has ended or is unknown"),
             Refusal::NotRequested(attempt) => write!(f, "attempt {attempt} was not requested to do that"),
             Refusal::NothingPending(job) => {
-                write!(f, "{job} has no pending task for that slot; report its slot requests first")
+                write!(f, "{job} has no pending task for that slot; report the slots it requests first")
             }
             Refusal::NotOpen(job) => {
                 write!(f, "{job} was submitted with all its tasks; only an open job requests slots")
@@ -461,34 +515,5 @@ impl fmt::Display for Refusal {
             Refusal::InvalidSnapshot => write!(f, "the snapshot contradicts itself; use the release that wrote it"),
             Refusal::ClockWentBack => write!(f, "the clock went back; events must be ordered by time"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn grouped(kind: GroupKind, measure: GroupMeasure, job: Measure) -> String {
-        let group = Some(Box::new(GroupReason { kind, name: "etl".into(), measure }));
-        Reason::Ranked(RankReason { group, measure: job, node_match: None }).to_string()
-    }
-
-    #[test]
-    fn reasons_name_the_group_first() {
-        let text = grouped(GroupKind::Queue, GroupMeasure::CapacityUsed { percent: 40 }, Measure::Submission);
-        assert_eq!(text, "queue etl at 40 % of its capacity; first by submission");
-        let below = GroupMeasure::BelowMinShare { allocated: 3, min_share: 8 };
-        let weight = Measure::SlotsOverWeight { allocated: 1, weight_milli: 500 };
-        assert_eq!(
-            grouped(GroupKind::Pool, below, weight),
-            "pool etl below its min share, 3 of 8 slots; fewest slots for its weight, 1 for weight 0.5"
-        );
-    }
-
-    #[test]
-    fn a_small_share_is_not_printed_as_zero() {
-        let share = |share_milli| Reason::ranked(Measure::SlotsOverShare { allocated: 2, share_milli }).to_string();
-        assert_eq!(share(40), "fewest slots for its share, 2 of 0.04 slots");
-        assert!(share(0).ends_with("2 for less than 0.001 slots"), "{}", share(0));
     }
 }

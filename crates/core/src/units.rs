@@ -124,7 +124,11 @@ impl fmt::Display for Time {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.1} s", self.as_secs_f64())
+        match self.0 {
+            0 => write!(f, "0 s"),
+            1..100_000 => write!(f, "{} ms", self.0.div_ceil(1_000)),
+            _ => write!(f, "{:.1} s", self.as_secs_f64()),
+        }
     }
 }
 
@@ -163,6 +167,15 @@ impl Visitor<'_> for SpanText {
             E::custom(format!("invalid span of time `{text}`: {error}; write for example \"10s\" or \"1m 30s\""))
         })?;
         u64::try_from(duration.as_micros()).map(Span).map_err(E::custom)
+    }
+}
+
+/// A number and a noun in the singular or plural: "1 map", "2 maps", "3 losses".
+pub fn plural(count: impl Into<u64>, noun: &str) -> String {
+    match (count.into(), noun.ends_with('s')) {
+        (1, _) => format!("1 {noun}"),
+        (count, true) => format!("{count} {noun}es"),
+        (count, false) => format!("{count} {noun}s"),
     }
 }
 

@@ -20,6 +20,8 @@ enum Step {
     OfferSlots(u32),
     LoseNode(u32),
     JoinNode(u32),
+    DrainNode(u32),
+    IncludeNode(u32),
     FinishAttempt(AttemptId),
     StopAttempt(AttemptId, StopMode),
     FireTimer(Timer),
@@ -173,6 +175,11 @@ impl RandomBackend {
         let mut snapshots = Pcg64Mcg::seed_from_u64(seed ^ 2);
         for _ in 0..snapshots.random_range(1..5) {
             backend.plan(snapshots.random_range(0..150 * SECOND), Step::Snapshot);
+        }
+        for _ in 0..snapshots.random_range(0..3) {
+            let (at, node) = (snapshots.random_range(0..100 * SECOND), snapshots.random_range(0..nodes));
+            backend.plan(at, Step::DrainNode(node));
+            backend.plan(at + snapshots.random_range(0..60 * SECOND), Step::IncludeNode(node));
         }
         for _ in 0..backend.losses_left {
             let (at, node) = (backend.rng.random_range(0..150 * SECOND), backend.rng.random_range(0..nodes));
@@ -377,11 +384,21 @@ impl RandomBackend {
                     self.join(node);
                 }
             }
+            Step::DrainNode(node) => self.set_drained(node, true),
+            Step::IncludeNode(node) => self.set_drained(node, false),
             Step::FinishAttempt(attempt) => self.finish(attempt),
             Step::StopAttempt(attempt, mode) => self.stop(attempt, mode),
             Step::FireTimer(timer) => self.submit_event(Event::TimerFired { timer }),
             Step::Restart => self.restart(),
             Step::Snapshot => self.take_snapshot(),
+        }
+    }
+
+    fn set_drained(&mut self, node: u32, drained: bool) {
+        let node = NodeId(node);
+        // It may not have joined yet.
+        if self.core.nodes().any(|known| known.id == node) {
+            self.submit_event(if drained { Event::NodeDrained { node } } else { Event::NodeIncluded { node } });
         }
     }
 

@@ -17,6 +17,17 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
+/// What a reload of policy and tenants did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reload {
+    /// The policy in force.
+    pub policy: String,
+    /// False if everything is the same as before.
+    pub changed: bool,
+    /// The settings that differ, a line each.
+    pub changes: Vec<String>,
+}
+
 /// Why a request to a cluster failed.
 #[derive(Debug, Error)]
 pub enum ClientError {
@@ -238,13 +249,18 @@ impl Client {
         self.request(&FromClient::Yield { job }).map(drop)
     }
 
-    /// Has the coordinator read the files of its policy and its tenants again. Once this returns, they are in force, also after a restart. Returns the policy's
-    /// name, and whether anything changed. If something is wrong with them, nothing changes.
-    pub fn reload(&mut self) -> Result<(String, bool), ClientError> {
+    /// Has the coordinator read the files of its policy and its tenants again. Once this returns, they are in force, also after a restart. If something is
+    /// wrong with them, nothing changes.
+    pub fn reload(&mut self) -> Result<Reload, ClientError> {
         match self.request(&FromClient::Reload)? {
-            ToClient::Reloaded { policy, changed } => Ok((policy, changed)),
+            ToClient::Reloaded { policy, changed, changes } => Ok(Reload { policy, changed, changes }),
             _ => Err(ClientError::UnexpectedAnswer),
         }
+    }
+
+    /// Drains the node of this name, so that it gets no new tasks, or has it used again.
+    pub fn set_drained(&mut self, node: String, drained: bool) -> Result<(), ClientError> {
+        self.request(&FromClient::SetDrained { node, drained }).map(drop)
     }
 
     /// Stops the cluster. Unfinished jobs continue when it is started again.

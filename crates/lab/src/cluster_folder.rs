@@ -20,8 +20,10 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Creates the folder. After SIGINT or SIGTERM the clusters in it are stopped, so that the command fails; [`is_interrupted`] then tells why.
 pub fn create(prefix: &str) -> Result<TempDir> {
-    let folder =
-        tempfile::Builder::new().prefix(prefix).tempdir().context("cannot create a temporary folder for the runs")?;
+    let folder = tempfile::Builder::new()
+        .prefix(prefix)
+        .tempdir()
+        .context("cannot create a temporary directory for the runs")?;
     let path = folder.path().to_owned();
     signals::on_stop(move || {
         INTERRUPTED.store(true, Ordering::Relaxed);

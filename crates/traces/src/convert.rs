@@ -60,7 +60,7 @@ mod tests {
     fn a_written_workload_is_read_back_the_same() {
         let (mut jobs, _) = read_text("a\"b\t3\t0\t268435457\t1048577\t9999\nb\t50.25\t0\t1000\t0\t9\n");
         jobs[0].priority = Priority::VeryLow;
-        let cluster = cluster_for("x", &jobs);
+        let cluster = cluster_for(&jobs);
         let workload = workload_of("x", jobs, &cluster, &mut |_| {});
         let text = workload_toml(&workload);
         let again = Workload::from_toml(&text, "w.toml", &cluster, 1).unwrap();

@@ -25,10 +25,10 @@ pub enum TraceError {
         problem: String,
     },
     /// A folder contains no trace.
-    #[error("{}: the folder contains no trace; name a folder with files of one of the formats in docs/traces.md", folder.display())]
+    #[error("{}: the directory contains no trace; name a directory with files of one of the formats in docs/traces.md", folder.display())]
     EmptyFolder { folder: PathBuf },
     /// The files of a folder have different formats.
-    #[error("{}: the folder contains traces of different formats ({formats}); name one file, or a folder with one format", folder.display())]
+    #[error("{}: the directory contains traces of different formats ({formats}); name one file, or a directory with one format", folder.display())]
     MixedFolder {
         folder: PathBuf,
         /// Names of the formats, separated by commas.

@@ -23,7 +23,7 @@ const INSTANT_BYTES_PER_S: u64 = 1 << 50;
 /// [`cluster_for`]. Jobs that are left out are counted in the trace's diagnostics.
 pub fn to_workload(trace: &mut Trace, cluster: Option<Cluster>) -> Result<RecordedRun, TraceError> {
     let jobs = sorted_jobs(trace)?;
-    let cluster = cluster.unwrap_or_else(|| cluster_for(trace.name(), &jobs));
+    let cluster = cluster.unwrap_or_else(|| cluster_for(&jobs));
     let recorded = jobs.iter().map(recorded_times).collect();
     let mut shorter = Vec::new();
     let workload = workload_of(trace.name(), jobs, &cluster, &mut |job| shorter.push(job.to_owned()));
@@ -40,7 +40,9 @@ fn recorded_times(job: &TraceJob) -> RecordedJob {
         (JobOutcome::Failed, _) => RecordedJob::not_compared("failed when it was recorded"),
         (JobOutcome::Killed, _) => RecordedJob::not_compared("killed when it was recorded"),
         (_, None) => RecordedJob::not_compared("without a recorded end"),
-        (_, Some(us)) => RecordedJob { completion_s: Some(us as f64 / 1e6), wait_s: None, not_compared: None },
+        (_, Some(us)) => {
+            RecordedJob { number: None, completion_s: Some(us as f64 / 1e6), wait_s: None, not_compared: None }
+        }
     }
 }
 
@@ -86,7 +88,7 @@ pub fn workload_of(name: &str, jobs: Vec<TraceJob>, cluster: &Cluster, shorter: 
 
 /// A cluster of equal nodes on which the work of the jobs, sorted by submission, fills 70 % of the time of the slots that it needs most. If the
 /// task times are recorded, reading and writing take no time on it, because they are part of the recorded times.
-pub fn cluster_for(name: &str, jobs: &[TraceJob]) -> Cluster {
+pub fn cluster_for(jobs: &[TraceJob]) -> Cluster {
     let longest = |tasks: fn(&TraceJob) -> &Tasks| {
         jobs.iter().map(|job| tasks(job).time.span()).max().unwrap_or_default().as_secs_f64()
     };
@@ -100,7 +102,7 @@ pub fn cluster_for(name: &str, jobs: &[TraceJob]) -> Cluster {
     let nodes = nodes(work_s(|job| &job.maps), MAP_SLOTS).max(nodes(work_s(|job| &job.reduces), REDUCE_SLOTS));
     let recorded = jobs.iter().filter(|job| matches!(job.maps.time, TaskTime::Recorded(_))).count() * 2 > jobs.len();
     let nodes = nodes.clamp(3.0, MAX_NODES) as usize;
-    cluster(&format!("{nodes} nodes for {name}"), nodes, recorded)
+    cluster("synthetic", nodes, recorded)
 }
 
 fn cluster(name: &str, nodes: usize, recorded: bool) -> Cluster {
@@ -234,7 +236,7 @@ mod tests {
         let (jobs, _) = read_text(SWIM);
         let mut jobs = jobs;
         jobs.sort_by_key(|job| job.submit_us);
-        let cluster = cluster_for("x", &jobs);
+        let cluster = cluster_for(&jobs);
         let workload = workload_of("x", jobs, &cluster, &mut |_| {});
         let submits: Vec<f64> = workload.jobs.iter().map(|job| job.submit.as_secs_f64()).collect();
         assert_eq!(submits, [0.0, 50.0]);
@@ -264,7 +266,7 @@ mod tests {
             job.submit_us = at * 1_000_000;
         }
         // 999 maps of 74 s within 998 s, in slots of which 70 % are busy, four on a node.
-        assert_eq!(cluster_for("x", &jobs).nodes.len(), (999.0f64 * 74.0 / 998.0 / 0.7 / 4.0).ceil() as usize);
-        assert_eq!(cluster_for("x", &[]).nodes.len(), 3);
+        assert_eq!(cluster_for(&jobs).nodes.len(), (999.0f64 * 74.0 / 998.0 / 0.7 / 4.0).ceil() as usize);
+        assert_eq!(cluster_for(&[]).nodes.len(), 3);
     }
 }

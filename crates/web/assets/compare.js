@@ -38,7 +38,11 @@ export function comparePage(root) {
         "header",
         {},
         h("h2", {}, "Completion by size of job"),
-        h("span", { class: "quiet" }, "Part of the jobs done within so long, logarithmic. Further left is better."),
+        h(
+          "span",
+          { class: "quiet" },
+          "Share of jobs finished by a time after submission (logarithmic). Further left is better.",
+        ),
       ),
       h(
         "div",
@@ -57,8 +61,8 @@ export function comparePage(root) {
       h(
         "section",
         { class: "panel" },
-        h("header", {}, h("h2", {}, "Who gains, who loses"), h("span", { class: "quiet" }, "mean completion by user")),
-        h("div", { class: "pad" }, users(pairs)),
+        h("header", {}, h("h2", {}, "Mean completion by user")),
+        h("div", { class: "pad scrollx" }, users(pairs)),
       ),
       h("section", { class: "panel" }, h("header", {}, h("h2", {}, "In figures")), figures(names, a, b, pairs)),
     ),
@@ -68,8 +72,8 @@ export function comparePage(root) {
       h(
         "header",
         {},
-        h("h2", {}, "Jobs that lose most"),
-        h("span", { class: "quiet" }, `under ${names[0]}, against ${names[1]}`),
+        h("h2", {}, "Jobs that finish later"),
+        h("span", { class: "quiet" }, `under ${names[0]} than under ${names[1]}`),
       ),
       losers(names, pairs),
     ),
@@ -123,14 +127,15 @@ function sentence([first, second], pairs) {
   const [ma, mb] = [mean(pairs.map((one) => one.a)), mean(pairs.map((one) => one.b))];
   const gain = pairs.filter((one) => one.a < one.b * 0.95).length;
   const lose = pairs.filter((one) => one.a > one.b * 1.05).length;
-  const factor = ma <= mb ? mb / ma : ma / mb;
+  const change = Math.round((100 * Math.abs(mb - ma)) / mb);
   return [
+    "The mean completion time under ",
     h("b", {}, first),
-    " finishes the mean job ",
-    factor < 1.005 ? "as soon as" : h("b", {}, `${factor.toFixed(2)} times ${ma <= mb ? "sooner" : "later"}`),
-    factor < 1.005 ? " " : " than ",
+    " is ",
+    change < 1 ? "the same as" : h("b", {}, `${change} % ${ma <= mb ? "lower" : "higher"}`),
+    change < 1 ? " under " : " than under ",
     h("b", {}, second),
-    `: ${duration(ma)} against ${duration(mb)}. ${count(gain)} of ${plural(pairs.length, "job")} gain, ${count(lose)} lose more than 5 %.`,
+    `: ${duration(ma)} against ${duration(mb)}. Of ${plural(pairs.length, "job")}, ${count(gain)} finish more than 5 % sooner and ${count(lose)} more than 5 % later.`,
   ];
 }
 
@@ -165,7 +170,7 @@ function curve(name, pairs) {
       "div",
       {},
       head,
-      h("p", { class: "empty" }, pairs.length ? "Too few for a curve." : "No such job in both logs."),
+      h("p", { class: "empty" }, pairs.length ? "Too few jobs for a curve." : "No such job in both logs."),
     );
   const [low, high] = [Math.log(Math.min(...values) * 0.95), Math.log(Math.max(...values) * 1.05)];
   const x = (value) => left + ((Math.log(value) - low) / (high - low)) * (w - left - 6);
@@ -188,7 +193,7 @@ function curve(name, pairs) {
     head,
     s(
       "svg",
-      { viewBox: `0 0 ${w} ${height}`, role: "img", "aria-label": `${name} jobs: part done over time` },
+      { viewBox: `0 0 ${w} ${height}`, role: "img", "aria-label": `${name} jobs: share finished over time` },
       [0, 0.5, 1].map((part) => [
         s("path", { d: `M${left} ${y(part)}H${w - 6}`, stroke: "var(--faint)" }),
         s("text", { x: left - 5, y: y(part) + 4, "text-anchor": "end" }, `${part * 100} %`),
@@ -258,7 +263,7 @@ function figures(names, a, b, pairs) {
     ["95th percentile", quantile(of(null, "a"), 0.95), quantile(of(null, "b"), 0.95), duration],
     ["Mean, small jobs", mean(of(0, "a")), mean(of(0, "b")), duration],
     ["Mean, large jobs", mean(of(2, "a")), mean(of(2, "b")), duration],
-    ["Last job done", last(a), last(b), (t) => clock(null, t)],
+    ["Last job finished", last(a), last(b), (t) => clock(null, t)],
     ["Pauses, early ends", sum(a, "pauses", "early_ends"), sum(b, "pauses", "early_ends"), count],
     ["Kills", sum(a, "kills"), sum(b, "kills"), count],
     ["Lost to preemption", sum(a, "lost_s"), sum(b, "lost_s"), duration],
@@ -316,7 +321,7 @@ function losers(names, pairs) {
         h(
           "tr",
           {},
-          ["Job", "User · pool", names[0], names[1], "Later by", "Gave way"].map((name, index) =>
+          ["Job", "User · pool", names[0], names[1], "Later by", "Preempted"].map((name, index) =>
             h("th", { scope: "col", class: index > 1 ? "num" : "" }, name),
           ),
         ),

@@ -160,9 +160,17 @@ export function stateAt(log, at) {
 
 export const isUp = (node, at) => node.up.some(([from, until]) => from <= at && (until === null || until > at));
 
-/** Why a node that is up gets no tasks at an instant, if so. */
+/** Why a node that is up gets no tasks at an instant, if so: it is excluded, or drained. */
 export const exclusionOf = (node, at) =>
   node.exclusions.find(({ from, until }) => from <= at && (until === null || until > at));
+
+/** The state of a node at an instant: a word, its kind and its drawing. */
+export function nodeState(node, at) {
+  if (!isUp(node, at)) return ["lost", "bad", "node"];
+  const exclusion = exclusionOf(node, at);
+  if (exclusion?.drained) return ["drained", "", "pause"];
+  return exclusion ? ["excluded", "warn", "node"] : ["up", "ok", "dot"];
+}
 
 /** The last mark at or before an instant: its index, -1 without one. */
 export function lastMark(log, at) {
@@ -188,6 +196,7 @@ const SHAPES = {
   [MARK.jobEnded]: "tick",
   [MARK.nodeExcluded]: "node",
   [MARK.nodeIncluded]: "join",
+  [MARK.nodeDrained]: "pause",
 };
 const BAD = new Set([MARK.killed, MARK.failed, MARK.nodeLost, MARK.nodeExcluded]);
 const isFailedEnd = (log, mark) =>
@@ -213,6 +222,7 @@ export function wordsOf(log, mark, times = 1) {
     [MARK.nodeJoined]: "joined",
     [MARK.nodeExcluded]: "was excluded",
     [MARK.nodeIncluded]: "is used again",
+    [MARK.nodeDrained]: "was drained",
   }[kind];
   if (ofNode) {
     const node = log.nodes[log.markSubject[mark]];

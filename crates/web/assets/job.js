@@ -2,11 +2,11 @@
 
 import { store, ENDED, NONE } from "./store.js";
 import { h, fill, color, showTip, hideTip } from "./dom.js";
-import { bytes, clock, dateTime, duration, plural, shorten, ticks } from "./format.js";
+import { bytes, clock, count, dateTime, duration, elapsed, plural, shorten, ticks, zone } from "./format.js";
 import { decisionsUpTo, groupsOf, stateAt } from "./instant.js";
 import { choice, tipOfAttempt, endWord, beganWord } from "./timeline.js";
 import { drawShape } from "./draw.js";
-import { decisionLine, stateWord } from "./overview.js";
+import { decisionLine, stateWord, waitingFor } from "./overview.js";
 
 const REDUCE_ROWS_MAX = 400;
 const TASK_ROWS_MAX = 300;
@@ -34,6 +34,7 @@ export function jobPage(root, id) {
     };
   }
   const head = h("div", { class: "jobhead" });
+  const lead = h("p", { class: "lead", "aria-live": "polite" });
   const cause = h("section", { class: "panel failure", hidden: true, "aria-label": "Why it failed" });
   const facts = h("div", { class: "facts" });
   const tabs = h("span", { class: "subtabs", role: "group", "aria-label": "Details" });
@@ -52,6 +53,7 @@ export function jobPage(root, id) {
       ` / ${log.jobs[row].user} / ${shorten(log.jobs[row].name, 80)}`,
     ),
     head,
+    lead,
     facts,
     cause,
     h(
@@ -151,6 +153,7 @@ export function jobPage(root, id) {
     if (key !== shown) {
       shown = key;
       renderHead(head, facts, log, state);
+      renderLead(lead, log, state);
     }
     if (state.ended) policies.hidden = true;
     if (what !== "window") renderDetails();
@@ -236,15 +239,44 @@ function renderHead(head, facts, log, state) {
     fact("User", job.user),
     fact("Pool", job.pool),
     fact("Priority", job.priority),
-    fact("Submitted", dateTime(log, job.submitted)),
-    state.started && job.started !== null ? fact("Waited", duration(job.started - job.submitted)) : null,
-    state.ended ? fact("Took", duration(job.ended - job.submitted)) : null,
-    fact("Maps", `${state.done[0]} of ${job.tasks[0]}${state.early ? ` and ${state.early} parts` : ""}`),
+    fact("Submitted", `${dateTime(log, job.submitted)}${zone(log)}`),
+    state.started && job.started !== null ? fact("Waited", duration(elapsed(log, job.submitted, job.started))) : null,
+    state.ended ? fact("Took", duration(elapsed(log, job.submitted, job.ended))) : null,
+    fact("Maps", `${state.done[0]} of ${job.tasks[0]}${state.early ? ` and ${plural(state.early, "part")}` : ""}`),
     fact("Reduces", `${state.done[1]} of ${job.tasks[1]}${state.paused ? `, ${state.paused} paused` : ""}`),
-    fact("Gave way", `${plural(state.pauses, "pause")}, ${plural(state.early, "early end")}`),
+    fact(
+      "Preemptions",
+      `${plural(state.pauses, "pause")}, ${plural(state.early, "early end")}${state.kills ? `, ${plural(state.kills, "kill")}` : ""}`,
+    ),
     fact("Lost to preemption", duration(state.lost)),
     job.input_bytes > 1000 ? fact("Input", bytes(job.input_bytes)) : null,
   );
+}
+
+/** One sentence: how it stands, and why. */
+function renderLead(box, log, state) {
+  const { job } = state;
+  const tasks = job.tasks[0] + job.tasks[1];
+  const lost = state.lost > 0 ? `${duration(state.lost)} of slot time was lost to kills` : "no work was lost";
+  const gave = state.pauses + state.early + state.kills;
+  const preempted = gave ? ` It was preempted ${plural(gave, "time")}, and ${lost}.` : "";
+  const forecast = state.forecast?.[1];
+  const end = forecast && forecast[1] > store.at ? `; expected to end at ${clock(log, forecast[1])}${zone(log)}` : "";
+  const left = tasks - state.done[0] - state.done[1];
+  const text = {
+    waiting: () =>
+      job.started === null || job.started > store.at
+        ? `Waiting for ${duration(elapsed(log, job.submitted, store.clockAt))}. ${waitingFor(log, state)}${end}.`
+        : `Holds no slot now, with ${count(state.done[0] + state.done[1])} of ${plural(tasks, "task")} finished. ${waitingFor(log, state)}${end}.`,
+    paused: () => `${plural(state.paused, "reduce is", "reduces are")} paused. ${waitingFor(log, state)}${end}.`,
+    running: () =>
+      `Runs ${plural(state.running[0] + state.running[1], "task")}; ${count(left)} of ${plural(tasks, "task")} left${end}.${preempted}`,
+    succeeded: () =>
+      `Succeeded in ${duration(elapsed(log, job.submitted, job.ended))}${job.started === null ? "" : `, after a wait of ${duration(elapsed(log, job.submitted, job.started))}`}.${preempted}`,
+    killed: () => `Killed after ${duration(elapsed(log, job.submitted, job.ended))}; its output was removed.`,
+    failed: () => `Failed after ${duration(elapsed(log, job.submitted, job.ended))}; its output was removed.`,
+  }[state.word];
+  box.textContent = text ? text() : "Not yet submitted at this instant.";
 }
 
 function renderChain(chain, title, log, explanation) {
@@ -299,7 +331,7 @@ function renderChain(chain, title, log, explanation) {
         h(
           "div",
           {},
-          h("h3", {}, `${start} ${clock(log, end)} ± ${duration((high - low) / 2)}`),
+          h("h3", {}, `${start} ${clock(log, end)}${zone(log)} ± ${duration((high - low) / 2)}`),
           h(
             "p",
             {},
@@ -313,7 +345,7 @@ function renderChain(chain, title, log, explanation) {
 }
 
 function renderForecasts(box, log, job, found) {
-  const usable = found.filter((one) => one.end_s);
+  const usable = found.filter((one) => one.end_s?.[1] > store.now);
   box.hidden = usable.length === 0;
   if (!usable.length) return;
   const now = store.now;
@@ -690,7 +722,9 @@ class Gantt {
     const until = store.at;
     const width = box.clientWidth;
     const left = width < 500 ? 44 : 72;
-    const forecast = store.held === null ? log.live.forecasts.get(row)?.[1] : null;
+    const expected = store.held === null ? log.live.forecasts.get(row)?.[1] : null;
+    // One that should have come true by now is none.
+    const forecast = expected?.[1] > store.now ? expected : null;
     const from = job.submitted;
     const to = Math.max(from + 0.1, job.ended ?? Math.max(store.now, forecast?.[2] ?? 0)) + 1e-9;
     const reduces = Math.min(REDUCE_ROWS_MAX, job.tasks[1]);

@@ -2,7 +2,7 @@
 
 import { store } from "./store.js";
 import { h, fill, forgetColors, hideTip } from "./dom.js";
-import { clock, duration, parseClock } from "./format.js";
+import { clock, duration, instantText, localTime, parseClock, zone } from "./format.js";
 import { overview, filter, step } from "./overview.js";
 import { jobPage } from "./job.js";
 import { nodesPage } from "./nodes.js";
@@ -44,6 +44,21 @@ function open() {
   frame();
 }
 
+/** Keeps the held instant in the address, so that it can be sent to somebody else. */
+let remembering = 0;
+function rememberInstant() {
+  remembering ||= setTimeout(() => {
+    remembering = 0;
+    const [path, query] = location.hash.split("?");
+    const parameters = new URLSearchParams(query ?? "");
+    if (store.held === null) parameters.delete("at");
+    else parameters.set("at", instantText(store.log, store.held));
+    const text = parameters.toString();
+    const hash = `${path || "#/overview"}${text ? `?${text}` : ""}`;
+    if (hash !== location.hash && (text || query)) history.replaceState(history.state, "", hash);
+  }, 400);
+}
+
 /** The parts of the page that all views share. */
 function frame() {
   const log = store.log;
@@ -54,8 +69,10 @@ function frame() {
   const held = store.held !== null;
   chip.className = `chip live ${!store.connected ? "lost" : held ? "held" : store.isLive ? "now" : "recorded"}`;
   byId("livetext").textContent =
-    `${!store.connected ? "No connection" : held ? "Held" : store.isLive ? "Live" : "End"} ${clock(log, store.at)}`;
-  chip.title = held ? "Back to the present (Space)" : "Hold this instant (Space)";
+    `${!store.connected ? "No connection" : held ? "Held" : store.isLive ? "Live" : "End"} ${clock(log, store.clockAt)}${zone(log)}`;
+  const local = localTime(log, store.clockAt);
+  chip.title = `${local ? `${local} where you are. ` : ""}${held ? "Back to the present (Space)" : "Hold this instant (Space)"}`;
+  rememberInstant();
   const banner = byId("banner");
   document.body.classList.toggle("stale", !store.connected);
   const key = !store.connected ? "lost" : held ? `held${store.isLive}` : log.replica ? "" : "replica";
@@ -71,11 +88,11 @@ function frame() {
     else if (held)
       fill(
         banner,
-        h("span", {}, "The page shows a past instant."),
+        h("span", {}, store.isLive ? "The page shows a past instant." : "The page shows an instant of the recording."),
         h(
           "button",
           { class: "btn", type: "button", onclick: () => store.hold(null) },
-          store.isLive ? "Back to live" : "To the end",
+          store.isLive ? "Back to live" : "To its end",
         ),
       );
     else if (key)
@@ -209,7 +226,8 @@ function palette() {
     const text = input.value.toLowerCase().trim();
     const time = parseClock(log, text);
     found = [];
-    if (time !== null) found.push({ text: `Go to ${clock(log, time)}`, about: "instant", run: () => store.hold(time) });
+    if (time !== null)
+      found.push({ text: `Go to ${clock(log, time)}${zone(log)}`, about: "instant", run: () => store.hold(time) });
     const matches = (name) => name.toLowerCase().includes(text);
     if (text) {
       for (let row = log.jobs.length - 1; row >= 0 && found.length < 12; row -= 1) {
@@ -250,8 +268,8 @@ function palette() {
   };
   const input = h("input", {
     type: "text",
-    "aria-label": "Job, user, node, command, or a time such as 14:05",
-    placeholder: "Job, user, node, command, or 14:05",
+    "aria-label": "Job, user, node, command, or a time (UTC) such as 14:05",
+    placeholder: "Job, user, node, command, or 14:05 (UTC)",
     oninput: search,
     onkeydown: (event) => {
       if (event.key === "ArrowDown" || event.key === "ArrowUp") {

@@ -2,14 +2,19 @@
 
 import { store, ENDED } from "./store.js";
 import { h, fill, glyph } from "./dom.js";
-import { clock, count, duration, percent, plural } from "./format.js";
-import { exclusionOf, groupsOf, isUp } from "./instant.js";
+import { clock, count, duration, elapsed, percent, plural, zone } from "./format.js";
+import { exclusionOf, groupsOf, isUp, nodeState } from "./instant.js";
 import { Timeline, choice } from "./timeline.js";
 
-const GRID_MAX = 600;
+// With more nodes, each is one cell of a heat grid instead of a card.
+const CARDS_MAX = 48;
+const ROWS_FIRST = 40;
+const ROWS_MAX = 1000;
+const filter = { text: "", more: false };
 
 export function nodesPage(root) {
   const log = store.log;
+  const summary = h("p", { class: "verdict" });
   const attention = h("div");
   const grid = h("div");
   const table = h("div");
@@ -18,6 +23,7 @@ export function nodesPage(root) {
   fill(
     root,
     h("h1", { class: "sr" }, "Nodes"),
+    summary,
     h(
       "div",
       { class: "stack" },
@@ -34,12 +40,15 @@ export function nodesPage(root) {
     ),
   );
   timeline.renderControls();
+  const again = () => render("data");
   const render = (what) => {
     if (what !== "window") {
       const nodes = usage(log, store.at);
+      renderSummary(summary, nodes);
       renderAttention(attention, log, nodes);
-      renderGrid(grid, log, nodes);
-      renderTable(table, log, nodes);
+      const shown = nodes.filter(matches);
+      renderGrid(grid, log, shown, nodes.length, again);
+      renderTable(table, log, shown, again);
     }
     timeline.redraw();
   };
@@ -90,13 +99,15 @@ function usage(log, at) {
     )
       nodes[log.node[row]].paused += 1;
   }
-  return nodes.filter((one) => one.known);
+  const byName = new Intl.Collator("en", { numeric: true });
+  return nodes.filter((one) => one.known).sort((a, b) => byName.compare(a.node.name, b.node.name));
 }
 
 function renderAttention(box, log, nodes) {
   const at = store.at;
   const lost = nodes.filter((one) => !one.up);
-  const excluded = nodes.filter((one) => one.excluded);
+  const excluded = nodes.filter((one) => one.excluded && !one.excluded.drained);
+  const drained = nodes.filter((one) => one.up && one.excluded?.drained);
   const failing = nodes.filter((one) => one.up && !one.excluded && one.failures > 2);
   const lines = [
     ...lost.map(({ node }) => {
@@ -110,7 +121,7 @@ function renderAttention(box, log, nodes) {
         glyph("node", "bad"),
         " ",
         h("b", {}, node.name),
-        ` lost ${duration(at - since)} before, at ${clock(log, since)}. ${plural(again, "attempt")} ran there and run again elsewhere.`,
+        ` was lost ${duration(elapsed(log, since, store.clockAt))} ${store.isLive && store.held === null ? "ago" : "before"}, at ${clock(log, since)}${zone(log)}. ${again ? `${plural(again, "attempt")} ran there and ${again === 1 ? "runs" : "run"} again elsewhere.` : "Nothing ran there."}`,
       );
     }),
     ...excluded.map(({ node, excluded: { from, failures, jobs } }) =>
@@ -120,7 +131,17 @@ function renderAttention(box, log, nodes) {
         glyph("node", "bad"),
         " ",
         h("b", {}, node.name),
-        ` excluded since ${clock(log, from)}: ${plural(failures, "task")} of ${plural(jobs, "job")} failed there and succeeded elsewhere. It gets one task now and then, and is used again once that succeeds.`,
+        ` excluded since ${clock(log, from)}${zone(log)}: ${plural(failures, "task")} of ${plural(jobs, "job")} failed there and succeeded elsewhere. It gets one task now and then, and is used again once that succeeds.`,
+      ),
+    ),
+    ...drained.map((one) =>
+      h(
+        "li",
+        {},
+        glyph("pause"),
+        " ",
+        h("b", {}, one.node.name),
+        ` drained since ${clock(log, one.excluded.from)}${zone(log)}: it gets no new tasks${one.running.length ? `; ${plural(one.running.length, "task is", "tasks are")} still running there` : ""}. To use it again: giveway nodes include ${one.node.name}`,
       ),
     ),
     ...failing.map((one) =>
@@ -152,8 +173,110 @@ function renderAttention(box, log, nodes) {
   );
 }
 
-function renderGrid(box, log, nodes) {
+const stateOf = (one) => nodeState(one.node, store.at);
+const mapsOf = (log, one) => one.running.filter((row) => log.kind[row] === 0).length;
+
+/** All words of the filter are in the name, the state or the rack. */
+function matches(one) {
+  const [word] = stateOf(one);
+  const text = `${one.node.name} ${word} rack ${one.node.rack}`.toLowerCase();
+  return filter.text
+    .toLowerCase()
+    .split(/\s+/)
+    .every((part) => text.includes(part));
+}
+
+function renderSummary(box, nodes) {
+  const counts = new Map();
+  for (const one of nodes) counts.set(stateOf(one)[0], (counts.get(stateOf(one)[0]) ?? 0) + 1);
+  const words = [...counts].map(([word, of]) => `${count(of)} ${word}`).join(", ");
+  const usable = nodes.filter((one) => stateOf(one)[0] === "up");
+  const slots = [0, 1].map((kind) => usable.reduce((sum, one) => sum + one.node.slots[kind], 0));
+  const used = nodes.reduce((sum, one) => sum + one.running.length, 0);
+  fill(
+    box,
+    h("b", {}, plural(nodes.length, "node")),
+    h("span", {}, `${words}. ${count(used)} of ${plural(slots[0] + slots[1], "slot")} in use.`),
+  );
+}
+
+function renderGrid(box, log, nodes, all, again) {
   const { of, groups } = groupsOf(log, choice.by ?? "size");
+  const isHeat = nodes.length > CARDS_MAX;
+  let input = box.querySelector("input");
+  const body = isHeat ? heat(log, nodes, again) : cards(log, nodes, of, groups);
+  const note = nodes.length < all ? `${count(nodes.length)} of ${plural(all, "node")}` : "";
+  const legend = isHeat
+    ? [
+        h("span", {}, "slots in use:"),
+        [0, 1, 2, 3, 4].map((level) =>
+          h(
+            "span",
+            { class: "legend" },
+            h("i", { class: `cell heat${level}` }),
+            ["none", "", "half", "", "all"][level],
+          ),
+        ),
+        h("span", { class: "legend" }, h("i", { class: "cell bad" }), "lost"),
+        h("span", { class: "legend" }, h("i", { class: "cell warn" }), "excluded"),
+        h("span", { class: "legend" }, h("i", { class: "cell idle" }), "drained"),
+      ]
+    : "squares: map slots, circles: reduce slots";
+  if (!input) {
+    input = h("input", {
+      type: "search",
+      id: "filter",
+      placeholder: "Name, rack 3, lost …",
+      "aria-label": "Filter nodes by name, rack or state",
+      value: filter.text,
+      oninput: () => {
+        filter.text = input.value.trim();
+        again();
+      },
+    });
+    fill(box, h("header", {}, h("h2", {}, "Now"), h("div", { class: "filters" }, input)), h("div"), h("footer"));
+  } else if (document.activeElement !== input) input.value = filter.text;
+  fill(box.children[1], nodes.length ? body : h("p", { class: "empty" }, "No node matches the filter."));
+  fill(box.children[2], legend, h("span", { class: "grow" }), note);
+}
+
+/** One cell for each node, by rack: the darker, the more of its slots are in use. */
+function heat(log, nodes, again) {
+  const racks = new Map();
+  for (const one of nodes) racks.set(one.node.rack, [...(racks.get(one.node.rack) ?? []), one]);
+  return h(
+    "div",
+    { class: "racks", role: "img", "aria-label": "Use of each node; the table below has the same." },
+    [...racks].map(([rack, ones]) =>
+      h(
+        "div",
+        { class: "rack" },
+        racks.size > 1 ? h("span", { class: "quiet" }, `rack ${rack}`) : null,
+        h(
+          "div",
+          { class: "heat" },
+          ones.map((one) => {
+            const [word] = stateOf(one);
+            const all = one.node.slots[0] + one.node.slots[1];
+            const level = one.running.length ? Math.max(1, Math.round((4 * one.running.length) / Math.max(1, all))) : 0;
+            const kind = { lost: "bad", excluded: "warn", drained: "idle" }[word] ?? `heat${Math.min(4, level)}`;
+            return h("i", {
+              class: `cell ${kind}`,
+              title: `${one.node.name}: ${word === "up" ? `${one.running.length} of ${all} slots in use` : word}`,
+              onclick: () => {
+                filter.text = one.node.name;
+                again();
+              },
+            });
+          }),
+        ),
+      ),
+    ),
+  );
+}
+
+/** A card for each node, with its slots. */
+function cards(log, nodes, of, groups) {
   const cell = (rows, kind, slots) =>
     Array.from({ length: slots }, (_, lane) => {
       const row = rows.find((one) => log.kind[one] === kind && log.lane[one] === lane);
@@ -162,52 +285,45 @@ function renderGrid(box, log, nodes) {
         style: row === undefined ? {} : { background: `var(--${groups[of[log.job[row]]]?.color ?? "c7"})` },
       });
     });
-  fill(
-    box,
-    h("header", {}, h("h2", {}, "Now"), h("span", { class: "quiet" }, "squares: map slots, circles: reduce slots")),
-    h(
-      "div",
-      { class: "grid" },
-      nodes.slice(0, GRID_MAX).map((one) => {
-        const maps = one.running.filter((row) => log.kind[row] === 0).length;
-        const reduces = one.running.length - maps;
-        const words = one.excluded
-          ? "excluded"
-          : one.up
-            ? `${maps} of ${one.node.slots[0]} map slots, ${reduces} of ${one.node.slots[1]} reduce slots in use, ${one.paused} paused`
-            : "lost";
-        return h(
-          "div",
-          { class: `node ${one.up && !one.excluded ? "" : "lost"}`, title: words },
-          h("span", { class: "name" }, one.node.name),
-          one.excluded
-            ? h("span", { class: "state warn" }, glyph("node"), "excluded")
-            : one.up
-              ? h(
-                  "span",
-                  { class: "cells", "aria-hidden": "true" },
-                  cell(one.running, 0, Math.min(24, one.node.slots[0])),
-                  cell(one.running, 1, Math.min(24, one.node.slots[1])),
-                )
-              : h("span", { class: "state bad" }, glyph("node"), "lost"),
-          h("span", { class: "sr" }, words),
-        );
-      }),
-    ),
-    nodes.length > GRID_MAX ? h("footer", {}, `The first ${GRID_MAX} of ${count(nodes.length)}`) : null,
+  return h(
+    "div",
+    { class: "grid" },
+    nodes.map((one) => {
+      const [word, kind, icon] = stateOf(one);
+      const maps = mapsOf(log, one);
+      const words =
+        word === "up"
+          ? `${maps} of ${one.node.slots[0]} map slots, ${one.running.length - maps} of ${one.node.slots[1]} reduce slots in use, ${one.paused} paused`
+          : word;
+      return h(
+        "div",
+        { class: `node ${word === "up" ? "" : word}`, title: words },
+        h("span", { class: "name" }, one.node.name),
+        word === "up"
+          ? h(
+              "span",
+              { class: "cells", "aria-hidden": "true" },
+              cell(one.running, 0, Math.min(24, one.node.slots[0])),
+              cell(one.running, 1, Math.min(24, one.node.slots[1])),
+            )
+          : h("span", { class: `state ${kind}` }, glyph(icon), word),
+        h("span", { class: "sr" }, words),
+      );
+    }),
   );
 }
 
-function renderTable(box, log, nodes) {
+function renderTable(box, log, nodes, again) {
   const at = store.at;
   const slow = nodes
     .filter((one) => one.finished > 4)
     .map((one) => one.time / one.finished)
     .sort((a, b) => a - b);
   const middle = slow[slow.length >> 1];
+  const most = filter.more ? ROWS_MAX : ROWS_FIRST;
   fill(
     box,
-    h("header", {}, h("h2", {}, "All nodes")),
+    h("header", {}, h("h2", {}, "Nodes in a table")),
     h(
       "div",
       { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" },
@@ -237,8 +353,9 @@ function renderTable(box, log, nodes) {
         h(
           "tbody",
           {},
-          nodes.slice(0, 400).map((one) => {
-            const maps = one.running.filter((row) => log.kind[row] === 0).length;
+          nodes.slice(0, most).map((one) => {
+            const maps = mapsOf(log, one);
+            const [word, kind, icon] = stateOf(one);
             const upTime = one.node.up.reduce(
               (sum, [from, until]) => sum + Math.max(0, Math.min(until ?? at, at) - from),
               0,
@@ -249,15 +366,7 @@ function renderTable(box, log, nodes) {
               "tr",
               {},
               h("td", {}, h("b", {}, one.node.name)),
-              h(
-                "td",
-                {},
-                one.excluded
-                  ? h("span", { class: "state warn" }, glyph("node"), "excluded")
-                  : one.up
-                    ? h("span", { class: "state ok" }, glyph("dot"), "up")
-                    : h("span", { class: "state bad" }, glyph("node"), "lost"),
-              ),
+              h("td", {}, h("span", { class: `state ${kind}` }, glyph(icon), word)),
               h("td", { class: "num" }, one.node.rack),
               h("td", { class: "num" }, `${maps} / ${one.node.slots[0]}`),
               h("td", { class: "num" }, `${one.running.length - maps} / ${one.node.slots[1]}`),
@@ -271,5 +380,26 @@ function renderTable(box, log, nodes) {
         ),
       ),
     ),
+    nodes.length > most
+      ? h(
+          "footer",
+          {},
+          `The first ${count(most)} of ${plural(nodes.length, "node")}`,
+          filter.more
+            ? "; filter to see others"
+            : h(
+                "button",
+                {
+                  class: "btn",
+                  type: "button",
+                  onclick: () => {
+                    filter.more = true;
+                    again();
+                  },
+                },
+                "Show more",
+              ),
+        )
+      : null,
   );
 }

@@ -2,7 +2,7 @@
 
 import { store, MARK } from "./store.js";
 import { h, fill, glyph, segment } from "./dom.js";
-import { clock, count, dateTime, duration, percent, plural, shorten } from "./format.js";
+import { clock, count, dateTime, duration, elapsed, percent, plural, shorten, zone } from "./format.js";
 import {
   decisionsUpTo,
   exclusionOf,
@@ -83,7 +83,12 @@ export function overview(root, { jobsOnly = false } = {}) {
             h(
               "section",
               { class: "panel fill" },
-              h("header", {}, h("h2", {}, "Decisions"), h("span", { class: "quiet" }, "latest first")),
+              h(
+                "header",
+                {},
+                h("h2", {}, "Decisions"),
+                h("span", { class: "quiet" }, `latest first${zone(log) && `, in${zone(log)}`}`),
+              ),
               decisions,
             ),
           ),
@@ -147,7 +152,9 @@ const last = (log, kind, at) => {
 function renderVerdict(box, log, state) {
   const live = state.jobs.filter((job) => job.known && !job.ended);
   const lost = log.nodes.filter((node) => node.up[0][0] <= state.at && !isUp(node, state.at));
-  const excluded = log.nodes.filter((node) => isUp(node, state.at) && exclusionOf(node, state.at));
+  const stopped = log.nodes.filter((node) => isUp(node, state.at) && exclusionOf(node, state.at));
+  const excluded = stopped.filter((node) => !exclusionOf(node, state.at).drained);
+  const drained = stopped.length - excluded.length;
   const recovering = lost.length && live.some((job) => job.lostWithNodes > 0);
   let [word, kind, icon] = ["Healthy", "ok", "tick"];
   if (state.nodes > 0 && state.up === 0) [word, kind, icon] = ["Down", "bad", "cross"];
@@ -157,7 +164,10 @@ function renderVerdict(box, log, state) {
   const parts = [`${state.up} of ${plural(state.nodes, "node")} up.`];
   if (lost.length) {
     const mark = last(log, MARK.nodeLost, state.at);
-    if (mark >= 0) parts.push(`${wordsOf(log, mark).who} lost ${duration(state.at - log.markTime[mark])} before.`);
+    if (mark >= 0)
+      parts.push(
+        `${wordsOf(log, mark).who} was lost ${duration(elapsed(log, log.markTime[mark], store.clockAt))} ${store.isLive && store.held === null ? "ago" : "before"}.`,
+      );
   }
   if (excluded.length) {
     const names = excluded
@@ -168,6 +178,7 @@ function renderVerdict(box, log, state) {
       `${names}${excluded.length > 3 ? ` and ${excluded.length - 3} more` : ""} excluded: ${excluded.length === 1 ? "it" : "they"} failed tasks that succeeded elsewhere.`,
     );
   }
+  if (drained) parts.push(`${plural(drained, "node is", "nodes are")} drained.`);
   const failed = state.jobs.filter(
     ({ job, ended }) => ended && job.outcome === "failed" && job.ended > state.at - 600,
   ).length;
@@ -186,20 +197,22 @@ function renderVerdict(box, log, state) {
   }
   if (times)
     parts.push(
-      `In the last 30 s ${plural(givers.size, "job")} gave way to ${plural(takers.size, "other", "others")}${kills ? ` and lost ${plural(kills, "attempt")}` : " and lost nothing by it"}.`,
+      `In the last 30 s ${plural(givers.size, "job was", "jobs were")} preempted for ${plural(takers.size, "other job")}${kills ? `, and ${plural(kills, "attempt was", "attempts were")} killed` : "; no work was lost"}.`,
     );
   else if (!live.length)
     parts.push(
       log.jobs.length
-        ? `All ${plural(state.jobs.filter((job) => job.known).length, "job")} have ended.`
+        ? endedText(state.jobs.filter((job) => job.known).length)
         : "No job has been submitted yet: giveway submit APP --input … --output …",
     );
-  else parts.push(`${plural(live.length, "job")} in the cluster.`);
+  else parts.push(`${plural(live.length, "live job")}.`);
   const text = `${word} ${parts.join(" ")}`;
   if (box.dataset.text === text) return;
   box.dataset.text = text;
   fill(box, h("span", { class: `word ${kind}` }, glyph(icon), ` ${word}`), h("span", {}, parts.join(" ")));
 }
+
+const endedText = (jobs) => (jobs === 1 ? "The only job has ended." : `All ${count(jobs)} jobs have ended.`);
 
 const median = (numbers) => {
   const sorted = numbers.filter(Number.isFinite).sort((a, b) => a - b);
@@ -211,8 +224,8 @@ function renderTiles(box, log, state) {
   const live = known.filter((job) => !job.ended);
   const running = live.filter((job) => job.word === "running").length;
   const small = known.filter((job) => job.started && sizeOf(job.job) === 0);
-  const waits = small.map(({ job }) => job.started - job.submitted);
-  const totals = small.filter((job) => job.ended).map(({ job }) => job.ended - job.submitted);
+  const waits = small.map(({ job }) => elapsed(log, job.submitted, job.started));
+  const totals = small.filter((job) => job.ended).map(({ job }) => elapsed(log, job.submitted, job.ended));
   const sum = (key) => known.reduce((all, job) => all + job[key], 0);
   const ended = known.filter((job) => job.ended);
   const tile = (title, value, unit, text) =>
@@ -256,7 +269,7 @@ function renderTiles(box, log, state) {
         count(live.length - running),
         h("small", {}, " waiting"),
       ),
-      h("p", {}, `${plural(ended.length, "job")} ended, ${count(failed)} of them failed`),
+      h("p", {}, `${count(ended.length)} ended${ended.length ? `, ${failed ? count(failed) : "none"} failed` : ""}`),
     ),
     h(
       "section",
@@ -268,9 +281,9 @@ function renderTiles(box, log, state) {
       "Median wait, small jobs",
       duration(median(waits)) || "–",
       "",
-      totals.length ? `done in ${duration(median(totals))}` : "none done yet",
+      totals.length ? `median completion ${duration(median(totals))}` : "none has finished",
     ),
-    tile("Work lost to preemption", duration(sum("lost")), "", `node failures: ${duration(sum("lostWithNodes"))} lost`),
+    tile("Work lost to preemption", duration(sum("lost")), "", `lost with nodes: ${duration(sum("lostWithNodes"))}`),
     tile(
       "Preemptions",
       count(sum("pauses") + sum("early") + sum("kills")),
@@ -278,9 +291,9 @@ function renderTiles(box, log, state) {
       `${plural(sum("pauses"), "pause")}, ${plural(sum("early"), "early end")}${sum("kills") ? `, ${plural(sum("kills"), "kill")}` : ""}`,
     ),
     tile(
-      "Repeated after loss",
+      "Re-executed",
       count(sum("recovered")),
-      "launches",
+      sum("recovered") === 1 ? "task" : "tasks",
       `${plural(
         log.nodes.reduce(
           (all, node) => all + node.up.filter(([, until]) => until !== null && until <= state.at).length,
@@ -382,7 +395,7 @@ function renderHolders(box, log, state, again) {
             : null,
         )
       : h("p", { class: "empty" }, "No slot is in use."),
-    h("footer", {}, all.some((one) => one.share > 0) ? "Slots held; the tick is the fair share" : "Slots held"),
+    h("footer", {}, all.some((one) => one.share > 0) ? "Slots in use; the tick is the fair share" : "Slots in use"),
   );
 }
 
@@ -448,8 +461,8 @@ export function waitingFor(log, state) {
   if (state.share === null && state.pending === null) return state.word === "waiting" ? "No slot yet" : "";
   const parts = [];
   [
-    ["Map", 0],
-    ["Reduce", 1],
+    ["map", 0],
+    ["reduce", 1],
   ].forEach(([name, kind]) => {
     const pending = state.pending[kind];
     if (!pending && !(kind && state.paused)) return;
@@ -457,10 +470,14 @@ export function waitingFor(log, state) {
     if (rank > 0) parts.push(`${name} slots: ${plural(rank, "job")} ahead`);
     else if (rank === 0) parts.push(`${name} slots: next to be served`);
     else if (kind === 1 && state.progress[0] < 1 && !state.paused)
-      parts.push("Reduces: slow start, until enough maps are done");
-    else parts.push(`${name} slots: the policy gives it no more now`);
+      parts.push("reduces start when enough maps have finished (slow start)");
+    else parts.push(`${name} slots: the policy gives it no more slots now`);
   });
-  return parts.join("; ") || (job.started === null ? "No slot yet" : "Nothing: all its tasks run");
+  const text = parts.join("; ");
+  return (
+    text.charAt(0).toUpperCase() + text.slice(1) ||
+    (job.started === null ? "No slot yet" : "Nothing: all of its tasks run")
+  );
 }
 
 const isPresent = () => store.isLive && store.held === null;
@@ -535,6 +552,7 @@ class JobTable {
   }
 
   columns() {
+    const { log } = this;
     // Ranks and what a job waits for are known for the present of a running cluster only.
     const unknown = isPresent() ? [] : ["rank", "wait"];
     return [
@@ -543,9 +561,9 @@ class JobTable {
       ["user", "User · pool"],
       ["state", "State"],
       ["progress", "Maps, reduces"],
-      ["held", "Held / share", "num"],
-      ["submitted", "Submitted"],
-      ["finish", isPresent() ? "Expected finish" : "Finished"],
+      ["held", "Slots / share", "num"],
+      ["submitted", `Submitted${zone(log)}`],
+      ["finish", `${isPresent() ? "Expected finish" : "Finished"}${zone(log)}`],
       ["wait", "Waiting for"],
     ].filter(([key]) => !unknown.includes(key));
   }
@@ -747,7 +765,7 @@ class JobTable {
         "span",
         {},
         dateTime(log, job.ended),
-        h("span", { class: "quiet" }, `  after ${duration(job.ended - job.submitted)}`),
+        h("span", { class: "quiet" }, `  after ${duration(elapsed(log, job.submitted, job.ended))}`),
       );
     const end = one.forecast?.[1];
     if (!end || end[1] < state.at) return h("span", { class: "quiet" }, isPresent() ? "no estimate yet" : "");

@@ -78,6 +78,7 @@ export class Log {
     this.now = view.now;
     this.receivedAt = performance.now();
     this.wallMs = view.wall_ms;
+    this.idle = view.idle_s ?? 0;
     this.clock = view.clock;
     this.policy = view.policy;
     this.replica = view.replica;
@@ -145,6 +146,15 @@ export class LoadError extends Error {
   }
 }
 
+/** Where a recording is opened: amid its preemptions, or else of its launches; at its end everything is over. */
+function eventful(log) {
+  const stops = [];
+  for (let mark = 0; mark < log.marks; mark += 1)
+    if ([MARK.paused, MARK.endedEarly, MARK.killed].includes(log.markKind[mark])) stops.push(log.markTime[mark]);
+  const at = stops.length ? stops[stops.length >> 1] : log.length ? log.start[log.length >> 1] : log.now;
+  return at < log.now ? at + 1e-6 : null;
+}
+
 /** All logs, the instant shown, and the connection. */
 class Store {
   constructor() {
@@ -176,6 +186,13 @@ class Store {
     return this.held ?? this.now;
   }
 
+  /** The instant shown, for clocks and ages: the present of a cluster goes on although it is idle. */
+  get clockAt() {
+    const log = this.log;
+    if (this.held !== null || !this.isLive || !this.hasCoordinator || !this.connected) return this.at;
+    return log.now + log.idle + (performance.now() - log.receivedAt) / 1000;
+  }
+
   hold(at) {
     const end = this.log.now;
     this.held = at === null || at >= end ? null : Math.max(0, Math.min(end, at));
@@ -197,7 +214,7 @@ class Store {
       Object.assign(new Log(index), { name: one.name, policy: one.policy ?? "" }),
     );
     await Promise.all(this.logs.map((log) => this.loadWhenReady(log)));
-    if (!this.isLive) this.held = null;
+    if (!this.isLive) this.held = eventful(this.log);
     if (this.isLive) this.connect();
   }
 

@@ -2,7 +2,7 @@
 
 import { store, MARK, NONE, ENDED, BEGAN } from "./store.js";
 import { h, fill, segment, color, showTip, hideTip } from "./dom.js";
-import { clock, duration, shorten, ticks } from "./format.js";
+import { clock, duration, shorten, ticks, zone } from "./format.js";
 import { groupsOf, wordsOf, lastMark, sizeOf } from "./instant.js";
 import {
   stepsOf,
@@ -161,7 +161,7 @@ export class Timeline {
       h(
         "span",
         {},
-        choice.mode === "area"
+        choice.mode === "area" || this.compact
           ? "Drag to zoom, click to go there"
           : "Rows are slots: of each node the map slots, then the reduce slots",
       ),
@@ -406,7 +406,7 @@ export class Timeline {
       ctx.fillStyle = color("link");
       ctx.fillRect(x - 0.75, at.y - 6, 1.5, at.axis - at.y + 8);
       ctx.font = "600 11px system-ui, sans-serif";
-      const text = clock(this.log, instant);
+      const text = `${clock(this.log, instant)}${zone(this.log)}`;
       const width = ctx.measureText(text).width + 10;
       const left = Math.min(at.left + at.w - width, Math.max(at.left, x - width / 2));
       ctx.beginPath();
@@ -588,7 +588,7 @@ export class Timeline {
       .map((group, index) => [group, valueAt(this.steps[kind][index], t)])
       .filter(([, held]) => held > 0);
     show(
-      h("b", {}, `${clock(log, t)} · ${["map", "reduce"][kind]} slots`),
+      h("b", {}, `${clock(log, t)}${zone(log)} · ${["map", "reduce"][kind]} slots`),
       lines.map(([group, held]) =>
         h(
           "div",

@@ -3,6 +3,7 @@
 use giveway_core::{Policy, PreemptAction};
 use rustc_hash::FxHashMap;
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -35,19 +36,29 @@ pub enum DoctorError {
 #[derive(Debug, Default)]
 pub struct HadoopConf {
     properties: FxHashMap<String, String>,
+    /// Files that do not exist, so that all of their properties count as not set.
+    pub missing: Vec<&'static str>,
 }
 
 impl HadoopConf {
-    /// Reads `yarn-site.xml`, `capacity-scheduler.xml` and, if it exists, `mapred-site.xml` of a directory.
+    /// Reads `yarn-site.xml`, `capacity-scheduler.xml` and, if it exists, `mapred-site.xml` of a directory. One of the first two may be missing.
     pub fn read(dir: &Path) -> Result<HadoopConf, DoctorError> {
         let mut conf = HadoopConf::default();
         for name in [YARN_SITE, CAPACITY_SCHEDULER, MAPRED_SITE] {
             let file = dir.join(name);
-            if name == MAPRED_SITE && !file.exists() {
-                continue;
-            }
-            let text =
-                std::fs::read_to_string(&file).map_err(|error| DoctorError::Read { file: file.clone(), error })?;
+            let text = match std::fs::read_to_string(&file) {
+                Ok(text) => text,
+                Err(error) if error.kind() == ErrorKind::NotFound && name == MAPRED_SITE => continue,
+                // Without both it is no directory of Hadoop's configuration.
+                Err(error)
+                    if error.kind() == ErrorKind::NotFound
+                        && [YARN_SITE, CAPACITY_SCHEDULER].iter().any(|other| dir.join(other).exists()) =>
+                {
+                    conf.missing.push(name);
+                    continue;
+                }
+                Err(error) => return Err(DoctorError::Read { file, error }),
+            };
             conf.add(&text).map_err(|error| DoctorError::Xml { file, error })?;
         }
         Ok(conf)
@@ -390,5 +401,9 @@ mod tests {
             std::fs::write(dir.path().join(file), "<configuration/>").unwrap();
         }
         assert!(HadoopConf::read(dir.path()).is_ok(), "mapred-site.xml is optional");
+        std::fs::remove_file(dir.path().join(YARN_SITE)).unwrap();
+        assert_eq!(HadoopConf::read(dir.path()).unwrap().missing, [YARN_SITE], "the other one is checked");
+        std::fs::remove_file(dir.path().join(CAPACITY_SCHEDULER)).unwrap();
+        assert!(error(dir.path()).contains("yarn-site.xml"), "it is no directory of Hadoop's configuration");
     }
 }

@@ -108,6 +108,7 @@ pub enum MarkKind {
     Migrated = 9,
     NodeExcluded = 10,
     NodeIncluded = 11,
+    NodeDrained = 12,
 }
 
 /// The codes of the columns as a script, for the pages: what a number stands for is defined here only.

@@ -14,10 +14,11 @@ pub use wire::{Cursor, View};
 use giveway_core::event_log::Record;
 use giveway_core::{
     Action, Change, End, Event, JobId, Kind, Lifecycle, NodeId, PreemptAction, Reason, RunningAttempt, Scheduler,
-    Setup, SetupError, Start, Time, Work,
+    Setup, SetupError, Span, Start, Time, Work,
 };
 use giveway_engine::coordinator::Clock;
 use rustc_hash::FxHashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The tables, and a replica of the scheduler that wrote the log.
 #[derive(Debug)]
@@ -78,6 +79,22 @@ impl Model {
         self.clock.unix_us(time).map(|us| us as f64 / 1e3)
     }
 
+    /// Time between two times of the log by the wall clock, which goes on while no coordinator runs; by the log's own time if that is more, because the clock was
+    /// set back, or if the wall clock is not known.
+    pub fn elapsed(&self, from: Time, to: Time) -> Span {
+        let wall = self.clock.unix_us(from).zip(self.clock.unix_us(to)).map(|(from, to)| Span(to.saturating_sub(from)));
+        to.since(from).max(wall.unwrap_or(Span::ZERO))
+    }
+
+    /// The present in the log's time. A cluster in which nothing happens writes no records, so it is later than the last one. Only for a cluster that runs.
+    pub fn present(&self) -> Time {
+        let last_us = self.clock.unix_us(self.now);
+        let unix_us =
+            SystemTime::now().duration_since(UNIX_EPOCH).ok().and_then(|now| u64::try_from(now.as_micros()).ok());
+        let idle_us = unix_us.zip(last_us).map_or(0, |(unix_us, last_us)| unix_us.saturating_sub(last_us));
+        self.now + Span(idle_us)
+    }
+
     /// Milliseconds of the Unix epoch at the log's time zero, as it follows from the present: for times from now on.
     pub fn wall_ms(&self) -> Option<f64> {
         self.unix_ms(self.now).map(|ms| ms - self.now.as_secs_f64() * 1e3)
@@ -119,7 +136,8 @@ impl Model {
             self.mismatch.get_or_insert(self.records);
         }
         self.actions = actions;
-        self.follow_exclusions(record.now);
+        let is_request = matches!(record.event, Event::NodeDrained { .. } | Event::NodeIncluded { .. });
+        self.follow_exclusions(record.now, is_request);
         if let Event::AttemptPaused { attempt, progress_ppm } = &record.event {
             // The end of the attempt below records the pause; the progress is what is kept.
             if let Some(row) = self.running.get(*attempt).map(|running| running.data) {
@@ -173,9 +191,10 @@ impl Model {
     }
 
     /// Which nodes are excluded is known to the replica only.
-    fn follow_exclusions(&mut self, now: Time) {
+    fn follow_exclusions(&mut self, now: Time, is_request: bool) {
+        // Nodes that are down are not counted, and may be drained.
         let excluded = self.replica.state().nodes().excluded_count();
-        if excluded == 0 && std::mem::replace(&mut self.excluded, excluded) == 0 {
+        if excluded == 0 && std::mem::replace(&mut self.excluded, excluded) == 0 && !is_request {
             return;
         }
         self.excluded = excluded;
@@ -183,7 +202,11 @@ impl Model {
         let exclusions = self.replica.nodes().map(|node| node.excluded.map(|of| (of.failures, of.jobs)));
         for ((number, node), excluded) in (0..).zip(&mut self.nodes).zip(exclusions) {
             if node.set_excluded(now, excluded, self.version) {
-                let kind = if excluded.is_some() { MarkKind::NodeExcluded } else { MarkKind::NodeIncluded };
+                let kind = match excluded {
+                    Some((0, _)) => MarkKind::NodeDrained,
+                    Some(_) => MarkKind::NodeExcluded,
+                    None => MarkKind::NodeIncluded,
+                };
                 self.marks.push(Mark { at: now, kind, job: NONE, other: NONE, subject: number });
             }
         }
@@ -263,10 +286,15 @@ impl Model {
         held
     }
 
-    /// Map or reduce slots of the nodes that are up and not excluded.
+    /// Map or reduce slots of the nodes that are up and neither excluded nor drained.
     pub fn slots(&self, kind: Kind) -> u32 {
         let up = self.nodes.iter().filter(|node| node.is_up() && !node.is_excluded());
         up.map(|node| u32::from(node.slots[kind.index()])).sum()
+    }
+
+    /// A reason as text, with the names of nodes.
+    pub fn reason_text(&self, reason: &Reason) -> String {
+        reason.text(|node| self.node_name(node))
     }
 
     /// A node's name.

@@ -168,7 +168,7 @@ impl JobRow {
     }
 }
 
-/// A time in which a node got no tasks but probes.
+/// A time in which a node got no tasks but probes, or none at all because an administrator drained it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Exclusion {
     /// From when.
@@ -177,10 +177,12 @@ pub struct Exclusion {
     /// Until when; none if it lasts.
     #[serde(serialize_with = "seconds_if_any")]
     pub until: Option<Time>,
-    /// The failures it was excluded for.
+    /// The failures it was excluded for; none if it was drained.
     pub failures: u32,
     /// The jobs whose tasks failed there.
     pub jobs: u32,
+    /// True if an administrator drained it.
+    pub drained: bool,
 }
 
 fn seconds<S: serde::Serializer>(time: &Time, to: S) -> Result<S::Ok, S::Error> {
@@ -240,18 +242,25 @@ impl NodeRow {
 
     /// Sets whether it is excluded now, for how many failures of how many jobs; returns whether that has changed.
     pub(super) fn set_excluded(&mut self, now: Time, excluded: Option<(u32, u32)>, version: u64) -> bool {
-        let changed = self.is_excluded() != excluded.is_some();
+        let last = self.exclusions.last().filter(|of| of.until.is_none()).map(|of| (of.failures, of.jobs));
+        let changed = last != excluded;
         if changed {
             self.version = version;
-            match excluded {
-                Some((failures, jobs)) => self.exclusions.push(Exclusion { from: now, until: None, failures, jobs }),
-                None => self.exclusions.iter_mut().for_each(|of| of.until = of.until.or(Some(now))),
-            }
+            self.exclusions.iter_mut().for_each(|of| of.until = of.until.or(Some(now)));
+            self.exclusions.extend(excluded.map(|(failures, jobs)| {
+                let drained = failures == 0;
+                Exclusion { from: now, until: None, failures, jobs, drained }
+            }));
         }
         changed
     }
 
-    /// True if it gets no tasks but probes.
+    /// True if an administrator drains it.
+    pub fn is_drained(&self) -> bool {
+        self.exclusions.last().is_some_and(|of| of.until.is_none() && of.drained)
+    }
+
+    /// True if it gets no tasks but probes, or is drained.
     pub fn is_excluded(&self) -> bool {
         self.exclusions.last().is_some_and(|of| of.until.is_none())
     }

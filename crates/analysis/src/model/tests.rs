@@ -4,6 +4,7 @@ use super::*;
 use crate::fixture;
 use crate::forecast::{Forecasts, Present};
 use giveway_core::event_log::EventLogReader;
+use giveway_engine::coordinator::ClockReading;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -110,13 +111,38 @@ fn every_job_is_explained_at_every_moment() {
     for until in (1..records.len()).step_by(29) {
         let model = model(until);
         for job in &model.jobs {
-            let explanation = crate::explain::explain(&model, job.id).unwrap();
+            let explanation = crate::explain::explain(&model, job.id, model.now).unwrap();
             assert!(!explanation.facts.is_empty());
             causes += explanation.facts.iter().filter(|fact| fact.cause).count();
         }
     }
     assert!(causes > 0, "some job had to wait");
-    assert!(crate::explain::explain(&model(10), JobId(99)).is_none());
+    assert!(crate::explain::explain(&model(10), JobId(99), Time::ZERO).is_none());
+}
+
+#[test]
+fn reasons_and_explanations_have_the_names_of_nodes() {
+    let model = model(usize::MAX);
+    let rows = 0..model.attempts.len() as u32;
+    let texts: Vec<String> =
+        rows.filter_map(|row| Some(model.reason_text(model.attempts.launch_reason(row)?))).collect();
+    assert!(texts.iter().any(|text| text == "reruns work that was lost with node-2"), "{texts:?}");
+    assert!(texts.iter().all(|text| !text.contains("node 2")), "{texts:?}");
+}
+
+#[test]
+fn an_explanation_counts_from_the_present_of_an_idle_cluster() {
+    let mut model = model(usize::MAX);
+    let title = |model: &Model, now| crate::explain::explain(model, JobId(1), now).unwrap().facts[0].title.clone();
+    let ended = model.job(JobId(1)).and_then(|job| job.ended).unwrap();
+    let hour = Span::from_secs(3_600);
+    assert!(title(&model, ended + hour).ends_with("1 h 00 min ago"), "{}", title(&model, ended + hour));
+    // The coordinator was down for an hour right after that; the log's own time stood still.
+    let later = ended + Span::from_secs(1);
+    model.clock.add(ClockReading { at: Time::ZERO, unix_us: 0 });
+    model.clock.add(ClockReading { at: later, unix_us: (later + hour).0 });
+    assert!(title(&model, later).ends_with("1 h 00 min ago"), "{}", title(&model, later));
+    assert_eq!(model.elapsed(Time::ZERO, ended), ended.since(Time::ZERO));
 }
 
 #[test]
@@ -235,7 +261,7 @@ fn a_killed_job_has_no_paused_reduces() {
     assert_eq!(cluster.model.jobs[0].paused, 1);
     cluster.submit(Event::JobKilled { job: JobId(1) });
     assert_eq!((cluster.model.jobs[0].paused, cluster.model.jobs[0].pauses), (0, 1));
-    let explained = crate::explain::explain(&cluster.model, JobId(1)).unwrap();
+    let explained = crate::explain::explain(&cluster.model, JobId(1), cluster.model.now).unwrap();
     assert!(explained.facts.iter().all(|fact| !fact.title.contains("Lost work")), "{explained:?}");
 }
 

@@ -60,6 +60,8 @@ pub struct View<'a> {
     now: f64,
     /// Milliseconds of the Unix epoch at time zero; none for a simulation.
     wall_ms: Option<f64>,
+    /// Seconds since the last record, by the wall clock; of a cluster that runs, the present is so much later than `now`.
+    idle_s: f64,
     /// Readings of the wall clock: time in seconds, milliseconds of the Unix epoch.
     clock: Vec<(f64, f64)>,
     policy: &'a str,
@@ -231,6 +233,7 @@ impl Model {
             reset: false,
             now: self.now.as_secs_f64(),
             wall_ms: self.wall_ms(),
+            idle_s: self.present().since(self.now).as_secs_f64(),
             clock: self
                 .clock
                 .readings()

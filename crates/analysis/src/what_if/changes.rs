@@ -229,7 +229,7 @@ fn reason(workload: &Workload, before: &JobTimes, after: &JobTimes, change: &Job
     }
     let (old_count, new_count) = (overtakers(workload, before, change.job), overtakers(workload, after, change.job));
     if new_count > old_count {
-        parts.push(format!("{new_count} jobs submitted after it ended before it instead of {old_count}"));
+        parts.push(format!("{new_count} of the jobs submitted later finished before it, instead of {old_count}"));
     }
     let more = |of: fn(&JobTime) -> u32| of(new).saturating_sub(of(old));
     let stops = [
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(all.len(), 1);
         assert_eq!(
             all[0].reason,
-            "its first map waited 12 s instead of 1 s; 2 jobs submitted after it ended before it instead of 0; 3 more maps ended early"
+            "its first map waited 12 s instead of 1 s; 2 of the jobs submitted later finished before it, instead of 0; 3 more maps ended early"
         );
     }
 

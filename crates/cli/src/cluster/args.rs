@@ -1,5 +1,6 @@
 //! Arguments of the commands that start, use and inspect a cluster.
 
+use crate::complete;
 use clap::Args;
 use giveway_cli_common::input::size;
 use giveway_core::Priority;
@@ -18,7 +19,7 @@ pub struct ClusterDir {
 }
 
 /// `~/.giveway`, or `.giveway` in the current directory if `HOME` is not set.
-fn default_dir() -> PathBuf {
+pub fn default_dir() -> PathBuf {
     std::env::var_os("HOME").map_or_else(|| PathBuf::from(".giveway"), |home| PathBuf::from(home).join(".giveway"))
 }
 
@@ -28,14 +29,14 @@ pub struct ClusterOptions {
     /// Number of worker processes (1-256).
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub nodes: u32,
-    /// Map slots per worker (1-256).
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub map_slots: u16,
-    /// Reduce slots per worker (1-256).
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub reduce_slots: u16,
+    /// Map slots per worker (1-256); default: one for each core of the machine, divided among the workers.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub map_slots: Option<u16>,
+    /// Reduce slots per worker (1-256); default: half as many as map slots, rounded up.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub reduce_slots: Option<u16>,
     /// Scheduling policy: a name (see `giveway policies`) or a TOML file.
-    #[arg(long, value_name = "NAME|FILE", default_value = "giveway")]
+    #[arg(long, value_name = "NAME|FILE", default_value = "giveway", add = complete::policies())]
     pub policy: String,
     /// TOML file with the users and pools, their weights and min shares, and who has access; see docs/files.md.
     #[arg(long, value_name = "FILE")]
@@ -52,6 +53,20 @@ pub struct ClusterOptions {
     /// Shell command to run when a job has ended; JOB_ID, JOB_NAME, JOB_APP, JOB_USER, JOB_OUTCOME and JOB_SECONDS are in its environment.
     #[arg(long, value_name = "COMMAND", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub on_job_end: Option<String>,
+}
+
+impl ClusterOptions {
+    /// Map and reduce slots per worker.
+    pub fn slots(&self) -> (u16, u16) {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.slots_on(u32::try_from(cores).unwrap_or(u32::MAX))
+    }
+
+    fn slots_on(&self, cores: u32) -> (u16, u16) {
+        let per_worker = u16::try_from(cores.div_ceil(self.nodes.max(1))).unwrap_or(u16::MAX).clamp(1, 256);
+        let maps = self.map_slots.unwrap_or(per_worker);
+        (maps, self.reduce_slots.unwrap_or(maps.div_ceil(2)))
+    }
 }
 
 /// `giveway up`
@@ -118,8 +133,9 @@ pub struct Worker {
 #[derive(Debug, Args)]
 pub struct JobOptions {
     /// Application to run; see `giveway apps`.
+    #[arg(add = complete::apps())]
     pub app: String,
-    /// Input files, directories or globs: local, in HDFS (hdfs://HOST:PORT/PATH) or, with `submit`, in the cluster's block store (dfs:/PATH); may be repeated.
+    /// Input files, directories or globs, local or in HDFS (hdfs://HOST:PORT/PATH); may be repeated.
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     pub input: Vec<OsString>,
     /// Local output directory; must not exist.
@@ -214,7 +230,7 @@ pub struct JobSelector {
     #[command(flatten)]
     pub cluster: ClusterDir,
     /// Job number, as `giveway jobs` lists it.
-    #[arg(value_name = "JOB", value_parser = job_number)]
+    #[arg(value_name = "JOB", value_parser = job_number, add = complete::jobs())]
     pub id: u32,
 }
 
@@ -230,9 +246,9 @@ pub struct Jobs {
     /// Which jobs.
     #[command(flatten)]
     pub filter: JobFilter,
-    /// Print JSON instead of a table; see docs/api.md.
-    #[arg(long)]
-    pub json: bool,
+    /// How the list is printed.
+    #[command(flatten)]
+    pub format: Format,
 }
 
 /// `giveway history`
@@ -252,9 +268,45 @@ pub struct History {
     /// Which jobs.
     #[command(flatten)]
     pub filter: JobFilter,
-    /// Print JSON instead of a table; see docs/api.md.
+    /// How the list is printed.
+    #[command(flatten)]
+    pub format: Format,
+}
+
+/// How a list is printed.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Format {
+    /// Output format; default: a table that leaves out columns for which the terminal is too narrow, or tab-separated values in a pipe.
+    #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, conflicts_with = "json")]
+    pub format: Option<ListFormat>,
+    /// Print JSON; the same as `-o json`.
     #[arg(long)]
-    pub json: bool,
+    json: bool,
+}
+
+/// Formats of lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ListFormat {
+    /// JSON; see docs/api.md.
+    Json,
+    /// A table with every column, however narrow the terminal is.
+    Wide,
+    /// The number of each job, or the name of each node, in a line of its own.
+    Name,
+}
+
+impl Format {
+    pub fn is_json(self) -> bool {
+        self.json || self.format == Some(ListFormat::Json)
+    }
+
+    pub fn is_wide(self) -> bool {
+        self.format == Some(ListFormat::Wide)
+    }
+
+    pub fn is_names(self) -> bool {
+        self.format == Some(ListFormat::Name)
+    }
 }
 
 /// Selects jobs in a list.
@@ -266,7 +318,7 @@ pub struct JobFilter {
     /// Only jobs of this pool.
     #[arg(long, value_name = "NAME")]
     pub pool: Option<String>,
-    /// Only jobs in this state: pending, running, succeeded, killed or failed.
+    /// Only jobs in this state.
     #[arg(long, value_name = "STATE", value_parser = ["waiting", "running", "succeeded", "killed", "failed"])]
     pub state: Option<String>,
     /// Only jobs that were submitted within this time.
@@ -352,16 +404,48 @@ pub struct Logs {
 
 /// `giveway nodes`
 #[derive(Debug, Args)]
+#[command(
+    after_long_help = "\
+EXAMPLES
+  Take a node out of service: what runs there goes on, and nothing new starts there:
+      giveway nodes drain node-3
+  Have it used again, also if it is excluded because of failures:
+      giveway nodes include node-3",
+    args_conflicts_with_subcommands = true
+)]
 pub struct Nodes {
+    /// Drain or include nodes instead.
+    #[command(subcommand)]
+    pub command: Option<NodesCommand>,
     /// The cluster whose nodes are listed.
     #[command(flatten)]
     pub cluster: ClusterDir,
     /// Print again and again, or not.
     #[command(flatten)]
     pub watch: Watch,
-    /// Print JSON instead of a table; see docs/api.md.
-    #[arg(long)]
-    pub json: bool,
+    /// How the list is printed.
+    #[command(flatten)]
+    pub format: Format,
+}
+
+/// The subcommands of `giveway nodes`.
+#[derive(Debug, clap::Subcommand)]
+pub enum NodesCommand {
+    /// Start no new tasks on nodes; running ones go on. It lasts until the node is included, also after restarts.
+    Drain(NodeNames),
+    /// Use nodes again that were drained, or excluded because of failures.
+    Include(NodeNames),
+}
+
+/// Selects nodes of a cluster.
+#[derive(Debug, Args)]
+pub struct NodeNames {
+    /// The cluster that has the nodes.
+    #[command(flatten)]
+    pub cluster: ClusterDir,
+    /// Names of nodes, as `giveway nodes` lists them.
+    #[arg(value_name = "NODE", required = true, add = complete::nodes())]
+    pub nodes: Vec<String>,
 }
 
 /// Parses a duration of at least one millisecond, such as `5s`, `200ms` or `10m`.
@@ -389,4 +473,26 @@ fn priority(text: &str) -> Result<Priority, String> {
         "very-low" => Priority::VeryLow,
         other => return Err(format!("invalid priority `{other}`; use {names}")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_follow_the_cores_unless_they_are_given() {
+        let options = |args: &[&str]| {
+            #[derive(clap::Parser)]
+            struct Command {
+                #[command(flatten)]
+                options: ClusterOptions,
+            }
+            <Command as clap::Parser>::parse_from(std::iter::once(&"up").chain(args)).options
+        };
+        assert_eq!(options(&[]).slots_on(2), (1, 1));
+        assert_eq!(options(&[]).slots_on(16), (8, 4));
+        assert_eq!(options(&["--nodes", "4"]).slots_on(2), (1, 1), "at least one each");
+        assert_eq!(options(&["--map-slots", "3"]).slots_on(16), (3, 2));
+        assert_eq!(options(&["--reduce-slots", "1"]).slots_on(16), (8, 1));
+    }
 }

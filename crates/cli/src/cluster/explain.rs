@@ -1,7 +1,7 @@
 //! `giveway explain`: the facts of `giveway_analysis::explain` as text.
 
 use super::args::ShowJob;
-use super::inspect::{read_journal, utc_time};
+use super::inspect::{read_journal, utc, utc_time};
 use anyhow::{Result, bail};
 use giveway_analysis::explain::{self, Explanation, PolicyForecast, duration};
 use giveway_analysis::forecast::Present;
@@ -24,11 +24,18 @@ pub fn explain(args: &ShowJob) -> Result<()> {
             return Ok(());
         }
     };
-    let Some(mut explanation) = explain::explain(&model, id) else {
+    // A stopped cluster is as its journal left it; the time since then is none of the job's.
+    let cluster = Client::connect(folder);
+    let now = if cluster.is_ok() { model.present() } else { model.now };
+    let Some(mut explanation) = explain::explain(&model, id, now) else {
         bail!("{id} does not exist; `giveway jobs` lists all jobs");
     };
-    if let Some(present) = Present::of(&model) {
+    if let Some(present) = Present::of(&model).filter(|_| cluster.is_ok()) {
         explanation.forecasts = explain::forecasts(&present, id);
+    }
+    if cluster.is_err() {
+        let since = model.unix_ms(model.now).map_or_else(String::new, |ms| format!(", at {} UTC", utc(ms)));
+        eprintln!("giveway: the cluster is not running: this is the state at the end of its journal{since}");
     }
     let mut out = std::io::stdout();
     if args.json {
@@ -36,7 +43,7 @@ pub fn explain(args: &ShowJob) -> Result<()> {
         return Ok(());
     }
     // The event log has no applications: they are known while the cluster runs.
-    let app = Client::connect(folder).and_then(|mut client| client.job(id)).ok().map(|status| status.app);
+    let app = cluster.and_then(|mut client| client.job(id)).ok().map(|status| status.app);
     print(&explanation, app.as_deref(), &mut out)?;
     Ok(())
 }
@@ -63,7 +70,7 @@ fn print(explanation: &Explanation, app: Option<&str>, out: &mut impl Write) -> 
     if !explanation.forecasts.is_empty() {
         writeln!(
             out,
-            "expected (90 % interval, from simulations with the present jobs and others like the recent ones; UTC):"
+            "expected, in UTC (90 % interval, from simulations with the present jobs and others like the recent ones):"
         )?;
         for PolicyForecast { policy, start_s, end_s } in &explanation.forecasts {
             let text = |interval: &Option<[f64; 3]>| {
@@ -71,15 +78,18 @@ fn print(explanation: &Explanation, app: Option<&str>, out: &mut impl Write) -> 
                     format!("{} ± {}", at(middle), duration(Span::from_secs_f64((high - low) / 2.0)))
                 })
             };
-            let start = text(start_s).map_or_else(String::new, |start| format!("start {start}, "));
-            let end = text(end_s).unwrap_or_else(|| "not in every run".into());
-            writeln!(out, "     {policy:<18} {start}end {end}")?;
+            let start = text(start_s).map_or_else(String::new, |start| format!("starts {start}, "));
+            let end =
+                text(end_s).map_or_else(|| "does not end in every simulation".into(), |end| format!("ends {end}"));
+            writeln!(out, "     {policy:<18} {start}{end}")?;
         }
     }
     if !explanation.decisions.is_empty() {
-        writeln!(out, "recent decisions:")?;
+        let zone = if explanation.wall_ms.is_some() { " (UTC)" } else { "" };
+        writeln!(out, "recent decisions{zone}:")?;
         for decision in &explanation.decisions {
-            writeln!(out, "     {}  {}", at(decision.at_s), decision.text)?;
+            let at = decision.at_ms.map_or_else(|| at(decision.at_s), utc_time);
+            writeln!(out, "     {at}  {}", decision.text)?;
         }
     }
     Ok(())

@@ -34,8 +34,12 @@ pub fn history(args: &History) -> Result<()> {
     }
     ended.retain(|job| job.is_wanted(&args.filter));
     let mut out = std::io::stdout();
-    if args.json {
+    if args.format.is_json() {
         writeln!(out, "{}", serde_json::to_string_pretty(&ended)?)?;
+        return Ok(());
+    }
+    if args.format.is_names() {
+        ended.iter().try_for_each(|job| writeln!(out, "{}", job.job))?;
         return Ok(());
     }
     let header = [
@@ -52,7 +56,8 @@ pub fn history(args: &History) -> Result<()> {
         "preempted",
         "lost",
     ];
-    let mut table = TextTable::new(header).leave_out(&["lost", "preempted", "pool", "wait", "reduces", "maps", "user"]);
+    let left_out = &["lost", "preempted", "pool", "wait", "reduces", "maps", "user"];
+    let mut table = TextTable::new(header).wide(args.format.is_wide()).states("outcome").leave_out(left_out);
     for job in &ended {
         let seconds = |seconds: f64| duration(Span::from_secs_f64(seconds));
         table.add_row([
@@ -139,8 +144,8 @@ impl EndedJob {
             priority: job.priority,
             outcome,
             submitted_ms: model.unix_ms(submitted),
-            wait_s: job.started.map(|started| started.since(submitted).as_secs_f64()),
-            total_s: job.ended?.since(submitted).as_secs_f64(),
+            wait_s: job.started.map(|started| model.elapsed(submitted, started).as_secs_f64()),
+            total_s: model.elapsed(submitted, job.ended?).as_secs_f64(),
             maps: job.tasks[0],
             reduces: job.tasks[1],
             pauses: job.pauses,

@@ -1,6 +1,6 @@
 //! `giveway jobs`, `job`, `nodes`, `yield` and `kill`: inspect a running cluster and control its jobs.
 
-use super::args::{JobFilter, JobSelector, Jobs, Nodes, Watch, WatchJob};
+use super::args::{JobFilter, JobSelector, Jobs, NodeNames, Nodes, NodesCommand, Watch, WatchJob};
 use crate::terminal::{printable, watch};
 use crate::text_table::TextTable;
 use anyhow::{Context, Result};
@@ -8,10 +8,10 @@ use giveway_analysis::explain::duration;
 use giveway_analysis::feed::{Feed, JournalFeed};
 use giveway_analysis::forecast::{Forecasts, Present};
 use giveway_analysis::model::{AttemptRow, Model};
-use giveway_core::{JobId, Kind, Outcome, Priority, Span};
+use giveway_core::{JobId, Kind, Outcome, Priority, Span, plural};
 use giveway_engine::client::Client;
 use giveway_engine::coordinator::journal_path;
-use giveway_engine::wire::{JobStatus, NodeExclusion, TaskCounts};
+use giveway_engine::wire::{JobStatus, NodeExclusion, NodeStatus, TaskCounts};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -28,8 +28,11 @@ pub fn jobs(args: &Jobs) -> Result<()> {
 fn render_jobs(args: &Jobs) -> Result<String> {
     let (rows, _) = rows(&args.cluster.dir)?;
     let rows: Vec<&Row> = rows.iter().filter(|row| row.is_wanted(&args.filter)).collect();
-    if args.json {
+    if args.format.is_json() {
         return json(&rows, args.watch);
+    }
+    if args.format.is_names() {
+        return Ok(rows.iter().map(|row| format!("{}\n", row.job)).collect());
     }
     let header = [
         "job",
@@ -47,7 +50,7 @@ fn render_jobs(args: &Jobs) -> Result<String> {
         "paused",
         "expected end (UTC)",
     ];
-    let mut table = TextTable::new(header).leave_out(&[
+    let mut table = TextTable::new(header).wide(args.format.is_wide()).states("state").leave_out(&[
         "application",
         "priority",
         "submitted (UTC)",
@@ -132,9 +135,8 @@ pub struct Row {
 impl Row {
     fn new(status: &JobStatus, model: Option<&Model>, forecasts: Option<&Forecasts>) -> Row {
         let wall_ms = model.and_then(Model::wall_ms);
-        let since_submission = |to_us: u64| to_us.saturating_sub(status.submitted_us) as f64 / 1e6;
         let until_now_s = || status.submitted_ms.map_or(0.0, |submitted_ms| (now_ms() - submitted_ms).max(0.0) / 1e3);
-        let elapsed_s = status.ended_us.map_or_else(until_now_s, since_submission);
+        let elapsed_s = status.total_s().unwrap_or_else(until_now_s);
         let end = forecasts.and_then(|forecasts| forecasts.jobs.get(&status.job)).and_then(|forecast| forecast.end);
         Row {
             job: status.job.0,
@@ -145,7 +147,7 @@ impl Row {
             priority: status.priority,
             state: status.state(),
             submitted_ms: status.submitted_ms,
-            wait_s: status.started_us.map_or(elapsed_s, since_submission),
+            wait_s: status.wait_s().unwrap_or(elapsed_s),
             elapsed_s,
             maps: status.maps.total,
             maps_done: status.maps.done,
@@ -156,7 +158,7 @@ impl Row {
             pauses: status.pauses,
             early_ends: status.early_ends,
             kills: status.kills,
-            // A forecast that has not come true by now is none.
+            // A forecast that should have come true by now is none.
             expected_end_ms: wall_ms
                 .zip(end)
                 .map(|(wall_ms, end)| end.map(|at| wall_ms + at.as_secs_f64() * 1e3))
@@ -237,21 +239,20 @@ fn render_job(WatchJob { show, tasks: with_tasks, watch }: &WatchJob) -> Result<
     if let Some(submitted_ms) = job.submitted_ms {
         writeln!(out, "submitted   {} UTC", utc(submitted_ms))?;
     }
-    match (job.started_us, job.ended_us) {
-        (Some(began), Some(ended)) => {
-            let (wait, total) = (seconds_between(job.submitted_us, began), seconds_between(job.submitted_us, ended));
-            writeln!(out, "time        {total} s, including {wait} s until the first task started")?;
+    match (job.wait_s(), job.total_s()) {
+        (Some(wait_s), Some(total_s)) => {
+            writeln!(out, "time        {total_s:.2} s, including {wait_s:.2} s until the first task started")?;
         }
-        (Some(began), None) => {
-            writeln!(out, "time        {} s until the first task started", seconds_between(job.submitted_us, began))?
-        }
+        (Some(wait_s), None) => writeln!(out, "time        {wait_s:.2} s until the first task started")?,
         _ => {}
     }
     writeln!(out, "maps        {} finished, {} running", tasks(job.maps), job.maps.running)?;
     let reduces = job.reduces;
     writeln!(out, "reduces     {} finished, {} running, {} paused", tasks(reduces), reduces.running, reduces.paused)?;
-    writeln!(out, "preemptions {} pauses, {} early ends, {} kills", job.pauses, job.early_ends, job.kills)?;
-    writeln!(out, "re-executed {} tasks after lost nodes or map outputs", job.recovered)?;
+    let preemptions =
+        [plural(job.pauses, "pause"), plural(job.early_ends, "early end"), plural(job.kills, "kill")].join(", ");
+    writeln!(out, "preemptions {preemptions}")?;
+    writeln!(out, "re-executed {} after lost nodes or map outputs", plural(job.recovered, "task"))?;
     if let Some(next) = job.next_round {
         writeln!(out, "next round  {next}")?;
     }
@@ -327,33 +328,75 @@ fn attempts(folder: &Path, job: &JobStatus) -> Result<Vec<Attempt>> {
 }
 
 fn repeated(times: usize) -> String {
-    if times > 1 { format!("\n(and {} more failures like this one)", times - 1) } else { String::new() }
+    if times > 1 {
+        format!("\n(and {} like this one)", plural(times as u64 - 1, "more failure"))
+    } else {
+        String::new()
+    }
 }
 
 /// `giveway nodes`
 pub fn nodes(args: &Nodes) -> Result<()> {
+    match &args.command {
+        Some(NodesCommand::Drain(names)) => return set_drained(names, true),
+        Some(NodesCommand::Include(names)) => return set_drained(names, false),
+        None => {}
+    }
     watch(args.watch.watch, || render_nodes(args))
 }
 
+fn set_drained(names: &NodeNames, drained: bool) -> Result<()> {
+    let mut client = Client::connect(&names.cluster.dir)?;
+    for name in &names.nodes {
+        client.set_drained(name.clone(), drained)?;
+        let node = client.nodes()?.into_iter().find(|node| node.name == *name);
+        let busy = node.map_or(0, |node| node.map_slots.1 + node.reduce_slots.1);
+        if !drained {
+            eprintln!("{name} is used again");
+        } else if busy > 0 {
+            eprintln!("{name} is draining: it gets no new tasks; {} still there", are_running(busy));
+        } else {
+            eprintln!("{name} is drained: it gets no new tasks, and nothing runs there");
+        }
+    }
+    Ok(())
+}
+
+fn are_running(attempts: u16) -> String {
+    if attempts == 1 { "1 task runs".into() } else { format!("{attempts} tasks run") }
+}
+
+/// The state of a node in a word, or why it gets no tasks.
+pub fn node_state(node: &NodeStatus) -> String {
+    let is_busy = node.map_slots.1 + node.reduce_slots.1 > 0;
+    match (node.up, node.pid, &node.excluded) {
+        (false, ..) if node.drained => "lost, drained".into(),
+        (false, ..) => "lost".into(),
+        (true, ..) if node.drained && is_busy => "draining".into(),
+        (true, ..) if node.drained => "drained".into(),
+        (true, Some(_), Some(exclusion)) => excluded(exclusion),
+        (true, Some(_), None) => "up".into(),
+        (true, None, _) => "disconnected".into(),
+    }
+}
+
 fn render_nodes(args: &Nodes) -> Result<String> {
-    let nodes = Client::connect(&args.cluster.dir)?.nodes()?;
-    if args.json {
+    let mut nodes = Client::connect(&args.cluster.dir)?.nodes()?;
+    // By name, numbers in their order.
+    nodes.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
+    if args.format.is_json() {
         return json(&nodes, args.watch);
     }
-    let header = ["node", "name", "state", "pid", "map slots", "reduce slots", "paused"];
-    let mut table = TextTable::new(header).leave_out(&["pid", "paused"]);
+    if args.format.is_names() {
+        return Ok(nodes.iter().map(|node| format!("{}\n", node.name)).collect());
+    }
+    let header = ["node", "state", "pid", "map slots", "reduce slots", "paused"];
+    let mut table = TextTable::new(header).wide(args.format.is_wide()).states("state").leave_out(&["pid", "paused"]);
     for node in &nodes {
-        let state = match (node.up, node.pid, &node.excluded) {
-            (true, Some(_), Some(exclusion)) => excluded(exclusion),
-            (true, Some(_), None) => "up".into(),
-            (true, None, _) => "disconnected".into(),
-            (false, ..) => "lost".into(),
-        };
         let slots = |(all, used): (u16, u16)| format!("{used} of {all} used");
         table.add_row([
-            node.node.0.to_string(),
             node.name.clone(),
-            state,
+            node_state(node),
             node.pid.map_or_else(String::new, |pid| pid.to_string()),
             slots(node.map_slots),
             slots(node.reduce_slots),
@@ -365,9 +408,11 @@ fn render_nodes(args: &Nodes) -> Result<String> {
 
 fn excluded(exclusion: &NodeExclusion) -> String {
     let NodeExclusion { failures, jobs, failed_probes, probing, probe_in_s } = exclusion;
-    let probes = if *failed_probes > 0 { format!(", {failed_probes} failed probes") } else { String::new() };
+    let probes =
+        if *failed_probes > 0 { format!(", {}", plural(*failed_probes, "failed probe")) } else { String::new() };
+    let (failures, jobs) = (plural(*failures, "failure"), plural(*jobs, "job"));
     let next = if *probing { "a probe runs".into() } else { format!("next probe in {probe_in_s:.0} s") };
-    format!("excluded: {failures} failures of {jobs} jobs{probes}; {next}")
+    format!("excluded: {failures} of {jobs}{probes}; {next}")
 }
 
 /// `giveway yield`
@@ -393,8 +438,4 @@ pub fn kill(args: &JobSelector) -> Result<()> {
 /// Finished and total tasks of one kind, as `3/8`.
 fn tasks(counts: TaskCounts) -> String {
     format!("{}/{}", counts.done, counts.total)
-}
-
-fn seconds_between(start_us: u64, end_us: u64) -> String {
-    format!("{:.2}", end_us.saturating_sub(start_us) as f64 / 1e6)
 }

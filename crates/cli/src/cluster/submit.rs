@@ -2,11 +2,17 @@
 
 use super::args::{JobOptions, Run, Submit};
 use super::up;
+use crate::terminal::printable;
 use crate::{CheckFailed, signals};
 use anyhow::{Context, Result, bail};
-use giveway_core::{JobId, Outcome};
+use giveway_analysis::explain::duration;
+use giveway_analysis::feed::{Feed, JournalFeed};
+use giveway_analysis::forecast::Present;
+use giveway_analysis::model::Model;
+use giveway_core::{JobId, Outcome, Span, plural};
 use giveway_engine::client::Client;
 use giveway_engine::cluster::{Cluster, RESTART_POLL_INTERVAL};
+use giveway_engine::coordinator::journal_path;
 use giveway_engine::wire::JobStatus;
 use giveway_mapreduce::apps::{App, Apps, automatic_split_bytes};
 use giveway_mapreduce::job::Request;
@@ -21,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// `giveway apps`
 pub fn apps(args: &crate::args::List, apps: &Apps) -> Result<()> {
@@ -47,7 +54,7 @@ pub fn apps(args: &crate::args::List, apps: &Apps) -> Result<()> {
 
 /// `giveway run`
 pub fn run(args: &Run, apps: &Apps) -> Result<()> {
-    let map_slots = args.options.nodes.saturating_mul(u32::from(args.options.map_slots));
+    let map_slots = args.options.nodes.saturating_mul(u32::from(args.options.slots().0));
     let request = request(&args.job, apps, map_slots)?;
     // Next to the output, so that intermediate data is on the disk the user selected.
     let parent = request.output.parent().unwrap_or(Path::new("/"));
@@ -64,7 +71,7 @@ pub fn run(args: &Run, apps: &Apps) -> Result<()> {
     let mut client = cluster.client()?;
     let job = client.submit(request)?;
     lock(&interrupt).set_job(cluster.client()?, job);
-    let status = restarting_workers(&mut cluster, || follow(&mut client, job))?;
+    let status = restarting_workers(&mut cluster, || follow(&mut client, folder.path(), job))?;
     drop(cluster);
     remove_subdirectories(folder.path());
     finish(&status)
@@ -145,7 +152,7 @@ pub fn submit(args: &Submit, apps: &Apps) -> Result<()> {
         return Ok(());
     }
     eprintln!("{job} submitted");
-    let status = follow(&mut client, job)
+    let status = follow(&mut client, &args.cluster.dir, job)
         .with_context(|| format!("cannot follow {job}, which continues to run; see `giveway job {}`", job.0))?;
     finish(&status)
 }
@@ -220,33 +227,82 @@ fn request(job: &JobOptions, apps: &Apps, map_slots: u32) -> Result<Request> {
     })
 }
 
-/// Waits until a job ends, with a progress bar if standard error is a terminal.
-fn follow(client: &mut Client, job: JobId) -> Result<JobStatus> {
-    let bar = if std::io::stderr().is_terminal() { ProgressBar::new(1) } else { ProgressBar::hidden() };
-    bar.set_style(ProgressStyle::with_template("{msg} {bar:32} {pos}/{len} tasks").expect("valid template"));
+/// Waits until a job ends. If standard error is a terminal, a progress bar has the finished tasks and when the job is expected to end.
+fn follow(client: &mut Client, folder: &Path, job: JobId) -> Result<JobStatus> {
+    if !std::io::stderr().is_terminal() {
+        return Ok(client.follow(job, |_| {})?);
+    }
+    let bar = ProgressBar::new(1);
+    bar.set_style(ProgressStyle::with_template("{prefix} {bar:32} {pos}/{len} tasks{msg}").expect("valid template"));
+    let mut expected_end = ExpectedEnd::new(folder, job);
     let status = client.follow(job, |status| {
-        bar.set_message(format!("{} {}", status.job, status.name));
+        bar.set_prefix(format!("{} {}", status.job, printable(&status.name)));
         bar.set_length(u64::from(status.maps.total + status.reduces.total).max(1));
         bar.set_position(u64::from(status.maps.done + status.reduces.done));
+        let left = expected_end.left();
+        bar.set_message(left.map_or_else(String::new, |left| format!(", about {} left", duration(left))));
     })?;
     bar.finish_and_clear();
     Ok(status)
 }
 
+/// When a job is expected to end, from the forecast that `giveway jobs` shows too, renewed now and then.
+struct ExpectedEnd {
+    feed: JournalFeed,
+    model: Option<Model>,
+    job: JobId,
+    end: Option<Instant>,
+    renewed: Option<Instant>,
+}
+
+impl ExpectedEnd {
+    /// How often the forecast is renewed, and how long that may take.
+    const INTERVAL: Duration = Duration::from_secs(3);
+    const LIMIT: Duration = Duration::from_millis(50);
+
+    fn new(folder: &Path, job: JobId) -> ExpectedEnd {
+        ExpectedEnd { feed: JournalFeed::new(&journal_path(folder)), model: None, job, end: None, renewed: None }
+    }
+
+    /// Time until then; none if there is no forecast, or if it has not come true.
+    fn left(&mut self) -> Option<Span> {
+        if self.renewed.is_none_or(|renewed| renewed.elapsed() > Self::INTERVAL) {
+            self.end = self.forecast();
+            self.renewed = Some(Instant::now());
+        }
+        let left = self.end?.checked_duration_since(Instant::now())?;
+        Some(Span::from_secs_f64(left.as_secs_f64()))
+    }
+
+    fn forecast(&mut self) -> Option<Instant> {
+        // The journal of another user's cluster cannot be read.
+        self.feed.poll(&mut self.model).ok()?;
+        let model = self.model.as_ref()?;
+        // Nothing is known about its tasks before some have finished.
+        let has_finished_tasks = model.job(self.job).is_some_and(|job| job.done != [0; 2]);
+        let present = Present::of(model).filter(|_| has_finished_tasks)?;
+        let [_, end, _] = present.forecast(&present.policy, Self::LIMIT).jobs.get(&self.job)?.end?;
+        Some(Instant::now() + Duration::from_secs_f64(end.since(model.now).as_secs_f64()))
+    }
+}
+
 /// Prints the summary of a job that succeeded; a job that failed or was killed is an error with exit code 1.
 fn finish(status: &JobStatus) -> Result<()> {
-    let seconds = status.ended_us.map_or(0.0, |end| (end - status.submitted_us) as f64 / 1e6);
+    let seconds = status.total_s().unwrap_or(0.0);
     if status.outcome == Some(Outcome::Succeeded) {
-        let maps = status.maps.total;
+        let counts = [
+            plural(status.maps.total, "map"),
+            plural(status.reduces.total, "reduce"),
+            plural(status.pauses, "pause"),
+            plural(status.early_ends, "early end"),
+            plural(status.recovered, "task") + " re-executed",
+        ];
         writeln!(
             std::io::stdout(),
-            "{} {} succeeded in {seconds:.2} s: {maps} maps, {} reduces, {} pauses, {} early ends, {} tasks re-executed",
+            "{} {} succeeded in {seconds:.2} s: {}",
             status.job,
-            status.name,
-            status.reduces.total,
-            status.pauses,
-            status.early_ends,
-            status.recovered
+            printable(&status.name),
+            counts.join(", ")
         )?;
         return Ok(());
     }

@@ -168,11 +168,13 @@ fn draw_nodes(frame: &mut Frame<'_>, area: Rect, nodes: &[NodeStatus]) {
 }
 
 fn node_line(node: &NodeStatus) -> Line<'static> {
-    let (state, style) = match (node.up, node.pid, &node.excluded) {
-        (true, Some(_), None) => ("up", Style::new()),
-        (true, Some(_), Some(_)) => ("excluded", Style::new().fg(Color::Yellow)),
-        (true, None, _) => ("disconnected", Style::new().fg(Color::Yellow)),
-        (false, ..) => ("lost", Style::new().fg(Color::Red)),
+    let state = inspect::node_state(node);
+    // The word is enough here.
+    let state = state.split(':').next().unwrap_or_default().to_owned();
+    let style = match state.as_str() {
+        "up" => Style::new(),
+        _ if node.up => Style::new().fg(Color::Yellow),
+        _ => Style::new().fg(Color::Red),
     };
     let paused = if node.paused > 0 { format!(", {} paused", node.paused) } else { String::new() };
     Line::from(vec![
@@ -254,6 +256,7 @@ mod tests {
             map_slots: (4, 3),
             reduce_slots: (2, 1),
             paused: index,
+            drained: false,
             excluded: None,
         };
         let job = |job: u32, state: &'static str| Row {

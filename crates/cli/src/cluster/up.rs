@@ -6,8 +6,8 @@ use crate::{
     signals::{self, Hangups},
 };
 use anyhow::{Context, Result, bail, ensure};
-use giveway_core::Tenants;
-use giveway_engine::client::{Client, ClientError};
+use giveway_core::{Tenants, plural};
+use giveway_engine::client::{Client, ClientError, Reload};
 use giveway_engine::cluster::{self, Cluster};
 use giveway_engine::coordinator::{ReloadSource, Reloadable};
 use giveway_engine::{Access, coordinator, worker as process};
@@ -69,11 +69,12 @@ pub fn start(folder: &Path, args: &ClusterOptions, restart_workers: bool, apps: 
         on_job_end: args.on_job_end.clone(),
         reload,
     };
+    let (map_slots, reduce_slots) = args.slots();
     let options = cluster::Options {
         coordinator,
         nodes: args.nodes,
-        map_slots: args.map_slots,
-        reduce_slots: args.reduce_slots,
+        map_slots,
+        reduce_slots,
         reconnect_timeout: RECONNECT_TIMEOUT,
         log_bytes: args.log_budget,
         restart_workers,
@@ -89,10 +90,13 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
     let hangups = Hangups::collect()?;
     let cluster = start(&args.cluster.dir, &args.options, !args.no_restart, apps)?;
     let mut out = std::io::stdout();
+    let (nodes, (map_slots, reduce_slots)) = (args.options.nodes, args.options.slots());
+    let workers = if nodes == 1 { "1 worker is up".into() } else { format!("{nodes} workers are up") };
     writeln!(
         out,
-        "{} workers are up. Directory {}, policy {}, coordinator {}.",
-        args.options.nodes,
+        "{workers}, with {} and {} in all. Directory {}, policy {}, coordinator {}.",
+        plural(nodes * u32::from(map_slots), "map slot"),
+        plural(nodes * u32::from(reduce_slots), "reduce slot"),
         cluster.folder().display(),
         cluster.policy(),
         cluster.socket().display()
@@ -153,7 +157,10 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
             return;
         }
         match client.and_then(|mut client| client.reload()) {
-            Ok((policy, _)) => tracing::info!("reloaded on SIGHUP; policy {policy}"),
+            Ok(reload) => {
+                tracing::info!("reloaded on SIGHUP; policy {}", reload.policy);
+                reload.changes.iter().for_each(|change| tracing::info!("{change}"));
+            }
             Err(error) => tracing::error!("cannot reload on SIGHUP: {error}"),
         }
     });
@@ -164,9 +171,11 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
 
 /// `giveway reload`
 pub fn reload(cluster: &ClusterDir) -> Result<()> {
-    let (policy, changed) = Client::connect(&cluster.dir)?.reload()?;
+    let Reload { policy, changed, changes } = Client::connect(&cluster.dir)?.reload()?;
     let what = if changed { "loaded" } else { "unchanged" };
-    writeln!(std::io::stdout(), "policy and tenants {what}; policy {policy}")?;
+    let mut out = std::io::stdout();
+    writeln!(out, "policy and tenants {what}; policy {policy}")?;
+    changes.iter().try_for_each(|change| writeln!(out, "  {change}"))?;
     Ok(())
 }
 

@@ -27,8 +27,8 @@ pub fn run(args: &args::Trace) -> Result<()> {
 }
 
 fn print_stats(source: &Source, json: bool) -> Result<()> {
-    let (trace, jobs) = read(source)?;
-    let cluster = cluster_of(source, &trace, &jobs)?;
+    let (_, jobs) = read(source)?;
+    let cluster = cluster_of(source, &jobs)?;
     let stats = Stats::of(&jobs);
     let text = if json { stats::json(&stats, &cluster)? } else { stats::describe(&stats, &cluster) };
     write!(std::io::stdout(), "{text}")?;
@@ -37,7 +37,7 @@ fn print_stats(source: &Source, json: bool) -> Result<()> {
 
 fn convert(args: &Convert) -> Result<()> {
     let (trace, jobs) = read(&args.source)?;
-    let cluster = cluster_of(&args.source, &trace, &jobs)?;
+    let cluster = cluster_of(&args.source, &jobs)?;
     write_workload(trace.name(), jobs, &cluster, &args.output)
 }
 
@@ -51,7 +51,7 @@ fn sample(args: &Sample) -> Result<()> {
     };
     let count = args.jobs.map_or(MAX_JOBS, |jobs| jobs as usize);
     // The cluster is that of the whole trace: a sample is a lighter load on it.
-    let cluster = cluster_of(&args.source, &trace, &jobs)?;
+    let cluster = cluster_of(&args.source, &jobs)?;
     let jobs = giveway_traces::sample(jobs.into_iter().filter(within), count, args.seed);
     ensure!(!jobs.is_empty(), "no job was submitted between --from and --to; `giveway trace stats` prints the span");
     write_workload(trace.name(), jobs, &cluster, &args.output)
@@ -59,7 +59,7 @@ fn sample(args: &Sample) -> Result<()> {
 
 fn fit(args: &Fit) -> Result<()> {
     let (trace, jobs) = read(&args.source)?;
-    let cluster = cluster_of(&args.source, &trace, &jobs)?;
+    let cluster = cluster_of(&args.source, &jobs)?;
     let of_trace = Stats::of(&jobs);
     let span_s = args.span.map_or(of_trace.span_s, |span| span.as_secs_f64());
     let made = giveway_traces::synthetic(&jobs, span_s, MAX_JOBS, args.seed);
@@ -76,10 +76,10 @@ fn read(source: &Source) -> Result<(Trace, Vec<TraceJob>)> {
     Ok((trace, jobs?))
 }
 
-fn cluster_of(source: &Source, trace: &Trace, jobs: &[TraceJob]) -> Result<Cluster> {
+fn cluster_of(source: &Source, jobs: &[TraceJob]) -> Result<Cluster> {
     match &source.cluster {
         Some(name) => input::cluster(name),
-        None => Ok(giveway_traces::cluster_for(trace.name(), jobs)),
+        None => Ok(giveway_traces::cluster_for(jobs)),
     }
 }
 

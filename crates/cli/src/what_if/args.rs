@@ -1,5 +1,6 @@
 //! Arguments of `giveway what-if`.
 
+use crate::complete;
 use clap::Args;
 use giveway_analysis::what_if::{AmountChange, ClusterChange};
 use std::path::PathBuf;
@@ -22,13 +23,13 @@ pub struct WhatIf {
     #[arg(value_name = "LOG|TRACE")]
     pub source: String,
     /// Policies to simulate: names, TOML files or `all`, separated by commas; may be repeated.
-    #[arg(long, value_name = "NAME|FILE[,...]", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "NAME|FILE[,...]", value_delimiter = ',', required = true, add = complete::policies())]
     pub policy: Vec<String>,
     /// Policy under which the jobs ran; default: that of the event log.
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", add = complete::policies())]
     pub recorded_policy: Option<String>,
     /// Cluster on which the jobs ran: a built-in name or a file; default: that of the event log, or for a trace one whose slots it keeps 70 % busy.
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", add = complete::clusters())]
     pub cluster: Option<String>,
     /// Also simulate with another number of nodes: `+20%`, `-10%`, `+10`, `-3` or a number.
     #[arg(long, value_name = "CHANGE", allow_hyphen_values = true)]

@@ -63,6 +63,7 @@ struct LossJson<'a> {
 
 #[derive(Serialize)]
 struct JobJson<'a> {
+    /// Its number in the record.
     job: u32,
     name: &'a str,
     user: &'a str,
@@ -112,7 +113,7 @@ fn row_json<'a>(study: &'a Study, row: &'a Row) -> RowJson<'a> {
 
 fn changes_json<'a>(study: &'a Study, changes: &'a Changes) -> ChangesJson<'a> {
     let loss = |loss: &'a Loss| LossJson {
-        job: loss.change.job.0,
+        job: study.job_number(loss.change.job),
         before_s: loss.change.before_s,
         after_s: loss.change.after_s,
         reason: &loss.reason,
@@ -120,7 +121,7 @@ fn changes_json<'a>(study: &'a Study, changes: &'a Changes) -> ChangesJson<'a> {
     let jobs = changes.jobs.iter().filter_map(|change| {
         let plan = study.workload.jobs.get(change.job.0 as usize)?;
         Some(JobJson {
-            job: change.job.0,
+            job: study.job_number(change.job),
             name: &plan.name,
             user: &plan.user,
             pool: &plan.pool,

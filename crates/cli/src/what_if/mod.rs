@@ -11,7 +11,7 @@ use crate::{files, input};
 use anyhow::{Context, Result};
 use args::WhatIf;
 use giveway_analysis::what_if::{self, GroupChange, JobChange, JobTimes, Loss, SimulationError, Statistics};
-use giveway_core::{Capabilities, JobId, Kind, Policy, Setup};
+use giveway_core::{Capabilities, JobId, Kind, Policy, Setup, plural};
 use giveway_sim::cluster::Cluster;
 use giveway_sim::comparison::Comparison;
 use giveway_sim::workload::{RecordedRun, Workload};
@@ -30,11 +30,15 @@ struct Study {
     recorded_policy: Option<String>,
     clusters: Vec<ClusterFacts>,
     seed: u64,
+    /// By job of the workload, its number in the record.
+    numbers: Vec<Option<u32>>,
     /// The jobs that ended in all rows: statistics and changes are about these.
     compared: Vec<JobId>,
     rows: Vec<Row>,
-    /// The row that changes are counted from.
+    /// The row that changes are counted from: a simulated one, so that both sides have the same model and the same cluster.
     baseline: usize,
+    /// False if the jobs were recorded on a cluster that is not known.
+    has_recorded_cluster: bool,
     error: Option<SimulationError>,
     /// Which jobs are left out or not compared, and what is odd about the record.
     notes: Vec<String>,
@@ -83,7 +87,7 @@ pub fn run(args: &WhatIf) -> Result<()> {
     let (mut run, mut oddities) = (recorded.run, recorded.oddities);
     if recorded.has_made_cluster {
         oddities.push(
-            "the cluster is not recorded: simulated on one whose slots the jobs keep 70 % busy; give it with --cluster"
+            "the cluster is not recorded: simulated on an assumed one, whose slots the jobs keep 70 % busy; give the real one with --cluster"
                 .into(),
         );
     }
@@ -93,7 +97,8 @@ pub fn run(args: &WhatIf) -> Result<()> {
     let change = args.cluster_change();
     let changed = if change.is_empty() { None } else { Some(change.apply(&run.cluster)?) };
     files::check_writable(args.json.as_deref().into_iter().chain(args.report.as_deref()))?;
-    let study = study(run, changed, policies, args.seed, oddities)?;
+    let has_recorded_cluster = !recorded.has_made_cluster && !recorded.has_other_cluster;
+    let study = study(run, has_recorded_cluster, changed, policies, args.seed, oddities)?;
     write!(std::io::stdout(), "{}", text::describe(&study, args.all_jobs)?)?;
     if let Some(file) = &args.json {
         files::write(file, &(json::text(&study)? + "\n"))?;
@@ -107,6 +112,7 @@ pub fn run(args: &WhatIf) -> Result<()> {
 
 fn study(
     run: RecordedRun,
+    has_recorded_cluster: bool,
     changed: Option<Cluster>,
     policies: Vec<Policy>,
     seed: u64,
@@ -160,8 +166,10 @@ fn study(
     let mut notes = notes(&workload, &rows, &recorded, &left_out, has_record);
     notes.extend(oddities);
     let mut study = Study {
-        // The simulated recorded policy, or else the recorded run, or else the first policy.
-        baseline: usize::from(has_record && recorded_policy.is_some()),
+        numbers: recorded.iter().map(|job| job.number).collect(),
+        // The recorded policy, or else the first one that was asked for.
+        baseline: usize::from(has_record),
+        has_recorded_cluster,
         recorded_policy: recorded_policy.map(|policy| policy.name),
         clusters: comparisons.iter().map(|comparison| ClusterFacts::of(&comparison.cluster)).collect(),
         compared: JobTimes::in_all(&rows.iter().map(|row| &row.times).collect::<Vec<_>>()),
@@ -177,7 +185,7 @@ fn study(
 
 impl Study {
     fn compare(&mut self, has_record: bool) {
-        if has_record && self.recorded_policy.is_some() {
+        if has_record && self.recorded_policy.is_some() && self.has_recorded_cluster {
             self.error = what_if::error_of(&self.rows[0].times, &self.rows[1].times, &self.compared);
         }
         let baseline = self.rows[self.baseline].times.clone();
@@ -189,9 +197,15 @@ impl Study {
         }
     }
 
+    /// The number of a job, as in the record if it has numbers.
+    fn job_number(&self, job: JobId) -> u32 {
+        self.numbers.get(job.0 as usize).copied().flatten().unwrap_or(job.0)
+    }
+
     fn job_name(&self, job: JobId) -> String {
-        let Some(plan) = self.workload.jobs.get(job.0 as usize) else { return format!("job {}", job.0) };
-        format!("job {} ({}, {})", job.0, plan.name, plan.user)
+        let number = self.job_number(job);
+        let Some(plan) = self.workload.jobs.get(job.0 as usize) else { return format!("job {number}") };
+        format!("job {number} ({}, {})", plan.name, plan.user)
     }
 
     fn size_of(&self, job: JobId) -> &str {
@@ -235,7 +249,8 @@ impl ClusterFacts {
 
 impl std::fmt::Display for ClusterFacts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} nodes, {} map slots, {} reduce slots", self.nodes, self.map_slots, self.reduce_slots)
+        let nodes = plural(self.nodes as u64, "node");
+        write!(f, "{nodes}, {}, {}", plural(self.map_slots, "map slot"), plural(self.reduce_slots, "reduce slot"))
     }
 }
 
@@ -248,7 +263,7 @@ fn label(policy: &Policy, own: bool, cluster: usize, comparisons: &[Comparison])
     if before.nodes.len() == after.nodes.len() {
         format!("{}, changed nodes", policy.name)
     } else {
-        format!("{}, {} nodes", policy.name, after.nodes.len())
+        format!("{}, {}", policy.name, plural(after.nodes.len() as u64, "node"))
     }
 }
 
@@ -281,7 +296,7 @@ fn notes(
     let line = |(reason, names): (String, Vec<&str>)| {
         let shown = names.iter().take(NAMES).copied().collect::<Vec<_>>().join(", ");
         let more = if names.len() > NAMES { ", ..." } else { "" };
-        format!("{} jobs {reason} ({shown}{more})", names.len())
+        format!("{} {reason} ({shown}{more})", plural(names.len() as u64, "job"))
     };
     by_reason.into_iter().map(line).collect()
 }

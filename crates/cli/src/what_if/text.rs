@@ -5,6 +5,7 @@ use crate::report::text;
 use crate::text_table::TextTable;
 use anyhow::Result;
 use giveway_analysis::what_if::{GroupChange, JobChange};
+use giveway_core::plural;
 use std::fmt::Write;
 
 /// Groups and jobs printed of each kind, unless all jobs are asked for.
@@ -14,10 +15,11 @@ pub(super) fn describe(study: &Study, all_jobs: bool) -> Result<String> {
     let mut out = String::new();
     writeln!(
         out,
-        "{}: {} jobs{} on {}, seed {}; {} compared",
+        "{}: {}{}, simulated on {}{}, seed {}; {} compared",
         study.workload.name,
-        study.workload.jobs.len(),
+        plural(study.workload.jobs.len() as u64, "job"),
         study.recorded_policy.as_ref().map_or(String::new(), |policy| format!(" recorded under {policy}")),
+        if study.has_recorded_cluster { "" } else { "another cluster: " },
         study.clusters.first().map_or(String::new(), ToString::to_string),
         study.seed,
         study.compared.len(),
@@ -26,6 +28,12 @@ pub(super) fn describe(study: &Study, all_jobs: bool) -> Result<String> {
     writeln!(out, "{}", validation(study))?;
     writeln!(out, "{}", rows(study))?;
     let baseline = study.rows.get(study.baseline).map_or("", |row| row.label.as_str());
+    if study.rows.iter().all(|row| row.against.is_none()) {
+        writeln!(
+            out,
+            "There is one simulated run only, and nothing with the same model to compare it with: give another policy, or the recorded one with --recorded-policy."
+        )?;
+    }
     for row in &study.rows {
         if let Some(changes) = &row.against {
             write_changes(&mut out, study, baseline, row, changes, all_jobs)?;
@@ -36,10 +44,13 @@ pub(super) fn describe(study: &Study, all_jobs: bool) -> Result<String> {
 
 /// How far the simulation is from the record, or why that is not known.
 pub(super) fn validation(study: &Study) -> String {
+    if !study.has_recorded_cluster && study.rows.first().is_some_and(|row| row.simulated.is_none()) {
+        return "validation: the jobs are simulated on another cluster than the one they ran on, so their recorded times are not compared with simulated ones".into();
+    }
     match (&study.error, &study.recorded_policy) {
         (Some(error), Some(policy)) => format!(
-            "validation: {policy} simulated against the record of {} jobs: median error {}, nine of ten jobs within {}, mean {:+.1} %",
-            error.jobs,
+            "validation: {policy} simulated against the record of {}: median error {}, nine of ten jobs within {}, mean {:+.1} %",
+            plural(error.jobs as u64, "job"),
             text::percent(error.median),
             text::percent(error.p90),
             error.of_mean * 100.0
@@ -135,7 +146,8 @@ fn write_changes(
         writeln!(out, "every job:")?;
     } else {
         jobs.sort_by(|a, b| b.later_s().abs().total_cmp(&a.later_s().abs()).then(a.job.cmp(&b.job)));
-        writeln!(out, "largest changes of {} jobs (--all-jobs prints every job):", jobs.len())?;
+        let all = plural(jobs.len() as u64, "job");
+        writeln!(out, "largest changes of {all} (--all-jobs prints every job):")?;
         jobs.truncate(LINES);
     }
     for change in jobs {
@@ -157,12 +169,16 @@ pub(super) fn sentence(baseline: &str, row: &Row, changes: &Changes, study: &Stu
         _ => "the mean completion time is not known".into(),
     };
     format!(
-        "{} instead of {baseline}: {mean}; of {} jobs, {} end sooner and {} later by more than 1 %",
+        "{} instead of {baseline}: {mean}; of {}, {} sooner and {} later by more than 1 %",
         row.label,
-        changes.jobs.len(),
-        changes.faster(),
-        changes.slower()
+        plural(changes.jobs.len() as u64, "job"),
+        ends(changes.faster()),
+        ends(changes.slower())
     )
+}
+
+fn ends(jobs: usize) -> String {
+    if jobs == 1 { "1 ends".into() } else { format!("{jobs} end") }
 }
 
 /// The groups whose jobs change most in sum, in the order in which they are listed.

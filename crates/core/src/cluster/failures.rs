@@ -84,16 +84,47 @@ impl Cluster {
         let (now, rules) = (self.now, self.policy.failures);
         self.state.record_node_failure(node, job, now);
         let Some((failures, jobs)) = rules.excludes(self.state.nodes(), node, now) else { return };
-        for kind in Kind::BOTH {
-            while let Some(reservation) = self.state.take_reservation(node, kind) {
-                self.rerank(reservation.job, kind);
-            }
-        }
+        self.drop_reservations_on(node);
         let probe_at = now + rules.probe_delay(0);
         let exclusion = Exclusion { since: now, failures, jobs, probe_at, failed_probes: 0, probe: None };
         self.state.exclude_node(node, exclusion);
         self.nodes_changed();
         self.wake_at(probe_at, None, out);
+    }
+
+    fn drop_reservations_on(&mut self, node: NodeId) {
+        for kind in Kind::BOTH {
+            while let Some(reservation) = self.state.take_reservation(node, kind) {
+                self.rerank(reservation.job, kind);
+            }
+        }
+    }
+
+    /// An administrator wants no new tasks on a node. This replaces an exclusion because of failures, so that no probe starts there.
+    pub(super) fn node_drained(&mut self, node: NodeId) -> Result<(), Refusal> {
+        self.check_known(node)?;
+        if self.state.node(node).exclusion().is_some_and(Exclusion::is_drain) {
+            return Ok(());
+        }
+        self.drop_reservations_on(node);
+        self.state.include_node(node);
+        self.state.exclude_node(node, Exclusion::drain(self.now));
+        self.nodes_changed();
+        Ok(())
+    }
+
+    /// Fails if a node never joined.
+    fn check_known(&self, node: NodeId) -> Result<(), Refusal> {
+        if (node.0 as usize) < self.state.nodes().len() { Ok(()) } else { Err(Refusal::UnknownNode(node)) }
+    }
+
+    /// An administrator has a node used again.
+    pub(super) fn node_included(&mut self, node: NodeId) -> Result<(), Refusal> {
+        self.check_known(node)?;
+        if self.state.include_node(node) {
+            self.nodes_changed();
+        }
+        Ok(())
     }
 
     /// True if an offer of a node is only good for a probe; none if it is good for nothing, because the node is excluded.

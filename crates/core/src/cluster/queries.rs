@@ -59,7 +59,7 @@ pub struct NodeStatus<'a> {
     pub free: PerKind<u16>,
     /// Reduces paused there.
     pub paused: u32,
-    /// Its exclusion, if it gets no tasks because it failed those of several jobs.
+    /// Its exclusion, if it gets no tasks because it failed those of several jobs or is drained.
     pub excluded: Option<Exclusion>,
 }
 

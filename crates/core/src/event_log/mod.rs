@@ -343,6 +343,8 @@ mod tests {
             Event::RecoveryRequested { job, slots: 0 },
             Event::RestoredVersion2(Box::new(old)),
             Event::Restored(Box::new(empty)),
+            Event::NodeDrained { node },
+            Event::NodeIncluded { node },
         ];
         check_numbers(&events, 1);
         let reason = || Reason::Reserved;

@@ -75,12 +75,15 @@ impl State {
         true
     }
 
-    /// Excludes a node that is up: its slots no longer count, but attempts that run there go on. Its reservations must have been removed.
+    /// Excludes a node: its slots no longer count, but attempts that run there go on. Its reservations must have been removed.
     pub(crate) fn exclude_node(&mut self, node: NodeId, exclusion: Exclusion) {
         let excluded = self.nodes.get_mut(node);
         let reserved = Kind::BOTH.iter().any(|&kind| !excluded.reservations[kind].is_empty());
-        assert!(excluded.up && excluded.exclusion.is_none() && !reserved, "{node} cannot be excluded");
+        assert!(excluded.exclusion.is_none() && !reserved, "{node} cannot be excluded");
         excluded.exclusion = Some(Box::new(exclusion));
+        if !excluded.up {
+            return;
+        }
         let (free, node_type) = (excluded.free, excluded.node_type);
         let slots = PerKind::from_fn(|kind| u32::from(excluded.spec.slots(kind)));
         self.nodes.excluded += 1;
@@ -98,6 +101,9 @@ impl State {
             return false;
         }
         included.failures.clear();
+        if !included.up {
+            return true;
+        }
         let (free, slots) = (included.free, PerKind::from_fn(|kind| u32::from(included.spec.slots(kind))));
         self.nodes.excluded -= 1;
         for kind in Kind::BOTH {

@@ -47,6 +47,18 @@ pub struct Exclusion {
     pub probe: Option<AttemptId>,
 }
 
+impl Exclusion {
+    /// The exclusion of a node that an administrator drains: for no failure, and without probes.
+    pub fn drain(since: Time) -> Exclusion {
+        Exclusion { since, failures: 0, jobs: 0, probe_at: Time::NEVER, failed_probes: 0, probe: None }
+    }
+
+    /// True if an administrator drains the node.
+    pub fn is_drain(&self) -> bool {
+        self.failures == 0
+    }
+}
+
 /// How many of its latest failures a node remembers.
 const FAILURES_KEPT: usize = 32;
 
@@ -93,7 +105,7 @@ impl Node {
         self.up
     }
 
-    /// Its exclusion, if it gets no tasks because it failed those of several jobs.
+    /// Its exclusion, if it gets no tasks because it failed those of several jobs or is drained. A node that is down may be drained.
     pub fn exclusion(&self) -> Option<&Exclusion> {
         self.exclusion.as_deref()
     }

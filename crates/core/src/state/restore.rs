@@ -123,7 +123,7 @@ impl State {
 
     /// Sets what a node that has just joined had in a snapshot.
     pub(crate) fn restore_node(&mut self, node: NodeId, snapshot: &NodeSnapshot) {
-        if let Some(exclusion) = snapshot.exclusion.filter(|_| snapshot.up) {
+        if let Some(exclusion) = snapshot.exclusion.filter(|exclusion| snapshot.up || exclusion.is_drain()) {
             self.exclude_node(node, exclusion);
         }
         let restored = self.nodes.get_mut(node);

@@ -40,9 +40,11 @@ impl State {
         nodes.racks.join(node, spec.rack);
         let joined = Node::new(spec.clone(), nodes.types.classify(spec));
         nodes.types.add(&joined);
+        let mut drain = None;
         match nodes.nodes.get_mut(node.0 as usize) {
             Some(lost) => {
                 assert!(!lost.up, "{node} is already up");
+                drain = lost.exclusion.take();
                 *lost = joined;
             }
             None => {
@@ -55,6 +57,9 @@ impl State {
             nodes.free[kind] += u32::from(spec.slots(kind));
             nodes.slots[kind] += u32::from(spec.slots(kind));
         }
+        if let Some(drain) = drain {
+            self.exclude_node(node, *drain);
+        }
     }
 
     /// A node goes down. Its attempts, paused reduces and reservations must have been removed before.
@@ -64,7 +69,8 @@ impl State {
         assert!(down.up && idle && down.paused.is_empty(), "{node} is down or still in use");
         down.up = false;
         // An excluded node's slots do not count.
-        let is_excluded = down.exclusion.take().is_some();
+        let is_excluded = down.exclusion.is_some();
+        down.exclusion = down.exclusion.take().filter(|exclusion| exclusion.is_drain());
         let (free, node_type) = (down.free, down.node_type);
         let slots = PerKind::from_fn(|kind| u32::from(down.spec.slots(kind)));
         self.nodes.up -= 1;

@@ -6,11 +6,14 @@ use super::state_machine::{Coordinator, Deferred};
 use crate::planted::{Bug, planted};
 use crate::wire::{FromClient, NodeExclusion, NodeStatus, ToClient};
 use giveway_core::cluster::Blocked;
-use giveway_core::{AttemptId, Event, JobId, Kind, Outcome, Span, Time};
+use giveway_core::{AttemptId, Event, JobId, Kind, Outcome, Span, Time, plural};
 use std::ops::Bound;
 
 /// Number of preceding jobs that `explain` names.
 const PRECEDING_JOBS_MAX: usize = 5;
+
+/// Number of nodes that an error names.
+const NAMES_MAX: usize = 10;
 
 /// Maximum size of a page of the list of jobs, in bytes. Failures with long texts make a status large.
 const JOBS_PAGE_BYTES_MAX: usize = 1 << 20;
@@ -65,6 +68,7 @@ impl Coordinator {
                     ToClient::Done
                 }
             },
+            FromClient::SetDrained { node, drained } => self.set_drained(&node, drained),
             FromClient::Explain { job } => match self.explain(job) {
                 Some(lines) => ToClient::Explained(lines),
                 None => unknown_job(job),
@@ -80,6 +84,21 @@ impl Coordinator {
             | FromClient::ReadLog { .. } => return,
         };
         self.deferred.push(Deferred::Reply(client, answer));
+    }
+
+    /// Drains a node or has it used again.
+    fn set_drained(&mut self, name: &str, drained: bool) -> ToClient {
+        let Some(&node) = self.table.node_ids.get(name) else {
+            let mut names: Vec<&str> = self.table.node_ids.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            names.truncate(NAMES_MAX);
+            let reason = format!("no node is named {name}; `giveway nodes` lists them: {}", names.join(", "));
+            return ToClient::Refused { reason };
+        };
+        self.submit_event(if drained { Event::NodeDrained { node } } else { Event::NodeIncluded { node } });
+        // Free slots may match other tasks now.
+        self.offer_epoch += 1;
+        ToClient::Done
     }
 
     /// The jobs after one, as many as fit into a message. At least one, if there are any.
@@ -180,7 +199,8 @@ impl Coordinator {
                 map_slots: slots(Kind::Map),
                 reduce_slots: slots(Kind::Reduce),
                 paused: node.paused,
-                excluded: node.excluded.map(|exclusion| NodeExclusion {
+                drained: node.excluded.is_some_and(|exclusion| exclusion.is_drain()),
+                excluded: node.excluded.filter(|exclusion| !exclusion.is_drain()).map(|exclusion| NodeExclusion {
                     failures: exclusion.failures,
                     jobs: exclusion.jobs,
                     failed_probes: exclusion.failed_probes,
@@ -207,9 +227,12 @@ impl Coordinator {
             (None, None) => lines.push("not yet accepted".into()),
         }
         if !record.decisions.is_empty() {
-            lines.push("recent decisions:".into());
-            let decisions = record.decisions.iter().map(|(at, text)| format!("  {:>9.3} s  {text}", at.as_secs_f64()));
-            lines.extend(decisions);
+            let time = |at: &Time| match self.table.clock.unix_us(*at) {
+                Some(unix_us) => time_of_day(unix_us),
+                None => format!("{:.1} s", at.as_secs_f64()),
+            };
+            lines.push("recent decisions (UTC):".into());
+            lines.extend(record.decisions.iter().map(|(at, text)| format!("  {}  {text}", time(at))));
         }
         Some(lines)
     }
@@ -229,7 +252,7 @@ impl Coordinator {
         match self.core.blocked(id, kind) {
             None => return,
             Some(Blocked::SlowStart { maps }) => {
-                lines.push(format!("  waiting until {maps} maps are done (slow start)"));
+                lines.push(format!("  waiting until {} finished (slow start)", have(maps, "map")));
                 return;
             }
             Some(Blocked::NoSlots) => {
@@ -237,9 +260,9 @@ impl Coordinator {
                 return;
             }
             Some(Blocked::BackingOff { until }) => {
-                let at_s = until.as_secs_f64();
+                let wait = until.since(self.now());
                 lines.push(format!(
-                    "  waiting before a retry: its pending {kind}s failed; the next may start at {at_s:.3} s"
+                    "  waiting before a retry: its pending {kind}s failed; the next may start in {wait}"
                 ));
                 return;
             }
@@ -255,6 +278,17 @@ impl Coordinator {
         let (free, slots) = self.core.slots(kind);
         lines.push(format!("  {free} of {slots} {kind} slots are free"));
     }
+}
+
+/// The time of day in UTC, of microseconds of the Unix epoch.
+fn time_of_day(unix_us: u64) -> String {
+    let seconds = unix_us / 1_000_000 % 86_400;
+    format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// "1 map has", "2 maps have".
+fn have(count: u32, noun: &str) -> String {
+    format!("{} {}", plural(count, noun), if count == 1 { "has" } else { "have" })
 }
 
 /// A job's rank after these jobs.

@@ -276,6 +276,9 @@ fn restrict(message: &mut FromClient, caller: &Caller) -> Result<(), &'static st
         FromClient::Reload if !caller.is_admin => {
             Err("only the cluster's owner and its admins can change the policy; ask them")
         }
+        FromClient::SetDrained { .. } if !caller.is_admin => {
+            Err("only the cluster's owner and its admins can drain nodes; ask them")
+        }
         FromClient::Stop => Err("only the cluster's owner can stop it; ask the owner"),
         _ => Ok(()),
     }

@@ -82,7 +82,7 @@ fn start(command: &str, status: &JobStatus) -> io::Result<Child> {
         Some(Outcome::Killed) => "killed",
         Some(Outcome::Failed) | None => "failed",
     };
-    let seconds = status.ended_us.unwrap_or(status.submitted_us).saturating_sub(status.submitted_us) as f64 / 1e6;
+    let seconds = status.total_s().unwrap_or(0.0);
     Command::new("sh")
         .args(["-c", command])
         .env("JOB_ID", status.job.0.to_string())

@@ -34,6 +34,7 @@ pub(crate) struct JobTable {
     pub(crate) running: Lifecycle,
     /// Node ids by worker name.
     pub(crate) node_ids: HashMap<String, NodeId>,
+    node_names: HashMap<NodeId, String>,
     pub(crate) timers: Timers,
     /// Id of the next job.
     pub(crate) next_job: u32,
@@ -200,14 +201,15 @@ fn push_recent<T>(recent: &mut VecDeque<T>, item: T) {
 impl JobTable {
     /// The table of a coordinator that recovers from a snapshot. Timers are set when the core is restored.
     pub(crate) fn restore(table: TableSnapshot, core: &Snapshot) -> JobTable {
-        let names = (0..).map(NodeId).zip(&core.nodes);
         let mut unfinished = Unfinished::default();
         table.jobs.iter().filter(|(_, job)| !job.finalized).for_each(|(_, job)| unfinished.add(&job.plan.request));
+        let names = || (0..).map(NodeId).zip(&core.nodes).map(|(node, known)| (node, known.spec.name.clone()));
         JobTable {
             unfinished,
             jobs: table.jobs.into_iter().collect(),
             running: Lifecycle::restored(core),
-            node_ids: names.map(|(node, known)| (known.spec.name.clone(), node)).collect(),
+            node_ids: names().map(|(node, name)| (name, node)).collect(),
+            node_names: names().collect(),
             timers: Timers::default(),
             next_job: table.next_job,
             worker_crashes: HashMap::new(),
@@ -314,10 +316,13 @@ impl JobTable {
             }
             Change::NodeJoined { node, spec } => {
                 self.node_ids.insert(spec.name.clone(), node);
+                self.node_names.insert(node, spec.name.clone());
             }
             Change::NodeLost { .. } => {}
             Change::Launched { attempt, reason } => {
-                let text = format!("launch {} on {}: {reason}", describe(attempt.id), attempt.node);
+                let reason_text = reason.text(|node| self.node_name(node));
+                let text =
+                    format!("launch {} on {}: {reason_text}", describe(attempt.id), self.node_name(attempt.node));
                 self.update_job(attempt.id, |job| {
                     job.started.get_or_insert(now);
                     job.recovered += u32::from(matches!(reason, Reason::Recovery { .. }));
@@ -325,11 +330,12 @@ impl JobTable {
                 });
             }
             Change::StopRequested { attempt, request, reason } => {
-                let what = describe(attempt.id);
+                let (what, node) = (describe(attempt.id), self.node_name(attempt.node));
+                let reason = reason.text(|node| self.node_name(node));
                 let text = match request.action {
-                    PreemptAction::Pause => format!("pause {what} on {}: {reason}", attempt.node),
-                    PreemptAction::EndEarly => format!("end {what} on {} early: {reason}", attempt.node),
-                    PreemptAction::Kill => format!("kill {what} on {}: {reason}", attempt.node),
+                    PreemptAction::Pause => format!("pause {what} on {node}: {reason}"),
+                    PreemptAction::EndEarly => format!("end {what} on {node} early: {reason}"),
+                    PreemptAction::Kill => format!("kill {what} on {node}: {reason}"),
                 };
                 let is_kill = request.action == PreemptAction::Kill && request.preempted;
                 self.update_job(attempt.id, |job| {
@@ -368,6 +374,11 @@ impl JobTable {
         }
     }
 
+    /// The name of a node's worker.
+    fn node_name(&self, node: NodeId) -> String {
+        self.node_names.get(&node).cloned().unwrap_or_else(|| node.to_string())
+    }
+
     /// Changes the record of an attempt's job, if the job is not forgotten.
     fn update_job(&mut self, attempt: AttemptId, update: impl FnOnce(&mut JobRecord)) {
         if let Some(job) = self.jobs.get_mut(&attempt.task.job) {
@@ -391,6 +402,7 @@ impl JobTable {
     pub(crate) fn status(&self, id: JobId, core: &Scheduler) -> Option<JobStatus> {
         let job = self.accepted(id)?;
         let [maps, reduces] = task_counts(id, core).unwrap_or_else(|| job.final_counts());
+        let unix_ms = |at: Option<Time>| at.and_then(|at| self.clock.unix_us(at)).map(|us| us as f64 / 1e3);
         Some(JobStatus {
             job: id,
             name: job.plan.request.name.clone(),
@@ -404,9 +416,11 @@ impl JobTable {
             maps,
             reduces,
             submitted_us: job.submitted.map_or(0, |at| at.0),
-            submitted_ms: job.submitted.and_then(|at| self.clock.unix_us(at)).map(|us| us as f64 / 1e3),
+            submitted_ms: unix_ms(job.submitted),
             started_us: job.started.map(|at| at.0),
+            started_ms: unix_ms(job.started),
             ended_us: job.ended.map(|at| at.0),
+            ended_ms: unix_ms(job.ended),
             pauses: job.pauses,
             early_ends: job.early_ends,
             kills: job.kills,

@@ -50,7 +50,7 @@ pub enum JournalError {
     OtherFormat { path: PathBuf },
     /// The file is damaged.
     #[error(
-        "cannot read the journal {}: it is damaged at byte {at_bytes}; restore it from a backup, or move the folder away and submit the jobs again",
+        "cannot read the journal {}: it is damaged at byte {at_bytes}; restore it from a backup, or move the directory away and submit the jobs again",
         path.display()
     )]
     Damaged {

@@ -137,7 +137,7 @@ pub enum StartError {
     Journal(#[from] JournalError),
     /// A record of the journal contradicts those before it.
     #[error(
-        "cannot apply record {record} of the journal {}: {problem}; finish its jobs with the release that wrote it, or remove the folder's `journal`", path.display()
+        "cannot apply record {record} of the journal {}: {problem}; finish its jobs with the release that wrote it, or remove the directory's `journal`", path.display()
     )]
     Recovery {
         path: PathBuf,

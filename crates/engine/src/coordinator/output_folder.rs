@@ -108,7 +108,7 @@ pub(super) fn check_nonce(plan: &Plan, disk: &dyn FileSystem) -> io::Result<()> 
     match carries(&plan.output, plan.nonce, disk)? {
         true => Ok(()),
         false => {
-            Err(io::Error::new(io::ErrorKind::NotFound, "the folder is not the one that was created for this job"))
+            Err(io::Error::new(io::ErrorKind::NotFound, "the directory is not the one that was created for this job"))
         }
     }
 }

@@ -48,9 +48,9 @@ pub(crate) enum Finished {
 pub(crate) enum OutputError {
     #[error("the output {} exists already; remove it or choose another: results are never overwritten", .0.display())]
     Exists(PathBuf),
-    #[error("cannot create the output folder {}: {error}", path.display())]
+    #[error("cannot create the output directory {}: {error}", path.display())]
     Create { path: PathBuf, error: io::Error },
-    #[error("cannot publish the output {}: {error}; trying again: check the disk, the folder's permissions and the limit of open files", path.display())]
+    #[error("cannot publish the output {}: {error}; trying again: check the disk, the directory's permissions and the limit of open files", path.display())]
     Publish { path: PathBuf, error: io::Error },
     #[error("the output {} was removed while the job ran: {error}", path.display())]
     Gone { path: PathBuf, error: io::Error },
@@ -59,7 +59,7 @@ pub(crate) enum OutputError {
     /// The application cannot derive its next round from the output.
     #[error(transparent)]
     App(AppError),
-    #[error("cannot remove the output folder {}: {error}; remove it by hand", path.display())]
+    #[error("cannot remove the output directory {}: {error}; remove it by hand", path.display())]
     Remove { path: PathBuf, error: io::Error },
     #[error("cannot start a thread: {0}; trying again: check the limit of processes")]
     Thread(io::Error),

@@ -33,7 +33,7 @@ pub(super) enum SubmitError {
     NotBuiltIn { error: AppError, app: String },
     #[error("the output {} is not an absolute path", .0.display())]
     RelativeOutput(PathBuf),
-    #[error("the output {} is not a folder name; name a folder that does not exist yet", .0.display())]
+    #[error("the output {} is not a directory name; name a directory that does not exist yet", .0.display())]
     UnnamedOutput(PathBuf),
     #[error("the output {} exists already; remove it or choose another: results are never overwritten", .0.display())]
     OutputExists(PathBuf),

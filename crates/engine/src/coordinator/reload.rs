@@ -11,6 +11,8 @@ use super::state_machine::{Coordinator, Deferred};
 use crate::access::Access;
 use crate::wire::ToClient;
 use giveway_core::{Policy, Setup, Span, Tenants};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tracing::info;
 
@@ -48,6 +50,45 @@ impl std::fmt::Debug for ReloadSource {
 /// The time of a task without input, until one was observed: a message to a worker that is up, and its answer.
 const TASK_START: Span = Span::from_millis(20);
 
+/// The settings that differ, with their values before and after, a line each.
+fn changes(before: &Setup, after: &Setup) -> Vec<String> {
+    let mut lines = Vec::new();
+    let value = |of: &Setup| (serde_json::to_value(&of.policy), serde_json::to_value(&of.tenants));
+    let ((Ok(policy), Ok(tenants)), (Ok(new_policy), Ok(new_tenants))) = (value(before), value(after)) else {
+        return lines;
+    };
+    add_changes("policy", &policy, &new_policy, &mut lines);
+    add_changes("tenants", &tenants, &new_tenants, &mut lines);
+    lines
+}
+
+fn add_changes(path: &str, before: &Value, after: &Value, lines: &mut Vec<String>) {
+    // Users and pools are found by their name.
+    let by_key = |value: &Value| -> Option<BTreeMap<String, Value>> {
+        match value {
+            Value::Object(fields) => Some(fields.clone().into_iter().collect()),
+            Value::Array(items) => {
+                items.iter().map(|item| Some((item.get("name")?.as_str()?.to_owned(), item.clone()))).collect()
+            }
+            _ => None,
+        }
+    };
+    match (by_key(before), by_key(after)) {
+        _ if before == after => {}
+        (Some(old), Some(new)) => {
+            let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            for key in keys {
+                let at = |of: &BTreeMap<String, Value>| of.get(key).cloned().unwrap_or(Value::Null);
+                add_changes(&format!("{path}.{key}"), &at(&old), &at(&new), lines);
+            }
+        }
+        _ => {
+            let text = |value: &Value| if value.is_null() { "(none)".into() } else { value.to_string() };
+            lines.push(format!("{path}: {} -> {}", text(before), text(after)));
+        }
+    }
+}
+
 /// A policy as it applies here, where a task needs no new process.
 pub(super) fn with_task_start(policy: Policy) -> Policy {
     Policy { task_start: policy.task_start.min(TASK_START), ..policy }
@@ -68,7 +109,7 @@ impl Coordinator {
             self.deferred.push(Deferred::Reply(waiting, ToClient::Refused { reason }));
         }
         if unchanged {
-            let answer = ToClient::Reloaded { policy: setup.policy.name, changed: false };
+            let answer = ToClient::Reloaded { policy: setup.policy.name, changed: false, changes: Vec::new() };
             return self.deferred.push(Deferred::Reply(client, answer));
         }
         self.reload = Some((setup, client));
@@ -77,6 +118,7 @@ impl Coordinator {
     /// Has the requested setup take effect, if one is requested and a journal can begin now. Returns the content of that journal.
     pub(super) fn apply_reload(&mut self) -> Result<Option<Vec<u8>>, JournalError> {
         let Some((setup, client)) = self.reload.take() else { return Ok(None) };
+        let changes = changes(self.core.setup(), &setup);
         let (answer, content) = match self.begin_journal(setup.clone())? {
             // Within moments the slots of the ended job are free.
             Begun::NotNow => {
@@ -94,7 +136,7 @@ impl Coordinator {
                 // Free slots may match other tasks now.
                 self.offer_epoch += 1;
                 info!(policy = %setup.policy.name, "policy and tenants loaded again; a new journal has begun");
-                (ToClient::Reloaded { policy: setup.policy.name, changed: true }, Some(content))
+                (ToClient::Reloaded { policy: setup.policy.name, changed: true, changes }, Some(content))
             }
         };
         self.effects.push(Effect::Reply(client, answer));

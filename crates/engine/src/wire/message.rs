@@ -231,6 +231,12 @@ pub enum FromClient {
     },
     /// Submits a job whose application is in the program that this connection has offered last.
     SubmitShipped(Box<Request>),
+    /// Drains a node: it gets no new tasks. Or has it used again.
+    SetDrained {
+        /// Its name.
+        node: String,
+        drained: bool,
+    },
 }
 
 /// From the coordinator to a client.
@@ -263,6 +269,8 @@ pub enum ToClient {
         policy: String,
         /// False if they are the same as before.
         changed: bool,
+        /// What differs, a line for each setting.
+        changes: Vec<String>,
     },
     /// The logs of a job's attempts, ordered by task and attempt.
     Logs(Vec<LogStatus>),
@@ -316,8 +324,12 @@ pub struct JobStatus {
     pub submitted_ms: Option<f64>,
     /// Time of the first launch.
     pub started_us: Option<u64>,
+    /// As `started_us`, in milliseconds of the Unix epoch, if known.
+    pub started_ms: Option<f64>,
     /// Time at which the job ended.
     pub ended_us: Option<u64>,
+    /// As `ended_us`, in milliseconds of the Unix epoch, if known.
+    pub ended_ms: Option<f64>,
     /// Number of reduce pauses.
     pub pauses: u32,
     /// Number of maps that ended early.
@@ -345,6 +357,23 @@ impl JobStatus {
             Some(Outcome::Killed) => "killed",
             Some(Outcome::Failed) => "failed",
         }
+    }
+
+    /// Seconds from its submission to its first launch, including time in which no coordinator ran; none if no task has been launched.
+    pub fn wait_s(&self) -> Option<f64> {
+        self.seconds_until(self.started_us?, self.started_ms)
+    }
+
+    /// Seconds from its submission to its end, including time in which no coordinator ran; none if it has not ended.
+    pub fn total_s(&self) -> Option<f64> {
+        self.seconds_until(self.ended_us?, self.ended_ms)
+    }
+
+    /// By the wall clock, unless it was set back.
+    fn seconds_until(&self, at_us: u64, at_ms: Option<f64>) -> Option<f64> {
+        let running_s = at_us.saturating_sub(self.submitted_us) as f64 / 1e6;
+        let wall_s = at_ms.zip(self.submitted_ms).map_or(0.0, |(at_ms, from_ms)| (at_ms - from_ms) / 1e3);
+        Some(running_s.max(wall_s))
     }
 
     /// Its failures, each different one once: how often it happened, and the latest text. The latest comes first.
@@ -404,7 +433,9 @@ pub struct NodeStatus {
     pub reduce_slots: (u16, u16),
     /// Number of reduces paused on the node.
     pub paused: u32,
-    /// Why it gets no tasks although it is up.
+    /// True if it gets no tasks because an administrator drains it.
+    pub drained: bool,
+    /// Why it gets no tasks although it is up and not drained.
     pub excluded: Option<NodeExclusion>,
 }
 

@@ -17,7 +17,7 @@ use thiserror::Error;
 /// Why an attempt failed.
 #[derive(Debug, Error)]
 enum TaskError {
-    #[error("cannot create the folder {path}: {error}; check that disk", path = .path.display())]
+    #[error("cannot create the directory {path}: {error}; check that disk", path = .path.display())]
     Folder { path: PathBuf, error: io::Error },
     #[error("internal error: a {kind} task was launched with work of the other kind; report this as a bug")]
     WrongKind { kind: Kind },

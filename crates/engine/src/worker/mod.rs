@@ -85,7 +85,7 @@ impl Options {
 #[derive(Debug, Error)]
 pub enum WorkerError {
     /// A file or folder of the worker cannot be used.
-    #[error("cannot use the worker's file or folder {}: {error}; check that it exists and is writable", path.display())]
+    #[error("cannot use the worker's file or directory {}: {error}; check that it exists and is writable", path.display())]
     Folder {
         /// The file or folder.
         path: PathBuf,
@@ -99,7 +99,7 @@ pub enum WorkerError {
     },
     /// The worker's folder has data of another cluster.
     #[error(
-        "the worker's folder {} belongs to another cluster, whose data must not be touched; choose another --work-dir, or remove the folder if its cluster is gone",
+        "the worker's directory {} belongs to another cluster, whose data must not be touched; choose another --work-dir, or remove the directory if its cluster is gone",
         folder.display()
     )]
     ForeignFolder { folder: PathBuf },

@@ -131,7 +131,7 @@ impl Tasks {
         let folder = self.folder.join(task::JOBS);
         remove_in_background(&folder);
         if let Err(error) = fs::create_dir_all(&folder) {
-            tracing::error!(folder = %folder.display(), %error, "cannot create the folder for job data");
+            tracing::error!(folder = %folder.display(), %error, "cannot create the directory for job data");
         }
     }
 }

@@ -127,7 +127,7 @@ fn slowness<'a>(event_logs: impl Iterator<Item = &'a [u8]>) -> f64 {
 fn verdict(runs: &[report::Run], busy: f64) -> String {
     if busy > TOO_BUSY {
         return format!(
-            "This machine was too busy to tell: tasks took {busy:.1} times as long as they should. Try again when it has time."
+            "This machine was too busy to tell: tasks took {busy:.1} times as long as they should. Run it again when the machine is idle."
         );
     }
     let times = |preempts: bool| {

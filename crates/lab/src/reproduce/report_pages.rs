@@ -32,7 +32,7 @@ const FIGURES: &str = "figures";
 /// Creates the report's folder and checks that pages can be written to it.
 pub fn create_folder(folder: &Path) -> Result<()> {
     let figures = folder.join(FIGURES);
-    fs::create_dir_all(&figures).with_context(|| format!("cannot create folder {}", figures.display()))?;
+    fs::create_dir_all(&figures).with_context(|| format!("cannot create directory {}", figures.display()))?;
     files::check_writable([folder.join("README.md").as_path()])
 }
 

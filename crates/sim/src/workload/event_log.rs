@@ -122,7 +122,8 @@ pub fn from_event_log(event_log: &[u8], name: &str) -> Result<RecordedRun, Event
     log.jobs.sort_by_key(|job| job.plan.submit);
     let (mut plans, mut recorded, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for job in log.jobs {
-        let (name, record) = (job.plan.name.clone(), job.recorded(granted));
+        let number = Some(job.plan.id.0);
+        let (name, record) = (job.plan.name.clone(), RecordedJob { number, ..job.recorded(granted) });
         match job.plan(cluster.nodes.len()) {
             Some(plan) => {
                 plans.push(plan);
@@ -290,7 +291,7 @@ impl EventLogWorkload {
 impl LoggedJob {
     fn new(spec: &JobSpec, now: Time) -> LoggedJob {
         let plan = JobPlan {
-            id: JobId(0),
+            id: spec.id,
             name: spec.name.clone(),
             user: spec.user.clone(),
             pool: spec.pool.clone(),
@@ -332,6 +333,7 @@ impl LoggedJob {
             Some((ended, Outcome::Succeeded)) => {
                 let ended = if granted { self.last_task_done } else { ended };
                 RecordedJob {
+                    number: None,
                     completion_s: Some(ended.since(self.plan.submit).as_secs_f64()),
                     wait_s,
                     not_compared: None,

@@ -22,6 +22,8 @@ pub struct RecordedRun {
 /// The recorded times of one job, in seconds from its submission.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecordedJob {
+    /// Its number in the recorded cluster; none if jobs have no numbers there.
+    pub number: Option<u32>,
     /// To its success; none if it did not succeed or its end is not recorded.
     pub completion_s: Option<f64>,
     /// To its first map, where that is recorded.
@@ -42,6 +44,6 @@ pub struct LeftOut {
 impl RecordedJob {
     /// A job without a recorded completion time, and why.
     pub fn not_compared(why: &'static str) -> RecordedJob {
-        RecordedJob { completion_s: None, wait_s: None, not_compared: Some(why) }
+        RecordedJob { number: None, completion_s: None, wait_s: None, not_compared: Some(why) }
     }
 }

@@ -11,6 +11,7 @@ use axum::{Extension, Json};
 use giveway_analysis::explain::{self, Explanation, PolicyForecast};
 use giveway_analysis::feed;
 use giveway_analysis::forecast::Present;
+use giveway_analysis::model::JobRow;
 use giveway_core::{JobId, Priority, Time};
 use giveway_engine::client::{Client, ClientError};
 use giveway_engine::wire::{JobStatus, NodeStatus};
@@ -173,8 +174,8 @@ pub(super) async fn reasons(State(shared): State<Arc<Shared>>, Query(query): Que
         let reason = |row: u32| {
             json!({
                 "attempt": row,
-                "launched": model.attempts.launch_reason(row).map(ToString::to_string),
-                "stopped": model.attempts.stop_reason(row).map(|(_, reason)| reason.to_string()),
+                "launched": model.attempts.launch_reason(row).map(|reason| model.reason_text(reason)),
+                "stopped": model.attempts.stop_reason(row).map(|(_, reason)| model.reason_text(reason)),
                 "kept": model.attempts.kept_ppm(row).map(|ppm| f64::from(ppm) / 1e6),
             })
         };
@@ -238,7 +239,12 @@ fn job_json(shared: &Shared, status: JobStatus) -> JobJson {
             Some(end.map(|time| wall_ms + time.as_secs_f64() * 1e3))
         })
     });
-    JobJson { state: status.state(), status, expected_end_ms: expected_end_ms.flatten() }
+    JobJson { expected_end_ms: expected_end_ms.flatten(), ..job_json_of(status) }
+}
+
+/// A job without a forecast.
+pub(super) fn job_json_of(status: JobStatus) -> JobJson {
+    JobJson { state: status.state(), status, expected_end_ms: None }
 }
 
 /// `GET /api/v1/jobs`
@@ -284,16 +290,19 @@ pub(super) struct Instant {
     at: Option<f64>,
 }
 
-/// Waits until a job that the coordinator has accepted has been read from the journal, which is read now and then only.
+/// Waits until what the coordinator knows of a job, that it exists and that it has ended, has been read from the journal, which is read now and then only.
 async fn wait_until_read(shared: &Shared, id: u32) {
     let mut changes = shared.changes.subscribe();
-    let is_read = || {
+    let job = |is: fn(&JobRow) -> bool| {
         let source = shared.sources.first();
-        source.and_then(|source| source.read(|model, _| model.job(JobId(id)).is_some())) == Some(true)
+        source.and_then(|source| source.read(|model, _| model.job(JobId(id)).is_some_and(is))) == Some(true)
     };
-    if is_read() || shared.folder.is_none() || check_job(shared, id).await.is_err() {
+    let has_ended = |row: &JobRow| row.outcome.is_some();
+    if shared.folder.is_none() || job(has_ended) {
         return;
     }
+    let Ok(status) = ask(shared, move |client| client.job(JobId(id))).await else { return };
+    let is_read = || if status.outcome.is_some() { job(has_ended) } else { job(|_| true) };
     let read = async { while !is_read() && changes.changed().await.is_ok() {} };
     let _ = tokio::time::timeout(2 * super::POLL_IDLE, read).await;
 }
@@ -310,7 +319,8 @@ pub(super) async fn explain(
     }
     wait_until_read(&shared, id).await;
     let explained = source.read(|model, forecasts| {
-        let mut explanation = explain::explain(model, JobId(id))?;
+        let now = if shared.folder.is_some() { model.present() } else { model.now };
+        let mut explanation = explain::explain(model, JobId(id), now)?;
         let is_ahead = shared.is_live && model.job(JobId(id)).is_some_and(|job| job.outcome.is_none());
         let own = forecasts.jobs.get(&JobId(id)).filter(|_| is_ahead);
         explanation.forecasts.extend(own.map(|forecast| PolicyForecast::new(&explanation.policy, *forecast)));
@@ -324,8 +334,9 @@ async fn explain_at(path: PathBuf, id: u32, at: f64) -> Answer<Json<Explanation>
     if !(at.is_finite() && at >= 0.0) {
         return Err(Problem::invalid("at: expected seconds since the start of the log"));
     }
-    let read =
-        move || feed::read_until(&path, Time::from_secs_f64(at)).map(|model| explain::explain(&model, JobId(id)));
+    let read = move || {
+        feed::read_until(&path, Time::from_secs_f64(at)).map(|model| explain::explain(&model, JobId(id), model.now))
+    };
     match tokio::task::spawn_blocking(read).await {
         Ok(Ok(Some(explanation))) => Ok(Json(explanation)),
         Ok(Ok(None)) => Err(Problem::not_found("the job had not been submitted then")),
@@ -372,16 +383,49 @@ pub(super) async fn yield_job(
     Ok(Json(json!({ "job": id, "yielded": true })))
 }
 
+fn check_administers(caller: &Caller) -> Answer<()> {
+    if caller.limited_to().is_some() {
+        return Err(Problem::forbidden("this needs a token that may administer"));
+    }
+    Ok(())
+}
+
 /// `POST /api/v1/reload`
 pub(super) async fn reload(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
 ) -> Answer<Json<Value>> {
-    if caller.limited_to().is_some() {
-        return Err(Problem::forbidden("a reload needs a token that may administer"));
+    check_administers(&caller)?;
+    let reload = ask(&shared, Client::reload).await?;
+    Ok(Json(json!({ "policy": reload.policy, "changed": reload.changed, "changes": reload.changes })))
+}
+
+/// `POST /api/v1/nodes/NAME/drain`
+pub(super) async fn drain(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+) -> Answer<Json<Value>> {
+    set_drained(&shared, &caller, name, true).await
+}
+
+/// `POST /api/v1/nodes/NAME/include`
+pub(super) async fn include(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+) -> Answer<Json<Value>> {
+    set_drained(&shared, &caller, name, false).await
+}
+
+async fn set_drained(shared: &Shared, caller: &Caller, name: String, drained: bool) -> Answer<Json<Value>> {
+    check_administers(caller)?;
+    let node = name.clone();
+    if !ask(shared, Client::nodes).await?.iter().any(|known| known.name == name) {
+        return Err(Problem::not_found("no node has this name; /api/v1/nodes lists them"));
     }
-    let (policy, changed) = ask(&shared, Client::reload).await?;
-    Ok(Json(json!({ "policy": policy, "changed": changed })))
+    ask(shared, move |client| client.set_drained(node, drained)).await?;
+    Ok(Json(json!({ "node": name, "drained": drained })))
 }
 
 /// A job to submit. Only the application, the input and the output are required.

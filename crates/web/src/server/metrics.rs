@@ -6,7 +6,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use giveway_analysis::model::{JobState, Model};
 use giveway_core::Kind;
-use giveway_engine::coordinator::Timing;
+use giveway_engine::coordinator::{Timing, Timings};
 use giveway_engine::wire::JobStatus;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -27,10 +27,7 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
         f64::from(u8::from(feed_ok)),
     );
     if let Some(timings) = &shared.timings {
-        let decisions = "Time to handle a batch of inputs, with all scheduling decisions that follow from it.";
-        summary(&mut text, "giveway_decision_seconds", decisions, &timings.decisions);
-        let writes = "Time to write to the journal and sync it.";
-        summary(&mut text, "giveway_journal_write_seconds", writes, &timings.journal_writes);
+        of_coordinator(timings, &mut text);
     }
     let watchers = shared.watchers.load(Ordering::Relaxed) as f64;
     gauge(&mut text, "giveway_dashboard_streams", "Open streams of updates.", watchers);
@@ -61,6 +58,13 @@ fn label(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
+pub(super) fn of_coordinator(timings: &Timings, out: &mut String) {
+    let decisions = "Time to handle a batch of inputs, with all scheduling decisions that follow from it.";
+    summary(out, "giveway_decision_seconds", decisions, &timings.decisions);
+    let writes = "Time to write to the journal and sync it.";
+    summary(out, "giveway_journal_write_seconds", writes, &timings.journal_writes);
+}
+
 fn of_model(model: &Model, out: &mut String) {
     head(out, "giveway_slots", "Slots of the nodes that are up and not excluded.", "gauge");
     for kind in Kind::BOTH {
@@ -74,7 +78,14 @@ fn of_model(model: &Model, out: &mut String) {
     head(out, "giveway_nodes", "Nodes by state.", "gauge");
     let up = model.nodes.iter().filter(|node| node.is_up()).count();
     let excluded = model.nodes.iter().filter(|node| node.is_up() && node.is_excluded()).count();
-    for (state, count) in [("up", up - excluded), ("excluded", excluded), ("lost", model.nodes.len() - up)] {
+    let drained = model.nodes.iter().filter(|node| node.is_up() && node.is_drained()).count();
+    let states = [
+        ("up", up - excluded),
+        ("excluded", excluded - drained),
+        ("drained", drained),
+        ("lost", model.nodes.len() - up),
+    ];
+    for (state, count) in states {
         let _ = writeln!(out, "giveway_nodes{{state=\"{state}\"}} {count}");
     }
     let mut by_pool: BTreeMap<&str, ([u64; 5], f64)> = BTreeMap::new();
@@ -88,7 +99,7 @@ fn of_model(model: &Model, out: &mut String) {
             JobState::Failed => counts[4] += 1,
         }
         if job.outcome.is_none() || job.started.is_some() {
-            *wait_s += job.started.unwrap_or(model.now).since(job.submitted).as_secs_f64();
+            *wait_s += model.elapsed(job.submitted, job.started.unwrap_or(model.now)).as_secs_f64();
         }
     }
     head(out, "giveway_jobs", "Jobs in the journal, by pool and state.", "gauge");

@@ -10,6 +10,7 @@ mod extract;
 mod logs;
 mod metrics;
 mod openapi;
+mod schemas;
 mod serve;
 mod stream;
 mod tokens;
@@ -410,6 +411,8 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/api/v1/jobs/{id}/logs", get(logs::list))
         .route("/api/v1/jobs/{id}/logs/{attempt}", get(logs::read))
         .route("/api/v1/nodes", get(api::nodes))
+        .route("/api/v1/nodes/{name}/drain", post(api::drain))
+        .route("/api/v1/nodes/{name}/include", post(api::include))
         .route("/api/v1/reload", post(api::reload))
         .route("/metrics", get(metrics::metrics))
         .route_layer(middleware::from_fn_with_state(Arc::clone(&shared), auth::check));

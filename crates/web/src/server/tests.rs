@@ -176,6 +176,115 @@ fn the_description_lists_the_routes_that_exist() {
     }
 }
 
+/// Fails unless a value has exactly the properties of a schema, and values of their types.
+fn check_schema(value: &Value, schema: &Value, all: &Value, at: &str) {
+    if let Some(name) = schema["$ref"].as_str() {
+        let name = name.rsplit('/').next().unwrap();
+        return check_schema(value, &all[name], all, at);
+    }
+    if let Some(choices) = schema["anyOf"].as_array() {
+        let is_null = |schema: &&Value| schema["type"] == "null";
+        let choice = choices.iter().find(|schema| is_null(schema) == value.is_null()).unwrap();
+        return check_schema(value, choice, all, at);
+    }
+    if let Some(values) = schema["enum"].as_array() {
+        assert!(values.contains(value), "{at}: {value} is none of {values:?}");
+        return;
+    }
+    let types = schema["type"].as_array().cloned().unwrap_or_else(|| vec![schema["type"].clone()]);
+    let is_of = |kind: &str| match kind {
+        "null" => value.is_null(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_u64(),
+        "number" => value.is_number(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        other => panic!("{at}: type {other}"),
+    };
+    assert!(types.iter().filter_map(Value::as_str).any(is_of), "{at}: {value} is none of {types:?}");
+    if let Some(items) = value.as_array() {
+        items.iter().for_each(|item| check_schema(item, &schema["items"], all, &format!("{at}[]")));
+    }
+    if let (Some(fields), Some(described)) = (value.as_object(), schema["properties"].as_object()) {
+        let required: Vec<&str> = schema["required"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert!(required.iter().all(|name| fields.contains_key(*name)), "{at}: {value} lacks one of {required:?}");
+        for (name, field) in fields {
+            let field_schema = described.get(name).unwrap_or_else(|| panic!("{at}: {name} is not described"));
+            check_schema(field, field_schema, all, &format!("{at}.{name}"));
+        }
+    }
+}
+
+#[test]
+fn answers_are_as_described() {
+    use giveway_engine::wire::{JobStatus, NodeExclusion, NodeStatus, TaskCounts};
+    let description = openapi();
+    let all = &description["components"]["schemas"];
+    let (server, _folder) = server();
+    for (path, described) in [
+        ("/api/v1/info", "/api/v1/info"),
+        ("/api/v1/reasons?attempts=0,1,2,40", "/api/v1/reasons"),
+        ("/api/v1/jobs/0/explain?at=110", "/api/v1/jobs/{id}/explain"),
+    ] {
+        let (status, body) = get(&server, path);
+        assert_eq!(status, 200, "{path}");
+        let schema =
+            &description["paths"][described]["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+        check_schema(&serde_json::from_slice(&body).unwrap(), schema, all, path);
+    }
+    let status = JobStatus {
+        job: giveway_core::JobId(1),
+        name: "sort".into(),
+        app: "sort".into(),
+        user: "ann".into(),
+        pool: "ann".into(),
+        priority: giveway_core::Priority::VeryHigh,
+        output: "/out".into(),
+        outcome: Some(giveway_core::Outcome::Failed),
+        next_round: None,
+        maps: TaskCounts::default(),
+        reduces: TaskCounts::default(),
+        submitted_us: 1,
+        submitted_ms: Some(1.5),
+        started_us: Some(2),
+        started_ms: None,
+        ended_us: None,
+        ended_ms: None,
+        pauses: 0,
+        early_ends: 0,
+        kills: 0,
+        recovered: 0,
+        counters: [("records".to_owned(), 7)].into(),
+        failures: vec!["map 0: exit code 3".into()],
+    };
+    check_schema(&serde_json::to_value(api::job_json_of(status)).unwrap(), &all["Job"], all, "job");
+    let exclusion = NodeExclusion { failures: 4, jobs: 2, failed_probes: 0, probing: false, probe_in_s: 1.0 };
+    for excluded in [None, Some(exclusion)] {
+        let node = NodeStatus {
+            node: giveway_core::NodeId(0),
+            name: "node-0".into(),
+            pid: Some(7),
+            up: true,
+            map_slots: (2, 1),
+            reduce_slots: (1, 0),
+            paused: 0,
+            drained: false,
+            excluded,
+        };
+        check_schema(&serde_json::to_value(node).unwrap(), &all["Node"], all, "node");
+    }
+    // Every JSON answer has a schema.
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            for (status, answer) in operation["responses"].as_object().unwrap() {
+                let json = &answer["content"]["application/json"];
+                assert!(json.is_null() || json["schema"].is_object(), "{method} {path} {status}");
+            }
+        }
+    }
+}
+
 #[test]
 fn strange_parameters_are_errors_of_the_client() {
     let (server, _folder) = server();
@@ -242,4 +351,31 @@ fn scripts_import_only_files_that_are_served_and_write_no_markup() {
         seen.push(name);
     }
     assert!(seen.len() > 8, "{seen:?}");
+}
+
+#[test]
+fn alerts_and_dashboard_use_metrics_and_states_that_exist() {
+    let (server, _folder) = server();
+    let mut metrics = String::from_utf8(get(&server, "/metrics").1).unwrap();
+    // A recorded log has no coordinator, whose times these are.
+    let timings = giveway_engine::coordinator::Timings::default();
+    metrics::of_coordinator(&timings, &mut metrics);
+    let words = |text: &str| -> Vec<String> {
+        text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).map(str::to_owned).collect()
+    };
+    let known = words(&metrics);
+    for file in ["alerts.yml", "grafana.json"] {
+        let path = format!("{}/../../examples/monitoring/{file}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap().replace("\\\"", "\"");
+        let used: Vec<String> = words(&text).into_iter().filter(|word| word.starts_with("giveway_")).collect();
+        assert!(used.len() > 5, "{file}");
+        used.iter().for_each(|metric| assert!(known.contains(metric), "{file}: {metric} does not exist"));
+        for operator in ["state=\"", "state!=\"", "state=~\"", "state!~\""] {
+            for states in text.split(operator).skip(1).filter_map(|rest| rest.split('"').next()) {
+                for state in states.split('|') {
+                    assert!(metrics.contains(&format!("state=\"{state}\"")), "{file}: no state {state}");
+                }
+            }
+        }
+    }
 }

@@ -43,7 +43,9 @@ fn jobs_continue_under_a_new_policy_also_after_a_crash() {
     for name in ["giveway", "hsrtf-pr", "fcs", "coshh", "fair"] {
         let answers = reload(&mut coordinator, policy(name), Tenants::default());
         let answer = answers.recv().unwrap();
-        assert!(matches!(&answer, ToClient::Reloaded { policy, changed: true } if policy == name), "{answer:?}");
+        let ToClient::Reloaded { policy, changed: true, changes } = &answer else { panic!("{answer:?}") };
+        assert_eq!(policy, name);
+        assert!(changes.iter().any(|line| line.starts_with("policy.name: ") && line.contains(name)), "{changes:?}");
         assert_eq!(coordinator.policy(), name);
         coordinator.core.state().check().unwrap();
     }

@@ -43,7 +43,7 @@ pub struct Round {
 impl PreparedExperiment {
     /// Generates the input of an experiment in `folder`. A quick run takes one round under few policies.
     pub fn new(experiment: &'static EngineExperiment, quick: bool, folder: PathBuf, apps: &Apps) -> Result<Self> {
-        std::fs::create_dir(&folder).context("cannot create a folder for an experiment")?;
+        std::fs::create_dir(&folder).context("cannot create a directory for an experiment")?;
         let mut rng = Pcg64Mcg::seed_from_u64(1);
         let mut input = |job_type: &JobType| {
             // The reduces of a word count are light only if lines have words in common.
@@ -135,7 +135,7 @@ impl PreparedExperiment {
     ) -> Result<WorkloadRun> {
         let folder = self.folder.join(name);
         let run = workload.run(cluster, &folder, self.experiment.policy(policy)?, apps)?;
-        std::fs::remove_dir_all(&folder).context("cannot remove the folder of a run")?;
+        std::fs::remove_dir_all(&folder).context("cannot remove the directory of a run")?;
         bar.inc(1);
         Ok(run)
     }
