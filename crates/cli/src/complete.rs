@@ -53,7 +53,7 @@ pub fn nodes() -> ArgValueCompleter {
 /// Names of policies, and files.
 pub fn policies() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        let policies = catalog::names().into_iter().filter_map(|name| catalog::by_name(name));
+        let policies = catalog::names().into_iter().filter_map(catalog::by_name);
         with_files(current, matching(current, policies.map(|policy| (policy.name, policy.about))))
     })
 }
@@ -61,7 +61,7 @@ pub fn policies() -> ArgValueCompleter {
 /// Names of policies only.
 pub fn policy_names() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        let policies = catalog::names().into_iter().filter_map(|name| catalog::by_name(name));
+        let policies = catalog::names().into_iter().filter_map(catalog::by_name);
         matching(current, policies.map(|policy| (policy.name, policy.about)))
     })
 }
