@@ -5,7 +5,7 @@
 //! | [`demo`] | `giveway demo` | jobs on local clusters under several policies, every output compared with a sequential run |
 //! | [`reproduce`] | `giveway reproduce` | the experiments of the papers, one file per paper, and the simulator's forecast of real clusters |
 //! | [`compare`] | `giveway compare` | the policy `giveway` against all others, and without each of its parts |
-//! | [`bench`] | `giveway bench` | benchmarks on this machine |
+//! | [`mod@bench`] | `giveway bench` | benchmarks on this machine |
 
 pub mod args;
 pub mod bench;
