@@ -62,7 +62,7 @@ expect_line() { grep -q -- "$1" "$2" || fail "missing output: $1; see $2"; }
 log "starting a cluster: a worker on this machine, which is local to every block, and workers with the host names alpha and beta"
 start up "$giveway" up --dir "$cluster_dir" --nodes 1
 client() { "$giveway" "$@" --dir "$cluster_dir"; }
-nodes_up() { [[ $(client nodes | cut -f 3 | grep -c '^up$') == "$1" ]]; }
+nodes_up() { [[ $(client nodes | grep -c $'\tup\t') == "$1" ]]; }
 wait_for 60 "the cluster" nodes_up 1
 start worker_alpha "$giveway" worker --join "$cluster_dir" --name worker-alpha --host alpha
 wait_for 60 "the worker on alpha" nodes_up 2
@@ -128,7 +128,7 @@ kill_hard "$pid_namenode"
 start_namenode
 wait_for 120 "the job" is_done
 expect_output found found
-client job "$(<"$work/id")" | grep -q ' [1-9][0-9]* early ends' || fail "no map ended early"
+client job "$(<"$work/id")" | grep -q ' [1-9][0-9]* early end' || fail "no map ended early"
 log "correct output although maps ended early, a DataNode died and the NameNode was restarted"
 kill_hard "$pid_beta"
 expect_error 'no DataNode with a replica of the block could be read' --input "$hdfs/in/twice é%20.txt"
