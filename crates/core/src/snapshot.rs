@@ -152,6 +152,8 @@ pub struct JobMemory {
     pub map_nodes: Vec<u32>,
     /// The types of nodes that hold its input, as bits.
     pub input_types: u64,
+    /// Whether work of any of its tasks was ever lost with a node.
+    pub has_lost_work: bool,
 }
 
 /// What is known of a job whose tasks become known as it requests slots.

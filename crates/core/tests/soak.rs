@@ -652,3 +652,9 @@ fn another_policy_computes_its_estimates_at_once() {
     };
     assert!(is_set(Timer::Estimates) && is_set(Timer::Preemption), "{actions:?}");
 }
+
+/// The work of a map is lost with a node and done again elsewhere, a snapshot is taken, and another map of the job fails: it runs first, as before the snapshot.
+#[test]
+fn a_snapshot_holds_that_work_was_lost() {
+    check_replay(&RandomBackend::new("las", 1_873_440_111_054_075_546).run());
+}

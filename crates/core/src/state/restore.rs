@@ -325,6 +325,7 @@ impl Job {
             refused_since_pause: self.paused.iter().map(|&(_, before)| self.refused_offers - before).collect(),
             map_nodes: self.map_nodes.iter().collect(),
             input_types: self.input_types,
+            has_lost_work: self.has_lost_work,
         }
     }
 
@@ -340,6 +341,7 @@ impl Job {
         self.delayed_since = delayed_since;
         ensure([wait_s, parts.0, parts.1].iter().all(|sum| sum.is_finite() && *sum >= 0.0))?;
         self.maps_done_at = maps_done_at.filter(|_| self.maps_done());
+        self.has_lost_work |= memory.has_lost_work;
         self.counts[Kind::Reduce].finished_wait_s = wait_s;
         for &(reduce, wait) in kept_waits {
             let key = TaskKey::reduce(reduce);
