@@ -658,3 +658,45 @@ fn another_policy_computes_its_estimates_at_once() {
 fn a_snapshot_holds_that_work_was_lost() {
     check_replay(&RandomBackend::new("las", 1_873_440_111_054_075_546).run());
 }
+
+/// A job that is queued for no slots yet, with the key of one that was: there is no work ahead of it that a snapshot could not know.
+#[test]
+fn a_new_job_has_no_work_ahead_of_an_ended_one() {
+    let mut core = Scheduler::new(Setup::new(catalog::by_name("giveway").unwrap())).unwrap();
+    let mut handle = |event: Event| {
+        core.handle(Time::ZERO, &event, &mut Vec::new());
+        core.snapshot().jobs.last().map(|job| (job.memory.key, job.memory.work_ahead_s[Kind::Reduce]))
+    };
+    for (node, speed_ppm) in [(0, WHOLE_PPM), (1, WHOLE_PPM / 4)] {
+        let (name, rack) = (String::new(), RackId(0));
+        let (disk_bytes_per_s, disk_bytes) = (100 * MB, 1 << 40);
+        let spec = NodeSpec { name, rack, map_slots: 1, reduce_slots: 1, speed_ppm, disk_bytes_per_s, disk_bytes };
+        handle(Event::NodeJoined { node: NodeId(node), spec });
+    }
+    let job = |id, slowstart_ppm| {
+        let splits = std::iter::repeat_n(Split { bytes: MB, hosts: Hosts::new() }, 10).collect();
+        let (name, user, pool) = (String::new(), "ann".to_owned(), "ann".to_owned());
+        let (external_id, hint, priority) = (None, None, Priority::Normal);
+        let (reduces, estimate_bias_ppm) = (10, WHOLE_PPM);
+        let id = JobId(id);
+        let spec = JobSpec {
+            id,
+            name,
+            external_id,
+            user,
+            pool,
+            priority,
+            splits,
+            reduces,
+            slowstart_ppm,
+            hint,
+            estimate_bias_ppm,
+        };
+        Event::JobSubmitted(Box::new(spec))
+    };
+    handle(job(0, 0));
+    let (key, ahead_s) = handle(job(1, 0)).unwrap();
+    assert!(ahead_s > 0.0, "the reduces of the first job are ahead");
+    handle(Event::JobKilled { job: JobId(1) });
+    assert_eq!(handle(job(2, WHOLE_PPM)), Some((key, 0.0)));
+}

@@ -43,6 +43,8 @@ impl Cluster {
         self.index_local_nodes(job);
         self.index_input_types(job);
         for kind in Kind::BOTH {
+            // An ended job may have had its key.
+            self.refusals[kind].set_work_ahead(job, 0.0);
             self.share_with_new(job, kind);
             let groups = self.rankings.groups(kind);
             let slots = self.policy.due_at_once(job, self.state.job(job), kind, groups, &mut self.memory.lags);
