@@ -16,7 +16,7 @@
 //! all slots is late by itself, and due its own share.
 //!
 //! **Groups** (pools, queues). The lag of a group is the slot time that its share entitled it to and that it has not received, whatever the speed of the slots;
-//! it never goes below zero. If it exceeds the fraction [`MaxLag::of_work`] of the work of the group's largest job and [`MaxLag::time`] at its share, the
+//! of its jobs' shares, only the fraction of the slots that they do not refuse as too slow counts. It never goes below zero. If it exceeds the fraction [`MaxLag::of_work`] of the work of the group's largest job and [`MaxLag::time`] at its share, the
 //! group's share is guaranteed to it, like a min share, until it has caught up.
 //!
 //! **Small jobs.** A job whose whole work is at most [`MaxLag::exempt_work`] is due its share from its submission, within its group's share.
@@ -24,7 +24,7 @@
 //! `docs/giveway.md` has what follows for the completion of jobs. Lags are computed with the estimates. Between two updates a decision only reads a number.
 
 use super::orders::{Rank, milli};
-use super::ranking::{GroupNumbers, Ranking};
+use super::ranking::{GroupNumbers, Ranking, TypeSet};
 use super::shares::weighted;
 use super::{Needs, Policy, View, area};
 use crate::ids::{Kind, PerKind, TaskKey};
@@ -364,8 +364,9 @@ impl Lags {
         for (key, estimate) in jobs {
             let JobLag { share, held_speed, .. } = estimate.lag[kind];
             let held = if held_speed > 0.0 { f64::from(view.state.job(*key).counts(kind).allocated()) } else { 0.0 };
+            let entitled = share * accepted(view, kind, groups.refused(*key));
             for group in groups.groups_of(*key) {
-                rates[group].0 += share;
+                rates[group].0 += entitled;
                 rates[group].1 += held;
             }
         }
@@ -389,6 +390,18 @@ pub fn work_left_s(job: &Job) -> f64 {
 
 fn work_left_of_kind_s(job: &Job, kind: Kind) -> f64 {
     job.estimate().tasks_left[kind] * job.estimate().task_work_s[kind]
+}
+
+/// Fraction of the slots of a kind that are on other nodes than those of the refused types.
+fn accepted(view: View<'_>, kind: Kind, refused: TypeSet) -> f64 {
+    if refused == 0 {
+        return 1.0;
+    }
+    let slots = |types: TypeSet| -> u32 {
+        let all = view.state.nodes().types().iter().enumerate();
+        all.filter(|&(at, _)| types >> at & 1 == 1).map(|(_, of)| of.slots[kind]).sum()
+    };
+    f64::from(slots(!refused)) / f64::from(slots(TypeSet::MAX).max(1))
 }
 
 /// Work that a slot of a kind does per second, on average.

@@ -255,6 +255,12 @@ impl Ranking {
         }
     }
 
+    /// The types of nodes that a job refuses; none if it needs no slot.
+    pub fn refused(&self, job: JobKey) -> TypeSet {
+        let entry = &self.entries[job.index()];
+        if entry.queued.is_some() { entry.refused } else { 0 }
+    }
+
     fn change_entry(&mut self, job: JobKey, new: Entry) {
         let old = std::mem::replace(&mut self.entries[job.index()], new);
         if let Some(rank) = new.queued
