@@ -40,7 +40,9 @@ impl Scheduler {
             let mut off_rack_left = placement.max_off_rack_per_offer.unwrap_or(u32::MAX);
             let mut launched = 0;
             while launched < limit && off_rack_left > 0 && self.state.node(node).free(kind) > 0 {
-                let Some(pick) = self.pick(node, kind) else { break };
+                let Some(pick) = self.pick(node, kind).or_else(|| self.pick_reserved_elsewhere(node, kind)) else {
+                    break;
+                };
                 let reason = self.reason(&pick, node, kind);
                 launched += 1;
                 off_rack_left -= u32::from(pick.choice.is_off_rack());
@@ -115,6 +117,28 @@ impl Scheduler {
         let pick = found.break_value()?;
         cluster.end_delay(pick.job, kind);
         Some(pick)
+    }
+
+    /// A task for a slot that no other job uses, of the first job in rank that waits for a slot which is still being freed on another node. Its
+    /// reservation there is dropped: what is being stopped may not stop soon.
+    fn pick_reserved_elsewhere(&mut self, node: NodeId, kind: Kind) -> Option<Pick> {
+        let cluster = &mut self.cluster;
+        let on_node = |at: NodeId| cluster.state.node(at).reservations(kind).iter().map(move |of| (of.job, of.id, at));
+        let mut waiting: Vec<_> = cluster.state.nodes().ids_reserved(kind).flat_map(on_node).collect();
+        waiting.retain(|&(job, id, at)| at != node && cluster.state.find(id) == Some(job));
+        waiting.sort_by_cached_key(|&(job, ..)| cluster.comparison().rank(cluster.state.job(job), kind, 0));
+        let placement = &cluster.policy.slots(kind).placement;
+        let (failures, matcher) = (&cluster.policy.failures, Some(&cluster.matcher));
+        let (jobs, nodes) = cluster.state.jobs_and_nodes();
+        let offer = Offer { node, nodes, now: cluster.now };
+        let (job, reserved_on, choice) = waiting.into_iter().find_map(|(key, _, at)| {
+            let job = jobs.get_mut(key);
+            let avoids = failures.job_avoids(job, key, kind, node, nodes, matcher);
+            let choice = if avoids { None } else { placement.choose(job, key, kind, offer) };
+            choice.map(|choice| (key, at, choice))
+        })?;
+        cluster.state.drop_reservation(job, kind, Some(reserved_on));
+        Some(Pick { job, choice, pass: 0 })
     }
 
     fn reason(&self, pick: &Pick, node: NodeId, kind: Kind) -> Reason {

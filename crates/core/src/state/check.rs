@@ -17,6 +17,9 @@ impl State {
         for (id, node) in self.nodes.iter() {
             let (has, runs) = (usize::from(node.spec.slots(kind)), node.running[kind].len());
             reservations += node.reservations[kind].len() as u32;
+            if self.nodes.reserved[kind].contains(&id) == node.reservations[kind].is_empty() {
+                return Err(format!("{id} is not kept as a node with {kind} reservations, or has none"));
+            }
             if !node.up {
                 if runs > 0 || !node.paused.is_empty() || !node.reservations[kind].is_empty() {
                     return Err(format!("{id} is down and still has attempts or reservations"));

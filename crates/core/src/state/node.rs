@@ -8,6 +8,7 @@ use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind};
 use crate::units::Time;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 
 /// A node. The fields that every launch and every end of an attempt touch come first and share cache lines.
 #[derive(Debug)]
@@ -162,6 +163,8 @@ pub struct NodeTable {
     pub(super) free: PerKind<u32>,
     pub(super) slots: PerKind<u32>,
     pub(super) reservations: PerKind<u32>,
+    /// The nodes with reservations.
+    pub(super) reserved: PerKind<BTreeSet<NodeId>>,
     pub(super) up: u32,
     pub(super) excluded: u32,
     pub(super) types: NodeTypes,
@@ -267,8 +270,30 @@ impl NodeTable {
         self.reservations
     }
 
+    /// The nodes with reservations of slots of a kind.
+    pub fn ids_reserved(&self, kind: Kind) -> impl Iterator<Item = NodeId> {
+        self.reserved[kind].iter().copied()
+    }
+
     pub(super) fn get_mut(&mut self, node: NodeId) -> &mut Node {
         &mut self.nodes[node.0 as usize]
+    }
+
+    pub(super) fn add_reservation(&mut self, node: NodeId, kind: Kind, reservation: Reservation) {
+        self.get_mut(node).reservations[kind].push(reservation);
+        self.reservations[kind] += 1;
+        self.reserved[kind].insert(node);
+    }
+
+    /// Removes a reservation by its position.
+    pub(super) fn remove_reservation(&mut self, node: NodeId, kind: Kind, at: usize) -> Reservation {
+        let reservations = &mut self.get_mut(node).reservations[kind];
+        let removed = reservations.remove(at);
+        if reservations.is_empty() {
+            self.reserved[kind].remove(&node);
+        }
+        self.reservations[kind] -= 1;
+        removed
     }
 
     /// An attempt takes a slot. If the backend granted it one on a full node, the node has more attempts than slots until some of them end.

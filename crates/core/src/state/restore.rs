@@ -89,8 +89,7 @@ impl State {
                     ensure(task.is_none_or(|index| self.job(job).find_task(TaskKey { kind, index }).is_some()))?;
                     self.jobs.get_mut(job).counts[kind].reserved += 1;
                 }
-                self.nodes.get_mut(node).reservations[kind].push(Reservation { job, id, task });
-                self.nodes.reservations[kind] += 1;
+                self.nodes.add_reservation(node, kind, Reservation { job, id, task });
             }
         }
         Ok(())

@@ -414,8 +414,7 @@ impl State {
     /// Reserves the next free slot of a node for a job, or for one of its tasks.
     pub(crate) fn reserve(&mut self, node: NodeId, kind: Kind, job: JobKey, task: Option<u32>) {
         let id = self.jobs.get(job).id;
-        self.nodes.get_mut(node).reservations[kind].push(Reservation { job, id, task });
-        self.nodes.reservations[kind] += 1;
+        self.nodes.add_reservation(node, kind, Reservation { job, id, task });
         self.jobs.get_mut(job).counts[kind].reserved += 1;
     }
 
@@ -426,23 +425,20 @@ impl State {
         }
         let id = self.jobs.get(job).id;
         let is_its = |reservation: &Reservation| (reservation.job, reservation.id) == (job, id);
-        let first = node.into_iter();
-        let mut order = first.chain((0..self.nodes.nodes.len() as u32).map(NodeId));
-        let found = order.find_map(|node| {
+        let found = node.into_iter().chain(self.nodes.ids_reserved(kind)).find_map(|node| {
             let reservations = &self.nodes.get(node).reservations[kind];
             reservations.iter().rposition(is_its).map(|at| (node, at))
         });
         let Some((node, at)) = found else { return false };
-        self.nodes.get_mut(node).reservations[kind].remove(at);
-        self.nodes.reservations[kind] -= 1;
+        self.nodes.remove_reservation(node, kind, at);
         self.jobs.get_mut(job).counts[kind].reserved -= 1;
         true
     }
 
     /// Removes the newest reservation of a node; returns its job.
     pub(crate) fn drop_newest_reservation(&mut self, node: NodeId, kind: Kind) -> Option<JobKey> {
-        let reservation = self.nodes.get_mut(node).reservations[kind].pop()?;
-        self.nodes.reservations[kind] -= 1;
+        let newest = self.nodes.get(node).reservations[kind].len().checked_sub(1)?;
+        let reservation = self.nodes.remove_reservation(node, kind, newest);
         let job = self.jobs.find(reservation.id).filter(|&job| job == reservation.job)?;
         self.jobs.get_mut(job).counts[kind].reserved -= 1;
         Some(job)
@@ -451,8 +447,7 @@ impl State {
     /// Removes the oldest reservation of a node; none of a job that has been removed since.
     pub(crate) fn take_reservation(&mut self, node: NodeId, kind: Kind) -> Option<Reservation> {
         while !self.nodes.get(node).reservations[kind].is_empty() {
-            let reservation = self.nodes.get_mut(node).reservations[kind].remove(0);
-            self.nodes.reservations[kind] -= 1;
+            let reservation = self.nodes.remove_reservation(node, kind, 0);
             if self.jobs.find(reservation.id) == Some(reservation.job) {
                 self.jobs.get_mut(reservation.job).counts[kind].reserved -= 1;
                 return Some(reservation);

@@ -250,6 +250,27 @@ fn a_map_whose_output_is_lost_runs_again_once() {
 }
 
 #[test]
+fn a_job_takes_a_slot_that_nobody_uses_instead_of_waiting_for_the_one_reserved_for_it() {
+    let mut cluster = ManualCluster::new("hsrtf-pup-pause", 2, 1, 1);
+    let (long, _) = cluster.submit_job(job(3, 0));
+    cluster.offer_all();
+    let (short, actions) = cluster.at(10.0).submit_job(job(1, 0));
+    let [stopping] = attempts_to_stop(&actions)[..] else { panic!("{actions:?}") };
+    let reserved = cluster.job(long).task(stopping.task.key()).node();
+    let free = NodeId(1 - reserved.0);
+    let finish_on_free_node = |cluster: &mut ManualCluster| {
+        let maps = cluster.running(long, Kind::Map);
+        let map = maps.into_iter().find(|map| cluster.job(long).task(map.task.key()).node() == free).unwrap();
+        cluster.finish(map, BLOCK);
+        launches(&cluster.offer(free.0))
+    };
+    assert_eq!(finish_on_free_node(&mut cluster), vec![(long, Kind::Map, free)], "its last pending map");
+    assert_eq!(finish_on_free_node(&mut cluster), vec![(short, Kind::Map, free)]);
+    cluster.carry_out(&actions, 0.25);
+    assert_eq!(launches(&cluster.offer(reserved.0)), vec![(long, Kind::Map, reserved)], "the rest of what was stopped");
+}
+
+#[test]
 fn a_yield_request_frees_the_slot_and_keeps_the_work() {
     let mut cluster = ManualCluster::new("fifo", 1, 1, 1);
     let (id, _) = cluster.submit_job(job(1, 1));
