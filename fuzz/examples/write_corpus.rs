@@ -7,7 +7,9 @@
 use giveway_core::event_log::EventLogWriter;
 use giveway_core::policy::catalog;
 use giveway_core::{Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Priority, Setup, TaskId, Time};
-use giveway_engine::wire::{self, FromClient, FromWorker, Join, NodeFolder, Report, ToClient, ToWorker};
+use giveway_engine::wire::{
+    self, FromClient, FromWorker, Join, NodeFolder, Rejection, RejectionCode, Report, ToClient, ToWorker,
+};
 use giveway_mapreduce::data::{Compression, SegmentWriter};
 use giveway_mapreduce::job::Request;
 use giveway_sim::cluster::Cluster;
@@ -92,7 +94,10 @@ fn messages() -> Result<Vec<(&'static str, Vec<u8>)>, wire::WireError> {
     files.push(("from-client", client));
     let mut to_client = Vec::new();
     wire::send(&mut to_client, &ToClient::Submitted { job: JobId(1) })?;
-    wire::send(&mut to_client, &ToClient::Refused { reason: "no such job".into() })?;
+    wire::send(
+        &mut to_client,
+        &ToClient::Rejected(Rejection { code: RejectionCode::NotFound, reason: "no such job".into() }),
+    )?;
     files.push(("to-client", to_client));
     Ok(files)
 }

@@ -3,7 +3,7 @@
 //! An explanation is a list of facts at the present instant, each with its numbers. One of them may be the cause: what holds the job back now.
 
 use crate::forecast::{JobForecast, Present};
-use crate::model::{JobRow, JobState, MarkKind, Model, NONE};
+use crate::model::{JobRow, JobState, Mark, MarkKind, Model, Subject};
 use giveway_core::cluster::{Blocked, KindStatus, PositionReason};
 use giveway_core::policy::catalog;
 use giveway_core::policy::preemption::is_preemptable;
@@ -362,10 +362,14 @@ fn gave_way(model: &Model, job: &JobRow) -> Option<Fact> {
     }
     let mut others: Vec<(u32, u32)> = Vec::new();
     let row = model.job_row(job.id)?;
-    for mark in model.marks.iter().filter(|mark| mark.job == row && mark.other != NONE) {
-        match others.iter_mut().find(|(other, _)| *other == mark.other) {
+    for mark in &model.marks {
+        let Subject::Attempt { job, beneficiary: Some(beneficiary), .. } = mark.subject else { continue };
+        if job != row {
+            continue;
+        }
+        match others.iter_mut().find(|(other, _)| *other == beneficiary) {
             Some((_, count)) => *count += 1,
-            None => others.push((mark.other, 1)),
+            None => others.push((beneficiary, 1)),
         }
     }
     others.sort_by_key(|&(other, count)| (std::cmp::Reverse(count), other));
@@ -410,9 +414,18 @@ fn failed(job: &JobRow) -> Option<Fact> {
 fn decisions(model: &Model, id: JobId) -> Vec<Decision> {
     let Some(row) = model.job_row(id) else { return Vec::new() };
     let name = |row: u32| model.jobs.get(row as usize).map_or_else(String::new, |job| job.name.clone());
-    let mine = |mark: &&crate::model::Mark| mark.job == row || mark.other == row;
+    let mine = |mark: &&Mark| match mark.subject {
+        Subject::Node(_) => false,
+        Subject::Job(job) => job == row,
+        Subject::Attempt { job, beneficiary, .. } => job == row || beneficiary == Some(row),
+    };
     let mut found: Vec<Decision> = Vec::new();
     for mark in model.marks.iter().rev().filter(mine).take(DECISIONS_MAX) {
+        let (job, attempt, beneficiary) = match mark.subject {
+            Subject::Node(_) => continue,
+            Subject::Job(job) => (job, None, None),
+            Subject::Attempt { job, row, beneficiary } => (job, Some(row), beneficiary),
+        };
         let (what, slot) = match mark.kind {
             MarkKind::Paused => ("paused a reduce", true),
             MarkKind::EndedEarly => ("ended a map early", true),
@@ -428,17 +441,14 @@ fn decisions(model: &Model, id: JobId) -> Vec<Decision> {
             | MarkKind::NodeIncluded
             | MarkKind::NodeDrained => continue,
         };
-        let for_whom = if mark.other == NONE { String::new() } else { format!(" for {}", name(mark.other)) };
-        let reason = if slot {
-            model.attempts.stop_reason(mark.subject).map(|(_, reason)| model.reason_text(reason))
-        } else {
-            None
-        };
+        let for_whom = beneficiary.map_or_else(String::new, |other| format!(" for {}", name(other)));
+        let stop = attempt.filter(|_| slot).and_then(|attempt| model.attempts.stop_reason(attempt));
+        let reason = stop.map(|(_, reason)| model.reason_text(reason));
         let why = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         found.push(Decision {
             at_s: mark.at.as_secs_f64(),
             at_ms: model.unix_ms(mark.at),
-            text: format!("{} {what}{for_whom}{why}", name(mark.job)),
+            text: format!("{} {what}{for_whom}{why}", name(job)),
         });
     }
     found.reverse();

@@ -3,9 +3,9 @@
 //! A table that is too wide for its terminal first loses the columns that it says it can do without, one by one, and then wraps its widest column between
 //! words. No word is broken, and a pipe gets every column.
 
-use ratatui::crossterm::terminal;
 use std::fmt;
 use std::io::{IsTerminal, stdout};
+use terminal_size::{Width, terminal_size};
 use unicode_width::UnicodeWidthStr;
 
 const GAP: &str = "  ";
@@ -13,7 +13,6 @@ const GAP: &str = "  ";
 /// The narrowest a column gets by wrapping.
 const WRAPPED_MIN: usize = 16;
 
-/// A table of text.
 #[derive(Debug, Default)]
 pub struct TextTable {
     header: Vec<String>,
@@ -139,7 +138,7 @@ impl TextTable {
 impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let target = if stdout().is_terminal() {
-            let width = terminal::size().map_or(80, |(columns, _)| usize::from(columns));
+            let width = terminal_size().map_or(80, |(Width(columns), _)| usize::from(columns));
             Target::Terminal { width, colors: has_colors() }
         } else {
             Target::Pipe

@@ -8,6 +8,7 @@ use crate::units::Span;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use strum::{Display, EnumString};
 
 /// The nodes that hold a replica of an input block.
 pub type Hosts = SmallVec<[NodeId; 4]>;
@@ -229,8 +230,11 @@ pub struct Hint {
 }
 
 /// A job's priority, with Hadoop's names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display, EnumString,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 #[allow(missing_docs)]
 pub enum Priority {
     VeryHigh,

@@ -5,7 +5,8 @@ use crate::attempt_logs::LogChunk;
 use crate::job::Request;
 use crate::program::{PIECE_BYTES, ProgramId};
 use crate::wire::{
-    self, FromClient, JobStatus, LogStatus, MESSAGE_BYTES_MAX, NodeStatus, ProgramOffer, Role, ToClient, WireError,
+    self, FromClient, JobStatus, LogStatus, MESSAGE_BYTES_MAX, NodeStatus, ProgramOffer, Rejection, RejectionCode,
+    Role, ToClient, WireError,
 };
 use giveway_core::{AttemptId, JobId};
 use std::ffi::OsString;
@@ -47,9 +48,9 @@ pub enum ClientError {
     /// The connection failed.
     #[error(transparent)]
     Wire(WireError),
-    /// The coordinator refused the request. The text is its reason and what to do.
-    #[error("{0}")]
-    Refused(String),
+    /// The coordinator did not accept the request.
+    #[error(transparent)]
+    Rejected(Rejection),
     /// The program of an application cannot be read.
     #[error("cannot read the program of the application: {error}")]
     Program { error: io::Error },
@@ -61,7 +62,7 @@ pub enum ClientError {
 impl From<WireError> for ClientError {
     fn from(error: WireError) -> ClientError {
         match error {
-            WireError::Refused(reason) => ClientError::Refused(reason),
+            WireError::Refused(reason) => ClientError::Rejected(RejectionCode::Forbidden.because(reason)),
             error => ClientError::Wire(error),
         }
     }
@@ -279,7 +280,7 @@ impl Client {
 
     fn receive(&mut self) -> Result<ToClient, ClientError> {
         match wire::receive(&mut self.stream, MESSAGE_BYTES_MAX)? {
-            ToClient::Refused { reason } => Err(ClientError::Refused(reason)),
+            ToClient::Rejected(rejection) => Err(ClientError::Rejected(rejection)),
             answer => Ok(answer),
         }
     }

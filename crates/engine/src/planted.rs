@@ -6,7 +6,6 @@
 //!
 //! They exist only with the feature `simulation`. Without it, `planted` is always false, and the compiler removes what depends on it.
 
-/// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "simulation"), allow(dead_code))]
 pub enum Bug {

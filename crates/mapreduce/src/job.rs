@@ -72,7 +72,6 @@ pub struct Plan {
     pub output: PathBuf,
 }
 
-/// An input file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputFile {
     /// The name shown to the application. Need not be UTF-8.

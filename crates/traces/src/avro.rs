@@ -12,7 +12,6 @@ use std::io::{self, BufRead, Read};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) values: usize,
-    /// Bytes of a string.
     pub(crate) string_bytes: u64,
 }
 

@@ -33,15 +33,8 @@ fn write_job(out: &mut String, job: &JobPlan) -> std::fmt::Result {
         writeln!(out, "reduce_seconds = {:?}", job.reduce_compute.as_secs_f64())?;
         writeln!(out, "reduce_output_mb = {:?}", mb(job.reduce_output_bytes))?;
     }
-    let priority = match job.priority {
-        Priority::VeryHigh => "very-high",
-        Priority::High => "high",
-        Priority::Normal => "",
-        Priority::Low => "low",
-        Priority::VeryLow => "very-low",
-    };
-    if !priority.is_empty() {
-        writeln!(out, "priority = \"{priority}\"")?;
+    if job.priority != Priority::Normal {
+        writeln!(out, "priority = \"{}\"", job.priority)?;
     }
     writeln!(out, "slowstart = {:?}", f64::from(job.slowstart_ppm) / 1e6)
 }

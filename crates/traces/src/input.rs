@@ -20,7 +20,6 @@ pub struct Limits {
     pub object_bytes: usize,
     /// Jobs whose events have begun and not ended.
     pub open_jobs: usize,
-    /// Tasks of one job.
     pub tasks_per_job: usize,
 }
 

@@ -155,7 +155,6 @@ impl Trace {
         &self.name
     }
 
-    /// Its format.
     pub fn format(&self) -> Format {
         self.format
     }

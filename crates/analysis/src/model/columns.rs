@@ -137,19 +137,36 @@ pub struct Mark {
     /// When it took effect.
     pub at: Time,
     pub kind: MarkKind,
-    /// Row of the job; [`NONE`] for nodes.
-    pub job: u32,
-    /// Row of the job that gets the slot; [`NONE`] if there is none.
-    pub other: u32,
-    /// Row of the attempt, or number of the node.
-    pub subject: u32,
+    pub subject: Subject,
 }
 
-/// One attempt.
+/// What a mark is about. Jobs and attempts are rows; the row of a job that is not known is [`NONE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    Node(NodeId),
+    Job(u32),
+    Attempt {
+        job: u32,
+        row: u32,
+        /// The job that gets the slot.
+        beneficiary: Option<u32>,
+    },
+}
+
+impl Subject {
+    /// Its numbers in the columns: the job, the beneficiary, and the attempt or node, each [`NONE`] if there is none.
+    pub(super) fn columns(self) -> (u32, u32, u32) {
+        match self {
+            Subject::Node(node) => (NONE, NONE, node.0),
+            Subject::Job(job) => (job, NONE, NONE),
+            Subject::Attempt { job, row, beneficiary } => (job, beneficiary.unwrap_or(NONE), row),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttemptRow {
     pub kind: Kind,
-    /// Number of its task.
     pub task: u32,
     /// Its number among the attempts of its task.
     pub number: u16,
@@ -178,7 +195,7 @@ pub struct Attempts {
     pub(super) ended: Vec<Ended>,
     launch_reasons: Vec<Reason>,
     /// By row, how it was requested to stop, why, and the row of the job that gets the slot.
-    pub(super) stops: FxHashMap<u32, (PreemptAction, Reason, u32)>,
+    pub(super) stops: FxHashMap<u32, (PreemptAction, Reason, Option<u32>)>,
     /// By row, the progress that a paused reduce kept.
     pub(super) progress_ppm: FxHashMap<u32, u32>,
 }

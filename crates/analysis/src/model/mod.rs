@@ -7,7 +7,7 @@ mod columns;
 mod rows;
 mod wire;
 
-pub use columns::{AttemptRow, Attempts, Began, Ended, Mark, MarkKind, NONE, codes_script};
+pub use columns::{AttemptRow, Attempts, Began, Ended, Mark, MarkKind, NONE, Subject, codes_script};
 pub use rows::{Exclusion, JobRow, JobState, NodeRow};
 pub use wire::{Cursor, View};
 
@@ -156,14 +156,14 @@ impl Model {
                 let row = self.jobs.len() as u32;
                 self.by_id.insert(spec.id, row);
                 self.jobs.push(JobRow::new(spec, now, self.version));
-                self.mark(now, MarkKind::JobSubmitted, row, NONE, NONE);
+                self.mark(now, MarkKind::JobSubmitted, Subject::Job(row));
             }
             Change::JobClosed { job, outcome } => {
                 let Some(row) = self.job_row(job) else { return };
                 if let Some(job) = self.changed_job(row) {
                     (job.ended, job.outcome, job.paused) = (Some(now), Some(outcome), 0);
                 }
-                self.mark(now, MarkKind::JobEnded, row, NONE, NONE);
+                self.mark(now, MarkKind::JobEnded, Subject::Job(row));
             }
             Change::NodeJoined { node, spec } => {
                 let at = node.0 as usize;
@@ -173,17 +173,17 @@ impl Model {
                 } else if at == self.nodes.len() {
                     self.nodes.push(NodeRow::new(spec, now, self.version));
                 }
-                self.mark(now, MarkKind::NodeJoined, NONE, NONE, node.0);
+                self.mark(now, MarkKind::NodeJoined, Subject::Node(node));
             }
             Change::NodeLost { node } => {
                 if let Some(lost) = self.nodes.get_mut(node.0 as usize) {
                     lost.lose(now, self.version);
                 }
-                self.mark(now, MarkKind::NodeLost, NONE, NONE, node.0);
+                self.mark(now, MarkKind::NodeLost, Subject::Node(node));
             }
             Change::Launched { attempt, reason } => self.on_launch(now, attempt, reason),
             Change::StopRequested { attempt, request, reason } => {
-                let other = reason.beneficiary().and_then(|job| self.job_row(job)).unwrap_or(NONE);
+                let other = reason.beneficiary().and_then(|job| self.job_row(job));
                 self.attempts.stops.insert(attempt.data, (request.action, reason.clone(), other));
             }
             Change::Ended { attempt, end } => self.on_end(now, &attempt, end),
@@ -200,14 +200,14 @@ impl Model {
         self.excluded = excluded;
         self.version += 1;
         let exclusions = self.replica.nodes().map(|node| node.excluded.map(|of| (of.failures, of.jobs)));
-        for ((number, node), excluded) in (0..).zip(&mut self.nodes).zip(exclusions) {
+        for ((number, node), excluded) in (0..).map(NodeId).zip(&mut self.nodes).zip(exclusions) {
             if node.set_excluded(now, excluded, self.version) {
                 let kind = match excluded {
                     Some((0, _)) => MarkKind::NodeDrained,
                     Some(_) => MarkKind::NodeExcluded,
                     None => MarkKind::NodeIncluded,
                 };
-                self.marks.push(Mark { at: now, kind, job: NONE, other: NONE, subject: number });
+                self.marks.push(Mark { at: now, kind, subject: Subject::Node(number) });
             }
         }
     }
@@ -232,7 +232,7 @@ impl Model {
             Began::Migrated => MarkKind::Migrated,
             _ => return,
         };
-        self.mark(now, kind, job, NONE, attempt.data);
+        self.mark(now, kind, Subject::Attempt { job, row: attempt.data, beneficiary: None });
     }
 
     fn on_end(&mut self, now: Time, attempt: &RunningAttempt<u32>, end: End) {
@@ -247,7 +247,7 @@ impl Model {
                 node.free_lane(kind, self.attempts.lane(row));
             }
         }
-        let other = self.attempts.stops.get(&row).map_or(NONE, |(_, _, other)| *other);
+        let beneficiary = self.attempts.stops.get(&row).and_then(|(_, _, other)| *other);
         let user_asked = matches!(self.attempts.stops.get(&row), Some((PreemptAction::Kill, Reason::JobEnded, _)));
         if let Some(job) = self.changed_job(job_row) {
             let at = kind.index();
@@ -264,7 +264,7 @@ impl Model {
             Ended::Failed if !user_asked => MarkKind::Failed,
             _ => return,
         };
-        self.mark(now, mark, job_row, other, row);
+        self.mark(now, mark, Subject::Attempt { job: job_row, row, beneficiary });
     }
 
     fn changed_job(&mut self, row: u32) -> Option<&mut JobRow> {
@@ -273,8 +273,8 @@ impl Model {
         Some(job)
     }
 
-    fn mark(&mut self, at: Time, kind: MarkKind, job: u32, other: u32, subject: u32) {
-        self.marks.push(Mark { at, kind, job, other, subject });
+    fn mark(&mut self, at: Time, kind: MarkKind, subject: Subject) {
+        self.marks.push(Mark { at, kind, subject });
     }
 
     /// Slots held by each job now, by kind: row of the job and slots, most first.

@@ -4,9 +4,10 @@ use super::columns::Ended;
 use giveway_core::event::{JobSpec, NodeSpec};
 use giveway_core::{JobId, Kind, Outcome, Priority, Span, Time};
 use serde::Serialize;
+use strum::IntoStaticStr;
 
-/// A job and its counts so far.
-#[derive(Clone, Debug)]
+/// A job and its counts so far. Browsers get it as JSON, with times in seconds.
+#[derive(Clone, Debug, Serialize)]
 pub struct JobRow {
     /// Its id in the log.
     pub id: JobId,
@@ -21,23 +22,29 @@ pub struct JobRow {
     pub external_id: Option<String>,
     /// Maps and reduces at submission.
     pub tasks: [u32; 2],
-    /// Bytes of its input.
     pub input_bytes: u64,
     /// When it was submitted.
+    #[serde(serialize_with = "seconds")]
     pub submitted: Time,
     /// When its first task was launched.
+    #[serde(serialize_with = "seconds_if_any")]
     pub started: Option<Time>,
+    #[serde(serialize_with = "seconds_if_any")]
     pub ended: Option<Time>,
+    #[serde(serialize_with = "in_lower_case")]
     pub outcome: Option<Outcome>,
     /// Slots it holds, by kind.
     pub running: [u32; 2],
     /// Tasks done, by kind; pieces of maps that ended early do not count.
     pub done: [u32; 2],
     /// When its last map finished, once all have.
+    #[serde(skip)]
     pub maps_ended: Option<Time>,
     /// Slot time of the work of its tasks, by kind; of reduces what follows the last map.
+    #[serde(skip)]
     pub work_time: [Span; 2],
     /// Bytes that its maps have written for its reduces.
+    #[serde(skip)]
     pub map_output_bytes: u64,
     /// Reduces that are paused.
     pub paused: u32,
@@ -52,16 +59,20 @@ pub struct JobRow {
     /// Launches that repeat work lost with a node.
     pub recovered: u32,
     /// Slot time of attempts that were killed for another job.
+    #[serde(rename = "lost_s", serialize_with = "seconds_of")]
     pub lost_to_preemption: Span,
     /// Slot time of attempts that were lost with a node.
+    #[serde(rename = "lost_with_nodes_s", serialize_with = "seconds_of")]
     pub lost_with_nodes: Span,
     /// Version of the model at its last change.
+    #[serde(skip)]
     pub version: u64,
 }
 
 /// What a job does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum JobState {
     /// It holds no slot, and has not ended.
     Waiting,
@@ -71,6 +82,16 @@ pub enum JobState {
     Succeeded,
     Killed,
     Failed,
+}
+
+impl From<Outcome> for JobState {
+    fn from(outcome: Outcome) -> JobState {
+        match outcome {
+            Outcome::Succeeded => JobState::Succeeded,
+            Outcome::Killed => JobState::Killed,
+            Outcome::Failed => JobState::Failed,
+        }
+    }
 }
 
 impl JobRow {
@@ -109,9 +130,7 @@ impl JobRow {
     /// What it does now.
     pub fn state(&self) -> JobState {
         match self.outcome {
-            Some(Outcome::Succeeded) => JobState::Succeeded,
-            Some(Outcome::Killed) => JobState::Killed,
-            Some(Outcome::Failed) => JobState::Failed,
+            Some(outcome) => outcome.into(),
             None if self.running == [0; 2] => JobState::Waiting,
             None => JobState::Running,
         }
@@ -193,22 +212,42 @@ fn seconds_if_any<S: serde::Serializer>(time: &Option<Time>, to: S) -> Result<S:
     time.map(Time::as_secs_f64).serialize(to)
 }
 
-/// A node.
-#[derive(Clone, Debug)]
+fn seconds_of<S: serde::Serializer>(span: &Span, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(span.as_secs_f64())
+}
+
+fn in_lower_case<S: serde::Serializer>(outcome: &Option<Outcome>, to: S) -> Result<S::Ok, S::Error> {
+    outcome.map(JobState::from).serialize(to)
+}
+
+fn speed<S: serde::Serializer>(speed_ppm: &u32, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(f64::from(*speed_ppm) / 1e6)
+}
+
+fn intervals<S: serde::Serializer>(up: &[(Time, Option<Time>)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(up.iter().map(|(from, until)| (from.as_secs_f64(), until.map(Time::as_secs_f64))))
+}
+
+/// A node. Browsers get it as JSON, with times in seconds.
+#[derive(Clone, Debug, Serialize)]
 pub struct NodeRow {
     pub name: String,
     pub rack: u32,
     /// Its map and reduce slots.
     pub slots: [u16; 2],
     /// Compute speed, in parts per million of the reference node's.
+    #[serde(rename = "speed", serialize_with = "speed")]
     pub speed_ppm: u32,
     /// When it was up: from, and until if it was lost.
+    #[serde(serialize_with = "intervals")]
     pub up: Vec<(Time, Option<Time>)>,
     /// When it was excluded, because it had failed tasks of several jobs.
     pub exclusions: Vec<Exclusion>,
     /// Version of the model at its last change.
+    #[serde(skip)]
     pub version: u64,
     /// By kind, which slots are in use. A slot has no number in the scheduler; here each attempt takes the lowest free one, for drawing.
+    #[serde(skip)]
     lanes: [Vec<bool>; 2],
 }
 

@@ -4,9 +4,9 @@
 //! multiple of 8, then the columns, each padded to a multiple of 8, at the offsets that the JSON names. Integers and floats are little-endian.
 //! Updates are JSON.
 
-use super::{Ended, Exclusion, JobRow, Kind, Model, NodeRow};
+use super::{Ended, JobRow, Kind, Mark, Model, NodeRow};
 use crate::forecast::Forecasts;
-use giveway_core::{JobId, Outcome, Priority, Time};
+use giveway_core::{JobId, Time};
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -68,9 +68,9 @@ pub struct View<'a> {
     /// False if this release would have decided otherwise somewhere: ranks and shares may then be wrong.
     replica: bool,
     /// Row and content of each changed job.
-    jobs: Vec<(u32, JobJson<'a>)>,
+    jobs: Vec<(u32, &'a JobRow)>,
     /// Number and content of each changed node.
-    nodes: Vec<(u32, NodeJson<'a>)>,
+    nodes: Vec<(u32, &'a NodeRow)>,
     /// Present ranks and shares.
     live: LiveJson,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,43 +83,6 @@ pub struct View<'a> {
 
 /// Time, kind, job, other job, attempt or node.
 type MarkJson = (f64, u8, u32, u32, u32);
-
-#[derive(Debug, Serialize)]
-struct JobJson<'a> {
-    id: JobId,
-    name: &'a str,
-    user: &'a str,
-    pool: &'a str,
-    priority: Priority,
-    external_id: Option<&'a str>,
-    tasks: [u32; 2],
-    input_bytes: u64,
-    submitted: f64,
-    started: Option<f64>,
-    ended: Option<f64>,
-    outcome: Option<&'static str>,
-    running: [u32; 2],
-    done: [u32; 2],
-    paused: u32,
-    pauses: u32,
-    resumes: u32,
-    early_ends: u32,
-    kills: u32,
-    failures: u32,
-    recovered: u32,
-    lost_s: f64,
-    lost_with_nodes_s: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct NodeJson<'a> {
-    name: &'a str,
-    rack: u32,
-    slots: [u16; 2],
-    speed: f64,
-    up: Vec<(f64, Option<f64>)>,
-    exclusions: &'a [Exclusion],
-}
 
 #[derive(Debug, Default, Serialize)]
 struct LiveJson {
@@ -155,59 +118,6 @@ struct Column {
     len: usize,
 }
 
-/// A lower-case word for an outcome.
-fn outcome(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Succeeded => "succeeded",
-        Outcome::Killed => "killed",
-        Outcome::Failed => "failed",
-    }
-}
-
-impl JobRow {
-    fn json(&self) -> JobJson<'_> {
-        JobJson {
-            id: self.id,
-            name: &self.name,
-            user: &self.user,
-            pool: &self.pool,
-            priority: self.priority,
-            external_id: self.external_id.as_deref(),
-            tasks: self.tasks,
-            input_bytes: self.input_bytes,
-            submitted: self.submitted.as_secs_f64(),
-            started: self.started.map(Time::as_secs_f64),
-            ended: self.ended.map(Time::as_secs_f64),
-            outcome: self.outcome.map(outcome),
-            running: self.running,
-            done: self.done,
-            paused: self.paused,
-            pauses: self.pauses,
-            resumes: self.resumes,
-            early_ends: self.early_ends,
-            kills: self.kills,
-            failures: self.failures,
-            recovered: self.recovered,
-            lost_s: self.lost_to_preemption.as_secs_f64(),
-            lost_with_nodes_s: self.lost_with_nodes.as_secs_f64(),
-        }
-    }
-}
-
-impl NodeRow {
-    fn json(&self) -> NodeJson<'_> {
-        let seconds = |(from, until): &(Time, Option<Time>)| (from.as_secs_f64(), until.map(Time::as_secs_f64));
-        NodeJson {
-            name: &self.name,
-            rack: self.rack,
-            slots: self.slots,
-            speed: f64::from(self.speed_ppm) / 1e6,
-            up: self.up.iter().map(seconds).collect(),
-            exclusions: &self.exclusions,
-        }
-    }
-}
-
 impl Model {
     /// Where an update after everything continues.
     pub fn cursor(&self) -> Cursor {
@@ -226,8 +136,6 @@ impl Model {
     }
 
     fn view(&self, after: Cursor, forecasts: &Forecasts) -> View<'_> {
-        let jobs = (0..).zip(&self.jobs).filter(|(_, job)| job.version > after.version);
-        let nodes = (0..).zip(&self.nodes).filter(|(_, node)| node.version > after.version);
         View {
             cursor: self.cursor().to_string(),
             reset: false,
@@ -242,8 +150,8 @@ impl Model {
                 .collect(),
             policy: &self.scheduler().setup().policy.name,
             replica: self.mismatch().is_none(),
-            jobs: jobs.map(|(row, job)| (row, job.json())).collect(),
-            nodes: nodes.map(|(number, node)| (number, node.json())).collect(),
+            jobs: (0..).zip(&self.jobs).filter(|(_, job)| job.version > after.version).collect(),
+            nodes: (0..).zip(&self.nodes).filter(|(_, node)| node.version > after.version).collect(),
             live: self.live(forecasts),
             attempts: None,
             marks: None,
@@ -300,9 +208,10 @@ impl Model {
         body.add_u8("ended", attempts.ended.iter().map(|&ended| ended as u8));
         body.add_f64("markTime", &self.marks.iter().map(|mark| mark.at.as_secs_f64()).collect::<Vec<_>>());
         body.add_u8("markKind", self.marks.iter().map(|mark| mark.kind as u8));
-        body.add_u32("markJob", &self.marks.iter().map(|mark| mark.job).collect::<Vec<_>>());
-        body.add_u32("markOther", &self.marks.iter().map(|mark| mark.other).collect::<Vec<_>>());
-        body.add_u32("markSubject", &self.marks.iter().map(|mark| mark.subject).collect::<Vec<_>>());
+        let subjects: Vec<_> = self.marks.iter().map(|mark| mark.subject.columns()).collect();
+        body.add_u32("markJob", &subjects.iter().map(|columns| columns.0).collect::<Vec<_>>());
+        body.add_u32("markOther", &subjects.iter().map(|columns| columns.1).collect::<Vec<_>>());
+        body.add_u32("markSubject", &subjects.iter().map(|columns| columns.2).collect::<Vec<_>>());
         let mut view = self.view(Cursor::default(), forecasts);
         view.reset = true;
         view.columns = body.columns;
@@ -339,9 +248,11 @@ impl Model {
             ended: ends.collect(),
         });
         let marks = self.marks.get(after.marks..).unwrap_or_default().iter();
-        view.marks = Some(
-            marks.map(|mark| (mark.at.as_secs_f64(), mark.kind as u8, mark.job, mark.other, mark.subject)).collect(),
-        );
+        let json = |mark: &Mark| {
+            let (job, other, subject) = mark.subject.columns();
+            (mark.at.as_secs_f64(), mark.kind as u8, job, other, subject)
+        };
+        view.marks = Some(marks.map(json).collect());
         serde_json::to_string(&view).unwrap_or_default()
     }
 }

@@ -157,7 +157,6 @@ pub(super) fn figures(caption: &str, rows: &[Row]) -> String {
     )
 }
 
-/// Definitions of the columns.
 pub(super) fn column_definitions() -> String {
     let all: String = COLUMNS
         .iter()

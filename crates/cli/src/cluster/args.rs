@@ -464,15 +464,7 @@ fn job_number(text: &str) -> Result<u32, String> {
 }
 
 fn priority(text: &str) -> Result<Priority, String> {
-    let names = "very-high, high, normal, low or very-low";
-    Ok(match text {
-        "very-high" => Priority::VeryHigh,
-        "high" => Priority::High,
-        "normal" => Priority::Normal,
-        "low" => Priority::Low,
-        "very-low" => Priority::VeryLow,
-        other => return Err(format!("invalid priority `{other}`; use {names}")),
-    })
+    text.parse().map_err(|_| format!("invalid priority `{text}`; use very-high, high, normal, low or very-low"))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::text_table::TextTable;
 use anyhow::{Result, anyhow, bail};
 use giveway_analysis::explain::duration;
 use giveway_analysis::feed;
-use giveway_analysis::model::{JobRow, JobState, Model};
+use giveway_analysis::model::{JobRow, Model};
 use giveway_core::{Priority, Span};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -129,12 +129,7 @@ struct EndedJob {
 
 impl EndedJob {
     fn new(job: &JobRow, model: &Model) -> Option<EndedJob> {
-        let outcome = match job.state() {
-            JobState::Succeeded => "succeeded",
-            JobState::Killed => "killed",
-            JobState::Failed => "failed",
-            JobState::Running | JobState::Waiting => return None,
-        };
+        job.outcome?;
         let submitted = job.submitted;
         Some(EndedJob {
             job: job.id.0,
@@ -142,7 +137,7 @@ impl EndedJob {
             user: job.user.clone(),
             pool: job.pool.clone(),
             priority: job.priority,
-            outcome,
+            outcome: job.state().into(),
             submitted_ms: model.unix_ms(submitted),
             wait_s: job.started.map(|started| model.elapsed(submitted, started).as_secs_f64()),
             total_s: model.elapsed(submitted, job.ended?).as_secs_f64(),

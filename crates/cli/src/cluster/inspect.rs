@@ -34,6 +34,10 @@ fn render_jobs(args: &Jobs) -> Result<String> {
     if args.format.is_names() {
         return Ok(rows.iter().map(|row| format!("{}\n", row.job)).collect());
     }
+    Ok(format!("{}\n", jobs_table(rows).wide(args.format.is_wide())))
+}
+
+pub(super) fn jobs_table<'a>(rows: impl IntoIterator<Item = &'a Row>) -> TextTable {
     let header = [
         "job",
         "name",
@@ -50,7 +54,7 @@ fn render_jobs(args: &Jobs) -> Result<String> {
         "paused",
         "expected end (UTC)",
     ];
-    let mut table = TextTable::new(header).wide(args.format.is_wide()).states("state").leave_out(&[
+    let mut table = TextTable::new(header).states("state").leave_out(&[
         "application",
         "priority",
         "submitted (UTC)",
@@ -68,7 +72,7 @@ fn render_jobs(args: &Jobs) -> Result<String> {
             row.app.clone(),
             row.user.clone(),
             row.pool.clone(),
-            priority_name(row.priority).into(),
+            row.priority.to_string(),
             row.state.into(),
             row.submitted_ms.map_or_else(String::new, utc),
             seconds(row.wait_s),
@@ -81,7 +85,7 @@ fn render_jobs(args: &Jobs) -> Result<String> {
             }),
         ]);
     }
-    Ok(format!("{table}\n"))
+    table
 }
 
 /// The jobs of a cluster, and the name of its policy if that can be read.
@@ -206,16 +210,6 @@ pub fn utc_time(unix_ms: f64) -> String {
     utc(unix_ms).split_off(11)
 }
 
-pub fn priority_name(priority: Priority) -> &'static str {
-    match priority {
-        Priority::VeryHigh => "very-high",
-        Priority::High => "high",
-        Priority::Normal => "normal",
-        Priority::Low => "low",
-        Priority::VeryLow => "very-low",
-    }
-}
-
 /// `giveway job`
 pub fn job(args: &WatchJob) -> Result<()> {
     watch(args.watch.watch, || render_job(args))
@@ -234,7 +228,7 @@ fn render_job(WatchJob { show, tasks: with_tasks, watch }: &WatchJob) -> Result<
     if let Some(&(times, failure)) = failures.first().filter(|_| job.outcome == Some(Outcome::Failed)) {
         writeln!(out, "\n{}{}\n", printable(failure), repeated(times))?;
     }
-    writeln!(out, "pool        {}, priority {}", job.pool, priority_name(job.priority))?;
+    writeln!(out, "pool        {}, priority {}", job.pool, job.priority)?;
     writeln!(out, "output      {}", printable(&job.output).replace('\n', "\\n"))?;
     if let Some(submitted_ms) = job.submitted_ms {
         writeln!(out, "submitted   {} UTC", utc(submitted_ms))?;
@@ -367,7 +361,7 @@ fn are_running(attempts: u16) -> String {
 }
 
 /// The state of a node in a word, or why it gets no tasks.
-pub fn node_state(node: &NodeStatus) -> String {
+fn node_state(node: &NodeStatus) -> String {
     let is_busy = node.map_slots.1 + node.reduce_slots.1 > 0;
     match (node.up, node.pid, &node.excluded) {
         (false, ..) if node.drained => "lost, drained".into(),
@@ -381,18 +375,27 @@ pub fn node_state(node: &NodeStatus) -> String {
 }
 
 fn render_nodes(args: &Nodes) -> Result<String> {
-    let mut nodes = Client::connect(&args.cluster.dir)?.nodes()?;
-    // By name, numbers in their order.
-    nodes.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
+    let nodes = nodes_by_name(&args.cluster.dir)?;
     if args.format.is_json() {
         return json(&nodes, args.watch);
     }
     if args.format.is_names() {
         return Ok(nodes.iter().map(|node| format!("{}\n", node.name)).collect());
     }
+    Ok(format!("{}\n", nodes_table(&nodes).wide(args.format.is_wide())))
+}
+
+/// The nodes of a cluster by name, numbers in their order.
+pub(super) fn nodes_by_name(folder: &Path) -> Result<Vec<NodeStatus>> {
+    let mut nodes = Client::connect(folder)?.nodes()?;
+    nodes.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
+    Ok(nodes)
+}
+
+pub(super) fn nodes_table(nodes: &[NodeStatus]) -> TextTable {
     let header = ["node", "state", "pid", "map slots", "reduce slots", "paused"];
-    let mut table = TextTable::new(header).wide(args.format.is_wide()).states("state").leave_out(&["pid", "paused"]);
-    for node in &nodes {
+    let mut table = TextTable::new(header).states("state").leave_out(&["pid", "paused"]);
+    for node in nodes {
         let slots = |(all, used): (u16, u16)| format!("{used} of {all} used");
         table.add_row([
             node.name.clone(),
@@ -403,7 +406,7 @@ fn render_nodes(args: &Nodes) -> Result<String> {
             node.paused.to_string(),
         ]);
     }
-    Ok(format!("{table}\n"))
+    table
 }
 
 fn excluded(exclusion: &NodeExclusion) -> String {

@@ -4,7 +4,7 @@ use super::inputs::ClientLink;
 use super::job_table::task_counts;
 use super::state_machine::{Coordinator, Deferred};
 use crate::planted::{Bug, planted};
-use crate::wire::{FromClient, NodeExclusion, NodeStatus, ToClient};
+use crate::wire::{FromClient, NodeExclusion, NodeStatus, RejectionCode, ToClient};
 use giveway_core::cluster::Blocked;
 use giveway_core::{AttemptId, Event, JobId, Kind, Outcome, Span, Time, plural};
 use std::ops::Bound;
@@ -48,7 +48,7 @@ impl Coordinator {
                 let reason = format!(
                     "{job} belongs to {user}; you may change your own jobs only: ask {user}, an admin or the cluster's owner"
                 );
-                ToClient::Refused { reason }
+                RejectionCode::Forbidden.because(reason).into()
             }
             FromClient::Kill { job } => match self.kill(job, &client) {
                 Some(answer) => answer,
@@ -93,7 +93,7 @@ impl Coordinator {
             names.sort_unstable();
             names.truncate(NAMES_MAX);
             let reason = format!("no node is named {name}; `giveway nodes` lists them: {}", names.join(", "));
-            return ToClient::Refused { reason };
+            return RejectionCode::NotFound.because(reason).into();
         };
         self.submit_event(if drained { Event::NodeDrained { node } } else { Event::NodeIncluded { node } });
         // Free slots may match other tasks now.
@@ -159,7 +159,7 @@ impl Coordinator {
                 "{job} is to be killed, but the file system of its output does not respond; `giveway job {}` will show how it ended",
                 job.0
             );
-            self.deferred.push(Deferred::Reply(request.client, ToClient::Refused { reason }));
+            self.deferred.push(Deferred::Reply(request.client, RejectionCode::Unavailable.because(reason).into()));
         }
     }
 
@@ -302,9 +302,9 @@ fn rank_text(ahead: &[JobId]) -> String {
 }
 
 fn ended_already(job: JobId) -> ToClient {
-    ToClient::Refused { reason: format!("cannot kill {job}: it has ended already") }
+    RejectionCode::Conflict.because(format!("cannot kill {job}: it has ended already")).into()
 }
 
 fn unknown_job(job: JobId) -> ToClient {
-    ToClient::Refused { reason: format!("{job} does not exist; `giveway jobs` lists all jobs") }
+    RejectionCode::NotFound.because(format!("{job} does not exist; `giveway jobs` lists all jobs")).into()
 }

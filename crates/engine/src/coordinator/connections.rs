@@ -9,7 +9,8 @@ use crate::access::{self, Access, Caller, OpenConnections};
 use crate::apps::Apps;
 use crate::program::{Planner, ProgramStore};
 use crate::wire::{
-    self, FromClient, FromWorker, Listener, MESSAGE_BYTES_MAX, Role, SocketFile, ToClient, ToWorker, WireError,
+    self, FromClient, FromWorker, Listener, MESSAGE_BYTES_MAX, RejectionCode, Role, SocketFile, ToClient, ToWorker,
+    WireError,
 };
 use giveway_core::{AttemptId, TaskId};
 use rustix::process::geteuid;
@@ -184,7 +185,7 @@ fn serve_client(mut stream: UnixStream, services: &Services, caller: Option<&Cal
         if let Some(caller) = caller
             && let Err(reason) = restrict(&mut message, caller)
         {
-            wire::send(&mut stream, &ToClient::Refused { reason: reason.into() })?;
+            wire::send(&mut stream, &ToClient::Rejected(RejectionCode::Forbidden.because(reason)))?;
             continue;
         }
         let (sender, answers) = mpsc::channel();
@@ -196,14 +197,16 @@ fn serve_client(mut stream: UnixStream, services: &Services, caller: Option<&Cal
                     FromClient::SubmitShipped(request) => programs.plan(*request, &services.planner),
                     FromClient::Submit(request) => {
                         let planned = planning::plan(*request, Code::BuiltIn(apps));
-                        planned.map(|plan| (plan, None)).map_err(|error| error.to_string())
+                        planned
+                            .map(|plan| (plan, None))
+                            .map_err(|error| RejectionCode::Invalid.because(error.to_string()))
                     }
                     _ => continue,
                 };
                 match planned {
                     Ok((plan, program)) => inputs.send(Input::JobPlanned { plan: Box::new(plan), program, client }),
-                    Err(reason) => {
-                        wire::send(&mut stream, &ToClient::Refused { reason })?;
+                    Err(rejection) => {
+                        wire::send(&mut stream, &ToClient::Rejected(rejection))?;
                         continue;
                     }
                 }
@@ -242,13 +245,13 @@ fn serve_client(mut stream: UnixStream, services: &Services, caller: Option<&Cal
 
 /// Reads policy, tenants and access again, and has them take effect.
 fn reload(services: &Services, client: ClientLink, answers: &Receiver<ToClient>) -> ToClient {
-    let refused = |reason: String| ToClient::Refused { reason };
+    let rejected = |reason: String| RejectionCode::Conflict.because(reason).into();
     let Some(source) = &services.reload else {
-        return refused("this cluster was not started by `giveway up`: start it again to change its policy".into());
+        return rejected("this cluster was not started by `giveway up`: start it again to change its policy".into());
     };
     let Reloadable { policy, tenants, access } = match source.read() {
         Ok(read) => read,
-        Err(problem) => return refused(format!("{problem}; the previous policy and tenants stay in force")),
+        Err(problem) => return rejected(format!("{problem}; the previous policy and tenants stay in force")),
     };
     if services.inputs.send(Input::Reload { policy: Box::new(policy), tenants, client }).is_err() {
         return stopping();
@@ -257,13 +260,13 @@ fn reload(services: &Services, client: ClientLink, answers: &Receiver<ToClient>)
     if matches!(answer, ToClient::Reloaded { .. })
         && let Err(error) = admit(services, access)
     {
-        return refused(format!("policy and tenants are loaded, but other users cannot be admitted: {error}"));
+        return rejected(format!("policy and tenants are loaded, but other users cannot be admitted: {error}"));
     }
     answer
 }
 
 fn stopping() -> ToClient {
-    ToClient::Refused { reason: "the coordinator is stopping; try again after it has been restarted".into() }
+    RejectionCode::Unavailable.because("the coordinator is stopping; try again after it has been restarted").into()
 }
 
 /// Sets who submits a job, and refuses what is the owner's alone.

@@ -14,7 +14,7 @@ use super::state_machine::{Coordinator, Deferred};
 use crate::job::Plan;
 use crate::planted::{Bug, planted};
 use crate::program::ProgramId;
-use crate::wire::ToClient;
+use crate::wire::{RejectionCode, ToClient};
 use giveway_core::{Event, JobId, Outcome, Span, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl Coordinator {
         match (state.goal, result) {
             (Goal::Submit(client), OutputResult::Created(Ok(()))) => self.submit(job, client, kill_requested),
             (Goal::Submit(Some(client)), OutputResult::Created(Err(error))) => {
-                self.deferred.push(Deferred::Reply(client, ToClient::Refused { reason: error.to_string() }));
+                self.deferred.push(Deferred::Reply(client, error.rejection().into()));
                 self.start_output(job, Goal::Discard);
             }
             (Goal::Finish, OutputResult::Finished(Ok(Finished::Published))) => {
@@ -204,7 +204,9 @@ impl Coordinator {
         let refusal = self.submit_event(Event::JobSubmitted(Box::new(spec)));
         let answer = match refusal {
             None => ToClient::Submitted { job },
-            Some(refusal) => ToClient::Refused { reason: format!("the scheduler refused the job: {refusal}") },
+            Some(refusal) => {
+                RejectionCode::Invalid.because(format!("the scheduler rejected the job: {refusal}")).into()
+            }
         };
         match client {
             Some(client) => {

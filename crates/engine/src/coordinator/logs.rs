@@ -1,7 +1,7 @@
 //! What attempts have printed, for clients. Answered on the thread of the client's connection, from the workers' files.
 
 use crate::attempt_logs::{self, LogChunk};
-use crate::wire::{FromClient, LogStatus, ToClient};
+use crate::wire::{FromClient, LogStatus, RejectionCode, ToClient};
 use std::path::Path;
 
 /// Bytes of a log in one answer.
@@ -16,11 +16,12 @@ pub(super) fn answer(folder: &Path, request: &FromClient, status: ToClient, limi
     };
     if limited_to.is_some_and(|user| user != job.user) {
         let reason = format!("{} belongs to {}: only its user and administrators can read its logs", job.job, job.user);
-        return ToClient::Refused { reason };
+        return RejectionCode::Forbidden.because(reason).into();
     }
+    let unreadable = |reason: String| RejectionCode::Unavailable.because(reason).into();
     let logs = match attempt_logs::find(folder, job.job) {
         Ok(logs) => logs,
-        Err(error) => return ToClient::Refused { reason: format!("cannot list the logs of {}: {error}", job.job) },
+        Err(error) => return unreadable(format!("cannot list the logs of {}: {error}", job.job)),
     };
     match *request {
         FromClient::ReadLog { attempt, from } => {
@@ -28,7 +29,7 @@ pub(super) fn answer(folder: &Path, request: &FromClient, status: ToClient, limi
             match log.map_or_else(|| Ok(LogChunk { start: from, bytes: Vec::new() }), |log| log.read(from, CHUNK_BYTES))
             {
                 Ok(LogChunk { start, bytes }) => ToClient::LogChunk { start, bytes },
-                Err(error) => ToClient::Refused { reason: format!("cannot read the log of {attempt}: {error}") },
+                Err(error) => unreadable(format!("cannot read the log of {attempt}: {error}")),
             }
         }
         _ => ToClient::Logs(

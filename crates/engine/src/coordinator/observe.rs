@@ -16,7 +16,6 @@ impl Coordinator {
         self.journal.events()
     }
 
-    /// Number of live jobs.
     pub(crate) fn live_jobs(&self) -> usize {
         self.core.live_job_count()
     }

@@ -8,6 +8,7 @@ use crate::input::InputError;
 use crate::job::Plan;
 use crate::program::{Planner, ProgramId};
 use crate::record::AppError;
+use crate::wire::{Rejection, RejectionCode};
 use giveway_core::AttemptId;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -67,6 +68,12 @@ pub(crate) enum OutputError {
 
 impl OutputError {
     /// True if a later try may succeed.
+    /// What a client that has submitted the job is told.
+    pub(crate) fn rejection(&self) -> Rejection {
+        let code = if self.is_transient() { RejectionCode::Unavailable } else { RejectionCode::Conflict };
+        code.because(self.to_string())
+    }
+
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             OutputError::Create { .. }

@@ -3,7 +3,7 @@
 use super::planning::{self, Code};
 use crate::job::{Plan, Request};
 use crate::program::{Offer, Pin, Planner, ProgramId, ProgramStore, Upload};
-use crate::wire::{FromClient, ProgramOffer, ToClient};
+use crate::wire::{FromClient, ProgramOffer, Rejection, RejectionCode, ToClient};
 use std::sync::Arc;
 
 /// State of one client connection. The program that was offered last is kept until the connection ends.
@@ -20,7 +20,7 @@ impl ProgramSession {
 
     /// Handles an offer or a piece.
     pub(super) fn handle(&mut self, message: FromClient) -> ToClient {
-        let refused = |reason: String| ToClient::Refused { reason };
+        let rejected = |reason: String| RejectionCode::Invalid.because(reason).into();
         match message {
             FromClient::OfferProgram { program, bytes } => {
                 (self.upload, self.pin) = (None, None);
@@ -34,26 +34,27 @@ impl ProgramSession {
                         self.upload = Some(upload);
                         ToClient::ProgramOffered(ProgramOffer::Wanted)
                     }
-                    Err(error) => refused(error.to_string()),
+                    Err(error) => rejected(error.to_string()),
                 }
             }
             FromClient::ProgramPiece { bytes } => {
-                let Some(mut upload) = self.upload.take() else { return refused(NOT_OFFERED.into()) };
+                let Some(mut upload) = self.upload.take() else { return rejected(NOT_OFFERED.into()) };
                 match upload.add(&bytes) {
                     Ok(None) => self.upload = Some(upload),
                     Ok(pin) => self.pin = pin,
-                    Err(error) => return refused(error.to_string()),
+                    Err(error) => return rejected(error.to_string()),
                 }
                 ToClient::Done
             }
-            _ => refused(NOT_OFFERED.into()),
+            _ => rejected(NOT_OFFERED.into()),
         }
     }
 
-    /// Plans a job whose application is in the program. The error is the reason for the client.
-    pub(super) fn plan(&self, request: Request, planner: &Planner) -> Result<(Plan, Option<ProgramId>), String> {
-        let program = self.pin.as_ref().map(Pin::program).ok_or(NOT_OFFERED)?;
-        let plan = planning::plan(request, Code::Shipped(planner, program)).map_err(|error| error.to_string())?;
+    /// Plans a job whose application is in the program. The error is for the client.
+    pub(super) fn plan(&self, request: Request, planner: &Planner) -> Result<(Plan, Option<ProgramId>), Rejection> {
+        let program = self.pin.as_ref().map(Pin::program).ok_or_else(|| RejectionCode::Invalid.because(NOT_OFFERED))?;
+        let plan = planning::plan(request, Code::Shipped(planner, program));
+        let plan = plan.map_err(|error| RejectionCode::Invalid.because(error.to_string()))?;
         Ok((plan, Some(program)))
     }
 }

@@ -9,7 +9,7 @@ use super::journal::JournalError;
 use super::recovery::Begun;
 use super::state_machine::{Coordinator, Deferred};
 use crate::access::Access;
-use crate::wire::ToClient;
+use crate::wire::{RejectionCode, ToClient};
 use giveway_core::{Policy, Setup, Span, Tenants};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,12 +101,12 @@ impl Coordinator {
         let setup = Setup { policy: with_task_start(policy), tenants, ..current.clone() };
         if let Err(error) = setup.check() {
             let reason = format!("{error}; the previous policy and tenants stay in force");
-            return self.deferred.push(Deferred::Reply(client, ToClient::Refused { reason }));
+            return self.deferred.push(Deferred::Reply(client, RejectionCode::Conflict.because(reason).into()));
         }
         let unchanged = *current == setup;
         if let Some((_, waiting)) = self.reload.take() {
-            let reason = "a later reload has replaced this one".into();
-            self.deferred.push(Deferred::Reply(waiting, ToClient::Refused { reason }));
+            let rejection = RejectionCode::Conflict.because("a later reload has replaced this one");
+            self.deferred.push(Deferred::Reply(waiting, rejection.into()));
         }
         if unchanged {
             let answer = ToClient::Reloaded { policy: setup.policy.name, changed: false, changes: Vec::new() };
@@ -130,7 +130,7 @@ impl Coordinator {
                     "the jobs that run cannot continue under policy {}: {refusal}; the previous policy and tenants stay in force",
                     setup.policy.name
                 );
-                (ToClient::Refused { reason }, None)
+                (RejectionCode::Conflict.because(reason).into(), None)
             }
             Begun::New(content) => {
                 // Free slots may match other tasks now.

@@ -5,7 +5,7 @@ use super::output_work::OutputError;
 use super::state_machine::{Coordinator, Deferred};
 use crate::job::{FileLocation, InputSplit, Plan, Request};
 use crate::program::ProgramId;
-use crate::wire::ToClient;
+use crate::wire::{Rejection, RejectionCode};
 use giveway_core::{Hosts, JobSpec, NodeId, Split, WHOLE_PPM};
 
 /// The most jobs that may be running or waiting, in all and of one user: each is kept in memory and in each new journal.
@@ -18,32 +18,35 @@ impl Coordinator {
     pub(super) fn on_job_planned(&mut self, mut plan: Plan, program: Option<ProgramId>, client: ClientLink) {
         match self.pool_of(&plan.request) {
             Ok(pool) => plan.request.pool = pool,
-            Err(reason) => return self.deferred.push(Deferred::Reply(client, ToClient::Refused { reason })),
+            Err(reason) => {
+                let rejection = RejectionCode::Invalid.because(reason);
+                return self.deferred.push(Deferred::Reply(client, rejection.into()));
+            }
         }
-        if let Err(reason) = self.check_unfinished(&plan.request) {
-            return self.deferred.push(Deferred::Reply(client, ToClient::Refused { reason }));
+        if let Err(rejection) = self.check_unfinished(&plan.request) {
+            return self.deferred.push(Deferred::Reply(client, rejection.into()));
         }
         let job = self.add_planned(plan, program);
         self.create_output(job, Some(client));
     }
 
     /// Checks a job against those that have not ended.
-    fn check_unfinished(&self, request: &Request) -> Result<(), String> {
+    fn check_unfinished(&self, request: &Request) -> Result<(), Rejection> {
         let unfinished = &self.table.unfinished;
         // Checked in the table: a job with several rounds creates its output folder only for its last round.
         if unfinished.has_output(&request.output) {
-            return Err(OutputError::Exists(request.output.clone()).to_string());
+            return Err(OutputError::Exists(request.output.clone()).rejection());
         }
         if unfinished.jobs() >= UNFINISHED_JOBS_MAX {
-            return Err(format!(
+            return Err(RejectionCode::Unavailable.because(format!(
                 "the cluster has {UNFINISHED_JOBS_MAX} unfinished jobs, the most; try again when some have ended"
-            ));
+            )));
         }
         let user = &request.user;
         if unfinished.of_user(user) >= UNFINISHED_JOBS_OF_USER_MAX {
-            return Err(format!(
+            return Err(RejectionCode::Unavailable.because(format!(
                 "user {user} has {UNFINISHED_JOBS_OF_USER_MAX} unfinished jobs, the most for one user; try again when some have ended, or kill some"
-            ));
+            )));
         }
         Ok(())
     }

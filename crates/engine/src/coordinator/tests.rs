@@ -118,7 +118,7 @@ impl TestCoordinator {
         self.commit();
         match answers.recv().unwrap() {
             ToClient::Submitted { job } => Ok(job),
-            ToClient::Refused { reason } => Err(reason),
+            ToClient::Rejected(rejection) => Err(rejection.reason),
             other => panic!("{other:?}"),
         }
     }
@@ -544,7 +544,10 @@ fn a_hung_output_folder_stalls_its_job_only() {
     assert!(answers.try_recv().is_err(), "it may still succeed");
     coordinator.handle(Span::from_secs(6), Vec::new());
     let answer = answers.try_recv().unwrap();
-    assert!(matches!(&answer, ToClient::Refused { reason } if reason.contains("does not respond")), "{answer:?}");
+    assert!(
+        matches!(&answer, ToClient::Rejected(rejection) if rejection.reason.contains("does not respond")),
+        "{answer:?}"
+    );
     assert!(!coordinator.table.jobs[&hung].finalized, "its work is still in progress");
     drop(coordinator);
     let mut recovered = folder.open();

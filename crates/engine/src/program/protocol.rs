@@ -17,7 +17,6 @@ const RELEASE: &str = env!("CARGO_PKG_VERSION");
 /// What must be the same in a cluster and in the programs that it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Version {
-    /// [`PROTOCOL`].
     pub(super) protocol: u32,
     pub(super) release: String,
 }

@@ -206,7 +206,6 @@ impl Runner {
         }
     }
 
-    /// The program it runs.
     pub(crate) fn program(&self) -> ProgramId {
         self.program
     }

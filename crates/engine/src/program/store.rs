@@ -156,7 +156,6 @@ pub(crate) struct Pin {
 }
 
 impl Pin {
-    /// The program.
     pub(crate) fn program(&self) -> ProgramId {
         self.program
     }

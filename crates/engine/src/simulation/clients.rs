@@ -6,7 +6,7 @@ use super::world::{Event, World};
 use crate::coordinator::inputs::{ClientLink, Input};
 use crate::job::{Codec, FileLocation, InputFile, InputSplit, OutputFormat, Partitioning, Plan, Request};
 use crate::program::ProgramId;
-use crate::wire::{FromClient, ToClient};
+use crate::wire::{FromClient, Rejection, RejectionCode, ToClient};
 use giveway_core::policy::catalog;
 use giveway_core::{JobId, Priority, Tenants};
 use std::collections::BTreeMap;
@@ -181,9 +181,9 @@ impl World {
                     None => self.clients[client].state = ClientState::Done,
                 }
             }
-            ToClient::Refused { reason } => match following {
+            ToClient::Rejected(Rejection { code, .. }) => match following {
                 Some(job) => self.oracle.unknown(job)?,
-                None if reason.contains("exists already") => {
+                None if code == RejectionCode::Conflict => {
                     let (sender, receiver) = mpsc::channel();
                     let link = ClientLink { id: self.next_id(), limited_to: None, sender };
                     let request = FromClient::Jobs { after: None };

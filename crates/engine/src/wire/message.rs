@@ -259,11 +259,7 @@ pub enum ToClient {
     Explained(Vec<String>),
     /// The request was executed; there is nothing to return.
     Done,
-    /// The request was refused.
-    Refused {
-        /// The reason and what to do.
-        reason: String,
-    },
+    Rejected(Rejection),
     /// Policy and tenants are in force.
     Reloaded {
         policy: String,
@@ -286,6 +282,44 @@ pub enum ToClient {
     ProgramOffered(ProgramOffer),
 }
 
+/// Why a request is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{reason}")]
+pub struct Rejection {
+    /// For programs.
+    pub code: RejectionCode,
+    /// For people: the reason, and what to do.
+    pub reason: String,
+}
+
+/// What programs tell rejections apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RejectionCode {
+    /// The request is wrong, whoever makes it and whenever.
+    Invalid,
+    /// The caller may not do that.
+    Forbidden,
+    /// There is no such job or node.
+    NotFound,
+    /// What is there contradicts it: the output exists, or the job has ended.
+    Conflict,
+    /// It may be accepted later.
+    Unavailable,
+}
+
+impl RejectionCode {
+    /// A rejection with this code.
+    pub(crate) fn because(self, reason: impl Into<String>) -> Rejection {
+        Rejection { code: self, reason: reason.into() }
+    }
+}
+
+impl From<Rejection> for ToClient {
+    fn from(rejection: Rejection) -> ToClient {
+        ToClient::Rejected(rejection)
+    }
+}
+
 /// What a client that has offered a program does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProgramOffer {
@@ -297,7 +331,6 @@ pub enum ProgramOffer {
     Wanted,
 }
 
-/// Status of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobStatus {
     pub job: JobId,
@@ -418,7 +451,6 @@ pub struct TaskCounts {
     pub paused: u32,
 }
 
-/// Status of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
     pub node: NodeId,

@@ -59,9 +59,7 @@ pub struct Options {
     pub rack: u32,
     /// Host name by which HDFS data counts as node-local: that of the DataNodes on the same machine.
     pub host: String,
-    /// Number of map slots.
     pub map_slots: u16,
-    /// Number of reduce slots.
     pub reduce_slots: u16,
     /// How long the worker tries to reach the coordinator before it stops.
     pub reconnect_timeout: Duration,

@@ -101,7 +101,6 @@ struct LocalJob {
     outputs: Arc<MapOutputTracker>,
 }
 
-/// A running task.
 #[derive(Debug)]
 struct RunningTask {
     launch: u64,

@@ -167,7 +167,6 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / count
 }
 
-/// The geometric mean.
 pub fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
     mean(values.map(f64::ln)).exp()
 }

@@ -24,7 +24,6 @@ pub(super) enum HdfsError {
     /// The NameNode is in safe mode or starting.
     #[error("the NameNode at {address} is not ready: {message}; wait until it has left safe mode")]
     NotReady { address: String, message: String },
-    /// A timeout.
     #[error("HDFS at {address} did not respond for {seconds} s; check the NameNode and the DataNodes")]
     Timeout { address: String, seconds: u64 },
     /// There is no such file or directory.

@@ -14,7 +14,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Limit of a response, in bytes: enough for about a hundred thousand blocks.

@@ -14,7 +14,7 @@ use giveway_analysis::forecast::Present;
 use giveway_analysis::model::JobRow;
 use giveway_core::{JobId, Priority, Time};
 use giveway_engine::client::{Client, ClientError};
-use giveway_engine::wire::{JobStatus, NodeStatus};
+use giveway_engine::wire::{JobStatus, NodeStatus, Rejection, RejectionCode};
 use giveway_mapreduce::apps::automatic_split_bytes;
 use giveway_mapreduce::job::Request;
 use serde::{Deserialize, Serialize};
@@ -89,7 +89,13 @@ impl Problem {
 impl From<ClientError> for Problem {
     fn from(error: ClientError) -> Problem {
         let status = match error {
-            ClientError::Refused(_) => StatusCode::CONFLICT,
+            ClientError::Rejected(Rejection { code, .. }) => match code {
+                RejectionCode::Invalid => StatusCode::BAD_REQUEST,
+                RejectionCode::Forbidden => StatusCode::FORBIDDEN,
+                RejectionCode::NotFound => StatusCode::NOT_FOUND,
+                RejectionCode::Conflict => StatusCode::CONFLICT,
+                RejectionCode::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            },
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         Problem(status, error.to_string())
@@ -200,8 +206,7 @@ async fn ask<T: Send + 'static>(
 
 /// Fails unless there is such a job.
 pub(super) async fn check_job(shared: &Shared, id: u32) -> Answer<JobStatus> {
-    let asked = ask(shared, move |client| client.job(JobId(id))).await;
-    asked.map_err(|problem| not_found_if_refused(problem, id))
+    ask(shared, move |client| client.job(JobId(id))).await
 }
 
 /// Fails unless there is such a job and this caller may change it.
@@ -267,14 +272,8 @@ pub(super) async fn jobs(
 
 /// `GET /api/v1/jobs/ID`
 pub(super) async fn job(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer<Json<JobJson>> {
-    let status =
-        ask(&shared, move |client| client.job(JobId(id))).await.map_err(|problem| not_found_if_refused(problem, id))?;
+    let status = ask(&shared, move |client| client.job(JobId(id))).await?;
     Ok(Json(job_json(&shared, status)))
-}
-
-fn not_found_if_refused(problem: Problem, id: u32) -> Problem {
-    // Only an unknown job is refused here.
-    if problem.0 == StatusCode::CONFLICT && !problem.1.starts_with("this is") { Problem::no_job(id) } else { problem }
 }
 
 /// `GET /api/v1/nodes`

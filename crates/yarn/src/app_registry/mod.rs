@@ -188,7 +188,6 @@ impl AppRegistry {
         self.timers.next()
     }
 
-    /// Name of the policy.
     pub fn policy_name(&self) -> &str {
         &self.core.setup().policy.name
     }

@@ -68,7 +68,6 @@ impl JournalEncoder {
         Ok(self.writer.record(now, event, actions, &mut self.pending.events)?)
     }
 
-    /// Appends metadata.
     pub(crate) fn append_metadata(&mut self, metadata: Metadata) {
         self.pending.metadata.push(metadata);
     }

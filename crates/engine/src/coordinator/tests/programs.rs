@@ -64,6 +64,6 @@ fn a_discarded_job_releases_its_program() {
     coordinator.handle(Span(0), vec![Input::JobPlanned { plan: Box::new(plan), program: Some(program), client }]);
     assert!(coordinator.needs_program(program));
     coordinator.commit();
-    assert!(matches!(answers.recv().unwrap(), ToClient::Refused { .. }));
+    assert!(matches!(answers.recv().unwrap(), ToClient::Rejected(_)));
     assert_eq!((coordinator.removed_programs.as_slice(), coordinator.needs_program(program)), (&[program][..], false));
 }

@@ -78,7 +78,10 @@ fn what_is_wrong_or_the_same_changes_nothing() {
     };
     let wrong = Tenants { pools: vec![pool], ..Tenants::default() };
     let answer = reload(&mut coordinator, policy("fair"), wrong).recv().unwrap();
-    assert!(matches!(&answer, ToClient::Refused { reason } if reason.contains("stay in force")), "{answer:?}");
+    assert!(
+        matches!(&answer, ToClient::Rejected(rejection) if rejection.reason.contains("stay in force")),
+        "{answer:?}"
+    );
     let answer = reload(&mut coordinator, policy("fifo"), Tenants::default()).recv().unwrap();
     assert!(matches!(answer, ToClient::Reloaded { changed: false, .. }), "{answer:?}");
     assert_eq!(coordinator.policy(), "fifo");

@@ -21,7 +21,6 @@ impl Partitioner {
         Partitioner { partitioning, reduces, prefixes }
     }
 
-    /// Number of reduces.
     pub fn reduces(&self) -> u32 {
         self.reduces
     }
