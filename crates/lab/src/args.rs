@@ -14,8 +14,8 @@ pub struct Demo {
 /// `giveway reproduce`
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = "\
-Each published result is compared with the measured one (mean and 95 % confidence interval) and reported as: same direction, within 2x; same direction, other size; inconclusive; or not confirmed. \
-No parameter is tuned for a single scheduler; docs/papers lists the assumptions made where a paper gives no value, and docs/results holds the results of the full run.
+Every quantitative or directional claim of the papers is compared with the measured figure (mean and 95 % confidence interval) and reported as: confirmed; same direction; inconclusive; not confirmed; refuted; by construction or tuned, which count as no confirmation; or no experiment. \
+No parameter is tuned for a single scheduler; docs/papers lists the assumptions made where a paper gives no value, and docs/results holds the results.
 
 EXAMPLES
   Run a reduced version of everything, in a few minutes (the full run takes about 25 minutes on two cores):

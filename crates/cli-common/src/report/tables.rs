@@ -74,7 +74,7 @@ const COLUMNS: [Column; 14] = [
     },
     Column {
         name: "Mean slowdown",
-        definition: "Execution time divided by the execution time alone on the cluster, mean over the jobs.",
+        definition: "Completion time (wait and execution) divided by the execution time alone on the cluster, mean over the jobs.",
         metric: |figures| figures.mean_slowdown,
         format: text::times,
         best: Best::Lowest,

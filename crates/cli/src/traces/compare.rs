@@ -73,7 +73,7 @@ fn page(args: &Compare, traces: &[Comparison], policies: &[Policy], cells: &[&[C
     let names: Vec<String> = args.traces.iter().map(|path| file_name(path)).collect();
     let mut page = format!(
         "# Recorded workloads under all policies\n\nMade by `giveway trace compare {} --policy {} --seed {} --report FILE`. Task times that a trace lacks \
-         come from the duration model of [traces.md](../traces.md). Completion: from submission to end. Slowdown: execution time over the estimated execution \
+         come from the duration model of [traces.md](../traces.md). Completion: from submission to end. Slowdown: completion time over the estimated execution \
          time alone on the cluster. Later: jobs that end later than under `{}` by more than 1 %, and by how much. Bound: a lower bound of the mean completion time of \
          any schedule.\n",
         names.join(" "),

@@ -2,7 +2,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Mean over seeds with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -90,10 +90,11 @@ fn bootstrap(values: &[f64]) -> (f64, f64) {
 }
 
 /// Unit and text form of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// A relative change (0.1 is +10 %).
+    #[default]
     Change,
     /// A fraction (0-1), printed in percent.
     Fraction,

@@ -1,93 +1,40 @@
 //! Runs the cases of an experiment.
 //!
-//! A paper's file lists [`Case`]s and evaluates the resulting [`Runs`]. Every case runs once per seed and policy. All policies of a case and
+//! A paper's file lists [`Case`]s; its claims, tables and figures are quantities of the resulting [`Runs`]. Every case runs once per seed and policy. All policies of a case and
 //! seed get the same jobs, the same block placement and the same failures.
 
+use super::changes::Changes;
 use super::observation::{ObservationOptions, RunObserver};
+use super::recovery::BaseOrder;
 use anyhow::{Context, Result, ensure};
-use giveway_core::policy::catalog;
-use giveway_core::{Capabilities, Event, Policy, Scheduler, Setup, Time};
-use giveway_sim::cluster::{self, Cluster};
+use giveway_core::{Capabilities, Event, JobId, Policy, Scheduler, Setup, Time};
+use giveway_sim::cluster;
 use giveway_sim::comparison::Comparison;
 use giveway_sim::metrics::{GroupMetrics, JobMetrics, Summary};
-use giveway_sim::workload::{self, Workload};
+use giveway_sim::workload;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Number of seeds and of points per curve.
-#[derive(Clone, Copy, Debug)]
-pub struct Scale {
-    /// Seeds of the comparisons behind headlines.
-    pub seeds: u32,
-    /// Seeds of each point of a curve and of each row of a sensitivity table.
-    pub sweep_seeds: u32,
-    /// Run fewer points of each curve.
-    pub quick: bool,
-}
-
-impl Scale {
-    /// The points of a curve: `quick` in a quick run, otherwise `all`.
-    pub fn points<T: Copy>(&self, all: &[T], quick: &[T]) -> Vec<T> {
-        if self.quick { quick.into() } else { all.into() }
-    }
-}
-
 /// Decision times are measured for this many seeds: each takes a second run, and they vary little.
 pub const TIMED_SEEDS: u64 = 3;
 
-/// Changes a cluster and a workload before a run.
-type Modification = Box<dyn Fn(&mut Cluster, &mut Workload) + Send + Sync>;
-
 /// A workload on a cluster under several policies.
 pub struct Case {
-    name: String,
-    workload: String,
-    cluster: Option<String>,
-    modifications: Vec<Modification>,
-    policies: Vec<Policy>,
-    seeds: u32,
-    observation: ObservationOptions,
+    pub name: String,
+    pub workload: String,
+    /// The workload's default cluster if absent.
+    pub cluster: Option<String>,
+    /// Applied to cluster and workload, the same for every policy.
+    pub changes: Changes,
+    pub policies: Vec<Policy>,
+    pub seeds: u32,
+    /// What to record beside the run's summary.
+    pub observation: ObservationOptions,
 }
 
 impl Case {
-    /// A named workload on its default cluster under policies of the catalogue. Panics if the catalogue lacks a policy.
-    pub fn new(name: impl Into<String>, workload: impl Into<String>, policies: &[&str], seeds: u32) -> Case {
-        let policies = policies.iter().map(|name| catalog::by_name(name).expect("a policy of the catalogue")).collect();
-        Case {
-            name: name.into(),
-            workload: workload.into(),
-            cluster: None,
-            modifications: Vec::new(),
-            policies,
-            seeds,
-            observation: ObservationOptions::default(),
-        }
-    }
-
-    /// Replaces the workload's default cluster by another named cluster.
-    pub fn on_cluster(self, cluster: impl Into<String>) -> Case {
-        Case { cluster: Some(cluster.into()), ..self }
-    }
-
-    /// Applies a change to cluster and workload, after those before it, the same for every policy.
-    pub fn modified(mut self, modification: impl Fn(&mut Cluster, &mut Workload) + Send + Sync + 'static) -> Case {
-        self.modifications.push(Box::new(modification));
-        self
-    }
-
-    /// Adds policies that are not in the catalogue.
-    pub fn with_policies(mut self, policies: impl IntoIterator<Item = Policy>) -> Case {
-        self.policies.extend(policies);
-        self
-    }
-
-    /// Records more than the run's summary.
-    pub fn observed(self, observation: ObservationOptions) -> Case {
-        Case { observation, ..self }
-    }
-
     fn trial(&self, seed: u64) -> Result<Comparison> {
         let mut workload = workload::by_name(&self.workload, seed)?;
         let default_cluster = || {
@@ -95,9 +42,7 @@ impl Case {
                 .with_context(|| format!("workload `{}` has no default cluster", self.workload))
         };
         let mut cluster = cluster::by_name(self.cluster.as_deref().map_or_else(default_cluster, Ok)?)?;
-        for modify in &self.modifications {
-            modify(&mut cluster, &mut workload);
-        }
+        self.changes.apply(&mut cluster, &mut workload, seed)?;
         Ok(Comparison::new(cluster, workload, seed))
     }
 
@@ -157,20 +102,64 @@ pub struct Run {
 }
 
 impl Run {
-    /// Mean completion time of all jobs, in seconds; NaN if none finished.
-    pub fn completion_s(&self) -> f64 {
-        self.summary.key_metrics.mean_completion_s.unwrap_or(f64::NAN)
+    /// A figure of all jobs or of a size group: a field of the summary or one of those below. NaN if it has no value. Panics if there is no such
+    /// figure.
+    pub fn figure(&self, metric: &str, group: Option<&str>) -> f64 {
+        let job = group.and_then(|group| self.group(group)).map(|(number, _)| JobId(number as u32));
+        if let Some(jobs) = metric.strip_prefix("completion_s_of_first_").and_then(|jobs| jobs.parse().ok()) {
+            return self.mean_completion_of_first_s(jobs);
+        }
+        if let Some(jobs) = metric.strip_prefix("decision_ms_at_").and_then(|jobs| jobs.parse::<usize>().ok()) {
+            return self.decision_s.get(jobs).map_or(f64::NAN, |seconds| seconds * 1e3);
+        }
+        let decision_s = self.decision_s.last().copied().unwrap_or(f64::NAN);
+        match metric {
+            "decision_ms" => decision_s * 1e3,
+            "decision_share" => decision_s / self.figure("mean_completion_s", None),
+            "pauses_per_job" => self.figure("pauses", group) / self.figure("jobs", group).max(1.0),
+            // Each job of the failure experiments is a group of its own.
+            "last_recovery_wait_s" => self.observed.recovery().max_wait_s(job),
+            "fifo_violated_s" => self.observed.recovery().violated_s(BaseOrder::Submission),
+            "fair_violated_s" => self.observed.recovery().violated_s(BaseOrder::EqualShares),
+            _ => self.summary_figure(metric, group),
+        }
     }
 
-    /// The figures of a size group. Panics if the workload has no such group.
-    pub fn group(&self, name: &str) -> &GroupMetrics {
-        &self.summary.groups.iter().find(|(group, _)| group == name).expect("a size group of the workload").1
+    /// Values of all jobs, or of a group's: a field of [`JobMetrics`], or `task_s`, the duration of each finished task.
+    pub fn distribution(&self, metric: &str, group: Option<&str>) -> Vec<f64> {
+        if metric == "task_s" {
+            return self.observed.recovery().task_s().to_vec();
+        }
+        let group = group.and_then(|group| self.group(group)).map(|(number, _)| number);
+        let jobs = self.jobs.iter().filter(|job| group.is_none_or(|group| usize::from(job.group) == group));
+        jobs.map(|job| number(&serde_json::to_value(job).unwrap_or_default(), metric)).collect()
     }
 
-    /// Mean completion time of a size group, in seconds; NaN if none of its jobs finished.
-    pub fn group_completion_s(&self, name: &str) -> f64 {
-        self.group(name).key_metrics.mean_completion_s.unwrap_or(f64::NAN)
+    /// The number of a size group and its figures.
+    fn group(&self, name: &str) -> Option<(usize, &GroupMetrics)> {
+        let (at, (_, metrics)) = self.summary.groups.iter().enumerate().find(|(_, (group, _))| group == name)?;
+        Some((at, metrics))
     }
+
+    fn summary_figure(&self, metric: &str, group: Option<&str>) -> f64 {
+        let figures = match group {
+            None => serde_json::to_value(&self.summary),
+            Some(name) => serde_json::to_value(self.group(name).unwrap_or_else(|| panic!("no size group `{name}`")).1),
+        };
+        number(&figures.unwrap_or_default(), metric)
+    }
+
+    /// Mean completion time of the first submitted jobs, in seconds.
+    fn mean_completion_of_first_s(&self, jobs: usize) -> f64 {
+        let first = self.jobs.iter().filter(|job| (job.job.0 as usize) < jobs);
+        first.map(|job| job.completion_s).sum::<f64>() / jobs as f64
+    }
+}
+
+/// A number in an object; NaN for null.
+fn number(object: &serde_json::Value, name: &str) -> f64 {
+    let value = object.get(name).unwrap_or_else(|| panic!("no figure `{name}`"));
+    value.as_f64().unwrap_or(f64::NAN)
 }
 
 /// The runs of all cases: by case, then by policy, in the order of the seeds.
@@ -208,14 +197,20 @@ impl Runs {
         &found.unwrap_or_else(|| panic!("case {case} was not run under {policy}")).1
     }
 
-    /// A figure for each seed.
-    pub fn values(&self, case: &str, policy: &str, figure: impl Fn(&Run) -> f64) -> Vec<f64> {
-        self.get(case, policy).iter().map(figure).collect()
-    }
-
-    /// The relative change of a figure from one policy to another (0.1 is 10 % more), for each seed.
-    pub fn change(&self, case: &str, from: &str, to: &str, figure: impl Fn(&Run) -> f64) -> Vec<f64> {
-        let (from, to) = (self.values(case, from, &figure), self.values(case, to, &figure));
-        from.iter().zip(to).map(|(from, to)| to / from - 1.0).collect()
+    /// One run without any event for every case and policy.
+    #[cfg(test)]
+    pub fn without_events(cases: &[Case]) -> Result<Runs> {
+        use giveway_sim::metrics::{Grouping, Metrics};
+        let of_case = |case: &Case| {
+            let trial = case.trial(1)?;
+            let run = |policy: &Policy| {
+                let groups = Grouping::listed(trial.workload.groups.clone(), trial.groups());
+                let summary = Metrics::new(&trial.workload.tenants, groups, Vec::new()).summary(&policy.name, 1, None);
+                let observed = RunObserver::new(case.observation, &trial);
+                (policy.name.clone(), vec![Run { summary, jobs: Vec::new(), observed, decision_s: Vec::new() }])
+            };
+            Ok((case.name.clone(), case.policies.iter().map(run).collect()))
+        };
+        Ok(Runs(cases.iter().map(of_case).collect::<Result<_>>()?))
     }
 }

@@ -1,50 +1,44 @@
 //! `giveway reproduce`: runs the experiments of the four papers on the shipped policies and compares the results with the papers' figures.
 //!
-//! * `hsrtf.rs`, `chronos.rs`, `fcs.rs`, `coshh.rs`: one file per paper. Each lists the cases to run and evaluates their results.
+//! * `papers/`: one file per paper. It lists every claim of the paper, the experiments that answer them, tables and figures.
+//! * `paper.rs` reads such a file; `quantity.rs` names figures of the runs; `claims.rs` judges claims by them.
 //! * `experiment.rs` runs cases; `observation.rs` and `recovery.rs` record what a run's summary does not contain.
-//! * `variants.rs` derives policies from those of the catalogue by changing settings; `sensitivity.rs` varies parameters that a paper does not give.
-//! * `estimate.rs` averages figures over seeds; `verdict.rs` judges claims by them.
-//! * `study.rs` holds the results of one paper; `figures.rs` renders its figures and `report_pages.rs` its pages.
+//! * `variants.rs` derives policies from those of the catalogue by changing settings; `changes.rs` changes clusters and workloads.
+//! * `estimate.rs` averages figures over seeds; `study.rs` holds the results of one paper; `figures.rs` renders its figures and `report_pages.rs`
+//!   its pages.
 //! * `forecast/` runs experiments on the engine and compares the jobs' completion times with the simulator's forecast.
 
-mod chronos;
-mod coshh;
+mod changes;
+mod claims;
 mod estimate;
 mod experiment;
-mod fcs;
 mod figures;
 mod forecast;
-mod hsrtf;
 mod observation;
+mod paper;
+mod quantity;
 mod recovery;
 mod report_pages;
-mod sensitivity;
 mod study;
 mod variants;
-mod verdict;
 
 use crate::args::{Reproduce, WhichPaper};
 use crate::{files, progress};
-use anyhow::Result;
-use experiment::{Case, Runs, Scale};
+use anyhow::{Context, Result};
+use experiment::Runs;
 use forecast::{ForecastReport, Selection};
 use giveway_mapreduce::apps::Apps;
+use paper::Paper;
 use serde::Serialize;
 use std::io::Write;
 use study::Study;
 
-/// The experiments of one paper and their evaluation.
-struct Paper {
-    which: WhichPaper,
-    cases: fn(&Scale) -> Result<Vec<Case>>,
-    study: fn(&Scale, &Runs) -> Study,
-}
-
-const PAPERS: [Paper; 4] = [
-    Paper { which: WhichPaper::Hsrtf, cases: hsrtf::cases, study: hsrtf::study },
-    Paper { which: WhichPaper::Chronos, cases: chronos::cases, study: chronos::study },
-    Paper { which: WhichPaper::Fcs, cases: fcs::cases, study: fcs::study },
-    Paper { which: WhichPaper::Coshh, cases: coshh::cases, study: coshh::study },
+/// The files of the papers.
+const PAPERS: [(WhichPaper, &str); 4] = [
+    (WhichPaper::Hsrtf, include_str!("papers/hsrtf.toml")),
+    (WhichPaper::Chronos, include_str!("papers/chronos.toml")),
+    (WhichPaper::Fcs, include_str!("papers/fcs.toml")),
+    (WhichPaper::Coshh, include_str!("papers/coshh.toml")),
 ];
 
 /// The document that `--json` writes.
@@ -59,18 +53,18 @@ struct Json<'a> {
 /// Runs `giveway reproduce`.
 pub fn run(args: &Reproduce, apps: &Apps) -> Result<()> {
     let seeds = args.seeds.unwrap_or(if args.quick { 3 } else { 20 });
-    let scale = Scale { seeds, sweep_seeds: seeds.div_ceil(2), quick: args.quick };
     let selected = |which: WhichPaper| args.paper == WhichPaper::All || args.paper == which;
     let command = command(args, seeds);
     files::check_writable(args.json.as_deref())?;
     args.report.as_deref().map_or(Ok(()), report_pages::create_folder)?;
     let mut studies = Vec::new();
-    for paper in PAPERS.iter().filter(|paper| selected(paper.which)) {
-        let cases = (paper.cases)(&scale)?;
-        let bar = progress::bar(0, &format!("{:?}", paper.which).to_lowercase(), "runs");
-        let runs = Runs::execute(&cases, &bar)?;
+    for (which, text) in PAPERS.into_iter().filter(|(which, _)| selected(*which)) {
+        let name = format!("{which:?}").to_lowercase();
+        let paper = Paper::read(text, args.quick).with_context(|| format!("papers/{name}.toml"))?;
+        let bar = progress::bar(0, &name, "runs");
+        let runs = Runs::execute(&paper.cases(seeds)?, &bar)?;
         bar.finish_and_clear();
-        let study = (paper.study)(&scale, &runs);
+        let study = Study::new(&paper, &runs);
         writeln!(std::io::stdout(), "{}", report_pages::terminal(&study))?;
         studies.push(study);
     }
@@ -113,13 +107,16 @@ fn command(args: &Reproduce, seeds: u32) -> String {
 mod tests {
     use super::*;
 
-    /// The settings of policy variants are strings, so only this checks that the core has them.
+    /// The files name cases, policies, settings, groups and figures by strings, so only this checks that all of them exist.
     #[test]
-    fn the_cases_of_every_paper_can_be_built() {
-        let scale = Scale { seeds: 1, sweep_seeds: 1, quick: false };
-        for paper in &PAPERS {
-            let cases = (paper.cases)(&scale).unwrap_or_else(|error| panic!("{:?}: {error:#}", paper.which));
-            assert!(!cases.is_empty());
+    fn every_quantity_of_every_paper_exists() {
+        for quick in [false, true] {
+            for (which, text) in PAPERS {
+                let paper = Paper::read(text, quick).unwrap_or_else(|error| panic!("{which:?}: {error:#}"));
+                let cases = paper.cases(1).unwrap_or_else(|error| panic!("{error:#}"));
+                let study = Study::new(&paper, &Runs::without_events(&cases).expect("workloads of the catalogue"));
+                assert!(!study.claims.is_empty() && !study.figures.is_empty(), "{which:?}");
+            }
         }
     }
 }

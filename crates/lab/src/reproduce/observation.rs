@@ -2,12 +2,14 @@
 
 use super::recovery::RecoveryObserver;
 use crate::report::Chart;
-use giveway_core::{Action, Event, JobId, JobSpec, Time};
+use giveway_core::{Action, Event, JobSpec, Time};
 use giveway_sim::Observer;
 use giveway_sim::comparison::Comparison;
+use serde::Deserialize;
 
 /// What to record of a run. Nothing by default.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct ObservationOptions {
     /// The events, from which the decision time is measured by replay.
     pub decision_times: bool,
@@ -15,8 +17,6 @@ pub struct ObservationOptions {
     pub slots: bool,
     /// Waits of lost tasks and violations of the job order.
     pub recovery: bool,
-    /// For whom attempts are killed.
-    pub kills: bool,
 }
 
 /// Records what the options select.
@@ -24,7 +24,6 @@ pub struct RunObserver {
     events: Option<Vec<(Time, Event)>>,
     chart: Option<Chart>,
     recovery: Option<RecoveryObserver>,
-    kills: Option<Vec<(JobId, JobId)>>,
 }
 
 impl RunObserver {
@@ -35,7 +34,6 @@ impl RunObserver {
             events: options.decision_times.then(Vec::new),
             chart: options.slots.then(|| Chart::new(group_per_job, trial.workload.jobs.len())),
             recovery: options.recovery.then(RecoveryObserver::default),
-            kills: options.kills.then(Vec::new),
         }
     }
 
@@ -47,11 +45,6 @@ impl RunObserver {
     /// Slots in use over time. Panics if the case did not select `slots`.
     pub fn chart(&self) -> &Chart {
         self.chart.as_ref().expect("a case that observes slots")
-    }
-
-    /// The jobs whose attempts were killed by preemption, each with the job that got the slot. Panics if the case did not select `kills`.
-    pub fn kills(&self) -> &[(JobId, JobId)] {
-        self.kills.as_ref().expect("a case that observes kills")
     }
 
     /// Waits of lost tasks. Panics if the case did not select `recovery`.
@@ -70,12 +63,6 @@ impl Observer for RunObserver {
         }
         if let Some(recovery) = &mut self.recovery {
             recovery.observe(now, event, actions);
-        }
-        if let Some(kills) = &mut self.kills {
-            kills.extend(actions.iter().filter_map(|action| match action {
-                Action::Kill { attempt, reason, .. } => Some((attempt.task.job, reason.beneficiary()?)),
-                _ => None,
-            }));
         }
     }
 }

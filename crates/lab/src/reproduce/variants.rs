@@ -4,40 +4,6 @@ use anyhow::{Context, Result, bail};
 use giveway_core::policy::{Policy, catalog};
 use toml::{Table, Value};
 
-/// The settings that the experiments change, as paths into a policy's TOML.
-pub mod setting {
-    /// When a paused reduce may resume on another node.
-    pub const REDUCE_MIGRATION: &str = "reduce.placement.migration";
-    /// Which map attempt of a victim job is preempted first, in each preemption rule.
-    pub const MAP_VICTIM_ATTEMPT: &str = "map.preempt.attempts";
-    /// Which reduce attempt of a victim job is preempted first, in each preemption rule.
-    pub const REDUCE_VICTIM_ATTEMPT: &str = "reduce.preempt.attempts";
-    /// How long a map is delayed for a node with its data.
-    pub const MAP_NODE_DELAY: &str = "map.placement.node_locality_delay";
-    /// How long it is then delayed for a rack with its data.
-    pub const MAP_RACK_DELAY: &str = "map.placement.rack_locality_delay";
-    /// The factor by which a job's remaining time must be shorter than that of the job from which it takes a slot.
-    pub const MAP_MARGIN: &str = "map.preempt.margin";
-    /// The same for reduce slots.
-    pub const REDUCE_MARGIN: &str = "reduce.preempt.margin";
-    /// How long a reduce is delayed for a node that ran maps of its job.
-    pub const COLOCATION_DELAY: &str = "reduce.placement.colocation_delay";
-    /// Errors of the predicted times of a job, different for every type of node.
-    pub const NODE_TYPE_ERROR: &str = "matching.node_type_error";
-    /// Delay only jobs with at most this many maps.
-    pub const MAP_DELAY_MAX_MAPS: &str = "map.placement.delay_max_maps";
-}
-
-/// Names that the settings take as values.
-pub mod value {
-    /// A paused reduce resumes on its own node only.
-    pub const NEVER: &str = "never";
-    /// A paused reduce migrates after this many refused offers: a table with this key and a number.
-    pub const AFTER_REFUSALS: &str = "after-refusals";
-    /// Victims on nodes with data of the preempting job come first.
-    pub const NEAR_DATA: &str = "near-data";
-}
-
 /// A policy of the catalogue under a new name, with these settings changed.
 pub fn variant(base: &str, name: &str, settings: &[(&str, Value)]) -> Result<Policy> {
     let mut policy = catalog::by_name(base).with_context(|| format!("no policy `{base}` in the catalogue"))?;
@@ -102,7 +68,7 @@ mod tests {
     #[test]
     fn a_setting_changes_in_every_rule_of_an_array() {
         let base = policy("hsrtf-prp-pause");
-        let newest = with_setting(&base, setting::MAP_VICTIM_ATTEMPT, &"newest".into()).expect("a policy");
+        let newest = with_setting(&base, "map.preempt.attempts", &"newest".into()).expect("a policy");
         assert!(!base.map.preempt.is_empty());
         assert_ne!(newest.map.preempt, base.map.preempt);
         assert_eq!(newest.reduce, base.reduce);
@@ -113,9 +79,9 @@ mod tests {
         assert!(error("reduce.placement.no_such_key", 1).contains("unknown field `no_such_key`"));
         assert!(error("reduce.no_such_table.key", 1).contains("no `no_such_table`"));
         assert!(error("name.key", 1).contains("not in a table"));
-        assert!(error(setting::REDUCE_MIGRATION, "no-such-value").contains("unknown variant `no-such-value`"));
+        assert!(error("reduce.placement.migration", "no-such-value").contains("unknown variant `no-such-value`"));
         // FCS has no preemption of maps.
-        assert!(error(setting::MAP_VICTIM_ATTEMPT, "newest").contains("no `preempt`"));
+        assert!(error("map.preempt.attempts", "newest").contains("no `preempt`"));
         assert!(variant("no-such-policy", "name", &[]).is_err());
     }
 }

@@ -22,7 +22,7 @@ pub struct JobMetrics {
     pub wait_s: f64,
     /// Execution time: from its first map to success.
     pub execution_s: f64,
-    /// Execution time over execution time alone on the cluster; none if the latter is unknown.
+    /// Completion time over execution time alone on the cluster, so that waiting counts; none if the latter is unknown.
     pub slowdown: Option<f64>,
     /// Number of times that one of its reduces paused.
     pub pauses: u32,
@@ -35,15 +35,15 @@ pub struct JobMetrics {
 impl JobMetrics {
     pub(super) fn new(job: JobId, live: &LiveJob, now: Time, isolated_s: Option<f64>) -> JobMetrics {
         let first_map = live.first_map.unwrap_or(now);
-        let execution_s = now.since(first_map).as_secs_f64();
+        let completion_s = now.since(live.submit).as_secs_f64();
         JobMetrics {
             job,
             group: live.group,
             submit_s: live.submit.as_secs_f64(),
-            completion_s: now.since(live.submit).as_secs_f64(),
+            completion_s,
             wait_s: first_map.since(live.submit).as_secs_f64(),
-            execution_s,
-            slowdown: isolated_s.filter(|isolated_s| *isolated_s > 0.0).map(|isolated_s| execution_s / isolated_s),
+            execution_s: now.since(first_map).as_secs_f64(),
+            slowdown: isolated_s.filter(|isolated_s| *isolated_s > 0.0).map(|isolated_s| completion_s / isolated_s),
             pauses: live.pauses,
             kills: live.kills,
             early_ends: live.early_ends,
@@ -169,7 +169,7 @@ pub struct KeyMetrics {
     pub mean_wait_s: Option<f64>,
     /// Mean execution time: from the first map to success.
     pub mean_execution_s: Option<f64>,
-    /// Mean slowdown: execution time over execution time alone on the cluster.
+    /// Mean slowdown: completion time over execution time alone on the cluster.
     pub mean_slowdown: Option<f64>,
     /// Largest slowdown: FCS's measure of fairness.
     pub max_slowdown: Option<f64>,

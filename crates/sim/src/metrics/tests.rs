@@ -99,7 +99,7 @@ fn a_job_without_interference() {
     assert_eq!((jobs, events), (1, 8));
     assert_eq!((key_metrics.mean_completion_s, key_metrics.p99_completion_s), (Some(30.0), Some(30.0)));
     assert_eq!((key_metrics.mean_wait_s, key_metrics.mean_execution_s), (Some(2.0), Some(28.0)));
-    assert_eq!((key_metrics.mean_slowdown, key_metrics.max_slowdown), (Some(1.4), Some(1.4)));
+    assert_eq!((key_metrics.mean_slowdown, key_metrics.max_slowdown), (Some(1.5), Some(1.5)));
     assert_eq!(
         (key_metrics.locality_node, details.locality_rack, details.locality_remote),
         (Some(0.5), Some(0.5), Some(0.0))
@@ -118,7 +118,7 @@ fn a_job_without_interference() {
     assert_eq!((groups[0].0.as_str(), groups[0].1.jobs, groups[1].1.jobs), ("small", 1, 0));
     assert_eq!(groups[0].1.key_metrics.mean_completion_s, Some(30.0));
     assert_eq!(groups[1].1.key_metrics.mean_completion_s, None);
-    assert_eq!(sequence.0.jobs()[0].slowdown, Some(1.4));
+    assert_eq!(sequence.0.jobs()[0].slowdown, Some(1.5));
 }
 
 #[test]
