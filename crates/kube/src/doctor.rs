@@ -58,7 +58,7 @@ async fn check_rights(client: &Client, record_only: bool, findings: &mut Vec<Str
             review.metadata.name = None;
             let answer = api.create(&PostParams::default(), &review).await?;
             if answer.data["status"]["allowed"] != Value::Bool(true) {
-                findings.push(format!("no right to {verb} {resource}: {cost}; apply kube/manifests/rbac.yaml"));
+                findings.push(format!("no right to {verb} {resource}: {cost}; apply kube/manifests/giveway.yaml"));
             }
         }
     }
