@@ -86,6 +86,9 @@ pub enum Command {
     Reproduce(Reproduce),
     /// Run the sidecar that orders the applications of a Hadoop YARN cluster.
     Yarn(Yarn),
+    /// Let large Jobs of a Kubernetes cluster give way to small ones.
+    #[cfg(feature = "kube")]
+    Kube(crate::kube::Kube),
     /// Benchmark the simulator, the scheduler core or the engine on this machine.
     Bench(Bench),
     /// Write the man pages to a directory, for packages.

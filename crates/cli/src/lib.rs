@@ -7,6 +7,8 @@
 mod args;
 mod cluster;
 mod complete;
+#[cfg(feature = "kube")]
+mod kube;
 mod logging;
 mod man;
 mod policies;
@@ -86,6 +88,8 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::View(view) => view::run(&view),
         args::Command::Reproduce(reproduce) => reproduce::run(&reproduce, &apps),
         args::Command::Yarn(yarn) => yarn::run(&yarn),
+        #[cfg(feature = "kube")]
+        args::Command::Kube(kube) => crate::kube::run(&kube),
         args::Command::Bench(bench) => bench::run(&bench, &apps),
         args::Command::Completions { shell } => {
             complete::script(shell).and_then(|script| std::io::stdout().write_all(&script)).map_err(Into::into)

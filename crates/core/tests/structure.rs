@@ -51,7 +51,7 @@ fn dependencies(manifest: &str) -> Vec<&str> {
 }
 
 /// Each crate with those that it may depend on. The program is not among them: it may depend on all.
-const MAY_DEPEND_ON: [(&str, &[&str]); 11] = [
+const MAY_DEPEND_ON: [(&str, &[&str]); 12] = [
     ("core", &[]),
     ("compression", &[]),
     ("sim", &["core"]),
@@ -59,6 +59,7 @@ const MAY_DEPEND_ON: [(&str, &[&str]); 11] = [
     ("mapreduce", &["compression", "core"]),
     ("engine", &["core", "mapreduce"]),
     ("yarn", &["core"]),
+    ("kube", &["core"]),
     ("analysis", &["core", "engine", "sim"]),
     ("web", &["analysis", "core", "engine", "mapreduce"]),
     ("cli-common", &["core", "engine", "mapreduce", "sim", "traces"]),
