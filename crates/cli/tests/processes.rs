@@ -116,6 +116,49 @@ fn streaming_programs_do_not_inherit_giveways_variables() {
     assert!(!printed.contains("GIVEWAY_"), "{printed}");
 }
 
+/// `down` returns when nothing of the cluster is left. A start that comes earlier waits for that.
+#[test]
+fn a_stopped_cluster_can_be_started_at_once() {
+    // The command for ended jobs delays the end of the cluster.
+    let mut up = Up::start(&["--on-job-end", "sleep 1; touch done-$JOB_ID", "--no-http"]);
+    fs::write(up.folder.path().join("in"), "x\n").expect("cannot write the input");
+    let submit = |up: &Up, output| {
+        let job = ["submit", "wordcount", "--input", "in", "--output", output, "--wait"];
+        let output = up.run(&job);
+        assert!(output.status.success(), "{}", stderr(&output));
+    };
+    submit(&up, "out1");
+    let output = up.run(&["down"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(up.folder.path().join("done-1").exists(), "the cluster had not ended");
+    let workers = || processes_with(&format!("--join {}", up.folder.path().display()));
+    assert_eq!(workers(), [""; 0]);
+
+    let start = || {
+        let args =
+            ["up", "--nodes", "1", "--dir", "cluster", "--no-http", "--on-job-end", "sleep 1; touch done-$JOB_ID"];
+        giveway(up.folder.path(), &args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("cannot start giveway")
+    };
+    let mut second = start();
+    wait_for("the worker", || up.worker().is_some());
+    submit(&up, "out2");
+    let stopped = Client::connect(&up.folder.path().join("cluster")).and_then(|mut client| client.stop());
+    stopped.expect("the cluster stops");
+    let third = start();
+    second.wait().expect("cannot wait for the cluster");
+    up.child.wait().expect("cannot wait for the cluster");
+    up.child = third;
+    wait_for("the worker", || {
+        assert!(matches!(up.child.try_wait(), Ok(None)), "the new cluster has ended");
+        up.worker().is_some()
+    });
+    assert!(up.folder.path().join("done-2").exists(), "it was started before the other had ended");
+}
+
 /// A killed worker takes its programs and their children with it, and `up` restarts it and says so.
 #[test]
 fn programs_die_with_a_killed_worker_which_is_restarted() {

@@ -47,6 +47,11 @@ pub enum ClientError {
     /// The connection failed.
     #[error(transparent)]
     Wire(WireError),
+    /// The coordinator closed the connection before it answered.
+    #[error(
+        "the coordinator ended before it answered; `giveway up` prints why; start the cluster again, and see in `giveway jobs` what was accepted"
+    )]
+    Ended,
     /// The coordinator refused the request. The text is its reason and what to do.
     #[error("{0}")]
     Refused(String),
@@ -62,6 +67,7 @@ impl From<WireError> for ClientError {
     fn from(error: WireError) -> ClientError {
         match error {
             WireError::Refused(reason) => ClientError::Refused(reason),
+            error if error.is_disconnect() => ClientError::Ended,
             error => ClientError::Wire(error),
         }
     }
@@ -128,6 +134,15 @@ impl Client {
     /// The user whose rights the programs of jobs have, if that is not the caller.
     pub fn runs_as(&self) -> Option<String> {
         self.other_owner.map(access::user_name)
+    }
+
+    /// Whether a coordinator answers in a folder. One that is ending, or does not serve yet, does not.
+    pub fn is_served(folder: &Path) -> bool {
+        match Client::connect(folder).and_then(|mut client| client.nodes()) {
+            Ok(_) => true,
+            Err(ClientError::NoCluster { .. } | ClientError::Ended | ClientError::Refused(_)) => false,
+            Err(_) => true,
+        }
     }
 
     /// Submits a job. Once this returns, the job is in the journal and will run even if the coordinator is killed.
@@ -267,7 +282,7 @@ impl Client {
     pub fn stop(&mut self) -> Result<(), ClientError> {
         match self.request(&FromClient::Stop) {
             // The coordinator's process may end before its answer is sent.
-            Err(ClientError::Wire(error)) if error.is_disconnect() => Ok(()),
+            Err(ClientError::Ended) => Ok(()),
             answer => answer.map(drop),
         }
     }

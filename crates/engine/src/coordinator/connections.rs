@@ -69,7 +69,7 @@ pub(super) fn admit(services: &Services, access: Access) -> Result<(), StartErro
     let mut is_open = services.shared.is_open.lock().unwrap_or_else(PoisonError::into_inner);
     if !access.is_empty() && !*is_open {
         let (listener, socket) = super::listen_shared(&services.folder)?;
-        services.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(SocketFile(socket));
+        services.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(SocketFile::new(socket));
         let failed = |error| StartError::Folder { path: services.folder.clone(), error };
         listen_shared(listener, services.clone()).map_err(failed)?;
         *is_open = true;
@@ -233,9 +233,14 @@ fn serve_client(mut stream: UnixStream, services: &Services, caller: Option<&Cal
         if sent.is_err() {
             return wire::send(&mut stream, &stopping());
         }
-        // One answer, or several if a job is followed. The coordinator drops its sender after the last.
+        // One answer, or several if a job is followed. The coordinator drops its sender after the last, or unanswered when it ends.
+        let mut is_answered = false;
         while let Ok(answer) = answers.recv() {
             wire::send(&mut stream, &answer)?;
+            is_answered = true;
+        }
+        if !is_answered {
+            return wire::send(&mut stream, &stopping());
         }
     }
 }
