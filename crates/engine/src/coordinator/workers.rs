@@ -145,12 +145,18 @@ impl Coordinator {
     }
 
     /// Handles an attempt that its worker does not have: the launch never arrived, or the attempt ended with the process. Reported to the
-    /// core, so that it launches the task again and does not count on data that the attempt had fetched.
+    /// core as lost, as with a node, so that it launches the task again and does not count on data that the attempt had fetched.
     fn on_attempt_missing(&mut self, attempt: AttemptId) {
         let crashes = self.table.worker_crashes.entry(attempt.task).or_default();
         *crashes = crashes.saturating_add(1);
         if *crashes <= WORKER_CRASHES_MAX {
-            self.submit_event(Event::AttemptKilled { attempt });
+            let stop = self.table.running.get(attempt).and_then(|running| running.stop);
+            let is_killed = stop.is_some_and(|stop| stop.action == PreemptAction::Kill);
+            self.submit_event(if is_killed {
+                Event::AttemptKilled { attempt }
+            } else {
+                Event::AttemptLost { attempt }
+            });
             return;
         }
         let text = format!(

@@ -62,6 +62,26 @@ fn a_slot_is_not_used_before_a_forgotten_attempt_has_left_it() {
     assert_eq!(launched(&messages), [attempt(1)]);
 }
 
+/// A worker that is killed and started again within the timeout is no lost node, but what it was doing is counted as lost, and done again first.
+#[test]
+fn what_a_restarted_worker_was_doing_counts_as_lost() {
+    let folder = TestFolder::new();
+    let mut coordinator = folder.open();
+    let job = coordinator.submit(folder.plan("out")).unwrap();
+    let (joined, _messages) = join(1, Vec::new());
+    coordinator.handle(Span(0), vec![joined]);
+    coordinator.handle(Span(1_000_000), vec![Input::WorkerDisconnected { link: 1 }]);
+    let (joined, messages) = join(2, Vec::new());
+    coordinator.handle(Span(0), vec![joined]);
+    let attempt = AttemptId::new(job, Kind::Map, 0, 1);
+    assert!(
+        messages.try_iter().any(|sent| matches!(sent, ToWorker::Launch { attempt: again, .. } if again == attempt))
+    );
+    assert_eq!(coordinator.table.status(job, &coordinator.core).unwrap().recovered, 1);
+    let decisions: Vec<&String> = coordinator.table.jobs[&job].decisions.iter().map(|(_, text)| text).collect();
+    assert!(decisions.iter().any(|text| text.contains("lost with")), "{decisions:?}");
+}
+
 /// Snapshots and new journals keep jobs, ended and live, and a journal without them is recovered from its records.
 #[test]
 fn a_job_survives_snapshots_and_new_journals() {
