@@ -38,7 +38,7 @@ pub enum ClientError {
     #[error("cannot read {}: {error}", path.display())]
     Folder { path: PathBuf, error: io::Error },
     /// The cluster belongs to another user.
-    #[error("no access to {}, or its cluster is not running: {problem}", folder.display())]
+    #[error("no access to {}: {problem}", folder.display())]
     NoAccess {
         folder: PathBuf,
         /// Whose it is, and whom to ask.
@@ -111,7 +111,7 @@ impl Client {
         let visible = folder.ancestors().find_map(|folder| Some((folder, std::fs::metadata(folder).ok()?)));
         let Some((visible, metadata)) = visible else { return Err(ClientError::NoCluster { folder: folder.into() }) };
         let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
-        let denied = || ClientError::NoAccess { folder: folder.into(), problem: access::no_access(owner, user) };
+        let denied = || ClientError::NoAccess { folder: folder.into(), problem: access::no_answer(owner, user) };
         if visible != folder {
             return Err(denied());
         }

@@ -201,7 +201,7 @@ pub fn reload(cluster: &ClusterDir) -> Result<()> {
     let Reload { policy, changed, changes } = Client::connect(&cluster.dir)?.reload()?;
     let what = if changed { "loaded" } else { "unchanged" };
     let mut out = std::io::stdout();
-    writeln!(out, "policy and tenants {what}; policy {policy}")?;
+    writeln!(out, "policy, tenants and access {what}; policy {policy}")?;
     changes.iter().try_for_each(|change| writeln!(out, "  {change}"))?;
     Ok(())
 }

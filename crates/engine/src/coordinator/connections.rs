@@ -59,6 +59,11 @@ impl SharedAccess {
         SharedAccess { access: Arc::default(), is_open: Arc::default(), sockets }
     }
 
+    /// What would change if these users had access.
+    fn changes(&self, access: &Access) -> Vec<String> {
+        access.changes_since(&self.access.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn caller(&self, uid: u32) -> Option<Caller> {
         self.access.read().unwrap_or_else(PoisonError::into_inner).caller(uid)
     }
@@ -259,12 +264,14 @@ fn reload(services: &Services, client: ClientLink, answers: &Receiver<ToClient>)
         return stopping();
     }
     let answer = answers.recv().unwrap_or_else(|_| stopping());
-    if matches!(answer, ToClient::Reloaded { .. })
-        && let Err(error) = admit(services, access)
-    {
+    let ToClient::Reloaded { policy, changed, mut changes } = answer else { return answer };
+    let admitted = services.shared.changes(&access);
+    if let Err(error) = admit(services, access) {
         return refused(format!("policy and tenants are loaded, but other users cannot be admitted: {error}"));
     }
-    answer
+    let changed = changed || !admitted.is_empty();
+    changes.extend(admitted);
+    ToClient::Reloaded { policy, changed, changes }
 }
 
 fn stopping() -> ToClient {
