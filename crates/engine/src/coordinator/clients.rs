@@ -73,10 +73,12 @@ impl Coordinator {
                 Some(lines) => ToClient::Explained(lines),
                 None => unknown_job(job),
             },
-            // Submissions arrive as `Input::JobPlanned`, and the loop handles a stop.
-            FromClient::Submit(_)
-            | FromClient::SubmitShipped(_)
-            | FromClient::OfferProgram { .. }
+            // Not planned, because the output exists. Other submissions arrive as `Input::JobPlanned`.
+            FromClient::Submit(request) | FromClient::SubmitShipped(request) => {
+                ToClient::Refused { reason: self.taken_output(&request.output).to_string() }
+            }
+            // The loop handles a stop.
+            FromClient::OfferProgram { .. }
             | FromClient::ProgramPiece { .. }
             | FromClient::Stop
             | FromClient::Reload

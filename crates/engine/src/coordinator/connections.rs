@@ -196,6 +196,12 @@ fn serve_client(mut stream: UnixStream, services: &Services, caller: Option<&Cal
         let limited_to = caller.filter(|caller| !caller.is_admin).map(|caller| caller.name.clone());
         let client = ClientLink { id: services.next_id(), limited_to: limited_to.clone(), sender };
         let sent = match message {
+            // Whether a job writes there is known to the loop.
+            FromClient::Submit(request) | FromClient::SubmitShipped(request)
+                if request.output.is_absolute() && request.output.exists() =>
+            {
+                inputs.send(Input::ClientRequest { request: FromClient::Submit(request), client })
+            }
             FromClient::Submit(_) | FromClient::SubmitShipped(_) => {
                 let planned = match message {
                     FromClient::SubmitShipped(request) => programs.plan(*request, &services.planner),

@@ -8,7 +8,7 @@ use crate::input::InputError;
 use crate::job::Plan;
 use crate::program::{Planner, ProgramId};
 use crate::record::AppError;
-use giveway_core::AttemptId;
+use giveway_core::{AttemptId, JobId};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
@@ -48,6 +48,8 @@ pub(crate) enum Finished {
 pub(crate) enum OutputError {
     #[error("the output {} exists already; remove it or choose another: results are never overwritten", .0.display())]
     Exists(PathBuf),
+    #[error("{job} writes to the output {}; choose another, or wait until that job has ended", path.display())]
+    InUse { path: PathBuf, job: JobId },
     #[error("cannot create the output directory {}: {error}", path.display())]
     Create { path: PathBuf, error: io::Error },
     #[error("cannot publish the output {}: {error}; trying again: check the disk, the directory's permissions and the limit of open files", path.display())]
@@ -74,7 +76,9 @@ impl OutputError {
             | OutputError::ReadRound { .. }
             | OutputError::Remove { .. }
             | OutputError::Thread(_) => true,
-            OutputError::Exists(_) | OutputError::Gone { .. } | OutputError::App(_) => false,
+            OutputError::Exists(_) | OutputError::InUse { .. } | OutputError::Gone { .. } | OutputError::App(_) => {
+                false
+            }
         }
     }
 }

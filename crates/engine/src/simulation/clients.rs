@@ -183,7 +183,7 @@ impl World {
             }
             ToClient::Refused { reason } => match following {
                 Some(job) => self.oracle.unknown(job)?,
-                None if reason.contains("exists already") => {
+                None if reason.contains("exists already") || reason.contains("writes to the output") => {
                     let (sender, receiver) = mpsc::channel();
                     let link = ClientLink { id: self.next_id(), limited_to: None, sender };
                     let request = FromClient::Jobs { after: None };
