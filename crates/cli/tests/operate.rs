@@ -198,6 +198,16 @@ fn a_changed_policy_is_loaded_while_jobs_run_and_survives_a_kill() {
         assert_eq!(output, "a\t\nb\t\n");
     }
     prints_path(dir, &["replay", "--open", "cluster/journal/log"]);
+    // The journal that begins now has none of the jobs.
+    write_policy(dir, "fifo", "fourth");
+    prints(dir, &["reload"]);
+    let explained = prints(dir, &["explain", "1"]);
+    assert!(explained.to_lowercase().contains("succeeded") && explained.contains("third"), "{explained}");
+    assert!(fails(dir, &["explain", "9"]).contains("job 9 does not exist"));
+    for number in 1..=9 {
+        let _ = fs::remove_dir_all(dir.join(format!("cluster/journal-000{number}")));
+    }
+    assert!(prints(dir, &["explain", "1"]).contains("succeeded"), "the coordinator knows it too");
 }
 
 #[test]

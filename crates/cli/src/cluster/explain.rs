@@ -4,6 +4,7 @@ use super::args::ShowJob;
 use super::inspect::{read_journal, utc, utc_time};
 use anyhow::{Result, bail};
 use giveway_analysis::explain::{self, Explanation, PolicyForecast, duration};
+use giveway_analysis::feed;
 use giveway_analysis::forecast::Present;
 use giveway_core::{JobId, Span};
 use giveway_engine::client::Client;
@@ -15,20 +16,18 @@ pub fn explain(args: &ShowJob) -> Result<()> {
     let model = match read_journal(folder) {
         Some(model) => model,
         // Another user's cluster, whose journal cannot be read, or none at all.
-        None => {
-            let lines = Client::connect(folder)?.explain(id)?;
-            let mut out = std::io::stdout();
-            for line in lines {
-                writeln!(out, "{line}")?;
-            }
-            return Ok(());
-        }
+        None => return print_from_coordinator(Client::connect(folder)?, id),
     };
     // A stopped cluster is as its journal left it; the time since then is none of the job's.
     let cluster = Client::connect(folder);
     let now = if cluster.is_ok() { model.present() } else { model.now };
-    let Some(mut explanation) = explain::explain(&model, id, now) else {
-        bail!("{id} does not exist; `giveway jobs` lists all jobs");
+    // A job that ended before the journal began is in an archived one.
+    let archived = || feed::archived(folder, id).and_then(|model| explain::explain(&model, id, model.now));
+    let Some(mut explanation) = explain::explain(&model, id, now).or_else(archived) else {
+        let Ok(client) = cluster else {
+            bail!("{id} is in no journal of this cluster; `giveway history` lists the jobs that are")
+        };
+        return print_from_coordinator(client, id);
     };
     if let Some(present) = Present::of(&model).filter(|_| cluster.is_ok()) {
         explanation.forecasts = explain::forecasts(&present, id);
@@ -46,6 +45,12 @@ pub fn explain(args: &ShowJob) -> Result<()> {
     let app = cluster.and_then(|mut client| client.job(id)).ok().map(|status| status.app);
     print(&explanation, app.as_deref(), &mut out)?;
     Ok(())
+}
+
+/// What the coordinator itself knows, which is less than what a journal tells.
+fn print_from_coordinator(mut client: Client, id: JobId) -> Result<()> {
+    let mut out = std::io::stdout();
+    Ok(client.explain(id)?.iter().try_for_each(|line| writeln!(out, "{line}"))?)
 }
 
 fn print(explanation: &Explanation, app: Option<&str>, out: &mut impl Write) -> std::io::Result<()> {

@@ -56,6 +56,7 @@ impl Coordinator {
             },
             FromClient::Yield { job } => match self.table.accepted(job) {
                 None => unknown_job(job),
+                Some(record) if record.outcome.is_some() => ended_already("yield", job),
                 Some(_) => {
                     let of_job = |attempt: &AttemptId| attempt.task.job == job;
                     let mut running: Vec<AttemptId> =
@@ -130,7 +131,7 @@ impl Coordinator {
         let last = self.table.last_round(job);
         match self.table.accepted(last) {
             None => Some(unknown_job(job)),
-            Some(record) if record.finalized => Some(ended_already(job)),
+            Some(record) if record.finalized => Some(ended_already("kill", job)),
             // All its tasks have ended, or none has started: there is nothing to stop. Its output may be published before the kill takes effect.
             Some(record) if record.outcome.is_some() || record.submitted.is_none() => {
                 self.kill_requests.push(KillRequest { job: last, client: client.clone(), at: self.now });
@@ -147,7 +148,7 @@ impl Coordinator {
     /// Answers the clients that have requested to kill a job, which has ended now.
     pub(super) fn answer_kill_requests(&mut self, job: JobId, outcome: Outcome) {
         for request in self.kill_requests.extract_if(.., |request| request.job == job) {
-            let answer = if outcome == Outcome::Killed { ToClient::Done } else { ended_already(job) };
+            let answer = if outcome == Outcome::Killed { ToClient::Done } else { ended_already("kill", job) };
             self.deferred.push(Deferred::Reply(request.client, answer));
         }
     }
@@ -303,8 +304,8 @@ fn rank_text(ahead: &[JobId]) -> String {
     format!("rank {}, after {}{more}", ahead.len() + 1, shown.join(", "))
 }
 
-fn ended_already(job: JobId) -> ToClient {
-    ToClient::Refused { reason: format!("cannot kill {job}: it has ended already") }
+fn ended_already(request: &str, job: JobId) -> ToClient {
+    ToClient::Refused { reason: format!("cannot {request} {job}: it has ended already") }
 }
 
 fn unknown_job(job: JobId) -> ToClient {

@@ -90,6 +90,8 @@ fn a_job_survives_snapshots_and_new_journals() {
         let mut coordinator = folder.open();
         let ended = coordinator.submit(folder.plan("ended")).unwrap();
         coordinator.request(FromClient::Kill { job: ended });
+        let refused = coordinator.request(FromClient::Yield { job: ended });
+        assert!(matches!(&refused, ToClient::Refused { reason } if reason.contains("cannot yield")), "{refused:?}");
         let live = coordinator.submit(folder.plan("live")).unwrap();
         coordinator.record_failure(live, "a failure".into());
         coordinator.commit();
