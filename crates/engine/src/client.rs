@@ -222,7 +222,7 @@ impl Client {
         }
     }
 
-    /// Returns the status of all nodes, by id, including lost ones.
+    /// Returns the status of all nodes, by id, including lost ones that were up since the coordinator's start.
     pub fn nodes(&mut self) -> Result<Vec<NodeStatus>, ClientError> {
         match self.request(&FromClient::Nodes)? {
             ToClient::Nodes(nodes) => Ok(nodes),

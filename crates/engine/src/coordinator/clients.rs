@@ -212,7 +212,10 @@ impl Coordinator {
                 }),
             }
         };
-        self.core.nodes().map(status).collect()
+        let has_joined = |node: &giveway_core::cluster::NodeStatus<'_>| {
+            self.nodes.get(node.id.0 as usize).is_some_and(|session| session.has_joined)
+        };
+        self.core.nodes().filter(|node| node.up || has_joined(node)).map(status).collect()
     }
 
     /// Explains a job's scheduling as lines of text: its rank for each kind of slot, what its tasks wait for, and recent decisions. `None` if the

@@ -61,6 +61,7 @@ impl Coordinator {
         };
         let session = NodeSession {
             connection: Some(connection),
+            has_joined: true,
             last_heartbeat: self.now,
             offered_epoch: 0,
             needs_offer: true,

@@ -185,7 +185,7 @@ pub(super) async fn reasons(State(shared): State<Arc<Shared>>, Query(query): Que
 }
 
 /// Asks the coordinator. The connection blocks, so it is made in a thread for that.
-async fn ask<T: Send + 'static>(
+pub(super) async fn ask<T: Send + 'static>(
     shared: &Shared,
     ask: impl FnOnce(&mut Client) -> Result<T, ClientError> + Send + 'static,
 ) -> Answer<T> {

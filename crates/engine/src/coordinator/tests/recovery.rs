@@ -82,6 +82,43 @@ fn what_a_restarted_worker_was_doing_counts_as_lost() {
     assert!(decisions.iter().any(|text| text.contains("lost with")), "{decisions:?}");
 }
 
+/// A worker that is not started again with its cluster is first awaited, and then forgotten. One that is lost while the cluster runs stays in the list.
+#[test]
+fn a_node_that_is_not_started_again_is_forgotten() {
+    let folder = TestFolder::new();
+    let named = |name: &str, link| {
+        let (mut joined, messages) = join(link, Vec::new());
+        if let Input::WorkerJoined { join, .. } = &mut joined {
+            join.name = name.into();
+        }
+        (joined, messages)
+    };
+    let nodes = |coordinator: &mut TestCoordinator| match coordinator.request(FromClient::Nodes) {
+        ToClient::Nodes(nodes) => nodes.iter().map(|node| (node.name.clone(), node.up)).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    let mut coordinator = folder.open();
+    let (first, second) = (named("one", 1), named("two", 2));
+    coordinator.handle(Span(0), vec![first.0, second.0]);
+    drop(coordinator);
+
+    let mut coordinator = folder.open();
+    let first = named("one", 3);
+    coordinator.handle(Span(0), vec![first.0]);
+    assert_eq!(nodes(&mut coordinator), [("one".into(), true), ("two".into(), true)]);
+    let heartbeat = || Input::WorkerMessage { link: 3, message: FromWorker::Heartbeat { progress: Vec::new() } };
+    for _ in 0..8 {
+        coordinator.handle(Span::from_secs(2), vec![heartbeat()]);
+    }
+    assert_eq!(nodes(&mut coordinator), [("one".into(), true)]);
+    let second = named("two", 4);
+    coordinator.handle(Span(0), vec![second.0]);
+    for _ in 0..8 {
+        coordinator.handle(Span::from_secs(2), vec![heartbeat()]);
+    }
+    assert_eq!(nodes(&mut coordinator), [("one".into(), true), ("two".into(), false)]);
+}
+
 /// Snapshots and new journals keep jobs, ended and live, and a journal without them is recovered from its records.
 #[test]
 fn a_job_survives_snapshots_and_new_journals() {
