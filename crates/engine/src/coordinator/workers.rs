@@ -7,6 +7,7 @@ use super::progress::ReportedProgress;
 use super::state_machine::{Coordinator, Deferred, NodeSession, WorkerConnection};
 use crate::planted::{Bug, planted};
 use crate::wire::{FromWorker, Join, NodeFolder, Report, ToWorker};
+use crate::worker::is_disk_full;
 use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, NodeSpec, PreemptAction, RackId, WHOLE_PPM, Work};
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -253,6 +254,9 @@ impl Coordinator {
                 let name = self.core.node_up(node).map_or_else(|| node.to_string(), |spec| spec.name.clone());
                 let AttemptId { task, number } = attempt;
                 let text = format!("{} {}, attempt {number}, on {name}: {reason}", task.kind, task.index);
+                if is_disk_full(&reason) {
+                    warn!("disk full: {}, {text}", task.job);
+                }
                 self.record_failure(task.job, text);
                 self.submit_event(Event::AttemptFailed { attempt });
             }
