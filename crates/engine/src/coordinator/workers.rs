@@ -11,7 +11,7 @@ use crate::worker::is_disk_full;
 use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, NodeSpec, PreemptAction, RackId, WHOLE_PPM, Work};
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 /// A task whose attempts disappeared with their worker process more often than this may be the cause: from then on such an attempt counts as
 /// failed, not as killed.
@@ -36,6 +36,9 @@ impl Coordinator {
         }
         let current_spec = self.core.node_up(node).cloned();
         let keep_state = current_spec.as_ref() == Some(&spec);
+        if current_spec.is_none() && node != next_node {
+            info!(node = %join.name, pid = join.pid, "the lost worker is back");
+        }
         if current_spec.is_some() && !keep_state {
             // The worker came back with another rack or other slots. The core needs a new node for that.
             self.lose_node(node);
