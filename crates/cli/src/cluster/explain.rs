@@ -2,12 +2,14 @@
 
 use super::args::ShowJob;
 use super::inspect::{read_journal, utc, utc_time};
+use crate::terminal::printable;
 use anyhow::{Result, bail};
 use giveway_analysis::explain::{self, Explanation, PolicyForecast, duration};
 use giveway_analysis::feed;
 use giveway_analysis::forecast::Present;
-use giveway_core::{JobId, Span};
+use giveway_core::{JobId, Outcome, Span};
 use giveway_engine::client::Client;
+use giveway_engine::wire::JobStatus;
 use std::io::Write;
 
 /// `giveway explain`
@@ -41,9 +43,9 @@ pub fn explain(args: &ShowJob) -> Result<()> {
         writeln!(out, "{}", serde_json::to_string_pretty(&explanation)?)?;
         return Ok(());
     }
-    // The event log has no applications: they are known while the cluster runs.
-    let app = cluster.and_then(|mut client| client.job(id)).ok().map(|status| status.app);
-    print(&explanation, app.as_deref(), &mut out)?;
+    // The event log has neither applications nor the texts of failures: they are known while the cluster runs.
+    let status = cluster.and_then(|mut client| client.job(id)).ok();
+    print(&explanation, status.as_ref(), &mut out)?;
     Ok(())
 }
 
@@ -53,8 +55,8 @@ fn print_from_coordinator(mut client: Client, id: JobId) -> Result<()> {
     Ok(client.explain(id)?.iter().try_for_each(|line| writeln!(out, "{line}"))?)
 }
 
-fn print(explanation: &Explanation, app: Option<&str>, out: &mut impl Write) -> std::io::Result<()> {
-    let app = app.map_or_else(String::new, |app| format!(", application {app}"));
+fn print(explanation: &Explanation, status: Option<&JobStatus>, out: &mut impl Write) -> std::io::Result<()> {
+    let app = status.map_or_else(String::new, |status| format!(", application {}", status.app));
     writeln!(out, "{} `{}`{app}, policy {}", explanation.job, explanation.name, explanation.policy)?;
     for (fact, number) in explanation.facts.iter().zip(1..) {
         // What holds the job back is marked.
@@ -67,6 +69,15 @@ fn print(explanation: &Explanation, app: Option<&str>, out: &mut impl Write) -> 
             let name: String = bar.name.chars().take(28).collect();
             writeln!(out, "       {:<8} {name:<28} {}", bar.job.to_string(), bar.text)?;
         }
+    }
+    if let Some(failed) = status.filter(|status| status.outcome == Some(Outcome::Failed)) {
+        let reason = failed.failures.last().and_then(|failure| failure.lines().next()).unwrap_or("no reason is known");
+        writeln!(
+            out,
+            "failed: {}; `giveway logs {}` has what its tasks have printed",
+            printable(reason),
+            failed.job.0
+        )?;
     }
     let at = |seconds: f64| match explanation.wall_ms {
         Some(wall_ms) => utc_time(wall_ms + seconds * 1e3),

@@ -228,7 +228,10 @@ impl Coordinator {
         match (task_counts(job, &self.core), record.outcome) {
             (_, Some(Outcome::Succeeded)) => lines.push("ended: succeeded".into()),
             (_, Some(Outcome::Killed)) => lines.push("ended: killed".into()),
-            (_, Some(Outcome::Failed)) => lines.push("ended: failed".into()),
+            (_, Some(Outcome::Failed)) => {
+                let reason = record.failures.back().and_then(|failure| failure.lines().next());
+                lines.push(format!("ended: failed: {}", reason.unwrap_or("no reason is known")));
+            }
             (Some(_), None) => Kind::BOTH.into_iter().for_each(|kind| self.explain_kind(job, kind, &mut lines)),
             (None, None) => lines.push("not yet accepted".into()),
         }
