@@ -280,19 +280,24 @@ class Job:
             yield chunk
             at = int(headers["giveway-log-next"])
 
-    def rows(self, output: Optional[Union[str, "os.PathLike[str]"]] = None) -> Iterator[Tuple[str, ...]]:
-        """The lines of the output, split at tabs. ``output`` is needed only for a job that this object did not submit."""
-        return results.rows(self._folder(output))
+    def rows(self, output: Optional[Union[str, "os.PathLike[str]"]] = None, *, encoding: str = "utf-8") -> Iterator[Tuple[str, ...]]:
+        """The lines of the output, split at tabs, as ``results.rows`` reads them. ``output`` is needed only if the output was moved."""
+        return results.rows(self._folder(output), encoding)
 
-    def frame(self, columns: Optional[Sequence[str]] = None, *, output: Optional[Union[str, "os.PathLike[str]"]] = None) -> Any:
+    def frame(
+        self,
+        columns: Optional[Sequence[str]] = None,
+        *,
+        output: Optional[Union[str, "os.PathLike[str]"]] = None,
+        encoding: str = "utf-8",
+    ) -> Any:
         """The output as a DataFrame of pandas or polars."""
-        return results.frame(self._folder(output), columns)
+        return results.frame(self._folder(output), columns, encoding)
 
     def _folder(self, output: Optional[Union[str, "os.PathLike[str]"]]) -> str:
-        folder = os.fspath(output) if output is not None else self._output
-        if folder is None:
-            raise GivewayError(f"job {self.id} was not submitted here: name its output folder")
-        return folder
+        if output is None and self._output is None:
+            self._output = str(self.status()["output"])
+        return os.fspath(output) if output is not None else str(self._output)
 
 
 def _absolute(path: Union[str, "os.PathLike[str]"]) -> str:

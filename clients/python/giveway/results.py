@@ -17,8 +17,8 @@ def parts(output: str) -> List[str]:
     return [os.path.join(output, name) for name in names]
 
 
-def rows(output: str, encoding: str = "utf-8", errors: str = "strict") -> Iterator[Tuple[str, ...]]:
-    """Lines of an output, split at tabs."""
+def rows(output: str, encoding: str = "utf-8", errors: str = "surrogateescape") -> Iterator[Tuple[str, ...]]:
+    """Lines of an output, split at tabs. Bytes that are not in this encoding become lone surrogates, which the same encoding with ``surrogateescape`` writes back."""
     for path in parts(output):
         # Only a line feed ends a line: "\r" and other line ends of Unicode may be part of the data.
         with open(path, encoding=encoding, errors=errors, newline="\n") as part:
@@ -26,9 +26,10 @@ def rows(output: str, encoding: str = "utf-8", errors: str = "strict") -> Iterat
                 yield tuple(line.rstrip("\n").split("\t"))
 
 
-def frame(output: str, columns: Optional[Sequence[str]] = None) -> Any:
-    """The rows as a DataFrame of pandas, or of polars if pandas is not installed. All columns are text."""
-    found = list(rows(output))
+def frame(output: str, columns: Optional[Sequence[str]] = None, encoding: str = "utf-8") -> Any:
+    """The rows as a DataFrame of pandas, or of polars if pandas is not installed. All columns are text; bytes that are not in this encoding become ``\ufffd``."""
+    # Columns cannot hold lone surrogates.
+    found = list(rows(output, encoding, "replace"))
     width = max((len(row) for row in found), default=len(columns or ()))
     names = list(columns) if columns is not None else [f"column_{number}" for number in range(width)]
     if len(names) < width:

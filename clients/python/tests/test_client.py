@@ -146,6 +146,12 @@ class ClientTest(unittest.TestCase):
         with open(os.path.join(self.output("frame"), "part-r-00000"), "wb") as file:
             file.write(b"a\t1\nb\t2\n")
         self.assertEqual(list(job.rows()), [("a", "1"), ("b", "2")])
+        other = self.cluster.job(job.id)
+        self.assertEqual(list(other.rows()), [("a", "1"), ("b", "2")], "the cluster knows the output")
+        with open(os.path.join(self.output("frame"), "part-r-00000"), "wb") as file:
+            file.write(b"caf\xe9\t1\n")
+        self.assertEqual(list(job.rows()), [("caf\udce9", "1")])
+        self.assertEqual(list(job.rows(encoding="latin-1")), [("café", "1")])
         try:
             frame = job.frame(["word", "count"])
         except giveway.GivewayError as error:

@@ -3,7 +3,7 @@
 
 use crate::model::Model;
 use giveway_core::event_log::{EventLogDecoder, EventLogError};
-use giveway_core::{SetupError, Time};
+use giveway_core::{JobId, SetupError, Time};
 use giveway_engine::coordinator::{self, Clock, ClockReading, JournalError, JournalTail};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -31,6 +31,25 @@ pub enum FeedError {
         /// What is wrong with it.
         error: SetupError,
     },
+}
+
+/// The journals in a cluster directory, oldest first.
+pub fn journals(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let is_archived =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("journal-"));
+    let paths = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut logs: Vec<PathBuf> = paths.filter(is_archived).map(|path| path.join("log")).collect();
+    logs.sort();
+    logs.push(coordinator::journal_path(folder));
+    logs.retain(|path| path.exists());
+    Ok(logs)
+}
+
+/// The last archived journal in a cluster directory that has this job, read to its end. None if none has it or can be read.
+pub fn archived(folder: &Path, job: JobId) -> Option<Model> {
+    let current = coordinator::journal_path(folder);
+    let archived = journals(folder).ok()?.into_iter().rev().filter(|path| *path != current);
+    archived.filter_map(|path| read(&path).ok()).find(|model| model.job(job).is_some())
 }
 
 /// Reads an event log, or the journal of a cluster, to its end. One whose writer was stopped is read as far as it is complete.

@@ -3,8 +3,8 @@
 use crate::traces;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use giveway_core::event_log::is_event_log;
-use giveway_core::policy::catalog;
-use giveway_core::{Policy, Setup, Tenants};
+use giveway_core::policy::{Placement, catalog};
+use giveway_core::{Kind, Policy, Setup, Tenants};
 use giveway_engine::{Access, coordinator};
 use giveway_mapreduce::apps::nearest;
 use giveway_sim::cluster::{self, Cluster};
@@ -70,8 +70,24 @@ fn policy_or(name: &str, others: &str) -> Result<Policy> {
     }
     let text = read(name)?;
     let policy: Policy = toml::from_str(&text).map_err(|error| toml_error(name, &text, &error))?;
+    check_placement(&text).map_err(|problem| anyhow!("{name}: {problem}"))?;
     Setup::new(policy.clone()).check().map_err(|error| anyhow!("{name}: {error}"))?;
     Ok(policy)
+}
+
+/// Fails if a policy has a key of placement under the kind of slots for which it means nothing.
+fn check_placement(policy: &str) -> Result<()> {
+    let table: toml::Table = toml::from_str(policy)?;
+    for (kind, other) in [(Kind::Map, Kind::Reduce), (Kind::Reduce, Kind::Map)] {
+        let [name, other] = [kind, other].map(|kind| kind.to_string());
+        let Some(placement) = table.get(&name).and_then(|slots| slots.get("placement")) else { continue };
+        if let Some(key) = Placement::keys_without_effect(kind).iter().find(|key| placement.get(key).is_some()) {
+            bail!(
+                "{name}.placement.{key} has no effect: it is about {other}s; remove it, or move it to [{other}.placement]"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The table `[access]` of a tenants file: Unix users who may use a cluster of another one.
@@ -284,6 +300,19 @@ pub fn size(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_of_placement_that_mean_nothing_are_refused_and_not_printed() {
+        for name in catalog::names() {
+            let printed = toml::to_string(&catalog::by_name(name).unwrap()).unwrap();
+            check_placement(&printed).unwrap();
+        }
+        let refused = |text| check_placement(text).unwrap_err().to_string();
+        let problem = refused("[map.placement]\ncolocation_delay = \"0s\"");
+        assert!(problem.starts_with("map.placement.colocation_delay has no effect: it is about reduces"), "{problem}");
+        assert!(refused("reduce.placement = { node_locality_delay = \"5s\" }").contains("[map.placement]"));
+        assert!(refused("map.placement.migration = \"never\"").contains("migration"));
+    }
 
     #[test]
     fn sizes_accept_binary_and_decimal_units() {

@@ -62,8 +62,8 @@ pub enum Command {
     Explain(cluster::ShowJob),
     /// Preempt every running task of a job once without losing work: maps end early, reduces pause.
     Yield(cluster::JobSelector),
-    /// Kill a job and remove its output.
-    Kill(cluster::JobSelector),
+    /// Kill jobs and remove their output.
+    Kill(cluster::Kill),
     /// List the MapReduce applications and their options.
     Apps(List),
     /// List the scheduling policies, or print one as TOML.

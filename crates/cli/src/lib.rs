@@ -77,7 +77,7 @@ pub fn main_with(apps: Apps) -> ExitCode {
         args::Command::Top(top) => cluster::top(&top),
         args::Command::Explain(job) => cluster::explain(&job),
         args::Command::Yield(job) => cluster::yield_job(&job),
-        args::Command::Kill(job) => cluster::kill(&job),
+        args::Command::Kill(jobs) => cluster::kill(&jobs),
         args::Command::Apps(list) => cluster::apps(&list, &apps),
         args::Command::Policies(policies) => policies::run(&policies),
         args::Command::Workloads(list) => policies::workloads(list),

@@ -128,7 +128,8 @@ fn admitted_users_see_all_jobs_and_kill_their_own() {
 fn by_default_the_owner_alone_has_access() {
     let Some(cluster) = Cluster::start("") else { return };
     let refused = cluster.fails(DAEMON, &["jobs"]);
-    assert!(refused.contains("belongs to root, who has not admitted daemon; ask root"), "{refused}");
+    assert!(refused.contains("belongs to root") && refused.contains("has not admitted daemon"), "{refused}");
+    assert!(refused.contains("ask root to start it") && refused.contains("`giveway reload`"), "{refused}");
     // A folder that cannot even be seen.
     fs::set_permissions(cluster.folder.path(), fs::Permissions::from_mode(0o700)).expect("set permissions");
     let folder = cluster.folder.path().join("cluster");
@@ -169,7 +170,10 @@ fn a_reload_admits_users_and_shuts_them_out() {
     assert!(refused.contains("no-such-user") && refused.contains("stay in force"), "{refused}");
     cluster.succeeds(DAEMON, &["kill", &job]);
     fs::write(&tenants, "[access]\nusers = [\"bin\"]\n").expect("write the tenants");
-    cluster.succeeds(SYS, &["reload"]);
+    let reloaded = cluster.succeeds(SYS, &["reload"]);
+    assert!(reloaded.starts_with("policy, tenants and access loaded"), "{reloaded}");
+    assert!(reloaded.contains("access: bin is admitted as user") && reloaded.contains("daemon is not"), "{reloaded}");
+    assert!(cluster.succeeds(0, &["reload"]).starts_with("policy, tenants and access unchanged"));
     cluster.succeeds(BIN, &["jobs"]);
     let refused = cluster.fails(DAEMON, &["jobs"]);
     assert!(refused.contains("has not admitted daemon"), "{refused}");

@@ -121,6 +121,9 @@ fn logs_are_read_while_a_job_runs_after_it_ended_and_while_the_cluster_is_down()
     let failing = ["submit", "streaming", "--mapper", "echo reason >&2; exit 3", "--input", "in", "--output", "out2"];
     prints(dir, &failing);
     wait_for("the failure", || prints(dir, &["logs", "2", "map-0.0"]).contains("the attempt failed: mapper"));
+    wait_for("the end of the job", || prints(dir, &["jobs", "--state", "failed"]).contains("failed"));
+    let explained = prints(dir, &["explain", "2"]);
+    assert!(explained.contains("failed: map 0, attempt 3") && explained.contains("`giveway logs 2`"), "{explained}");
     assert!(fails(dir, &["logs", "7"]).contains("job 7 does not exist"));
     assert!(fails(dir, &["logs", "1", "mpa"]).contains("invalid task `mpa`"));
     drop(up);
@@ -198,6 +201,16 @@ fn a_changed_policy_is_loaded_while_jobs_run_and_survives_a_kill() {
         assert_eq!(output, "a\t\nb\t\n");
     }
     prints_path(dir, &["replay", "--open", "cluster/journal/log"]);
+    // The journal that begins now has none of the jobs.
+    write_policy(dir, "fifo", "fourth");
+    prints(dir, &["reload"]);
+    let explained = prints(dir, &["explain", "1"]);
+    assert!(explained.to_lowercase().contains("succeeded") && explained.contains("third"), "{explained}");
+    assert!(fails(dir, &["explain", "9"]).contains("job 9 does not exist"));
+    for number in 1..=9 {
+        let _ = fs::remove_dir_all(dir.join(format!("cluster/journal-000{number}")));
+    }
+    assert!(prints(dir, &["explain", "1"]).contains("succeeded"), "the coordinator knows it too");
 }
 
 #[test]

@@ -116,6 +116,77 @@ fn streaming_programs_do_not_inherit_giveways_variables() {
     assert!(!printed.contains("GIVEWAY_"), "{printed}");
 }
 
+/// `down` returns when nothing of the cluster is left. A start that comes earlier waits for that.
+#[test]
+fn a_stopped_cluster_can_be_started_at_once() {
+    // The command for ended jobs delays the end of the cluster.
+    let mut up = Up::start(&["--on-job-end", "sleep 1; touch done-$JOB_ID", "--no-http"]);
+    fs::write(up.folder.path().join("in"), "x\n").expect("cannot write the input");
+    let submit = |up: &Up, output| {
+        let job = ["submit", "wordcount", "--input", "in", "--output", output, "--wait"];
+        let output = up.run(&job);
+        assert!(output.status.success(), "{}", stderr(&output));
+    };
+    submit(&up, "out1");
+    let output = up.run(&["down"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(up.folder.path().join("done-1").exists(), "the cluster had not ended");
+    let workers = || processes_with(&format!("--join {}", up.folder.path().display()));
+    assert_eq!(workers(), [""; 0]);
+
+    let start = || {
+        let args =
+            ["up", "--nodes", "1", "--dir", "cluster", "--no-http", "--on-job-end", "sleep 1; touch done-$JOB_ID"];
+        giveway(up.folder.path(), &args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("cannot start giveway")
+    };
+    let mut second = start();
+    wait_for("the worker", || up.worker().is_some());
+    submit(&up, "out2");
+    let stopped = Client::connect(&up.folder.path().join("cluster")).and_then(|mut client| client.stop());
+    stopped.expect("the cluster stops");
+    let third = start();
+    second.wait().expect("cannot wait for the cluster");
+    up.child.wait().expect("cannot wait for the cluster");
+    up.child = third;
+    wait_for("the worker", || {
+        assert!(matches!(up.child.try_wait(), Ok(None)), "the new cluster has ended");
+        up.worker().is_some()
+    });
+    assert!(up.folder.path().join("done-2").exists(), "it was started before the other had ended");
+}
+
+/// Ctrl-C ends the command that waits, not the job.
+#[test]
+fn an_interrupted_submission_says_that_the_job_continues() {
+    let up = Up::start(&["--no-http"]);
+    fs::write(up.folder.path().join("in"), "x\n").expect("cannot write the input");
+    let job = ["submit", "streaming", "--mapper", "sleep 600", "--input", "in", "--dir", "cluster"];
+    let waiting = giveway(up.folder.path(), &[&job[..], &["--output", "out1", "--wait"]].concat());
+    let mut waiting = waiting_for(waiting);
+    let mut lines = BufReader::new(waiting.stderr.take().expect("stderr is piped")).lines();
+    assert_eq!(lines.next().expect("a line").expect("text"), "job 1 submitted");
+    signal("-INT", waiting.id());
+    let text: Vec<String> = lines.map_while(Result::ok).collect();
+    assert_eq!(text, ["", "job 1 continues; `giveway kill 1` ends it"]);
+    assert_eq!(waiting.wait().expect("cannot wait").code(), Some(130));
+    assert!(up.run(&[&job[..6], &["--output", "out2"]].concat()).status.success());
+    let killed = up.run(&["kill", "1", "9", "2"]);
+    assert!(!killed.status.success() && stderr(&killed).contains("job 9 does not exist"), "{}", stderr(&killed));
+    assert!(
+        stderr(&killed).contains("job 1 killed") && stderr(&killed).contains("job 2 killed"),
+        "{}",
+        stderr(&killed)
+    );
+}
+
+fn waiting_for(mut command: Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("cannot start giveway")
+}
+
 /// A killed worker takes its programs and their children with it, and `up` restarts it and says so.
 #[test]
 fn programs_die_with_a_killed_worker_which_is_restarted() {

@@ -168,6 +168,12 @@ pub enum Event {
         /// A node that has joined before.
         node: NodeId,
     },
+    /// An attempt ended with its worker process, which was started again before its node counted as lost. What it had done is lost as with a node; what is
+    /// stored on the node is not.
+    AttemptLost {
+        /// The lost attempt.
+        attempt: AttemptId,
+    },
 }
 
 /// Progress of an attempt.

@@ -70,7 +70,7 @@ pub enum End {
     },
     /// It failed.
     Failed,
-    /// Its node was lost.
+    /// Its node was lost, or its worker process was.
     NodeLost,
     /// The backend lost track of it. If it still runs, the backend reports it again, under a new attempt.
     Resynced,
@@ -173,6 +173,7 @@ impl<T: Default> Lifecycle<T> {
                 self.end(*attempt, End::Finished { output_bytes: *output_bytes }, on_change);
             }
             Event::AttemptFailed { attempt } => self.end(*attempt, End::Failed, on_change),
+            Event::AttemptLost { attempt } => self.end(*attempt, End::NodeLost, on_change),
             Event::AttemptKilled { attempt } => {
                 let requested = self.get(*attempt).and_then(|attempt| attempt.stop);
                 let preempted = requested.is_some_and(|stop| stop.action == PreemptAction::Kill && stop.preempted);

@@ -56,6 +56,20 @@ impl Access {
         self.users.is_empty()
     }
 
+    /// How this differs from what was in force before, a line for each user.
+    pub(crate) fn changes_since(&self, before: &Access) -> Vec<String> {
+        let role = |of: &Access, uid| of.users.iter().find(|user| user.uid == uid).map(|user| user.is_admin);
+        let names: BTreeMap<&str, u32> =
+            before.users.iter().chain(&self.users).map(|user| (user.name.as_str(), user.uid)).collect();
+        let line = |(name, uid): (&str, u32)| match (role(before, uid), role(self, uid)) {
+            (old, new) if old == new => None,
+            (_, Some(true)) => Some(format!("access: {name} is admitted as admin")),
+            (_, Some(false)) => Some(format!("access: {name} is admitted as user")),
+            (_, None) => Some(format!("access: {name} is not admitted any more")),
+        };
+        names.into_iter().filter_map(line).collect()
+    }
+
     /// The admitted user with this id. The owner and root are admins.
     pub(crate) fn caller(&self, uid: u32) -> Option<Caller> {
         if uid == geteuid().as_raw() || uid == 0 {
@@ -119,9 +133,20 @@ pub(crate) fn too_many_connections() -> String {
 /// What somebody without access is told.
 pub(crate) fn no_access(owner: u32, user: u32) -> String {
     let (owner, user) = (user_name(owner), user_name(user));
+    format!("this cluster belongs to {owner}, who has not admitted {user}; ask {owner} to {}", admission(&user))
+}
+
+/// What somebody is told whom no cluster answers.
+pub(crate) fn no_answer(owner: u32, user: u32) -> String {
+    let (owner, user) = (user_name(owner), user_name(user));
     format!(
-        "this cluster belongs to {owner}, who has not admitted {user}; ask {owner} to add \"{user}\" to `users` under [access] in the tenants file, and to restart the cluster"
+        "this cluster belongs to {owner}, and it is not running or has not admitted {user}; ask {owner} to start it, or to {}",
+        admission(&user)
     )
+}
+
+fn admission(user: &str) -> String {
+    format!("add \"{user}\" to `users` under [access] in the tenants file and run `giveway reload`")
 }
 
 /// The path of the socket for other users, from the path of a cluster directory and the folder's owner.
@@ -198,6 +223,19 @@ mod tests {
         assert_eq!(access.caller(daemon), Some(Caller { name: "daemon".into(), is_admin: false }));
         assert_eq!(access.caller(4_000_000), None);
         assert!(access.caller(geteuid().as_raw()).unwrap().is_admin);
+    }
+
+    #[test]
+    fn changes_of_access_are_listed_by_user() {
+        let access = |users: &[&str], admins: &[&str]| {
+            let names = |list: &[&str]| list.iter().map(|&name| name.to_owned()).collect::<Vec<String>>();
+            Access::new(&names(users), &names(admins)).unwrap()
+        };
+        let before = access(&["daemon", "bin"], &["sys"]);
+        assert_eq!(before.changes_since(&before), [""; 0]);
+        let after = access(&["daemon", "root"], &["sys", "daemon"]);
+        let expected = ["bin is not admitted any more", "daemon is admitted as admin", "root is admitted as user"];
+        assert_eq!(after.changes_since(&before), expected.map(|line| format!("access: {line}")));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub enum ClientError {
     #[error("cannot read {}: {error}", path.display())]
     Folder { path: PathBuf, error: io::Error },
     /// The cluster belongs to another user.
-    #[error("no access to {}, or its cluster is not running: {problem}", folder.display())]
+    #[error("no access to {}: {problem}", folder.display())]
     NoAccess {
         folder: PathBuf,
         /// Whose it is, and whom to ask.
@@ -48,6 +48,11 @@ pub enum ClientError {
     /// The connection failed.
     #[error(transparent)]
     Wire(WireError),
+    /// The coordinator closed the connection before it answered.
+    #[error(
+        "the coordinator ended before it answered; `giveway up` prints why; start the cluster again, and see in `giveway jobs` what was accepted"
+    )]
+    Ended,
     /// The coordinator did not accept the request.
     #[error(transparent)]
     Rejected(Rejection),
@@ -63,6 +68,7 @@ impl From<WireError> for ClientError {
     fn from(error: WireError) -> ClientError {
         match error {
             WireError::Refused(reason) => ClientError::Rejected(RejectionCode::Forbidden.because(reason)),
+            error if error.is_disconnect() => ClientError::Ended,
             error => ClientError::Wire(error),
         }
     }
@@ -106,7 +112,7 @@ impl Client {
         let visible = folder.ancestors().find_map(|folder| Some((folder, std::fs::metadata(folder).ok()?)));
         let Some((visible, metadata)) = visible else { return Err(ClientError::NoCluster { folder: folder.into() }) };
         let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
-        let denied = || ClientError::NoAccess { folder: folder.into(), problem: access::no_access(owner, user) };
+        let denied = || ClientError::NoAccess { folder: folder.into(), problem: access::no_answer(owner, user) };
         if visible != folder {
             return Err(denied());
         }
@@ -129,6 +135,15 @@ impl Client {
     /// The user whose rights the programs of jobs have, if that is not the caller.
     pub fn runs_as(&self) -> Option<String> {
         self.other_owner.map(access::user_name)
+    }
+
+    /// Whether a coordinator answers in a folder. One that is ending, or does not serve yet, does not.
+    pub fn is_served(folder: &Path) -> bool {
+        match Client::connect(folder).and_then(|mut client| client.nodes()) {
+            Ok(_) => true,
+            Err(ClientError::NoCluster { .. } | ClientError::Ended | ClientError::Rejected(_)) => false,
+            Err(_) => true,
+        }
     }
 
     /// Submits a job. Once this returns, the job is in the journal and will run even if the coordinator is killed.
@@ -208,7 +223,7 @@ impl Client {
         }
     }
 
-    /// Returns the status of all nodes, by id, including lost ones.
+    /// Returns the status of all nodes, by id, including lost ones that were up since the coordinator's start.
     pub fn nodes(&mut self) -> Result<Vec<NodeStatus>, ClientError> {
         match self.request(&FromClient::Nodes)? {
             ToClient::Nodes(nodes) => Ok(nodes),
@@ -268,7 +283,7 @@ impl Client {
     pub fn stop(&mut self) -> Result<(), ClientError> {
         match self.request(&FromClient::Stop) {
             // The coordinator's process may end before its answer is sent.
-            Err(ClientError::Wire(error)) if error.is_disconnect() => Ok(()),
+            Err(ClientError::Ended) => Ok(()),
             answer => answer.map(drop),
         }
     }

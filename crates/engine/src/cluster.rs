@@ -4,7 +4,7 @@
 mod restarts;
 
 use crate::client::{Client, ClientError};
-use crate::coordinator::{self, CoordinatorHandle, JournalError, StartError, Timings};
+use crate::coordinator::{self, CoordinatorHandle, JournalError, JournalLock, StartError, Timings};
 use crate::hdfs;
 use crate::worker;
 use restarts::RestartTimer;
@@ -78,6 +78,8 @@ pub struct Cluster {
     coordinator: Option<CoordinatorHandle>,
     workers: Vec<WorkerProcess>,
     restart_workers: bool,
+    /// Kept until the workers have ended too, so that the next start of the cluster meets none of them.
+    lock: Arc<JournalLock>,
 }
 
 /// A worker and its process.
@@ -98,6 +100,7 @@ impl Cluster {
         let folder = options.coordinator.folder.clone();
         let coordinator = CoordinatorHandle::start(options.coordinator)?;
         let mut cluster = Cluster {
+            lock: coordinator.lock(),
             folder: folder.clone(),
             coordinator: Some(coordinator),
             workers: Vec::new(),
@@ -153,6 +156,11 @@ impl Cluster {
     /// The coordinator's socket.
     pub fn socket(&self) -> &Path {
         self.coordinator.as_ref().map_or(Path::new(""), CoordinatorHandle::socket)
+    }
+
+    /// The lock of the cluster directory. The cluster cannot be started again as long as this, or a copy, exists.
+    pub fn lock(&self) -> Arc<JournalLock> {
+        Arc::clone(&self.lock)
     }
 
     /// Name of the scheduling policy in use.

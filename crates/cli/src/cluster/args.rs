@@ -234,6 +234,17 @@ pub struct JobSelector {
     pub id: u32,
 }
 
+/// `giveway kill`
+#[derive(Debug, Args)]
+pub struct Kill {
+    /// The cluster that has the jobs.
+    #[command(flatten)]
+    pub cluster: ClusterDir,
+    /// Job numbers, as `giveway jobs` lists them.
+    #[arg(value_name = "JOB", required = true, value_parser = job_number, add = complete::jobs())]
+    pub ids: Vec<u32>,
+}
+
 /// `giveway jobs`
 #[derive(Debug, Args)]
 pub struct Jobs {

@@ -2,11 +2,14 @@
 
 use super::args::ShowJob;
 use super::inspect::{read_journal, utc, utc_time};
+use crate::terminal::printable;
 use anyhow::{Result, bail};
 use giveway_analysis::explain::{self, Explanation, PolicyForecast, duration};
+use giveway_analysis::feed;
 use giveway_analysis::forecast::Present;
-use giveway_core::{JobId, Span};
+use giveway_core::{JobId, Outcome, Span};
 use giveway_engine::client::Client;
+use giveway_engine::wire::JobStatus;
 use std::io::Write;
 
 /// `giveway explain`
@@ -15,20 +18,18 @@ pub fn explain(args: &ShowJob) -> Result<()> {
     let model = match read_journal(folder) {
         Some(model) => model,
         // Another user's cluster, whose journal cannot be read, or none at all.
-        None => {
-            let lines = Client::connect(folder)?.explain(id)?;
-            let mut out = std::io::stdout();
-            for line in lines {
-                writeln!(out, "{line}")?;
-            }
-            return Ok(());
-        }
+        None => return print_from_coordinator(Client::connect(folder)?, id),
     };
     // A stopped cluster is as its journal left it; the time since then is none of the job's.
     let cluster = Client::connect(folder);
     let now = if cluster.is_ok() { model.present() } else { model.now };
-    let Some(mut explanation) = explain::explain(&model, id, now) else {
-        bail!("{id} does not exist; `giveway jobs` lists all jobs");
+    // A job that ended before the journal began is in an archived one.
+    let archived = || feed::archived(folder, id).and_then(|model| explain::explain(&model, id, model.now));
+    let Some(mut explanation) = explain::explain(&model, id, now).or_else(archived) else {
+        let Ok(client) = cluster else {
+            bail!("{id} is in no journal of this cluster; `giveway history` lists the jobs that are")
+        };
+        return print_from_coordinator(client, id);
     };
     if let Some(present) = Present::of(&model).filter(|_| cluster.is_ok()) {
         explanation.forecasts = explain::forecasts(&present, id);
@@ -42,14 +43,20 @@ pub fn explain(args: &ShowJob) -> Result<()> {
         writeln!(out, "{}", serde_json::to_string_pretty(&explanation)?)?;
         return Ok(());
     }
-    // The event log has no applications: they are known while the cluster runs.
-    let app = cluster.and_then(|mut client| client.job(id)).ok().map(|status| status.app);
-    print(&explanation, app.as_deref(), &mut out)?;
+    // The event log has neither applications nor the texts of failures: they are known while the cluster runs.
+    let status = cluster.and_then(|mut client| client.job(id)).ok();
+    print(&explanation, status.as_ref(), &mut out)?;
     Ok(())
 }
 
-fn print(explanation: &Explanation, app: Option<&str>, out: &mut impl Write) -> std::io::Result<()> {
-    let app = app.map_or_else(String::new, |app| format!(", application {app}"));
+/// What the coordinator itself knows, which is less than what a journal tells.
+fn print_from_coordinator(mut client: Client, id: JobId) -> Result<()> {
+    let mut out = std::io::stdout();
+    Ok(client.explain(id)?.iter().try_for_each(|line| writeln!(out, "{line}"))?)
+}
+
+fn print(explanation: &Explanation, status: Option<&JobStatus>, out: &mut impl Write) -> std::io::Result<()> {
+    let app = status.map_or_else(String::new, |status| format!(", application {}", status.app));
     writeln!(out, "{} `{}`{app}, policy {}", explanation.job, explanation.name, explanation.policy)?;
     for (fact, number) in explanation.facts.iter().zip(1..) {
         // What holds the job back is marked.
@@ -62,6 +69,15 @@ fn print(explanation: &Explanation, app: Option<&str>, out: &mut impl Write) -> 
             let name: String = bar.name.chars().take(28).collect();
             writeln!(out, "       {:<8} {name:<28} {}", bar.job.to_string(), bar.text)?;
         }
+    }
+    if let Some(failed) = status.filter(|status| status.outcome == Some(Outcome::Failed)) {
+        let reason = failed.failures.last().and_then(|failure| failure.lines().next()).unwrap_or("no reason is known");
+        writeln!(
+            out,
+            "failed: {}; `giveway logs {}` has what its tasks have printed",
+            printable(reason),
+            failed.job.0
+        )?;
     }
     let at = |seconds: f64| match explanation.wall_ms {
         Some(wall_ms) => utc_time(wall_ms + seconds * 1e3),

@@ -11,7 +11,7 @@ use giveway_analysis::model::{JobRow, Model};
 use giveway_core::{Priority, Span};
 use serde::Serialize;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// `giveway history`
 pub fn history(args: &History) -> Result<()> {
@@ -21,9 +21,10 @@ pub fn history(args: &History) -> Result<()> {
         );
     }
     let mut ended = Vec::new();
-    let journals = journals(&args.cluster.dir)?;
+    let folder = &args.cluster.dir;
+    let journals = feed::journals(folder).map_err(|error| no_journals(folder, &error))?;
     if journals.is_empty() {
-        bail!("no journal in {}; a cluster has not run there, check --dir", args.cluster.dir.display());
+        bail!("no journal in {}; a cluster has not run there, check --dir", folder.display());
     }
     for journal in journals {
         // An archive of another release does not hide the others.
@@ -79,26 +80,14 @@ pub fn history(args: &History) -> Result<()> {
     Ok(())
 }
 
-/// The journals of a cluster, oldest first.
-fn journals(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(folder).map_err(|error| {
-        let hint = match error.kind() {
-            io::ErrorKind::PermissionDenied => {
-                "only the cluster's owner reads its history; `giveway jobs` lists jobs of the running cluster"
-            }
-            _ => "check --dir",
-        };
-        anyhow!("cannot read {}: {error}; {hint}", folder.display())
-    })?;
-    let mut archived: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("journal-")))
-        .map(|path| path.join("log"))
-        .filter(|path| path.exists())
-        .collect();
-    archived.sort();
-    archived.extend(Some(folder.join("journal").join("log")).filter(|path| path.exists()));
-    Ok(archived)
+fn no_journals(folder: &Path, error: &io::Error) -> anyhow::Error {
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "only the cluster's owner reads its history; `giveway jobs` lists jobs of the running cluster"
+        }
+        _ => "check --dir",
+    };
+    anyhow!("cannot read {}: {error}; {hint}", folder.display())
 }
 
 /// An ended job. The names are part of the JSON output, which scripts read.

@@ -1,6 +1,6 @@
 //! `giveway jobs`, `job`, `nodes`, `yield` and `kill`: inspect a running cluster and control its jobs.
 
-use super::args::{JobFilter, JobSelector, Jobs, NodeNames, Nodes, NodesCommand, Watch, WatchJob};
+use super::args::{JobFilter, JobSelector, Jobs, Kill, NodeNames, Nodes, NodesCommand, Watch, WatchJob};
 use crate::terminal::{printable, watch};
 use crate::text_table::TextTable;
 use anyhow::{Context, Result};
@@ -9,7 +9,7 @@ use giveway_analysis::feed::{Feed, JournalFeed};
 use giveway_analysis::forecast::{Forecasts, Present};
 use giveway_analysis::model::{AttemptRow, Model};
 use giveway_core::{JobId, Kind, Outcome, Priority, Span, plural};
-use giveway_engine::client::Client;
+use giveway_engine::client::{Client, ClientError};
 use giveway_engine::coordinator::journal_path;
 use giveway_engine::wire::{JobStatus, NodeExclusion, NodeStatus, TaskCounts};
 use serde::Serialize;
@@ -422,20 +422,23 @@ fn excluded(exclusion: &NodeExclusion) -> String {
 pub fn yield_job(args: &JobSelector) -> Result<()> {
     let (mut client, job) = (Client::connect(&args.cluster.dir)?, JobId(args.id));
     client.yield_job(job)?;
-    if client.job(job)?.outcome.is_some() {
-        eprintln!("{job} has ended; no task was preempted");
-    } else {
-        eprintln!("{job} yields: its running maps end early, its running reduces pause");
-    }
+    eprintln!("{job} yields: its running maps end early, its running reduces pause");
     Ok(())
 }
 
-/// `giveway kill`
-pub fn kill(args: &JobSelector) -> Result<()> {
-    let job = JobId(args.id);
-    Client::connect(&args.cluster.dir)?.kill(job)?;
-    eprintln!("{job} killed; its output is removed");
-    Ok(())
+/// `giveway kill`: all jobs that can be killed. Fails with the first reason why one cannot.
+pub fn kill(args: &Kill) -> Result<()> {
+    let mut client = Client::connect(&args.cluster.dir)?;
+    let mut refused = None;
+    for job in args.ids.iter().copied().map(JobId) {
+        match client.kill(job) {
+            Ok(()) => eprintln!("{job} killed; its output is removed"),
+            Err(error @ ClientError::Refused(_)) if refused.is_none() => refused = Some(error),
+            Err(ClientError::Refused(reason)) => eprintln!("giveway: {reason}"),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    refused.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Finished and total tasks of one kind, as `3/8`.

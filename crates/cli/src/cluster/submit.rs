@@ -151,6 +151,10 @@ pub fn submit(args: &Submit, apps: &Apps) -> Result<()> {
         writeln!(std::io::stdout(), "{}", job.0)?;
         return Ok(());
     }
+    signals::on_stop(move || {
+        eprintln!("\n{job} continues; `giveway kill {}` ends it", job.0);
+        std::process::exit(signals::EXIT_INTERRUPTED.into());
+    })?;
     eprintln!("{job} submitted");
     let status = follow(&mut client, &args.cluster.dir, job)
         .with_context(|| format!("cannot follow {job}, which continues to run; see `giveway job {}`", job.0))?;

@@ -9,13 +9,13 @@ use anyhow::{Context, Result, bail, ensure};
 use giveway_core::{Tenants, plural};
 use giveway_engine::client::{Client, ClientError, Reload};
 use giveway_engine::cluster::{self, Cluster};
-use giveway_engine::coordinator::{ReloadSource, Reloadable};
+use giveway_engine::coordinator::{JournalError, JournalLock, ReloadSource, Reloadable};
 use giveway_engine::{Access, coordinator, worker as process};
 use giveway_mapreduce::apps::Apps;
 use giveway_web::server::{self, Server, TokenFile};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long workers try to reconnect to a lost coordinator before they exit. Long enough for a manual restart.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -82,8 +82,32 @@ pub fn start(folder: &Path, args: &ClusterOptions, restart_workers: bool, apps: 
     Ok(Cluster::start(options)?)
 }
 
+/// How long a cluster that was stopped may take to end.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Interval at which a start looks whether the cluster that has the directory serves clients.
+const SERVED_POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Waits for the last start of a cluster if that is ending. Fails if it runs.
+fn wait_for_ending(folder: &Path) -> Result<()> {
+    let started = Instant::now();
+    let mut is_waiting = false;
+    while folder.join("lock").exists()
+        && let Err(error @ JournalError::Locked { .. }) = JournalLock::wait_until_free(folder, SERVED_POLL_INTERVAL)
+    {
+        if started.elapsed() > END_TIMEOUT || Client::is_served(folder) {
+            return Err(error.into());
+        }
+        if !std::mem::replace(&mut is_waiting, true) {
+            tracing::info!("waiting until the processes of the last start have ended");
+        }
+    }
+    Ok(())
+}
+
 /// `giveway up`
 pub fn up(args: &Up, apps: &Apps) -> Result<()> {
+    wait_for_ending(&args.cluster.dir)?;
     // Before any process is started.
     let listener = args.http.map(giveway_web::server::bind).transpose()?;
     // A SIGHUP during the start is a reload after it.
@@ -164,8 +188,11 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
             Err(error) => tracing::error!("cannot reload on SIGHUP: {error}"),
         }
     });
+    let lock = cluster.lock();
     let stopped = cluster.wait();
     drop(dashboard);
+    // The port is open until this process has ended: until then the cluster cannot be started again.
+    std::mem::forget(lock);
     Ok(stopped?)
 }
 
@@ -174,7 +201,7 @@ pub fn reload(cluster: &ClusterDir) -> Result<()> {
     let Reload { policy, changed, changes } = Client::connect(&cluster.dir)?.reload()?;
     let what = if changed { "loaded" } else { "unchanged" };
     let mut out = std::io::stdout();
-    writeln!(out, "policy and tenants {what}; policy {policy}")?;
+    writeln!(out, "policy, tenants and access {what}; policy {policy}")?;
     changes.iter().try_for_each(|change| writeln!(out, "  {change}"))?;
     Ok(())
 }
@@ -183,8 +210,12 @@ pub fn reload(cluster: &ClusterDir) -> Result<()> {
 pub fn down(cluster: &ClusterDir) -> Result<()> {
     match Client::connect(&cluster.dir) {
         Err(ClientError::NoCluster { folder }) => bail!("no cluster is running in {}; check --dir", folder.display()),
-        connected => Ok(connected?.stop()?),
+        connected => connected?.stop()?,
     }
+    JournalLock::wait_until_free(&cluster.dir, END_TIMEOUT).with_context(|| {
+        let (folder, waited) = (cluster.dir.display(), END_TIMEOUT.as_secs());
+        format!("the cluster in {folder} is stopping, but its processes have not ended within {waited} s")
+    })
 }
 
 /// `giveway worker`

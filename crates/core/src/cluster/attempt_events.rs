@@ -76,7 +76,7 @@ impl Cluster {
 
     pub(super) fn attempt_paused(&mut self, attempt: AttemptId, progress_ppm: u32) -> Result<(), Refusal> {
         if self.job_is_closed(attempt) {
-            return self.attempt_lost(attempt);
+            return self.attempt_ended(attempt);
         }
         let job = self.stopping_job(attempt, PreemptAction::Pause)?;
         self.probe_ended(self.state.node_of(job, attempt), attempt, false);
@@ -94,7 +94,7 @@ impl Cluster {
         due: &mut Decisions,
     ) -> Result<(), Refusal> {
         if self.job_is_closed(attempt) {
-            return self.attempt_lost(attempt);
+            return self.attempt_ended(attempt);
         }
         let key = self.stopping_job(attempt, PreemptAction::EndEarly)?;
         let job = self.state.job(key);
@@ -125,7 +125,7 @@ impl Cluster {
     }
 
     /// An attempt ended without a result and without a failure of its own: its task starts again.
-    pub(super) fn attempt_lost(&mut self, attempt: AttemptId) -> Result<(), Refusal> {
+    pub(super) fn attempt_ended(&mut self, attempt: AttemptId) -> Result<(), Refusal> {
         if self.end_paused(attempt, false) {
             return Ok(());
         }

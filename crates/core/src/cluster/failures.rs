@@ -21,7 +21,7 @@ impl Cluster {
         }
         let (job, role) = self.state.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
         if self.state.job(job).is_closed() {
-            return self.attempt_lost(attempt);
+            return self.attempt_ended(attempt);
         }
         let (task, node) = (attempt.task.key(), self.state.node_of(job, attempt));
         let rules = self.policy.failures;

@@ -139,7 +139,8 @@ impl Cluster {
             Event::AttemptEndedEarly { attempt, done_bytes, output_bytes } => {
                 self.attempt_ended_early(*attempt, *done_bytes, *output_bytes, out, due)?;
             }
-            Event::AttemptKilled { attempt } => self.attempt_lost(*attempt)?,
+            Event::AttemptKilled { attempt } => self.attempt_ended(*attempt)?,
+            Event::AttemptLost { attempt } => self.attempt_lost(*attempt, due)?,
             Event::AttemptFailed { attempt } => self.attempt_failed(*attempt, out, due)?,
             Event::JobSubmitted(spec) => self.job_submitted(spec, due)?,
             Event::JobKilled { job } => self.job_killed(*job, out)?,

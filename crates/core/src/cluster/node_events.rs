@@ -74,19 +74,39 @@ impl Cluster {
             for running in self.state.node(node).running(kind).to_vec() {
                 let task = TaskKey { kind, index: running.task };
                 let attempt = AttemptId { task: task.of(self.state.job(running.job).id()), number: running.number };
-                match self.state.role(attempt) {
-                    Some((job, AttemptRole::Primary)) => {
-                        self.fail_primary(job, attempt, Some(node));
-                        let owner = self.state.job(job);
-                        if owner.task(task).state() == TaskState::Pending && !owner.is_closed() {
-                            lost.push(LostTask { job, task });
-                        }
-                    }
-                    Some((job, _)) => self.end_speculative(job, attempt),
-                    None => unreachable!("{attempt} holds a slot of {node}"),
-                }
+                let Some((job, role)) = self.state.role(attempt) else {
+                    unreachable!("{attempt} holds a slot of {node}")
+                };
+                lost.extend(self.lose_attempt(job, role, attempt, node));
             }
         }
+    }
+
+    /// An attempt was lost. Returns its task if that has to run again.
+    fn lose_attempt(&mut self, job: JobKey, role: AttemptRole, attempt: AttemptId, node: NodeId) -> Option<LostTask> {
+        if role != AttemptRole::Primary {
+            self.end_speculative(job, attempt);
+            return None;
+        }
+        let task = attempt.task.key();
+        self.fail_primary(job, attempt, Some(node));
+        let owner = self.state.job(job);
+        let is_needed = owner.task(task).state() == TaskState::Pending && !owner.is_closed();
+        is_needed.then_some(LostTask { job, task })
+    }
+
+    /// An attempt was lost with its process, and its node was not.
+    pub(super) fn attempt_lost(&mut self, attempt: AttemptId, due: &mut Decisions) -> Result<(), Refusal> {
+        if self.end_paused(attempt, false) {
+            return Ok(());
+        }
+        let (job, role) = self.state.role(attempt).ok_or(Refusal::StaleAttempt(attempt))?;
+        let node = self.state.node_of(job, attempt);
+        self.probe_ended(node, attempt, false);
+        let lost = self.lose_attempt(job, role, attempt, node);
+        self.reap(job);
+        due.push(Decision::Recover(lost.into_iter().collect()));
+        Ok(())
     }
 
     /// Finished maps whose output was on the node run again if some reduce still needs it.
@@ -158,7 +178,7 @@ impl Cluster {
             }
         }
         for attempt in running {
-            self.attempt_lost(attempt).expect("an attempt that holds a slot can end");
+            self.attempt_ended(attempt).expect("an attempt that holds a slot can end");
         }
         for key in self.state.jobs().keys() {
             let job = self.state.job(key);

@@ -345,6 +345,7 @@ mod tests {
             Event::Restored(Box::new(empty)),
             Event::NodeDrained { node },
             Event::NodeIncluded { node },
+            Event::AttemptLost { attempt },
         ];
         check_numbers(&events, 1);
         let reason = || Reason::Reserved;

@@ -56,6 +56,7 @@ impl Coordinator {
             },
             FromClient::Yield { job } => match self.table.accepted(job) {
                 None => unknown_job(job),
+                Some(record) if record.outcome.is_some() => ended_already("yield", job),
                 Some(_) => {
                     let of_job = |attempt: &AttemptId| attempt.task.job == job;
                     let mut running: Vec<AttemptId> =
@@ -73,10 +74,12 @@ impl Coordinator {
                 Some(lines) => ToClient::Explained(lines),
                 None => unknown_job(job),
             },
-            // Submissions arrive as `Input::JobPlanned`, and the loop handles a stop.
-            FromClient::Submit(_)
-            | FromClient::SubmitShipped(_)
-            | FromClient::OfferProgram { .. }
+            // Not planned, because the output exists. Other submissions arrive as `Input::JobPlanned`.
+            FromClient::Submit(request) | FromClient::SubmitShipped(request) => {
+                self.taken_output(&request.output).rejection().into()
+            }
+            // The loop handles a stop.
+            FromClient::OfferProgram { .. }
             | FromClient::ProgramPiece { .. }
             | FromClient::Stop
             | FromClient::Reload
@@ -128,7 +131,7 @@ impl Coordinator {
         let last = self.table.last_round(job);
         match self.table.accepted(last) {
             None => Some(unknown_job(job)),
-            Some(record) if record.finalized => Some(ended_already(job)),
+            Some(record) if record.finalized => Some(ended_already("kill", job)),
             // All its tasks have ended, or none has started: there is nothing to stop. Its output may be published before the kill takes effect.
             Some(record) if record.outcome.is_some() || record.submitted.is_none() => {
                 self.kill_requests.push(KillRequest { job: last, client: client.clone(), at: self.now });
@@ -145,7 +148,7 @@ impl Coordinator {
     /// Answers the clients that have requested to kill a job, which has ended now.
     pub(super) fn answer_kill_requests(&mut self, job: JobId, outcome: Outcome) {
         for request in self.kill_requests.extract_if(.., |request| request.job == job) {
-            let answer = if outcome == Outcome::Killed { ToClient::Done } else { ended_already(job) };
+            let answer = if outcome == Outcome::Killed { ToClient::Done } else { ended_already("kill", job) };
             self.deferred.push(Deferred::Reply(request.client, answer));
         }
     }
@@ -209,7 +212,10 @@ impl Coordinator {
                 }),
             }
         };
-        self.core.nodes().map(status).collect()
+        let has_joined = |node: &giveway_core::cluster::NodeStatus<'_>| {
+            self.nodes.get(node.id.0 as usize).is_some_and(|session| session.has_joined)
+        };
+        self.core.nodes().filter(|node| node.up || has_joined(node)).map(status).collect()
     }
 
     /// Explains a job's scheduling as lines of text: its rank for each kind of slot, what its tasks wait for, and recent decisions. `None` if the
@@ -222,7 +228,10 @@ impl Coordinator {
         match (task_counts(job, &self.core), record.outcome) {
             (_, Some(Outcome::Succeeded)) => lines.push("ended: succeeded".into()),
             (_, Some(Outcome::Killed)) => lines.push("ended: killed".into()),
-            (_, Some(Outcome::Failed)) => lines.push("ended: failed".into()),
+            (_, Some(Outcome::Failed)) => {
+                let reason = record.failures.back().and_then(|failure| failure.lines().next());
+                lines.push(format!("ended: failed: {}", reason.unwrap_or("no reason is known")));
+            }
             (Some(_), None) => Kind::BOTH.into_iter().for_each(|kind| self.explain_kind(job, kind, &mut lines)),
             (None, None) => lines.push("not yet accepted".into()),
         }
@@ -301,8 +310,8 @@ fn rank_text(ahead: &[JobId]) -> String {
     format!("rank {}, after {}{more}", ahead.len() + 1, shown.join(", "))
 }
 
-fn ended_already(job: JobId) -> ToClient {
-    RejectionCode::Conflict.because(format!("cannot kill {job}: it has ended already")).into()
+fn ended_already(request: &str, job: JobId) -> ToClient {
+    RejectionCode::Conflict.because(format!("cannot {request} {job}: it has ended already")).into()
 }
 
 fn unknown_job(job: JobId) -> ToClient {

@@ -60,6 +60,11 @@ impl SharedAccess {
         SharedAccess { access: Arc::default(), is_open: Arc::default(), sockets }
     }
 
+    /// What would change if these users had access.
+    fn changes(&self, access: &Access) -> Vec<String> {
+        access.changes_since(&self.access.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn caller(&self, uid: u32) -> Option<Caller> {
         self.access.read().unwrap_or_else(PoisonError::into_inner).caller(uid)
     }
@@ -70,7 +75,7 @@ pub(super) fn admit(services: &Services, access: Access) -> Result<(), StartErro
     let mut is_open = services.shared.is_open.lock().unwrap_or_else(PoisonError::into_inner);
     if !access.is_empty() && !*is_open {
         let (listener, socket) = super::listen_shared(&services.folder)?;
-        services.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(SocketFile(socket));
+        services.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(SocketFile::new(socket));
         let failed = |error| StartError::Folder { path: services.folder.clone(), error };
         listen_shared(listener, services.clone()).map_err(failed)?;
         *is_open = true;
@@ -192,6 +197,12 @@ fn serve_client(mut stream: UnixStream, services: &Services, caller: Option<&Cal
         let limited_to = caller.filter(|caller| !caller.is_admin).map(|caller| caller.name.clone());
         let client = ClientLink { id: services.next_id(), limited_to: limited_to.clone(), sender };
         let sent = match message {
+            // Whether a job writes there is known to the loop.
+            FromClient::Submit(request) | FromClient::SubmitShipped(request)
+                if request.output.is_absolute() && request.output.exists() =>
+            {
+                inputs.send(Input::ClientRequest { request: FromClient::Submit(request), client })
+            }
             FromClient::Submit(_) | FromClient::SubmitShipped(_) => {
                 let planned = match message {
                     FromClient::SubmitShipped(request) => programs.plan(*request, &services.planner),
@@ -236,9 +247,14 @@ fn serve_client(mut stream: UnixStream, services: &Services, caller: Option<&Cal
         if sent.is_err() {
             return wire::send(&mut stream, &stopping());
         }
-        // One answer, or several if a job is followed. The coordinator drops its sender after the last.
+        // One answer, or several if a job is followed. The coordinator drops its sender after the last, or unanswered when it ends.
+        let mut is_answered = false;
         while let Ok(answer) = answers.recv() {
             wire::send(&mut stream, &answer)?;
+            is_answered = true;
+        }
+        if !is_answered {
+            return wire::send(&mut stream, &stopping());
         }
     }
 }
@@ -257,12 +273,14 @@ fn reload(services: &Services, client: ClientLink, answers: &Receiver<ToClient>)
         return stopping();
     }
     let answer = answers.recv().unwrap_or_else(|_| stopping());
-    if matches!(answer, ToClient::Reloaded { .. })
-        && let Err(error) = admit(services, access)
-    {
+    let ToClient::Reloaded { policy, changed, mut changes } = answer else { return answer };
+    let admitted = services.shared.changes(&access);
+    if let Err(error) = admit(services, access) {
         return rejected(format!("policy and tenants are loaded, but other users cannot be admitted: {error}"));
     }
-    answer
+    let changed = changed || !admitted.is_empty();
+    changes.extend(admitted);
+    ToClient::Reloaded { policy, changed, changes }
 }
 
 fn stopping() -> ToClient {

@@ -18,6 +18,7 @@ use crate::wire::{RejectionCode, ToClient};
 use giveway_core::{Event, JobId, Outcome, Span, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tracing::warn;
 
 /// Delay before work is tried again. Doubled after each failure.
 const RETRY_DELAY_MIN: Span = Span::from_millis(200);
@@ -233,6 +234,16 @@ impl Coordinator {
         if next_round.is_none()
             && let Some(status) = self.table.status(job, &self.core)
         {
+            if outcome == Outcome::Failed {
+                let reason = status.failures.last().and_then(|failure| failure.lines().next());
+                warn!(
+                    "{job} `{}` of {} failed: {}; `giveway job {}` has more",
+                    status.name,
+                    status.user,
+                    reason.unwrap_or("no reason is known"),
+                    job.0
+                );
+            }
             self.effects.push(Effect::JobEnded(Box::new(status)));
         }
     }

@@ -34,6 +34,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// Why a journal cannot be used.
@@ -80,7 +81,10 @@ pub enum JournalError {
 
 /// The right to use the journal in a folder. Released when dropped.
 #[derive(Debug)]
-pub(crate) struct JournalLock(File);
+pub struct JournalLock(File);
+
+/// Interval at which a taken lock is tried again.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Drop for JournalLock {
     fn drop(&mut self) {
@@ -98,6 +102,24 @@ impl JournalLock {
             Ok(()) => Ok(JournalLock(file)),
             Err(fs::TryLockError::WouldBlock) => Err(JournalError::Locked { folder: folder.into() }),
             Err(fs::TryLockError::Error(error)) => Err(io_error(&path)(error)),
+        }
+    }
+
+    /// Waits until no coordinator uses a cluster directory. Fails with [`JournalError::Locked`] if one still does after `timeout`.
+    pub fn wait_until_free(folder: &Path, timeout: Duration) -> Result<(), JournalError> {
+        JournalLock::acquire_within(folder, timeout).map(drop)
+    }
+
+    /// Locks a cluster directory as soon as it is free.
+    pub(crate) fn acquire_within(folder: &Path, timeout: Duration) -> Result<JournalLock, JournalError> {
+        let started = Instant::now();
+        loop {
+            match JournalLock::acquire(folder) {
+                Err(JournalError::Locked { .. }) if started.elapsed() < timeout => {
+                    std::thread::sleep(LOCK_POLL_INTERVAL);
+                }
+                acquired => return acquired,
+            }
         }
     }
 }

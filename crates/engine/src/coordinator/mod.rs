@@ -59,7 +59,7 @@ mod timings;
 mod workers;
 
 pub use journal::{
-    Clock, ClockReading, JournalError, JournalTail, is_journal, journal_path, read_clock, read_event_log,
+    Clock, ClockReading, JournalError, JournalLock, JournalTail, is_journal, journal_path, read_clock, read_event_log,
 };
 pub(crate) use output_work::is_read_error;
 pub use reload::{ReloadSource, Reloadable};
@@ -73,7 +73,6 @@ use crate::wire::{Listener, SocketFile, run_folder};
 use connections::{Services, SharedAccess};
 use giveway_core::{Policy, SetupError, Tenants};
 use inputs::{ClientLink, Input};
-use journal::JournalLock;
 use run::Run;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -89,6 +88,9 @@ pub(crate) const SNAPSHOT_BYTES: u64 = 4 << 20;
 
 /// A journal of this size is archived, and a new one begun.
 pub(crate) const JOURNAL_BYTES_MAX: u64 = 64 << 20;
+
+/// Who waits until a cluster directory is free locks it for a moment.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Configuration of a coordinator.
 #[derive(Clone, Debug)]
@@ -161,6 +163,7 @@ pub struct CoordinatorHandle {
     inputs: mpsc::Sender<Input>,
     /// Removed with this handle.
     _sockets: Sockets,
+    lock: Arc<JournalLock>,
 }
 
 /// Removes the sockets' files when it is dropped.
@@ -179,12 +182,12 @@ impl CoordinatorHandle {
         let folder = options.folder.clone();
         let in_folder = |error| StartError::Folder { path: folder.clone(), error };
         run_folder::make_private(&folder).map_err(in_folder)?;
-        let lock = JournalLock::acquire(&folder)?;
+        let lock = Arc::new(JournalLock::acquire_within(&folder, LOCK_TIMEOUT)?);
         let (cluster_id, _) = ClusterId::read_or_create(&folder).map_err(in_folder)?;
         let socket = run_folder::create(cluster_id.short()).map_err(in_folder)?.join("coordinator");
         // The journal is locked, so no other coordinator of this cluster uses the socket.
         let listener = Listener::bind(&socket).map_err(|error| StartError::Listen { socket: socket.clone(), error })?;
-        let sockets = Sockets(Arc::new(Mutex::new(vec![SocketFile(socket.clone())])));
+        let sockets = Sockets(Arc::new(Mutex::new(vec![SocketFile::new(socket.clone())])));
         let shared = SharedAccess::new(sockets.0.clone());
         let (apps, admitted, reload) = (options.apps.clone(), options.access.clone(), options.reload.clone());
         let (inputs, receiver) = mpsc::channel();
@@ -193,7 +196,7 @@ impl CoordinatorHandle {
             // Fails while the coordinator stops; the next one removes what no live job needs.
             let _ = unpinned.send(Input::ProgramUnpinned { program });
         });
-        let run = Run::open(options, lock, inputs.clone(), Arc::clone(&programs))?;
+        let run = Run::open(options, Arc::clone(&lock), inputs.clone(), Arc::clone(&programs))?;
         let policy = run.policy().to_owned();
         let timings = run.timings();
         // Written only after the journal has been recovered: clients that find the address find a coordinator that can serve them.
@@ -215,7 +218,7 @@ impl CoordinatorHandle {
         };
         connections::listen(listener, services.clone()).map_err(in_folder)?;
         connections::admit(&services, admitted)?;
-        Ok(CoordinatorHandle { socket, policy, timings, thread, inputs, _sockets: sockets })
+        Ok(CoordinatorHandle { socket, policy, timings, thread, inputs, _sockets: sockets, lock })
     }
 
     /// The socket it listens on.
@@ -233,6 +236,11 @@ impl CoordinatorHandle {
         Arc::clone(&self.timings)
     }
 
+    /// The lock of the cluster directory. No other coordinator starts there as long as this, or a copy, exists.
+    pub fn lock(&self) -> Arc<JournalLock> {
+        Arc::clone(&self.lock)
+    }
+
     /// True until the coordinator has stopped.
     pub fn is_running(&self) -> bool {
         !self.thread.is_finished()
@@ -246,7 +254,8 @@ impl CoordinatorHandle {
 
     /// Blocks until the coordinator has stopped.
     pub fn wait(self) -> Result<(), JournalError> {
-        let CoordinatorHandle { thread, _sockets, .. } = self;
+        // The lock is released last.
+        let CoordinatorHandle { lock: _lock, thread, _sockets, .. } = self;
         match thread.join() {
             Ok(outcome) => outcome,
             Err(panic) => std::panic::resume_unwind(panic),

@@ -9,7 +9,7 @@ use crate::job::Plan;
 use crate::program::{Planner, ProgramId};
 use crate::record::AppError;
 use crate::wire::{Rejection, RejectionCode};
-use giveway_core::AttemptId;
+use giveway_core::{AttemptId, JobId};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
@@ -49,6 +49,8 @@ pub(crate) enum Finished {
 pub(crate) enum OutputError {
     #[error("the output {} exists already; remove it or choose another: results are never overwritten", .0.display())]
     Exists(PathBuf),
+    #[error("{job} writes to the output {}; choose another, or wait until that job has ended", path.display())]
+    InUse { path: PathBuf, job: JobId },
     #[error("cannot create the output directory {}: {error}", path.display())]
     Create { path: PathBuf, error: io::Error },
     #[error("cannot publish the output {}: {error}; trying again: check the disk, the directory's permissions and the limit of open files", path.display())]
@@ -67,13 +69,13 @@ pub(crate) enum OutputError {
 }
 
 impl OutputError {
-    /// True if a later try may succeed.
     /// What a client that has submitted the job is told.
     pub(crate) fn rejection(&self) -> Rejection {
         let code = if self.is_transient() { RejectionCode::Unavailable } else { RejectionCode::Conflict };
         code.because(self.to_string())
     }
 
+    /// True if a later try may succeed.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             OutputError::Create { .. }
@@ -81,7 +83,9 @@ impl OutputError {
             | OutputError::ReadRound { .. }
             | OutputError::Remove { .. }
             | OutputError::Thread(_) => true,
-            OutputError::Exists(_) | OutputError::Gone { .. } | OutputError::App(_) => false,
+            OutputError::Exists(_) | OutputError::InUse { .. } | OutputError::Gone { .. } | OutputError::App(_) => {
+                false
+            }
         }
     }
 }

@@ -35,8 +35,6 @@ pub(super) enum SubmitError {
     RelativeOutput(PathBuf),
     #[error("the output {} is not a directory name; name a directory that does not exist yet", .0.display())]
     UnnamedOutput(PathBuf),
-    #[error("the output {} exists already; remove it or choose another: results are never overwritten", .0.display())]
-    OutputExists(PathBuf),
     #[error(
         "the {field} {value:?} of the job has control characters, which would change what terminals show; use another one"
     )]
@@ -99,10 +97,6 @@ fn check(request: &Request) -> Result<(), SubmitError> {
     }
     if output.file_name().is_none() {
         return Err(SubmitError::UnnamedOutput(output.clone()));
-    }
-    // Checked again when the job is accepted; here to avoid planning in vain.
-    if output.exists() {
-        return Err(SubmitError::OutputExists(output.clone()));
     }
     for (field, value) in
         [("application", &request.app), ("name", &request.name), ("user", &request.user), ("pool", &request.pool)]

@@ -42,14 +42,14 @@ pub(super) struct Run {
     hook: Option<Hook>,
     /// Number of threads that work on output folders.
     outputs_in_progress: usize,
-    _lock: JournalLock,
+    _lock: Arc<JournalLock>,
 }
 
 impl Run {
     /// Recovers the journal, or creates one. Results of work on output folders are sent to `inputs`.
     pub(super) fn open(
         options: Options,
-        lock: JournalLock,
+        lock: Arc<JournalLock>,
         inputs: Sender<Input>,
         programs: Arc<ProgramStore>,
     ) -> Result<Run, StartError> {

@@ -62,6 +62,8 @@ pub(crate) struct WorkerConnection {
 #[derive(Debug)]
 pub(crate) struct NodeSession {
     pub(crate) connection: Option<WorkerConnection>,
+    /// True once a worker has joined as this node since the start. A lost node that is not started again is forgotten.
+    pub(crate) has_joined: bool,
     /// When the last heartbeat, or any other message, was received.
     pub(crate) last_heartbeat: Time,
     /// [`Coordinator::offer_epoch`] when the node's slots were last offered.
@@ -375,6 +377,7 @@ impl NodeSession {
     pub(super) fn disconnected(now: Time) -> NodeSession {
         NodeSession {
             connection: None,
+            has_joined: false,
             last_heartbeat: now,
             offered_epoch: 0,
             needs_offer: false,

@@ -1,12 +1,14 @@
 //! Submission: from a plan to a job in the journal and in the core.
 
 use super::inputs::{ClientLink, Effect};
+use super::job_table::JobRecord;
 use super::output_work::OutputError;
 use super::state_machine::{Coordinator, Deferred};
 use crate::job::{FileLocation, InputSplit, Plan, Request};
 use crate::program::ProgramId;
 use crate::wire::{Rejection, RejectionCode};
 use giveway_core::{Hosts, JobSpec, NodeId, Split, WHOLE_PPM};
+use std::path::Path;
 
 /// The most jobs that may be running or waiting, in all and of one user: each is kept in memory and in each new journal.
 const UNFINISHED_JOBS_MAX: u32 = 200_000;
@@ -35,7 +37,7 @@ impl Coordinator {
         let unfinished = &self.table.unfinished;
         // Checked in the table: a job with several rounds creates its output folder only for its last round.
         if unfinished.has_output(&request.output) {
-            return Err(OutputError::Exists(request.output.clone()).rejection());
+            return Err(self.taken_output(&request.output).rejection());
         }
         if unfinished.jobs() >= UNFINISHED_JOBS_MAX {
             return Err(RejectionCode::Unavailable.because(format!(
@@ -49,6 +51,15 @@ impl Coordinator {
             )));
         }
         Ok(())
+    }
+
+    /// Why a directory that exists, or that an unfinished job has named, cannot be the output of another job.
+    pub(super) fn taken_output(&self, output: &Path) -> OutputError {
+        let writes = |record: &&JobRecord| !record.finalized && record.plan.request.output == output;
+        match self.table.jobs.values().find(writes) {
+            Some(record) => OutputError::InUse { path: output.into(), job: record.plan.job },
+            None => OutputError::Exists(output.into()),
+        }
     }
 
     /// The pool of a job: that of its user if it names none. Other pools have to be declared: each has a share of its own, so a user who could invent pools could

@@ -405,8 +405,10 @@ fn unfinished_jobs_are_limited_for_each_user() {
     let refused = coordinator.submit(plan(2000, "ann")).unwrap_err();
     assert!(refused.contains("user ann has 2000 unfinished jobs"), "{refused}");
     let same_output = plan(2000, "eve");
-    coordinator.submit(plan(2000, "bob")).unwrap();
-    assert!(coordinator.submit(same_output).unwrap_err().contains("exists already"));
+    let writer = coordinator.submit(plan(2000, "bob")).unwrap();
+    let output = same_output.request.output.clone();
+    assert!(coordinator.submit(same_output).unwrap_err().starts_with(&format!("{writer} writes to the output")));
+    assert!(coordinator.taken_output(&output).to_string().contains("writes to"), "{output:?}");
     coordinator.submit_event(Event::JobKilled { job: last });
     coordinator.commit();
     coordinator.submit(plan(1999, "ann")).unwrap();

@@ -7,10 +7,11 @@ use super::progress::ReportedProgress;
 use super::state_machine::{Coordinator, Deferred, NodeSession, WorkerConnection};
 use crate::planted::{Bug, planted};
 use crate::wire::{FromWorker, Join, NodeFolder, Report, ToWorker};
+use crate::worker::is_disk_full;
 use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, NodeSpec, PreemptAction, RackId, WHOLE_PPM, Work};
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 /// A task whose attempts disappeared with their worker process more often than this may be the cause: from then on such an attempt counts as
 /// failed, not as killed.
@@ -35,6 +36,9 @@ impl Coordinator {
         }
         let current_spec = self.core.node_up(node).cloned();
         let keep_state = current_spec.as_ref() == Some(&spec);
+        if current_spec.is_none() && node != next_node {
+            info!(node = %join.name, pid = join.pid, "the lost worker is back");
+        }
         if current_spec.is_some() && !keep_state {
             // The worker came back with another rack or other slots. The core needs a new node for that.
             self.lose_node(node);
@@ -61,6 +65,7 @@ impl Coordinator {
         };
         let session = NodeSession {
             connection: Some(connection),
+            has_joined: true,
             last_heartbeat: self.now,
             offered_epoch: 0,
             needs_offer: true,
@@ -145,12 +150,18 @@ impl Coordinator {
     }
 
     /// Handles an attempt that its worker does not have: the launch never arrived, or the attempt ended with the process. Reported to the
-    /// core, so that it launches the task again and does not count on data that the attempt had fetched.
+    /// core as lost, as with a node, so that it launches the task again and does not count on data that the attempt had fetched.
     fn on_attempt_missing(&mut self, attempt: AttemptId) {
         let crashes = self.table.worker_crashes.entry(attempt.task).or_default();
         *crashes = crashes.saturating_add(1);
         if *crashes <= WORKER_CRASHES_MAX {
-            self.submit_event(Event::AttemptKilled { attempt });
+            let stop = self.table.running.get(attempt).and_then(|running| running.stop);
+            let is_killed = stop.is_some_and(|stop| stop.action == PreemptAction::Kill);
+            self.submit_event(if is_killed {
+                Event::AttemptKilled { attempt }
+            } else {
+                Event::AttemptLost { attempt }
+            });
             return;
         }
         let text = format!(
@@ -246,6 +257,9 @@ impl Coordinator {
                 let name = self.core.node_up(node).map_or_else(|| node.to_string(), |spec| spec.name.clone());
                 let AttemptId { task, number } = attempt;
                 let text = format!("{} {}, attempt {number}, on {name}: {reason}", task.kind, task.index);
+                if is_disk_full(&reason) {
+                    warn!("disk full: {}, {text}", task.job);
+                }
                 self.record_failure(task.job, text);
                 self.submit_event(Event::AttemptFailed { attempt });
             }

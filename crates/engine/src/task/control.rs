@@ -150,9 +150,15 @@ impl Control {
     #[cold]
     fn wait_for_tick(&self, throttle: &Throttle) {
         let wait = throttle.tick(throttle.elapsed());
-        let deadline = Instant::now() + wait;
-        while wait >= Throttle::WAIT_MIN
-            && self.requested().is_none()
+        if wait >= Throttle::WAIT_MIN {
+            self.wait_for_request(wait);
+        }
+    }
+
+    /// Waits until a request arrives, at most for this long.
+    pub(crate) fn wait_for_request(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        while self.requested().is_none()
             && let Some(remaining) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
         {
             self.notifier.wait(remaining);

@@ -74,8 +74,10 @@ fn check_private(folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::SocketFile;
     use super::*;
     use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
 
     #[test]
     fn a_clusters_folder_is_private() {
@@ -93,10 +95,24 @@ mod tests {
         let folder = root.path().join("run");
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("other"), "").unwrap();
-        drop(super::super::SocketFile(folder.join("coordinator")));
+        drop(SocketFile::new(folder.join("coordinator")));
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-        drop(super::super::SocketFile(folder.join("other")));
+        drop(SocketFile::new(folder.join("other")));
         assert!(!folder.exists());
+    }
+
+    #[test]
+    fn a_socket_that_another_process_has_put_in_place_is_kept() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("run");
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("coordinator");
+        let _old = UnixListener::bind(&path).unwrap();
+        let old = SocketFile::new(path.clone());
+        fs::rename(&path, folder.join("kept, so that its inode is not used again")).unwrap();
+        let _new = UnixListener::bind(&path).unwrap();
+        drop(old);
+        assert!(path.exists());
     }
 
     #[test]

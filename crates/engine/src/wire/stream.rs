@@ -7,7 +7,7 @@ use super::handshake::{self, Role};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -116,14 +116,33 @@ impl Listener {
     }
 }
 
-/// Removes the file of a Unix socket when dropped, and its folder if that is empty then.
+/// Removes the file of a Unix socket when dropped, and its folder if that is empty then. A file that has replaced it meanwhile is left alone.
 #[derive(Debug)]
-pub struct SocketFile(pub PathBuf);
+pub struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    identity: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    /// The file of a socket that this process listens on.
+    pub fn new(path: PathBuf) -> SocketFile {
+        let identity = identity(&path);
+        SocketFile { path, identity }
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-        if let Some(folder) = self.0.parent() {
+        if self.identity.is_none() || identity(&self.path) != self.identity {
+            return;
+        }
+        let _ = std::fs::remove_file(&self.path);
+        if let Some(folder) = self.path.parent() {
             let _ = std::fs::remove_dir(folder);
         }
     }

@@ -29,6 +29,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 use tasks::Tasks;
+pub(crate) use tasks::is_disk_full;
 use thiserror::Error;
 
 /// Environment variable with the [`Options`] of a worker as JSON. A process in which it is set is a worker.

@@ -8,7 +8,7 @@ use super::state_machine::{Input, Launch};
 use crate::apps::Apps;
 use crate::attempt_logs::LogStore;
 use crate::program::{ProgramId, RunnerPool};
-use crate::task::{self, Fetcher};
+use crate::task::{self, Control, Fetcher};
 use crate::task_log;
 use crate::wire::{NodeFolder, Report};
 use giveway_core::{AttemptId, JobId, NodeId};
@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
+use std::time::Duration;
 
 /// What the tasks of a worker need.
 pub(super) struct Tasks {
@@ -99,6 +100,7 @@ impl Tasks {
                 Report::Failed { reason, .. } => task_log::print(format!("giveway: the attempt failed: {reason}")),
                 _ => {}
             }
+            pause_if_disk_is_full(&report, &launch.control);
             // Complete before the end is reported: who waits for the job finds all of it.
             drop(log);
             end.report = Some(report);
@@ -136,6 +138,27 @@ impl Tasks {
     }
 }
 
+/// How long an attempt that found a full disk keeps its slot before it counts as failed. Without the pause, a job would use up its attempts within seconds.
+const DISK_FULL_PAUSE: Duration = Duration::from_secs(30);
+
+/// Gives somebody the time to free space. Ends when the slot is wanted.
+fn pause_if_disk_is_full(report: &Report, control: &Control) {
+    if let Report::Failed { attempt, reason } = report
+        && is_disk_full(reason)
+    {
+        let seconds = DISK_FULL_PAUSE.as_secs();
+        tracing::warn!("disk full: {attempt} will be tried again in {seconds} s: {reason}");
+        task_log::print(format!("giveway: the disk is full; the task will be tried again in {seconds} s"));
+        control.wait_for_request(DISK_FULL_PAUSE);
+    }
+}
+
+/// Whether a failure's text has the system's error of a full disk or an exceeded quota. It may come from a task runner or a user's program.
+pub(crate) fn is_disk_full(reason: &str) -> bool {
+    let codes = [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT].map(rustix::io::Errno::raw_os_error);
+    codes.iter().any(|code| reason.contains(&format!("(os error {code})")))
+}
+
 /// Sends the end of a task when it is dropped, also if its thread panics.
 struct TaskEnd {
     launch: u64,
@@ -160,5 +183,23 @@ fn remove_in_background(folder: &Path) {
     let renamed = folder.with_extension(format!("gone-{}", std::process::id()));
     if fs::rename(folder, &renamed).is_ok() {
         let _ = thread::Builder::new().name("remover".into()).spawn(move || fs::remove_dir_all(renamed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::Request;
+    use giveway_core::Kind;
+
+    #[test]
+    fn a_full_disk_is_recognized_and_the_pause_ends_with_a_request() {
+        let full = std::io::Error::from(rustix::io::Errno::NOSPC);
+        let reason = format!("cannot write /out/part-r-00000: {full}; free space on that disk");
+        assert!(is_disk_full(&reason) && !is_disk_full("cannot write /out: Input/output error (os error 5)"));
+        let attempt = AttemptId::new(JobId(1), Kind::Map, 0, 0);
+        let control = Control::new();
+        control.request(Request::Preempt);
+        pause_if_disk_is_full(&Report::Failed { attempt, reason }, &control);
     }
 }

@@ -29,6 +29,8 @@ pub(super) enum PlanError {
     CombinerWithoutReducer,
     #[error("streaming cannot run in dir={}: it must be the absolute path of an existing directory", dir.display())]
     BadDir { dir: PathBuf },
+    #[error("the {role} {} {problem}; check the path, and `chmod +x` it if it is a script", program.display())]
+    BadProgram { role: &'static str, program: PathBuf, problem: &'static str },
     #[error(
         "kmeans needs k={k} distinct points and found {found}; choose a smaller k, and check that the input is lines of numbers"
     )]

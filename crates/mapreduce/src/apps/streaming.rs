@@ -13,6 +13,8 @@ use super::child::{Program, RunningProgram};
 use super::error::PlanError;
 use crate::job::Plan;
 use crate::record::{AppError, Emit, Mapper, Record, Reducer, Values};
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Mapper output gathered for one run of the combiner, in bytes.
@@ -57,9 +59,12 @@ impl App for Streaming {
             return Err(PlanError::CombinerWithoutReducer.into());
         }
         match options.get("dir").map(Path::new) {
-            Some(dir) if !dir.is_absolute() || !dir.is_dir() => Err(PlanError::BadDir { dir: dir.into() }.into()),
-            _ => Ok(()),
+            Some(dir) if !dir.is_absolute() || !dir.is_dir() => {
+                return Err(PlanError::BadDir { dir: dir.into() }.into());
+            }
+            _ => {}
         }
+        ["mapper", "combiner", "reducer"].into_iter().filter_map(|role| program(plan, role)).try_for_each(check_program)
     }
 
     fn mapper(&self, plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
@@ -79,6 +84,24 @@ impl App for Streaming {
         let reducer = |program| Box::new(StreamReducer { program, running: None }) as Box<dyn Reducer>;
         Ok(program(plan, "reducer").map(reducer))
     }
+}
+
+/// Fails if a command begins with the path of a program that cannot be run: each attempt of each task would fail. Other commands are known to the shell only.
+fn check_program(program: Program) -> Result<(), AppError> {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "/._-+".contains(character);
+    let word = program.command.split_whitespace().next().unwrap_or_default();
+    let path = program.dir.unwrap_or_default().join(word);
+    if !word.contains('/') || !word.chars().all(is_plain) || !path.is_absolute() {
+        return Ok(());
+    }
+    let problem = match path.metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => "does not exist",
+        Ok(file) if !file.is_file() => "is not a file",
+        Ok(file) if file.permissions().mode() & 0o111 == 0 => "is not executable",
+        // What cannot be seen from here may be seen where the job runs.
+        _ => return Ok(()),
+    };
+    Err(PlanError::BadProgram { role: program.role, program: path, problem }.into())
 }
 
 fn program(plan: &Plan, role: &'static str) -> Option<Program> {
@@ -252,6 +275,17 @@ mod tests {
         assert!(plan_error("streaming", &[], "x").starts_with("streaming needs a mapper;"));
         assert!(plan_error("streaming", &[("mapper", "cat"), ("combiner", "cat")], "x").contains("no reducer"));
         assert!(plan_error("streaming", &[("mapper", "cat"), ("dir", "/no/such")], "x").contains("dir=/no/such"));
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("script.py"), "#!/bin/sh\ncat\n").unwrap();
+        let dir = dir.path().to_str().unwrap();
+        let refused = |command| plan_error("streaming", &[("mapper", "cat"), ("reducer", command), ("dir", dir)], "x");
+        assert!(refused("./script.py -v").contains("script.py is not executable"), "{}", refused("./script.py"));
+        assert!(refused("/no/such 1").starts_with("the reducer /no/such does not exist"), "{}", refused("/no/such"));
+        assert!(refused("./").contains("is not a file"), "{}", refused("./"));
+        // Only the shell knows what these run.
+        for command in ["no-such-command", "sh ./script.py", "X=/2 cat", "\"$HOME\"/x", "{ /no/such; }"] {
+            check_program(Program { role: "reducer", command: command.into(), dir: Some(dir.into()) }).unwrap();
+        }
     }
 
     /// Counts records. Stops its task when the flag is set.

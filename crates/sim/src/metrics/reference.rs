@@ -377,6 +377,7 @@ fn ended(event: &Event) -> Option<AttemptId> {
         Event::AttemptFinished { attempt, .. }
         | Event::AttemptFailed { attempt }
         | Event::AttemptKilled { attempt }
+        | Event::AttemptLost { attempt }
         | Event::AttemptPaused { attempt, .. }
         | Event::AttemptEndedEarly { attempt, .. } => Some(*attempt),
         _ => None,

@@ -191,7 +191,7 @@ pub(super) async fn reasons(State(shared): State<Arc<Shared>>, Query(query): Que
 }
 
 /// Asks the coordinator. The connection blocks, so it is made in a thread for that.
-async fn ask<T: Send + 'static>(
+pub(super) async fn ask<T: Send + 'static>(
     shared: &Shared,
     ask: impl FnOnce(&mut Client) -> Result<T, ClientError> + Send + 'static,
 ) -> Answer<T> {
@@ -325,7 +325,22 @@ pub(super) async fn explain(
         explanation.forecasts.extend(own.map(|forecast| PolicyForecast::new(&explanation.policy, *forecast)));
         Some(explanation)
     });
-    explained.ok_or_else(Problem::not_ready)?.map(Json).ok_or_else(|| Problem::no_job(id))
+    match (explained.ok_or_else(Problem::not_ready)?, shared.folder.clone()) {
+        (Some(explanation), _) => Ok(Json(explanation)),
+        (None, None) => Err(Problem::no_job(id)),
+        // It may have ended before the journal began.
+        (None, Some(folder)) => {
+            check_job(&shared, id).await?;
+            let read = move || explain_archived(&folder, JobId(id));
+            let explained = tokio::task::spawn_blocking(read).await.map_err(|_| Problem::interrupted())?;
+            explained.map(Json).ok_or_else(|| Problem::no_job(id))
+        }
+    }
+}
+
+fn explain_archived(folder: &std::path::Path, job: JobId) -> Option<Explanation> {
+    let model = feed::archived(folder, job)?;
+    explain::explain(&model, job, model.now)
 }
 
 /// Explains a job at a past instant. The log is read again up to there: nothing is told that was not known then.
@@ -354,7 +369,10 @@ pub(super) async fn forecast(
     }
     wait_until_read(&shared, id).await;
     let present = source(&shared, 0)?.read(|model, _| model.job(JobId(id)).map(|_| Present::of(model)));
-    let present = present.ok_or_else(Problem::not_ready)?.ok_or_else(|| Problem::no_job(id))?;
+    let Some(present) = present.ok_or_else(Problem::not_ready)? else {
+        // A job that ended before the journal began has no forecast either.
+        return check_job(&shared, id).await.map(|_| Json(Vec::new()));
+    };
     let Some(present) = present else { return Ok(Json(Vec::new())) };
     let forecasts = tokio::task::spawn_blocking(move || explain::forecasts(&present, JobId(id))).await;
     Ok(Json(forecasts.unwrap_or_default()))

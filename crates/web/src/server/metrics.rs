@@ -1,11 +1,13 @@
 //! `/metrics` in the text format of Prometheus.
 
 use super::Shared;
+use super::api::ask;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use giveway_analysis::model::{JobState, Model};
 use giveway_core::Kind;
+use giveway_engine::client::Client;
 use giveway_engine::coordinator::{Timing, Timings};
 use giveway_engine::wire::JobStatus;
 use std::collections::BTreeMap;
@@ -17,8 +19,13 @@ use std::sync::atomic::Ordering;
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     let mut text = String::new();
     let feed_ok = shared.feed_error.lock().is_ok_and(|error| error.is_none());
+    // The coordinator forgets nodes that were not started again; the journal does not.
+    let known = ask(&shared, Client::nodes).await.ok();
     if let Some(source) = shared.sources.first() {
-        source.read(|model, _| of_model(model, &mut text));
+        source.read(|model, _| {
+            let is_known = |name: &str| known.as_ref().is_none_or(|known| known.iter().any(|node| node.name == name));
+            of_model(model, is_known, &mut text);
+        });
     }
     gauge(
         &mut text,
@@ -65,7 +72,7 @@ pub(super) fn of_coordinator(timings: &Timings, out: &mut String) {
     summary(out, "giveway_journal_write_seconds", writes, &timings.journal_writes);
 }
 
-fn of_model(model: &Model, out: &mut String) {
+fn of_model(model: &Model, is_known: impl Fn(&str) -> bool, out: &mut String) {
     head(out, "giveway_slots", "Slots of the nodes that are up and not excluded.", "gauge");
     for kind in Kind::BOTH {
         let _ = writeln!(out, "giveway_slots{{kind=\"{kind}\"}} {}", model.slots(kind));
@@ -79,12 +86,8 @@ fn of_model(model: &Model, out: &mut String) {
     let up = model.nodes.iter().filter(|node| node.is_up()).count();
     let excluded = model.nodes.iter().filter(|node| node.is_up() && node.is_excluded()).count();
     let drained = model.nodes.iter().filter(|node| node.is_up() && node.is_drained()).count();
-    let states = [
-        ("up", up - excluded),
-        ("excluded", excluded - drained),
-        ("drained", drained),
-        ("lost", model.nodes.len() - up),
-    ];
+    let lost = model.nodes.iter().filter(|node| !node.is_up() && is_known(&node.name)).count();
+    let states = [("up", up - excluded), ("excluded", excluded - drained), ("drained", drained), ("lost", lost)];
     for (state, count) in states {
         let _ = writeln!(out, "giveway_nodes{{state=\"{state}\"}} {count}");
     }

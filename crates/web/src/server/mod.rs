@@ -246,7 +246,7 @@ impl Server {
                 futures::future::join(owner, everybody).await
             });
         })?;
-        Ok(Server { shared, address, _socket: socket.map(SocketFile) })
+        Ok(Server { shared, address, _socket: socket.map(SocketFile::new) })
     }
 
     /// The address it listens on; none if it serves its Unix socket alone.

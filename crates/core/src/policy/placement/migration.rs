@@ -17,6 +17,12 @@ pub enum Migration {
 }
 
 impl Migration {
+    pub(super) const DEFAULT: Migration = Migration::ForLocality(0.95);
+
+    pub(super) fn is_default(&self) -> bool {
+        *self == Migration::DEFAULT
+    }
+
     pub(super) fn check(self) -> Result<(), String> {
         match self {
             Migration::ForLocality(locality) if !(0.0..1.0).contains(&locality) => {

@@ -38,8 +38,10 @@ pub struct Placement {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_off_rack_per_offer: Option<u32>,
     /// How long a job waits for a node with its input (delay scheduling).
+    #[serde(skip_serializing_if = "is_zero")]
     pub node_locality_delay: Span,
     /// How long it then waits for a rack with its input.
+    #[serde(skip_serializing_if = "is_zero")]
     pub rack_locality_delay: Span,
     /// Neither wait is longer than this for each megabyte of one of the job's splits: a small one is read from anywhere in no time. No limit by default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,8 +53,10 @@ pub struct Placement {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub failed_maps_first: bool,
     /// How long a reduce waits for a node that ran maps of its job (hSRTF, section 3.4).
+    #[serde(skip_serializing_if = "is_zero")]
     pub colocation_delay: Span,
     /// When a paused reduce moves to another node.
+    #[serde(skip_serializing_if = "Migration::is_default")]
     pub migration: Migration,
     /// Refuse a node if nodes with less than this fraction (0-1) of its task time will finish the job's waiting tasks sooner. None are
     /// refused by default.
@@ -71,10 +75,15 @@ impl Default for Placement {
             delay_max_maps: None,
             failed_maps_first: false,
             colocation_delay: Span::ZERO,
-            migration: Migration::ForLocality(0.95),
+            migration: Migration::DEFAULT,
             refuse_slow: None,
         }
     }
+}
+
+/// Serde passes references.
+fn is_zero(span: &Span) -> bool {
+    span.is_zero()
 }
 
 /// An offered slot.
@@ -151,6 +160,21 @@ impl Choice {
 const LEAST_DELAY: Span = Span::from_millis(100);
 
 impl Placement {
+    /// The keys that have no effect on slots of a kind. Policy files may not have them; event logs of earlier releases do.
+    pub fn keys_without_effect(kind: Kind) -> &'static [&'static str] {
+        match kind {
+            Kind::Map => &["colocation_delay", "migration"],
+            Kind::Reduce => &[
+                "max_off_rack_per_offer",
+                "node_locality_delay",
+                "rack_locality_delay",
+                "locality_delay_per_mb",
+                "delay_max_maps",
+                "failed_maps_first",
+            ],
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
         if self.max_tasks_per_offer == Some(0) {
             return Err("placement.max_tasks_per_offer = 0 would launch nothing; leave it out for no limit".into());

@@ -62,6 +62,63 @@ fn a_slot_is_not_used_before_a_forgotten_attempt_has_left_it() {
     assert_eq!(launched(&messages), [attempt(1)]);
 }
 
+/// A worker that is killed and started again within the timeout is no lost node, but what it was doing is counted as lost, and done again first.
+#[test]
+fn what_a_restarted_worker_was_doing_counts_as_lost() {
+    let folder = TestFolder::new();
+    let mut coordinator = folder.open();
+    let job = coordinator.submit(folder.plan("out")).unwrap();
+    let (joined, _messages) = join(1, Vec::new());
+    coordinator.handle(Span(0), vec![joined]);
+    coordinator.handle(Span(1_000_000), vec![Input::WorkerDisconnected { link: 1 }]);
+    let (joined, messages) = join(2, Vec::new());
+    coordinator.handle(Span(0), vec![joined]);
+    let attempt = AttemptId::new(job, Kind::Map, 0, 1);
+    assert!(
+        messages.try_iter().any(|sent| matches!(sent, ToWorker::Launch { attempt: again, .. } if again == attempt))
+    );
+    assert_eq!(coordinator.table.status(job, &coordinator.core).unwrap().recovered, 1);
+    let decisions: Vec<&String> = coordinator.table.jobs[&job].decisions.iter().map(|(_, text)| text).collect();
+    assert!(decisions.iter().any(|text| text.contains("lost with")), "{decisions:?}");
+}
+
+/// A worker that is not started again with its cluster is first awaited, and then forgotten. One that is lost while the cluster runs stays in the list.
+#[test]
+fn a_node_that_is_not_started_again_is_forgotten() {
+    let folder = TestFolder::new();
+    let named = |name: &str, link| {
+        let (mut joined, messages) = join(link, Vec::new());
+        if let Input::WorkerJoined { join, .. } = &mut joined {
+            join.name = name.into();
+        }
+        (joined, messages)
+    };
+    let nodes = |coordinator: &mut TestCoordinator| match coordinator.request(FromClient::Nodes) {
+        ToClient::Nodes(nodes) => nodes.iter().map(|node| (node.name.clone(), node.up)).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    let mut coordinator = folder.open();
+    let (first, second) = (named("one", 1), named("two", 2));
+    coordinator.handle(Span(0), vec![first.0, second.0]);
+    drop(coordinator);
+
+    let mut coordinator = folder.open();
+    let first = named("one", 3);
+    coordinator.handle(Span(0), vec![first.0]);
+    assert_eq!(nodes(&mut coordinator), [("one".into(), true), ("two".into(), true)]);
+    let heartbeat = || Input::WorkerMessage { link: 3, message: FromWorker::Heartbeat { progress: Vec::new() } };
+    for _ in 0..8 {
+        coordinator.handle(Span::from_secs(2), vec![heartbeat()]);
+    }
+    assert_eq!(nodes(&mut coordinator), [("one".into(), true)]);
+    let second = named("two", 4);
+    coordinator.handle(Span(0), vec![second.0]);
+    for _ in 0..8 {
+        coordinator.handle(Span::from_secs(2), vec![heartbeat()]);
+    }
+    assert_eq!(nodes(&mut coordinator), [("one".into(), true), ("two".into(), false)]);
+}
+
 /// Snapshots and new journals keep jobs, ended and live, and a journal without them is recovered from its records.
 #[test]
 fn a_job_survives_snapshots_and_new_journals() {
@@ -70,6 +127,11 @@ fn a_job_survives_snapshots_and_new_journals() {
         let mut coordinator = folder.open();
         let ended = coordinator.submit(folder.plan("ended")).unwrap();
         coordinator.request(FromClient::Kill { job: ended });
+        let refused = coordinator.request(FromClient::Yield { job: ended });
+        assert!(
+            matches!(&refused, ToClient::Rejected(rejection) if rejection.reason.contains("cannot yield")),
+            "{refused:?}"
+        );
         let live = coordinator.submit(folder.plan("live")).unwrap();
         coordinator.record_failure(live, "a failure".into());
         coordinator.commit();
