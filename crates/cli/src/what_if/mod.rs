@@ -87,7 +87,7 @@ pub fn run(args: &WhatIf) -> Result<()> {
     let (mut run, mut oddities) = (recorded.run, recorded.oddities);
     if recorded.has_made_cluster {
         oddities.push(
-            "the cluster is not recorded: simulated on an assumed one, whose slots the jobs keep 70 % busy; give the real one with --cluster"
+            "the cluster is not recorded: simulated on an assumed one, sized so that the jobs keep 70 % of its slots busy; give the real one with --cluster"
                 .into(),
         );
     }
