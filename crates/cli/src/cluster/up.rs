@@ -174,7 +174,7 @@ pub fn reload(cluster: &ClusterDir) -> Result<()> {
     let Reload { policy, changed, changes } = Client::connect(&cluster.dir)?.reload()?;
     let what = if changed { "loaded" } else { "unchanged" };
     let mut out = std::io::stdout();
-    writeln!(out, "policy and tenants {what}; policy {policy}")?;
+    writeln!(out, "policy {policy} and tenants {what}")?;
     changes.iter().try_for_each(|change| writeln!(out, "  {change}"))?;
     Ok(())
 }
