@@ -1,7 +1,7 @@
 //! `giveway size`: the smallest cluster on which a workload meets a target, for each policy.
 
 use crate::complete;
-use crate::text_table::TextTable;
+use crate::text_table::{TextTable, prose};
 use crate::{CheckFailed, files, input};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -94,7 +94,7 @@ pub fn run(args: &Size) -> Result<()> {
             )?;
         }
     }
-    writeln!(out, "{}", answer(&policies, &sizes, &args.target))?;
+    writeln!(out, "{}", prose(&answer(&policies, &sizes, &args.target)))?;
     if let Some(file) = &args.json {
         let document = Document {
             source: &workload.name,

@@ -2,6 +2,7 @@
 
 use super::args::ShowJob;
 use super::inspect::{read_journal, utc, utc_time};
+use crate::text_table::prose;
 use anyhow::{Result, bail};
 use giveway_analysis::explain::{self, Explanation, PolicyForecast, duration};
 use giveway_analysis::forecast::Present;
@@ -19,7 +20,7 @@ pub fn explain(args: &ShowJob) -> Result<()> {
             let lines = Client::connect(folder)?.explain(id)?;
             let mut out = std::io::stdout();
             for line in lines {
-                writeln!(out, "{line}")?;
+                writeln!(out, "{}", prose(&line))?;
             }
             return Ok(());
         }
@@ -44,7 +45,9 @@ pub fn explain(args: &ShowJob) -> Result<()> {
     }
     // The event log has no applications: they are known while the cluster runs.
     let app = cluster.and_then(|mut client| client.job(id)).ok().map(|status| status.app);
-    print(&explanation, app.as_deref(), &mut out)?;
+    let mut text = Vec::new();
+    print(&explanation, app.as_deref(), &mut text)?;
+    write!(out, "{}", prose(&String::from_utf8_lossy(&text)))?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ mod json;
 mod page;
 mod text;
 
+use crate::text_table::prose;
 use crate::{files, input};
 use anyhow::{Context, Result};
 use args::WhatIf;
@@ -99,7 +100,7 @@ pub fn run(args: &WhatIf) -> Result<()> {
     files::check_writable(args.json.as_deref().into_iter().chain(args.report.as_deref()))?;
     let has_recorded_cluster = !recorded.has_made_cluster && !recorded.has_other_cluster;
     let study = study(run, has_recorded_cluster, changed, policies, args.seed, oddities)?;
-    write!(std::io::stdout(), "{}", text::describe(&study, args.all_jobs)?)?;
+    write!(std::io::stdout(), "{}", prose(&text::describe(&study, args.all_jobs)?))?;
     if let Some(file) = &args.json {
         files::write(file, &(json::text(&study)? + "\n"))?;
     }
