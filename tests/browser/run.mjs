@@ -92,7 +92,7 @@ async function recorded(context) {
   await page.waitForSelector(".three svg");
   assert(/\d+ % (lower|higher)|the same as/.test(await text(page, ".lead")), "the comparison has no result");
   assert(
-    /waited|finished before|more (early|pause|kill)|fewer slots/.test(await text(page, "td.wrap")),
+    /waited|finished before|more (early|pause|kill)|fewer slots/.test(await text(page, "tr:nth-child(2) td.wrap")),
     "no job has a reason",
   );
   await looks(page, "compare", { only: ["1400-light", "800-light", "400-dark"] });
