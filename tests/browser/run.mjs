@@ -91,7 +91,11 @@ async function recorded(context) {
   await page.goto(new URL("/#/compare", url).href);
   await page.waitForSelector(".three svg");
   assert(/\d+ % (lower|higher)|the same as/.test(await text(page, ".lead")), "the comparison has no result");
-  await looks(page, "compare", { only: ["1400-light"] });
+  assert(
+    /waited|finished before|more (early|pause|kill)|fewer slots/.test(await text(page, "tr:nth-child(2) td.wrap")),
+    "no job has a reason",
+  );
+  await looks(page, "compare", { only: ["1400-light", "800-light", "400-dark"] });
   assert(page.problems.length === 0, page.problems.join("\n"));
   await page.close();
   child.removeAllListeners("exit");
@@ -336,6 +340,35 @@ async function live(context) {
     const answer = await page.request.get(`${new URL(page.url()).origin}/api/v1/jobs/${id}/explain`);
     assert((await answer.json()).state === "succeeded", `job ${id} has ended: ${ended}`);
   }
+  step("the phases of a job, with the times of its tasks");
+  await page.goto(`${new URL(page.url()).origin}/#/job/2`);
+  await page.getByRole("button", { name: "Tasks" }).click();
+  await until("both phases are there", async () =>
+    /Maps[^]*Reduces after the last map/.test(await text(page, ".phased")),
+  );
+  await accessible(page, "tasks");
+  step("nodes show what their processes use");
+  await page.goto(`${new URL(page.url()).origin}/#/nodes`);
+  await until("cores and memory are there", async () => /\d\.\d\d\t\d+(\.\d)? MB/.test(await text(page, "table")));
+  step("only my jobs");
+  await page.goto(`${new URL(page.url()).origin}/#/overview`);
+  await page.keyboard.press("m");
+  await until("the filter names me", async () =>
+    /\(me\)/.test(
+      await page
+        .locator("select")
+        .first()
+        .evaluate((one) => one.selectedOptions[0].text),
+    ),
+  );
+  await page.keyboard.press("m");
+  step("a live cluster's jobs are simulated under another policy");
+  await page.goto(`${new URL(page.url()).origin}/#/compare`);
+  await page.getByLabel("Simulate").selectOption("fifo");
+  await page.getByRole("button", { name: "Run the comparison" }).click();
+  await page.waitForSelector(".three");
+  assert(/under fifo|than under fifo/.test(await text(page, ".lead")), await text(page, ".lead"));
+  await looks(page, "compare-live", { only: ["1400-dark", "400-light"] });
   step("a failed job says why, once, as printed");
   await writeFile(path.join(dir, "broken.sh"), "echo first line >&2; echo second line of the traceback >&2; exit 3\n");
   const broken = (

@@ -7,7 +7,7 @@ use crate::model::{JobRow, JobState, Mark, MarkKind, Model, Subject};
 use giveway_core::cluster::{Blocked, KindStatus, PositionReason};
 use giveway_core::policy::catalog;
 use giveway_core::policy::preemption::is_preemptable;
-use giveway_core::{JobId, Kind, PreemptAction, Span, TaskKey, Time, plural};
+use giveway_core::{JobId, Kind, Outcome, PreemptAction, Span, TaskKey, Time, plural};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -434,7 +434,11 @@ fn decisions(model: &Model, id: JobId) -> Vec<Decision> {
             MarkKind::Migrated => ("moved a paused reduce to another node", false),
             MarkKind::Failed => ("had a failed attempt", false),
             MarkKind::JobSubmitted => ("was submitted", false),
-            MarkKind::JobEnded => ("ended", false),
+            MarkKind::JobEnded => match model.jobs.get(job as usize).and_then(|job| job.outcome) {
+                Some(Outcome::Failed) => ("failed", false),
+                Some(Outcome::Killed) => ("was killed", false),
+                Some(Outcome::Succeeded) | None => ("succeeded", false),
+            },
             MarkKind::NodeLost
             | MarkKind::NodeJoined
             | MarkKind::NodeExcluded

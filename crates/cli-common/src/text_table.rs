@@ -137,14 +137,34 @@ impl TextTable {
 
 impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let target = if stdout().is_terminal() {
-            let width = terminal_size().map_or(80, |(Width(columns), _)| usize::from(columns));
-            Target::Terminal { width, colors: has_colors() }
-        } else {
-            Target::Pipe
-        };
+        let target = terminal_width().map_or(Target::Pipe, |width| Target::Terminal { width, colors: has_colors() });
         f.write_str(self.render(target).trim_end_matches('\n'))
     }
+}
+
+/// The columns of standard output; none if it is no terminal.
+fn terminal_width() -> Option<usize> {
+    stdout().is_terminal().then(|| terminal_size().map_or(80, |(Width(columns), _)| usize::from(columns)))
+}
+
+/// Text for standard output: on a terminal, lines that are too long are broken between words and continue indented.
+pub fn prose(text: &str) -> String {
+    terminal_width().map_or_else(|| text.to_owned(), |width| broken(text, width))
+}
+
+fn broken(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    for line in text.split_inclusive('\n') {
+        let content = line.trim_start_matches(' ');
+        let (indent, end) = (" ".repeat(line.len() - content.len()), if line.ends_with('\n') { "\n" } else { "" });
+        let lines = wrap(content.trim_end_matches('\n'), width.saturating_sub(indent.len() + 2).max(WRAPPED_MIN));
+        if line.trim_end().width() <= width {
+            out.push_str(line);
+        } else {
+            out.push_str(&format!("{indent}{}{end}", lines.join(&format!("\n{indent}  "))));
+        }
+    }
+    out
 }
 
 /// True if standard output is a terminal that shows colours, and the user has not turned them off (`NO_COLOR`).
@@ -200,6 +220,13 @@ mod tests {
 
     fn terminal(width: usize) -> Target {
         Target::Terminal { width, colors: false }
+    }
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        let text = "short\n  2. a longer line of words\nend";
+        assert_eq!(broken(text, 20), "short\n  2. a longer line\n    of words\nend");
+        assert_eq!(broken(text, 80), text);
     }
 
     #[test]

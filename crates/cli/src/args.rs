@@ -48,13 +48,13 @@ pub enum Command {
     Submit(cluster::Submit),
     /// List a cluster's jobs: state, progress, waiting time and expected end.
     Jobs(cluster::Jobs),
-    /// List the jobs of a cluster that ended, also while it is down.
+    /// List a cluster's finished jobs, even while it is down.
     History(cluster::History),
     /// Show a job's status, counters and failures.
     Job(cluster::WatchJob),
     /// List a cluster's nodes: state, process id and slots in use.
     Nodes(cluster::Nodes),
-    /// Print what a job's task attempts have printed, while it runs or after it ended.
+    /// Print the logs of a job's task attempts, while it runs or after it has ended.
     Logs(cluster::Logs),
     /// Show nodes, slots and jobs live in the terminal; q quits.
     Top(cluster::Top),
@@ -80,7 +80,7 @@ pub enum Command {
     Replay(Replay),
     /// Show an event log, or compare two, in a browser: slots over time, jobs, nodes and the reason of every decision.
     View(View),
-    /// Compare the policy giveway with all others on many workloads, and with itself without each of its parts.
+    /// Compare the policy giveway with all others on many workloads, and with variants of itself that each lack one part.
     Compare(Compare),
     /// Repeat the experiments of the four papers and compare the results with the published ones.
     Reproduce(Reproduce),
@@ -123,13 +123,13 @@ EXAMPLES
 
 docs/files.md describes the file formats, docs/traces.md the traces.")]
 pub struct Sim {
-    /// Workload: a built-in name (see `giveway workloads`), a TOML file, an event log whose jobs and cluster are simulated again, or a trace of another system (a file or a folder, see docs/traces.md).
+    /// Workload: a built-in name (see `giveway workloads`), a TOML file, an event log whose jobs and cluster are simulated again, or a trace of another system (a file or a directory, see docs/traces.md).
     #[arg(long, value_name = "NAME|FILE", add = complete::workloads())]
     pub workload: String,
-    /// Cluster: a built-in name, the name of a built-in workload (for its cluster), or a TOML file. Required with a TOML workload; default: the workload's own cluster, or for a trace one whose slots it keeps 70 % busy.
+    /// Cluster: a built-in name, the name of a built-in workload (for its cluster), or a TOML file. Required with a TOML workload; default: the workload's own cluster, or, for a trace, one sized so that the trace keeps 70 % of its slots busy.
     #[arg(long, value_name = "NAME|FILE", add = complete::clusters())]
     pub cluster: Option<String>,
-    /// Duration model for what a trace of another system lacks, as a TOML file (see docs/traces.md).
+    /// Duration model for times that a trace of another system lacks: a TOML file (see docs/traces.md).
     #[arg(long, value_name = "FILE")]
     pub trace_model: Option<PathBuf>,
     /// Policies to compare: names, TOML files or `all`, separated by commas; may be repeated.
@@ -219,7 +219,7 @@ EXAMPLES
   Compare two policies on the same jobs:
       giveway view giveway.eventlog fair.eventlog
 
-The printed address contains a token; only who has it can read the log. docs/dashboard.md describes the pages.")]
+The printed address contains a token; without it the log cannot be read. docs/dashboard.md describes the pages.")]
 pub struct View {
     /// One event log or journal, or two to compare.
     #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
@@ -288,7 +288,7 @@ pub struct YarnSidecar {
     /// the ResourceManager is configured.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(..=3600))]
     pub node_expiry: u64,
-    /// If the policy needs more than the cluster offers, do what is possible instead of stopping, and say what is done instead.
+    /// If the policy needs more than the cluster offers, run as much of it as possible instead of stopping, and print what differs.
     #[arg(long)]
     pub degrade: bool,
     /// Loopback address and port to listen on for the ResourceManager plug-in.

@@ -45,7 +45,9 @@ pub fn jobs() -> ArgValueCompleter {
 /// Names of the nodes of the cluster that the command line selects.
 pub fn nodes() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        let nodes = Client::connect(&cluster_dir()).and_then(|mut client| client.nodes()).unwrap_or_default();
+        let nodes = Client::connect(&cluster_dir()).and_then(|mut client| client.nodes());
+        let mut nodes = nodes.unwrap_or_default();
+        nodes.sort_by_cached_key(|node| (node.name.len(), node.name.clone()));
         matching(current, nodes.into_iter().map(|node| (node.name, String::new())))
     })
 }

@@ -4,6 +4,7 @@
 use crate::args::Sim;
 use crate::progress::{self, JobsDone};
 use crate::report::{self, Chart};
+use crate::text_table::prose;
 use crate::{CheckFailed, files, input, table};
 use anyhow::{Context, Result, ensure};
 use giveway_core::event_log::EventLogWriter;
@@ -85,7 +86,7 @@ pub fn run(args: &Sim) -> Result<()> {
         .chunks(trials.len())
         .map(|seeds| seeds.iter().map(|result| result.outcome.summary.clone()).collect())
         .collect();
-    writeln!(std::io::stdout(), "{}\n{}", describe(&trials[0], trials.len()), table::policies(&by_policy))?;
+    writeln!(std::io::stdout(), "{}\n{}", prose(&describe(&trials[0], trials.len())), table::policies(&by_policy))?;
     if let Some(file) = &args.json {
         let json = Json { runs: by_policy.iter().flatten().collect() };
         files::write(file, &(serde_json::to_string_pretty(&json)? + "\n"))?;

@@ -1,7 +1,7 @@
 //! `giveway size`: the smallest cluster on which a workload meets a target, for each policy.
 
 use crate::complete;
-use crate::text_table::TextTable;
+use crate::text_table::{TextTable, prose};
 use crate::{CheckFailed, files, input};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -29,19 +29,19 @@ EXAMPLES
   The same for the jobs of a recorded cluster, by slowdown:
       giveway size cluster.eventlog --policy fair,giveway --target 'p99 slowdown < 3'")]
 pub struct Size {
-    /// Trace of another system (a file or a folder), event log or journal; also a workload as for `giveway sim`.
+    /// Trace of another system (a file or a directory), event log or journal; also a workload as for `giveway sim`.
     #[arg(value_name = "TRACE|LOG")]
     pub source: String,
     /// Policies to compare: names, TOML files or `all`, separated by commas; may be repeated.
     #[arg(long, value_name = "NAME|FILE[,...]", value_delimiter = ',', required = true, add = complete::policies())]
     pub policy: Vec<String>,
-    /// What the jobs are to reach: mean, max or a percentile (p95) of wait, completion or slowdown, such as `p95 wait < 60s`.
+    /// Target: mean, max or a percentile (p95) of wait, completion or slowdown, such as `p95 wait < 60s`.
     #[arg(long, value_name = "TARGET")]
     pub target: Target,
     /// Cluster whose nodes are copied: a built-in name or a file; default: that of the event log, or one made for the trace.
     #[arg(long, value_name = "NAME|FILE", add = complete::clusters())]
     pub cluster: Option<String>,
-    /// Duration model for what a trace of another system lacks, as a TOML file (see docs/traces.md).
+    /// Duration model for times that a trace of another system lacks: a TOML file (see docs/traces.md).
     #[arg(long, value_name = "FILE")]
     pub trace_model: Option<PathBuf>,
     /// Random seed.
@@ -94,7 +94,7 @@ pub fn run(args: &Size) -> Result<()> {
             )?;
         }
     }
-    writeln!(out, "{}", answer(&policies, &sizes, &args.target))?;
+    writeln!(out, "{}", prose(&answer(&policies, &sizes, &args.target)))?;
     if let Some(file) = &args.json {
         let document = Document {
             source: &workload.name,

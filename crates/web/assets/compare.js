@@ -1,35 +1,94 @@
 // Two logs of the same jobs: which policy ends them sooner, and who pays.
 
-import { store } from "./store.js";
+import { simulated, store } from "./store.js";
 import { h, s, fill } from "./dom.js";
 import { clock, count, duration, plural } from "./format.js";
-import { sizeOf } from "./instant.js";
+import { owner, sizeOf } from "./instant.js";
 import { Timeline } from "./timeline.js";
 
 const SIZES = ["Small", "Medium", "Large"];
 
+/** The simulations that were run last, kept while other views are open. */
+let last = { logs: null, running: null, error: "" };
+
 export function comparePage(root) {
-  if (store.logs.length < 2) {
-    fill(
-      root,
-      h("h1", {}, "Compare"),
-      h("p", { class: "lead" }, "Show two event logs side by side: the same jobs under two policies, or two days."),
-      h(
-        "section",
-        { class: "panel pad" },
-        h("p", {}, h("code", {}, "giveway sim --workload cluster.eventlog --policy fair --event-log fair.eventlog")),
-        h("p", {}, h("code", {}, "giveway view cluster.eventlog fair.eventlog")),
-      ),
-    );
-    return { render: () => {} };
-  }
-  const [a, b] = store.logs;
+  if (store.logs.length > 1) return comparison(root, store.logs);
+  let page = null;
+  const show = () => {
+    page?.close?.();
+    const controls = runControls(show);
+    if (last.logs) page = comparison(root, last.logs, controls);
+    else {
+      page = null;
+      fill(
+        root,
+        h("h1", {}, "Compare"),
+        h("p", { class: "lead" }, "Would the jobs of this log finish sooner under another policy?"),
+        controls,
+        h(
+          "section",
+          { class: "panel pad" },
+          h("p", {}, "Two recorded logs side by side, and other clusters, on the command line:"),
+          h("p", {}, h("code", {}, "giveway view first.eventlog second.eventlog")),
+          h("p", {}, h("code", {}, "giveway what-if cluster.eventlog --policy fair --nodes +2")),
+        ),
+      );
+    }
+  };
+  show();
+  return { render: () => page?.render(), close: () => page?.close() };
+}
+
+/** Runs the simulations. They continue while other views are open; the page that is open then shows their result. */
+function runControls(show) {
+  const own = store.log.policy;
+  const others = store.policies.filter((name) => name !== own);
+  const chosen = last.logs?.[1].policy ?? (others.includes("fair") ? "fair" : others[0]);
+  const select = h(
+    "select",
+    { id: "other", disabled: last.running !== null },
+    others.map((name) => h("option", { value: name, selected: name === chosen }, name)),
+  );
+  const run = async () => {
+    last = { ...last, running: select.value, error: "" };
+    show();
+    try {
+      last = { logs: await simulated(last.running), running: null, error: "" };
+    } catch (error) {
+      last = { ...last, running: null, error: error.message };
+    }
+    if (document.contains(document.getElementById("other"))) dispatchEvent(new HashChangeEvent("hashchange"));
+  };
+  return h(
+    "section",
+    { class: "panel pad run", "aria-live": "polite" },
+    h("label", { for: "other" }, `Simulate the recorded jobs under ${own} and `),
+    select,
+    h(
+      "button",
+      { class: "btn", type: "button", disabled: last.running !== null, onclick: run },
+      last.running ? "Simulating…" : last.logs ? "Run again" : "Run the comparison",
+    ),
+    last.error
+      ? h("p", { class: "error", role: "alert" }, last.error)
+      : h(
+          "p",
+          { class: "quiet" },
+          "Both runs are simulated, with the tasks that have finished and on the nodes of this log; neither is the recorded run. Jobs that have not succeeded load the cluster but are not compared. This takes up to a minute, at low priority.",
+        ),
+  );
+}
+
+function comparison(root, [a, b], controls = null) {
   const names = a.policy === b.policy ? [a.name, b.name] : [a.policy, b.policy];
-  const pairs = pair(a, b);
-  const timelines = [a, b].map((log) => new Timeline(log, { compact: true }));
+  // Of simulated jobs only those that succeeded when they were recorded: of others the finished tasks alone were simulated.
+  const isComplete = ({ job }) => !controls || store.log.jobs[store.log.byId.get(job.id)]?.outcome === "succeeded";
+  const pairs = pair(a, b).filter(isComplete);
+  const timelines = [a, b].map((log) => new Timeline(log, { compact: true, logs: [a, b] }));
   fill(
     root,
     h("h1", { class: "title" }, "Compare ", key("a"), ` ${names[0]} `, key("b"), ` ${names[1]}`),
+    controls,
     h("p", { class: "lead" }, sentence(names, pairs)),
     h(
       "section",
@@ -62,7 +121,11 @@ export function comparePage(root) {
         "section",
         { class: "panel" },
         h("header", {}, h("h2", {}, "Mean completion by user")),
-        h("div", { class: "pad scrollx" }, users(pairs)),
+        h(
+          "div",
+          { class: "pad scrollx", tabindex: "0", role: "region", "aria-label": "Users, scrolls sideways" },
+          users(pairs),
+        ),
       ),
       h("section", { class: "panel" }, h("header", {}, h("h2", {}, "In figures")), figures(names, a, b, pairs)),
     ),
@@ -75,7 +138,7 @@ export function comparePage(root) {
         h("h2", {}, "Jobs that finish later"),
         h("span", { class: "quiet" }, `under ${names[0]} than under ${names[1]}`),
       ),
-      losers(names, pairs),
+      losers(names, pairs, a, b),
     ),
     h(
       "section",
@@ -137,6 +200,12 @@ function sentence([first, second], pairs) {
     h("b", {}, second),
     `: ${duration(ma)} against ${duration(mb)}. Of ${plural(pairs.length, "job")}, ${count(gain)} finish more than 5 % sooner and ${count(lose)} more than 5 % later.`,
   ];
+}
+
+/** How much more one value is than another, in percent. */
+function change(x, y) {
+  const percent = Math.round((100 * (x - y)) / y);
+  return `${percent > 0 ? "+" : percent < 0 ? "−" : ""}${Math.abs(percent)} %`;
 }
 
 function curve(name, pairs) {
@@ -238,17 +307,12 @@ function users(pairs) {
     },
     rows.map((one, index) => {
       const y = index * 22 + 14;
-      const change = Math.round((100 * (one.a - one.b)) / one.b);
       return [
         s("text", { x: 0, y: y + 4 }, one.user.slice(0, 18)),
         s("path", { d: `M${x(one.a)} ${y}H${x(one.b)}`, stroke: "var(--rule)", "stroke-width": 2 }),
         s("circle", { cx: x(one.b), cy: y, r: 4.5, fill: "var(--raised)", stroke: "var(--bad)", "stroke-width": 2 }),
         s("circle", { cx: x(one.a), cy: y, r: 4.5, fill: "var(--c0)" }),
-        s(
-          "text",
-          { x: 498, y: y + 4, "text-anchor": "end" },
-          `${change > 0 ? "+" : change < 0 ? "−" : ""}${Math.abs(change)} %`,
-        ),
+        s("text", { x: 498, y: y + 4, "text-anchor": "end" }, change(one.a, one.b)),
       ];
     }),
   );
@@ -292,18 +356,35 @@ function figures(names, a, b, pairs) {
           h("td", {}, name),
           h("td", { class: "num" }, h("b", {}, Number.isFinite(x) ? format(x) : "–")),
           h("td", { class: "num" }, Number.isFinite(y) ? format(y) : "–"),
-          h(
-            "td",
-            { class: "num quiet" },
-            y > 0 && Number.isFinite(x) ? `${x >= y ? "+" : "−"}${Math.abs(Math.round((100 * (x - y)) / y))} %` : "",
-          ),
+          h("td", { class: "num quiet" }, y > 0 && Number.isFinite(x) ? change(x, y) : ""),
         ),
       ),
     ),
   );
 }
 
-function losers(names, pairs) {
+/** How many jobs were submitted after a job and ended before it. */
+const overtakers = (log, job) =>
+  log.jobs.filter((other) => other.submitted > job.submitted && other.ended !== null && other.ended < job.ended).length;
+
+/** Why a job ends later, from what the two runs tell about it. */
+function why({ job, other, a: after, b: before }, a, b) {
+  const [wait, waitBefore] = [job, other].map((one) => one.started - one.submitted);
+  const [passed, passedBefore] = [overtakers(a, job), overtakers(b, other)];
+  const more = (key, one, many) =>
+    job[key] > other[key] && `${plural(job[key] - other[key], `more ${one}`, `more ${many}`)}`;
+  const parts = [
+    wait - waitBefore > (after - before) / 4 &&
+      `its first task waited ${duration(wait)} instead of ${duration(waitBefore)}`,
+    passed > passedBefore && `${plural(passed, "later job")} finished before it, instead of ${count(passedBefore)}`,
+    more("early_ends", "early end", "early ends"),
+    more("pauses", "pause", "pauses"),
+    more("kills", "kill", "kills"),
+  ].filter(Boolean);
+  return parts.join("; ") || "fewer slots at the same time, or slower nodes";
+}
+
+function losers(names, pairs, a, b) {
   const worst = pairs
     .filter((one) => one.a > one.b * 1.02)
     .sort((p, q) => q.a / q.b - p.a / p.b)
@@ -321,24 +402,29 @@ function losers(names, pairs) {
         h(
           "tr",
           {},
-          ["Job", "User · pool", names[0], names[1], "Later by", "Preempted"].map((name, index) =>
-            h("th", { scope: "col", class: index > 1 ? "num" : "" }, name),
+          ["Job", "User · pool", names[0], names[1], "Later by", "Why"].map((name, index) =>
+            h("th", { scope: "col", class: index > 1 && index < 5 ? "num" : "" }, name),
           ),
         ),
       ),
       h(
         "tbody",
         {},
-        worst.map(({ job, a, b }) =>
+        worst.map((one) =>
           h(
             "tr",
             {},
-            h("td", {}, h("a", { href: `#/job/${job.id}` }, job.name), h("span", { class: "quiet" }, ` #${job.id}`)),
-            h("td", {}, `${job.user} · ${job.pool}`),
-            h("td", { class: "num" }, duration(a)),
-            h("td", { class: "num" }, duration(b)),
-            h("td", { class: "num" }, h("b", {}, `${(a / b).toFixed(2)}×`), ` ${duration(a - b)}`),
-            h("td", { class: "num" }, plural(job.pauses + job.early_ends + job.kills, "time")),
+            h(
+              "td",
+              {},
+              h("a", { href: `#/job/${one.job.id}` }, one.job.name),
+              h("span", { class: "quiet" }, ` #${one.job.id}`),
+            ),
+            h("td", {}, owner(one.job)),
+            h("td", { class: "num" }, duration(one.a)),
+            h("td", { class: "num" }, duration(one.b)),
+            h("td", { class: "num" }, h("b", {}, `${(one.a / one.b).toFixed(2)}×`), ` ${duration(one.a - one.b)}`),
+            h("td", { class: "wrap" }, why(one, a, b)),
           ),
         ),
       ),

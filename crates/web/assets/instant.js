@@ -9,6 +9,9 @@ const SIZES = [
 ];
 export const sizeOf = (job) => SIZES.findIndex(([most]) => job.tasks[0] <= most);
 
+/** The user of a job, and its pool unless that is the user's own. */
+export const owner = (job) => (job.user === job.pool ? job.user : `${job.user} · ${job.pool}`);
+
 const COLORS = ["c0", "c1", "c2", "c3", "c4", "c5", "c6"];
 const OTHERS = { label: "others", color: "c7" };
 
@@ -33,11 +36,14 @@ export function groupsOf(log, by) {
   for (const job of log.jobs) if (!weight.has(key(job))) weight.set(key(job), 0);
   const order = [...weight.entries()].sort((a, b) => b[1] - a[1]).map(([name]) => name);
   const shown = order.length > COLORS.length ? order.slice(0, COLORS.length) : order;
-  // The colour of a job does not depend on how much it has run, so that it keeps it.
-  const groups = shown.map((name, at) => ({
-    label: by === "job" ? log.jobs[name].name : name,
-    color: by === "job" ? COLORS[name % COLORS.length] : COLORS[at],
-  }));
+  // The colour of a job does not depend on how much it has run, so that it keeps it, unless another one shown has it.
+  const free = new Set(COLORS);
+  const groups = shown.map((name, at) => {
+    const own = by === "job" ? COLORS[name % COLORS.length] : COLORS[at];
+    const color = free.has(own) ? own : [...free][0];
+    free.delete(color);
+    return { label: by === "job" ? log.jobs[name].name : name, color };
+  });
   if (shown.length < order.length) groups.push(OTHERS);
   const at = new Map(shown.map((name, index) => [name, index]));
   log.jobs.forEach((job, row) => {

@@ -1,6 +1,6 @@
 // One job: attempts, tasks, decisions, why it runs or waits, forecasts, yield and kill.
 
-import { store, ENDED, NONE } from "./store.js";
+import { store, ENDED, NONE, Poll } from "./store.js";
 import { h, fill, color, showTip, hideTip } from "./dom.js";
 import { bytes, clock, count, dateTime, duration, elapsed, plural, shorten, ticks, zone } from "./format.js";
 import { decisionsUpTo, groupsOf, stateAt } from "./instant.js";
@@ -34,7 +34,7 @@ export function jobPage(root, id) {
     };
   }
   const head = h("div", { class: "jobhead" });
-  const lead = h("p", { class: "lead", "aria-live": "polite" });
+  const lead = h("p", { class: "lead" });
   const cause = h("section", { class: "panel failure", hidden: true, "aria-label": "Why it failed" });
   const facts = h("div", { class: "facts" });
   const tabs = h("span", { class: "subtabs", role: "group", "aria-label": "Details" });
@@ -105,7 +105,11 @@ export function jobPage(root, id) {
         fill(
           details,
           gantt.box,
-          h("footer", {}, "Maps: slots held. Reduces: one row each, by task number; dotted while paused."),
+          h(
+            "footer",
+            {},
+            "Maps: slots in use. Reduces: one row each, by task number; pale while maps still run, dotted while paused.",
+          ),
         );
       gantt.redraw();
     }
@@ -153,8 +157,8 @@ export function jobPage(root, id) {
     if (key !== shown) {
       shown = key;
       renderHead(head, facts, log, state);
-      renderLead(lead, log, state);
     }
+    renderLead(lead, log, state);
     if (state.ended) policies.hidden = true;
     if (what !== "window") renderDetails();
     else gantt.redraw();
@@ -181,33 +185,6 @@ export function jobPage(root, id) {
   };
 }
 
-/** Fetches an answer now and again, not more often than `every` milliseconds. */
-class Poll {
-  constructor(url, then, every = 1500) {
-    Object.assign(this, { url, then, every, last: -Infinity });
-  }
-  soon() {
-    if (this.stopped || this.busy || this.timer) return;
-    const wait = Math.max(0, this.every - (performance.now() - this.last));
-    this.timer = setTimeout(async () => {
-      this.timer = 0;
-      this.busy = true;
-      this.last = performance.now();
-      try {
-        const response = await fetch(typeof this.url === "function" ? this.url() : this.url, { cache: "no-store" });
-        if (response.ok && !this.stopped) this.then(await response.json());
-      } catch {
-        /* The connection is reported elsewhere; the next update asks again. */
-      }
-      this.busy = false;
-    }, wait);
-  }
-  stop() {
-    this.stopped = true;
-    clearTimeout(this.timer);
-  }
-}
-
 function renderHead(head, facts, log, state) {
   const { job } = state;
   const { of, groups } = groupsOf(log, choice.by ?? "size");
@@ -220,18 +197,22 @@ function renderHead(head, facts, log, state) {
     h("span", { class: "grow" }),
     live
       ? h(
-          "button",
-          {
-            class: "btn",
-            type: "button",
-            disabled: state.running[0] + state.running[1] === 0,
-            title: "Make its running tasks free their slots once; no work is lost",
-            onclick: () => change(job, "yield"),
-          },
-          "Yield",
+          "span",
+          { class: "buttons" },
+          h(
+            "button",
+            {
+              class: "btn",
+              type: "button",
+              disabled: state.running[0] + state.running[1] === 0,
+              title: "Make its running tasks free their slots once; no work is lost",
+              onclick: () => change(job, "yield"),
+            },
+            "Yield",
+          ),
+          h("button", { class: "btn", type: "button", onclick: () => change(job, "kill") }, "Kill…"),
         )
       : null,
-    live ? h("button", { class: "btn", type: "button", onclick: () => change(job, "kill") }, "Kill…") : null,
   );
   const fact = (name, value) => h("span", {}, `${name} `, h("b", {}, value));
   fill(
@@ -261,7 +242,8 @@ function renderLead(box, log, state) {
   const gave = state.pauses + state.early + state.kills;
   const preempted = gave ? ` It was preempted ${plural(gave, "time")}, and ${lost}.` : "";
   const forecast = state.forecast?.[1];
-  const end = forecast && forecast[1] > store.at ? `; expected to end at ${clock(log, forecast[1])}${zone(log)}` : "";
+  const end =
+    forecast && forecast[1] > store.clockAt ? `; expected to end at ${clock(log, forecast[1])}${zone(log)}` : "";
   const left = tasks - state.done[0] - state.done[1];
   const text = {
     waiting: () =>
@@ -270,9 +252,9 @@ function renderLead(box, log, state) {
         : `Holds no slot now, with ${count(state.done[0] + state.done[1])} of ${plural(tasks, "task")} finished. ${waitingFor(log, state)}${end}.`,
     paused: () => `${plural(state.paused, "reduce is", "reduces are")} paused. ${waitingFor(log, state)}${end}.`,
     running: () =>
-      `Runs ${plural(state.running[0] + state.running[1], "task")}; ${count(left)} of ${plural(tasks, "task")} left${end}.${preempted}`,
+      `Running ${plural(state.running[0] + state.running[1], "task")}; ${count(left)} of ${plural(tasks, "task")} left${end}.${preempted}`,
     succeeded: () =>
-      `Succeeded in ${duration(elapsed(log, job.submitted, job.ended))}${job.started === null ? "" : `, after a wait of ${duration(elapsed(log, job.submitted, job.started))}`}.${preempted}`,
+      `Succeeded ${duration(elapsed(log, job.submitted, job.ended))} after submission${job.started > job.submitted ? `, having waited ${duration(elapsed(log, job.submitted, job.started))} for its first slot` : ""}.${preempted}`,
     killed: () => `Killed after ${duration(elapsed(log, job.submitted, job.ended))}; its output was removed.`,
     failed: () => `Failed after ${duration(elapsed(log, job.submitted, job.ended))}; its output was removed.`,
   }[state.word];
@@ -345,10 +327,10 @@ function renderChain(chain, title, log, explanation) {
 }
 
 function renderForecasts(box, log, job, found) {
-  const usable = found.filter((one) => one.end_s?.[1] > store.now);
+  const usable = found.filter((one) => one.end_s?.[1] > store.clockAt);
   box.hidden = usable.length === 0;
   if (!usable.length) return;
-  const now = store.now;
+  const now = store.clockAt;
   const first = Math.min(job.submitted, now);
   const last = Math.max(...usable.map((one) => one.end_s[2])) * 1.001;
   const x = (t) => `${(100 * (t - first)) / Math.max(1e-6, last - first)}%`;
@@ -421,6 +403,89 @@ function renderDecisions(box, log, row) {
   if (subjects.some((one) => !log.reasons.has(one))) log.reasonsOf(subjects).then(() => renderDecisions(box, log, row));
 }
 
+/** When the last map of a job finished; none while some are left. */
+function mapsEnded(log, row, at) {
+  const done = new Set();
+  let ended = 0;
+  for (let attempt = 0; attempt < log.length; attempt += 1) {
+    if (log.job[attempt] !== row || log.kind[attempt] !== 0 || !(log.end[attempt] <= at)) continue;
+    if (log.ended[attempt] !== ENDED.finished) continue;
+    done.add(log.task[attempt]);
+    ended = Math.max(ended, log.end[attempt]);
+  }
+  return done.size >= log.jobs[row].tasks[0] ? ended : null;
+}
+
+/** The phases of a job, and how long the finished tasks of each took: skew is the longest of them over the median. */
+function phases(log, row, at, tasks) {
+  const lastMap = mapsEnded(log, row, at);
+  const job = log.jobs[row];
+  const spans = [[], [], []];
+  const times = [[], [], []];
+  for (const attempts of tasks.values()) {
+    const kind = log.kind[attempts[0]];
+    const last = attempts.at(-1);
+    const isDone = log.end[last] <= at && log.ended[last] === ENDED.finished;
+    const worked = [0, 0];
+    for (const one of attempts) {
+      const end = Math.min(Number.isNaN(log.end[one]) ? at : log.end[one], at);
+      const cut = kind === 0 ? end : Math.min(Math.max(lastMap ?? end, log.start[one]), end);
+      if (cut > log.start[one]) spans[kind].push(log.start[one], cut);
+      if (end > cut) spans[2].push(cut, end);
+      worked[0] += cut - log.start[one];
+      worked[1] += end - cut;
+    }
+    if (!isDone) continue;
+    times[kind].push(worked[0]);
+    if (kind === 1) times[2].push(worked[1]);
+  }
+  const names = ["Maps", "Shuffle while maps run", job.tasks[0] ? "Reduces after the last map" : "Reduces"];
+  const quantile = (sorted, q) => sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
+  const rows = names.flatMap((name, phase) => {
+    if (!spans[phase].length) return [];
+    const [from, to] = [Math.min(...spans[phase]), Math.max(...spans[phase])];
+    const sorted = times[phase].sort((a, b) => a - b);
+    const [least, median, high, most] = [0, 0.5, 0.9, 1].map((q) => quantile(sorted, q));
+    const cells = [
+      clock(log, from),
+      duration(to - from),
+      count(sorted.length),
+      duration(least),
+      duration(median),
+      duration(high),
+      duration(most),
+      sorted.length > 1 && median > 0 ? `${(most / median).toFixed(1)}×` : "",
+    ];
+    return [
+      h(
+        "tr",
+        {},
+        h("td", {}, name),
+        cells.map((text) => h("td", { class: "num" }, text)),
+      ),
+    ];
+  });
+  const head = ["Phase", `Began${zone(log)}`, "Took", "Tasks done", "Shortest", "Median", "90 %", "Longest", "Skew"];
+  return h(
+    "div",
+    { class: "tablewrap phased", tabindex: "0", role: "region", "aria-label": "Phases, scrolls sideways" },
+    h(
+      "table",
+      {},
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          head.map((name, index) => h("th", { scope: "col", class: index ? "num" : "" }, name)),
+        ),
+      ),
+      h("tbody", {}, rows),
+    ),
+  );
+}
+
 function renderTasks(box, log, row) {
   const at = store.at;
   const tasks = new Map();
@@ -471,9 +536,10 @@ function renderTasks(box, log, row) {
   });
   fill(
     box,
+    rows.length ? phases(log, row, at, tasks) : null,
     h(
       "div",
-      { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" },
+      { class: "tablewrap tall", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" },
       h(
         "table",
         {},
@@ -501,11 +567,11 @@ function renderTasks(box, log, row) {
   );
 }
 
-/** Failures that differ, latest first, and how often each happened. They begin with the attempt and its node. */
+/** Failures that differ in more than numbers, latest first, and how often each happened. They begin with the attempt and its node. */
 function distinctFailures(failures) {
   const found = new Map();
   for (const text of [...failures].reverse()) {
-    const key = text.slice(text.indexOf(": ") + 1);
+    const key = text.slice(text.indexOf(": ") + 1).replace(/\d+/g, "0");
     const one = found.get(key);
     if (one) one.times += 1;
     else found.set(key, { text, times: 1 });
@@ -724,9 +790,9 @@ class Gantt {
     const left = width < 500 ? 44 : 72;
     const expected = store.held === null ? log.live.forecasts.get(row)?.[1] : null;
     // One that should have come true by now is none.
-    const forecast = expected?.[1] > store.now ? expected : null;
+    const forecast = expected?.[1] > store.clockAt ? expected : null;
     const from = job.submitted;
-    const to = Math.max(from + 0.1, job.ended ?? Math.max(store.now, forecast?.[2] ?? 0)) + 1e-9;
+    const to = Math.max(from + 0.01, job.ended ?? Math.max(store.now, forecast?.[2] ?? 0)) + 1e-9;
     const reduces = Math.min(REDUCE_ROWS_MAX, job.tasks[1]);
     const rowHeight = reduces ? Math.max(2, Math.min(18, 280 / reduces)) : 0;
     const [mapHeight, markHeight] = [96, 16];
@@ -750,7 +816,8 @@ class Gantt {
       ctx.fillRect(Math.round(x), 12, 1, height - 34);
       ctx.fillStyle = color("quiet");
       ctx.textAlign = "center";
-      ctx.fillText(clock(log, t + 1e-6, fine), Math.min(width - 30, Math.max(left + 20, x)), height - 8);
+      const text = clock(log, t + 1e-6, fine);
+      ctx.fillText(text, Math.min(width - 4 - ctx.measureText(text).width / 2, Math.max(left + 20, x)), height - 8);
     }
     if (forecast) {
       ctx.fillStyle = color("quiet");
@@ -759,17 +826,16 @@ class Gantt {
       ctx.globalAlpha = 1;
       ctx.fillStyle = color("text");
       ctx.fillRect(this.x(forecast[1]) - 0.75, 12, 1.5, height - 36);
+      const text = `finish ${clock(log, forecast[1])} ± ${duration((forecast[2] - forecast[0]) / 2)}`;
+      const end = Math.max(this.x(forecast[1]) - 5, left + ctx.measureText(text).width);
       ctx.textAlign = "right";
-      ctx.fillText(
-        `finish ${clock(log, forecast[1])} ± ${duration((forecast[2] - forecast[0]) / 2)}`,
-        this.x(forecast[1]) - 5,
-        22,
-      );
+      ctx.fillText(text, end, 12 + mapHeight + markHeight);
     }
     // Maps as a level: slots held in each pixel column.
     const columns = Math.floor(this.at.w) + 1;
     const level = new Float64Array(columns + 2);
     this.reduceRows = [];
+    const shuffled = this.x(mapsEnded(log, row, until) ?? until);
     const paused = new Map();
     const marks = [];
     for (let attempt = 0; attempt < log.length && log.start[attempt] <= until; attempt += 1) {
@@ -801,8 +867,12 @@ class Gantt {
       const y = reduceTop + line * rowHeight;
       const bar = Math.max(1, rowHeight - (rowHeight > 3 ? 1.5 : 0.5));
       const [x0, x1] = [this.x(log.start[attempt]), Math.max(this.x(log.start[attempt]) + 1, this.x(end))];
+      const pale = Math.min(x1, Math.max(x0, shuffled));
       ctx.fillStyle = paint;
-      ctx.fillRect(x0, y, x1 - x0, bar);
+      ctx.globalAlpha = 0.4;
+      ctx.fillRect(x0, y, pale - x0, bar);
+      ctx.globalAlpha = 1;
+      ctx.fillRect(pale, y, x1 - pale, bar);
       this.reduceRows.push([attempt, x0, x1, y, bar]);
       const since = paused.get(line);
       if (since !== undefined) {
@@ -836,14 +906,18 @@ class Gantt {
     ctx.textAlign = "right";
     ctx.fillStyle = color("quiet");
     ctx.fillText(String(Math.round(most)), left - 7, 22);
-    if (reduces) {
+    if (reduces > 1) {
       ctx.fillText("0", left - 7, reduceTop + 8);
       ctx.fillText(String(reduces - 1), left - 7, reduceTop + reduces * rowHeight);
     }
     ctx.fillStyle = color("text");
     ctx.fillText("maps", left - 7, 12 + mapHeight / 2 + 4);
-    if (reduces > 2)
-      ctx.fillText(width < 500 ? "red." : "reduces", left - 7, reduceTop + (reduces * rowHeight) / 2 + 4);
+    if (reduces === 1 || reduces > 2)
+      ctx.fillText(
+        width < 500 ? "red." : reduces > 1 ? "reduces" : "reduce",
+        left - 7,
+        reduceTop + (reduces * rowHeight) / 2 + 4,
+      );
     const x = this.x(until);
     ctx.fillStyle = color("link");
     ctx.fillRect(x - 0.75, 8, 1.5, height - 30);

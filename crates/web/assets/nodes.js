@@ -1,8 +1,8 @@
 // Nodes: which need attention, what each runs, where reduces are paused.
 
-import { store, ENDED } from "./store.js";
+import { store, ENDED, Poll } from "./store.js";
 import { h, fill, glyph } from "./dom.js";
-import { clock, count, duration, elapsed, percent, plural, zone } from "./format.js";
+import { bytes, clock, count, duration, elapsed, percent, plural, zone } from "./format.js";
 import { exclusionOf, groupsOf, isUp, nodeState } from "./instant.js";
 import { Timeline, choice } from "./timeline.js";
 
@@ -41,6 +41,7 @@ export function nodesPage(root) {
   );
   timeline.renderControls();
   const again = () => render("data");
+  const used = new Usage(again);
   const render = (what) => {
     if (what !== "window") {
       const nodes = usage(log, store.at);
@@ -48,12 +49,45 @@ export function nodesPage(root) {
       renderAttention(attention, log, nodes);
       const shown = nodes.filter(matches);
       renderGrid(grid, log, shown, nodes.length, again);
-      renderTable(table, log, shown, again);
+      renderTable(table, log, shown, again, store.held === null ? used.byName : null);
     }
     timeline.redraw();
   };
   render("data");
-  return { render, timeline, close: () => timeline.close() };
+  return {
+    render,
+    timeline,
+    close: () => {
+      timeline.close();
+      used.stop();
+    },
+  };
+}
+
+/** What the processes of each node use now: cores since the last answer, and memory. A cluster that runs knows. */
+class Usage {
+  constructor(then) {
+    this.byName = null;
+    this.last = new Map();
+    if (!store.hasCoordinator) return;
+    this.poll = new Poll("/api/v1/nodes", (nodes) => {
+      const at = performance.now() / 1000;
+      this.byName = new Map();
+      for (const { name, cpu_s, memory_bytes } of nodes) {
+        const before = this.last.get(name);
+        const cores = before?.cpu_s <= cpu_s ? (cpu_s - before.cpu_s) / (at - before.at) : NaN;
+        if (cpu_s !== null) this.last.set(name, { cpu_s, at });
+        this.byName.set(name, { cores, memory: memory_bytes });
+      }
+      then();
+    });
+    this.poll.soon();
+    this.timer = setInterval(() => document.hidden || this.poll.soon(), 2000);
+  }
+  stop() {
+    this.poll?.stop();
+    clearInterval(this.timer);
+  }
 }
 
 /** What each node runs at an instant, and what it ran before. */
@@ -121,7 +155,7 @@ function renderAttention(box, log, nodes) {
         glyph("node", "bad"),
         " ",
         h("b", {}, node.name),
-        ` was lost ${duration(elapsed(log, since, store.clockAt))} ${store.isLive && store.held === null ? "ago" : "before"}, at ${clock(log, since)}${zone(log)}. ${again ? `${plural(again, "attempt")} ran there and ${again === 1 ? "runs" : "run"} again elsewhere.` : "Nothing ran there."}`,
+        ` was lost ${duration(elapsed(log, since, store.clockAt))} ${store.isLive && store.held === null ? "ago" : "earlier"}, at ${clock(log, since)}${zone(log)}. ${again ? `${plural(again, "attempt")} ran there and ${again === 1 ? "runs" : "run"} again elsewhere.` : "Nothing ran there."}`,
       );
     }),
     ...excluded.map(({ node, excluded: { from, failures, jobs } }) =>
@@ -234,7 +268,12 @@ function renderGrid(box, log, nodes, all, again) {
         again();
       },
     });
-    fill(box, h("header", {}, h("h2", {}, "Now"), h("div", { class: "filters" }, input)), h("div"), h("footer"));
+    fill(
+      box,
+      h("header", {}, h("h2", {}, "Use of each node"), h("div", { class: "filters" }, input)),
+      h("div"),
+      h("footer"),
+    );
   } else if (document.activeElement !== input) input.value = filter.text;
   fill(box.children[1], nodes.length ? body : h("p", { class: "empty" }, "No node matches the filter."));
   fill(box.children[2], legend, h("span", { class: "grow" }), note);
@@ -313,7 +352,10 @@ function cards(log, nodes, of, groups) {
   );
 }
 
-function renderTable(box, log, nodes, again) {
+const coresText = (cores) => (Number.isFinite(cores) ? cores.toFixed(2) : "–");
+const bytesText = (memory) => (memory > 0 ? bytes(memory) : "–");
+
+function renderTable(box, log, nodes, again, used) {
   const at = store.at;
   const slow = nodes
     .filter((one) => one.finished > 4)
@@ -323,7 +365,7 @@ function renderTable(box, log, nodes, again) {
   const most = filter.more ? ROWS_MAX : ROWS_FIRST;
   fill(
     box,
-    h("header", {}, h("h2", {}, "Nodes in a table")),
+    h("header", {}, h("h2", {}, "All nodes")),
     h(
       "div",
       { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" },
@@ -347,6 +389,12 @@ function renderTable(box, log, nodes, again) {
               ["Tasks done", "num"],
               ["Mean task", "num"],
               ["Failed", "num"],
+              ...(used
+                ? [
+                    ["Cores in use", "num"],
+                    ["Memory", "num"],
+                  ]
+                : []),
             ].map(([name, kind]) => h("th", { scope: "col", class: kind }, name)),
           ),
         ),
@@ -375,6 +423,8 @@ function renderTable(box, log, nodes, again) {
               h("td", { class: "num" }, count(one.finished)),
               h("td", { class: "num" }, duration(mean), mean > 2 * middle ? " · slow" : ""),
               h("td", { class: "num" }, one.failures || ""),
+              used ? h("td", { class: "num" }, coresText(used.get(one.node.name)?.cores)) : null,
+              used ? h("td", { class: "num" }, bytesText(used.get(one.node.name)?.memory)) : null,
             );
           }),
         ),

@@ -10,6 +10,7 @@ import {
   isBad,
   isUp,
   lastMark,
+  owner,
   shapeOf,
   sizeOf,
   stateAt,
@@ -166,7 +167,7 @@ function renderVerdict(box, log, state) {
     const mark = last(log, MARK.nodeLost, state.at);
     if (mark >= 0)
       parts.push(
-        `${wordsOf(log, mark).who} was lost ${duration(elapsed(log, log.markTime[mark], store.clockAt))} ${store.isLive && store.held === null ? "ago" : "before"}.`,
+        `${wordsOf(log, mark).who} was lost ${duration(elapsed(log, log.markTime[mark], store.clockAt))} ${store.isLive && store.held === null ? "ago" : "earlier"}.`,
       );
   }
   if (excluded.length) {
@@ -287,7 +288,7 @@ function renderTiles(box, log, state) {
     tile(
       "Preemptions",
       count(sum("pauses") + sum("early") + sum("kills")),
-      `${count(sum("paused"))} paused now`,
+      sum("paused") ? `${count(sum("paused"))} paused now` : "",
       `${plural(sum("pauses"), "pause")}, ${plural(sum("early"), "early end")}${sum("kills") ? `, ${plural(sum("kills"), "kill")}` : ""}`,
     ),
     tile(
@@ -481,6 +482,8 @@ export function waitingFor(log, state) {
 }
 
 const isPresent = () => store.isLive && store.held === null;
+/** The class of columns for which a tablet has no room beside those of the present. */
+const less = () => (isPresent() ? "less" : "");
 
 class JobTable {
   constructor(box, log) {
@@ -514,7 +517,13 @@ class JobTable {
           },
         },
         h("option", { value: "" }, label),
-        names.map((name) => h("option", { value: name, selected: filter[key] === name }, name)),
+        names.map((name) =>
+          h(
+            "option",
+            { value: name, selected: filter[key] === name },
+            key === "user" && name === store.user ? `${name} (me)` : name,
+          ),
+        ),
       );
       return element;
     };
@@ -522,7 +531,7 @@ class JobTable {
     this.users = h("span", { style: { display: "contents" } });
     this.renderSelects = () => {
       const names = [log.names("user"), log.names("pool")];
-      const signature = JSON.stringify(names);
+      const signature = JSON.stringify([names, filter.user]);
       if (this.names === signature) return;
       this.names = signature;
       fill(
@@ -551,18 +560,24 @@ class JobTable {
     this.render(this.state);
   }
 
+  /** Only the reader's own jobs, or all again. */
+  mine() {
+    filter.user = filter.user === store.user ? "" : store.user;
+    this.again();
+  }
+
   columns() {
     const { log } = this;
     // Ranks and what a job waits for are known for the present of a running cluster only.
     const unknown = isPresent() ? [] : ["rank", "wait"];
     return [
-      ["rank", "Rank", "num"],
+      ["rank", "Rank", "num less"],
       ["name", "Job"],
-      ["user", "User · pool"],
+      ["user", "User · pool", less()],
       ["state", "State"],
       ["progress", "Maps, reduces"],
-      ["held", "Slots / share", "num"],
-      ["submitted", `Submitted${zone(log)}`],
+      ["held", "Slots / share", `num ${less()}`],
+      ["submitted", `Submitted${zone(log)}`, less()],
       ["finish", `${isPresent() ? "Expected finish" : "Finished"}${zone(log)}`],
       ["wait", "Waiting for"],
     ].filter(([key]) => !unknown.includes(key));
@@ -734,24 +749,24 @@ class JobTable {
         onmouseenter: () => this.highlight(job.row),
         onmouseleave: () => this.highlight(null),
       },
-      isPresent() ? h("td", { class: "num quiet hide" }, ranks.length ? Math.max(...ranks) + 1 : "") : null,
+      isPresent() ? h("td", { class: "num quiet hide less" }, ranks.length ? Math.max(...ranks) + 1 : "") : null,
       h(
         "td",
-        {},
+        { class: "jobcell" },
         h("i", { class: "swatch", style: { background: `var(--${group?.color ?? "c7"})` } }),
         h("a", { class: "jobname", href: `#/job/${job.id}` }, shorten(job.name)),
         h("span", { class: "quiet" }, ` #${job.id}`, job.priority === "normal" ? "" : `  ${job.priority}`),
       ),
-      h("td", { class: "hide" }, job.user, h("span", { class: "quiet" }, ` · ${job.pool}`)),
+      h("td", { class: `hide ${less()}` }, owner(job)),
       h("td", {}, stateWord(one.word)),
       h("td", { class: "full" }, h("div", { class: "phases" }, phase(0), phase(1))),
       h(
         "td",
-        { class: "num hide" },
+        { class: `num hide ${less()}` },
         held,
         share ? h("span", { class: "quiet" }, ` / ${share.toFixed(share < 10 ? 1 : 0)}`) : null,
       ),
-      h("td", { class: "hide quiet" }, dateTime(log, job.submitted)),
+      h("td", { class: `hide quiet ${less()}` }, dateTime(log, job.submitted)),
       h("td", { class: "full" }, this.finish(one, horizon)),
       isPresent() ? h("td", { class: "wait full quiet" }, waitingFor(log, one)) : null,
     );
@@ -768,7 +783,7 @@ class JobTable {
         h("span", { class: "quiet" }, `  after ${duration(elapsed(log, job.submitted, job.ended))}`),
       );
     const end = one.forecast?.[1];
-    if (!end || end[1] < state.at) return h("span", { class: "quiet" }, isPresent() ? "no estimate yet" : "");
+    if (!end || end[1] < store.clockAt) return h("span", { class: "quiet" }, isPresent() ? "no estimate yet" : "");
     const [low, middle, high] = end;
     const x = (t) => 100 * Math.min(1, Math.log1p(Math.max(0, t - state.at)) / Math.log1p(horizon));
     return h(

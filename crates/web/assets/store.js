@@ -52,7 +52,11 @@ export class Log {
     const response = await fetch(`/api/v1/timeline?log=${this.index}`, { cache: "no-store" });
     if (!response.ok)
       throw new LoadError(response.status, (await response.json().catch(() => ({}))).error ?? response.statusText);
-    const buffer = await response.arrayBuffer();
+    this.read(await response.arrayBuffer());
+  }
+
+  /** Reads everything from its binary form. */
+  read(buffer) {
     const length = new DataView(buffer).getUint32(0, true);
     const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
     this.clear();
@@ -139,6 +143,48 @@ export class Log {
   }
 }
 
+/** The recorded jobs of the log simulated under its policy and under another one. */
+export async function simulated(policy) {
+  const response = await fetch(`/api/v1/what-if?policy=${encodeURIComponent(policy)}`, { cache: "no-store" });
+  if (!response.ok) throw new Error((await response.json().catch(() => ({}))).error ?? response.statusText);
+  const buffer = await response.arrayBuffer();
+  let at = 0;
+  return [1, 2].map((index) => {
+    const length = Number(new DataView(buffer).getBigUint64(at, true));
+    const log = new Log(index);
+    log.read(buffer.slice(at + 8, at + 8 + length));
+    at += 8 + Math.ceil(length / 8) * 8;
+    return log;
+  });
+}
+
+/** Fetches an answer now and again, not more often than `every` milliseconds. */
+export class Poll {
+  constructor(url, then, every = 1500) {
+    Object.assign(this, { url, then, every, last: -Infinity });
+  }
+  soon() {
+    if (this.stopped || this.busy || this.timer) return;
+    const wait = Math.max(0, this.every - (performance.now() - this.last));
+    this.timer = setTimeout(async () => {
+      this.timer = 0;
+      this.busy = true;
+      this.last = performance.now();
+      try {
+        const response = await fetch(typeof this.url === "function" ? this.url() : this.url, { cache: "no-store" });
+        if (response.ok && !this.stopped) this.then(await response.json());
+      } catch {
+        /* The connection is reported elsewhere; the next update asks again. */
+      }
+      this.busy = false;
+    }, wait);
+  }
+  stop() {
+    this.stopped = true;
+    clearTimeout(this.timer);
+  }
+}
+
 export class LoadError extends Error {
   constructor(status, text) {
     super(text);
@@ -210,6 +256,8 @@ class Store {
     const info = await response.json();
     this.isLive = info.live;
     this.hasCoordinator = info.coordinator;
+    this.user = info.user;
+    this.policies = info.policies;
     this.logs = info.logs.map((one, index) =>
       Object.assign(new Log(index), { name: one.name, policy: one.policy ?? "" }),
     );

@@ -33,9 +33,10 @@ const STRIP = 30;
 export const choice = { mode: "area", by: null, span: 0, window: null, nodes: null, highlight: null };
 
 export class Timeline {
-  /** `shared` timelines of a comparison show the same window. */
-  constructor(log, { compact = false, onhold = null } = {}) {
+  /** Timelines of several logs show the same span. */
+  constructor(log, { compact = false, onhold = null, logs = store.logs } = {}) {
     this.log = log;
+    this.logs = logs;
     this.compact = compact;
     this.onhold = onhold;
     this.canvas = h("canvas");
@@ -72,7 +73,7 @@ export class Timeline {
 
   /** The span of the whole log, with a little room at its end. */
   get extent() {
-    return [0, Math.max(this.log.index === 0 ? store.now : 0, ...store.logs.map((log) => log.now), 1) * 1.005];
+    return [0, Math.max(this.log.index === 0 ? store.now : 0, ...this.logs.map((log) => log.now), 1) * 1.005];
   }
 
   get window() {

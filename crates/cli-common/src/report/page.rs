@@ -106,11 +106,28 @@ fn policy_table(names: &[String], runs: &[Run]) -> String {
         names.iter().map(String::as_str).zip(runs.iter().map(|run| &run.summary.key_metrics)).collect();
     let best = if runs.len() > 1 { " Bold: best value of the column." } else { "" };
     format!(
-        "<section aria-labelledby=\"policies\"><h2 id=\"policies\">Policies</h2>\n{}{}{}{}</section>\n",
+        "<section aria-labelledby=\"policies\"><h2 id=\"policies\">Policies</h2>\n{}{}{}{}{}</section>\n",
         summary_sentence(names, runs),
         tables::figures(&format!("All jobs.{best}"), &rows),
+        causes_of_loss(names, runs),
         excluded_jobs(names, runs),
         tables::column_definitions(),
+    )
+}
+
+/// One sentence on how much of the lost work preemption caused.
+fn causes_of_loss(names: &[String], runs: &[Run]) -> String {
+    if runs.iter().all(|run| run.summary.key_metrics.lost_work_s == 0.0) {
+        return String::new();
+    }
+    let by_preemption = |(name, run): (&String, &Run)| {
+        let lost_s = run.summary.details.lost_to_preemption_s;
+        (lost_s > 0.0).then(|| format!("{} under {}", text::span(lost_s), escape(name)))
+    };
+    let all: Vec<String> = names.iter().zip(runs).filter_map(by_preemption).collect();
+    let caused = if all.is_empty() { "none".into() } else { all.join(", ") };
+    format!(
+        "<p>Of the lost work, preemption caused {caused}; nodes that failed, failures and second attempts caused the rest.</p>\n"
     )
 }
 

@@ -126,7 +126,7 @@ const COLUMNS: [Column; 14] = [
         definition: "Slot time of attempts whose work was lost: killed, failed, superseded by another attempt, or on a lost node.",
         metric: |figures| Some(figures.lost_work_s),
         format: text::span,
-        best: Best::Lowest,
+        best: Best::None,
     },
 ];
 

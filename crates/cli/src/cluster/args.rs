@@ -163,7 +163,7 @@ pub struct JobOptions {
     /// Job name; default: the application's name.
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// User the job is accounted to; default: $USER, or the name of your account.
+    /// User to charge the job to; default: $USER, or the name of your account.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// Pool (queue) to submit to; default: the user's own, named after the user.
@@ -218,7 +218,7 @@ pub struct Submit {
     /// Wait until the job ends; exit code 1 if it fails or is killed.
     #[arg(long)]
     pub wait: bool,
-    /// Program that has the application, built with the cluster's release of Giveway; default: this program, if it has applications of its own.
+    /// Program that contains the application, built with the cluster's release of Giveway; default: this program, if it has applications of its own.
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
 }
@@ -354,7 +354,7 @@ pub struct WatchJob {
     /// Which job.
     #[command(flatten)]
     pub show: ShowJob,
-    /// List the attempts of its tasks too: where and when each ran, how it began and ended. They are in the journal; those before it was last replaced are not listed.
+    /// List the attempts of its tasks too: where and when each ran, how it began and ended. Attempts from before the journal was last replaced are not listed.
     #[arg(long)]
     pub tasks: bool,
     /// Print again and again, or not.
@@ -376,7 +376,7 @@ pub struct Top {
     /// The cluster to show.
     #[command(flatten)]
     pub cluster: ClusterDir,
-    /// How often the view is renewed.
+    /// How often the view is refreshed.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     pub interval: Duration,
 }

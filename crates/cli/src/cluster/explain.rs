@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use giveway_analysis::explain::{self, Explanation, PolicyForecast, duration};
 use giveway_analysis::feed;
 use giveway_analysis::forecast::Present;
+use giveway_cli_common::text_table::prose;
 use giveway_core::{JobId, Outcome, Span};
 use giveway_engine::client::Client;
 use giveway_engine::wire::JobStatus;
@@ -45,14 +46,16 @@ pub fn explain(args: &ShowJob) -> Result<()> {
     }
     // The event log has neither applications nor the texts of failures: they are known while the cluster runs.
     let status = cluster.and_then(|mut client| client.job(id)).ok();
-    print(&explanation, status.as_ref(), &mut out)?;
+    let mut text = Vec::new();
+    print(&explanation, status.as_ref(), &mut text)?;
+    write!(out, "{}", prose(&String::from_utf8_lossy(&text)))?;
     Ok(())
 }
 
 /// What the coordinator itself knows, which is less than what a journal tells.
 fn print_from_coordinator(mut client: Client, id: JobId) -> Result<()> {
     let mut out = std::io::stdout();
-    Ok(client.explain(id)?.iter().try_for_each(|line| writeln!(out, "{line}"))?)
+    Ok(client.explain(id)?.iter().try_for_each(|line| writeln!(out, "{}", prose(line)))?)
 }
 
 fn print(explanation: &Explanation, status: Option<&JobStatus>, out: &mut impl Write) -> std::io::Result<()> {

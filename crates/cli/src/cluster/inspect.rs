@@ -429,16 +429,16 @@ pub fn yield_job(args: &JobSelector) -> Result<()> {
 /// `giveway kill`: all jobs that can be killed. Fails with the first reason why one cannot.
 pub fn kill(args: &Kill) -> Result<()> {
     let mut client = Client::connect(&args.cluster.dir)?;
-    let mut refused = None;
+    let mut rejected = None;
     for job in args.ids.iter().copied().map(JobId) {
         match client.kill(job) {
             Ok(()) => eprintln!("{job} killed; its output is removed"),
-            Err(error @ ClientError::Refused(_)) if refused.is_none() => refused = Some(error),
-            Err(ClientError::Refused(reason)) => eprintln!("giveway: {reason}"),
+            Err(error @ ClientError::Rejected(_)) if rejected.is_none() => rejected = Some(error),
+            Err(ClientError::Rejected(rejection)) => eprintln!("giveway: {}", rejection.reason),
             Err(error) => return Err(error.into()),
         }
     }
-    refused.map_or(Ok(()), |error| Err(error.into()))
+    rejected.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Finished and total tasks of one kind, as `3/8`.

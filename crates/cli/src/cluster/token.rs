@@ -38,7 +38,7 @@ enum Command {
         #[command(flatten)]
         cluster: ClusterDir,
     },
-    /// Replace a token by a new one with the same rights and lifetime, and print it.
+    /// Replace a token with a new one with the same rights and lifetime, and print it.
     Rotate {
         /// Name of the token.
         name: String,

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 /// `giveway trace`
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The format is detected by content; gzip and Zstandard are decompressed. A folder is read if all its traces have one format. \
-What is odd in a trace is printed to standard error, one line for each kind, with the rule by which it is handled. docs/traces.md describes \
+The format is detected by content; gzip and Zstandard are decompressed. A directory is read if all its traces have one format. \
+Oddities of a trace are printed to standard error, one line for each kind, with the rule that handles it. docs/traces.md describes \
 formats, rules and the duration model.
 
 EXAMPLES
@@ -43,10 +43,10 @@ pub enum TraceCommand {
 /// A trace and how it is read.
 #[derive(Debug, Args)]
 pub struct Source {
-    /// Trace: a file or a folder.
+    /// Trace: a file or a directory.
     #[arg(value_name = "FILE")]
     pub trace: PathBuf,
-    /// Cluster on which the jobs will run: a built-in name or a TOML file; default: one whose slots the trace keeps 70 % busy.
+    /// Cluster on which the jobs will run: a built-in name or a TOML file; default: one sized so that the trace keeps 70 % of its slots busy.
     #[arg(long, value_name = "NAME|FILE")]
     pub cluster: Option<String>,
     /// Duration model for what the trace lacks, as a TOML file.
@@ -123,7 +123,7 @@ pub struct Fit {
 /// `giveway trace compare`
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// Traces: files or folders.
+    /// Traces: files or directories.
     #[arg(value_name = "FILE", required = true)]
     pub traces: Vec<PathBuf>,
     /// Policies to compare: names, TOML files or `all`, separated by commas; may be repeated.
@@ -132,7 +132,7 @@ pub struct Compare {
     /// Policy to which the end of every job is compared.
     #[arg(long, value_name = "NAME", default_value = "fair")]
     pub baseline: String,
-    /// Cluster for all traces: a built-in name or a file; default: for each trace one whose slots it keeps 70 % busy.
+    /// Cluster for all traces: a built-in name or a file; default: for each trace, one sized so that it keeps 70 % of the slots busy.
     #[arg(long, value_name = "NAME|FILE")]
     pub cluster: Option<String>,
     /// Duration model for what the traces lack, as a TOML file.

@@ -19,7 +19,7 @@ EXAMPLES
   A trace of another system, which ran under Fair:
       giveway what-if history/ --recorded-policy fair --policy giveway --json what-if.json")]
 pub struct WhatIf {
-    /// Event log, journal or trace of another system (a file or a folder); also a workload as for `giveway sim`, of which nothing is recorded.
+    /// Event log, journal or trace of another system (a file or a directory); or a workload as for `giveway sim`, which has no recorded times.
     #[arg(value_name = "LOG|TRACE")]
     pub source: String,
     /// Policies to simulate: names, TOML files or `all`, separated by commas; may be repeated.
@@ -28,19 +28,19 @@ pub struct WhatIf {
     /// Policy under which the jobs ran; default: that of the event log.
     #[arg(long, value_name = "NAME|FILE", add = complete::policies())]
     pub recorded_policy: Option<String>,
-    /// Cluster on which the jobs ran: a built-in name or a file; default: that of the event log, or for a trace one whose slots it keeps 70 % busy.
+    /// Cluster on which the jobs ran: a built-in name or a file; default: that of the event log, or, for a trace, one sized so that the trace keeps 70 % of its slots busy.
     #[arg(long, value_name = "NAME|FILE", add = complete::clusters())]
     pub cluster: Option<String>,
     /// Also simulate with another number of nodes: `+20%`, `-10%`, `+10`, `-3` or a number.
     #[arg(long, value_name = "CHANGE", allow_hyphen_values = true)]
     pub nodes: Option<AmountChange>,
-    /// Also simulate with other slots on each node: `+1`, `+50%`, or map slots, with reduce slots in proportion.
+    /// Also simulate with other slots on each node: `+1`, `+50%`, or a number of map slots, with reduce slots in proportion.
     #[arg(long, value_name = "CHANGE", allow_hyphen_values = true)]
     pub slots: Option<AmountChange>,
     /// Also simulate with faster or slower nodes: `+20%` or a factor such as `1.5`.
     #[arg(long, value_name = "CHANGE", allow_hyphen_values = true)]
     pub speed: Option<AmountChange>,
-    /// Duration model for what a trace of another system lacks, as a TOML file (see docs/traces.md).
+    /// Duration model for times that a trace of another system lacks: a TOML file (see docs/traces.md).
     #[arg(long, value_name = "FILE")]
     pub trace_model: Option<PathBuf>,
     /// Random seed.

@@ -7,6 +7,7 @@ mod json;
 mod page;
 mod text;
 
+use crate::text_table::prose;
 use crate::{files, input};
 use anyhow::{Context, Result};
 use args::WhatIf;
@@ -87,7 +88,7 @@ pub fn run(args: &WhatIf) -> Result<()> {
     let (mut run, mut oddities) = (recorded.run, recorded.oddities);
     if recorded.has_made_cluster {
         oddities.push(
-            "the cluster is not recorded: simulated on an assumed one, whose slots the jobs keep 70 % busy; give the real one with --cluster"
+            "the cluster is not recorded: simulated on an assumed one, sized so that the jobs keep 70 % of its slots busy; give the real one with --cluster"
                 .into(),
         );
     }
@@ -99,7 +100,7 @@ pub fn run(args: &WhatIf) -> Result<()> {
     files::check_writable(args.json.as_deref().into_iter().chain(args.report.as_deref()))?;
     let has_recorded_cluster = !recorded.has_made_cluster && !recorded.has_other_cluster;
     let study = study(run, has_recorded_cluster, changed, policies, args.seed, oddities)?;
-    write!(std::io::stdout(), "{}", text::describe(&study, args.all_jobs)?)?;
+    write!(std::io::stdout(), "{}", prose(&text::describe(&study, args.all_jobs)?))?;
     if let Some(file) = &args.json {
         files::write(file, &(json::text(&study)? + "\n"))?;
     }

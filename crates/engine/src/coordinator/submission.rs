@@ -74,8 +74,7 @@ impl Coordinator {
             return Ok(pool.clone());
         }
         let names: Vec<&str> = pools.iter().map(|pool| pool.name.as_str()).collect();
-        let declared =
-            if names.is_empty() { "no pool is".to_owned() } else { format!("declared: {}", names.join(", ")) };
+        let declared = if names.is_empty() { "none are".to_owned() } else { format!("declared: {}", names.join(", ")) };
         Err(format!(
             "pool `{pool}` is not declared ({declared}); leave the pool out to use that of user `{user}`, or declare it in the tenants file"
         ))

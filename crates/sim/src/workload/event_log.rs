@@ -129,7 +129,7 @@ pub fn from_event_log(event_log: &[u8], name: &str) -> Result<RecordedRun, Event
                 plans.push(plan);
                 recorded.push(record);
             }
-            None => left_out.push(LeftOut { job: name, reason: "none of its tasks finished" }),
+            None => left_out.push(LeftOut { job: name, reason: "no finished task" }),
         }
     }
     if plans.is_empty() || cluster.nodes.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::auth::Caller;
 use super::extract::{Path, Query};
-use super::{Shared, Source};
+use super::{Shared, Source, usage};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -12,6 +12,7 @@ use giveway_analysis::explain::{self, Explanation, PolicyForecast};
 use giveway_analysis::feed;
 use giveway_analysis::forecast::Present;
 use giveway_analysis::model::JobRow;
+use giveway_core::policy::catalog;
 use giveway_core::{JobId, Priority, Time};
 use giveway_engine::client::{Client, ClientError};
 use giveway_engine::wire::{JobStatus, NodeStatus, Rejection, RejectionCode};
@@ -50,6 +51,10 @@ impl Problem {
         Problem(StatusCode::MISDIRECTED_REQUEST, text.into())
     }
 
+    pub(super) fn busy() -> Problem {
+        Problem(StatusCode::TOO_MANY_REQUESTS, "another comparison is running; try again when it has ended".into())
+    }
+
     pub(super) fn conflict(text: &str) -> Problem {
         Problem(StatusCode::CONFLICT, text.into())
     }
@@ -74,7 +79,7 @@ impl Problem {
         Problem(StatusCode::NOT_FOUND, format!("job {id} does not exist"))
     }
 
-    fn not_ready() -> Problem {
+    pub(super) fn not_ready() -> Problem {
         Problem(StatusCode::SERVICE_UNAVAILABLE, "the journal has not been read yet; try again".into())
     }
 
@@ -135,7 +140,7 @@ pub(super) async fn healthz(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 /// `GET /api/v1/info`
-pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Value> {
+pub(super) async fn info(State(shared): State<Arc<Shared>>, Extension(caller): Extension<Caller>) -> Json<Value> {
     let logs: Vec<Value> = shared
         .sources
         .iter()
@@ -149,6 +154,8 @@ pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Value> {
         "live": shared.is_live,
         "coordinator": shared.folder.is_some(),
         "logs": logs,
+        "user": caller.user(),
+        "policies": catalog::names(),
         "watchers": shared.watchers.load(Ordering::Relaxed),
         "uptime_s": shared.started.elapsed().as_secs(),
     }))
@@ -157,9 +164,11 @@ pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Value> {
 /// `GET /api/v1/timeline`
 pub(super) async fn timeline(State(shared): State<Arc<Shared>>, Query(which): Query<Which>) -> Answer<Response> {
     let bytes = source(&shared, which.log)?.read(|model, forecasts| model.snapshot(forecasts));
-    let bytes = bytes.ok_or_else(Problem::not_ready)?;
-    Ok(([(header::CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-store")], bytes)
-        .into_response())
+    Ok(octets(bytes.ok_or_else(Problem::not_ready)?))
+}
+
+pub(super) fn octets(bytes: Vec<u8>) -> Response {
+    ([(header::CONTENT_TYPE, "application/octet-stream"), (header::CACHE_CONTROL, "no-store")], bytes).into_response()
 }
 
 #[derive(Deserialize)]
@@ -276,9 +285,27 @@ pub(super) async fn job(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) 
     Ok(Json(job_json(&shared, status)))
 }
 
+/// A node as the API shows it.
+#[derive(Serialize)]
+pub(super) struct NodeJson {
+    #[serde(flatten)]
+    status: NodeStatus,
+    /// Processor time of its processes so far.
+    cpu_s: Option<f64>,
+    memory_bytes: Option<u64>,
+}
+
+impl From<NodeStatus> for NodeJson {
+    fn from(status: NodeStatus) -> NodeJson {
+        let used = status.pid.and_then(usage::of_process);
+        NodeJson { status, cpu_s: used.map(|used| used.cpu_s), memory_bytes: used.map(|used| used.memory_bytes) }
+    }
+}
+
 /// `GET /api/v1/nodes`
-pub(super) async fn nodes(State(shared): State<Arc<Shared>>) -> Answer<Json<Vec<NodeStatus>>> {
-    Ok(Json(ask(&shared, Client::nodes).await?))
+pub(super) async fn nodes(State(shared): State<Arc<Shared>>) -> Answer<Json<Vec<NodeJson>>> {
+    let nodes = ask(&shared, |client| Ok(client.nodes()?.into_iter().map(NodeJson::from).collect())).await?;
+    Ok(Json(nodes))
 }
 
 /// Which log, and an instant of it in seconds; its end without one.

@@ -15,6 +15,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use giveway_engine::current_user;
 use std::sync::Arc;
 use std::time::Duration;
 use subtle::ConstantTimeEq;
@@ -56,6 +57,14 @@ impl Caller {
         match self {
             Caller::Owner | Caller::Token { purpose: Purpose::Administer, .. } => None,
             Caller::Token { name, .. } => Some(name),
+        }
+    }
+
+    /// The user whose jobs are the caller's own: the token's, if it may submit, otherwise the one who runs this.
+    pub(super) fn user(&self) -> String {
+        match self {
+            Caller::Token { name, purpose: Purpose::Submit } => name.clone(),
+            _ => current_user(),
         }
     }
 }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use giveway_analysis::model::{JobState, Model};
-use giveway_core::Kind;
+use giveway_core::{Kind, Outcome};
 use giveway_engine::client::Client;
 use giveway_engine::coordinator::{Timing, Timings};
 use giveway_engine::wire::JobStatus;
@@ -60,6 +60,20 @@ fn summary(out: &mut String, name: &str, help: &str, timing: &Timing) {
     let _ = writeln!(out, "{name}_sum {}\n{name}_count {}", timing.total().as_secs_f64(), timing.count());
 }
 
+/// Upper limits of the buckets of histograms of jobs, in seconds.
+const BUCKETS_S: [f64; 12] = [0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0, 14400.0];
+
+fn histogram(out: &mut String, name: &str, pool: &str, values: &[f64]) {
+    let pool = label(pool);
+    for limit in BUCKETS_S {
+        let count = values.iter().filter(|value| **value <= limit).count();
+        let _ = writeln!(out, "{name}_bucket{{pool=\"{pool}\",le=\"{limit}\"}} {count}");
+    }
+    let (count, sum) = (values.len(), values.iter().sum::<f64>());
+    let _ = writeln!(out, "{name}_bucket{{pool=\"{pool}\",le=\"+Inf\"}} {count}");
+    let _ = writeln!(out, "{name}_sum{{pool=\"{pool}\"}} {sum}\n{name}_count{{pool=\"{pool}\"}} {count}");
+}
+
 /// A label's value: backslash, quote and line break are escaped.
 fn label(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
@@ -70,6 +84,17 @@ pub(super) fn of_coordinator(timings: &Timings, out: &mut String) {
     summary(out, "giveway_decision_seconds", decisions, &timings.decisions);
     let writes = "Time to write to the journal and sync it.";
     summary(out, "giveway_journal_write_seconds", writes, &timings.journal_writes);
+}
+
+/// The jobs of a pool.
+#[derive(Default)]
+struct OfPool {
+    /// By state, as in [`JobStatus::STATES`].
+    jobs: [u64; 5],
+    /// How long jobs waited that have started, and all others so far.
+    waits_s: Vec<f64>,
+    waiting_s: f64,
+    completions_s: Vec<f64>,
 }
 
 fn of_model(model: &Model, is_known: impl Fn(&str) -> bool, out: &mut String) {
@@ -91,30 +116,41 @@ fn of_model(model: &Model, is_known: impl Fn(&str) -> bool, out: &mut String) {
     for (state, count) in states {
         let _ = writeln!(out, "giveway_nodes{{state=\"{state}\"}} {count}");
     }
-    let mut by_pool: BTreeMap<&str, ([u64; 5], f64)> = BTreeMap::new();
+    let mut by_pool: BTreeMap<&str, OfPool> = BTreeMap::new();
     for job in &model.jobs {
-        let (counts, wait_s) = by_pool.entry(&job.pool).or_default();
+        let pool = by_pool.entry(&job.pool).or_default();
         match job.state() {
-            JobState::Waiting => counts[0] += 1,
-            JobState::Running => counts[1] += 1,
-            JobState::Succeeded => counts[2] += 1,
-            JobState::Killed => counts[3] += 1,
-            JobState::Failed => counts[4] += 1,
+            JobState::Waiting => pool.jobs[0] += 1,
+            JobState::Running => pool.jobs[1] += 1,
+            JobState::Succeeded => pool.jobs[2] += 1,
+            JobState::Killed => pool.jobs[3] += 1,
+            JobState::Failed => pool.jobs[4] += 1,
         }
-        if job.outcome.is_none() || job.started.is_some() {
-            *wait_s += model.elapsed(job.submitted, job.started.unwrap_or(model.now)).as_secs_f64();
+        let since_submission = |until| model.elapsed(job.submitted, until).as_secs_f64();
+        match job.started {
+            Some(started) => pool.waits_s.push(since_submission(started)),
+            None if job.outcome.is_none() => pool.waiting_s += since_submission(model.now),
+            None => {}
         }
+        let succeeded = job.ended.filter(|_| job.outcome == Some(Outcome::Succeeded));
+        pool.completions_s.extend(succeeded.map(since_submission));
     }
     head(out, "giveway_jobs", "Jobs in the journal, by pool and state.", "gauge");
-    for (pool, (counts, _)) in &by_pool {
-        for (state, count) in JobStatus::STATES.iter().zip(counts) {
-            let _ = writeln!(out, "giveway_jobs{{pool=\"{}\",state=\"{state}\"}} {count}", label(pool));
+    for (name, pool) in &by_pool {
+        for (state, count) in JobStatus::STATES.iter().zip(pool.jobs) {
+            let _ = writeln!(out, "giveway_jobs{{pool=\"{}\",state=\"{state}\"}} {count}", label(name));
         }
     }
     head(out, "giveway_wait_seconds_total", "Time from submission to the first launch, by pool.", "counter");
-    for (pool, (_, wait_s)) in &by_pool {
-        let _ = writeln!(out, "giveway_wait_seconds_total{{pool=\"{}\"}} {wait_s}", label(pool));
+    for (name, pool) in &by_pool {
+        let wait_s = pool.waits_s.iter().sum::<f64>() + pool.waiting_s;
+        let _ = writeln!(out, "giveway_wait_seconds_total{{pool=\"{}\"}} {wait_s}", label(name));
     }
+    head(out, "giveway_job_wait_seconds", "Time from submission to the first launch, of each job.", "histogram");
+    by_pool.iter().for_each(|(name, pool)| histogram(out, "giveway_job_wait_seconds", name, &pool.waits_s));
+    let help = "Time from submission to success, of each job.";
+    head(out, "giveway_job_completion_seconds", help, "histogram");
+    by_pool.iter().for_each(|(name, pool)| histogram(out, "giveway_job_completion_seconds", name, &pool.completions_s));
     let sum = |of: fn(&giveway_analysis::model::JobRow) -> f64| model.jobs.iter().map(of).sum::<f64>();
     counter(out, "giveway_attempts_total", "Attempts launched.", model.attempts.len() as f64);
     counter(out, "giveway_pauses_total", "Reduces paused.", sum(|job| f64::from(job.pauses)));

@@ -12,6 +12,8 @@ mod metrics;
 mod serve;
 mod stream;
 mod tokens;
+mod usage;
+mod what_if;
 
 pub use auth::Access;
 pub use tokens::{Purpose, Token, TokenError, TokenFile};
@@ -36,7 +38,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
@@ -124,6 +126,8 @@ pub(crate) struct Shared {
     updates: Mutex<stream::UpdateCache>,
     /// The error of the last attempt to read the journal, and when the journal was last read without one.
     feed_error: Mutex<Option<String>>,
+    /// Held by the comparison that runs.
+    what_if: Arc<Semaphore>,
     started: Instant,
 }
 
@@ -348,6 +352,7 @@ impl Shared {
             watchers: AtomicUsize::new(0),
             updates: Mutex::default(),
             feed_error: Mutex::new(None),
+            what_if: Arc::new(Semaphore::new(1)),
             started: Instant::now(),
         }
     }
@@ -414,6 +419,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/api/v1/nodes/{name}/drain", post(api::drain))
         .route("/api/v1/nodes/{name}/include", post(api::include))
         .route("/api/v1/reload", post(api::reload))
+        .route("/api/v1/what-if", get(what_if::what_if))
         .route("/metrics", get(metrics::metrics))
         .route_layer(middleware::from_fn_with_state(Arc::clone(&shared), auth::check));
     Router::new()

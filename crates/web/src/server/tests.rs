@@ -169,8 +169,9 @@ fn the_description_lists_the_routes_that_exist() {
     for (path, methods) in routes {
         let described = paths.get(path).unwrap_or_else(|| panic!("{path} is not described"));
         for method in ["get", "post"] {
-            let exists =
-                ["api", "stream", "logs"].iter().any(|module| methods.contains(&format!("{method}({module}::")));
+            let exists = ["api", "stream", "logs", "what_if"]
+                .iter()
+                .any(|module| methods.contains(&format!("{method}({module}::")));
             assert_eq!(described.get(method).is_some(), exists, "{method} {path}");
         }
     }
@@ -273,7 +274,7 @@ fn answers_are_as_described() {
             drained: false,
             excluded,
         };
-        check_schema(&serde_json::to_value(node).unwrap(), &all["Node"], all, "node");
+        check_schema(&serde_json::to_value(api::NodeJson::from(node)).unwrap(), &all["Node"], all, "node");
     }
     // Every JSON answer has a schema.
     for (path, methods) in description["paths"].as_object().unwrap() {
@@ -297,6 +298,8 @@ fn strange_parameters_are_errors_of_the_client() {
         "/api/v1/timeline?log=x",
         "/api/v1/jobs/99/explain",
         "/api/v1/jobs/x/explain",
+        "/api/v1/what-if",
+        "/api/v1/what-if?policy=fast",
         "/api/v1/jobs/99999999999/explain",
         "/api/v1/jobs",
         "/api/v1/jobs?state=done",
@@ -316,6 +319,27 @@ fn strange_parameters_are_errors_of_the_client() {
 }
 
 #[test]
+fn a_comparison_has_two_timelines_and_runs_alone() {
+    let (server, _folder) = server();
+    let (status, body) = get(&server, "/api/v1/what-if?policy=fifo");
+    assert_eq!(status, 200);
+    let mut rest = body.as_slice();
+    for policy in ["giveway", "fifo"] {
+        let length = u64::from_le_bytes(rest[..8].try_into().unwrap()) as usize;
+        let timeline = &rest[8..8 + length];
+        let head = 4 + u32::from_le_bytes(timeline[..4].try_into().unwrap()) as usize;
+        let view: Value = serde_json::from_slice(&timeline[4..head]).unwrap();
+        assert_eq!((view["policy"].as_str(), view["jobs"].as_array().unwrap().len()), (Some(policy), 2));
+        rest = &rest[8 + length.next_multiple_of(8)..];
+    }
+    assert!(rest.is_empty());
+    let running = server.shared.what_if.try_acquire().unwrap();
+    assert_eq!(get(&server, "/api/v1/what-if?policy=fifo").0, 429);
+    drop(running);
+    assert_eq!(get(&server, "/api/v1/what-if?policy=fifo").0, 200);
+}
+
+#[test]
 fn names_with_markup_stay_text_and_explanations_are_served() {
     let (server, _folder) = server();
     let (status, body) = get(&server, "/api/v1/jobs/0/explain");
@@ -330,6 +354,9 @@ fn names_with_markup_stay_text_and_explanations_are_served() {
     let metrics = String::from_utf8(metrics).unwrap();
     assert!(metrics.contains("giveway_nodes{state=\"lost\"} 1"), "{metrics}");
     assert!(metrics.contains("giveway_jobs{pool=\"prod\",state=\"succeeded\"} 1"), "{metrics}");
+    let small = "giveway_job_completion_seconds_bucket{pool=\"adhoc\",le=";
+    assert!(metrics.contains(&format!("{small}\"0.5\"}} 0")) && metrics.contains(&format!("{small}\"+Inf\"}} 1")));
+    assert!(metrics.contains("giveway_job_wait_seconds_count{pool=\"prod\"} 1"), "{metrics}");
 }
 
 #[test]
