@@ -51,7 +51,7 @@ impl Verdict {
 pub const VERDICT_RULE: &str = "Our figures are means over the seeds with a 95 % bootstrap interval (with fewer than five seeds: the range of their values); changes are averaged as \
 ratios and compared as logarithms of ratios, so that −50 % is half of −75 %. *Confirmed*: the whole interval has the paper's sign and lies between half and twice the paper's figure; a fraction of more than \
 50 % is judged by what is missing to 100 %; that something stays the same is confirmed if the whole interval is within the limit in the row. *Same direction*: the whole interval has the paper's sign; a claim without a \
-number can get no more. *Inconclusive*: the interval leaves it open. *Not confirmed*: anything else. *Refuted*: the paper's figure cannot be, for the reason given. *By construction* and *tuned* would \
+number can get no more. *Inconclusive*: the interval leaves it open, or there is none because there was one seed. *Not confirmed*: anything else. *Refuted*: the paper's figure cannot be, for the reason given. *By construction* and *tuned* would \
 be one of the first two, but follow from how the experiment is built, or from a parameter that was chosen with the figure in view; they count as no confirmation. *No experiment*: nothing here answers the claim.";
 
 /// A claim as a paper's file has it.
@@ -217,8 +217,8 @@ impl ClaimDef {
         }
         let Some(ours) = ours else { return Verdict::NoExperiment };
         let verdict = match (self.judge, self.paper) {
-            // From nothing to something.
-            _ if !ours.mean.is_finite() => Verdict::Inconclusive,
+            // From nothing to something, or a single seed.
+            _ if !ours.mean.is_finite() || ours.interval.is_none() => Verdict::Inconclusive,
             (Rule::Size, Some(paper)) if is_change => of_change(ours, paper),
             (Rule::Size, Some(paper)) => of_level(ours, paper, unit),
             (Rule::Size, None) => Verdict::NoExperiment,
