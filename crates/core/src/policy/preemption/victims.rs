@@ -366,3 +366,6 @@ impl Preemptable {
         self.attempts.iter().copied().filter(may_take).map(rank).collect::<Vec<_>>().into()
     }
 }
+
+#[cfg(test)]
+mod tests;
