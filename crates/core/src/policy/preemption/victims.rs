@@ -329,14 +329,15 @@ impl Preemptable {
         };
         for &index in &job.counts(kind).running {
             let key = TaskKey { kind, index };
-            if is_preemptable(job, key, &guards, view.now) {
-                let node = job.task(key).node();
-                if nodes.is_usable(node) {
-                    found.attempts.push(index);
-                    found.on_type[nodes.type_of(node)] = true;
-                }
-            } else if let Some(until) = guards.young_until(job, key, view.now) {
+            // Of a large job, many attempts are too young.
+            if let Some(until) = guards.young_until(job, key, view.now) {
                 found.young_until = Some(found.young_until.map_or(until, |sooner| sooner.min(until)));
+                continue;
+            }
+            let node = job.task(key).node();
+            if is_preemptable(job, key, &guards, view.now) && nodes.is_usable(node) {
+                found.attempts.push(index);
+                found.on_type[nodes.type_of(node)] = true;
             }
         }
         found
