@@ -24,7 +24,7 @@ use crate::state::{Job, JobKey, RunningAttempt, TaskState};
 use crate::units::{Span, Time};
 use serde::{Deserialize, Serialize};
 use trigger::SlotRequest;
-use victims::{Preference, Prospects, VictimJob};
+use victims::{Preference, Prospects, Victims};
 
 /// A rule by which jobs take slots from others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,7 +121,7 @@ pub struct Round<'a> {
     kind: Kind,
     requests: std::vec::IntoIter<SlotRequest>,
     request: Option<Request>,
-    victims: Vec<VictimJob>,
+    victims: Victims,
     /// Most requests find nothing, for the same reason as the one before.
     prospects: Vec<Prospects>,
     /// True if victims are in the order of rank, last first: a job that ranks after one of them ranks after all that follow.
@@ -173,7 +173,7 @@ impl<'a> Round<'a> {
     /// A round with the requests that the trigger allows now.
     pub fn new(rule: &'a Preemption, kind: Kind, jobs: Comparison<'_>, starvation: &mut Starvation) -> Round<'a> {
         let requests = trigger::requests(rule, kind, jobs, starvation);
-        let victims = if requests.is_empty() { Vec::new() } else { victims::victim_jobs(rule, kind, jobs) };
+        let victims = if requests.is_empty() { Victims::default() } else { Victims::of(rule, kind, jobs) };
         let slots = jobs.policy.slots(kind);
         let by_rank = jobs.rankings.compares_jobs_by_rank(kind, slots.groups.has_groups());
         let victims_by_rank = rule.victims.follows_rank(&slots.order) && by_rank;
@@ -198,7 +198,7 @@ impl<'a> Round<'a> {
 
     /// The next victim, if there is one. The caller stops it and reserves its slot for the beneficiary before it calls again.
     pub fn next(&mut self, jobs: Comparison<'_>) -> Option<Victim> {
-        while !self.victims.is_empty() {
+        while self.victims.len() > 0 {
             if let Some(victim) = self.next_for_request(jobs) {
                 return Some(victim);
             }
@@ -214,7 +214,7 @@ impl<'a> Round<'a> {
             return None;
         }
         let preference = Preference::new(self.rule, self.kind, jobs, of.job);
-        let prospects = Prospects::find(&mut self.prospects, &preference, self.victims.len(), jobs);
+        let prospects = Prospects::find(&mut self.prospects, &preference, jobs);
         Some(Request { of, preference, prospects, at: 0 })
     }
 
@@ -227,13 +227,13 @@ impl<'a> Round<'a> {
             request.of.slots = if victim.is_some() { request.of.slots - 1 } else { 0 };
             return victim;
         }
-        let prospects = &mut self.prospects[request.prospects].victims;
-        while let Some(&at) = prospects.get(request.at) {
-            let at = at as usize;
+        let prospects = &mut self.prospects[request.prospects];
+        while let Some(at) = prospects.get(request.at, self.victims.len()) {
             if self.end.is_reached(at, &request.of, self.kind, jobs) {
                 return None;
             }
-            let victim = self.victims[at].job;
+            let candidate = self.victims.get(at);
+            let victim = candidate.job;
             let by_share = self.rule.trigger.is_below_share() && jobs.keep_their_shares(beneficiary, victim, self.kind);
             if !by_share && !jobs.may_take(beneficiary, victim, self.kind) {
                 if self.victims_by_rank && jobs.compare_by_order(beneficiary, victim, self.kind) {
@@ -247,8 +247,8 @@ impl<'a> Round<'a> {
                 request.at += 1;
                 continue;
             }
-            let Some(index) = self.victims[at].next_attempt(self.rule, self.kind, jobs, &request.preference) else {
-                let until = self.victims[at].young_until();
+            let Some(index) = candidate.next_attempt(self.rule, self.kind, jobs, &request.preference) else {
+                let until = candidate.young_until();
                 self.young_until = self.young_until.into_iter().chain(until).min();
                 prospects.remove(request.at);
                 continue;

@@ -90,6 +90,9 @@ pub(super) fn requests(
         }
     };
     let mut requests = Vec::new();
+    if !is_scarce(rule, kind, jobs, available) {
+        return requests;
+    }
     let mut request = |job: JobKey, is_guaranteed: bool| {
         let counts = state.job(job).counts(kind);
         let of_use = if rule.by_work { slots_of_use(state.job(job)) } else { u32::MAX };
@@ -142,6 +145,18 @@ pub(super) fn requests(
     requests
 }
 
+/// True if jobs may request slots: those that are free are not enough for all pending tasks, or some are for paused ones.
+fn is_scarce(rule: &Preemption, kind: Kind, jobs: Comparison<'_>, mut available: u32) -> bool {
+    let for_paused = rule.for_paused && kind == Kind::Reduce;
+    jobs.rankings.last(kind).queued().any(|job| {
+        let counts = jobs.view.state.job(job).counts(kind);
+        let pending = counts.pending.saturating_sub(counts.reserved);
+        let is_enough = pending <= available;
+        available = available.saturating_sub(pending);
+        !is_enough || for_paused && counts.paused > 0
+    })
+}
+
 /// The slots for which a job is worth a preemption each: one for each second of slot time that it has left.
 fn slots_of_use(job: &Job) -> u32 {
     if area::is_unknown(job) { u32::MAX } else { lag::work_left_s(job).ceil().max(1.0) as u32 }
@@ -149,8 +164,10 @@ fn slots_of_use(job: &Job) -> u32 {
 
 /// Free slots without a reservation. A reservation of a slot that is still being freed takes none of them.
 pub fn unreserved(view: View<'_>, kind: Kind) -> u32 {
-    let being_freed: u32 = view.state.jobs().iter().map(|(_, job)| job.counts(kind).stopping).sum();
-    let on_free_slots = view.state.nodes().reservations()[kind].saturating_sub(being_freed);
+    let reservations = view.state.nodes().reservations()[kind];
+    let stopping = |(_, job): (JobKey, &Job)| job.counts(kind).stopping;
+    let being_freed: u32 = if reservations == 0 { 0 } else { view.state.jobs().iter().map(stopping).sum() };
+    let on_free_slots = reservations.saturating_sub(being_freed);
     view.state.nodes().free()[kind].saturating_sub(on_free_slots)
 }
 

@@ -3,16 +3,17 @@
 use super::{Guards, Preemption, is_preemptable};
 use crate::ids::{Kind, NodeId, TaskKey};
 use crate::policy::View;
-use crate::policy::orders::Order;
+use crate::policy::orders::{Order, Rank};
 use crate::policy::placement::AcceptedNodes;
-use crate::policy::ranking::Comparison;
+use crate::policy::ranking::{Comparison, Standing};
 use crate::state::bit_set::BitSet;
-use crate::state::{JobKey, TaskCounts, TaskState};
+use crate::state::{JobKey, Task, TaskCounts, TaskState};
 use crate::units::Time;
 use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::cell::OnceCell;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// Which job's attempts are victims first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,9 +61,19 @@ impl AttemptOrder {
     }
 }
 
+/// The jobs that may lose attempts, first victim first. Most rounds look at a few of them, so they are sorted only as far as they are read.
+#[derive(Default)]
+pub(super) struct Victims {
+    sorted: Vec<VictimJob>,
+    /// Those that follow.
+    rest: BinaryHeap<(Standing, JobKey)>,
+}
+
 /// A job that may lose attempts.
 pub(super) struct VictimJob {
     pub(super) job: JobKey,
+    /// Those that the present beneficiary may take and that run where its input is; none if they have not been computed.
+    near: Option<Takeable>,
     /// None if they have not been computed.
     preemptable: Option<Box<Preemptable>>,
 }
@@ -72,19 +83,26 @@ struct Preemptable {
     /// The guards that were asked. They are the same for most beneficiaries.
     guards: Guards,
     attempts: Vec<u32>,
-    /// How many of them run on each type of nodes.
-    by_type: SmallVec<[u32; 4]>,
+    /// The types of nodes that they run on.
+    on_type: SmallVec<[bool; 4]>,
     /// When the first attempt that was launched too recently has run long enough.
     young_until: Option<Time>,
-    /// Those that a beneficiary may take, last victim first; none if they have not been computed.
+    /// Those that a beneficiary may take; none if they have not been computed.
     takeable: Option<Takeable>,
 }
 
+/// Attempts that may be taken. Few of them are, so they are not sorted.
 struct Takeable {
     /// None if any beneficiary may take them.
     beneficiary: Option<JobKey>,
-    attempts: Vec<u32>,
+    attempts: BinaryHeap<Reverse<AttemptRank>>,
 }
+
+/// Whether an attempt is far from the beneficiary's input, its progress, when it was launched, and its task: the smallest is the first victim.
+type AttemptRank = (bool, u32, Reverse<Time>, u32);
+
+/// About so many attempts run on the nodes with the replicas of a split.
+const ATTEMPTS_NEAR_A_SPLIT: usize = 24;
 
 /// What decides which attempts a beneficiary may take, and which first.
 #[derive(Clone)]
@@ -113,6 +131,14 @@ impl Preference {
         })
     }
 
+    /// True if the beneficiary can use the slot of an attempt on a node: it does not refuse or avoid the node.
+    fn accepts(&self, node: NodeId, kind: Kind, jobs: Comparison<'_>) -> bool {
+        let (state, nodes) = (jobs.view.state, jobs.view.state.nodes());
+        let avoids =
+            || jobs.policy.failures.job_avoids(state.job(self.beneficiary), self.beneficiary, kind, node, nodes, None);
+        self.accepted.contains(node, nodes) && !avoids()
+    }
+
     /// True if it is the same for all beneficiaries.
     fn is_common(&self, rule: &Preemption, jobs: Comparison<'_>) -> bool {
         let has_failed = !jobs.view.state.job(self.beneficiary).failed_on().is_empty();
@@ -134,34 +160,83 @@ pub(super) struct Prospects {
     preference: Preference,
     /// False if it is of no use to other beneficiaries.
     is_shared: bool,
-    /// Positions among the victims, in their order.
-    pub(super) victims: Vec<u32>,
+    /// Positions among the victims, in their order, as far as they were read.
+    read: Vec<u32>,
+    /// The position after the last one that was read.
+    next: u32,
 }
 
 impl Prospects {
     /// The position in `all` of the prospects for a preference; they are added if there are none.
-    pub(super) fn find(
-        all: &mut Vec<Prospects>,
-        preference: &Preference,
-        victims: usize,
-        jobs: Comparison<'_>,
-    ) -> usize {
+    pub(super) fn find(all: &mut Vec<Prospects>, preference: &Preference, jobs: Comparison<'_>) -> usize {
         let is_shared = preference.is_shareable(jobs);
         let allows = |of: &Preference| (of.guards, &of.accepted) == (preference.guards, &preference.accepted);
         let known = all.iter().position(|known| is_shared && known.is_shared && allows(&known.preference));
         known.unwrap_or_else(|| {
             all.retain(|known| known.is_shared);
-            all.push(Prospects { preference: preference.clone(), is_shared, victims: (0..victims as u32).collect() });
+            all.push(Prospects { preference: preference.clone(), is_shared, read: Vec::new(), next: 0 });
             all.len() - 1
         })
+    }
+
+    /// The n-th of them, as a position among this many victims.
+    pub(super) fn get(&mut self, n: usize, victims: usize) -> Option<usize> {
+        if n == self.read.len() && (self.next as usize) < victims {
+            self.read.push(self.next);
+            self.next += 1;
+        }
+        self.read.get(n).map(|&at| at as usize)
+    }
+
+    /// Removes the n-th of them, which was read.
+    pub(super) fn remove(&mut self, n: usize) {
+        self.read.remove(n);
+    }
+}
+
+impl Victims {
+    /// The jobs with running attempts.
+    pub(super) fn of(rule: &Preemption, kind: Kind, jobs: Comparison<'_>) -> Victims {
+        let state = jobs.view.state;
+        let is_victim = |counts: &TaskCounts| {
+            let within_share = f64::from(counts.allocated()) <= counts.fair_share;
+            counts.running.len() as u32 > counts.stopping && !(rule.trigger.is_below_share() && within_share)
+        };
+        // The largest is the first victim.
+        let place = |key: JobKey| -> Standing {
+            let job = state.job(key);
+            let by = |number: u64| smallvec![Rank::from(number) << 32 | Rank::from(job.sequence())];
+            match rule.victims {
+                VictimOrder::LowestRank => jobs.standing(key, kind),
+                VictimOrder::LongestRemainingTime => by(job.estimate().remaining_time.0),
+                VictimOrder::MostOverShare => {
+                    let counts = job.counts(kind);
+                    let over_milli = ((f64::from(counts.allocated()) - counts.fair_share) * 1e3) as i64;
+                    by(over_milli.abs_diff(i64::MIN))
+                }
+            }
+        };
+        let running = state.jobs().iter().filter(|(_, job)| !job.is_closed() && is_victim(job.counts(kind)));
+        let rest: Vec<(Standing, JobKey)> = running.map(|(key, _)| (place(key), key)).collect();
+        Victims { sorted: Vec::new(), rest: rest.into() }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.sorted.len() + self.rest.len()
+    }
+
+    /// The victim at a position, which is below their number.
+    pub(super) fn get(&mut self, at: usize) -> &mut VictimJob {
+        while self.sorted.len() <= at {
+            let (_, job) = self.rest.pop().expect("there are so many victims");
+            self.sorted.push(VictimJob { job, near: None, preemptable: None });
+        }
+        &mut self.sorted[at]
     }
 }
 
 impl VictimJob {
-    fn new(job: JobKey) -> VictimJob {
-        VictimJob { job, preemptable: None }
-    }
-
     /// The next attempt that the beneficiary may take, if there is one.
     pub(super) fn next_attempt(
         &mut self,
@@ -170,25 +245,52 @@ impl VictimJob {
         jobs: Comparison<'_>,
         preference: &Preference,
     ) -> Option<u32> {
+        if let Some(near) = self.next_near(rule, kind, jobs, preference) {
+            return Some(near);
+        }
         if self.preemptable.as_ref().is_none_or(|of| of.guards != preference.guards) {
             self.preemptable = Some(Box::new(Preemptable::of(preference.guards, kind, jobs.view, self.job)));
         }
         let preemptable = self.preemptable.as_mut()?;
         let beneficiary = (!preference.is_common(rule, jobs)).then_some(preference.beneficiary);
         if preemptable.takeable.as_ref().is_none_or(|of| of.beneficiary != beneficiary) {
-            let attempts = attempts_last_first(rule, kind, jobs, self.job, preference, preemptable);
+            let attempts = preemptable.takeable_by(rule, kind, jobs, self.job, preference);
             preemptable.takeable = Some(Takeable { beneficiary, attempts });
         }
-        // An attempt may have been stopped for a paused reduce since.
-        let runs =
-            |index: u32| jobs.view.state.job(self.job).task(TaskKey { kind, index }).state() == TaskState::Running;
-        loop {
-            let index = preemptable.takeable.as_mut()?.attempts.pop()?;
-            preemptable.remove(kind, jobs.view, self.job, index);
-            if runs(index) {
-                return Some(index);
-            }
+        preemptable.takeable.as_mut()?.next(|index| jobs.view.state.job(self.job).task(TaskKey { kind, index }))
+    }
+
+    /// The same, of those that run where the beneficiary's input is, if they come first and there are fewer of them than the job has in all. Otherwise none: all
+    /// attempts are looked at then, these among them.
+    fn next_near(
+        &mut self,
+        rule: &Preemption,
+        kind: Kind,
+        jobs: Comparison<'_>,
+        preference: &Preference,
+    ) -> Option<u32> {
+        let (view, victim) = (jobs.view, jobs.view.state.job(self.job));
+        let splits = view.state.job(preference.beneficiary).splits().len();
+        let are_few = splits * ATTEMPTS_NEAR_A_SPLIT <= victim.counts(kind).running.len();
+        if rule.attempts != AttemptOrder::NearData || !are_few {
+            return None;
         }
+        let task = |index: u32| victim.task(TaskKey { kind, index });
+        let beneficiary = Some(preference.beneficiary);
+        let mut near = self.near.take().filter(|near| near.beneficiary == beneficiary).unwrap_or_else(|| {
+            let nodes = preference.near(view).iter().map(NodeId).filter(|&node| view.state.nodes().is_usable(node));
+            let accepted = nodes.filter(|&node| preference.accepts(node, kind, jobs));
+            let attempts = accepted.flat_map(|node| view.state.node(node).running(kind));
+            let is_takeable =
+                |index: u32| is_preemptable(victim, TaskKey { kind, index }, &preference.guards, view.now);
+            let own = attempts.filter(|of| of.job == self.job && of.number == task(of.task).number());
+            let takeable = own.map(|of| of.task).filter(|&index| is_takeable(index));
+            let attempts: Vec<_> = takeable.map(|index| Reverse(rank(rule, index, task(index), false))).collect();
+            Takeable { beneficiary, attempts: attempts.into() }
+        });
+        let next = near.next(task);
+        self.near = Some(near);
+        next
     }
 
     /// When the first attempt that was launched too recently has run long enough.
@@ -197,100 +299,74 @@ impl VictimJob {
     }
 }
 
+impl Takeable {
+    /// Takes the first victim. An attempt may have been stopped since they were computed.
+    fn next<'a>(&mut self, task: impl Fn(u32) -> &'a Task) -> Option<u32> {
+        loop {
+            let Reverse((.., index)) = self.attempts.pop()?;
+            if task(index).state() == TaskState::Running {
+                return Some(index);
+            }
+        }
+    }
+}
+
+/// The rank of an attempt among victims.
+fn rank(rule: &Preemption, index: u32, task: &Task, is_far: bool) -> AttemptRank {
+    let progress_ppm = if rule.attempts == AttemptOrder::Newest { 0 } else { task.progress_ppm() };
+    (is_far, progress_ppm, Reverse(task.launched()), index)
+}
+
 impl Preemptable {
     fn of(guards: Guards, kind: Kind, view: View<'_>, victim: JobKey) -> Preemptable {
         let (job, nodes) = (view.state.job(victim), view.state.nodes());
         let mut found = Preemptable {
             guards,
             attempts: Vec::new(),
-            by_type: SmallVec::from_elem(0, nodes.types().len()),
+            on_type: SmallVec::from_elem(false, nodes.types().len()),
             young_until: None,
             takeable: None,
         };
         for &index in &job.counts(kind).running {
             let key = TaskKey { kind, index };
-            let node = job.task(key).node();
-            if is_preemptable(job, key, &guards, view.now) {
-                if nodes.is_usable(node) {
-                    found.attempts.push(index);
-                    found.by_type[nodes.type_of(node)] += 1;
-                }
-            } else if let Some(until) = guards.young_until(job, key, view.now) {
+            // Of a large job, many attempts are too young.
+            if let Some(until) = guards.young_until(job, key, view.now) {
                 found.young_until = Some(found.young_until.map_or(until, |sooner| sooner.min(until)));
+                continue;
+            }
+            let node = job.task(key).node();
+            if is_preemptable(job, key, &guards, view.now) && nodes.is_usable(node) {
+                found.attempts.push(index);
+                found.on_type[nodes.type_of(node)] = true;
             }
         }
         found
     }
 
-    fn remove(&mut self, kind: Kind, view: View<'_>, victim: JobKey, index: u32) {
-        if let Some(at) = self.attempts.iter().position(|&attempt| attempt == index) {
-            self.attempts.remove(at);
-            let node = view.state.job(victim).task(TaskKey { kind, index }).node();
-            self.by_type[view.state.nodes().type_of(node)] -= 1;
+    /// Those that a beneficiary may take.
+    fn takeable_by(
+        &self,
+        rule: &Preemption,
+        kind: Kind,
+        jobs: Comparison<'_>,
+        victim: JobKey,
+        preference: &Preference,
+    ) -> BinaryHeap<Reverse<AttemptRank>> {
+        let accepts_type = |(at, &is_used): (usize, &bool)| is_used && preference.accepted.may_contain_type(at);
+        if !(0..).zip(&self.on_type).any(accepts_type) {
+            return BinaryHeap::new();
         }
+        let job = jobs.view.state.job(victim);
+        let task = |index: u32| job.task(TaskKey { kind, index });
+        let may_take = |&index: &u32| preference.accepts(task(index).node(), kind, jobs);
+        let near = (rule.attempts == AttemptOrder::NearData).then(|| preference.near(jobs.view));
+        let rank = |index: u32| {
+            let is_far = near.is_some_and(|near| !near.contains(task(index).node().0));
+            Reverse(rank(rule, index, task(index), is_far))
+        };
+        self.attempts.iter().copied().filter(may_take).map(rank).collect::<Vec<_>>().into()
     }
 }
 
-/// The jobs with running attempts, first victim first.
-pub(super) fn victim_jobs(rule: &Preemption, kind: Kind, jobs: Comparison<'_>) -> Vec<VictimJob> {
-    let state = jobs.view.state;
-    let is_victim = |counts: &TaskCounts| {
-        let within_share = f64::from(counts.allocated()) <= counts.fair_share;
-        counts.running.len() as u32 > counts.stopping && !(rule.trigger.is_below_share() && within_share)
-    };
-    let running = state.jobs().iter().filter(|(_, job)| !job.is_closed() && is_victim(job.counts(kind)));
-    let mut victims: Vec<JobKey> = running.map(|(key, _)| key).collect();
-    match rule.victims {
-        VictimOrder::LowestRank => victims.sort_by_cached_key(|&job| Reverse(jobs.standing(job, kind))),
-        VictimOrder::LongestRemainingTime => victims.sort_by_key(|&job| {
-            let job = state.job(job);
-            Reverse((job.estimate().remaining_time, job.sequence()))
-        }),
-        VictimOrder::MostOverShare => victims.sort_by_cached_key(|&job| {
-            let job = state.job(job);
-            let counts = job.counts(kind);
-            let over_milli = ((f64::from(counts.allocated()) - counts.fair_share) * 1e3) as i64;
-            Reverse((over_milli, job.sequence()))
-        }),
-    }
-    victims.into_iter().map(VictimJob::new).collect()
-}
-
-/// The attempts of a job that a beneficiary may take, last victim first.
-fn attempts_last_first(
-    rule: &Preemption,
-    kind: Kind,
-    jobs: Comparison<'_>,
-    victim: JobKey,
-    preference: &Preference,
-    preemptable: &Preemptable,
-) -> Vec<u32> {
-    let Preference { beneficiary, accepted, .. } = preference;
-    let has_accepted_type = (0..).zip(&preemptable.by_type).any(|(at, &n)| n > 0 && accepted.may_contain_type(at));
-    if !has_accepted_type {
-        return Vec::new();
-    }
-    let view = jobs.view;
-    let (job, nodes) = (view.state.job(victim), view.state.nodes());
-    let task = |index: u32| job.task(TaskKey { kind, index });
-    // A slot that the beneficiary would refuse is of no use to it.
-    let may_take = |&index: &u32| {
-        let node = task(index).node();
-        let avoided =
-            || jobs.policy.failures.job_avoids(view.state.job(*beneficiary), *beneficiary, kind, node, nodes, None);
-        accepted.contains(node, nodes) && !avoided()
-    };
-    let mut attempts: Vec<u32> = preemptable.attempts.iter().copied().filter(may_take).collect();
-    let newest_first = |index: u32| Reverse(task(index).launched());
-    match rule.attempts {
-        AttemptOrder::LeastProgress => attempts.sort_by_key(|&i| (task(i).progress_ppm(), newest_first(i), i)),
-        AttemptOrder::Newest => attempts.sort_by_key(|&i| (newest_first(i), i)),
-        AttemptOrder::NearData => {
-            let near = if attempts.len() > 1 { Some(preference.near(view)) } else { None };
-            let is_far = |node: NodeId| near.is_some_and(|near| !near.contains(node.0));
-            attempts.sort_by_cached_key(|&i| (is_far(task(i).node()), task(i).progress_ppm(), newest_first(i), i));
-        }
-    }
-    attempts.reverse();
-    attempts
-}
+#[cfg(test)]
+mod tests;

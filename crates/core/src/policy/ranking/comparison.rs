@@ -67,6 +67,9 @@ impl Rankings {
     }
 }
 
+/// The ranks of a job's groups from the top, then its own: smaller is sooner.
+pub type Standing = SmallVec<[Rank; 2]>;
+
 /// Ranks and comparisons of jobs under a policy.
 #[derive(Clone, Copy)]
 pub struct Comparison<'a> {
@@ -84,8 +87,8 @@ impl Comparison<'_> {
         self.policy.rank(self.view, job, kind, extra)
     }
 
-    /// The ranks of a job's groups from the top, then its own: smaller is sooner.
-    pub fn standing(&self, job: JobKey, kind: Kind) -> SmallVec<[Rank; 4]> {
+    /// The ranks of a job and of its groups.
+    pub fn standing(&self, job: JobKey, kind: Kind) -> Standing {
         let mut ranks = self.rankings.last(kind).group_ranks(job);
         if let Some(guarantee) = self.rankings.guarantee(kind) {
             ranks.push(guarantee.guaranteed_rank(job, 0));

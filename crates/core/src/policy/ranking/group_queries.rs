@@ -1,6 +1,6 @@
 //! Queries on the groups of a ranking: which job comes first across groups, and what a group is entitled to.
 
-use super::{GroupIndex, ROOT, Ranking};
+use super::{GroupIndex, ROOT, Ranking, Standing};
 use crate::ids::PerKind;
 use crate::policy::groups::{Group, NOT_GUARANTEED, Rights};
 use crate::policy::orders::Rank;
@@ -40,9 +40,15 @@ impl Ranking {
     }
 
     /// The ranks of a job's groups from the top, which compare jobs of different groups.
-    pub fn group_ranks(&self, job: JobKey) -> SmallVec<[Rank; 4]> {
-        let path = self.path(self.entries[job.index()].group);
-        path.into_iter().map(|group| self.group_rank(group, 0)).collect()
+    pub fn group_ranks(&self, job: JobKey) -> Standing {
+        let mut ranks: Standing = self.groups_of(job).map(|group| self.group_rank(group as GroupIndex, 0)).collect();
+        ranks.reverse();
+        ranks
+    }
+
+    /// The jobs that are queued, in no order.
+    pub fn queued(&self) -> impl Iterator<Item = JobKey> {
+        (0..).map(JobKey::from_number).zip(&self.entries).filter(|(_, entry)| entry.queued.is_some()).map(|(job, _)| job)
     }
 
     /// The index of the group a job is in; below [`Ranking::group_count`].
@@ -79,8 +85,8 @@ impl Ranking {
 
     /// The rank of a job while a slot is guaranteed to any of its groups, if they had `extra` more; [`NOT_GUARANTEED`] otherwise.
     pub(super) fn guaranteed_rank(&self, job: JobKey, extra: i64) -> Rank {
-        let ranks = self.groups_of(job).map(|group| self.groups[group].facts.guaranteed_rank(extra));
-        ranks.min().unwrap_or(NOT_GUARANTEED)
+        let groups = self.groups_of(job).map(|group| &self.groups[group].facts);
+        groups.filter(|group| group.guaranteed() > 0).map(|group| group.guaranteed_rank(extra)).min().unwrap_or(NOT_GUARANTEED)
     }
 
     /// The parent of a group; the root's is itself.

@@ -75,7 +75,6 @@ impl Ranking {
                 node_type
             }
         };
-        apart.sort_first();
         group.jobs.visit(types, |rank, job| {
             while apart.first_rank().is_some_and(|sooner| sooner < rank) {
                 apart.take_first().map_or(ControlFlow::Continue(()), &mut visit_admitted)?;

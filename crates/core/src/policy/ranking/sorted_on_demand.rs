@@ -5,8 +5,8 @@
 use crate::policy::orders::Rank;
 use smallvec::SmallVec;
 
-/// So many are sorted first; then twice as many each time.
-const FIRST_LEN: usize = 8;
+/// So many times as many are sorted each time, beginning with one: most searches end there, and the smallest is found without sorting.
+const GROWTH: usize = 8;
 
 /// Up to so many jobs need no allocation.
 const INLINE_LEN: usize = 64;
@@ -14,9 +14,10 @@ const INLINE_LEN: usize = 64;
 /// Jobs with their ranks: all are added, then they are taken smallest first. It is built in place, because moving it would copy its inline memory.
 #[derive(Debug, Default)]
 pub struct SortedOnDemand {
-    /// From `sorted_from` on, smallest last; those before are larger and in no order.
+    /// The last `sorted` smallest last; those before are larger and in no order.
     jobs: SmallVec<[(Rank, u32); INLINE_LEN]>,
-    sorted_from: usize,
+    sorted: usize,
+    /// How many are sorted next, if not one.
     next_len: usize,
 }
 
@@ -27,38 +28,30 @@ impl SortedOnDemand {
         self.jobs.push((rank, job));
     }
 
-    /// To be called after the last job is added.
-    #[inline]
-    pub fn sort_first(&mut self) {
-        if !self.jobs.is_empty() {
-            self.next_len = FIRST_LEN;
-            self.sort_some();
-        }
-    }
-
     /// The smallest rank that is left.
     #[inline]
-    pub fn first_rank(&self) -> Option<Rank> {
+    pub fn first_rank(&mut self) -> Option<Rank> {
+        if self.sorted == 0 && !self.jobs.is_empty() {
+            self.sort_some();
+        }
         self.jobs.last().map(|&(rank, _)| rank)
     }
 
     /// Takes the job of the smallest rank.
     pub fn take_first(&mut self) -> Option<u32> {
-        let (_, job) = self.jobs.pop()?;
-        if self.jobs.len() == self.sorted_from {
-            self.sort_some();
-        }
-        Some(job)
+        self.first_rank()?;
+        self.sorted -= 1;
+        self.jobs.pop().map(|(_, job)| job)
     }
 
     fn sort_some(&mut self) {
-        let len = self.jobs.len();
-        self.sorted_from = len.saturating_sub(self.next_len);
-        self.next_len *= 2;
-        if self.sorted_from > 0 {
-            self.jobs.select_nth_unstable_by(self.sorted_from, |a, b| b.cmp(a));
+        let rest = self.jobs.len().saturating_sub(self.next_len.max(1));
+        if rest > 0 {
+            self.jobs.select_nth_unstable_by(rest, |a, b| b.cmp(a));
         }
-        self.jobs[self.sorted_from..].sort_unstable_by(|a, b| b.cmp(a));
+        self.jobs[rest..].sort_unstable_by(|a, b| b.cmp(a));
+        self.sorted = self.jobs.len() - rest;
+        self.next_len = self.sorted * GROWTH;
     }
 }
 
@@ -72,7 +65,6 @@ mod tests {
         fn jobs_are_taken_smallest_rank_first(ranks in prop::collection::hash_set(any::<u64>(), 0..200)) {
             let mut list = SortedOnDemand::default();
             ranks.iter().for_each(|&rank| list.add(Rank::from(rank), rank as u32));
-            list.sort_first();
             let mut sorted: Vec<u64> = ranks.into_iter().collect();
             sorted.sort_unstable();
             for rank in sorted {
