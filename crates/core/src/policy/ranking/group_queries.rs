@@ -48,7 +48,11 @@ impl Ranking {
 
     /// The jobs that are queued, in no order.
     pub fn queued(&self) -> impl Iterator<Item = JobKey> {
-        (0..).map(JobKey::from_number).zip(&self.entries).filter(|(_, entry)| entry.queued.is_some()).map(|(job, _)| job)
+        (0..)
+            .map(JobKey::from_number)
+            .zip(&self.entries)
+            .filter(|(_, entry)| entry.queued.is_some())
+            .map(|(job, _)| job)
     }
 
     /// The index of the group a job is in; below [`Ranking::group_count`].
@@ -86,7 +90,11 @@ impl Ranking {
     /// The rank of a job while a slot is guaranteed to any of its groups, if they had `extra` more; [`NOT_GUARANTEED`] otherwise.
     pub(super) fn guaranteed_rank(&self, job: JobKey, extra: i64) -> Rank {
         let groups = self.groups_of(job).map(|group| &self.groups[group].facts);
-        groups.filter(|group| group.guaranteed() > 0).map(|group| group.guaranteed_rank(extra)).min().unwrap_or(NOT_GUARANTEED)
+        groups
+            .filter(|group| group.guaranteed() > 0)
+            .map(|group| group.guaranteed_rank(extra))
+            .min()
+            .unwrap_or(NOT_GUARANTEED)
     }
 
     /// The parent of a group; the root's is itself.

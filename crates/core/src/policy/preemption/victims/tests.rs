@@ -46,7 +46,7 @@ proptest! {
         launched in prop::collection::vec((0..NODES, 0..20u32, 0..1_000_000u32), 30..60),
         hosts in prop::collection::vec(0..NODES, 1..7),
         order in prop_oneof![
-            Just(AttemptOrder::LeastProgress), Just(AttemptOrder::Newest), 2 => Just(AttemptOrder::NearData)
+            1 => Just(AttemptOrder::LeastProgress), 1 => Just(AttemptOrder::Newest), 2 => Just(AttemptOrder::NearData)
         ],
         min_runtime_s in 0..10u64,
     ) {
