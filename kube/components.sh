@@ -32,7 +32,7 @@ kubernetes_source() {
     cp -r --no-preserve=mode "$module" "$cache/source"
     rm -rf "$cache/source"/{vendor,staging,go.work,go.work.sum}
     (
-        cd "$cache/source"
+        cd "$cache/source" || exit 1
         for name in $(sed -n 's,^\t\(k8s.io/[a-z-]*\) => \./staging/.*,\1,p' go.mod); do
             go mod edit "-replace=$name=$name@v0.${kube_version#1.}"
         done

@@ -49,14 +49,17 @@ impl Controller {
         self.request(&metadata.namespace, &metadata.name, operation, Subject::Job(key.to_owned()));
     }
 
-    /// Records an Event with a held Job's place in the queue, and what it is ranked by.
+    /// Records an Event with a held Job's place in the queue, and how many Jobs, held or not, rank before it.
     fn tell_place(&mut self, id: JobId, key: &str, place: usize, count: usize) {
-        let mut message = format!("number {place} of {} that wait for CPU", plural(count as u64, "Job"));
-        if let Some(Blocked::Queued(positions)) = self.core.blocked(id, Kind::Reduce)
-            && let Some(position) = positions.first()
-        {
-            message = format!("{message}: {}", position.reason);
-        }
+        let before = match self.core.blocked(id, Kind::Reduce) {
+            Some(Blocked::Queued(positions)) => positions.first().map_or(0, |position| position.ahead.len()),
+            _ => 0,
+        };
+        let policy = &self.options.policy.name;
+        let message = format!(
+            "waits for CPU: place {place} of {count} in the queue; {} before it under policy {policy}",
+            plural(before as u64, "Job")
+        );
         let now = self.now;
         let Some(job) = self.jobs.get_mut(key) else { return };
         let is_told = |(at, told): &(giveway_core::Time, String)| *told == message || now.since(*at) < TELL_INTERVAL;
