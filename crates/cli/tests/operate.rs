@@ -167,7 +167,7 @@ fn a_changed_policy_is_loaded_while_jobs_run_and_survives_a_kill() {
         );
     }
     wait_for("running maps", || prints(dir, &["jobs", "--state", "running"]).contains("running"));
-    assert!(prints(dir, &["reload"]).contains("policy first and tenants unchanged"));
+    assert!(prints(dir, &["reload"]).contains("policy, tenants and access unchanged; policy first"));
 
     fs::write(dir.join("policy.toml"), "name = 1").expect("cannot write the policy");
     let refused = fails(dir, &["reload"]);
@@ -180,7 +180,7 @@ fn a_changed_policy_is_loaded_while_jobs_run_and_survives_a_kill() {
 
     fs::write(dir.join("tenants.toml"), "").expect("cannot write the tenants");
     let reloaded = prints(dir, &["reload"]);
-    assert!(reloaded.contains("policy second and tenants loaded"), "{reloaded}");
+    assert!(reloaded.contains("policy, tenants and access loaded; policy second"), "{reloaded}");
     assert!(reloaded.contains("  policy.name: \"first\" -> \"second\"\n"), "what has changed: {reloaded}");
     up.kill();
     assert_eq!(policy_of(dir), "second", "it was durable before it was reported");

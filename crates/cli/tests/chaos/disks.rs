@@ -102,8 +102,8 @@ impl DiskImage {
     pub fn cut_power(&mut self) {
         let next = self.image(self.current + 1);
         fs::copy(self.image(self.current), &next).expect("cannot copy the image");
-        // Killed processes close their files a little later.
-        let is_unmounted = (0..500).any(|_| {
+        // Killed processes close their files a little later, on a busy machine much later.
+        let is_unmounted = (0..6000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             succeeds(Command::new("umount").arg(&self.mounted_at))
         });

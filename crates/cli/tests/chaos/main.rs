@@ -20,6 +20,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+/// Records per second that let the test see a paused reduce even if it seldom gets a processor.
+const SLOWLY: u64 = 2_000;
+
 /// Runs a scenario for each seed, with tasks limited to 6,000 records per second.
 fn rounds(name: &str, scenario: impl Fn(&mut ChaosRun)) {
     rounds_at(6_000, name, scenario);
@@ -185,7 +188,7 @@ fn a_worker_dies_while_it_reduces() {
 
 #[test]
 fn a_worker_dies_while_it_holds_a_paused_reduce() {
-    rounds("a worker dies with a paused reduce", |run| {
+    rounds_at(SLOWLY, "a worker dies with a paused reduce", |run| {
         // A freed slot goes to the first-ranked task. With more reduces than slots, at least one stays paused.
         let mut killed = false;
         while !killed && !run.all_ended() {
@@ -205,7 +208,7 @@ fn a_worker_dies_while_it_holds_a_paused_reduce() {
 /// A worker that restarts before its heartbeat timeout still has its paused reduces.
 #[test]
 fn a_paused_reduce_survives_a_restart_of_its_worker() {
-    rounds("a worker restarts with a paused reduce", |run| {
+    rounds_at(SLOWLY, "a worker restarts with a paused reduce", |run| {
         let mut restarts = 0;
         while restarts < 3 && !run.all_ended() {
             run.preempt_all();
