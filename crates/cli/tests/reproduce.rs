@@ -34,7 +34,9 @@ fn each_paper_has_a_page_figures_and_numbers() {
         let page = fs::read_to_string(folder.path().join("out").join(format!("{name}.md"))).expect("a page");
         for claim in paper["claims"].as_array().expect("claims") {
             assert!(page.contains(claim["claim"].as_str().expect("a claim")), "{name}: {claim}");
-            assert!(claim["ours"].is_null() || claim["ours"]["mean"].is_number(), "{name}: {claim}");
+            // With one seed a group of jobs may have no node-local map, and no change from that.
+            let has_figure = claim["ours"]["mean"].is_number() || claim["verdict"] == "inconclusive";
+            assert!(claim["ours"].is_null() || has_figure, "{name}: {claim}");
             assert!(claim["verdict"] != "no-experiment" || claim["ours"].is_null(), "{name}: {claim}");
         }
         assert!(paper["figures"].as_array().is_some_and(|figures| figures.len() >= 9), "{name}");
