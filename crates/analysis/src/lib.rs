@@ -9,6 +9,7 @@ mod arrivals;
 pub mod explain;
 pub mod feed;
 #[cfg(test)]
+#[path = "../tests/fixture/mod.rs"]
 mod fixture;
 pub mod forecast;
 pub mod model;

@@ -50,6 +50,7 @@ pub mod fairness;
 mod faults;
 pub mod files;
 #[cfg(test)]
+#[path = "../tests/fixture/mod.rs"]
 mod fixture;
 mod heartbeat_schedule;
 mod layout;

@@ -5,6 +5,6 @@
 //! something go to the coordinator, as those of the command line do.
 
 #[cfg(test)]
-#[path = "../../analysis/src/fixture.rs"]
+#[path = "../../analysis/tests/fixture/mod.rs"]
 mod fixture;
 pub mod server;

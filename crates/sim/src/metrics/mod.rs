@@ -8,14 +8,12 @@
 //! * `time_weighted.rs` integrates available and busy slots over time; `user_shares.rs` has how evenly users are served.
 //! * `absolute_deviation.rs` maintains a sum of deviations from a mean while the values change.
 //! * `summary.rs` turns counters into metrics and defines their names.
-//! * `reference.rs`, for tests, computes the same metrics slowly, by a pass over the whole event log for each.
+//! * `tests/reference.rs` computes the same metrics slowly, by a pass over the whole event log for each.
 //!
 //! Times are whole microseconds and sums of them are exact, so metrics do not depend on the order of summation. No hash table is iterated in its
 //! order. The wall-clock cost of decisions is not measured here, because it differs from run to run.
 
 mod job;
-#[cfg(test)]
-mod reference;
 mod summary;
 #[cfg(test)]
 mod tests;

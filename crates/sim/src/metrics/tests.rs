@@ -1,6 +1,7 @@
 //! Short event logs with metrics computed by hand, and long ones against the reference implementation.
 
-use super::reference;
+mod reference;
+
 use super::{Grouping, Metrics, Summary};
 use crate::cluster::{Faults, RandomFaults};
 use crate::{Observer, Simulation, fixture};

@@ -8,13 +8,13 @@
 //!
 //! Fetched bytes are computed lazily. Each 1/64 of the job's output is only recorded; rates are recomputed at each 1/8, when the last map is
 //! done, when the set of fetching reduces on a node changes, and when the senders' share changes by a quarter. A reduce gets a deadline for its
-//! fetch only when all output is available. `reference` simulates every flow, for comparison.
+//! fetch only when all output is available. `tests.rs` simulates every flow, for comparison.
 
 mod outputs;
 mod page_cache;
 mod rates;
 #[cfg(test)]
-mod reference;
+mod tests;
 
 use crate::cluster::Cluster;
 use crate::event_queue::NONE;
