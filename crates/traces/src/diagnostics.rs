@@ -138,8 +138,10 @@ impl Diagnostics {
 
     /// Adds to a count.
     pub fn add(&mut self, count: Count, number: u64) {
-        let sum = self.counts.entry(count).or_default();
-        *sum = sum.saturating_add(number);
+        if number > 0 {
+            let sum = self.counts.entry(count).or_default();
+            *sum = sum.saturating_add(number);
+        }
     }
 
     /// How often an oddity occurred.

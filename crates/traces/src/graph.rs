@@ -3,7 +3,8 @@
 //! A job is a map/reduce job if its stages form at most two layers: the stages that wait for nothing are its maps, those that wait for them its
 //! reduces. Any other graph is refused, or flattened if the duration model says so.
 
-use crate::{Diagnostics, Graphs, Oddity, TaskTime, Tasks};
+use crate::formats::Reading;
+use crate::{Graphs, Oddity, TaskTime, Tasks};
 use giveway_core::Span;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -23,34 +24,23 @@ pub(crate) struct Stage {
 }
 
 /// Maps and reduces of a job of these stages; None if it is refused.
-pub(crate) fn map_reduce(
-    stages: &[Stage],
-    graphs: Graphs,
-    diagnostics: &mut Diagnostics,
-    job: &str,
-) -> Option<(Tasks, Tasks)> {
-    let Some(layers) = layers(stages, diagnostics, job) else {
-        diagnostics.odd(Oddity::CyclicGraph, job);
+pub(crate) fn map_reduce(stages: &[Stage], reading: &mut Reading, job: &str) -> Option<(Tasks, Tasks)> {
+    let Some(layers) = layers(stages, reading, job) else {
+        reading.odd(Oddity::CyclicGraph, job);
         return None;
     };
-    by_layer(stages, &layers, graphs, diagnostics, job)
+    by_layer(stages, &layers, reading, job)
 }
 
 /// As [`map_reduce`], for stages whose layers are known; the first layer is 1.
-pub(crate) fn by_layer(
-    stages: &[Stage],
-    layers: &[u32],
-    graphs: Graphs,
-    diagnostics: &mut Diagnostics,
-    job: &str,
-) -> Option<(Tasks, Tasks)> {
+pub(crate) fn by_layer(stages: &[Stage], layers: &[u32], reading: &mut Reading, job: &str) -> Option<(Tasks, Tasks)> {
     if layers.iter().any(|&layer| layer > 2) {
-        match graphs {
+        match reading.model.graphs {
             Graphs::Refuse => {
-                diagnostics.odd(Oddity::DeepGraph, job);
+                reading.odd(Oddity::DeepGraph, job);
                 return None;
             }
-            Graphs::Flatten => diagnostics.odd(Oddity::FlattenedGraph, job),
+            Graphs::Flatten => reading.odd(Oddity::FlattenedGraph, job),
         }
     }
     let of = |first: bool| {
@@ -78,7 +68,7 @@ fn tasks<'a>(stages: impl Iterator<Item = &'a Stage>) -> Tasks {
 }
 
 /// The layer of each stage by what it waits for, from 1; None if stages wait for each other. A parent that is not listed has finished.
-fn layers(stages: &[Stage], diagnostics: &mut Diagnostics, job: &str) -> Option<Vec<u32>> {
+fn layers(stages: &[Stage], reading: &mut Reading, job: &str) -> Option<Vec<u32>> {
     let index: BTreeMap<u64, usize> = stages.iter().enumerate().map(|(at, stage)| (stage.number, at)).collect();
     let mut children = vec![Vec::new(); stages.len()];
     let mut waits_for = vec![0u32; stages.len()];
@@ -89,7 +79,7 @@ fn layers(stages: &[Stage], diagnostics: &mut Diagnostics, job: &str) -> Option<
                     children[parent].push(at);
                     waits_for[at] += 1;
                 }
-                None => diagnostics.odd(Oddity::MissingParent, job),
+                None => reading.odd(Oddity::MissingParent, job),
             }
         }
     }
@@ -141,24 +131,25 @@ mod tests {
 
     #[test]
     fn two_layers_are_maps_and_reduces() {
-        let mut diagnostics = Diagnostics::default();
+        let mut reading = Reading::default();
         let stages = [stage(3, &[1, 2], 4), stage(1, &[], 5), stage(2, &[], 6), stage(4, &[9], 1)];
-        let (maps, reduces) = map_reduce(&stages, Graphs::Refuse, &mut diagnostics, "j").unwrap();
+        let (maps, reduces) = map_reduce(&stages, &mut reading, "j").unwrap();
         assert_eq!((maps.count, reduces.count, maps.time.span()), (12, 4, Span(10)));
-        assert_eq!(diagnostics.of(Oddity::MissingParent), 1);
+        assert_eq!(reading.diagnostics.of(Oddity::MissingParent), 1);
     }
 
     #[test]
     fn other_graphs_are_refused_or_flattened() {
-        let mut diagnostics = Diagnostics::default();
+        let mut reading = Reading::default();
         let deep = [stage(1, &[], 1), stage(2, &[1], 2), stage(3, &[2], 4)];
-        assert_eq!(map_reduce(&deep, Graphs::Refuse, &mut diagnostics, "j"), None);
-        let (maps, reduces) = map_reduce(&deep, Graphs::Flatten, &mut diagnostics, "j").unwrap();
+        assert_eq!(map_reduce(&deep, &mut reading, "j"), None);
+        reading.options.model.graphs = Graphs::Flatten;
+        let (maps, reduces) = map_reduce(&deep, &mut reading, "j").unwrap();
         assert_eq!((maps.count, reduces.count), (1, 6));
         let cycle = [stage(1, &[2], 1), stage(2, &[1], 2), stage(3, &[3], 1)];
-        assert_eq!(map_reduce(&cycle, Graphs::Flatten, &mut diagnostics, "j"), None);
+        assert_eq!(map_reduce(&cycle, &mut reading, "j"), None);
         for oddity in [Oddity::DeepGraph, Oddity::FlattenedGraph, Oddity::CyclicGraph] {
-            assert_eq!(diagnostics.of(oddity), 1, "{oddity:?}");
+            assert_eq!(reading.diagnostics.of(oddity), 1, "{oddity:?}");
         }
     }
 

@@ -78,6 +78,18 @@ pub enum JobOutcome {
     Unknown,
 }
 
+impl JobOutcome {
+    /// The outcome that Hadoop writes as this word.
+    pub(crate) fn of(word: Option<&str>) -> JobOutcome {
+        match word {
+            Some("SUCCESS" | "SUCCEEDED") => JobOutcome::Succeeded,
+            Some("FAILED" | "FAILURE") => JobOutcome::Failed,
+            Some("KILLED") => JobOutcome::Killed,
+            _ => JobOutcome::Unknown,
+        }
+    }
+}
+
 impl Tasks {
     /// Time of all tasks together, in seconds.
     pub fn total_s(&self) -> f64 {

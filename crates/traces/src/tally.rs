@@ -1,6 +1,7 @@
 //! The tasks of one job, collected one by one.
 
-use crate::{Diagnostics, Oddity, TaskTime, Tasks};
+use crate::formats::Reading;
+use crate::{Oddity, TaskTime, Tasks};
 use giveway_core::Span;
 
 /// One finished task. Times are in microseconds.
@@ -34,33 +35,33 @@ struct Sum {
 
 impl TaskTally {
     /// Adds a map; one that ends before it starts is counted and left out.
-    pub(crate) fn map(&mut self, task: FinishedTask, limit: usize, diagnostics: &mut Diagnostics, place: &str) {
-        if self.accept(&task, limit, diagnostics, place) {
+    pub(crate) fn map(&mut self, task: FinishedTask, reading: &mut Reading, place: &str) {
+        if self.accept(&task, reading, place) {
             self.last_map_us = self.last_map_us.max(Some(task.finish_us));
             self.maps.add(&task);
         }
     }
 
     /// Adds a reduce; one that ends before it starts is counted and left out.
-    pub(crate) fn reduce(&mut self, task: FinishedTask, limit: usize, diagnostics: &mut Diagnostics, place: &str) {
-        if self.accept(&task, limit, diagnostics, place) {
+    pub(crate) fn reduce(&mut self, task: FinishedTask, reading: &mut Reading, place: &str) {
+        if self.accept(&task, reading, place) {
             self.reduce_times.push((task.start_us, task.finish_us));
             self.reduces.add(&task);
         }
     }
 
     /// True if no further task is accepted.
-    pub(crate) fn is_full(&self, limit: usize) -> bool {
-        (self.maps.count + self.reduces.count) as usize >= limit
+    pub(crate) fn is_full(&self, reading: &Reading) -> bool {
+        (self.maps.count + self.reduces.count) as usize >= reading.limits.tasks_per_job
     }
 
-    fn accept(&mut self, task: &FinishedTask, limit: usize, diagnostics: &mut Diagnostics, place: &str) -> bool {
+    fn accept(&mut self, task: &FinishedTask, reading: &mut Reading, place: &str) -> bool {
         if task.finish_us < task.start_us {
-            diagnostics.odd(Oddity::TaskEndsBeforeStart, place);
+            reading.odd(Oddity::TaskEndsBeforeStart, place);
             return false;
         }
-        if self.is_full(limit) {
-            diagnostics.odd(Oddity::TooManyTasks, place);
+        if self.is_full(reading) {
+            reading.odd(Oddity::TooManyTasks, place);
             return false;
         }
         self.first_start_us = Some(self.first_start_us.map_or(task.start_us, |first| first.min(task.start_us)));
@@ -117,25 +118,26 @@ mod tests {
 
     #[test]
     fn a_reduce_counts_from_the_end_of_the_last_map() {
-        let (mut tally, mut diagnostics) = (TaskTally::default(), Diagnostics::default());
+        let (mut tally, mut reading) = (TaskTally::default(), Reading::default());
         let task = |start_us, finish_us| FinishedTask { start_us, finish_us, input_bytes: 3, output_bytes: 1 };
-        tally.reduce(task(5, 40), 9, &mut diagnostics, "r");
-        tally.map(task(0, 10), 9, &mut diagnostics, "m");
-        tally.map(task(0, 20), 9, &mut diagnostics, "m");
-        tally.map(task(7, 6), 9, &mut diagnostics, "m");
+        tally.reduce(task(5, 40), &mut reading, "r");
+        tally.map(task(0, 10), &mut reading, "m");
+        tally.map(task(0, 20), &mut reading, "m");
+        tally.map(task(7, 6), &mut reading, "m");
         let (maps, reduces) = tally.tasks();
         assert_eq!((maps.count, maps.time.span(), maps.input_bytes), (2, Span(15), 6));
         assert_eq!((reduces.count, reduces.time.span()), (1, Span(20)));
-        assert_eq!(diagnostics.of(Oddity::TaskEndsBeforeStart), 1);
+        assert_eq!(reading.diagnostics.of(Oddity::TaskEndsBeforeStart), 1);
     }
 
     #[test]
     fn extreme_times_do_not_overflow() {
-        let (mut tally, mut diagnostics) = (TaskTally::default(), Diagnostics::default());
+        let (mut tally, mut reading) = (TaskTally::default(), Reading::default());
+        reading.options.limits.tasks_per_job = 2;
         for _ in 0..3 {
             let task = FinishedTask { start_us: i64::MIN, finish_us: i64::MAX, input_bytes: u64::MAX, output_bytes: 0 };
-            tally.map(task, 2, &mut diagnostics, "m");
-            tally.reduce(task, 9, &mut diagnostics, "r");
+            tally.map(task, &mut reading, "m");
+            tally.reduce(task, &mut reading, "r");
         }
         let (maps, _) = tally.tasks();
         assert_eq!((maps.count, maps.time.span(), maps.input_bytes), (1, Span(u64::MAX), u64::MAX));

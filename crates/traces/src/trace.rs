@@ -1,22 +1,17 @@
 //! Opening a trace: a file, or a folder of files of one format.
 
 use crate::detect::{Detected, detect};
-use crate::formats::JobReader;
 use crate::formats::alibaba::AlibabaReader;
-use crate::formats::google::GoogleReader;
+use crate::formats::google::{self, GoogleReader};
 use crate::formats::job_history::JobHistoryReader;
-use crate::formats::rumen::RumenReader;
-use crate::formats::sls::SlsReader;
 use crate::formats::spark::SparkReader;
-use crate::formats::swf::SwfReader;
-use crate::formats::swim::SwimReader;
-use crate::formats::yarn_apps::YarnAppsReader;
+use crate::formats::{JobLines, JobObjects, JobReader, Reading, rumen, sls, swf, swim, yarn_apps};
 use crate::input::Input;
 use crate::job::MAX_TASKS;
 use crate::records::{Lines, Objects};
 use crate::{
-    Count, Diagnostics, DurationModel, FailedJobs, Format, JobOutcome, Limits, Oddity, TaskTime, Tasks, TraceError,
-    TraceJob,
+    Count, Diagnostics, DurationModel, FailedJobs, Format, GoogleTable, JobOutcome, Limits, Oddity, TaskTime, Tasks,
+    TraceError, TraceJob,
 };
 use giveway_core::Span;
 use rustc_hash::{FxHashSet, FxHasher};
@@ -41,11 +36,10 @@ pub struct Options {
 pub struct Trace {
     name: String,
     format: Format,
-    options: Options,
+    reading: Reading,
     reader: Box<dyn JobReader>,
     /// Files of a folder that are not read yet.
     rest: VecDeque<PathBuf>,
-    diagnostics: Diagnostics,
     ids: FxHashSet<u64>,
     latest_submit_us: i64,
 }
@@ -63,8 +57,9 @@ pub fn open(path: &Path, options: &Options) -> Result<Trace, TraceError> {
     let input = Input::open(&first)?;
     // Events of one job may be spread over several files.
     let continued: Vec<PathBuf> = if format.jobs_span_files() { files.drain(..).collect() } else { Vec::new() };
-    let trace = Trace::new(name, format, reader(format, input, continued, options), options);
-    Ok(Trace { rest: files, diagnostics, ..trace })
+    let mut trace = Trace::new(name, format, reader(format, input, continued, &options.limits), options);
+    trace.reading.diagnostics = diagnostics;
+    Ok(Trace { rest: files, ..trace })
 }
 
 /// A trace in memory; the format is detected by content. `name` is used in messages.
@@ -72,7 +67,7 @@ pub fn from_bytes(name: &str, bytes: Vec<u8>, options: &Options) -> Result<Trace
     let file = Path::new(name);
     let input = Input::new(file, Cursor::new(bytes)).map_err(|error| TraceError::Read { file: file.into(), error })?;
     let format = format_of(&input)?;
-    Ok(Trace::new(name.into(), format, reader(format, input, Vec::new(), options), options))
+    Ok(Trace::new(name.into(), format, reader(format, input, Vec::new(), &options.limits), options))
 }
 
 fn format_of(input: &Input) -> Result<Format, TraceError> {
@@ -119,20 +114,27 @@ fn files_of(folder: &Path, diagnostics: &mut Diagnostics) -> Result<(Format, Vec
     }
 }
 
-fn reader(format: Format, input: Input, continued: Vec<PathBuf>, options: &Options) -> Box<dyn JobReader> {
-    let Options { model, limits } = options.clone();
+fn reader(format: Format, input: Input, continued: Vec<PathBuf>, limits: &Limits) -> Box<dyn JobReader> {
     let lines = |input| Lines::new(input, continued, limits.line_bytes);
     let objects = |input| Objects::new(input, limits.object_bytes);
     match format {
-        Format::Swim => Box::new(SwimReader::new(lines(input), model)),
-        Format::Sls => Box::new(SlsReader::new(objects(input), model, limits)),
-        Format::Rumen => Box::new(RumenReader::new(objects(input), model, limits)),
-        Format::YarnApps => Box::new(YarnAppsReader::new(Objects::of_first_array(input, limits.object_bytes), model)),
-        Format::Swf => Box::new(SwfReader::new(lines(input), model)),
-        Format::JobHistory => Box::new(JobHistoryReader::new(lines(input), model, limits)),
-        Format::Spark => Box::new(SparkReader::new(lines(input), model, limits)),
-        Format::Google(table) => Box::new(GoogleReader::new(lines(input), table.0, model, limits)),
-        Format::Alibaba(table) => Box::new(AlibabaReader::new(lines(input), table.0, model, limits)),
+        Format::Swim => Box::new(JobLines { lines: lines(input), read: swim::read }),
+        Format::Swf => Box::new(JobLines { lines: lines(input), read: swf::read }),
+        Format::Google(GoogleTable(google::Table::Jobs)) => {
+            Box::new(JobLines { lines: lines(input), read: google::read_job })
+        }
+        Format::Sls => Box::new(JobObjects::new(objects(input), sls::jobs)),
+        Format::Rumen => Box::new(JobObjects::new(objects(input), |number, job, reading| {
+            rumen::job(number, job, reading).into_iter().collect()
+        })),
+        Format::YarnApps => {
+            let objects = Objects::of_first_array(input, limits.object_bytes);
+            Box::new(JobObjects::new(objects, |_, app, reading| yarn_apps::job(app, reading).into_iter().collect()))
+        }
+        Format::JobHistory => Box::new(JobHistoryReader(Some(lines(input)))),
+        Format::Spark => Box::new(SparkReader::new(lines(input))),
+        Format::Google(table) => Box::new(GoogleReader::new(lines(input), table.0)),
+        Format::Alibaba(table) => Box::new(AlibabaReader::new(lines(input), table.0)),
     }
 }
 
@@ -141,10 +143,9 @@ impl Trace {
         Trace {
             name,
             format,
-            options: options.clone(),
+            reading: Reading { options: options.clone(), ..Reading::default() },
             reader,
             rest: VecDeque::new(),
-            diagnostics: Diagnostics::default(),
             ids: FxHashSet::default(),
             latest_submit_us: i64::MIN,
         }
@@ -161,57 +162,57 @@ impl Trace {
 
     /// The duration model that is applied.
     pub fn model(&self) -> &DurationModel {
-        &self.options.model
+        &self.reading.options.model
     }
 
     /// What was counted so far; complete once the iterator has ended.
     pub fn diagnostics(&self) -> &Diagnostics {
-        &self.diagnostics
+        &self.reading.diagnostics
     }
 
     /// For counts that arise after reading.
     pub(crate) fn diagnostics_mut(&mut self) -> &mut Diagnostics {
-        &mut self.diagnostics
+        &mut self.reading.diagnostics
     }
 
     /// Applies the rules that hold for every format. None if the job is left out.
     fn checked(&mut self, mut job: TraceJob) -> Option<TraceJob> {
-        let diagnostics = &mut self.diagnostics;
-        diagnostics.add(Count::Jobs, 1);
+        let reading = &mut self.reading;
+        reading.add(Count::Jobs, 1);
         let mut hasher = FxHasher::default();
         job.id.hash(&mut hasher);
         if self.ids.len() < MAX_REMEMBERED_IDS && !self.ids.insert(hasher.finish()) {
-            diagnostics.odd(Oddity::RepeatedId, &job.id);
+            reading.odd(Oddity::RepeatedId, &job.id);
         }
         if job.submit_us < self.latest_submit_us && !self.format.returns_jobs_by_end() {
-            diagnostics.odd(Oddity::Unsorted, &job.id);
+            reading.odd(Oddity::Unsorted, &job.id);
         }
         self.latest_submit_us = self.latest_submit_us.max(job.submit_us);
         if job.finish_us.is_some_and(|finish| finish < job.submit_us) {
-            diagnostics.odd(Oddity::JobEndsBeforeStart, &job.id);
+            reading.odd(Oddity::JobEndsBeforeStart, &job.id);
             job.finish_us = None;
         }
         let failed = matches!(job.outcome, JobOutcome::Failed | JobOutcome::Killed);
-        if failed && self.options.model.failed_jobs == FailedJobs::Skip {
-            diagnostics.odd(Oddity::SkippedFailedJob, &job.id);
+        if failed && reading.model.failed_jobs == FailedJobs::Skip {
+            reading.odd(Oddity::SkippedFailedJob, &job.id);
             return None;
         }
         match job.outcome {
-            JobOutcome::Failed => diagnostics.odd(Oddity::FailedJob, &job.id),
-            JobOutcome::Killed => diagnostics.odd(Oddity::KilledJob, &job.id),
-            JobOutcome::Unknown => diagnostics.odd(Oddity::UnfinishedJob, &job.id),
+            JobOutcome::Failed => reading.odd(Oddity::FailedJob, &job.id),
+            JobOutcome::Killed => reading.odd(Oddity::KilledJob, &job.id),
+            JobOutcome::Unknown => reading.odd(Oddity::UnfinishedJob, &job.id),
             JobOutcome::Succeeded => {}
         }
         if job.maps.count.max(job.reduces.count) >= MAX_TASKS {
-            diagnostics.odd(Oddity::LargestTaskCount, &job.id);
+            reading.odd(Oddity::LargestTaskCount, &job.id);
         }
         match (job.maps.count, job.reduces.count) {
             (0, 0) => {
-                diagnostics.odd(Oddity::NoTasks, &job.id);
+                reading.odd(Oddity::NoTasks, &job.id);
                 return None;
             }
             (0, _) => {
-                diagnostics.odd(Oddity::ReducesWithoutMaps, &job.id);
+                reading.odd(Oddity::ReducesWithoutMaps, &job.id);
                 job.maps = Tasks { count: 1, time: TaskTime::Recorded(Span::ZERO), ..job.maps };
             }
             _ => {}
@@ -225,7 +226,7 @@ impl Iterator for Trace {
 
     fn next(&mut self) -> Option<TraceJob> {
         loop {
-            if let Some(job) = self.reader.next_job(&mut self.diagnostics) {
+            if let Some(job) = self.reader.next_job(&mut self.reading) {
                 if let Some(job) = self.checked(job) {
                     return Some(job);
                 }
@@ -233,8 +234,8 @@ impl Iterator for Trace {
             }
             let file = self.rest.pop_front()?;
             match Input::open(&file) {
-                Ok(input) => self.reader = reader(self.format, input, Vec::new(), &self.options),
-                Err(error) => self.diagnostics.odd(Oddity::TruncatedInput, error),
+                Ok(input) => self.reader = reader(self.format, input, Vec::new(), &self.reading.limits),
+                Err(error) => self.reading.odd(Oddity::TruncatedInput, error),
             }
         }
     }
@@ -245,7 +246,7 @@ impl Iterator for Trace {
 pub(crate) fn read_bytes(bytes: &[u8], options: &Options) -> (Vec<TraceJob>, Diagnostics) {
     let mut trace = from_bytes("trace", bytes.into(), options).unwrap();
     let jobs = trace.by_ref().collect();
-    (jobs, trace.diagnostics)
+    (jobs, trace.reading.diagnostics)
 }
 
 /// As [`read_bytes`], with the default options.

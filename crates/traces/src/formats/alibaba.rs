@@ -1,12 +1,11 @@
 //! Alibaba's batch jobs of 2017 and 2018: one row per task, which is a stage of several equal instances. The names of 2018's tasks have the
 //! dependencies (`R2_1` waits for task 1); those of 2017 have none, and a stage waits for the stages that ended before it started.
 
-use super::{JobReader, JobsById};
+use super::{JobReader, JobsById, Reading};
 use crate::graph::{Stage, by_layer, layers_by_time, map_reduce};
 use crate::records::Lines;
 use crate::tally::us_from_s;
-use crate::{Count, Diagnostics, DurationModel, JobOutcome, Limits, Oddity, TraceJob};
-use giveway_core::Priority;
+use crate::{Count, JobOutcome, Oddity, TraceJob};
 
 /// Columns of a table, by position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +75,10 @@ pub(crate) fn matches(line: &str) -> Option<Table> {
 pub(crate) struct AlibabaReader {
     lines: Lines,
     table: Table,
-    model: DurationModel,
-    limits: Limits,
     jobs: JobsById<String, AlibabaJob>,
 }
 
+#[derive(Default)]
 struct AlibabaJob {
     id: String,
     stages: Vec<Stage>,
@@ -92,91 +90,39 @@ struct AlibabaJob {
 }
 
 impl AlibabaReader {
-    pub(crate) fn new(lines: Lines, table: Table, model: DurationModel, limits: Limits) -> AlibabaReader {
-        AlibabaReader { lines, table, model, limits, jobs: JobsById::new(limits.open_jobs) }
+    pub(crate) fn new(lines: Lines, table: Table) -> AlibabaReader {
+        AlibabaReader { lines, table, jobs: JobsById::default() }
     }
 
-    fn read_rows(&mut self, diagnostics: &mut Diagnostics) {
-        while let Some((number, line)) = self.lines.next(diagnostics) {
+    fn read_rows(&mut self, reading: &mut Reading) {
+        while let Some((number, line)) = self.lines.next(&mut reading.diagnostics) {
             let columns: Vec<&str> = line.split(',').map(str::trim).collect();
-            if line.trim().is_empty() || is_header(&columns) {
+            let is_header = columns.contains(&"job_id") || columns.contains(&"job_name");
+            if line.trim().is_empty() || is_header {
                 continue;
             }
-            diagnostics.add(Count::Rows, 1);
+            reading.add(Count::Rows, 1);
             let Some(&id) = columns.get(self.table.job).filter(|_| columns.len() >= self.table.width) else {
-                diagnostics.odd(Oddity::BadLine, format_args!("line {number}"));
+                reading.odd(Oddity::BadLine, format_args!("line {number}"));
                 continue;
             };
-            if let Some(job) = self.jobs.job(id, diagnostics, |_| AlibabaJob::new(id)) {
-                job.row(&self.table, &columns, number, &self.limits, diagnostics);
+            if let Some(job) = self.jobs.job(id, reading, |_| AlibabaJob { id: id.into(), ..AlibabaJob::default() }) {
+                job.row(&self.table, &columns, &format!("line {number}"), reading);
             }
         }
     }
-
-    fn job(job: AlibabaJob, table: &Table, model: &DurationModel, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
-        if job.before_trace {
-            diagnostics.odd(Oddity::SubmittedBefore, &job.id);
-            return None;
-        }
-        let Some(submit_us) = job.times.iter().map(|&(start, _)| start).min() else {
-            diagnostics.odd(Oddity::NoTasks, &job.id);
-            return None;
-        };
-        let (maps, reduces) = if table.name.is_some() {
-            map_reduce(&job.stages, model.graphs, diagnostics, &job.id)?
-        } else {
-            by_layer(&job.stages, &layers_by_time(&job.times), model.graphs, diagnostics, &job.id)?
-        };
-        let outcome = match (job.failed, job.unfinished) {
-            (true, _) => JobOutcome::Failed,
-            (false, true) => JobOutcome::Unknown,
-            (false, false) => JobOutcome::Succeeded,
-        };
-        diagnostics.add(Count::Maps, u64::from(maps.count));
-        diagnostics.add(Count::Reduces, u64::from(reduces.count));
-        Some(TraceJob {
-            name: job.id.clone(),
-            id: job.id,
-            user: "default".into(),
-            pool: "default".into(),
-            priority: Priority::Normal,
-            submit_us,
-            finish_us: job.times.iter().map(|&(_, end)| end).max(),
-            outcome,
-            maps,
-            reduces,
-            // A stage starts when those it waits for have ended.
-            slowstart_ppm: 1_000_000,
-        })
-    }
-}
-
-fn is_header(columns: &[&str]) -> bool {
-    columns.contains(&"job_id") || columns.contains(&"job_name")
 }
 
 impl AlibabaJob {
-    fn new(id: &str) -> AlibabaJob {
-        AlibabaJob {
-            id: id.into(),
-            stages: Vec::new(),
-            times: Vec::new(),
-            before_trace: false,
-            failed: false,
-            unfinished: false,
-        }
-    }
-
-    fn row(&mut self, table: &Table, columns: &[&str], line: u64, limits: &Limits, diagnostics: &mut Diagnostics) {
-        let place = format!("line {line}");
-        diagnostics.add(Count::Tasks, 1);
+    fn row(&mut self, table: &Table, columns: &[&str], place: &str, reading: &mut Reading) {
+        reading.add(Count::Tasks, 1);
         let column = |at: usize| columns.get(at).copied().unwrap_or_default();
         let seconds = |at: usize| column(at).parse::<f64>().ok().and_then(us_from_s);
         let instances: u64 = column(table.instances).parse().unwrap_or(0);
-        diagnostics.add(Count::Instances, instances);
+        reading.add(Count::Instances, instances);
         let status = table.status.map_or("Terminated", column);
         if column(table.cpu).is_empty() {
-            diagnostics.odd(Oddity::MissingCpu, &place);
+            reading.odd(Oddity::MissingCpu, place);
         }
         let mean_us = table.mean_s.and_then(seconds).filter(|&us| us >= 0);
         let start_us = seconds(table.start);
@@ -184,41 +130,27 @@ impl AlibabaJob {
             Some(end) => seconds(end),
             None => start_us.zip(mean_us).map(|(start, mean)| start.saturating_add(mean)),
         };
-        let (Some(start_us), Some(end_us)) = (start_us, end_us) else {
-            diagnostics.odd(Oddity::BadLine, &place);
-            return;
-        };
+        let (Some(start_us), Some(end_us)) = (start_us, end_us) else { return reading.odd(Oddity::BadLine, place) };
         let ends_before_start = end_us < start_us;
         if ends_before_start {
-            diagnostics.odd(Oddity::TaskEndsBeforeStart, &place);
+            reading.odd(Oddity::TaskEndsBeforeStart, place);
         }
         self.before_trace |= start_us < 0;
-        match status {
-            "Terminated" => {}
-            "Failed" | "Cancelled" | "Interrupted" => {
-                self.failed = true;
-                return diagnostics.odd(Oddity::FailedTask, &place);
-            }
-            "Waiting" | "Ready" => {
-                self.unfinished = true;
-                return diagnostics.odd(Oddity::WaitingTask, &place);
-            }
-            _ => {
-                self.unfinished = true;
-                return diagnostics.odd(Oddity::RunningTask, &place);
-            }
-        }
-        if ends_before_start {
-            return;
-        }
-        if instances == 0 {
-            return diagnostics.odd(Oddity::NoInstances, &place);
-        }
-        if self.stages.len() >= limits.tasks_per_job {
-            return diagnostics.odd(Oddity::TooManyTasks, &place);
+        let unused = match status {
+            "Terminated" if ends_before_start => return,
+            "Terminated" if instances == 0 => Some(Oddity::NoInstances),
+            "Terminated" => (self.stages.len() >= reading.limits.tasks_per_job).then_some(Oddity::TooManyTasks),
+            "Failed" | "Cancelled" | "Interrupted" => Some(Oddity::FailedTask),
+            "Waiting" | "Ready" => Some(Oddity::WaitingTask),
+            _ => Some(Oddity::RunningTask),
+        };
+        self.failed |= unused == Some(Oddity::FailedTask);
+        self.unfinished |= matches!(unused, Some(Oddity::WaitingTask | Oddity::RunningTask));
+        if let Some(oddity) = unused {
+            return reading.odd(oddity, place);
         }
         let each_us = mean_us.unwrap_or_else(|| {
-            diagnostics.odd(Oddity::StageTime, &place);
+            reading.odd(Oddity::StageTime, place);
             end_us.saturating_sub(start_us)
         });
         let (number, parents) = table.name.map_or((None, Vec::new()), |at| dependencies(column(at)));
@@ -231,6 +163,30 @@ impl AlibabaJob {
             ..Stage::default()
         });
         self.times.push((start_us, end_us));
+    }
+
+    fn job(self, has_names: bool, reading: &mut Reading) -> Option<TraceJob> {
+        if self.before_trace {
+            reading.odd(Oddity::SubmittedBefore, &self.id);
+            return None;
+        }
+        let Some(submit_us) = self.times.iter().map(|&(start, _)| start).min() else {
+            reading.odd(Oddity::NoTasks, &self.id);
+            return None;
+        };
+        let tasks = match has_names {
+            true => map_reduce(&self.stages, reading, &self.id)?,
+            false => by_layer(&self.stages, &layers_by_time(&self.times), reading, &self.id)?,
+        };
+        let outcome = match (self.failed, self.unfinished) {
+            (true, _) => JobOutcome::Failed,
+            (false, true) => JobOutcome::Unknown,
+            (false, false) => JobOutcome::Succeeded,
+        };
+        let finish_us = self.times.iter().map(|&(_, end)| end).max();
+        // A stage starts when those it waits for have ended.
+        let job = reading.counted_job(&self.id, submit_us, tasks);
+        Some(TraceJob { finish_us, outcome, slowstart_ppm: 1_000_000, ..job })
     }
 }
 
@@ -248,10 +204,10 @@ fn dependencies(name: &str) -> (Option<u64>, Vec<u64>) {
 }
 
 impl JobReader for AlibabaReader {
-    fn next_job(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
+    fn next_job(&mut self, reading: &mut Reading) -> Option<TraceJob> {
         // Reads nothing once the input has ended.
-        self.read_rows(diagnostics);
-        self.jobs.next_at_end(|job| AlibabaReader::job(job, &self.table, &self.model, diagnostics))
+        self.read_rows(reading);
+        self.jobs.next_at_end(|job| job.job(self.table.name.is_some(), reading))
     }
 }
 

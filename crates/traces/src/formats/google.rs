@@ -1,10 +1,10 @@
 //! Google's cluster data of 2011: task events, job events, or a table of one row per job. Times are microseconds; 0 is before the trace, 2^63-1
 //! after it. A task becomes a map that takes the time from its last SCHEDULE to its FINISH; a job without tasks becomes one map.
 
-use super::{JobReader, JobsById};
+use super::{JobReader, JobsById, Reading};
 use crate::records::Lines;
 use crate::tally::{FinishedTask, TaskTally, us_from_ms};
-use crate::{Count, Diagnostics, DurationModel, JobOutcome, Limits, Oddity, TraceJob};
+use crate::{Count, JobOutcome, Oddity, TraceJob};
 use giveway_core::Priority;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
@@ -32,9 +32,6 @@ const IDLE_US: i64 = 3_600_000_000;
 pub(crate) struct GoogleReader {
     lines: Lines,
     table: Table,
-    model: DurationModel,
-    limits: Limits,
-    users: FxHashSet<String>,
     jobs: JobsById<u64, GoogleJob>,
     /// Jobs all of whose tasks had ended, with the time of the event after which that was so; in the order of the input.
     idle: VecDeque<(i64, u64)>,
@@ -94,38 +91,27 @@ fn row(table: Table, line: &str) -> Option<Row<'_>> {
 }
 
 impl GoogleReader {
-    pub(crate) fn new(lines: Lines, table: Table, model: DurationModel, limits: Limits) -> GoogleReader {
-        GoogleReader {
-            lines,
-            table,
-            model,
-            limits,
-            users: FxHashSet::default(),
-            jobs: JobsById::new(limits.open_jobs),
-            idle: VecDeque::new(),
-        }
+    pub(crate) fn new(lines: Lines, table: Table) -> GoogleReader {
+        GoogleReader { lines, table, jobs: JobsById::default(), idle: VecDeque::new() }
     }
 
     /// Reads events up to the next complete job; None at the end of the input.
-    fn next_complete(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
-        while let Some((number, line)) = self.lines.next(diagnostics) {
+    fn next_complete(&mut self, reading: &mut Reading) -> Option<TraceJob> {
+        while let Some((number, line)) = self.lines.next(&mut reading.diagnostics) {
             if line.trim().is_empty() {
                 continue;
             }
-            diagnostics.add(Count::Rows, 1);
+            reading.add(Count::Rows, 1);
             let Some(row) = row(self.table, line) else {
-                diagnostics.odd(Oddity::BadLine, format_args!("line {number}"));
+                reading.odd(Oddity::BadLine, format_args!("line {number}"));
                 continue;
             };
-            let job = self.jobs.job(&row.job, diagnostics, |diagnostics| {
-                if !self.users.contains(row.user) {
-                    self.users.insert(row.user.to_owned());
-                    diagnostics.add(Count::Users, 1);
-                }
+            let job = self.jobs.job(&row.job, reading, |reading| {
+                reading.count_user(row.user);
                 GoogleJob { id: row.job, user: row.user.into(), priority: row.priority, ..GoogleJob::default() }
             });
             if let Some(job) = job {
-                job.event(&row, &self.limits, diagnostics);
+                job.event(&row, reading);
                 job.last_event_us = row.time_us;
                 if job.has_ended() {
                     self.idle.push_back((row.time_us, row.job));
@@ -137,98 +123,42 @@ impl GoogleReader {
             {
                 self.idle.pop_front();
                 let complete = self.jobs.take(&id, |job| job.has_ended() && job.last_event_us == since_us);
-                if let Some(job) = complete.and_then(|job| GoogleReader::job(job, &self.model, diagnostics)) {
+                if let Some(job) = complete.and_then(|job| job.finished(reading)) {
                     return Some(job);
                 }
             }
         }
         None
     }
+}
 
-    fn job(job: GoogleJob, model: &DurationModel, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
-        let id = job.id.to_string();
-        diagnostics.odd_times(Oddity::UnfinishedTask, job.open.len() as u64, &id);
-        let Some(submit_us) = job.submit_us.filter(|&us| us > 0) else {
-            diagnostics.odd(Oddity::SubmittedBefore, &id);
-            return None;
-        };
-        let outcome = match job.last_end {
-            _ if !job.open.is_empty() => JobOutcome::Unknown,
-            Some(FINISH) => JobOutcome::Succeeded,
-            Some(3 | 6) => JobOutcome::Failed,
-            Some(_) => JobOutcome::Killed,
-            None => JobOutcome::Unknown,
-        };
-        let finish_us = job.tally.last_finish_us.filter(|_| outcome != JobOutcome::Unknown);
-        let (maps, reduces) = job.tally.tasks();
-        Some(TraceJob {
-            name: id.clone(),
-            id,
-            user: job.user.clone(),
-            pool: job.user,
-            priority: priority(job.priority),
-            submit_us,
-            finish_us,
-            outcome,
-            maps,
-            reduces,
-            slowstart_ppm: model.slowstart_ppm(),
-        })
-    }
-
-    /// The next row of the table of jobs.
-    fn next_row(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
-        loop {
-            let (number, line) = self.lines.next(diagnostics)?;
-            if line.trim().is_empty() || line.trim() == JOBS_HEADER {
-                continue;
-            }
-            diagnostics.add(Count::Rows, 1);
-            let columns: Vec<&str> = line.split(',').map(str::trim).collect();
-            let &[submit, start, end, event, user, _class, id] = columns.as_slice() else {
-                diagnostics.odd(Oddity::BadLine, format_args!("line {number}"));
-                continue;
-            };
-            let time = |text: &str| text.parse::<i64>().ok().and_then(us_from_ms);
-            if !self.users.contains(user) {
-                self.users.insert(user.to_owned());
-                diagnostics.add(Count::Users, 1);
-            }
-            let Some(submit_us) = time(submit).filter(|&us| us > 0) else {
-                diagnostics.odd(Oddity::SubmittedBefore, id);
-                continue;
-            };
-            let mut tally = TaskTally::default();
-            match (time(start), time(end)) {
-                (Some(start_us), Some(finish_us)) => {
-                    let task = FinishedTask { start_us, finish_us, ..FinishedTask::default() };
-                    tally.map(task, 1, diagnostics, id);
-                }
-                _ => diagnostics.odd(Oddity::UnfinishedTask, id),
-            }
-            let finish_us = tally.last_finish_us;
-            let (maps, reduces) = tally.tasks();
-            let user = format!("user-{user}");
-            return Some(TraceJob {
-                id: id.into(),
-                name: id.into(),
-                pool: user.clone(),
-                user,
-                priority: Priority::Normal,
-                submit_us,
-                finish_us,
-                outcome: match event {
-                    "4" | "FINISH" => JobOutcome::Succeeded,
-                    "3" | "6" | "FAIL" | "LOST" => JobOutcome::Failed,
-                    "2" | "5" | "KILL" | "EVICT" => JobOutcome::Killed,
-                    _ => JobOutcome::Unknown,
-                },
-                maps,
-                reduces,
-                slowstart_ppm: self.model.slowstart_ppm(),
-            });
+/// Reads a row of the table of jobs.
+pub(crate) fn read_job(line: &str, reading: &mut Reading) -> Option<Option<TraceJob>> {
+    let columns: Vec<&str> = line.split(',').map(str::trim).collect();
+    let &[submit, start, end, event, user, _class, id] = columns.as_slice() else { return None };
+    let time = |text: &str| text.parse::<i64>().ok().and_then(us_from_ms);
+    reading.count_user(user);
+    let Some(submit_us) = time(submit).filter(|&us| us > 0) else {
+        reading.odd(Oddity::SubmittedBefore, id);
+        return Some(None);
+    };
+    let mut tally = TaskTally::default();
+    match (time(start), time(end)) {
+        (Some(start_us), Some(finish_us)) => {
+            let task = FinishedTask { start_us, finish_us, ..FinishedTask::default() };
+            tally.map(task, reading, id);
         }
+        _ => reading.odd(Oddity::UnfinishedTask, id),
     }
+    let finish_us = tally.last_finish_us;
+    let outcome = match event {
+        "4" | "FINISH" => JobOutcome::Succeeded,
+        "3" | "6" | "FAIL" | "LOST" => JobOutcome::Failed,
+        "2" | "5" | "KILL" | "EVICT" => JobOutcome::Killed,
+        _ => JobOutcome::Unknown,
+    };
+    let job = reading.job(id, submit_us, tally.tasks()).of(Some(format!("user-{user}")), None);
+    Some(Some(TraceJob { finish_us, outcome, ..job }))
 }
 
 /// Google's priorities: 0-1 is free, 9-11 production.
@@ -246,21 +176,41 @@ impl GoogleJob {
         self.open.is_empty() && self.last_end.is_some()
     }
 
-    fn event(&mut self, row: &Row<'_>, limits: &Limits, diagnostics: &mut Diagnostics) {
+    fn finished(self, reading: &mut Reading) -> Option<TraceJob> {
+        let id = self.id.to_string();
+        reading.diagnostics.odd_times(Oddity::UnfinishedTask, self.open.len() as u64, &id);
+        let Some(submit_us) = self.submit_us.filter(|&us| us > 0) else {
+            reading.odd(Oddity::SubmittedBefore, &id);
+            return None;
+        };
+        let outcome = match self.last_end {
+            _ if !self.open.is_empty() => JobOutcome::Unknown,
+            Some(FINISH) => JobOutcome::Succeeded,
+            Some(3 | 6) => JobOutcome::Failed,
+            Some(_) => JobOutcome::Killed,
+            None => JobOutcome::Unknown,
+        };
+        let finish_us = self.tally.last_finish_us.filter(|_| outcome != JobOutcome::Unknown);
+        let job = reading.job(&id, submit_us, self.tally.tasks()).of(Some(self.user), None);
+        Some(TraceJob { priority: priority(self.priority), finish_us, outcome, ..job })
+    }
+
+    fn event(&mut self, row: &Row<'_>, reading: &mut Reading) {
+        let tasks_max = reading.limits.tasks_per_job;
         match row.event {
             SUBMIT => {
                 self.submit_us = Some(self.submit_us.map_or(row.time_us, |first| first.min(row.time_us)));
-                if self.submitted.len() < limits.tasks_per_job || self.submitted.contains(&row.task) {
+                if self.submitted.len() < tasks_max || self.submitted.contains(&row.task) {
                     self.open.insert(row.task, None);
-                    diagnostics.add(Count::Tasks, u64::from(self.submitted.insert(row.task)));
+                    reading.add(Count::Tasks, u64::from(self.submitted.insert(row.task)));
                 } else {
-                    diagnostics.odd(Oddity::TooManyTasks, self.id);
+                    reading.odd(Oddity::TooManyTasks, self.id);
                 }
             }
             SCHEDULE => {
                 if let Some(start) = self.open.get_mut(&row.task) {
                     *start = Some(row.time_us);
-                } else if self.open.len() < limits.tasks_per_job {
+                } else if self.open.len() < tasks_max {
                     // Submitted before the part of the trace that is read.
                     self.open.insert(row.task, Some(row.time_us));
                 }
@@ -270,19 +220,12 @@ impl GoogleJob {
                 self.last_end = Some(row.event);
                 match (row.event, start) {
                     (FINISH, Some(start_us)) => {
-                        diagnostics.add(Count::SucceededAttempts, 1);
+                        reading.add(Count::SucceededAttempts, 1);
                         let task = FinishedTask { start_us, finish_us: row.time_us, ..FinishedTask::default() };
-                        self.tally.map(task, limits.tasks_per_job, diagnostics, &self.id.to_string());
+                        self.tally.map(task, reading, &self.id.to_string());
                     }
-                    (FINISH, None) => diagnostics.odd(Oddity::StartedBefore, self.id),
-                    (3 | 6, _) => {
-                        diagnostics.add(Count::FailedAttempts, 1);
-                        diagnostics.odd(Oddity::FailedAttempt, self.id);
-                    }
-                    _ => {
-                        diagnostics.add(Count::KilledAttempts, 1);
-                        diagnostics.odd(Oddity::KilledAttempt, self.id);
-                    }
+                    (FINISH, None) => reading.odd(Oddity::StartedBefore, self.id),
+                    (event, _) => reading.unsuccessful(!matches!(event, 3 | 6), self.id),
                 }
             }
             // Changes of resource requests.
@@ -292,12 +235,9 @@ impl GoogleJob {
 }
 
 impl JobReader for GoogleReader {
-    fn next_job(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
-        if self.table == Table::Jobs {
-            return self.next_row(diagnostics);
-        }
-        let complete = self.next_complete(diagnostics);
-        complete.or_else(|| self.jobs.next_at_end(|job| GoogleReader::job(job, &self.model, diagnostics)))
+    fn next_job(&mut self, reading: &mut Reading) -> Option<TraceJob> {
+        let complete = self.next_complete(reading);
+        complete.or_else(|| self.jobs.next_at_end(|job| job.finished(reading)))
     }
 }
 

@@ -2,84 +2,40 @@
 //! line in JSON, or one after the other in Avro's binary encoding. The events of all versions are read by the names of their fields, and unknown
 //! ones are ignored.
 
-use super::JobReader;
+use super::{JobReader, Reading, hadoop_priority};
 use crate::avro::{Bounds, Schema};
 use crate::records::Lines;
 use crate::tally::{FinishedTask, TaskTally, bytes, us_from_ms};
-use crate::{Count, Diagnostics, DurationModel, JobOutcome, Limits, Oddity, TraceJob};
+use crate::{Count, JobOutcome, Oddity, TraceJob};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 /// The first line of a file in JSON.
 pub(crate) const JSON: &str = "Avro-Json";
-
 /// The first line of a file in Avro's binary encoding.
 pub(crate) const BINARY: &str = "Avro-Binary";
-
 /// Values in one event. An event has at most a few hundred counters.
 const EVENT_VALUES_MAX: usize = 1_000_000;
 
-/// Reader of a JobHistory file.
-pub(crate) struct JobHistoryReader {
-    lines: Lines,
-    history: Option<History>,
-}
-
-impl JobHistoryReader {
-    pub(crate) fn new(lines: Lines, model: DurationModel, limits: Limits) -> JobHistoryReader {
-        JobHistoryReader { lines, history: Some(History::new(model, limits)) }
-    }
-}
+/// Reader of a JobHistory file; its lines until they are read.
+pub(crate) struct JobHistoryReader(pub(crate) Option<Lines>);
 
 impl JobReader for JobHistoryReader {
-    fn next_job(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
-        let mut history = self.history.take()?;
-        if self.lines.next(diagnostics)?.1.trim() == BINARY {
-            self.read_binary(&mut history, diagnostics);
+    fn next_job(&mut self, reading: &mut Reading) -> Option<TraceJob> {
+        let mut lines = self.0.take()?;
+        let mut history = History::default();
+        if lines.next(&mut reading.diagnostics)?.1.trim() == BINARY {
+            history.read_binary(&mut lines, reading);
         } else {
-            self.read_json(&mut history, diagnostics);
+            history.read_json(&mut lines, reading);
         }
-        history.job(diagnostics)
-    }
-}
-
-impl JobHistoryReader {
-    fn read_json(&mut self, history: &mut History, diagnostics: &mut Diagnostics) {
-        while let Some((number, line)) = self.lines.next(diagnostics) {
-            let line = line.trim();
-            // The second line is the schema.
-            if number <= 2 || line.is_empty() {
-                continue;
-            }
-            match serde_json::from_str::<Value>(line) {
-                Ok(event) => history.event(&event, diagnostics),
-                Err(_) => diagnostics.odd(Oddity::BadLine, format_args!("line {number}")),
-            }
-        }
-    }
-
-    /// Reads up to the first event that cannot be decoded: where the next one begins is then not known.
-    fn read_binary(&mut self, history: &mut History, diagnostics: &mut Diagnostics) {
-        let bounds = Bounds { values: EVENT_VALUES_MAX, string_bytes: history.limits.line_bytes as u64 };
-        let Some(schema) = self.lines.next(diagnostics).and_then(|(_, line)| Schema::parse(line)) else {
-            return diagnostics.odd(Oddity::BadLine, "line 2, the Avro schema");
-        };
-        for number in 1_u64.. {
-            match schema.read(self.lines.rest(), bounds) {
-                Ok(Some(event)) => history.event(&event, diagnostics),
-                Ok(None) => break,
-                Err(error) => {
-                    return diagnostics.odd(Oddity::TruncatedInput, format_args!("event {number}: {error}"));
-                }
-            }
-        }
+        history.job(reading)
     }
 }
 
 /// The events of one job so far.
-pub(crate) struct History {
-    model: DurationModel,
-    limits: Limits,
+#[derive(Default)]
+struct History {
     id: Option<String>,
     name: Option<String>,
     user: Option<String>,
@@ -94,31 +50,40 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) fn new(model: DurationModel, limits: Limits) -> History {
-        History {
-            model,
-            limits,
-            id: None,
-            name: None,
-            user: None,
-            queue: None,
-            priority: None,
-            submit_us: None,
-            finish_us: None,
-            outcome: JobOutcome::Unknown,
-            running: FxHashMap::default(),
-            tally: TaskTally::default(),
+    fn read_json(&mut self, lines: &mut Lines, reading: &mut Reading) {
+        while let Some((number, line)) = lines.next(&mut reading.diagnostics) {
+            let line = line.trim();
+            // The second line is the schema.
+            if number <= 2 || line.is_empty() {
+                continue;
+            }
+            match serde_json::from_str::<Value>(line) {
+                Ok(event) => self.event(&event, reading),
+                Err(_) => reading.odd(Oddity::BadLine, format_args!("line {number}")),
+            }
+        }
+    }
+
+    /// Reads up to the first event that cannot be decoded: where the next one begins is then not known.
+    fn read_binary(&mut self, lines: &mut Lines, reading: &mut Reading) {
+        let bounds = Bounds { values: EVENT_VALUES_MAX, string_bytes: reading.limits.line_bytes as u64 };
+        let Some(schema) = lines.next(&mut reading.diagnostics).and_then(|(_, line)| Schema::parse(line)) else {
+            return reading.odd(Oddity::BadLine, "line 2, the Avro schema");
+        };
+        for number in 1_u64.. {
+            match schema.read(lines.rest(), bounds) {
+                Ok(Some(event)) => self.event(&event, reading),
+                Ok(None) => break,
+                Err(error) => return reading.odd(Oddity::TruncatedInput, format_args!("event {number}: {error}")),
+            }
         }
     }
 
     /// Applies an event of the form `{"type": T, "event": {CLASS: {...}}}`, or `{"type": T, "event": {...}}`.
-    pub(crate) fn event(&mut self, event: &Value, diagnostics: &mut Diagnostics) {
-        diagnostics.add(Count::Events, 1);
+    fn event(&mut self, event: &Value, reading: &mut Reading) {
+        reading.add(Count::Events, 1);
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
-        let Some(fields) = event.get("event").map(union) else {
-            diagnostics.odd(Oddity::UnknownEvent, kind);
-            return;
-        };
+        let Some(fields) = event.get("event").map(union) else { return reading.odd(Oddity::UnknownEvent, kind) };
         let time = |name: &str| number(fields, name).and_then(us_from_ms);
         match kind {
             "JOB_SUBMITTED" => {
@@ -138,28 +103,31 @@ impl History {
             }
             "TASK_STARTED" => match text(fields, "taskType").as_deref() {
                 Some("MAP") => {
-                    diagnostics.add(Count::Maps, 1);
+                    reading.add(Count::Maps, 1);
                     if text(fields, "splitLocations").is_some_and(|locations| !locations.is_empty()) {
-                        diagnostics.add(Count::MapsWithReplicas, 1);
+                        reading.add(Count::MapsWithReplicas, 1);
                     }
                 }
-                Some("REDUCE") => diagnostics.add(Count::Reduces, 1),
-                _ => diagnostics.odd(Oddity::OtherTasks, text(fields, "taskid").unwrap_or_default()),
+                Some("REDUCE") => reading.add(Count::Reduces, 1),
+                _ => reading.odd(Oddity::OtherTasks, text(fields, "taskid").unwrap_or_default()),
             },
             "MAP_ATTEMPT_STARTED" | "REDUCE_ATTEMPT_STARTED" => {
                 if let (Some(attempt), Some(start)) = (text(fields, "attemptId"), time("startTime")) {
-                    if self.running.len() < self.limits.tasks_per_job {
+                    if self.running.len() < reading.limits.tasks_per_job {
                         self.running.insert(attempt, start);
                     } else {
-                        diagnostics.odd(Oddity::TooManyTasks, attempt);
+                        reading.odd(Oddity::TooManyTasks, attempt);
                     }
                 }
             }
             "MAP_ATTEMPT_FINISHED" | "REDUCE_ATTEMPT_FINISHED" => {
-                self.finished(kind == "MAP_ATTEMPT_FINISHED", fields, diagnostics);
+                self.finished(kind == "MAP_ATTEMPT_FINISHED", fields, reading);
             }
-            "MAP_ATTEMPT_FAILED" | "REDUCE_ATTEMPT_FAILED" => self.stopped(fields, true, diagnostics),
-            "MAP_ATTEMPT_KILLED" | "REDUCE_ATTEMPT_KILLED" => self.stopped(fields, false, diagnostics),
+            "MAP_ATTEMPT_FAILED" | "REDUCE_ATTEMPT_FAILED" | "MAP_ATTEMPT_KILLED" | "REDUCE_ATTEMPT_KILLED" => {
+                let attempt = text(fields, "attemptId").unwrap_or_default();
+                self.running.remove(&attempt);
+                reading.unsuccessful(kind.ends_with("KILLED"), attempt);
+            }
             // Nothing that a workload needs.
             "AM_STARTED"
             | "JOB_INITED"
@@ -170,67 +138,42 @@ impl History {
             | "TASK_UPDATED"
             | "NORMALIZED_RESOURCE" => {}
             _ if kind.starts_with("SETUP_") || kind.starts_with("CLEANUP_") => {}
-            _ => diagnostics.odd(Oddity::UnknownEvent, kind),
+            _ => reading.odd(Oddity::UnknownEvent, kind),
         }
     }
 
-    fn finished(&mut self, is_map: bool, fields: &Value, diagnostics: &mut Diagnostics) {
-        diagnostics.add(Count::SucceededAttempts, 1);
+    fn finished(&mut self, is_map: bool, fields: &Value, reading: &mut Reading) {
+        reading.add(Count::SucceededAttempts, 1);
         let attempt = text(fields, "attemptId").unwrap_or_default();
         let start = self.running.remove(&attempt);
         let finish = number(fields, "finishTime").and_then(us_from_ms);
         let (Some(start_us), Some(finish_us)) = (start, finish) else {
-            diagnostics.odd(Oddity::UnfinishedTask, &attempt);
-            return;
+            return reading.odd(Oddity::UnfinishedTask, &attempt);
         };
         let counter = |name: &str| counter(fields, name);
-        let limit = self.limits.tasks_per_job;
+        let (input, output) = match is_map {
+            true => ("HDFS_BYTES_READ", "MAP_OUTPUT_BYTES"),
+            false => ("REDUCE_SHUFFLE_BYTES", "HDFS_BYTES_WRITTEN"),
+        };
+        let task = FinishedTask { start_us, finish_us, input_bytes: counter(input), output_bytes: counter(output) };
         if is_map {
-            let (input_bytes, output_bytes) = (counter("HDFS_BYTES_READ"), counter("MAP_OUTPUT_BYTES"));
-            let task = FinishedTask { start_us, finish_us, input_bytes, output_bytes };
-            self.tally.map(task, limit, diagnostics, &attempt);
+            self.tally.map(task, reading, &attempt);
         } else {
-            let (input_bytes, output_bytes) = (counter("REDUCE_SHUFFLE_BYTES"), counter("HDFS_BYTES_WRITTEN"));
-            let task = FinishedTask { start_us, finish_us, input_bytes, output_bytes };
-            self.tally.reduce(task, limit, diagnostics, &attempt);
+            self.tally.reduce(task, reading, &attempt);
         }
     }
 
-    fn stopped(&mut self, fields: &Value, failed: bool, diagnostics: &mut Diagnostics) {
-        let attempt = text(fields, "attemptId").unwrap_or_default();
-        self.running.remove(&attempt);
-        let (count, oddity) = if failed {
-            (Count::FailedAttempts, Oddity::FailedAttempt)
-        } else {
-            (Count::KilledAttempts, Oddity::KilledAttempt)
-        };
-        diagnostics.add(count, 1);
-        diagnostics.odd(oddity, attempt);
-    }
-
     /// The job after its last event; None without a submission time.
-    pub(crate) fn job(self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
+    fn job(self, reading: &mut Reading) -> Option<TraceJob> {
         let id = self.id.unwrap_or_else(|| "job".into());
-        diagnostics.odd_times(Oddity::UnfinishedTask, self.running.len() as u64, &id);
+        reading.diagnostics.odd_times(Oddity::UnfinishedTask, self.running.len() as u64, &id);
         let submit_us = self.submit_us.or_else(|| {
-            diagnostics.odd(Oddity::MissingSubmit, &id);
+            reading.odd(Oddity::MissingSubmit, &id);
             self.tally.first_start_us
         })?;
-        let user = self.user.unwrap_or_else(|| "default".into());
-        let (maps, reduces) = self.tally.tasks();
-        Some(TraceJob {
-            name: self.name.filter(|name| !name.is_empty()).unwrap_or_else(|| id.clone()),
-            id,
-            pool: self.queue.unwrap_or_else(|| user.clone()),
-            user,
-            priority: super::hadoop_priority(self.priority.as_deref()),
-            submit_us,
-            finish_us: self.finish_us,
-            outcome: self.outcome,
-            maps,
-            reduces,
-            slowstart_ppm: self.model.slowstart_ppm(),
-        })
+        let priority = hadoop_priority(self.priority.as_deref());
+        let read = reading.job(&id, submit_us, self.tally.tasks()).named(self.name).of(self.user, self.queue);
+        Some(TraceJob { priority, finish_us: self.finish_us, outcome: self.outcome, ..read })
     }
 }
 

@@ -1,19 +1,17 @@
 //! SLS, the input of YARN's Scheduler Load Simulator: a sequence of JSON objects, one per job, with all its containers. Times are in
 //! milliseconds. A container without the type `reduce` is a map.
 
-use super::JobReader;
-use crate::records::Objects;
+use super::Reading;
 use crate::tally::{FinishedTask, TaskTally, us_from_ms};
-use crate::{Count, Diagnostics, DurationModel, JobOutcome, Limits, Oddity, TraceJob};
-use giveway_core::Priority;
+use crate::{Count, JobOutcome, Oddity, TraceJob};
 use serde::Deserialize;
-use std::collections::VecDeque;
+use serde::de::IgnoredAny;
 
 /// Most repetitions of one job.
 const MAX_REPEATS: i64 = 100_000;
 
 #[derive(Deserialize)]
-struct SlsJob {
+pub(crate) struct SlsJob {
     #[serde(rename = "job.start.ms")]
     start_ms: Option<i64>,
     #[serde(rename = "job.end.ms")]
@@ -28,6 +26,9 @@ struct SlsJob {
     count: Option<i64>,
     #[serde(rename = "job.tasks")]
     tasks: Option<Vec<SlsTask>>,
+    /// Only in the leading object, which declares a cluster and no job.
+    #[serde(rename = "num.nodes")]
+    nodes: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -43,104 +44,63 @@ struct SlsTask {
     count: Option<i64>,
 }
 
-/// Reader of an SLS job file.
-pub(crate) struct SlsReader {
-    objects: Objects,
-    model: DurationModel,
-    limits: Limits,
-    /// Repetitions of the last job.
-    pending: VecDeque<TraceJob>,
+/// The job of an object, as often as it is repeated.
+pub(crate) fn jobs(number: u64, job: SlsJob, reading: &mut Reading) -> Vec<TraceJob> {
+    let Some(tasks) = job.tasks else {
+        if job.nodes.is_none() {
+            reading.odd(Oddity::BadObject, format_args!("object {number}: no job.tasks"));
+        }
+        return Vec::new();
+    };
+    let id = job.id.unwrap_or_else(|| format!("job-{number}"));
+    let mut tally = TaskTally::default();
+    for task in tasks {
+        add(&id, &task, &mut tally, reading);
+    }
+    let Some(submit_us) = job.start_ms.and_then(us_from_ms).or(tally.first_start_us) else {
+        reading.odd(Oddity::MissingSubmit, &id);
+        return Vec::new();
+    };
+    let first = TraceJob {
+        finish_us: job.end_ms.and_then(us_from_ms),
+        outcome: JobOutcome::Succeeded,
+        ..reading.job(&id, submit_us, tally.tasks()).of(job.user, job.queue)
+    };
+    let repeats = job.count.unwrap_or(1).clamp(1, MAX_REPEATS);
+    if repeats > 1 {
+        reading.odd(Oddity::RepeatedJobs, &id);
+    }
+    let repeated = |repeat: i64| {
+        let id = if repeat == 1 { id.clone() } else { format!("{id}-{repeat}") };
+        TraceJob { name: id.clone(), id, ..first.clone() }
+    };
+    (1..=repeats).map(repeated).collect()
 }
 
-impl SlsReader {
-    pub(crate) fn new(objects: Objects, model: DurationModel, limits: Limits) -> SlsReader {
-        SlsReader { objects, model, limits, pending: VecDeque::new() }
+fn add(id: &str, task: &SlsTask, tally: &mut TaskTally, reading: &mut Reading) {
+    let start_us = task.start_ms.and_then(us_from_ms);
+    let finish_us = match (task.end_ms.and_then(us_from_ms), task.duration_ms.and_then(us_from_ms)) {
+        (_, Some(duration)) => Some(start_us.unwrap_or(0).saturating_add(duration)),
+        (end, None) => start_us.and(end),
+    };
+    let Some(finish_us) = finish_us else { return reading.odd(Oddity::UnfinishedTask, id) };
+    let start_us = start_us.unwrap_or(0);
+    if finish_us < start_us {
+        return reading.odd(Oddity::TaskEndsBeforeStart, id);
     }
-
-    fn job(&mut self, number: u64, job: SlsJob, tasks: Vec<SlsTask>, diagnostics: &mut Diagnostics) {
-        let id = job.id.unwrap_or_else(|| format!("job-{number}"));
-        let mut tally = TaskTally::default();
-        for task in tasks {
-            self.add(&id, &task, &mut tally, diagnostics);
+    let finished = FinishedTask { start_us, finish_us, ..FinishedTask::default() };
+    let count = task.count.unwrap_or(1).max(0);
+    let is_reduce = task.kind.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case("reduce"));
+    reading.add(if is_reduce { Count::Reduces } else { Count::Maps }, count.unsigned_abs());
+    for _ in 0..count {
+        if tally.is_full(reading) {
+            return reading.odd(Oddity::TooManyTasks, id);
         }
-        let Some(submit_us) = job.start_ms.and_then(us_from_ms).or(tally.first_start_us) else {
-            diagnostics.odd(Oddity::MissingSubmit, &id);
-            return;
-        };
-        let user = job.user.unwrap_or_else(|| "default".into());
-        let finish_us = job.end_ms.and_then(us_from_ms);
-        let (maps, reduces) = tally.tasks();
-        let job_of = |id: String| TraceJob {
-            name: id.clone(),
-            id,
-            pool: job.queue.clone().unwrap_or_else(|| user.clone()),
-            user: user.clone(),
-            priority: Priority::Normal,
-            submit_us,
-            finish_us,
-            outcome: JobOutcome::Succeeded,
-            maps,
-            reduces,
-            slowstart_ppm: self.model.slowstart_ppm(),
-        };
-        let repeats = job.count.unwrap_or(1).clamp(1, MAX_REPEATS);
-        if repeats > 1 {
-            diagnostics.odd(Oddity::RepeatedJobs, &id);
-        }
-        self.pending.push_back(job_of(id.clone()));
-        self.pending.extend((2..=repeats).map(|repeat| job_of(format!("{id}-{repeat}"))));
-    }
-
-    fn add(&self, id: &str, task: &SlsTask, tally: &mut TaskTally, diagnostics: &mut Diagnostics) {
-        let start_us = task.start_ms.and_then(us_from_ms);
-        let finish_us = match (task.end_ms.and_then(us_from_ms), task.duration_ms.and_then(us_from_ms)) {
-            (_, Some(duration)) => Some(start_us.unwrap_or(0).saturating_add(duration)),
-            (end, None) => start_us.and(end),
-        };
-        let Some(finish_us) = finish_us else {
-            diagnostics.odd(Oddity::UnfinishedTask, id);
-            return;
-        };
-        if finish_us < start_us.unwrap_or(0) {
-            diagnostics.odd(Oddity::TaskEndsBeforeStart, id);
-            return;
-        }
-        let finished = FinishedTask { start_us: start_us.unwrap_or(0), finish_us, ..FinishedTask::default() };
-        let (count, limit) = (task.count.unwrap_or(1).max(0), self.limits.tasks_per_job);
-        let is_reduce = task.kind.as_deref().is_some_and(|kind| kind.eq_ignore_ascii_case("reduce"));
-        diagnostics.add(if is_reduce { Count::Reduces } else { Count::Maps }, count.unsigned_abs());
-        for _ in 0..count {
-            if tally.is_full(limit) {
-                diagnostics.odd(Oddity::TooManyTasks, id);
-                break;
-            }
-            if is_reduce {
-                // With a duration instead of times it is not known how long the reduce waited for maps.
-                tally.reduce(finished, limit, diagnostics, id);
-            } else {
-                tally.map(finished, limit, diagnostics, id);
-            }
-        }
-    }
-}
-
-impl JobReader for SlsReader {
-    fn next_job(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
-        loop {
-            if let Some(job) = self.pending.pop_front() {
-                return Some(job);
-            }
-            let (number, object) = self.objects.next(diagnostics)?;
-            let text = crate::records::text(object, diagnostics, || format!("object {number}"));
-            match serde_json::from_str::<SlsJob>(&text) {
-                Ok(mut job) => match job.tasks.take() {
-                    Some(tasks) => self.job(number, job, tasks, diagnostics),
-                    // The leading object with `num.nodes` and `num.racks` declares a cluster, not a job.
-                    None if text.contains("\"num.nodes\"") => {}
-                    None => diagnostics.odd(Oddity::BadObject, format_args!("object {number}: no job.tasks")),
-                },
-                Err(error) => diagnostics.odd(Oddity::BadObject, format_args!("object {number}: {error}")),
-            }
+        if is_reduce {
+            // With a duration instead of times it is not known how long the reduce waited for maps.
+            tally.reduce(finished, reading, id);
+        } else {
+            tally.map(finished, reading, id);
         }
     }
 }

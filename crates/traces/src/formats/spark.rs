@@ -1,20 +1,17 @@
 //! Spark's event logs: one JSON event per line. Each Spark job (action) becomes a job; its stages become maps and reduces where they form two
 //! layers. Stages whose output was cached did not run and are left out.
 
-use super::JobReader;
+use super::{JobReader, Reading};
 use crate::graph::{Stage, map_reduce};
 use crate::records::Lines;
 use crate::tally::{bytes, us_from_ms};
-use crate::{Count, Diagnostics, DurationModel, JobOutcome, Limits, Oddity, TraceJob};
-use giveway_core::Priority;
+use crate::{Count, JobOutcome, Oddity, TraceJob};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Reader of an event log.
 pub(crate) struct SparkReader {
     lines: Lines,
-    model: DurationModel,
-    limits: Limits,
     application: String,
     user: String,
     jobs: BTreeMap<i64, SparkJob>,
@@ -30,11 +27,9 @@ struct SparkJob {
 }
 
 impl SparkReader {
-    pub(crate) fn new(lines: Lines, model: DurationModel, limits: Limits) -> SparkReader {
+    pub(crate) fn new(lines: Lines) -> SparkReader {
         SparkReader {
             lines,
-            model,
-            limits,
             application: "application".into(),
             user: "default".into(),
             jobs: BTreeMap::new(),
@@ -43,37 +38,35 @@ impl SparkReader {
         }
     }
 
-    fn event(&mut self, event: &Value, diagnostics: &mut Diagnostics) {
-        diagnostics.add(Count::Events, 1);
+    fn event(&mut self, event: &Value, reading: &mut Reading) {
+        reading.add(Count::Events, 1);
         let text = |name: &str| event.get(name).and_then(Value::as_str).map(str::to_owned);
         match event.get("Event").and_then(Value::as_str).unwrap_or_default() {
             "SparkListenerApplicationStart" => {
                 self.application = text("App ID").or(text("App Name")).unwrap_or("application".into());
                 self.user = text("User").unwrap_or("default".into());
             }
-            "SparkListenerJobStart" => self.job_started(event, diagnostics),
-            "SparkListenerTaskEnd" => self.task_ended(event, diagnostics),
+            "SparkListenerJobStart" => self.job_started(event, reading),
+            "SparkListenerTaskEnd" => self.task_ended(event, reading),
             "SparkListenerJobEnd" => {
                 let Some(number) = integer(event, "Job ID") else { return };
                 let succeeded = event.pointer("/Job Result/Result").and_then(Value::as_str) == Some("JobSucceeded");
                 let outcome = if succeeded { JobOutcome::Succeeded } else { JobOutcome::Failed };
-                self.job_ended(number, integer(event, "Completion Time"), outcome, diagnostics);
+                self.job_ended(number, integer(event, "Completion Time"), outcome, reading);
             }
             // The other events have nothing that a workload needs.
             name if name.starts_with("SparkListener") || name.starts_with("org.apache.spark") => {}
-            name => diagnostics.odd(Oddity::UnknownEvent, name),
+            name => reading.odd(Oddity::UnknownEvent, name),
         }
     }
 
-    fn job_started(&mut self, event: &Value, diagnostics: &mut Diagnostics) {
+    fn job_started(&mut self, event: &Value, reading: &mut Reading) {
         let Some(number) = integer(event, "Job ID") else { return };
         let Some(submit_us) = integer(event, "Submission Time").and_then(us_from_ms) else {
-            diagnostics.odd(Oddity::MissingSubmit, format_args!("job {number}"));
-            return;
+            return reading.odd(Oddity::MissingSubmit, format_args!("job {number}"));
         };
-        if self.jobs.len() >= self.limits.open_jobs {
-            diagnostics.odd(Oddity::TooManyOpenJobs, format_args!("job {number}"));
-            return;
+        if self.jobs.len() >= reading.limits.open_jobs {
+            return reading.odd(Oddity::TooManyOpenJobs, format_args!("job {number}"));
         }
         let mut stages = BTreeMap::new();
         for info in event.get("Stage Infos").and_then(Value::as_array).into_iter().flatten() {
@@ -88,35 +81,23 @@ impl SparkReader {
         self.jobs.insert(number, SparkJob { submit_us, pool, stages });
     }
 
-    fn task_ended(&mut self, event: &Value, diagnostics: &mut Diagnostics) {
+    fn task_ended(&mut self, event: &Value, reading: &mut Reading) {
         let stage = integer(event, "Stage ID");
         let job = stage.and_then(|stage| self.job_of_stage.get(&stage)).and_then(|job| self.jobs.get_mut(job));
         let Some(stage) = job.zip(stage).and_then(|(job, stage)| job.stages.get_mut(&stage)) else {
-            diagnostics.odd(Oddity::UnfinishedTask, "a task of an unknown stage");
-            return;
+            return reading.odd(Oddity::UnfinishedTask, "a task of an unknown stage");
         };
         let place = format!("stage {}", stage.number);
         match event.pointer("/Task End Reason/Reason").and_then(Value::as_str) {
-            Some("Success") => diagnostics.add(Count::SucceededAttempts, 1),
-            Some("TaskKilled") => {
-                diagnostics.add(Count::KilledAttempts, 1);
-                diagnostics.odd(Oddity::KilledAttempt, place);
-                return;
-            }
-            _ => {
-                diagnostics.add(Count::FailedAttempts, 1);
-                diagnostics.odd(Oddity::FailedAttempt, place);
-                return;
-            }
+            Some("Success") => reading.add(Count::SucceededAttempts, 1),
+            reason => return reading.unsuccessful(reason == Some("TaskKilled"), place),
         }
         let at = |pointer: &str| event.pointer(pointer).and_then(Value::as_i64);
         let (Some(launch), Some(finish)) = (at("/Task Info/Launch Time"), at("/Task Info/Finish Time")) else {
-            diagnostics.odd(Oddity::UnfinishedTask, place);
-            return;
+            return reading.odd(Oddity::UnfinishedTask, place);
         };
         let Some(ms) = finish.checked_sub(launch).filter(|&ms| ms >= 0) else {
-            diagnostics.odd(Oddity::TaskEndsBeforeStart, place);
-            return;
+            return reading.odd(Oddity::TaskEndsBeforeStart, place);
         };
         stage.count += 1;
         stage.time_us += u128::from(ms.unsigned_abs()) * 1_000;
@@ -129,12 +110,12 @@ impl SparkReader {
         add(&mut stage.output_bytes, metric("Output Metrics/Bytes Written"));
     }
 
-    fn job_ended(&mut self, number: i64, end_ms: Option<i64>, outcome: JobOutcome, diagnostics: &mut Diagnostics) {
+    fn job_ended(&mut self, number: i64, end_ms: Option<i64>, outcome: JobOutcome, reading: &mut Reading) {
         let Some(job) = self.jobs.remove(&number) else { return };
         self.job_of_stage.retain(|_, job| *job != number);
         let id = format!("{}/{number}", self.application);
         let ran: Vec<Stage> = job.stages.values().filter(|stage| stage.count > 0).cloned().collect();
-        diagnostics.odd_times(Oddity::SkippedStage, (job.stages.len() - ran.len()) as u64, &id);
+        reading.diagnostics.odd_times(Oddity::SkippedStage, (job.stages.len() - ran.len()) as u64, &id);
         // A stage that did not run has its output already; who waits for it waits for nothing.
         let did_run = |parent: &u64| ran.iter().any(|stage| stage.number == *parent);
         let stages: Vec<Stage> = ran
@@ -144,23 +125,11 @@ impl SparkReader {
                 Stage { parents, ..stage.clone() }
             })
             .collect();
-        let Some((maps, reduces)) = map_reduce(&stages, self.model.graphs, diagnostics, &id) else { return };
-        diagnostics.add(Count::Maps, u64::from(maps.count));
-        diagnostics.add(Count::Reduces, u64::from(reduces.count));
-        self.ready.push_back(TraceJob {
-            name: id.clone(),
-            id,
-            user: self.user.clone(),
-            pool: job.pool.unwrap_or_else(|| self.user.clone()),
-            priority: Priority::Normal,
-            submit_us: job.submit_us,
-            finish_us: end_ms.and_then(us_from_ms),
-            outcome,
-            maps,
-            reduces,
-            // A stage starts when those it waits for have ended.
-            slowstart_ppm: 1_000_000,
-        });
+        let Some(tasks) = map_reduce(&stages, reading, &id) else { return };
+        let read = reading.counted_job(&id, job.submit_us, tasks).of(Some(self.user.clone()), job.pool);
+        let finish_us = end_ms.and_then(us_from_ms);
+        // A stage starts when those it waits for have ended.
+        self.ready.push_back(TraceJob { finish_us, outcome, slowstart_ppm: 1_000_000, ..read });
     }
 }
 
@@ -169,23 +138,23 @@ fn integer(value: &Value, name: &str) -> Option<i64> {
 }
 
 impl JobReader for SparkReader {
-    fn next_job(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
+    fn next_job(&mut self, reading: &mut Reading) -> Option<TraceJob> {
         loop {
             if let Some(job) = self.ready.pop_front() {
                 return Some(job);
             }
-            let Some((number, line)) = self.lines.next(diagnostics) else {
+            let Some((number, line)) = self.lines.next(&mut reading.diagnostics) else {
                 // The log ends before its jobs do.
                 let (&open, _) = self.jobs.first_key_value()?;
-                self.job_ended(open, None, JobOutcome::Unknown, diagnostics);
+                self.job_ended(open, None, JobOutcome::Unknown, reading);
                 continue;
             };
             if line.trim().is_empty() {
                 continue;
             }
             match serde_json::from_str::<Value>(line) {
-                Ok(event) => self.event(&event, diagnostics),
-                Err(_) => diagnostics.odd(Oddity::BadLine, format_args!("line {number}")),
+                Ok(event) => self.event(&event, reading),
+                Err(_) => reading.odd(Oddity::BadLine, format_args!("line {number}")),
             }
         }
     }

@@ -1,62 +1,13 @@
 //! SWF, the Standard Workload Format of the Parallel Workloads Archive: 18 fields separated by blanks, `;` begins a comment, -1 is unknown. A
 //! job of N processors becomes N maps that take its run time.
 
-use super::JobReader;
-use crate::records::Lines;
+use super::Reading;
 use crate::tally::us_from_s;
-use crate::{Count, Diagnostics, DurationModel, JobOutcome, Oddity, TaskTime, Tasks, TraceJob};
-use giveway_core::{Priority, Span};
+use crate::{JobOutcome, Oddity, TaskTime, Tasks, TraceJob};
+use giveway_core::Span;
 
-/// Reader of an SWF file.
-pub(crate) struct SwfReader {
-    lines: Lines,
-    model: DurationModel,
-}
-
-impl SwfReader {
-    pub(crate) fn new(lines: Lines, model: DurationModel) -> SwfReader {
-        SwfReader { lines, model }
-    }
-
-    fn job(&self, fields: &[f64; 18], diagnostics: &mut Diagnostics) -> Option<TraceJob> {
-        let [number, submit_s, wait_s, run_s, used, _, _, asked, _, _, status, user, _, _, queue, ..] = *fields;
-        let id = format!("{number}");
-        let Some(submit_us) = us_from_s(submit_s).filter(|&us| us >= 0) else {
-            diagnostics.odd(Oddity::MissingSubmit, &id);
-            return None;
-        };
-        if run_s < 0.0 {
-            diagnostics.odd(Oddity::NoWork, &id);
-            return None;
-        }
-        let processors = if used > 0.0 { used } else { asked };
-        let count = processors.clamp(0.0, f64::from(crate::job::MAX_TASKS)) as u32;
-        diagnostics.add(Count::Maps, u64::from(count));
-        let named = |what: &str, number: f64| {
-            if number >= 0.0 { format!("{what}-{number}") } else { "default".into() }
-        };
-        let user = named("user", user);
-        let finish_us = if wait_s >= 0.0 { us_from_s(submit_s + wait_s + run_s) } else { None };
-        Some(TraceJob {
-            name: id.clone(),
-            id,
-            pool: if queue >= 0.0 { named("queue", queue) } else { user.clone() },
-            user,
-            priority: Priority::Normal,
-            submit_us,
-            finish_us,
-            outcome: match status as i64 {
-                1 => JobOutcome::Succeeded,
-                0 => JobOutcome::Failed,
-                5 => JobOutcome::Killed,
-                _ => JobOutcome::Unknown,
-            },
-            maps: Tasks { count, time: TaskTime::Recorded(Span::from_secs_f64(run_s)), ..Tasks::default() },
-            reduces: Tasks::default(),
-            slowstart_ppm: self.model.slowstart_ppm(),
-        })
-    }
-}
+/// What a comment begins with.
+pub(crate) const COMMENT: char = ';';
 
 /// Whether a line is an SWF job.
 pub(crate) fn matches(line: &str) -> bool {
@@ -72,24 +23,36 @@ fn fields(line: &str) -> Option<[f64; 18]> {
     words.next().is_none().then_some(fields)
 }
 
-impl JobReader for SwfReader {
-    fn next_job(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
-        loop {
-            let (number, line) = self.lines.next(diagnostics)?;
-            let line = line.trim();
-            if line.is_empty() || line.starts_with(';') {
-                continue;
-            }
-            diagnostics.add(Count::Rows, 1);
-            let Some(fields) = fields(line) else {
-                diagnostics.odd(Oddity::BadLine, format_args!("line {number}"));
-                continue;
-            };
-            if let Some(job) = self.job(&fields, diagnostics) {
-                return Some(job);
-            }
-        }
+pub(crate) fn read(line: &str, reading: &mut Reading) -> Option<Option<TraceJob>> {
+    fields(line).map(|fields| job(&fields, reading))
+}
+
+fn job(fields: &[f64; 18], reading: &mut Reading) -> Option<TraceJob> {
+    let [number, submit_s, wait_s, run_s, used, _, _, asked, _, _, status, user, _, _, queue, ..] = *fields;
+    let id = format!("{number}");
+    let Some(submit_us) = us_from_s(submit_s).filter(|&us| us >= 0) else {
+        reading.odd(Oddity::MissingSubmit, &id);
+        return None;
+    };
+    if run_s < 0.0 {
+        reading.odd(Oddity::NoWork, &id);
+        return None;
     }
+    let processors = if used > 0.0 { used } else { asked };
+    let count = processors.clamp(0.0, f64::from(crate::job::MAX_TASKS)) as u32;
+    let maps = Tasks { count, time: TaskTime::Recorded(Span::from_secs_f64(run_s)), ..Tasks::default() };
+    let named = |what: &str, number: f64| (number >= 0.0).then(|| format!("{what}-{number}"));
+    let job = reading.counted_job(&id, submit_us, (maps, Tasks::default()));
+    Some(TraceJob {
+        finish_us: if wait_s >= 0.0 { us_from_s(submit_s + wait_s + run_s) } else { None },
+        outcome: match status as i64 {
+            1 => JobOutcome::Succeeded,
+            0 => JobOutcome::Failed,
+            5 => JobOutcome::Killed,
+            _ => JobOutcome::Unknown,
+        },
+        ..job.of(named("user", user), named("queue", queue))
+    })
 }
 
 #[cfg(test)]

@@ -1,16 +1,8 @@
 //! SWIM: the Facebook traces of 2009 and 2010. One job per line, tab separated, without a header: id, submission (s), gap to the previous
 //! submission (s), input, shuffle and output bytes, optionally an input path. Tasks and times come from the duration model.
 
-use super::JobReader;
-use crate::records::Lines;
-use crate::{Count, Diagnostics, DurationModel, JobOutcome, Oddity, TraceJob};
-use giveway_core::Priority;
-
-/// Reader of a SWIM file.
-pub(crate) struct SwimReader {
-    lines: Lines,
-    model: DurationModel,
-}
+use super::Reading;
+use crate::{JobOutcome, Oddity, TraceJob};
 
 /// The columns of a line that are used.
 struct Row<'a> {
@@ -19,12 +11,6 @@ struct Row<'a> {
     input: u64,
     shuffle: u64,
     output: u64,
-}
-
-impl SwimReader {
-    pub(crate) fn new(lines: Lines, model: DurationModel) -> SwimReader {
-        SwimReader { lines, model }
-    }
 }
 
 /// Whether a line is a SWIM job.
@@ -41,37 +27,12 @@ fn row(line: &str) -> Option<Row<'_>> {
     Some(Row { id, submit_s, input: bytes()?, shuffle: bytes()?, output: bytes()? })
 }
 
-impl JobReader for SwimReader {
-    fn next_job(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
-        loop {
-            let (number, line) = self.lines.next(diagnostics)?;
-            if line.trim().is_empty() {
-                continue;
-            }
-            diagnostics.add(Count::Rows, 1);
-            let Some(row) = row(line) else {
-                diagnostics.odd(Oddity::BadLine, format_args!("line {number}"));
-                continue;
-            };
-            let (maps, reduces) = self.model.tasks_from_bytes(row.input, row.shuffle, row.output);
-            diagnostics.add(Count::Maps, u64::from(maps.count));
-            diagnostics.add(Count::Reduces, u64::from(reduces.count));
-            diagnostics.odd(Oddity::TaskTimeModelled, row.id);
-            return Some(TraceJob {
-                id: row.id.into(),
-                name: row.id.into(),
-                user: "default".into(),
-                pool: "default".into(),
-                priority: Priority::Normal,
-                submit_us: (row.submit_s * 1e6) as i64,
-                finish_us: None,
-                outcome: JobOutcome::Succeeded,
-                maps,
-                reduces,
-                slowstart_ppm: self.model.slowstart_ppm(),
-            });
-        }
-    }
+pub(crate) fn read(line: &str, reading: &mut Reading) -> Option<Option<TraceJob>> {
+    let row = row(line)?;
+    let tasks = reading.model.tasks_from_bytes(row.input, row.shuffle, row.output);
+    reading.odd(Oddity::TaskTimeModelled, row.id);
+    let job = reading.counted_job(row.id, (row.submit_s * 1e6) as i64, tasks);
+    Some(Some(TraceJob { outcome: JobOutcome::Succeeded, ..job }))
 }
 
 #[cfg(test)]

@@ -1,16 +1,14 @@
 //! The application list of YARN's ResourceManager (`/ws/v1/cluster/apps`) as JSON. It has no tasks: the work of an application is its
 //! `vcoreSeconds`, or its `memorySeconds` in slots, and the duration model divides it into maps.
 
-use super::JobReader;
-use crate::records::Objects;
+use super::Reading;
 use crate::tally::us_from_ms;
-use crate::{Count, Diagnostics, DurationModel, JobOutcome, Oddity, TraceJob};
-use giveway_core::Priority;
+use crate::{JobOutcome, Oddity, Tasks, TraceJob};
 use serde::Deserialize;
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct App {
+pub(crate) struct App {
     id: Option<String>,
     user: Option<String>,
     name: Option<String>,
@@ -23,75 +21,32 @@ struct App {
     vcore_seconds: Option<f64>,
 }
 
-/// Reader of an application list.
-pub(crate) struct YarnAppsReader {
-    objects: Objects,
-    model: DurationModel,
-}
-
-impl YarnAppsReader {
-    pub(crate) fn new(objects: Objects, model: DurationModel) -> YarnAppsReader {
-        YarnAppsReader { objects, model }
-    }
-
-    fn job(&self, app: App, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
-        let Some(id) = app.id else {
-            diagnostics.odd(Oddity::BadObject, "an application without an id");
-            return None;
-        };
-        let Some(submit_us) = app.started_time.filter(|&ms| ms > 0).and_then(us_from_ms) else {
-            diagnostics.odd(Oddity::MissingSubmit, &id);
-            return None;
-        };
-        let positive = |number: Option<f64>| number.filter(|number| number.is_finite() && *number > 0.0);
-        let elapsed_s = app.elapsed_time.filter(|&ms| ms > 0).map(|ms| ms as f64 / 1e3);
-        let work_s = positive(app.vcore_seconds)
-            .or_else(|| positive(app.memory_seconds).map(|mb_seconds| mb_seconds / self.model.slot_mb))
-            .or(elapsed_s);
-        let Some(work_s) = work_s else {
-            diagnostics.odd(Oddity::NoWork, &id);
-            return None;
-        };
-        let maps = self.model.tasks_from_work(work_s);
-        diagnostics.odd(Oddity::TaskTimeModelled, &id);
-        diagnostics.add(Count::Maps, u64::from(maps.count));
-        let user = app.user.unwrap_or_else(|| "default".into());
-        Some(TraceJob {
-            name: app.name.filter(|name| !name.is_empty()).unwrap_or_else(|| id.clone()),
-            id,
-            pool: app.queue.unwrap_or_else(|| user.clone()),
-            user,
-            priority: Priority::Normal,
-            submit_us,
-            finish_us: app.finished_time.filter(|&ms| ms > 0).and_then(us_from_ms),
-            outcome: match app.final_status.as_deref() {
-                Some("SUCCEEDED") => JobOutcome::Succeeded,
-                Some("FAILED") => JobOutcome::Failed,
-                Some("KILLED") => JobOutcome::Killed,
-                _ => JobOutcome::Unknown,
-            },
-            maps,
-            reduces: Default::default(),
-            slowstart_ppm: self.model.slowstart_ppm(),
-        })
-    }
-}
-
-impl JobReader for YarnAppsReader {
-    fn next_job(&mut self, diagnostics: &mut Diagnostics) -> Option<TraceJob> {
-        loop {
-            let (number, object) = self.objects.next(diagnostics)?;
-            let text = crate::records::text(object, diagnostics, || format!("object {number}"));
-            match serde_json::from_str::<App>(&text) {
-                Ok(app) => {
-                    if let Some(job) = self.job(app, diagnostics) {
-                        return Some(job);
-                    }
-                }
-                Err(error) => diagnostics.odd(Oddity::BadObject, format_args!("object {number}: {error}")),
-            }
-        }
-    }
+pub(crate) fn job(app: App, reading: &mut Reading) -> Option<TraceJob> {
+    let Some(id) = app.id else {
+        reading.odd(Oddity::BadObject, "an application without an id");
+        return None;
+    };
+    let Some(submit_us) = app.started_time.filter(|&ms| ms > 0).and_then(us_from_ms) else {
+        reading.odd(Oddity::MissingSubmit, &id);
+        return None;
+    };
+    let positive = |number: Option<f64>| number.filter(|number| number.is_finite() && *number > 0.0);
+    let elapsed_s = app.elapsed_time.filter(|&ms| ms > 0).map(|ms| ms as f64 / 1e3);
+    let work_s = positive(app.vcore_seconds)
+        .or_else(|| positive(app.memory_seconds).map(|mb_seconds| mb_seconds / reading.model.slot_mb))
+        .or(elapsed_s);
+    let Some(work_s) = work_s else {
+        reading.odd(Oddity::NoWork, &id);
+        return None;
+    };
+    let maps = reading.model.tasks_from_work(work_s);
+    reading.odd(Oddity::TaskTimeModelled, &id);
+    let job = reading.counted_job(&id, submit_us, (maps, Tasks::default()));
+    Some(TraceJob {
+        finish_us: app.finished_time.filter(|&ms| ms > 0).and_then(us_from_ms),
+        outcome: JobOutcome::of(app.final_status.as_deref()),
+        ..job.named(app.name).of(app.user, app.queue)
+    })
 }
 
 #[cfg(test)]
