@@ -12,8 +12,7 @@ use giveway_sim::cluster::Cluster;
 use giveway_sim::comparison::Comparison;
 use giveway_sim::workload::Workload;
 use rayon::prelude::*;
-use serde::Serialize;
-use std::collections::BTreeMap;
+use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -52,25 +51,6 @@ pub struct Size {
     pub json: Option<PathBuf>,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    source: &'a str,
-    target: String,
-    seed: u64,
-    policies: Vec<PolicySize<'a>>,
-}
-
-#[derive(Serialize)]
-struct PolicySize<'a> {
-    policy: &'a str,
-    /// Null if no size meets the target.
-    nodes: Option<usize>,
-    /// By number of nodes, the value that the target limits; null if jobs did not finish.
-    simulated: &'a BTreeMap<usize, Option<f64>>,
-    /// Smaller sizes that meet the target although a larger one misses it.
-    met_below: &'a [usize],
-}
-
 /// Runs the command.
 pub fn run(args: &Size) -> Result<()> {
     let policies = input::policies(&args.policy)?;
@@ -96,21 +76,15 @@ pub fn run(args: &Size) -> Result<()> {
     }
     writeln!(out, "{}", prose(&answer(&policies, &sizes, &args.target)))?;
     if let Some(file) = &args.json {
-        let document = Document {
-            source: &workload.name,
-            target: args.target.to_string(),
-            seed: args.seed,
-            policies: policies
-                .iter()
-                .zip(&sizes)
-                .map(|(policy, size)| PolicySize {
-                    policy: &policy.name,
-                    nodes: size.nodes,
-                    simulated: &size.tried,
-                    met_below: &size.met_below,
-                })
-                .collect(),
-        };
+        let policies: Vec<_> = policies
+            .iter()
+            .zip(&sizes)
+            .map(|(policy, size)| {
+                json!({ "policy": policy.name, "nodes": size.nodes, "simulated": size.tried, "met_below": size.met_below })
+            })
+            .collect();
+        let target = args.target.to_string();
+        let document = json!({ "source": workload.name, "target": target, "seed": args.seed, "policies": policies });
         files::write(file, &(serde_json::to_string_pretty(&document)? + "\n"))?;
     }
     if sizes.iter().all(|size| size.nodes.is_none()) {

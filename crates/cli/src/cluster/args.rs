@@ -1,14 +1,17 @@
 //! Arguments of the commands that start, use and inspect a cluster.
 
 use crate::complete;
+use crate::text_table::TextTable;
+use anyhow::Result;
 use clap::Args;
 use giveway_cli_common::input::size;
 use giveway_core::Priority;
 use giveway_engine::attempt_logs::TaskSelector;
+use serde::Serialize;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Selects the cluster that a command works on.
 #[derive(Clone, Debug, Args)]
@@ -295,6 +298,12 @@ pub struct Format {
     json: bool,
 }
 
+/// A value as JSON: in one line if it is printed again and again.
+pub fn json(value: &impl Serialize, watch: bool) -> Result<String> {
+    let text = if watch { serde_json::to_string(value)? } else { serde_json::to_string_pretty(value)? };
+    Ok(text + "\n")
+}
+
 /// Formats of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ListFormat {
@@ -307,16 +316,20 @@ pub enum ListFormat {
 }
 
 impl Format {
-    pub fn is_json(self) -> bool {
-        self.json || self.format == Some(ListFormat::Json)
-    }
-
-    pub fn is_wide(self) -> bool {
-        self.format == Some(ListFormat::Wide)
-    }
-
-    pub fn is_names(self) -> bool {
-        self.format == Some(ListFormat::Name)
+    /// The text of a list. `name` is what a row is called, `watch` whether it is printed again and again: then JSON is in one line.
+    pub fn list<T: Serialize>(
+        self,
+        rows: &[T],
+        watch: bool,
+        name: impl Fn(&T) -> String,
+        table: impl FnOnce() -> TextTable,
+    ) -> Result<String> {
+        Ok(match self.format {
+            Some(ListFormat::Json) => json(&rows, watch)?,
+            _ if self.json => json(&rows, watch)?,
+            Some(ListFormat::Name) => rows.iter().map(|row| name(row) + "\n").collect(),
+            format => format!("{}\n", table().wide(format.is_some())),
+        })
     }
 }
 
@@ -335,6 +348,23 @@ pub struct JobFilter {
     /// Only jobs that were submitted within this time.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub since: Option<Duration>,
+}
+
+impl JobFilter {
+    /// Whether a job is one of those. When it was submitted may not be known.
+    pub fn wants(&self, user: &str, pool: &str, state: &str, submitted_ms: Option<f64>) -> bool {
+        let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| found == wanted);
+        let is_recent = |(since, submitted_ms): (Duration, f64)| now_ms() - submitted_ms <= since.as_secs_f64() * 1e3;
+        is(&self.user, user)
+            && is(&self.pool, pool)
+            && is(&self.state, state)
+            && self.since.zip(submitted_ms).is_none_or(is_recent)
+    }
+}
+
+/// Milliseconds of the Unix epoch.
+pub fn now_ms() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64() * 1e3)
 }
 
 /// `giveway explain`

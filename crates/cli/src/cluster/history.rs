@@ -1,7 +1,7 @@
 //! `giveway history`: the jobs that ended, from the journals in a cluster directory.
 
-use super::args::{History, JobFilter};
-use super::inspect::{is_recent, utc};
+use super::args::History;
+use super::inspect::utc;
 use crate::terminal::printable;
 use crate::text_table::TextTable;
 use anyhow::{Result, anyhow, bail};
@@ -33,16 +33,12 @@ pub fn history(args: &History) -> Result<()> {
             Err(error) => eprintln!("giveway: left out: {error}"),
         }
     }
-    ended.retain(|job| job.is_wanted(&args.filter));
-    let mut out = std::io::stdout();
-    if args.format.is_json() {
-        writeln!(out, "{}", serde_json::to_string_pretty(&ended)?)?;
-        return Ok(());
-    }
-    if args.format.is_names() {
-        ended.iter().try_for_each(|job| writeln!(out, "{}", job.job))?;
-        return Ok(());
-    }
+    ended.retain(|job| args.filter.wants(&job.user, &job.pool, job.outcome, job.submitted_ms));
+    let list = args.format.list(&ended, false, |job| job.job.to_string(), || table(&ended))?;
+    Ok(std::io::stdout().write_all(list.as_bytes())?)
+}
+
+fn table(ended: &[EndedJob]) -> TextTable {
     let header = [
         "job",
         "name",
@@ -58,8 +54,8 @@ pub fn history(args: &History) -> Result<()> {
         "lost",
     ];
     let left_out = &["lost", "preempted", "pool", "wait", "reduces", "maps", "user"];
-    let mut table = TextTable::new(header).wide(args.format.is_wide()).states("outcome").leave_out(left_out);
-    for job in &ended {
+    let mut table = TextTable::new(header).states("outcome").leave_out(left_out);
+    for job in ended {
         let seconds = |seconds: f64| duration(Span::from_secs_f64(seconds));
         table.add_row([
             job.job.to_string(),
@@ -76,8 +72,7 @@ pub fn history(args: &History) -> Result<()> {
             seconds(job.lost_s),
         ]);
     }
-    writeln!(out, "{table}")?;
-    Ok(())
+    table
 }
 
 fn no_journals(folder: &Path, error: &io::Error) -> anyhow::Error {
@@ -139,13 +134,5 @@ impl EndedJob {
             recovered: job.recovered,
             lost_s: job.lost_to_preemption.as_secs_f64(),
         })
-    }
-
-    fn is_wanted(&self, filter: &JobFilter) -> bool {
-        let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| found == wanted);
-        is(&filter.user, &self.user)
-            && is(&filter.pool, &self.pool)
-            && is(&filter.state, self.outcome)
-            && is_recent(filter, self.submitted_ms)
     }
 }

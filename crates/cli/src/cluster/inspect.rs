@@ -1,6 +1,6 @@
 //! `giveway jobs`, `job`, `nodes`, `yield` and `kill`: inspect a running cluster and control its jobs.
 
-use super::args::{JobFilter, JobSelector, Jobs, Kill, NodeNames, Nodes, NodesCommand, Watch, WatchJob};
+use super::args::{JobSelector, Jobs, Kill, NodeNames, Nodes, NodesCommand, WatchJob, json, now_ms};
 use crate::terminal::{printable, watch};
 use crate::text_table::TextTable;
 use anyhow::{Context, Result};
@@ -15,7 +15,7 @@ use giveway_engine::wire::{JobStatus, NodeExclusion, NodeStatus, TaskCounts};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// How long the forecasts of a list may take.
 const FORECAST_LIMIT: Duration = Duration::from_millis(500);
@@ -26,18 +26,12 @@ pub fn jobs(args: &Jobs) -> Result<()> {
 }
 
 fn render_jobs(args: &Jobs) -> Result<String> {
-    let (rows, _) = rows(&args.cluster.dir)?;
-    let rows: Vec<&Row> = rows.iter().filter(|row| row.is_wanted(&args.filter)).collect();
-    if args.format.is_json() {
-        return json(&rows, args.watch);
-    }
-    if args.format.is_names() {
-        return Ok(rows.iter().map(|row| format!("{}\n", row.job)).collect());
-    }
-    Ok(format!("{}\n", jobs_table(rows).wide(args.format.is_wide())))
+    let (mut rows, _) = rows(&args.cluster.dir)?;
+    rows.retain(|row| args.filter.wants(&row.user, &row.pool, row.state, row.submitted_ms));
+    args.format.list(&rows, args.watch.watch.is_some(), |row| row.job.to_string(), || jobs_table(&rows))
 }
 
-pub(super) fn jobs_table<'a>(rows: impl IntoIterator<Item = &'a Row>) -> TextTable {
+pub(super) fn jobs_table(rows: &[Row]) -> TextTable {
     let header = [
         "job",
         "name",
@@ -96,15 +90,6 @@ pub fn rows(folder: &Path) -> Result<(Vec<Row>, Option<String>)> {
     let forecasts = model.as_ref().and_then(Present::of).map(|now| now.forecast(&now.policy, FORECAST_LIMIT));
     let rows = statuses.iter().map(|status| Row::new(status, model.as_ref(), forecasts.as_ref())).collect();
     Ok((rows, model.map(|model| model.scheduler().setup().policy.name.clone())))
-}
-
-/// A value as JSON: in one line if it is printed again and again.
-fn json(value: &impl Serialize, watch: Watch) -> Result<String> {
-    let text = match watch.watch {
-        Some(_) => serde_json::to_string(value)?,
-        None => serde_json::to_string_pretty(value)?,
-    };
-    Ok(text + "\n")
 }
 
 /// A job in the list. The names are part of the JSON output, which scripts read.
@@ -169,26 +154,6 @@ impl Row {
                 .filter(|[_, middle_ms, _]| *middle_ms > now_ms()),
         }
     }
-
-    fn is_wanted(&self, filter: &JobFilter) -> bool {
-        let is =
-            |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|wanted| found == Some(wanted));
-        is(&filter.user, Some(&self.user))
-            && is(&filter.pool, Some(&self.pool))
-            && is(&filter.state, Some(self.state))
-            && is_recent(filter, self.submitted_ms)
-    }
-}
-
-/// True if a job was submitted within the filter's time, or if it cannot be told when.
-pub fn is_recent(filter: &JobFilter, submitted_ms: Option<f64>) -> bool {
-    let Some((since, submitted_ms)) = filter.since.zip(submitted_ms) else { return true };
-    now_ms() - submitted_ms <= since.as_secs_f64() * 1e3
-}
-
-/// Milliseconds of the Unix epoch.
-fn now_ms() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64() * 1e3)
 }
 
 /// What the journal of a cluster says, as far as it can be read.
@@ -220,7 +185,7 @@ fn render_job(WatchJob { show, tasks: with_tasks, watch }: &WatchJob) -> Result<
     let job = Client::connect(folder)?.job(JobId(show.job.id))?;
     let attempts = if *with_tasks { Some(attempts(folder, &job)?) } else { None };
     if show.json {
-        return json(&JobAndAttempts { job: &job, attempts }, *watch);
+        return json(&JobAndAttempts { job: &job, attempts }, watch.watch.is_some());
     }
     let mut out = String::new();
     writeln!(out, "{} {} ({}) of user {}: {}", job.job, job.name, job.app, job.user, job.state())?;
@@ -376,13 +341,7 @@ fn node_state(node: &NodeStatus) -> String {
 
 fn render_nodes(args: &Nodes) -> Result<String> {
     let nodes = nodes_by_name(&args.cluster.dir)?;
-    if args.format.is_json() {
-        return json(&nodes, args.watch);
-    }
-    if args.format.is_names() {
-        return Ok(nodes.iter().map(|node| format!("{}\n", node.name)).collect());
-    }
-    Ok(format!("{}\n", nodes_table(&nodes).wide(args.format.is_wide())))
+    args.format.list(&nodes, args.watch.watch.is_some(), |node| node.name.clone(), || nodes_table(&nodes))
 }
 
 /// The nodes of a cluster by name, numbers in their order.

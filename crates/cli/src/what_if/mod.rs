@@ -17,6 +17,7 @@ use giveway_sim::cluster::Cluster;
 use giveway_sim::comparison::Comparison;
 use giveway_sim::workload::{RecordedRun, Workload};
 use rayon::prelude::*;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -45,6 +46,7 @@ struct Study {
     notes: Vec<String>,
 }
 
+#[derive(Serialize)]
 struct ClusterFacts {
     name: String,
     nodes: usize,
