@@ -82,7 +82,7 @@ impl TimedWorkload {
     /// Runs the workload under a policy on a new cluster in `folder`, verifies every output, and computes the metrics from the journal.
     pub fn run(&self, spec: &LocalCluster, folder: &Path, policy: Policy, apps: &Apps) -> Result<WorkloadRun> {
         let name = policy.name.clone();
-        let mut cluster = Cluster::start(spec.options(folder, policy, apps))?;
+        let mut cluster = spec.start(folder, policy, apps)?;
         let jobs = self.submit_and_wait(spec, &mut cluster, folder)?;
         drop(cluster);
         let mut by_job = vec![0_u16; jobs.iter().map(|job| job.0 as usize + 1).max().unwrap_or(0)];
@@ -141,7 +141,8 @@ impl TimedWorkload {
 }
 
 impl LocalCluster {
-    fn options(&self, folder: &Path, policy: Policy, apps: &Apps) -> cluster::Options {
+    /// Starts a new cluster in `folder`.
+    pub fn start(&self, folder: &Path, policy: Policy, apps: &Apps) -> Result<Cluster> {
         let coordinator = coordinator::Options {
             folder: folder.to_owned(),
             policy,
@@ -155,7 +156,7 @@ impl LocalCluster {
             slowstart_ppm: self.slowstart_ppm,
             apps: apps.clone(),
         };
-        cluster::Options {
+        let options = cluster::Options {
             coordinator,
             nodes: self.nodes,
             map_slots: self.map_slots,
@@ -163,7 +164,8 @@ impl LocalCluster {
             reconnect_timeout: Duration::from_secs(10),
             log_bytes: giveway_engine::attempt_logs::BUDGET_BYTES,
             restart_workers: false,
-        }
+        };
+        Ok(Cluster::start(options)?)
     }
 }
 

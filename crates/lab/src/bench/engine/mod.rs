@@ -11,16 +11,18 @@ mod throughput;
 
 use crate::cluster_folder;
 use crate::input::size;
-use anyhow::{Context, Result};
+use crate::local_cluster::LocalCluster;
+use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use giveway_core::policy::catalog;
-use giveway_core::{Priority, Tenants};
-use giveway_engine::cluster::{self, Cluster};
-use giveway_engine::coordinator;
+use giveway_core::{JobId, Outcome, Priority};
+use giveway_engine::client::Client;
+use giveway_engine::wire::JobStatus;
 use giveway_mapreduce::apps::Apps;
 use giveway_mapreduce::job::Request;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// `giveway bench engine`
 #[derive(Debug, Args)]
@@ -55,7 +57,7 @@ pub fn run(options: &Options, apps: &Apps) -> Result<()> {
     let temporary;
     let folder: &Path = match &options.dir {
         Some(folder) => {
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot create directory {}", folder.display()))?;
+            fs::create_dir_all(folder).with_context(|| format!("cannot create directory {}", folder.display()))?;
             folder
         }
         None => {
@@ -74,35 +76,49 @@ pub fn run(options: &Options, apps: &Apps) -> Result<()> {
     if selected(Benchmark::Preemption) {
         preemption::run(&folder, apps)?;
     }
-    Ok(())
+    Ok(fs::remove_dir_all(folder.join("cluster"))?)
 }
 
-/// Starts a new cluster of two workers with `slots` map and reduce slots each.
-fn start(folder: &Path, slots: (u16, u16), apps: &Apps) -> Result<Cluster> {
-    let coordinator = coordinator::Options {
-        folder: folder.to_owned(),
-        policy: catalog::by_name("fifo").context("policy fifo missing in the catalogue")?,
-        tenants: Tenants::default(),
-        access: giveway_engine::Access::default(),
-        reload: None,
-        on_job_end: None,
-        seed: 1,
-        heartbeat_interval: Duration::from_millis(200),
-        heartbeat_timeout: Duration::from_secs(30),
-        slowstart_ppm: 50_000,
-        apps: apps.clone(),
-    };
-    let (map_slots, reduce_slots) = slots;
-    let options = cluster::Options {
-        coordinator,
+/// Calls `run` with a client of a new cluster of two workers under `fifo`, with so many map slots and one reduce slot each.
+fn on_new_cluster<T>(
+    folder: &Path,
+    map_slots: u16,
+    apps: &Apps,
+    run: impl FnOnce(&mut Client) -> Result<T>,
+) -> Result<T> {
+    let folder = folder.join("cluster");
+    let _ = fs::remove_dir_all(&folder);
+    let policy = catalog::by_name("fifo").context("policy fifo missing in the catalogue")?;
+    let spec = LocalCluster {
         nodes: 2,
         map_slots,
-        reduce_slots,
-        reconnect_timeout: Duration::from_secs(10),
-        log_bytes: giveway_engine::attempt_logs::BUDGET_BYTES,
-        restart_workers: false,
+        reduce_slots: 1,
+        heartbeat: Duration::from_millis(200),
+        timeout: Duration::from_secs(30),
+        slowstart_ppm: 50_000,
     };
-    Ok(Cluster::start(options)?)
+    let cluster = spec.start(&folder, policy, apps)?;
+    let result = run(&mut cluster.client()?)?;
+    drop(cluster);
+    Ok(result)
+}
+
+/// Runs a job, with `meanwhile` called as soon as it is submitted. Returns its status and the seconds from submission until the output is committed, which is removed.
+fn run_job(
+    client: &mut Client,
+    request: Request,
+    meanwhile: impl FnOnce(&mut Client, JobId) -> Result<()>,
+) -> Result<(JobStatus, f64)> {
+    let (app, output) = (request.app.clone(), request.output.clone());
+    let _ = fs::remove_dir_all(&output);
+    let start = Instant::now();
+    let job = client.submit(request)?;
+    meanwhile(client, job)?;
+    let status = client.follow(job, |_| {})?;
+    let seconds = start.elapsed().as_secs_f64();
+    ensure!(status.outcome == Some(Outcome::Succeeded), "{app} did not succeed: {:?}", status.failures);
+    fs::remove_dir_all(&output)?;
+    Ok((status, seconds))
 }
 
 fn request(app: &str, input: &[PathBuf], output: PathBuf) -> Request {

@@ -2,18 +2,18 @@
 //!
 //! A sort runs twice: without preemption, and with every running task preempted every 250 ms. The times are taken from the journal.
 
-use super::{input_data, median, request, start};
-use anyhow::{Context, Result, ensure};
+use super::{input_data, median, on_new_cluster, request, run_job};
+use anyhow::{Context, Result};
 use giveway_core::event_log::{EventLogReader, Record};
-use giveway_core::{AttemptId, Change, End, Kind, Lifecycle, Outcome, PerKind, Time};
+use giveway_core::{AttemptId, Change, End, Kind, Lifecycle, PerKind, Time};
+use giveway_engine::client::Client;
 use giveway_engine::coordinator;
 use giveway_engine::wire::JobStatus;
 use giveway_mapreduce::apps::Apps;
 use std::collections::HashMap;
-use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const INPUT_BYTES: u64 = 256 << 20;
 
@@ -54,29 +54,20 @@ pub fn run(folder: &Path, apps: &Apps) -> Result<()> {
 
 /// Sorts the input on a new cluster and preempts its tasks at the given interval. Returns status, seconds and event log.
 fn sort(folder: &Path, apps: &Apps, interval: Option<Duration>) -> Result<(JobStatus, f64, Vec<u8>)> {
-    let input = input_data::records(folder, INPUT_BYTES)?;
-    let (cluster_dir, output) = (folder.join("cluster"), folder.join("out"));
-    let _ = fs::remove_dir_all(&cluster_dir);
-    let _ = fs::remove_dir_all(&output);
-    let cluster = start(&cluster_dir, (1, 1), apps)?;
-    let mut client = cluster.client()?;
-    let mut request = request("terasort", &input, output.clone());
+    let mut request = request("terasort", &input_data::records(folder, INPUT_BYTES)?, folder.join("out"));
     (request.reduces, request.memory_bytes) = (Some(2), 64 << 20);
-    let start_time = Instant::now();
-    let job = client.submit(request)?;
-    if let Some(interval) = interval {
-        while client.job(job)?.outcome.is_none() {
+    let preempt = |client: &mut Client, job| {
+        while let Some(interval) = interval
+            && client.job(job)?.outcome.is_none()
+        {
             std::thread::sleep(interval);
             let _ = client.yield_job(job);
         }
-    }
-    let status = client.follow(job, |_| {})?;
-    let seconds = start_time.elapsed().as_secs_f64();
-    ensure!(status.outcome == Some(Outcome::Succeeded), "the sort did not succeed: {:?}", status.failures);
-    drop(cluster);
-    let event_log = coordinator::read_event_log(&cluster_dir.join("journal/log")).context("cannot read the journal")?;
-    fs::remove_dir_all(&output)?;
-    fs::remove_dir_all(&cluster_dir)?;
+        Ok(())
+    };
+    let (status, seconds) = on_new_cluster(folder, 1, apps, |client| run_job(client, request, preempt))?;
+    let event_log =
+        coordinator::read_event_log(&folder.join("cluster/journal/log")).context("cannot read the journal")?;
     Ok((status, seconds, event_log))
 }
 

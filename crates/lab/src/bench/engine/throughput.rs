@@ -1,14 +1,12 @@
 //! Throughput (MB/s) and peak memory of word count and total sort, with ample and with little task memory, compared with baselines.
 
-use super::{Options, baselines, input_data, median, request, start};
+use super::{Options, baselines, input_data, median, on_new_cluster, request, run_job};
 use crate::text_table::TextTable;
-use anyhow::{Result, ensure};
-use giveway_core::Outcome;
+use anyhow::Result;
 use giveway_mapreduce::apps::Apps;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// Buffer memory of a task in the runs with ample memory.
 const AMPLE_MEMORY_BYTES: u64 = 512 << 20;
@@ -16,8 +14,8 @@ const AMPLE_MEMORY_BYTES: u64 = 512 << 20;
 /// Buffer memory of all concurrent tasks together in the run with little memory.
 const LITTLE_MEMORY_BYTES: u64 = 256 << 20;
 
-/// Map and reduce slots of each of the two workers.
-const SLOTS: (u16, u16) = (1, 1);
+/// Tasks that run at the same time: a map and a reduce on each of the two workers.
+const TASKS: u64 = 4;
 
 /// A variant of the engine that is measured.
 struct Variant {
@@ -29,35 +27,18 @@ struct Variant {
     sorts: bool,
 }
 
+const PLAIN: Variant = Variant {
+    name: "giveway",
+    memory_bytes: AMPLE_MEMORY_BYTES,
+    sync_output: false,
+    custom_combiner: false,
+    sorts: true,
+};
 const VARIANTS: [Variant; 4] = [
-    Variant {
-        name: "giveway",
-        memory_bytes: AMPLE_MEMORY_BYTES,
-        sync_output: false,
-        custom_combiner: false,
-        sorts: true,
-    },
-    Variant {
-        name: "giveway, output synced to disk",
-        memory_bytes: AMPLE_MEMORY_BYTES,
-        sync_output: true,
-        custom_combiner: false,
-        sorts: true,
-    },
-    Variant {
-        name: "giveway, an application's own combiner",
-        memory_bytes: AMPLE_MEMORY_BYTES,
-        sync_output: false,
-        custom_combiner: true,
-        sorts: false,
-    },
-    Variant {
-        name: "giveway, 256 MiB task memory",
-        memory_bytes: LITTLE_MEMORY_BYTES / (2 * (SLOTS.0 + SLOTS.1)) as u64,
-        sync_output: false,
-        custom_combiner: false,
-        sorts: true,
-    },
+    PLAIN,
+    Variant { name: "giveway, output synced to disk", sync_output: true, ..PLAIN },
+    Variant { name: "giveway, an application's own combiner", custom_combiner: true, sorts: false, ..PLAIN },
+    Variant { name: "giveway, 256 MiB task memory", memory_bytes: LITTLE_MEMORY_BYTES / TASKS, ..PLAIN },
 ];
 
 pub fn run(folder: &Path, options: &Options, apps: &Apps) -> Result<()> {
@@ -130,29 +111,17 @@ fn paired(one: &[Run], other: &[Run], compare: impl Fn(f64, f64) -> f64) -> f64 
 
 /// Runs an application on a new cluster.
 fn engine(folder: &Path, app: &str, input: &[PathBuf], variant: &Variant, apps: &Apps) -> Result<Run> {
-    let cluster_dir = folder.join("cluster");
-    let _ = fs::remove_dir_all(&cluster_dir);
-    let output = folder.join("out");
-    let _ = fs::remove_dir_all(&output);
-    let cluster = start(&cluster_dir, SLOTS, apps)?;
-    let mut client = cluster.client()?;
-    let mut request = request(app, input, output.clone());
+    let mut request = request(app, input, folder.join("out"));
     (request.memory_bytes, request.reduces) = (variant.memory_bytes, Some(4));
     request.sync_output = variant.sync_output;
     if variant.custom_combiner {
         request.options.insert("combiner".into(), "custom".into());
     }
-    let start_time = Instant::now();
-    let job = client.submit(request)?;
-    let status = client.follow(job, |_| {})?;
-    let seconds = start_time.elapsed().as_secs_f64();
-    ensure!(status.outcome == Some(Outcome::Succeeded), "{app} did not succeed: {:?}", status.failures);
-    let pids = client.nodes()?.into_iter().filter_map(|node| node.pid).chain([std::process::id()]);
-    let peak_mib = pids.map(peak_mib).sum();
-    drop(cluster);
-    fs::remove_dir_all(&output)?;
-    fs::remove_dir_all(&cluster_dir)?;
-    Ok((seconds, peak_mib))
+    on_new_cluster(folder, 1, apps, |client| {
+        let (_, seconds) = run_job(client, request, |_, _| Ok(()))?;
+        let pids = client.nodes()?.into_iter().filter_map(|node| node.pid).chain([std::process::id()]);
+        Ok((seconds, pids.map(peak_mib).sum()))
+    })
 }
 
 /// Peak resident memory of a process; 0 if it is not known.
