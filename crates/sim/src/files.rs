@@ -1,23 +1,22 @@
 //! Parsing of cluster and workload files: errors with file, line and remedy, and the checks that raise them.
 //!
-//! Both files are TOML and are read in two steps. The structure comes first (`serde`, unknown keys are errors), then the values, key by key, with the
-//! location of each key. Any content gives a value or a [`FileError`], never a panic. The keys are described in `docs/files.md`.
+//! Both files are TOML and are read key by key: the code that reads a key has its name, its range and its default. Keys that are not read are
+//! errors. Any content gives a value or a [`FileError`], never a panic. The keys are described in `docs/files.md`.
 
 use giveway_core::TenantsError;
-use serde::de::{DeserializeOwned, Visitor};
+use serde::de::{IntoDeserializer, Visitor};
 use serde::{Deserialize, Deserializer};
+use std::cell::RefCell;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use thiserror::Error;
 use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// A megabyte in these files: 2^20 bytes, because Hadoop's block sizes are powers of two.
 pub(crate) const MB: u64 = 1 << 20;
 /// A gigabyte in these files: 2^30 bytes.
 pub(crate) const GB: u64 = 1 << 30;
-
-/// An optional key and its location in the file.
-pub(crate) type Key<T> = Option<Spanned<T>>;
 
 /// The location of an error in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,28 +75,16 @@ impl FileError {
     }
 }
 
-/// The text of a file and its name, for parsing, checks and error locations.
-pub(crate) struct SourceFile<'a> {
+/// The text of a file and its name, for error locations.
+#[derive(Clone, Copy)]
+struct SourceFile<'a> {
     file: &'a str,
     text: &'a str,
 }
 
-impl<'a> SourceFile<'a> {
-    pub(crate) fn new(file: &'a str, text: &'a str) -> SourceFile<'a> {
-        SourceFile { file, text }
-    }
-
-    /// Parses the structure.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
-        toml::from_str(self.text).map_err(|error| {
-            // The message may have several lines; errors are reported in one line.
-            let problem = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-            FileError::Syntax { at: self.location(error.span().unwrap_or(0..0)), problem }
-        })
-    }
-
+impl SourceFile<'_> {
     /// The location of a span of the text.
-    pub(crate) fn location(&self, span: Range<usize>) -> Location {
+    fn location(&self, span: Range<usize>) -> Location {
         let start = span.start.min(self.text.len());
         let before = &self.text.as_bytes()[..start];
         let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
@@ -105,57 +92,184 @@ impl<'a> SourceFile<'a> {
         Location { file: self.file.into(), line: before.iter().filter(|&&byte| byte == b'\n').count() + 1, column }
     }
 
+    fn syntax_error(&self, error: &toml::de::Error) -> FileError {
+        // The message may have several lines; errors are reported in one line.
+        let problem = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        FileError::Syntax { at: self.location(error.span().unwrap_or(0..0)), problem }
+    }
+}
+
+/// A table of a file.
+pub(crate) struct Table<'a> {
+    source: SourceFile<'a>,
+    /// What its keys are called in errors: they follow this.
+    prefix: String,
+    span: Range<usize>,
+    keys: DeTable<'a>,
+    /// The keys that were read.
+    known: RefCell<Vec<String>>,
+}
+
+impl<'a> Table<'a> {
+    /// The whole file.
+    pub(crate) fn parse(file: &'a str, text: &'a str) -> Result<Table<'a>, FileError> {
+        let source = SourceFile { file, text };
+        let table = DeTable::parse(text).map_err(|error| source.syntax_error(&error))?;
+        Ok(Table { source, prefix: String::new(), span: 0..0, keys: table.into_inner(), known: RefCell::default() })
+    }
+
     /// The error for an invalid value.
-    pub(crate) fn value_error(&self, span: Range<usize>, problem: String, remedy: &str) -> FileError {
-        FileError::Value { at: self.location(span), problem, remedy: remedy.into() }
+    pub(crate) fn error(&self, span: Range<usize>, problem: String, remedy: &str) -> FileError {
+        FileError::Value { at: self.source.location(span), problem, remedy: remedy.into() }
     }
 
-    /// The number at `key`, which must be within `range`; the default if the key is absent.
-    pub(crate) fn number(&self, name: &str, key: &Key<f64>, default: f64, range: Bounds) -> Result<f64, FileError> {
-        let Some(key) = key else { return Ok(default) };
-        let value = *key.get_ref();
-        if range.contains(value) {
-            return Ok(value);
+    /// The error for an invalid value of a key.
+    pub(crate) fn error_at(&self, key: &str, problem: String, remedy: &str) -> FileError {
+        self.error(self.span_of(key), problem, remedy)
+    }
+
+    /// The error for a table as a whole.
+    pub(crate) fn table_error(&self, problem: String, remedy: &str) -> FileError {
+        self.error(self.span.clone(), problem, remedy)
+    }
+
+    pub(crate) fn location(&self, span: Range<usize>) -> Location {
+        self.source.location(span)
+    }
+
+    fn find(&self, key: &str) -> Option<&Spanned<DeValue<'a>>> {
+        self.keys.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
+    /// Where the value of a key is; where the table is if it does not have the key.
+    pub(crate) fn span_of(&self, key: &str) -> Range<usize> {
+        self.find(key).map_or(self.span.clone(), Spanned::span)
+    }
+
+    /// Fails if a key is present that has no effect here.
+    pub(crate) fn refuse(&self, key: &str, needed: &str) -> Result<(), FileError> {
+        match self.has(key) {
+            true => {
+                Err(self.error_at(key, format!("{key} has no effect here"), &format!("remove it, or write {needed}")))
+            }
+            false => Ok(()),
         }
-        Err(self.value_error(key.span(), format!("{name} is {value}"), &format!("write a number {range}")))
     }
 
-    /// The integer at `key`, which must be at least `low` and at most `high`; the default if the key is absent.
-    pub(crate) fn count(
+    /// The names of all keys, for tables in which they are free.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.keys.iter().map(|(name, _)| name.get_ref().to_string()).collect()
+    }
+
+    /// The value of a key.
+    pub(crate) fn get<T: Deserialize<'a>>(&self, key: &str) -> Result<Option<T>, FileError> {
+        self.known.borrow_mut().push(key.into());
+        let value = self.find(key).map(|value| T::deserialize(value.clone().into_deserializer()));
+        value.transpose().map_err(|error| self.source.syntax_error(&error))
+    }
+
+    /// The number at a key, which must be within `range`.
+    pub(crate) fn number_if_any(&self, key: &str, range: Bounds) -> Result<Option<f64>, FileError> {
+        let value = self.get(key)?;
+        if let Some(value) = value.filter(|value| !range.contains(*value)) {
+            let problem = format!("{}{key} is {value}", self.prefix);
+            return Err(self.error_at(key, problem, &format!("write a number {range}")));
+        }
+        Ok(value)
+    }
+
+    /// The same; the default if the key is absent.
+    pub(crate) fn number(&self, key: &str, default: f64, range: Bounds) -> Result<f64, FileError> {
+        Ok(self.number_if_any(key, range)?.unwrap_or(default))
+    }
+
+    /// The integer at a key, which must be within `range`; the default if the key is absent.
+    pub(crate) fn count(&self, key: &str, default: u32, range: RangeInclusive<u32>) -> Result<u32, FileError> {
+        let Some(value) = self.get::<i64>(key)? else { return Ok(default) };
+        u32::try_from(value).ok().filter(|value| range.contains(value)).ok_or_else(|| {
+            let remedy = format!("write a whole number from {} to {}", range.start(), range.end());
+            self.error_at(key, format!("{}{key} is {value}", self.prefix), &remedy)
+        })
+    }
+
+    /// The time at a key in seconds, which must be within `range`.
+    pub(crate) fn seconds_if_any(&self, key: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, FileError> {
+        let value = self.get::<Seconds>(key)?.map(|seconds| seconds.0);
+        if let Some(value) = value.filter(|value| !range.contains(value)) {
+            let remedy =
+                format!("write a time from {} s to {} s, as \"1m 30s\" or as seconds", range.start(), range.end());
+            return Err(self.error_at(key, format!("{}{key} is {value} s", self.prefix), &remedy));
+        }
+        Ok(value)
+    }
+
+    /// The same; the default if the key is absent.
+    pub(crate) fn seconds(&self, key: &str, default: f64, range: RangeInclusive<f64>) -> Result<f64, FileError> {
+        Ok(self.seconds_if_any(key, range)?.unwrap_or(default))
+    }
+
+    /// What `read` makes of the table at a key, all of whose keys it must read.
+    pub(crate) fn table<T>(
         &self,
-        name: &str,
-        key: &Key<i64>,
-        default: u32,
-        low: u32,
-        high: u32,
-    ) -> Result<u32, FileError> {
-        let Some(key) = key else { return Ok(default) };
-        match u32::try_from(*key.get_ref()) {
-            Ok(value) if (low..=high).contains(&value) => Ok(value),
-            _ => Err(self.value_error(
-                key.span(),
-                format!("{name} is {}", key.get_ref()),
-                &format!("write a whole number from {low} to {high}"),
-            )),
+        key: &str,
+        read: impl FnOnce(&Table<'a>) -> Result<T, FileError>,
+    ) -> Result<Option<T>, FileError> {
+        self.known.borrow_mut().push(key.into());
+        self.find(key).map(|value| self.nested(value, format!("{key}."), read)).transpose()
+    }
+
+    /// What `read` makes of each table in the array at a key.
+    pub(crate) fn tables<T>(
+        &self,
+        key: &str,
+        mut read: impl FnMut(&Table<'a>) -> Result<T, FileError>,
+    ) -> Result<Vec<T>, FileError> {
+        self.known.borrow_mut().push(key.into());
+        match self.find(key) {
+            None => Ok(Vec::new()),
+            Some(value) => match value.get_ref() {
+                DeValue::Array(array) => {
+                    array.iter().map(|value| self.nested(value, String::new(), &mut read)).collect()
+                }
+                other => Err(self.wrong_type(value.span(), other, "an array of tables")),
+            },
         }
     }
 
-    /// The time at `key` in seconds, at least `low` and at most `high`; the default if the key is absent.
-    pub(crate) fn seconds(
+    fn nested<T>(
         &self,
-        name: &str,
-        key: &Key<Seconds>,
-        default: f64,
-        low: f64,
-        high: f64,
-    ) -> Result<f64, FileError> {
-        let Some(key) = key else { return Ok(default) };
-        let value = key.get_ref().0;
-        if (low..=high).contains(&value) {
-            return Ok(value);
+        value: &Spanned<DeValue<'a>>,
+        prefix: String,
+        read: impl FnOnce(&Table<'a>) -> Result<T, FileError>,
+    ) -> Result<T, FileError> {
+        let DeValue::Table(keys) = value.get_ref() else {
+            return Err(self.wrong_type(value.span(), value.get_ref(), "a table"));
+        };
+        let (source, known) = (self.source, RefCell::default());
+        Table { source, prefix, span: value.span(), keys: keys.clone(), known }.read(read)
+    }
+
+    /// Calls `read`, which must read all keys of this table.
+    pub(crate) fn read<T>(self, read: impl FnOnce(&Table<'a>) -> Result<T, FileError>) -> Result<T, FileError> {
+        let value = read(&self);
+        let known = self.known.borrow();
+        match self.keys.iter().find(|(name, _)| value.is_ok() && !known.iter().any(|known| known == name.get_ref())) {
+            Some((name, _)) => {
+                let known = known.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(", ");
+                let problem = format!("unknown field `{}`, expected one of {known}", name.get_ref());
+                Err(FileError::Syntax { at: self.source.location(name.span()), problem })
+            }
+            None => value,
         }
-        let remedy = format!("write a time from {low} s to {high} s, as \"1m 30s\" or as seconds");
-        Err(self.value_error(key.span(), format!("{name} is {value} s"), &remedy))
+    }
+
+    fn wrong_type(&self, span: Range<usize>, found: &DeValue<'_>, expected: &str) -> FileError {
+        let problem = format!("invalid type: {}, expected {expected}", found.type_str());
+        FileError::Syntax { at: self.source.location(span), problem }
     }
 }
 
@@ -232,48 +346,40 @@ impl Visitor<'_> for SecondsVisitor {
 mod tests {
     use super::*;
 
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Small {
-        wait: Key<Seconds>,
-        size: Key<f64>,
-    }
-
-    fn read(text: &str) -> Result<Small, FileError> {
-        SourceFile::new("a.toml", text).read()
+    fn read<T>(text: &str, read: impl FnOnce(&Table<'_>) -> Result<T, FileError>) -> Result<T, FileError> {
+        Table::parse("a.toml", text)?.read(read)
     }
 
     #[test]
     fn a_time_is_text_or_seconds() {
+        let wait = |text: &str| read(text, |table| table.seconds("wait", 0.0, -10.0..=100.0));
         for (text, seconds) in
-            [("wait = 90", 90.0), ("wait = 1.5", 1.5), ("wait = '1m 30s'", 90.0), ("wait = -3", -3.0)]
+            [("wait = 90", 90.0), ("wait = 1.5", 1.5), ("wait = '1m 30s'", 90.0), ("wait = -3", -3.0), ("", 0.0)]
         {
-            assert_eq!(read(text).unwrap().wait.unwrap().get_ref().0, seconds, "{text}");
+            assert_eq!(wait(text).unwrap(), seconds, "{text}");
         }
-        let error = read("\nwait = 'soon'").unwrap_err().to_string();
+        let error = wait("\nwait = 'soon'").unwrap_err().to_string();
         assert!(error.starts_with("a.toml:2: invalid span of time `soon`"), "{error}");
     }
 
     #[test]
     fn an_unknown_key_is_named_with_its_line() {
-        let error = read("size = 1\n\nweight = 2").unwrap_err();
+        let error = read("size = 1\n\nweight = 2", |table| table.get::<f64>("size")).unwrap_err();
         assert_eq!((error.location().line, error.location().column), (3, 1), "{error}");
         assert!(error.to_string().contains("unknown field `weight`"), "{error}");
     }
 
     #[test]
     fn no_range_contains_nan() {
-        let source = SourceFile::new("a.toml", "size = nan");
-        let small: Small = source.read().unwrap();
         for bounds in [Bounds::OpenLow(0.0, 9.0), Bounds::Closed(0.0, 9.0), Bounds::OpenHigh(0.0, 9.0)] {
-            let error = source.number("size", &small.size, 1.0, bounds).unwrap_err().to_string();
+            let error = read("size = nan", |table| table.number("size", 1.0, bounds)).unwrap_err().to_string();
             assert!(error.starts_with("a.toml:1: size is NaN; write a number"), "{error}");
         }
     }
 
     #[test]
     fn locations_count_characters_and_stay_within_the_text() {
-        let source = SourceFile::new("ä.toml", "é = 1\nü = 2");
+        let source = SourceFile { file: "ä.toml", text: "é = 1\nü = 2" };
         assert_eq!(source.location(10..11), Location { file: "ä.toml".into(), line: 2, column: 3 });
         assert_eq!(source.location(900..901).line, 2);
         assert_eq!(source.location(1..2).line, 1, "inside a character");

@@ -1,245 +1,106 @@
 //! Clusters from TOML files. Every key is described in `docs/files.md`.
 
-use super::{
-    Cluster, Costs, Faults, HeartbeatMode, NodeModel, RandomFaults, ScriptedFault, SharedHardware, Stragglers,
-    TaskFailures,
-};
-use crate::files::{Bounds, FileError, GB, Key, MB, Seconds, SourceFile};
+use super::{Cluster, Costs, Faults, NodeModel, RandomFaults, ScriptedFault, SharedHardware, Stragglers, TaskFailures};
+use crate::files::{Bounds, FileError, GB, MB, Table};
 use giveway_core::{Kind, NodeId, NodeSpec, RackId, Span};
-use serde::de::Visitor;
-use serde::{Deserialize, Deserializer};
-use std::fmt;
-use toml::Spanned;
+use serde::Deserialize;
 
 /// Largest number of nodes in a cluster, ten times that of the largest known ones.
 const MAX_NODES: u32 = 100_000;
 const MAX_SLOTS: u32 = 1_000;
 const YEAR_S: f64 = 366.0 * 86_400.0;
-
-/// The TOML structure of the file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ClusterFile {
-    name: Option<String>,
-    #[serde(default)]
-    nodes: Vec<Spanned<NodesEntry>>,
-    heartbeat: Key<Seconds>,
-    lost_after: Key<Seconds>,
-    block_mb: Key<f64>,
-    replicas: Key<i64>,
-    cross_rack: Key<f64>,
-    noise: Key<f64>,
-    #[serde(default)]
-    reporting: HeartbeatMode,
-    costs: Key<Costs>,
-    stragglers: Option<StragglersEntry>,
-    #[serde(default)]
-    faults: FaultsEntry,
-}
-
-/// One or several equal nodes.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NodesEntry {
-    name: Option<String>,
-    count: Key<i64>,
-    rack: Key<i64>,
-    racks: Key<i64>,
-    map_slots: Key<i64>,
-    reduce_slots: Key<i64>,
-    speed: Key<f64>,
-    disk_mb_s: Key<f64>,
-    net_mbit_s: Key<f64>,
-    cores: Key<i64>,
-    disks: Key<i64>,
-    page_cache_gb: Key<f64>,
-    disk_gb: Key<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StragglersEntry {
-    share: Key<f64>,
-    factor: Key<f64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FaultsEntry {
-    #[serde(default)]
-    scripted: Vec<ScriptedEntry>,
-    random: Option<RandomEntry>,
-    #[serde(default)]
-    task_failures: Vec<TaskFailuresEntry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TaskFailuresEntry {
-    node: Spanned<NodeRef>,
-    from: Key<Seconds>,
-    until: Key<Seconds>,
-    share: Key<f64>,
-    after: Key<Seconds>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ScriptedEntry {
-    node: Spanned<NodeRef>,
-    at: Spanned<Seconds>,
-    back_after: Key<Seconds>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RandomEntry {
-    mean_up: Spanned<Seconds>,
-    mean_down: Spanned<Seconds>,
-    until: Key<Seconds>,
-}
-
-/// A node, by its number or its name.
-enum NodeRef {
-    Number(i64),
-    Name(String),
-}
-
-impl<'de> Deserialize<'de> for NodeRef {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NodeRef, D::Error> {
-        struct NodeVisitor;
-
-        impl Visitor<'_> for NodeVisitor {
-            type Value = NodeRef;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the number or the name of a node")
-            }
-
-            fn visit_i64<E>(self, number: i64) -> Result<NodeRef, E> {
-                Ok(NodeRef::Number(number))
-            }
-
-            fn visit_str<E>(self, name: &str) -> Result<NodeRef, E> {
-                Ok(NodeRef::Name(name.into()))
-            }
-        }
-
-        deserializer.deserialize_any(NodeVisitor)
-    }
-}
+const CENTURY_S: f64 = 100.0 * YEAR_S;
 
 impl Cluster {
     /// Parses a cluster from the text of a file; `file_name` is used in error messages.
     pub fn from_toml(text: &str, file_name: &str) -> Result<Cluster, FileError> {
-        let source = SourceFile::new(file_name, text);
-        let file: ClusterFile = source.read()?;
-        let nodes = nodes(&source, &file.nodes)?;
-        let heartbeat_s = source.seconds("heartbeat", &file.heartbeat, 3.0, 0.01, 3_600.0)?;
-        // At least two heartbeats, otherwise a node between two heartbeats would count as lost.
-        let min_lost_after_s = 2.0 * heartbeat_s;
-        let lost_after_s = source.seconds(
-            "lost_after",
-            &file.lost_after,
-            f64::max(600.0, min_lost_after_s),
-            min_lost_after_s,
-            YEAR_S,
-        )?;
-        let cluster = Cluster {
-            name: file.name.unwrap_or_else(|| file_name.into()),
-            heartbeat: Span::from_secs_f64(heartbeat_s),
-            reporting: file.reporting,
-            lost_after: Span::from_secs_f64(lost_after_s),
-            block_bytes: bytes(
-                source.number("block_mb", &file.block_mb, 128.0, Bounds::Closed(0.001, 1_048_576.0))?,
-                MB,
-            ),
-            replicas: replicas(&source, &file.replicas, nodes.len() as u32)?,
-            cross_rack: source.number("cross_rack", &file.cross_rack, 1.0, Bounds::OpenLow(0.0, 1.0))?,
-            costs: costs(&source, &file.costs)?,
-            noise: source.number("noise", &file.noise, 0.0, Bounds::Closed(0.0, 3.0))?,
-            stragglers: stragglers(&source, &file.stragglers)?,
-            faults: faults(&source, &file.faults, &nodes)?,
-            nodes,
-        };
-        if cluster.slots(Kind::Map) == 0 {
-            let problem = "no node has a map slot, so no job could run".into();
-            return Err(source.value_error(
-                file.nodes[0].span(),
-                problem,
-                "give at least one node map_slots = 1 or more",
-            ));
-        }
-        Ok(cluster)
+        Table::parse(file_name, text)?.read(|file| cluster(file, file_name))
     }
+}
+
+fn cluster(file: &Table<'_>, file_name: &str) -> Result<Cluster, FileError> {
+    let mut nodes = Vec::new();
+    let mut first_entry = 0..0;
+    file.tables("nodes", |entry| {
+        if nodes.is_empty() {
+            first_entry = entry.span_of("");
+        }
+        add_nodes(entry, &mut nodes)
+    })?;
+    if nodes.is_empty() {
+        return Err(file.error(0..0, "the cluster has no nodes".into(), "add a [[nodes]] table"));
+    }
+    let heartbeat_s = file.seconds("heartbeat", 3.0, 0.01..=3_600.0)?;
+    // At least two heartbeats, otherwise a node between two heartbeats would count as lost.
+    let min_lost_after_s = 2.0 * heartbeat_s;
+    let lost_after_s = file.seconds("lost_after", f64::max(600.0, min_lost_after_s), min_lost_after_s..=YEAR_S)?;
+    let stragglers = file.table("stragglers", |entry| {
+        Ok(Stragglers {
+            share: entry.number("share", 0.0, Bounds::Closed(0.0, 1.0))?,
+            factor: entry.number("factor", 1.0, Bounds::Closed(1.0, 1e4))?,
+        })
+    })?;
+    let cluster = Cluster {
+        name: file.get("name")?.unwrap_or_else(|| file_name.into()),
+        heartbeat: Span::from_secs_f64(heartbeat_s),
+        reporting: file.get("reporting")?.unwrap_or_default(),
+        lost_after: Span::from_secs_f64(lost_after_s),
+        block_bytes: bytes(file.number("block_mb", 128.0, Bounds::Closed(0.001, 1_048_576.0))?, MB),
+        replicas: replicas(file, nodes.len() as u32)?,
+        cross_rack: file.number("cross_rack", 1.0, Bounds::OpenLow(0.0, 1.0))?,
+        costs: costs(file)?,
+        noise: file.number("noise", 0.0, Bounds::Closed(0.0, 3.0))?,
+        stragglers: stragglers.unwrap_or_default(),
+        faults: file.table("faults", |entry| faults(entry, &nodes))?.unwrap_or_default(),
+        nodes,
+    };
+    if cluster.slots(Kind::Map) == 0 {
+        let problem = "no node has a map slot, so no job could run".into();
+        return Err(file.error(first_entry, problem, "give at least one node map_slots = 1 or more"));
+    }
+    Ok(cluster)
 }
 
 fn bytes(amount: f64, unit: u64) -> u64 {
     (amount * unit as f64).round() as u64
 }
 
-fn nodes(source: &SourceFile<'_>, entries: &[Spanned<NodesEntry>]) -> Result<Vec<NodeModel>, FileError> {
-    let mut nodes = Vec::new();
-    for entry in entries {
-        let count = node_count(source, entry.get_ref(), nodes.len() as u32)?;
-        add_nodes(source, entry, count, &mut nodes)?;
-    }
-    if nodes.is_empty() {
-        return Err(source.value_error(0..0, "the cluster has no nodes".into(), "add a [[nodes]] table"));
-    }
-    Ok(nodes)
-}
-
 /// Number of nodes of an entry, given the number of nodes before it.
-fn node_count(source: &SourceFile<'_>, entry: &NodesEntry, nodes_before: u32) -> Result<u32, FileError> {
-    let Some(key) = &entry.count else { return Ok(1) };
-    match u32::try_from(*key.get_ref()) {
-        Ok(count) if count >= 1 && count <= MAX_NODES - nodes_before.min(MAX_NODES) => Ok(count),
-        Ok(0) => {
-            Err(source.value_error(key.span(), "count is 0".into(), "write 1 or more, or remove this [[nodes]] table"))
-        }
+fn node_count(entry: &Table<'_>, nodes_before: u32) -> Result<u32, FileError> {
+    let count: i64 = entry.get("count")?.unwrap_or(1);
+    let left = i64::from(MAX_NODES.saturating_sub(nodes_before));
+    match count {
+        1.. if count <= left => Ok(count as u32),
+        0 => Err(entry.error_at("count", "count is 0".into(), "write 1 or more, or remove this [[nodes]] table")),
         _ => {
-            let problem = format!("count is {}, but a cluster has at most {MAX_NODES} nodes", key.get_ref());
-            Err(source.value_error(key.span(), problem, "write a smaller count"))
+            let problem = format!("count is {count}, but a cluster has at most {MAX_NODES} nodes");
+            Err(entry.error_at("count", problem, "write a smaller count"))
         }
     }
 }
 
-fn add_nodes(
-    source: &SourceFile<'_>,
-    spanned: &Spanned<NodesEntry>,
-    count: u32,
-    nodes: &mut Vec<NodeModel>,
-) -> Result<(), FileError> {
-    let entry = spanned.get_ref();
-    if nodes.len() as u32 + count > MAX_NODES {
-        let problem = format!("this table makes more than {MAX_NODES} nodes in total");
-        return Err(source.value_error(spanned.span(), problem, "write a smaller count"));
+fn add_nodes(entry: &Table<'_>, nodes: &mut Vec<NodeModel>) -> Result<(), FileError> {
+    let count = node_count(entry, nodes.len() as u32)?;
+    if entry.has("rack") && entry.has("racks") {
+        let remedy = "keep rack for one rack, or racks to spread the nodes over several";
+        return Err(entry.error_at("racks", "rack and racks are both given".into(), remedy));
     }
-    if let (Some(_), Some(racks)) = (&entry.rack, &entry.racks) {
-        let problem = "rack and racks are both given".into();
-        return Err(source.value_error(
-            racks.span(),
-            problem,
-            "keep rack for one rack, or racks to spread the nodes over several",
-        ));
-    }
-    let map_slots = source.count("map_slots", &entry.map_slots, 2, 0, MAX_SLOTS)?;
-    let reduce_slots = source.count("reduce_slots", &entry.reduce_slots, 2, 0, MAX_SLOTS)?;
+    let map_slots = entry.count("map_slots", 2, 0..=MAX_SLOTS)?;
+    let reduce_slots = entry.count("reduce_slots", 2, 0..=MAX_SLOTS)?;
     if map_slots + reduce_slots == 0 {
-        let span = entry.map_slots.as_ref().map_or(spanned.span(), Spanned::span);
         let problem = "map_slots and reduce_slots are both 0".into();
-        return Err(source.value_error(span, problem, "give the node at least one slot"));
+        return Err(entry.error_at("map_slots", problem, "give the node at least one slot"));
     }
-    let rack = source.count("rack", &entry.rack, 0, 0, MAX_NODES)?;
-    let racks = source.count("racks", &entry.racks, 1, 1, MAX_NODES)?;
-    let speed = source.number("speed", &entry.speed, 1.0, Bounds::Closed(0.001, 1_000.0))?;
-    let disk_mb_s = source.number("disk_mb_s", &entry.disk_mb_s, 80.0, Bounds::Closed(0.001, 1e6))?;
-    let net_mbit_s = source.number("net_mbit_s", &entry.net_mbit_s, 1_000.0, Bounds::Closed(8.0, 1e7))?;
-    let disk_gb = source.number("disk_gb", &entry.disk_gb, 1_000.0, Bounds::Closed(0.001, 1e9))?;
-    let shared = shared_hardware(source, entry)?;
+    let name: Option<String> = entry.get("name")?;
+    let rack = entry.count("rack", 0, 0..=MAX_NODES)?;
+    let racks = entry.count("racks", 1, 1..=MAX_NODES)?;
+    let speed = entry.number("speed", 1.0, Bounds::Closed(0.001, 1_000.0))?;
+    let disk_mb_s = entry.number("disk_mb_s", 80.0, Bounds::Closed(0.001, 1e6))?;
+    let net_mbit_s = entry.number("net_mbit_s", 1_000.0, Bounds::Closed(8.0, 1e7))?;
+    let disk_gb = entry.number("disk_gb", 1_000.0, Bounds::Closed(0.001, 1e9))?;
+    let shared = shared_hardware(entry)?;
     for i in 0..count {
-        let name = match &entry.name {
+        let name = match &name {
             Some(name) if count == 1 => name.clone(),
             Some(name) => format!("{name}-{i}"),
             None => format!("node-{}", nodes.len()),
@@ -258,112 +119,93 @@ fn add_nodes(
     Ok(())
 }
 
-fn shared_hardware(source: &SourceFile<'_>, entry: &NodesEntry) -> Result<Option<SharedHardware>, FileError> {
-    if entry.cores.is_none() {
-        let alone = [("disks", entry.disks.as_ref().map(Spanned::span))];
-        let alone = alone.into_iter().chain([("page_cache_gb", entry.page_cache_gb.as_ref().map(Spanned::span))]);
-        return match alone.into_iter().find_map(|(key, span)| Some((key, span?))) {
-            Some((key, span)) => Err(source.value_error(
-                span,
-                format!("{key} is given without cores"),
-                "add cores: tasks share both or none",
-            )),
-            None => Ok(None),
-        };
+fn shared_hardware(entry: &Table<'_>) -> Result<Option<SharedHardware>, FileError> {
+    let shared = SharedHardware {
+        cores: entry.count("cores", 1, 1..=MAX_SLOTS)? as u16,
+        disks: entry.count("disks", 1, 1..=MAX_SLOTS)? as u16,
+        page_cache_bytes: entry
+            .number_if_any("page_cache_gb", Bounds::Closed(0.001, 1e6))?
+            .map(|page_cache_gb| bytes(page_cache_gb, GB)),
+    };
+    match ["disks", "page_cache_gb"].into_iter().find(|key| entry.has(key)) {
+        _ if entry.has("cores") => Ok(Some(shared)),
+        Some(key) => {
+            let problem = format!("{key} is given without cores");
+            Err(entry.error_at(key, problem, "add cores: tasks share both or none"))
+        }
+        None => Ok(None),
     }
-    let page_cache_gb = source.number("page_cache_gb", &entry.page_cache_gb, 1.0, Bounds::Closed(0.001, 1e6))?;
-    Ok(Some(SharedHardware {
-        cores: source.count("cores", &entry.cores, 1, 1, MAX_SLOTS)? as u16,
-        disks: source.count("disks", &entry.disks, 1, 1, MAX_SLOTS)? as u16,
-        page_cache_bytes: entry.page_cache_gb.as_ref().map(|_| bytes(page_cache_gb, GB)),
-    }))
 }
 
 /// Three replicas as in Hadoop, or one for each node if there are fewer.
-fn replicas(source: &SourceFile<'_>, key: &Key<i64>, nodes: u32) -> Result<u32, FileError> {
-    if let Some(key) = key
-        && *key.get_ref() > i64::from(nodes)
-    {
-        let problem = format!("replicas is {}, but the cluster has only {nodes} nodes", key.get_ref());
-        return Err(source.value_error(key.span(), problem, "write at most the number of nodes"));
+fn replicas(file: &Table<'_>, nodes: u32) -> Result<u32, FileError> {
+    if let Some(replicas) = file.get::<i64>("replicas")?.filter(|replicas| *replicas > i64::from(nodes)) {
+        let problem = format!("replicas is {replicas}, but the cluster has only {nodes} nodes");
+        return Err(file.error_at("replicas", problem, "write at most the number of nodes"));
     }
-    source.count("replicas", key, nodes.min(3), 1, nodes)
+    file.count("replicas", nodes.min(3), 1..=nodes)
 }
 
-fn costs(source: &SourceFile<'_>, key: &Key<Costs>) -> Result<Costs, FileError> {
-    let Some(key) = key else { return Ok(Costs::default()) };
-    let costs = *key.get_ref();
-    let times = [
-        ("launch", costs.launch),
-        ("pause", costs.pause),
-        ("resume", costs.resume),
-        ("end_early", costs.end_early),
-        ("kill", costs.kill),
-        ("sort_per_gb", costs.sort_per_gb),
-    ];
+fn costs(file: &Table<'_>) -> Result<Costs, FileError> {
+    let costs: Costs = file.get("costs")?.unwrap_or_default();
+    let Costs { launch, pause, resume, end_early, kill, sort_per_gb, .. } = costs;
+    let names = ["launch", "pause", "resume", "end_early", "kill", "sort_per_gb"];
+    let times = names.into_iter().zip([launch, pause, resume, end_early, kill, sort_per_gb]);
     if let Some((name, time)) = times.into_iter().find(|(_, time)| time.as_secs_f64() > YEAR_S) {
-        return Err(source.value_error(key.span(), format!("costs.{name} is {time}"), "write at most a year"));
+        return Err(file.error_at("costs", format!("costs.{name} is {time}"), "write at most a year"));
     }
     Ok(costs)
 }
 
-fn stragglers(source: &SourceFile<'_>, entry: &Option<StragglersEntry>) -> Result<Stragglers, FileError> {
-    let Some(entry) = entry else { return Ok(Stragglers::default()) };
-    Ok(Stragglers {
-        share: source.number("stragglers.share", &entry.share, 0.0, Bounds::Closed(0.0, 1.0))?,
-        factor: source.number("stragglers.factor", &entry.factor, 1.0, Bounds::Closed(1.0, 1e4))?,
-    })
-}
-
-fn faults(source: &SourceFile<'_>, entry: &FaultsEntry, nodes: &[NodeModel]) -> Result<Faults, FileError> {
-    let mut scripted = Vec::new();
-    for fault in &entry.scripted {
-        let back_after_s = match &fault.back_after {
-            Some(_) => Some(source.seconds("back_after", &fault.back_after, 0.0, 0.0, 100.0 * YEAR_S)?),
-            None => None,
+fn faults(entry: &Table<'_>, nodes: &[NodeModel]) -> Result<Faults, FileError> {
+    let scripted = entry.tables("scripted", |fault| {
+        Ok(ScriptedFault {
+            node: find_node(fault, nodes)?,
+            at_s: required(fault, "at", fault.seconds_if_any("at", 0.0..=CENTURY_S)?)?,
+            back_after_s: fault.seconds_if_any("back_after", 0.0..=CENTURY_S)?,
+        })
+    })?;
+    let random = entry.table("random", |random| {
+        let span = |key: &str| {
+            let seconds = random.seconds_if_any(key, 1.0..=CENTURY_S)?;
+            required(random, key, seconds).map(Span::from_secs_f64)
         };
-        let at = Some(fault.at.clone());
-        let at_s = source.seconds("at", &at, 0.0, 0.0, 100.0 * YEAR_S)?;
-        scripted.push(ScriptedFault { node: find_node(source, &fault.node, nodes)?, at_s, back_after_s });
-    }
-    let random = match &entry.random {
-        None => None,
-        Some(random) => {
-            let span = |name: &str, key: &Key<Seconds>, default_s: f64| {
-                source.seconds(name, key, default_s, 1.0, 100.0 * YEAR_S).map(Span::from_secs_f64)
-            };
-            Some(RandomFaults {
-                mean_up: span("mean_up", &Some(random.mean_up.clone()), 0.0)?,
-                mean_down: span("mean_down", &Some(random.mean_down.clone()), 0.0)?,
-                until: span("until", &random.until, super::default_fault_horizon().as_secs_f64())?,
-            })
-        }
-    };
-    let mut task_failures = Vec::new();
-    for entry in &entry.task_failures {
-        let until_s = match &entry.until {
-            Some(_) => Some(source.seconds("until", &entry.until, 0.0, 0.0, 100.0 * YEAR_S)?),
-            None => None,
-        };
-        task_failures.push(TaskFailures {
-            node: find_node(source, &entry.node, nodes)?,
-            from_s: source.seconds("from", &entry.from, 0.0, 0.0, 100.0 * YEAR_S)?,
-            until_s,
-            share: source.number("share", &entry.share, 1.0, Bounds::Closed(0.0, 1.0))?,
-            after: Span::from_secs_f64(source.seconds("after", &entry.after, 1.0, 0.0, YEAR_S)?),
-        });
-    }
+        let until_s = random.seconds("until", super::default_fault_horizon().as_secs_f64(), 1.0..=CENTURY_S)?;
+        let until = Span::from_secs_f64(until_s);
+        Ok(RandomFaults { mean_up: span("mean_up")?, mean_down: span("mean_down")?, until })
+    })?;
+    let task_failures = entry.tables("task_failures", |failing| {
+        Ok(TaskFailures {
+            node: find_node(failing, nodes)?,
+            from_s: failing.seconds("from", 0.0, 0.0..=CENTURY_S)?,
+            until_s: failing.seconds_if_any("until", 0.0..=CENTURY_S)?,
+            share: failing.number("share", 1.0, Bounds::Closed(0.0, 1.0))?,
+            after: Span::from_secs_f64(failing.seconds("after", 1.0, 0.0..=YEAR_S)?),
+        })
+    })?;
     Ok(Faults { scripted, random, task_failures })
 }
 
-fn find_node(source: &SourceFile<'_>, node: &Spanned<NodeRef>, nodes: &[NodeModel]) -> Result<NodeId, FileError> {
-    let (found, name) = match node.get_ref() {
-        NodeRef::Number(number) => (usize::try_from(*number).ok().filter(|i| *i < nodes.len()), number.to_string()),
-        NodeRef::Name(name) => (nodes.iter().position(|node| node.spec.name == *name), format!("`{name}`")),
+fn required<T>(table: &Table<'_>, key: &str, value: Option<T>) -> Result<T, FileError> {
+    value.ok_or_else(|| table.table_error(format!("missing field `{key}`"), "add it"))
+}
+
+/// A node, by its number or its name.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected the number or the name of a node")]
+enum NodeRef {
+    Number(i64),
+    Name(String),
+}
+
+fn find_node(entry: &Table<'_>, nodes: &[NodeModel]) -> Result<NodeId, FileError> {
+    let (found, name) = match required(entry, "node", entry.get("node")?)? {
+        NodeRef::Number(number) => (usize::try_from(number).ok().filter(|i| *i < nodes.len()), number.to_string()),
+        NodeRef::Name(name) => (nodes.iter().position(|node| node.spec.name == name), format!("`{name}`")),
     };
     found.map(|i| NodeId(i as u32)).ok_or_else(|| {
         let remedy = format!("write a number from 0 to {}, or the name of a node", nodes.len() - 1);
-        source.value_error(node.span(), format!("unknown node {name}"), &remedy)
+        entry.error_at("node", format!("unknown node {name}"), &remedy)
     })
 }
 

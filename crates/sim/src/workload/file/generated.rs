@@ -1,146 +1,86 @@
 //! Generated jobs: the `[generate]` table has the parameters.
 
-use super::{MAX_POOLS, MAX_TASK_MB, MAX_TASKS, MAX_TIME_S, app_by_name, job_count, slowstart};
-use crate::files::{Bounds, FileError, Key, MB, Seconds, SourceFile};
+use super::{MAX_POOLS, MAX_TASKS, MAX_TIME_S, app_by_name, job_count, megabytes, slowstart};
+use crate::files::{Bounds, FileError, Table};
 use crate::workload::apps::App;
 use crate::workload::generate::{Arrivals, Generate, Sizes};
 use serde::Deserialize;
-use std::collections::BTreeMap;
-use toml::Spanned;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum SizesName {
+enum SizesName {
     #[default]
     Pareto,
     LogNormal,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum ArrivalsName {
+enum ArrivalsName {
     #[default]
     Poisson,
     Bursty,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct GenerateEntry {
-    jobs: Key<i64>,
-    users: Key<i64>,
-    load: Key<f64>,
-    #[serde(default)]
-    sizes: SizesName,
-    shape: Key<f64>,
-    maps_min: Key<i64>,
-    maps_max: Key<i64>,
-    median: Key<f64>,
-    sigma: Key<f64>,
-    #[serde(default)]
-    arrivals: ArrivalsName,
-    burst_factor: Key<f64>,
-    burst_share: Key<f64>,
-    burst_length: Key<Seconds>,
-    apps: Key<BTreeMap<String, Spanned<f64>>>,
-    map_mb: Key<f64>,
-    maps_per_reduce: Key<f64>,
-    slowstart: Key<f64>,
-}
-
-/// Parameters of the generated jobs, of which at most `allowed` are valid.
-pub(super) fn parameters(source: &SourceFile<'_>, entry: &GenerateEntry, allowed: u32) -> Result<Generate, FileError> {
+/// Parameters of the generated jobs, of which at most `allowed` are valid. Keys of a distribution that is not selected are refused: ignoring them
+/// silently would be misleading.
+pub(super) fn parameters(entry: &Table<'_>, allowed: u32) -> Result<Generate, FileError> {
     let default = Generate::default();
-    let jobs = match &entry.jobs {
-        Some(key) => job_count(source, key, &entry.jobs, 1, allowed)?,
-        None => default.jobs.min(allowed),
-    };
-    let max = source.count("maps_max", &entry.maps_max, 5_000, 1, MAX_TASKS)?;
-    let min = source.count("maps_min", &entry.maps_min, max.min(5), 1, max)?;
-    let sizes = match entry.sizes {
+    let max = entry.count("maps_max", 5_000, 1..=MAX_TASKS)?;
+    let sizes = match entry.get("sizes")?.unwrap_or_default() {
         SizesName::Pareto => {
-            Sizes::Pareto { shape: source.number("shape", &entry.shape, 0.9, Bounds::Closed(0.1, 100.0))?, min, max }
+            for key in ["median", "sigma"] {
+                entry.refuse(key, "sizes = \"log-normal\"")?;
+            }
+            let min = entry.count("maps_min", max.min(5), 1..=max)?;
+            Sizes::Pareto { shape: entry.number("shape", 0.9, Bounds::Closed(0.1, 100.0))?, min, max }
         }
-        SizesName::LogNormal => Sizes::LogNormal {
-            median: source.number("median", &entry.median, 10.0, Bounds::Closed(1.0, f64::from(max)))?,
-            sigma: source.number("sigma", &entry.sigma, 1.5, Bounds::Closed(0.0, 10.0))?,
-            max,
-        },
+        SizesName::LogNormal => {
+            for key in ["shape", "maps_min"] {
+                entry.refuse(key, "sizes = \"pareto\"")?;
+            }
+            let median = entry.number("median", 10.0, Bounds::Closed(1.0, f64::from(max)))?;
+            Sizes::LogNormal { median, sigma: entry.number("sigma", 1.5, Bounds::Closed(0.0, 10.0))?, max }
+        }
     };
-    let arrivals = match entry.arrivals {
-        ArrivalsName::Poisson => Arrivals::Poisson,
+    let arrivals = match entry.get("arrivals")?.unwrap_or_default() {
+        ArrivalsName::Poisson => {
+            for key in ["burst_factor", "burst_share", "burst_length"] {
+                entry.refuse(key, "arrivals = \"bursty\"")?;
+            }
+            Arrivals::Poisson
+        }
         ArrivalsName::Bursty => Arrivals::Bursty {
-            factor: source.number("burst_factor", &entry.burst_factor, 10.0, Bounds::Closed(1.0, 1e6))?,
-            share: source.number("burst_share", &entry.burst_share, 0.1, Bounds::Closed(0.001, 0.999))?,
-            length_s: source.seconds("burst_length", &entry.burst_length, 300.0, 1.0, MAX_TIME_S)?,
+            factor: entry.number("burst_factor", 10.0, Bounds::Closed(1.0, 1e6))?,
+            share: entry.number("burst_share", 0.1, Bounds::Closed(0.001, 0.999))?,
+            length_s: entry.seconds("burst_length", 300.0, 1.0..=MAX_TIME_S)?,
         },
     };
-    reject_unused(source, entry)?;
-    let apps = match &entry.apps {
-        Some(apps) => weighted_apps(source, apps)?,
-        None => default.apps,
-    };
-    let map_bytes = match &entry.map_mb {
-        Some(_) => {
-            let mb = source.number("map_mb", &entry.map_mb, 0.0, Bounds::Closed(0.0, MAX_TASK_MB))?;
-            Some((mb * MB as f64).round() as u64)
-        }
-        None => None,
-    };
+    let apps = entry.table("apps", weighted_apps)?;
+    if apps.as_ref().is_some_and(Vec::is_empty) {
+        let remedy = "name at least one application, as in apps = { wordcount = 3, sort = 1 }, or remove apps";
+        return Err(entry.error_at("apps", "generate.apps is empty".into(), remedy));
+    }
     Ok(Generate {
-        jobs,
-        users: source.count("users", &entry.users, default.users, 1, MAX_POOLS as u32)?,
-        load: source.number("load", &entry.load, default.load, Bounds::Closed(0.001, 100.0))?,
+        jobs: job_count(entry, "jobs", default.jobs.min(allowed), allowed)?,
+        users: entry.count("users", default.users, 1..=MAX_POOLS as u32)?,
+        load: entry.number("load", default.load, Bounds::Closed(0.001, 100.0))?,
         sizes,
         arrivals,
-        apps,
-        map_bytes,
-        maps_per_reduce: source.number("maps_per_reduce", &entry.maps_per_reduce, 8.0, Bounds::Closed(1.0, 1e7))?,
-        slowstart_ppm: slowstart(source, &entry.slowstart)?,
+        apps: apps.unwrap_or(default.apps),
+        map_bytes: megabytes(entry, "map_mb")?,
+        maps_per_reduce: entry.number("maps_per_reduce", 8.0, Bounds::Closed(1.0, 1e7))?,
+        slowstart_ppm: slowstart(entry)?,
     })
 }
 
-/// Rejects keys of a distribution that is not selected: ignoring them silently would be misleading.
-fn reject_unused(source: &SourceFile<'_>, entry: &GenerateEntry) -> Result<(), FileError> {
-    let span = |key: &Key<f64>| key.as_ref().map(Spanned::span);
-    let (sizes, arrivals) = (entry.sizes, entry.arrivals);
-    for (name, span, used, owner) in [
-        ("shape", span(&entry.shape), sizes == SizesName::Pareto, "sizes = \"pareto\""),
-        ("maps_min", entry.maps_min.as_ref().map(Spanned::span), sizes == SizesName::Pareto, "sizes = \"pareto\""),
-        ("median", span(&entry.median), sizes == SizesName::LogNormal, "sizes = \"log-normal\""),
-        ("sigma", span(&entry.sigma), sizes == SizesName::LogNormal, "sizes = \"log-normal\""),
-        ("burst_factor", span(&entry.burst_factor), arrivals == ArrivalsName::Bursty, "arrivals = \"bursty\""),
-        ("burst_share", span(&entry.burst_share), arrivals == ArrivalsName::Bursty, "arrivals = \"bursty\""),
-        (
-            "burst_length",
-            entry.burst_length.as_ref().map(Spanned::span),
-            arrivals == ArrivalsName::Bursty,
-            "arrivals = \"bursty\"",
-        ),
-    ] {
-        if let (Some(span), false) = (span, used) {
-            let problem = format!("{name} has no effect here");
-            return Err(source.value_error(span, problem, &format!("remove it, or write {owner}")));
-        }
-    }
-    Ok(())
-}
-
-fn weighted_apps(
-    source: &SourceFile<'_>,
-    apps: &Spanned<BTreeMap<String, Spanned<f64>>>,
-) -> Result<Vec<(&'static App, f64)>, FileError> {
-    let mut weighted = Vec::new();
-    for (name, weight) in apps.get_ref() {
-        let app = app_by_name(source, name, weight.span())?;
-        let key = Some(weight.clone());
-        weighted.push((app, source.number(&format!("apps.{name}"), &key, 1.0, Bounds::OpenLow(0.0, 1e6))?));
-    }
-    if weighted.is_empty() {
-        let remedy = "name at least one application, as in apps = { wordcount = 3, sort = 1 }, or remove apps";
-        return Err(source.value_error(apps.span(), "generate.apps is empty".into(), remedy));
-    }
-    Ok(weighted)
+/// The weight of each application.
+fn weighted_apps(apps: &Table<'_>) -> Result<Vec<(&'static App, f64)>, FileError> {
+    let weighted = |name: String| {
+        let app = app_by_name(apps, &name, &name)?;
+        Ok((app, apps.number(&name, 1.0, Bounds::OpenLow(0.0, 1e6))?))
+    };
+    apps.names().into_iter().map(weighted).collect()
 }
 
 #[cfg(test)]

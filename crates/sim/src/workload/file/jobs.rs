@@ -1,124 +1,71 @@
 //! Explicit jobs: one `[[jobs]]` table is one job, or several equal ones.
 
-use super::{MAX_JOBS, MAX_TASK_MB, MAX_TASKS, MAX_TIME_S, app_by_name, job_count, require_reduce_slots, slowstart};
+use super::{MAX_JOBS, MAX_TASKS, MAX_TIME_S, app_by_name, job_count, megabytes, require_reduce_slots, slowstart};
 use crate::cluster::Cluster;
-use crate::files::{Bounds, FileError, Key, MB, Seconds, SourceFile};
+use crate::files::{Bounds, FileError, MB, Table};
 use crate::workload::JobPlan;
 use crate::workload::apps::App;
 use crate::workload::generate::{GROUPS, group_of};
-use giveway_core::{Priority, Span, Time};
-use serde::Deserialize;
-use toml::Spanned;
+use giveway_core::{Span, Time};
 
-/// One job, or several equal ones.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct JobsEntry {
-    name: Option<String>,
-    app: Key<String>,
-    maps: Key<i64>,
-    map_mb: Key<f64>,
-    map_seconds: Key<f64>,
-    map_output_mb: Key<f64>,
-    reduces: Key<i64>,
-    reduce_seconds: Key<f64>,
-    reduce_output_mb: Key<f64>,
-    submit: Key<Seconds>,
-    every: Key<Seconds>,
-    count: Key<i64>,
-    user: Option<String>,
-    pool: Option<String>,
-    #[serde(default)]
-    priority: Priority,
-    group: Option<String>,
-    slowstart: Key<f64>,
-}
-
-/// The explicit jobs, each with the name of its group.
-pub(super) fn explicit_jobs(
-    source: &SourceFile<'_>,
-    entries: &[Spanned<JobsEntry>],
-    cluster: &Cluster,
-) -> Result<Vec<(String, JobPlan)>, FileError> {
-    let mut jobs = Vec::new();
-    for spanned in entries {
-        let entry = spanned.get_ref();
-        let count = job_count(source, spanned, &entry.count, 1, MAX_JOBS - jobs.len() as u32)?;
-        let job = job(source, spanned, cluster)?;
-        let submit_s = source.seconds("submit", &entry.submit, 0.0, 0.0, MAX_TIME_S)?;
-        let every_s = source.seconds("every", &entry.every, 0.0, 0.0, MAX_TIME_S)?;
-        let last_s = submit_s + every_s * f64::from(count - 1);
-        if last_s > MAX_TIME_S {
-            let problem = format!("the last of {count} jobs would be submitted after {last_s} s");
-            return Err(source.value_error(spanned.span(), problem, "write a smaller count, or a shorter every"));
-        }
-        let group = entry.group.clone().unwrap_or_else(|| GROUPS[usize::from(group_of(job.maps))].into());
-        for i in 0..count {
-            let mut job = job.clone();
-            if count > 1 {
-                job.name = format!("{}-{}", job.name, i + 1);
-            }
-            job.submit = Time::from_secs_f64(submit_s + every_s * f64::from(i));
-            jobs.push((group.clone(), job));
-        }
+/// Adds the jobs of an entry, each with the name of its group.
+pub(super) fn add(entry: &Table<'_>, cluster: &Cluster, jobs: &mut Vec<(String, JobPlan)>) -> Result<(), FileError> {
+    let count = job_count(entry, "count", 1, MAX_JOBS - jobs.len() as u32)?;
+    let job = job(entry, cluster)?;
+    let submit_s = entry.seconds("submit", 0.0, 0.0..=MAX_TIME_S)?;
+    let every_s = entry.seconds("every", 0.0, 0.0..=MAX_TIME_S)?;
+    let last_s = submit_s + every_s * f64::from(count - 1);
+    if last_s > MAX_TIME_S {
+        let problem = format!("the last of {count} jobs would be submitted after {last_s} s");
+        return Err(entry.table_error(problem, "write a smaller count, or a shorter every"));
     }
-    Ok(jobs)
+    let group: Option<String> = entry.get("group")?;
+    let group = group.unwrap_or_else(|| GROUPS[usize::from(group_of(job.maps))].into());
+    jobs.extend((0..count).map(|i| {
+        let name = if count > 1 { format!("{}-{}", job.name, i + 1) } else { job.name.clone() };
+        let submit = Time::from_secs_f64(submit_s + every_s * f64::from(i));
+        (group.clone(), JobPlan { name, submit, ..job.clone() })
+    }));
+    Ok(())
 }
 
 /// One job of an entry: the costs of its application, with explicit keys taking precedence.
-fn job(source: &SourceFile<'_>, spanned: &Spanned<JobsEntry>, cluster: &Cluster) -> Result<JobPlan, FileError> {
-    let entry = spanned.get_ref();
-    let app = match &entry.app {
-        Some(key) => Some(app_by_name(source, key.get_ref(), key.span())?),
-        None => None,
-    };
-    if app.is_none() && entry.map_seconds.is_none() {
+fn job(entry: &Table<'_>, cluster: &Cluster) -> Result<JobPlan, FileError> {
+    let app = entry.get::<String>("app")?.map(|name| app_by_name(entry, "app", &name)).transpose()?;
+    if app.is_none() && !entry.has("map_seconds") {
         let remedy = format!("add app = one of {}; or map_seconds = the compute time of one map", App::names());
-        return Err(source.value_error(spanned.span(), "the job has neither app nor map_seconds".into(), &remedy));
+        return Err(entry.table_error("the job has neither app nor map_seconds".into(), &remedy));
     }
-    let maps = source.count("maps", &entry.maps, 1, 1, MAX_TASKS)?;
-    let reduces = source.count("reduces", &entry.reduces, 1, 0, MAX_TASKS)?;
-    require_reduce_slots(source, spanned, reduces, cluster)?;
-    let size = |name: &str, key: &Key<f64>, default: u64| match key {
-        Some(_) => {
-            source.number(name, key, 0.0, Bounds::Closed(0.0, MAX_TASK_MB)).map(|mb| (mb * MB as f64).round() as u64)
-        }
-        None => Ok(default),
-    };
-    let time = |name: &str, key: &Key<f64>, default: Span| match key {
-        Some(_) => source.number(name, key, 0.0, Bounds::Closed(0.0, MAX_TIME_S)).map(Span::from_secs_f64),
-        None => Ok(default),
-    };
-    for (name, key) in [("reduce_seconds", &entry.reduce_seconds), ("reduce_output_mb", &entry.reduce_output_mb)] {
-        if let (Some(key), 0) = (key, reduces) {
-            return Err(source.value_error(
-                key.span(),
-                format!("{name} is given, but reduces is 0"),
-                "remove one of them",
-            ));
-        }
+    let maps = entry.count("maps", 1, 1..=MAX_TASKS)?;
+    let reduces = entry.count("reduces", 1, 0..=MAX_TASKS)?;
+    require_reduce_slots(entry, reduces, cluster)?;
+    if let Some(key) = ["reduce_seconds", "reduce_output_mb"].into_iter().find(|key| reduces == 0 && entry.has(key)) {
+        return Err(entry.error_at(key, format!("{key} is given, but reduces is 0"), "remove one of them"));
     }
-    let map_bytes = size("map_mb", &entry.map_mb, cluster.block_bytes)?;
+    let map_bytes = megabytes(entry, "map_mb")?.unwrap_or(cluster.block_bytes);
     // Without an application all its costs are zero, and the explicit keys define the job.
     let no_costs = App { name: "job", map_s_per_mb: 0.0, shuffle_ratio: 0.0, reduce_s_per_mb: 0.0, output_ratio: 0.0 };
     let app = app.copied().unwrap_or(no_costs);
-    let name = entry.name.clone().unwrap_or_else(|| app.name.into());
+    let name = entry.get("name")?.unwrap_or_else(|| app.name.into());
     let mut job = app.job(name, maps, map_bytes, reduces);
-    if entry.map_output_mb.is_some() {
+    if let Some(output_bytes) = megabytes(entry, "map_output_mb")? {
         // The map output determines the input of a reduce, so the application's reduce costs are computed again.
-        let output_bytes = size("map_output_mb", &entry.map_output_mb, 0)?;
         job.map_output_bytes = if reduces == 0 { 0 } else { output_bytes };
         let partition = job.partition_bytes() as f64;
         job.reduce_compute = Span::from_secs_f64(partition / MB as f64 * app.reduce_s_per_mb);
         job.reduce_output_bytes = (partition * app.output_ratio) as u64;
     }
-    job.map_compute = time("map_seconds", &entry.map_seconds, job.map_compute)?;
-    job.reduce_compute = time("reduce_seconds", &entry.reduce_seconds, job.reduce_compute)?;
-    job.reduce_output_bytes = size("reduce_output_mb", &entry.reduce_output_mb, job.reduce_output_bytes)?;
-    job.user = entry.user.clone().unwrap_or_else(|| "default".into());
-    job.pool = entry.pool.clone().unwrap_or_else(|| job.user.clone());
-    job.priority = entry.priority;
-    job.slowstart_ppm = slowstart(source, &entry.slowstart)?;
+    let time = |key: &str, default: Span| {
+        let seconds = entry.number_if_any(key, Bounds::Closed(0.0, MAX_TIME_S))?;
+        Ok(seconds.map_or(default, Span::from_secs_f64))
+    };
+    job.map_compute = time("map_seconds", job.map_compute)?;
+    job.reduce_compute = time("reduce_seconds", job.reduce_compute)?;
+    job.reduce_output_bytes = megabytes(entry, "reduce_output_mb")?.unwrap_or(job.reduce_output_bytes);
+    job.user = entry.get("user")?.unwrap_or_else(|| "default".into());
+    job.pool = entry.get("pool")?.unwrap_or_else(|| job.user.clone());
+    job.priority = entry.get("priority")?.unwrap_or_default();
+    job.slowstart_ppm = slowstart(entry)?;
     Ok(job)
 }
 

@@ -10,11 +10,9 @@ use super::apps::{App, SLOWSTART_PPM};
 use super::generate::GROUPS;
 use super::{JobPlan, Workload};
 use crate::cluster::Cluster;
-use crate::files::{Bounds, FileError, Key, SourceFile};
+use crate::files::{Bounds, FileError, MB, Table};
 use giveway_core::{Kind, Pool, Tenants, TenantsError, User, WHOLE_PPM};
-use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use toml::Spanned;
 
 /// Largest number of jobs in a workload, because all of them are in memory.
@@ -28,63 +26,52 @@ const MAX_TASK_MB: f64 = 1_048_576.0;
 /// Longest duration and latest submission.
 const MAX_TIME_S: f64 = 10.0 * 366.0 * 86_400.0;
 
-/// The TOML structure of the file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WorkloadFile {
-    name: Option<String>,
-    hints: Option<bool>,
-    estimate_error: Key<f64>,
-    #[serde(default)]
-    users: Vec<Spanned<User>>,
-    #[serde(default)]
-    pools: Vec<Spanned<Pool>>,
-    #[serde(default)]
-    jobs: Vec<Spanned<jobs::JobsEntry>>,
-    generate: Key<generated::GenerateEntry>,
-}
-
 impl Workload {
     /// Parses a workload from the text of a file; `file_name` is used in error messages. The cluster determines the default input of a map and
     /// the meaning of a load; the seed determines the generated jobs.
     pub fn from_toml(text: &str, file_name: &str, cluster: &Cluster, seed: u64) -> Result<Workload, FileError> {
-        let source = SourceFile::new(file_name, text);
-        let file: WorkloadFile = source.read()?;
-        let mut tenants = tenants(&source, &file.users, &file.pools)?;
-        let mut jobs = jobs::explicit_jobs(&source, &file.jobs, cluster)?;
-        if let Some(entry) = &file.generate {
-            let generate = generated::parameters(&source, entry.get_ref(), MAX_JOBS - jobs.len() as u32)?;
-            require_reduce_slots(&source, entry, 1, cluster)?;
-            declare(&mut tenants, generate.tenants());
-            jobs.extend(generate.jobs(cluster, seed).into_iter().map(|job| {
-                let group = GROUPS[usize::from(job.group)].into();
-                (group, job)
-            }));
-        }
-        if jobs.is_empty() {
-            let remedy = "add a [[jobs]] table for explicit jobs, or a [generate] table for generated ones";
-            return Err(source.value_error(0..0, "the workload has no jobs".into(), remedy));
-        }
-        let (groups, jobs) = grouped(jobs).ok_or_else(|| {
-            let problem = format!("the jobs have more than {} groups", u16::MAX);
-            source.value_error(0..0, problem, "give several jobs the same group")
-        })?;
-        let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-        Ok(Workload {
-            hints: file.hints.unwrap_or(false),
-            estimate_error: source.number("estimate_error", &file.estimate_error, 0.0, Bounds::OpenHigh(0.0, 1.0))?,
-            ..Workload::numbered(file.name.as_deref().unwrap_or(file_name), tenants, &groups, jobs)
-        })
+        Table::parse(file_name, text)?.read(|file| workload(file, file_name, cluster, seed))
     }
 }
 
+fn workload(file: &Table<'_>, file_name: &str, cluster: &Cluster, seed: u64) -> Result<Workload, FileError> {
+    let mut tenants = tenants(file)?;
+    let mut jobs = Vec::new();
+    file.tables("jobs", |entry| jobs::add(entry, cluster, &mut jobs))?;
+    let allowed = MAX_JOBS - jobs.len() as u32;
+    let generate = file.table("generate", |entry| {
+        require_reduce_slots(entry, 1, cluster)?;
+        generated::parameters(entry, allowed)
+    })?;
+    if let Some(generate) = generate {
+        declare(&mut tenants, generate.tenants());
+        let group = |job: &JobPlan| GROUPS[usize::from(job.group)].into();
+        jobs.extend(generate.jobs(cluster, seed).into_iter().map(|job| (group(&job), job)));
+    }
+    let (name, hints) = (file.get::<String>("name")?, file.get("hints")?.unwrap_or(false));
+    let estimate_error = file.number("estimate_error", 0.0, Bounds::OpenHigh(0.0, 1.0))?;
+    if jobs.is_empty() {
+        let remedy = "add a [[jobs]] table for explicit jobs, or a [generate] table for generated ones";
+        return Err(file.error(0..0, "the workload has no jobs".into(), remedy));
+    }
+    let (groups, jobs) = grouped(jobs).ok_or_else(|| {
+        let problem = format!("the jobs have more than {} groups", u16::MAX);
+        file.error(0..0, problem, "give several jobs the same group")
+    })?;
+    let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+    let workload = Workload::numbered(name.as_deref().unwrap_or(file_name), tenants, &groups, jobs);
+    Ok(Workload { hints, estimate_error, ..workload })
+}
+
 /// Users and pools, checked together; an error is located at the declaration that causes it.
-fn tenants(source: &SourceFile<'_>, users: &[Spanned<User>], pools: &[Spanned<Pool>]) -> Result<Tenants, FileError> {
+fn tenants(file: &Table<'_>) -> Result<Tenants, FileError> {
+    let users: Vec<Spanned<User>> = file.get("users")?.unwrap_or_default();
+    let pools: Vec<Spanned<Pool>> = file.get("pools")?.unwrap_or_default();
     if let Some(user) = users.get(MAX_USERS) {
-        return Err(source.value_error(user.span(), format!("more than {MAX_USERS} users"), "declare fewer"));
+        return Err(file.error(user.span(), format!("more than {MAX_USERS} users"), "declare fewer"));
     }
     if let Some(pool) = pools.get(MAX_POOLS) {
-        return Err(source.value_error(pool.span(), format!("more than {MAX_POOLS} pools"), "declare fewer"));
+        return Err(file.error(pool.span(), format!("more than {MAX_POOLS} pools"), "declare fewer"));
     }
     let tenants = Tenants {
         users: users.iter().map(|user| user.get_ref().clone()).collect(),
@@ -105,7 +92,7 @@ fn tenants(source: &SourceFile<'_>, users: &[Spanned<User>], pools: &[Spanned<Po
                 pools.iter().rfind(is_child).map(Spanned::span)
             }
         };
-        FileError::Tenants { at: source.location(span.unwrap_or(0..0)), problem }
+        FileError::Tenants { at: file.location(span.unwrap_or(0..0)), problem }
     })?;
     Ok(tenants)
 }
@@ -125,54 +112,46 @@ fn declare(tenants: &mut Tenants, more: Tenants) {
 }
 
 /// Number of jobs of an entry, of which at most `allowed` are valid.
-fn job_count<T>(
-    source: &SourceFile<'_>,
-    entry: &Spanned<T>,
-    key: &Key<i64>,
-    default: u32,
-    allowed: u32,
-) -> Result<u32, FileError> {
-    let (count, span) = match key {
-        Some(key) => (*key.get_ref(), key.span()),
-        None => (i64::from(default), entry.span()),
-    };
+fn job_count(entry: &Table<'_>, key: &str, default: u32, allowed: u32) -> Result<u32, FileError> {
+    let count = entry.get(key)?.unwrap_or(i64::from(default));
     match u32::try_from(count) {
-        Ok(0) | Err(_) if count <= 0 => Err(source.value_error(
-            span,
-            format!("the number of jobs is {count}"),
-            "write 1 or more, or remove the table",
-        )),
-        Ok(count) if count <= allowed => Ok(count),
+        Ok(count) if (1..=allowed).contains(&count) => Ok(count),
+        _ if count <= 0 => {
+            let problem = format!("the number of jobs is {count}");
+            Err(entry.error_at(key, problem, "write 1 or more, or remove the table"))
+        }
         _ => {
             let problem = format!("the number of jobs is {count}, but a workload has at most {MAX_JOBS} in total");
-            Err(source.value_error(span, problem, "write a smaller number"))
+            Err(entry.error_at(key, problem, "write a smaller number"))
         }
     }
 }
 
-fn app_by_name(source: &SourceFile<'_>, name: &str, span: Range<usize>) -> Result<&'static App, FileError> {
+/// The application that is named at a key.
+fn app_by_name(entry: &Table<'_>, key: &str, name: &str) -> Result<&'static App, FileError> {
     App::by_name(name).ok_or_else(|| {
-        source.value_error(span, format!("unknown application `{name}`"), &format!("write one of {}", App::names()))
+        entry.error_at(key, format!("unknown application `{name}`"), &format!("write one of {}", App::names()))
     })
 }
 
-fn require_reduce_slots<T>(
-    source: &SourceFile<'_>,
-    entry: &Spanned<T>,
-    reduces: u32,
-    cluster: &Cluster,
-) -> Result<(), FileError> {
+fn require_reduce_slots(entry: &Table<'_>, reduces: u32, cluster: &Cluster) -> Result<(), FileError> {
     if reduces == 0 || cluster.slots(Kind::Reduce) > 0 {
         return Ok(());
     }
     let problem = format!("the jobs have reduces, but cluster `{}` has no reduce slots", cluster.name);
-    Err(source.value_error(entry.span(), problem, "write reduces = 0, or give the cluster reduce_slots"))
+    Err(entry.table_error(problem, "write reduces = 0, or give the cluster reduce_slots"))
 }
 
-fn slowstart(source: &SourceFile<'_>, key: &Key<f64>) -> Result<u32, FileError> {
+fn slowstart(entry: &Table<'_>) -> Result<u32, FileError> {
     let whole = f64::from(WHOLE_PPM);
-    let fraction = source.number("slowstart", key, f64::from(SLOWSTART_PPM) / whole, Bounds::Closed(0.0, 1.0))?;
+    let fraction = entry.number("slowstart", f64::from(SLOWSTART_PPM) / whole, Bounds::Closed(0.0, 1.0))?;
     Ok((fraction * whole).round() as u32)
+}
+
+/// The megabytes at a key, in bytes.
+fn megabytes(entry: &Table<'_>, key: &str) -> Result<Option<u64>, FileError> {
+    let mb = entry.number_if_any(key, Bounds::Closed(0.0, MAX_TASK_MB))?;
+    Ok(mb.map(|mb| (mb * MB as f64).round() as u64))
 }
 
 /// The groups, smallest first by the mean work of their jobs, and the jobs with the indices of their groups. None if there are too many groups.
