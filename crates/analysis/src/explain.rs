@@ -188,44 +188,32 @@ fn of_kind(model: &Model, job: &JobRow, kind: Kind, tasks: KindStatus, now: Time
     counts.extend(more.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
     let mut held = fact(capitalized(&format!("{kind}s: {}", counts.join(", "))), share(tasks));
     let blocked = model.scheduler().blocked(job.id, kind);
-    match &blocked {
-        None => {
-            facts.push(held);
-            return;
-        }
+    let held_back = match &blocked {
+        None | Some(Blocked::Queued(_)) => None,
         Some(Blocked::SlowStart { maps }) => {
-            held.cause = true;
             let done = model.scheduler().job_status(job.id).map_or(0, |status| status.tasks[Kind::Map].done);
-            held.text = slow_start(*maps, done);
-            facts.push(held);
-            return;
+            Some(slow_start(*maps, done))
         }
         Some(Blocked::NoSlots) => {
-            held.cause = true;
-            held.text = format!("No node with {kind} slots is up, other than excluded or drained ones.");
-            facts.push(held);
-            return;
+            Some(format!("No node with {kind} slots is up, other than excluded or drained ones."))
         }
-        Some(Blocked::BackingOff { until }) => {
-            held.cause = true;
-            held.text = format!(
-                "Its pending tasks have failed before; the first of them is tried again in {}.",
-                duration(until.since(now))
-            );
-            facts.push(held);
-            return;
-        }
+        Some(Blocked::BackingOff { until }) => Some(format!(
+            "Its pending tasks have failed before; the first of them is tried again in {}.",
+            duration(until.since(now))
+        )),
         Some(Blocked::NotQueued) => {
-            held.cause = true;
-            held.text = "Slots are reserved for all of its pending tasks, or its pool may not grow now.".into();
-            facts.push(held);
+            Some("Slots are reserved for all of its pending tasks, or its pool may not grow now.".into())
         }
-        Some(Blocked::Queued(positions)) => {
-            facts.push(held);
-            if let Some(position) = positions.first() {
-                facts.push(rank(model, job.id, kind, &position.ahead, &standing(&position.reason)));
-            }
-        }
+    };
+    held.cause = held_back.is_some();
+    held.text = held_back.unwrap_or(held.text);
+    facts.push(held);
+    match blocked {
+        None | Some(Blocked::SlowStart { .. } | Blocked::NoSlots | Blocked::BackingOff { .. }) => return,
+        Some(Blocked::NotQueued) => {}
+        Some(Blocked::Queued(positions)) => facts.extend(
+            positions.first().map(|position| rank(model, job.id, kind, &position.ahead, &standing(&position.reason))),
+        ),
     }
     facts.push(holders(model, kind));
     facts.extend(guards(model, job.id, kind, now));

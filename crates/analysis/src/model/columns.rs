@@ -2,15 +2,14 @@
 
 use giveway_core::{AttemptId, End, Kind, NodeId, PreemptAction, Reason, Start, Time, Work};
 use rustc_hash::FxHashMap;
-use std::fmt::Write;
 use strum::{IntoStaticStr, VariantArray};
 
 /// No row.
 pub const NONE: u32 = u32::MAX;
 
-/// How an attempt began.
+/// How an attempt began. The names are those in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "camelCase")]
+#[strum(serialize_all = "kebab-case")]
 #[repr(u8)]
 pub enum Began {
     Fresh = 0,
@@ -21,17 +20,6 @@ pub enum Began {
 }
 
 impl Began {
-    /// As in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Began::Fresh => "fresh",
-            Began::Recovery => "recovery",
-            Began::Speculative => "speculative",
-            Began::Resumed => "resumed",
-            Began::Migrated => "migrated",
-        }
-    }
-
     pub(super) fn of(work: Work, reason: &Reason) -> Began {
         match (work, reason) {
             (Work::Reduce { start: Start::Resumed { .. } }, _) => Began::Resumed,
@@ -43,9 +31,9 @@ impl Began {
     }
 }
 
-/// How an attempt ended.
+/// How an attempt ended. The names are those in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "camelCase")]
+#[strum(serialize_all = "kebab-case")]
 #[repr(u8)]
 pub enum Ended {
     Running = 0,
@@ -53,30 +41,18 @@ pub enum Ended {
     Paused = 2,
     EndedEarly = 3,
     /// To free its slot for another job.
+    #[strum(serialize = "killed-for-other-job")]
     KilledForOther = 4,
     /// Because its job ended or another attempt of its task finished.
     Killed = 5,
     Failed = 6,
+    #[strum(serialize = "lost-with-node")]
     NodeLost = 7,
+    #[strum(serialize = "reported-again")]
     Resynced = 8,
 }
 
 impl Ended {
-    /// As in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Ended::Running => "running",
-            Ended::Finished => "finished",
-            Ended::Paused => "paused",
-            Ended::EndedEarly => "ended-early",
-            Ended::KilledForOther => "killed-for-other-job",
-            Ended::Killed => "killed",
-            Ended::Failed => "failed",
-            Ended::NodeLost => "lost-with-node",
-            Ended::Resynced => "reported-again",
-        }
-    }
-
     pub(super) fn of(end: End) -> Ended {
         match end {
             End::Finished { .. } => Ended::Finished,
@@ -92,8 +68,7 @@ impl Ended {
 }
 
 /// What a mark on the timeline stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
 #[repr(u8)]
 pub enum MarkKind {
     Paused = 0,
@@ -113,13 +88,12 @@ pub enum MarkKind {
 
 /// The codes of the columns as a script, for the pages: what a number stands for is defined here only.
 pub fn codes_script() -> String {
-    fn object<T: Copy + Into<&'static str>>(variants: &[T]) -> String {
-        let mut entries = String::new();
-        for (code, &variant) in variants.iter().enumerate() {
-            let name: &'static str = variant.into();
-            let _ = write!(entries, "{name}: {code}, ");
-        }
-        format!("{{ {entries}}}")
+    fn object(variants: &[impl std::fmt::Debug]) -> String {
+        let entry = |(code, variant): (u32, &_)| {
+            let name = format!("{variant:?}");
+            format!("{}{}: {code}, ", name[..1].to_lowercase(), &name[1..])
+        };
+        format!("{{ {}}}", (0..).zip(variants).map(entry).collect::<String>())
     }
     format!(
         "// The codes of the timeline's columns, as the server has them.\n\n\

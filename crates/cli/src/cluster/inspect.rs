@@ -280,8 +280,8 @@ fn attempts(folder: &Path, job: &JobStatus) -> Result<Vec<Attempt>> {
         node: model.node_name(attempt.node),
         started_after_s: attempt.start_s - job.submitted_us as f64 / 1e6,
         time_s: attempt.end_s.map(|end_s| end_s - attempt.start_s),
-        began: attempt.began.name(),
-        ended: attempt.ended.name(),
+        began: attempt.began.into(),
+        ended: attempt.ended.into(),
     };
     Ok(model.attempts.of_job(row).map(attempt).collect())
 }
