@@ -115,6 +115,14 @@ impl IntoResponse for Problem {
 
 pub(super) type Answer<T> = Result<T, Problem>;
 
+/// What every handler gets.
+pub(super) type Cluster = State<Arc<Shared>>;
+
+/// Calls what blocks, in a thread for that.
+pub(super) async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+    tokio::task::spawn_blocking(call).await.map_err(|_| Problem::interrupted())
+}
+
 /// Which of two logs: 0 or 1.
 #[derive(Deserialize)]
 pub(super) struct Which {
@@ -131,7 +139,7 @@ pub(super) async fn not_found() -> Problem {
 }
 
 /// `GET /healthz`
-pub(super) async fn healthz(State(shared): State<Arc<Shared>>) -> Response {
+pub(super) async fn healthz(State(shared): Cluster) -> Response {
     let error = shared.feed_error.lock().ok().and_then(|error| error.clone());
     match error {
         None => (StatusCode::OK, "ok\n".to_owned()).into_response(),
@@ -140,7 +148,7 @@ pub(super) async fn healthz(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 /// `GET /api/v1/info`
-pub(super) async fn info(State(shared): State<Arc<Shared>>, Extension(caller): Extension<Caller>) -> Json<Value> {
+pub(super) async fn info(State(shared): Cluster, Extension(caller): Extension<Caller>) -> Json<Value> {
     let logs: Vec<Value> = shared
         .sources
         .iter()
@@ -162,7 +170,7 @@ pub(super) async fn info(State(shared): State<Arc<Shared>>, Extension(caller): E
 }
 
 /// `GET /api/v1/timeline`
-pub(super) async fn timeline(State(shared): State<Arc<Shared>>, Query(which): Query<Which>) -> Answer<Response> {
+pub(super) async fn timeline(State(shared): Cluster, Query(which): Query<Which>) -> Answer<Response> {
     let bytes = source(&shared, which.log)?.read(|model, forecasts| model.snapshot(forecasts));
     Ok(octets(bytes.ok_or_else(Problem::not_ready)?))
 }
@@ -179,7 +187,7 @@ pub(super) struct Attempts {
 }
 
 /// `GET /api/v1/reasons`
-pub(super) async fn reasons(State(shared): State<Arc<Shared>>, Query(query): Query<Attempts>) -> Answer<Json<Value>> {
+pub(super) async fn reasons(State(shared): Cluster, Query(query): Query<Attempts>) -> Answer<Json<Value>> {
     let rows: Result<Vec<u32>, _> = query.attempts.split(',').filter(|row| !row.is_empty()).map(str::parse).collect();
     let rows = rows.map_err(|_| Problem::invalid("attempts: expected row numbers, separated by commas"))?;
     if rows.len() > REASONS_MAX {
@@ -199,18 +207,13 @@ pub(super) async fn reasons(State(shared): State<Arc<Shared>>, Query(query): Que
     Ok(Json(Value::Array(found.ok_or_else(Problem::not_ready)?)))
 }
 
-/// Asks the coordinator. The connection blocks, so it is made in a thread for that.
+/// Asks the coordinator.
 pub(super) async fn ask<T: Send + 'static>(
     shared: &Shared,
     ask: impl FnOnce(&mut Client) -> Result<T, ClientError> + Send + 'static,
 ) -> Answer<T> {
     let folder = shared.folder.clone().ok_or_else(Problem::not_live)?;
-    let answer =
-        tokio::task::spawn_blocking(move || Client::connect(&folder).and_then(|mut client| ask(&mut client))).await;
-    match answer {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(Problem::interrupted()),
-    }
+    Ok(blocking(move || Client::connect(&folder).and_then(|mut client| ask(&mut client))).await??)
 }
 
 /// Fails unless there is such a job.
@@ -262,10 +265,7 @@ pub(super) fn job_json_of(status: JobStatus) -> JobJson {
 }
 
 /// `GET /api/v1/jobs`
-pub(super) async fn jobs(
-    State(shared): State<Arc<Shared>>,
-    Query(filter): Query<JobFilter>,
-) -> Answer<Json<Vec<JobJson>>> {
+pub(super) async fn jobs(State(shared): Cluster, Query(filter): Query<JobFilter>) -> Answer<Json<Vec<JobJson>>> {
     if let Some(state) = filter.state.as_ref().filter(|state| !JobStatus::STATES.contains(&state.as_str())) {
         let states = JobStatus::STATES.join(", ");
         return Err(Problem::invalid(format!("`{state}` is not a state of a job; use one of {states}")));
@@ -280,7 +280,7 @@ pub(super) async fn jobs(
 }
 
 /// `GET /api/v1/jobs/ID`
-pub(super) async fn job(State(shared): State<Arc<Shared>>, Path(id): Path<u32>) -> Answer<Json<JobJson>> {
+pub(super) async fn job(State(shared): Cluster, Path(id): Path<u32>) -> Answer<Json<JobJson>> {
     let status = ask(&shared, move |client| client.job(JobId(id))).await?;
     Ok(Json(job_json(&shared, status)))
 }
@@ -303,7 +303,7 @@ impl From<NodeStatus> for NodeJson {
 }
 
 /// `GET /api/v1/nodes`
-pub(super) async fn nodes(State(shared): State<Arc<Shared>>) -> Answer<Json<Vec<NodeJson>>> {
+pub(super) async fn nodes(State(shared): Cluster) -> Answer<Json<Vec<NodeJson>>> {
     let nodes = ask(&shared, |client| Ok(client.nodes()?.into_iter().map(NodeJson::from).collect())).await?;
     Ok(Json(nodes))
 }
@@ -335,7 +335,7 @@ async fn wait_until_read(shared: &Shared, id: u32) {
 
 /// `GET /api/v1/jobs/ID/explain`
 pub(super) async fn explain(
-    State(shared): State<Arc<Shared>>,
+    State(shared): Cluster,
     Path(id): Path<u32>,
     Query(when): Query<Instant>,
 ) -> Answer<Json<Explanation>> {
@@ -358,16 +358,13 @@ pub(super) async fn explain(
         // It may have ended before the journal began.
         (None, Some(folder)) => {
             check_job(&shared, id).await?;
-            let read = move || explain_archived(&folder, JobId(id));
-            let explained = tokio::task::spawn_blocking(read).await.map_err(|_| Problem::interrupted())?;
-            explained.map(Json).ok_or_else(|| Problem::no_job(id))
+            let explained = blocking(move || {
+                let model = feed::archived(&folder, JobId(id))?;
+                explain::explain(&model, JobId(id), model.now)
+            });
+            explained.await?.map(Json).ok_or_else(|| Problem::no_job(id))
         }
     }
-}
-
-fn explain_archived(folder: &std::path::Path, job: JobId) -> Option<Explanation> {
-    let model = feed::archived(folder, job)?;
-    explain::explain(&model, job, model.now)
 }
 
 /// Explains a job at a past instant. The log is read again up to there: nothing is told that was not known then.
@@ -378,19 +375,15 @@ async fn explain_at(path: PathBuf, id: u32, at: f64) -> Answer<Json<Explanation>
     let read = move || {
         feed::read_until(&path, Time::from_secs_f64(at)).map(|model| explain::explain(&model, JobId(id), model.now))
     };
-    match tokio::task::spawn_blocking(read).await {
-        Ok(Ok(Some(explanation))) => Ok(Json(explanation)),
-        Ok(Ok(None)) => Err(Problem::not_found("the job had not been submitted then")),
-        Ok(Err(error)) => Err(Problem(StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
-        Err(_) => Err(Problem::interrupted()),
+    match blocking(read).await? {
+        Ok(Some(explanation)) => Ok(Json(explanation)),
+        Ok(None) => Err(Problem::not_found("the job had not been submitted then")),
+        Err(error) => Err(Problem(StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
     }
 }
 
 /// `GET /api/v1/jobs/ID/forecast`
-pub(super) async fn forecast(
-    State(shared): State<Arc<Shared>>,
-    Path(id): Path<u32>,
-) -> Answer<Json<Vec<PolicyForecast>>> {
+pub(super) async fn forecast(State(shared): Cluster, Path(id): Path<u32>) -> Answer<Json<Vec<PolicyForecast>>> {
     if !shared.is_live {
         return Err(Problem::not_live());
     }
@@ -401,14 +394,13 @@ pub(super) async fn forecast(
         return check_job(&shared, id).await.map(|_| Json(Vec::new()));
     };
     let Some(present) = present else { return Ok(Json(Vec::new())) };
-    let forecasts = tokio::task::spawn_blocking(move || explain::forecasts(&present, JobId(id))).await;
-    Ok(Json(forecasts.unwrap_or_default()))
+    Ok(Json(blocking(move || explain::forecasts(&present, JobId(id))).await?))
 }
 
 /// `POST /api/v1/jobs/ID/kill`
 pub(super) async fn kill(
-    State(shared): State<Arc<Shared>>,
-    Extension(caller): Extension<Caller>,
+    State(shared): Cluster,
+    caller: Extension<Caller>,
     Path(id): Path<u32>,
 ) -> Answer<Json<Value>> {
     check_change(&shared, id, &caller).await?;
@@ -418,8 +410,8 @@ pub(super) async fn kill(
 
 /// `POST /api/v1/jobs/ID/yield`
 pub(super) async fn yield_job(
-    State(shared): State<Arc<Shared>>,
-    Extension(caller): Extension<Caller>,
+    State(shared): Cluster,
+    caller: Extension<Caller>,
     Path(id): Path<u32>,
 ) -> Answer<Json<Value>> {
     check_change(&shared, id, &caller).await?;
@@ -435,40 +427,25 @@ fn check_administers(caller: &Caller) -> Answer<()> {
 }
 
 /// `POST /api/v1/reload`
-pub(super) async fn reload(
-    State(shared): State<Arc<Shared>>,
-    Extension(caller): Extension<Caller>,
-) -> Answer<Json<Value>> {
+pub(super) async fn reload(State(shared): Cluster, caller: Extension<Caller>) -> Answer<Json<Value>> {
     check_administers(&caller)?;
     let reload = ask(&shared, Client::reload).await?;
     Ok(Json(json!({ "policy": reload.policy, "changed": reload.changed, "changes": reload.changes })))
 }
 
-/// `POST /api/v1/nodes/NAME/drain`
-pub(super) async fn drain(
-    State(shared): State<Arc<Shared>>,
-    Extension(caller): Extension<Caller>,
+/// `POST /api/v1/nodes/NAME/drain` and `POST /api/v1/nodes/NAME/include`
+pub(super) async fn set_drained(
+    State(shared): Cluster,
+    caller: Extension<Caller>,
     Path(name): Path<String>,
+    drained: bool,
 ) -> Answer<Json<Value>> {
-    set_drained(&shared, &caller, name, true).await
-}
-
-/// `POST /api/v1/nodes/NAME/include`
-pub(super) async fn include(
-    State(shared): State<Arc<Shared>>,
-    Extension(caller): Extension<Caller>,
-    Path(name): Path<String>,
-) -> Answer<Json<Value>> {
-    set_drained(&shared, &caller, name, false).await
-}
-
-async fn set_drained(shared: &Shared, caller: &Caller, name: String, drained: bool) -> Answer<Json<Value>> {
-    check_administers(caller)?;
+    check_administers(&caller)?;
     let node = name.clone();
-    if !ask(shared, Client::nodes).await?.iter().any(|known| known.name == name) {
+    if !ask(&shared, Client::nodes).await?.iter().any(|known| known.name == name) {
         return Err(Problem::not_found("no node has this name; /api/v1/nodes lists them"));
     }
-    ask(shared, move |client| client.set_drained(node, drained)).await?;
+    ask(&shared, move |client| client.set_drained(node, drained)).await?;
     Ok(Json(json!({ "node": name, "drained": drained })))
 }
 
@@ -493,7 +470,7 @@ struct Submission {
 
 /// `POST /api/v1/jobs`
 pub(super) async fn submit(
-    State(shared): State<Arc<Shared>>,
+    State(shared): Cluster,
     Extension(caller): Extension<Caller>,
     body: Body,
 ) -> Answer<(StatusCode, Json<Value>)> {

@@ -1,7 +1,6 @@
 //! The recorded jobs simulated under another policy, for the view Compare.
 
-use super::Shared;
-use super::api::{Answer, Problem, octets};
+use super::api::{Answer, Cluster, Problem, blocking, octets};
 use super::extract::Query;
 use axum::extract::State;
 use axum::response::Response;
@@ -21,7 +20,7 @@ pub(super) struct Other {
 }
 
 /// `GET /api/v1/what-if`: the timelines of two simulated runs, each at a multiple of 8 bytes after its length. One at a time, in a thread of low priority.
-pub(super) async fn what_if(State(shared): State<Arc<Shared>>, Query(other): Query<Other>) -> Answer<Response> {
+pub(super) async fn what_if(State(shared): Cluster, Query(other): Query<Other>) -> Answer<Response> {
     let policy = catalog::by_name(&other.policy).ok_or_else(|| {
         Problem::invalid(format!("no policy is called `{}`; use one of {}", other.policy, catalog::names().join(", ")))
     })?;
@@ -29,7 +28,7 @@ pub(super) async fn what_if(State(shared): State<Arc<Shared>>, Query(other): Que
     let clock = source.read(|model, _| model.clock.clone()).ok_or_else(Problem::not_ready)?;
     let path = source.path.clone();
     let permit = Arc::clone(&shared.what_if).try_acquire_owned().map_err(|_| Problem::busy())?;
-    let simulated = tokio::task::spawn_blocking(move || {
+    let simulated = blocking(move || {
         // Held until the simulations end, also if the browser has gone.
         let _permit = permit;
         let mut answer = Vec::new();
@@ -42,6 +41,5 @@ pub(super) async fn what_if(State(shared): State<Arc<Shared>>, Query(other): Que
         }
         Ok::<_, RerunError>(answer)
     });
-    let bytes = simulated.await.map_err(|_| Problem::interrupted())?;
-    Ok(octets(bytes.map_err(|error| Problem::conflict(&error.to_string()))?))
+    Ok(octets(simulated.await?.map_err(|error| Problem::conflict(&error.to_string()))?))
 }
