@@ -131,42 +131,7 @@ fn located(file: &str, text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-/// Resolves a workload and its cluster. Without `cluster_name`, built-in workloads and event logs use their own cluster; a workload file
-/// requires one.
-pub fn workload_and_cluster(name: &str, cluster_name: Option<&str>, seed: u64) -> Result<(Workload, Cluster)> {
-    if looks_like_file(name) {
-        return own_workload(name, cluster_name, seed);
-    }
-    let workload = workload::by_name(name, seed).map_err(|error| did_you_mean(error, name, workload::names()))?;
-    let own_cluster = workload::default_cluster_for(name).context("built-in workload without a cluster")?;
-    Ok((workload, cluster(cluster_name.unwrap_or(own_cluster))?))
-}
-
-/// The workload and cluster if `name` is a trace of another system, otherwise None. Without `cluster_name`, a cluster is made for the trace. What
-/// is odd in the trace is printed to standard error.
-pub fn trace_and_cluster(
-    name: &str,
-    cluster_name: Option<&str>,
-    model: Option<&Path>,
-) -> Result<Option<(Workload, Cluster)>> {
-    let trace = if !looks_like_file(name) || name.ends_with(".toml") || has_event_log(name)? {
-        None
-    } else {
-        traces::recorded_run(Path::new(name), cluster_name.map(cluster).transpose()?, model)?
-    };
-    if trace.is_none() {
-        refuse_trace_model(name, model)?;
-    }
-    Ok(trace.map(|trace| (trace.run.workload, trace.run.cluster)))
-}
-
-/// For jobs that are no trace of another system.
-fn refuse_trace_model(name: &str, model: Option<&Path>) -> Result<()> {
-    ensure!(model.is_none(), "--trace-model applies to traces of other systems only, and {name} is none; leave it out");
-    Ok(())
-}
-
-/// Jobs to simulate again: what was recorded about them, and what is odd about the record.
+/// Jobs to simulate: what was recorded about them, and what is odd about the record.
 pub struct Recorded {
     pub run: RecordedRun,
     /// One line for each kind of oddity.
@@ -175,37 +140,47 @@ pub struct Recorded {
     pub has_made_cluster: bool,
     /// Whether a cluster other than the recorded one was given.
     pub has_other_cluster: bool,
+    /// Whether the jobs depend on the seed.
+    pub is_drawn: bool,
+}
+
+impl Recorded {
+    fn new(run: RecordedRun) -> Recorded {
+        let (has_made_cluster, has_other_cluster, is_drawn) = (false, false, false);
+        Recorded { run, oddities: Vec::new(), has_made_cluster, has_other_cluster, is_drawn }
+    }
 }
 
 /// Resolves an event log, a trace of another system, or a workload of which nothing is recorded. Without `cluster_name`, each uses its own
-/// cluster; a workload file requires one.
+/// cluster, a trace one that is made for it; a workload file requires one. What is odd in a trace is printed to standard error.
 pub fn recorded_run(name: &str, cluster_name: Option<&str>, model: Option<&Path>, seed: u64) -> Result<Recorded> {
-    if looks_like_file(name) && !name.ends_with(".toml") {
-        if has_event_log(name)? {
-            let mut run = event_log(name, &event_log_bytes(name)?)?;
-            refuse_trace_model(name, model)?;
-            if let Some(cluster_name) = cluster_name {
-                run.cluster = cluster(cluster_name)?;
-            }
-            let has_other_cluster = cluster_name.is_some();
-            return Ok(Recorded { run, oddities: Vec::new(), has_made_cluster: false, has_other_cluster });
-        }
-        let trace = traces::recorded_run(Path::new(name), cluster_name.map(cluster).transpose()?, model)?;
-        if let Some(trace) = trace {
-            let has_made_cluster = cluster_name.is_none();
-            let (run, oddities) = (trace.run, trace.oddities);
-            return Ok(Recorded { run, oddities, has_made_cluster, has_other_cluster: false });
-        }
+    let is_record = looks_like_file(name) && !name.ends_with(".toml");
+    let given = || cluster_name.map(cluster).transpose();
+    let is_event_log = is_record && has_event_log(name)?;
+    if is_record
+        && !is_event_log
+        && let Some(trace) = traces::recorded_run(Path::new(name), given()?, model)?
+    {
+        let has_made_cluster = cluster_name.is_none();
+        return Ok(Recorded { oddities: trace.oddities, has_made_cluster, ..Recorded::new(trace.run) });
     }
-    refuse_trace_model(name, model)?;
-    let (workload, cluster) = workload_and_cluster(name, cluster_name, seed)?;
+    ensure!(model.is_none(), "--trace-model applies to traces of other systems only, and {name} is none; leave it out");
+    if is_event_log {
+        let file_name = Path::new(name).file_name().map_or(name.into(), |name| name.to_string_lossy());
+        let mut run = workload::from_event_log(&event_log_bytes(name)?, &file_name)
+            .with_context(|| format!("cannot use {name} as a workload"))?;
+        run.cluster = given()?.unwrap_or(run.cluster);
+        return Ok(Recorded { has_other_cluster: cluster_name.is_some(), ..Recorded::new(run) });
+    }
+    let (workload, cluster) = if looks_like_file(name) {
+        own_workload(name, cluster_name, seed)?
+    } else {
+        let workload = workload::by_name(name, seed).map_err(|error| did_you_mean(error, name, workload::names()))?;
+        let own_cluster = workload::default_cluster_for(name).context("built-in workload without a cluster")?;
+        (workload, cluster(cluster_name.unwrap_or(own_cluster))?)
+    };
     let run = RecordedRun { workload, cluster, policy: None, jobs: Vec::new(), left_out: Vec::new() };
-    Ok(Recorded { run, oddities: Vec::new(), has_made_cluster: false, has_other_cluster: false })
-}
-
-fn event_log(name: &str, bytes: &[u8]) -> Result<RecordedRun> {
-    let file_name = Path::new(name).file_name().map_or(name.into(), |name| name.to_string_lossy());
-    workload::from_event_log(bytes, &file_name).with_context(|| format!("cannot use {name} as a workload"))
+    Ok(Recorded { is_drawn: true, ..Recorded::new(run) })
 }
 
 /// Whether a file is an event log or the journal of a cluster, which contains one.
@@ -220,14 +195,9 @@ fn has_event_log(name: &str) -> Result<bool> {
     Ok(is_event_log(&head) || coordinator::is_journal(&head))
 }
 
-/// A workload from an event log or a workload file.
 fn own_workload(name: &str, cluster_name: Option<&str>, seed: u64) -> Result<(Workload, Cluster)> {
     // Read first, so that a missing workload is reported before a missing cluster.
-    let bytes = event_log_bytes(name)?;
-    if is_event_log(&bytes) {
-        let run = event_log(name, &bytes)?;
-        return Ok((run.workload, cluster_name.map_or(Ok(run.cluster), cluster)?));
-    }
+    let bytes = fs::read(name).with_context(|| format!("cannot read {name}; check the path"))?;
     let is_toml = || std::str::from_utf8(&bytes).is_ok_and(|text| toml::from_str::<toml::Table>(text).is_ok());
     // Before a missing cluster is reported, which would not help.
     ensure!(

@@ -12,6 +12,7 @@ use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time, pl
 use giveway_sim::Observer;
 use giveway_sim::comparison::{Comparison, PolicyResult};
 use giveway_sim::metrics::Summary;
+use giveway_sim::workload::RecordedRun;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -42,14 +43,14 @@ struct RunResult {
 /// Runs the command.
 pub fn run(args: &Sim) -> Result<()> {
     let policies = input::policies(&args.policy)?;
-    let trace = input::trace_and_cluster(&args.workload, args.cluster.as_deref(), args.trace_model.as_deref())?;
+    let recorded_run =
+        |seed| input::recorded_run(&args.workload, args.cluster.as_deref(), args.trace_model.as_deref(), seed);
+    let first = recorded_run(args.seed)?;
     let mut trials = Vec::new();
     for seed in (0..u64::from(args.runs)).map(|run| args.seed.wrapping_add(run)) {
-        let (mut workload, cluster) = match &trace {
-            // A trace is the same for every seed.
-            Some(trace) => trace.clone(),
-            None => input::workload_and_cluster(&args.workload, args.cluster.as_deref(), seed)?,
-        };
+        let is_other = first.is_drawn && seed != args.seed;
+        let RecordedRun { mut workload, cluster, .. } =
+            if is_other { recorded_run(seed)?.run } else { first.run.clone() };
         if let Some(error) = args.estimate_error {
             ensure!(
                 (0.0..1.0).contains(&error),

@@ -12,6 +12,7 @@ use giveway_core::event_log::{EventLogReader, Record};
 use giveway_core::{Action, Capabilities, Event, JobId, Policy, Setup, Span, Time};
 use giveway_sim::Observer;
 use giveway_sim::comparison::Comparison;
+use giveway_sim::workload::RecordedRun;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub fn simulated(workloads: &[String], policies: &[Policy], seed: u64) -> Result
     let mut table = Accuracy::table();
     for name in workloads {
         for policy in policies {
-            let (workload, cluster) = input::workload_and_cluster(name, None, seed)?;
+            let RecordedRun { workload, cluster, .. } = input::recorded_run(name, None, None, seed)?.run;
             let setup = Setup {
                 policy: policy.clone(),
                 tenants: workload.tenants.clone(),
