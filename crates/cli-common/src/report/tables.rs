@@ -26,109 +26,48 @@ enum Best {
     None,
 }
 
-const COLUMNS: [Column; 14] = [
-    Column {
-        name: "Mean completion",
-        definition: "Mean time from submission to success of the jobs that succeeded.",
-        metric: |figures| figures.mean_completion_s,
-        format: text::span,
-        best: Best::Lowest,
-    },
-    Column {
-        name: "Lower bound",
-        definition: "Lower bound of the mean completion time under any scheduler.",
-        metric: |figures| figures.lower_bound_mean_completion_s,
-        format: text::span,
-        best: Best::None,
-    },
-    Column {
-        name: "Mean / bound",
-        definition: "Mean completion time divided by its lower bound. 1 is optimal, but may not be achievable.",
-        metric: |figures| {
-            let bound_s = figures.lower_bound_mean_completion_s.filter(|bound_s| *bound_s > 0.0)?;
-            Some(figures.mean_completion_s? / bound_s)
-        },
-        format: text::times,
-        best: Best::Lowest,
-    },
-    Column {
-        name: "p95 completion",
-        definition: "95th percentile of the completion time.",
-        metric: |figures| figures.p95_completion_s,
-        format: text::span,
-        best: Best::Lowest,
-    },
-    Column {
-        name: "Mean wait",
-        definition: "Mean time from submission to the start of the first map.",
-        metric: |figures| figures.mean_wait_s,
-        format: text::span,
-        best: Best::Lowest,
-    },
-    Column {
-        name: "Mean execution",
-        definition: "Mean time from the start of the first map to success.",
-        metric: |figures| figures.mean_execution_s,
-        format: text::span,
-        best: Best::Lowest,
-    },
-    Column {
-        name: "Mean slowdown",
-        definition: "Completion time (wait and execution) divided by the execution time alone on the cluster, mean over the jobs.",
-        metric: |figures| figures.mean_slowdown,
-        format: text::times,
-        best: Best::Lowest,
-    },
-    Column {
-        name: "Max slowdown",
-        definition: "Highest slowdown of a job.",
-        metric: |figures| figures.max_slowdown,
-        format: text::times,
-        best: Best::Lowest,
-    },
-    Column {
-        name: "Node-local maps",
-        definition: "Fraction of map launches on a node that holds the input.",
-        metric: |figures| figures.locality_node,
-        format: text::percent,
-        best: Best::Highest,
-    },
-    Column {
-        name: "Slot utilisation",
-        definition: "Fraction of the slot time in use, including work that was later lost.",
-        metric: |figures| figures.utilisation,
-        format: text::percent,
-        best: Best::None,
-    },
-    Column {
-        name: "Pauses",
-        definition: "Number of times a reduce was paused; its work is kept.",
-        metric: |figures| Some(figures.pauses as f64),
-        format: whole,
-        best: Best::None,
-    },
-    Column {
-        name: "Early ends",
-        definition: "Number of times a map was ended early; its finished part is kept.",
-        metric: |figures| Some(figures.early_ends as f64),
-        format: whole,
-        best: Best::None,
-    },
-    Column {
-        name: "Kills",
-        definition: "Number of attempts killed by preemption; their work is lost.",
-        metric: |figures| Some(figures.kills as f64),
-        format: whole,
-        best: Best::Lowest,
-    },
-    Column {
-        name: "Lost work",
-        definition: "Slot time of attempts whose work was lost: killed, failed, superseded by another attempt, or on a lost node.",
-        metric: |figures| Some(figures.lost_work_s),
-        format: text::span,
-        best: Best::None,
-    },
-];
+/// The columns: name, definition, best value, format, metric.
+macro_rules! columns {
+    ($($name:literal: $definition:literal, $best:ident, $format:expr, $metric:expr;)*) => {
+        &[$(Column { name: $name, definition: $definition, metric: $metric, format: $format, best: Best::$best },)*]
+    };
+}
+
+const COLUMNS: &[Column] = columns! {
+    "Mean completion": "Mean time from submission to success of the jobs that succeeded.",
+        Lowest, text::span, |f| f.mean_completion_s;
+    "Lower bound": "Lower bound of the mean completion time under any scheduler.",
+        None, text::span, |f| f.lower_bound_mean_completion_s;
+    "Mean / bound": "Mean completion time divided by its lower bound. 1 is optimal, but may not be achievable.",
+        Lowest, text::times, mean_over_bound;
+    "p95 completion": "95th percentile of the completion time.",
+        Lowest, text::span, |f| f.p95_completion_s;
+    "Mean wait": "Mean time from submission to the start of the first map.",
+        Lowest, text::span, |f| f.mean_wait_s;
+    "Mean execution": "Mean time from the start of the first map to success.",
+        Lowest, text::span, |f| f.mean_execution_s;
+    "Mean slowdown": "Completion time (wait and execution) divided by the execution time alone on the cluster, mean over the jobs.",
+        Lowest, text::times, |f| f.mean_slowdown;
+    "Max slowdown": "Highest slowdown of a job.",
+        Lowest, text::times, |f| f.max_slowdown;
+    "Node-local maps": "Fraction of map launches on a node that holds the input.",
+        Highest, text::percent, |f| f.locality_node;
+    "Slot utilisation": "Fraction of the slot time in use, including work that was later lost.",
+        None, text::percent, |f| f.utilisation;
+    "Pauses": "Number of times a reduce was paused; its work is kept.",
+        None, whole, |f| Some(f.pauses as f64);
+    "Early ends": "Number of times a map was ended early; its finished part is kept.",
+        None, whole, |f| Some(f.early_ends as f64);
+    "Kills": "Number of attempts killed by preemption; their work is lost.",
+        Lowest, whole, |f| Some(f.kills as f64);
+    "Lost work": "Slot time of attempts whose work was lost: killed, failed, superseded by another attempt, or on a lost node.",
+        None, text::span, |f| Some(f.lost_work_s);
+};
+
+fn mean_over_bound(figures: &KeyMetrics) -> Option<f64> {
+    let bound_s = figures.lower_bound_mean_completion_s.filter(|bound_s| *bound_s > 0.0)?;
+    Some(figures.mean_completion_s? / bound_s)
+}
 
 fn whole(number: f64) -> String {
     text::count(number as u64)
