@@ -36,16 +36,9 @@ pub fn policies(runs: &[Vec<Summary>]) -> TextTable {
     let mut header = vec!["policy".to_owned()];
     header.extend(COLUMNS.iter().map(|column| column.header.to_owned()));
     header.extend(groups.iter().map(|group| format!("{group}\nmean (s)")));
-    let mut table = TextTable::new(header).numbers_from(1).leave_out(&[
-        "slot use",
-        "node-local",
-        "slow-down",
-        "kills",
-        "wait (s)",
-        "lost work (slot s)",
-        "p95 (s)",
-        "pauses + early ends",
-    ]);
+    let mut table = TextTable::new(header)
+        .numbers_from(1)
+        .leave_out("slot use|node-local|slow-down|kills|wait (s)|lost work (slot s)|p95 (s)|pauses + early ends");
     for seeds in runs {
         let Some(first) = seeds.first() else { continue };
         let mut row = vec![first.policy.clone()];

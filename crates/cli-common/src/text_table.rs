@@ -18,7 +18,7 @@ pub struct TextTable {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
     numbers_from: usize,
-    leave_out: &'static [&'static str],
+    leave_out: &'static str,
     /// The column with states, which are coloured.
     states: Option<&'static str>,
     /// True if nothing is left out or wrapped.
@@ -44,8 +44,8 @@ impl TextTable {
         TextTable { numbers_from: column, ..self }
     }
 
-    /// The columns that are left out of a narrow terminal, in this order. Their names are given in one line.
-    pub fn leave_out(self, columns: &'static [&'static str]) -> TextTable {
+    /// The columns that are left out of a narrow terminal, in this order, separated by `|`. Their names are given in one line.
+    pub fn leave_out(self, columns: &'static str) -> TextTable {
         TextTable { leave_out: columns, ..self }
     }
 
@@ -122,11 +122,11 @@ impl TextTable {
         };
         let mut columns: Vec<usize> = (0..self.header.len()).collect();
         let mut widths: Vec<usize> = columns.iter().map(|&column| content_width(column)).collect();
-        for name in self.leave_out {
+        for name in self.leave_out.split('|').filter(|name| !name.is_empty()) {
             if widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1) <= width {
                 break;
             }
-            if let Some(at) = columns.iter().position(|&column| in_one_line(&self.header[column]) == *name) {
+            if let Some(at) = columns.iter().position(|&column| in_one_line(&self.header[column]) == name) {
                 columns.remove(at);
                 widths.remove(at);
             }
@@ -215,7 +215,7 @@ mod tests {
         let mut table = TextTable::new(["job", "name", "pool", "mean\n(s)", "slow-\ndown"]).numbers_from(3);
         table.add_row(["1", "sort of the day", "adhoc", "12.5", "1.1"]);
         table.add_row(["12", "wörter", "production", "1.25", "10.2"]);
-        table.leave_out(&["slow-down", "pool"])
+        table.leave_out("slow-down|pool")
     }
 
     fn terminal(width: usize) -> Target {
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn every_column_is_shown_on_request_and_states_have_colors_on_a_terminal_only() {
         let table = || {
-            let mut table = TextTable::new(["job", "state", "submitted"]).leave_out(&["submitted"]).states("state");
+            let mut table = TextTable::new(["job", "state", "submitted"]).leave_out("submitted").states("state");
             table.add_row(["1", "failed", "2026-11-18 14:05:07"]);
             table
         };

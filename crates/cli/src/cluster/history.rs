@@ -39,22 +39,9 @@ pub fn history(args: &History) -> Result<()> {
 }
 
 fn table(ended: &[EndedJob]) -> TextTable {
-    let header = [
-        "job",
-        "name",
-        "user",
-        "pool",
-        "outcome",
-        "submitted (UTC)",
-        "wait",
-        "total",
-        "maps",
-        "reduces",
-        "preempted",
-        "lost",
-    ];
-    let left_out = &["lost", "preempted", "pool", "wait", "reduces", "maps", "user"];
-    let mut table = TextTable::new(header).states("outcome").leave_out(left_out);
+    let header = "job|name|user|pool|outcome|submitted (UTC)|wait|total|maps|reduces|preempted|lost";
+    let left_out = "lost|preempted|pool|wait|reduces|maps|user";
+    let mut table = TextTable::new(header.split('|')).states("outcome").leave_out(left_out);
     for job in ended {
         let seconds = |seconds: f64| duration(Span::from_secs_f64(seconds));
         table.add_row([

@@ -32,32 +32,10 @@ fn render_jobs(args: &Jobs) -> Result<String> {
 }
 
 pub(super) fn jobs_table(rows: &[Row]) -> TextTable {
-    let header = [
-        "job",
-        "name",
-        "application",
-        "user",
-        "pool",
-        "priority",
-        "state",
-        "submitted (UTC)",
-        "wait",
-        "elapsed",
-        "maps",
-        "reduces",
-        "paused",
-        "expected end (UTC)",
-    ];
-    let mut table = TextTable::new(header).states("state").leave_out(&[
-        "application",
-        "priority",
-        "submitted (UTC)",
-        "paused",
-        "pool",
-        "wait",
-        "expected end (UTC)",
-        "user",
-    ]);
+    let header = "job|name|application|user|pool|priority|state|submitted (UTC)|wait|elapsed|maps|reduces|paused|expected end (UTC)";
+    let mut table = TextTable::new(header.split('|'))
+        .states("state")
+        .leave_out("application|priority|submitted (UTC)|paused|pool|wait|expected end (UTC)|user");
     for row in rows {
         let seconds = |s: f64| duration(Span::from_secs_f64(s));
         table.add_row([
@@ -353,7 +331,7 @@ pub(super) fn nodes_by_name(folder: &Path) -> Result<Vec<NodeStatus>> {
 
 pub(super) fn nodes_table(nodes: &[NodeStatus]) -> TextTable {
     let header = ["node", "state", "pid", "map slots", "reduce slots", "paused"];
-    let mut table = TextTable::new(header).states("state").leave_out(&["pid", "paused"]);
+    let mut table = TextTable::new(header).states("state").leave_out("pid|paused");
     for node in nodes {
         let slots = |(all, used): (u16, u16)| format!("{used} of {all} used");
         table.add_row([
