@@ -26,6 +26,7 @@ pub use chart::Chart;
 pub use curves::stroke;
 pub use page::group_colours;
 pub use slots::Frame;
+pub use tables::scrolled;
 
 use giveway_sim::metrics::{JobMetrics, Summary};
 

@@ -77,21 +77,24 @@ fn whole(number: f64) -> String {
 pub(super) fn figures(caption: &str, rows: &[Row]) -> String {
     let has_value = |column: &&Column| rows.iter().any(|(_, figures)| value(column, figures).is_some());
     let columns: Vec<&Column> = COLUMNS.iter().filter(has_value).collect();
-    let head: String = columns.iter().map(|column| format!("<th scope=\"col\">{}</th>", escape(column.name))).collect();
     let cells: Vec<Vec<String>> = columns.iter().map(|column| cells(column, rows)).collect();
-    let body: String = rows
-        .iter()
-        .enumerate()
-        .map(|(row, (name, _))| {
-            let cells: String = cells.iter().map(|column| column[row].as_str()).collect();
-            format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", escape(name))
-        })
-        .collect();
-    let caption = escape(caption);
+    let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+    let rows = rows.iter().enumerate().map(|(row, (name, _))| {
+        let cells = cells.iter().map(|column| column[row].clone());
+        (name.to_string(), cells.collect::<String>())
+    });
+    scrolled(caption, "Policy", &names, rows)
+}
+
+/// A table whose rows have a name and cells, which are HTML.
+pub fn scrolled(caption: &str, first: &str, columns: &[&str], rows: impl Iterator<Item = (String, String)>) -> String {
+    let head: String = columns.iter().map(|column| format!("<th scope=\"col\">{}</th>", escape(column))).collect();
+    let row = |(name, cells): (String, String)| format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", escape(&name));
+    let (caption, first, body) = (escape(caption), escape(first), rows.map(row).collect::<String>());
     // `tabindex` makes the scrollable region reachable by keyboard.
     format!(
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\"><table>\
-         <caption>{caption}</caption>\n<thead><tr><th scope=\"col\">Policy</th>{head}</tr></thead>\n\
+         <caption>{caption}</caption>\n<thead><tr><th scope=\"col\">{first}</th>{head}</tr></thead>\n\
          <tbody>{body}</tbody></table></div>\n"
     )
 }

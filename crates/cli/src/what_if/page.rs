@@ -177,17 +177,6 @@ fn scatter(study: &Study, number: usize, baseline: &str, row: &Row, changes: &Ch
 }
 
 fn table(caption: &str, first: &str, columns: &[&str], rows: impl Iterator<Item = (String, Vec<String>)>) -> String {
-    let head: String = columns.iter().map(|column| format!("<th scope=\"col\">{}</th>", escape(column))).collect();
-    let body: String = rows
-        .map(|(name, cells)| {
-            let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
-            format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", escape(&name))
-        })
-        .collect();
-    let caption = escape(caption);
-    format!(
-        "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\"><table><caption>{caption}</caption>\n\
-         <thead><tr><th scope=\"col\">{}</th>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>\n",
-        escape(first)
-    )
+    let cells = |cells: Vec<String>| cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect::<String>();
+    report::scrolled(caption, first, columns, rows.map(|(name, row)| (name, cells(row))))
 }
