@@ -2,7 +2,7 @@
 
 use super::SUBJECT;
 use super::parts::{PARTS, Part};
-use super::results::{Table, geometric_mean};
+use super::results::{Outcome, Table, geometric_mean};
 use std::fmt::Write;
 
 /// The policy that all others are measured against.
@@ -31,6 +31,11 @@ fn percent(ratio: f64) -> String {
     format!("{:+.0} %", (ratio - 1.0) * 100.0)
 }
 
+/// A figure of the subject over that of `fair`.
+fn against_fair(table: &Table, figure: fn(&Outcome) -> f64) -> f64 {
+    table.mean(SUBJECT, figure) / table.mean(FAIR, figure)
+}
+
 fn overview(out: &mut String, tables: &[Table]) -> std::fmt::Result {
     writeln!(
         out,
@@ -47,7 +52,9 @@ fn overview(out: &mut String, tables: &[Table]) -> std::fmt::Result {
         let (ours, fair) = (table.mean_s(SUBJECT), table.mean_s(FAIR));
         let best = table.best_other(SUBJECT).unwrap_or(FAIR);
         let best_s = table.mean_s(best);
-        let (ours_coshh, fair_coshh) = (table.coshh(SUBJECT), table.coshh(FAIR));
+        let both = |figure: fn(&Outcome) -> f64| (table.mean(SUBJECT, figure), table.mean(FAIR, figure));
+        let (dissatisfaction, fairness, jain_index) =
+            (both(|run| run.dissatisfaction), both(|run| run.fairness), both(|run| run.jain_index));
         writeln!(
             out,
             "| {} | {ours:.1} | {fair:.1} | {best_s:.1} {best} | {} | {} | {:.2} | {} | {} | {:.1} | {:.2} % | {:.2}, {:.2} | {:.1}, {:.1} | {:.2}, {:.2} |",
@@ -55,16 +62,16 @@ fn overview(out: &mut String, tables: &[Table]) -> std::fmt::Result {
             percent(ours / best_s),
             percent(ours / fair),
             table.over_bound(SUBJECT),
-            percent(table.p99_s(SUBJECT) / table.p99_s(FAIR)),
-            percent(table.largest_s(SUBJECT) / table.largest_s(FAIR)),
+            percent(against_fair(table, |run| run.p99_s)),
+            percent(against_fair(table, |run| run.largest_s)),
             table.worst_job(SUBJECT, FAIR),
-            table.lost(SUBJECT) * 100.0,
-            ours_coshh.0,
-            fair_coshh.0,
-            ours_coshh.1,
-            fair_coshh.1,
-            table.jain_index(SUBJECT),
-            table.jain_index(FAIR),
+            table.mean(SUBJECT, |run| run.lost) * 100.0,
+            dissatisfaction.0,
+            dissatisfaction.1,
+            fairness.0,
+            fairness.1,
+            jain_index.0,
+            jain_index.1,
         )?;
     }
     let mean = |figure: &dyn Fn(&Table) -> f64| percent(geometric_mean(tables.iter().map(figure)));
@@ -75,8 +82,8 @@ fn overview(out: &mut String, tables: &[Table]) -> std::fmt::Result {
         mean(&against_best),
         mean(&|table| table.mean_s(SUBJECT) / table.mean_s(FAIR)),
         geometric_mean(tables.iter().map(|table| table.over_bound(SUBJECT))),
-        mean(&|table| table.p99_s(SUBJECT) / table.p99_s(FAIR)),
-        mean(&|table| table.largest_s(SUBJECT) / table.largest_s(FAIR)),
+        mean(&|table| against_fair(table, |run| run.p99_s)),
+        mean(&|table| against_fair(table, |run| run.largest_s)),
     )
 }
 

@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 /// What is kept of one run.
 pub struct Outcome {
     mean_s: f64,
-    p99_s: f64,
+    pub p99_s: f64,
     bound_s: f64,
     /// Completion time by job number; NaN if it did not succeed.
     completion_s: Vec<f64>,
     /// Mean completion of the tenth of the jobs with the most work.
-    largest_s: f64,
+    pub largest_s: f64,
     /// Slot time spent on work that was lost, as a fraction of all slot time in use.
-    lost: f64,
-    dissatisfaction: f64,
-    fairness: f64,
-    jain_index: f64,
+    pub lost: f64,
+    pub dissatisfaction: f64,
+    pub fairness: f64,
+    pub jain_index: f64,
 }
 
 impl Outcome {
@@ -85,38 +85,17 @@ impl Table {
 
     /// Mean completion time, in seconds; NaN if jobs were left unfinished.
     pub fn mean_s(&self, policy: &str) -> f64 {
-        mean(self.of(policy).iter().map(|outcome| outcome.mean_s))
+        self.mean(policy, |run| run.mean_s)
     }
 
-    /// The 99th percentile of completion times, in seconds, averaged over the seeds.
-    pub fn p99_s(&self, policy: &str) -> f64 {
-        mean(self.of(policy).iter().map(|outcome| outcome.p99_s))
-    }
-
-    /// Mean completion time of the tenth of the jobs with the most work.
-    pub fn largest_s(&self, policy: &str) -> f64 {
-        mean(self.of(policy).iter().map(|outcome| outcome.largest_s))
+    /// The mean of a figure over the seeds.
+    pub fn mean(&self, policy: &str, figure: fn(&Outcome) -> f64) -> f64 {
+        mean(self.of(policy).iter().map(figure))
     }
 
     /// Mean completion time over the lower bound.
     pub fn over_bound(&self, policy: &str) -> f64 {
-        self.mean_s(policy) / mean(self.of(policy).iter().map(|outcome| outcome.bound_s))
-    }
-
-    /// Lost work, as a fraction of all slot time in use.
-    pub fn lost(&self, policy: &str) -> f64 {
-        mean(self.of(policy).iter().map(|outcome| outcome.lost))
-    }
-
-    /// COSHH's dissatisfaction and fairness.
-    pub fn coshh(&self, policy: &str) -> (f64, f64) {
-        let of = || self.of(policy).iter();
-        (mean(of().map(|outcome| outcome.dissatisfaction)), mean(of().map(|outcome| outcome.fairness)))
-    }
-
-    /// Jain's index of the slots that users had on average.
-    pub fn jain_index(&self, policy: &str) -> f64 {
-        mean(self.of(policy).iter().map(|outcome| outcome.jain_index))
+        self.mean_s(policy) / self.mean(policy, |run| run.bound_s)
     }
 
     /// The largest quotient of a job's completion times under two policies, over all seeds.
@@ -129,18 +108,17 @@ impl Table {
     /// All figures, by policy. Names do not change; scripts rely on them. Null where jobs were left unfinished.
     pub fn to_json(&self) -> Value {
         let row = |(policy, outcomes): &(String, Vec<Outcome>)| {
-            let (dissatisfaction, fairness) = self.coshh(policy);
             json!({
                 "policy": policy,
                 "mean_s": self.mean_s(policy),
                 "mean_s_by_seed": outcomes.iter().map(|outcome| outcome.mean_s).collect::<Vec<_>>(),
-                "p99_s": self.p99_s(policy),
-                "largest_tenth_s": self.largest_s(policy),
+                "p99_s": self.mean(policy, |run| run.p99_s),
+                "largest_tenth_s": self.mean(policy, |run| run.largest_s),
                 "over_bound": self.over_bound(policy),
-                "lost": self.lost(policy),
-                "dissatisfaction": dissatisfaction,
-                "fairness": fairness,
-                "jain_index": self.jain_index(policy),
+                "lost": self.mean(policy, |run| run.lost),
+                "dissatisfaction": self.mean(policy, |run| run.dissatisfaction),
+                "fairness": self.mean(policy, |run| run.fairness),
+                "jain_index": self.mean(policy, |run| run.jain_index),
             })
         };
         json!({ "workload": self.name, "policies": self.outcomes.iter().map(row).collect::<Vec<_>>() })

@@ -41,17 +41,7 @@ const V2018: Table = Table {
 };
 const V2018_MEANS: Table = Table { mean_s: Some(8), width: 11, ..V2018 };
 /// The files as Alibaba publishes them have no header, and a column with the type of the task.
-const V2018_ORIGINAL: Table = Table {
-    name: Some(0),
-    instances: 1,
-    job: 2,
-    status: Some(4),
-    start: 5,
-    end: Some(6),
-    cpu: 7,
-    mean_s: None,
-    width: 9,
-};
+const V2018_ORIGINAL: Table = Table { status: Some(4), start: 5, end: Some(6), cpu: 7, width: 9, ..V2018 };
 
 const STATUSES: [&str; 7] = ["Terminated", "Running", "Waiting", "Failed", "Ready", "Cancelled", "Interrupted"];
 
