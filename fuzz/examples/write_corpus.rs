@@ -9,6 +9,7 @@ use giveway_core::policy::catalog;
 use giveway_core::{Action, AttemptId, Capabilities, Event, JobId, Kind, NodeId, Priority, Setup, TaskId, Time};
 use giveway_engine::wire::{
     self, FromClient, FromWorker, Join, NodeFolder, Rejection, RejectionCode, Report, ToClient, ToWorker,
+    WorkerIdentity,
 };
 use giveway_mapreduce::data::{Compression, SegmentWriter};
 use giveway_mapreduce::job::Request;
@@ -39,14 +40,16 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn messages() -> Result<Vec<(&'static str, Vec<u8>)>, wire::WireError> {
     let attempt = AttemptId { task: TaskId { job: JobId(1), kind: Kind::Map, index: 2 }, number: 0 };
     let join = Join {
-        name: "worker-1".into(),
-        incarnation: 7,
-        rack: 0,
-        host: "localhost".into(),
-        map_slots: 2,
-        reduce_slots: 1,
-        folder: "/cluster/node-1".into(),
-        pid: 42,
+        worker: WorkerIdentity {
+            name: "worker-1".into(),
+            incarnation: 7,
+            rack: 0,
+            host: "localhost".into(),
+            map_slots: 2,
+            reduce_slots: 1,
+            folder: "/cluster/node-1".into(),
+            pid: 42,
+        },
         running: vec![attempt],
         outputs: vec![attempt],
         jobs: vec![JobId(1)],
@@ -88,7 +91,7 @@ fn messages() -> Result<Vec<(&'static str, Vec<u8>)>, wire::WireError> {
     wire::send(&mut to_worker, &ToWorker::Kill { attempt })?;
     files.push(("to-worker", to_worker));
     let mut client = Vec::new();
-    wire::send(&mut client, &FromClient::Submit(Box::new(request)))?;
+    wire::send(&mut client, &FromClient::Submit { request: Box::new(request), shipped: false })?;
     wire::send(&mut client, &FromClient::Jobs { after: Some(JobId(3)) })?;
     wire::send(&mut client, &FromClient::Nodes)?;
     files.push(("from-client", client));

@@ -61,9 +61,10 @@ pub fn read(path: &Path) -> Result<Model, FeedError> {
 pub fn read_until(path: &Path, until: Time) -> Result<Model, FeedError> {
     let failed = |error| FeedError::Io { path: path.into(), error };
     let mut bytes = fs::read(path).map_err(failed)?;
-    let is_journal = coordinator::is_journal(&bytes);
-    if is_journal {
-        bytes = coordinator::read_event_log(path)?;
+    let mut recorded = None;
+    if coordinator::is_journal(&bytes) {
+        let (events, clock) = coordinator::read_journal(path)?;
+        (bytes, recorded) = (events, Some(clock));
     }
     let mut decoder = EventLogDecoder::new();
     decoder.feed(&bytes);
@@ -76,9 +77,20 @@ pub fn read_until(path: &Path, until: Time) -> Result<Model, FeedError> {
         Some(model) => model,
         None => empty(path, &decoder, 1)?,
     };
-    if is_journal && until == Time::NEVER {
-        model.clock = clock(path, coordinator::read_clock(path)?, model.now);
+    if let Some(recorded) = recorded.filter(|_| until == Time::NEVER) {
+        model.clock = clock(path, recorded, model.now);
     }
+    Ok(model)
+}
+
+/// The model of an event log that a coordinator has sent, as far as it is complete.
+pub fn received(folder: &Path, log: &[u8], clock: Clock) -> Result<Model, FeedError> {
+    let mut decoder = EventLogDecoder::new();
+    decoder.feed(log);
+    let mut model = None;
+    pull(folder, &mut decoder, &mut model, 1, Time::NEVER)?;
+    let mut model = model.map_or_else(|| empty(folder, &decoder, 1), Ok)?;
+    model.clock = clock;
     Ok(model)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::action::Outcome;
 use crate::ids::{AttemptId, JobId, Kind, NodeId, RackId};
-use crate::snapshot::{Snapshot, SnapshotVersion2};
+use crate::snapshot::Snapshot;
 use crate::timer::Timer;
 use crate::units::Span;
 use serde::{Deserialize, Serialize};
@@ -152,8 +152,6 @@ pub enum Event {
         /// How many of the slots it requests; zero once nothing is lost any more.
         slots: u32,
     },
-    /// As [`Event::Restored`], in logs of earlier releases.
-    RestoredVersion2(Box<SnapshotVersion2>),
     /// The scheduler was replaced by one that knows what is in this snapshot and nothing else: the backend's process was restarted, or its log
     /// begins here.
     Restored(Box<Snapshot>),

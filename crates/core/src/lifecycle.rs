@@ -5,11 +5,12 @@
 //! defined once. Refused events, ends of unknown attempts and second launches of an attempt give no change. A lost node ends its attempts, and
 //! a resync ends all. An attempt that ends after its job closed gives a change too: the observer decides whether it counts.
 
-use crate::action::{Action, Outcome, PreemptAction, Work};
+use crate::action::{Action, Locality, Outcome, PreemptAction, Start, Work};
 use crate::event::{Event, JobSpec, NodeSpec};
-use crate::ids::{AttemptId, JobId, NodeId};
+use crate::ids::{AttemptId, JobId, Kind, NodeId, TaskKey};
 use crate::reason::{Reason, Refusal};
 use crate::snapshot::Snapshot;
+use crate::state::{Node, State};
 use crate::units::Time;
 use rustc_hash::FxHashMap;
 use std::collections::hash_map::Entry;
@@ -147,8 +148,7 @@ pub enum Change<'a, T = ()> {
 impl<T: Default> Lifecycle<T> {
     /// The running attempts of a snapshot.
     pub fn restored(snapshot: &Snapshot) -> Lifecycle<T> {
-        let running = snapshot.running().into_iter().map(|attempt| (attempt.id, attempt)).collect();
-        Lifecycle { running }
+        Lifecycle { running: running(&snapshot.state).map(|attempt| (attempt.id, attempt)).collect() }
     }
 
     /// Follows one record and calls `on_change` for each change, in order. The lifecycle is already updated then.
@@ -195,7 +195,6 @@ impl<T: Default> Lifecycle<T> {
                 }
             }
             Event::Restored(snapshot) => self.restore(snapshot),
-            Event::RestoredVersion2(old) => self.restore(&Snapshot::from((**old).clone())),
             Event::AttemptProtected { .. }
             | Event::RecoveryRequested { .. }
             | Event::PauseLimitSet { .. }
@@ -217,8 +216,9 @@ impl<T: Default> Lifecycle<T> {
     /// launches were observed, or are in an earlier log.
     fn restore(&mut self, snapshot: &Snapshot) {
         let mut known = std::mem::take(&mut self.running);
-        let restored = snapshot.running().into_iter();
-        self.running = restored.map(|attempt| (attempt.id, known.remove(&attempt.id).unwrap_or(attempt))).collect();
+        self.running = running(&snapshot.state)
+            .map(|attempt| (attempt.id, known.remove(&attempt.id).unwrap_or(attempt)))
+            .collect();
     }
 
     fn observe_action(&mut self, action: &Action, now: Time, on_change: &mut impl FnMut(Change<'_, T>)) {
@@ -258,6 +258,25 @@ impl<T: Default> Lifecycle<T> {
             on_change(Change::Ended { attempt, end });
         }
     }
+}
+
+/// The attempts that hold a slot. The locality of maps and the start of reduces are not known any more.
+fn running<T: Default>(state: &State) -> impl Iterator<Item = RunningAttempt<T>> {
+    let on_node = |(node, known): (NodeId, &Node)| {
+        let of_kind = |kind: Kind| known.running(kind).iter().map(move |of| (kind, *of));
+        let all: Vec<_> = Kind::BOTH.into_iter().flat_map(of_kind).collect();
+        all.into_iter().map(move |(kind, of)| (node, kind, of))
+    };
+    state.nodes().iter().flat_map(on_node).map(|(node, kind, of)| {
+        let (job, key) = (state.job(of.job), TaskKey { kind, index: of.task });
+        let id = AttemptId { task: key.of(job.id()), number: of.number };
+        let (launched, stop) = job.launched_and_stop(key, of.number);
+        let work = match kind {
+            Kind::Map => job.map_work(of.task, Locality::Remote),
+            Kind::Reduce => Work::Reduce { start: Start::Fresh },
+        };
+        RunningAttempt { id, node, launched, work, stop, data: T::default() }
+    })
 }
 
 impl<T> Lifecycle<T> {

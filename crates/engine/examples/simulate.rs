@@ -88,7 +88,7 @@ fn main() -> ExitCode {
 /// Plants each bug, and looks for a seed that fails.
 fn find_planted_bugs(args: &Args) -> ExitCode {
     let mut missed = 0;
-    for bug in Bug::ALL {
+    for &bug in Bug::ALL {
         plant(Some(bug));
         let seeds = args.from..args.from.saturating_add(args.seeds);
         let found = seeds.into_iter().find_map(|seed| Some((seed, run(&Scenario::random(seed)).err()?)));

@@ -2,11 +2,12 @@
 
 use crate::access;
 use crate::attempt_logs::LogChunk;
+use crate::coordinator::Clock;
 use crate::job::Request;
 use crate::program::{PIECE_BYTES, ProgramId};
 use crate::wire::{
     self, FromClient, JobStatus, LogStatus, MESSAGE_BYTES_MAX, NodeStatus, ProgramOffer, Rejection, RejectionCode,
-    Role, ToClient, WireError,
+    Reload, Role, ToClient, WireError,
 };
 use giveway_core::{AttemptId, JobId};
 use std::ffi::OsString;
@@ -17,17 +18,6 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-
-/// What a reload of policy and tenants did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reload {
-    /// The policy in force.
-    pub policy: String,
-    /// False if everything is the same as before.
-    pub changed: bool,
-    /// The settings that differ, a line each.
-    pub changes: Vec<String>,
-}
 
 /// Why a request to a cluster failed.
 #[derive(Debug, Error)]
@@ -72,6 +62,16 @@ impl From<WireError> for ClientError {
             error => ClientError::Wire(error),
         }
     }
+}
+
+/// Sends a request, and returns what the expected answer has.
+macro_rules! ask {
+    ($client:ident, $request:expr, $answer:pat => $result:expr) => {
+        match $client.request(&$request)? {
+            $answer => Ok($result),
+            _ => Err(ClientError::UnexpectedAnswer),
+        }
+    };
 }
 
 /// A connection to a coordinator. Requests are answered one at a time, in order.
@@ -148,10 +148,7 @@ impl Client {
 
     /// Submits a job. Once this returns, the job is in the journal and will run even if the coordinator is killed.
     pub fn submit(&mut self, request: Request) -> Result<JobId, ClientError> {
-        match self.request(&FromClient::Submit(Box::new(request)))? {
-            ToClient::Submitted { job } => Ok(job),
-            _ => Err(ClientError::UnexpectedAnswer),
-        }
+        ask!(self, FromClient::Submit { request: Box::new(request), shipped: false }, ToClient::Submitted { job } => job)
     }
 
     /// Submits a job whose application is in a program of one's own, which the cluster runs in processes of its own. The program is sent, unless
@@ -178,18 +175,12 @@ impl Client {
                 self.request(&FromClient::ProgramPiece { bytes: piece })?;
             }
         }
-        match self.request(&FromClient::SubmitShipped(Box::new(request)))? {
-            ToClient::Submitted { job } => Ok(job),
-            _ => Err(ClientError::UnexpectedAnswer),
-        }
+        ask!(self, FromClient::Submit { request: Box::new(request), shipped: true }, ToClient::Submitted { job } => job)
     }
 
     /// Returns a job's current status.
     pub fn job(&mut self, job: JobId) -> Result<JobStatus, ClientError> {
-        match self.request(&FromClient::Job { job, follow: false })? {
-            ToClient::Job(status) => Ok(*status),
-            _ => Err(ClientError::UnexpectedAnswer),
-        }
+        ask!(self, FromClient::Job { job, follow: false }, ToClient::Job(status) => *status)
     }
 
     /// Blocks until a job and all rounds that follow it have ended. Calls `on_status` with each status received, about once per heartbeat
@@ -225,34 +216,30 @@ impl Client {
 
     /// Returns the status of all nodes, by id, including lost ones that were up since the coordinator's start.
     pub fn nodes(&mut self) -> Result<Vec<NodeStatus>, ClientError> {
-        match self.request(&FromClient::Nodes)? {
-            ToClient::Nodes(nodes) => Ok(nodes),
-            _ => Err(ClientError::UnexpectedAnswer),
-        }
+        ask!(self, FromClient::Nodes, ToClient::Nodes(nodes) => nodes)
     }
 
-    /// Returns why a job's tasks run or wait, and recent decisions about them, as lines of text.
-    pub fn explain(&mut self, job: JobId) -> Result<Vec<String>, ClientError> {
-        match self.request(&FromClient::Explain { job })? {
-            ToClient::Explained(lines) => Ok(lines),
-            _ => Err(ClientError::UnexpectedAnswer),
+    /// Returns the event log in the cluster's journal and the wall clock, for a user who cannot read the journal.
+    pub fn event_log(&mut self) -> Result<(Vec<u8>, Clock), ClientError> {
+        let (mut log, mut answer) = (Vec::new(), self.request(&FromClient::EventLog)?);
+        loop {
+            let ToClient::EventLog { bytes, clock } = answer else { return Err(ClientError::UnexpectedAnswer) };
+            log.extend(bytes);
+            if let Some(clock) = clock {
+                return Ok((log, clock));
+            }
+            answer = self.receive()?;
         }
     }
 
     /// Lists what the attempts of a job have printed, ordered by task and attempt. Attempts that have printed nothing are left out.
     pub fn logs(&mut self, job: JobId) -> Result<Vec<LogStatus>, ClientError> {
-        match self.request(&FromClient::Logs { job })? {
-            ToClient::Logs(logs) => Ok(logs),
-            _ => Err(ClientError::UnexpectedAnswer),
-        }
+        ask!(self, FromClient::Logs { job }, ToClient::Logs(logs) => logs)
     }
 
     /// Reads a part of an attempt's log.
     pub fn read_log(&mut self, attempt: AttemptId, from: u64) -> Result<LogChunk, ClientError> {
-        match self.request(&FromClient::ReadLog { attempt, from })? {
-            ToClient::LogChunk { start, bytes } => Ok(LogChunk { start, bytes }),
-            _ => Err(ClientError::UnexpectedAnswer),
-        }
+        ask!(self, FromClient::ReadLog { attempt, from }, ToClient::LogChunk(chunk) => chunk)
     }
 
     /// Kills a job. Its output is removed.
@@ -268,10 +255,7 @@ impl Client {
     /// Has the coordinator read the files of its policy and its tenants again. Once this returns, they are in force, also after a restart. If something is
     /// wrong with them, nothing changes.
     pub fn reload(&mut self) -> Result<Reload, ClientError> {
-        match self.request(&FromClient::Reload)? {
-            ToClient::Reloaded { policy, changed, changes } => Ok(Reload { policy, changed, changes }),
-            _ => Err(ClientError::UnexpectedAnswer),
-        }
+        ask!(self, FromClient::Reload, ToClient::Reloaded(reload) => reload)
     }
 
     /// Drains the node of this name, so that it gets no new tasks, or has it used again.

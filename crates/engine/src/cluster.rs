@@ -190,14 +190,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts a killed worker again. An index out of range is ignored.
-    pub fn restart_worker(&mut self, index: usize) -> Result<(), ClusterError> {
-        let Some(worker) = self.workers.get_mut(index) else { return Ok(()) };
-        worker.child = Some(spawn(&worker.options)?);
-        worker.is_killed = false;
-        Ok(())
-    }
-
     /// Blocks until the coordinator stops, on request or because its journal cannot be written. Meanwhile restarts workers that ended.
     pub fn wait(mut self) -> Result<(), JournalError> {
         let Some(coordinator) = self.coordinator.take() else { return Ok(()) };

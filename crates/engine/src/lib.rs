@@ -16,6 +16,7 @@ pub mod fuzz;
 pub mod planted;
 pub mod program;
 #[cfg(any(test, feature = "simulation"))]
+#[path = "../tests/simulation/mod.rs"]
 pub mod simulation;
 pub mod task;
 pub mod wire;

@@ -6,7 +6,9 @@
 //!
 //! They exist only with the feature `simulation`. Without it, `planted` is always false, and the compiler removes what depends on it.
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use strum::VariantArray;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
 #[cfg_attr(not(feature = "simulation"), allow(dead_code))]
 pub enum Bug {
     /// A frame is appended to the journal and not synced.
@@ -57,30 +59,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 22] = [
-        Bug::SkippedSync,
-        Bug::WriteErrorIgnored,
-        Bug::RenamedBeforeSynced,
-        Bug::JobIdReused,
-        Bug::KillAcknowledgedEarly,
-        Bug::ProgramForgotten,
-        Bug::TimeGoesBack,
-        Bug::LostMapNotRunAgain,
-        Bug::EarlyEndCountsAsFinish,
-        Bug::MissingAttemptIgnored,
-        Bug::UnknownAttemptNotStopped,
-        Bug::OutputsNotSentAgain,
-        Bug::SilentWorkerKept,
-        Bug::ReportsNotSentAgain,
-        Bug::StateOfLostWorkerKept,
-        Bug::HungTaskKept,
-        Bug::OverlapFetched,
-        Bug::ForeignFolderRemoved,
-        Bug::PublicationForgotten,
-        Bug::RoundForgotten,
-        Bug::PublishedUnsynced,
-        Bug::OutputRetryForgotten,
-    ];
+    pub const ALL: &[Bug] = <Bug as VariantArray>::VARIANTS;
 }
 
 #[cfg(feature = "simulation")]

@@ -90,8 +90,6 @@ pub struct InputFile {
 pub enum FileLocation {
     /// A local file that every worker can open, in whatever version it is.
     Local(#[serde(with = "crate::path_bytes")] PathBuf),
-    /// Blocks on the workers' disks, as earlier releases stored files. They cannot be read any more.
-    Blocks(Vec<FileBlock>),
     /// HDFS, under the file's name, in these blocks.
     Hdfs(Vec<HdfsBlock>),
     /// A local file that every worker can open, and that must not change while the job reads it.
@@ -111,16 +109,6 @@ pub struct FileVersion {
     pub modified_ns: i64,
 }
 
-/// A block of a file that an earlier release stored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileBlock {
-    pub block: u64,
-    /// Offset in the file, in bytes.
-    pub offset: u64,
-    /// Size of the block.
-    pub bytes: u64,
-}
-
 /// A block of a file in HDFS.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HdfsBlock {
@@ -131,7 +119,8 @@ pub struct HdfsBlock {
 }
 
 /// Compression format of an input file. Only uncompressed files are divided into several splits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Codec {
     Plain,
     /// gzip, one or more members.

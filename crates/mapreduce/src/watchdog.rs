@@ -7,12 +7,12 @@
 //! A program waits until it is registered: it starts with a shell that executes it once a line has arrived on its standard input (`apps/child.rs`). If
 //! this process is killed before that line, the shell reads the end of the input and exits.
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Adds (`+`) and removes (`-`) process groups, and kills those that are left at the end of the input.
@@ -44,12 +44,61 @@ struct Watchdog {
     groups: BTreeSet<i32>,
 }
 
+/// A child with a process group of its own, whose processes do not outlive this one. Dropping it kills and reaps it.
+#[derive(Debug)]
+pub struct ProcessGroup {
+    child: Child,
+    is_reaped: bool,
+    _registration: Registration,
+}
+
+impl ProcessGroup {
+    /// Registers a child that was started as the first process of a group. It is killed if that fails.
+    pub fn new(mut child: Child) -> io::Result<ProcessGroup> {
+        match register(Pid::from_child(&child)) {
+            Ok(registration) => Ok(ProcessGroup { child, is_reaped: false, _registration: registration }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// True once the child has ended. Does not reap it: until then its process id and group id cannot be reused.
+    pub fn has_exited(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(waitid(WaitId::Pid(Pid::from_child(&self.child)), options), Ok(None))
+    }
+
+    /// Kills all processes of the group.
+    pub fn kill(&self) {
+        if !self.is_reaped {
+            // Fails only if no process is left in the group.
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        }
+    }
+
+    /// Kills what is left of the group, and reaps the child.
+    pub fn end(&mut self) -> io::Result<ExitStatus> {
+        self.kill();
+        self.is_reaped = true;
+        self.child.wait()
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
 /// A registered process group. Unregisters it when dropped: the owner must have killed it before.
 #[derive(Debug)]
-pub struct Registration(i32);
+struct Registration(i32);
 
 /// Registers a process group. Once this returns, its processes do not outlive this process.
-pub fn register(group: Pid) -> io::Result<Registration> {
+fn register(group: Pid) -> io::Result<Registration> {
     let group = group.as_raw_pid();
     let mut watchdog = watchdog();
     watchdog.groups.insert(group);

@@ -3,9 +3,7 @@
 //! A container that is paused keeps its id while the core sees one attempt end and another start. In YARN's terms a pause is a *demotion*: the
 //! container becomes opportunistic, its resources are free for others, and its NodeManager pauses it only while they are used.
 
-use crate::wire::SidecarMessage;
 use giveway_core::{Action, AttemptId, Kind, NodeId, Reason, Span, Start, Time, WHOLE_PPM, Work};
-use rustc_hash::FxHashMap;
 
 /// A demotion that the plug-in has not confirmed for this long is given up: the application master does not send heartbeats.
 pub const PAUSE_TIMEOUT: Span = Span::from_secs(30);
@@ -41,31 +39,6 @@ pub enum ContainerState {
     Resuming,
 }
 
-/// The containers that the core knows, by attempt.
-#[derive(Debug, Default)]
-pub struct ContainerIndex {
-    ids: FxHashMap<AttemptId, (String, String)>,
-}
-
-impl ContainerIndex {
-    /// Application id and container id of an attempt.
-    pub fn find(&self, attempt: AttemptId) -> Option<&(String, String)> {
-        self.ids.get(&attempt)
-    }
-
-    pub fn insert(&mut self, attempt: AttemptId, app_id: &str, container_id: &str) {
-        self.ids.insert(attempt, (app_id.to_owned(), container_id.to_owned()));
-    }
-
-    pub fn remove(&mut self, attempt: AttemptId) -> Option<(String, String)> {
-        self.ids.remove(&attempt)
-    }
-
-    pub fn clear(&mut self) {
-        self.ids.clear();
-    }
-}
-
 /// What an action of the core means for a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -90,20 +63,6 @@ impl Order {
             Action::Kill { attempt, .. } => Some(Order::Kill(*attempt)),
             _ => None,
         }
-    }
-}
-
-/// Orders for the plug-in that have not been sent yet.
-#[derive(Debug, Default)]
-pub struct OrderQueue(Vec<SidecarMessage>);
-
-impl OrderQueue {
-    pub fn push(&mut self, message: SidecarMessage) {
-        self.0.push(message);
-    }
-
-    pub fn take(&mut self) -> Vec<SidecarMessage> {
-        std::mem::take(&mut self.0)
     }
 }
 

@@ -4,7 +4,7 @@
 //! (`PROOF`). A proof is an HMAC with the token as key over the prover's role, both nonces and the sidecar's address as the prover sees it. So whoever has taken
 //! the sidecar's port learns no token and has its orders ignored, and cannot relay the handshake to the sidecar at another address either.
 
-use crate::wire::{FieldReader, PROTOCOL_VERSION, WireError, frame_type, read_error, read_frame};
+use crate::wire::{FieldReader, PROTOCOL_VERSION, WireError, read_error, read_frame};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::io::{self, Read, Write};
@@ -62,7 +62,7 @@ fn accept_with(
 ) -> Result<bool, WireError> {
     let plugin = read_hello(from)?;
     let own = proof(token, Role::Sidecar, &plugin, nonce, address).finalize().into_bytes();
-    let challenge = [&[frame_type::CHALLENGE][..], nonce, &own].concat();
+    let challenge = [&b"X"[..], nonce, &own].concat();
     let frame = [&(challenge.len() as u32).to_be_bytes()[..], &challenge].concat();
     to.write_all(&frame).map_err(read_error)?;
     let content = match read_frame(from, FRAME_BYTES_MAX) {
@@ -70,14 +70,14 @@ fn accept_with(
         Err(WireError::Closed) => return Err(WireError::Token),
         read => read?,
     };
-    if content[0] != frame_type::PROOF {
+    if content[0] != b'Y' {
         return Err(WireError::Decode { frame_type: content[0], problem: "expected PROOF" });
     }
     let mut fields = FieldReader::new(&content);
     let claimed = fields.bytes(32)?;
     // Compares in constant time.
     proof(token, Role::Plugin, &plugin, nonce, address).verify_slice(claimed).map_err(|_| WireError::Token)?;
-    fields.flag()
+    fields.take()
 }
 
 /// Reads a `HELLO` and returns its nonce.
@@ -85,7 +85,7 @@ fn read_hello(from: &mut impl Read) -> Result<Nonce, WireError> {
     let content = read_frame(from, FRAME_BYTES_MAX)?;
     let mut fields = FieldReader::new(&content);
     let magic = fields.bytes(MAGIC.len()).map_err(|_| WireError::UnknownPeer)?;
-    if content[0] != frame_type::HELLO || magic != MAGIC {
+    if content[0] != b'H' || magic != MAGIC {
         return Err(WireError::UnknownPeer);
     }
     let plugin_version = fields.integer(2)? as u16;

@@ -22,14 +22,19 @@ use thiserror::Error;
 
 /// Time for the whole handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Time within which a complete message must arrive. The plug-in sends a heartbeat twice a second.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Time within which the plug-in must accept a frame.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Limit on connections at a time. One ResourceManager that reconnects needs only a few.
 const CONNECTIONS_MAX: usize = 16;
+
 /// Limit on queued inputs. When it is reached, the reading threads block, and so does the plug-in's sending thread.
 const INPUT_QUEUE_MAX: usize = 65_536;
+
 /// How often free slots are offered to paused containers.
 const POLL_INTERVAL: Span = Span::from_secs(1);
 const TOKEN_BYTES_MIN: usize = 16;
@@ -228,18 +233,8 @@ impl Sidecar {
 
     /// Serves until stopped, then closes the event log. Blocks the calling thread.
     pub fn run(self) -> Result<(), SidecarError> {
-        let Sidecar {
-            mut registry,
-            listener,
-            token,
-            inputs,
-            input_sender,
-            log,
-            degrade,
-            record_only,
-            node_expiry,
-            notes,
-        } = self;
+        let Sidecar { mut registry, listener, token, inputs, input_sender, log, .. } = self;
+        let (degrade, record_only, node_expiry, notes) = (self.degrade, self.record_only, self.node_expiry, self.notes);
         let address = listener.local_addr().map_err(SidecarError::Socket)?;
         let policy = if record_only { "record-only".to_owned() } else { registry.policy_name().to_owned() };
         log.line(&format!("listening on {address}, policy {policy}"));

@@ -10,35 +10,9 @@ use thiserror::Error;
 
 /// Protocol version. Plug-in and sidecar must have the same one.
 pub const PROTOCOL_VERSION: u16 = 5;
+
 /// Limit on a frame's content. Longer frames are rejected before memory is allocated.
 pub const FRAME_BYTES_MAX: u32 = 4 << 20;
-
-/// First byte of a frame's content. The same constants are in `Frame.java`.
-pub(crate) mod frame_type {
-    pub const HELLO: u8 = b'H';
-    pub const CHALLENGE: u8 = b'X';
-    pub const PROOF: u8 = b'Y';
-    pub const WELCOME: u8 = b'W';
-    pub const REJECTED: u8 = b'R';
-    pub const SNAPSHOT_STARTED: u8 = b'[';
-    pub const SNAPSHOT_ENDED: u8 = b']';
-    pub const NODE_ADDED: u8 = b'N';
-    pub const NODE_REMOVED: u8 = b'n';
-    pub const APP_ADDED: u8 = b'A';
-    pub const APP_REMOVED: u8 = b'a';
-    pub const APP_UPDATED: u8 = b'Q';
-    pub const CONTAINER_ALLOCATED: u8 = b'C';
-    pub const CONTAINER_RELEASED: u8 = b'c';
-    pub const CONTAINER_UPDATED: u8 = b'u';
-    pub const CONTAINER_PROGRESS: u8 = b'g';
-    pub const HEARTBEAT: u8 = b'b';
-    pub const RANKING: u8 = b'O';
-    pub const PAUSE: u8 = b'P';
-    pub const RESUME: u8 = b'p';
-    pub const KILL: u8 = b'K';
-    pub const NODE_CLASSES: u8 = b'L';
-    pub const REFUSALS: u8 = b'V';
-}
 
 /// Why reading from the plug-in failed.
 #[derive(Debug, Error)]
@@ -233,68 +207,36 @@ pub enum SidecarMessage {
     Heartbeat,
 }
 
-/// Reads one message of the plug-in.
+/// Reads one message of the plug-in. The first byte of a frame tells which; the same bytes are in `Frame.java`.
 pub fn read_message(from: &mut impl Read) -> Result<PluginMessage, WireError> {
     let content = read_frame(from, FRAME_BYTES_MAX)?;
     let mut fields = FieldReader::new(&content);
+    /// A message with these fields, in this order.
+    macro_rules! read {
+        ($message:ident { $($field:ident),* }) => { PluginMessage::$message { $($field: fields.take()?),* } };
+    }
     let message = match content[0] {
-        frame_type::SNAPSHOT_STARTED => PluginMessage::SnapshotStarted,
-        frame_type::SNAPSHOT_ENDED => PluginMessage::SnapshotEnded,
-        frame_type::NODE_ADDED => PluginMessage::NodeAdded {
-            name: fields.string()?,
-            rack: fields.string()?,
-            memory_mb: fields.integer(8)?,
-            min_allocation_mb: fields.integer(8)?,
-            pause_mb: fields.integer(8)?,
-            speed_ppm: fields.integer(4)? as u32,
-        },
-        frame_type::NODE_REMOVED => PluginMessage::NodeRemoved { name: fields.string()? },
-        frame_type::APP_ADDED => PluginMessage::AppAdded(AppSpec {
-            app_id: fields.string()?,
-            name: fields.string()?,
-            user: fields.string()?,
-            queue: fields.string()?,
-            priority: fields.integer(4)? as u32 as i32,
-            may_pause: fields.flag()?,
+        b'[' => PluginMessage::SnapshotStarted,
+        b']' => PluginMessage::SnapshotEnded,
+        b'N' => read!(NodeAdded { name, rack, memory_mb, min_allocation_mb, pause_mb, speed_ppm }),
+        b'n' => read!(NodeRemoved { name }),
+        b'A' => PluginMessage::AppAdded(AppSpec {
+            app_id: fields.take()?,
+            name: fields.take()?,
+            user: fields.take()?,
+            queue: fields.take()?,
+            priority: fields.take::<u32>()? as i32,
+            may_pause: fields.take()?,
         }),
-        frame_type::APP_REMOVED => PluginMessage::AppRemoved { app_id: fields.string()?, outcome: fields.outcome()? },
-        frame_type::APP_UPDATED => PluginMessage::AppUpdated {
-            app_id: fields.string()?,
-            progress_ppm: fields.integer(4)? as u32,
-            outstanding_asks: fields.outstanding_asks()?,
-            recovery_asks: fields.integer(4)? as u32,
-        },
-        frame_type::CONTAINER_ALLOCATED => PluginMessage::ContainerAllocated {
-            app_id: fields.string()?,
-            container_id: fields.string()?,
-            node: fields.string()?,
-            kind: fields.kind()?,
-            is_master: fields.flag()?,
-            is_demoted: fields.flag()?,
-            outstanding_asks: fields.outstanding_asks()?,
-        },
-        frame_type::CONTAINER_RELEASED => PluginMessage::ContainerReleased {
-            app_id: fields.string()?,
-            container_id: fields.string()?,
-            succeeded: fields.flag()?,
-            outstanding_asks: fields.outstanding_asks()?,
-        },
-        frame_type::CONTAINER_UPDATED => PluginMessage::ContainerUpdated {
-            app_id: fields.string()?,
-            container_id: fields.string()?,
-            update: match fields.integer(1)? {
-                0 => ContainerUpdate::Demoted,
-                1 => ContainerUpdate::Promoted,
-                2 => ContainerUpdate::NotDemoted,
-                _ => return Err(fields.error("invalid update, expected 0 (demoted), 1 (promoted) or 2 (not demoted)")),
-            },
-        },
-        frame_type::CONTAINER_PROGRESS => PluginMessage::ContainerProgress {
-            app_id: fields.string()?,
-            container_id: fields.string()?,
-            progress_ppm: fields.integer(4)? as u32,
-        },
-        frame_type::HEARTBEAT => PluginMessage::Heartbeat,
+        b'a' => read!(AppRemoved { app_id, outcome }),
+        b'Q' => read!(AppUpdated { app_id, progress_ppm, outstanding_asks, recovery_asks }),
+        b'C' => {
+            read!(ContainerAllocated { app_id, container_id, node, kind, is_master, is_demoted, outstanding_asks })
+        }
+        b'c' => read!(ContainerReleased { app_id, container_id, succeeded, outstanding_asks }),
+        b'u' => read!(ContainerUpdated { app_id, container_id, update }),
+        b'g' => read!(ContainerProgress { app_id, container_id, progress_ppm }),
+        b'b' => PluginMessage::Heartbeat,
         frame_type => return Err(WireError::Decode { frame_type, problem: "unknown frame type" }),
     };
     if fields.position < content.len() {
@@ -309,29 +251,26 @@ impl SidecarMessage {
         let mut content = Vec::new();
         match self {
             SidecarMessage::Welcome { policy, node_expiry_ms } => {
-                content.push(frame_type::WELCOME);
+                content.push(b'W');
                 content.extend(PROTOCOL_VERSION.to_be_bytes());
                 put_string(&mut content, policy);
                 content.extend(node_expiry_ms.to_be_bytes());
             }
-            SidecarMessage::Rejected(reason) => {
-                content.push(frame_type::REJECTED);
-                put_string(&mut content, reason);
-            }
+            SidecarMessage::Rejected(reason) => put_text(&mut content, b'R', reason),
             SidecarMessage::Ranking(app_ids) => {
-                content.push(frame_type::RANKING);
+                content.push(b'O');
                 // Cutting the end loses only their order among each other: applications not in the list are served last.
                 put_list(&mut content, app_ids, |app_id, item| put_string(item, app_id));
             }
             SidecarMessage::NodeClasses(classes) => {
-                content.push(frame_type::NODE_CLASSES);
+                content.push(b'L');
                 put_list(&mut content, classes, |(name, class), item| {
                     put_string(item, name);
                     item.extend(class.to_be_bytes());
                 });
             }
             SidecarMessage::Refusals { max_wait, refused } => {
-                content.push(frame_type::REFUSALS);
+                content.push(b'V');
                 let wait_ms = max_wait.map_or(u32::MAX, |wait| u32::try_from(wait.0 / 1_000).unwrap_or(u32::MAX));
                 content.extend(wait_ms.to_be_bytes());
                 put_list(&mut content, refused, |(app_id, classes), item| {
@@ -341,19 +280,19 @@ impl SidecarMessage {
                     classes.iter().take(usize::from(count)).for_each(|class| item.extend(class.to_be_bytes()));
                 });
             }
-            SidecarMessage::Pause(container_id) => put_order(&mut content, frame_type::PAUSE, container_id),
-            SidecarMessage::Resume(container_id) => put_order(&mut content, frame_type::RESUME, container_id),
-            SidecarMessage::Kill(container_id) => put_order(&mut content, frame_type::KILL, container_id),
-            SidecarMessage::Heartbeat => content.push(frame_type::HEARTBEAT),
+            SidecarMessage::Pause(container_id) => put_text(&mut content, b'P', container_id),
+            SidecarMessage::Resume(container_id) => put_text(&mut content, b'p', container_id),
+            SidecarMessage::Kill(container_id) => put_text(&mut content, b'K', container_id),
+            SidecarMessage::Heartbeat => content.push(b'b'),
         }
         to.write_all(&(content.len() as u32).to_be_bytes())?;
         to.write_all(&content)
     }
 }
 
-fn put_order(content: &mut Vec<u8>, frame_type: u8, container_id: &str) {
+fn put_text(content: &mut Vec<u8>, frame_type: u8, text: &str) {
     content.push(frame_type);
-    put_string(content, container_id);
+    put_string(content, text);
 }
 
 /// Appends the number of items and the items, as many as fit into a frame.
@@ -434,44 +373,56 @@ impl<'a> FieldReader<'a> {
         Ok(self.bytes(width)?.iter().fold(0, |value, &byte| value << 8 | u64::from(byte)))
     }
 
-    fn string(&mut self) -> Result<String, WireError> {
-        let length = self.integer(2)? as usize;
-        // Lossy, because the plug-in cuts long strings at a byte limit, possibly within a character.
-        Ok(String::from_utf8_lossy(self.bytes(length)?).into_owned())
+    pub(crate) fn take<T: Field>(&mut self) -> Result<T, WireError> {
+        T::read(self)
     }
 
-    pub(crate) fn flag(&mut self) -> Result<bool, WireError> {
-        match self.integer(1)? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(self.error("invalid flag, expected 0 (no) or 1 (yes)")),
-        }
-    }
-
-    fn outstanding_asks(&mut self) -> Result<[u32; 2], WireError> {
-        Ok([self.integer(4)? as u32, self.integer(4)? as u32])
-    }
-
-    fn kind(&mut self) -> Result<Kind, WireError> {
-        match self.integer(1)? {
-            0 => Ok(Kind::Map),
-            1 => Ok(Kind::Reduce),
-            _ => Err(self.error("invalid task kind, expected 0 (map) or 1 (reduce)")),
-        }
-    }
-
-    fn outcome(&mut self) -> Result<Outcome, WireError> {
-        match self.integer(1)? {
-            0 => Ok(Outcome::Succeeded),
-            1 => Ok(Outcome::Killed),
-            2 => Ok(Outcome::Failed),
-            _ => Err(self.error("invalid outcome, expected 0 (succeeded), 1 (killed) or 2 (failed)")),
-        }
+    /// One of a few values, by its number.
+    fn choice<T: Copy, const N: usize>(&mut self, values: [T; N], problem: &'static str) -> Result<T, WireError> {
+        let number = self.integer(1)? as usize;
+        values.get(number).copied().ok_or_else(|| self.error(problem))
     }
 
     fn error(&self, problem: &'static str) -> WireError {
         WireError::Decode { frame_type: self.content[0], problem }
     }
+}
+
+/// A field of a frame.
+pub(crate) trait Field: Sized {
+    fn read(from: &mut FieldReader<'_>) -> Result<Self, WireError>;
+}
+
+/// Fields of these types, each read by an expression.
+macro_rules! fields {
+    ($($type:ty => |$from:ident| $value:expr),* $(,)?) => {
+        $(impl Field for $type {
+            fn read($from: &mut FieldReader<'_>) -> Result<$type, WireError> {
+                Ok($value)
+            }
+        })*
+    };
+}
+
+fields! {
+    u64 => |from| from.integer(8)?,
+    u32 => |from| from.integer(4)? as u32,
+    [u32; 2] => |from| [from.take()?, from.take()?],
+    // Lossy, because the plug-in cuts long strings at a byte limit, possibly within a character.
+    String => |from| {
+        let length = from.integer(2)? as usize;
+        String::from_utf8_lossy(from.bytes(length)?).into_owned()
+    },
+    bool => |from| from.choice([false, true], "invalid flag, expected 0 (no) or 1 (yes)")?,
+    Kind => |from| from.choice(Kind::BOTH, "invalid task kind, expected 0 (map) or 1 (reduce)")?,
+    Outcome => |from| {
+        let outcomes = [Outcome::Succeeded, Outcome::Killed, Outcome::Failed];
+        from.choice(outcomes, "invalid outcome, expected 0 (succeeded), 1 (killed) or 2 (failed)")?
+    },
+    ContainerUpdate => |from| {
+        let updates = [ContainerUpdate::Demoted, ContainerUpdate::Promoted, ContainerUpdate::NotDemoted];
+        from.choice(updates, "invalid update, expected 0 (demoted), 1 (promoted) or 2 (not demoted)")?
+    },
 }
 
 #[cfg(test)]

@@ -19,7 +19,10 @@ pub fn explain(args: &ShowJob) -> Result<()> {
     let model = match read_journal(folder) {
         Some(model) => model,
         // Another user's cluster, whose journal cannot be read, or none at all.
-        None => return print_from_coordinator(Client::connect(folder)?, id),
+        None => {
+            let (log, clock) = Client::connect(folder)?.event_log()?;
+            feed::received(folder, &log, clock)?
+        }
     };
     // A stopped cluster is as its journal left it; the time since then is none of the job's.
     let cluster = Client::connect(folder);
@@ -52,10 +55,11 @@ pub fn explain(args: &ShowJob) -> Result<()> {
     Ok(())
 }
 
-/// What the coordinator itself knows, which is less than what a journal tells.
+/// What the coordinator itself knows of a job that is in no journal any more.
 fn print_from_coordinator(mut client: Client, id: JobId) -> Result<()> {
-    let mut out = std::io::stdout();
-    Ok(client.explain(id)?.iter().try_for_each(|line| writeln!(out, "{}", prose(line)))?)
+    let status = client.job(id)?;
+    let line = format!("{id} `{}`, application {}: {}", printable(&status.name), status.app, status.state());
+    Ok(writeln!(std::io::stdout(), "{}", prose(&line))?)
 }
 
 fn print(explanation: &Explanation, status: Option<&JobStatus>, out: &mut impl Write) -> std::io::Result<()> {

@@ -7,9 +7,10 @@ use crate::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use giveway_core::{Tenants, plural};
-use giveway_engine::client::{Client, ClientError, Reload};
+use giveway_engine::client::{Client, ClientError};
 use giveway_engine::cluster::{self, Cluster};
 use giveway_engine::coordinator::{JournalError, JournalLock, ReloadSource, Reloadable};
+use giveway_engine::wire::Reload;
 use giveway_engine::{Access, coordinator, worker as process};
 use giveway_mapreduce::apps::Apps;
 use giveway_web::server::{self, Server, TokenFile};

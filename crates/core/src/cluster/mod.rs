@@ -29,7 +29,6 @@ use crate::policy::recovery::LostTask;
 use crate::policy::{Needs, Policy, PolicyState, TaskTimes, View};
 use crate::reason::Refusal;
 use crate::setup::{Setup, SetupError};
-use crate::snapshot::Snapshot;
 use crate::state::{JobKey, State};
 use crate::timer::Timers;
 use crate::units::Time;
@@ -164,7 +163,6 @@ impl Cluster {
             Event::NodeDrained { node } => self.node_drained(*node)?,
             Event::NodeIncluded { node } => self.node_included(*node)?,
             Event::Restored(snapshot) => self.restored(snapshot, out)?,
-            Event::RestoredVersion2(old) => self.restored(&Snapshot::from((**old).clone()), out)?,
         }
         Ok(())
     }

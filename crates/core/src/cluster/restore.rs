@@ -3,47 +3,33 @@
 use super::Cluster;
 use crate::action::Action;
 use crate::ids::{Kind, NodeId, PerKind, TaskKey};
-use crate::policy::matching::UserRights;
+use crate::policy::matching::{Classes, UserRights};
 use crate::policy::ranking::{GroupNumbers, Ranking};
 use crate::policy::{PolicyState, estimates};
 use crate::reason::Refusal;
-use crate::snapshot::{JobMemory, JobSnapshot, Snapshot, TimersSnapshot};
-use crate::state::{Inconsistent, Job, JobKey};
+use crate::snapshot::{Snapshot, TimersSnapshot};
+use crate::state::JobKey;
 use crate::timer::Timer;
 use crate::units::Time;
-
-impl From<Inconsistent> for Refusal {
-    fn from(_: Inconsistent) -> Refusal {
-        Refusal::InvalidSnapshot
-    }
-}
 
 impl Cluster {
     /// Everything that decisions depend on. A scheduler that continues from it decides as this one does.
     pub fn snapshot(&self) -> Snapshot {
-        let mut jobs: Vec<_> = self.state.jobs().iter().collect();
-        jobs.sort_by_key(|(_, job)| job.sequence());
+        let keys = self.state.jobs().keys();
+        let delayed = |kind: Kind| {
+            let is_delayed = |key: &JobKey| self.rankings.last(kind).is_delayed(*key);
+            keys.iter().copied().filter(is_delayed).map(|key| (key, self.delayed[kind].until(key))).collect()
+        };
+        let work_ahead = |kind: Kind| keys.iter().map(|&key| (key, self.refusals[kind].work_ahead_s(key))).collect();
+        let mut state = self.state.clone();
+        state.discharge_all();
         Snapshot {
-            nodes: self.state.node_snapshots(),
-            jobs: jobs.into_iter().map(|(key, job)| self.job_snapshot(key, job)).collect(),
-            keys: self.state.job_keys(),
-            node_types: self.state.node_types(),
+            state,
             policy: self.policy_state(),
+            delayed_until: PerKind::from_fn(delayed),
+            work_ahead_s: PerKind::from_fn(work_ahead),
             timers: Some(TimersSnapshot { expiries: self.timers, retries: self.retries.iter().copied().collect() }),
         }
-    }
-
-    fn job_snapshot(&self, key: JobKey, job: &Job) -> JobSnapshot {
-        let snapshot = job.snapshot(key);
-        let memory = JobMemory {
-            delayed_until: PerKind::from_fn(|kind| {
-                let is_delayed = self.rankings.last(kind).is_delayed(key);
-                is_delayed.then(|| self.delayed[kind].until(key))
-            }),
-            work_ahead_s: PerKind::from_fn(|kind| self.refusals[kind].work_ahead_s(key)),
-            ..snapshot.memory
-        };
-        JobSnapshot { memory, ..snapshot }
     }
 
     fn policy_state(&self) -> PolicyState {
@@ -60,16 +46,17 @@ impl Cluster {
     pub(super) fn restored(&mut self, snapshot: &Snapshot, out: &mut Vec<Action>) -> Result<(), Refusal> {
         let mut restored = Cluster::new(self.setup.clone()).map_err(|_| Refusal::InvalidSnapshot)?;
         restored.now = self.now;
-        restored.restore_nodes(snapshot)?;
-        let knows_classes = restored.restore_policy(&snapshot.policy)?;
-        restored.state.restore_keys(&snapshot.keys, snapshot.jobs.len())?;
-        let is_exact = snapshot.timers.is_some();
-        for job in &snapshot.jobs {
-            restored.restore_job(job, knows_classes, is_exact)?;
+        restored.state = snapshot.state.without_jobs();
+        for (node, known) in snapshot.state.nodes().iter() {
+            restored.matcher.node_joined(node, known.spec());
         }
-        restored.state.check_keys()?;
+        restored.nodes_changed();
+        let knows_classes = restored.restore_policy(&snapshot.policy)?;
+        for key in snapshot.state.jobs().by_submission() {
+            restored.restore_job(snapshot, key, knows_classes)?;
+        }
         match &snapshot.timers {
-            Some(timers) => restored.restore_computed(snapshot, timers)?,
+            Some(timers) => restored.restore_computed(snapshot, timers),
             None => restored.compute_anew(),
         }
         for timer in Timer::ALL {
@@ -79,16 +66,6 @@ impl Cluster {
         restored.set_retry_timer(out);
         restored.set_timers(out);
         *self = restored;
-        Ok(())
-    }
-
-    fn restore_nodes(&mut self, snapshot: &Snapshot) -> Result<(), Refusal> {
-        self.state.restore_node_types(&snapshot.node_types)?;
-        for (node, known) in (0..).map(NodeId).zip(&snapshot.nodes) {
-            self.node_joined(node, &known.spec)?;
-            self.state.restore_node(node, known);
-        }
-        self.nodes_changed();
         Ok(())
     }
 
@@ -124,57 +101,57 @@ impl Cluster {
         if self.matcher.restore(memory.clone(), rights) { Ok(true) } else { Err(Refusal::InvalidSnapshot) }
     }
 
-    fn restore_job(&mut self, snapshot: &JobSnapshot, knows_classes: bool, is_exact: bool) -> Result<(), Refusal> {
-        let memory = &snapshot.memory;
-        if memory.delayed_since.iter().flatten().any(|&since| since > self.now) {
+    fn restore_job(&mut self, snapshot: &Snapshot, key: JobKey, knows_classes: bool) -> Result<(), Refusal> {
+        let spec = snapshot.state.job(key).spec();
+        let user = self.user_number(&spec.user);
+        self.state.add_job_of(&snapshot.state, key, user);
+        let job = self.state.job_mut(key);
+        let (classes, now) = (job.classes(), self.now);
+        let is_possible = |kind: &Kind| job.delayed_since(*kind) <= Some(now);
+        if !Kind::BOTH.iter().all(is_possible) {
             return Err(Refusal::InvalidSnapshot);
         }
-        let user = self.user_number(&snapshot.spec.user);
-        let job = self.state.restore_job(user, snapshot)?;
-        if is_exact {
-            let nodes = self.state.nodes().len() as u32;
-            self.state.job_mut(job).restore_computed(memory, nodes)?;
-        } else {
-            self.index_input_types(job);
-            self.state.job_mut(job).restore_lags(memory)?;
-            let task_times = &self.memory.task_times;
-            let first = estimates::first_estimate(self.view(), self.needs, self.state.job(job), task_times);
-            self.state.job_mut(job).set_estimate(first);
+        if snapshot.timers.is_none() {
+            self.index_input_types(key);
+            let first =
+                estimates::first_estimate(self.view(), self.needs, self.state.job(key), &self.memory.task_times);
+            self.state.job_mut(key).set_estimate(first);
         }
         if !knows_classes {
-            self.classify(job, &snapshot.spec);
-        } else if self.matcher.knows(user, memory.classes) {
-            self.state.job_mut(job).set_classes(memory.classes);
-            self.add_to_groups(job, &snapshot.spec.pool);
+            self.state.job_mut(key).set_classes(Classes::default());
+            self.classify(key, &spec);
+        } else if self.matcher.knows(user, classes) {
+            self.add_to_groups(key, &spec.pool);
         } else {
             return Err(Refusal::InvalidSnapshot);
         }
-        self.index_local_nodes(job);
+        self.index_local_nodes(key);
         let nodes = (0..self.state.nodes().len() as u32).map(NodeId);
-        let map_nodes: Vec<NodeId> = nodes.filter(|&node| self.state.job(job).mapped_on(node)).collect();
-        map_nodes.into_iter().for_each(|node| self.index_map_node(job, Kind::Map, node));
+        let map_nodes: Vec<NodeId> = nodes.filter(|&node| self.state.job(key).mapped_on(node)).collect();
+        map_nodes.into_iter().for_each(|node| self.index_map_node(key, Kind::Map, node));
         Ok(())
     }
 
     /// Sets what was computed and decided before, and ranks all jobs by it.
-    fn restore_computed(&mut self, snapshot: &Snapshot, timers: &TimersSnapshot) -> Result<(), Refusal> {
-        for (node, known) in (0..).map(NodeId).zip(&snapshot.nodes) {
-            self.state.restore_node_order(node, &known.order)?;
-        }
-        for (kind, job) in Kind::BOTH.into_iter().flat_map(|kind| snapshot.jobs.iter().map(move |job| (kind, job))) {
-            let key = JobKey::from_number(job.memory.key);
-            self.refusals[kind].set_work_ahead(key, job.memory.work_ahead_s[kind]);
-            self.rerank(key, kind);
-            if let Some(until) = job.memory.delayed_until[kind] {
+    fn restore_computed(&mut self, snapshot: &Snapshot, timers: &TimersSnapshot) {
+        for kind in Kind::BOTH {
+            let is_live = |key: JobKey| self.state.jobs().is_live(key);
+            for &(key, ahead_s) in snapshot.work_ahead_s[kind].iter().filter(|(key, _)| is_live(*key)) {
+                self.refusals[kind].set_work_ahead(key, ahead_s);
+            }
+            for key in self.state.jobs().by_submission() {
+                self.rerank(key, kind);
+            }
+            let is_live = |key: JobKey| self.state.jobs().is_live(key);
+            for &(key, until) in snapshot.delayed_until[kind].iter().filter(|(key, _)| is_live(*key)) {
                 self.delayed[kind].restore(key, until);
                 self.rankings.stages_mut(kind).iter_mut().for_each(|ranking| ranking.set_delayed(key, true));
             }
         }
         (self.timers, self.retries) = (timers.expiries, timers.retries.iter().copied().collect());
-        Ok(())
     }
 
-    /// Computes what a snapshot of an earlier release does not have.
+    /// Computes what a snapshot for another setup does not have.
     fn compute_anew(&mut self) {
         for job in self.state.jobs().keys() {
             for kind in Kind::BOTH {

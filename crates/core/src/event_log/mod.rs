@@ -16,7 +16,7 @@
 //! | head | |
 //! |---|---|
 //! | 8 bytes | magic number `89 47 49 56 45 57 41 59` (0x89, then `GIVEWAY`) |
-//! | `u32` | version of the format, 2 |
+//! | `u32` | version of the format, 3 |
 //! | `u64` | the setup's seed (TOML has no unsigned 64-bit integers) |
 //! | `u32` | length of the setup |
 //! | `u32` | checksum |
@@ -51,7 +51,7 @@ use std::fmt;
 use thiserror::Error;
 
 /// The version of the format that is written, and the only one that is read.
-pub const EVENT_LOG_VERSION: u32 = 2;
+pub const EVENT_LOG_VERSION: u32 = 3;
 
 /// The longest setup or record. A longer one is refused before memory is allocated for it.
 pub const RECORD_BYTES_MAX: u32 = 1 << 30;
@@ -317,7 +317,6 @@ mod tests {
             estimate_bias_ppm: 1,
         };
         let empty = Snapshot::default();
-        let old = crate::snapshot::SnapshotVersion2::default();
         let events = [
             Event::JobKilled { job },
             Event::NodeJoined { node, spec: spec("") },
@@ -341,7 +340,6 @@ mod tests {
             Event::AttemptProtected { attempt },
             Event::PauseLimitSet { node, attempts: 0 },
             Event::RecoveryRequested { job, slots: 0 },
-            Event::RestoredVersion2(Box::new(old)),
             Event::Restored(Box::new(empty)),
             Event::NodeDrained { node },
             Event::NodeIncluded { node },

@@ -555,7 +555,7 @@ mod tests {
         );
         let error = EventLogError::Damaged { record: 0 }.to_string();
         assert!(error.starts_with("the event log is damaged in the head: "), "{error}");
-        let error = EventLogError::Version { found: 1, known: 2 }.to_string();
+        let error = EventLogError::Version { found: 1, known: EVENT_LOG_VERSION }.to_string();
         assert!(error.starts_with("unsupported event log: it has format version 1"), "{error}");
     }
 }

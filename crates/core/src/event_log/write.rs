@@ -100,10 +100,12 @@ impl postcard::ser_flavors::Flavor for Appender<'_> {
         self.0.push(byte);
         Ok(())
     }
+
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
         self.0.extend_from_slice(bytes);
         Ok(())
     }
+
     fn finalize(self) -> postcard::Result<()> {
         Ok(())
     }
@@ -123,7 +125,7 @@ mod tests {
         let (mut writer, head) = EventLogWriter::begin(&setup).unwrap();
         let text = toml::to_string(&Setup { seed: 0, ..setup.clone() }).unwrap();
         assert_eq!(head[..8], [0x89, 0x47, 0x49, 0x56, 0x45, 0x57, 0x41, 0x59]);
-        assert_eq!(head[8..12], [2, 0, 0, 0]);
+        assert_eq!(head[8..12], [3, 0, 0, 0]);
         assert_eq!(head[12..20], (u64::MAX - 1).to_le_bytes());
         assert_eq!(head[20..24], (text.len() as u32).to_le_bytes());
         let mut covered = head[..24].to_vec();

@@ -1,8 +1,10 @@
 //! A set of small integers, one bit each. Unlike `fixedbitset` it grows on insertion, and it finds the first member from a given number on;
 //! both are needed for every decision.
 
+use serde::{Deserialize, Serialize};
+
 /// A set of small integers. Its memory is proportional to the largest member.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BitSet {
     words: Vec<u64>,
 }

@@ -5,35 +5,43 @@ use super::bit_set::BitSet;
 use super::estimate::Estimate;
 use super::pending_maps::PendingMaps;
 use super::racks::Racks;
+use super::restore;
 use super::task::{SpeculativeAttempt, Task, TaskHistory, TaskState};
-use crate::action::{Locality, Work};
+use crate::action::{Locality, PreemptAction, Work};
 use crate::event::{Hint, JobSpec, Priority, Split};
 use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind, TaskKey};
+use crate::lifecycle::StopRequest;
 use crate::units::{Span, Time};
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A live job.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     pub(super) id: JobId,
     /// As it was submitted, without its splits.
     pub(super) spec: Box<JobSpec>,
+    #[serde(skip)]
     pub(super) application: Box<str>,
     pub(super) user: u32,
+    #[serde(skip)]
     pub(super) priority: Priority,
     pub(super) submitted: Time,
     pub(super) sequence: u32,
     pub(super) splits: Arc<[Split]>,
     pub(super) tasks: PerKind<Vec<Task>>,
     /// Task entries of an open job that are neither finished nor requested any more.
+    #[serde(skip)]
     pub(super) released: PerKind<u32>,
     /// The size of its splits, if they all have the same.
+    #[serde(skip)]
     pub(super) block_bytes: Option<u64>,
     /// Output of each finished map.
     pub(super) map_outputs: Vec<u64>,
+    #[serde(serialize_with = "restore::sorted")]
     pub(super) histories: FxHashMap<TaskKey, TaskHistory>,
     /// Whether work of any of its tasks was ever lost with a node. Most jobs have histories of other kinds only.
     pub(super) has_lost_work: bool,
@@ -47,18 +55,24 @@ pub struct Job {
     /// Finished maps whose output was lost with a node while no reduce needed it, and that node.
     pub(super) unneeded_lost_outputs: Vec<(u32, NodeId)>,
     pub(super) speculative: Vec<SpeculativeAttempt>,
+    #[serde(skip)]
     pub(super) slowstart_maps: u32,
     pub(super) first_launch: Option<Time>,
     pub(super) delayed_since: PerKind<Option<Time>>,
     pub(super) map_nodes: BitSet,
     /// The types of nodes that hold its input, as bits.
     pub(super) input_types: u64,
+    #[serde(skip)]
     pub(super) input_bytes: u64,
+    #[serde(skip)]
     pub(super) mapped_bytes: u64,
+    #[serde(skip)]
     pub(super) output_bytes: u64,
     /// When its last map was done, while all are.
     pub(super) maps_done_at: Option<Time>,
+    #[serde(skip)]
     pub(super) hint: Option<Hint>,
+    #[serde(skip)]
     pub(super) estimate_bias: f64,
     pub(super) estimate: Estimate,
     pub(super) classes: [Option<u16>; 2],
@@ -73,7 +87,7 @@ pub struct Job {
 }
 
 /// Counts over a job's tasks of one kind.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TaskCounts {
     /// Finished tasks.
     pub done: u32,
@@ -98,6 +112,7 @@ pub struct TaskCounts {
     /// Slots the job is entitled to under the policy's share.
     pub fair_share: f64,
     /// The allocation that the job's groups have been charged for.
+    #[serde(skip)]
     pub(super) charged: u32,
     /// Work of the finished tasks: their time on a node of speed 1 without reading splits, in seconds. Kept only under a policy that
     /// compares nodes or the work of jobs.
@@ -132,6 +147,11 @@ impl Job {
     /// Its id.
     pub fn id(&self) -> JobId {
         self.id
+    }
+
+    /// As it was submitted, with the present locations of its input.
+    pub fn spec(&self) -> JobSpec {
+        JobSpec { splits: Arc::clone(&self.splits), ..(*self.spec).clone() }
     }
 
     /// Its name, as it was submitted.
@@ -417,6 +437,19 @@ impl Job {
             Locality::Rack
         } else {
             Locality::Remote
+        }
+    }
+
+    /// When an attempt that holds a slot was launched, and how it was requested to stop.
+    pub(crate) fn launched_and_stop(&self, task: TaskKey, number: u16) -> (Time, Option<StopRequest>) {
+        let request = |action, preempted| StopRequest { action, preempted };
+        if let Some(other) = self.speculative.iter().find(|other| (other.task, other.number) == (task, number)) {
+            return (other.launched, other.stopping.then_some(request(PreemptAction::Kill, false)));
+        }
+        let primary = self.task(task);
+        match primary.state {
+            TaskState::Stopping(action) => (primary.launched, Some(request(action, !self.closed))),
+            _ => (primary.launched, None),
         }
     }
 

@@ -1,16 +1,14 @@
 //! All live jobs, by key and by id.
 
 use super::job::Job;
-use super::restore::{Inconsistent, ensure};
 use crate::event::JobSpec;
 use crate::ids::JobId;
-use crate::snapshot::JobKeys;
 use crate::units::Time;
 use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
+use serde::{Deserialize, Serialize};
 
 /// The position of a live job in the [`JobTable`]. Reused after the job is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobKey(u32);
 
 impl JobKey {
@@ -34,11 +32,15 @@ impl JobKey {
 }
 
 /// All live jobs. A job is live from its submission until its last attempt has left its slot.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct JobTable {
-    jobs: Vec<Option<Job>>,
-    by_id: FxHashMap<JobId, JobKey>,
-    keys: JobKeys,
+    pub(super) jobs: Vec<Option<Job>>,
+    #[serde(skip)]
+    pub(super) by_id: FxHashMap<JobId, JobKey>,
+    /// Number of jobs that were submitted.
+    pub(super) submitted: u32,
+    /// The keys of ended jobs; the last one is used first.
+    pub(super) free: Vec<u32>,
 }
 
 impl JobTable {
@@ -72,6 +74,18 @@ impl JobTable {
         self.iter().map(|(key, _)| key).collect()
     }
 
+    /// The keys of all live jobs in the order of their submission.
+    pub fn by_submission(&self) -> Vec<JobKey> {
+        let mut keys = self.keys();
+        keys.sort_by_key(|&key| self.get(key).sequence());
+        keys
+    }
+
+    /// True if this is the key of a live job.
+    pub(crate) fn is_live(&self, key: JobKey) -> bool {
+        self.jobs.get(key.index()).is_some_and(Option::is_some)
+    }
+
     /// Number of live jobs.
     pub fn len(&self) -> usize {
         self.by_id.len()
@@ -83,14 +97,14 @@ impl JobTable {
     }
 
     pub(super) fn insert(&mut self, spec: &JobSpec, user: u32, open: bool, nodes: usize, now: Time) -> JobKey {
-        self.keys.submitted += 1;
-        let job = Job::new(spec, user, self.keys.submitted, open, nodes, now);
-        let key = JobKey(self.keys.free.pop().unwrap_or(self.jobs.len() as u32));
+        self.submitted += 1;
+        let job = Job::new(spec, user, self.submitted, open, nodes, now);
+        let key = JobKey(self.free.pop().unwrap_or(self.jobs.len() as u32));
         self.put(key, job);
         key
     }
 
-    fn put(&mut self, key: JobKey, job: Job) {
+    pub(super) fn put(&mut self, key: JobKey, job: Job) {
         self.by_id.insert(job.id, key);
         if self.jobs.len() <= key.index() {
             self.jobs.resize_with(key.index() + 1, || None);
@@ -98,36 +112,15 @@ impl JobTable {
         self.jobs[key.index()] = Some(job);
     }
 
-    /// Which keys are free, and how many jobs there were.
-    pub(super) fn keys_snapshot(&self) -> JobKeys {
-        self.keys.clone()
-    }
-
-    /// Makes room for this many jobs under the keys that are not free. [`JobTable::restore`] adds them.
-    pub(super) fn restore_keys(&mut self, keys: &JobKeys, live: usize) -> Result<(), Inconsistent> {
-        let end = live + keys.free.len();
-        let free: BTreeSet<u32> = keys.free.iter().copied().collect();
-        ensure(free.len() == keys.free.len() && free.iter().all(|&key| (key as usize) < end))?;
-        self.jobs.resize_with(end, || None);
-        self.keys = keys.clone();
-        Ok(())
-    }
-
-    /// Adds a job under the key that it had.
-    pub(super) fn restore(&mut self, key: u32, job: Job) -> Result<JobKey, Inconsistent> {
-        ensure(matches!(self.jobs.get(key as usize), Some(None)) && job.sequence() <= self.keys.submitted)?;
-        self.put(JobKey(key), job);
-        Ok(JobKey(key))
-    }
-
-    /// Checks that the keys without a job are those that are free.
-    pub(super) fn check_keys(&self) -> Result<(), Inconsistent> {
-        ensure(self.keys.free.iter().all(|&key| self.jobs[key as usize].is_none()))
+    /// The keys without the jobs.
+    pub(super) fn without_jobs(&self) -> JobTable {
+        let jobs = self.jobs.iter().map(|_| None).collect();
+        JobTable { jobs, by_id: FxHashMap::default(), submitted: self.submitted, free: self.free.clone() }
     }
 
     pub(super) fn remove(&mut self, job: JobKey) {
         let removed = self.jobs[job.index()].take().expect("the key of a live job");
         self.by_id.remove(&removed.id);
-        self.keys.free.push(job.0);
+        self.free.push(job.0);
     }
 }

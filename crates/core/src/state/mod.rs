@@ -29,17 +29,18 @@ pub use job_table::{JobKey, JobTable};
 pub use node::{Exclusion, Node, NodeTable, Reservation, RunningAttempt};
 pub use node_types::NodeType;
 pub use racks::Racks;
-pub(crate) use restore::Inconsistent;
 pub use task::{SpeculativeAttempt, Task, TaskHistory, TaskState};
 pub use transitions::{AttemptRole, FailedPrimary};
 
 use crate::ids::{JobId, NodeId};
+use serde::{Deserialize, Serialize};
 
 /// A reduce with this progress has fetched all its input: the first third of its progress is the shuffle.
 pub const SHUFFLE_DONE_PPM: u32 = crate::units::WHOLE_PPM / 3 + 1;
 
 /// Everything the scheduler knows of its cluster.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "restore::Stored")]
 pub struct State {
     jobs: JobTable,
     nodes: NodeTable,

@@ -11,9 +11,10 @@ use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
 /// A node. The fields that every launch and every end of an attempt touch come first and share cache lines.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Node {
+    #[serde(skip)]
     pub(super) free: PerKind<u16>,
     pub(super) up: bool,
     /// The number of its type.
@@ -64,7 +65,7 @@ impl Exclusion {
 const FAILURES_KEPT: usize = 32;
 
 /// An attempt that holds a slot of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RunningAttempt {
     /// Its job.
     pub job: JobKey,
@@ -75,7 +76,7 @@ pub struct RunningAttempt {
 }
 
 /// A reservation of a slot of a node: the next free one goes to this job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     /// Key of the job at the time of the reservation.
     pub job: JobKey,
@@ -156,18 +157,25 @@ impl Node {
 }
 
 /// All nodes, with totals over those that are up and not excluded.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct NodeTable {
     pub(super) nodes: Vec<Node>,
+    pub(super) types: NodeTypes,
+    #[serde(skip)]
     pub(super) racks: Racks,
+    #[serde(skip)]
     pub(super) free: PerKind<u32>,
+    #[serde(skip)]
     pub(super) slots: PerKind<u32>,
+    #[serde(skip)]
     pub(super) reservations: PerKind<u32>,
     /// The nodes with reservations.
+    #[serde(skip)]
     pub(super) reserved: PerKind<BTreeSet<NodeId>>,
+    #[serde(skip)]
     pub(super) up: u32,
+    #[serde(skip)]
     pub(super) excluded: u32,
-    pub(super) types: NodeTypes,
 }
 
 impl NodeTable {

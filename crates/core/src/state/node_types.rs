@@ -6,13 +6,14 @@ use super::node::Node;
 use crate::event::NodeSpec;
 use crate::ids::{Kind, PerKind};
 use crate::units::WHOLE_PPM;
+use serde::{Deserialize, Serialize};
 
 /// The most types that are told apart. Further nodes are counted with the type of the nearest speed, so that a cluster in which every node
 /// was measured differently does not make decisions slow.
-const MAX_TYPES: usize = 64;
+pub(super) const MAX_TYPES: usize = 64;
 
 /// Nodes of the same speed and disk rate.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeType {
     /// Seconds of work at speed 1 that a slot does per second; over 0.
     pub speed: f64,
@@ -23,10 +24,11 @@ pub struct NodeType {
 }
 
 /// All types. A type keeps its number, also while none of its nodes is up.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct NodeTypes {
-    all: Vec<NodeType>,
+    pub(super) all: Vec<NodeType>,
     /// Changes with the types and their slots, so that what was computed from them can tell whether it is current.
+    #[serde(skip)]
     version: u64,
 }
 
@@ -37,14 +39,6 @@ impl NodeTypes {
 
     pub(super) fn version(&self) -> u64 {
         self.version
-    }
-
-    /// Begins with types of these speeds and disk rates, without nodes; false if they are none.
-    pub(super) fn restore(&mut self, types: &[(f64, f64)]) -> bool {
-        let is_rate = |rate: f64| rate.is_finite() && rate > 0.0;
-        let slots = PerKind::default();
-        self.all = types.iter().map(|&(speed, disk_bytes_per_s)| NodeType { speed, disk_bytes_per_s, slots }).collect();
-        self.all.len() <= MAX_TYPES && self.all.iter().all(|of| is_rate(of.speed) && is_rate(of.disk_bytes_per_s))
     }
 
     /// The number of the type of a node that joins.

@@ -11,13 +11,16 @@ use super::returned_maps::ReturnedMaps;
 use super::task::Task;
 use crate::event::Split;
 use crate::ids::{NodeId, RackId};
-use std::collections::BTreeSet;
+use serde::{Deserialize, Serialize};
 
 /// Jobs with at most this many maps are searched without an index.
 const INDEX_MIN_MAPS: usize = 8;
 
 /// A job's pending maps.
-#[derive(Debug, Default)]
+///
+/// What is stored of them are those that have run before, in the order in which they are launched: the rest follows from the tasks of the job.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<u32>", into = "Vec<u32>")]
 pub(super) struct PendingMaps {
     pending: BitSet,
     /// `None` if there are none, as for most jobs at most times: searches read this often.
@@ -62,6 +65,7 @@ struct Entry {
 }
 
 const LAST: u32 = 1 << 31;
+
 /// The first entry of an empty list.
 const NONE: Entry = Entry { key: u32::MAX, map: u32::MAX };
 
@@ -139,6 +143,39 @@ fn each_pair(splits: &[Split], key_of: impl Fn(NodeId) -> u32, mut visit: impl F
     }
 }
 
+impl Clone for PendingMaps {
+    /// Without the indexes, which are built when they are first used.
+    fn clone(&self) -> PendingMaps {
+        let &PendingMaps { next_fresh, fresh_end, has_hosts, .. } = self;
+        let (pending, returned, newly_returned) =
+            (self.pending.clone(), self.returned.clone(), self.newly_returned.clone());
+        PendingMaps {
+            pending,
+            returned,
+            newly_returned,
+            next_fresh,
+            fresh_end,
+            by_node: None,
+            by_rack: None,
+            has_hosts,
+        }
+    }
+}
+
+impl From<PendingMaps> for Vec<u32> {
+    fn from(maps: PendingMaps) -> Vec<u32> {
+        maps.returned().collect()
+    }
+}
+
+impl From<Vec<u32>> for PendingMaps {
+    fn from(returned: Vec<u32>) -> PendingMaps {
+        let mut maps = PendingMaps::default();
+        returned.into_iter().for_each(|map| maps.returned.get_or_insert_default().push(map));
+        maps
+    }
+}
+
 impl PendingMaps {
     /// The maps of a new job, one per split.
     pub(super) fn new(splits: &[Split]) -> PendingMaps {
@@ -153,6 +190,11 @@ impl PendingMaps {
             by_rack: None,
             has_hosts,
         }
+    }
+
+    /// Those that were read from a snapshot, of a job with these pending maps.
+    pub(super) fn complete(&mut self, pending: BitSet, splits: &[Split]) {
+        *self = PendingMaps { pending, returned: self.returned.take(), ..PendingMaps::new(splits) };
     }
 
     /// True if the location of some input is known.
@@ -179,16 +221,6 @@ impl PendingMaps {
     /// Those that have run before, or are the rest of one that ended early, in the order in which they are launched.
     pub(super) fn returned(&self) -> impl Iterator<Item = u32> + '_ {
         self.returned.iter().flat_map(|returned| returned.iter())
-    }
-
-    /// Puts those that have returned into this order; false if they are not the same.
-    pub(super) fn reorder_returned(&mut self, order: &[u32]) -> bool {
-        let known: BTreeSet<u32> = self.returned().collect();
-        let is_same = known.len() == order.len() && order.iter().copied().collect::<BTreeSet<u32>>() == known;
-        self.returned = None;
-        self.newly_returned.clear();
-        order.iter().for_each(|&map| self.returned.get_or_insert_default().push(map));
-        is_same
     }
 
     /// A map was launched.

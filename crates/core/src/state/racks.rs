@@ -3,7 +3,7 @@
 use crate::ids::{NodeId, RackId};
 
 /// The racks of all nodes that have ever joined.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Racks {
     of: Vec<RackId>,
     several: bool,

@@ -9,11 +9,12 @@ use std::collections::VecDeque;
 
 /// At most this many are searched one by one.
 const SCAN_MAX: usize = 8;
+
 /// With more entries than this, and most of them not current, those are removed.
 const COMPACT_MIN: usize = 32;
 
 /// Returned maps.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ReturnedMaps {
     /// By map that is pending, the number of the entry that is current.
     current: FxHashMap<u32, u32>,
@@ -31,7 +32,7 @@ struct Entry {
 }
 
 /// Entries by key.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Lists {
     by_key: FxHashMap<u32, VecDeque<Entry>>,
     /// Entries with a lower number are in the lists.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A task and its current attempt. It takes 32 bytes, half a cache line, because there are millions of tasks and most run once from
 /// beginning to end. What is true of few tasks is in `TaskHistory`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {
     pub(super) launched: Time,
     pub(super) node: NodeId,
@@ -33,8 +33,7 @@ pub struct TaskHistory {
     pub(super) first_launched: Option<Time>,
     /// Slot time of earlier attempts whose work was kept.
     pub(super) kept_service: Span,
-    /// The part of `kept_service` in which it waited for its job's last map. In a snapshot it is part of the job's memory.
-    #[serde(skip)]
+    /// The part of `kept_service` in which it waited for its job's last map.
     pub(super) kept_wait: Span,
     /// The node its work was lost with, until it runs again.
     pub(super) lost_with: Option<NodeId>,
@@ -49,16 +48,6 @@ pub struct TaskHistory {
 }
 
 impl TaskHistory {
-    /// First byte of its split that the task reads.
-    pub fn start_bytes(&self) -> u64 {
-        self.start_bytes
-    }
-
-    /// Input bytes of the task, if it is a part of a map that ended early.
-    pub fn bytes(&self) -> Option<u64> {
-        self.bytes
-    }
-
     /// True if the task still prefers other nodes than this one, because it failed here.
     pub(super) fn prefers_elsewhere(&self, node: NodeId, now: Time) -> bool {
         now < self.elsewhere_until && self.failed_on.contains(&Some(node))
@@ -88,7 +77,7 @@ impl TaskState {
 }
 
 /// A second attempt of a running task.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpeculativeAttempt {
     pub(super) task: TaskKey,
     pub(super) number: u16,

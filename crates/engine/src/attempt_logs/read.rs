@@ -2,6 +2,7 @@
 
 use super::{ELSEWHERE, FOLDER, attempt_name, parse_file};
 use giveway_core::{AttemptId, JobId, Kind, TaskId};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -20,11 +21,12 @@ pub struct AttemptLog {
 }
 
 /// A part of a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogChunk {
     /// Offset of the first byte: later than requested if what was there is no longer stored.
     pub start: u64,
     /// The bytes, as they were printed; empty at the end of the log.
+    #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
 }
 

@@ -1,16 +1,11 @@
 //! Requests of clients, except submissions.
 
 use super::inputs::ClientLink;
-use super::job_table::task_counts;
 use super::state_machine::{Coordinator, Deferred};
 use crate::planted::{Bug, planted};
 use crate::wire::{FromClient, NodeExclusion, NodeStatus, RejectionCode, ToClient};
-use giveway_core::cluster::Blocked;
-use giveway_core::{AttemptId, Event, JobId, Kind, Outcome, Span, Time, plural};
+use giveway_core::{AttemptId, Event, JobId, Kind, Outcome, Span, Time};
 use std::ops::Bound;
-
-/// Number of preceding jobs that `explain` names.
-const PRECEDING_JOBS_MAX: usize = 5;
 
 /// Number of nodes that an error names.
 const NAMES_MAX: usize = 10;
@@ -70,19 +65,14 @@ impl Coordinator {
                 }
             },
             FromClient::SetDrained { node, drained } => self.set_drained(&node, drained),
-            FromClient::Explain { job } => match self.explain(job) {
-                Some(lines) => ToClient::Explained(lines),
-                None => unknown_job(job),
-            },
             // Not planned, because the output exists. Other submissions arrive as `Input::JobPlanned`.
-            FromClient::Submit(request) | FromClient::SubmitShipped(request) => {
-                self.taken_output(&request.output).rejection().into()
-            }
+            FromClient::Submit { request, .. } => self.taken_output(&request.output).rejection().into(),
             // The loop handles a stop.
             FromClient::OfferProgram { .. }
             | FromClient::ProgramPiece { .. }
             | FromClient::Stop
             | FromClient::Reload
+            | FromClient::EventLog
             | FromClient::Logs { .. }
             | FromClient::ReadLog { .. } => return,
         };
@@ -217,97 +207,6 @@ impl Coordinator {
         };
         self.core.nodes().filter(|node| node.up || has_joined(node)).map(status).collect()
     }
-
-    /// Explains a job's scheduling as lines of text: its rank for each kind of slot, what its tasks wait for, and recent decisions. `None` if the
-    /// job is unknown.
-    pub(super) fn explain(&self, job: JobId) -> Option<Vec<String>> {
-        let record = self.table.accepted(job)?;
-        let mut lines = Vec::new();
-        let (request, policy) = (&record.plan.request, &self.core.setup().policy.name);
-        lines.push(format!("{job} `{}`, application {}, policy {policy}", request.name, request.app));
-        match (task_counts(job, &self.core), record.outcome) {
-            (_, Some(Outcome::Succeeded)) => lines.push("ended: succeeded".into()),
-            (_, Some(Outcome::Killed)) => lines.push("ended: killed".into()),
-            (_, Some(Outcome::Failed)) => {
-                let reason = record.failures.back().and_then(|failure| failure.lines().next());
-                lines.push(format!("ended: failed: {}", reason.unwrap_or("no reason is known")));
-            }
-            (Some(_), None) => Kind::BOTH.into_iter().for_each(|kind| self.explain_kind(job, kind, &mut lines)),
-            (None, None) => lines.push("not yet accepted".into()),
-        }
-        if !record.decisions.is_empty() {
-            let time = |at: &Time| match self.table.clock.unix_us(*at) {
-                Some(unix_us) => time_of_day(unix_us),
-                None => format!("{:.1} s", at.as_secs_f64()),
-            };
-            lines.push("recent decisions (UTC):".into());
-            lines.extend(record.decisions.iter().map(|(at, text)| format!("  {}  {text}", time(at))));
-        }
-        Some(lines)
-    }
-
-    fn explain_kind(&self, id: JobId, kind: Kind, lines: &mut Vec<String>) {
-        let Some(tasks) = self.core.job_status(id).map(|status| status.tasks[kind]) else { return };
-        if tasks.total == 0 {
-            return;
-        }
-        lines.push(format!(
-            "{kind}s: {} total, {} done, {} running, {} paused, {} pending",
-            tasks.total, tasks.done, tasks.running, tasks.paused, tasks.pending
-        ));
-        if tasks.stopping > 0 {
-            lines.push(format!("  {} requested to stop", tasks.stopping));
-        }
-        match self.core.blocked(id, kind) {
-            None => return,
-            Some(Blocked::SlowStart { maps }) => {
-                lines.push(format!("  waiting until {} finished (slow start)", have(maps, "map")));
-                return;
-            }
-            Some(Blocked::NoSlots) => {
-                lines.push(format!("  waiting for a node with {kind} slots: none is up"));
-                return;
-            }
-            Some(Blocked::BackingOff { until }) => {
-                let wait = until.since(self.now());
-                lines.push(format!(
-                    "  waiting before a retry: its pending {kind}s failed; the next may start in {wait}"
-                ));
-                return;
-            }
-            Some(Blocked::NotQueued) => lines.push("  not ranked: the policy allows it no more slots now".into()),
-            Some(Blocked::Queued(positions)) => {
-                let several = positions.len() > 1;
-                for position in positions {
-                    let node = if several { format!(" on nodes like {}", position.node) } else { String::new() };
-                    lines.push(format!("  {}{node}: {}", rank_text(&position.ahead), position.reason));
-                }
-            }
-        }
-        let (free, slots) = self.core.slots(kind);
-        lines.push(format!("  {free} of {slots} {kind} slots are free"));
-    }
-}
-
-/// The time of day in UTC, of microseconds of the Unix epoch.
-fn time_of_day(unix_us: u64) -> String {
-    let seconds = unix_us / 1_000_000 % 86_400;
-    format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
-}
-
-/// "1 map has", "2 maps have".
-fn have(count: u32, noun: &str) -> String {
-    format!("{} {}", plural(count, noun), if count == 1 { "has" } else { "have" })
-}
-
-/// A job's rank after these jobs.
-fn rank_text(ahead: &[JobId]) -> String {
-    if ahead.is_empty() {
-        return "rank 1".into();
-    }
-    let shown: Vec<String> = ahead.iter().take(PRECEDING_JOBS_MAX).map(JobId::to_string).collect();
-    let more = if ahead.len() > PRECEDING_JOBS_MAX { ", ..." } else { "" };
-    format!("rank {}, after {}{more}", ahead.len() + 1, shown.join(", "))
 }
 
 fn ended_already(request: &str, job: JobId) -> ToClient {

@@ -198,21 +198,15 @@ fn serve_client(mut stream: UnixStream, services: &Services, caller: Option<&Cal
         let client = ClientLink { id: services.next_id(), limited_to: limited_to.clone(), sender };
         let sent = match message {
             // Whether a job writes there is known to the loop.
-            FromClient::Submit(request) | FromClient::SubmitShipped(request)
-                if request.output.is_absolute() && request.output.exists() =>
-            {
-                inputs.send(Input::ClientRequest { request: FromClient::Submit(request), client })
+            FromClient::Submit { ref request, .. } if request.output.is_absolute() && request.output.exists() => {
+                inputs.send(Input::ClientRequest { request: message, client })
             }
-            FromClient::Submit(_) | FromClient::SubmitShipped(_) => {
-                let planned = match message {
-                    FromClient::SubmitShipped(request) => programs.plan(*request, &services.planner),
-                    FromClient::Submit(request) => {
-                        let planned = planning::plan(*request, Code::BuiltIn(apps));
-                        planned
-                            .map(|plan| (plan, None))
-                            .map_err(|error| RejectionCode::Invalid.because(error.to_string()))
-                    }
-                    _ => continue,
+            FromClient::Submit { request, shipped } => {
+                let planned = match shipped {
+                    true => programs.plan(*request, &services.planner),
+                    false => planning::plan(*request, Code::BuiltIn(apps))
+                        .map(|plan| (plan, None))
+                        .map_err(|error| RejectionCode::Invalid.because(error.to_string())),
                 };
                 match planned {
                     Ok((plan, program)) => inputs.send(Input::JobPlanned { plan: Box::new(plan), program, client }),
@@ -228,6 +222,10 @@ fn serve_client(mut stream: UnixStream, services: &Services, caller: Option<&Cal
             }
             FromClient::Reload => {
                 wire::send(&mut stream, &reload(services, client, &answers))?;
+                continue;
+            }
+            FromClient::EventLog => {
+                logs::send_event_log(&mut stream, &services.folder)?;
                 continue;
             }
             FromClient::Logs { job }
@@ -273,14 +271,14 @@ fn reload(services: &Services, client: ClientLink, answers: &Receiver<ToClient>)
         return stopping();
     }
     let answer = answers.recv().unwrap_or_else(|_| stopping());
-    let ToClient::Reloaded { policy, changed, mut changes } = answer else { return answer };
+    let ToClient::Reloaded(mut reload) = answer else { return answer };
     let admitted = services.shared.changes(&access);
     if let Err(error) = admit(services, access) {
         return rejected(format!("policy and tenants are loaded, but other users cannot be admitted: {error}"));
     }
-    let changed = changed || !admitted.is_empty();
-    changes.extend(admitted);
-    ToClient::Reloaded { policy, changed, changes }
+    reload.changed |= !admitted.is_empty();
+    reload.changes.extend(admitted);
+    ToClient::Reloaded(reload)
 }
 
 fn stopping() -> ToClient {
@@ -290,7 +288,7 @@ fn stopping() -> ToClient {
 /// Sets who submits a job, and refuses what is the owner's alone.
 fn restrict(message: &mut FromClient, caller: &Caller) -> Result<(), &'static str> {
     match message {
-        FromClient::Submit(request) | FromClient::SubmitShipped(request) => {
+        FromClient::Submit { request, .. } => {
             request.user = caller.name.clone();
             Ok(())
         }

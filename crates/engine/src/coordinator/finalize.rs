@@ -93,10 +93,7 @@ impl Coordinator {
         let plan = Arc::clone(&record.plan);
         let work = match state.goal {
             Goal::Submit(_) => OutputWork::Create { plan },
-            Goal::Finish => {
-                let program = self.table.programs.get(&job).copied();
-                OutputWork::Finish { plan, program, map_pieces: record.map_pieces.clone() }
-            }
+            Goal::Finish => OutputWork::Finish { plan, program: record.program, map_pieces: record.map_pieces.clone() },
             Goal::End(_) | Goal::Discard => OutputWork::Remove { plan },
         };
         self.effects.push(Effect::Output(job, work));
@@ -127,7 +124,7 @@ impl Coordinator {
                 self.start_output(job, Goal::End(Outcome::Killed));
             }
             (Goal::Finish, OutputResult::Finished(Ok(Finished::NextRound(plan)))) => {
-                let program = self.table.programs.get(&job).copied();
+                let program = self.program_of(job);
                 let next = self.add_planned(*plan, program);
                 self.finalize(job, Outcome::Succeeded, Some(next));
                 self.create_output(next, None);
@@ -175,7 +172,7 @@ impl Coordinator {
             Goal::End(Outcome::Killed) if published => self.finalize(job, Outcome::Succeeded, None),
             Goal::End(outcome) => self.finalize(job, *outcome, None),
             _ => {
-                let program = self.table.programs.get(&job).copied();
+                let program = self.program_of(job);
                 self.append_metadata(Metadata::JobDiscarded { job });
                 self.release_program(program);
             }
@@ -226,7 +223,7 @@ impl Coordinator {
     }
 
     fn finalize(&mut self, job: JobId, outcome: Outcome, next_round: Option<JobId>) {
-        let program = self.table.programs.get(&job).copied();
+        let program = self.program_of(job);
         self.append_metadata(Metadata::JobFinalized { job, outcome, next_round });
         self.release_program(program);
         self.answer_kill_requests(job, outcome);
@@ -248,16 +245,15 @@ impl Coordinator {
         }
     }
 
+    fn program_of(&self, job: JobId) -> Option<ProgramId> {
+        self.table.jobs.get(&job).and_then(|record| record.program)
+    }
+
     /// Writes a plan to the journal under a new job id.
     pub(super) fn add_planned(&mut self, plan: Plan, program: Option<ProgramId>) -> JobId {
         let job = JobId(self.table.next_job);
-        self.append_metadata(Metadata::JobPlanned(Box::new(Plan { job, ..plan })));
-        if let Some(program) = program
-            && !planted(Bug::ProgramForgotten)
-        {
-            // In the same frame of the journal.
-            self.append_metadata(Metadata::ProgramAttached { job, program });
-        }
+        let program = program.filter(|_| !planted(Bug::ProgramForgotten));
+        self.append_metadata(Metadata::JobPlanned { plan: Box::new(Plan { job, ..plan }), program });
         job
     }
 

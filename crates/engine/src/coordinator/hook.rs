@@ -1,7 +1,6 @@
 //! The user's command that runs when a job has ended. It gets the job in environment variables. Jobs do not wait for it.
 
 use crate::wire::JobStatus;
-use giveway_core::Outcome;
 use std::io;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -77,11 +76,6 @@ fn run_all(command: &str, queue: &Mutex<Receiver<JobStatus>>) {
 }
 
 fn start(command: &str, status: &JobStatus) -> io::Result<Child> {
-    let outcome = match status.outcome {
-        Some(Outcome::Succeeded) => "succeeded",
-        Some(Outcome::Killed) => "killed",
-        Some(Outcome::Failed) | None => "failed",
-    };
     let seconds = status.total_s().unwrap_or(0.0);
     Command::new("sh")
         .args(["-c", command])
@@ -89,7 +83,7 @@ fn start(command: &str, status: &JobStatus) -> io::Result<Child> {
         .env("JOB_NAME", &status.name)
         .env("JOB_APP", &status.app)
         .env("JOB_USER", &status.user)
-        .env("JOB_OUTCOME", outcome)
+        .env("JOB_OUTCOME", status.state())
         .env("JOB_SECONDS", format!("{seconds:.3}"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())

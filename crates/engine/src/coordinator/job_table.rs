@@ -9,7 +9,7 @@ use crate::planted::{Bug, planted};
 use crate::program::ProgramId;
 use crate::task::MapOutputLocation;
 use crate::wire::{Counters, JobStatus, TaskCounts};
-use giveway_core::cluster::MapOutput;
+use giveway_core::cluster::{KindStatus, MapOutput};
 use giveway_core::{
     Action, AttemptId, Change, End, Event, JobId, Kind, Lifecycle, NodeId, Outcome, PerKind, PreemptAction, Reason,
     RunningAttempt, Scheduler, Snapshot, TaskId, Time, Timers, Work,
@@ -21,7 +21,7 @@ use std::hash::Hash;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Number of failures and of decisions retained per job, for `giveway job` and `giveway explain`.
+/// Number of failures retained per job, for `giveway job`.
 const RECENT_MAX: usize = 20;
 
 /// Number of ended jobs retained. The oldest are forgotten first.
@@ -34,7 +34,6 @@ pub(crate) struct JobTable {
     pub(crate) running: Lifecycle,
     /// Node ids by worker name.
     pub(crate) node_ids: HashMap<String, NodeId>,
-    node_names: HashMap<NodeId, String>,
     pub(crate) timers: Timers,
     /// Id of the next job.
     pub(crate) next_job: u32,
@@ -44,8 +43,6 @@ pub(crate) struct JobTable {
     ended_jobs: VecDeque<JobId>,
     /// Since the last snapshot, which is followed by what was known then.
     pub(crate) clock: Clock,
-    /// The programs that jobs were shipped with, until the jobs are finalized.
-    pub(crate) programs: BTreeMap<JobId, ProgramId>,
     /// What is asked of all unfinished jobs at each submission.
     pub(super) unfinished: Unfinished,
 }
@@ -57,19 +54,25 @@ pub(super) struct Unfinished {
     /// Rounds of a job have the same output.
     by_output: HashMap<PathBuf, u32>,
     by_user: HashMap<String, u32>,
+    /// Those that were shipped with a program.
+    by_program: HashMap<ProgramId, u32>,
 }
 
 impl Unfinished {
-    fn add(&mut self, request: &Request) {
+    fn add(&mut self, job: &JobRecord) {
+        let Request { output, user, .. } = &job.plan.request;
         self.jobs += 1;
-        *self.by_output.entry(request.output.clone()).or_default() += 1;
-        *self.by_user.entry(request.user.clone()).or_default() += 1;
+        *self.by_output.entry(output.clone()).or_default() += 1;
+        *self.by_user.entry(user.clone()).or_default() += 1;
+        job.program.iter().for_each(|&program| *self.by_program.entry(program).or_default() += 1);
     }
 
-    fn remove(&mut self, request: &Request) {
+    fn remove(&mut self, job: &JobRecord) {
+        let Request { output, user, .. } = &job.plan.request;
         self.jobs -= 1;
-        decrease(&mut self.by_output, &request.output);
-        decrease(&mut self.by_user, &request.user);
+        decrease(&mut self.by_output, output);
+        decrease(&mut self.by_user, user);
+        job.program.iter().for_each(|program| decrease(&mut self.by_program, program));
     }
 
     pub(super) fn jobs(&self) -> u32 {
@@ -78,6 +81,10 @@ impl Unfinished {
 
     pub(super) fn has_output(&self, output: &Path) -> bool {
         self.by_output.contains_key(output)
+    }
+
+    pub(super) fn needs(&self, program: ProgramId) -> bool {
+        self.by_program.contains_key(&program)
     }
 
     pub(super) fn of_user(&self, user: &str) -> u32 {
@@ -101,14 +108,14 @@ pub(crate) struct TableSnapshot {
     jobs: Vec<(JobId, JobRecord)>,
     next_job: u32,
     ended_jobs: VecDeque<JobId>,
-    /// Since version 2 of the snapshot.
-    programs: Vec<(JobId, ProgramId)>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct JobRecord {
     /// Without input and splits once the job is finalized.
     pub(crate) plan: Arc<Plan>,
+    /// The program that it was shipped with, until it is finalized.
+    pub(crate) program: Option<ProgramId>,
     /// Number of its splits.
     maps: u32,
     pub(crate) submitted: Option<Time>,
@@ -135,13 +142,12 @@ pub(crate) struct JobRecord {
     counted_attempts: BTreeSet<AttemptId>,
     /// The last [`RECENT_MAX`] failures, oldest first.
     pub(crate) failures: VecDeque<String>,
-    /// The last [`RECENT_MAX`] scheduling decisions with their reasons, oldest first.
-    pub(crate) decisions: VecDeque<(Time, String)>,
 }
 
 impl JobRecord {
-    fn new(plan: Plan) -> JobRecord {
+    fn new(plan: Plan, program: Option<ProgramId>) -> JobRecord {
         JobRecord {
+            program,
             maps: plan.splits.len() as u32,
             plan: Arc::new(plan),
             submitted: None,
@@ -160,15 +166,14 @@ impl JobRecord {
             counters: Counters::new(),
             counted_attempts: BTreeSet::new(),
             failures: VecDeque::new(),
-            decisions: VecDeque::new(),
         }
     }
 
     /// Task counts of an ended job, which the core has forgotten.
-    fn final_counts(&self) -> [TaskCounts; 2] {
-        let totals = [self.maps, self.plan.reduces];
-        Kind::BOTH.map(|kind| {
-            let total = totals[kind.index()];
+    fn final_counts(&self) -> PerKind<TaskCounts> {
+        let totals = PerKind::new(self.maps, self.plan.reduces);
+        PerKind::from_fn(|kind| {
+            let total = totals[kind];
             let succeeded = self.outcome == Some(Outcome::Succeeded);
             let done = if succeeded { total } else { self.finished[kind].min(total) };
             TaskCounts { total, done, ..TaskCounts::default() }
@@ -182,40 +187,28 @@ impl JobRecord {
         plan.partitioning = Partitioning::Hash;
         // They may be large, and nobody asks for those of an ended job.
         (plan.request.options, plan.request.input) = (BTreeMap::new(), Vec::new());
+        self.program = None;
         self.counted_attempts.clear();
         self.map_pieces.clear();
     }
-
-    fn add_decision(&mut self, now: Time, text: String) {
-        push_recent(&mut self.decisions, (now, text));
-    }
-}
-
-fn push_recent<T>(recent: &mut VecDeque<T>, item: T) {
-    if recent.len() == RECENT_MAX {
-        recent.pop_front();
-    }
-    recent.push_back(item);
 }
 
 impl JobTable {
     /// The table of a coordinator that recovers from a snapshot. Timers are set when the core is restored.
     pub(crate) fn restore(table: TableSnapshot, core: &Snapshot) -> JobTable {
         let mut unfinished = Unfinished::default();
-        table.jobs.iter().filter(|(_, job)| !job.finalized).for_each(|(_, job)| unfinished.add(&job.plan.request));
-        let names = || (0..).map(NodeId).zip(&core.nodes).map(|(node, known)| (node, known.spec.name.clone()));
+        table.jobs.iter().filter(|(_, job)| !job.finalized).for_each(|(_, job)| unfinished.add(job));
+        let nodes = core.state.nodes().iter();
         JobTable {
             unfinished,
             jobs: table.jobs.into_iter().collect(),
             running: Lifecycle::restored(core),
-            node_ids: names().map(|(node, name)| (name, node)).collect(),
-            node_names: names().collect(),
+            node_ids: nodes.map(|(node, known)| (known.spec().name.clone(), node)).collect(),
             timers: Timers::default(),
             next_job: table.next_job,
             worker_crashes: HashMap::new(),
             ended_jobs: table.ended_jobs,
             clock: Clock::default(),
-            programs: table.programs.into_iter().collect(),
         }
     }
 
@@ -225,7 +218,6 @@ impl JobTable {
             jobs: self.jobs.iter().map(|(&id, job)| (id, job.clone())).collect(),
             next_job: if planted(Bug::JobIdReused) { 1 } else { self.next_job },
             ended_jobs: self.ended_jobs.clone(),
-            programs: self.programs.iter().map(|(&job, &program)| (job, program)).collect(),
         }
     }
 
@@ -233,10 +225,11 @@ impl JobTable {
     pub(crate) fn apply_metadata(&mut self, metadata: &Metadata) {
         match metadata {
             Metadata::JournalCreated { next_job } => self.next_job = *next_job,
-            Metadata::JobPlanned(plan) => {
+            Metadata::JobPlanned { plan, program } => {
                 self.next_job = self.next_job.max(plan.job.0.saturating_add(1));
-                self.unfinished.add(&plan.request);
-                self.jobs.insert(plan.job, JobRecord::new((**plan).clone()));
+                let job = JobRecord::new((**plan).clone(), *program);
+                self.unfinished.add(&job);
+                self.jobs.insert(plan.job, job);
             }
             Metadata::CountersReported { attempt, counters } => {
                 if let Some(job) = self.jobs.get_mut(&attempt.task.job)
@@ -250,7 +243,10 @@ impl JobTable {
             }
             Metadata::FailureReported { job, text } => {
                 if let Some(job) = self.jobs.get_mut(job) {
-                    push_recent(&mut job.failures, text.clone());
+                    if job.failures.len() == RECENT_MAX {
+                        job.failures.pop_front();
+                    }
+                    job.failures.push_back(text.clone());
                 }
             }
             Metadata::KillRequested { job } => {
@@ -260,18 +256,13 @@ impl JobTable {
             }
             Metadata::JobDiscarded { job } => {
                 if let Some(job) = self.jobs.remove(job).filter(|job| !job.finalized) {
-                    self.unfinished.remove(&job.plan.request);
+                    self.unfinished.remove(&job);
                 }
-                self.programs.remove(job);
-            }
-            Metadata::ProgramAttached { job, program } => {
-                self.programs.insert(*job, *program);
             }
             Metadata::JobFinalized { job: id, outcome, next_round } => {
-                self.programs.remove(id);
                 if let Some(job) = self.jobs.get_mut(id) {
                     if !job.finalized {
-                        self.unfinished.remove(&job.plan.request);
+                        self.unfinished.remove(job);
                     }
                     (job.finalized, job.outcome, job.next_round) = (true, Some(*outcome), *next_round);
                     job.shrink();
@@ -294,7 +285,7 @@ impl JobTable {
         match event {
             Event::TimerFired { timer } => self.timers.clear(*timer),
             // The core sets all its timers again.
-            Event::Restored(_) | Event::RestoredVersion2(_) => self.timers = Timers::default(),
+            Event::Restored(_) => self.timers = Timers::default(),
             _ => {}
         }
         for action in actions {
@@ -316,32 +307,19 @@ impl JobTable {
             }
             Change::NodeJoined { node, spec } => {
                 self.node_ids.insert(spec.name.clone(), node);
-                self.node_names.insert(node, spec.name.clone());
             }
             Change::NodeLost { .. } => {}
             Change::Launched { attempt, reason } => {
-                let reason_text = reason.text(|node| self.node_name(node));
-                let text =
-                    format!("launch {} on {}: {reason_text}", describe(attempt.id), self.node_name(attempt.node));
-                self.update_job(attempt.id, |job| {
+                if let Some(job) = self.jobs.get_mut(&attempt.id.task.job) {
                     job.started.get_or_insert(now);
                     job.recovered += u32::from(matches!(reason, Reason::Recovery { .. }));
-                    job.add_decision(now, text);
-                });
+                }
             }
-            Change::StopRequested { attempt, request, reason } => {
-                let (what, node) = (describe(attempt.id), self.node_name(attempt.node));
-                let reason = reason.text(|node| self.node_name(node));
-                let text = match request.action {
-                    PreemptAction::Pause => format!("pause {what} on {node}: {reason}"),
-                    PreemptAction::EndEarly => format!("end {what} on {node} early: {reason}"),
-                    PreemptAction::Kill => format!("kill {what} on {node}: {reason}"),
-                };
+            Change::StopRequested { attempt, request, .. } => {
                 let is_kill = request.action == PreemptAction::Kill && request.preempted;
-                self.update_job(attempt.id, |job| {
+                if let Some(job) = self.jobs.get_mut(&attempt.id.task.job) {
                     job.kills += u32::from(is_kill);
-                    job.add_decision(now, text);
-                });
+                }
             }
             Change::Ended { attempt, end } => self.on_attempt_ended(&attempt, end),
             Change::JobClosed { job, outcome } => {
@@ -374,18 +352,6 @@ impl JobTable {
         }
     }
 
-    /// The name of a node's worker.
-    fn node_name(&self, node: NodeId) -> String {
-        self.node_names.get(&node).cloned().unwrap_or_else(|| node.to_string())
-    }
-
-    /// Changes the record of an attempt's job, if the job is not forgotten.
-    fn update_job(&mut self, attempt: AttemptId, update: impl FnOnce(&mut JobRecord)) {
-        if let Some(job) = self.jobs.get_mut(&attempt.task.job) {
-            update(job);
-        }
-    }
-
     /// The last round of an iterative job so far; the job itself if it has no further rounds.
     pub(crate) fn last_round(&self, job: JobId) -> JobId {
         // Rounds have increasing ids, so a damaged journal cannot make this loop forever.
@@ -401,7 +367,7 @@ impl JobTable {
     /// A job's status. `None` if the job is not accepted, unknown or forgotten.
     pub(crate) fn status(&self, id: JobId, core: &Scheduler) -> Option<JobStatus> {
         let job = self.accepted(id)?;
-        let [maps, reduces] = task_counts(id, core).unwrap_or_else(|| job.final_counts());
+        let tasks = task_counts(id, core).unwrap_or_else(|| job.final_counts());
         let unix_ms = |at: Option<Time>| at.and_then(|at| self.clock.unix_us(at)).map(|us| us as f64 / 1e3);
         Some(JobStatus {
             job: id,
@@ -413,8 +379,8 @@ impl JobTable {
             output: job.plan.output.to_string_lossy().into_owned(),
             outcome: job.outcome.filter(|_| job.finalized),
             next_round: job.next_round,
-            maps,
-            reduces,
+            maps: tasks[Kind::Map],
+            reduces: tasks[Kind::Reduce],
             submitted_us: job.submitted.map_or(0, |at| at.0),
             submitted_ms: unix_ms(job.submitted),
             started_us: job.started.map(|at| at.0),
@@ -432,12 +398,9 @@ impl JobTable {
 }
 
 /// Task counts of a live job, maps and reduces. `None` if the core does not have the job.
-pub(crate) fn task_counts(job: JobId, core: &Scheduler) -> Option<[TaskCounts; 2]> {
-    let status = core.job_status(job)?;
-    Some(Kind::BOTH.map(|kind| {
-        let tasks = status.tasks[kind];
-        TaskCounts { total: tasks.total, done: tasks.done, running: tasks.running, paused: tasks.paused }
-    }))
+fn task_counts(job: JobId, core: &Scheduler) -> Option<PerKind<TaskCounts>> {
+    let count = |of: KindStatus| TaskCounts { total: of.total, done: of.done, running: of.running, paused: of.paused };
+    Some(core.job_status(job)?.tasks.map(count))
 }
 
 /// Locations of the outputs of a job's finished maps, without lost ones.
@@ -453,8 +416,4 @@ pub(crate) fn map_output(map: AttemptId, core: &Scheduler) -> Option<MapOutputLo
 fn location(output: MapOutput) -> MapOutputLocation {
     let MapOutput { attempt, node, split, start_bytes, bytes } = output;
     MapOutputLocation { map: attempt.task.index, number: attempt.number, node, split, start_bytes, bytes }
-}
-
-fn describe(attempt: AttemptId) -> String {
-    format!("{} {}.{}", attempt.task.kind, attempt.task.index, attempt.number)
 }

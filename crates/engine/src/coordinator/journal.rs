@@ -236,15 +236,14 @@ pub fn is_journal(bytes: &[u8]) -> bool {
 /// The event log in a journal file (`journal/log` in a cluster directory), as far as it is synced. It has no closing record. May be called while a
 /// coordinator uses the journal.
 pub fn read_event_log(path: &Path) -> Result<Vec<u8>, JournalError> {
-    // The coordinator may be appending: what it has synced since is missing, which is no damage.
-    let file = JournalFile { synced_bytes: 0, ..JournalFile::read(&Disk, path.into())? };
-    records::event_log(&file).map(|(events, _)| events)
+    read_journal(path).map(|(events, _)| events)
 }
 
-/// The wall clock in a journal file. Empty if it was written by a release that did not record it.
-pub fn read_clock(path: &Path) -> Result<Clock, JournalError> {
+/// The event log and the wall clock in a journal file.
+pub fn read_journal(path: &Path) -> Result<(Vec<u8>, Clock), JournalError> {
+    // The coordinator may be appending: what it has synced since is missing, which is no damage.
     let file = JournalFile { synced_bytes: 0, ..JournalFile::read(&Disk, path.into())? };
-    records::clock(&file)
+    records::event_log(&file).map(|(events, clock, _)| (events, clock))
 }
 
 /// Completes a [`Journal::create`] that was killed between its two renames: the old journal is archived, the new one is complete but not in

@@ -12,7 +12,7 @@
 //! | `inputs.rs` | inputs and effects |
 //! | `workers.rs` | joins, heartbeats, reports and losses of workers |
 //! | `progress.rs` | the progress of attempts between two heartbeats |
-//! | `clients.rs` | requests of clients: status, kill, yield, explain |
+//! | `clients.rs` | requests of clients: status, kill, yield |
 //! | `submission.rs` | from a plan to a job in the core |
 //! | `finalize.rs` | output folders in the life of a job; its end, or its next round |
 //! | `job_table.rs` | state of jobs and attempts beside the core's; follows from the journal |
@@ -59,7 +59,7 @@ mod timings;
 mod workers;
 
 pub use journal::{
-    Clock, ClockReading, JournalError, JournalLock, JournalTail, is_journal, journal_path, read_clock, read_event_log,
+    Clock, ClockReading, JournalError, JournalLock, JournalTail, is_journal, journal_path, read_event_log, read_journal,
 };
 pub(crate) use output_work::is_read_error;
 pub use reload::{ReloadSource, Reloadable};

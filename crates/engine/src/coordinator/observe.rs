@@ -1,14 +1,15 @@
 //! What the simulation asks a coordinator.
 
 use super::state_machine::Coordinator;
-
+use giveway_core::Kind;
 impl Coordinator {
     /// Why the jobs that have not ended run or wait.
     pub(crate) fn explain_unfinished(&self) -> Vec<String> {
         let unfinished = self.table.jobs.iter().filter(|(_, record)| !record.finalized).map(|(&job, _)| job);
-        unfinished
-            .flat_map(|job| self.explain(job).unwrap_or_else(|| vec![format!("{job} is not in the core")]))
-            .collect()
+        let blocked = |job, kind| format!("{kind}s {:?}", self.core.blocked(job, kind));
+        let text =
+            |job| format!("{job} {:?} {:?}", self.core.job_status(job), Kind::BOTH.map(|kind| blocked(job, kind)));
+        unfinished.map(text).collect()
     }
 
     /// Number of events in the journal's log.

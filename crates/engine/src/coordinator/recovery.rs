@@ -13,7 +13,7 @@ use super::journal::{
 };
 use super::reload::with_task_start;
 use super::state_machine::{Coordinator, Settings};
-use giveway_core::{Action, Event, NodeId, Refusal, Scheduler, Setup, Snapshot, Span, Time, refusal};
+use giveway_core::{Action, Event, Refusal, Scheduler, Setup, Snapshot, Span, Time, refusal};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -166,15 +166,16 @@ impl Coordinator {
             encoder: JournalEncoder::begin(&setup, self.table.next_job)?,
             refused: None,
         };
-        let start = snapshot.jobs.first().map_or(self.now, |job| job.submitted);
-        for (node, known) in (0..).map(NodeId).zip(&snapshot.nodes) {
-            next.record(start, &Event::NodeJoined { node, spec: known.spec.clone() })?;
-            if !known.up {
+        let (state, jobs) = (&snapshot.state, snapshot.state.jobs().by_submission());
+        let start = jobs.first().map_or(self.now, |&job| state.job(job).submitted());
+        for (node, known) in state.nodes().iter() {
+            next.record(start, &Event::NodeJoined { node, spec: known.spec().clone() })?;
+            if !known.is_up() {
                 next.record(start, &Event::NodeLost { node })?;
             }
         }
-        for job in &snapshot.jobs {
-            next.record(job.submitted, &Event::JobSubmitted(Box::new(job.spec.clone())))?;
+        for job in jobs.into_iter().map(|job| state.job(job)) {
+            next.record(job.submitted(), &Event::JobSubmitted(Box::new(job.spec())))?;
         }
         let restored = Event::Restored(Box::new(snapshot));
         let actions = next.record(self.now, &restored)?;

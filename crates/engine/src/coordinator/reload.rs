@@ -9,7 +9,7 @@ use super::journal::JournalError;
 use super::recovery::Begun;
 use super::state_machine::{Coordinator, Deferred};
 use crate::access::Access;
-use crate::wire::{RejectionCode, ToClient};
+use crate::wire::{RejectionCode, Reload, ToClient};
 use giveway_core::{Policy, Setup, Span, Tenants};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,7 +109,7 @@ impl Coordinator {
             self.deferred.push(Deferred::Reply(waiting, rejection.into()));
         }
         if unchanged {
-            let answer = ToClient::Reloaded { policy: setup.policy.name, changed: false, changes: Vec::new() };
+            let answer = ToClient::Reloaded(Reload { policy: setup.policy.name, changed: false, changes: Vec::new() });
             return self.deferred.push(Deferred::Reply(client, answer));
         }
         self.reload = Some((setup, client));
@@ -136,7 +136,7 @@ impl Coordinator {
                 // Free slots may match other tasks now.
                 self.offer_epoch += 1;
                 info!(policy = %setup.policy.name, "policy and tenants loaded again; a new journal has begun");
-                (ToClient::Reloaded { policy: setup.policy.name, changed: true, changes }, Some(content))
+                (ToClient::Reloaded(Reload { policy: setup.policy.name, changed: true, changes }), Some(content))
             }
         };
         self.effects.push(Effect::Reply(client, answer));

@@ -91,7 +91,7 @@ impl Coordinator {
 
     /// True if a live job was shipped with this program.
     pub(crate) fn needs_program(&self, program: ProgramId) -> bool {
-        self.table.programs.values().any(|needed| *needed == program)
+        self.table.unfinished.needs(program)
     }
 
     /// The core's description of a job, with the nodes on which each split is local.
@@ -99,7 +99,7 @@ impl Coordinator {
         let up: Hosts = self.core.nodes().filter(|node| node.up).map(|node| node.id).collect();
         let location = |split: &InputSplit| plan.files.get(split.file as usize).map(|file| &file.location);
         let hosts = |split: &InputSplit| match location(split) {
-            None | Some(FileLocation::Blocks(_)) => Hosts::default(),
+            None => Hosts::default(),
             // All workers run on this machine and open the file themselves: it is local to each.
             Some(FileLocation::Local(_) | FileLocation::LocalVersion { .. }) => up.clone(),
             Some(FileLocation::Hdfs(blocks)) => {

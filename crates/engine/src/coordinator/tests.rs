@@ -218,7 +218,8 @@ fn a_job_may_be_evicted_while_interrupted_jobs_are_completed() {
     let plan = folder.plan("out");
     for id in 1..=1_001 {
         let job = JobId(id);
-        coordinator.append_metadata(Metadata::JobPlanned(Box::new(Plan { job, ..plan.clone() })));
+        coordinator
+            .append_metadata(Metadata::JobPlanned { plan: Box::new(Plan { job, ..plan.clone() }), program: None });
         if id > 1 {
             coordinator.append_metadata(Metadata::JobFinalized { job, outcome: Outcome::Succeeded, next_round: None });
         }
@@ -238,7 +239,7 @@ fn a_job_between_two_rounds_survives_a_change_of_the_policy() {
     let plan = folder.plan("out");
     for id in [1, 2] {
         let plan = Plan { job: JobId(id), round: id - 1, ..plan.clone() };
-        coordinator.append_metadata(Metadata::JobPlanned(Box::new(plan)));
+        coordinator.append_metadata(Metadata::JobPlanned { plan: Box::new(plan), program: None });
     }
     let next_round = Some(JobId(2));
     coordinator.append_metadata(Metadata::JobFinalized { job: JobId(1), outcome: Outcome::Succeeded, next_round });
@@ -595,7 +596,10 @@ fn the_list_of_jobs_is_paged() {
     let plan = folder.plan("out");
     for id in 1..=40 {
         let job = JobId(id);
-        coordinator.append_metadata(Metadata::JobPlanned(Box::new(Plan { job, round: 1, ..plan.clone() })));
+        coordinator.append_metadata(Metadata::JobPlanned {
+            plan: Box::new(Plan { job, round: 1, ..plan.clone() }),
+            program: None,
+        });
         coordinator.record_failure(job, "x".repeat(100_000));
     }
     let (mut seen, mut pages) = (Vec::new(), 0);

@@ -6,7 +6,7 @@ use super::journal::Metadata;
 use super::progress::ReportedProgress;
 use super::state_machine::{Coordinator, Deferred, NodeSession, WorkerConnection};
 use crate::planted::{Bug, planted};
-use crate::wire::{FromWorker, Join, NodeFolder, Report, ToWorker};
+use crate::wire::{FromWorker, Join, NodeFolder, Report, ToWorker, WorkerIdentity};
 use crate::worker::is_disk_full;
 use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, NodeSpec, PreemptAction, RackId, WHOLE_PPM, Work};
 use std::collections::{BTreeSet, HashSet};
@@ -20,15 +20,16 @@ const WORKER_CRASHES_MAX: u8 = 3;
 impl Coordinator {
     /// Handles the join of a new worker, of one that was declared lost, or of one that reconnects in time.
     pub(super) fn on_worker_joined(&mut self, join: Join, link: WorkerLink) {
-        let spec = node_spec(&join);
+        let worker = &join.worker;
+        let spec = node_spec(worker);
         let next_node = NodeId(self.core.node_count() as u32);
-        let node = self.table.node_ids.get(&join.name).copied().unwrap_or(next_node);
+        let node = self.table.node_ids.get(&worker.name).copied().unwrap_or(next_node);
         if let Some(NodeSession { connection: Some(connected), .. }) = self.nodes.get(node.0 as usize)
-            && connected.incarnation != join.incarnation
+            && connected.incarnation != worker.incarnation
         {
             let reason = format!(
                 "worker {} is connected already, as process {}; stop that process or choose another --name",
-                join.name, connected.pid
+                worker.name, connected.pid
             );
             warn!("worker refused: {reason}");
             self.effects.push(Effect::Send(link, ToWorker::JoinRefused { reason }));
@@ -37,28 +38,28 @@ impl Coordinator {
         let current_spec = self.core.node_up(node).cloned();
         let keep_state = current_spec.as_ref() == Some(&spec);
         if current_spec.is_none() && node != next_node {
-            info!(node = %join.name, pid = join.pid, "the lost worker is back");
+            info!(node = %worker.name, pid = worker.pid, "the lost worker is back");
         }
         if current_spec.is_some() && !keep_state {
             // The worker came back with another rack or other slots. The core needs a new node for that.
             self.lose_node(node);
         }
         if !keep_state && let Some(refusal) = self.submit_event(Event::NodeJoined { node, spec }) {
-            warn!(node = %join.name, "worker refused: {refusal}");
-            let reason = format!("worker {} cannot join: {refusal}; give it at least one slot", join.name);
+            warn!(node = %worker.name, "worker refused: {refusal}");
+            let reason = format!("worker {} cannot join: {refusal}; give it at least one slot", worker.name);
             self.effects.push(Effect::Send(link, ToWorker::JoinRefused { reason }));
             return;
         }
         while self.nodes.len() <= node.0 as usize {
             self.nodes.push(NodeSession::disconnected(self.now));
         }
-        debug!(node = %join.name, pid = join.pid, "worker {}", if keep_state { "rejoined with its state" } else { "joined" });
+        debug!(node = %worker.name, pid = worker.pid, "worker {}", if keep_state { "rejoined with its state" } else { "joined" });
         let connection = WorkerConnection {
             link,
-            folder: join.folder.clone(),
-            host: join.host.clone(),
-            pid: join.pid,
-            incarnation: join.incarnation,
+            folder: worker.folder.clone(),
+            host: worker.host.clone(),
+            pid: worker.pid,
+            incarnation: worker.incarnation,
             join_accepted: false,
             sent_plans: HashSet::new(),
             output_subscriptions: HashSet::new(),
@@ -76,7 +77,7 @@ impl Coordinator {
         }
         let heartbeat_interval_ms = u32::try_from(self.settings.heartbeat_interval.0 / 1000).unwrap_or(u32::MAX);
         self.deferred.push(Deferred::Send(node, ToWorker::JoinAccepted { node, keep_state, heartbeat_interval_ms }));
-        self.exchange_folders(node, &join.folder);
+        self.exchange_folders(node, &worker.folder);
         if keep_state {
             self.reconcile(node, &join);
         }
@@ -319,10 +320,7 @@ impl Coordinator {
         }
         if connection.sent_plans.insert(job) {
             let plan = Box::new((*plan).clone());
-            let message = match self.table.programs.get(&job) {
-                Some(&program) => ToWorker::ShippedPlan { plan, program },
-                None => ToWorker::Plan(plan),
-            };
+            let message = ToWorker::Plan { plan, program: record.program };
             self.effects.push(Effect::Send(connection.link.clone(), message));
         }
         let needs_outputs = attempt.task.kind == Kind::Reduce && connection.output_subscriptions.insert(job);
@@ -365,12 +363,12 @@ fn stop_message(attempt: AttemptId, request: PreemptAction) -> ToWorker {
 }
 
 /// The core's description of a worker. All workers share one machine, so speed and disk have nominal values.
-fn node_spec(join: &Join) -> NodeSpec {
+fn node_spec(worker: &WorkerIdentity) -> NodeSpec {
     NodeSpec {
-        name: join.name.clone(),
-        rack: RackId(join.rack),
-        map_slots: join.map_slots,
-        reduce_slots: join.reduce_slots,
+        name: worker.name.clone(),
+        rack: RackId(worker.rack),
+        map_slots: worker.map_slots,
+        reduce_slots: worker.reduce_slots,
         speed_ppm: WHOLE_PPM,
         disk_bytes_per_s: 1_000_000_000,
         disk_bytes: 1 << 40,

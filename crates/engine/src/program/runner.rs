@@ -6,20 +6,19 @@
 use super::protocol::{ARGUMENT, FromRunner, ToRunner, Version};
 use super::{ProgramId, ProgramStore};
 use crate::task::{Control, Notifier};
-use crate::watchdog::{self, Registration, remove_own_variables};
+use crate::watchdog::{ProcessGroup, remove_own_variables};
 use crate::wire::{self, MESSAGE_BYTES_MAX, WireError};
 use giveway_core::{JobId, NodeId};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::BTreeMap;
 use std::io::{self, PipeReader, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -115,15 +114,13 @@ pub(crate) enum Received {
 #[derive(Debug)]
 pub(crate) struct Runner {
     program: ProgramId,
-    child: Child,
-    _registration: Registration,
+    group: ProcessGroup,
     socket: UnixStream,
     received: Receiver<Received>,
     /// Notified of everything that is received.
     listener: Arc<Mutex<Option<Arc<Notifier>>>>,
     /// The end of what it has printed.
     tail: Vec<u8>,
-    is_reaped: bool,
     /// What it was told for its attempts.
     pub(crate) sent: Sent,
 }
@@ -175,7 +172,7 @@ impl Runner {
         command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(Stdio::from(writer));
         remove_own_variables(&mut command);
         let began = Instant::now();
-        let mut child = loop {
+        let child = loop {
             match command.spawn() {
                 Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && began.elapsed() < BUSY_TIMEOUT => {
                     thread::sleep(BUSY_DELAY);
@@ -185,25 +182,12 @@ impl Runner {
         };
         // The command has its own copies of the runner's ends, which would keep them open.
         drop(command);
-        let begun = watchdog::register(Pid::from_child(&child)).and_then(|registration| {
-            let listener = Arc::default();
-            let (sender, received) = mpsc::sync_channel(CHANNEL_MAX);
-            let reader = Reader { socket: socket.try_clone()?, output, sender, listener: Arc::clone(&listener) };
-            thread::Builder::new().name("task-runner".into()).spawn(move || reader.run())?;
-            Ok((registration, listener, received))
-        });
-        match begun {
-            Ok((registration, listener, received)) => {
-                let (tail, is_reaped, sent) = (Vec::new(), false, Sent::default());
-                let _registration = registration;
-                Ok(Runner { program, child, _registration, socket, received, listener, tail, is_reaped, sent })
-            }
-            Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(error)
-            }
-        }
+        let group = ProcessGroup::new(child)?;
+        let listener = Arc::default();
+        let (sender, received) = mpsc::sync_channel(CHANNEL_MAX);
+        let reader = Reader { socket: socket.try_clone()?, output, sender, listener: Arc::clone(&listener) };
+        thread::Builder::new().name("task-runner".into()).spawn(move || reader.run())?;
+        Ok(Runner { program, group, socket, received, listener, tail: Vec::new(), sent: Sent::default() })
     }
 
     pub(crate) fn program(&self) -> ProgramId {
@@ -266,38 +250,16 @@ impl Runner {
     fn end(&mut self) -> String {
         // It may have closed its socket a moment before its end.
         let deadline = Instant::now() + END_TIMEOUT;
-        let mut has_exited = self.has_exited();
+        let mut has_exited = self.group.has_exited();
         while !has_exited && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(2));
-            has_exited = self.has_exited();
+            has_exited = self.group.has_exited();
         }
-        match self.kill() {
+        match self.group.end() {
             Ok(status) if has_exited => format!("ended with {status}"),
             Ok(_) => "closed its connection".into(),
             Err(error) => format!("cannot be waited for: {error}"),
         }
-    }
-
-    /// True once its process has ended. Does not reap it: until then its process id and group id cannot be reused.
-    fn has_exited(&self) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        !matches!(waitid(WaitId::Pid(Pid::from_child(&self.child)), options), Ok(None))
-    }
-
-    /// Kills its process group, and reaps it.
-    fn kill(&mut self) -> io::Result<ExitStatus> {
-        if !self.is_reaped {
-            // Fails only if no process is left in the group.
-            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-            self.is_reaped = true;
-        }
-        self.child.wait()
-    }
-}
-
-impl Drop for Runner {
-    fn drop(&mut self) {
-        let _ = self.kill();
     }
 }
 

@@ -222,10 +222,7 @@ impl MessageReceiver {
             ToRunner::Stop { attempt } => self.shared.request(attempt, Request::Stop),
             ToRunner::MapOutputs { job, replace, outputs } => {
                 if let Some(local) = self.jobs.get(&job) {
-                    match replace {
-                        true => local.outputs.replace_all(outputs),
-                        false => local.outputs.add_all(&outputs),
-                    }
+                    local.outputs.receive(replace, outputs);
                 }
             }
             ToRunner::NodeFolders { folders } => {

@@ -10,13 +10,13 @@
 //! A record is a magic number (8 bytes), the CRC-32C of the content (`u32`, little-endian), and the content in postcard encoding. It is written to a
 //! temporary name and renamed, so it is either complete or absent. It is not synced: a checkpoint survives the process, not the machine.
 
-use super::counters::Counters;
 use super::coverage::Coverage;
 use super::error::WriteError;
 use super::output_dir::OutputDir;
 use super::paths;
 use super::runs::SavedRuns;
 use crate::job::Plan;
+use crate::wire::Counters;
 use giveway_core::{AttemptId, JobId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,6 @@
 //! Counters of a running task.
 
-use std::collections::BTreeMap;
-
-/// Counter values by counter name.
-pub type Counters = BTreeMap<String, u64>;
-
+use crate::wire::Counters;
 /// The counters of one attempt. An application uses a handful and adds to one of them at every record, so they are a list in which the most
 /// recently used counter is tried first.
 #[derive(Debug, Default)]

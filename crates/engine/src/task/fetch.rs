@@ -8,13 +8,11 @@ use super::error::WriteError;
 use super::output_tracker::MapOutputLocation;
 use super::paths;
 use super::runs::RunSet;
-use super::verify::{SegmentVerifier, is_valid_segment};
-use crate::data::{MapOutput, OutputError, Source};
+use crate::data::{MapOutput, OutputError};
 use giveway_core::{AttemptId, JobId, Kind, NodeId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
 use thiserror::Error;
@@ -120,13 +118,11 @@ impl Fetcher {
         if segment.stored_bytes >= IN_PLACE_BYTES_MIN.min(runs.memory_segment_bytes_max()) {
             add_in_place(&output, reduce, runs, control)?;
         } else {
-            let bytes = read_all(&output.segment(reduce)).map_err(|_| FetchError::BadOutput)?;
-            let mut verifier = SegmentVerifier::default();
-            verifier.update(&bytes);
-            if !verifier.is_valid() {
+            let segment = output.segment(reduce).into_memory().map_err(|_| FetchError::BadOutput)?;
+            if !segment.is_valid(|| true).map_err(|_| FetchError::BadOutput)? {
                 return Err(FetchError::BadOutput);
             }
-            runs.add_memory(bytes);
+            runs.add_memory(segment);
         }
         Ok(Fetched::Added)
     }
@@ -138,21 +134,10 @@ fn add_in_place(output: &MapOutput, reduce: u32, runs: &mut RunSet, control: &Co
         control.tick();
         control.requested().is_none()
     };
-    match is_valid_segment(&output.segment(reduce), should_continue).map_err(|_| FetchError::BadOutput)? {
+    match output.segment(reduce).is_valid(should_continue).map_err(|_| FetchError::BadOutput)? {
         true if runs.add_in_place(output, reduce).is_ok() => Ok(()),
         true => Ok(runs.add_copy(output, reduce)?),
         false if control.requested().is_some() => Err(FetchError::Interrupted),
         false => Err(FetchError::BadOutput),
-    }
-}
-
-fn read_all(source: &Source) -> io::Result<Vec<u8>> {
-    match source {
-        Source::Memory(bytes) => Ok(bytes.to_vec()),
-        Source::File { file, offset, bytes } => {
-            let mut content = vec![0; *bytes as usize];
-            file.read_exact_at(&mut content, *offset)?;
-            Ok(content)
-        }
     }
 }

@@ -5,7 +5,7 @@
 //! is complete; that of a map without reduces stays among the temporary files until the job ends.
 
 use super::control::{Control, Request};
-use super::counters::{CounterSet, Counters};
+use super::counters::CounterSet;
 use super::error::{MapError, catch_panic};
 use super::part_writer::PartWriter;
 use super::{counter, paths, scaled_fraction};
@@ -14,6 +14,7 @@ use crate::data::{MapSink, SinkOptions};
 use crate::input::LineReader;
 use crate::job::{InputSplit, Plan};
 use crate::record::Emit;
+use crate::wire::{Counters, Report};
 use giveway_core::AttemptId;
 use std::fmt;
 use std::fs;
@@ -49,46 +50,20 @@ impl fmt::Debug for MapTask {
     }
 }
 
-/// How a map attempt ended, other than by an error.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MapOutcome {
-    /// All lines of the range are mapped.
-    Finished {
-        /// Length of the output.
-        output_bytes: u64,
-        /// Counters of the attempt.
-        counters: Counters,
-    },
-    /// The lines that begin in the first `done_bytes` bytes of the range are mapped.
-    EndedEarly {
-        /// Length of the processed part of the range. If 0, there is no output.
-        done_bytes: u64,
-        /// Length of the output.
-        output_bytes: u64,
-        /// Counters of the attempt.
-        counters: Counters,
-    },
-    /// The attempt was aborted on request; there is no output.
-    Stopped,
-}
-
 /// Runs a map attempt. Leaves files behind only if it finishes or ends early.
-pub fn run_map(task: &MapTask, control: &Control) -> Result<MapOutcome, MapError> {
+pub fn run_map(task: &MapTask, control: &Control) -> Result<Report, MapError> {
     let ended = catch_panic(|| match task.plan.reduces {
         0 => run_map_only(task, control),
         reduces => run_for_reduces(task, control, reduces),
     });
-    let has_output = |outcome: &MapOutcome| match outcome {
-        MapOutcome::Finished { .. } => true,
-        MapOutcome::EndedEarly { done_bytes, .. } => *done_bytes > 0,
-        MapOutcome::Stopped => false,
-    };
-    if !ended.as_ref().is_ok_and(has_output) {
+    let has_output =
+        matches!(ended, Ok(Report::Finished { .. })) || matches!(ended, Ok(Report::EndedEarly { done_bytes: 1.., .. }));
+    if !has_output {
         let _ = fs::remove_file(paths::temporary_path(&task.plan, task.attempt));
     }
     match ended {
         // Errors of an application that is being stopped are consequences of the stop.
-        Err(_) if control.is_stopped() => Ok(MapOutcome::Stopped),
+        Err(_) if control.is_stopped() => Ok(Report::Killed { attempt: task.attempt }),
         ended => ended,
     }
 }
@@ -103,28 +78,28 @@ enum Mapped {
 }
 
 impl Mapped {
-    /// The outcome of the attempt. `write_output` is called if there is output; it returns the output's length and the counters.
-    fn into_outcome(
+    /// The report of the attempt. `write_output` is called if there is output; it returns the output's length and the counters.
+    fn report(
         self,
+        attempt: AttemptId,
         write_output: impl FnOnce() -> Result<(u64, Counters), MapError>,
-    ) -> Result<MapOutcome, MapError> {
-        match self {
-            Mapped::Stopped => Ok(MapOutcome::Stopped),
-            Mapped::Nothing => Ok(MapOutcome::EndedEarly { done_bytes: 0, output_bytes: 0, counters: Counters::new() }),
-            Mapped::Part(done_bytes) => write_output().map(|(output_bytes, counters)| MapOutcome::EndedEarly {
-                done_bytes,
-                output_bytes,
-                counters,
-            }),
-            Mapped::All => {
-                write_output().map(|(output_bytes, counters)| MapOutcome::Finished { output_bytes, counters })
-            }
-        }
+    ) -> Result<Report, MapError> {
+        let done_bytes = match self {
+            Mapped::Stopped => return Ok(Report::Killed { attempt }),
+            Mapped::Nothing => Some(0),
+            Mapped::Part(done_bytes) => Some(done_bytes),
+            Mapped::All => None,
+        };
+        let (output_bytes, counters) = if done_bytes == Some(0) { Default::default() } else { write_output()? };
+        Ok(match done_bytes {
+            None => Report::Finished { attempt, output_bytes, counters },
+            Some(done_bytes) => Report::EndedEarly { attempt, done_bytes, output_bytes, counters },
+        })
     }
 }
 
 /// Writes a sorted output with one segment for each reduce.
-fn run_for_reduces(task: &MapTask, control: &Control, reduces: u32) -> Result<MapOutcome, MapError> {
+fn run_for_reduces(task: &MapTask, control: &Control, reduces: u32) -> Result<Report, MapError> {
     let MapTask { plan, app, .. } = task;
     let options = SinkOptions {
         reduces,
@@ -136,7 +111,7 @@ fn run_for_reduces(task: &MapTask, control: &Control, reduces: u32) -> Result<Ma
     let mut out =
         SinkEmitter { sink: MapSink::new(&paths::map_spill_prefix(&task.dir, task.attempt), options), control };
     let mut counters = CounterSet::default();
-    map_records(task, control, &mut out, &mut counters)?.into_outcome(|| {
+    map_records(task, control, &mut out, &mut counters)?.report(task.attempt, || {
         counters.add(counter::MAP_OUTPUT_RECORDS, out.sink.records());
         if out.sink.spills() > 0 {
             counters.add(counter::SPILLS, out.sink.spills());
@@ -150,11 +125,11 @@ fn run_for_reduces(task: &MapTask, control: &Control, reduces: u32) -> Result<Ma
 }
 
 /// Writes the job's output directly, for jobs without reduces.
-fn run_map_only(task: &MapTask, control: &Control) -> Result<MapOutcome, MapError> {
+fn run_map_only(task: &MapTask, control: &Control) -> Result<Report, MapError> {
     let part = PartWriter::create(&task.plan, task.attempt)?;
     let mut out = PartEmitter { part, counters: CounterSet::default(), records: 0, control };
     let mut counters = CounterSet::default();
-    map_records(task, control, &mut out, &mut counters)?.into_outcome(|| {
+    map_records(task, control, &mut out, &mut counters)?.report(task.attempt, || {
         out.counters.add(counter::MAP_OUTPUT_RECORDS, out.records);
         let mut counters = counters.total();
         counters.extend(out.counters.total());

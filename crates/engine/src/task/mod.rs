@@ -23,24 +23,22 @@ mod paths;
 mod reduce;
 mod runs;
 mod shuffle;
-mod verify;
 mod writeback;
 
 pub use checkpoint::{CheckpointError, Leftovers, remove_paused, scan_leftovers};
 pub(crate) use control::Notifier;
 pub use control::{Control, Request};
-pub use counters::Counters;
 #[cfg(any(test, feature = "simulation"))]
 pub(crate) use coverage::Coverage;
 pub use error::{AppPanicked, MapError, ReduceError, ResumeError, WriteError};
 pub use fetch::Fetcher;
-pub use map::{MapOutcome, MapTask, run_map};
+pub use map::{MapTask, run_map};
 pub(crate) use output_dir::{NONCE, nonce_text};
 pub(crate) use output_tracker::ReadCursor;
 pub use output_tracker::{MapOutputLocation, MapOutputTracker};
 pub(crate) use paths::{JOBS, temporary_path};
 pub use paths::{TEMPORARY, job_folder, map_output_path, map_part_path, reduce_part_path, reduce_runs_folder};
-pub use reduce::{ReduceOutcome, ReduceTask, run_reduce};
+pub use reduce::{ReduceTask, run_reduce};
 pub use runs::RunError;
 
 /// Names of the counters that tasks maintain themselves, beside those of the application.

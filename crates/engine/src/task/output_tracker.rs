@@ -74,6 +74,11 @@ impl MapOutputTracker {
         });
     }
 
+    /// Replaces the whole list, or adds to it.
+    pub(crate) fn receive(&self, replace: bool, outputs: Vec<MapOutputLocation>) {
+        if replace { self.replace_all(outputs) } else { self.add_all(&outputs) }
+    }
+
     /// Removes all outputs of a lost node.
     pub fn remove_node(&self, node: NodeId) {
         self.retain(|output| output.node != node);

@@ -10,7 +10,7 @@
 
 use super::checkpoint::{self, CHECKPOINT, Checkpoint, CheckpointError, OutputCheckpoint};
 use super::control::{Control, Request};
-use super::counters::{CounterSet, Counters};
+use super::counters::CounterSet;
 use super::coverage::Coverage;
 use super::error::{ReduceError, ResumeError, catch_panic};
 use super::fetch::Fetcher;
@@ -22,6 +22,7 @@ use super::{counter, paths, scaled_fraction};
 use crate::apps::App;
 use crate::job::Plan;
 use crate::record::{AppError, Emit, Reducer, Values};
+use crate::wire::Report;
 use giveway_core::{AttemptId, Start};
 use std::fmt;
 use std::fs;
@@ -55,33 +56,14 @@ impl fmt::Debug for ReduceTask {
     }
 }
 
-/// How a reduce attempt ended, other than by an error.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReduceOutcome {
-    /// The output is committed under its final name.
-    Finished {
-        /// Length of the output.
-        output_bytes: u64,
-        /// Counters of this attempt and of the attempts it resumed.
-        counters: Counters,
-    },
-    /// A checkpoint is written; the reduce can be resumed.
-    Paused {
-        /// Progress in parts per million.
-        progress_ppm: u32,
-    },
-    /// The attempt was aborted on request; there is no output.
-    Stopped,
-}
-
 /// Runs a reduce attempt. Unless it pauses, it leaves no files behind but its output.
-pub fn run_reduce(task: &ReduceTask, control: &Control) -> Result<ReduceOutcome, ReduceError> {
+pub fn run_reduce(task: &ReduceTask, control: &Control) -> Result<Report, ReduceError> {
     let ended = match catch_panic(|| RunningReduce::start(task, control)?.run()) {
         // Errors of an application that is being stopped are consequences of the stop.
-        Err(_) if control.is_stopped() => Ok(ReduceOutcome::Stopped),
+        Err(_) if control.is_stopped() => Ok(Report::Killed { attempt: task.attempt }),
         ended => ended,
     };
-    if !matches!(ended, Ok(ReduceOutcome::Paused { .. })) {
+    if !matches!(ended, Ok(Report::Paused { .. })) {
         // What cannot be removed now is removed with the job's folder.
         let _ = fs::remove_dir_all(paths::reduce_runs_folder(&task.dir, task.attempt));
         let _ = fs::remove_file(paths::temporary_path(&task.plan, task.attempt));
@@ -181,7 +163,7 @@ impl<'a> RunningReduce<'a> {
         Ok(reduce)
     }
 
-    fn run(mut self) -> Result<ReduceOutcome, ReduceError> {
+    fn run(mut self) -> Result<Report, ReduceError> {
         let RunningReduce { task, control, coverage, runs, counters, .. } = &mut self;
         if let Some(request) = shuffle(task, control, coverage, runs, counters)? {
             return self.pause_or_stop(request);
@@ -196,7 +178,7 @@ impl<'a> RunningReduce<'a> {
         let output_bytes = part.commit(&paths::reduce_part_path(&self.task.plan, self.task.attempt.task.index))?;
         self.control.set_progress_ppm(1_000_000);
         self.runs.release();
-        Ok(ReduceOutcome::Finished { output_bytes, counters: self.counters.total() })
+        Ok(Report::Finished { attempt: self.task.attempt, output_bytes, counters: self.counters.total() })
     }
 
     /// The second third of the progress: merges until the remaining runs can be read in one merge.
@@ -283,10 +265,10 @@ impl<'a> RunningReduce<'a> {
         Ok(request)
     }
 
-    fn pause_or_stop(mut self, request: Request) -> Result<ReduceOutcome, ReduceError> {
+    fn pause_or_stop(mut self, request: Request) -> Result<Report, ReduceError> {
         if request == Request::Stop {
             self.runs.release();
-            return Ok(ReduceOutcome::Stopped);
+            return Ok(Report::Killed { attempt: self.task.attempt });
         }
         let task = self.task;
         let output_bytes = self.part.as_mut().map_or(Ok(0), PartWriter::flush)?;
@@ -300,7 +282,11 @@ impl<'a> RunningReduce<'a> {
         let saved = Checkpoint { coverage: self.coverage, runs, reduce_bytes: self.reduce_bytes, progress_ppm, output };
         checkpoint::write(&self.runs.folder().join(CHECKPOINT), &saved)?;
         self.runs.release();
-        Ok(if self.control.is_stopped() { ReduceOutcome::Stopped } else { ReduceOutcome::Paused { progress_ppm } })
+        let attempt = task.attempt;
+        Ok(match self.control.is_stopped() {
+            true => Report::Killed { attempt },
+            false => Report::Paused { attempt, progress_ppm },
+        })
     }
 }
 

@@ -174,8 +174,8 @@ impl RunSet {
     }
 
     /// Adds a segment in memory.
-    pub(super) fn add_memory(&mut self, bytes: Vec<u8>) {
-        self.runs.push(Run { on_disk: None, source: bytes.into(), position: Position::default() });
+    pub(super) fn add_memory(&mut self, source: Source) {
+        self.runs.push(Run { on_disk: None, source, position: Position::default() });
     }
 
     /// Adds a segment that is the whole content of a file in the folder.
@@ -417,7 +417,7 @@ mod tests {
                     (0..random.random_range(1..3000)).map(|_| random.random_range(0..9999)).collect();
                 some.sort_unstable();
                 expected.extend_from_slice(&some);
-                runs.add_memory(segment(&some));
+                runs.add_memory(segment(&some).into());
                 let control = std::sync::Arc::new(Control::new());
                 let requester = std::sync::Arc::clone(&control);
                 let wait = std::time::Duration::from_micros(random.random_range(0..2000));

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// Version of the handshake and of the messages. Both sides must use the same one.
-pub const PROTOCOL: u32 = 12;
+pub const PROTOCOL: u32 = 13;
 
 const MAGIC: [u8; 8] = *b"giveway\n";
 

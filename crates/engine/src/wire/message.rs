@@ -1,5 +1,7 @@
 //! The messages between processes. They are encoded with postcard, so a change here is a change of [`PROTOCOL`](super::PROTOCOL).
 
+use crate::attempt_logs::LogChunk;
+use crate::coordinator::Clock;
 use crate::job::{Plan, Request};
 use crate::program::ProgramId;
 use giveway_core::{AttemptId, JobId, NodeId, Outcome, Priority, Progress, Work};
@@ -31,6 +33,18 @@ pub enum FromWorker {
 /// What a worker is and which state it has.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Join {
+    pub worker: WorkerIdentity,
+    /// Attempts that are running, or have ended and are not acknowledged yet.
+    pub running: Vec<AttemptId>,
+    /// Map outputs on this worker's disk.
+    pub outputs: Vec<AttemptId>,
+    /// Jobs of which the worker has any state.
+    pub jobs: Vec<JobId>,
+}
+
+/// What distinguishes a worker from others.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkerIdentity {
     /// Identifies the node, also across restarts of its process.
     pub name: String,
     /// Random number chosen at each start of the process.
@@ -46,12 +60,6 @@ pub struct Join {
     #[serde(with = "crate::path_bytes")]
     pub folder: PathBuf,
     pub pid: u32,
-    /// Attempts that are running, or have ended and are not acknowledged yet.
-    pub running: Vec<AttemptId>,
-    /// Map outputs on this worker's disk.
-    pub outputs: Vec<AttemptId>,
-    /// Jobs of which the worker has any state.
-    pub jobs: Vec<JobId>,
 }
 
 /// The folder of a node's worker.
@@ -126,7 +134,11 @@ pub enum ToWorker {
         reason: String,
     },
     /// The plan of a job. Sent before the job's first launch on a connection.
-    Plan(Box<Plan>),
+    Plan {
+        plan: Box<Plan>,
+        /// The program in the cluster directory that the job was shipped with, if its application is not built in.
+        program: Option<ProgramId>,
+    },
     Launch {
         attempt: AttemptId,
         /// The part of the task to execute.
@@ -169,18 +181,16 @@ pub enum ToWorker {
     },
     /// Ends the worker process.
     Stop,
-    /// Like [`ToWorker::Plan`], for a job whose application is in a program that was shipped with it.
-    ShippedPlan {
-        plan: Box<Plan>,
-        /// The program, which is in the cluster directory.
-        program: ProgramId,
-    },
 }
 
 /// From a client to the coordinator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum FromClient {
-    Submit(Box<Request>),
+    Submit {
+        request: Box<Request>,
+        /// True if the application is in the program that this connection has offered last.
+        shipped: bool,
+    },
     /// Asks for a job's status.
     Job {
         job: JobId,
@@ -200,10 +210,8 @@ pub enum FromClient {
     Yield {
         job: JobId,
     },
-    /// Asks why a job's tasks run or wait.
-    Explain {
-        job: JobId,
-    },
+    /// Asks for the event log in the journal, for users who cannot read that. Answered by several [`ToClient::EventLog`].
+    EventLog,
     Stop,
     /// Lists the logs of a job's attempts.
     Logs {
@@ -229,8 +237,6 @@ pub enum FromClient {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// Submits a job whose application is in the program that this connection has offered last.
-    SubmitShipped(Box<Request>),
     /// Drains a node: it gets no new tasks. Or has it used again.
     SetDrained {
         /// Its name.
@@ -255,31 +261,35 @@ pub enum ToClient {
     },
     /// All nodes, by id, including lost ones.
     Nodes(Vec<NodeStatus>),
-    /// The answer to [`FromClient::Explain`], as lines of text.
-    Explained(Vec<String>),
+    /// A piece of the event log.
+    EventLog {
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+        /// With the last piece: the wall clock.
+        clock: Option<Clock>,
+    },
     /// The request was executed; there is nothing to return.
     Done,
     Rejected(Rejection),
     /// Policy and tenants are in force.
-    Reloaded {
-        policy: String,
-        /// False if they are the same as before.
-        changed: bool,
-        /// What differs, a line for each setting.
-        changes: Vec<String>,
-    },
+    Reloaded(Reload),
     /// The logs of a job's attempts, ordered by task and attempt.
     Logs(Vec<LogStatus>),
     /// A part of an attempt's log.
-    LogChunk {
-        /// Offset of the first byte: later than requested if what was there is no longer stored.
-        start: u64,
-        /// The bytes, as they were printed; empty at the end of the log.
-        #[serde(with = "serde_bytes")]
-        bytes: Vec<u8>,
-    },
+    LogChunk(LogChunk),
     /// What to do with an offered program.
     ProgramOffered(ProgramOffer),
+}
+
+/// What a reload of policy and tenants did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reload {
+    /// The policy in force.
+    pub policy: String,
+    /// False if everything is the same as before.
+    pub changed: bool,
+    /// The settings that differ, a line each.
+    pub changes: Vec<String>,
 }
 
 /// Why a request is not accepted.

@@ -3,8 +3,7 @@
 use crate::apps::App;
 use crate::job::Plan;
 use crate::task::{
-    Control, Fetcher, MapError, MapOutcome, MapOutputTracker, MapTask, ReduceError, ReduceOutcome, ReduceTask, run_map,
-    run_reduce,
+    Control, Fetcher, MapError, MapOutputTracker, MapTask, ReduceError, ReduceTask, run_map, run_reduce,
 };
 use crate::wire::Report;
 use giveway_core::{AttemptId, Kind, Work};
@@ -67,13 +66,7 @@ impl Attempt {
             bytes,
             dir: self.folder.clone(),
         };
-        Ok(match run_map(&task, control)? {
-            MapOutcome::Finished { output_bytes, counters } => Report::Finished { attempt, output_bytes, counters },
-            MapOutcome::EndedEarly { done_bytes, output_bytes, counters } => {
-                Report::EndedEarly { attempt, done_bytes, output_bytes, counters }
-            }
-            MapOutcome::Stopped => Report::Killed { attempt },
-        })
+        Ok(run_map(&task, control)?)
     }
 
     fn reduce(&self, control: &Control) -> Result<Report, TaskError> {
@@ -90,10 +83,6 @@ impl Attempt {
             outputs: Arc::clone(&self.outputs),
             fetcher: Arc::clone(&self.fetcher),
         };
-        Ok(match run_reduce(&task, control)? {
-            ReduceOutcome::Finished { output_bytes, counters } => Report::Finished { attempt, output_bytes, counters },
-            ReduceOutcome::Paused { progress_ppm } => Report::Paused { attempt, progress_ppm },
-            ReduceOutcome::Stopped => Report::Killed { attempt },
-        })
+        Ok(run_reduce(&task, control)?)
     }
 }

@@ -18,10 +18,10 @@ use crate::attempt_logs::LogStore;
 use crate::cluster_id::{self, ClusterId};
 use crate::program;
 use crate::task::{self, Leftovers};
-use crate::wire::{WireError, run_folder};
+use crate::wire::{WireError, WorkerIdentity, run_folder};
 use giveway_core::JobId;
 use serde::{Deserialize, Serialize};
-use state_machine::{Identity, Worker};
+use state_machine::Worker;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -168,7 +168,7 @@ pub fn run(options: &Options, apps: Apps) -> Result<(), WorkerError> {
     let mut incarnation = [0; 8];
     getrandom::fill(&mut incarnation).map_err(|error| at(&options.folder)(io::Error::other(error.to_string())))?;
     LogStore::announce(&options.cluster, &options.folder, &options.name).map_err(at(&options.cluster))?;
-    let identity = Identity {
+    let identity = WorkerIdentity {
         name: options.name.clone(),
         incarnation: u64::from_le_bytes(incarnation),
         rack: options.rack,

@@ -11,30 +11,13 @@ use crate::job::Plan;
 use crate::planted::{Bug, planted};
 use crate::program::ProgramId;
 use crate::task::{Control, Leftovers, MapOutputTracker, Request};
-use crate::wire::{FromWorker, Join, NodeFolder, Report, ToWorker};
+use crate::wire::{FromWorker, Join, NodeFolder, Report, ToWorker, WorkerIdentity};
 use giveway_core::{AttemptId, JobId, Kind, NodeId, Progress, Span, Time, Work};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// How long a hung task may take to stop on request. After that it is abandoned and its slot is freed.
 const STOP_GRACE_PERIOD: Span = Span::from_secs(5);
-
-/// What distinguishes a worker from others.
-#[derive(Clone, Debug)]
-pub(crate) struct Identity {
-    /// The worker's name, unique in the cluster and stable across restarts.
-    pub(crate) name: String,
-    /// Random number that identifies this process among restarts of the worker.
-    pub(crate) incarnation: u64,
-    pub(crate) rack: u32,
-    pub(crate) host: String,
-    pub(crate) map_slots: u16,
-    pub(crate) reduce_slots: u16,
-    /// The worker's folder.
-    pub(crate) folder: PathBuf,
-    pub(crate) pid: u32,
-}
 
 /// An input of the state machine.
 #[derive(Debug)]
@@ -130,7 +113,7 @@ enum Connection {
 /// The state of a worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    identity: Identity,
+    identity: WorkerIdentity,
     connection: Connection,
     jobs: BTreeMap<JobId, LocalJob>,
     running: BTreeMap<AttemptId, RunningTask>,
@@ -147,7 +130,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// A worker that has just started, and found this in its folder.
-    pub(crate) fn new(identity: Identity, leftovers: Leftovers) -> Worker {
+    pub(crate) fn new(identity: WorkerIdentity, leftovers: Leftovers) -> Worker {
         Worker {
             identity,
             connection: Connection::None,
@@ -208,16 +191,8 @@ impl Worker {
         let ended = self.unacked.values().filter_map(Report::ended_attempt);
         let stored = self.outputs.iter().chain(&self.paused).map(|attempt| attempt.task.job);
         let jobs: BTreeSet<JobId> = self.jobs.keys().copied().chain(stored).collect();
-        let identity = &self.identity;
         Join {
-            name: identity.name.clone(),
-            incarnation: identity.incarnation,
-            rack: identity.rack,
-            host: identity.host.clone(),
-            map_slots: identity.map_slots,
-            reduce_slots: identity.reduce_slots,
-            folder: identity.folder.clone(),
-            pid: identity.pid,
+            worker: self.identity.clone(),
             running: self.running.keys().copied().chain(ended).collect(),
             outputs: self.outputs.iter().copied().collect(),
             jobs: jobs.into_iter().collect(),
@@ -239,16 +214,15 @@ impl Worker {
                 }
             }
             ToWorker::JoinRefused { reason } => self.effects.push(Effect::Stop { refused: Some(reason) }),
-            ToWorker::Plan(plan) => self.add_job(*plan, None),
-            ToWorker::ShippedPlan { plan, program } => self.add_job(*plan, Some(program)),
+            ToWorker::Plan { plan, program } => self.add_job(*plan, program),
             ToWorker::Launch { attempt, work } => self.launch(now, attempt, work),
             ToWorker::Yield { attempt } => self.request(attempt, Request::Preempt),
             ToWorker::Kill { attempt } => self.request(attempt, Request::Stop),
-            ToWorker::MapOutputs { job, replace, outputs } => match (self.jobs.get(&job), replace) {
-                (Some(local), true) => local.outputs.replace_all(outputs),
-                (Some(local), false) => local.outputs.add_all(&outputs),
-                (None, _) => {}
-            },
+            ToWorker::MapOutputs { job, replace, outputs } => {
+                if let Some(local) = self.jobs.get(&job) {
+                    local.outputs.receive(replace, outputs);
+                }
+            }
             ToWorker::OutputLost { map } => {
                 self.outputs.remove(&map);
                 if let Some(local) = self.jobs.get(&map.task.job) {

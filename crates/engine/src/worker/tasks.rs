@@ -33,12 +33,8 @@ pub(super) struct Tasks {
     inputs: Sender<LoopInput>,
 }
 
-/// An attempt that is about to run.
-enum Runnable {
-    Here(Attempt),
-    InTaskRunner(ShippedAttempt),
-}
-
+/// Runs an attempt, here or in a task runner.
+type Runnable = Box<dyn FnOnce(&Control) -> Report + Send>;
 impl Tasks {
     /// `inputs` gets the ends of tasks.
     pub(super) fn new(options: &Options, apps: Apps, inputs: Sender<LoopInput>) -> Tasks {
@@ -75,12 +71,13 @@ impl Tasks {
             self.runners.need(program);
             let (cluster, runners) = (self.cluster.clone(), Arc::clone(&self.runners));
             let task = ShippedAttempt { id, work, plan, program, outputs, fetcher, folder, cluster, runners };
-            return Ok(Runnable::InTaskRunner(task));
+            return Ok(Box::new(move |control| task.run(control)));
         }
         let app = self.apps.find(&plan.request.app).map_err(|error| {
             format!("this worker does not have the job's application: {error}; start all workers from the same program")
         })?;
-        Ok(Runnable::Here(Attempt { id, work, plan, app, outputs, fetcher, folder }))
+        let task = Attempt { id, work, plan, app, outputs, fetcher, folder };
+        Ok(Box::new(move |control| task.run(control)))
     }
 
     fn spawn(&self, launch: Launch, task: Runnable) -> Result<(), String> {
@@ -89,10 +86,7 @@ impl Tasks {
         let run = move || {
             let mut end = TaskEnd { launch: launch.number, attempt: launch.attempt, report: None, inputs };
             let log = logs.begin(launch.attempt);
-            let report = match &task {
-                Runnable::Here(task) => task.run(&launch.control),
-                Runnable::InTaskRunner(task) => task.run(&launch.control),
-            };
+            let report = task(&launch.control);
             match &report {
                 _ if launch.control.is_timed_out() => {
                     task_log::print("giveway: the attempt was stopped because it made no progress");

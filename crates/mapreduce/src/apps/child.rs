@@ -9,17 +9,16 @@
 use crate::input::LINE_BYTES_MAX;
 use crate::record::Emit;
 use crate::task_log;
-use crate::watchdog::{self, Registration, remove_own_variables};
+use crate::watchdog::{ProcessGroup, remove_own_variables};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// Input gathered before a write, and bytes per read.
@@ -116,26 +115,18 @@ impl Program {
             stderr_tail: Vec::new(),
         };
         let mut child = command.spawn().map_err(failed)?;
-        let registration = match watchdog::register(Pid::from_child(&child)) {
-            Ok(registration) => registration,
-            Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(failed(error));
-            }
-        };
-        if let Some(stdin) = &mut child.stdin {
+        let (mut stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let group = ProcessGroup::new(child).map_err(failed)?;
+        if let Some(stdin) = &mut stdin {
             // Fails if the program was killed meanwhile; the end of its input and output shows that later.
             let _ = stdin.write_all(b"\n");
         }
         let running = RunningProgram {
-            _registration: registration,
-            stdin: child.stdin.take(),
-            stdout: child.stdout.take(),
-            stderr: child.stderr.take(),
+            group,
+            stdin,
+            stdout,
+            stderr,
             program: self.clone(),
-            child,
-            is_reaped: false,
             is_input_complete: false,
             unwritten: Vec::new(),
             written: 0,
@@ -151,9 +142,7 @@ impl Program {
 /// A program that was started. Dropping it kills the program's process group.
 pub(super) struct RunningProgram {
     program: Program,
-    child: Child,
-    is_reaped: bool,
-    _registration: Registration,
+    group: ProcessGroup,
     /// The pipes; `None` once closed by either side.
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
@@ -186,7 +175,7 @@ impl RunningProgram {
         }
         self.exchange(take, out)?;
         // A program may close its input when it has read enough. If it has ended, too, its status is checked now instead of after all input.
-        if self.stdin.is_none() && self.has_exited() { self.wait(out) } else { Ok(()) }
+        if self.stdin.is_none() && self.group.has_exited() { self.wait(out) } else { Ok(()) }
     }
 
     /// Closes the program's input, processes the rest of its output, and waits for its end. Fails unless it exits with status 0.
@@ -269,7 +258,7 @@ impl RunningProgram {
         }
         self.partial_line.extend_from_slice(rest);
         if self.partial_line.len() > LINE_BYTES_MAX {
-            self.kill();
+            self.group.kill();
             return Err(self.error(ProgramErrorKind::LineTooLong));
         }
         Ok(true)
@@ -320,7 +309,7 @@ impl RunningProgram {
     /// Waits for the program's end. Fails unless it exits with status 0.
     fn wait(&mut self, out: &mut dyn Emit) -> Result<(), ProgramError> {
         let mut delay = Duration::from_micros(50);
-        while !self.has_exited() {
+        while !self.group.has_exited() {
             if out.is_stopped() {
                 return Err(self.stop());
             }
@@ -330,46 +319,19 @@ impl RunningProgram {
             }
         }
         while self.read_stderr() {}
-        // Children of the program may still run. Until it is reaped, its process id and group id cannot be reused.
-        self.kill();
-        let status = self.child.wait().map_err(|error| self.error(ProgramErrorKind::Wait(error)))?;
-        self.is_reaped = true;
+        // Children of the program may still run.
+        let status = self.group.end().map_err(|error| self.error(ProgramErrorKind::Wait(error)))?;
         if status.success() { Ok(()) } else { Err(self.error(ProgramErrorKind::Exited(status))) }
-    }
-
-    /// True once the program has ended. Does not reap it.
-    fn has_exited(&self) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        !matches!(waitid(WaitId::Pid(self.pid()), options), Ok(None))
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
-    }
-
-    /// Kills the program's process group.
-    fn kill(&self) {
-        // Fails only if no process is left in the group.
-        let _ = kill_process_group(self.pid(), Signal::KILL);
     }
 
     /// Kills the program because its task was stopped.
     fn stop(&mut self) -> ProgramError {
-        self.kill();
+        self.group.kill();
         while self.read_stderr() {}
         self.error(ProgramErrorKind::Stopped)
     }
 
     fn error(&self, kind: ProgramErrorKind) -> ProgramError {
         ProgramError { program: self.program.clone(), kind, stderr_tail: self.stderr_tail.clone() }
-    }
-}
-
-impl Drop for RunningProgram {
-    fn drop(&mut self) {
-        if !self.is_reaped {
-            self.kill();
-            let _ = self.child.wait();
-        }
     }
 }

@@ -9,13 +9,7 @@ use regex::bytes::Regex;
 pub(super) struct Grep;
 
 impl App for Grep {
-    fn name(&self) -> &'static str {
-        "grep"
-    }
-
-    fn about(&self) -> &'static str {
-        "print the lines that match a regular expression"
-    }
+    named!("grep", "print the lines that match a regular expression");
 
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[("pattern", "regular expression; begin it with (?i) to ignore case")]

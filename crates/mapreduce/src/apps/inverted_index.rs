@@ -8,13 +8,7 @@ use crate::record::{AppError, Combine, Combiner, Emit, Mapper, Record, Reducer, 
 pub(super) struct InvertedIndex;
 
 impl App for InvertedIndex {
-    fn name(&self) -> &'static str {
-        "invertedindex"
-    }
-
-    fn about(&self) -> &'static str {
-        "list for each word the documents (files) in which it occurs, sorted"
-    }
+    named!("invertedindex", "list for each word the documents (files) in which it occurs, sorted");
 
     fn prepare(&self, plan: &mut Plan) -> Result<(), AppError> {
         Documents::prepare(plan);

@@ -22,13 +22,7 @@ type Point = Vec<i64>;
 pub(super) struct Kmeans;
 
 impl App for Kmeans {
-    fn name(&self) -> &'static str {
-        "kmeans"
-    }
-
-    fn about(&self) -> &'static str {
-        "cluster points (lines of numbers); write each cluster's number, size and centroid"
-    }
+    named!("kmeans", "cluster points (lines of numbers); write each cluster's number, size and centroid");
 
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[

@@ -6,6 +6,19 @@
 //! The output of an application is determined by its input and options. It does not depend on the order of maps, on how often values were combined,
 //! or on pauses and failures: sums are sums of integers, and everything else is sorted.
 
+/// The name of a built-in application, and what it does.
+macro_rules! named {
+    ($name:literal, $about:literal) => {
+        fn name(&self) -> &'static str {
+            $name
+        }
+
+        fn about(&self) -> &'static str {
+            $about
+        }
+    };
+}
+
 mod child;
 mod documents;
 mod error;

@@ -14,13 +14,10 @@ use std::io::Write;
 pub(super) struct RankedInvertedIndex;
 
 impl App for RankedInvertedIndex {
-    fn name(&self) -> &'static str {
-        "rankedinvertedindex"
-    }
-
-    fn about(&self) -> &'static str {
+    named!(
+        "rankedinvertedindex",
         "list for three consecutive words of a line the documents (files) in which they occur, most frequent first"
-    }
+    );
 
     fn prepare(&self, plan: &mut Plan) -> Result<(), AppError> {
         plan.output = round_output(plan, 0);

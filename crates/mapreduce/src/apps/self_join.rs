@@ -10,13 +10,7 @@ use crate::record::{AppError, Combine, Emit, Mapper, Record, Reducer, Values};
 pub(super) struct SelfJoin;
 
 impl App for SelfJoin {
-    fn name(&self) -> &'static str {
-        "selfjoin"
-    }
-
-    fn about(&self) -> &'static str {
-        "join lines of items (separated by commas or blanks) that are equal in all items but the last"
-    }
+    named!("selfjoin", "join lines of items (separated by commas or blanks) that are equal in all items but the last");
 
     fn mapper(&self, _plan: &Plan) -> Result<Box<dyn Mapper>, AppError> {
         Ok(Box::new(PrefixMapper::default()))

@@ -9,13 +9,7 @@ use crate::record::{AppError, Combine, Emit, Mapper, Record, Reducer, varint};
 pub(super) struct SequenceCount;
 
 impl App for SequenceCount {
-    fn name(&self) -> &'static str {
-        "sequencecount"
-    }
-
-    fn about(&self) -> &'static str {
-        "count three consecutive words of a line in each document (file)"
-    }
+    named!("sequencecount", "count three consecutive words of a line in each document (file)");
 
     fn prepare(&self, plan: &mut Plan) -> Result<(), AppError> {
         Documents::prepare(plan);

@@ -8,13 +8,7 @@ use crate::record::{AppError, Emit, Mapper, Record, Reducer, Values};
 pub(super) struct Sort;
 
 impl App for Sort {
-    fn name(&self) -> &'static str {
-        "sort"
-    }
-
-    fn about(&self) -> &'static str {
-        "sort lines in byte order; the concatenated output parts are sorted, too"
-    }
+    named!("sort", "sort lines in byte order; the concatenated output parts are sorted, too");
 
     fn prepare(&self, plan: &mut Plan) -> Result<(), AppError> {
         partition_by_range(plan, |line| line)

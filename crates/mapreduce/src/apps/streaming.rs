@@ -28,13 +28,7 @@ const INPUT_FILE_VARIABLE: &str = "mapreduce_map_input_file";
 pub struct Streaming;
 
 impl App for Streaming {
-    fn name(&self) -> &'static str {
-        "streaming"
-    }
-
-    fn about(&self) -> &'static str {
-        "run any executable as mapper and reducer, like Hadoop Streaming"
-    }
+    named!("streaming", "run any executable as mapper and reducer, like Hadoop Streaming");
 
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[

@@ -11,13 +11,7 @@ const KEY_BYTES: usize = 10;
 pub(super) struct TeraSort;
 
 impl App for TeraSort {
-    fn name(&self) -> &'static str {
-        "terasort"
-    }
-
-    fn about(&self) -> &'static str {
-        "sort lines by their first ten bytes, then by the rest"
-    }
+    named!("terasort", "sort lines by their first ten bytes, then by the rest");
 
     fn prepare(&self, plan: &mut Plan) -> Result<(), AppError> {
         plan.format = OutputFormat::Concatenated;

@@ -13,13 +13,7 @@ use std::io::Write;
 pub(super) struct TermVector;
 
 impl App for TermVector {
-    fn name(&self) -> &'static str {
-        "termvector"
-    }
-
-    fn about(&self) -> &'static str {
-        "list for each document (file) its most frequent words with their counts"
-    }
+    named!("termvector", "list for each document (file) its most frequent words with their counts");
 
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[

@@ -8,13 +8,7 @@ use crate::record::{AppError, Combine, Combiner, Emit, Mapper, Record, Reducer, 
 pub(super) struct WordCount;
 
 impl App for WordCount {
-    fn name(&self) -> &'static str {
-        "wordcount"
-    }
-
-    fn about(&self) -> &'static str {
-        "count how often each word occurs"
-    }
+    named!("wordcount", "count how often each word occurs");
 
     fn options(&self) -> &'static [(&'static str, &'static str)] {
         &[(

@@ -5,7 +5,6 @@ use super::{FileVersion, InputError, ReadAt};
 use crate::hdfs;
 use crate::job::{Codec, FileLocation, InputFile};
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,17 +54,6 @@ pub fn detect_codec(name: &str, bytes: &dyn ReadAt) -> Result<Codec, InputError>
         return Err(InputError::WrongExtension { name: name.to_owned(), codec: by_extension });
     }
     Ok(found)
-}
-
-impl fmt::Display for Codec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Codec::Plain => "plain",
-            Codec::Gzip => "gzip",
-            Codec::Zstd => "zstd",
-            Codec::Lz4 => "lz4",
-        })
-    }
 }
 
 /// The local files of a path: itself, the files below a directory, or the matches of a glob.

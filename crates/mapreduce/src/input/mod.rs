@@ -61,10 +61,6 @@ pub fn open(file: &InputFile, read_to: u64) -> Result<Box<dyn ReadAt>, InputErro
         FileLocation::LocalVersion { path, version } => {
             version::open(path, *version, file.bytes).map(|file| Box::new(file) as Box<dyn ReadAt>)
         }
-        FileLocation::Blocks(_) => Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "it was stored with `dfs put` of an earlier release; submit the job again with a local file",
-        )),
         FileLocation::Hdfs(_) => hdfs::open(&file.name.to_string_lossy(), read_to),
     };
     opened.map_err(|source| InputError::while_reading(&file.name.to_string_lossy(), Codec::Plain, source))

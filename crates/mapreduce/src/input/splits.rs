@@ -55,7 +55,7 @@ pub fn compute_splits(files: &[InputFile], split_bytes: u64) -> Vec<InputSplit> 
 /// End of the block that contains a byte. The end of the file if it has no blocks or is not divided.
 fn end_of_block(file: &InputFile, offset: u64) -> u64 {
     let next = match &file.location {
-        FileLocation::Local(_) | FileLocation::LocalVersion { .. } | FileLocation::Blocks(_) => None,
+        FileLocation::Local(_) | FileLocation::LocalVersion { .. } => None,
         FileLocation::Hdfs(blocks) => {
             blocks.get(blocks.partition_point(|block| block.offset <= offset)).map(|block| block.offset)
         }

@@ -23,7 +23,7 @@ impl AppRegistry {
     /// Turns an order into a message to the plug-in and updates the container's state.
     pub(super) fn carry_out(&mut self, now: Time, order: Order) {
         let (Order::Pause(attempt) | Order::Kill(attempt) | Order::Resume { from: attempt, .. }) = order;
-        let Some((app_id, container_id)) = self.index.find(attempt).cloned() else { return };
+        let Some((app_id, container_id)) = self.index.get(&attempt).cloned() else { return };
         let Some(container) = self.apps.get_mut(&app_id).and_then(|app| app.containers.get_mut(&container_id)) else {
             return;
         };
@@ -35,8 +35,8 @@ impl AppRegistry {
             Order::Kill(_) => self.orders.push(SidecarMessage::Kill(container_id)),
             Order::Resume { from, to } => {
                 (container.attempt, container.state) = (to, ContainerState::Resuming);
-                self.index.remove(from);
-                self.index.insert(to, &app_id, &container_id);
+                self.index.remove(&from);
+                self.index.insert(to, (app_id, container_id.clone()));
                 self.orders.push(SidecarMessage::Resume(container_id));
             }
         }
@@ -44,7 +44,7 @@ impl AppRegistry {
 
     /// Takes the orders for the plug-in since the last call.
     pub fn take_orders(&mut self) -> Vec<SidecarMessage> {
-        self.orders.take()
+        std::mem::take(&mut self.orders)
     }
 
     /// True while containers are paused or about to be: then [`poll_paused`](AppRegistry::poll_paused) must be called every second.
@@ -81,7 +81,7 @@ impl AppRegistry {
         let mut late: Vec<AttemptId> = self.containers().filter(timed_out).map(|container| container.attempt).collect();
         late.sort_unstable();
         for attempt in late {
-            let Some((app_id, container_id)) = self.index.find(attempt).cloned() else { continue };
+            let Some((app_id, container_id)) = self.index.get(&attempt).cloned() else { continue };
             self.orders.push(SidecarMessage::Resume(container_id.clone()));
             self.not_demoted(now, &app_id, &container_id);
         }
@@ -121,7 +121,7 @@ impl AppRegistry {
             (ContainerUpdate::Promoted, Some(container)) if container.state == ContainerState::Paused => {
                 let (attempt, node, kind) = (container.attempt, container.node, container.kind);
                 app.containers.remove(container_id);
-                self.index.remove(attempt);
+                self.index.remove(&attempt);
                 self.submit_event(now, Event::AttemptKilled { attempt });
                 let id = container_id.to_owned();
                 self.grant(now, app_id, GrantedContainer { id, node, kind, is_master: false });
@@ -172,7 +172,7 @@ impl AppRegistry {
         let GrantedContainer { id, node, kind, is_master } = granted;
         let Some(job) = self.apps.get(app_id).map(|app| app.job) else { return };
         let Some(attempt) = self.submit_event(now, Event::SlotGranted { job, kind, node }) else { return };
-        self.index.insert(attempt, app_id, &id);
+        self.index.insert(attempt, (app_id.to_owned(), id.clone()));
         let Some(app) = self.apps.get_mut(app_id) else { return };
         let state = ContainerState::Running;
         app.containers.insert(id, Container { attempt, node, state, kind, is_master, progress_ppm: None });

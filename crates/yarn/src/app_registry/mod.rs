@@ -11,9 +11,9 @@
 mod container_events;
 mod nodes;
 
-use crate::containers::{Container, ContainerIndex, Order, OrderQueue, reported_progress};
+use crate::containers::{Container, Order, reported_progress};
 use crate::event_log::{EventLogFile, EventLogFileError};
-use crate::wire::{AppSpec, PluginMessage};
+use crate::wire::{AppSpec, PluginMessage, SidecarMessage};
 use container_events::GrantedContainer;
 use giveway_core::{
     Action, AttemptId, Capabilities, Event, JobId, JobSpec, Kind, NodeId, Outcome, Policy, PreemptAction, Priority,
@@ -109,8 +109,10 @@ pub struct AppRegistry {
     snapshot_at: Time,
     /// True if all containers are one pool of slots, because the policy preempts.
     one_pool: bool,
-    index: ContainerIndex,
-    orders: OrderQueue,
+    /// Application id and container id of each attempt.
+    index: FxHashMap<AttemptId, (String, String)>,
+    /// Orders for the plug-in that have not been sent yet.
+    orders: Vec<SidecarMessage>,
     /// Since when nodes are up of which none can pause containers, if the policy needs that. None once that was reported.
     no_pause_since: Option<Time>,
     no_pause_reported: bool,
@@ -147,8 +149,8 @@ impl AppRegistry {
             timers: Timers::default(),
             snapshot_at: Time::ZERO,
             one_pool,
-            index: ContainerIndex::default(),
-            orders: OrderQueue::default(),
+            index: FxHashMap::default(),
+            orders: Vec::new(),
             no_pause_since: None,
             no_pause_reported: false,
             snapshot: None,
@@ -396,7 +398,7 @@ impl AppRegistry {
                     app.containers.remove(&container_id)
                 });
                 if let Some(Container { attempt, kind, is_master, .. }) = released {
-                    self.index.remove(attempt);
+                    self.index.remove(&attempt);
                     if let Some(app) = self.apps.get_mut(&app_id).filter(|_| succeeded && !is_master) {
                         app.finished[kind.index()] += 1;
                     }
@@ -489,7 +491,7 @@ impl AppRegistry {
         let mut running: Vec<AttemptId> = app.containers.drain().map(|(_, one)| one.attempt).collect();
         running.sort_unstable();
         for attempt in running {
-            self.index.remove(attempt);
+            self.index.remove(&attempt);
             self.submit_event(now, Event::AttemptKilled { attempt });
         }
         self.submit_event(now, Event::JobEnded { job, outcome });

@@ -31,7 +31,7 @@ impl AppRegistry {
     pub(super) fn forget_containers_on(&mut self, node: NodeId) {
         for app in self.apps.values_mut() {
             let lost: Vec<_> = app.containers.extract_if(|_, container| container.node == node).collect();
-            lost.iter().for_each(|(_, container)| drop(self.index.remove(container.attempt)));
+            lost.iter().for_each(|(_, container)| drop(self.index.remove(&container.attempt)));
         }
     }
 

@@ -16,7 +16,7 @@ pub struct ClockReading {
 }
 
 /// Converts times of a journal to the wall clock.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clock(Vec<ClockReading>);
 
 impl Clock {

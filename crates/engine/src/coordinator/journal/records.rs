@@ -16,7 +16,11 @@ pub(crate) enum Metadata {
     /// The first record. Job ids continue from those of the previous journal.
     JournalCreated { next_job: u32 },
     /// A job was planned. Its output folder is created next.
-    JobPlanned(Box<Plan>),
+    JobPlanned {
+        plan: Box<Plan>,
+        /// The program that it was shipped with.
+        program: Option<ProgramId>,
+    },
     /// An attempt ended with these counters.
     CountersReported { attempt: AttemptId, counters: Counters },
     /// Something failed in a job.
@@ -31,8 +35,6 @@ pub(crate) enum Metadata {
     Snapshot(Vec<u8>),
     /// The wall clock at a time of the journal: after each start, and after the clock was set.
     ClockRead(ClockReading),
-    /// A planned job was shipped with the program of its application. In the same frame as its plan.
-    ProgramAttached { job: JobId, program: ProgramId },
 }
 
 /// The records of one frame.
@@ -176,25 +178,19 @@ pub(crate) fn decode(file: &JournalFile) -> Result<DecodedJournal, JournalError>
     Ok(DecodedJournal { setup, snapshot, records, first_record, metadata, encoder, valid_bytes })
 }
 
-/// The event log in a journal, and the number of snapshots.
-pub(crate) fn event_log(file: &JournalFile) -> Result<(Vec<u8>, u64), JournalError> {
-    let (mut events, mut snapshots) = (Vec::new(), 0);
+/// The event log in a journal, the wall clock, and the number of snapshots.
+pub(crate) fn event_log(file: &JournalFile) -> Result<(Vec<u8>, Clock, u64), JournalError> {
+    let (mut events, mut clock, mut snapshots) = (Vec::new(), Clock::default(), 0);
     for frame in frames(file)?.0 {
-        match snapshot::is_snapshot(frame) {
-            true => snapshots += 1,
-            false => events.extend(batch(frame, file)?.events),
+        if snapshot::is_snapshot(frame) {
+            snapshots += 1;
+            continue;
         }
+        let batch = batch(frame, file)?;
+        events.extend(batch.events);
+        batch.metadata.iter().for_each(|metadata| clock.apply(metadata));
     }
-    Ok((events, snapshots))
-}
-
-/// The wall clock in a journal.
-pub(crate) fn clock(file: &JournalFile) -> Result<Clock, JournalError> {
-    let mut clock = Clock::default();
-    for frame in frames(file)?.0.into_iter().filter(|frame| !snapshot::is_snapshot(frame)) {
-        batch(frame, file)?.metadata.iter().for_each(|metadata| clock.apply(metadata));
-    }
-    Ok(clock)
+    Ok((events, clock, snapshots))
 }
 
 /// The contents of all frames, and the length of the journal without an incomplete last one.

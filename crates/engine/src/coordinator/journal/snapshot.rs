@@ -1,41 +1,27 @@
 //! Snapshots in a journal: all that follows from the frames before it, so that recovery need not read those.
 //!
-//! A snapshot is a frame of its own, with one record and no events. Its bytes are a version and the snapshot in that version's encoding. A release
-//! that changes what is in a snapshot gets a new version, and reads the one before it too.
-//!
-//! Version 2 is version 1 followed by the programs of live jobs. Version 5 has all that decisions depend on; no release wrote versions 3 and 4.
+//! A snapshot is a frame of its own, with one record and no events. Its bytes are a version and the snapshot in that version's encoding.
 
 use super::records::{Batch, Metadata};
 use super::{JournalError, JournalFile};
 use crate::coordinator::job_table::TableSnapshot;
 use giveway_core::event_log::EventLogWriter;
-use giveway_core::snapshot::SnapshotVersion2;
 use giveway_core::{Snapshot, Time};
 use serde::{Deserialize, Serialize};
 
-/// The version that is written.
-const VERSION: u8 = 5;
-
-/// An empty list, at the end of a snapshot of version 1.
-const NO_PROGRAMS: &[u8] = &[0];
+/// The version that is written and read.
+const VERSION: u8 = 6;
 
 /// First bytes of the content of a frame with a snapshot: one record of metadata, of this kind. No other frame begins like this.
 const FIRST_BYTES: [u8; 2] = [1, 7];
 
 /// The state of a coordinator after some frame of its journal.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct JournalSnapshot<C = Snapshot> {
+pub(crate) struct JournalSnapshot {
     /// Time of the last event.
     pub(crate) now: Time,
-    pub(crate) core: C,
+    pub(crate) core: Snapshot,
     pub(crate) table: TableSnapshot,
-}
-
-impl From<Stored<JournalSnapshot<SnapshotVersion2>>> for Stored<JournalSnapshot> {
-    fn from(old: Stored<JournalSnapshot<SnapshotVersion2>>) -> Self {
-        let JournalSnapshot { now, core, table } = old.snapshot;
-        Stored { position: old.position, snapshot: JournalSnapshot { now, core: core.into(), table } }
-    }
 }
 
 /// A snapshot with its place in the event log.
@@ -66,18 +52,11 @@ pub(super) fn decode(content: &[u8], file: &JournalFile) -> Result<Stored<Journa
     };
     match bytes.split_first() {
         Some((&VERSION, bytes)) => postcard::from_bytes(bytes).map_err(invalid),
-        Some((2, bytes)) => version_2(bytes).map_err(invalid),
-        Some((1, bytes)) => version_2(&[bytes, NO_PROGRAMS].concat()).map_err(invalid),
         other => {
             let found = other.map_or(0, |(&found, _)| found);
             Err(JournalError::SnapshotVersion { path: file.path.clone(), found, known: VERSION })
         }
     }
-}
-
-fn version_2(bytes: &[u8]) -> Result<Stored<JournalSnapshot>, postcard::Error> {
-    let old: Stored<JournalSnapshot<SnapshotVersion2>> = postcard::from_bytes(bytes)?;
-    Ok(old.into())
 }
 
 #[cfg(test)]

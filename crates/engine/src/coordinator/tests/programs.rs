@@ -38,7 +38,7 @@ fn the_program_of_a_live_job_survives_restarts_and_is_removed_with_the_last_job(
         assert!(coordinator.needs_program(shared) && !coordinator.needs_program(other));
         let (joined, messages) = join(1, Vec::new());
         coordinator.handle(Span(0), vec![joined]);
-        let is_shipped = |message: &ToWorker| matches!(message, ToWorker::ShippedPlan { plan, program } if plan.job == second && *program == shared);
+        let is_shipped = |message: &ToWorker| matches!(message, ToWorker::Plan { plan, program } if plan.job == second && *program == Some(shared));
         let sent: Vec<ToWorker> = messages.try_iter().collect();
         assert!(sent.iter().any(is_shipped), "{sent:?}");
         // A client that looked for it and went away again.

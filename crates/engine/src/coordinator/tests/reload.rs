@@ -1,6 +1,7 @@
 //! Another policy and other tenants while jobs run.
 
 use super::*;
+use crate::wire::Reload;
 use giveway_core::event_log::EventLogReader;
 use giveway_core::{Policy, Pool, Scheduler};
 
@@ -43,7 +44,7 @@ fn jobs_continue_under_a_new_policy_also_after_a_crash() {
     for name in ["giveway", "hsrtf-pr", "fcs", "coshh", "fair"] {
         let answers = reload(&mut coordinator, policy(name), Tenants::default());
         let answer = answers.recv().unwrap();
-        let ToClient::Reloaded { policy, changed: true, changes } = &answer else { panic!("{answer:?}") };
+        let ToClient::Reloaded(Reload { policy, changed: true, changes }) = &answer else { panic!("{answer:?}") };
         assert_eq!(policy, name);
         assert!(changes.iter().any(|line| line.starts_with("policy.name: ") && line.contains(name)), "{changes:?}");
         assert_eq!(coordinator.policy(), name);
@@ -83,7 +84,7 @@ fn what_is_wrong_or_the_same_changes_nothing() {
         "{answer:?}"
     );
     let answer = reload(&mut coordinator, policy("fifo"), Tenants::default()).recv().unwrap();
-    assert!(matches!(answer, ToClient::Reloaded { changed: false, .. }), "{answer:?}");
+    assert!(matches!(answer, ToClient::Reloaded(Reload { changed: false, .. })), "{answer:?}");
     assert_eq!(coordinator.policy(), "fifo");
     assert!(coordinator.core.is_running(live));
     assert!(!folder.path("cluster/journal-0001").exists());

@@ -22,7 +22,7 @@ fn spawn(
     cluster: &Cluster,
     number: u16,
     start: Start,
-) -> (Arc<Control>, std::thread::JoinHandle<Result<ReduceOutcome, ReduceError>>) {
+) -> (Arc<Control>, std::thread::JoinHandle<Result<Report, ReduceError>>) {
     let control = cluster.control();
     let task = cluster.reduce_task(0, number, 0, start);
     let theirs = Arc::clone(&control);
@@ -93,7 +93,7 @@ fn segments_on_another_file_system_are_copied() {
     }
     cluster.fetcher.set_folder(NodeId(1), Some(elsewhere.path().to_owned()));
     cluster.request_at(3, Request::Preempt);
-    assert!(matches!(cluster.reduce(0, 0, 0, Start::Fresh).unwrap(), ReduceOutcome::Paused { .. }));
+    assert!(matches!(cluster.reduce(0, 0, 0, Start::Fresh).unwrap(), Report::Paused { .. }));
     drop(elsewhere);
     cluster.reduce(0, 1, 0, Start::Resumed { from: attempt(0, 0) }).unwrap();
     cluster.check(0);
@@ -106,7 +106,7 @@ fn segments_added_in_place_outlive_their_worker() {
     let cluster = Setup { memory_bytes: 1 << 10, ..Setup::new(60, 20, 30) }.build();
     cluster.run_maps();
     cluster.request_at(3, Request::Preempt);
-    assert!(matches!(cluster.reduce(0, 0, 0, Start::Fresh).unwrap(), ReduceOutcome::Paused { .. }));
+    assert!(matches!(cluster.reduce(0, 0, 0, Start::Fresh).unwrap(), Report::Paused { .. }));
     std::fs::remove_dir_all(cluster.dir(1)).unwrap();
     std::fs::remove_dir_all(cluster.dir(2)).unwrap();
     cluster.reduce(0, 1, 0, Start::Resumed { from: attempt(0, 0) }).unwrap();
@@ -123,7 +123,7 @@ fn a_missing_output_does_not_delay_a_pause() {
     wait_until("the other outputs", || control.progress_ppm() > 150_000);
     assert!(!reduce.is_finished());
     control.request(Request::Preempt);
-    assert!(matches!(reduce.join().unwrap().unwrap(), ReduceOutcome::Paused { .. }));
+    assert!(matches!(reduce.join().unwrap().unwrap(), Report::Paused { .. }));
     cluster.join(1);
     let end = cluster.reduce(0, 1, 0, Start::Resumed { from: attempt(0, 0) }).unwrap();
     assert_eq!(counter(&end, counter::SEGMENTS_FETCHED), cluster.plan.splits.len() as u64, "none of them twice");
@@ -178,7 +178,7 @@ fn a_stop_in_any_phase_leaves_no_files() {
     control.request(Request::Preempt);
     control.request(Request::Stop);
     // It may have paused before the stop request arrived.
-    if let ReduceOutcome::Paused { .. } = reduce.join().unwrap().unwrap() {
+    if let Report::Paused { .. } = reduce.join().unwrap().unwrap() {
         remove_paused(&cluster.dir(0), attempt(0, 0)).unwrap();
     }
     cluster.check_is_clean(0);
@@ -187,7 +187,7 @@ fn a_stop_in_any_phase_leaves_no_files() {
     std::fs::remove_file(reduce_part_path(&cluster.plan, 0)).unwrap();
     for key in 1..=counter(&end, "words") {
         cluster.request_at(key, Request::Stop);
-        assert_eq!(cluster.reduce(0, 2, 0, Start::Fresh).unwrap(), ReduceOutcome::Stopped, "at key {key}");
+        assert!(matches!(cluster.reduce(0, 2, 0, Start::Fresh).unwrap(), Report::Killed { .. }), "at key {key}");
         cluster.check_is_clean(0);
         assert!(!reduce_part_path(&cluster.plan, 0).exists());
     }

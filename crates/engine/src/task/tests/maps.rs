@@ -11,7 +11,7 @@ fn single_split(setup: Setup) -> Cluster {
 fn run_rest(cluster: &Cluster, index: u32, start_bytes: u64) {
     let bytes = cluster.plan.splits[0].bytes - start_bytes;
     let end = run_map(&cluster.map_task(index, 0, 1, 0, start_bytes, bytes), &cluster.control()).unwrap();
-    assert!(matches!(end, MapOutcome::Finished { .. }), "{end:?}");
+    assert!(matches!(end, Report::Finished { .. }), "{end:?}");
     cluster.outputs.add(MapOutputLocation { map: index, number: 0, node: NodeId(1), split: 0, start_bytes, bytes });
 }
 
@@ -28,11 +28,11 @@ fn end_early_at_every_record() {
         let number = line as u16;
         let end = run_map(&cluster.map_task(0, number, 0, 0, 0, bytes), &cluster.control()).unwrap();
         let done_bytes = match end {
-            MapOutcome::EndedEarly { done_bytes, ref counters, .. } => {
+            Report::EndedEarly { done_bytes, ref counters, .. } => {
                 assert_eq!((counters["lines"], counters[counter::MAP_INPUT_RECORDS]), (line, line));
                 done_bytes
             }
-            MapOutcome::Finished { .. } if line == lines => bytes,
+            Report::Finished { .. } if line == lines => bytes,
             other => panic!("{other:?}"),
         };
         let done: usize = cluster.text.split_inclusive('\n').take(line as usize).map(str::len).sum();
@@ -62,9 +62,9 @@ fn one_record_at_a_time() {
             let task = cluster.map_task(index, 0, index % 3, split as u32, start_bytes, at.bytes - start_bytes);
             let end = run_map(&task, &cluster.control()).unwrap();
             let (done, is_last) = match end {
-                MapOutcome::EndedEarly { done_bytes, .. } => (done_bytes, false),
-                MapOutcome::Finished { .. } => (at.bytes - start_bytes, true),
-                MapOutcome::Stopped => panic!("no stop was requested"),
+                Report::EndedEarly { done_bytes, .. } => (done_bytes, false),
+                Report::Finished { .. } => (at.bytes - start_bytes, true),
+                other => panic!("{other:?}"),
             };
             let (node, split) = (NodeId(index % 3), split as u32);
             cluster.outputs.add(MapOutputLocation { map: index, number: 0, node, split, start_bytes, bytes: done });
@@ -86,7 +86,8 @@ fn preempted_before_the_first_record() {
     let control = cluster.control();
     control.request(Request::Preempt);
     let end = run_map(&cluster.map_task(0, 0, 0, 0, 0, cluster.plan.splits[0].bytes), &control).unwrap();
-    assert_eq!(end, MapOutcome::EndedEarly { done_bytes: 0, output_bytes: 0, counters: Counters::new() });
+    let Report::EndedEarly { done_bytes: 0, output_bytes: 0, counters, .. } = end else { panic!("{end:?}") };
+    assert_eq!(counters, Counters::new());
     assert_eq!(scan_leftovers(&cluster.dir(0), JOB).unwrap(), Leftovers::default());
 }
 
@@ -122,15 +123,15 @@ fn without_reduces_the_part_files_in_name_order_are_the_output() {
             let part = map_part_path(&cluster.plan, task.split, task.start_bytes);
             let publish = || std::fs::rename(temporary_path(&cluster.plan, task.attempt), &part).unwrap();
             match run_map(&task, &cluster.control()).unwrap() {
-                MapOutcome::EndedEarly { done_bytes, .. } => {
+                Report::EndedEarly { done_bytes, .. } => {
                     publish();
                     start_bytes += done_bytes;
                 }
-                MapOutcome::Finished { .. } => {
+                Report::Finished { .. } => {
                     publish();
                     break;
                 }
-                MapOutcome::Stopped => panic!("no stop was requested"),
+                other => panic!("{other:?}"),
             }
         }
     }
@@ -169,7 +170,7 @@ fn a_stopped_map_leaves_no_files() {
         let cluster = single_split(Setup { reduces, ..Setup::new(30, 12, 16) });
         cluster.request_at(7, Request::Stop);
         let task = cluster.map_task(0, 0, 0, 0, 0, cluster.plan.splits[0].bytes);
-        assert_eq!(run_map(&task, &cluster.control()).unwrap(), MapOutcome::Stopped);
+        assert!(matches!(run_map(&task, &cluster.control()).unwrap(), Report::Killed { .. }));
         check_no_files_remain(&cluster);
     }
 }

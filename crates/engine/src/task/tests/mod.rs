@@ -10,6 +10,7 @@ use super::*;
 use crate::apps::App;
 use crate::job::{self, Codec, FileLocation, InputFile, InputSplit, OutputFormat, Partitioning, Plan};
 use crate::record::{AppError, Emit, Mapper, Record, Reducer, Values};
+use crate::wire::{Counters, Report};
 use giveway_core::{AttemptId, JobId, Kind, NodeId, Priority, Start};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -288,7 +289,7 @@ impl Cluster {
     fn run_map(&self, split: u32, number: u16, node: u32) {
         let bytes = self.plan.splits[split as usize].bytes;
         let end = run_map(&self.map_task(split, number, node, split, 0, bytes), &self.control()).unwrap();
-        assert!(matches!(end, MapOutcome::Finished { .. }), "{end:?}");
+        assert!(matches!(end, Report::Finished { .. }), "{end:?}");
         self.outputs.add(MapOutputLocation { map: split, number, node: NodeId(node), split, start_bytes: 0, bytes });
     }
 
@@ -304,7 +305,7 @@ impl Cluster {
         }
     }
 
-    fn reduce(&self, index: u32, number: u16, node: u32, start: Start) -> Result<ReduceOutcome, ReduceError> {
+    fn reduce(&self, index: u32, number: u16, node: u32, start: Start) -> Result<Report, ReduceError> {
         run_reduce(&self.reduce_task(index, number, node, start), &self.control())
     }
 
@@ -312,7 +313,7 @@ impl Cluster {
     fn run_reduces(&self) {
         for reduce in 0..self.plan.reduces {
             let end = self.reduce(reduce, 0, reduce % self.nodes, Start::Fresh).unwrap();
-            assert!(matches!(end, ReduceOutcome::Finished { .. }), "{end:?}");
+            assert!(matches!(end, Report::Finished { .. }), "{end:?}");
         }
     }
 
@@ -356,9 +357,9 @@ fn attempt(reduce: u32, number: u16) -> AttemptId {
     AttemptId::new(JOB, Kind::Reduce, reduce, number)
 }
 
-fn counter(end: &ReduceOutcome, name: &str) -> u64 {
+fn counter(end: &Report, name: &str) -> u64 {
     match end {
-        ReduceOutcome::Finished { counters, .. } => counters.get(name).copied().unwrap_or(0),
+        Report::Finished { counters, .. } => counters.get(name).copied().unwrap_or(0),
         other => panic!("not finished: {other:?}"),
     }
 }

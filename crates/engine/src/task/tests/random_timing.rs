@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// Runs a reduce that is preempted at random checks for a request, the first one at one of its first `checks_max`, and resumed, until it finishes.
 /// Returns the number of pauses too.
-fn reduce_with_pauses(cluster: &Cluster, random: &mut Pcg64Mcg, checks_max: u64) -> (ReduceOutcome, u16) {
+fn reduce_with_pauses(cluster: &Cluster, random: &mut Pcg64Mcg, checks_max: u64) -> (Report, u16) {
     let mut start = Start::Fresh;
     for number in 0.. {
         // The range grows, so that the reduce finishes in the end.
@@ -13,7 +13,7 @@ fn reduce_with_pauses(cluster: &Cluster, random: &mut Pcg64Mcg, checks_max: u64)
         let control = Arc::new(Control::preempted_at_check(check));
         cluster.use_control(&control);
         match run_reduce(&cluster.reduce_task(0, number, 0, start), &control).unwrap() {
-            ReduceOutcome::Paused { .. } => start = Start::Resumed { from: attempt(0, number) },
+            Report::Paused { .. } => start = Start::Resumed { from: attempt(0, number) },
             end => return (end, number),
         }
     }
@@ -105,7 +105,7 @@ fn run_maps_with_losses(cluster: &Cluster, mut random: Pcg64Mcg) {
         *app.request.lock().unwrap() = random.random_bool(0.5).then(|| (random.random_range(1..20), Request::Preempt));
         let end = run_map(&MapTask { app: Arc::new(Shared(app)), ..task }, &control).unwrap();
         let mut rest = None;
-        if let MapOutcome::EndedEarly { done_bytes, .. } = end {
+        if let Report::EndedEarly { done_bytes, .. } = end {
             rest = Some((start_bytes + done_bytes, range.bytes - done_bytes));
             range.bytes = done_bytes;
         }
@@ -194,7 +194,7 @@ fn pauses_with_full_memory() {
     let mut start = Start::Fresh;
     for (number, key) in [(0, 1), (1, 700)] {
         cluster.request_at(key, Request::Preempt);
-        assert!(matches!(cluster.reduce(0, number, 0, start).unwrap(), ReduceOutcome::Paused { .. }), "key {key}");
+        assert!(matches!(cluster.reduce(0, number, 0, start).unwrap(), Report::Paused { .. }), "key {key}");
         start = Start::Resumed { from: attempt(0, number) };
     }
     *cluster.app.request.lock().unwrap() = None;

@@ -36,7 +36,7 @@ fn pause_at_every_key_and_resume() {
         let number = 10 * key as u16;
         cluster.request_at(key, Request::Preempt);
         let paused = cluster.reduce(0, number, 0, Start::Fresh).unwrap();
-        let ReduceOutcome::Paused { progress_ppm } = paused else { panic!("{paused:?} at key {key}") };
+        let Report::Paused { progress_ppm, .. } = paused else { panic!("{paused:?} at key {key}") };
         assert!((666_667..1_000_000).contains(&progress_ppm));
         assert_eq!(scan_leftovers(&cluster.dir(0), JOB).unwrap().paused, [attempt(0, number)]);
         // Everything is fetched already, so no map output is needed.
@@ -64,7 +64,7 @@ fn pause_at_every_key_of_one_run() {
     let last = loop {
         cluster.request_at(1, Request::Preempt);
         match cluster.reduce(0, number, 0, start).unwrap() {
-            ReduceOutcome::Paused { .. } => {
+            Report::Paused { .. } => {
                 start = resumed(number);
                 number += 1;
             }
@@ -90,7 +90,7 @@ fn migrate_at_every_key() {
         let control = cluster.control();
         control.request(Request::Preempt);
         let task = cluster.reduce_task(0, number + 1, 1, migrated(number, 0));
-        assert!(matches!(run_reduce(&task, &control).unwrap(), ReduceOutcome::Paused { progress_ppm: 0 }));
+        assert!(matches!(run_reduce(&task, &control).unwrap(), Report::Paused { progress_ppm: 0, .. }));
         let migrated = cluster.reduce(0, number + 2, 1, resumed(number + 1)).unwrap();
         assert_eq!(
             counter(&migrated, "words"),
@@ -156,8 +156,6 @@ fn each_phase_is_a_third_of_the_progress() {
         start_bytes: 0,
         bytes,
     });
-    let ReduceOutcome::Paused { progress_ppm } = thread.join().unwrap().unwrap() else {
-        panic!("a pause was requested")
-    };
+    let Report::Paused { progress_ppm, .. } = thread.join().unwrap().unwrap() else { panic!("a pause was requested") };
     assert!(progress_ppm > 666_666);
 }

@@ -142,20 +142,9 @@ impl SegmentReader {
     /// Reads and verifies the block at `block_at`, and moves to its first record.
     fn load_block(&mut self) -> Result<(), SegmentError> {
         let corrupt = SegmentError::Corrupt { at: self.block_at };
-        let content_at = self.block_at.checked_add(HEADER_BYTES as u64).filter(|at| *at <= self.source.bytes());
-        let Some(content_at) = content_at else { return Err(corrupt) };
-        let mut header = [0; HEADER_BYTES];
-        if !self.source.read(self.block_at, &mut header)? {
-            return Err(corrupt);
-        }
-        let header = BlockHeader::parse(&header);
-        if !header.is_plausible(self.source.bytes() - content_at) {
-            return Err(corrupt);
-        }
+        let Some(header) = self.source.block_header(self.block_at)? else { return Err(corrupt) };
         let content = if header.codec == UNCOMPRESSED { &mut self.block } else { &mut self.stored };
-        if !self.source.load(content_at, header.stored_bytes, content)?
-            || crc32c::crc32c_append(header.header_crc, content) != header.crc
-        {
+        if !self.source.load_content(self.block_at, &header, content)? {
             return Err(corrupt);
         }
         if header.codec == LZ4 {
@@ -167,7 +156,7 @@ impl SegmentReader {
             }
             self.block = raw.freeze();
         }
-        self.next_at = content_at + header.stored_bytes as u64;
+        self.next_at = self.block_at + header.block_bytes();
         self.is_last = header.is_last;
         self.decode_at(0)
     }
@@ -199,6 +188,11 @@ impl BlockHeader {
         }
     }
 
+    /// Length of the block, this header included.
+    fn block_bytes(&self) -> u64 {
+        (HEADER_BYTES + self.stored_bytes) as u64
+    }
+
     /// True if a writer can have written this header with `remaining` bytes after it. This bounds the memory that the block
     /// needs by a multiple of the bytes that exist.
     fn is_plausible(&self, remaining: u64) -> bool {
@@ -217,6 +211,48 @@ impl BlockHeader {
 }
 
 impl Source {
+    /// True if this is a complete segment whose checksums are right. Decompresses nothing. `should_continue` is called before each block; once it returns
+    /// false, reading stops and the result is meaningless.
+    pub fn is_valid(&self, mut should_continue: impl FnMut() -> bool) -> io::Result<bool> {
+        let (mut at, mut content) = (0, Bytes::new());
+        while at < self.bytes() && should_continue() {
+            // Only the last block is marked as the last one.
+            let Some(header) = self.block_header(at)? else { return Ok(false) };
+            if !self.load_content(at, &header, &mut content)? {
+                return Ok(false);
+            }
+            at += header.block_bytes();
+        }
+        Ok(true)
+    }
+
+    /// The same segment in memory.
+    pub fn into_memory(self) -> io::Result<Source> {
+        let mut content = Bytes::new();
+        match self.load(0, self.bytes() as usize, &mut content)? {
+            true => Ok(Source::Memory(content)),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// The header of the block at `at`, if a writer can have written it there.
+    fn block_header(&self, at: u64) -> io::Result<Option<BlockHeader>> {
+        let left = at.checked_add(HEADER_BYTES as u64).and_then(|content_at| self.bytes().checked_sub(content_at));
+        let mut header = [0; HEADER_BYTES];
+        match left {
+            Some(left) if self.read(at, &mut header)? => {
+                Ok(Some(BlockHeader::parse(&header)).filter(|header| header.is_plausible(left)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Loads the content of a block as it is stored. Returns false if the segment is too short or the checksum is wrong.
+    fn load_content(&self, at: u64, header: &BlockHeader, content: &mut Bytes) -> io::Result<bool> {
+        let is_loaded = self.load(at + HEADER_BYTES as u64, header.stored_bytes, content)?;
+        Ok(is_loaded && crc32c::crc32c_append(header.header_crc, content) == header.crc)
+    }
+
     /// Fills `to` with the bytes of the segment from `at` on. Returns false if the segment is too short.
     fn read(&self, at: u64, to: &mut [u8]) -> io::Result<bool> {
         match self {

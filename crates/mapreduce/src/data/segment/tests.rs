@@ -226,3 +226,24 @@ proptest! {
         prop_assert_eq!((span.value - span.key, span.end - span.value), (key.len(), value.len()));
     }
 }
+
+/// All blocks are looked at, and none is decompressed.
+#[test]
+fn a_segment_is_valid_only_as_a_whole() {
+    let mut writer = SegmentWriter::new(Vec::new(), Compression::Auto);
+    for number in 0..20_000_u32 {
+        writer.push(&number.to_be_bytes(), b"some value").unwrap();
+    }
+    let bytes = writer.finish().unwrap().0;
+    let is_valid = |bytes: &[u8]| Source::from(bytes.to_vec()).is_valid(|| true).unwrap();
+    assert!(is_valid(&bytes));
+    assert!(is_valid(&[]), "a segment without records is zero bytes");
+    for at in (0..bytes.len()).step_by(bytes.len() / 200) {
+        let mut corrupt = bytes.clone();
+        corrupt[at] ^= 0x10;
+        assert!(!is_valid(&corrupt), "byte {at} changed");
+        assert!(at == 0 || !is_valid(&bytes[..at]), "truncated at {at}");
+    }
+    assert!(!is_valid(&[&bytes[..], &[0]].concat()));
+    assert!(!is_valid(&[&bytes[..], &bytes].concat()), "two segments are not one");
+}

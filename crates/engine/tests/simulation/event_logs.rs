@@ -17,7 +17,7 @@ pub(super) fn replay_all(disk: &ModelDisk) -> Result<(u64, u64), Violation> {
         }
         let file = JournalFile { path, bytes, synced_bytes: 0 };
         let wrong = |problem: String| Violation(format!("{}: {problem}", file.path.display()));
-        let (events, in_file) = journal::event_log(&file).map_err(|error| wrong(error.to_string()))?;
+        let (events, _, in_file) = journal::event_log(&file).map_err(|error| wrong(error.to_string()))?;
         records += replay(&events).map_err(wrong)?;
         snapshots += in_file;
     }

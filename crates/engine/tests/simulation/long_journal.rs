@@ -10,7 +10,7 @@ use crate::coordinator::journal::Journal;
 use crate::coordinator::output_work::{Finished, OutputResult, OutputWork};
 use crate::coordinator::state_machine::{Coordinator, Settings};
 use crate::coordinator::{JOURNAL_BYTES_MAX, SNAPSHOT_BYTES};
-use crate::wire::{Counters, FromWorker, Join, Report, ToClient, ToWorker};
+use crate::wire::{Counters, FromWorker, Join, Report, ToClient, ToWorker, WorkerIdentity};
 use giveway_core::policy::catalog;
 use giveway_core::{JobId, Setup, Span};
 use std::path::Path;
@@ -129,14 +129,16 @@ fn open(folder: &Path) -> Result<(Coordinator, Journal), StartError> {
 
 fn join(id: u64) -> Join {
     Join {
-        name: format!("worker-{id}"),
-        incarnation: id,
-        rack: 0,
-        host: "host".into(),
-        map_slots: MAP_SLOTS,
-        reduce_slots: REDUCE_SLOTS,
-        folder: "/worker".into(),
-        pid: 1,
+        worker: WorkerIdentity {
+            name: format!("worker-{id}"),
+            incarnation: id,
+            rack: 0,
+            host: "host".into(),
+            map_slots: MAP_SLOTS,
+            reduce_slots: REDUCE_SLOTS,
+            folder: "/worker".into(),
+            pid: 1,
+        },
         running: Vec::new(),
         outputs: Vec::new(),
         jobs: Vec::new(),

@@ -6,8 +6,8 @@ use super::task::{Behaviour, Fetched, Step, Task, WorkerFiles};
 use super::world::{Event, Link, World};
 use crate::coordinator::inputs::{Input, WorkerLink};
 use crate::task::MapOutputLocation;
-use crate::wire::{self, FromWorker, MESSAGE_BYTES_MAX, NodeFolder, Report, ToWorker};
-use crate::worker::state_machine::{self, Effect, Identity, Worker};
+use crate::wire::{self, FromWorker, MESSAGE_BYTES_MAX, NodeFolder, Report, ToWorker, WorkerIdentity};
+use crate::worker::state_machine::{self, Effect, Worker};
 use giveway_core::{AttemptId, JobId, Kind, NodeId, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -88,7 +88,7 @@ impl World {
         if power_cut {
             started.files.cut_power(&mut self.random);
         }
-        let identity = Identity {
+        let identity = WorkerIdentity {
             name: started.name.clone(),
             incarnation,
             rack: 0,
@@ -328,12 +328,8 @@ fn decode<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T, Violation> {
 
 /// A job keeps the program that it was shipped with, whatever happens to the coordinator.
 fn check_program(message: &ToWorker) -> Result<(), Violation> {
-    let (plan, program) = match message {
-        ToWorker::Plan(plan) => (plan, None),
-        ToWorker::ShippedPlan { plan, program } => (plan, Some(*program)),
-        _ => return Ok(()),
-    };
-    match program == super::clients::program(plan) {
+    let ToWorker::Plan { plan, program } = message else { return Ok(()) };
+    match *program == super::clients::program(plan) {
         true => Ok(()),
         false => Err(Violation(format!("{} is sent with another program than it was shipped with", plan.job))),
     }
