@@ -4,7 +4,7 @@
 //! restarted coordinator replays the event log; [`JobTable::apply_metadata`] likewise with each record of the metadata.
 
 use super::journal::{Clock, Metadata};
-use crate::job::{Partitioning, Plan, Request};
+use crate::job::{Partitioning, Plan};
 use crate::planted::{Bug, planted};
 use crate::program::ProgramId;
 use crate::task::MapOutputLocation;
@@ -23,6 +23,10 @@ use std::sync::Arc;
 
 /// Number of failures and of decisions retained per job, for `giveway job` and `giveway explain`.
 const RECENT_MAX: usize = 20;
+
+/// The counters of a job, and the length of their names. The program of a job may report any; the status of a job has to fit into a message.
+const COUNTERS_MAX: usize = 1_000;
+const COUNTER_NAME_BYTES_MAX: usize = 512;
 
 /// Number of ended jobs retained. The oldest are forgotten first.
 const ENDED_JOBS_MAX: usize = 1_000;
@@ -57,23 +61,31 @@ pub(super) struct Unfinished {
     /// Rounds of a job have the same output.
     by_output: HashMap<PathBuf, u32>,
     by_user: HashMap<String, u32>,
+    /// Of their plans, about.
+    bytes: u64,
 }
 
 impl Unfinished {
-    fn add(&mut self, request: &Request) {
+    fn add(&mut self, plan: &Plan) {
         self.jobs += 1;
-        *self.by_output.entry(request.output.clone()).or_default() += 1;
-        *self.by_user.entry(request.user.clone()).or_default() += 1;
+        self.bytes += plan_bytes(plan);
+        *self.by_output.entry(plan.request.output.clone()).or_default() += 1;
+        *self.by_user.entry(plan.request.user.clone()).or_default() += 1;
     }
 
-    fn remove(&mut self, request: &Request) {
+    fn remove(&mut self, plan: &Plan) {
         self.jobs -= 1;
-        decrease(&mut self.by_output, &request.output);
-        decrease(&mut self.by_user, &request.user);
+        self.bytes -= plan_bytes(plan);
+        decrease(&mut self.by_output, &plan.request.output);
+        decrease(&mut self.by_user, &plan.request.user);
     }
 
     pub(super) fn jobs(&self) -> u32 {
         self.jobs
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub(super) fn has_output(&self, output: &Path) -> bool {
@@ -83,6 +95,16 @@ impl Unfinished {
     pub(super) fn of_user(&self, user: &str) -> u32 {
         self.by_user.get(user).copied().unwrap_or(0)
     }
+}
+
+/// About how much memory a plan takes, and how many bytes of a snapshot.
+pub(super) fn plan_bytes(plan: &Plan) -> u64 {
+    let request = &plan.request;
+    let options: usize = request.options.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let input: usize = request.input.iter().map(|path| path.len()).sum();
+    // A file has its name and its path, and most names are those of the input.
+    let files: usize = plan.files.iter().map(|file| size_of_val(file) + 2 * file.name.len()).sum();
+    (options + input + files + size_of_val(plan.splits.as_slice()) + plan.app_data.len()) as u64
 }
 
 /// Decreases a count. Without a rest its entry is removed.
@@ -202,7 +224,7 @@ impl JobTable {
     /// The table of a coordinator that recovers from a snapshot. Timers are set when the core is restored.
     pub(crate) fn restore(table: TableSnapshot, core: &Snapshot) -> JobTable {
         let mut unfinished = Unfinished::default();
-        table.jobs.iter().filter(|(_, job)| !job.finalized).for_each(|(_, job)| unfinished.add(&job.plan.request));
+        table.jobs.iter().filter(|(_, job)| !job.finalized).for_each(|(_, job)| unfinished.add(&job.plan));
         let names = || (0..).map(NodeId).zip(&core.nodes).map(|(node, known)| (node, known.spec.name.clone()));
         JobTable {
             unfinished,
@@ -235,7 +257,7 @@ impl JobTable {
             Metadata::JournalCreated { next_job } => self.next_job = *next_job,
             Metadata::JobPlanned(plan) => {
                 self.next_job = self.next_job.max(plan.job.0.saturating_add(1));
-                self.unfinished.add(&plan.request);
+                self.unfinished.add(plan);
                 self.jobs.insert(plan.job, JobRecord::new((**plan).clone()));
             }
             Metadata::CountersReported { attempt, counters } => {
@@ -243,6 +265,10 @@ impl JobTable {
                     && job.counted_attempts.insert(*attempt)
                 {
                     for (name, by) in counters {
+                        let is_new = !job.counters.contains_key(name);
+                        if is_new && (job.counters.len() >= COUNTERS_MAX || name.len() > COUNTER_NAME_BYTES_MAX) {
+                            continue;
+                        }
                         let counter = job.counters.entry(name.clone()).or_default();
                         *counter = counter.saturating_add(*by);
                     }
@@ -260,7 +286,7 @@ impl JobTable {
             }
             Metadata::JobDiscarded { job } => {
                 if let Some(job) = self.jobs.remove(job).filter(|job| !job.finalized) {
-                    self.unfinished.remove(&job.plan.request);
+                    self.unfinished.remove(&job.plan);
                 }
                 self.programs.remove(job);
             }
@@ -271,7 +297,7 @@ impl JobTable {
                 self.programs.remove(id);
                 if let Some(job) = self.jobs.get_mut(id) {
                     if !job.finalized {
-                        self.unfinished.remove(&job.plan.request);
+                        self.unfinished.remove(&job.plan);
                     }
                     (job.finalized, job.outcome, job.next_round) = (true, Some(*outcome), *next_round);
                     job.shrink();

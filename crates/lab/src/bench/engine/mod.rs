@@ -86,6 +86,7 @@ fn start(folder: &Path, slots: (u16, u16), apps: &Apps) -> Result<Cluster> {
         access: giveway_engine::Access::default(),
         reload: None,
         on_job_end: None,
+        archive_bytes: coordinator::ARCHIVE_BYTES,
         seed: 1,
         heartbeat_interval: Duration::from_millis(200),
         heartbeat_timeout: Duration::from_secs(30),
