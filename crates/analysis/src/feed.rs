@@ -39,7 +39,8 @@ pub fn journals(folder: &Path) -> io::Result<Vec<PathBuf>> {
         |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("journal-"));
     let paths = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut logs: Vec<PathBuf> = paths.filter(is_archived).map(|path| path.join("log")).collect();
-    logs.sort();
+    // A number of five digits is higher than one of four.
+    logs.sort_by_cached_key(|log| (log.as_os_str().len(), log.clone()));
     logs.push(coordinator::journal_path(folder));
     logs.retain(|path| path.exists());
     Ok(logs)

@@ -1,5 +1,6 @@
 //! `giveway kube`: runs the controller of a Kubernetes cluster until a stop signal, gives squeezed pods their CPU back, or checks a cluster.
 
+use crate::terminal::dashboard_address;
 use crate::{CheckFailed, complete, input, signals};
 use anyhow::{Result, anyhow, bail};
 use clap::{Args as ClapArgs, Subcommand};
@@ -126,9 +127,10 @@ fn drive(options: Options, event_log: Option<PathBuf>, http: Option<SocketAddr>)
         eprintln!("giveway kube: {line}");
         // The event log exists by the first line.
         if let Some((address, event_log)) = dashboard.take() {
-            match Server::follow(&event_log, address).and_then(|server| server.link()) {
-                Ok(link) => eprintln!("giveway kube: dashboard: {}", link.unwrap_or_default()),
-                Err(error) => eprintln!("giveway kube: no dashboard: {error}"),
+            let served = Server::follow(&event_log, address).map_err(anyhow::Error::from);
+            match served.and_then(|server| dashboard_address(&server, &event_log, std::io::stderr())) {
+                Ok(address) => eprintln!("giveway kube: dashboard: {address}"),
+                Err(error) => eprintln!("giveway kube: no dashboard: {error:#}"),
             }
         }
     })?;

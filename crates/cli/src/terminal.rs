@@ -1,7 +1,13 @@
 //! What goes to a terminal: text of others made harmless, and output that is drawn again.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use giveway_web::server::Server;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Clears the terminal and moves to its top left corner.
@@ -32,6 +38,36 @@ pub fn write_printable(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The address of the dashboard over an event log, as it is printed to `out`. The link that opens it has a token. So it is printed to whoever has started the
+/// program, and where somebody else keeps what is printed, a file or the system's journal, written to a file beside the event log.
+pub fn dashboard_address(server: &Server, event_log: &Path, out: impl AsFd) -> Result<String> {
+    let (Some(address), Some(link)) = (server.address(), server.link()?) else { return Ok(String::new()) };
+    if !is_kept(out.as_fd()) {
+        return Ok(link);
+    }
+    let mut path = OsString::from(event_log);
+    path.push(".link");
+    let path = PathBuf::from(path);
+    write_private(&path, &link).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(format!("http://{address}/ - the link that opens it is in {}", path.display()))
+}
+
+/// False for a terminal and a pipe.
+fn is_kept(out: BorrowedFd<'_>) -> bool {
+    let is_pipe = || Ok::<_, io::Error>(File::from(out.try_clone_to_owned()?).metadata()?.file_type().is_fifo());
+    !out.is_terminal() && !is_pipe().unwrap_or(false)
+}
+
+/// Replaces a file by one that only its owner can read.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    writeln!(file, "{text}")
 }
 
 /// Prints what `render` returns, and with an interval again and again: over the previous output on a terminal, after it elsewhere. The first failure ends the

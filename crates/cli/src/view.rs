@@ -2,6 +2,7 @@
 
 use crate::args::View;
 use crate::signals;
+use crate::terminal::dashboard_address;
 use anyhow::Result;
 use giveway_web::server::Server;
 use std::io::Write;
@@ -20,8 +21,8 @@ pub fn run(args: &View) -> Result<()> {
         (false, logs) => Server::view(logs, args.http)?,
     };
     let mut out = std::io::stdout();
-    if let Some(link) = server.link()? {
-        writeln!(out, "Dashboard: {link}")?;
+    if let Some(log) = args.event_logs.first() {
+        writeln!(out, "Dashboard: {}", dashboard_address(&server, log, &out)?)?;
     }
     writeln!(out, "Stop with Ctrl-C.")?;
     out.flush()?;

@@ -1,6 +1,7 @@
 //! `giveway yarn`: runs the sidecar of a Hadoop ResourceManager until a stop signal, or checks a cluster's configuration.
 
 use crate::args::{Yarn, YarnCommand, YarnSidecar};
+use crate::terminal::dashboard_address;
 use crate::{CheckFailed, input, signals};
 use anyhow::Result;
 use giveway_web::server::Server;
@@ -60,8 +61,8 @@ fn run_sidecar(args: &YarnSidecar) -> Result<()> {
     };
     let sidecar = Sidecar::bind(options, |line| eprintln!("giveway yarn: {line}"))?;
     if let (Some(address), Some(event_log)) = (args.http, &args.event_log) {
-        let link = Server::follow(event_log, address)?.link()?;
-        eprintln!("giveway yarn: dashboard: {}", link.unwrap_or_default());
+        let server = Server::follow(event_log, address)?;
+        eprintln!("giveway yarn: dashboard: {}", dashboard_address(&server, event_log, std::io::stderr())?);
     }
     let stop_handle = sidecar.stop_handle();
     signals::on_stop(move || stop_handle.stop())?;

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The users who have access beside the owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,29 +80,69 @@ impl Access {
     }
 }
 
-/// The most connections that one other user may have open: the coordinator has a thread and a file descriptor for each.
-const CONNECTIONS_MAX: usize = 64;
+/// The most connections that one other user may have open, and all of them: the coordinator has a thread and a file descriptor for each.
+const CONNECTIONS_OF_USER_MAX: usize = 64;
+const CONNECTIONS_MAX: usize = 256;
 
 /// The open connections of other users: each of a user has a copy of the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OpenConnections(Arc<Mutex<HashMap<u32, Weak<()>>>>);
+pub(crate) struct OpenConnections(Arc<Mutex<HashMap<u32, UserConnections>>>);
+
+#[derive(Debug, Default)]
+struct UserConnections {
+    open: usize,
+    turn: Arc<Mutex<()>>,
+}
+
+/// A connection of a user, which counts until it is dropped.
+#[derive(Debug)]
+pub(crate) struct CountedConnection {
+    all: OpenConnections,
+    uid: u32,
+    /// Held while the coordinator handles a request of this user: a user who asks all the time, over however many connections, takes as much of its time as one
+    /// who does so over a single one.
+    pub(crate) turn: Arc<Mutex<()>>,
+}
 
 impl OpenConnections {
-    /// Counts a connection of a user until the result is dropped; none if the user has too many.
-    pub(crate) fn begin(&self, uid: u32) -> Option<Arc<()>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, open| open.strong_count() > 0);
-        let counted = all.get(&uid).and_then(Weak::upgrade).unwrap_or_default();
-        all.insert(uid, Arc::downgrade(&counted));
-        (Arc::strong_count(&counted) <= CONNECTIONS_MAX).then_some(counted)
+    /// Counts a connection of a user. Fails with the reason if there are too many.
+    pub(crate) fn begin(&self, uid: u32) -> Result<CountedConnection, String> {
+        let mut all = self.lock();
+        if all.values().map(|user| user.open).sum::<usize>() >= CONNECTIONS_MAX {
+            return Err(format!(
+                "{CONNECTIONS_MAX} connections of users to this cluster are open, the most; try again"
+            ));
+        }
+        let user = all.entry(uid).or_default();
+        if user.open >= CONNECTIONS_OF_USER_MAX {
+            return Err(format!(
+                "you have {CONNECTIONS_OF_USER_MAX} connections to this cluster open, the most for one user; end commands that wait or follow"
+            ));
+        }
+        user.open += 1;
+        Ok(CountedConnection { all: self.clone(), uid, turn: Arc::clone(&user.turn) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, UserConnections>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a user with too many connections is told.
-pub(crate) fn too_many_connections() -> String {
-    format!(
-        "you have {CONNECTIONS_MAX} connections to this cluster open, the most for one user; end commands that wait or follow"
-    )
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        let mut all = self.all.lock();
+        if let Some(user) = all.get_mut(&self.uid) {
+            user.open -= 1;
+            if user.open == 0 {
+                all.remove(&self.uid);
+            }
+        }
+    }
+}
+
+/// True if what this process runs has all rights. Jobs run as the owner of their cluster, so a cluster of root runs jobs of root only.
+pub fn is_root() -> bool {
+    geteuid().is_root()
 }
 
 /// What somebody without access is told.
@@ -214,15 +254,17 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_limited_for_each_user() {
+    fn connections_are_limited_for_each_user_and_in_all() {
         let connections = OpenConnections::default();
-        let mut open: Vec<_> = (0..CONNECTIONS_MAX).map(|_| connections.begin(1).unwrap()).collect();
-        assert!(connections.begin(1).is_none());
-        assert!(connections.begin(2).is_some(), "another user is not affected");
+        let mut open: Vec<_> = (0..CONNECTIONS_OF_USER_MAX).map(|_| connections.begin(1).unwrap()).collect();
+        assert!(connections.begin(1).unwrap_err().contains("you have 64"));
+        drop(connections.begin(2).expect("another user is not affected"));
         open.pop();
-        assert!(connections.begin(1).is_some());
+        open.push(connections.begin(1).unwrap());
+        open.extend((64..CONNECTIONS_MAX as u32).map(|user| connections.begin(user).unwrap()));
+        assert!(connections.begin(2).unwrap_err().contains("256 connections of users"));
         open.clear();
-        assert!(connections.begin(1).is_some());
+        assert!(connections.begin(1).is_ok());
     }
 
     #[test]

@@ -263,13 +263,20 @@ impl Drop for Cluster {
 const PURGE_DELAY_ENV: &str = "MIMALLOC_PURGE_DELAY";
 const PURGE_DELAY_MS: &str = "1000";
 
+/// A worker's log that is longer when the worker is started becomes `log.old`.
+const LOG_BYTES_MAX: u64 = 16 << 20;
+
 /// Starts a worker process: this executable, with the worker's options in an environment variable. Its log goes to a file in its folder. The
 /// arguments only tell workers apart in lists of processes. Its process group is its own, so that Ctrl-C reaches the coordinator alone, which then
 /// stops the workers.
 fn spawn(options: &worker::Options) -> Result<Child, ClusterError> {
     let failed = |error| ClusterError::Worker { name: options.name.clone(), error };
     std::fs::create_dir_all(&options.folder).map_err(failed)?;
-    let log = OpenOptions::new().append(true).create(true).open(options.log_path()).map_err(failed)?;
+    let path = options.log_path();
+    if std::fs::metadata(&path).is_ok_and(|log| log.len() > LOG_BYTES_MAX) {
+        std::fs::rename(&path, path.with_extension("old")).map_err(failed)?;
+    }
+    let log = OpenOptions::new().append(true).create(true).open(path).map_err(failed)?;
     let purge_delay = std::env::var_os(PURGE_DELAY_ENV).unwrap_or_else(|| PURGE_DELAY_MS.into());
     Command::new(std::env::current_exe().map_err(failed)?)
         .env(PURGE_DELAY_ENV, purge_delay)

@@ -25,4 +25,4 @@ pub mod worker;
 // What jobs compute, and with which records and files. In this crate, `crate::job` is `giveway_mapreduce::job`.
 use giveway_mapreduce::{apps, data, hdfs, input, job, path_bytes, record, task_log, watchdog};
 
-pub use access::{Access, current_user};
+pub use access::{Access, current_user, is_root};

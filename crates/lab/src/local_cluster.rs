@@ -150,6 +150,7 @@ impl LocalCluster {
             access: giveway_engine::Access::default(),
             reload: None,
             on_job_end: None,
+            archive_bytes: coordinator::ARCHIVE_BYTES,
             seed: 1,
             heartbeat_interval: self.heartbeat,
             heartbeat_timeout: self.timeout,

@@ -1,7 +1,22 @@
-//! Entry point for fuzzing: arbitrary bytes are read as a segment. No input may cause a panic.
+//! Entry points for fuzzing: arbitrary bytes are read as a segment, or as a glob and names. No input may cause a panic.
 
 use crate::data::segment::segment_with_checksums;
 use crate::data::{Position, SegmentReader, Source};
+use crate::input::matches_glob;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// A component of a glob in the first line, and names in the others. A pattern without wildcards matches itself alone.
+pub fn glob(bytes: &[u8]) {
+    let mut lines = bytes.split(|&byte| byte == b'\n');
+    let Some(Ok(pattern)) = lines.next().map(std::str::from_utf8) else { return };
+    for name in lines {
+        let is_match = matches_glob(pattern, OsStr::from_bytes(name));
+        if !pattern.contains(['*', '?', '[']) {
+            assert_eq!(is_match, pattern.as_bytes() == name, "{pattern:?} {name:?}");
+        }
+    }
+}
 
 /// A segment, as it is and with corrected checksums: all records from the first, and from each position that a reader returns.
 pub fn segment(bytes: &[u8]) {

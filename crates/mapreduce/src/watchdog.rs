@@ -97,9 +97,14 @@ impl Drop for ProcessGroup {
 #[derive(Debug)]
 struct Registration(i32);
 
-/// Registers a process group. Once this returns, its processes do not outlive this process.
+/// How much likelier the system kills a program than this process if memory runs out, in thousandths of all memory. Its children inherit that.
+const OOM_SCORE: &str = "300";
+
+/// Registers a process group. Once this returns, its processes do not outlive this process, and are killed before it if memory runs out.
 fn register(group: Pid) -> io::Result<Registration> {
     let group = group.as_raw_pid();
+    // Not every system has it.
+    let _ = std::fs::write(format!("/proc/{group}/oom_score_adj"), OOM_SCORE);
     let mut watchdog = watchdog();
     watchdog.groups.insert(group);
     if watchdog.send('+', group).is_err() {
@@ -143,5 +148,22 @@ impl Watchdog {
             self.send('+', group)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_killed_first_if_memory_runs_out() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).process_group(0).spawn().unwrap();
+        let path = format!("/proc/{}/oom_score_adj", child.id());
+        let registered = register(Pid::from_child(&child)).unwrap();
+        let score = std::fs::read_to_string(path).unwrap();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        drop(registered);
+        assert_eq!(score.trim(), OOM_SCORE);
     }
 }

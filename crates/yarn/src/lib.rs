@@ -14,6 +14,7 @@ mod app_registry;
 mod containers;
 pub mod doctor;
 mod event_log;
+pub mod fuzz;
 mod handshake;
 mod sidecar;
 mod wire;

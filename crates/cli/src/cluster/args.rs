@@ -53,6 +53,9 @@ pub struct ClusterOptions {
     /// Disk space for the logs of task attempts, per worker; the oldest are removed first.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     pub log_budget: u64,
+    /// Disk space for archived journals, which `giveway history` and `replay` read; the oldest are removed first.
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
+    pub archive_budget: u64,
     /// Shell command to run when a job has ended; JOB_ID, JOB_NAME, JOB_APP, JOB_USER, JOB_OUTCOME and JOB_SECONDS are in its environment.
     #[arg(long, value_name = "COMMAND", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub on_job_end: Option<String>,

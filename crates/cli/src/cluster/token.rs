@@ -80,12 +80,17 @@ fn lifetime(text: &str) -> Result<Lifetime, String> {
     }
     let parsed =
         humantime::parse_duration(text).map_err(|error| format!("{error}; use for example 12h, 30d or never"))?;
-    if parsed < Duration::from_secs(1) {
-        Err("less than 1s; use a longer time".into())
-    } else {
-        Ok(Lifetime(Some(parsed)))
+    match parsed.as_secs() {
+        0 => Err("less than 1s; use a longer time".into()),
+        1..=LIFETIME_S_MAX => Ok(Lifetime(Some(parsed))),
+        _ => Err("more than 100 years; use a shorter time, or never".into()),
     }
 }
+
+const LIFETIME_S_MAX: u64 = 100 * 366 * 86_400;
+
+/// The last second of the year 9999.
+const LAST_TIME_S: u64 = 253_402_300_799;
 
 /// The tokens of a cluster, which may be down.
 fn tokens(cluster: &ClusterDir) -> Result<TokenFile> {
@@ -124,7 +129,11 @@ pub fn token(args: &Token) -> Result<()> {
 }
 
 fn list(tokens: &TokenFile, json: bool) -> Result<String> {
-    let time = |seconds: u64| humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string();
+    // The file may have been changed by hand, and times after the year 9999 cannot be printed.
+    let time = |seconds: u64| {
+        let seconds = Duration::from_secs(seconds.min(LAST_TIME_S));
+        humantime::format_rfc3339_seconds(UNIX_EPOCH + seconds).to_string()
+    };
     let found = tokens.list()?;
     let live = found.iter().filter(|token| !token.is_expired());
     if json {

@@ -11,7 +11,7 @@ use giveway_engine::client::{Client, ClientError};
 use giveway_engine::cluster::{self, Cluster};
 use giveway_engine::coordinator::{JournalError, JournalLock, ReloadSource, Reloadable};
 use giveway_engine::wire::Reload;
-use giveway_engine::{Access, coordinator, worker as process};
+use giveway_engine::{Access, coordinator, is_root, worker as process};
 use giveway_mapreduce::apps::Apps;
 use giveway_web::server::{self, Server, TokenFile};
 use std::io::{IsTerminal, Write};
@@ -27,6 +27,10 @@ fn read_setup(args: &ClusterOptions) -> Result<Reloadable> {
         Some(file) => input::tenants(file)?,
         None => (Tenants::default(), Access::default()),
     };
+    ensure!(
+        access.is_empty() || !is_root(),
+        "a cluster of root admits no other users, because their jobs would run as root; empty [access] in the tenants file, or run the cluster as a user of its own, as the Debian package does"
+    );
     Ok(Reloadable { policy: input::policy(&args.policy)?, tenants, access })
 }
 
@@ -68,6 +72,7 @@ pub fn start(folder: &Path, args: &ClusterOptions, restart_workers: bool, apps: 
         apps: apps.clone(),
         access,
         on_job_end: args.on_job_end.clone(),
+        archive_bytes: args.archive_budget,
         reload,
     };
     let (map_slots, reduce_slots) = args.slots();

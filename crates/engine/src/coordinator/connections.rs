@@ -5,7 +5,7 @@ use super::planning::{self, Code};
 use super::programs::ProgramSession;
 use super::reload::{ReloadSource, Reloadable};
 use super::{StartError, logs};
-use crate::access::{self, Access, Caller, OpenConnections};
+use crate::access::{self, Access, Caller, CountedConnection, OpenConnections};
 use crate::apps::Apps;
 use crate::program::{Planner, ProgramStore};
 use crate::wire::{
@@ -21,11 +21,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::warn;
 
 /// How long a peer may take to read what was sent to it.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
+
+/// Longest message of another user. It has room for the longest options and for the pieces of a program.
+const MESSAGE_BYTES_OF_OTHERS_MAX: usize = 4 << 20;
 
 /// What the threads of client connections work with.
 #[derive(Clone)]
@@ -106,23 +109,23 @@ fn listen_shared(listener: Listener, services: Services) -> io::Result<()> {
     let shared = services.shared.clone();
     let admit = move |uid| {
         let caller = shared.caller(uid).ok_or_else(|| access::no_access(geteuid().as_raw(), uid))?;
-        let counted = connections.begin(uid).ok_or_else(access::too_many_connections)?;
-        Ok((caller, counted))
+        Ok((caller, connections.begin(uid)?))
     };
-    listener.serve(admit, move |stream, (caller, _counted)| {
-        warn_unless_disconnected(serve(stream, &services, Some(&caller)));
-    })
+    listener.serve(admit, move |stream, other| warn_unless_disconnected(serve(stream, &services, Some(&other))))
 }
 
-/// Serves a process of the owner, or with a `caller` of another user.
-fn serve(mut stream: UnixStream, services: &Services, caller: Option<&Caller>) -> Result<(), WireError> {
+/// An admitted user and one of the user's connections.
+type OtherUser = (Caller, CountedConnection);
+
+/// Serves a process of the owner, or of another user.
+fn serve(mut stream: UnixStream, services: &Services, other: Option<&OtherUser>) -> Result<(), WireError> {
     let role = wire::accept(&mut stream)?;
     // A peer that does not read must not make messages for it pile up: its connection is closed.
     stream.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(WireError::io("cannot set a timeout"))?;
-    match (role, caller) {
+    match (role, other) {
         (Role::Worker, None) => serve_worker(stream, services.next_id(), &services.inputs),
         (Role::Worker, Some(_)) => Err(WireError::UnknownPeer),
-        (Role::Client, caller) => serve_client(stream, services, caller),
+        (Role::Client, other) => serve_client(stream, services, other),
     }
 }
 
@@ -181,18 +184,66 @@ fn write_messages(stream: UnixStream, outgoing: &Receiver<ToWorker>) {
     wire::shut_down(&stream);
 }
 
-/// Serves a client of the owner, or with a `caller` of another user.
-fn serve_client(mut stream: UnixStream, services: &Services, caller: Option<&Caller>) -> Result<(), WireError> {
+/// A client that takes so long for one answer reads it on purpose as slowly as it can, while further ones pile up.
+pub(super) struct Answers<'a>(&'a UnixStream);
+
+impl Answers<'_> {
+    pub(super) fn send(&self, answer: &ToClient) -> Result<(), WireError> {
+        wire::send(&mut UntilDeadline { stream: self.0, deadline: Instant::now() + WRITE_TIMEOUT }, answer)
+    }
+}
+
+/// A stream that is written to until a deadline, however slowly the peer reads.
+struct UntilDeadline<'a> {
+    stream: &'a UnixStream,
+    deadline: Instant,
+}
+
+impl Write for UntilDeadline<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_write_timeout(Some(left))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// True if the answer comes from memory, or from the journal as a whole: such requests of a user are answered one at a time.
+fn is_question(message: &FromClient) -> bool {
+    matches!(
+        message,
+        FromClient::Jobs { .. }
+            | FromClient::Nodes
+            | FromClient::EventLog
+            | FromClient::Job { .. }
+            | FromClient::Logs { .. }
+            | FromClient::ReadLog { .. }
+    )
+}
+
+/// Serves a client of the owner, or of another user.
+fn serve_client(stream: UnixStream, services: &Services, other: Option<&OtherUser>) -> Result<(), WireError> {
     let Services { apps, inputs, .. } = services;
     let mut programs = ProgramSession::new(Arc::clone(&services.programs));
+    let caller = other.map(|(caller, _)| caller);
+    let bytes_max = if other.is_some() { MESSAGE_BYTES_OF_OTHERS_MAX } else { MESSAGE_BYTES_MAX };
+    let to_client = Answers(&stream);
     loop {
-        let mut message: FromClient = wire::receive(&mut stream, MESSAGE_BYTES_MAX)?;
+        let mut message: FromClient = wire::receive(&mut &stream, bytes_max)?;
         if let Some(caller) = caller
             && let Err(reason) = restrict(&mut message, caller)
         {
-            wire::send(&mut stream, &ToClient::Rejected(RejectionCode::Forbidden.because(reason)))?;
+            to_client.send(&ToClient::Rejected(RejectionCode::Forbidden.because(reason)))?;
             continue;
         }
+        let turn = other.filter(|_| is_question(&message)).map(|(_, connection)| &connection.turn);
+        let turn = turn.map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
         let (sender, answers) = mpsc::channel();
         let limited_to = caller.filter(|caller| !caller.is_admin).map(|caller| caller.name.clone());
         let client = ClientLink { id: services.next_id(), limited_to: limited_to.clone(), sender };
@@ -211,21 +262,21 @@ fn serve_client(mut stream: UnixStream, services: &Services, caller: Option<&Cal
                 match planned {
                     Ok((plan, program)) => inputs.send(Input::JobPlanned { plan: Box::new(plan), program, client }),
                     Err(rejection) => {
-                        wire::send(&mut stream, &ToClient::Rejected(rejection))?;
+                        to_client.send(&ToClient::Rejected(rejection))?;
                         continue;
                     }
                 }
             }
             FromClient::OfferProgram { .. } | FromClient::ProgramPiece { .. } => {
-                wire::send(&mut stream, &programs.handle(message))?;
+                to_client.send(&programs.handle(message))?;
                 continue;
             }
             FromClient::Reload => {
-                wire::send(&mut stream, &reload(services, client, &answers))?;
+                to_client.send(&reload(services, client, &answers))?;
                 continue;
             }
             FromClient::EventLog => {
-                logs::send_event_log(&mut stream, &services.folder)?;
+                logs::send_event_log(&to_client, &services.folder)?;
                 continue;
             }
             FromClient::Logs { job }
@@ -235,24 +286,22 @@ fn serve_client(mut stream: UnixStream, services: &Services, caller: Option<&Cal
                 let status = asked.ok().and_then(|()| answers.recv().ok());
                 if let Some(status) = status {
                     let answer = logs::answer(&services.folder, &message, status, limited_to.as_deref());
-                    wire::send(&mut stream, &answer)?;
+                    to_client.send(&answer)?;
                     continue;
                 }
-                return wire::send(&mut stream, &stopping());
+                return to_client.send(&stopping());
             }
             request => inputs.send(Input::ClientRequest { request, client }),
         };
         if sent.is_err() {
-            return wire::send(&mut stream, &stopping());
+            return to_client.send(&stopping());
         }
         // One answer, or several if a job is followed. The coordinator drops its sender after the last, or unanswered when it ends.
-        let mut is_answered = false;
+        let Ok(first) = answers.recv() else { return to_client.send(&stopping()) };
+        drop(turn);
+        to_client.send(&first)?;
         while let Ok(answer) = answers.recv() {
-            wire::send(&mut stream, &answer)?;
-            is_answered = true;
-        }
-        if !is_answered {
-            return wire::send(&mut stream, &stopping());
+            to_client.send(&answer)?;
         }
     }
 }
@@ -300,5 +349,29 @@ fn restrict(message: &mut FromClient, caller: &Caller) -> Result<(), &'static st
         }
         FromClient::Stop => Err("only the cluster's owner can stop it; ask the owner"),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    /// A client that reads a byte now and then must not keep its thread, and the answers behind, for longer than one that reads nothing.
+    #[test]
+    fn an_answer_has_one_deadline() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let reader = thread::spawn(move || {
+            while theirs.read(&mut [0; 4096]).is_ok_and(|bytes| bytes > 0) {
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let deadline = Instant::now() + Duration::from_millis(200);
+        let sent = wire::send(&mut UntilDeadline { stream: &ours, deadline }, &"x".repeat(12 << 20));
+        drop(ours);
+        reader.join().unwrap();
+        // The system may report the end of the time left as either.
+        let expected = [io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock];
+        assert!(matches!(&sent, Err(WireError::Io { error, .. }) if expected.contains(&error.kind())), "{sent:?}");
     }
 }

@@ -77,7 +77,6 @@ impl Output {
     }
 
     /// True if a new journal begins.
-    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn begins_journal(&self) -> bool {
         matches!(self.journal, JournalWrite::Replace { .. })
     }

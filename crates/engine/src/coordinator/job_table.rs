@@ -24,6 +24,10 @@ use std::sync::Arc;
 /// Number of failures retained per job, for `giveway job`.
 const RECENT_MAX: usize = 20;
 
+/// The counters of a job, and the length of their names. The program of a job may report any; the status of a job has to fit into a message.
+const COUNTERS_MAX: usize = 1_000;
+const COUNTER_NAME_BYTES_MAX: usize = 512;
+
 /// Number of ended jobs retained. The oldest are forgotten first.
 const ENDED_JOBS_MAX: usize = 1_000;
 
@@ -56,12 +60,15 @@ pub(super) struct Unfinished {
     by_user: HashMap<String, u32>,
     /// Those that were shipped with a program.
     by_program: HashMap<ProgramId, u32>,
+    /// Of their plans, about.
+    bytes: u64,
 }
 
 impl Unfinished {
     fn add(&mut self, job: &JobRecord) {
         let Request { output, user, .. } = &job.plan.request;
         self.jobs += 1;
+        self.bytes += plan_bytes(&job.plan);
         *self.by_output.entry(output.clone()).or_default() += 1;
         *self.by_user.entry(user.clone()).or_default() += 1;
         job.program.iter().for_each(|&program| *self.by_program.entry(program).or_default() += 1);
@@ -70,6 +77,7 @@ impl Unfinished {
     fn remove(&mut self, job: &JobRecord) {
         let Request { output, user, .. } = &job.plan.request;
         self.jobs -= 1;
+        self.bytes -= plan_bytes(&job.plan);
         decrease(&mut self.by_output, output);
         decrease(&mut self.by_user, user);
         job.program.iter().for_each(|program| decrease(&mut self.by_program, program));
@@ -77,6 +85,10 @@ impl Unfinished {
 
     pub(super) fn jobs(&self) -> u32 {
         self.jobs
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub(super) fn has_output(&self, output: &Path) -> bool {
@@ -90,6 +102,16 @@ impl Unfinished {
     pub(super) fn of_user(&self, user: &str) -> u32 {
         self.by_user.get(user).copied().unwrap_or(0)
     }
+}
+
+/// About how much memory a plan takes, and how many bytes of a snapshot.
+pub(super) fn plan_bytes(plan: &Plan) -> u64 {
+    let request = &plan.request;
+    let options: usize = request.options.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let input: usize = request.input.iter().map(|path| path.len()).sum();
+    // A file has its name and its path, and most names are those of the input.
+    let files: usize = plan.files.iter().map(|file| size_of_val(file) + 2 * file.name.len()).sum();
+    (options + input + files + size_of_val(plan.splits.as_slice()) + plan.app_data.len()) as u64
 }
 
 /// Decreases a count. Without a rest its entry is removed.
@@ -236,6 +258,10 @@ impl JobTable {
                     && job.counted_attempts.insert(*attempt)
                 {
                     for (name, by) in counters {
+                        let is_new = !job.counters.contains_key(name);
+                        if is_new && (job.counters.len() >= COUNTERS_MAX || name.len() > COUNTER_NAME_BYTES_MAX) {
+                            continue;
+                        }
                         let counter = job.counters.entry(name.clone()).or_default();
                         *counter = counter.saturating_add(*by);
                     }

@@ -26,6 +26,7 @@ pub(crate) use checksums::{correct_event_log, with_checksums};
 pub(crate) use records::{DecodedJournal, JournalEncoder, Metadata, decode, event_log};
 pub(crate) use snapshot::JournalSnapshot;
 
+use super::archives;
 use super::file_system::{AppendFile, Disk, FileSystem};
 use crate::planted::{Bug, planted};
 use giveway_core::SetupError;
@@ -137,8 +138,8 @@ const LOG: &str = "log";
 const SYNCED: &str = "synced";
 
 impl Journal {
-    /// Creates a journal with its first records. An existing one is archived as `journal-NNNN`. Each step is one rename, so a crash at any moment
-    /// leaves a complete journal.
+    /// Creates a journal with its first records. An existing one is archived as `journal-NNNN`, under the next number. Each step is one rename, so a crash at any
+    /// moment leaves a complete journal.
     pub(crate) fn create(disk: Arc<dyn FileSystem>, folder: &Path, content: &[u8]) -> Result<Journal, JournalError> {
         let (new, current) = (folder.join("journal.new"), folder.join("journal"));
         disk.remove_folder(&new).map_err(io_error(&new))?;
@@ -150,13 +151,9 @@ impl Journal {
         }
         disk.sync(&new).map_err(io_error(&new))?;
         if disk.exists(&current).map_err(io_error(&current))? {
-            let archived = (1..=u32::MAX).map(|number| folder.join(format!("journal-{number:04}")));
-            for free in archived {
-                if !disk.exists(&free).map_err(io_error(&free))? {
-                    disk.rename(&current, &free).map_err(io_error(&current))?;
-                    break;
-                }
-            }
+            let last = last_archive(&*disk, folder).map_err(io_error(folder))?.unwrap_or(0);
+            let free = folder.join(archives::name(last.saturating_add(1)));
+            disk.rename(&current, &free).map_err(io_error(&current))?;
         }
         disk.rename(&new, &current).map_err(io_error(&current))?;
         disk.sync(folder).map_err(io_error(folder))?;
@@ -173,8 +170,11 @@ impl Journal {
     /// The bytes of the journal in a folder; `None` if there is none yet. Completes an interrupted [`Journal::create`].
     pub(crate) fn read(disk: &dyn FileSystem, folder: &Path) -> Result<Option<JournalFile>, JournalError> {
         let current = folder.join("journal");
-        let exists = disk.exists(&current).map_err(io_error(&current))?;
-        if !exists && !complete_interrupted_create(disk, folder, &current)? {
+        if disk.exists(&current).map_err(io_error(&current))? {
+            // It was not completed. If somebody moved the present journal away, it must not take its place later.
+            let new = folder.join("journal.new");
+            disk.remove_folder(&new).map_err(io_error(&new))?;
+        } else if !complete_interrupted_create(disk, folder, &current)? {
             return Ok(None);
         }
         JournalFile::read(disk, current.join(LOG)).map(Some)
@@ -250,13 +250,16 @@ pub fn read_journal(path: &Path) -> Result<(Vec<u8>, Clock), JournalError> {
 /// its place. Returns whether that was the case.
 fn complete_interrupted_create(disk: &dyn FileSystem, folder: &Path, current: &Path) -> Result<bool, JournalError> {
     let new = folder.join("journal.new");
-    for needed in [&folder.join("journal-0001"), &new] {
-        if !disk.exists(needed).map_err(io_error(needed))? {
-            return Ok(false);
-        }
+    if !disk.exists(&new).map_err(io_error(&new))? || last_archive(disk, folder).map_err(io_error(folder))?.is_none() {
+        return Ok(false);
     }
     disk.rename(&new, current).and_then(|()| disk.sync(folder)).map_err(io_error(current))?;
     Ok(true)
+}
+
+/// The highest number of an archived journal.
+fn last_archive(disk: &dyn FileSystem, folder: &Path) -> io::Result<Option<u32>> {
+    Ok(disk.list(folder)?.iter().filter_map(|entry| archives::number(&entry.name)).max())
 }
 
 fn io_error(path: &Path) -> impl Fn(io::Error) -> JournalError {
@@ -359,6 +362,24 @@ mod tests {
         fs::rename(folder.path().join("journal"), folder.path().join("journal.new")).unwrap();
         let decoded = recover(folder.path()).unwrap();
         assert!(matches!(decoded.metadata[0], Metadata::JournalCreated { next_job: 7 }));
+    }
+
+    /// Archives are removed, by the coordinator or by hand. What is left still tells that a journal was there.
+    #[test]
+    fn archives_that_were_removed_change_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        (0..3).for_each(|_| drop(create_journal(folder.path())));
+        fs::remove_dir_all(at("journal-0001")).unwrap();
+        create_journal(folder.path());
+        assert!(at("journal-0003").exists() && !at("journal-0001").exists(), "the order of numbers is that of time");
+        fs::rename(at("journal"), at("journal.new")).unwrap();
+        assert_eq!(recover(folder.path()).unwrap().records.len(), 3);
+        // One that was not completed does not come back when the journal after it was moved away.
+        fs::create_dir(at("journal.new")).unwrap();
+        recover(folder.path()).unwrap();
+        fs::rename(at("journal"), at("moved")).unwrap();
+        assert!(Journal::read(&Disk, folder.path()).unwrap().is_none());
     }
 
     #[test]

@@ -1,25 +1,26 @@
 //! What attempts have printed, and the event log, for clients. Answered on the thread of the client's connection, from files.
 
+use super::connections::Answers;
 use super::journal::{journal_path, read_journal};
 use crate::attempt_logs::{self, LogChunk};
-use crate::wire::{self, FromClient, LogStatus, RejectionCode, ToClient, WireError};
-use std::os::unix::net::UnixStream;
+use crate::wire::{FromClient, LogStatus, RejectionCode, ToClient, WireError};
 use std::path::Path;
+
 /// Bytes of a log in one answer.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Sends the event log in the journal, as far as it is synced.
-pub(super) fn send_event_log(stream: &mut UnixStream, folder: &Path) -> Result<(), WireError> {
+pub(super) fn send_event_log(answers: &Answers, folder: &Path) -> Result<(), WireError> {
     let (events, clock) = match read_journal(&journal_path(folder)) {
         Ok(read) => read,
         Err(error) => {
-            return wire::send(stream, &ToClient::from(RejectionCode::Unavailable.because(error.to_string())));
+            return answers.send(&ToClient::from(RejectionCode::Unavailable.because(error.to_string())));
         }
     };
     for piece in events.chunks(CHUNK_BYTES as usize) {
-        wire::send(stream, &ToClient::EventLog { bytes: piece.to_vec(), clock: None })?;
+        answers.send(&ToClient::EventLog { bytes: piece.to_vec(), clock: None })?;
     }
-    wire::send(stream, &ToClient::EventLog { bytes: Vec::new(), clock: Some(clock) })
+    answers.send(&ToClient::EventLog { bytes: Vec::new(), clock: Some(clock) })
 }
 
 /// Answers a request for logs. `status` is the answer to one for the job's status; `limited_to` is the user whose jobs alone the client may read.

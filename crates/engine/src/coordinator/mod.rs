@@ -19,6 +19,7 @@
 //! | `run.rs` | the loop around the state machine: clock, journal, threads |
 //! | `timings.rs` | how long decisions and writes of the journal take |
 //! | `journal.rs` | events and metadata on disk |
+//! | `archives.rs` | journals that were replaced |
 //! | `hook.rs` | the user's command that runs when a job has ended |
 //! | `output_work.rs`, `output_folder.rs` | work on output folders: creation, publication, removal |
 //! | `file_system.rs` | the file operations of journal and output folders, which the simulation replaces |
@@ -32,6 +33,7 @@
 //!
 //! Planning runs on the thread of the client's connection, so that listing a large folder delays no other request.
 
+mod archives;
 mod clients;
 mod connections;
 pub(crate) mod file_system;
@@ -89,6 +91,9 @@ pub(crate) const SNAPSHOT_BYTES: u64 = 4 << 20;
 /// A journal of this size is archived, and a new one begun.
 pub(crate) const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 
+/// [`Options::archive_bytes`] of clusters that do not set it.
+pub const ARCHIVE_BYTES: u64 = 4 << 30;
+
 /// Who waits until a cluster directory is free locks it for a moment.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -114,6 +119,8 @@ pub struct Options {
     pub access: Access,
     /// Shell command to run when a job has ended. At most once for each job: not if the coordinator is killed at that moment.
     pub on_job_end: Option<String>,
+    /// Archived journals are removed, oldest first, when they have more bytes.
+    pub archive_bytes: u64,
     /// Where policy, tenants and access are read again on request; `None` if they cannot be changed while the coordinator runs.
     pub reload: Option<ReloadSource>,
 }
@@ -217,7 +224,10 @@ impl CoordinatorHandle {
             shared,
         };
         connections::listen(listener, services.clone()).map_err(in_folder)?;
-        connections::admit(&services, admitted)?;
+        // Somebody may have taken the place of the socket for other users. The owner's jobs go on.
+        if let Err(error) = connections::admit(&services, admitted) {
+            tracing::error!("other users are not admitted: {error}; then run `giveway reload`");
+        }
         Ok(CoordinatorHandle { socket, policy, timings, thread, inputs, _sockets: sockets, lock })
     }
 

@@ -120,11 +120,19 @@ pub(super) fn remove(folder: &Path, nonce: u64, disk: &dyn FileSystem) -> io::Re
     disk.remove_folder(&hidden_name(folder, "new", nonce))?;
     let renamed = hidden_name(folder, "removed", nonce);
     disk.remove_folder(&renamed)?;
-    let is_own = carries(folder, nonce, disk)? || (planted(Bug::ForeignFolderRemoved) && disk.exists(folder)?);
-    if !is_own {
+    let is_own = |folder: &Path| {
+        Ok::<_, io::Error>(
+            carries(folder, nonce, disk)? || (planted(Bug::ForeignFolderRemoved) && disk.exists(folder)?),
+        )
+    };
+    if !is_own(folder)? {
         return Ok(());
     }
     disk.rename(folder, &renamed)?;
+    // Who may write to the folder above may have exchanged it before it was renamed.
+    if !is_own(&renamed)? {
+        return disk.rename_to_new(&renamed, folder);
+    }
     disk.remove_folder(&renamed)
 }
 
@@ -154,11 +162,12 @@ fn nonce_path(folder: &Path) -> PathBuf {
     folder.join(TEMPORARY).join(NONCE)
 }
 
-/// A hidden name beside a folder.
+/// A hidden name beside a folder. Who sees one of a job cannot guess the others, and so cannot put a folder there that would then be removed.
 fn hidden_name(folder: &Path, purpose: &str, nonce: u64) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(folder.file_name().unwrap_or_default());
-    let hash: String = Sha256::digest(nonce.to_le_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let digest = Sha256::digest([&nonce.to_le_bytes(), purpose.as_bytes()].concat());
+    let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     name.push(format!(".{purpose}-{hash}"));
     folder.with_file_name(name)
 }

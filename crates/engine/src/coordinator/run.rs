@@ -1,5 +1,6 @@
 //! Drives the state machine with real time, connections, files and threads.
 
+use super::archives;
 use super::file_system::{Disk, FileSystem};
 use super::hook::Hook;
 use super::inputs::{Effect, Input};
@@ -10,6 +11,7 @@ use super::timings::Timings;
 use super::{JOURNAL_BYTES_MAX, Options, SNAPSHOT_BYTES, StartError};
 use crate::program::{Planner, ProgramStore};
 use giveway_core::{Capabilities, JobId, Setup, Span, Time};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
@@ -29,6 +31,8 @@ pub(super) struct Run {
     coordinator: Coordinator,
     journal: Journal,
     disk: Arc<dyn FileSystem>,
+    folder: PathBuf,
+    archive_bytes: u64,
     rounds: Arc<dyn Rounds>,
     programs: Arc<ProgramStore>,
     started: Instant,
@@ -69,7 +73,10 @@ impl Run {
         };
         let (coordinator, journal) = Coordinator::open_folder(settings, setup, Arc::clone(&disk), &options.folder)?;
         programs.retain(|program| coordinator.needs_program(program));
+        archives::remove_oldest(&options.folder, options.archive_bytes);
         Ok(Run {
+            folder: options.folder.clone(),
+            archive_bytes: options.archive_bytes,
             start_time: coordinator.now(),
             clock_offset_us: None,
             coordinator,
@@ -117,8 +124,11 @@ impl Run {
             if has_inputs {
                 self.timings.decisions.add(began);
             }
-            let (began, has_records) = (Instant::now(), output.has_records());
+            let (began, has_records, begins_journal) = (Instant::now(), output.has_records(), output.begins_journal());
             let effects = output.make_durable(&mut self.journal)?;
+            if begins_journal {
+                self.remove_archives();
+            }
             if has_records {
                 self.timings.journal_writes.add(began);
             }
@@ -175,6 +185,14 @@ impl Run {
         if let Err(error) = spawned {
             let _ = self.inputs.send(Input::OutputDone { job, result: work.not_started(error) });
         }
+    }
+
+    /// Removes old archives on a thread of its own: a disk may take long for that.
+    fn remove_archives(&self) {
+        let (folder, bytes_max) = (self.folder.clone(), self.archive_bytes);
+        let remove = move || archives::remove_oldest(&folder, bytes_max);
+        // Without a thread it is done after the next one.
+        let _ = thread::Builder::new().name("archives".into()).spawn(remove);
     }
 
     /// A coordinator that is started in this process after this one must find no thread still working on the same folders.

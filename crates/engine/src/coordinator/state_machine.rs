@@ -23,6 +23,9 @@ use tracing::warn;
 /// Maximum time between two checks of timers and heartbeats.
 const TICK_MAX: Span = Span::from_millis(100);
 
+/// Longest text of a failure.
+const FAILURE_BYTES_MAX: usize = 8 << 10;
+
 /// Settings that the state machine needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -233,8 +236,13 @@ impl Coordinator {
         self.journal.append_metadata(metadata);
     }
 
-    /// Records a failure for `giveway job`.
-    pub(super) fn record_failure(&mut self, job: JobId, text: String) {
+    /// Records a failure for `giveway job`. What a program has caused may have any length; the status of a job has to fit into a message.
+    pub(super) fn record_failure(&mut self, job: JobId, mut text: String) {
+        if text.len() > FAILURE_BYTES_MAX {
+            let (bytes, kept) = (text.len(), (0..=FAILURE_BYTES_MAX).rev().find(|&at| text.is_char_boundary(at)));
+            text.truncate(kept.unwrap_or(0));
+            text.push_str(&format!("... ({} more bytes)", bytes - text.len()));
+        }
         self.append_metadata(Metadata::FailureReported { job, text });
     }
 

@@ -1,7 +1,7 @@
 //! Submission: from a plan to a job in the journal and in the core.
 
 use super::inputs::{ClientLink, Effect};
-use super::job_table::JobRecord;
+use super::job_table::{JobRecord, plan_bytes};
 use super::output_work::OutputError;
 use super::state_machine::{Coordinator, Deferred};
 use crate::job::{FileLocation, InputSplit, Plan, Request};
@@ -14,6 +14,9 @@ use std::path::Path;
 const UNFINISHED_JOBS_MAX: u32 = 200_000;
 const UNFINISHED_JOBS_OF_USER_MAX: u32 = if cfg!(test) { 2_000 } else { 100_000 };
 
+/// The most bytes of their plans: options, lists of input files, splits. A snapshot has all of them in one frame.
+const UNFINISHED_BYTES_MAX: u64 = if cfg!(test) { 8 << 20 } else { 1 << 30 };
+
 impl Coordinator {
     /// Accepts a planned job: its plan is journalled, then its output folder is created, and then the job is submitted to the core and the client
     /// receives its id. So a folder never exists without a plan in the journal.
@@ -25,7 +28,7 @@ impl Coordinator {
                 return self.deferred.push(Deferred::Reply(client, rejection.into()));
             }
         }
-        if let Err(rejection) = self.check_unfinished(&plan.request) {
+        if let Err(rejection) = self.check_unfinished(&plan) {
             return self.deferred.push(Deferred::Reply(client, rejection.into()));
         }
         let job = self.add_planned(plan, program);
@@ -33,8 +36,8 @@ impl Coordinator {
     }
 
     /// Checks a job against those that have not ended.
-    fn check_unfinished(&self, request: &Request) -> Result<(), Rejection> {
-        let unfinished = &self.table.unfinished;
+    fn check_unfinished(&self, plan: &Plan) -> Result<(), Rejection> {
+        let (unfinished, request) = (&self.table.unfinished, &plan.request);
         // Checked in the table: a job with several rounds creates its output folder only for its last round.
         if unfinished.has_output(&request.output) {
             return Err(self.taken_output(&request.output).rejection());
@@ -42,6 +45,12 @@ impl Coordinator {
         if unfinished.jobs() >= UNFINISHED_JOBS_MAX {
             return Err(RejectionCode::Unavailable.because(format!(
                 "the cluster has {UNFINISHED_JOBS_MAX} unfinished jobs, the most; try again when some have ended"
+            )));
+        }
+        if unfinished.bytes() + plan_bytes(plan) > UNFINISHED_BYTES_MAX {
+            return Err(RejectionCode::Unavailable.because(format!(
+                "the options, input files and splits of all unfinished jobs would need more than {} MiB; try again when some have ended, or put long options into a file",
+                UNFINISHED_BYTES_MAX >> 20
             )));
         }
         let user = &request.user;

@@ -252,9 +252,10 @@ fn a_job_between_two_rounds_survives_a_change_of_the_policy() {
     assert_eq!(recovered.policy(), "fifo", "unfinished jobs keep their policy");
 }
 
-/// A disk that records what is synced, and whether the output was marked as complete by then.
+/// A disk that records what is synced, and whether the output was marked as complete by then. With a path, somebody moves the folder that is to be renamed next
+/// there, and puts another one in its place.
 #[derive(Default)]
-struct RecordedSyncs(Mutex<Vec<(String, bool)>>);
+struct RecordedSyncs(Mutex<Vec<(String, bool)>>, Mutex<Option<PathBuf>>);
 
 impl FileSystem for RecordedSyncs {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -286,6 +287,11 @@ impl FileSystem for RecordedSyncs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if let Some(moved) = self.1.lock().unwrap().take() {
+            fs::rename(from, moved)?;
+            fs::create_dir(from)?;
+            fs::write(from.join("precious"), "")?;
+        }
         Disk.rename(from, to)
     }
 
@@ -384,6 +390,70 @@ fn nobody_else_can_read_the_nonce() {
     fs::write(folder.path("out/part-r-00000"), "").unwrap();
     assert!(output_folder::publish(&plan, &Disk).is_err());
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+}
+
+/// Who may write to the folder above the output sees the names beside it, and can rename the owner's folders there.
+#[test]
+fn a_folder_that_is_put_in_the_place_of_one_that_is_removed_stays() {
+    let folder = TestFolder::new();
+    let plan = folder.plan("out");
+    let recorded = RecordedSyncs::default();
+    output_folder::create(&plan, &recorded).unwrap();
+    let synced = recorded.0.lock().unwrap().clone();
+    let seen = synced.iter().find_map(|(name, _)| name.strip_prefix(".out.new-")).expect("a name");
+    // The name under which it would be removed does not follow from the one that was seen.
+    let guessed = folder.path(&format!(".out.removed-{seen}"));
+    fs::create_dir(&guessed).unwrap();
+    fs::write(guessed.join("precious"), "").unwrap();
+    output_folder::remove(&plan.output, plan.nonce, &Disk).unwrap();
+    assert!(!plan.output.exists() && guessed.join("precious").exists());
+    // Exchanged after the nonce was read.
+    output_folder::create(&plan, &Disk).unwrap();
+    let moved = folder.path("moved");
+    let disk = RecordedSyncs(Mutex::default(), Mutex::new(Some(moved.clone())));
+    output_folder::remove(&plan.output, plan.nonce, &disk).unwrap();
+    assert!(moved.exists() && plan.output.join("precious").exists());
+}
+
+#[test]
+fn the_plans_of_unfinished_jobs_are_limited_in_all() {
+    let folder = TestFolder::new();
+    let mut coordinator = folder.open();
+    let plan = |name: &str, mib: usize| {
+        let mut plan = folder.plan(name);
+        plan.request.options.insert("long".into(), "x".repeat(mib << 20));
+        plan
+    };
+    coordinator.submit(plan("out-1", 3)).unwrap();
+    let second = coordinator.submit(plan("out-2", 3)).unwrap();
+    let refused = coordinator.submit(plan("out-3", 3)).unwrap_err();
+    assert!(refused.contains("would need more than 8 MiB"), "{refused}");
+    coordinator.submit(plan("out-4", 1)).unwrap();
+    drop(coordinator);
+    let mut recovered = folder.open();
+    assert!(recovered.submit(plan("out-3", 3)).is_err());
+    recovered.submit_event(Event::JobKilled { job: second });
+    recovered.commit();
+    recovered.submit(plan("out-3", 3)).unwrap();
+}
+
+/// What the programs of a job report may have any length. The list of jobs must be readable all the same.
+#[test]
+fn the_status_of_a_job_fits_into_a_message() {
+    let folder = TestFolder::new();
+    let mut coordinator = folder.open();
+    let job = coordinator.submit(folder.plan("out")).unwrap();
+    for number in 0..30 {
+        coordinator.record_failure(job, "\u{1F980}".repeat(500_000));
+        let counters = (0..500).map(|counter| (format!("{number}-{counter}"), 1)).chain([("x".repeat(1 << 20), 1)]);
+        let attempt = giveway_core::AttemptId::new(job, giveway_core::Kind::Map, 0, number);
+        coordinator.append_metadata(Metadata::CountersReported { attempt, counters: counters.collect() });
+    }
+    let page = coordinator.jobs_page(None);
+    crate::wire::send(&mut Vec::new(), &page).unwrap();
+    let ToClient::Jobs { jobs, .. } = page else { panic!("a page") };
+    assert_eq!((jobs[0].counters.len(), jobs[0].failures.len()), (1000, 20));
+    assert!(jobs[0].failures[0].ends_with("... (1991808 more bytes)"), "{}", jobs[0].failures[0].len());
 }
 
 #[test]
@@ -600,7 +670,7 @@ fn the_list_of_jobs_is_paged() {
             plan: Box::new(Plan { job, round: 1, ..plan.clone() }),
             program: None,
         });
-        coordinator.record_failure(job, "x".repeat(100_000));
+        (0..12).for_each(|_| coordinator.record_failure(job, "x".repeat(8_000)));
     }
     let (mut seen, mut pages) = (Vec::new(), 0);
     loop {
@@ -612,7 +682,7 @@ fn the_list_of_jobs_is_paged() {
         }
     }
     assert_eq!(seen, (1..=40).map(JobId).collect::<Vec<_>>());
-    assert_eq!(pages, 4, "ten failures of 100,000 bytes per MiB");
+    assert_eq!(pages, 4, "ten jobs with failures of 96,000 bytes per MiB");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Long journals on a real disk, to measure what a start costs after much work: the real coordinator and its journal, and workers that finish every
-//! task at once.
+//! Much work for the real coordinator and its journal on a real disk, to measure what it costs: the journals that it leaves, a start from them, and
+//! submissions to a cluster where many jobs wait. The workers are models that finish every task at once, or never.
 
 use super::clients::plan;
 use super::scenario::JobScript;
@@ -12,7 +12,7 @@ use crate::coordinator::state_machine::{Coordinator, Settings};
 use crate::coordinator::{JOURNAL_BYTES_MAX, SNAPSHOT_BYTES};
 use crate::wire::{Counters, FromWorker, Join, Report, ToClient, ToWorker, WorkerIdentity};
 use giveway_core::policy::catalog;
-use giveway_core::{JobId, Setup, Span};
+use giveway_core::{JobId, Kind, Setup, Span};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -26,7 +26,21 @@ pub struct LongJournal {
     pub live_jobs: usize,
     /// Maps of each job. Each has one reduce.
     pub maps: u32,
+    /// Bytes of each job's options.
+    pub options_bytes: usize,
 }
+
+/// What was written.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    /// Tasks that finished.
+    pub tasks: u64,
+    /// The coordinator's time at the end, in seconds.
+    pub at_s: f64,
+}
+
+/// Users of the jobs, in turn.
+const USERS: u32 = 10;
 
 /// A coordinator that was started from a journal.
 #[derive(Clone, Copy, Debug)]
@@ -44,16 +58,11 @@ const MAP_SLOTS: u16 = 64;
 const REDUCE_SLOTS: u16 = 16;
 
 impl LongJournal {
-    /// Runs the jobs and leaves their journals in a folder, as a killed coordinator does. Returns the number of tasks that finished.
-    pub fn write(&self, folder: &Path) -> Result<u64, StartError> {
+    /// Runs the jobs and leaves their journals in a folder, as a killed coordinator does.
+    pub fn write(&self, folder: &Path) -> Result<Written, StartError> {
         let (mut coordinator, mut journal) = open(folder)?;
         let mut inputs = Vec::new();
-        let mut links: Vec<Receiver<ToWorker>> = Vec::new();
-        for id in 0..WORKERS {
-            let (sender, messages) = mpsc::channel();
-            inputs.push(Input::WorkerJoined { join: Box::new(join(id)), link: WorkerLink { id, sender } });
-            links.push(messages);
-        }
+        let links = join_workers(&mut inputs);
         let (mut tasks, mut seq, mut submitted, mut clients) = (0, 0, 0, Vec::new());
         let mut last_steps = 2_u32;
         loop {
@@ -70,7 +79,7 @@ impl LongJournal {
             // The last jobs get as far as the core, and are live when the coordinator is killed.
             if submitted == self.jobs {
                 if last_steps == 0 {
-                    return Ok(tasks);
+                    return Ok(Written { tasks, at_s: coordinator.now().as_secs_f64() });
                 }
                 last_steps -= 1;
             }
@@ -98,11 +107,70 @@ impl LongJournal {
         }
     }
 
+    /// Submits the jobs one after the other, each as a client does that waits for the answer, to workers whose slots are taken by tasks that do not end. A
+    /// task that is asked to end stops at once. Calls `submitted` with the number of each job, from 1.
+    pub fn queue(&self, folder: &Path, mut submitted: impl FnMut(u32)) -> Result<(), StartError> {
+        let (mut coordinator, mut journal) = open(folder)?;
+        let mut inputs = Vec::new();
+        let links = join_workers(&mut inputs);
+        let mut seq = 0;
+        for number in 0..self.jobs {
+            let (sender, answers) = mpsc::channel::<ToClient>();
+            let client = ClientLink { id: number.into(), limited_to: None, sender };
+            inputs.push(Input::JobPlanned { plan: Box::new(self.plan(number)), program: None, client });
+            while !inputs.is_empty() {
+                let now = coordinator.now() + Span::from_millis(5);
+                let effects = coordinator.handle(now, std::mem::take(&mut inputs))?.make_durable(&mut journal)?;
+                for effect in effects {
+                    match effect {
+                        Effect::Send(link, message) => drop(link.sender.send(message)),
+                        Effect::Reply(client, answer) => drop(client.sender.send(answer)),
+                        Effect::Output(job, work) => inputs.push(done(job, &work)),
+                        Effect::JobEnded(_) | Effect::RemoveProgram(_) | Effect::Stop => {}
+                    }
+                }
+                for (link, messages) in (0..).zip(&links) {
+                    for message in messages.try_iter() {
+                        let report = match message {
+                            ToWorker::Yield { attempt } if attempt.task.kind == Kind::Reduce => {
+                                Report::Paused { attempt, progress_ppm: 0 }
+                            }
+                            ToWorker::Yield { attempt } | ToWorker::Kill { attempt } => Report::Killed { attempt },
+                            _ => continue,
+                        };
+                        seq += 1;
+                        inputs.push(Input::WorkerMessage { link, message: FromWorker::Report { seq, report } });
+                    }
+                }
+            }
+            match answers.try_recv() {
+                Ok(ToClient::Submitted { .. }) => submitted(number + 1),
+                answer => panic!("job {number} was not accepted: {answer:?}"),
+            }
+        }
+        Ok(())
+    }
+
     fn plan(&self, number: u32) -> crate::job::Plan {
         let split_bytes = vec![1000; self.maps as usize];
         let script = JobScript { at: 0, split_bytes, reduces: 1, rounds: 1, kill_after: None };
-        plan(number as usize, &script, number.into())
+        let mut plan = plan(number as usize, &script, number.into());
+        plan.request.user = format!("user-{}", number % USERS);
+        if self.options_bytes > 0 {
+            plan.request.options.insert("long".into(), "x".repeat(self.options_bytes));
+        }
+        plan
     }
+}
+
+/// Adds the workers' joins to the inputs. Returns what they are sent.
+fn join_workers(inputs: &mut Vec<Input>) -> Vec<Receiver<ToWorker>> {
+    let worker = |id| {
+        let (sender, messages) = mpsc::channel();
+        inputs.push(Input::WorkerJoined { join: Box::new(join(id)), link: WorkerLink { id, sender } });
+        messages
+    };
+    (0..WORKERS).map(worker).collect()
 }
 
 /// Recovers the journal in a folder as a start does, without connections.
@@ -162,8 +230,9 @@ mod tests {
     #[test]
     fn a_long_journal_can_be_started_from() {
         let folder = tempfile::tempdir().unwrap();
-        let tasks = LongJournal { jobs: 30, live_jobs: 5, maps: 20 }.write(folder.path()).unwrap();
-        assert!(tasks > 400, "{tasks}");
+        let load = LongJournal { jobs: 30, live_jobs: 5, maps: 20, options_bytes: 0 };
+        let written = load.write(folder.path()).unwrap();
+        assert!(written.tasks > 400, "{written:?}");
         let started = start(folder.path()).unwrap();
         assert!(started.events > 400 && started.live_jobs > 0 && started.known_jobs > 20, "{started:?}");
     }

@@ -29,7 +29,7 @@ mod worker_process;
 mod world;
 
 pub use figures::Figures;
-pub use long_journal::{LongJournal, Started, start};
+pub use long_journal::{LongJournal, Started, Written, start};
 pub use oracle::Violation;
 pub use scenario::Scenario;
 

@@ -2,9 +2,7 @@
 //! begins with `.` is matched by a component that begins with `.` only.
 
 use regex::bytes::Regex;
-#[cfg(test)]
-use std::ffi::OsStr;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -145,9 +143,8 @@ fn class(characters: &str, negated: bool) -> String {
     text
 }
 
-/// True if a name, such as that of a file, is matched by one component. For tests.
-#[cfg(test)]
-fn matches(part: &str, name: &OsStr) -> bool {
+/// True if a name, such as that of a file, is matched by one component. For tests and fuzzing.
+pub(crate) fn matches(part: &str, name: &OsStr) -> bool {
     match parse(part) {
         Ok(Component::Wildcards { names, .. }) => names.is_match(name.as_bytes()),
         Ok(Component::Name(own)) => own.as_bytes() == name.as_bytes(),

@@ -15,6 +15,8 @@ mod sample;
 mod splits;
 mod version;
 
+pub(crate) use glob::matches as matches_glob;
+
 pub use error::InputError;
 pub use find::{detect_codec, find_files};
 pub use lines::{LINE_BYTES_MAX, LineReader};

@@ -16,9 +16,11 @@ use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use giveway_engine::current_user;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use subtle::ConstantTimeEq;
+use tokio::sync::Semaphore;
 
 /// How long browsers keep the cookie. Its token may expire before.
 const COOKIE_LIFETIME: Duration = Duration::from_secs(12 * 3600);
@@ -27,6 +29,24 @@ const COOKIE_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 pub struct Access {
     tokens: Tokens,
     port: u16,
+    turns: Turns,
+}
+
+/// Requests with one token that are handled at a time; others with it wait. So no token takes all threads of the server, nor the time of the coordinator.
+const REQUESTS_OF_TOKEN_MAX: usize = 4;
+
+/// Who may go ahead, by the name of the token.
+#[derive(Default)]
+struct Turns(Mutex<HashMap<String, Arc<Semaphore>>>);
+
+impl Turns {
+    fn of(&self, name: &str) -> Arc<Semaphore> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Tokens come and go. Those that nobody waits for are not kept.
+        all.retain(|_, turns| Arc::strong_count(turns) > 1);
+        let turns = all.entry(name.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(REQUESTS_OF_TOKEN_MAX)));
+        Arc::clone(turns)
+    }
 }
 
 enum Tokens {
@@ -71,13 +91,13 @@ impl Caller {
 
 impl Access {
     pub(super) fn of_cluster(tokens: TokenFile, port: u16) -> Access {
-        Access { tokens: Tokens::File(tokens), port }
+        Access { tokens: Tokens::File(tokens), port, turns: Turns::default() }
     }
 
     /// For recorded logs.
     pub(super) fn random(port: u16) -> Access {
         // Without random numbers nothing may be read: an empty token matches nothing.
-        Access { tokens: Tokens::Fixed(random_secret().unwrap_or_default()), port }
+        Access { tokens: Tokens::Fixed(random_secret().unwrap_or_default()), port, turns: Turns::default() }
     }
 
     /// A token for a link.
@@ -137,6 +157,11 @@ fn equal(found: &str, expected: &str) -> bool {
 pub(super) async fn check(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     match caller(&shared, &request) {
         Ok(caller) => {
+            // Held until the answer is known.
+            let _turn = match &caller {
+                Caller::Token { name, .. } => Some(shared.access.turns.of(name).acquire_owned().await),
+                Caller::Owner => None,
+            };
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
@@ -159,10 +184,8 @@ fn caller(shared: &Shared, request: &Request) -> Result<Caller, Problem> {
     }
     let with_header = bearer(headers).and_then(|secret| shared.access.find(secret));
     let found = with_header.or_else(|| shared.access.cookies_caller(headers).filter(|_| is_read));
-    if found.is_some()
-        && let Some(connection) = connection
-    {
-        connection.trust();
+    if let (Some(Caller::Token { name, .. }), Some(connection)) = (&found, connection) {
+        connection.trust(name);
     }
     match found {
         Some(Caller::Token { purpose: Purpose::Read, .. }) if !is_read => {
@@ -227,6 +250,17 @@ mod tests {
         ] {
             assert!(!is_loopback_name(host), "{host}");
         }
+    }
+
+    #[test]
+    fn a_token_has_few_requests_at_a_time_and_others_go_ahead() {
+        let turns = Turns::default();
+        let held: Vec<_> = (0..REQUESTS_OF_TOKEN_MAX).map(|_| turns.of("ann").try_acquire_owned().unwrap()).collect();
+        assert!(turns.of("ann").try_acquire_owned().is_err());
+        assert!(turns.of("bob").try_acquire_owned().is_ok());
+        drop(held);
+        assert!(turns.of("ann").try_acquire_owned().is_ok());
+        assert_eq!(turns.0.lock().unwrap().len(), 1, "tokens without requests are not kept");
     }
 
     #[test]

@@ -182,7 +182,7 @@ impl Server {
         let _ = std::fs::remove_file(folder.join("read-token"));
         if let Some((_, address)) = &port {
             let (remembered, failed) = at(ADDRESS);
-            std::fs::write(&remembered, address.to_string()).map_err(failed)?;
+            write_atomically(&remembered, address.to_string().as_bytes()).map_err(failed)?;
         }
         let socket = sockets.join("http");
         let _ = std::fs::remove_file(&socket);
@@ -190,7 +190,7 @@ impl Server {
         let unix = UnixListener::bind(&socket).map_err(failed)?;
         std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
         let (path, failed) = at("http-socket");
-        std::fs::write(&path, socket.as_os_str().as_bytes()).map_err(failed)?;
+        write_atomically(&path, socket.as_os_str().as_bytes()).map_err(failed)?;
         let journal = journal_path(folder);
         let feed = Box::new(JournalFeed::new(&journal));
         let source = Source::new(folder.display().to_string(), journal, None);
@@ -281,6 +281,13 @@ pub fn cluster_link(folder: &Path) -> Result<Option<String>, ServerError> {
 /// The address that a cluster's port had the last time.
 fn remembered(folder: &Path) -> Option<SocketAddr> {
     std::fs::read_to_string(folder.join(ADDRESS)).ok()?.trim().parse().ok()
+}
+
+/// Replaces a file in one step: after a kill in between, another port would be used.
+fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    std::fs::write(&new, content)?;
+    std::fs::rename(&new, path)
 }
 
 /// Listens on the port that the cluster in a folder had the last time, or on any if it had none. If it is taken, that is an error: whoever has it may be waiting

@@ -12,7 +12,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::collections::BTreeMap;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -24,6 +23,9 @@ use tower_service::Service;
 
 /// The most connections to the port at a time. If there are more, the oldest that has not shown a valid token is closed.
 pub(super) const CONNECTIONS_MAX: usize = 256;
+
+/// The most connections that one token keeps open. Further ones with it are closed like those without.
+pub(super) const CONNECTIONS_OF_TOKEN_MAX: usize = 64;
 
 /// Time in which the head of a request has to arrive, from the beginning of the connection or the end of the last request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 4 } else { 10 });
@@ -44,8 +46,10 @@ pub(super) struct Connection(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     is_from_owner: bool,
-    has_valid_token: AtomicBool,
+    /// The name of the valid token that a request had.
+    token: Mutex<Option<String>>,
     closed: Notify,
+    open: Open,
 }
 
 impl Connection {
@@ -54,9 +58,19 @@ impl Connection {
         self.0.is_from_owner
     }
 
-    /// Remembers that a request had a valid token.
-    pub(super) fn trust(&self) {
-        self.0.has_valid_token.store(true, Ordering::Relaxed);
+    /// Remembers that a request had the valid token of this name, unless that has enough connections.
+    pub(super) fn trust(&self, name: &str) {
+        if self.token().is_some() {
+            return;
+        }
+        let open = self.0.open.lock();
+        if open.values().filter(|other| other.token().as_deref() == Some(name)).count() < CONNECTIONS_OF_TOKEN_MAX {
+            *self.token() = Some(name.to_owned());
+        }
+    }
+
+    fn token(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,13 +83,12 @@ impl Open {
     fn add(&self, id: u64) -> Option<Connection> {
         let mut open = self.lock();
         if open.len() >= CONNECTIONS_MAX {
-            let is_unknown = |connection: &Connection| !connection.0.has_valid_token.load(Ordering::Relaxed);
-            let oldest = open.iter().find(|(_, connection)| is_unknown(connection)).map(|(&id, _)| id)?;
+            let oldest = open.iter().find(|(_, connection)| connection.token().is_none()).map(|(&id, _)| id)?;
             if let Some(connection) = open.remove(&oldest) {
                 connection.0.closed.notify_one();
             }
         }
-        let connection = Connection(Arc::default());
+        let connection = Connection(Arc::new(State { open: self.clone(), ..State::default() }));
         open.insert(id, connection.clone());
         Some(connection)
     }

@@ -114,6 +114,35 @@ fn connections_with_a_token_outlast_others() {
     }
 }
 
+/// Whoever has a token to read must not keep out others who have one.
+#[test]
+fn one_token_does_not_take_all_connections() {
+    let (server, _folder) = server();
+    let request = format!(
+        "GET /api/v1/updates HTTP/1.1\r\nHost: {}\r\nAuthorization: {}\r\n\r\n",
+        address(&server),
+        token(&server)
+    );
+    let open = |_| {
+        let mut stream = TcpStream::connect(address(&server)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        stream
+    };
+    let mut streams: Vec<TcpStream> = (0..serve::CONNECTIONS_MAX).map(open).collect();
+    // There is room for connections that nobody knows yet, in the place of those above the limit of the token.
+    let _idle: Vec<TcpStream> =
+        (0..serve::CONNECTIONS_MAX).map(|_| TcpStream::connect(address(&server)).unwrap()).collect();
+    assert_eq!(get(&server, "/api/v1/info").0, 200);
+    let mut above = streams.remove(serve::CONNECTIONS_OF_TOKEN_MAX);
+    let mut rest = Vec::new();
+    // Closed, in whatever way.
+    let _ = above.read_to_end(&mut rest);
+}
+
 /// A client that requests much and takes nothing is disconnected.
 #[test]
 fn a_client_that_does_not_read_is_disconnected() {

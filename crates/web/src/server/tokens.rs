@@ -2,6 +2,7 @@
 //! expires, and the SHA-256 of its secret. `giveway token` changes the file, and a running server notices it, so a revoked token is refused with the next request.
 
 use getrandom::fill;
+use giveway_engine::is_root;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -62,6 +63,12 @@ pub enum TokenError {
     Unknown(String),
     #[error("there are {TOKENS_MAX} tokens; revoke those that nobody uses")]
     TooMany,
+    #[error("`{0}` is the name of a token that the cluster makes itself; choose another one")]
+    Reserved(String),
+    #[error(
+        "jobs that are submitted with this token would run as root; use --may read, or run the cluster as a user of its own, as the Debian package does"
+    )]
+    Root,
     #[error("cannot use {}: {error}", path.display())]
     File { path: PathBuf, error: io::Error },
 }
@@ -119,6 +126,7 @@ impl FromStr for Token {
 #[derive(Debug)]
 pub struct TokenFile {
     path: PathBuf,
+    is_of_root: bool,
     read: Mutex<(Stamp, Arc<Vec<Token>>)>,
 }
 
@@ -128,7 +136,7 @@ type Stamp = (u64, u64, i64, i64);
 impl TokenFile {
     /// The tokens of the cluster in a folder.
     pub fn new(folder: &Path) -> TokenFile {
-        TokenFile { path: folder.join("tokens"), read: Mutex::default() }
+        TokenFile { path: folder.join("tokens"), is_of_root: is_root(), read: Mutex::default() }
     }
 
     /// All tokens, in the order of their creation.
@@ -138,7 +146,10 @@ impl TokenFile {
 
     /// Creates a token and returns its secret, which is stored nowhere.
     pub fn create(&self, name: &str, purpose: Purpose, lifetime: Option<Duration>) -> Result<String, TokenError> {
-        check_name(name)?;
+        check_not_reserved(check_name(name)?)?;
+        if purpose != Purpose::Read && self.is_of_root {
+            return Err(TokenError::Root);
+        }
         self.change(|tokens| {
             if tokens.iter().any(|token| token.name == name) {
                 return Err(TokenError::Exists(name.to_owned()));
@@ -151,6 +162,7 @@ impl TokenFile {
 
     /// Replaces a token's secret, with the same lifetime from now on, and returns the new one.
     pub fn rotate(&self, name: &str) -> Result<String, TokenError> {
+        check_not_reserved(name)?;
         self.change(|tokens| {
             let token = tokens.iter_mut().find(|token| token.name == name);
             let token = token.ok_or_else(|| TokenError::Unknown(name.to_owned()))?;
@@ -180,7 +192,7 @@ impl TokenFile {
     pub fn create_for_link(&self) -> Result<String, TokenError> {
         let secret = self.new_secret()?;
         // Not a part of the secret that is in the link.
-        let name = format!("link-{}", &hex(&digest(&secret))[..8]);
+        let name = format!("{LINK_PREFIX}{}", &hex(&digest(&secret))[..8]);
         self.change(|tokens| {
             tokens.push(Token::new(&name, Purpose::Read, Some(LINK_LIFETIME), &secret));
             Ok(())
@@ -215,7 +227,12 @@ impl TokenFile {
         drop(read);
         let wanted = digest(secret);
         let found = tokens.iter().find(|token| bool::from(token.digest.ct_eq(&wanted)));
-        found.filter(|token| !token.is_expired()).cloned()
+        let is_usable = |token: &&Token| {
+            // Others than the owner's submit no jobs that run as root, whenever they were created.
+            let is_permitted = token.purpose == Purpose::Read || token.name == OWNER || !self.is_of_root;
+            is_permitted && !token.is_expired()
+        };
+        found.filter(is_usable).cloned()
     }
 
     fn load(&self) -> io::Result<Vec<Token>> {
@@ -244,7 +261,8 @@ impl TokenFile {
         let mut tokens = self.list()?;
         tokens.retain(|token| !token.is_expired());
         let changed = change(&mut tokens)?;
-        if tokens.len() > TOKENS_MAX {
+        // A cluster can always start, and renew the owner's.
+        if tokens.iter().filter(|token| token.name != OWNER).count() > TOKENS_MAX {
             return Err(TokenError::TooMany);
         }
         let text: String = tokens.iter().map(|token| format!("{token}\n")).collect();
@@ -273,6 +291,16 @@ fn check_name(name: &str) -> Result<&str, TokenError> {
     match (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain) {
         true => Ok(name),
         false => Err(TokenError::Name(name.to_owned())),
+    }
+}
+
+/// The token of a link has a name that begins with this.
+const LINK_PREFIX: &str = "link-";
+
+fn check_not_reserved(name: &str) -> Result<(), TokenError> {
+    match name == OWNER || name.starts_with(LINK_PREFIX) {
+        true => Err(TokenError::Reserved(name.to_owned())),
+        false => Ok(()),
     }
 }
 
@@ -308,7 +336,9 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(content)?;
     file.sync_all()?;
-    fs::rename(&new, path)
+    fs::rename(&new, path)?;
+    // Otherwise a token that was revoked could be there again after a power cut.
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 #[cfg(test)]
@@ -318,9 +348,57 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(86_400);
 
+    /// The tokens in a new folder, of an owner who is not root.
     fn tokens() -> (TokenFile, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
-        (TokenFile::new(folder.path()), folder)
+        (tokens_of(folder.path(), false), folder)
+    }
+
+    fn tokens_of(folder: &Path, is_of_root: bool) -> TokenFile {
+        TokenFile { is_of_root, ..TokenFile::new(folder) }
+    }
+
+    #[test]
+    fn tokens_of_others_submit_no_jobs_that_run_as_root() {
+        let (tokens, folder) = tokens();
+        let submit = tokens.create("ann", Purpose::Submit, None).unwrap();
+        let read = tokens.create("bob", Purpose::Read, None).unwrap();
+        assert!(tokens.find(&submit).is_some());
+        // The same cluster, started by root.
+        let of_root = tokens_of(folder.path(), true);
+        assert_eq!(of_root.find(&submit), None);
+        assert!(of_root.find(&read).is_some());
+        for purpose in [Purpose::Submit, Purpose::Administer] {
+            assert!(matches!(of_root.create("eve", purpose, None), Err(TokenError::Root)));
+        }
+        of_root.create("eve", Purpose::Read, None).unwrap();
+        of_root.renew_owner().unwrap();
+        let owner = fs::read_to_string(folder.path().join("token")).unwrap();
+        assert_eq!(of_root.find(owner.trim()).unwrap().purpose, Purpose::Administer);
+    }
+
+    /// The cluster replaces these, and the first would even have other rights then.
+    #[test]
+    fn names_of_the_clusters_own_tokens_are_refused() {
+        let (tokens, _folder) = tokens();
+        for name in ["owner", "link-0"] {
+            assert!(matches!(tokens.create(name, Purpose::Read, None), Err(TokenError::Reserved(_))), "{name}");
+        }
+        tokens.renew_owner().unwrap();
+        assert!(matches!(tokens.rotate("owner"), Err(TokenError::Reserved(_))));
+    }
+
+    #[test]
+    fn a_cluster_starts_however_many_tokens_there_are() {
+        let (tokens, _folder) = tokens();
+        let fill = |all: &mut Vec<Token>| {
+            all.extend((0..TOKENS_MAX).map(|number| Token::new(&format!("t{number}"), Purpose::Read, None, "")));
+            Ok(())
+        };
+        tokens.change(fill).unwrap();
+        tokens.renew_owner().unwrap();
+        tokens.renew_owner().unwrap();
+        assert!(matches!(tokens.create("another", Purpose::Read, None), Err(TokenError::TooMany)));
     }
 
     #[test]

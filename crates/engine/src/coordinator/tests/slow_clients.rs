@@ -39,6 +39,7 @@ fn a_client_that_does_not_read_is_disconnected() {
         apps: Apps::builtin(),
         access: Access::default(),
         on_job_end: None,
+        archive_bytes: super::super::ARCHIVE_BYTES,
         reload: None,
     })
     .unwrap();
