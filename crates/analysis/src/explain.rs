@@ -3,7 +3,7 @@
 //! An explanation is a list of facts at the present instant, each with its numbers. One of them may be the cause: what holds the job back now.
 
 use crate::forecast::{JobForecast, Present};
-use crate::model::{JobRow, JobState, Mark, MarkKind, Model, Subject};
+use crate::model::{AttemptRow, JobRow, JobState, Mark, MarkKind, Model, Subject};
 use giveway_core::cluster::{Blocked, KindStatus, PositionReason};
 use giveway_core::policy::catalog;
 use giveway_core::policy::preemption::is_preemptable;
@@ -231,22 +231,20 @@ fn of_kind(model: &Model, job: &JobRow, kind: Kind, tasks: KindStatus, now: Time
     facts.extend(guards(model, job.id, kind, now));
 }
 
-/// What the job is ranked by, and the jobs before it.
+/// What the job is ranked by, and the jobs before it, which are ranked by the same.
 fn rank(model: &Model, id: JobId, kind: Kind, ahead: &[JobId], reason: &str) -> Fact {
     let title = match ahead.len() {
         0 => format!("Next to get a {kind} slot"),
         jobs => format!("{} ahead for {kind} slots", plural(jobs as u32, "job")),
     };
-    let bar = |job: JobId| Bar {
-        job,
-        name: model.job(job).map(|job| job.name.clone()).unwrap_or_default(),
-        value: remaining_s(model, job),
-        text: format!("{} of slot time left", duration(Span::from_secs_f64(remaining_s(model, job)))),
+    let bar = |job: JobId| {
+        let Some(Blocked::Queued(positions)) = model.scheduler().blocked(job, kind) else { return None };
+        let measure = positions.first()?.reason.rank.measure;
+        let name = model.job(job).map(|job| job.name.clone()).unwrap_or_default();
+        Some(Bar { job, name, value: measure.number(), text: measure.amount() })
     };
-    let mut bars: Vec<Bar> = ahead.iter().take(BARS_MAX - 1).map(|&job| bar(job)).collect();
-    if !bars.is_empty() {
-        bars.push(bar(id));
-    }
+    let first = ahead.iter().take(BARS_MAX - 1).copied();
+    let bars = first.chain(Some(id).filter(|_| !ahead.is_empty())).filter_map(bar).collect();
     let text = format!("Rank {} of the waiting jobs: {reason}.", ahead.len() + 1);
     Fact { title, text, cause: !ahead.is_empty(), bars }
 }
@@ -254,14 +252,6 @@ fn rank(model: &Model, id: JobId, kind: Kind, ahead: &[JobId], reason: &str) -> 
 fn standing(reason: &PositionReason) -> String {
     let refused = reason.refused.map_or_else(String::new, |refused| format!("; {refused}"));
     format!("{}{refused}", reason.rank.standing())
-}
-
-/// Slot time that a job has left, as estimated.
-fn remaining_s(model: &Model, id: JobId) -> f64 {
-    let state = model.scheduler().state();
-    let Some(job) = state.find(id).map(|key| state.job(key)) else { return 0.0 };
-    let time = job.estimate().task_time;
-    Kind::BOTH.into_iter().map(|kind| f64::from(job.left(kind)) * time[kind].as_secs_f64()).sum()
 }
 
 fn share(tasks: KindStatus) -> String {
@@ -449,10 +439,14 @@ fn decisions(model: &Model, id: JobId) -> Vec<Decision> {
         let stop = attempt.filter(|_| slot).and_then(|attempt| model.attempts.stop_reason(attempt));
         let reason = stop.map(|(_, reason)| model.reason_text(reason));
         let why = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        let failed = attempt.filter(|_| mark.kind == MarkKind::Failed).and_then(|attempt| model.attempts.row(attempt));
+        let which = failed.map_or_else(String::new, |AttemptRow { kind, task, number, node, .. }| {
+            format!(": {kind} {task}, attempt {number}, on {}", model.node_name(node))
+        });
         found.push(Decision {
             at_s: mark.at.as_secs_f64(),
             at_ms: model.unix_ms(mark.at),
-            text: format!("{} {what}{for_whom}{why}", name(job)),
+            text: format!("{} {what}{for_whom}{why}{which}", name(job)),
         });
     }
     found.reverse();
