@@ -237,11 +237,20 @@ fn rank(model: &Model, id: JobId, kind: Kind, ahead: &[JobId], reason: &str) -> 
         0 => format!("Next to get a {kind} slot"),
         jobs => format!("{} ahead for {kind} slots", plural(jobs as u32, "job")),
     };
+    let measure = |job: JobId| match model.scheduler().blocked(job, kind)? {
+        Blocked::Queued(positions) => Some(positions.first()?.reason.rank.measure),
+        _ => None,
+    };
+    let own = measure(id).map_or_else(String::new, |own| own.amount());
     let bar = |job: JobId| {
-        let Some(Blocked::Queued(positions)) = model.scheduler().blocked(job, kind) else { return None };
-        let measure = positions.first()?.reason.rank.measure;
+        let measure = measure(job)?;
+        // Without what is measured, if that is the same as in the text above.
+        let text = match (measure.amount().split_once(": "), own.split_once(": ")) {
+            (Some((what, amount)), Some((same, _))) if what == same => amount.into(),
+            _ => measure.amount(),
+        };
         let name = model.job(job).map(|job| job.name.clone()).unwrap_or_default();
-        Some(Bar { job, name, value: measure.number(), text: measure.amount() })
+        Some(Bar { job, name, value: measure.number(), text })
     };
     let first = ahead.iter().take(BARS_MAX - 1).copied();
     let bars = first.chain(Some(id).filter(|_| !ahead.is_empty())).filter_map(bar).collect();
@@ -435,7 +444,8 @@ fn decisions(model: &Model, id: JobId) -> Vec<Decision> {
             | MarkKind::NodeIncluded
             | MarkKind::NodeDrained => continue,
         };
-        let for_whom = beneficiary.map_or_else(String::new, |other| format!(" for {}", name(other)));
+        // An attempt that was to give way may fail before it does.
+        let for_whom = beneficiary.filter(|_| slot).map_or_else(String::new, |other| format!(" for {}", name(other)));
         let stop = attempt.filter(|_| slot).and_then(|attempt| model.attempts.stop_reason(attempt));
         let reason = stop.map(|(_, reason)| model.reason_text(reason));
         let why = reason.map_or_else(String::new, |reason| format!(": {reason}"));

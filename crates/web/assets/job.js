@@ -350,7 +350,7 @@ function renderForecasts(box, log, job, found) {
       h(
         "span",
         { class: "quiet" },
-        "from the present state; dotted: waits, bar: runs, line: end with its 90 % interval",
+        `from the state at ${clock(log, now)}${zone(log)}; dotted: waits, bar: runs, line: end with its 90 % interval`,
       ),
     ),
     h(
