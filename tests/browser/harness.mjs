@@ -135,13 +135,13 @@ export async function accessible(page, what) {
     );
 }
 
-/** Light and dark, wide and narrow, each checked and photographed. */
+/** Light and dark, wide and narrow, each checked and photographed; only some of them, unless somebody wants the pictures. */
 export async function looks(page, name, { only = null } = {}) {
   for (const [width, theme] of [1400, 800, 400].flatMap((width) => [
     [width, "light"],
     [width, "dark"],
   ])) {
-    if (only && !only.includes(`${width}-${theme}`)) continue;
+    if (only && !SCREENSHOTS && !only.includes(`${width}-${theme}`)) continue;
     await page.setViewportSize({ width, height: { 1400: 1100, 800: 1000, 400: 844 }[width] });
     await page.evaluate((to) => {
       if (document.documentElement.dataset.theme !== to) document.getElementById("theme").click();

@@ -56,6 +56,12 @@ async function recorded(context) {
       file(`${policy}.eventlog`),
     );
   const { child, url } = await serve("view", file("giveway.eventlog"), file("fair.eventlog"));
+  step("without a token it says so, and nothing looks well");
+  const stranger = await open(context, new URL(url).origin);
+  await stranger.waitForSelector("#live.lost");
+  assert((await text(stranger, "#livetext")) === "Not loaded", await text(stranger, "#livetext"));
+  assert(/giveway token link/.test(await text(stranger, "main")), await text(stranger, "main"));
+  await stranger.close();
   const page = await open(context, url);
   await page.waitForSelector(".verdict .word");
   assert(!page.url().includes("token"), "the token stays in the address");
@@ -84,6 +90,19 @@ async function recorded(context) {
   await page.locator("tbody tr.row a").first().click();
   await page.waitForSelector(".chain li");
   await looks(page, "job-recorded", { only: ["400-light"] });
+  step("a job that waits says what for, and jobs ahead are ranked by the same");
+  const waiting = await page.evaluate(() => {
+    const { log } = giveway.store;
+    const wait = (job) => (job.started ?? job.submitted) - job.submitted;
+    const longest = log.jobs.reduce((most, job) => (wait(job) > wait(most) ? job : most));
+    giveway.store.hold(longest.submitted + wait(longest) / 2);
+    return longest.id;
+  });
+  await page.goto(new URL(`/#/job/${waiting}`, url).href);
+  await until("its facts are there", async () => /Waiting for[^]*ahead for map slots/.test(await text(page, ".chain")));
+  const ranked = (await text(page, ".chain")).match(/Rank \d+ of the waiting jobs: .*?([\d.]+ s)\./);
+  assert((await text(page, ".chain")).split(ranked[1]).length > 2, "its rank and its bar differ");
+  await looks(page, "job-waiting", { only: ["800-light"] });
   await page.goto(new URL("/#/nodes", url).href);
   await page.waitForSelector(".node");
   await looks(page, "nodes", { only: ["400-dark"] });
@@ -191,6 +210,9 @@ async function large(context) {
     "one node and those that begin with it are left",
     async () => (await page.locator(".node").count()) === 11,
   );
+  await page.fill("#filter", "");
+  await page.waitForSelector(".heat");
+  await looks(page, "nodes-1000", { only: ["400-light"] });
   await page.close();
   child.removeAllListeners("exit");
   child.kill("SIGTERM");

@@ -3,7 +3,7 @@
 //! An explanation is a list of facts at the present instant, each with its numbers. One of them may be the cause: what holds the job back now.
 
 use crate::forecast::{JobForecast, Present};
-use crate::model::{JobRow, JobState, Mark, MarkKind, Model, Subject};
+use crate::model::{AttemptRow, JobRow, JobState, Mark, MarkKind, Model, Subject};
 use giveway_core::cluster::{Blocked, KindStatus, PositionReason};
 use giveway_core::policy::catalog;
 use giveway_core::policy::preemption::is_preemptable;
@@ -219,22 +219,29 @@ fn of_kind(model: &Model, job: &JobRow, kind: Kind, tasks: KindStatus, now: Time
     facts.extend(guards(model, job.id, kind, now));
 }
 
-/// What the job is ranked by, and the jobs before it.
+/// What the job is ranked by, and the jobs before it, which are ranked by the same.
 fn rank(model: &Model, id: JobId, kind: Kind, ahead: &[JobId], reason: &str) -> Fact {
     let title = match ahead.len() {
         0 => format!("Next to get a {kind} slot"),
         jobs => format!("{} ahead for {kind} slots", plural(jobs as u32, "job")),
     };
-    let bar = |job: JobId| Bar {
-        job,
-        name: model.job(job).map(|job| job.name.clone()).unwrap_or_default(),
-        value: remaining_s(model, job),
-        text: format!("{} of slot time left", duration(Span::from_secs_f64(remaining_s(model, job)))),
+    let measure = |job: JobId| match model.scheduler().blocked(job, kind)? {
+        Blocked::Queued(positions) => Some(positions.first()?.reason.rank.measure),
+        _ => None,
     };
-    let mut bars: Vec<Bar> = ahead.iter().take(BARS_MAX - 1).map(|&job| bar(job)).collect();
-    if !bars.is_empty() {
-        bars.push(bar(id));
-    }
+    let own = measure(id).map_or_else(String::new, |own| own.amount());
+    let bar = |job: JobId| {
+        let measure = measure(job)?;
+        // Without what is measured, if that is the same as in the text above.
+        let text = match (measure.amount().split_once(": "), own.split_once(": ")) {
+            (Some((what, amount)), Some((same, _))) if what == same => amount.into(),
+            _ => measure.amount(),
+        };
+        let name = model.job(job).map(|job| job.name.clone()).unwrap_or_default();
+        Some(Bar { job, name, value: measure.number(), text })
+    };
+    let first = ahead.iter().take(BARS_MAX - 1).copied();
+    let bars = first.chain(Some(id).filter(|_| !ahead.is_empty())).filter_map(bar).collect();
     let text = format!("Rank {} of the waiting jobs: {reason}.", ahead.len() + 1);
     Fact { title, text, cause: !ahead.is_empty(), bars }
 }
@@ -242,14 +249,6 @@ fn rank(model: &Model, id: JobId, kind: Kind, ahead: &[JobId], reason: &str) -> 
 fn standing(reason: &PositionReason) -> String {
     let refused = reason.refused.map_or_else(String::new, |refused| format!("; {refused}"));
     format!("{}{refused}", reason.rank.standing())
-}
-
-/// Slot time that a job has left, as estimated.
-fn remaining_s(model: &Model, id: JobId) -> f64 {
-    let state = model.scheduler().state();
-    let Some(job) = state.find(id).map(|key| state.job(key)) else { return 0.0 };
-    let time = job.estimate().task_time;
-    Kind::BOTH.into_iter().map(|kind| f64::from(job.left(kind)) * time[kind].as_secs_f64()).sum()
 }
 
 fn share(tasks: KindStatus) -> String {
@@ -433,14 +432,19 @@ fn decisions(model: &Model, id: JobId) -> Vec<Decision> {
             | MarkKind::NodeIncluded
             | MarkKind::NodeDrained => continue,
         };
-        let for_whom = beneficiary.map_or_else(String::new, |other| format!(" for {}", name(other)));
+        // An attempt that was to give way may fail before it does.
+        let for_whom = beneficiary.filter(|_| slot).map_or_else(String::new, |other| format!(" for {}", name(other)));
         let stop = attempt.filter(|_| slot).and_then(|attempt| model.attempts.stop_reason(attempt));
         let reason = stop.map(|(_, reason)| model.reason_text(reason));
         let why = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        let failed = attempt.filter(|_| mark.kind == MarkKind::Failed).and_then(|attempt| model.attempts.row(attempt));
+        let which = failed.map_or_else(String::new, |AttemptRow { kind, task, number, node, .. }| {
+            format!(": {kind} {task}, attempt {number}, on {}", model.node_name(node))
+        });
         found.push(Decision {
             at_s: mark.at.as_secs_f64(),
             at_ms: model.unix_ms(mark.at),
-            text: format!("{} {what}{for_whom}{why}", name(job)),
+            text: format!("{} {what}{for_whom}{why}{which}", name(job)),
         });
     }
     found.reverse();

@@ -56,6 +56,8 @@ pub fn main_with(apps: Apps) -> ExitCode {
     logging::init(match command {
         // These kill workers on purpose; a warning for each would only hide the results.
         args::Command::Demo(_) | args::Command::Reproduce(_) | args::Command::Bench(_) => tracing::Level::ERROR,
+        // It prints how its job ended itself.
+        args::Command::Run(_) => tracing::Level::WARN,
         _ => tracing::Level::INFO,
     });
     let outcome = match command {

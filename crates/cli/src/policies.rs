@@ -2,6 +2,7 @@
 
 use crate::args::{List, Policies, PoliciesCommand};
 use crate::input;
+use crate::text_table::{TextTable, prose};
 use anyhow::Result;
 use giveway_core::Policy;
 use giveway_core::policy::catalog;
@@ -19,14 +20,15 @@ pub fn run(args: &Policies) -> Result<()> {
             writeln!(out, "{}", serde_json::to_string_pretty(&rows)?)?;
         }
         None | Some(PoliciesCommand::List(_)) => {
+            let mut table = TextTable::new(["policy", "description"]);
             for policy in catalog::names().iter().filter_map(|name| catalog::by_name(name)) {
-                writeln!(out, "{:<16} {}", policy.name, policy.about)?;
+                table.add_row([policy.name, policy.about]);
             }
-            writeln!(
-                out,
-                "{:<16} Any policy above but giveway, with Chronos recovery: lost tasks are re-executed first, on nodes that hold their data.",
-                "chronos(NAME)"
-            )?;
+            table.add_row([
+                "chronos(NAME)",
+                "Any policy above but giveway, with Chronos recovery: lost tasks are re-executed first, on nodes that hold their data.",
+            ]);
+            writeln!(out, "{table}")?;
         }
         Some(PoliciesCommand::Show { name }) => {
             let policy = catalog::by_name(name).ok_or_else(|| input::unknown_policy(name, "chronos(NAME)"))?;
@@ -51,13 +53,11 @@ pub fn workloads(args: List) -> Result<()> {
         writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
         return Ok(());
     }
-    writeln!(out, "Workloads:")?;
-    for (name, about) in workload::names() {
-        writeln!(out, "  {name:<20} {about}")?;
+    for (kind, names) in [("workload", workload::names()), ("cluster", cluster::names())] {
+        let mut table = TextTable::new([kind, "description"]);
+        names.iter().for_each(|&(name, about)| table.add_row([name, about]));
+        writeln!(out, "{table}\n")?;
     }
-    writeln!(out, "Clusters (each built-in workload has its own default cluster):")?;
-    for (name, about) in cluster::names() {
-        writeln!(out, "  {name:<20} {about}")?;
-    }
+    writeln!(out, "{}", prose("Each workload has a default cluster, which --cluster replaces."))?;
     Ok(())
 }

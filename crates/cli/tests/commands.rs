@@ -158,7 +158,7 @@ fn an_edited_copy_of_a_policy_runs() {
 fn every_listed_policy_can_be_shown() {
     let folder = folder();
     let listed = text(&giveway(folder.path(), &["policies"]).stdout);
-    for name in listed.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| !name.contains('(')) {
+    for name in listed.lines().skip(1).filter_map(|line| line.split('\t').next()).filter(|name| !name.contains('(')) {
         assert!(giveway(folder.path(), &["policies", "show", name]).status.success(), "{name}");
         let with_chronos = giveway(folder.path(), &["policies", "show", &format!("chronos({name})")]);
         if name == "giveway" {
@@ -382,7 +382,7 @@ fn traces_of_other_systems_are_workloads() {
     assert!(table.contains("60 jobs") && table.contains("hsrtf-pr"), "{table}");
     assert_eq!(odd.matches("1 lines that cannot be parsed: skipped (first: line 61)").count(), 1, "{odd}");
     let (stats, _) = run(&["trace", "stats", "trace.tsv", "--cluster", "fcs"]);
-    assert!(stats.starts_with("60 jobs of 1 users") && stats.contains("map slots"), "{stats}");
+    assert!(stats.starts_with("60 jobs of 1 user in 1 pool") && stats.contains("map slots"), "{stats}");
     run(&["trace", "convert", "trace.tsv", "--output", "jobs.toml", "--cluster-output", "cluster.toml"]);
     let (again, _) = run(&["sim", "--workload", "jobs.toml", "--cluster", "cluster.toml", "--policy", "fair,hsrtf-pr"]);
     let (first, _) = run(&["sim", "--workload", "trace.tsv", "--policy", "fair,hsrtf-pr"]);

@@ -121,6 +121,8 @@ fn logs_are_read_while_a_job_runs_after_it_ended_and_while_the_cluster_is_down()
     let failing = ["submit", "streaming", "--mapper", "echo reason >&2; exit 3", "--input", "in", "--output", "out2"];
     prints(dir, &failing);
     wait_for("the failure", || prints(dir, &["logs", "2", "map-0.0"]).contains("the attempt failed: mapper"));
+    let log = prints(dir, &["logs", "2", "map-0.0"]);
+    assert_eq!(log.lines().filter(|&line| line == "reason").count(), 1, "what was printed is there once: {log}");
     wait_for("the end of the job", || prints(dir, &["jobs", "--state", "failed"]).contains("failed"));
     let explained = prints(dir, &["explain", "2"]);
     assert!(explained.contains("failed: map 0, attempt 3") && explained.contains("`giveway logs 2`"), "{explained}");

@@ -208,7 +208,7 @@ fn programs_die_with_a_killed_worker_which_is_restarted() {
     wait_for("the program", || processes_with("sleep 7431.25").len() >= 2);
     signal("-KILL", worker);
     let line = up.log_line("worker node-0 ended");
-    assert!(line.contains("signal: 9") && line.contains("restarting it in 0.5 s"), "{line}");
+    assert!(line.contains("signal 9") && line.contains("restarting it in 0.5 s"), "{line}");
     up.log_line("worker node-0 restarted");
     wait_for("the new worker", || up.worker().is_some_and(|pid| pid != worker));
     assert!(up.run(&["kill", "2"]).status.success());

@@ -421,6 +421,23 @@ impl Measure {
         }
     }
 
+    /// How much of it the job has, to compare it with others that are ranked by the same.
+    pub fn number(&self) -> f64 {
+        match *self {
+            Measure::Submission => 0.0,
+            Measure::RemainingTime(time)
+            | Measure::RemainingWork { shuffle: time, .. }
+            | Measure::AttainedService(time)
+            | Measure::RemainingArea(time)
+            | Measure::RemainingAreaAndShuffle { area: time, .. }
+            | Measure::UnknownSize { attained: time }
+            | Measure::Small { left: time } => time.as_secs_f64(),
+            Measure::SlotsOverWeight { allocated, weight_milli: of }
+            | Measure::SlotsOverShare { allocated, share_milli: of }
+            | Measure::Late { allocated, share_milli: of } => 1e3 * f64::from(allocated) / of.max(1) as f64,
+        }
+    }
+
     /// What the job has.
     pub fn amount(&self) -> String {
         match self.parts() {

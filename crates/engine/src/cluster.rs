@@ -217,6 +217,7 @@ impl WorkerProcess {
             self.child = None;
             let delay = self.restarts.on_exit(now);
             if !status.success() {
+                let status = status.to_string().replace(": ", " ");
                 tracing::warn!("worker {name} ended with {status}; restarting it in {} s", delay.as_secs_f64());
             }
         }

@@ -121,11 +121,7 @@ function comparison(root, [a, b], controls = null) {
         "section",
         { class: "panel" },
         h("header", {}, h("h2", {}, "Mean completion by user")),
-        h(
-          "div",
-          { class: "pad scrollx", tabindex: "0", role: "region", "aria-label": "Users, scrolls sideways" },
-          users(pairs),
-        ),
+        h("div", { class: "pad" }, users(pairs)),
       ),
       h("section", { class: "panel" }, h("header", {}, h("h2", {}, "In figures")), figures(names, a, b, pairs)),
     ),
@@ -296,25 +292,25 @@ function users(pairs) {
   if (!rows.length) return h("p", { class: "empty" }, "No job in both logs.");
   const all = rows.flatMap((one) => [one.a, one.b]);
   const [low, high] = [Math.log(Math.min(...all) * 0.9), Math.log(Math.max(...all) * 1.1)];
-  const x = (value) => 120 + ((Math.log(value) - low) / (high - low || 1)) * 320;
-  return s(
-    "svg",
-    {
-      viewBox: `0 0 500 ${rows.length * 22 + 8}`,
-      width: "100%",
-      role: "img",
-      "aria-label": "Mean completion by user in both logs",
-    },
-    rows.map((one, index) => {
-      const y = index * 22 + 14;
-      return [
-        s("text", { x: 0, y: y + 4 }, one.user.slice(0, 18)),
-        s("path", { d: `M${x(one.a)} ${y}H${x(one.b)}`, stroke: "var(--rule)", "stroke-width": 2 }),
-        s("circle", { cx: x(one.b), cy: y, r: 4.5, fill: "var(--raised)", stroke: "var(--bad)", "stroke-width": 2 }),
-        s("circle", { cx: x(one.a), cy: y, r: 4.5, fill: "var(--c0)" }),
-        s("text", { x: 498, y: y + 4, "text-anchor": "end" }, change(one.a, one.b)),
-      ];
-    }),
+  const x = (value) => `${(100 * (Math.log(value) - low)) / (high - low || 1)}%`;
+  return h(
+    "ul",
+    { class: "users" },
+    rows.map(({ user, a, b }) =>
+      h(
+        "li",
+        { title: `${duration(a)} against ${duration(b)}` },
+        h("span", { class: "label" }, user),
+        h(
+          "span",
+          { class: "track" },
+          h("i", { style: { left: x(Math.min(a, b)), right: `calc(100% - ${x(Math.max(a, b))})` } }),
+          h("b", { class: "b", style: { left: x(b) } }),
+          h("b", { style: { left: x(a) } }),
+        ),
+        h("span", { class: "num" }, change(a, b)),
+      ),
+    ),
   );
 }
 
@@ -395,7 +391,7 @@ function losers(names, pairs, a, b) {
     { class: "tablewrap", tabindex: "0", role: "region", "aria-label": "Table, scrolls sideways" },
     h(
       "table",
-      {},
+      { class: "later" },
       h(
         "thead",
         {},

@@ -191,8 +191,13 @@ function renderHead(head, facts, log, state) {
   const live = store.hasCoordinator && !state.ended;
   fill(
     head,
-    h("i", { class: "swatch", style: { background: `var(--${groups[of[job.row]]?.color ?? "c7"})` } }),
-    h("h1", {}, job.name, h("span", {}, ` #${job.id}`)),
+    h(
+      "h1",
+      {},
+      h("i", { class: "swatch", style: { background: `var(--${groups[of[job.row]]?.color ?? "c7"})` } }),
+      ` ${job.name}`,
+      h("span", {}, ` #${job.id}`),
+    ),
     stateWord(state.word),
     h("span", { class: "grow" }),
     live
@@ -345,7 +350,7 @@ function renderForecasts(box, log, job, found) {
       h(
         "span",
         { class: "quiet" },
-        "from the present state; dotted: waits, bar: runs, line: end with its 90 % interval",
+        `from the state at ${clock(log, now)}${zone(log)}; dotted: waits, bar: runs, line: end with its 90 % interval`,
       ),
     ),
     h(

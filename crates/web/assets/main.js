@@ -384,7 +384,7 @@ addEventListener("hashchange", open);
 store.start().then(open, (error) => {
   const text =
     error.status === 401
-      ? "This page needs the link that `giveway up` or `giveway view` printed: it contains the token for reading."
+      ? "This page needs a link with a token for reading. `giveway token link` prints one for a cluster, `giveway view` for a recorded log."
       : `The event log cannot be loaded: ${error.message}`;
   fill(main, h("p", { class: "loading" }, text));
   byId("livetext").textContent = "Not loaded";

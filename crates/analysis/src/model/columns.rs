@@ -220,8 +220,13 @@ impl Attempts {
 
     /// The attempts of the job in this row, in the order of launch.
     pub fn of_job(&self, job: u32) -> impl Iterator<Item = AttemptRow> {
-        let rows = self.job.iter().enumerate().filter(move |(_, of)| **of == job);
-        rows.map(|(row, _)| AttemptRow {
+        (0..self.len()).filter(move |&row| self.job[row] == job).filter_map(|row| self.row(row as u32))
+    }
+
+    /// The attempt in a row.
+    pub fn row(&self, row: u32) -> Option<AttemptRow> {
+        let row = row as usize;
+        (row < self.len()).then(|| AttemptRow {
             kind: if self.kind[row] == 0 { Kind::Map } else { Kind::Reduce },
             task: self.task[row],
             number: self.number[row],

@@ -1,7 +1,7 @@
 //! The same jobs in two runs: how much sooner or later each one ends, and why.
 
 use super::percentile;
-use giveway_core::JobId;
+use giveway_core::{JobId, plural};
 use giveway_sim::metrics::JobMetrics;
 use giveway_sim::workload::{JobPlan, RecordedJob, Workload};
 use serde::Serialize;
@@ -233,11 +233,12 @@ fn reason(workload: &Workload, before: &JobTimes, after: &JobTimes, change: &Job
     }
     let more = |of: fn(&JobTime) -> u32| of(new).saturating_sub(of(old));
     let stops = [
-        (more(|time| time.early_ends), "maps ended early"),
-        (more(|time| time.pauses), "pauses of its reduces"),
-        (more(|time| time.kills), "attempts killed, which lost their work"),
+        (more(|time| time.early_ends), "more map", "ended early"),
+        (more(|time| time.pauses), "more pause", "of its reduces"),
+        (more(|time| time.kills), "more attempt", "killed, with loss of work"),
     ];
-    parts.extend(stops.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} more {what}")));
+    let is_more = stops.into_iter().filter(|(count, ..)| *count > 0);
+    parts.extend(is_more.map(|(count, what, how)| format!("{} {how}", plural(count, what))));
     if parts.is_empty() {
         parts.push("its tasks had fewer slots at the same time, or slower ones".into());
     }

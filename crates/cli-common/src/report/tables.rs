@@ -206,9 +206,9 @@ pub(super) mod tests {
         let all = [mean(Some(250.2)), mean(Some(249.9)), mean(Some(300.0)), mean(None)];
         let rows: Vec<Row> = ["a", "b", "c", "d"].into_iter().zip(&all).collect();
         let table = figures("All", &rows);
-        let best = "<strong>4 m 10 s</strong><span class=\"visually-hidden\"> (best)</span>";
+        let best = "<strong>4 min 10 s</strong><span class=\"visually-hidden\"> (best)</span>";
         assert_eq!(table.matches(best).count(), 2, "{table}");
-        assert!(table.contains("<td>5 m 00 s</td>") && table.contains("<td>–</td>"), "{table}");
+        assert!(table.contains("<td>5 min 00 s</td>") && table.contains("<td>–</td>"), "{table}");
         // All policies have 0 kills, so there is no best value.
         assert_eq!(table.matches("(best)").count(), 2, "{table}");
     }

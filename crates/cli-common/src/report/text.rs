@@ -24,7 +24,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// A duration: `0.35 s`, `12.3 s`, `4 m 10 s`, `3 h 05 m`, `1 234 h`.
+/// A duration: `0.35 s`, `12.3 s`, `4 min 10 s`, `3 h 05 min`, `1 234 h`.
 pub fn span(seconds: f64) -> String {
     // Each limit is the value that would round up to the next unit.
     if (0.005..0.995).contains(&seconds) {
@@ -33,10 +33,10 @@ pub fn span(seconds: f64) -> String {
         format!("{seconds:.1} s")
     } else if seconds < 3_599.5 {
         let whole = seconds.round() as u64;
-        format!("{} m {:02} s", whole / 60, whole % 60)
+        format!("{} min {:02} s", whole / 60, whole % 60)
     } else if seconds < 100.0 * 3_600.0 - 30.0 {
         let minutes = (seconds / 60.0).round() as u64;
-        format!("{} h {:02} m", minutes / 60, minutes % 60)
+        format!("{} h {:02} min", minutes / 60, minutes % 60)
     } else {
         format!("{} h", count((seconds / 3_600.0).round() as u64))
     }
@@ -108,12 +108,12 @@ mod tests {
             "1.0 s",
             "12.3 s",
             "59.9 s",
-            "1 m 00 s",
-            "4 m 10 s",
-            "59 m 59 s",
-            "1 h 00 m",
-            "3 h 05 m",
-            "99 h 59 m",
+            "1 min 00 s",
+            "4 min 10 s",
+            "59 min 59 s",
+            "1 h 00 min",
+            "3 h 05 min",
+            "99 h 59 min",
             "1\u{202f}234 h",
         ];
         assert_eq!(written, expected);

@@ -494,7 +494,7 @@ pub struct NodeNames {
 
 /// Parses a duration of at least one millisecond, such as `5s`, `200ms` or `10m`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).map_err(|error| format!("{error}; use for example 5s or 200ms"))?;
+    let duration = humantime::parse_duration(text).map_err(|_| "not a duration; use for example 200ms, 5s or 24h")?;
     if duration < Duration::from_millis(1) { Err("less than 1ms; use a longer duration".into()) } else { Ok(duration) }
 }
 

@@ -77,14 +77,10 @@ fn print(explanation: &Explanation, status: Option<&JobStatus>, out: &mut impl W
             writeln!(out, "       {:<8} {name:<28} {}", bar.job.to_string(), bar.text)?;
         }
     }
-    if let Some(failed) = status.filter(|status| status.outcome == Some(Outcome::Failed)) {
-        let reason = failed.failures.last().and_then(|failure| failure.lines().next()).unwrap_or("no reason is known");
-        writeln!(
-            out,
-            "failed: {}; `giveway logs {}` has what its tasks have printed",
-            printable(reason),
-            failed.job.0
-        )?;
+    if let Some((status, failure)) = status.and_then(|status| Some((status, status.failures.last()?))) {
+        let what = if status.outcome == Some(Outcome::Failed) { "failed" } else { "latest failure" };
+        writeln!(out, "{what}: {}", printable(failure))?;
+        writeln!(out, "`giveway logs {}` prints what its tasks have printed", status.job.0)?;
     }
     let at = |seconds: f64| match explanation.wall_ms {
         Some(wall_ms) => utc_time(wall_ms + seconds * 1e3),

@@ -3,6 +3,7 @@
 use super::args::{JobOptions, Run, Submit};
 use super::up;
 use crate::terminal::printable;
+use crate::text_table::TextTable;
 use crate::{CheckFailed, signals};
 use anyhow::{Context, Result, bail};
 use giveway_analysis::explain::duration;
@@ -43,13 +44,14 @@ pub fn apps(args: &crate::args::List, apps: &Apps) -> Result<()> {
         writeln!(out, "{}", serde_json::to_string_pretty(&apps)?)?;
         return Ok(());
     }
+    let mut table = TextTable::new(["application", "description"]);
     for app in apps.iter() {
-        writeln!(out, "{:<20} {}", app.name(), app.about())?;
+        table.add_row([app.name(), app.about()]);
         for (option, about) in app.options() {
-            writeln!(out, "{:<20}   -O {option}=...  {about}", "")?;
+            table.add_row([format!("  -O {option}=..."), format!("  {about}")]);
         }
     }
-    Ok(())
+    Ok(writeln!(out, "{table}")?)
 }
 
 /// `giveway run`

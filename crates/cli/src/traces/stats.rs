@@ -1,7 +1,7 @@
 //! Statistics of a trace as text.
 
 use crate::text_table::TextTable;
-use giveway_core::Kind;
+use giveway_core::{Kind, plural};
 use giveway_sim::cluster::Cluster;
 use giveway_traces::{Distribution, QUANTILES, Stats};
 use serde_json::json;
@@ -35,7 +35,13 @@ pub fn json(stats: &Stats, cluster: &Cluster) -> serde_json::Result<String> {
 
 fn write(out: &mut String, stats: &Stats, cluster: &Cluster) -> std::fmt::Result {
     let Stats { jobs, users, pools, span_s, .. } = stats;
-    writeln!(out, "{jobs} jobs of {users} users in {pools} pools, submitted within {span_s:.0} s")?;
+    writeln!(
+        out,
+        "{} of {} in {}, submitted within {span_s:.0} s",
+        plural(*jobs as u64, "job"),
+        plural(*users as u64, "user"),
+        plural(*pools as u64, "pool")
+    )?;
     writeln!(out, "{}", table(&[("", stats)]))?;
     writeln!(
         out,

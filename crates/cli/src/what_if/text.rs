@@ -61,8 +61,7 @@ pub(super) fn validation(study: &Study) -> String {
 }
 
 fn rows(study: &Study) -> TextTable {
-    let header =
-        "|mean|p50|p95|p99|mean\nwait|mean\nslowdown|max\nslowdown|lost work\n(slot time)|mean /\nbound|sooner|later";
+    let header = "run|mean|p50|p95|p99|mean\nwait|mean\nslowdown|max\nslowdown|lost work\n(slot time)|mean /\nbound|sooner|later";
     let mut table = TextTable::new(header.split('|'))
         .numbers_from(1)
         .leave_out("max slowdown|p50|lost work (slot time)|mean / bound|p99|mean slowdown|mean wait");
@@ -103,11 +102,12 @@ fn write_changes(
     all_jobs: bool,
 ) -> Result<()> {
     writeln!(out, "\n{}", sentence(baseline, row, changes, study))?;
-    let header = ["", "jobs", "mean before", "mean after", "change", "sooner", "later"];
+    let header = ["group", "jobs", "mean before", "mean after", "change", "sooner", "later"];
     let mut table = TextTable::new(header).numbers_from(1);
+    let has_own_pools = changes.by_pool.iter().map(group_figures).eq(changes.by_user.iter().map(group_figures));
     for (kind, groups) in [("", &changes.by_size), ("user ", &changes.by_user), ("pool ", &changes.by_pool)] {
-        // A single user or pool is all jobs.
-        if groups.len() > 1 || kind.is_empty() {
+        // A single user or pool is all jobs, and where each user has a pool both are the same.
+        if kind.is_empty() || groups.len() > 1 && !(kind == "pool " && has_own_pools) {
             for group in largest(groups) {
                 table.add_row(std::iter::once(format!("{kind}{}", group.name)).chain(group_figures(group)));
             }
@@ -118,7 +118,7 @@ fn write_changes(
     }
     writeln!(out, "{table}")?;
     if !changes.losses.is_empty() {
-        writeln!(out, "jobs that lose most:")?;
+        writeln!(out, "jobs that lose the most:")?;
         for loss in &changes.losses {
             writeln!(out, "  {}: {}: {}", study.job_name(loss.change.job), times(&loss.change), loss.reason)?;
         }

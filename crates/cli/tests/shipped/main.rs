@@ -112,7 +112,7 @@ fn killed_and_panicking_programs() {
     let status = cluster.follow(job);
     assert_eq!(status.outcome, Some(Outcome::Succeeded), "{:?}", status.failures);
     assert!(status.failures.len() > failures, "{:?}", status.failures);
-    assert!(status.failures.iter().any(|text| text.contains("ended with signal: 9")), "{:?}", status.failures);
+    assert!(status.failures.iter().any(|text| text.contains("ended with signal 9")), "{:?}", status.failures);
     assert_eq!(cluster.output("out"), reference("lengths", &input, &[]));
 
     let marker = cluster.path("panicked-once");

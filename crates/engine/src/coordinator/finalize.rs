@@ -18,7 +18,7 @@ use crate::wire::{RejectionCode, ToClient};
 use giveway_core::{Event, JobId, Outcome, Span, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use tracing::warn;
+use tracing::info;
 
 /// Delay before work is tried again. Doubled after each failure.
 const RETRY_DELAY_MIN: Span = Span::from_millis(200);
@@ -233,7 +233,7 @@ impl Coordinator {
         {
             if outcome == Outcome::Failed {
                 let reason = status.failures.last().and_then(|failure| failure.lines().next());
-                warn!(
+                info!(
                     "{job} `{}` of {} failed: {}; `giveway job {}` has more",
                     status.name,
                     status.user,

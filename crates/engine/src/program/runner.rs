@@ -256,7 +256,7 @@ impl Runner {
             has_exited = self.group.has_exited();
         }
         match self.group.end() {
-            Ok(status) if has_exited => format!("ended with {status}"),
+            Ok(status) if has_exited => format!("ended with {}", status.to_string().replace(": ", " ")),
             Ok(_) => "closed its connection".into(),
             Err(error) => format!("cannot be waited for: {error}"),
         }

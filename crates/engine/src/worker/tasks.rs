@@ -91,7 +91,11 @@ impl Tasks {
                 _ if launch.control.is_timed_out() => {
                     task_log::print("giveway: the attempt was stopped because it made no progress");
                 }
-                Report::Failed { reason, .. } => task_log::print(format!("giveway: the attempt failed: {reason}")),
+                // Only its first line: the rest is what the program has printed, which is in this log.
+                Report::Failed { reason, .. } => {
+                    let reason = reason.lines().next().unwrap_or_default();
+                    task_log::print(format!("giveway: the attempt failed: {reason}"));
+                }
                 _ => {}
             }
             pause_if_disk_is_full(&report, &launch.control);

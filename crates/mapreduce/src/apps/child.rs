@@ -65,7 +65,8 @@ enum ProgramErrorKind {
     Wait(io::Error),
     #[error("printed a line of more than {LINE_BYTES_MAX} bytes; end lines with a newline")]
     LineTooLong,
-    #[error("ended with {}{}", .0, exit_hint(.0))]
+    // `exit status: 3` and `signal: 9 (SIGKILL)` without the colon.
+    #[error("ended with {}{}", .0.to_string().replace(": ", " "), exit_hint(.0))]
     Exited(ExitStatus),
     #[error("was killed because its task was stopped")]
     Stopped,
@@ -89,8 +90,9 @@ impl fmt::Display for ProgramError {
         let text = String::from_utf8_lossy(&self.stderr_tail);
         let lines: Vec<&str> = text.lines().collect();
         match &lines[lines.len().saturating_sub(STDERR_TAIL_LINES)..] {
-            [] => f.write_str("; its error output is empty"),
-            last => write!(f, "; the last lines of its error output:\n{}", last.join("\n")),
+            [] => f.write_str(" and printed no error"),
+            // The first line is the reason in short; tables and logs have no more.
+            last => write!(f, "\n{}", last.join("\n")),
         }
     }
 }

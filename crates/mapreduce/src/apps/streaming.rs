@@ -336,17 +336,17 @@ mod tests {
     fn errors_quote_the_error_output() {
         let failure = printed("cat > /dev/null; seq 30 >&2; exit 3").unwrap_err();
         let (first, lines) = failure.split_once('\n').unwrap();
-        assert!(first.ends_with("ended with exit status: 3; the last lines of its error output:"), "{first}");
+        assert!(first.ends_with("ended with exit status 3"), "{first}");
         assert_eq!(
             lines.lines().map(|line| line.parse().unwrap()).collect::<Vec<u32>>(),
             (11..=30).collect::<Vec<u32>>()
         );
         let early = printed("echo broken >&2; exit 1").unwrap_err();
-        assert!(early.ends_with("error output:\nbroken"), "{early}");
+        assert!(early.ends_with("exit status 1\nbroken"), "{early}");
         let absent = printed("no-such-command-here").unwrap_err();
-        assert!(absent.contains("ended with exit status: 127 (check that it is installed"), "{absent}");
+        assert!(absent.contains("ended with exit status 127 (check that it is installed"), "{absent}");
         assert!(absent.contains("not found"), "{absent}");
-        assert!(printed("kill -9 $$").unwrap_err().contains("ended with signal: 9"));
+        assert!(printed("kill -9 $$").unwrap_err().contains("ended with signal 9"));
         assert!(printed("yes bla | head -c 1000000 | tr -d '\\n' >&2; exit 1").unwrap_err().len() < 10_000);
     }
 

@@ -40,7 +40,7 @@ fn a_program_of_another_release_is_refused_in_one_line() {
 #[test]
 fn a_program_that_is_no_task_runner_is_refused_with_what_it_printed() {
     let text = error("echo unexpected argument >&2; exit 3");
-    assert!(text.contains("ended with exit status: 3") && text.ends_with("unexpected argument"), "{text}");
+    assert!(text.contains("ended with exit status 3") && text.ends_with("unexpected argument"), "{text}");
     assert!(error("printf 'xxxxyyyyzzzzzzzz' >&0; sleep 600").contains("does not answer as a Giveway program"));
     let progress = FromRunner::Progress { ticks: 1, progress_ppm: 1 };
     assert!(error(&format!("{}; sleep 600", send(&progress))).contains("its first message is another one"));
