@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The users who have access beside the owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,18 +83,43 @@ impl Access {
 /// The most connections that one other user may have open: the coordinator has a thread and a file descriptor for each.
 const CONNECTIONS_MAX: usize = 64;
 
-/// The open connections of other users: each of a user has a copy of the same.
+/// The open connections of other users.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OpenConnections(Arc<Mutex<HashMap<u32, Weak<()>>>>);
+pub(crate) struct OpenConnections(Arc<Mutex<HashMap<u32, usize>>>);
+
+/// A connection of a user, which counts until it is dropped.
+#[derive(Debug)]
+pub(crate) struct CountedConnection {
+    all: OpenConnections,
+    uid: u32,
+}
 
 impl OpenConnections {
-    /// Counts a connection of a user until the result is dropped; none if the user has too many.
-    pub(crate) fn begin(&self, uid: u32) -> Option<Arc<()>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, open| open.strong_count() > 0);
-        let counted = all.get(&uid).and_then(Weak::upgrade).unwrap_or_default();
-        all.insert(uid, Arc::downgrade(&counted));
-        (Arc::strong_count(&counted) <= CONNECTIONS_MAX).then_some(counted)
+    /// Counts a connection of a user; none if the user has too many.
+    pub(crate) fn begin(&self, uid: u32) -> Option<CountedConnection> {
+        let mut all = self.lock();
+        let open = all.entry(uid).or_default();
+        if *open >= CONNECTIONS_MAX {
+            return None;
+        }
+        *open += 1;
+        Some(CountedConnection { all: self.clone(), uid })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        let mut all = self.all.lock();
+        if let Some(open) = all.get_mut(&self.uid) {
+            *open -= 1;
+            if *open == 0 {
+                all.remove(&self.uid);
+            }
+        }
     }
 }
 
@@ -222,7 +247,7 @@ mod tests {
         open.pop();
         assert!(connections.begin(1).is_some());
         open.clear();
-        assert!(connections.begin(1).is_some());
+        assert!(connections.lock().is_empty());
     }
 
     #[test]
