@@ -206,7 +206,8 @@ impl Write for UntilDeadline<'_> {
             return Err(io::ErrorKind::TimedOut.into());
         }
         self.stream.set_write_timeout(Some(left))?;
-        self.stream.write(bytes)
+        // The system allows the time left to each of its buffers of a write, so a long write could take many times as long.
+        self.stream.write(&bytes[..bytes.len().min(32 << 10)])
     }
 
     fn flush(&mut self) -> io::Result<()> {

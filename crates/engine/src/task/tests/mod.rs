@@ -357,9 +357,14 @@ fn attempt(reduce: u32, number: u16) -> AttemptId {
     AttemptId::new(JOB, Kind::Reduce, reduce, number)
 }
 
-fn counter(end: &Report, name: &str) -> u64 {
+/// The output and the counters of an attempt, which do not depend on which attempt of the task it is.
+fn result(end: &Report) -> (u64, &Counters) {
     match end {
-        Report::Finished { counters, .. } => counters.get(name).copied().unwrap_or(0),
+        Report::Finished { output_bytes, counters, .. } => (*output_bytes, counters),
         other => panic!("not finished: {other:?}"),
     }
+}
+
+fn counter(end: &Report, name: &str) -> u64 {
+    result(end).1.get(name).copied().unwrap_or(0)
 }
