@@ -1,6 +1,7 @@
 // Processes, temporary folders, the browser and its checks.
 
 import { spawn, execFile, execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { mkdtemp, mkdir, rm, readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import os from "node:os";
@@ -35,9 +36,12 @@ export function serve(...args) {
     child.on("exit", (code) => reject(new Error(`giveway ${args.join(" ")} ended with ${code}: ${out}`)));
     child.stdout.on("data", (data) => {
       out += data;
-      const url = /Dashboard: (\S+)/.exec(out)?.[1];
-      // The token is not printed into a pipe.
-      if (url) resolve({ child, url: args[0] === "up" ? link(args[args.indexOf("--dir") + 1]) : url });
+      const address = /Dashboard: .*\n/.exec(out)?.[0];
+      if (!address) return;
+      // Links with a token are not printed into the socket that Node has for a pipe: it could be the system's journal.
+      const file = /link that opens it is in (.*)\n/.exec(address)?.[1];
+      const url = args[0] === "up" ? link(args[args.indexOf("--dir") + 1]) : readFileSync(file, "utf8").trim();
+      resolve({ child, url });
     });
   });
 }

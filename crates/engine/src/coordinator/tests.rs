@@ -402,7 +402,7 @@ fn a_folder_that_is_put_in_the_place_of_one_that_is_removed_stays() {
     let synced = recorded.0.lock().unwrap().clone();
     let seen = synced.iter().find_map(|(name, _)| name.strip_prefix(".out.new-")).expect("a name");
     // The name under which it would be removed does not follow from the one that was seen.
-    let guessed = folder.path(&format!(".out.removed-{seen}"));
+    let guessed = folder.path(format!(".out.removed-{seen}"));
     fs::create_dir(&guessed).unwrap();
     fs::write(guessed.join("precious"), "").unwrap();
     output_folder::remove(&plan.output, plan.nonce, &Disk).unwrap();
