@@ -100,7 +100,7 @@ start_sidecar hsrtf-pr "$event_log" --http 127.0.0.1:0
 restarted=$SECONDS
 wait_synchronized 1
 log "the restarted sidecar was synchronized after $((SECONDS - restarted)) s: $(grep 'synchronized with' "$work/logs/sidecar.log" | tail -1)"
-dashboard=$(grep -o 'http://.*token=.*' "$work/logs/sidecar.log" | tail -1)
+dashboard=$(<"$event_log.link")
 shown() { curl -fs -H "Authorization: Bearer ${dashboard##*token=}" "${dashboard%%\?*}api/v1/$1"; }
 wait_for 10 "the live dashboard" eval 'shown info | grep -q "\"live\":true" && shown jobs/0/explain | grep -q "\"state\""'
 wait "$short" || exit 1
