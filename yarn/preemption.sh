@@ -37,13 +37,6 @@ write_conf yarn.resourcemanager.scheduler.monitor.enable=true yarn.client.nodema
 make_text long 1 100
 make_text short 1 5
 
-all_reduces_run() { [[ $(app_field "$1" runningContainers) == 6 ]]; }
-# no_lost_work LABEL [REDUCES RECORDS]: no attempt failed, no reduce attempt was killed, each reduce ran once, and each record was reduced once.
-no_lost_work() {
-    ! grep -q 'Failed reduce tasks\|Killed reduce tasks\|Failed map tasks' "$work/logs/$1.log" || fail "$1: attempts failed or were killed"
-    grep -q "Launched reduce tasks=${2:-5}" "$work/logs/$1.log" || fail "$1: reduces ran more than once"
-    grep -q "Reduce input records=${3:-300}" "$work/logs/$1.log" || fail "$1: records were reduced twice or not at all"
-}
 # master_log LABEL: the log of a job's application master. ended_reduces LABEL: how many of its reduces have ended.
 master_log() { cat "$work"/node?/logs/"$(app_field "$1" id)"/container_*_000001/syslog 2>/dev/null; }
 ended_reduces() { master_log "$1" | grep -c '_r_[0-9]*_0 TaskAttempt Transitioned from [A-Z_]* to SUCCESS_FINISHING_CONTAINER' || true; }
@@ -248,32 +241,17 @@ part_giveway() {
     (($(count_nodes 'Giveway: resumed') >= $(count_nodes 'Giveway: paused'))) || fail "some containers were not resumed"
 }
 
-# pausing_node: a node with a container that was paused and not resumed.
-pausing_node() {
-    local node
-    for node in 1 2 3; do
-        if (($(count_in 'Giveway: paused' "node$node") > $(count_in 'Giveway: resumed' "node$node"))); then
-            echo "$node"
-            return
-        fi
-    done
-    return 1
-}
 # pause_for_map LABEL: starts a long job and a short one, and waits until the short one's map runs in the place of a paused container. Sets `node` to its node.
 pause_for_map() {
-    map_runs() { [[ $(app_field "$1-short" runningContainers) == 2 ]]; }
     use_policy fcs
-    count_words giveway "$1-long" long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
-    long=$!
-    wait_for 300 "the reduces of $1-long" all_reduces_run "$1-long"
-    count_words giveway "$1-short" short "-Dgiveway.test.map-ms=$((alone_ms / 3))" &
-    short=$!
-    wait_for 300 "the map of $1-short" map_runs "$1"
-    node=$(pausing_node) || fail "no container is paused"
+    pause_for_short "$1" $((alone_ms / 3))
 }
-# end_pair LABEL: both jobs end without lost work, and nothing stays paused.
+# end_pair LABEL: both jobs end without lost work, and nothing stays paused. end_long LABEL: the same after the short one has ended.
 end_pair() {
     wait "$short" || exit 1
+    end_long "$1"
+}
+end_long() {
     wait "$long" || exit 1
     no_lost_work "$1-long"
     ! pausing_node || fail "some containers were not resumed"
@@ -297,8 +275,9 @@ part_restart() {
 
 part_rm-restart() {
     log "fcs: the ResourceManager is killed and restarted while a container is paused"
+    # Long enough for a second short job.
+    local synchronized reduce_ms=$((reduce_ms * 3))
     pause_for_map rm-restart
-    local synchronized
     synchronized=$(count_in 'synchronized with' sidecar)
     kill -9 "$pid_resourcemanager"
     wait "$pid_resourcemanager" 2>/dev/null || true
@@ -306,7 +285,14 @@ part_rm-restart() {
     wait_synchronized "$synchronized"
     wait_for 180 "three NodeManagers" three_nodes
     log "$(grep 'synchronized with' "$work/logs/sidecar.log" | tail -1)"
-    end_pair rm-restart
+    # The containers that were recovered are known: one is paused for the next short job, too.
+    wait "$short" || exit 1
+    local pauses
+    pauses=$(count_nodes 'Giveway: paused')
+    count_words giveway rm-restart-second short
+    (($(count_nodes 'Giveway: paused') > pauses)) || fail "no container was paused for the second short job"
+    log "rm-restart: the second short job took $(duration rm-restart-second) ms"
+    end_long rm-restart
     kill -0 "$pid_resourcemanager" || fail "the ResourceManager has exited"
 }
 

@@ -57,6 +57,38 @@ app_field() { rm_rest 'apps' | tr '{' '\n' | grep "\"applicationTags\":\"$1\"" |
 count_in() { grep -c "$1" "$work/logs/$2.log" || true; }
 count_nodes() { cat "$work"/logs/node?.log | grep -c "$1" || true; }
 
+# all_reduces_run LABEL: the five reduces of a job and its application master hold all containers.
+all_reduces_run() { [[ $(app_field "$1" runningContainers) == 6 ]]; }
+# no_lost_work LABEL [REDUCES RECORDS]: no attempt failed, no reduce attempt was killed, each reduce ran once, and each record was reduced once.
+no_lost_work() {
+    ! grep -q 'Failed reduce tasks\|Killed reduce tasks\|Failed map tasks' "$work/logs/$1.log" || fail "$1: attempts failed or were killed"
+    grep -q "Launched reduce tasks=${2:-5}" "$work/logs/$1.log" || fail "$1: reduces ran more than once"
+    grep -q "Reduce input records=${3:-300}" "$work/logs/$1.log" || fail "$1: records were reduced twice or not at all"
+}
+# pausing_node: a node with a container that was paused and not resumed.
+pausing_node() {
+    local node
+    for node in 1 2 3; do
+        if (($(count_in 'Giveway: paused' "node$node") > $(count_in 'Giveway: resumed' "node$node"))); then
+            echo "$node"
+            return
+        fi
+    done
+    return 1
+}
+# pause_for_short LABEL MAP_MS: starts a long job, whose reduces take $reduce_ms for each word, and a short one, and waits until the short one's map runs in the
+# place of a paused container. Sets `long` and `short` to their processes and `node` to the node.
+pause_for_short() {
+    map_runs() { [[ $(app_field "$1-short" runningContainers) == 2 ]]; }
+    count_words giveway "$1-long" long -Dmapreduce.job.reduces=5 "-Dgiveway.test.reduce-ms=$reduce_ms" &
+    long=$!
+    wait_for 300 "the reduces of $1-long" all_reduces_run "$1-long"
+    count_words giveway "$1-short" short "-Dgiveway.test.map-ms=$2" &
+    short=$!
+    wait_for 300 "the map of $1-short" map_runs "$1"
+    node=$(pausing_node) || fail "no container is paused"
+}
+
 # check_event_log: the event log replays to identical actions. Prints the error of the simulator's forecast of the same run.
 check_event_log() {
     "$giveway" replay "$event_log" | tail -1 || fail "the event log does not replay"

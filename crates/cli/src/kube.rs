@@ -114,7 +114,7 @@ fn options(policy: &str, slot_cpu: &str, mode: Mode, name: &str, degrade: bool) 
         );
     }
     let (policy, notes) = adapt(policy, degrade);
-    notes.iter().for_each(|note| eprintln!("giveway kube: policy {}: {note}", policy.name));
+    notes.iter().for_each(|note| tracing::info!("policy {}: {note}", policy.name));
     Ok(Options { policy, slot_milli_cpu, mode, name: name.to_owned() })
 }
 
@@ -124,13 +124,13 @@ fn drive(options: Options, event_log: Option<PathBuf>, http: Option<SocketAddr>)
     signals::on_stop(move || handle.stop())?;
     let mut dashboard = http.zip(event_log.clone());
     driver::run(options, event_log.as_deref(), &stop, &mut |line| {
-        eprintln!("giveway kube: {line}");
+        tracing::info!("{line}");
         // The event log exists by the first line.
         if let Some((address, event_log)) = dashboard.take() {
             let served = Server::follow(&event_log, address).map_err(anyhow::Error::from);
             match served.and_then(|server| dashboard_address(&server, &event_log, std::io::stderr())) {
-                Ok(address) => eprintln!("giveway kube: dashboard: {address}"),
-                Err(error) => eprintln!("giveway kube: no dashboard: {error:#}"),
+                Ok(address) => tracing::info!("dashboard: {address}"),
+                Err(error) => tracing::info!("no dashboard: {error:#}"),
             }
         }
     })?;

@@ -59,10 +59,10 @@ fn run_sidecar(args: &YarnSidecar) -> Result<()> {
         node_expiry: Duration::from_secs(args.node_expiry),
         record_only: args.record_only,
     };
-    let sidecar = Sidecar::bind(options, |line| eprintln!("giveway yarn: {line}"))?;
+    let sidecar = Sidecar::bind(options, |line| tracing::info!("{line}"))?;
     if let (Some(address), Some(event_log)) = (args.http, &args.event_log) {
         let server = Server::follow(event_log, address)?;
-        eprintln!("giveway yarn: dashboard: {}", dashboard_address(&server, event_log, std::io::stderr())?);
+        tracing::info!("dashboard: {}", dashboard_address(&server, event_log, std::io::stderr())?);
     }
     let stop_handle = sidecar.stop_handle();
     signals::on_stop(move || stop_handle.stop())?;

@@ -301,13 +301,10 @@ impl Sidecar {
             send_ranking(&registry, &mut connection, &log);
             // Without a connection the orders are void: the next one begins with a snapshot.
             for order in registry.take_orders() {
-                if let (Some(_), SidecarMessage::Kill(container) | SidecarMessage::Pause(container)) =
-                    (&connection, &order)
-                {
-                    let verb = if matches!(order, SidecarMessage::Kill(_)) { "killing" } else { "pausing" };
-                    log.line(&format!("{verb} {container}"));
+                if connection.is_some() {
+                    log.line(&order.log_line);
                 }
-                send(&mut connection, &order, &log);
+                send(&mut connection, &order.message, &log);
             }
         }
     }

@@ -104,7 +104,7 @@ impl Cluster {
 
     /// The orders since the last call, as text.
     fn orders(&mut self) -> Vec<String> {
-        self.registry.take_orders().iter().map(|order| format!("{order:?}").replace('"', "")).collect()
+        self.registry.take_orders().iter().map(|order| format!("{:?}", order.message).replace('"', "")).collect()
     }
 
     /// A long application whose application master and three tasks hold all containers for 30 s.
@@ -288,7 +288,7 @@ fn a_share_is_enforced_whenever_the_short_application_arrives() {
 fn an_application_that_ended_is_not_killed() {
     let mut cluster = Cluster::with_long_app("hsrtf-pup", true, 0);
     cluster.send(PluginMessage::AppRemoved { app_id: LONG.into(), outcome: Outcome::Killed });
-    assert!(cluster.registry.take_orders().iter().all(|order| !matches!(order, SidecarMessage::Kill(_))));
+    assert!(cluster.registry.take_orders().iter().all(|order| !matches!(order.message, SidecarMessage::Kill(_))));
 }
 
 #[test]

@@ -3,13 +3,20 @@
 use super::AppRegistry;
 use crate::containers::{Container, ContainerState, Order, PAUSE_TIMEOUT, TaskTally, task_progress};
 use crate::wire::{ContainerUpdate, SidecarMessage};
-use giveway_core::{AttemptId, Event, Kind, NodeId, PreemptAction, Progress, Span, Time};
+use giveway_core::{AttemptId, Event, JobId, Kind, NodeId, PreemptAction, Progress, Span, Time};
 
 /// Time for which no node may be able to pause before that is reported.
 const NO_PAUSE_GRACE: Span = Span::from_secs(30);
 
 /// Time in which the plug-in reports the progress of single tasks, if it can.
 const REPORT_GRACE: Span = Span::from_secs(10);
+
+/// An order for the plug-in, and the line about it in the operator's log.
+#[derive(Debug)]
+pub struct LoggedOrder {
+    pub message: SidecarMessage,
+    pub log_line: String,
+}
 
 /// A container that the core is about to learn of.
 pub(super) struct GrantedContainer {
@@ -20,30 +27,37 @@ pub(super) struct GrantedContainer {
 }
 
 impl AppRegistry {
-    /// Turns an order into a message to the plug-in and updates the container's state.
-    pub(super) fn carry_out(&mut self, now: Time, order: Order) {
+    /// Turns an order into a message to the plug-in and updates the container's state. `beneficiary` is the job that a pause or kill serves.
+    pub(super) fn carry_out(&mut self, now: Time, order: Order, beneficiary: Option<JobId>) {
         let (Order::Pause(attempt) | Order::Kill(attempt) | Order::Resume { from: attempt, .. }) = order;
         let Some((app_id, container_id)) = self.index.get(&attempt).cloned() else { return };
         let Some(container) = self.apps.get_mut(&app_id).and_then(|app| app.containers.get_mut(&container_id)) else {
             return;
         };
-        match order {
+        let reason = match beneficiary.and_then(|job| self.app_ids.get(&job)) {
+            Some(served) if *served == app_id => "for another task of it".to_owned(),
+            Some(served) => format!("for {served}"),
+            None => String::new(),
+        };
+        let (message, verb) = match order {
             Order::Pause(_) => {
                 container.state = ContainerState::Pausing { since: now };
-                self.orders.push(SidecarMessage::Pause(container_id));
+                (SidecarMessage::Pause(container_id.clone()), "pausing")
             }
-            Order::Kill(_) => self.orders.push(SidecarMessage::Kill(container_id)),
+            Order::Kill(_) => (SidecarMessage::Kill(container_id.clone()), "killing"),
             Order::Resume { from, to } => {
                 (container.attempt, container.state) = (to, ContainerState::Resuming);
                 self.index.remove(&from);
-                self.index.insert(to, (app_id, container_id.clone()));
-                self.orders.push(SidecarMessage::Resume(container_id));
+                self.index.insert(to, (app_id.clone(), container_id.clone()));
+                (SidecarMessage::Resume(container_id.clone()), "resuming")
             }
-        }
+        };
+        let log_line = format!("{verb} {container_id} of {app_id} {reason}").trim_end().to_owned();
+        self.orders.push(LoggedOrder { message, log_line });
     }
 
     /// Takes the orders for the plug-in since the last call.
-    pub fn take_orders(&mut self) -> Vec<SidecarMessage> {
+    pub fn take_orders(&mut self) -> Vec<LoggedOrder> {
         std::mem::take(&mut self.orders)
     }
 
@@ -82,7 +96,9 @@ impl AppRegistry {
         late.sort_unstable();
         for attempt in late {
             let Some((app_id, container_id)) = self.index.get(&attempt).cloned() else { continue };
-            self.orders.push(SidecarMessage::Resume(container_id.clone()));
+            let log_line =
+                format!("resuming {container_id} of {app_id}: its application master did not confirm the pause");
+            self.orders.push(LoggedOrder { message: SidecarMessage::Resume(container_id.clone()), log_line });
             self.not_demoted(now, &app_id, &container_id);
         }
         let reduce = Kind::Reduce;

@@ -13,8 +13,8 @@ mod nodes;
 
 use crate::containers::{Container, Order, reported_progress};
 use crate::event_log::{EventLogFile, EventLogFileError};
-use crate::wire::{AppSpec, PluginMessage, SidecarMessage};
-use container_events::GrantedContainer;
+use crate::wire::{AppSpec, PluginMessage};
+use container_events::{GrantedContainer, LoggedOrder};
 use giveway_core::{
     Action, AttemptId, Capabilities, Event, JobId, JobSpec, Kind, NodeId, Outcome, Policy, PreemptAction, Priority,
     RackId, Scheduler, Setup, SetupError, Tenants, Time, Timers, WHOLE_PPM,
@@ -112,7 +112,7 @@ pub struct AppRegistry {
     /// Application id and container id of each attempt.
     index: FxHashMap<AttemptId, (String, String)>,
     /// Orders for the plug-in that have not been sent yet.
-    orders: Vec<SidecarMessage>,
+    orders: Vec<LoggedOrder>,
     /// Since when nodes are up of which none can pause containers, if the policy needs that. None once that was reported.
     no_pause_since: Option<Time>,
     no_pause_reported: bool,
@@ -276,7 +276,11 @@ impl AppRegistry {
         }
         for action in std::mem::take(&mut self.actions) {
             if let Some(order) = Order::of(&action) {
-                self.carry_out(now, order);
+                let beneficiary = match &action {
+                    Action::Pause { reason, .. } | Action::Kill { reason, .. } => reason.beneficiary(),
+                    _ => None,
+                };
+                self.carry_out(now, order, beneficiary);
             }
             self.actions.push(action);
         }

@@ -1,12 +1,15 @@
 package giveway.yarn;
 
 import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Consumer;
+import org.apache.hadoop.ha.HAServiceProtocol.HAServiceState;
 import org.apache.hadoop.util.Time;
 import org.apache.hadoop.yarn.api.records.ApplicationId;
 import org.apache.hadoop.yarn.api.records.ContainerExitStatus;
@@ -14,6 +17,7 @@ import org.apache.hadoop.yarn.api.records.ContainerId;
 import org.apache.hadoop.yarn.api.records.ExecutionType;
 import org.apache.hadoop.yarn.api.records.FinalApplicationStatus;
 import org.apache.hadoop.yarn.api.records.NodeAttribute;
+import org.apache.hadoop.yarn.api.records.NodeId;
 import org.apache.hadoop.yarn.api.records.NodeState;
 import org.apache.hadoop.yarn.server.resourcemanager.RMContext;
 import org.apache.hadoop.yarn.server.resourcemanager.rmapp.RMApp;
@@ -22,6 +26,7 @@ import org.apache.hadoop.yarn.server.resourcemanager.rmnode.RMNode;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.AbstractYarnScheduler;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplication;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerApplicationAttempt;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerNode;
 import org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.AbstractLeafQueue;
 import org.apache.hadoop.yarn.server.scheduler.SchedulerRequestKey;
 
@@ -39,6 +44,8 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   private static final double SPEED_MAX = 1_000;
   /** Messages are sent up to a hundred times a second; to poll thousands of nodes each time would cost much. */
   private static final long NODE_POLL_MS = 200;
+  /** The scheduler recovers the containers of a node some time after the node is running. Until then they are looked for. */
+  private static final long RECOVERY_MS = 30_000;
   private static final int MAP = 0;
   private static final int REDUCE = 1;
 
@@ -50,6 +57,10 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   /** A container was allocated on a node that the sidecar was not sent. */
   private volatile boolean nodeMissing;
   private long nodesPolledAt;
+  /** Nodes that have come, and until when containers that they already had are looked for. */
+  private final Map<NodeId, Long> recovering = new HashMap<>();
+  /** The containers of these nodes that the sidecar was sent. */
+  private final Set<ContainerId> sentRecovered = new HashSet<>();
 
   ClusterStateEncoder(RMContext context, Map<ApplicationId, Integer> progressPpm) {
     this.context = context;
@@ -57,11 +68,17 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   }
 
   @Override
+  public boolean isActive() {
+    return context.getHAServiceState() == HAServiceState.ACTIVE;
+  }
+
+  @Override
   public void encodeSnapshot(Consumer<byte[]> sink) {
     sentNodes.clear();
+    recovering.clear();
+    sentRecovered.clear();
     pollNodes(sink);
-    AbstractYarnScheduler<?, ?> scheduler = (AbstractYarnScheduler<?, ?>) context.getScheduler();
-    for (SchedulerApplication<?> application : scheduler.getSchedulerApplications().values()) {
+    for (SchedulerApplication<?> application : scheduler().getSchedulerApplications().values()) {
       SchedulerApplicationAttempt attempt = application.getCurrentAppAttempt();
       if (attempt == null || attempt.isStopped() || !isInGivewayQueue(attempt)) {
         continue;
@@ -87,7 +104,34 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
   public void encodeNodeChanges(Consumer<byte[]> sink) {
     if (nodeMissing || Time.monotonicNow() - nodesPolledAt >= NODE_POLL_MS) {
       pollNodes(sink);
+      encodeRecoveredContainers(sink);
     }
+  }
+
+  /**
+   * The ordering policy is not told of the containers that a node had before the ResourceManager or its NodeManager was restarted. The sidecar ignores those that
+   * it knows.
+   */
+  private void encodeRecoveredContainers(Consumer<byte[]> sink) {
+    recovering.entrySet().removeIf(arrived -> {
+      SchedulerNode node = scheduler().getSchedulerNode(arrived.getKey());
+      List<RMContainer> containers = node == null ? Collections.emptyList() : node.getCopiedListOfRunningContainers();
+      for (RMContainer container : containers) {
+        SchedulerApplicationAttempt attempt = scheduler().getApplicationAttempt(container.getApplicationAttemptId());
+        boolean isOurs = attempt != null && !attempt.isStopped() && isInGivewayQueue(attempt) && !isTemporary(container);
+        if (isOurs && sentRecovered.add(container.getContainerId())) {
+          sink.accept(containerAllocated(attempt, container, container.isAMContainer()));
+        }
+      }
+      return Time.monotonicNow() > arrived.getValue();
+    });
+    if (recovering.isEmpty()) {
+      sentRecovered.clear();
+    }
+  }
+
+  private AbstractYarnScheduler<?, ?> scheduler() {
+    return (AbstractYarnScheduler<?, ?>) context.getScheduler();
   }
 
   private void pollNodes(Consumer<byte[]> sink) {
@@ -105,7 +149,11 @@ final class ClusterStateEncoder implements SidecarClient.StateSource {
       long pauseMb = parseMb(attribute(node, PAUSE_ATTRIBUTE));
       long speedPpm = parseSpeedPpm(attribute(node, SPEED_ATTRIBUTE));
       List<Long> attributes = Arrays.asList(pauseMb, speedPpm);
-      if (!attributes.equals(sentNodes.put(name, attributes))) {
+      List<Long> sent = sentNodes.put(name, attributes);
+      if (sent == null) {
+        recovering.put(node.getNodeID(), Time.monotonicNow() + RECOVERY_MS);
+      }
+      if (!attributes.equals(sent)) {
         long memoryMb = node.getTotalCapability().getMemorySize();
         Frame frame = Frame.of(Frame.NODE_ADDED).string(name).string(node.getRackName()).integer(8, memoryMb).integer(8, minAllocationMb);
         sink.accept(frame.integer(8, pauseMb).integer(4, speedPpm).content());

@@ -40,7 +40,7 @@ final class GivewayPlugin {
 
   private GivewayPlugin() {}
 
-  /** Connects to the sidecar. Called each time the ResourceManager becomes active. */
+  /** Begins anew with the services of an active ResourceManager, which are made when it is started and each time it stands by. It connects once it is active. */
   static synchronized void start(RMContext context) {
     Settings settings = Settings.of(context.getYarnConfiguration());
     if (client != null) {

@@ -33,6 +33,9 @@ import java.util.function.Consumer;
 final class SidecarClient {
   /** The ResourceManager's state as messages. Called on the sending thread. */
   interface StateSource {
+    /** False for a ResourceManager that stands by: it has no state to send, and the sidecar may serve the active one. */
+    boolean isActive();
+
     /** Passes the whole state to the sink: nodes, applications, containers, outstanding asks. */
     void encodeSnapshot(Consumer<byte[]> sink);
 
@@ -127,7 +130,9 @@ final class SidecarClient {
   private void run() {
     while (!stopped) {
       try {
-        runConnection();
+        if (source.isActive()) {
+          runConnection();
+        }
       } catch (InterruptedException e) {
         // Only stop() interrupts.
         return;
@@ -185,7 +190,7 @@ final class SidecarClient {
     List<byte[]> queued = new ArrayList<>();
     boolean snapshotSent = false;
     byte[] first = null;
-    while (!stopped) {
+    while (!stopped && source.isActive()) {
       if (overflowed) {
         messages.clear();
         overflowed = false;

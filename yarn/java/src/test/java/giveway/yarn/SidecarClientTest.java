@@ -128,6 +128,7 @@ public final class SidecarClientTest {
     RefusalTest.run();
     TaskProgressTest.run();
     testRefusalsEndWithTheConnection();
+    testStandby();
     System.out.println("plug-in tests passed");
   }
 
@@ -333,11 +334,31 @@ public final class SidecarClientTest {
     }
   }
 
+  /** A ResourceManager that stands by leaves the sidecar to the active one. */
+  private static void testStandby() throws Exception {
+    AtomicInteger connections = new AtomicInteger();
+    try (Fixture fixture = new Fixture(60_000, (in, out) -> {
+      connections.incrementAndGet();
+      serveCorrectly(in, out);
+    })) {
+      waitUntil("active: a ranking", () -> fixture.client.ranking() != null);
+      fixture.active = false;
+      waitUntil("standby: no connection", () -> fixture.client.ranking() == null && !fixture.client.isConnected());
+      int before = connections.get();
+      Thread.sleep(300);
+      expect("standby: connects no more", connections.get() == before && !fixture.client.isConnected(), "");
+      fixture.active = true;
+      waitUntil("active again: a ranking", () -> fixture.client.ranking() != null);
+      expect("standby: that is no fault", WARNINGS.isEmpty(), WARNINGS.toString());
+    }
+  }
+
   /** A server socket whose connections are served by a peer, and a client that connects to it. Clears the logs. */
   private static final class Fixture implements AutoCloseable {
     final ServerSocket server = new ServerSocket(0, 8, InetAddress.getByName("127.0.0.1"));
     final RecordingOrders received = new RecordingOrders();
     final SidecarClient client;
+    volatile boolean active = true;
 
     Fixture(int readTimeoutMs, Peer peer) throws IOException {
       INFO.clear();
@@ -358,6 +379,11 @@ public final class SidecarClientTest {
       Files.write(token, TOKEN.getBytes("US-ASCII"));
       token.toFile().deleteOnExit();
       SidecarClient.StateSource emptyCluster = new SidecarClient.StateSource() {
+        @Override
+        public boolean isActive() {
+          return active;
+        }
+
         @Override
         public void encodeSnapshot(Consumer<byte[]> sink) {}
 

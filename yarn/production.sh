@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# End-to-end test with real daemons, in a setup as production clusters have it.
+#
+# `ha`: two ResourceManagers with automatic failover by ZooKeeper, and one sidecar for both. While a container is paused, the active ResourceManager is killed
+#    (SIGKILL), suspended (SIGSTOP, later SIGCONT) or stopped (SIGTERM), in turn. Each time the other one takes over, the sidecar follows it, a second short job is
+#    served by a pause, no attempt of the long job is lost, every output is correct, and nothing stays paused. ROUNDS (3): how many times.
+#
+#   yarn/production.sh [ha]
+set -euo pipefail
+source "$(dirname "$0")/suite.sh"
+parts=("$@")
+((${#parts[@]})) || parts=(ha)
+rounds=${ROUNDS:-3}
+begin_suite production
+fetch_hadoop
+build_plugin
+build_giveway
+
+# The ports of the ResourceManagers, and of ZooKeeper.
+declare -A rm_port
+for id in rm1 rm2; do
+    free_ports
+    rm_port[$id]=$base_port
+done
+zookeeper_port=$((base_port + 6))
+
+state_of() { curl -s --max-time 3 "http://127.0.0.1:$((${rm_port[$1]} + 4))/ws/v1/cluster/info" | grep -o '"haState":"[A-Z]*"' | cut -d '"' -f 4; }
+# active: the ResourceManager that is active.
+active() {
+    local id
+    for id in rm1 rm2; do
+        if [[ $(state_of $id) == ACTIVE ]]; then
+            echo $id
+            return
+        fi
+    done
+    return 1
+}
+other_is_active() { id=$(active) && [[ $id != "$1" ]]; }
+stands_by() { [[ $(state_of "$1") == STANDBY ]]; }
+rm_rest() {
+    local id
+    id=$(active) && curl -s --max-time 5 "http://127.0.0.1:$((${rm_port[$id]} + 4))/ws/v1/cluster/$1"
+}
+start_rm() {
+    start "$1" java -Xmx400m "${small_jvm[@]}" "${add_opens[@]}" -cp "$conf:$plugin_jar:$jars/*" \
+        org.apache.hadoop.yarn.server.resourcemanager.ResourceManager -D "yarn.resourcemanager.ha.id=$1"
+}
+
+# Sets the properties of both ResourceManagers.
+ha_properties() {
+    local y=yarn.resourcemanager id port
+    properties=("$y.ha.enabled=true" "$y.ha.rm-ids=rm1,rm2" "$y.cluster-id=giveway" "hadoop.zk.address=127.0.0.1:$zookeeper_port"
+        "hadoop.zk.timeout-ms=6000" "$y.ha.automatic-failover.enabled=true" "$y.recovery.enabled=true" "$y.scheduler.monitor.enable=true"
+        "$y.store.class=org.apache.hadoop.yarn.server.resourcemanager.recovery.ZKRMStateStore" "yarn.nodemanager.recovery.enabled=true"
+        "yarn.client.failover-sleep-base-ms=500" "yarn.client.failover-sleep-max-ms=2000")
+    for id in rm1 rm2; do
+        port=${rm_port[$id]}
+        properties+=("$y.hostname.$id=127.0.0.1" "$y.address.$id=127.0.0.1:$port" "$y.scheduler.address.$id=127.0.0.1:$((port + 1))"
+            "$y.resource-tracker.address.$id=127.0.0.1:$((port + 2))" "$y.admin.address.$id=127.0.0.1:$((port + 3))"
+            "$y.webapp.address.$id=127.0.0.1:$((port + 4))")
+    done
+}
+
+# fail_over FAULT: while a container is paused, the active ResourceManager is killed, suspended or stopped.
+fail_over() {
+    local label=$1 fault=$2 old pid synchronized pauses began
+    pause_for_short "$label" 12000
+    old=$(active) pid=pid_$old synchronized=$(count_in 'synchronized with' sidecar)
+    log "$label: SIG$fault of $old while a container is paused on node $node"
+    began=$SECONDS
+    kill "-$fault" "${!pid}"
+    wait_for 120 "another active ResourceManager" other_is_active "$old"
+    log "$label: $(active) is active after $((SECONDS - began)) s"
+    wait_for 120 "three NodeManagers" three_nodes
+    wait_synchronized "$synchronized"
+    wait "$short" || exit 1
+    # The containers that were recovered are known: one is paused for the next short job, too.
+    pauses=$(count_nodes 'Giveway: paused')
+    count_words giveway "$label-second" short
+    (($(count_nodes 'Giveway: paused') > pauses)) || fail "$label: no container was paused for the second short job"
+    wait "$long" || exit 1
+    no_lost_work "$label-long"
+    ! pausing_node || fail "$label: some containers were not resumed"
+    if [[ $fault == STOP ]]; then kill -CONT "${!pid}"; else wait "${!pid}" 2>/dev/null || true; start_rm "$old"; fi
+    wait_for 120 "$old to stand by" stands_by "$old"
+    synchronized=$(count_in 'synchronized with' sidecar)
+    sleep 5
+    (($(count_in 'synchronized with' sidecar) == synchronized)) || fail "$label: the ResourceManager that stands by connects to the sidecar"
+    log "$label: the second short job took $(duration "$label-second") ms, the long one $(duration "$label-long") ms"
+}
+
+part_ha() {
+    log "starting ZooKeeper, two ResourceManagers, three NodeManagers and one sidecar"
+    start zookeeper java -Xmx128m "${small_jvm[@]}" -cp "$conf:$jars/*" -Dzookeeper.admin.enableServer=false \
+        org.apache.zookeeper.server.ZooKeeperServerMain "$zookeeper_port" "$work/zookeeper"
+    start_sidecar fcs "$event_log"
+    wait_for 60 "ZooKeeper" eval "(exec 3<>/dev/tcp/127.0.0.1/$zookeeper_port)"
+    local id node round faults=(KILL STOP TERM)
+    for id in rm1 rm2; do start_rm $id; done
+    for node in 1 2 3; do start_node "$node"; done
+    wait_for 180 "three NodeManagers" three_nodes
+    for ((round = 0; round < rounds; round++)); do fail_over "ha$round" "${faults[round % 3]}"; done
+    stop_sidecar
+}
+
+make_text long 1 100
+make_text short 1 5
+# Of each of the long job's 5 reduces, for a word.
+reduce_ms=${REDUCE_MS:-8000}
+event_log=$work/run.event_log
+ha_properties
+write_conf "${properties[@]}"
+for part in "${parts[@]}"; do "part_$part"; done
+suite_passed
