@@ -65,7 +65,7 @@ ha_properties() {
 # fail_over FAULT: while a container is paused, the active ResourceManager is killed, suspended or stopped.
 fail_over() {
     local label=$1 fault=$2 old pid synchronized pauses began
-    pause_for_short "$label" 12000
+    pause_for_short "$label" 3000
     old=$(active) pid=pid_$old synchronized=$(count_in 'synchronized with' sidecar)
     log "$label: SIG$fault of $old while a container is paused on node $node"
     began=$SECONDS
@@ -107,7 +107,7 @@ part_ha() {
 make_text long 1 100
 make_text short 1 5
 # Of each of the long job's 5 reduces, for a word.
-reduce_ms=${REDUCE_MS:-8000}
+reduce_ms=${REDUCE_MS:-10000}
 event_log=$work/run.event_log
 ha_properties
 write_conf "${properties[@]}"

@@ -2,6 +2,7 @@
 
 use giveway_core::{Policy, PreemptAction};
 use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,9 @@ pub enum DoctorError {
         error: roxmltree::Error,
     },
 }
+
+/// As many variables in a value are replaced, as in Hadoop.
+const SUBSTITUTIONS_MAX: usize = 20;
 
 /// Properties of Hadoop's configuration files. Later files override earlier ones.
 #[derive(Debug, Default)]
@@ -79,24 +83,44 @@ impl HadoopConf {
         Ok(())
     }
 
-    fn get(&self, name: &str) -> Option<&str> {
-        self.properties.get(name).map(String::as_str)
+    /// The value of a property. `${name}` stands for the value of another one, as in Hadoop; one that is not set stays as it is.
+    fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+        let mut value = Cow::from(self.properties.get(name)?);
+        for _ in 0..SUBSTITUTIONS_MAX {
+            let Some((before, rest)) = value.split_once("${") else { break };
+            let Some((other, after)) = rest.split_once('}') else { break };
+            let Some(other) = self.properties.get(other) else { break };
+            value = format!("{before}{other}{after}").into();
+        }
+        Some(value)
     }
 
-    /// Leaf queues with Giveway's ordering policy.
+    /// A number, or the default if it is not set; none if it is no number.
+    fn number(&self, name: &str, default: f64) -> f64 {
+        self.get(name).map_or(default, |value| value.trim().parse().unwrap_or(f64::NAN))
+    }
+
+    /// The paths of the leaf queues with Giveway's ordering policy.
     fn giveway_queues(&self) -> Vec<&str> {
-        let ordering =
-            |(name, value): (&'_ String, &'_ String)| value == ORDERING_POLICY && name.ends_with(".ordering-policy");
-        let mut queues: Vec<&str> = self
-            .properties
-            .iter()
-            .filter(|&property| ordering(property))
-            .filter_map(|(name, _)| name.strip_prefix("yarn.scheduler.capacity.")?.strip_suffix(".ordering-policy"))
-            .collect();
+        let has_ours = |name: &str| self.get(name).is_some_and(|value| value == ORDERING_POLICY);
+        let names = self.properties.keys().filter(|name| has_ours(name));
+        let path = |name: &'_ str| name.strip_prefix(QUEUES)?.strip_suffix(".ordering-policy").map(str::len);
+        let mut queues: Vec<&str> =
+            names.filter_map(|name| name.get(QUEUES.len()..QUEUES.len() + path(name)?)).collect();
         queues.sort_unstable();
         queues
     }
+
+    /// Whether its parent lists a queue.
+    fn has_queue(&self, path: &str) -> bool {
+        let Some((parent, name)) = path.rsplit_once('.') else { return path == "root" };
+        let children = self.get(&format!("{QUEUES}{parent}.queues")).unwrap_or_default();
+        children.split(',').any(|child| child.trim() == name)
+    }
 }
+
+/// With this the name of each property of a queue begins.
+const QUEUES: &str = "yarn.scheduler.capacity.";
 
 const ORDERING_POLICY: &str = "giveway.yarn.GivewayOrderingPolicy";
 
@@ -164,9 +188,18 @@ const ALWAYS: &[Check] = &[
         property: "yarn.scheduler.capacity.maximum-am-resource-percent",
         needed: "0.5",
         test: Test::AtLeast(0.5, "0.1"),
-        cost: "short applications wait for an application master's container in a list that is FIFO",
+        cost: SHORT_WAIT,
+    },
+    Check {
+        file: YARN_SITE,
+        property: "yarn.node-labels.enabled",
+        needed: "false",
+        test: Test::Is("false"),
+        cost: "Giveway does not know which nodes the label of an application allows, and may pause a container for one that cannot use its place",
     },
 ];
+
+const SHORT_WAIT: &str = "short applications wait for an application master's container in a list that is FIFO";
 
 const PAUSE: &[Check] = &[
     Check {
@@ -217,6 +250,20 @@ const PAUSE: &[Check] = &[
         needed: "true",
         test: Test::Is("false"),
         cost: "NodeManagers kill demoted containers instead of pausing them",
+    },
+    Check {
+        file: CAPACITY_SCHEDULER,
+        property: "yarn.scheduler.capacity.resource-calculator",
+        needed: "org.apache.hadoop.yarn.util.resource.DefaultResourceCalculator",
+        test: Test::Is("org.apache.hadoop.yarn.util.resource.DefaultResourceCalculator"),
+        cost: "Giveway counts slots by memory: where the nodes run out of vcores first, it sees free slots and pauses nothing",
+    },
+    Check {
+        file: YARN_SITE,
+        property: "yarn.nodemanager.recovery.enabled",
+        needed: "true",
+        test: Test::Is("false"),
+        cost: "a NodeManager that is restarted kills its containers, paused ones too",
     },
     Check {
         file: MAPRED_SITE,
@@ -280,6 +327,11 @@ pub fn check(policy: &Policy, conf: &HadoopConf) -> Vec<Finding> {
             findings.extend(checks.iter().filter_map(|check| check.apply(conf)));
         }
     }
+    if pauses {
+        findings.extend(task_timeout(conf));
+    }
+    findings.extend(token_file(conf));
+    findings.extend(conf.giveway_queues().into_iter().flat_map(|queue| queue_findings(conf, queue, pauses || kills)));
     if conf.giveway_queues().is_empty() {
         findings.push(Finding {
             file: CAPACITY_SCHEDULER,
@@ -292,9 +344,67 @@ pub fn check(policy: &Policy, conf: &HadoopConf) -> Vec<Finding> {
     findings
 }
 
+/// A paused task reports when it runs for a moment, which must be more often than its timeout.
+fn task_timeout(conf: &HadoopConf) -> Option<Finding> {
+    let breathes_ms = conf.number("giveway.breathe.interval.ms", 60_000.0);
+    let (name, timeout_ms) = ("mapreduce.task.timeout", conf.number("mapreduce.task.timeout", 600_000.0));
+    // Zero is no timeout.
+    (timeout_ms > 0.0 && timeout_ms < 2.0 * breathes_ms).then(|| Finding {
+        file: MAPRED_SITE,
+        property: name.into(),
+        found: conf.get(name).map(Cow::into_owned),
+        needed: (10.0 * breathes_ms).to_string(),
+        cost: "paused tasks fail: they run for a moment and report only once in giveway.breathe.interval.ms",
+    })
+}
+
+/// The plug-in reads the token on the ResourceManager's machine.
+fn token_file(conf: &HadoopConf) -> Option<Finding> {
+    let name = "giveway.token.file";
+    let path = conf.get(name).unwrap_or("/etc/giveway/token".into());
+    (!Path::new(path.as_ref()).exists()).then(|| Finding {
+        file: YARN_SITE,
+        property: name.into(),
+        found: Some(format!("{path}, which does not exist on this machine")),
+        needed: path.into_owned(),
+        cost: "on the ResourceManager's machine the plug-in does not connect to the sidecar without it, and queues are FIFO",
+    })
+}
+
+/// What is wrong with a queue of Giveway's.
+fn queue_findings(conf: &HadoopConf, queue: &str, preempts: bool) -> Vec<Finding> {
+    let finding = |property: &str, needed: &str, cost| {
+        let property = format!("{QUEUES}{queue}.{property}");
+        let found = conf.get(&property).map(Cow::into_owned);
+        Finding { file: CAPACITY_SCHEDULER, property, found, needed: needed.into(), cost }
+    };
+    let mut findings = Vec::new();
+    if !conf.has_queue(queue) {
+        findings.push(finding(
+            "ordering-policy",
+            ORDERING_POLICY,
+            "no parent queue lists this queue in its property `queues`, so it does not exist",
+        ));
+        return findings;
+    }
+    let of_queue = |property: &str, default| conf.number(&format!("{QUEUES}{queue}.{property}"), default);
+    if of_queue("maximum-am-resource-percent", 1.0) < 0.5 {
+        findings.push(finding("maximum-am-resource-percent", "0.5", SHORT_WAIT));
+    }
+    let (capacity, maximum) = (of_queue("capacity", 100.0), of_queue("maximum-capacity", 100.0));
+    // Not compared if the capacity is given in another unit, such as a weight.
+    if preempts && of_queue("user-limit-factor", 1.0) * capacity < maximum {
+        let factor = (maximum / capacity).ceil().to_string();
+        let cost = "a user's applications have at most this many times the queue's capacity: for a user at the limit a container may be preempted in vain";
+        findings.push(finding("user-limit-factor", &factor, cost));
+    }
+    findings
+}
+
 impl Check {
     fn apply(&self, conf: &HadoopConf) -> Option<Finding> {
-        let found = conf.get(self.property);
+        let value = conf.get(self.property);
+        let found = value.as_deref();
         let number = |default: &str| found.unwrap_or(default).parse::<f64>().unwrap_or(f64::NAN);
         let works = match self.test {
             Test::Is(default) => found.unwrap_or(default) == self.needed,
@@ -340,7 +450,11 @@ mod tests {
         conf
     }
 
-    const RANKING: [(&str, &str); 3] = [
+    const RANKING: [(&str, &str); 7] = [
+        ("giveway.token.file", "/dev/null"),
+        ("yarn.scheduler.capacity.root.queues", "default, batch"),
+        ("yarn.scheduler.capacity.root.batch.capacity", "50"),
+        ("yarn.scheduler.capacity.root.batch.user-limit-factor", "2"),
         ("yarn.resourcemanager.application-master-service.processors", "other.Processor,giveway.yarn.GivewayProcessor"),
         ("yarn.scheduler.capacity.maximum-am-resource-percent", "0.6"),
         ("yarn.scheduler.capacity.root.batch.ordering-policy", ORDERING_POLICY),
@@ -353,7 +467,7 @@ mod tests {
         assert_eq!(check(&catalog::by_name("hsrtf-prp").unwrap(), &ranking), []);
         let findings = check(&catalog::by_name("fcs").unwrap(), &ranking);
         let found = properties(&findings);
-        assert_eq!(found.len(), 6, "{found:?}");
+        assert_eq!(found.len(), 7, "{found:?}");
         assert!(!found.contains(&"yarn.scheduler.include-port-in-node-name"), "its default works");
         let coshh = check(&catalog::by_name("coshh").unwrap(), &ranking);
         assert_eq!(properties(&coshh), ["yarn.scheduler.app-placement-allocator.class"]);
@@ -383,11 +497,49 @@ mod tests {
             ("yarn.scheduler.capacity.maximum-am-resource-percent", "a lot"),
         ]);
         let findings = check(&catalog::by_name("fifo").unwrap(), &wrong);
-        assert_eq!(findings.len(), 3, "{findings:?}");
+        assert_eq!(findings.len(), 4, "{findings:?}");
         let text = findings[0].to_string();
         assert!(text.contains("<value>other.Processor,giveway.yarn.GivewayProcessor</value>"), "{text}");
         assert!(text.contains("is other.Processor: the plug-in does not connect"), "{text}");
-        assert!(findings[2].to_string().contains("is not set: no queue is ordered by Giveway"));
+        assert!(findings[2].to_string().contains("giveway.token.file is /etc/giveway/token, which does not exist"));
+        assert!(findings[3].to_string().contains("is not set: no queue is ordered by Giveway"));
+    }
+
+    /// The properties that do not work under `fcs`, beside those that do not without any property set.
+    fn found_with(more: &[(&str, &str)]) -> Vec<String> {
+        let fcs = catalog::by_name("fcs").unwrap();
+        let without = check(&fcs, &conf(&RANKING));
+        let findings = check(&fcs, &conf(&[&RANKING[..], more].concat()));
+        let new = findings.into_iter().filter(|finding| !without.contains(finding));
+        new.map(|finding| format!("{} {}", finding.property, finding.needed)).collect()
+    }
+
+    #[test]
+    fn what_makes_pauses_useless_or_harmful_is_found() {
+        let q = |name: &str| format!("yarn.scheduler.capacity.{name}");
+        let dominant = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator";
+        let calculator = found_with(&[(&q("resource-calculator"), dominant)]);
+        assert!(calculator[0].contains("resource-calculator"), "{calculator:?}");
+        assert_eq!(found_with(&[("yarn.node-labels.enabled", "true")]), ["yarn.node-labels.enabled false"]);
+        assert_eq!(found_with(&[("mapreduce.task.timeout", "30000")]), ["mapreduce.task.timeout 600000"]);
+        assert_eq!(found_with(&[("mapreduce.task.timeout", "0")]), [""; 0], "no timeout");
+        assert_eq!(
+            found_with(&[(&q("root.batch.maximum-am-resource-percent"), "0.05")]),
+            [q("root.batch.maximum-am-resource-percent 0.5")]
+        );
+        assert_eq!(found_with(&[(&q("root.batch.user-limit-factor"), "1")]), [q("root.batch.user-limit-factor 2")]);
+        let unknown = found_with(&[(&q("root.prod.etl.ordering-policy"), ORDERING_POLICY)]);
+        assert_eq!(unknown, [q(&format!("root.prod.etl.ordering-policy {ORDERING_POLICY}"))], "no such queue");
+        let listed = [("root.prod.etl.ordering-policy", ORDERING_POLICY), ("root.prod.queues", "etl")];
+        let listed: Vec<(String, &str)> = listed.iter().map(|(name, value)| (q(name), *value)).collect();
+        let listed: Vec<(&str, &str)> = listed.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        assert_eq!(found_with(&listed), [""; 0]);
+    }
+
+    #[test]
+    fn variables_are_replaced() {
+        let conf = conf(&[("a", "${b}/x"), ("b", "${c}"), ("c", "1"), ("d", "${unknown}"), ("e", "${e}")]);
+        assert_eq!(["a", "d", "e"].map(|name| conf.get(name).unwrap().into_owned()), ["1/x", "${unknown}", "${e}"]);
     }
 
     #[test]
