@@ -279,10 +279,11 @@ fn peers_of_another_protocol_are_rejected_without_blocking() {
     let cluster = TestCluster::start();
     let cluster_dir = cluster.folder.path().join("cluster");
     let address = fs::read_to_string(cluster_dir.join("address")).expect("cannot read the address");
+    let address = address.lines().next().expect("the address is empty");
     // Another protocol, another version, an incomplete handshake, and no bytes at all.
     let mut connections = Vec::new();
     for handshake in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"giveway\n\xff\xff\xff\xff", b"give", b""] {
-        let mut connection = UnixStream::connect(&address).expect("cannot connect");
+        let mut connection = UnixStream::connect(address).expect("cannot connect");
         connection.write_all(handshake).expect("cannot write");
         connections.push(connection);
     }

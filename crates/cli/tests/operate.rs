@@ -258,6 +258,52 @@ fn an_address_that_cannot_be_served_is_refused_before_anything_starts() {
 }
 
 #[test]
+fn a_directory_with_other_files_is_left_alone() {
+    let folder = input();
+    let mine = folder.path().join("mine");
+    fs::create_dir(&mine).expect("cannot create a directory");
+    fs::write(mine.join("data"), "").expect("cannot write a file");
+    let output = Command::new(env!("CARGO_BIN_EXE_giveway")).args(["up", "--no-http", "--dir"]).arg(&mine).output();
+    let output = output.expect("cannot run giveway");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("has other files and no cluster"), "{}", text(&output.stderr));
+    assert_eq!(fs::read_dir(&mine).expect("cannot list the directory").count(), 1);
+}
+
+/// A copy of a cluster directory, as a backup is one.
+#[test]
+fn a_copy_neither_reaches_the_original_nor_runs_beside_it() {
+    let folder = input();
+    let up = Up::start(folder.path(), &[]);
+    let copied = Command::new("cp").args(["-a", "cluster", "copy"]).current_dir(folder.path()).status();
+    assert!(copied.expect("cannot copy").success());
+    let of_copy = |args: &[&str]| {
+        let run =
+            Command::new(env!("CARGO_BIN_EXE_giveway")).args(args).arg("copy").current_dir(folder.path()).output();
+        let output = run.expect("cannot run giveway");
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stdout));
+        text(&output.stderr)
+    };
+    assert!(of_copy(&["down", "--dir"]).contains("no cluster is running"));
+    let refused = of_copy(&["up", "--no-http", "--dir"]);
+    assert!(refused.contains("is a copy of another cluster directory"), "{refused}");
+    prints(folder.path(), &["nodes"]);
+    drop(up);
+}
+
+/// A cleaner of temporary files may remove the socket.
+#[test]
+fn a_signal_stops_a_cluster_without_a_socket() {
+    let folder = input();
+    let mut up = Up::start(folder.path(), &[]);
+    let address = fs::read_to_string(folder.path().join("cluster/address")).expect("cannot read the address");
+    let socket = Path::new(address.lines().next().expect("the address is empty"));
+    fs::remove_dir_all(socket.parent().expect("it is in a directory")).expect("cannot remove the socket");
+    up.signal("-TERM");
+    wait_for("the cluster to stop", || matches!(up.child.try_wait(), Ok(Some(_))));
+}
+
+#[test]
 fn a_drained_node_gets_no_tasks_until_it_is_included_also_after_a_restart() {
     let folder = input();
     let dir = folder.path();

@@ -1,6 +1,7 @@
 //! The client of a coordinator: one method for each request.
 
 use crate::access;
+use crate::address;
 use crate::attempt_logs::LogChunk;
 use crate::coordinator::Clock;
 use crate::job::Request;
@@ -10,10 +11,8 @@ use crate::wire::{
     Reload, Role, ToClient, WireError,
 };
 use giveway_core::{AttemptId, JobId};
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -85,16 +84,13 @@ pub struct Client {
 impl Client {
     /// Connects to the coordinator of the cluster in a folder. Its address is read from there.
     pub fn connect(folder: &Path) -> Result<Client, ClientError> {
-        let path = folder.join("address");
-        let address = match std::fs::read(&path) {
-            Ok(address) => address,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(ClientError::NoCluster { folder: folder.into() });
-            }
+        let socket = match address::read(folder) {
+            Ok(Some(socket)) => socket,
+            Ok(None) => return Err(ClientError::NoCluster { folder: folder.into() }),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Client::connect_shared(folder),
-            Err(error) => return Err(ClientError::Folder { path, error }),
+            Err(error) => return Err(ClientError::Folder { path: address::path(folder), error }),
         };
-        match wire::connect_to_own(Path::new(&OsString::from_vec(address)), Role::Client) {
+        match wire::connect_to_own(&socket, Role::Client) {
             Ok(stream) => Ok(Client { stream, other_owner: None }),
             // The socket of a coordinator that has ended, or that was removed with the system's temporary files.
             Err(WireError::Io { error, .. })

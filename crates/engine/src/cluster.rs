@@ -4,7 +4,7 @@
 mod restarts;
 
 use crate::client::{Client, ClientError};
-use crate::coordinator::{self, CoordinatorHandle, JournalError, JournalLock, StartError, Timings};
+use crate::coordinator::{self, CoordinatorHandle, JournalError, JournalLock, StartError, StopHandle, Timings};
 use crate::hdfs;
 use crate::worker;
 use restarts::RestartTimer;
@@ -161,6 +161,11 @@ impl Cluster {
     /// The lock of the cluster directory. The cluster cannot be started again as long as this, or a copy, exists.
     pub fn lock(&self) -> Arc<JournalLock> {
         Arc::clone(&self.lock)
+    }
+
+    /// Stops the cluster from elsewhere: workers stop, and unfinished jobs continue when it is started again.
+    pub fn stop_handle(&self) -> Option<StopHandle> {
+        self.coordinator.as_ref().map(CoordinatorHandle::stop_handle)
     }
 
     /// Name of the scheduling policy in use.

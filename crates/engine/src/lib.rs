@@ -7,6 +7,7 @@
 //! discarded.
 
 mod access;
+mod address;
 pub mod attempt_logs;
 pub mod client;
 pub mod cluster;

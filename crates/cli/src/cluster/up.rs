@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use giveway_core::{Tenants, plural};
 use giveway_engine::client::{Client, ClientError};
 use giveway_engine::cluster::{self, Cluster};
-use giveway_engine::coordinator::{JournalError, JournalLock, ReloadSource, Reloadable};
+use giveway_engine::coordinator::{JournalError, JournalLock, ReloadSource, Reloadable, StopHandle};
 use giveway_engine::wire::Reload;
 use giveway_engine::{Access, coordinator, is_root, worker as process};
 use giveway_mapreduce::apps::Apps;
@@ -134,7 +134,7 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
     if input::policy(&args.options.policy)?.name != cluster.policy() {
         writeln!(
             out,
-            "There are unfinished jobs: the cluster keeps its previous policy; `giveway reload` changes it."
+            "The cluster has work left from its last start and keeps the policy of that; `giveway reload` changes it."
         )?;
     }
     // Its socket is removed when the cluster has stopped.
@@ -174,19 +174,17 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
         "Submit jobs with `giveway submit APP --input ... --output ...`; stop the cluster with `giveway down` or Ctrl-C."
     )?;
     out.flush()?;
-    // Same as `giveway down`: workers stop, and unfinished jobs continue when the cluster is started again.
-    let folder = cluster.folder().to_owned();
-    signals::on_stop(move || {
-        let _ = Client::connect(&folder).and_then(|mut client| client.stop());
-    })?;
+    // Same as `giveway down`, and without a connection: a cleaner of temporary files may have removed the socket.
+    let stop = cluster.stop_handle();
+    let stop_on_close = stop.clone();
+    signals::on_stop(move || stop.iter().for_each(StopHandle::stop))?;
     let folder = cluster.folder().to_owned();
     hangups.handle(move |is_closed| {
-        let client = Client::connect(&folder);
         if is_closed {
-            let _ = client.and_then(|mut client| client.stop());
+            stop_on_close.iter().for_each(StopHandle::stop);
             return;
         }
-        match client.and_then(|mut client| client.reload()) {
+        match Client::connect(&folder).and_then(|mut client| client.reload()) {
             Ok(reload) => {
                 tracing::info!("reloaded on SIGHUP; policy {}", reload.policy);
                 reload.changes.iter().for_each(|change| tracing::info!("{change}"));

@@ -68,6 +68,7 @@ pub use reload::{ReloadSource, Reloadable};
 pub use timings::{Timing, Timings};
 
 use crate::access::{self, Access};
+use crate::address;
 use crate::apps::Apps;
 use crate::cluster_id::ClusterId;
 use crate::program::{Planner, ProgramStore};
@@ -76,8 +77,9 @@ use connections::{Services, SharedAccess};
 use giveway_core::{Policy, SetupError, Tenants};
 use inputs::{ClientLink, Input};
 use run::Run;
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -135,6 +137,16 @@ pub enum StartError {
         path: PathBuf,
         error: io::Error,
     },
+    /// The directory is a copy of one whose cluster is running.
+    #[error(
+        "{} is a copy of another cluster directory, whose cluster is running; stop that one first: both would run the same unfinished jobs", folder.display()
+    )]
+    CopyRuns { folder: PathBuf },
+    /// A new cluster would take a directory with other files.
+    #[error(
+        "{} has other files and no cluster; name a directory that is empty, or does not exist yet: only its owner could enter it afterwards", folder.display()
+    )]
+    NotEmpty { folder: PathBuf },
     /// The socket cannot be listened on.
     #[error("cannot listen on {}: {error}", socket.display())]
     Listen { socket: PathBuf, error: io::Error },
@@ -173,6 +185,18 @@ pub struct CoordinatorHandle {
     lock: Arc<JournalLock>,
 }
 
+/// Stops a coordinator, also if its sockets are gone.
+#[derive(Clone, Debug)]
+pub struct StopHandle(mpsc::Sender<Input>);
+
+impl StopHandle {
+    /// Requests a stop and returns at once.
+    pub fn stop(&self) {
+        let client = ClientLink { id: 0, limited_to: None, sender: mpsc::channel().0 };
+        let _ = self.0.send(Input::ClientRequest { request: crate::wire::FromClient::Stop, client });
+    }
+}
+
 /// Removes the sockets' files when it is dropped.
 #[derive(Debug)]
 struct Sockets(Arc<Mutex<Vec<SocketFile>>>);
@@ -188,11 +212,17 @@ impl CoordinatorHandle {
     pub fn start(options: Options) -> Result<CoordinatorHandle, StartError> {
         let folder = options.folder.clone();
         let in_folder = |error| StartError::Folder { path: folder.clone(), error };
+        if has_only_foreign_files(&folder).map_err(in_folder)? {
+            return Err(StartError::NotEmpty { folder });
+        }
         run_folder::make_private(&folder).map_err(in_folder)?;
         let lock = Arc::new(JournalLock::acquire_within(&folder, LOCK_TIMEOUT)?);
         let (cluster_id, _) = ClusterId::read_or_create(&folder).map_err(in_folder)?;
         let socket = run_folder::create(cluster_id.short()).map_err(in_folder)?.join("coordinator");
-        // The journal is locked, so no other coordinator of this cluster uses the socket.
+        // The journal is locked, so only a copy of the directory can have a coordinator on this socket. Both would run the same jobs.
+        if UnixStream::connect(&socket).is_ok() {
+            return Err(StartError::CopyRuns { folder });
+        }
         let listener = Listener::bind(&socket).map_err(|error| StartError::Listen { socket: socket.clone(), error })?;
         let sockets = Sockets(Arc::new(Mutex::new(vec![SocketFile::new(socket.clone())])));
         let shared = SharedAccess::new(sockets.0.clone());
@@ -207,7 +237,7 @@ impl CoordinatorHandle {
         let policy = run.policy().to_owned();
         let timings = run.timings();
         // Written only after the journal has been recovered: clients that find the address find a coordinator that can serve them.
-        write_atomically(&folder.join("address"), socket.as_os_str().as_bytes()).map_err(in_folder)?;
+        address::write(&folder, &socket).map_err(in_folder)?;
         let thread = std::thread::Builder::new()
             .name("coordinator".into())
             .spawn(move || run.run(&receiver))
@@ -258,8 +288,12 @@ impl CoordinatorHandle {
 
     /// Requests a stop and returns at once. Unfinished jobs continue at the next start.
     pub fn stop(&self) {
-        let client = ClientLink { id: 0, limited_to: None, sender: mpsc::channel().0 };
-        let _ = self.inputs.send(Input::ClientRequest { request: crate::wire::FromClient::Stop, client });
+        self.stop_handle().stop();
+    }
+
+    /// Stops the coordinator from elsewhere.
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle(self.inputs.clone())
     }
 
     /// Blocks until the coordinator has stopped.
@@ -273,6 +307,19 @@ impl CoordinatorHandle {
     }
 }
 
+/// True for a directory with files of which none is a cluster's.
+fn has_only_foreign_files(folder: &Path) -> io::Result<bool> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        entries => entries?,
+    };
+    let names: Vec<_> = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>()?;
+    // A start that was interrupted may have left no more than its lock; tokens may be created before the first start.
+    let is_ours =
+        |name: &OsString| ["cluster-id", "lock", "journal", "token", "tokens"].iter().any(|ours| name == ours);
+    Ok(!names.is_empty() && !names.iter().any(is_ours))
+}
+
 /// Listens on the socket for other users. Returns its path too.
 fn listen_shared(folder: &Path) -> Result<(Listener, PathBuf), StartError> {
     let in_folder = |error| StartError::Folder { path: folder.to_path_buf(), error };
@@ -282,11 +329,4 @@ fn listen_shared(folder: &Path) -> Result<(Listener, PathBuf), StartError> {
         access::create_shared_folder(parent).map_err(failed)?;
     }
     Ok((Listener::bind_shared(&socket).map_err(failed)?, socket))
-}
-
-/// Replaces a small file by renaming a new one over it. Readers see the old content or the new, never a part. Not synced.
-fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
-    std::fs::write(&new, bytes)?;
-    std::fs::rename(&new, path)
 }

@@ -6,12 +6,10 @@
 use super::WorkerError;
 use super::state_machine::{Effect, Input, Worker};
 use super::tasks::Tasks;
+use crate::address;
 use crate::wire::{self, MESSAGE_BYTES_MAX, Role, WireError};
 use giveway_core::Time;
-use std::ffi::OsString;
-use std::fs;
-use std::io::{BufReader, BufWriter, Write};
-use std::os::unix::ffi::OsStringExt;
+use std::io::{self, BufReader, BufWriter, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -117,9 +115,10 @@ pub(super) fn keep_connected(cluster: &Path, folder: PathBuf, timeout: Duration,
 }
 
 fn connect(cluster: &Path) -> Result<UnixStream, WireError> {
-    let path = cluster.join("address");
-    let address = fs::read(&path).map_err(|error| WireError::Io { what: path.display().to_string(), error })?;
-    wire::connect_to_own(Path::new(&OsString::from_vec(address)), Role::Worker)
+    let failed = |error| WireError::Io { what: address::path(cluster).display().to_string(), error };
+    let socket =
+        address::read(cluster).and_then(|socket| socket.ok_or(io::ErrorKind::NotFound.into())).map_err(failed)?;
+    wire::connect_to_own(&socket, Role::Worker)
 }
 
 /// Passes the messages of a connection on until it ends. Returns `None` if nobody receives them any more.
