@@ -84,6 +84,8 @@ fail_over() {
     ! pausing_node || fail "$label: some containers were not resumed"
     if [[ $fault == STOP ]]; then kill -CONT "${!pid}"; else wait "${!pid}" 2>/dev/null || true; start_rm "$old"; fi
     wait_for 120 "$old to stand by" stands_by "$old"
+    # One that was suspended believes to be active for a moment and takes the connection; then the active one connects again.
+    sleep 10
     synchronized=$(count_in 'synchronized with' sidecar)
     sleep 5
     (($(count_in 'synchronized with' sidecar) == synchronized)) || fail "$label: the ResourceManager that stands by connects to the sidecar"
