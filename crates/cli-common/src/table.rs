@@ -14,7 +14,7 @@ const COLUMNS: [Column; 10] = [
     Column { header: "mean\n(s)", metric: |f| f.mean_completion_s, format: seconds },
     Column {
         header: "mean /\nbound",
-        metric: |f| Some(f.mean_completion_s? / f.lower_bound_mean_completion_s?),
+        metric: |f| Some(f.mean_completion_s? / f.lower_bound_mean_completion_s.filter(|bound_s| *bound_s > 0.0)?),
         format: two_decimals,
     },
     Column { header: "p95\n(s)", metric: |f| f.p95_completion_s, format: seconds },

@@ -201,7 +201,15 @@ enum NodeRef {
 fn find_node(entry: &Table<'_>, nodes: &[NodeModel]) -> Result<NodeId, FileError> {
     let (found, name) = match required(entry, "node", entry.get("node")?)? {
         NodeRef::Number(number) => (usize::try_from(number).ok().filter(|i| *i < nodes.len()), number.to_string()),
-        NodeRef::Name(name) => (nodes.iter().position(|node| node.spec.name == name), format!("`{name}`")),
+        NodeRef::Name(name) => {
+            let mut named = nodes.iter().enumerate().filter(|(_, node)| node.spec.name == name).map(|(i, _)| i);
+            let first = named.next();
+            if named.next().is_some() {
+                let problem = format!("several nodes are named `{name}`");
+                return Err(entry.error_at("node", problem, "write the number of the node, or give each its own name"));
+            }
+            (first, format!("`{name}`"))
+        }
     };
     found.map(|i| NodeId(i as u32)).ok_or_else(|| {
         let remedy = format!("write a number from 0 to {}, or the name of a node", nodes.len() - 1);
@@ -295,6 +303,11 @@ mod tests {
             ("[[nodes]]\ndisk_gb = -1", 2, "disk_gb is -1"),
             ("[[nodes]]\ndisk_gb = 5e-324", 2, "write a number from 0.001"),
             ("[[nodes]]\nspede = 2", 2, "unknown field `spede`"),
+            (
+                "[[nodes]]\nname='a'\n[[nodes]]\nname='a'\n[[faults.scripted]]\nnode='a'\nat=1",
+                6,
+                "several nodes are named `a`",
+            ),
             ("[[nodes]]\nspeed = 'fast'", 2, "invalid type"),
             ("replicas = 3\n[[nodes]]\ncount = 2", 1, "only 2 nodes; write at most"),
             ("replicas = 0\n[[nodes]]", 1, "replicas is 0"),

@@ -98,7 +98,7 @@ struct OfPool {
 }
 
 fn of_model(model: &Model, is_known: impl Fn(&str) -> bool, out: &mut String) {
-    head(out, "giveway_slots", "Slots of the nodes that are up and not excluded.", "gauge");
+    head(out, "giveway_slots", "Slots of the nodes that are up, and neither drained nor excluded.", "gauge");
     for kind in Kind::BOTH {
         let _ = writeln!(out, "giveway_slots{{kind=\"{kind}\"}} {}", model.slots(kind));
     }
