@@ -86,6 +86,14 @@ impl State {
                     job.id
                 ));
             }
+            let by_launch: Vec<u32> = job.running_oldest_first(kind).collect();
+            let (mut listed, mut running) = (by_launch.clone(), counts.running.clone());
+            listed.sort_unstable();
+            running.sort_unstable();
+            let launched = |&index: &u32| job.tasks[kind][index as usize].launched;
+            if listed != running || !by_launch.is_sorted_by_key(launched) {
+                return Err(format!("{}: running {kind} tasks {running:?}, by launch {by_launch:?}", job.id));
+            }
             let tasks = (0..job.task_end(kind)).map(|index| TaskKey { kind, index });
             let backing_off = tasks.filter(|&task| job.retry_at(task).is_some()).count() as u32;
             if backing_off != counts.backing_off {

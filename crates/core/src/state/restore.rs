@@ -3,6 +3,7 @@
 
 use super::bit_set::BitSet;
 use super::job_table::{JobKey, JobTable};
+use super::launch_order::LaunchOrder;
 use super::node::NodeTable;
 use super::node_types::{MAX_TYPES, NodeTypes};
 use super::{Job, JobLag, State, TaskState};
@@ -282,7 +283,9 @@ impl Job {
             let task = self.find_task(TaskKey { kind, index });
             task.is_some_and(|task| task.holds_slot() && task.running_position == position)
         };
-        ensure((0..).zip(running).all(is_listed))
+        ensure((0..).zip(running).all(is_listed))?;
+        self.launch_order[kind] = LaunchOrder::of(running, &self.tasks[kind]);
+        Ok(())
     }
 
     fn check_speculative(&self) -> Result<(), Inconsistent> {
