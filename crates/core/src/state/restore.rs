@@ -148,6 +148,7 @@ impl NodeTable {
     /// Computes what follows from the nodes.
     fn recount(&mut self) -> Result<(), Inconsistent> {
         self.types.clear()?;
+        let mut reserved = Vec::new();
         for (id, node) in (0..).map(NodeId).zip(&mut self.nodes) {
             let spec = &node.spec;
             ensure((spec.map_slots, spec.reduce_slots) != (0, 0) && spec.speed_ppm > 0 && spec.disk_bytes_per_s > 0)?;
@@ -164,20 +165,18 @@ impl NodeTable {
                     self.free[kind] += u32::from(node.free[kind]);
                     self.slots[kind] += u32::from(slots);
                 }
-                self.reservations[kind] += node.reservations[kind].len() as u32;
-                if !node.reservations[kind].is_empty() {
-                    self.reserved[kind].insert(id);
-                }
+                reserved.extend(node.reservations[kind].iter().map(|&reservation| (id, kind, reservation)));
             }
             if is_usable {
                 self.types.add(node);
             }
         }
+        reserved.into_iter().for_each(|(id, kind, reservation)| self.count_reservation(id, kind, reservation));
         Ok(())
     }
 
     fn drop_reservations(&mut self) {
-        (self.reservations, self.reserved) = Default::default();
+        (self.reservations, self.reserved, self.reserved_by_job) = Default::default();
         self.nodes.iter_mut().for_each(|node| node.reservations = Default::default());
     }
 }
