@@ -217,7 +217,9 @@ impl Victims {
             }
         };
         let running = state.jobs().iter().filter(|(_, job)| !job.is_closed() && is_victim(job.counts(kind)));
-        let rest: Vec<(Standing, JobKey)> = running.map(|(key, _)| (place(key), key)).collect();
+        // Most live jobs run, and the list is long on a large cluster: it does not grow step by step.
+        let mut rest: Vec<(Standing, JobKey)> = Vec::with_capacity(state.jobs().len());
+        rest.extend(running.map(|(key, _)| (place(key), key)));
         Victims { sorted: Vec::new(), rest: rest.into() }
     }
 
