@@ -2,7 +2,7 @@
 
 use super::Scheduler;
 use crate::action::{Action, Start, Work};
-use crate::ids::{Kind, NodeId, TaskId};
+use crate::ids::{JobId, Kind, NodeId, TaskId};
 use crate::policy::matching::Routing;
 use crate::policy::placement::{self, Choice, Offer};
 use crate::policy::preemption;
@@ -123,20 +123,34 @@ impl Scheduler {
     /// reservation there is dropped: what is being stopped may not stop soon.
     fn pick_reserved_elsewhere(&mut self, node: NodeId, kind: Kind) -> Option<Pick> {
         let cluster = &mut self.cluster;
-        let on_node = |at: NodeId| cluster.state.node(at).reservations(kind).iter().map(move |of| (of.job, of.id, at));
-        let mut waiting: Vec<_> = cluster.state.nodes().ids_reserved(kind).flat_map(on_node).collect();
-        waiting.retain(|&(job, id, at)| at != node && cluster.state.find(id) == Some(job));
-        waiting.sort_by_cached_key(|&(job, ..)| cluster.comparison().rank(cluster.state.job(job), kind, 0));
+        let here = cluster.state.node(node).reservations(kind);
+        // By job, because many reservations are of few jobs.
+        let elsewhere = |(job, id, reserved): (JobKey, JobId, u32)| {
+            let here = here.iter().filter(|of| (of.job, of.id) == (job, id)).count() as u32;
+            (reserved > here && cluster.state.find(id) == Some(job)).then_some((job, reserved - here))
+        };
+        let mut waiting: Vec<_> = cluster.state.nodes().reserved_by_job(kind).filter_map(elsewhere).collect();
+        waiting.sort_by_cached_key(|&(job, _)| cluster.comparison().rank(cluster.state.job(job), kind, 0));
         let placement = &cluster.policy.slots(kind).placement;
         let (failures, matcher) = (&cluster.policy.failures, Some(&cluster.matcher));
         let (jobs, nodes) = cluster.state.jobs_and_nodes();
         let offer = Offer { node, nodes, now: cluster.now };
-        let (job, reserved_on, choice) = waiting.into_iter().find_map(|(key, _, at)| {
+        let (job, refused, choice) = waiting.into_iter().find_map(|(key, reserved)| {
             let job = jobs.get_mut(key);
-            let avoids = failures.job_avoids(job, key, kind, node, nodes, matcher);
-            let choice = if avoids { None } else { placement.choose(job, key, kind, offer) };
-            choice.map(|choice| (key, at, choice))
+            if failures.job_avoids(job, key, kind, node, nodes, matcher) {
+                return None;
+            }
+            // Each reservation is offered the slot. That makes a difference to paused reduces, which count the offers that they refuse.
+            let offers = if kind == Kind::Reduce { reserved } else { 1 };
+            (0..offers).find_map(|nth| Some((key, nth, placement.choose(job, key, kind, offer)?)))
         })?;
+        let id = cluster.state.job(job).id();
+        let elsewhere = cluster.state.nodes().ids_reserved(kind).filter(|&at| at != node);
+        let on_node = |at: NodeId| {
+            let own = cluster.state.node(at).reservations(kind).iter().filter(move |of| (of.job, of.id) == (job, id));
+            own.map(move |_| at)
+        };
+        let reserved_on = elsewhere.flat_map(on_node).nth(refused as usize)?;
         cluster.state.drop_reservation(job, kind, Some(reserved_on));
         Some(Pick { job, choice, pass: 0 })
     }

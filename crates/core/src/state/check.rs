@@ -2,6 +2,7 @@
 
 use super::{JobKey, State, TaskState};
 use crate::ids::{Kind, NodeId, TaskKey};
+use std::collections::BTreeMap;
 
 impl State {
     /// Describes a violated invariant, if there is one. Reads everything: for tests and for fault diagnosis.
@@ -14,9 +15,13 @@ impl State {
 
     fn check_nodes(&self, kind: Kind) -> Result<(), String> {
         let (mut free, mut slots, mut reservations) = (0, 0, 0);
+        let mut by_job = BTreeMap::new();
         for (id, node) in self.nodes.iter() {
             let (has, runs) = (usize::from(node.spec.slots(kind)), node.running[kind].len());
             reservations += node.reservations[kind].len() as u32;
+            for reservation in &node.reservations[kind] {
+                *by_job.entry((reservation.job, reservation.id)).or_insert(0) += 1;
+            }
             if self.nodes.reserved[kind].contains(&id) == node.reservations[kind].is_empty() {
                 return Err(format!("{id} is not kept as a node with {kind} reservations, or has none"));
             }
@@ -39,6 +44,10 @@ impl State {
         if (free, slots, reservations) != kept {
             let counted = (free, slots, reservations);
             return Err(format!("{kind} slots free, in all, reserved: counted {counted:?}, kept {kept:?}"));
+        }
+        if by_job != self.nodes.reserved_by_job[kind] {
+            let kept = &self.nodes.reserved_by_job[kind];
+            return Err(format!("{kind} reservations by job: counted {by_job:?}, kept {kept:?}"));
         }
         let of_types: u32 = self.nodes.types().iter().map(|of| of.slots[kind]).sum();
         if of_types != slots {
@@ -85,6 +94,14 @@ impl State {
                     "{}: {kind} tasks done, pending, paused, running, stopping: counted {counted:?}, kept {kept:?}",
                     job.id
                 ));
+            }
+            let by_launch: Vec<u32> = job.running_oldest_first(kind).collect();
+            let (mut listed, mut running) = (by_launch.clone(), counts.running.clone());
+            listed.sort_unstable();
+            running.sort_unstable();
+            let launched = |&index: &u32| job.tasks[kind][index as usize].launched;
+            if listed != running || !by_launch.is_sorted_by_key(launched) {
+                return Err(format!("{}: running {kind} tasks {running:?}, by launch {by_launch:?}", job.id));
             }
             let tasks = (0..job.task_end(kind)).map(|index| TaskKey { kind, index });
             let backing_off = tasks.filter(|&task| job.retry_at(task).is_some()).count() as u32;

@@ -3,6 +3,7 @@
 use super::SHUFFLE_DONE_PPM;
 use super::bit_set::BitSet;
 use super::estimate::Estimate;
+use super::launch_order::LaunchOrder;
 use super::pending_maps::PendingMaps;
 use super::racks::Racks;
 use super::restore;
@@ -46,6 +47,8 @@ pub struct Job {
     /// Whether work of any of its tasks was ever lost with a node. Most jobs have histories of other kinds only.
     pub(super) has_lost_work: bool,
     pub(super) counts: PerKind<TaskCounts>,
+    #[serde(skip)]
+    pub(super) launch_order: PerKind<LaunchOrder>,
     pub(super) pending_maps: PendingMaps,
     /// Pending reduces; the last one is launched first.
     pub(super) pending_reduces: Vec<u32>,
@@ -219,6 +222,11 @@ impl Job {
     #[inline]
     pub fn counts(&self, kind: Kind) -> &TaskCounts {
         &self.counts[kind]
+    }
+
+    /// The tasks that hold a slot, those requested to stop included, that of the oldest attempt first.
+    pub fn running_oldest_first(&self, kind: Kind) -> impl Iterator<Item = u32> + '_ {
+        self.launch_order[kind].running(&self.tasks[kind])
     }
 
     /// Number of tasks of a kind, pending ones included. Of an open job, those known so far.

@@ -43,6 +43,7 @@ impl Job {
             histories: FxHashMap::default(),
             has_lost_work: false,
             counts: requested.map(|pending| TaskCounts { pending, ..TaskCounts::default() }),
+            launch_order: PerKind::default(),
             pending_reduces: (0..reduces).rev().collect(),
             paused: VecDeque::new(),
             refused_offers: 0,
@@ -97,6 +98,7 @@ impl Job {
         task.launched = now;
         task.running_position = counts.running.len() as u32;
         counts.running.push(key.index);
+        self.launch_order[key.kind].add(key.index, task);
         if let Some(launched) = launched_before {
             let history = self.history_mut(key);
             history.first_launched.get_or_insert(launched);
@@ -122,6 +124,7 @@ impl Job {
         if let Some(&moved) = counts.running.get(at) {
             self.tasks[key.kind][moved as usize].running_position = at as u32;
         }
+        self.launch_order[key.kind].drop_ended(counts.running.len(), &self.tasks[key.kind]);
     }
 
     /// A stopped, done or paused task is pending again, from the beginning. The task of an open job is released instead, because the

@@ -14,6 +14,7 @@ mod job;
 mod job_pending_maps;
 mod job_steps;
 mod job_table;
+mod launch_order;
 mod node;
 mod node_types;
 mod pending_maps;

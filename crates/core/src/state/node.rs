@@ -8,7 +8,7 @@ use crate::ids::{AttemptId, JobId, Kind, NodeId, PerKind};
 use crate::units::Time;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A node. The fields that every launch and every end of an attempt touch come first and share cache lines.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -172,6 +172,9 @@ pub struct NodeTable {
     /// The nodes with reservations.
     #[serde(skip)]
     pub(super) reserved: PerKind<BTreeSet<NodeId>>,
+    /// How many reservations each job has, by its key and its id.
+    #[serde(skip)]
+    pub(super) reserved_by_job: PerKind<BTreeMap<(JobKey, JobId), u32>>,
     #[serde(skip)]
     pub(super) up: u32,
     #[serde(skip)]
@@ -283,14 +286,25 @@ impl NodeTable {
         self.reserved[kind].iter().copied()
     }
 
+    /// The jobs with reservations of slots of a kind, as they were then, and how many each has.
+    pub fn reserved_by_job(&self, kind: Kind) -> impl Iterator<Item = (JobKey, JobId, u32)> {
+        self.reserved_by_job[kind].iter().map(|(&(job, id), &reserved)| (job, id, reserved))
+    }
+
     pub(super) fn get_mut(&mut self, node: NodeId) -> &mut Node {
         &mut self.nodes[node.0 as usize]
     }
 
     pub(super) fn add_reservation(&mut self, node: NodeId, kind: Kind, reservation: Reservation) {
         self.get_mut(node).reservations[kind].push(reservation);
+        self.count_reservation(node, kind, reservation);
+    }
+
+    /// Counts a reservation that a node has.
+    pub(super) fn count_reservation(&mut self, node: NodeId, kind: Kind, reservation: Reservation) {
         self.reservations[kind] += 1;
         self.reserved[kind].insert(node);
+        *self.reserved_by_job[kind].entry((reservation.job, reservation.id)).or_default() += 1;
     }
 
     /// Removes a reservation by its position.
@@ -301,6 +315,12 @@ impl NodeTable {
             self.reserved[kind].remove(&node);
         }
         self.reservations[kind] -= 1;
+        let owner = (removed.job, removed.id);
+        let of_job = self.reserved_by_job[kind].get_mut(&owner).expect("each reservation is counted");
+        *of_job -= 1;
+        if *of_job == 0 {
+            self.reserved_by_job[kind].remove(&owner);
+        }
         removed
     }
 

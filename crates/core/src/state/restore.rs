@@ -3,6 +3,7 @@
 
 use super::bit_set::BitSet;
 use super::job_table::{JobKey, JobTable};
+use super::launch_order::LaunchOrder;
 use super::node::NodeTable;
 use super::node_types::{MAX_TYPES, NodeTypes};
 use super::{Job, JobLag, State, TaskState};
@@ -147,6 +148,7 @@ impl NodeTable {
     /// Computes what follows from the nodes.
     fn recount(&mut self) -> Result<(), Inconsistent> {
         self.types.clear()?;
+        let mut reserved = Vec::new();
         for (id, node) in (0..).map(NodeId).zip(&mut self.nodes) {
             let spec = &node.spec;
             ensure((spec.map_slots, spec.reduce_slots) != (0, 0) && spec.speed_ppm > 0 && spec.disk_bytes_per_s > 0)?;
@@ -163,20 +165,18 @@ impl NodeTable {
                     self.free[kind] += u32::from(node.free[kind]);
                     self.slots[kind] += u32::from(slots);
                 }
-                self.reservations[kind] += node.reservations[kind].len() as u32;
-                if !node.reservations[kind].is_empty() {
-                    self.reserved[kind].insert(id);
-                }
+                reserved.extend(node.reservations[kind].iter().map(|&reservation| (id, kind, reservation)));
             }
             if is_usable {
                 self.types.add(node);
             }
         }
+        reserved.into_iter().for_each(|(id, kind, reservation)| self.count_reservation(id, kind, reservation));
         Ok(())
     }
 
     fn drop_reservations(&mut self) {
-        (self.reservations, self.reserved) = Default::default();
+        (self.reservations, self.reserved, self.reserved_by_job) = Default::default();
         self.nodes.iter_mut().for_each(|node| node.reservations = Default::default());
     }
 }
@@ -282,7 +282,9 @@ impl Job {
             let task = self.find_task(TaskKey { kind, index });
             task.is_some_and(|task| task.holds_slot() && task.running_position == position)
         };
-        ensure((0..).zip(running).all(is_listed))
+        ensure((0..).zip(running).all(is_listed))?;
+        self.launch_order[kind] = LaunchOrder::of(running, &self.tasks[kind]);
+        Ok(())
     }
 
     fn check_speculative(&self) -> Result<(), Inconsistent> {

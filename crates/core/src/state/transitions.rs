@@ -309,6 +309,7 @@ impl State {
                 task.state = TaskState::Running;
                 task.progress_ppm = 0;
                 (task.number, task.node, task.launched) = (speculative.number, speculative.node, speculative.launched);
+                failed.launch_order[key.kind].add(key.index, &failed.tasks[key.kind][key.index as usize]);
                 FailedPrimary::Replaced
             }
             None => {
@@ -346,6 +347,7 @@ impl State {
         std::mem::swap(&mut task.number, &mut speculative.number);
         std::mem::swap(&mut task.node, &mut speculative.node);
         std::mem::swap(&mut task.launched, &mut speculative.launched);
+        job.launch_order[key.kind].add(key.index, task);
     }
 
     /// Requests the speculative attempts of a task, or of all tasks, to be killed; returns those that were not requested before.

@@ -217,7 +217,9 @@ impl Victims {
             }
         };
         let running = state.jobs().iter().filter(|(_, job)| !job.is_closed() && is_victim(job.counts(kind)));
-        let rest: Vec<(Standing, JobKey)> = running.map(|(key, _)| (place(key), key)).collect();
+        // Most live jobs run, and the list is long on a large cluster: it does not grow step by step.
+        let mut rest: Vec<(Standing, JobKey)> = Vec::with_capacity(state.jobs().len());
+        rest.extend(running.map(|(key, _)| (place(key), key)));
         Victims { sorted: Vec::new(), rest: rest.into() }
     }
 
@@ -327,12 +329,12 @@ impl Preemptable {
             young_until: None,
             takeable: None,
         };
-        for &index in &job.counts(kind).running {
+        for index in job.running_oldest_first(kind) {
             let key = TaskKey { kind, index };
-            // Of a large job, many attempts are too young.
-            if let Some(until) = guards.young_until(job, key, view.now) {
-                found.young_until = Some(found.young_until.map_or(until, |sooner| sooner.min(until)));
-                continue;
+            // Of a large job, many attempts are too young: this one and those that follow.
+            found.young_until = guards.young_until(job, key, view.now);
+            if found.young_until.is_some() {
+                break;
             }
             let node = job.task(key).node();
             if is_preemptable(job, key, &guards, view.now) && nodes.is_usable(node) {

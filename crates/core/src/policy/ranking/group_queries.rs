@@ -41,6 +41,9 @@ impl Ranking {
 
     /// The ranks of a job's groups from the top, which compare jobs of different groups.
     pub fn group_ranks(&self, job: JobKey) -> Standing {
+        if self.group_of(job) == ROOT as usize {
+            return Standing::new();
+        }
         let mut ranks: Standing = self.groups_of(job).map(|group| self.group_rank(group as GroupIndex, 0)).collect();
         ranks.reverse();
         ranks
