@@ -647,6 +647,12 @@ fn a_job_does_not_avoid_its_only_suggested_node() {
     check_replay(&RandomBackend::new("coshh-strict", 4_782_591_560_112_575_666).run());
 }
 
+/// A job for which a slot is being freed is killed, and another node has a slot that no other job uses.
+#[test]
+fn a_killed_job_takes_no_slot() {
+    check_replay(&RandomBackend::new("chronos(fcs-kill)", 7_287_966_691_106_533_735).run());
+}
+
 /// Runs one case again: `SOAK_POLICY=fcs SOAK_SEED=7 cargo test -p giveway-core --test soak one_case`.
 #[test]
 fn one_case() {

@@ -127,7 +127,9 @@ impl Scheduler {
         // By job, because many reservations are of few jobs.
         let elsewhere = |(job, id, reserved): (JobKey, JobId, u32)| {
             let here = here.iter().filter(|of| (of.job, of.id) == (job, id)).count() as u32;
-            (reserved > here && cluster.state.find(id) == Some(job)).then_some((job, reserved - here))
+            // A job that was killed is still known while its attempts end.
+            let may_use = cluster.state.find(id) == Some(job) && !cluster.state.job(job).is_closed();
+            (reserved > here && may_use).then_some((job, reserved - here))
         };
         let mut waiting: Vec<_> = cluster.state.nodes().reserved_by_job(kind).filter_map(elsewhere).collect();
         waiting.sort_by_cached_key(|&(job, _)| cluster.comparison().rank(cluster.state.job(job), kind, 0));
