@@ -3,7 +3,7 @@
 //! How long jobs will go on coming is not known. If they have for a time T, then in half of the draws they do for at least another T, in a third for at least 2 T, and so
 //! on: the rule for a duration of which only the age is known. If none has come for longer than any of the recent intervals, none is drawn.
 
-use crate::forecast::plan;
+use crate::live::plan;
 use crate::model::{JobRow, Model};
 use crate::task_times::{RECENT_JOBS, task_time};
 use giveway_core::{Kind, Span, Time};
@@ -70,13 +70,13 @@ fn whole_job(model: &Model, row: &JobRow, speed: f64) -> Option<JobPlan> {
     let state = model.scheduler().state();
     let live = if row.ended.is_none() { state.find(row.id).map(|job| state.job(job)) } else { None };
     let time = |kind: Kind| match live {
-        Some(job) => Some(task_time(model, row, job, kind).mean),
+        Some(job) => Some(task_time(model, row, job, kind, 0.0)).filter(|time| time.is_known).map(|time| time.mean),
         None => row.mean_task_time(kind).or((row.tasks[kind.index()] == 0).then_some(Span::ZERO)),
     };
     let compute = [time(Kind::Map)?.scaled(speed), time(Kind::Reduce)?.scaled(speed)];
     // The number of tasks of a YARN application is not known in advance.
     let tasks = if row.tasks == [0, 0] { row.done } else { row.tasks };
-    Some(plan(row, tasks, compute, false))
+    Some(plan(row, tasks, compute))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! An explanation is a list of facts at the present instant, each with its numbers. One of them may be the cause: what holds the job back now.
 
-use crate::forecast::{JobForecast, Present};
+use crate::forecast::{Forecasts, Interval, JobForecast, Present};
 use crate::model::{AttemptRow, JobRow, JobState, Mark, MarkKind, Model, Subject};
 use giveway_core::cluster::{Blocked, KindStatus, PositionReason};
 use giveway_core::policy::catalog;
@@ -76,21 +76,21 @@ pub struct Decision {
     pub text: String,
 }
 
-/// Start and end under one policy, in seconds of the log: 5th, 50th and 95th percentile.
+/// Start and end under one policy, in seconds of the log: 5th, 50th and 95th percentile, the middle one only if enough is known.
 #[derive(Clone, Debug, Serialize)]
 pub struct PolicyForecast {
     pub policy: String,
     /// When the job starts; none if it has started.
-    pub start_s: Option<[f64; 3]>,
+    pub start_s: Option<[Option<f64>; 3]>,
     /// When it ends; none if it did not end in every run.
-    pub end_s: Option<[f64; 3]>,
+    pub end_s: Option<[Option<f64>; 3]>,
 }
 
 impl PolicyForecast {
     /// The forecast of a job under a policy.
     pub fn new(policy: &str, forecast: JobForecast) -> PolicyForecast {
-        let seconds = |interval: [Time; 3]| interval.map(Time::as_secs_f64);
-        PolicyForecast { policy: policy.into(), start_s: forecast.start.map(seconds), end_s: forecast.end.map(seconds) }
+        let [start_s, end_s] = [forecast.start, forecast.end].map(|interval| interval.map(Interval::seconds));
+        PolicyForecast { policy: policy.into(), start_s, end_s }
     }
 }
 
@@ -456,16 +456,17 @@ fn capitalized(text: &str) -> String {
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// Forecasts of a job under the policy in use and others.
-pub fn forecasts(present: &Present, job: JobId) -> Vec<PolicyForecast> {
+/// Forecasts of a job under the policy in use and others. The first is one of `own`, if it has one: what is shown beside it came from there.
+pub fn forecasts(present: &Present, own: &Forecasts, job: JobId) -> Vec<PolicyForecast> {
     let others = OTHER_POLICIES
         .iter()
         .filter_map(|name| catalog::by_name(name))
         .filter(|policy| policy.name != present.policy.name);
     let mut found = Vec::new();
     for policy in std::iter::once(present.policy.clone()).chain(others) {
-        let forecasts = present.forecast(&policy, FORECAST_LIMIT);
-        found.extend(forecasts.jobs.get(&job).map(|forecast| PolicyForecast::new(&policy.name, *forecast)));
+        let known = own.of_job(job, present.now).filter(|_| policy == present.policy);
+        let made = || present.forecast(&policy, FORECAST_LIMIT).of_job(job, present.now);
+        found.extend(known.or_else(made).map(|forecast| PolicyForecast::new(&policy.name, forecast)));
     }
     found
 }

@@ -1,37 +1,56 @@
 //! Forecasts: when jobs start and end, by running the simulator forward from the present.
 //!
-//! The present state becomes a workload: the tasks that each live job has left, with their estimated times, on the nodes that are up. What running attempts
-//! have done is taken off, and all slots are assigned anew at the present instant, as the policy would. Each of several runs draws an error for the
-//! task times of each job, larger if they are known from other jobs only, and times that differ from task to task. The median over the runs is the forecast, the
-//! 5th and 95th percentile are its interval. Jobs that will be submitted are drawn too, from the recent ones (`arrivals.rs`).
+//! Each run continues from a snapshot of the scheduler: what runs goes on where it runs, what is reserved stays so, and what is done is done. A run draws an error
+//! for the task times of each job, larger if they are known from other jobs only; for each running attempt the time that it works longer, given
+//! how long it has worked (`remaining.rs`); and times of the pending tasks that differ from task to task. Jobs that will be submitted are drawn
+//! too, from the recent ones (`arrivals.rs`). The median over the runs is the forecast, the 5th and 95th percentile are its interval. While nothing at all is
+//! known of the task times of a job there is no median: the interval says how little is known.
 
 use crate::arrivals::Arrivals;
-use crate::model::{JobRow, Model};
-use crate::task_times::task_time;
-use giveway_core::{Action, Event, JobId, Kind, PerKind, Policy, Scheduler, Span, Time, WHOLE_PPM};
+use crate::calibration::widened;
+use crate::live::{self, Begun, LiveJob, TASK_TIME_MIN, speed_of};
+use crate::model::Model;
+use crate::remaining::draw_left;
+use crate::task_times::{task_noise, task_variance};
+use giveway_core::snapshot::Snapshot;
+use giveway_core::{Action, AttemptId, Event, JobId, Kind, PerKind, Policy, Span, Time, WHOLE_PPM};
 use giveway_sim::cluster::{Cluster, HeartbeatMode};
 use giveway_sim::workload::{self, JobPlan, Workload};
-use giveway_sim::{Observer, Simulation};
-use rand::SeedableRng;
-use rand_distr::{Distribution, LogNormal};
+use giveway_sim::{AttemptWork, Observer, ResumePoint, Simulation};
+use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Runs of one forecast.
-pub const RUNS: u64 = 16;
+/// Runs of one forecast: with 19, nine tenths of all futures are between the first and the last.
+pub const RUNS: u64 = 19;
 
-/// Relative spread of the times of a job's tasks.
-const TASK_NOISE: f64 = 0.2;
+/// A forecast takes at least as many, however long they take.
+const RUNS_MIN: u64 = 5;
 
-/// A task is not taken to be shorter than this.
-const TASK_TIME_MIN: Span = Span::from_millis(1);
+/// When something is expected to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// The 5th percentile.
+    pub low: Time,
+    /// The median; none if too little is known to name one.
+    pub median: Option<Time>,
+    /// The 95th percentile.
+    pub high: Time,
+}
 
-/// Reduces start when this part of the maps is done.
-const SLOWSTART_PPM: u32 = 50_000;
+impl Interval {
+    /// Low, median and high in seconds.
+    pub fn seconds(self) -> [Option<f64>; 3] {
+        [Some(self.low), self.median, Some(self.high)].map(|time| time.map(Time::as_secs_f64))
+    }
 
-/// 5th, 50th and 95th percentile.
-pub type Interval = [Time; 3];
+    /// The same seen at a later instant, at which it has not happened yet: none of it is in the past.
+    fn seen_at(self, now: Time) -> Option<Interval> {
+        let low = self.low.max(now);
+        (self.high >= now).then_some(Interval { low, median: self.median.filter(|&median| median >= now), ..self })
+    }
+}
 
 /// The forecast of one job.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,6 +59,16 @@ pub struct JobForecast {
     pub start: Option<Interval>,
     /// When it ends; none if it ended in fewer than all runs.
     pub end: Option<Interval>,
+    /// The same as it was drawn, before it was calibrated.
+    pub(crate) drawn_end: Option<Interval>,
+}
+
+impl JobForecast {
+    /// The same seen at a later instant, at which it has not come true yet.
+    fn seen_at(self, now: Time) -> JobForecast {
+        let [start, end] = [self.start, self.end].map(|interval| interval.and_then(|interval| interval.seen_at(now)));
+        JobForecast { start, end, ..self }
+    }
 }
 
 /// The forecasts of all live jobs.
@@ -52,24 +81,28 @@ pub struct Forecasts {
     pub jobs: BTreeMap<JobId, JobForecast>,
 }
 
-/// A live job, as a forecast needs it.
-#[derive(Clone, Debug)]
-struct LiveJob {
-    id: JobId,
-    started: bool,
-    plan: JobPlan,
-    /// By kind, the standard deviation of the logarithm of the error of its task time.
-    error: [f64; 2],
+impl Forecasts {
+    /// The forecast of a job that has not ended at this instant, which may be later than the forecast. Nothing that shows one shows another.
+    pub fn of_job(&self, job: JobId, now: Time) -> Option<JobForecast> {
+        self.jobs.get(&job).map(|forecast| forecast.seen_at(now))
+    }
 }
 
 /// The present state of a cluster. Made while the model is locked, used without.
 #[derive(Clone, Debug)]
 pub struct Present {
-    now: Time,
+    pub(crate) now: Time,
+    snapshot: Snapshot,
+    /// In the order of their numbers in the snapshot.
     jobs: Vec<LiveJob>,
+    begun: Vec<Begun>,
     arrivals: Arrivals,
+    /// Of the times of the tasks of jobs to come: the standard deviation of their logarithms.
+    noise: PerKind<f64>,
     cluster: Cluster,
     tenants: giveway_core::Tenants,
+    /// By how much intervals are to be wider than they are drawn.
+    widening: f64,
     /// The policy in use.
     pub policy: Policy,
 }
@@ -78,116 +111,108 @@ impl Present {
     /// The present state; none without a node that is up or a live job.
     pub fn of(model: &Model) -> Option<Present> {
         let scheduler = model.scheduler();
-        let nodes: Vec<_> = scheduler.nodes().filter(|node| node.up).map(|node| node.spec.clone()).collect();
-        let speeds = nodes.iter().map(|node| f64::from(node.speed_ppm) / f64::from(WHOLE_PPM));
-        let speed = speeds.sum::<f64>() / nodes.len().max(1) as f64;
-        let mut jobs: Vec<LiveJob> =
-            scheduler.running_jobs().filter_map(|job| LiveJob::of(model, scheduler, job, speed)).collect();
-        jobs.sort_by_key(|job| (job.plan.submit, job.id));
-        // The order of arrival stays, the distance does not: all are there now.
-        jobs.iter_mut().for_each(|job| job.plan.submit = Time::ZERO);
-        if jobs.is_empty() || nodes.is_empty() {
+        if scheduler.running_jobs().next().is_none() || scheduler.state().nodes().up_count() == 0 {
             return None;
         }
-        let mut cluster = workload::recorded_cluster("the present nodes", nodes, HeartbeatMode::Immediate);
-        cluster.noise = TASK_NOISE;
-        let setup = scheduler.setup();
-        let (tenants, policy) = (setup.tenants.clone(), setup.policy.clone());
-        Some(Present { now: model.now, jobs, arrivals: Arrivals::of(model, speed), cluster, tenants, policy })
+        let speeds: Vec<f64> = scheduler.nodes().filter(|node| node.up).map(|node| speed_of(node.spec)).collect();
+        let speed = speeds.iter().sum::<f64>() / speeds.len() as f64;
+        let (snapshot, ids) = scheduler.snapshot().with_known_tasks().numbered();
+        let variance = PerKind::from_fn(|kind| task_variance(model, kind));
+        let (jobs, begun) = live::of(model, &snapshot, &ids, speed, variance);
+        let all_nodes = scheduler.nodes().map(|node| {
+            let mut spec = node.spec.clone();
+            // A backend that grants slots itself may have granted more than the node declared.
+            (spec.map_slots, spec.reduce_slots) =
+                (spec.map_slots.max(node.used[Kind::Map]), spec.reduce_slots.max(node.used[Kind::Reduce]));
+            spec
+        });
+        let cluster = workload::recorded_cluster("the present nodes", all_nodes.collect(), HeartbeatMode::Immediate);
+        let noise = PerKind::from_fn(|kind| task_noise(None, kind, variance[kind]));
+        let (tenants, policy) = (scheduler.setup().tenants.clone(), scheduler.setup().policy.clone());
+        let arrivals = Arrivals::of(model, speed);
+        let widening = model.calibration().factor();
+        Some(Present { now: model.now, snapshot, jobs, begun, arrivals, noise, cluster, tenants, widening, policy })
     }
 
-    /// Forecasts under a policy. Stops after `limit` with the runs made so far, at least one.
+    /// Forecasts under a policy. Stops after `limit` with the runs made so far, at least [`RUNS_MIN`].
     pub fn forecast(&self, policy: &Policy, limit: Duration) -> Forecasts {
         let started = Instant::now();
         let mut samples: Vec<[Vec<Time>; 2]> = vec![Default::default(); self.jobs.len()];
         let mut runs = 0;
+        let same_policy = *policy == self.policy;
+        let snapshot = self.snapshot.clone();
+        let restored = Event::Restored(Box::new(if same_policy { snapshot } else { snapshot.for_other_setup() }));
         for seed in 0..RUNS {
-            let Some(observed) = self.run(policy.clone(), seed) else { break };
+            let Some(observed) = self.run(policy.clone(), &restored, seed) else { break };
             runs += 1;
             for (sample, observed) in samples.iter_mut().zip(observed) {
                 sample[0].extend(observed[0]);
                 sample[1].extend(observed[1]);
             }
-            if started.elapsed() > limit {
+            if started.elapsed() > limit && runs >= RUNS_MIN {
                 break;
             }
         }
-        let jobs = self.jobs.iter().zip(samples).map(|(job, [starts, ends])| {
-            let interval = |times: Vec<Time>| (times.len() as u64 == runs).then(|| interval(times, self.now)).flatten();
+        let jobs = self.jobs.iter().zip(samples).filter(|(job, _)| job.can_end).map(|(job, [starts, ends])| {
+            let interval = |times: Vec<Time>| (times.len() as u64 == runs).then(|| interval(times)).flatten();
+            let of_job = |interval: Interval| Interval { median: interval.median.filter(|_| job.is_known), ..interval };
             let start = if job.started { None } else { interval(starts) };
-            (job.id, JobForecast { start, end: interval(ends) })
+            let drawn_end = interval(ends).map(of_job);
+            let end = drawn_end.map(|end| widened(self.now, end, self.widening));
+            (job.id, JobForecast { start, end, drawn_end })
         });
         Forecasts { at: self.now, runs, jobs: jobs.collect() }
     }
 
-    /// One run: for each job when it started and when it ended, from now.
-    fn run(&self, policy: Policy, seed: u64) -> Option<Vec<[Option<Time>; 2]>> {
+    /// One run: for each job when it started and when it ended.
+    fn run(&self, policy: Policy, restored: &Event, seed: u64) -> Option<Vec<[Option<Time>; 2]>> {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
-        let plans = self.jobs.iter().map(|job| {
-            let mut plan = job.plan.clone();
-            let [map, reduce] =
-                job.error.map(|error| LogNormal::new(0.0, error).map_or(1.0, |error| error.sample(&mut rng)));
-            plan.map_compute = plan.map_compute.scaled(map).max(TASK_TIME_MIN);
-            plan.reduce_compute = plan.reduce_compute.scaled(reduce).max(TASK_TIME_MIN);
-            plan
+        let factors: Vec<PerKind<f64>> =
+            self.jobs.iter().map(|job| PerKind::from_fn(|kind| job.error[kind].draw(&mut rng))).collect();
+        let plans = self.jobs.iter().zip(&factors).map(|(job, factor)| JobPlan {
+            map_compute: job.plan.map_compute.scaled(factor[Kind::Map]).max(TASK_TIME_MIN),
+            reduce_compute: job.plan.reduce_compute.scaled(factor[Kind::Reduce]).max(TASK_TIME_MIN),
+            ..job.plan.clone()
         });
         // The live jobs come first, so that they keep their numbers.
         let mut plans: Vec<JobPlan> = plans.collect();
-        let live_tasks = plans.iter().map(|plan| u64::from(plan.maps) + u64::from(plan.reduces)).sum();
-        plans.extend(self.arrivals.draw(live_tasks, &mut rng));
+        let work: Vec<(AttemptId, AttemptWork)> = self
+            .begun
+            .iter()
+            .map(|begun| {
+                let task = begun.attempt.task;
+                let Some((expected, worked)) = begun.expected_and_worked else {
+                    return (begun.attempt, AttemptWork::Fetches { fetched: 0.0 });
+                };
+                let mean_s = (expected.as_secs_f64() * factors[task.job.0 as usize][task.kind]).max(1e-6);
+                let noise = self.jobs[task.job.0 as usize].noise[task.kind];
+                let left = Span::from_secs_f64(mean_s * draw_left(worked.as_secs_f64() / mean_s, noise, &mut rng));
+                (begun.attempt, AttemptWork::Works { done: worked, left })
+            })
+            .collect();
+        let live_tasks = self.jobs.iter().map(|job| job.tasks_left).sum();
+        let later = self.arrivals.draw(live_tasks, &mut rng).into_iter();
+        plans.extend(later.map(|plan| JobPlan { submit: self.now + plan.submit.since(Time::ZERO), ..plan }));
+        let noises = self.jobs.iter().map(|job| job.noise).chain(std::iter::repeat(self.noise));
+        for (plan, noise) in plans.iter_mut().zip(noises) {
+            plan.relative_ppm =
+                PerKind::from_fn(|kind| (0..plan.tasks(kind)).map(|_| draw_ppm(noise[kind], &mut rng)).collect());
+        }
         let workload = Workload::from_jobs("present and later jobs", self.tenants.clone(), plans);
         // Only COSHH reads hints; without them it would predict from an empty history.
         let workload = Workload { hints: true, ..workload };
-        let mut simulation = Simulation::new(&self.cluster, &workload, policy, seed).ok()?;
+        let point = ResumePoint { at: self.now, restored, work: &work };
+        let mut simulation = Simulation::resume(&self.cluster, &workload, policy, seed, &point).ok()?;
         let mut observed = Observed { jobs: vec![[None; 2]; self.jobs.len()], ended: 0 };
-        while observed.ended < self.jobs.len() && simulation.step(&mut observed) {}
+        let can_end = self.jobs.iter().filter(|job| job.can_end).count();
+        while observed.ended < can_end && simulation.step(&mut observed) {}
         Some(observed.jobs)
     }
 }
 
-impl LiveJob {
-    /// What is left of a job. Observed times are those on nodes of this mean speed; the simulator needs those at speed 1.
-    fn of(model: &Model, scheduler: &Scheduler, id: JobId, speed: f64) -> Option<LiveJob> {
-        let (row, state) = (model.job(id)?, scheduler.state());
-        let job = state.job(state.find(id)?);
-        let time = Kind::BOTH.map(|kind| task_time(model, row, job, kind));
-        let mean = |kind: Kind| time[kind.index()].mean;
-        let left = Kind::BOTH.map(|kind| job.left(kind));
-        // What running tasks have done is taken off the times of all that are left.
-        let compute = Kind::BOTH.map(|kind| {
-            let mean_s = mean(kind).as_secs_f64().max(1e-6);
-            let running = model.running().filter(|one| one.id.task.job == id && one.id.task.kind == kind);
-            let worked = running.map(|one| row.worked(kind, one.launched, model.now).as_secs_f64());
-            let done: f64 = worked.map(|worked_s| (worked_s / mean_s).min(0.9)).sum();
-            mean(kind).scaled(speed * (1.0 - done / f64::from(left[kind.index()].max(1))).max(0.1))
-        });
-        let plan = plan(row, left, compute, job.may_start(Kind::Reduce));
-        Some(LiveJob { id, started: row.started.is_some(), plan, error: time.map(|time| time.error) })
-    }
-}
-
-/// A job with this many tasks of these times at speed 1.
-pub(crate) fn plan(row: &JobRow, tasks: [u32; 2], compute: [Span; 2], reduces_may_start: bool) -> JobPlan {
-    JobPlan {
-        id: row.id,
-        name: row.name.clone(),
-        user: row.user.clone(),
-        pool: row.pool.clone(),
-        priority: row.priority,
-        submit: row.submitted,
-        group: 0,
-        // The simulator needs at least one map; a job without any left gets one that takes no time.
-        maps: tasks[0].max(1),
-        map_bytes: 1,
-        map_compute: if tasks[0] == 0 { TASK_TIME_MIN } else { compute[0].max(TASK_TIME_MIN) },
-        map_output_bytes: 1,
-        reduces: tasks[1],
-        reduce_compute: compute[1].max(TASK_TIME_MIN),
-        reduce_output_bytes: 1,
-        slowstart_ppm: if reduces_may_start { 0 } else { SLOWSTART_PPM },
-        relative_ppm: PerKind::default(),
-        input: None,
-    }
+/// The time of a task in millionths of the mean.
+fn draw_ppm(noise: f64, rng: &mut impl RngExt) -> u64 {
+    (f64::from(WHOLE_PPM) * draw_left(0.0, noise, rng)) as u64
 }
 
 /// What happened to the live jobs.
@@ -213,9 +238,14 @@ impl Observer for Observed {
     }
 }
 
-fn interval(mut times: Vec<Time>, now: Time) -> Option<Interval> {
+/// The percentiles of a sample. Of n draws, the k-th is the quantile k / (n + 1) of what may come.
+fn interval(mut times: Vec<Time>) -> Option<Interval> {
     times.sort_unstable();
     let last = times.len().checked_sub(1)?;
-    let at = |quantile: f64| times.get((quantile * last as f64).round() as usize).copied().unwrap_or(Time::ZERO);
-    Some([0.05, 0.5, 0.95].map(|quantile| now + at(quantile).since(Time::ZERO)))
+    let at = |quantile: f64| {
+        let position = (quantile * (times.len() + 1) as f64 - 1.0).clamp(0.0, last as f64);
+        let (below, above) = (times[position as usize], times[(position as usize + 1).min(last)]);
+        below + above.since(below).scaled(position.fract())
+    };
+    Some(Interval { low: at(0.05), median: Some(at(0.5)), high: at(0.95) })
 }

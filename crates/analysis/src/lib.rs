@@ -6,12 +6,15 @@
 //! clusters. Nothing here decides, serves or prints.
 
 mod arrivals;
+pub mod calibration;
 pub mod explain;
 pub mod feed;
 #[cfg(test)]
 #[path = "../tests/fixture/mod.rs"]
 mod fixture;
 pub mod forecast;
+mod live;
 pub mod model;
+mod remaining;
 mod task_times;
 pub mod what_if;

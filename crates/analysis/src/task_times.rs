@@ -13,6 +13,8 @@ pub(crate) struct TaskTime {
     pub(crate) mean: Span,
     /// Standard deviation of the logarithm of its error.
     pub(crate) error: f64,
+    /// False if no task of this kind has been observed, of this job or of another.
+    pub(crate) is_known: bool,
 }
 
 /// The most recent jobs whose task times are compared.
@@ -21,39 +23,93 @@ pub(crate) const RECENT_JOBS: usize = 64;
 /// With fewer jobs than this, their spread says nothing about the error.
 const ENOUGH_JOBS: usize = 3;
 
-/// The error if fewer jobs of the same name were observed.
-const FEW_OF_ITS_NAME: f64 = 0.5;
+/// The error if fewer jobs of the same name were observed, and if fewer that share a word of it were.
+const FEW_OF_ITS_NAME: f64 = 0.35;
+const FEW_OF_ITS_WORD: f64 = 0.7;
+
+/// At most as much of the time of a task does not depend on what it reads, in seconds.
+const FIXED_MAX_S: f64 = 5.0;
+
+/// How far the times of a job's tasks are from their mean if nothing was observed, and the weight of that in tasks.
+const TASK_NOISE: f64 = 0.2;
+const TASK_NOISE_TASKS: f64 = 10.0;
+
+/// Words of a name that are looked at.
+const WORDS_MAX: usize = 6;
+
+/// The least error of what is known from other jobs.
+const ERROR_MIN: f64 = 0.15;
 
 /// A task that reads less takes as long as one that reads this much.
 const BYTES_MIN: f64 = 65_536.0;
 
-/// The error if little or nothing was observed; no error is taken to be larger.
-const UNKNOWN: f64 = 1.0;
+/// The error if little or nothing was observed of this kind of tasks; no error is taken to be larger.
+const UNKNOWN: f64 = 1.5;
 
-/// The time of the tasks of a kind of a live job.
-pub(crate) fn task_time(model: &Model, row: &JobRow, job: &Job, kind: Kind) -> TaskTime {
-    let known = of_its_own_tasks(row, kind).or_else(|| of_other_jobs(model, row, kind));
-    let known = known.unwrap_or(TaskTime { mean: job.estimate().task_time[kind], error: UNKNOWN });
-    TaskTime { mean: known.mean.max(longest_running(model, row, kind)), ..known }
+/// The error if nothing was observed of either kind: tasks may take milliseconds or an hour.
+pub(crate) const NOTHING_KNOWN: f64 = 2.3;
+
+/// The time of the tasks of a kind of a live job, if the times of its tasks differ by this noise.
+pub(crate) fn task_time(model: &Model, row: &JobRow, job: &Job, kind: Kind, noise: f64) -> TaskTime {
+    let known = of_its_own_tasks(row, kind, noise).or_else(|| of_other_jobs(model, row, kind));
+    known.unwrap_or(TaskTime { mean: job.estimate().task_time[kind], error: UNKNOWN, is_known: false })
 }
 
-fn of_its_own_tasks(row: &JobRow, kind: Kind) -> Option<TaskTime> {
+/// The relative variance of the times of a job's tasks of a kind, over the recent jobs.
+pub(crate) fn task_variance(model: &Model, kind: Kind) -> f64 {
+    let prior = (TASK_NOISE.powi(2) * TASK_NOISE_TASKS, TASK_NOISE_TASKS);
+    let recent = model.jobs.iter().rev().take(RECENT_JOBS);
+    let (sum, tasks) = recent
+        .filter_map(|row| observed_variance(row, kind))
+        .fold(prior, |(sum, all), (variance, tasks)| (sum + variance * tasks, all + tasks));
+    sum / tasks
+}
+
+/// How far the times of a job's tasks of a kind are from their mean, the standard deviation of their logarithms, if recent jobs have this relative variance.
+pub(crate) fn task_noise(row: Option<&JobRow>, kind: Kind, recent: f64) -> f64 {
+    let (own, tasks) = row.and_then(|row| observed_variance(row, kind)).unwrap_or_default();
+    let variance = (recent * TASK_NOISE_TASKS + own * tasks) / (TASK_NOISE_TASKS + tasks);
+    variance.ln_1p().sqrt().clamp(0.02, 1.0)
+}
+
+/// The relative variance of the times of its finished tasks of a kind, and how many count for it.
+fn observed_variance(row: &JobRow, kind: Kind) -> Option<(f64, f64)> {
+    Some((row.relative_variance(kind)?, f64::from(row.done[kind.index()] - 1)))
+}
+
+fn of_its_own_tasks(row: &JobRow, kind: Kind, noise: f64) -> Option<TaskTime> {
     let mean = row.mean_task_time(kind)?;
-    Some(TaskTime { mean, error: 0.05 + 0.3 / f64::from(row.done[kind.index()]).sqrt() })
+    // The first to end are not just any of them, and later ones may find the nodes in another state.
+    Some(TaskTime { mean, error: 0.03 + 1.5 * noise / f64::from(row.done[kind.index()]).sqrt(), is_known: true })
 }
 
-/// The median over other jobs, by the bytes that a task reads: over those of the same name, or over all if there are none. If there are
-/// enough, a part of the time is taken not to depend on the bytes: half of the shortest.
+/// The median over other jobs, by the bytes that a task reads: over those of the same name, those that share a word of it, or all, whichever agree best.
 fn of_other_jobs(model: &Model, row: &JobRow, kind: Kind) -> Option<TaskTime> {
     let observed = |other: &&JobRow| other.id != row.id && other.mean_task_time(kind).is_some();
     let recent: Vec<&JobRow> = model.jobs.iter().rev().filter(observed).take(RECENT_JOBS).collect();
-    let same_name: Vec<&JobRow> = recent.iter().copied().filter(|other| is_same_name(other, row)).collect();
-    let (jobs, error_if_few) = if same_name.is_empty() { (recent, UNKNOWN) } else { (same_name, FEW_OF_ITS_NAME) };
+    let like = |is_like: &dyn Fn(&JobRow) -> bool, error_if_few| {
+        let jobs: Vec<&JobRow> = recent.iter().copied().filter(|other| is_like(other)).collect();
+        of_jobs(&jobs, row, kind, error_if_few)
+    };
+    let same_name = like(&|other| is_same_name(other, row), FEW_OF_ITS_NAME);
+    let same_word =
+        words(&row.name).map(|word| like(&|other| words(&other.name).any(|of| of == word), FEW_OF_ITS_WORD));
+    let all = std::iter::once_with(|| like(&|_| true, UNKNOWN));
+    // Of equals the first: the most similar.
+    let found = std::iter::once(same_name).chain(same_word).chain(all).flatten();
+    let best = found.min_by(|a, b| a.error.total_cmp(&b.error))?;
+    Some(TaskTime { error: best.error.min(UNKNOWN), ..best })
+}
+
+/// The median over these jobs, with an error that may be large. If there are enough, a part of the time is taken not to depend on the bytes: half of the
+/// shortest, at most [`FIXED_MAX_S`].
+fn of_jobs(jobs: &[&JobRow], row: &JobRow, kind: Kind, error_if_few: f64) -> Option<TaskTime> {
     let time_s = |other: &JobRow| other.mean_task_time(kind).map(|time| time.as_secs_f64());
     let shortest_s = jobs.iter().filter_map(|other| time_s(other)).fold(f64::INFINITY, f64::min);
-    let fixed_s = if jobs.len() < ENOUGH_JOBS { 0.0 } else { shortest_s / 2.0 };
-    let output_ratio = median(jobs.iter().filter_map(|other| output_ratio(other)).collect()).unwrap_or(1.0);
-    let bytes = |job: &JobRow| bytes_per_task(job, kind, output_ratio);
+    let fixed_s = if jobs.len() < ENOUGH_JOBS { 0.0 } else { (shortest_s / 2.0).min(FIXED_MAX_S) };
+    // What its maps write is known only once some are done. Before, jobs that write as much of their input are those that agree.
+    let by_output = row.expected_map_output().is_some();
+    let bytes = |job: &JobRow| bytes_per_task(job, kind, by_output);
     let scaled = |other: &&JobRow| {
         let ratio = bytes(row) / bytes(other);
         time_s(other).map(|time_s| (fixed_s + (time_s - fixed_s) * ratio).max(1e-3).ln())
@@ -61,8 +117,13 @@ fn of_other_jobs(model: &Model, row: &JobRow, kind: Kind) -> Option<TaskTime> {
     let logs: Vec<f64> = jobs.iter().filter_map(scaled).collect();
     let median = median(logs.clone())?;
     let spread = logs.iter().map(|log| (log - median).powi(2)).sum::<f64>() / logs.len() as f64;
-    let error = if logs.len() < ENOUGH_JOBS { error_if_few } else { spread.sqrt().clamp(0.2, UNKNOWN) };
-    Some(TaskTime { mean: Span::from_secs_f64(median.exp()), error })
+    let error = if logs.len() < ENOUGH_JOBS { error_if_few } else { spread.sqrt().max(ERROR_MIN) };
+    Some(TaskTime { mean: Span::from_secs_f64(median.exp()), error, is_known: true })
+}
+
+/// The words of a name.
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|char: char| !char.is_alphabetic()).filter(|word| word.len() > 1).take(WORDS_MAX)
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {
@@ -76,26 +137,15 @@ fn is_same_name(one: &JobRow, other: &JobRow) -> bool {
     without_digits(one) == without_digits(other)
 }
 
-/// Bytes that a task of a kind reads, at least [`BYTES_MIN`]: a map its part of the input, a reduce its part of what the maps write, which is this ratio of the input as long
-/// as none is done.
-fn bytes_per_task(row: &JobRow, kind: Kind, output_ratio: f64) -> f64 {
+/// Bytes that a task of a kind reads, at least [`BYTES_MIN`]: a map its part of the input, a reduce its part of what the maps write, or of the input if that is not to
+/// be looked at.
+fn bytes_per_task(row: &JobRow, kind: Kind, by_output: bool) -> f64 {
     let input = row.input_bytes as f64;
     let bytes = match kind {
-        Kind::Map => input,
-        Kind::Reduce => row.expected_map_output().unwrap_or(input * output_ratio),
+        Kind::Reduce if by_output => row.expected_map_output().unwrap_or(input),
+        Kind::Map | Kind::Reduce => input,
     };
     (bytes / f64::from(row.tasks[kind.index()].max(1))).max(BYTES_MIN)
-}
-
-/// What its maps write over what they read.
-fn output_ratio(row: &JobRow) -> Option<f64> {
-    Some(row.expected_map_output()? / (row.input_bytes as f64).max(1.0))
-}
-
-/// How long the oldest of its running tasks has worked.
-fn longest_running(model: &Model, row: &JobRow, kind: Kind) -> Span {
-    let running = model.running().filter(|one| one.id.task.job == row.id && one.id.task.kind == kind);
-    running.map(|one| row.worked(kind, one.launched, model.now)).max().unwrap_or(Span::ZERO)
 }
 
 #[cfg(test)]
@@ -121,7 +171,7 @@ mod tests {
 
     fn time_of(model: &Model, job: JobId, kind: Kind) -> TaskTime {
         let state = model.scheduler().state();
-        task_time(model, model.job(job).unwrap(), state.job(state.find(job).unwrap()), kind)
+        task_time(model, model.job(job).unwrap(), state.job(state.find(job).unwrap()), kind, TASK_NOISE)
     }
 
     #[test]
@@ -132,7 +182,7 @@ mod tests {
         let model = model_when(|model| model.job(large).is_some_and(|row| row.done[0] == 16));
         let row = model.job(large).unwrap();
         let known = time_of(&model, large, map);
-        assert!(known.mean >= row.mean_task_time(map).unwrap() && known.error < 0.2, "{known:?}");
+        assert!(known.mean == row.mean_task_time(map).unwrap() && known.error < 0.2, "{known:?}");
     }
 
     #[test]
@@ -141,7 +191,7 @@ mod tests {
         let model = model_when(|model| model.job(small).is_some());
         let (large, small_row) = (model.job(large).unwrap(), model.job(small).unwrap());
         assert!(large.done[0] > 0, "the large job has run for 100 s");
-        let ratio = bytes_per_task(small_row, map, 1.0) / bytes_per_task(large, map, 1.0);
+        let ratio = bytes_per_task(small_row, map, true) / bytes_per_task(large, map, true);
         let expected_s = large.mean_task_time(map).unwrap().as_secs_f64() * ratio;
         let known = time_of(&model, small, map);
         assert!((known.mean.as_secs_f64() - expected_s).abs() < 1e-3, "{known:?}, {expected_s}");

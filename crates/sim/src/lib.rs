@@ -66,4 +66,4 @@ mod tasks;
 pub mod workload;
 
 pub use observe::{Observer, RunStats};
-pub use run::Simulation;
+pub use run::{AttemptWork, ResumeError, ResumePoint, Simulation};

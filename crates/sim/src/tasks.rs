@@ -147,6 +147,13 @@ impl ReduceProgress {
         }
     }
 
+    /// The progress that is reported so.
+    pub(crate) fn of_ppm(ppm: u32) -> ReduceProgress {
+        let thirds = f64::from(ppm) * 3.0 / f64::from(WHOLE_PPM);
+        let of_phase = |before: f64| (thirds - before).clamp(0.0, 1.0);
+        ReduceProgress { fetched: of_phase(0.0), sorted: of_phase(1.0), reduced: of_phase(2.0) }
+    }
+
     /// What is left of it on another node: all input must be fetched and merged again, but reduced records have been written.
     pub(crate) fn migrated(self) -> ReduceProgress {
         ReduceProgress { fetched: 0.0, sorted: 0.0, ..self }

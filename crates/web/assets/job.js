@@ -2,7 +2,7 @@
 
 import { store, ENDED, NONE, Poll } from "./store.js";
 import { h, fill, color, showTip, hideTip } from "./dom.js";
-import { bytes, clock, count, dateTime, duration, elapsed, plural, shorten, ticks, zone } from "./format.js";
+import { bytes, clock, count, dateTime, duration, elapsed, expected, plural, shorten, ticks, zone } from "./format.js";
 import { decisionsUpTo, groupsOf, stateAt } from "./instant.js";
 import { choice, tipOfAttempt, endWord, beganWord } from "./timeline.js";
 import { drawShape } from "./draw.js";
@@ -248,7 +248,9 @@ function renderLead(box, log, state) {
   const preempted = gave ? ` It was preempted ${plural(gave, "time")}, and ${lost}.` : "";
   const forecast = state.forecast?.[1];
   const end =
-    forecast && forecast[1] > store.clockAt ? `; expected to end at ${clock(log, forecast[1])}${zone(log)}` : "";
+    forecast?.[2] > store.clockAt
+      ? `; expected to end ${forecast[1] === null ? "" : "at "}${expected(log, forecast)}${zone(log)}`
+      : "";
   const left = tasks - state.done[0] - state.done[1];
   const text = {
     waiting: () =>
@@ -305,11 +307,8 @@ function renderChain(chain, title, log, explanation) {
     );
   });
   const own = explanation.forecasts[0];
-  if (own?.end_s?.[1] > explanation.at_s && ["waiting", "running"].includes(explanation.state)) {
-    const [low, end, high] = own.end_s;
-    const start = own.start_s
-      ? `Starts ${clock(log, own.start_s[1])} ± ${duration((own.start_s[2] - own.start_s[0]) / 2)}, finishes`
-      : "Finishes";
+  if (own?.end_s?.[2] > explanation.at_s && ["waiting", "running"].includes(explanation.state)) {
+    const start = own.start_s ? `Starts ${expected(log, own.start_s)}, finishes` : "Finishes";
     items.push(
       h(
         "li",
@@ -318,11 +317,13 @@ function renderChain(chain, title, log, explanation) {
         h(
           "div",
           {},
-          h("h3", {}, `${start} ${clock(log, end)}${zone(log)} ± ${duration((high - low) / 2)}`),
+          h("h3", {}, `${start} ${expected(log, own.end_s)}${zone(log)}`),
           h(
             "p",
             {},
-            "90 % interval of simulations forward from the present, with jobs to come that are like the recent ones.",
+            own.end_s[1] === null
+              ? "Nothing is known yet of how long its tasks take, neither from its own nor from those of earlier jobs."
+              : "90 % interval of simulations forward from the present, with jobs to come that are like the recent ones.",
           ),
         ),
       ),
@@ -332,6 +333,7 @@ function renderChain(chain, title, log, explanation) {
 }
 
 function renderForecasts(box, log, job, found) {
+  // Without a median there is nothing to compare.
   const usable = found.filter((one) => one.end_s?.[1] > store.clockAt);
   box.hidden = usable.length === 0;
   if (!usable.length) return;
@@ -793,9 +795,9 @@ class Gantt {
     const until = store.at;
     const width = box.clientWidth;
     const left = width < 500 ? 44 : 72;
-    const expected = store.held === null ? log.live.forecasts.get(row)?.[1] : null;
+    const last = store.held === null ? log.live.forecasts.get(row)?.[1] : null;
     // One that should have come true by now is none.
-    const forecast = expected?.[1] > store.clockAt ? expected : null;
+    const forecast = last?.[2] > store.clockAt ? last : null;
     const from = job.submitted;
     const to = Math.max(from + 0.01, job.ended ?? Math.max(store.now, forecast?.[2] ?? 0)) + 1e-9;
     const reduces = Math.min(REDUCE_ROWS_MAX, job.tasks[1]);
@@ -830,9 +832,9 @@ class Gantt {
       ctx.fillRect(this.x(forecast[0]), 12, Math.max(1, this.x(forecast[2]) - this.x(forecast[0])), height - 36);
       ctx.globalAlpha = 1;
       ctx.fillStyle = color("text");
-      ctx.fillRect(this.x(forecast[1]) - 0.75, 12, 1.5, height - 36);
-      const text = `finish ${clock(log, forecast[1])} ± ${duration((forecast[2] - forecast[0]) / 2)}`;
-      const end = Math.max(this.x(forecast[1]) - 5, left + ctx.measureText(text).width);
+      if (forecast[1] !== null) ctx.fillRect(this.x(forecast[1]) - 0.75, 12, 1.5, height - 36);
+      const text = `finish ${expected(log, forecast)}`;
+      const end = Math.max(this.x(forecast[1] ?? forecast[2]) - 5, left + ctx.measureText(text).width);
       ctx.textAlign = "right";
       ctx.fillText(text, end, 12 + mapHeight + markHeight);
     }

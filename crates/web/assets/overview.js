@@ -592,7 +592,7 @@ class JobTable {
         progress: (s) => s.progress[0] + s.progress[1],
         held: (s) => -(s.running[0] + s.running[1]),
         submitted: (s) => -s.job.submitted,
-        finish: (s) => (s.ended ? -s.job.ended : (s.forecast?.[1]?.[1] ?? Infinity)),
+        finish: (s) => (s.ended ? -s.job.ended : (s.forecast?.[1]?.[1] ?? s.forecast?.[1]?.[2] ?? Infinity)),
         wait: (s) => waitingFor(this.log, s),
         state: (s) =>
           s.ended ? 10 - s.job.ended / 1e12 : ORDER[s.word] + Math.max(0, ...s.rank) / 1e6 + s.job.row / 1e9,
@@ -783,19 +783,19 @@ class JobTable {
         h("span", { class: "quiet" }, `  after ${duration(elapsed(log, job.submitted, job.ended))}`),
       );
     const end = one.forecast?.[1];
-    if (!end || end[1] < store.clockAt) return h("span", { class: "quiet" }, isPresent() ? "no estimate yet" : "");
+    if (!end || end[2] < store.clockAt) return h("span", { class: "quiet" }, isPresent() ? "no estimate yet" : "");
     const [low, middle, high] = end;
     const x = (t) => 100 * Math.min(1, Math.log1p(Math.max(0, t - state.at)) / Math.log1p(horizon));
     return h(
       "span",
       { class: "finish" },
-      h("span", {}, clock(log, middle)),
-      h("span", { class: "quiet" }, `± ${duration((high - low) / 2)}`),
+      middle === null ? null : h("span", {}, clock(log, middle)),
+      h("span", { class: "quiet" }, `${clock(log, low)} – ${clock(log, high)}`),
       h(
         "span",
         { class: "whisk", "aria-hidden": "true" },
         h("i", { style: { left: `${x(low)}%`, width: `${Math.max(1, x(high) - x(low))}%` } }),
-        h("u", { style: { left: `calc(${x(middle)}% - 1.5px)` } }),
+        middle === null ? null : h("u", { style: { left: `calc(${x(middle)}% - 1.5px)` } }),
       ),
     );
   }

@@ -11,10 +11,12 @@ pub use columns::{AttemptRow, Attempts, Began, Ended, Mark, MarkKind, NONE, Subj
 pub use rows::{Exclusion, JobRow, JobState, NodeRow};
 pub use wire::{Cursor, View};
 
+use crate::calibration::Calibration;
+use crate::forecast::Forecasts;
 use giveway_core::event_log::Record;
 use giveway_core::{
-    Action, Change, End, Event, JobId, Kind, Lifecycle, NodeId, PreemptAction, Reason, RunningAttempt, Scheduler,
-    Setup, SetupError, Span, Start, Time, Work,
+    Action, Change, End, Event, JobId, Kind, Lifecycle, NodeId, Outcome, PreemptAction, Reason, RunningAttempt,
+    Scheduler, Setup, SetupError, Span, Start, Time, Work,
 };
 use giveway_engine::coordinator::Clock;
 use rustc_hash::FxHashMap;
@@ -49,6 +51,7 @@ pub struct Model {
     /// Incremented with each change of a job or node.
     version: u64,
     actions: Vec<Action>,
+    calibration: Calibration,
 }
 
 impl Model {
@@ -71,6 +74,7 @@ impl Model {
             excluded: 0,
             version: 0,
             actions: Vec::new(),
+            calibration: Calibration::default(),
         })
     }
 
@@ -108,6 +112,18 @@ impl Model {
     /// The first record whose actions this release's scheduler would not have taken; then [`Model::scheduler`] may be wrong.
     pub fn mismatch(&self) -> Option<u64> {
         self.mismatch
+    }
+
+    /// Remembers forecasts that were made, to compare them with what will come true.
+    pub fn remember(&mut self, forecasts: &Forecasts) {
+        let mut calibration = std::mem::take(&mut self.calibration);
+        calibration.remember(forecasts, |job| self.job(job).is_some_and(JobRow::is_half_done));
+        self.calibration = calibration;
+    }
+
+    /// How forecasts that were remembered have come true.
+    pub fn calibration(&self) -> &Calibration {
+        &self.calibration
     }
 
     /// The row of the last job with this id.
@@ -163,6 +179,7 @@ impl Model {
                 if let Some(job) = self.changed_job(row) {
                     (job.ended, job.outcome, job.paused) = (Some(now), Some(outcome), 0);
                 }
+                self.calibration.ended(job, now, outcome == Outcome::Succeeded);
                 self.mark(now, MarkKind::JobEnded, Subject::Job(row));
             }
             Change::NodeJoined { node, spec } => {

@@ -43,6 +43,9 @@ pub struct JobRow {
     /// Slot time of the work of its tasks, by kind; of reduces what follows the last map.
     #[serde(skip)]
     pub work_time: [Span; 2],
+    /// By kind, the sum of the squares of the times of its finished tasks, in square seconds.
+    #[serde(skip)]
+    pub work_squares: [f64; 2],
     /// Bytes that its maps have written for its reduces.
     #[serde(skip)]
     pub map_output_bytes: u64,
@@ -95,7 +98,7 @@ impl From<Outcome> for JobState {
 }
 
 impl JobRow {
-    pub(super) fn new(spec: &JobSpec, now: Time, version: u64) -> JobRow {
+    pub(crate) fn new(spec: &JobSpec, now: Time, version: u64) -> JobRow {
         JobRow {
             id: spec.id,
             name: spec.name.clone(),
@@ -113,6 +116,7 @@ impl JobRow {
             done: [0; 2],
             maps_ended: None,
             work_time: [Span::ZERO; 2],
+            work_squares: [0.0; 2],
             map_output_bytes: 0,
             paused: 0,
             pauses: 0,
@@ -136,10 +140,24 @@ impl JobRow {
         }
     }
 
+    /// True if half of its tasks are done, but not all.
+    pub fn is_half_done(&self) -> bool {
+        let (done, tasks) = (self.done.iter().sum::<u32>(), self.tasks.iter().sum::<u32>());
+        self.ended.is_none() && done * 2 >= tasks && done < tasks
+    }
+
     /// Mean time of its finished tasks of a kind, of reduces after the last map; none without any.
     pub fn mean_task_time(&self, kind: Kind) -> Option<Span> {
         let done = self.done[kind.index()];
         (done > 0).then(|| self.work_time[kind.index()].scaled(1.0 / f64::from(done)))
+    }
+
+    /// The variance of the times of its finished tasks of a kind, relative to the square of their mean; none with fewer than two.
+    pub fn relative_variance(&self, kind: Kind) -> Option<f64> {
+        let done = f64::from(self.done[kind.index()]);
+        let mean_s = self.mean_task_time(kind).filter(|time| done > 1.0 && !time.is_zero())?.as_secs_f64();
+        let variance = (self.work_squares[kind.index()] / done - mean_s * mean_s).max(0.0);
+        Some(variance / (mean_s * mean_s) * done / (done - 1.0))
     }
 
     /// Bytes that its maps will have written when all are done, if the others write as much as those that are; none without any.
@@ -161,7 +179,9 @@ impl JobRow {
         match ended {
             Ended::Finished => {
                 self.done[kind.index()] += 1;
-                self.work_time[kind.index()] += self.worked(kind, launched, now);
+                let worked = self.worked(kind, launched, now);
+                self.work_time[kind.index()] += worked;
+                self.work_squares[kind.index()] += worked.as_secs_f64().powi(2);
                 if kind == Kind::Map && self.done[0] >= self.tasks[0] {
                     self.maps_ended = Some(now);
                 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fixture;
-use crate::forecast::{Forecasts, Present};
+use crate::forecast::{Forecasts, Interval, Present};
 use giveway_core::event_log::EventLogReader;
 use giveway_engine::coordinator::ClockReading;
 use serde_json::Value;
@@ -149,17 +149,58 @@ fn an_explanation_counts_from_the_present_of_an_idle_cluster() {
 fn forecasts_contain_what_then_happens() {
     let (_, records) = records();
     let end = model(usize::MAX);
-    // In the middle of the large job, after enough maps for an estimate.
-    let middle = model(records.len() / 2);
-    let large = middle.jobs[0].id;
-    let present = Present::of(&middle).unwrap();
-    let forecasts = present.forecast(&present.policy, Duration::from_secs(60));
-    let [low, median, high] = forecasts.jobs[&large].end.unwrap();
-    assert!(middle.now < low && low <= median && median <= high);
+    let large = end.jobs[0].id;
+    let forecast = |now: &Model| {
+        let present = Present::of(now).unwrap();
+        present.forecast(&present.policy, Duration::from_secs(60))
+    };
     let actual = end.jobs[0].ended.unwrap();
-    let error = (median.as_secs_f64() - actual.as_secs_f64()).abs() / (actual.as_secs_f64() - middle.now.as_secs_f64());
-    assert!(error < 0.5, "forecast {median}, actual {actual}");
+    // In the middle, how long its reduces take is known from the one of a small job only.
+    let middle = model(records.len() / 2);
+    let Interval { low, median, high } = forecast(&middle).jobs[&large].end.unwrap();
+    assert!(middle.now < low && Some(low) <= median && median <= Some(high));
+    assert!(low < actual && actual < high, "{actual} is not between {low} and {high}");
+    let has_reduced = |until: &usize| model(*until).job(large).is_some_and(|row| row.done[1] > 0);
+    let later = model((records.len() / 2..).find(has_reduced).unwrap());
+    let forecasts = forecast(&later);
+    let Interval { median, high, .. } = forecasts.jobs[&large].end.unwrap();
+    let median = median.unwrap();
+    let error = (median.as_secs_f64() - actual.as_secs_f64()).abs() / (actual.as_secs_f64() - later.now.as_secs_f64());
+    assert!(error < 0.5, "forecast {median} at {}, actual {actual}", later.now);
     assert!(Present::of(&end).is_none(), "no job is live");
+    let [after_median, after_high] = [median, high].map(|time| time + Span(1));
+    let late = forecasts.of_job(large, after_median).unwrap().end.unwrap();
+    assert_eq!((late.low, late.median, late.high), (after_median, None, high), "nothing is expected in the past");
+    assert!(forecasts.of_job(large, after_high).unwrap().end.is_none());
+}
+
+#[test]
+fn the_first_job_of_a_cluster_gets_a_range_and_no_median() {
+    let (_, records) = records();
+    let first = records.iter().position(|record| matches!(record.event, Event::JobSubmitted(_))).unwrap();
+    let submitted = model(first + 1);
+    let job = submitted.jobs[0].id;
+    let present = Present::of(&submitted).unwrap();
+    let end = present.forecast(&present.policy, Duration::from_secs(60)).jobs[&job].end.unwrap();
+    assert!(end.median.is_none() && end.low > submitted.now, "{end:?}");
+    let width = end.high.since(submitted.now).as_secs_f64() / end.low.since(submitted.now).as_secs_f64();
+    assert!(width > 10.0, "{end:?}");
+    let actual = model(usize::MAX).jobs[0].ended.unwrap();
+    assert!(end.low < actual && actual < end.high, "{end:?}, {actual}");
+}
+
+#[test]
+fn forecasts_of_an_application_begin_with_what_it_runs_and_requests() {
+    let mut follower = Follower::new("fair", 3);
+    follower.submit_job(0, 2, 0);
+    let mut spec = follower.core.state().job(follower.core.state().find(JobId(0)).unwrap()).spec();
+    (spec.id, spec.splits, spec.reduces) = (JobId(7), [].into(), 0);
+    follower.submit(Event::JobOpened(Box::new(spec)));
+    follower.submit(Event::SlotsRequested { job: JobId(7), maps: 5, reduces: 2 });
+    follower.submit(Event::SlotGranted { job: JobId(7), kind: Kind::Map, node: NodeId(1) });
+    let present = Present::of(&follower.model).unwrap();
+    let forecasts = present.forecast(&present.policy, Duration::from_secs(60));
+    assert!(forecasts.jobs[&JobId(7)].end.is_some() && forecasts.jobs[&JobId(0)].end.is_some(), "{forecasts:?}");
 }
 
 /// A model that follows events directly.

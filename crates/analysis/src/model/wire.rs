@@ -6,7 +6,7 @@
 
 use super::{Ended, JobRow, Kind, Mark, Model, NodeRow};
 use crate::forecast::Forecasts;
-use giveway_core::{JobId, Time};
+use giveway_core::JobId;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -84,6 +84,9 @@ pub struct View<'a> {
 /// Time, kind, job, other job, attempt or node.
 type MarkJson = (f64, u8, u32, u32, u32);
 
+/// 5th, 50th and 95th percentile, in seconds; the middle one only if enough is known.
+type IntervalJson = [Option<f64>; 3];
+
 #[derive(Debug, Default, Serialize)]
 struct LiveJson {
     /// By kind, rows of the jobs that wait for slots, first to be served first.
@@ -91,7 +94,7 @@ struct LiveJson {
     /// Row; by kind: fair share, pending, done and all tasks; estimated seconds left, if estimated.
     jobs: Vec<(u32, [[f64; 2]; 4])>,
     /// Row; 5th, 50th and 95th percentile of the start and of the end, in seconds.
-    forecasts: Vec<(u32, [Option<[f64; 3]>; 2])>,
+    forecasts: Vec<(u32, [Option<IntervalJson>; 2])>,
 }
 
 #[derive(Debug, Serialize)]
@@ -185,9 +188,10 @@ impl Model {
         jobs.sort_unstable_by_key(|(row, _)| *row);
         jobs.truncate(LIVE_JOBS_MAX);
         let is_ahead = |job: &JobId| self.job(*job).is_some_and(|job| job.outcome.is_none());
-        let forecasts = forecasts.jobs.iter().filter(|(job, _)| is_ahead(job)).filter_map(|(job, forecast)| {
-            let seconds = |interval: crate::forecast::Interval| interval.map(Time::as_secs_f64);
-            Some((self.job_row(*job)?, [forecast.start.map(seconds), forecast.end.map(seconds)]))
+        let (ahead, now) = (forecasts.jobs.keys().filter(|job| is_ahead(job)), self.present());
+        let forecasts = ahead.filter_map(|&job| {
+            let forecast = forecasts.of_job(job, now)?;
+            Some((self.job_row(job)?, [forecast.start, forecast.end].map(|interval| interval.map(|of| of.seconds()))))
         });
         LiveJson { ranks, jobs, forecasts: forecasts.collect() }
     }

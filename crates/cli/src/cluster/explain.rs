@@ -1,14 +1,14 @@
 //! `giveway explain`: the facts of `giveway_analysis::explain` as text.
 
 use super::args::ShowJob;
-use super::inspect::{read_journal, utc, utc_time};
+use super::inspect::{expected, read_journal, utc, utc_time};
 use crate::terminal::printable;
 use anyhow::{Result, bail};
-use giveway_analysis::explain::{self, Explanation, PolicyForecast, duration};
+use giveway_analysis::explain::{self, Explanation, PolicyForecast};
 use giveway_analysis::feed;
-use giveway_analysis::forecast::Present;
+use giveway_analysis::forecast::{Forecasts, Present};
 use giveway_cli_common::text_table::prose;
-use giveway_core::{JobId, Outcome, Span};
+use giveway_core::{JobId, Outcome};
 use giveway_engine::client::Client;
 use giveway_engine::wire::JobStatus;
 use std::io::Write;
@@ -36,7 +36,7 @@ pub fn explain(args: &ShowJob) -> Result<()> {
         return print_from_coordinator(client, id);
     };
     if let Some(present) = Present::of(&model).filter(|_| cluster.is_ok()) {
-        explanation.forecasts = explain::forecasts(&present, id);
+        explanation.forecasts = explain::forecasts(&present, &Forecasts::default(), id);
     }
     if cluster.is_err() {
         let since = model.unix_ms(model.now).map_or_else(String::new, |ms| format!(", at {} UTC", utc(ms)));
@@ -92,11 +92,7 @@ fn print(explanation: &Explanation, status: Option<&JobStatus>, out: &mut impl W
             "expected, in UTC (90 % interval, from simulations with the present jobs and others like the recent ones):"
         )?;
         for PolicyForecast { policy, start_s, end_s } in &explanation.forecasts {
-            let text = |interval: &Option<[f64; 3]>| {
-                interval.map(|[low, middle, high]| {
-                    format!("{} ± {}", at(middle), duration(Span::from_secs_f64((high - low) / 2.0)))
-                })
-            };
+            let text = |interval: &Option<[Option<f64>; 3]>| interval.and_then(|interval| expected(interval, at));
             let start = text(start_s).map_or_else(String::new, |start| format!("starts {start}, "));
             let end =
                 text(end_s).map_or_else(|| "does not end in every simulation".into(), |end| format!("ends {end}"));

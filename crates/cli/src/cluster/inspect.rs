@@ -52,9 +52,7 @@ pub(super) fn jobs_table(rows: &[Row]) -> TextTable {
             format!("{}/{}", row.maps_done, row.maps),
             format!("{}/{}", row.reduces_done, row.reduces),
             if row.paused > 0 { row.paused.to_string() } else { String::new() },
-            row.expected_end_ms.map_or_else(String::new, |[low, middle, high]| {
-                format!("{} ± {}", utc_time(middle), duration(Span::from_secs_f64((high - low) / 2e3)))
-            }),
+            row.expected_end_ms.and_then(|interval| expected(interval, utc_time)).unwrap_or_default(),
         ]);
     }
     table
@@ -95,8 +93,8 @@ pub struct Row {
     pub pauses: u32,
     pub early_ends: u32,
     pub kills: u32,
-    /// 5th, 50th and 95th percentile, milliseconds of the Unix epoch.
-    pub expected_end_ms: Option<[f64; 3]>,
+    /// 5th, 50th and 95th percentile, milliseconds of the Unix epoch; the middle one only if enough is known.
+    pub expected_end_ms: Option<[Option<f64>; 3]>,
 }
 
 impl Row {
@@ -104,7 +102,9 @@ impl Row {
         let wall_ms = model.and_then(Model::wall_ms);
         let until_now_s = || status.submitted_ms.map_or(0.0, |submitted_ms| (now_ms() - submitted_ms).max(0.0) / 1e3);
         let elapsed_s = status.total_s().unwrap_or_else(until_now_s);
-        let end = forecasts.and_then(|forecasts| forecasts.jobs.get(&status.job)).and_then(|forecast| forecast.end);
+        let forecast =
+            forecasts.zip(model).and_then(|(forecasts, model)| forecasts.of_job(status.job, model.present()));
+        let end = forecast.and_then(|forecast| forecast.end).filter(|_| status.outcome.is_none());
         Row {
             job: status.job.0,
             name: status.name.clone(),
@@ -125,13 +125,20 @@ impl Row {
             pauses: status.pauses,
             early_ends: status.early_ends,
             kills: status.kills,
-            // A forecast that should have come true by now is none.
             expected_end_ms: wall_ms
                 .zip(end)
-                .map(|(wall_ms, end)| end.map(|at| wall_ms + at.as_secs_f64() * 1e3))
-                .filter(|[_, middle_ms, _]| *middle_ms > now_ms()),
+                .map(|(wall_ms, end)| end.seconds().map(|at| at.map(|at_s| wall_ms + at_s * 1e3))),
         }
     }
+}
+
+/// An interval as text: the median, if there is one, and from when to when.
+pub fn expected([low, middle, high]: [Option<f64>; 3], at: impl Fn(f64) -> String) -> Option<String> {
+    let (low, high) = (at(low?), at(high?));
+    Some(match middle {
+        Some(middle) => format!("{} ({low} to {high})", at(middle)),
+        None => format!("between {low} and {high}"),
+    })
 }
 
 /// What the journal of a cluster says, as far as it can be read.

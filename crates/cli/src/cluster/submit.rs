@@ -284,10 +284,8 @@ impl ExpectedEnd {
         // The journal of another user's cluster cannot be read.
         self.feed.poll(&mut self.model).ok()?;
         let model = self.model.as_ref()?;
-        // Nothing is known about its tasks before some have finished.
-        let has_finished_tasks = model.job(self.job).is_some_and(|job| job.done != [0; 2]);
-        let present = Present::of(model).filter(|_| has_finished_tasks)?;
-        let [_, end, _] = present.forecast(&present.policy, Self::LIMIT).jobs.get(&self.job)?.end?;
+        let present = Present::of(model)?;
+        let end = present.forecast(&present.policy, Self::LIMIT).of_job(self.job, model.now)?.end?.median?;
         Some(Instant::now() + Duration::from_secs_f64(end.since(model.now).as_secs_f64()))
     }
 }

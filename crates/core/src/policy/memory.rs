@@ -7,7 +7,7 @@ use super::matching::MatcherMemory;
 use super::preemption::Starvation;
 use super::ranking::GroupsMemory;
 use super::shares::WaterLevel;
-use crate::ids::{PerKind, TaskId};
+use crate::ids::{JobId, PerKind, TaskId};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -33,4 +33,14 @@ pub struct PolicyState {
     pub users: Vec<String>,
     /// Where the sequence of random numbers is.
     pub rng: Option<Pcg64Mcg>,
+}
+
+impl PolicyState {
+    /// Gives each job that is remembered by its id another one.
+    pub(crate) fn renumber(&mut self, number: &mut impl FnMut(&mut JobId)) {
+        self.stragglers.iter_mut().flatten().for_each(|task| number(&mut task.job));
+        if let Some(matcher) = &mut self.matcher {
+            matcher.renumber(number);
+        }
+    }
 }

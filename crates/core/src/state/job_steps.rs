@@ -268,6 +268,27 @@ impl Job {
         key
     }
 
+    /// The tasks that an open job requests are added to those it has, and no more can be requested.
+    pub(super) fn close_task_list(&mut self) {
+        if !std::mem::take(&mut self.open) {
+            return;
+        }
+        for kind in Kind::BOTH {
+            // Tasks that are no longer requested count as done, on whichever node.
+            self.counts[kind].done += std::mem::take(&mut self.released[kind]);
+            let released = self.tasks[kind].iter_mut().filter(|task| task.node == NodeId(u32::MAX));
+            released.for_each(|task| task.node = NodeId::default());
+            for _ in 0..self.counts[kind].pending {
+                let added = self.add_task(kind);
+                match kind {
+                    Kind::Map => self.pending_maps.add_returned(added.index),
+                    Kind::Reduce => self.pending_reduces.push(added.index),
+                }
+            }
+        }
+        self.recovering = 0;
+    }
+
     /// A finished map's output is lost and needed: it is pending again.
     pub(super) fn undo_map(&mut self, map: u32, lost_with: NodeId) {
         let key = TaskKey::map(map);

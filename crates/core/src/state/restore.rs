@@ -8,7 +8,7 @@ use super::node::NodeTable;
 use super::node_types::{MAX_TYPES, NodeTypes};
 use super::{Job, JobLag, State, TaskState};
 use crate::event::JobSpec;
-use crate::ids::{Kind, NodeId, PerKind, TaskKey};
+use crate::ids::{JobId, Kind, NodeId, PerKind, TaskKey};
 use crate::units::{Span, WHOLE_PPM};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,6 +95,26 @@ impl State {
             job.estimate = super::Estimate { lag: job.estimate.lag, ..super::Estimate::default() };
             job.counts.iter_mut().for_each(|counts| (counts.fair_share, counts.reserved) = (0.0, 0));
         }
+    }
+
+    /// Gives each job another id.
+    pub(crate) fn renumber(&mut self, number: &mut impl FnMut(&mut JobId)) {
+        for (_, job) in self.jobs.iter_mut() {
+            number(&mut job.id);
+            job.spec.id = job.id;
+        }
+        self.jobs.by_id = self.jobs.iter().map(|(key, job)| (job.id, key)).collect();
+        for node in &mut self.nodes.nodes {
+            node.reservations.iter_mut().flatten().for_each(|of| number(&mut of.id));
+            node.failures.iter_mut().for_each(|(_, job)| number(job));
+            let probe = node.exclusion.as_mut().and_then(|of| of.probe.as_mut());
+            probe.into_iter().for_each(|probe| number(&mut probe.task.job));
+        }
+    }
+
+    /// Open jobs are open no more: they have the tasks that they run or request now.
+    pub(crate) fn close_task_lists(&mut self) {
+        self.jobs.iter_mut().for_each(|(_, job)| job.close_task_list());
     }
 
     /// What runs and is paused on nodes is just what jobs have there, and reservations are of tasks that exist.

@@ -7,7 +7,7 @@ use crate::input;
 use crate::text_table::TextTable;
 use anyhow::{Context, Result};
 use giveway_analysis::forecast::{Interval, JobForecast, Present};
-use giveway_analysis::model::Model;
+use giveway_analysis::model::{JobRow, Model};
 use giveway_core::event_log::{EventLogReader, Record};
 use giveway_core::{Action, Capabilities, Event, JobId, Policy, Setup, Span, Time};
 use giveway_sim::Observer;
@@ -76,16 +76,16 @@ pub fn recorded(event_logs: &[String]) -> Result<()> {
 fn print(table: &TextTable) -> Result<()> {
     writeln!(
         std::io::stdout(),
-        "Forecasts of `giveway explain` and what then happened. Error of the start: in seconds. Error of the end: of the time from the forecast to the end. Held: how often start or end was within the interval from the 5th to the 95th percentile, give or take a second.\n{table}"
+        "Forecasts of `giveway explain` and what then happened. Error of the start: in seconds. Error of the end: of the time from the forecast to the end. Held: how often start or end was within the interval from the 5th to the 95th percentile, give or take a second. Jobs: with a median, with an interval only, without both.\n{table}"
     )?;
     Ok(())
 }
 
-/// A forecast and when it was made.
+/// A forecast and when it was made; none if there was none for the job.
 #[derive(Clone, Copy)]
 struct Made {
     at: Time,
-    forecast: JobForecast,
+    forecast: Option<JobForecast>,
 }
 
 /// Follows a run and forecasts each of its jobs.
@@ -115,46 +115,40 @@ impl JobForecasts {
             Event::JobSubmitted(spec) => {
                 if self.submitted.is_multiple_of(self.every) {
                     let made = self.forecast(spec.id);
-                    self.at_submission.extend(made.map(|made| (spec.id, made)));
+                    self.at_submission.insert(spec.id, made);
                 }
                 self.submitted += 1;
             }
             Event::AttemptFinished { attempt, .. } => {
                 let job = attempt.task.job;
-                let is_half_done = self.model.job(job).is_some_and(|row| {
-                    let (done, tasks) = (row.done.iter().sum::<u32>(), row.tasks.iter().sum::<u32>());
-                    row.ended.is_none() && done * 2 >= tasks && done < tasks
-                });
+                let is_half_done = self.model.job(job).is_some_and(JobRow::is_half_done);
                 if is_half_done && self.at_submission.contains_key(&job) && !self.half_done.contains_key(&job) {
                     let made = self.forecast(job);
-                    self.half_done.extend(made.map(|made| (job, made)));
+                    self.half_done.insert(job, made);
                 }
             }
             _ => {}
         }
     }
 
-    fn forecast(&self, job: JobId) -> Option<Made> {
-        let present = Present::of(&self.model)?;
-        let forecasts = present.forecast(&present.policy, NO_LIMIT);
-        Some(Made { at: self.model.now, forecast: *forecasts.jobs.get(&job)? })
+    fn forecast(&mut self, job: JobId) -> Made {
+        let forecasts = Present::of(&self.model).map(|present| present.forecast(&present.policy, NO_LIMIT));
+        let forecasts = forecasts.unwrap_or_default();
+        self.model.remember(&forecasts);
+        Made { at: self.model.now, forecast: forecasts.of_job(job, self.model.now) }
     }
 
     fn accuracy(&self) -> Accuracy {
         let mut accuracy = Accuracy::default();
         for (job, made) in &self.at_submission {
             let Some(row) = self.model.job(*job) else { continue };
-            if let (Some(forecast), Some(started)) = (made.forecast.start, row.started) {
+            if let (Some(forecast), Some(started)) = (made.forecast.and_then(|forecast| forecast.start), row.started) {
                 accuracy.start.add_seconds(forecast, started);
             }
-            if let (Some(forecast), Some(ended)) = (made.forecast.end, row.ended) {
-                accuracy.end.add_relative(made.at, forecast, ended);
-            }
+            accuracy.end.add_end(made, row.ended);
         }
         for (job, made) in &self.half_done {
-            if let (Some(forecast), Some(ended)) = (made.forecast.end, self.model.job(*job).and_then(|row| row.ended)) {
-                accuracy.half_done.add_relative(made.at, forecast, ended);
-            }
+            accuracy.half_done.add_end(made, self.model.job(*job).and_then(|row| row.ended));
         }
         accuracy
     }
@@ -169,23 +163,40 @@ impl Observer for JobForecasts {
 /// Errors of forecasts of one sort.
 #[derive(Default)]
 struct Errors {
+    /// Of the medians.
     errors: Vec<f64>,
+    /// Forecasts with an interval, and those of them that held.
+    intervals: usize,
     held: usize,
+    /// Jobs that ended, but for which there was no interval.
+    without: usize,
 }
 
 impl Errors {
     fn add_seconds(&mut self, forecast: Interval, real: Time) {
-        self.add(seconds_between(forecast[1], real), forecast, real);
+        self.add(forecast, real, |median| seconds_between(median, real));
     }
 
-    fn add_relative(&mut self, at: Time, forecast: Interval, real: Time) {
-        let left_s = real.since(at).as_secs_f64().max(1e-3);
-        self.add(seconds_between(forecast[1], real) / left_s, forecast, real);
+    /// Adds the error of the end, as a part of the time that the job had left.
+    fn add_end(&mut self, made: &Made, ended: Option<Time>) {
+        let Some(real) = ended else { return };
+        let left_s = real.since(made.at).as_secs_f64().max(1e-3);
+        match made.forecast.and_then(|forecast| forecast.end) {
+            Some(end) => self.add(end, real, |median| seconds_between(median, real) / left_s),
+            None => self.without += 1,
+        }
     }
 
-    fn add(&mut self, error: f64, [earliest, _, latest]: Interval, real: Time) {
-        self.errors.push(error);
-        self.held += usize::from(earliest <= real + SECOND && real <= latest + SECOND);
+    fn add(&mut self, forecast: Interval, real: Time, error: impl Fn(Time) -> f64) {
+        self.errors.extend(forecast.median.map(error));
+        self.intervals += 1;
+        self.held += usize::from(forecast.low <= real + SECOND && real <= forecast.high + SECOND);
+    }
+
+    /// Jobs with a median, with an interval only, and with neither.
+    fn counts(&self) -> String {
+        let medians = self.errors.len();
+        format!("{medians}+{}+{}", self.intervals - medians, self.without)
     }
 
     fn median(&self) -> Option<f64> {
@@ -195,7 +206,7 @@ impl Errors {
     }
 
     fn held_percent(&self) -> String {
-        match self.errors.len() {
+        match self.intervals {
             0 => "-".into(),
             all => format!("{:.0} %", 100.0 * self.held as f64 / all as f64),
         }
@@ -226,6 +237,7 @@ impl Accuracy {
             "held",
             "end, half done:\nmedian error",
             "held",
+            "jobs",
         ];
         TextTable::new(header).numbers_from(2)
     }
@@ -236,13 +248,14 @@ impl Accuracy {
         let cells = [
             workload.into(),
             policy.into(),
-            self.end.errors.len().to_string(),
+            self.end.counts(),
             seconds,
             self.start.held_percent(),
             percent(&self.end),
             self.end.held_percent(),
             percent(&self.half_done),
             self.half_done.held_percent(),
+            self.half_done.counts(),
         ];
         table.add_row::<String>(cells);
     }

@@ -34,7 +34,7 @@ impl Simulation<'_> {
     }
 
     /// Sets a timer. It expires one microsecond from now at the earliest; otherwise a core that always sets one would stop virtual time.
-    fn set_timer(&mut self, timer: Timer, at: Time) {
+    pub(super) fn set_timer(&mut self, timer: Timer, at: Time) {
         let at = at.max(Time(self.now.0 + 1));
         self.timers.set(timer, at);
         if at != self.timers_due {
@@ -145,7 +145,7 @@ impl Simulation<'_> {
     }
 
     /// Starts to sort at time `from`, with all input fetched; returns the end of the reduce.
-    fn sort(&mut self, key: u32, from: Time) -> Time {
+    pub(super) fn sort(&mut self, key: u32, from: Time) -> Time {
         let Attempt { id, node, .. } = self.attempts[key];
         let plan = &self.workload.jobs[id.task.job.0 as usize];
         let factor = self.streams.task_factor(plan, id.task.kind, id.task.index) * self.streams.attempt_factor(id);
@@ -159,7 +159,7 @@ impl Simulation<'_> {
     }
 
     /// Lets an attempt work from `begin` on; returns the end of the work, if nothing changes on its node.
-    fn begin_work(&mut self, node: u32, id: AttemptId, begin: Time, work: TaskWork) -> Time {
+    pub(super) fn begin_work(&mut self, node: u32, id: AttemptId, begin: Time, work: TaskWork) -> Time {
         let shared = &mut self.shared_nodes[node as usize];
         if !shared.is_shared() {
             return begin + work.span;
@@ -192,7 +192,7 @@ impl Simulation<'_> {
 
     /// Sends a stop request. It arrives with the response to the node's next heartbeat, or to the heartbeat that is being handled now; with
     /// immediate reporting it arrives at once.
-    fn send_stop_request(&mut self, node: u32, request: StopRequest, heartbeating: Option<u32>) {
+    pub(super) fn send_stop_request(&mut self, node: u32, request: StopRequest, heartbeating: Option<u32>) {
         let state = &self.nodes[node as usize];
         if !state.up {
             return;

@@ -2,7 +2,7 @@
 //!
 //! [`Simulation::step`] takes the next event from the queue and dispatches it; actions of the core are performed immediately or queued.
 //! `heartbeats` reports from nodes to the core (ends of attempts, slot offers, progress), `effects` performs the core's actions (launches,
-//! stop requests, closing a job), `outages` handles node failures. Nothing in this module takes a scheduling decision.
+//! stop requests, closing a job), `outages` handles node failures, `resume` begins in the middle of a run. Nothing in this module takes a scheduling decision.
 //!
 //! A run ends when every job is closed, no attempt is running and every failure has been detected. It also ends, with jobs unfinished, when
 //! no queued event can make progress any more: a policy may starve a job, but it cannot keep the simulator running forever.
@@ -10,6 +10,9 @@
 mod effects;
 mod heartbeats;
 mod outages;
+mod resume;
+
+pub use resume::{AttemptWork, ResumeError, ResumePoint};
 
 use crate::attempts::{AttemptSlab, JobAndKind, StopRequest};
 use crate::cluster::{Cluster, HeartbeatMode};

@@ -246,14 +246,14 @@ pub(super) struct JobJson {
     status: JobStatus,
     state: &'static str,
     /// Expected end: 5th, 50th and 95th percentile, milliseconds of the Unix epoch.
-    expected_end_ms: Option<[f64; 3]>,
+    expected_end_ms: Option<[Option<f64>; 3]>,
 }
 
 fn job_json(shared: &Shared, status: JobStatus) -> JobJson {
     let expected_end_ms = shared.sources.first().and_then(|source| {
         source.read(|model, forecasts| {
-            let (wall_ms, end) = (model.wall_ms()?, forecasts.jobs.get(&status.job)?.end?);
-            Some(end.map(|time| wall_ms + time.as_secs_f64() * 1e3))
+            let (wall_ms, forecast) = (model.wall_ms()?, forecasts.of_job(status.job, model.present())?);
+            Some(forecast.end.filter(|_| status.outcome.is_none())?.seconds().map(|at| Some(wall_ms + at? * 1e3)))
         })
     });
     JobJson { expected_end_ms: expected_end_ms.flatten(), ..job_json_of(status) }
@@ -348,8 +348,8 @@ pub(super) async fn explain(
         let now = if shared.folder.is_some() { model.present() } else { model.now };
         let mut explanation = explain::explain(model, JobId(id), now)?;
         let is_ahead = shared.is_live && model.job(JobId(id)).is_some_and(|job| job.outcome.is_none());
-        let own = forecasts.jobs.get(&JobId(id)).filter(|_| is_ahead);
-        explanation.forecasts.extend(own.map(|forecast| PolicyForecast::new(&explanation.policy, *forecast)));
+        let own = forecasts.of_job(JobId(id), now).filter(|_| is_ahead);
+        explanation.forecasts.extend(own.map(|forecast| PolicyForecast::new(&explanation.policy, forecast)));
         Some(explanation)
     });
     match (explained.ok_or_else(Problem::not_ready)?, shared.folder.clone()) {
@@ -388,13 +388,15 @@ pub(super) async fn forecast(State(shared): Cluster, Path(id): Path<u32>) -> Ans
         return Err(Problem::not_live());
     }
     wait_until_read(&shared, id).await;
-    let present = source(&shared, 0)?.read(|model, _| model.job(JobId(id)).map(|_| Present::of(model)));
+    let present = source(&shared, 0)?.read(|model, forecasts| {
+        model.job(JobId(id)).map(|_| Present::of(model).map(|present| (present, forecasts.clone())))
+    });
     let Some(present) = present.ok_or_else(Problem::not_ready)? else {
         // A job that ended before the journal began has no forecast either.
         return check_job(&shared, id).await.map(|_| Json(Vec::new()));
     };
-    let Some(present) = present else { return Ok(Json(Vec::new())) };
-    Ok(Json(blocking(move || explain::forecasts(&present, JobId(id))).await?))
+    let Some((present, own)) = present else { return Ok(Json(Vec::new())) };
+    Ok(Json(blocking(move || explain::forecasts(&present, &own, JobId(id))).await?))
 }
 
 /// `POST /api/v1/jobs/ID/kill`

@@ -396,6 +396,11 @@ fn forecast(shared: &Shared) {
             let present = source.model.read().ok().and_then(|model| model.as_ref().and_then(Present::of));
             let forecasts =
                 present.map(|present| present.forecast(&present.policy, FORECAST_LIMIT)).unwrap_or_default();
+            if let Ok(mut model) = source.model.write()
+                && let Some(model) = model.as_mut()
+            {
+                model.remember(&forecasts);
+            }
             if let Ok(mut current) = source.forecasts.write() {
                 *current = Arc::new(forecasts);
             }

@@ -2,7 +2,7 @@
 
 use super::predict::{Predictor, TaskTimes};
 use super::{CLASSIFIED_JOBS_MAX, Class, Classes, ClassifiedJob, Matcher, NodeType, UserRights};
-use crate::ids::NodeId;
+use crate::ids::{JobId, NodeId};
 use crate::units::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -19,6 +19,13 @@ pub struct MatcherMemory {
     classes: [Vec<Class>; 2],
     suggested: [Vec<Vec<bool>>; 2],
     classifications: u32,
+}
+
+impl MatcherMemory {
+    /// Gives each job another id.
+    pub(crate) fn renumber(&mut self, number: &mut impl FnMut(&mut JobId)) {
+        self.recent.iter_mut().for_each(|classified| number(&mut classified.job));
+    }
 }
 
 fn is_time(time_s: f64) -> bool {
