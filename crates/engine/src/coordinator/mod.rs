@@ -79,6 +79,7 @@ use inputs::{ClientLink, Input};
 use run::Run;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -314,9 +315,11 @@ fn has_only_foreign_files(folder: &Path) -> io::Result<bool> {
         entries => entries?,
     };
     let names: Vec<_> = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>()?;
-    // A start that was interrupted may have left no more than its lock; tokens may be created before the first start.
-    let is_ours =
-        |name: &OsString| ["cluster-id", "lock", "journal", "token", "tokens"].iter().any(|ours| name == ours);
+    // A start that was interrupted may have left no more than its lock. Tokens, and directories of workers on disks of their own, may be made before the first start.
+    let is_ours = |name: &OsString| {
+        let known = ["cluster-id", "lock", "journal", "token", "tokens"];
+        known.iter().any(|ours| name == ours) || name.as_bytes().starts_with(b"node-")
+    };
     Ok(!names.is_empty() && !names.iter().any(is_ours))
 }
 
