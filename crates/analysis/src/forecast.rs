@@ -134,7 +134,7 @@ impl Present {
         Some(Present { now: model.now, snapshot, jobs, begun, arrivals, noise, cluster, tenants, widening, policy })
     }
 
-    /// Forecasts under a policy. Stops after `limit` with the runs made so far, at least [`RUNS_MIN`].
+    /// Forecasts under a policy. Stops after `limit` with the runs made so far, but at least a few.
     pub fn forecast(&self, policy: &Policy, limit: Duration) -> Forecasts {
         let started = Instant::now();
         let mut samples: Vec<[Vec<Time>; 2]> = vec![Default::default(); self.jobs.len()];

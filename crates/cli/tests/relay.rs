@@ -108,7 +108,8 @@ fn who_takes_the_place_of_a_killed_coordinator_gets_nothing() {
     }
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("set permissions");
     let mut coordinator = up(folder.path());
-    let socket = PathBuf::from(fs::read_to_string(folder.path().join("cluster/address")).expect("the address"));
+    let address = fs::read_to_string(folder.path().join("cluster/address")).expect("the address");
+    let socket = PathBuf::from(address.lines().next().expect("a line"));
     assert!(socket.exists(), "{}", socket.display());
     for is_running in [true, false] {
         if !is_running {

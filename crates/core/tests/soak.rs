@@ -653,6 +653,12 @@ fn a_killed_job_takes_no_slot() {
     check_replay(&RandomBackend::new("chronos(fcs-kill)", 7_287_966_691_106_533_735).run());
 }
 
+/// A snapshot is taken while no node is up.
+#[test]
+fn a_snapshot_without_nodes_holds_the_work_ahead_of_each_job() {
+    check_replay(&RandomBackend::new("giveway", 2_085_257_758_626_757_133).run());
+}
+
 /// Runs one case again: `SOAK_POLICY=fcs SOAK_SEED=7 cargo test -p giveway-core --test soak one_case`.
 #[test]
 fn one_case() {

@@ -87,7 +87,7 @@ fn queue(load: &LongJournal, folder: &Path) -> Result<(), String> {
         // The last submissions before 1,000, 2,000, 5,000, 10,000 and so on.
         let is_step = |number: u32| {
             let power = 10_u32.pow(number.ilog10());
-            number >= 1000 && number % power == 0 && matches!(number / power, 1 | 2 | 5)
+            number >= 1000 && number.is_multiple_of(power) && matches!(number / power, 1 | 2 | 5)
         };
         if is_step(number + WINDOW) {
             began = (processor_ns(), Instant::now());

@@ -147,8 +147,8 @@ pub struct Refusals {
     /// None if no node is refused.
     threshold: Option<f64>,
     types: usize,
-    /// The version of the types that the limits are computed from.
-    version: u64,
+    /// The version of the types that the limits are computed from; none at first.
+    version: Option<u64>,
     /// By job, then by type.
     limits: Vec<Limit>,
     jobs: Vec<RefusingJob>,
@@ -181,8 +181,8 @@ impl Refusals {
         if self.threshold.is_none() {
             return queued;
         }
-        if self.version != nodes.types_version() {
-            let (types, version) = (nodes.types().len(), nodes.types_version());
+        if self.version != Some(nodes.types_version()) {
+            let (types, version) = (nodes.types().len(), Some(nodes.types_version()));
             *self = Refusals { threshold: self.threshold, types, version, ..Refusals::default() };
         }
         if self.types < 2 {
@@ -222,7 +222,7 @@ impl Refusals {
     #[inline]
     pub fn of(&mut self, key: JobKey, job: &Job, kind: Kind, nodes: &NodeTable) -> TypeSet {
         let Some(threshold) = self.threshold.filter(|_| self.types > 1) else { return 0 };
-        debug_assert_eq!(self.version, nodes.types_version(), "refusals follow every change of nodes");
+        debug_assert_eq!(self.version, Some(nodes.types_version()), "refusals follow every change of nodes");
         let entry = self.entry(key);
         let ahead_s = entry.ahead_s;
         let from = (job.estimate().task_work_s[kind], job.sequence(), !job.failed_on().is_empty());
