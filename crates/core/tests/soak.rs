@@ -631,7 +631,7 @@ fn check_replay(backend: &RandomBackend) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: std::env::var("SOAK_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(400), failure_persistence: None, max_shrink_iters: 0, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: std::env::var("SOAK_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(200), failure_persistence: None, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
     #[test]
     fn all_work_is_done_once_and_no_job_starves(seed in any::<u64>(), which in 0..catalog::all_names().len()) {
