@@ -75,11 +75,6 @@ impl Calibration {
         let weight = needed.len() as f64 / (needed.len() as f64 + PRIOR);
         quantile.clamp(NARROWEST, WIDEST).powf(weight)
     }
-
-    /// How many forecasts have come true or not, and how many of their intervals held.
-    pub fn held(&self) -> (usize, usize) {
-        (self.needed.len(), self.needed.iter().filter(|&&needed| needed <= 1.0).count())
-    }
 }
 
 /// The times that were left, as logarithms: errors are a part of what is left.
@@ -146,7 +141,7 @@ mod tests {
         calibration.remember(&forecasts(2), |_| true);
         calibration.ended(JobId(0), at(90.0), true);
         calibration.ended(JobId(1), at(90.0), false);
-        assert_eq!(calibration.held(), (2, 2));
+        assert_eq!(calibration.needed.iter().filter(|&&needed| needed <= 1.0).count(), 2);
     }
 
     #[test]

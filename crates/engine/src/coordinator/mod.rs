@@ -315,12 +315,14 @@ fn has_only_foreign_files(folder: &Path) -> io::Result<bool> {
         entries => entries?,
     };
     let names: Vec<_> = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>()?;
+    // Those of a home directory, and of a file system that is mounted there.
+    let is_ignored = |name: &OsString| name.as_bytes().starts_with(b".") || name == "lost+found";
     // A start that was interrupted may have left no more than its lock. Tokens, and directories of workers on disks of their own, may be made before the first start.
     let is_ours = |name: &OsString| {
         let known = ["cluster-id", "lock", "journal", "token", "tokens"];
         known.iter().any(|ours| name == ours) || name.as_bytes().starts_with(b"node-")
     };
-    Ok(!names.is_empty() && !names.iter().any(is_ours))
+    Ok(!names.iter().all(is_ignored) && !names.iter().any(is_ours))
 }
 
 /// Listens on the socket for other users. Returns its path too.

@@ -694,3 +694,16 @@ fn a_tiny_split_size_is_refused_before_splits_are_computed() {
     let refused = planning::plan(request, Code::BuiltIn(&Apps::builtin())).unwrap_err().to_string();
     assert!(refused.starts_with("too much input for one job: 1099511627776 splits"), "{refused}");
 }
+
+/// A home directory and a mounted file system are as good as empty ones.
+#[test]
+fn only_files_of_others_keep_a_directory_from_being_a_clusters() {
+    let has_only_foreign_files = |names: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        names.iter().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
+        super::has_only_foreign_files(folder.path()).unwrap()
+    };
+    assert!(has_only_foreign_files(&["data"]) && has_only_foreign_files(&[".profile", "data"]));
+    assert!(!has_only_foreign_files(&[]) && !has_only_foreign_files(&[".profile", "lost+found"]));
+    assert!(!has_only_foreign_files(&["data", "cluster-id"]) && !has_only_foreign_files(&["data", "node-0"]));
+}

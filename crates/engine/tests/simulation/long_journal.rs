@@ -86,14 +86,7 @@ impl LongJournal {
             let now = coordinator.now() + Span::from_millis(20);
             let effects = coordinator.handle(now, std::mem::take(&mut inputs))?.make_durable(&mut journal)?;
             clients.clear();
-            for effect in effects {
-                match effect {
-                    Effect::Send(link, message) => drop(link.sender.send(message)),
-                    Effect::Reply(client, answer) => drop(client.sender.send(answer)),
-                    Effect::Output(job, work) => inputs.push(done(job, &work)),
-                    Effect::JobEnded(_) | Effect::RemoveProgram(_) | Effect::Stop => {}
-                }
-            }
+            effects.into_iter().for_each(|effect| carry_out(effect, &mut inputs));
             for (link, messages) in (0..).zip(&links) {
                 for message in messages.try_iter() {
                     if let ToWorker::Launch { attempt, .. } = message {
@@ -121,14 +114,7 @@ impl LongJournal {
             while !inputs.is_empty() {
                 let now = coordinator.now() + Span::from_millis(5);
                 let effects = coordinator.handle(now, std::mem::take(&mut inputs))?.make_durable(&mut journal)?;
-                for effect in effects {
-                    match effect {
-                        Effect::Send(link, message) => drop(link.sender.send(message)),
-                        Effect::Reply(client, answer) => drop(client.sender.send(answer)),
-                        Effect::Output(job, work) => inputs.push(done(job, &work)),
-                        Effect::JobEnded(_) | Effect::RemoveProgram(_) | Effect::Stop => {}
-                    }
-                }
+                effects.into_iter().for_each(|effect| carry_out(effect, &mut inputs));
                 for (link, messages) in (0..).zip(&links) {
                     for message in messages.try_iter() {
                         let report = match message {
@@ -210,6 +196,16 @@ fn join(id: u64) -> Join {
         running: Vec::new(),
         outputs: Vec::new(),
         jobs: Vec::new(),
+    }
+}
+
+/// Sends messages; work on output folders is done at once.
+fn carry_out(effect: Effect, inputs: &mut Vec<Input>) {
+    match effect {
+        Effect::Send(link, message) => drop(link.sender.send(message)),
+        Effect::Reply(client, answer) => drop(client.sender.send(answer)),
+        Effect::Output(job, work) => inputs.push(done(job, &work)),
+        Effect::JobEnded(_) | Effect::RemoveProgram(_) | Effect::Stop => {}
     }
 }
 
