@@ -23,7 +23,7 @@ impl Scheduler {
                 self.cluster.stop_attempt(victim.job, victim.task, rule.action, reason, out);
                 self.cluster.reserve(victim.node, kind, victim.beneficiary, None);
             }
-            if let Some(at) = round.look_again_at(self.now) {
+            if let Some(at) = round.look_again_at() {
                 self.cluster.preempt_by(at, out);
             }
         }

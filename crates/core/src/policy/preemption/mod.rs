@@ -127,8 +127,8 @@ pub struct Round<'a> {
     /// True if victims are in the order of rank, last first: a job that ranks after one of them ranks after all that follow.
     victims_by_rank: bool,
     end: End,
-    /// When the first attempt that a beneficiary may take, but that was launched too recently, has run long enough.
-    young_until: Option<Time>,
+    /// When to look again, because attempts that a beneficiary may take were launched too recently.
+    look_again_at: Option<Time>,
 }
 
 /// A request that is being served.
@@ -186,14 +186,14 @@ impl<'a> Round<'a> {
             prospects: Vec::new(),
             victims_by_rank,
             end: End { at: usize::MAX, rank: Rank::MAX },
-            young_until: None,
+            look_again_at: None,
         }
     }
 
     /// When to look again, because attempts that could be taken are too young: at the end of the first one's protection, but not more often
-    /// than twice in the time for which attempts are protected.
-    pub fn look_again_at(&self, now: Time) -> Option<Time> {
-        self.young_until.map(|until| until.max(now + self.rule.guards.min_runtime.scaled(0.5)))
+    /// than twice in the time for which attempts are protected from this beneficiary.
+    pub fn look_again_at(&self) -> Option<Time> {
+        self.look_again_at
     }
 
     /// The next victim, if there is one. The caller stops it and reserves its slot for the beneficiary before it calls again.
@@ -248,8 +248,9 @@ impl<'a> Round<'a> {
                 continue;
             }
             let Some(index) = candidate.next_attempt(self.rule, self.kind, jobs, &request.preference) else {
-                let until = candidate.young_until();
-                self.young_until = self.young_until.into_iter().chain(until).min();
+                let earliest = jobs.view.now + request.preference.guards().min_runtime.scaled(0.5);
+                let at = candidate.young_until().map(|until| until.max(earliest));
+                self.look_again_at = self.look_again_at.into_iter().chain(at).min();
                 prospects.remove(request.at);
                 continue;
             };

@@ -122,6 +122,11 @@ impl Preference {
         Preference { beneficiary, accepted, near: OnceCell::new(), guards: rule.guards_for(job) }
     }
 
+    /// Which attempts are protected from the beneficiary.
+    pub(super) fn guards(&self) -> &Guards {
+        &self.guards
+    }
+
     fn near(&self, view: View<'_>) -> &BitSet {
         self.near.get_or_init(|| {
             let mut near = BitSet::default();
