@@ -631,7 +631,7 @@ fn check_replay(backend: &RandomBackend) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: std::env::var("SOAK_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(200), failure_persistence: None, max_shrink_iters: 0, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: std::env::var("SOAK_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(400), failure_persistence: None, max_shrink_iters: 0, ..ProptestConfig::default() })]
 
     #[test]
     fn all_work_is_done_once_and_no_job_starves(seed in any::<u64>(), which in 0..catalog::all_names().len()) {
@@ -657,6 +657,12 @@ fn a_killed_job_takes_no_slot() {
 #[test]
 fn a_snapshot_without_nodes_holds_the_work_ahead_of_each_job() {
     check_replay(&RandomBackend::new("giveway", 2_085_257_758_626_757_133).run());
+}
+
+/// A job that waits for a local node gets a slot that nobody else uses: its wait has ended, also for the nodes that skip jobs that wait.
+#[test]
+fn a_job_with_a_slot_that_was_reserved_elsewhere_waits_no_longer() {
+    check_replay(&RandomBackend::new("giveway", 4_871_609_343_905_292_947).run());
 }
 
 /// Runs one case again: `SOAK_POLICY=fcs SOAK_SEED=7 cargo test -p giveway-core --test soak one_case`.

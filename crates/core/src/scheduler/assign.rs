@@ -154,6 +154,7 @@ impl Scheduler {
         };
         let reserved_on = elsewhere.flat_map(on_node).nth(refused as usize)?;
         cluster.state.drop_reservation(job, kind, Some(reserved_on));
+        cluster.end_delay(job, kind);
         Some(Pick { job, choice, pass: 0 })
     }
 

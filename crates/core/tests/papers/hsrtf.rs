@@ -246,6 +246,25 @@ fn sec_6_attempts_that_are_too_young_are_preempted_when_they_have_run_long_enoug
     assert!(matches!(stop_requests(&actions)[..], [Action::EndEarly { .. }]), "{actions:?}");
 }
 
+/// `giveway` protects attempts from a small job for no longer than that job takes.
+#[test]
+fn a_small_job_waits_no_longer_than_it_takes_for_attempts_that_are_too_young() {
+    let mut cluster = ManualCluster::new("giveway", 2, 1, 1);
+    cluster.submit_job(job(100, 1));
+    cluster.offer_all();
+    let hint = Some(Hint { map: Span::from_secs_f64(0.3), reduce: Span::from_secs_f64(0.1) });
+    let (_, actions) = cluster.at(0.1).submit_job(TestJob { hint, ..job(1, 1) });
+    assert_eq!(stop_requests(&actions), vec![], "they have run for 0.1 s");
+    let due = |action: &Action| match *action {
+        Action::SetTimer { timer: Timer::Preemption, at } => Some(at),
+        _ => None,
+    };
+    let at = actions.iter().filter_map(due).min().expect("the timer is set");
+    assert!(at < Time::from_secs_f64(0.1 + 0.6), "{at:?}");
+    let actions = cluster.at(at.as_secs_f64()).submit_event(Event::TimerFired { timer: Timer::Preemption });
+    assert!(matches!(stop_requests(&actions)[..], [Action::EndEarly { .. }]), "{actions:?}");
+}
+
 #[test]
 fn sec_3_5_with_preemption_a_job_below_its_share_takes_slots() {
     let mut cluster = ManualCluster::new("hsrtf-prp", 10, 1, 1);
