@@ -665,6 +665,12 @@ fn a_job_with_a_slot_that_was_reserved_elsewhere_waits_no_longer() {
     check_replay(&RandomBackend::new("giveway", 4_871_609_343_905_292_947).run());
 }
 
+/// The rank of a job for reduce slots depends on how many of its maps run.
+#[test]
+fn a_launched_map_changes_the_rank_for_reduce_slots() {
+    check_replay(&RandomBackend::new("giveway", 12_385_997_843_027_816_734).run());
+}
+
 /// Runs one case again: `SOAK_POLICY=fcs SOAK_SEED=7 cargo test -p giveway-core --test soak one_case`.
 #[test]
 fn one_case() {

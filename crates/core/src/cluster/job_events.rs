@@ -49,7 +49,7 @@ impl Cluster {
             let groups = self.rankings.groups(kind);
             let slots = self.policy.due_at_once(job, self.state.job(job), kind, groups, &mut self.memory.lags);
             self.state.job_mut(job).set_due(kind, slots, 0);
-            self.rerank(job, kind);
+            self.rank_for(job, kind);
             self.update_refusals(kind);
         }
         due.extend([Decision::PlaceReplicas(job), Decision::SetTimers]);

@@ -175,8 +175,16 @@ impl Cluster {
         Comparison { view: self.view(), policy: &self.policy, rankings: &self.rankings }
     }
 
-    /// Ranks a job again after its counts or estimates changed, and charges its groups for its allocation.
+    /// Ranks a job again after its counts of a kind changed.
     pub(crate) fn rerank(&mut self, job: JobKey, kind: Kind) {
+        self.rank_for(job, kind);
+        if kind == Kind::Map && self.needs.running_maps {
+            self.rank_for(job, Kind::Reduce);
+        }
+    }
+
+    /// Ranks a job for slots of a kind by its present counts and estimates, and charges its groups for its allocation.
+    pub(super) fn rank_for(&mut self, job: JobKey, kind: Kind) {
         let changed = self.state.job_mut(job);
         let allocated = changed.charge(kind);
         // The index of delayed jobs must contain the nodes that are local to returned maps. It does not contain those that keep paused
@@ -210,13 +218,13 @@ impl Cluster {
     }
 
     fn rerank_both(&mut self, job: JobKey) {
-        Kind::BOTH.into_iter().for_each(|kind| self.rerank(job, kind));
+        Kind::BOTH.into_iter().for_each(|kind| self.rank_for(job, kind));
     }
 
     /// Computes the work ahead of each job that needs a slot, and with it the types of nodes that it refuses.
     fn update_refusals(&mut self, kind: Kind) {
         let queued = self.refusals[kind].update(self.rankings.last(kind), kind, &self.state);
-        queued.into_iter().for_each(|job| self.rerank(job, kind));
+        queued.into_iter().for_each(|job| self.rank_for(job, kind));
     }
 
     fn charge_groups(&mut self, job: JobKey, kind: Kind, slots: i64) {

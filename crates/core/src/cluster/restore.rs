@@ -140,7 +140,7 @@ impl Cluster {
                 self.refusals[kind].set_work_ahead(key, ahead_s);
             }
             for key in self.state.jobs().by_submission() {
-                self.rerank(key, kind);
+                self.rank_for(key, kind);
             }
             let is_live = |key: JobKey| self.state.jobs().is_live(key);
             for &(key, until) in snapshot.delayed_until[kind].iter().filter(|(key, _)| is_live(*key)) {
@@ -156,7 +156,7 @@ impl Cluster {
         for job in self.state.jobs().keys() {
             for kind in Kind::BOTH {
                 self.share_with_new(job, kind);
-                self.rerank(job, kind);
+                self.rank_for(job, kind);
             }
         }
         self.restore_retries();

@@ -90,6 +90,8 @@ pub struct Needs {
     pub finished_work: bool,
     /// `TaskCounts::fair_share` in a rank: jobs are ranked again whenever shares are computed.
     pub fair_share: bool,
+    /// The number of running maps in a rank for reduce slots: jobs are ranked for both kinds whenever it changes.
+    pub running_maps: bool,
 }
 
 impl Needs {
@@ -102,6 +104,7 @@ impl Needs {
         remaining_area: false,
         finished_work: false,
         fair_share: false,
+        running_maps: false,
     };
 
     /// True if something must be computed periodically. Work is counted whenever a task finishes.
@@ -127,6 +130,7 @@ impl BitOr for Needs {
             remaining_area: self.remaining_area | other.remaining_area,
             finished_work: self.finished_work | other.finished_work,
             fair_share: self.fair_share | other.fair_share,
+            running_maps: self.running_maps | other.running_maps,
         }
     }
 }

@@ -68,7 +68,7 @@ impl RemainingAreaAndShuffle {
 
 impl Order for RemainingAreaAndShuffle {
     fn needs(&self) -> Needs {
-        Needs { remaining_work: true, ..RemainingArea.needs() }
+        Needs { remaining_work: true, running_maps: true, ..RemainingArea.needs() }
     }
 
     fn rank(&self, _: View<'_>, job: &Job, kind: Kind, _: i32) -> Rank {
