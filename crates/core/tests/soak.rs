@@ -456,6 +456,7 @@ impl RandomBackend {
         assert_eq!(again.policy, snapshot.policy);
         assert_eq!(again.work_ahead_s, snapshot.work_ahead_s);
         assert!(again == snapshot, "{again:?}\n{snapshot:?}");
+        again.numbered().0.state.check().unwrap();
         self.restored = Some(restored);
     }
 

@@ -110,6 +110,13 @@ impl State {
             let probe = node.exclusion.as_mut().and_then(|of| of.probe.as_mut());
             probe.into_iter().for_each(|probe| number(&mut probe.task.job));
         }
+        for reserved in self.nodes.reserved_by_job.iter_mut() {
+            let of_jobs = std::mem::take(reserved).into_iter();
+            reserved.extend(of_jobs.map(|((key, mut id), slots)| {
+                number(&mut id);
+                ((key, id), slots)
+            }));
+        }
     }
 
     /// Open jobs are open no more: they have the tasks that they run or request now.
