@@ -367,6 +367,43 @@ fn run_survives_the_death_of_all_its_workers() {
     assert_eq!(output, lines);
 }
 
+#[test]
+fn what_a_killed_run_leaves_is_removed_by_the_next_one() {
+    let folder = folder();
+    file(&folder, "in.txt", &"line\n".repeat(4_000));
+    let args =
+        ["run", "sort", "--input", "in.txt", "--output", "killed", "--records-per-second", "100", "--nodes", "2"];
+    let mut run = Command::new(env!("CARGO_BIN_EXE_giveway"))
+        .args(args)
+        .current_dir(folder.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("cannot start giveway run");
+    let output = folder.path().join("killed");
+    while !output.exists() {
+        assert!(run.try_wait().expect("run can be waited for").is_none(), "run ended before its job began");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let workers = fs::read_to_string(format!("/proc/{0}/task/{0}/children", run.id())).expect("no children");
+    run.kill().expect("cannot kill run");
+    run.wait().expect("run can be waited for");
+    let is_alive =
+        |worker: &str| fs::read_to_string(format!("/proc/{worker}/stat")).is_ok_and(|stat| !stat.contains(" Z "));
+    let start = Instant::now();
+    while workers.split_whitespace().any(is_alive) {
+        assert!(start.elapsed() < Duration::from_secs(30), "the workers of a killed run go on");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let clusters = || {
+        let entries = fs::read_dir(folder.path()).expect("cannot list the directory").flatten();
+        entries.filter(|entry| text(entry.file_name().as_encoded_bytes()).starts_with(".giveway-")).count()
+    };
+    assert_eq!(clusters(), 1);
+    let again = giveway(folder.path(), &["run", "wordcount", "--input", "in.txt", "--output", "out"]);
+    assert!(again.status.success(), "{}", text(&again.stderr));
+    assert_eq!(clusters(), 0);
+}
+
 /// On a cluster whose slots all run long maps, a job of 15 small files and one of a single file take less than a tenth of one of these maps.
 #[test]
 fn small_jobs_do_not_wait_for_large_ones() {

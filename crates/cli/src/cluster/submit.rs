@@ -1,7 +1,7 @@
 //! `giveway run`, `submit` and `apps`: run jobs on an engine cluster.
 
 use super::args::{JobOptions, Run, Submit};
-use super::up;
+use super::up::{self, WorkerCare};
 use crate::terminal::printable;
 use crate::text_table::TextTable;
 use crate::{CheckFailed, signals};
@@ -13,7 +13,7 @@ use giveway_analysis::model::Model;
 use giveway_core::{JobId, Outcome, Span, plural};
 use giveway_engine::client::Client;
 use giveway_engine::cluster::{Cluster, RESTART_POLL_INTERVAL};
-use giveway_engine::coordinator::journal_path;
+use giveway_engine::coordinator::{JournalLock, journal_path};
 use giveway_engine::wire::JobStatus;
 use giveway_mapreduce::apps::{App, Apps, automatic_split_bytes};
 use giveway_mapreduce::job::Request;
@@ -22,8 +22,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, Metadata, Permissions};
 use std::io::{IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +56,12 @@ pub fn apps(args: &crate::args::List, apps: &Apps) -> Result<()> {
     Ok(writeln!(out, "{table}")?)
 }
 
+/// How the names of temporary cluster directories begin.
+const TEMPORARY_PREFIX: &str = ".giveway-";
+
+/// How long the workers of `giveway run` try to reconnect. Their coordinator never comes back: it ends with the command.
+const RUN_RECONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// `giveway run`
 pub fn run(args: &Run, apps: &Apps) -> Result<()> {
     let map_slots = args.options.nodes.saturating_mul(u32::from(args.options.slots().0));
@@ -62,14 +70,17 @@ pub fn run(args: &Run, apps: &Apps) -> Result<()> {
     let parent = request.output.parent().unwrap_or(Path::new("/"));
     std::fs::create_dir_all(parent).with_context(|| format!("cannot create directory {}", parent.display()))?;
     let folder = tempfile::Builder::new()
-        .prefix(".giveway-")
+        .prefix(TEMPORARY_PREFIX)
+        .permissions(Permissions::from_mode(0o700))
         .tempdir_in(parent)
         .with_context(|| format!("cannot create a temporary directory in {}", parent.display()))?;
+    remove_leftovers(parent, folder.path());
     // Killing the job lets the normal end of this function remove its output and the cluster directory.
     let interrupt = Arc::new(Mutex::new(Interrupt::default()));
     let interrupted = Arc::clone(&interrupt);
     signals::on_stop(move || lock(&interrupted).kill())?;
-    let mut cluster = up::start(folder.path(), &args.options, false, apps)?;
+    let care = WorkerCare { restart: false, reconnect_timeout: RUN_RECONNECT_TIMEOUT };
+    let mut cluster = up::start(folder.path(), &args.options, &care, apps)?;
     let mut client = cluster.client()?;
     let job = client.submit(request)?;
     lock(&interrupt).set_job(cluster.client()?, job);
@@ -93,6 +104,21 @@ fn restarting_workers<R>(cluster: &mut Cluster, f: impl FnOnce() -> R) -> R {
         drop(done);
         result
     })
+}
+
+/// Removes the cluster directories that `giveway run` left in a directory because it was killed: those of this user, who also has the new one.
+fn remove_leftovers(parent: &Path, new: &Path) {
+    let (Ok(entries), Ok(own)) = (std::fs::read_dir(parent), new.metadata()) else { return };
+    let named = entries.flatten().filter(|entry| entry.file_name().as_bytes().starts_with(TEMPORARY_PREFIX.as_bytes()));
+    for folder in named.map(|entry| entry.path()) {
+        let is_like_new = |of: Metadata| of.is_dir() && (of.uid(), of.mode()) == (own.uid(), own.mode());
+        let is_own = folder.symlink_metadata().is_ok_and(is_like_new);
+        // Without an id, it belongs to a run that has just begun.
+        if is_own && folder.join("cluster-id").exists() && JournalLock::wait_until_free(&folder, Duration::ZERO).is_ok()
+        {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
 }
 
 /// Removes what is in a cluster directory, mainly the directories of its workers, in parallel: freeing gigabytes of intermediate data takes a while.

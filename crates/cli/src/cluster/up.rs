@@ -49,8 +49,16 @@ fn reload_source(folder: &Path, args: &ClusterOptions) -> ReloadSource {
     })
 }
 
+/// How workers are kept.
+pub struct WorkerCare {
+    /// Whether the cluster restarts those that end.
+    pub restart: bool,
+    /// How long they try to reconnect to a lost coordinator before they exit.
+    pub reconnect_timeout: Duration,
+}
+
 /// Starts a cluster with its state in `folder`; fails if the heartbeat interval is not less than half of the timeout.
-pub fn start(folder: &Path, args: &ClusterOptions, restart_workers: bool, apps: &Apps) -> Result<Cluster> {
+pub fn start(folder: &Path, args: &ClusterOptions, care: &WorkerCare, apps: &Apps) -> Result<Cluster> {
     let Reloadable { policy, tenants, access } = read_setup(args)?;
     ensure!(
         args.heartbeat < args.timeout / 2,
@@ -81,9 +89,9 @@ pub fn start(folder: &Path, args: &ClusterOptions, restart_workers: bool, apps: 
         nodes: args.nodes,
         map_slots,
         reduce_slots,
-        reconnect_timeout: RECONNECT_TIMEOUT,
+        reconnect_timeout: care.reconnect_timeout,
         log_bytes: args.log_budget,
-        restart_workers,
+        restart_workers: care.restart,
     };
     Ok(Cluster::start(options)?)
 }
@@ -118,7 +126,8 @@ pub fn up(args: &Up, apps: &Apps) -> Result<()> {
     let listener = args.http.map(giveway_web::server::bind).transpose()?;
     // A SIGHUP during the start is a reload after it.
     let hangups = Hangups::collect()?;
-    let cluster = start(&args.cluster.dir, &args.options, !args.no_restart, apps)?;
+    let care = WorkerCare { restart: !args.no_restart, reconnect_timeout: RECONNECT_TIMEOUT };
+    let cluster = start(&args.cluster.dir, &args.options, &care, apps)?;
     let mut out = std::io::stdout();
     let (nodes, (map_slots, reduce_slots)) = (args.options.nodes, args.options.slots());
     let workers = if nodes == 1 { "1 worker is up".into() } else { format!("{nodes} workers are up") };
@@ -212,14 +221,22 @@ pub fn reload(cluster: &ClusterDir) -> Result<()> {
 
 /// `giveway down`
 pub fn down(cluster: &ClusterDir) -> Result<()> {
-    match Client::connect(&cluster.dir) {
+    let mut client = match Client::connect(&cluster.dir) {
         Err(ClientError::NoCluster { folder }) => bail!("no cluster is running in {}; check --dir", folder.display()),
-        connected => connected?.stop()?,
-    }
+        connected => connected?,
+    };
+    let unfinished = client.jobs()?.iter().filter(|job| job.outcome.is_none()).count() as u32;
+    client.stop()?;
     JournalLock::wait_until_free(&cluster.dir, END_TIMEOUT).with_context(|| {
         let (folder, waited) = (cluster.dir.display(), END_TIMEOUT.as_secs());
         format!("the cluster in {folder} is stopping, but its processes have not ended within {waited} s")
-    })
+    })?;
+    let jobs = match unfinished {
+        0 => String::new(),
+        1 => "; 1 job continues at the next `giveway up`".to_owned(),
+        many => format!("; {many} jobs continue at the next `giveway up`"),
+    };
+    Ok(writeln!(std::io::stdout(), "the cluster in {} has stopped{jobs}", cluster.dir.display())?)
 }
 
 /// `giveway worker`

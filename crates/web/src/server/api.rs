@@ -504,7 +504,7 @@ pub(super) async fn submit(
         // Chosen below, as the command line does.
         split_bytes: 1,
         memory_bytes: job.memory_bytes.unwrap_or(256 << 20),
-        user: caller.limited_to().map(str::to_owned).or(job.user).unwrap_or_else(|| "api".into()),
+        user: caller.limited_to().map(str::to_owned).or(job.user).unwrap_or_else(|| caller.user()),
         pool: job.pool.unwrap_or_default(),
         priority: job.priority,
         task_timeout_ms: 600_000,
