@@ -147,6 +147,9 @@ pub struct Sim {
     /// Write the metrics of every run as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a table of the jobs that succeeded, of every run: a line each, in tab-separated columns.
+    #[arg(long, value_name = "FILE")]
+    pub jobs: Option<PathBuf>,
     /// Write the event log of every run; with several runs, policy and seed are added to the file name.
     #[arg(long, value_name = "FILE")]
     pub event_log: Option<PathBuf>,

@@ -1,5 +1,5 @@
-//! `giveway sim`: simulates a workload on a cluster under several policies and seeds; prints a table and optionally writes JSON, event logs and
-//! an HTML report.
+//! `giveway sim`: simulates a workload on a cluster under several policies and seeds; prints a table and optionally writes JSON, a table of jobs,
+//! event logs and an HTML report.
 
 use crate::args::Sim;
 use crate::progress::{self, JobsDone};
@@ -11,7 +11,7 @@ use giveway_core::event_log::EventLogWriter;
 use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time, plural};
 use giveway_sim::Observer;
 use giveway_sim::comparison::{Comparison, PolicyResult};
-use giveway_sim::metrics::Summary;
+use giveway_sim::metrics::{JobMetrics, Summary};
 use giveway_sim::workload::RecordedRun;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
@@ -65,7 +65,7 @@ pub fn run(args: &Sim) -> Result<()> {
             .check()
             .with_context(|| format!("policy `{}` cannot run this workload", policy.name))?;
     }
-    files::check_writable(args.json.as_deref().into_iter().chain(args.report.as_deref()))?;
+    files::check_writable([&args.json, &args.jobs, &args.report].into_iter().filter_map(|file| file.as_deref()))?;
     let several = policies.len() * trials.len() > 1;
     let runs: Vec<SimulationRun> = policies
         .iter()
@@ -91,6 +91,9 @@ pub fn run(args: &Sim) -> Result<()> {
     if let Some(file) = &args.json {
         let json = Json { runs: by_policy.iter().flatten().collect() };
         files::write(file, &(serde_json::to_string_pretty(&json)? + "\n"))?;
+    }
+    if let Some(file) = &args.jobs {
+        files::write(file, &jobs_table(&runs, &results))?;
     }
     let starvation = check_starvation(&runs, &results);
     if let Some(file) = &args.report {
@@ -135,6 +138,44 @@ fn simulate(run: &SimulationRun<'_>, bar: &ProgressBar) -> Result<RunResult> {
         event_log.close()?;
     }
     Ok(RunResult { outcome, chart })
+}
+
+/// The jobs of all runs that succeeded, a line each, in the order of their submission.
+fn jobs_table(runs: &[SimulationRun<'_>], results: &[RunResult]) -> String {
+    let mut table = "policy\tseed\tjob\tname\tuser\tpool\tgroup\tmaps\treduces\tsubmit_s\twait_s\texecution_s\tcompletion_s\tslowdown\tpauses\tkills\tearly_ends\n".to_owned();
+    // A tab or a line feed in a name would be another column or line.
+    let word = |text: &str| text.replace(['\t', '\n', '\r'], " ");
+    for (run, result) in runs.iter().zip(results) {
+        let mut jobs: Vec<&JobMetrics> = result.outcome.jobs.iter().collect();
+        jobs.sort_unstable_by_key(|job| job.job);
+        for job in jobs {
+            let plan = &run.trial.workload.jobs[job.job.0 as usize];
+            let group = run.trial.workload.groups.get(usize::from(job.group)).map_or("", String::as_str);
+            let slowdown = job.slowdown.map(|times| format!("{times:.4}")).unwrap_or_default();
+            let columns = [
+                word(&run.policy.name),
+                run.trial.seed.to_string(),
+                job.job.0.to_string(),
+                word(&plan.name),
+                word(&plan.user),
+                word(&plan.pool),
+                word(group),
+                plan.maps.to_string(),
+                plan.reduces.to_string(),
+                format!("{:.6}", job.submit_s),
+                format!("{:.6}", job.wait_s),
+                format!("{:.6}", job.execution_s),
+                format!("{:.6}", job.completion_s),
+                slowdown,
+                job.pauses.to_string(),
+                job.kills.to_string(),
+                job.early_ends.to_string(),
+            ];
+            table.push_str(&columns.join("\t"));
+            table.push('\n');
+        }
+    }
+    table
 }
 
 /// Fails if a run left jobs unfinished. The caller returns this error last, after all output was written.

@@ -1,5 +1,6 @@
 //! End-to-end tests of the command line: results, rejected input with its error messages, and reproducible output.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -152,6 +153,30 @@ fn an_edited_copy_of_a_policy_runs() {
     let output = giveway(folder.path(), &["sim", "--workload", "hsrtf-table2", "--policy", "fcs,mine.toml"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("mine"));
+}
+
+#[test]
+fn the_jobs_of_all_runs_are_written_as_a_table() {
+    let folder = folder();
+    let args = ["sim", "--workload", "fcs-map-heavy", "--policy", "fifo,giveway", "--runs", "2", "--jobs", "jobs.tsv"];
+    let output = giveway(folder.path(), &args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = fs::read_to_string(folder.path().join("jobs.tsv")).expect("no table");
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split('\t').collect()).collect();
+    let column = |name: &str| rows[0].iter().position(|of| *of == name).expect("no such column");
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{table}");
+    let runs: BTreeSet<(&str, &str)> =
+        rows[1..].iter().map(|row| (row[column("policy")], row[column("seed")])).collect();
+    assert_eq!(runs, BTreeSet::from([("fifo", "1"), ("fifo", "2"), ("giveway", "1"), ("giveway", "2")]));
+    let number = |row: &[&str], name: &str| row[column(name)].parse::<f64>().expect("not a number");
+    for row in &rows[1..] {
+        let parts_s = number(row, "wait_s") + number(row, "execution_s");
+        assert!((parts_s - number(row, "completion_s")).abs() < 1e-5, "{row:?}");
+    }
+    // The mean that the command prints follows from the table.
+    let fifo: Vec<f64> = rows.iter().filter(|row| row[0] == "fifo").map(|row| number(row, "completion_s")).collect();
+    let mean_s = fifo.iter().sum::<f64>() / fifo.len() as f64;
+    assert!(text(&output.stdout).contains(&format!("{mean_s:.1}")), "{mean_s}: {}", text(&output.stdout));
 }
 
 #[test]
