@@ -67,16 +67,19 @@ fn attack(folder: &Path, test: &str, target: impl AsRef<OsStr>) -> Process {
         fs::copy(std::env::current_exe().expect("the path of this program"), &program).expect("copy this program");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("set permissions");
     }
-    Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(["--exact", test, "--nocapture"])
         .current_dir("/")
         .env(TARGET, target)
         .uid(OTHER_USER)
         .gid(OTHER_USER)
-        .stdout(Stdio::piped())
-        .spawn()
-        .map(Process)
-        .expect("start the attacker")
+        .stdout(Stdio::piped());
+    // A process that another test has just forked holds the copy open for writing until it executes its own program.
+    wait_for("the copied program", || match command.spawn() {
+        Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => None,
+        spawned => Some(Process(spawned.expect("start the attacker"))),
+    })
 }
 
 /// The attacker's part. Does nothing if it is run as one of the tests.
