@@ -80,7 +80,7 @@ pub enum Command {
     Replay(Replay),
     /// Show an event log, or compare two, in a browser: slots over time, jobs, nodes and the reason of every decision.
     View(View),
-    /// Compare the policy giveway with all others on many workloads, and with variants of itself that each lack one part.
+    /// Compare a policy, by default giveway, with all others on many workloads, and giveway with variants of itself that each lack one part.
     Compare(Compare),
     /// Repeat the experiments of the four papers and compare the results with the published ones.
     Reproduce(Reproduce),

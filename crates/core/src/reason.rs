@@ -163,6 +163,8 @@ pub enum Measure {
         /// Slot time that it has left.
         left: Span,
     },
+    /// Lowest value of an order that the program brought.
+    CustomValue(f64),
 }
 
 /// Why a group of jobs comes before the others.
@@ -418,6 +420,7 @@ impl Measure {
             }
             Measure::Small { left } => ("small job, slot time left", left.to_string()),
             Measure::UnknownSize { attained } => ("size unknown, slot time so far", attained.to_string()),
+            Measure::CustomValue(value) => ("value of the custom order", value.to_string()),
         }
     }
 
@@ -435,6 +438,7 @@ impl Measure {
             Measure::SlotsOverWeight { allocated, weight_milli: of }
             | Measure::SlotsOverShare { allocated, share_milli: of }
             | Measure::Late { allocated, share_milli: of } => 1e3 * f64::from(allocated) / of.max(1) as f64,
+            Measure::CustomValue(value) => value,
         }
     }
 
@@ -465,6 +469,7 @@ impl fmt::Display for Measure {
             // Of these it is not the amount that puts them first.
             Measure::Late { .. } | Measure::Small { .. } | Measure::UnknownSize { .. } => "",
             Measure::RemainingTime(_) => "shortest ",
+            Measure::CustomValue(_) => "lowest ",
             Measure::SlotsOverWeight { .. } | Measure::SlotsOverShare { .. } => "fewest ",
             Measure::RemainingWork { .. }
             | Measure::RemainingArea(_)

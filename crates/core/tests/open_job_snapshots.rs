@@ -164,7 +164,7 @@ proptest! {
     fn the_same_actions_follow_a_snapshot_of_open_jobs(seed in any::<u64>(), which in 0..policies().len()) {
         let policy = policies().swap_remove(which);
         let name = policy.name.clone();
-        let result = std::panic::catch_unwind(|| run(policy, seed));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(policy, seed)));
         prop_assert!(result.is_ok(), "policy {name}, seed {seed}");
     }
 }

@@ -24,6 +24,7 @@ fn measures() -> Vec<Measure> {
         Measure::UnknownSize { attained: SECOND },
         Measure::Late { allocated: 1, share_milli: 2_500 },
         Measure::Small { left: SECOND },
+        Measure::CustomValue(-1.25),
     ];
     // A new variant has to be added above.
     all.iter().for_each(|measure| match measure {
@@ -37,7 +38,8 @@ fn measures() -> Vec<Measure> {
         | Measure::RemainingAreaAndShuffle { .. }
         | Measure::UnknownSize { .. }
         | Measure::Late { .. }
-        | Measure::Small { .. } => {}
+        | Measure::Small { .. }
+        | Measure::CustomValue(_) => {}
     });
     all
 }

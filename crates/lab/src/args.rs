@@ -52,8 +52,13 @@ EXAMPLES
   Make the tables of docs/results/giveway.md (4 to 20 minutes on two cores):
       giveway compare --seeds 10 --report giveway.md
   Compare on two workloads only, with two seeds:
-      giveway compare --seeds 2 --only hsrtf-table2,'load 0.9'")]
+      giveway compare --seeds 2 --only hsrtf-table2,'load 0.9'
+  Compare a policy of your own:
+      giveway compare --seeds 3 --policy mine.toml --report mine.md")]
 pub struct Compare {
+    /// The policy that is compared with the others: a name or a TOML file. Only the parts of giveway are switched off in turn.
+    #[arg(long, value_name = "NAME|FILE", default_value = "giveway")]
+    pub policy: String,
     /// Number of seeds of each workload (1-1000).
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub seeds: u32,

@@ -329,7 +329,7 @@ impl Cluster {
     pub fn rank_jobs(&self) -> Vec<JobId> {
         let [maps, reduces] = Kind::BOTH.map(|kind| self.ranked(kind));
         let (map, reduce) = (&self.policy.map, &self.policy.reduce);
-        let alike = (map.order, map.groups) == (reduce.order, reduce.groups);
+        let alike = (&map.order, map.groups) == (&reduce.order, reduce.groups);
         let comparison = self.comparison();
         let (mut next_map, mut next_reduce) = (0, 0);
         let mut jobs = Vec::new();

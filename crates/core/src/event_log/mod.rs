@@ -404,6 +404,7 @@ mod tests {
                 Measure::UnknownSize { attained: Span::ZERO },
                 Measure::Late { allocated: 0, share_milli: 0 },
                 Measure::Small { left: Span::ZERO },
+                Measure::CustomValue(0.0),
             ],
             0,
         );

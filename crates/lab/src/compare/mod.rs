@@ -6,27 +6,39 @@ mod results;
 mod scenarios;
 
 use crate::args::Compare;
-use crate::{files, progress};
-use anyhow::{Context, Result};
+use crate::{files, input, progress};
+use anyhow::{Context, Result, ensure};
 use giveway_core::Policy;
 use giveway_core::policy::catalog;
+use page::Page;
 use rayon::prelude::*;
 use results::{Outcome, Table};
 use scenarios::{SCENARIOS, Scenario};
 use serde_json::json;
 use std::io::Write;
 
-/// The policy that is compared with the others.
-const SUBJECT: &str = "giveway";
+/// The policy whose parts are known.
+const GIVEWAY: &str = "giveway";
 
 /// Runs the command.
 pub fn run(args: &Compare) -> Result<()> {
     files::check_writable(args.report.as_deref())?;
     files::check_writable(args.json.as_deref())?;
     let scenarios = select(&args.only)?;
-    let named = |name: &str| catalog::by_name(name).with_context(|| format!("no policy `{name}`"));
-    let policies: Vec<Policy> = catalog::names().into_iter().map(named).collect::<Result<_>>()?;
-    let without: Vec<Policy> = parts::PARTS.iter().map(|part| part.policy()).collect::<Result<_>>()?;
+    let subject = input::policy(&args.policy)?;
+    let mut policies: Vec<Policy> = catalog::names().into_iter().filter_map(catalog::by_name).collect();
+    if let Some(built_in) = policies.iter().find(|policy| policy.name == subject.name) {
+        ensure!(
+            *built_in == subject,
+            "{} is called `{}`, as a built-in policy is; give it a `name` of its own",
+            args.policy,
+            subject.name
+        );
+    } else {
+        policies.insert(0, subject.clone());
+    }
+    let parts = if subject.name == GIVEWAY { &parts::PARTS[..] } else { &[] };
+    let without: Vec<Policy> = parts.iter().map(|part| part.switched_off(&subject)).collect::<Result<_>>()?;
     let all: Vec<&Policy> = policies.iter().chain(&without).collect();
     let work: Vec<(usize, u64)> = (0..scenarios.len())
         .flat_map(|scenario| (1..=u64::from(args.seeds)).map(move |seed| (scenario, seed)))
@@ -48,7 +60,8 @@ pub fn run(args: &Compare) -> Result<()> {
     for (&(scenario, _), outcomes) in work.iter().zip(outcomes) {
         tables[scenario].add(outcomes?);
     }
-    let page = page::markdown(&tables, &command(args), args.seeds);
+    let (subject, command) = (&subject.name, &command(args));
+    let page = Page { subject, parts, tables: &tables, command, seeds: args.seeds }.markdown();
     writeln!(std::io::stdout(), "{page}")?;
     args.report.as_deref().map_or(Ok(()), |file| files::write(file, &page))?;
     let Some(file) = args.json.as_deref() else { return Ok(()) };
@@ -78,8 +91,9 @@ fn run_seed(scenario: &Scenario, seed: u64, policies: &[&Policy]) -> Result<Vec<
 
 /// The command line that repeats this run, with `FILE` for the report.
 fn command(args: &Compare) -> String {
+    let policy = if args.policy == GIVEWAY { String::new() } else { format!(" --policy '{}'", args.policy) };
     let only = if args.only.is_empty() { String::new() } else { format!(" --only '{}'", args.only.join(",")) };
-    format!("giveway compare --seeds {}{only} --report FILE", args.seeds)
+    format!("giveway compare --seeds {}{policy}{only} --report FILE", args.seeds)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Orders: the rank of a job for a slot.
 //!
 //! One file per order. To add one: write its file with an [`Order`] implementation and its tests, add a variant to [`JobOrder`] and to
-//! `JobOrder::part`, and use it in a policy of the catalogue. Nothing else has to know it.
+//! `JobOrder::part`, and use it in a policy of the catalogue. Nothing else has to know it. A program of one's own [`register`]s its orders instead.
 
 mod attained_service;
+mod custom;
 mod remaining_area;
 mod remaining_time;
 mod remaining_work;
@@ -12,6 +13,7 @@ mod slots_over_weight;
 mod submission;
 
 pub use attained_service::AttainedService;
+pub use custom::{CustomOrder, JobValue, RegisterError, register};
 pub use remaining_area::{RemainingArea, RemainingAreaAndShuffle};
 pub use remaining_time::RemainingTime;
 pub use remaining_work::RemainingWork;
@@ -24,14 +26,17 @@ use crate::ids::Kind;
 use crate::reason::Measure;
 use crate::state::Job;
 use crate::units::Span;
-use serde::{Deserialize, Serialize};
+use serde::de::value::{MapAccessDeserializer, StrDeserializer};
+use serde::de::{self, IntoDeserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
 
 /// The position of a job or a group in a queue: smaller is sooner, and no two are equal. An order leaves the highest bit zero.
 pub type Rank = u128;
 
 /// The order in which jobs get slots.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", remote = "Self")]
 pub enum JobOrder {
     /// By priority, then by submission.
     #[default]
@@ -50,6 +55,8 @@ pub enum JobOrder {
     RemainingArea,
     /// The same; for reduce slots, jobs that are far from their last map rank later.
     RemainingAreaAndShuffle(RemainingAreaAndShuffle),
+    /// Lowest value first, of an order that the program registered. A policy may give its name alone.
+    Custom(CustomOrder),
 }
 
 /// What an order has to answer.
@@ -91,6 +98,7 @@ impl JobOrder {
             JobOrder::AttainedService => &AttainedService,
             JobOrder::RemainingArea => &RemainingArea,
             JobOrder::RemainingAreaAndShuffle(order) => order,
+            JobOrder::Custom(order) => order,
         }
     }
 
@@ -126,6 +134,50 @@ impl Order for JobOrder {
     fn check(&self, slots: &SlotPolicy) -> Result<(), String> {
         self.part().check(slots)
     }
+}
+
+impl Serialize for JobOrder {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        JobOrder::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for JobOrder {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<JobOrder, D::Error> {
+        deserializer.deserialize_any(OrderVisitor)
+    }
+}
+
+/// Reads the name of an order, or a table of an order and its parameters.
+struct OrderVisitor;
+
+impl<'de> de::Visitor<'de> for OrderVisitor {
+    type Value = JobOrder;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of an order, or a table with its parameters")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<JobOrder, E> {
+        match custom::registered(name) {
+            Some(order) => Ok(JobOrder::Custom(order)),
+            None => built_in(name.into_deserializer()),
+        }
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<JobOrder, A::Error> {
+        built_in(MapAccessDeserializer::new(map))
+    }
+}
+
+/// The derived form, without the names of custom orders.
+fn built_in<'de, D: Deserializer<'de>>(deserializer: D) -> Result<JobOrder, D::Error> {
+    JobOrder::deserialize(deserializer)
+}
+
+fn is_built_in(name: &str) -> bool {
+    let deserializer: StrDeserializer<'_, de::value::Error> = name.into_deserializer();
+    built_in(deserializer).is_ok()
 }
 
 /// A span as 48 bits of a rank.
