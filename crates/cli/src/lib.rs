@@ -22,7 +22,7 @@ mod what_if;
 mod yarn;
 
 use clap::Parser;
-use giveway_cli_common::{files, input, progress, report, signals, table, text_table};
+use giveway_cli_common::{files, input, progress, report, rows, signals, table, text_table};
 use giveway_engine::{program, worker};
 use giveway_lab::{bench, cluster_folder, compare, demo, reproduce};
 use giveway_mapreduce::apps::Apps;

@@ -5,13 +5,14 @@ use crate::args::Sim;
 use crate::progress::{self, JobsDone};
 use crate::report::{self, Chart};
 use crate::text_table::prose;
-use crate::{CheckFailed, files, input, table};
+use crate::{CheckFailed, files, input, rows, table};
 use anyhow::{Context, Result, ensure};
 use giveway_core::event_log::EventLogWriter;
 use giveway_core::{Action, Capabilities, Event, JobSpec, Policy, Setup, Time, plural};
 use giveway_sim::Observer;
 use giveway_sim::comparison::{Comparison, PolicyResult};
-use giveway_sim::metrics::{JobMetrics, Summary};
+use giveway_sim::metrics::Summary;
+use giveway_sim::rows::{AttemptRows, Attempts, JobRows, Table};
 use giveway_sim::workload::RecordedRun;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
@@ -32,12 +33,14 @@ struct SimulationRun<'a> {
     policy: &'a Policy,
     event_log: Option<PathBuf>,
     with_chart: bool,
+    with_attempts: bool,
 }
 
 /// Result of a [`SimulationRun`].
 struct RunResult {
     outcome: PolicyResult,
     chart: Option<Chart>,
+    attempts: Option<Attempts>,
 }
 
 /// Runs the command.
@@ -65,7 +68,8 @@ pub fn run(args: &Sim) -> Result<()> {
             .check()
             .with_context(|| format!("policy `{}` cannot run this workload", policy.name))?;
     }
-    files::check_writable([&args.json, &args.jobs, &args.report].into_iter().filter_map(|file| file.as_deref()))?;
+    files::check_writable([&args.json, &args.report].into_iter().filter_map(|file| file.as_deref()))?;
+    rows::check_writable([&args.jobs, &args.attempts].into_iter().filter_map(|file| file.as_deref()))?;
     let several = policies.len() * trials.len() > 1;
     let runs: Vec<SimulationRun> = policies
         .iter()
@@ -78,10 +82,12 @@ pub fn run(args: &Sim) -> Result<()> {
                 .as_ref()
                 .map(|file| event_log_file(file, several.then_some((&policy.name, trial.seed)))),
             with_chart: args.report.is_some() && trial.seed == args.seed,
+            with_attempts: args.attempts.is_some(),
         })
         .collect();
     let bar = progress::bar(runs.iter().map(|run| run.trial.workload.jobs.len() as u64).sum(), "simulating", "jobs");
-    let results = runs.par_iter().with_max_len(1).map(|run| simulate(run, &bar)).collect::<Result<Vec<RunResult>>>()?;
+    let mut results =
+        runs.par_iter().with_max_len(1).map(|run| simulate(run, &bar)).collect::<Result<Vec<RunResult>>>()?;
     bar.finish_and_clear();
     let by_policy: Vec<Vec<Summary>> = results
         .chunks(trials.len())
@@ -93,7 +99,10 @@ pub fn run(args: &Sim) -> Result<()> {
         files::write(file, &(serde_json::to_string_pretty(&json)? + "\n"))?;
     }
     if let Some(file) = &args.jobs {
-        files::write(file, &jobs_table(&runs, &results))?;
+        rows::write(file, &job_rows(&runs, &results))?;
+    }
+    if let Some(file) = &args.attempts {
+        rows::write(file, &attempt_rows(&mut results))?;
     }
     let starvation = check_starvation(&runs, &results);
     if let Some(file) = &args.report {
@@ -132,50 +141,29 @@ fn simulate(run: &SimulationRun<'_>, bar: &ProgressBar) -> Result<RunResult> {
     });
     let mut event_log =
         run.event_log.as_ref().map(|file| EventLogFile::create(file, &setup(run.trial, run.policy))).transpose()?;
-    let mut observers = (Maybe(chart.as_mut()), (Maybe(event_log.as_mut()), JobsDone(bar)));
+    let mut attempts = run.with_attempts.then(|| Attempts::new(&run.policy.name, run.trial.seed));
+    let mut observers = ((Maybe(chart.as_mut()), Maybe(attempts.as_mut())), (Maybe(event_log.as_mut()), JobsDone(bar)));
     let outcome = run.trial.run(run.policy, &mut observers)?;
     if let Some(event_log) = event_log {
         event_log.close()?;
     }
-    Ok(RunResult { outcome, chart })
+    Ok(RunResult { outcome, chart, attempts })
 }
 
-/// The jobs of all runs that succeeded, a line each, in the order of their submission.
-fn jobs_table(runs: &[SimulationRun<'_>], results: &[RunResult]) -> String {
-    let mut table = "policy\tseed\tjob\tname\tuser\tpool\tgroup\tmaps\treduces\tsubmit_s\twait_s\texecution_s\tcompletion_s\tslowdown\tpauses\tkills\tearly_ends\n".to_owned();
-    // A tab or a line feed in a name would be another column or line.
-    let word = |text: &str| text.replace(['\t', '\n', '\r'], " ");
+/// The jobs of all runs that succeeded.
+fn job_rows(runs: &[SimulationRun<'_>], results: &[RunResult]) -> Table {
+    let mut rows = JobRows::default();
     for (run, result) in runs.iter().zip(results) {
-        let mut jobs: Vec<&JobMetrics> = result.outcome.jobs.iter().collect();
-        jobs.sort_unstable_by_key(|job| job.job);
-        for job in jobs {
-            let plan = &run.trial.workload.jobs[job.job.0 as usize];
-            let group = run.trial.workload.groups.get(usize::from(job.group)).map_or("", String::as_str);
-            let slowdown = job.slowdown.map(|times| format!("{times:.4}")).unwrap_or_default();
-            let columns = [
-                word(&run.policy.name),
-                run.trial.seed.to_string(),
-                job.job.0.to_string(),
-                word(&plan.name),
-                word(&plan.user),
-                word(&plan.pool),
-                word(group),
-                plan.maps.to_string(),
-                plan.reduces.to_string(),
-                format!("{:.6}", job.submit_s),
-                format!("{:.6}", job.wait_s),
-                format!("{:.6}", job.execution_s),
-                format!("{:.6}", job.completion_s),
-                slowdown,
-                job.pauses.to_string(),
-                job.kills.to_string(),
-                job.early_ends.to_string(),
-            ];
-            table.push_str(&columns.join("\t"));
-            table.push('\n');
-        }
+        rows.add(&run.policy.name, run.trial.seed, &run.trial.workload, &result.outcome.jobs);
     }
-    table
+    rows.into()
+}
+
+/// The attempts of all runs.
+fn attempt_rows(results: &mut [RunResult]) -> Table {
+    let mut rows = AttemptRows::default();
+    results.iter_mut().filter_map(|result| result.attempts.take()).for_each(|of_run| rows.append(of_run.into_rows()));
+    rows.into()
 }
 
 /// Fails if a run left jobs unfinished. The caller returns this error last, after all output was written.

@@ -1,6 +1,6 @@
 //! End-to-end tests of the command line: results, rejected input with its error messages, and reproducible output.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -158,12 +158,14 @@ fn an_edited_copy_of_a_policy_runs() {
 #[test]
 fn the_jobs_of_all_runs_are_written_as_a_table() {
     let folder = folder();
-    let args = ["sim", "--workload", "fcs-map-heavy", "--policy", "fifo,giveway", "--runs", "2", "--jobs", "jobs.tsv"];
-    let output = giveway(folder.path(), &args);
+    let args = ["sim", "--workload", "fcs-map-heavy", "--policy", "fifo,giveway", "--runs", "2"];
+    let files = ["--jobs", "jobs.tsv", "--attempts", "attempts.csv"];
+    let output = giveway(folder.path(), &[&args[..], &files].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let table = fs::read_to_string(folder.path().join("jobs.tsv")).expect("no table");
+    let table = fs::read_to_string(folder.path().join("jobs.tsv")).expect("no table of jobs");
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split('\t').collect()).collect();
-    let column = |name: &str| rows[0].iter().position(|of| *of == name).expect("no such column");
+    let position = |header: &[&str], name: &str| header.iter().position(|of| *of == name).expect("no such column");
+    let column = |name: &str| position(&rows[0], name);
     assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{table}");
     let runs: BTreeSet<(&str, &str)> =
         rows[1..].iter().map(|row| (row[column("policy")], row[column("seed")])).collect();
@@ -177,6 +179,28 @@ fn the_jobs_of_all_runs_are_written_as_a_table() {
     let fifo: Vec<f64> = rows.iter().filter(|row| row[0] == "fifo").map(|row| number(row, "completion_s")).collect();
     let mean_s = fifo.iter().sum::<f64>() / fifo.len() as f64;
     assert!(text(&output.stdout).contains(&format!("{mean_s:.1}")), "{mean_s}: {}", text(&output.stdout));
+    // A job ends with its last attempt.
+    let table = fs::read_to_string(folder.path().join("attempts.csv")).expect("no table of attempts");
+    let attempts: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
+    let of = |row: &[&str], name: &str| row[position(&attempts[0], name)].to_owned();
+    let mut last_ends: HashMap<[String; 3], f64> = HashMap::new();
+    for attempt in attempts[1..].iter().filter(|attempt| of(attempt, "end") == "finished") {
+        let end_s: f64 = of(attempt, "end_s").parse().expect("not a number");
+        let last = last_ends.entry(["policy", "seed", "job"].map(|name| of(attempt, name))).or_default();
+        *last = end_s.max(*last);
+    }
+    for row in &rows[1..] {
+        let end_s = number(row, "submit_s") + number(row, "completion_s");
+        let last_s = last_ends[&["policy", "seed", "job"].map(|name| row[column(name)].to_owned())];
+        assert!((end_s - last_s).abs() < 1e-5, "{row:?}: {last_s}");
+    }
+    assert!(attempts.iter().any(|attempt| of(attempt, "end") == "paused"));
+    // The page of the tables names all columns, and an unknown format is refused before the run.
+    let page = include_str!("../../../docs/rows.md");
+    let undescribed = rows[0].iter().chain(&attempts[0]).find(|name| !page.contains(&format!("`{name}`")));
+    assert_eq!(undescribed, None);
+    let refused = giveway(folder.path(), &[&args[..], &["--jobs", "jobs.xls"]].concat());
+    assert!(text(&refused.stderr).contains(".csv, .tsv or .jsonl"), "{}", text(&refused.stderr));
 }
 
 #[test]

@@ -60,6 +60,7 @@ mod nodes;
 mod observe;
 mod offers;
 mod random_streams;
+pub mod rows;
 mod run;
 mod shuffle;
 mod tasks;

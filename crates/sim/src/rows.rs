@@ -1,0 +1,248 @@
+//! Tables of what happened, with a row for each job or attempt: what commands write with `--jobs` and `--attempts`, and what Python gets. Column names
+//! do not change; docs/rows.md describes them.
+
+use crate::Observer;
+use crate::metrics::JobMetrics;
+use crate::workload::Workload;
+use giveway_core::{Action, Change, End, Event, Kind, Lifecycle, Locality, RunningAttempt, Start, Time, Work};
+use rustc_hash::FxHashSet;
+use std::sync::Arc;
+
+/// A table of columns of equal length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// The columns, from left to right.
+    pub columns: Vec<Column>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// A value for each row.
+    pub values: Values,
+}
+
+/// The values of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Words of which many are equal.
+    Text(Vec<Arc<str>>),
+    /// Numbers and counts.
+    Integer(Vec<i64>),
+    /// Times and ratios; NaN where there is none.
+    Real(Vec<f64>),
+}
+
+impl Table {
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.columns.first().map_or(0, |column| match &column.values {
+            Values::Text(values) => values.len(),
+            Values::Integer(values) => values.len(),
+            Values::Real(values) => values.len(),
+        })
+    }
+
+    /// The values of the column of this name.
+    pub fn column(&self, name: &str) -> Option<&Values> {
+        self.columns.iter().find(|column| column.name == name).map(|column| &column.values)
+    }
+}
+
+/// Defines a struct with a vector for each column, and its conversion to a [`Table`].
+macro_rules! columns {
+    ($(#[$doc:meta])* $table:ident { $($column:ident: $type:ident($value:ty)),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default)]
+        pub struct $table {
+            $($column: Vec<$value>,)*
+        }
+
+        impl $table {
+            /// Adds the rows of another table.
+            pub fn append(&mut self, mut other: $table) {
+                $(self.$column.append(&mut other.$column);)*
+            }
+        }
+
+        impl From<$table> for Table {
+            fn from(table: $table) -> Table {
+                Table {
+                    columns: vec![$(Column { name: stringify!($column), values: Values::$type(table.$column) }),*],
+                }
+            }
+        }
+    };
+}
+
+columns! {
+    /// The jobs of runs that succeeded, in the order of their submission.
+    JobRows {
+        policy: Text(Arc<str>),
+        seed: Integer(i64),
+        job: Integer(i64),
+        name: Text(Arc<str>),
+        user: Text(Arc<str>),
+        pool: Text(Arc<str>),
+        group: Text(Arc<str>),
+        maps: Integer(i64),
+        reduces: Integer(i64),
+        submit_s: Real(f64),
+        wait_s: Real(f64),
+        execution_s: Real(f64),
+        completion_s: Real(f64),
+        slowdown: Real(f64),
+        pauses: Integer(i64),
+        kills: Integer(i64),
+        early_ends: Integer(i64),
+    }
+}
+
+impl JobRows {
+    /// Adds the jobs of a run.
+    pub fn add(&mut self, policy: &str, seed: u64, workload: &Workload, jobs: &[JobMetrics]) {
+        let policy: Arc<str> = policy.into();
+        let mut words = Words::default();
+        let mut jobs: Vec<&JobMetrics> = jobs.iter().collect();
+        jobs.sort_unstable_by_key(|job| job.job);
+        for job in jobs {
+            let plan = &workload.jobs[job.job.0 as usize];
+            self.policy.push(Arc::clone(&policy));
+            self.seed.push(seed as i64);
+            self.job.push(i64::from(job.job.0));
+            self.name.push(words.get(&plan.name));
+            self.user.push(words.get(&plan.user));
+            self.pool.push(words.get(&plan.pool));
+            self.group.push(words.get(workload.groups.get(usize::from(job.group)).map_or("", String::as_str)));
+            self.maps.push(i64::from(plan.maps));
+            self.reduces.push(i64::from(plan.reduces));
+            self.submit_s.push(job.submit_s);
+            self.wait_s.push(job.wait_s);
+            self.execution_s.push(job.execution_s);
+            self.completion_s.push(job.completion_s);
+            self.slowdown.push(job.slowdown.unwrap_or(f64::NAN));
+            self.pauses.push(i64::from(job.pauses));
+            self.kills.push(i64::from(job.kills));
+            self.early_ends.push(i64::from(job.early_ends));
+        }
+    }
+}
+
+/// Words that are stored once.
+#[derive(Clone, Debug, Default)]
+struct Words(FxHashSet<Arc<str>>);
+
+impl Words {
+    fn get(&mut self, word: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(word) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = word.into();
+        self.0.insert(Arc::clone(&new));
+        new
+    }
+}
+
+columns! {
+    /// The attempts of runs that ended, in the order of their end.
+    AttemptRows {
+        policy: Text(Arc<str>),
+        seed: Integer(i64),
+        job: Integer(i64),
+        kind: Text(Arc<str>),
+        task: Integer(i64),
+        attempt: Integer(i64),
+        node: Text(Arc<str>),
+        launch_s: Real(f64),
+        end_s: Real(f64),
+        start: Text(Arc<str>),
+        end: Text(Arc<str>),
+    }
+}
+
+/// Collects the attempts of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Attempts {
+    policy: Arc<str>,
+    seed: i64,
+    lifecycle: Lifecycle,
+    words: Words,
+    nodes: Vec<Arc<str>>,
+    rows: AttemptRows,
+}
+
+impl Attempts {
+    /// Of a run under a policy with a seed.
+    pub fn new(policy: &str, seed: u64) -> Attempts {
+        Attempts { policy: policy.into(), seed: seed as i64, ..Attempts::default() }
+    }
+
+    /// The attempts that have ended.
+    pub fn into_rows(self) -> AttemptRows {
+        self.rows
+    }
+
+    fn add(&mut self, attempt: &RunningAttempt, end: End, now: Time) {
+        let task = attempt.id.task;
+        let rows = &mut self.rows;
+        rows.policy.push(Arc::clone(&self.policy));
+        rows.seed.push(self.seed);
+        rows.job.push(i64::from(task.job.0));
+        rows.kind.push(self.words.get(match task.kind {
+            Kind::Map => "map",
+            Kind::Reduce => "reduce",
+        }));
+        rows.task.push(i64::from(task.index));
+        rows.attempt.push(i64::from(attempt.id.number));
+        rows.node.push(self.nodes.get(attempt.node.0 as usize).cloned().unwrap_or_default());
+        rows.launch_s.push(attempt.launched.as_secs_f64());
+        rows.end_s.push(now.as_secs_f64());
+        rows.start.push(self.words.get(start_word(attempt.work)));
+        rows.end.push(self.words.get(end_word(end)));
+    }
+}
+
+impl Observer for Attempts {
+    fn observe(&mut self, now: Time, event: &Event, actions: &[Action]) {
+        let mut lifecycle = std::mem::take(&mut self.lifecycle);
+        lifecycle.observe(event, actions, now, &mut |change| match change {
+            Change::NodeJoined { node, spec } => {
+                let at = node.0 as usize;
+                if self.nodes.len() <= at {
+                    self.nodes.resize(at + 1, Arc::default());
+                }
+                self.nodes[at] = self.words.get(&spec.name);
+            }
+            Change::Ended { attempt, end } => self.add(&attempt, end, now),
+            _ => {}
+        });
+        self.lifecycle = lifecycle;
+    }
+}
+
+/// How far a map is from its input, or where a reduce starts.
+fn start_word(work: Work) -> &'static str {
+    match work {
+        Work::Map { locality: Locality::Node, .. } => "node-local",
+        Work::Map { locality: Locality::Rack, .. } => "rack-local",
+        Work::Map { locality: Locality::Remote, .. } => "remote",
+        Work::Reduce { start: Start::Fresh } => "fresh",
+        Work::Reduce { start: Start::Resumed { .. } } => "resumed",
+        Work::Reduce { start: Start::Migrated { .. } } => "migrated",
+    }
+}
+
+fn end_word(end: End) -> &'static str {
+    match end {
+        End::Finished { .. } => "finished",
+        End::Paused => "paused",
+        End::EndedEarly { .. } => "ended-early",
+        End::Killed { preempted: true } => "preempted",
+        End::Killed { preempted: false } => "killed",
+        End::Failed => "failed",
+        End::NodeLost => "node-lost",
+        End::Resynced => "resynced",
+    }
+}
